@@ -1,0 +1,81 @@
+// swift-tools-version:6.2
+import PackageDescription
+
+let settings: [SwiftSetting] = [.strictMemorySafety(), .treatAllWarnings(as: .error)]
+let nio: [Target.Dependency] = [
+  .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
+]
+let deque: Target.Dependency = .product(name: "DequeModule", package: "swift-collections")
+let containers: Target.Dependency = .product(name: "BasicContainers", package: "swift-collections")
+
+let package = Package(
+  name: "bindrune",
+  products: [
+    .executable(name: "bindrune", targets: ["BindruneTool"]),
+    .library(name: "Bindrune", targets: ["Bindrune"]),
+    .library(name: "HCI", targets: ["HCI"]),
+    .library(name: "L2CAP", targets: ["L2CAP"]),
+    .library(name: "ATT", targets: ["ATT"]),
+    .library(name: "GATT", targets: ["GATT"]),
+    .library(name: "GAP", targets: ["GAP"]),
+    .library(name: "Simulator", targets: ["BindruneSimulator"]),
+  ],
+  dependencies: [
+    .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+    .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+    .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+    .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+  ],
+  targets: [
+    .target(name: "BindruneWire", path: "Sources/Wire", swiftSettings: settings),
+    .target(name: "HCI", dependencies: ["BindruneWire", deque, containers], swiftSettings: settings),
+    .target(name: "L2CAP", dependencies: ["BindruneWire", "HCI", deque, containers], swiftSettings: settings),
+    .target(name: "ATT", dependencies: ["BindruneWire", deque, containers], swiftSettings: settings),
+    .target(name: "GATT", dependencies: ["BindruneWire", "ATT", deque, containers], swiftSettings: settings),
+    .target(
+      name: "GAP", dependencies: ["BindruneWire", "HCI", "L2CAP", "ATT", "GATT", deque, containers],
+      swiftSettings: settings),
+    .target(
+      name: "BindruneSimulator",
+      dependencies: [
+        "BindruneWire", "HCI", deque, containers, .product(name: "HeapModule", package: "swift-collections"),
+      ],
+      path: "Sources/Simulator", swiftSettings: settings),
+    .target(
+      name: "BindruneTransport", dependencies: ["BindruneWire", "HCI"] + nio, path: "Sources/Transport",
+      swiftSettings: settings),
+    .target(
+      name: "Bindrune",
+      dependencies: [
+        "GAP", "GATT", "ATT", "HCI", "BindruneWire", "BindruneTransport", "BindruneSimulator",
+        .product(name: "Logging", package: "swift-log"),
+      ] + nio,
+      swiftSettings: settings),
+    .executableTarget(
+      name: "BindruneTool",
+      dependencies: [
+        "Bindrune", "GAP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneTransport", "BindruneSimulator",
+        .product(name: "ArgumentParser", package: "swift-argument-parser"),
+        .product(name: "Logging", package: "swift-log"),
+      ] + nio,
+      path: "Sources/Tool", swiftSettings: settings),
+
+    .target(
+      name: "TestSupport",
+      dependencies: ["BindruneWire", "HCI", "L2CAP", "ATT", "GATT", "GAP", "BindruneSimulator"],
+      path: "Tests/TestSupport", swiftSettings: settings),
+    .testTarget(name: "WireTests", dependencies: ["BindruneWire", "ATT", "HCI", "TestSupport"], swiftSettings: settings),
+    .testTarget(name: "HCITests", dependencies: ["HCI", "TestSupport"], swiftSettings: settings),
+    .testTarget(name: "L2CAPTests", dependencies: ["L2CAP", "TestSupport"], swiftSettings: settings),
+    .testTarget(name: "ATTTests", dependencies: ["ATT", "TestSupport"], swiftSettings: settings),
+    .testTarget(name: "GATTTests", dependencies: ["GATT", "TestSupport"], swiftSettings: settings),
+    .testTarget(name: "GAPTests", dependencies: ["GAP", "TestSupport"], swiftSettings: settings),
+    .testTarget(name: "TransportTests", dependencies: ["BindruneTransport", "TestSupport"] + nio, swiftSettings: settings),
+    .testTarget(name: "SimulatorTests", dependencies: ["BindruneSimulator", "TestSupport"], swiftSettings: settings),
+    .testTarget(name: "ScenarioTests", dependencies: ["GAP", "BindruneSimulator", "TestSupport"], swiftSettings: settings),
+    .testTarget(name: "BindruneTests", dependencies: ["Bindrune", "TestSupport"] + nio, swiftSettings: settings),
+    .testTarget(name: "VectorTests", dependencies: ["TestSupport"], swiftSettings: settings),
+    .testTarget(name: "ArrowTests", swiftSettings: settings),
+  ],
+  swiftLanguageModes: [.v6]
+)

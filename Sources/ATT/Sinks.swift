@@ -1,0 +1,51 @@
+import BindruneWire
+
+/// Which bearer of the server or client a PDU belongs to. On the fixed channel it is the connection handle.
+public struct BearerID: BitwiseCopyable, Sendable, Hashable {
+  public var rawValue: UInt16
+  @inlinable public init(rawValue: UInt16) { self.rawValue = rawValue }
+}
+
+/// What a server bearer hands its requests to: the GATT server.
+public protocol AttributeServer: ~Copyable {
+  /// Answers `request` (any request but Exchange MTU). The response PDU, opcode first, goes into `response`, which has
+  /// room for exactly the bearer's ATT_MTU; whatever does not fit is cut as the Specification says for that PDU.
+  /// An error is a response too. `.later` promises one `ServerBearer.respond` from above.
+  mutating func respond(
+    to request: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant, response: inout OutputRawSpan
+  ) -> ServerAnswer
+  /// A command (Write Command, Signed Write Command): there is no answer, not even an error.
+  mutating func receive(command: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant)
+  /// The client confirmed the indication that was outstanding.
+  mutating func confirmed(on bearer: BearerID, now: Instant)
+}
+
+public enum ServerAnswer: BitwiseCopyable, Sendable {
+  /// The response stands in the buffer.
+  case now
+  /// The application has been asked; the answer comes through `ServerBearer.respond`.
+  case later
+}
+
+/// What a client bearer hands responses to and pulls requests from: the GATT client.
+public protocol AttributeClient: ~Copyable {
+  /// Writes the next request, opcode first, into `request` (room for ATT_MTU octets) and returns true; false when there
+  /// is none. Asked only while no request is outstanding: the sequential protocol of Vol 3, Part F, §3.3.2.
+  mutating func nextRequest(mtu: Int, into request: inout OutputRawSpan) -> Bool
+  /// True when `nextRequest` would write one.
+  var hasRequest: Bool { get }
+  /// The response to the request last written, an Error Response included.
+  mutating func receive(response: ATTPDU, in packet: Span<UInt8>, mtu: Int, now: Instant)
+  /// A notification or (already confirmed by the bearer) an indication: 0x1B, 0x1D or 0x23.
+  mutating func receive(value: ATTPDU, in packet: Span<UInt8>, now: Instant)
+  /// The bearer is dead: every waiting caller fails with `reason`.
+  mutating func close(_ reason: BearerClosure)
+}
+
+/// Why a bearer carries nothing any more.
+public enum BearerClosure: BitwiseCopyable, Sendable, Equatable {
+  /// The link is gone.
+  case disconnected
+  /// No response within 30 s: Vol 3, Part F, §3.3.3.
+  case timedOut
+}

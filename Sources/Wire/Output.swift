@@ -1,0 +1,65 @@
+extension OutputRawSpan {
+  /// Appends `bytes`; the caller has checked that `freeCapacity` suffices (traps otherwise).
+  @inlinable @inline(__always) public mutating func append(contentsOf bytes: Span<UInt8>) {
+    precondition(bytes.count <= freeCapacity)
+    unsafe withUnsafeMutableBytes { room, count in
+      unsafe bytes.withUnsafeBytes { from in
+        if let base = from.baseAddress {
+          unsafe room.baseAddress.unsafelyUnwrapped.advanced(by: count).copyMemory(from: base, byteCount: from.count)
+        }
+      }
+      count &+= bytes.count
+    }
+  }
+  /// Appends a number, least significant octet first.
+  @inlinable @inline(__always)
+  public mutating func append<I: FixedWidthInteger & BitwiseCopyable>(littleEndian value: I) {
+    unsafe append(value.littleEndian, as: I.self)
+  }
+  /// Overwrites two octets written earlier: lengths that are known only afterwards.
+  @inlinable @inline(__always) public mutating func patch(_ value: UInt16, at offset: Int) {
+    precondition(offset &+ 2 <= byteCount)
+    unsafe withUnsafeMutableBytes { room, _ in
+      unsafe room.storeBytes(of: value.littleEndian, toByteOffset: offset, as: UInt16.self)
+    }
+  }
+  /// Takes back everything after the first `count` octets.
+  @inlinable @inline(__always) public mutating func truncate(to count: Int) {
+    precondition(count <= byteCount)
+    removeLast(byteCount &- count)
+  }
+}
+
+/// Room for one packet, reused: what a driver, a test or a simulator gives to `nextPacket(into:)`.
+///
+///     var packet = PacketBuffer(capacity: 1024)
+///     while packet.fill({ host.nextPacket(into: &$0, now: now) }) { send(packet.bytes) }
+@safe public struct PacketBuffer: ~Copyable {
+  @usableFromInline let room: UnsafeMutableRawBufferPointer
+  /// Octets of the packet last written.
+  public private(set) var count = 0
+
+  /// `capacity` octets; 1,100 hold any packet this stack sends.
+  public init(capacity: Int = 1100) { unsafe room = .allocate(byteCount: capacity, alignment: 16) }
+  deinit { unsafe room.deallocate() }
+
+  /// Empties the buffer and lets `write` fill it. Returns what `write` returned.
+  public mutating func fill<Failure: Error>(
+    _ write: (inout OutputRawSpan) throws(Failure) -> Bool
+  ) throws(Failure) -> Bool {
+    count = 0
+    var output = unsafe OutputRawSpan(buffer: room, initializedCount: 0)
+    let wrote = try write(&output)
+    count = unsafe output.finalize(for: room)
+    return wrote
+  }
+  /// Lends the packet.
+  public borrowing func withBytes<Result, Failure: Error>(
+    _ body: (Span<UInt8>) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    let bytes = unsafe UnsafeBufferPointer(start: room.baseAddress?.assumingMemoryBound(to: UInt8.self), count: count)
+    return try unsafe body(bytes.span)
+  }
+  /// A copy of the packet.
+  public var bytes: [UInt8] { unsafe Array(room[..<count]) }
+}
