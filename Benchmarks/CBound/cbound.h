@@ -1,0 +1,73 @@
+// What every C bound needs: a corpus, a clock, a median and the common command line.
+//
+//     PROGRAM ID WORKLOADS REPETITIONS BATCHES
+//
+// runs the work of row ID and prints one line: `ID ns MEDIAN check SUM items N`. Bench (Swift) takes and prints the same.
+// The C here is the bound and nothing else: no error details, no safety beyond what the work itself asks for.
+#pragma once
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+// A codec is a library: its compiler does not see the caller, its buffer size, or which calls there are.
+#define OWN_CALL __attribute__((noinline, noclone))
+
+static inline uint16_t le16(const uint8_t *p) {
+  uint16_t v;
+  memcpy(&v, p, 2);
+  return v;
+}
+
+static inline void put16(uint8_t *p, uint16_t v) { memcpy(p, &v, 2); }
+
+static inline uint64_t nanoseconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+// A workload file: the number of items, then for each its length in two octets and its octets, all little-endian.
+typedef struct {
+  uint8_t *bytes;
+  uint32_t count;
+  uint32_t *offset;
+  uint16_t *length;
+} corpus;
+
+static corpus load(const char *folder, const char *name) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  FILE *file = fopen(path, "rb");
+  if (!file) {
+    perror(path);
+    exit(1);
+  }
+  fseek(file, 0, SEEK_END);
+  size_t size = (size_t)ftell(file);
+  rewind(file);
+  corpus c;
+  c.bytes = malloc(size);
+  if (fread(c.bytes, 1, size, file) != size) exit(1);
+  fclose(file);
+  memcpy(&c.count, c.bytes, 4);
+  c.offset = malloc(sizeof *c.offset * c.count);
+  c.length = malloc(sizeof *c.length * c.count);
+  for (uint32_t i = 0, at = 4; i < c.count; i++) {
+    c.length[i] = le16(c.bytes + at);
+    c.offset[i] = at + 2;
+    at += 2u + c.length[i];
+  }
+  return c;
+}
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static void report(const char *id, double *batch, int batches, uint64_t sum, uint32_t items) {
+  qsort(batch, (size_t)batches, sizeof *batch, ascending);
+  printf("%s ns %.2f check %llu items %u\n", id, batch[batches / 2], (unsigned long long)sum, items);
+}

@@ -1,0 +1,15 @@
+// swift-tools-version:6.2
+import PackageDescription
+
+// A package of its own, so that nobody who depends on Bindrune builds it, and so that the measured caller is a stranger
+// to the codec: another package, another module, what an application gets.
+let package = Package(
+  name: "benchmarks",
+  dependencies: [.package(name: "bindrune", path: "..")],
+  targets: [
+    .executableTarget(
+      name: "Bench", dependencies: [.product(name: "ATT", package: "bindrune")],
+      swiftSettings: [.strictMemorySafety(), .treatAllWarnings(as: .error)])
+  ],
+  swiftLanguageModes: [.v6]
+)

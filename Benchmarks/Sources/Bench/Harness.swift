@@ -1,0 +1,62 @@
+import Glibc
+
+/// Nanoseconds of CPU time of this thread: what other processes do does not count.
+func nanoseconds() -> UInt64 {
+  var time = timespec()
+  unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+  return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
+}
+
+/// A workload that cannot be used ends the run: a figure from another workload would be worse than none.
+func fail(_ reason: String) -> Never {
+  print(reason)
+  exit(1)
+}
+
+/// A workload file, as Workloads/generate.py writes it and cbound.h reads it.
+///
+/// Never freed: a corpus lives as long as the process. It is in raw memory so that the loops that are measured hold a
+/// pointer and two tables, like the C bound's, and no array bookkeeping of ours is counted against the codec.
+@safe struct Corpus {
+  let bytes: UnsafeMutablePointer<UInt8>
+  let offset: UnsafeMutablePointer<UInt32>
+  let length: UnsafeMutablePointer<UInt16>
+  let count: Int
+
+  init(_ folder: String, _ name: String) {
+    guard let file = unsafe fopen("\(folder)/\(name)", "rb") else { fail("cannot read \(folder)/\(name)") }
+    unsafe fseek(file, 0, SEEK_END)
+    let size = unsafe ftell(file)
+    unsafe rewind(file)
+    unsafe bytes = .allocate(capacity: size)
+    guard unsafe fread(bytes, 1, size, file) == size else { fail("cannot read \(folder)/\(name)") }
+    unsafe fclose(file)
+    count = unsafe Int(UnsafeRawPointer(bytes).loadUnaligned(as: UInt32.self).littleEndian)
+    unsafe offset = .allocate(capacity: count)
+    unsafe length = .allocate(capacity: count)
+    var at = 4
+    for i in 0..<count {
+      let length = unsafe Int(bytes[at]) | Int(bytes[at + 1]) << 8
+      unsafe self.length[i] = UInt16(length)
+      unsafe offset[i] = UInt32(at + 2)
+      at += 2 + length
+    }
+  }
+
+  @inline(__always) subscript(i: Int) -> UnsafeBufferPointer<UInt8> {
+    unsafe UnsafeBufferPointer(start: bytes + Int(offset[i]), count: Int(length[i]))
+  }
+}
+
+/// Runs `work`, which does everything once per repetition, in batches, and prints the line that measure.py reads.
+func measure(_ id: String, items: Int, repetitions: Int, batches: Int, _ work: (Int) -> UInt64) {
+  var times: [Double] = []
+  var sum: UInt64 = 0
+  for _ in 0..<batches {
+    let start = nanoseconds()
+    sum = work(repetitions)
+    times.append(Double(nanoseconds() - start) / Double(repetitions * items))
+  }
+  times.sort()
+  print("\(id) ns \(times[batches / 2]) check \(sum / UInt64(repetitions)) items \(items)")
+}

@@ -1,0 +1,13 @@
+// Bench ID WORKLOADS REPETITIONS BATCHES: the work of one row of Benchmarks/run; see CBound/cbound.h for the line printed.
+// The main function is synchronous: callgrind aborts on an async one.
+
+let arguments = CommandLine.arguments
+guard arguments.count == 5, let repetitions = Int(arguments[3]), let batches = Int(arguments[4]) else {
+  fail("usage: Bench ID WORKLOADS REPETITIONS BATCHES")
+}
+let id = arguments[1]
+let workloads = arguments[2]
+switch id {
+case "B1", "B2", "x.loop": codec(id, workloads, repetitions, batches)
+default: fail("no row \(id)")
+}
