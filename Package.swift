@@ -64,15 +64,18 @@ let package = Package(
       name: "TestSupport",
       dependencies: ["BindruneWire", "HCI", "L2CAP", "ATT", "GATT", "GAP", "BindruneSimulator"],
       path: "Tests/TestSupport", swiftSettings: settings),
-    .testTarget(name: "WireTests", dependencies: ["BindruneWire", "ATT", "HCI", "TestSupport"], swiftSettings: settings),
+    .testTarget(
+      name: "WireTests", dependencies: ["BindruneWire", "ATT", "HCI", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "HCITests", dependencies: ["HCI", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "L2CAPTests", dependencies: ["L2CAP", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "ATTTests", dependencies: ["ATT", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "GATTTests", dependencies: ["GATT", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "GAPTests", dependencies: ["GAP", "TestSupport"], swiftSettings: settings),
-    .testTarget(name: "TransportTests", dependencies: ["BindruneTransport", "TestSupport"] + nio, swiftSettings: settings),
+    .testTarget(
+      name: "TransportTests", dependencies: ["BindruneTransport", "TestSupport"] + nio, swiftSettings: settings),
     .testTarget(name: "SimulatorTests", dependencies: ["BindruneSimulator", "TestSupport"], swiftSettings: settings),
-    .testTarget(name: "ScenarioTests", dependencies: ["GAP", "BindruneSimulator", "TestSupport"], swiftSettings: settings),
+    .testTarget(
+      name: "ScenarioTests", dependencies: ["GAP", "BindruneSimulator", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "BindruneTests", dependencies: ["Bindrune", "TestSupport"] + nio, swiftSettings: settings),
     .testTarget(name: "VectorTests", dependencies: ["TestSupport"], swiftSettings: settings),
     .testTarget(name: "ArrowTests", swiftSettings: settings),
