@@ -22,6 +22,11 @@ extension UInt32: WireValue {
   @inlinable @inline(__always) public init?(wire: UInt64) { self.init(truncatingIfNeeded: wire) }
   @inlinable @inline(__always) public var wire: UInt64 { UInt64(self) }
 }
+extension UInt64: WireValue {
+  @inlinable @inline(__always) public static var width: Int { 8 }
+  @inlinable @inline(__always) public init?(wire: UInt64) { self = wire }
+  @inlinable @inline(__always) public var wire: UInt64 { self }
+}
 extension Int8: WireValue {
   @inlinable @inline(__always) public static var width: Int { 1 }
   @inlinable @inline(__always) public init?(wire: UInt64) { self.init(truncatingIfNeeded: wire) }

@@ -1,0 +1,269 @@
+import BindruneWire
+
+/// A command of the kinds this stack speaks, out of its packet. Vol 4, Part E, §5.4.1 and §7.
+///
+/// The package's only switches over commands are the two here: a new command is one case and one line in each.
+public enum AnyCommand: BitwiseCopyable, Sendable {
+  case disconnect(Disconnect)
+  case readRemoteVersionInformation(ReadRemoteVersionInformation)
+  case setEventMask(SetEventMask)
+  case reset(Reset)
+  case writeLEHostSupport(WriteLEHostSupport)
+  case readLocalVersionInformation(ReadLocalVersionInformation)
+  case readLocalSupportedCommands(ReadLocalSupportedCommands)
+  case readLocalSupportedFeatures(ReadLocalSupportedFeatures)
+  case readBufferSize(ReadBufferSize)
+  case readBDADDR(ReadBDADDR)
+  case leSetEventMask(LESetEventMask)
+  case leReadBufferSize(LEReadBufferSize)
+  case leReadLocalSupportedFeatures(LEReadLocalSupportedFeatures)
+  case leSetRandomAddress(LESetRandomAddress)
+  case leSetAdvertisingParameters(LESetAdvertisingParameters)
+  case leReadAdvertisingPhysicalChannelTxPower(LEReadAdvertisingPhysicalChannelTxPower)
+  case leSetAdvertisingData(LESetAdvertisingData)
+  case leSetScanResponseData(LESetScanResponseData)
+  case leSetAdvertisingEnable(LESetAdvertisingEnable)
+  case leSetScanParameters(LESetScanParameters)
+  case leSetScanEnable(LESetScanEnable)
+  case leCreateConnection(LECreateConnection)
+  case leCreateConnectionCancel(LECreateConnectionCancel)
+  case leConnectionUpdate(LEConnectionUpdate)
+  case leReadRemoteFeatures(LEReadRemoteFeatures)
+  case leLongTermKeyRequestNegativeReply(LELongTermKeyRequestNegativeReply)
+  case leRemoteConnectionParameterRequestReply(LERemoteConnectionParameterRequestReply)
+  case leRemoteConnectionParameterRequestNegativeReply(LERemoteConnectionParameterRequestNegativeReply)
+  case leSetDataLength(LESetDataLength)
+  case leReadSuggestedDefaultDataLength(LEReadSuggestedDefaultDataLength)
+  case leWriteSuggestedDefaultDataLength(LEWriteSuggestedDefaultDataLength)
+  case leReadMaximumDataLength(LEReadMaximumDataLength)
+  case leSetExtendedAdvertisingParameters(LESetExtendedAdvertisingParameters)
+  case leSetExtendedScanParameters(LESetExtendedScanParameters)
+  case leSetExtendedScanEnable(LESetExtendedScanEnable)
+  case leExtendedCreateConnection(LEExtendedCreateConnection)
+  case leReadBufferSizeV2(LEReadBufferSizeV2)
+  /// Any other opcode, with its parameters.
+  case unknown(HCIOpcode, Octets)
+
+  /// A command with the parameters that `reader` gives; nil when this stack does not speak the opcode.
+  init?<R: CommandReader>(_ opcode: HCIOpcode, _ reader: inout R) throws(WireError) {
+    switch opcode.rawValue {
+    case 0x0406: self = .disconnect(try reader.read())
+    case 0x041D: self = .readRemoteVersionInformation(try reader.read())
+    case 0x0C01: self = .setEventMask(try reader.read())
+    case 0x0C03: self = .reset(try reader.read())
+    case 0x0C6D: self = .writeLEHostSupport(try reader.read())
+    case 0x1001: self = .readLocalVersionInformation(try reader.read())
+    case 0x1002: self = .readLocalSupportedCommands(try reader.read())
+    case 0x1003: self = .readLocalSupportedFeatures(try reader.read())
+    case 0x1005: self = .readBufferSize(try reader.read())
+    case 0x1009: self = .readBDADDR(try reader.read())
+    case 0x2001: self = .leSetEventMask(try reader.read())
+    case 0x2002: self = .leReadBufferSize(try reader.read())
+    case 0x2003: self = .leReadLocalSupportedFeatures(try reader.read())
+    case 0x2005: self = .leSetRandomAddress(try reader.read())
+    case 0x2006: self = .leSetAdvertisingParameters(try reader.read())
+    case 0x2007: self = .leReadAdvertisingPhysicalChannelTxPower(try reader.read())
+    case 0x2008: self = .leSetAdvertisingData(try reader.read())
+    case 0x2009: self = .leSetScanResponseData(try reader.read())
+    case 0x200A: self = .leSetAdvertisingEnable(try reader.read())
+    case 0x200B: self = .leSetScanParameters(try reader.read())
+    case 0x200C: self = .leSetScanEnable(try reader.read())
+    case 0x200D: self = .leCreateConnection(try reader.read())
+    case 0x200E: self = .leCreateConnectionCancel(try reader.read())
+    case 0x2013: self = .leConnectionUpdate(try reader.read())
+    case 0x2016: self = .leReadRemoteFeatures(try reader.read())
+    case 0x201B: self = .leLongTermKeyRequestNegativeReply(try reader.read())
+    case 0x2020: self = .leRemoteConnectionParameterRequestReply(try reader.read())
+    case 0x2021: self = .leRemoteConnectionParameterRequestNegativeReply(try reader.read())
+    case 0x2022: self = .leSetDataLength(try reader.read())
+    case 0x2023: self = .leReadSuggestedDefaultDataLength(try reader.read())
+    case 0x2024: self = .leWriteSuggestedDefaultDataLength(try reader.read())
+    case 0x202F: self = .leReadMaximumDataLength(try reader.read())
+    case 0x2036: self = .leSetExtendedAdvertisingParameters(try reader.read())
+    case 0x2041: self = .leSetExtendedScanParameters(try reader.read())
+    case 0x2042: self = .leSetExtendedScanEnable(try reader.read())
+    case 0x2043: self = .leExtendedCreateConnection(try reader.read())
+    case 0x2060: self = .leReadBufferSizeV2(try reader.read())
+    default: return nil
+    }
+  }
+
+  /// Shows the command to `visitor`; `.unknown` is not shown.
+  public func visit<V: CommandVisitor>(_ visitor: inout V) throws(WireError) {
+    switch self {
+    case .disconnect(let command): try visitor.visit(command)
+    case .readRemoteVersionInformation(let command): try visitor.visit(command)
+    case .setEventMask(let command): try visitor.visit(command)
+    case .reset(let command): try visitor.visit(command)
+    case .writeLEHostSupport(let command): try visitor.visit(command)
+    case .readLocalVersionInformation(let command): try visitor.visit(command)
+    case .readLocalSupportedCommands(let command): try visitor.visit(command)
+    case .readLocalSupportedFeatures(let command): try visitor.visit(command)
+    case .readBufferSize(let command): try visitor.visit(command)
+    case .readBDADDR(let command): try visitor.visit(command)
+    case .leSetEventMask(let command): try visitor.visit(command)
+    case .leReadBufferSize(let command): try visitor.visit(command)
+    case .leReadLocalSupportedFeatures(let command): try visitor.visit(command)
+    case .leSetRandomAddress(let command): try visitor.visit(command)
+    case .leSetAdvertisingParameters(let command): try visitor.visit(command)
+    case .leReadAdvertisingPhysicalChannelTxPower(let command): try visitor.visit(command)
+    case .leSetAdvertisingData(let command): try visitor.visit(command)
+    case .leSetScanResponseData(let command): try visitor.visit(command)
+    case .leSetAdvertisingEnable(let command): try visitor.visit(command)
+    case .leSetScanParameters(let command): try visitor.visit(command)
+    case .leSetScanEnable(let command): try visitor.visit(command)
+    case .leCreateConnection(let command): try visitor.visit(command)
+    case .leCreateConnectionCancel(let command): try visitor.visit(command)
+    case .leConnectionUpdate(let command): try visitor.visit(command)
+    case .leReadRemoteFeatures(let command): try visitor.visit(command)
+    case .leLongTermKeyRequestNegativeReply(let command): try visitor.visit(command)
+    case .leRemoteConnectionParameterRequestReply(let command): try visitor.visit(command)
+    case .leRemoteConnectionParameterRequestNegativeReply(let command): try visitor.visit(command)
+    case .leSetDataLength(let command): try visitor.visit(command)
+    case .leReadSuggestedDefaultDataLength(let command): try visitor.visit(command)
+    case .leWriteSuggestedDefaultDataLength(let command): try visitor.visit(command)
+    case .leReadMaximumDataLength(let command): try visitor.visit(command)
+    case .leSetExtendedAdvertisingParameters(let command): try visitor.visit(command)
+    case .leSetExtendedScanParameters(let command): try visitor.visit(command)
+    case .leSetExtendedScanEnable(let command): try visitor.visit(command)
+    case .leExtendedCreateConnection(let command): try visitor.visit(command)
+    case .leReadBufferSizeV2(let command): try visitor.visit(command)
+    case .unknown: break
+    }
+  }
+}
+
+/// Where a command's parameters come from.
+protocol CommandReader { mutating func read<C: HCICommand>() throws(WireError) -> C }
+extension Decoder: CommandReader {
+  mutating func read<C: HCICommand>() throws(WireError) -> C { try message(C.self) }
+}
+/// The parameters that a new value has.
+struct Defaults: CommandReader, EventReader {
+  func read<C: HCICommand>() -> C { C() }
+  func read<E: HCIEventMessage>() -> E { E() }
+}
+/// Is shown one command and its type.
+public protocol CommandVisitor { mutating func visit<C: HCICommand>(_ command: C) throws(WireError) }
+
+extension AnyCommand {
+  /// The command in `packet`, H4 packet type octet first. Ranges in it refer to `packet`.
+  public init(_ packet: Span<UInt8>) throws(WireError) {
+    let header = try Decoder.decode(CommandHeader.self, packet, to: min(packet.count, CommandHeader.count))
+    let parameters = Octets(CommandHeader.count, packet.count - CommandHeader.count)
+    guard header.parameterTotalLength == parameters.count else {
+      throw WireError(
+        header.parameterTotalLength < parameters.count ? .trailing : .truncated, "Parameter_Total_Length",
+        needed: Int(header.parameterTotalLength), available: Int(parameters.count))
+    }
+    defer { extendLifetime(packet) }
+    var decoder = try unsafe Decoder(packet), skipped = CommandHeader()
+    try skipped.fields(&decoder)
+    self = try AnyCommand(header.opcode, &decoder) ?? .unknown(header.opcode, parameters)
+  }
+
+  /// The command of `opcode` with default parameters; nil when this stack does not speak it.
+  public init?(default opcode: HCIOpcode) {
+    var defaults = Defaults()
+    do throws(WireError) {
+      guard let command = try AnyCommand(opcode, &defaults) else { return nil }
+      self = command
+    } catch {
+      return nil
+    }
+  }
+
+  public var opcode: HCIOpcode { facts.opcode }
+  /// `HCI_LE_Set_Scan_Enable`; `Unknown Command` for an opcode that this stack does not speak.
+  public var name: StaticString { facts.name }
+  public var isAnsweredByStatus: Bool { facts.isAnsweredByStatus }
+  /// Where Read Local Supported Commands tells of it; nil for one whose support nothing tells, and for `.unknown`.
+  public var supportedBit: SupportedCommandBit? { facts.supportedBit }
+  private var facts: Facts {
+    var facts = Facts()
+    if case .unknown(let opcode, _) = self { facts.opcode = opcode }
+    do throws(WireError) { try visit(&facts) } catch {}
+    return facts
+  }
+
+  /// Appends the packet, H4 packet type octet first; ranges are copied from `source`.
+  public func writePacket(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
+    defer { extendLifetime(source) }
+    let start = output.byteCount
+    try CommandHeader(opcode).encode(into: &output, from: source)
+    do throws(WireError) {
+      var encoder = unsafe Encoder(&output, source)
+      if case .unknown(_, var parameters) = self { try encoder.octets("Parameters", &parameters) }
+      try visit(&encoder)
+      unsafe encoder.commit(&output)
+      try CommandHeader.close(&output, from: start)
+    } catch {
+      output.truncate(to: start)
+      throw error
+    }
+  }
+
+  /// The parameters as text; empty when there are none.
+  public func describe(in packet: Span<UInt8>) -> String {
+    unsafe packet.withUnsafeBufferPointer { bytes in
+      var text = unsafe Text(bytes)
+      if case .unknown(_, let parameters) = self {
+        text.text = unsafe UnknownParameters(parameters: parameters).description(in: bytes.span)
+      }
+      do throws(WireError) { try visit(&text) } catch {}
+      return text.text
+    }
+  }
+  /// The return parameters of a Command Complete for this command as text.
+  public func describe(return parameters: Octets, in packet: Span<UInt8>) -> String {
+    unsafe packet.withUnsafeBufferPointer { bytes in
+      var text = unsafe ReturnText(bytes, parameters)
+      text.text = unsafe UnknownParameters(parameters: parameters).description(in: bytes.span)
+      // What does not decode stays hex.
+      do throws(WireError) { try visit(&text) } catch {}
+      return text.text
+    }
+  }
+}
+
+extension Encoder: CommandVisitor, EventVisitor {
+  public mutating func visit<C: HCICommand>(_ command: C) throws(WireError) { try message(command) }
+  public mutating func visit<E: HCIEventMessage>(_ event: E) throws(WireError) { try message(event) }
+}
+private struct Facts: CommandVisitor {
+  var opcode = HCIOpcode(), name: StaticString = "Unknown Command", isAnsweredByStatus = false
+  var supportedBit: SupportedCommandBit?
+  mutating func visit<C: HCICommand>(_: C) {
+    opcode = C.opcode
+    name = C.name
+    isAnsweredByStatus = C.isAnsweredByStatus
+    supportedBit = C.supportedBit
+  }
+}
+@safe struct Text: CommandVisitor, EventVisitor {
+  private let packet: UnsafeBufferPointer<UInt8>
+  var text = ""
+  init(_ packet: UnsafeBufferPointer<UInt8>) { unsafe self.packet = packet }
+  mutating func visit<C: HCICommand>(_ command: C) { text = unsafe command.description(in: packet.span) }
+  mutating func visit<E: HCIEventMessage>(_ event: E) { text = unsafe event.description(in: packet.span) }
+}
+@safe private struct ReturnText: CommandVisitor {
+  private let packet: UnsafeBufferPointer<UInt8>
+  private let parameters: Octets
+  var text = ""
+  init(_ packet: UnsafeBufferPointer<UInt8>, _ parameters: Octets) {
+    unsafe self.packet = packet
+    self.parameters = parameters
+  }
+  mutating func visit<C: HCICommand>(_: C) throws(WireError) {
+    text = unsafe try C.decodeReturn(parameters, in: packet.span).description(in: packet.span)
+  }
+}
+struct UnknownParameters: WireRecord {
+  var parameters = Octets()
+  init() {}
+  init(parameters: Octets) { self.parameters = parameters }
+  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    if !parameters.isEmpty { try visit.octets("Parameters", &parameters) }
+  }
+}

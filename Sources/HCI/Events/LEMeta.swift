@@ -1,0 +1,241 @@
+import BindruneWire
+
+/// LE Connection Complete. Vol 4, Part E, §7.7.65.1.
+public struct LEConnectionComplete: LEMetaMessage {
+  public static var subeventCode: UInt8 { 0x01 }
+  public static var name: StaticString { "HCI_LE_Connection_Complete" }
+  public var status = HCIStatus()
+  public var connectionHandle = ConnectionHandle()
+  public var role = LinkRole.central
+  public var peerAddressType = AddressType()
+  public var peerAddress = DeviceAddress()
+  public var connectionInterval = ConnectionInterval()
+  public var peripheralLatency: UInt16 = 0
+  public var supervisionTimeout = SupervisionTimeout()
+  public var centralClockAccuracy: UInt8 = 0
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Status", &status)
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("Role", &role)
+    try visit.value("Peer_Address_Type", &peerAddressType)
+    try visit.value("Peer_Address", &peerAddress)
+    try visit.value("Connection_Interval", &connectionInterval)
+    try visit.value("Peripheral_Latency", &peripheralLatency)
+    try visit.value("Supervision_Timeout", &supervisionTimeout)
+    try visit.value("Central_Clock_Accuracy", &centralClockAccuracy)
+  }
+}
+
+/// LE Advertising Report. Vol 4, Part E, §7.7.65.2.
+public struct LEAdvertisingReport: LEMetaMessage {
+  public static var subeventCode: UInt8 { 0x02 }
+  public static var name: StaticString { "HCI_LE_Advertising_Report" }
+  public var reports = List<Report>()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.list("Num_Reports", "Reports", counted: &reports)
+  }
+
+  /// `rssi` is in dBm; 127 means that it is not known.
+  public struct Report: WireRecord {
+    public var eventType = AdvertisingEventType()
+    public var addressType = AddressType()
+    public var address = DeviceAddress()
+    public var data = Octets()
+    public var rssi: Int8 = 127
+    @inlinable public init() {}
+    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+      try visit.value("Event_Type", &eventType)
+      try visit.value("Address_Type", &addressType)
+      try visit.value("Address", &address)
+      try visit.octets("Data_Length", UInt8.self, "Data", &data)
+      try visit.value("RSSI", &rssi)
+    }
+  }
+}
+
+/// LE Connection Update Complete. Vol 4, Part E, §7.7.65.3.
+public struct LEConnectionUpdateComplete: LEMetaMessage {
+  public static var subeventCode: UInt8 { 0x03 }
+  public static var name: StaticString { "HCI_LE_Connection_Update_Complete" }
+  public var status = HCIStatus()
+  public var connectionHandle = ConnectionHandle()
+  public var connectionInterval = ConnectionInterval()
+  public var peripheralLatency: UInt16 = 0
+  public var supervisionTimeout = SupervisionTimeout()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Status", &status)
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("Connection_Interval", &connectionInterval)
+    try visit.value("Peripheral_Latency", &peripheralLatency)
+    try visit.value("Supervision_Timeout", &supervisionTimeout)
+  }
+}
+
+/// LE Read Remote Features Complete. Vol 4, Part E, §7.7.65.4.
+public struct LEReadRemoteFeaturesComplete: LEMetaMessage {
+  public static var subeventCode: UInt8 { 0x04 }
+  public static var name: StaticString { "HCI_LE_Read_Remote_Features_Complete" }
+  public var status = HCIStatus()
+  public var connectionHandle = ConnectionHandle()
+  public var leFeatures = LEFeatures()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Status", &status)
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("LE_Features", &leFeatures)
+  }
+}
+
+/// LE Long Term Key Request. Vol 4, Part E, §7.7.65.5.
+public struct LELongTermKeyRequest: LEMetaMessage {
+  public static var subeventCode: UInt8 { 0x05 }
+  public static var name: StaticString { "HCI_LE_Long_Term_Key_Request" }
+  public var connectionHandle = ConnectionHandle()
+  public var randomNumber = LongTermKeyRand()
+  public var encryptedDiversifier: UInt16 = 0
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("Random_Number", &randomNumber)
+    try visit.value("Encrypted_Diversifier", &encryptedDiversifier)
+  }
+}
+
+/// LE Remote Connection Parameter Request. Vol 4, Part E, §7.7.65.6.
+public struct LERemoteConnectionParameterRequest: LEMetaMessage {
+  public static var subeventCode: UInt8 { 0x06 }
+  public static var name: StaticString { "HCI_LE_Remote_Connection_Parameter_Request" }
+  public var connectionHandle = ConnectionHandle()
+  public var intervalMin = ConnectionInterval(rawValue: 24)
+  public var intervalMax = ConnectionInterval(rawValue: 40)
+  public var maxLatency: UInt16 = 0
+  public var timeout = SupervisionTimeout(rawValue: 500)
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("Interval_Min", &intervalMin)
+    try visit.value("Interval_Max", &intervalMax)
+    try visit.value("Max_Latency", &maxLatency)
+    try visit.value("Timeout", &timeout)
+  }
+}
+
+/// LE Data Length Change. Vol 4, Part E, §7.7.65.7.
+public struct LEDataLengthChange: LEMetaMessage {
+  public static var subeventCode: UInt8 { 0x07 }
+  public static var name: StaticString { "HCI_LE_Data_Length_Change" }
+  public var connectionHandle = ConnectionHandle()
+  public var maxTXOctets: UInt16 = 27
+  public var maxTXTime: UInt16 = 328
+  public var maxRXOctets: UInt16 = 27
+  public var maxRXTime: UInt16 = 328
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("Max_TX_Octets", &maxTXOctets)
+    try visit.value("Max_TX_Time", &maxTXTime)
+    try visit.value("Max_RX_Octets", &maxRXOctets)
+    try visit.value("Max_RX_Time", &maxRXTime)
+  }
+}
+
+/// LE Enhanced Connection Complete. Vol 4, Part E, §7.7.65.10.
+///
+/// Version [v1]. The resolvable private addresses are zero where none was used.
+public struct LEEnhancedConnectionComplete: LEMetaMessage {
+  public static var subeventCode: UInt8 { 0x0A }
+  public static var name: StaticString { "HCI_LE_Enhanced_Connection_Complete" }
+  public var status = HCIStatus()
+  public var connectionHandle = ConnectionHandle()
+  public var role = LinkRole.central
+  public var peerAddressType = AddressType()
+  public var peerAddress = DeviceAddress()
+  public var localResolvablePrivateAddress = DeviceAddress()
+  public var peerResolvablePrivateAddress = DeviceAddress()
+  public var connectionInterval = ConnectionInterval()
+  public var peripheralLatency: UInt16 = 0
+  public var supervisionTimeout = SupervisionTimeout()
+  public var centralClockAccuracy: UInt8 = 0
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Status", &status)
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("Role", &role)
+    try visit.value("Peer_Address_Type", &peerAddressType)
+    try visit.value("Peer_Address", &peerAddress)
+    try visit.value("Local_Resolvable_Private_Address", &localResolvablePrivateAddress)
+    try visit.value("Peer_Resolvable_Private_Address", &peerResolvablePrivateAddress)
+    try visit.value("Connection_Interval", &connectionInterval)
+    try visit.value("Peripheral_Latency", &peripheralLatency)
+    try visit.value("Supervision_Timeout", &supervisionTimeout)
+    try visit.value("Central_Clock_Accuracy", &centralClockAccuracy)
+  }
+}
+
+/// LE Extended Advertising Report. Vol 4, Part E, §7.7.65.13.
+public struct LEExtendedAdvertisingReport: LEMetaMessage {
+  public static var subeventCode: UInt8 { 0x0D }
+  public static var name: StaticString { "HCI_LE_Extended_Advertising_Report" }
+  public var reports = List<Report>()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.list("Num_Reports", "Reports", counted: &reports)
+  }
+
+  /// `rssi` and `txPower` are in dBm, 127 means not known; `advertisingSID` 0xFF: none. `dataStatus`: 0 complete,
+  /// 1 more fragments follow, 2 truncated.
+  public struct Report: WireRecord {
+    public var connectable = false, scannable = false, directed = false, scanResponse = false, legacy = false
+    public var dataStatus: UInt8 = 0
+    public var reservedEventType: UInt16 = 0
+    public var addressType = AddressType()
+    public var address = DeviceAddress()
+    public var primaryPHY = PHY.le1M, secondaryPHY = PHY(), advertisingSID: UInt8 = 0xFF
+    public var txPower: Int8 = 127, rssi: Int8 = 127
+    public var periodicAdvertisingInterval: UInt16 = 0
+    public var directAddressType = AddressType()
+    public var directAddress = DeviceAddress()
+    public var data = Octets()
+    @inlinable public init() {}
+    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+      try visit.bits("Connectable advertising", &connectable, 1)
+      try visit.bits("Scannable advertising", &scannable, 1)
+      try visit.bits("Directed advertising", &directed, 1)
+      try visit.bits("Scan response", &scanResponse, 1)
+      try visit.bits("Legacy advertising PDUs used", &legacy, 1)
+      try visit.bits("Data status", &dataStatus, 2)
+      try visit.bits("Reserved for future use", &reservedEventType, 9)
+      try visit.value("Address_Type", &addressType)
+      try visit.value("Address", &address)
+      try visit.value("Primary_PHY", &primaryPHY)
+      try visit.value("Secondary_PHY", &secondaryPHY)
+      try visit.value("Advertising_SID", &advertisingSID)
+      try visit.value("TX_Power", &txPower)
+      try visit.value("RSSI", &rssi)
+      try visit.value("Periodic_Advertising_Interval", &periodicAdvertisingInterval)
+      try visit.value("Direct_Address_Type", &directAddressType)
+      try visit.value("Direct_Address", &directAddress)
+      try visit.octets("Data_Length", UInt8.self, "Data", &data)
+    }
+  }
+}
+
+/// LE Advertising Set Terminated. Vol 4, Part E, §7.7.65.18.
+public struct LEAdvertisingSetTerminated: LEMetaMessage {
+  public static var subeventCode: UInt8 { 0x12 }
+  public static var name: StaticString { "HCI_LE_Advertising_Set_Terminated" }
+  public var status = HCIStatus()
+  public var advertisingHandle: UInt8 = 0
+  public var connectionHandle = ConnectionHandle()
+  public var numCompletedExtendedAdvertisingEvents: UInt8 = 0
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Status", &status)
+    try visit.value("Advertising_Handle", &advertisingHandle)
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("Num_Completed_Extended_Advertising_Events", &numCompletedExtendedAdvertisingEvents)
+  }
+}

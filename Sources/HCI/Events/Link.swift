@@ -1,0 +1,99 @@
+import BindruneWire
+
+/// Disconnection Complete. Vol 4, Part E, §7.7.5.
+public struct DisconnectionComplete: HCIEventMessage {
+  public static var code: UInt8 { 0x05 }
+  public static var name: StaticString { "HCI_Disconnection_Complete" }
+  public var status = HCIStatus()
+  public var connectionHandle = ConnectionHandle()
+  public var reason = HCIStatus()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Status", &status)
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("Reason", &reason)
+  }
+}
+
+/// Encryption Change. Vol 4, Part E, §7.7.8.
+///
+/// Version [v1]. `encryptionEnabled`: 0 off, 1 on (LE: AES-CCM).
+public struct EncryptionChange: HCIEventMessage {
+  public static var code: UInt8 { 0x08 }
+  public static var name: StaticString { "HCI_Encryption_Change" }
+  public var status = HCIStatus()
+  public var connectionHandle = ConnectionHandle()
+  public var encryptionEnabled: UInt8 = 0
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Status", &status)
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("Encryption_Enabled", &encryptionEnabled)
+  }
+}
+
+/// Read Remote Version Information Complete. Vol 4, Part E, §7.7.12.
+public struct ReadRemoteVersionInformationComplete: HCIEventMessage {
+  public static var code: UInt8 { 0x0C }
+  public static var name: StaticString { "HCI_Read_Remote_Version_Information_Complete" }
+  public var status = HCIStatus()
+  public var connectionHandle = ConnectionHandle()
+  public var version = CoreVersion()
+  public var companyIdentifier = CompanyIdentifier()
+  public var subversion: UInt16 = 0
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Status", &status)
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("Version", &version)
+    try visit.value("Company_Identifier", &companyIdentifier)
+    try visit.value("Subversion", &subversion)
+  }
+}
+
+/// Hardware Error. Vol 4, Part E, §7.7.16.
+///
+/// The controller is in an unknown state: the host resets it.
+public struct HardwareError: HCIEventMessage {
+  public static var code: UInt8 { 0x10 }
+  public static var name: StaticString { "HCI_Hardware_Error" }
+  public var hardwareCode: UInt8 = 0
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Hardware_Code", &hardwareCode)
+  }
+}
+
+/// Number Of Completed Packets. Vol 4, Part E, §7.7.19.
+public struct NumberOfCompletedPackets: HCIEventMessage {
+  public static var code: UInt8 { 0x13 }
+  public static var name: StaticString { "HCI_Number_Of_Completed_Packets" }
+  public var handles = List<Completed>()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.list("Num_Handles", "Handles", counted: &handles)
+  }
+
+  public struct Completed: WireRecord {
+    public var connectionHandle = ConnectionHandle()
+    public var numCompletedPackets: UInt16 = 0
+    @inlinable public init() {}
+    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+      try visit.value("Connection_Handle", &connectionHandle)
+      try visit.value("Num_Completed_Packets", &numCompletedPackets)
+    }
+  }
+}
+
+/// Data Buffer Overflow. Vol 4, Part E, §7.7.26.
+///
+/// The host sent more packets than there are buffers. `linkType`: 1 is ACL.
+public struct DataBufferOverflow: HCIEventMessage {
+  public static var code: UInt8 { 0x1A }
+  public static var name: StaticString { "HCI_Data_Buffer_Overflow" }
+  public var linkType: UInt8 = 0x01
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Link_Type", &linkType)
+  }
+}

@@ -1,0 +1,262 @@
+import BindruneWire
+
+/// A command's number: Opcode Group Field, then Opcode Command Field. Vol 4, Part E, §5.4.1.
+public struct HCIOpcode: OpenNumber, Hashable {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
+  @inlinable @inline(__always) public init(_ group: Group, _ command: UInt16) {
+    rawValue = group.rawValue << 10 | command & 0x03FF
+  }
+  public var group: UInt16 { rawValue >> 10 }
+  public var command: UInt16 { rawValue & 0x03FF }
+  /// No command: an event with it only tells how many commands the host may send. Vol 4, Part E, §4.4.
+  public static var none: HCIOpcode { HCIOpcode() }
+  public enum Group: UInt16, Sendable {
+    case linkControl = 1, controllerAndBaseband = 3, informational = 4, le = 8, vendor = 0x3F
+  }
+}
+
+/// A link of this controller: 12 bits, 0x0000 … 0x0EFF. Vol 4, Part E, §5.3.1.
+public struct ConnectionHandle: OpenNumber, Hashable {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
+  /// The upper four bits of the two octets are reserved: ignored when received.
+  @inlinable @inline(__always) public init?(wire: UInt64) { rawValue = UInt16(truncatingIfNeeded: wire) & 0x0FFF }
+}
+
+/// Whose address it is. Vol 4, Part E, §7.7.65.1, §7.7.65.13, §7.8.12.
+public struct AddressType: OpenNumber, Hashable {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+  public static var `public`: AddressType { AddressType(rawValue: 0) }
+  public static var random: AddressType { AddressType(rawValue: 1) }
+  /// The controller resolved a private address to it.
+  public static var publicIdentity: AddressType { AddressType(rawValue: 2) }
+  public static var randomIdentity: AddressType { AddressType(rawValue: 3) }
+  /// No address was sent.
+  public static var anonymous: AddressType { AddressType(rawValue: 0xFF) }
+  public var text: String {
+    switch rawValue {
+    case 0: "public"
+    case 1: "random"
+    case 2: "public identity"
+    case 3: "random identity"
+    case 0xFF: "anonymous"
+    default: "0x" + hexDigits(wire, 2)
+    }
+  }
+}
+/// Which of its own addresses the controller uses. Vol 4, Part E, §7.8.5.
+public struct OwnAddressType: OpenNumber, Hashable {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+  public static var `public`: OwnAddressType { OwnAddressType(rawValue: 0) }
+  public static var random: OwnAddressType { OwnAddressType(rawValue: 1) }
+  /// A resolvable private address, else the public one.
+  public static var resolvableOrPublic: OwnAddressType { OwnAddressType(rawValue: 2) }
+  /// A resolvable private address, else the random one.
+  public static var resolvableOrRandom: OwnAddressType { OwnAddressType(rawValue: 3) }
+}
+/// Vol 4, Part E, §7.7.65.1.
+public enum LinkRole: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
+  case central = 0, peripheral = 1
+  public var text: String { self == .central ? "Central" : "Peripheral" }
+}
+
+/// The legacy advertising PDU. Vol 4, Part E, §7.8.5.
+public enum AdvertisingType: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
+  /// ADV_IND
+  case connectableScannableUndirected = 0
+  /// ADV_DIRECT_IND, ends by itself after 1.28 s.
+  case connectableDirectedHighDutyCycle = 1
+  /// ADV_SCAN_IND
+  case scannableUndirected = 2
+  /// ADV_NONCONN_IND
+  case nonConnectableUndirected = 3
+  case connectableDirectedLowDutyCycle = 4
+}
+/// What a legacy scanner received. Vol 4, Part E, §7.7.65.2.
+public struct AdvertisingEventType: OpenNumber, Hashable {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+  public static var connectableScannableUndirected: AdvertisingEventType { AdvertisingEventType(rawValue: 0) }
+  public static var connectableDirected: AdvertisingEventType { AdvertisingEventType(rawValue: 1) }
+  public static var scannableUndirected: AdvertisingEventType { AdvertisingEventType(rawValue: 2) }
+  public static var nonConnectableUndirected: AdvertisingEventType { AdvertisingEventType(rawValue: 3) }
+  public static var scanResponse: AdvertisingEventType { AdvertisingEventType(rawValue: 4) }
+}
+/// Whom an advertiser answers: bit 0, scan requests only from the Filter Accept List; bit 1, connections too.
+/// Vol 4, Part E, §7.8.5.
+public struct AdvertisingFilterPolicy: OpenNumber, Hashable {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+}
+/// 0 … 31 significant octets in the 31 of legacy advertising data. Vol 4, Part E, §7.8.7.
+public struct AdvertisingDataLength: WireValue {
+  public let rawValue: UInt8
+  @inlinable @inline(__always) public init() { rawValue = 0 }
+  @inlinable @inline(__always) public static var width: Int { 1 }
+  @inlinable @inline(__always) public init?(wire: UInt64) {
+    guard wire <= 31 else { return nil }
+    rawValue = UInt8(truncatingIfNeeded: wire)
+  }
+  @inlinable @inline(__always) public var wire: UInt64 { UInt64(rawValue) }
+}
+
+/// Vol 4, Part E, §7.8.10.
+public enum ScanType: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
+  case passive = 0
+  /// Asks for scan responses.
+  case active = 1
+}
+/// Which advertisements are reported: 0 all, 1 those of the Filter Accept List; bit 1 adds unresolved directed ones.
+/// Vol 4, Part E, §7.8.10.
+public struct ScanningFilterPolicy: OpenNumber, Hashable {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+}
+/// 0 the peer that is named, 1 any of the Filter Accept List. Vol 4, Part E, §7.8.12.
+public struct InitiatorFilterPolicy: OpenNumber, Hashable {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+}
+/// Vol 4, Part E, §7.8.65.
+public struct FilterDuplicates: OpenNumber, Hashable {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+  public static var disabled: FilterDuplicates { FilterDuplicates(rawValue: 0) }
+  public static var enabled: FilterDuplicates { FilterDuplicates(rawValue: 1) }
+  /// Enabled, and reset for each scan period.
+  public static var enabledPerPeriod: FilterDuplicates { FilterDuplicates(rawValue: 2) }
+}
+
+/// A modulation, as one number. Vol 4, Part E, §7.7.65.13.
+public struct PHY: OpenNumber, Hashable {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+  public static var le1M: PHY { PHY(rawValue: 1) }
+  public static var le2M: PHY { PHY(rawValue: 2) }
+  public static var leCoded: PHY { PHY(rawValue: 3) }
+  public var text: String {
+    switch rawValue {
+    case 0: "none"
+    case 1: "LE 1M"
+    case 2: "LE 2M"
+    case 3: "LE Coded"
+    default: "0x" + hexDigits(wire, 2)
+    }
+  }
+}
+/// Several modulations. Vol 4, Part E, §7.8.64, §7.8.66.
+public struct PHYSet: OpenNumber, OptionSet {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8) { self.rawValue = rawValue }
+  @inlinable public static var le1M: PHYSet { PHYSet(rawValue: 1) }
+  @inlinable public static var le2M: PHYSet { PHYSet(rawValue: 2) }
+  @inlinable public static var leCoded: PHYSet { PHYSet(rawValue: 4) }
+}
+
+/// A time that goes over the wire as a number of units.
+public protocol TimeUnits: OpenNumber, Hashable, Comparable where RawValue == UInt16 {
+  /// Microseconds per unit.
+  static var unit: Int64 { get }
+}
+extension TimeUnits {
+  public var duration: Duration { .microseconds(Int64(rawValue) * Self.unit) }
+  /// The nearest whole number of units, clamped to what sixteen bits hold; each command's range is narrower.
+  public init(_ duration: Duration) {
+    let microseconds = duration.nanoseconds / 1_000
+    self.init(rawValue: UInt16(clamping: (microseconds + Self.unit / 2) / Self.unit))
+  }
+  public static func < (a: Self, b: Self) -> Bool { a.rawValue < b.rawValue }
+  /// `24 (30 ms)`, `7 (8.75 ms)`.
+  public var text: String {
+    let hundredths = Int64(rawValue) * Self.unit / 10, fraction = hundredths % 100
+    var text = "\(rawValue) (\(hundredths / 100)"
+    if fraction != 0 {
+      text += fraction % 10 == 0 ? ".\(fraction / 10)" : "." + (fraction < 10 ? "0" : "") + "\(fraction)"
+    }
+    return text + " ms)"
+  }
+}
+/// Units of 1.25 ms: 6 … 3,200 is 7.5 ms … 4 s. Vol 4, Part E, §7.8.12.
+public struct ConnectionInterval: TimeUnits {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
+  public static var unit: Int64 { 1_250 }
+}
+/// Units of 10 ms: 10 … 3,200 is 100 ms … 32 s. Vol 4, Part E, §7.8.12.
+public struct SupervisionTimeout: TimeUnits {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
+  public static var unit: Int64 { 10_000 }
+}
+/// A scan interval or window. Units of 0.625 ms: 4 … 0x4000 is 2.5 ms … 10.24 s. Vol 4, Part E, §7.8.10.
+public struct ScanInterval: TimeUnits {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
+  public static var unit: Int64 { 625 }
+}
+/// Units of 0.625 ms: 0x20 … 0x4000 is 20 ms … 10.24 s. Vol 4, Part E, §7.8.5.
+public struct AdvertisingInterval: TimeUnits {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
+  public static var unit: Int64 { 625 }
+}
+
+/// The edition a controller speaks: Assigned Numbers, §2.1.
+public struct CoreVersion: OpenNumber, Hashable, Comparable {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+  public static func < (a: CoreVersion, b: CoreVersion) -> Bool { a.rawValue < b.rawValue }
+  /// `5.4`; nil for a number given out after this was written.
+  public var edition: StaticString? {
+    switch rawValue {
+    case 6: "4.0"
+    case 7: "4.1"
+    case 8: "4.2"
+    case 9: "5.0"
+    case 10: "5.1"
+    case 11: "5.2"
+    case 12: "5.3"
+    case 13: "5.4"
+    case 14: "6.0"
+    default: nil
+    }
+  }
+  public var text: String { "0x" + hexDigits(wire, 2) + (edition.map { " (\($0))" } ?? "") }
+}
+/// Assigned Numbers, §7.1.
+public struct CompanyIdentifier: OpenNumber, Hashable {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
+}
+/// Which key the central asks for, together with EDIV. Vol 4, Part E, §7.7.65.5.
+public struct LongTermKeyRand: OpenNumber, Hashable {
+  public var rawValue: UInt64
+  @inlinable @inline(__always) public init(rawValue: UInt64 = 0) { self.rawValue = rawValue }
+}
+
+extension LESetAdvertisingData {
+  /// Puts `data`, at most 31 octets (traps otherwise), into `arena`, the bytes the command will be written from.
+  public init(_ data: some Collection<UInt8>, in arena: inout [UInt8]) {
+    (advertisingDataLength, advertisingData) = paddedAdvertisingData(data, in: &arena)
+  }
+}
+extension LESetScanResponseData {
+  /// Puts `data`, at most 31 octets (traps otherwise), into `arena`, the bytes the command will be written from.
+  public init(_ data: some Collection<UInt8>, in arena: inout [UInt8]) {
+    (scanResponseDataLength, scanResponseData) = paddedAdvertisingData(data, in: &arena)
+  }
+}
+private func paddedAdvertisingData(
+  _ data: some Collection<UInt8>, in arena: inout [UInt8]
+) -> (AdvertisingDataLength, Octets) {
+  guard let length = AdvertisingDataLength(wire: UInt64(data.count)) else {
+    preconditionFailure("legacy advertising data have at most 31 octets")
+  }
+  let start = arena.count
+  arena += data
+  arena += repeatElement(0, count: 31 - data.count)
+  return (length, Octets(start, 31))
+}

@@ -1,0 +1,241 @@
+import BindruneWire
+
+/// The first octet of a packet on a transport: Vol 4, Part A, §2. The kernel's user channel has it too.
+public enum HCIPacketType: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
+  case command = 1, acl = 2, synchronous = 3, event = 4, iso = 5
+}
+
+/// A command: its parameters, and what the controller answers. Vol 4, Part E, §7.
+public protocol HCICommand: WireRecord {
+  static var opcode: HCIOpcode { get }
+  /// The Specification's: `HCI_LE_Set_Scan_Enable`.
+  static var name: StaticString { get }
+  /// Where Read Local Supported Commands tells of it; nil when nothing does.
+  static var supportedBit: SupportedCommandBit? { get }
+  /// The return parameters of Command Complete, Status first.
+  associatedtype Return: CommandReturn = StatusReturn
+  /// The answer is Command Status at once and an event of its own later, not Command Complete.
+  static var isAnsweredByStatus: Bool { get }
+}
+extension HCICommand { public static var isAnsweredByStatus: Bool { false } }
+
+/// The return parameters of a command.
+public protocol CommandReturn: WireRecord { var status: HCIStatus { get set } }
+/// Commands that return nothing but a status.
+public struct StatusReturn: CommandReturn {
+  public var status = HCIStatus()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Status", &status)
+  }
+}
+/// Commands about a link that return its handle.
+public struct ConnectionReturn: CommandReturn {
+  public var status = HCIStatus()
+  public var connectionHandle = ConnectionHandle()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Status", &status)
+    try visit.value("Connection_Handle", &connectionHandle)
+  }
+}
+
+/// The parameters of an event. Vol 4, Part E, §7.7.
+public protocol HCIEventMessage: WireRecord {
+  static var code: UInt8 { get }
+  /// Of LE Meta events only.
+  static var subevent: UInt8? { get }
+  /// The Specification's: `HCI_LE_Connection_Complete`.
+  static var name: StaticString { get }
+}
+/// An LE Meta event: code 0x3E, told apart by the octet after the header. Vol 4, Part E, §7.7.65.
+public protocol LEMetaMessage: HCIEventMessage { static var subeventCode: UInt8 { get } }
+extension HCIEventMessage { public static var subevent: UInt8? { nil } }
+extension LEMetaMessage {
+  public static var code: UInt8 { 0x3E }
+  public static var subevent: UInt8? { subeventCode }
+}
+
+/// What stands before a command's parameters, H4 packet type octet included.
+struct CommandHeader: WireRecord {
+  static var count: Int { 4 }
+  var packetType = HCIPacketType.command
+  var opcode = HCIOpcode()
+  var parameterTotalLength: UInt8 = 0
+  init() {}
+  init(_ opcode: HCIOpcode) { self.opcode = opcode }
+  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.packetType(.command, &packetType)
+    try visit.value("Opcode", &opcode)
+    try visit.value("Parameter_Total_Length", &parameterTotalLength)
+  }
+  /// Writes the length of the packet that begins at `start`: known only now.
+  static func close(_ output: inout OutputRawSpan, from start: Int) throws(WireError) {
+    try output.closePacket(from: start, header: count)
+  }
+}
+/// What stands before an event's parameters, H4 packet type octet included.
+struct EventHeader: WireRecord {
+  static var count: Int { 3 }
+  var packetType = HCIPacketType.event
+  var code: UInt8 = 0
+  var parameterTotalLength: UInt8 = 0
+  init() {}
+  init(_ code: UInt8) { self.code = code }
+  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.packetType(.event, &packetType)
+    try visit.value("Event_Code", &code)
+    try visit.value("Parameter_Total_Length", &parameterTotalLength)
+  }
+  static func close(_ output: inout OutputRawSpan, from start: Int) throws(WireError) {
+    try output.closePacket(from: start, header: count)
+  }
+}
+extension FieldVisitor {
+  /// The H4 packet type octet; any other than `expected` is an error.
+  @inlinable @inline(__always)
+  mutating func packetType(_ expected: HCIPacketType, _ type: inout HCIPacketType) throws(WireError) {
+    try value("HCI packet type", &type)
+    if type != expected {
+      throw WireError(.unknown, "HCI packet type", needed: Int(expected.rawValue), available: Int(type.rawValue))
+    }
+  }
+}
+extension OutputRawSpan {
+  /// Sets the length octet, the last of a header of `header` octets, to what has been written after it.
+  mutating func closePacket(from start: Int, header: Int) throws(WireError) {
+    let length = byteCount - start - header
+    guard length <= 255 else {
+      throw WireError(.noRoom, "Parameter_Total_Length", needed: length, available: 255)
+    }
+    patch(octet: UInt8(length), at: start + header - 1)
+  }
+  private mutating func patch(octet: UInt8, at offset: Int) {
+    unsafe withUnsafeMutableBytes { room, _ in unsafe room[offset] = octet }
+  }
+}
+
+extension HCICommand {
+  /// Appends the whole packet, H4 packet type octet first; ranges are copied from `source`.
+  /// `output` is unchanged when this throws.
+  public func writePacket(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
+    let start = output.byteCount
+    do throws(WireError) {
+      try CommandHeader(Self.opcode).encode(into: &output, from: source)
+      try encode(into: &output, from: source)
+      try CommandHeader.close(&output, from: start)
+    } catch {
+      output.truncate(to: start)
+      throw error
+    }
+  }
+  /// The return parameters in a Command Complete: `parameters` is a range of `packet`.
+  ///
+  /// A controller that refuses a command may leave out everything after the status; then the rest has its defaults.
+  public static func decodeReturn(_ parameters: Octets, in packet: Span<UInt8>) throws(WireError) -> Return {
+    let start = Int(parameters.offset), end = start + Int(parameters.count)
+    if end - start == 1 {
+      let only = try Decoder.decode(StatusReturn.self, packet, from: start, to: end)
+      if only.status != .success {
+        var answer = Return()
+        answer.status = only.status
+        return answer
+      }
+    }
+    return try Decoder.decode(Return.self, packet, from: start, to: end)
+  }
+  /// Appends the Command Complete event that answers this command, H4 packet type octet first.
+  public static func writeComplete(
+    _ answer: Return, numHCICommandPackets: UInt8 = 1, into output: inout OutputRawSpan, from source: Span<UInt8>
+  ) throws(WireError) {
+    let start = output.byteCount
+    do throws(WireError) {
+      var complete = CommandComplete()
+      complete.numHCICommandPackets = numHCICommandPackets
+      complete.commandOpcode = opcode
+      try EventHeader(CommandComplete.code).encode(into: &output, from: source)
+      try complete.encode(into: &output, from: source)
+      try answer.encode(into: &output, from: source)
+      try EventHeader.close(&output, from: start)
+    } catch {
+      output.truncate(to: start)
+      throw error
+    }
+  }
+}
+extension HCIEventMessage {
+  /// Appends the whole packet, H4 packet type octet first; ranges are copied from `source`.
+  /// `output` is unchanged when this throws.
+  public func writePacket(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
+    let start = output.byteCount
+    do throws(WireError) {
+      try EventHeader(Self.code).encode(into: &output, from: source)
+      if let subevent = Self.subevent {
+        guard output.freeCapacity > 0 else { throw WireError(.noRoom, "Subevent_Code", needed: 1, available: 0) }
+        output.append(subevent)
+      }
+      try encode(into: &output, from: source)
+      try EventHeader.close(&output, from: start)
+    } catch {
+      output.truncate(to: start)
+      throw error
+    }
+  }
+}
+
+/// Which part of an L2CAP PDU an ACL packet carries. Vol 4, Part E, §5.4.2.
+public enum PacketBoundaryFlag: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
+  /// The first fragment; what a host sends over LE.
+  case firstNonFlushable = 0
+  case continuing = 1
+  /// The first fragment, automatically flushable; what a controller sends.
+  case first = 2
+  /// A complete PDU: only between AMP controllers, not over LE.
+  case complete = 3
+}
+
+/// HCI ACL Data packet, without the H4 packet type octet. Vol 4, Part E, §5.4.2.
+public struct ACLPacket: WireRecord {
+  public var handle = ConnectionHandle(), packetBoundaryFlag = PacketBoundaryFlag.firstNonFlushable
+  public var broadcastFlag: UInt8 = 0
+  public var data = Octets()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.bits("Handle", &handle, 12)
+    try visit.bits("Packet_Boundary_Flag", &packetBoundaryFlag, 2)
+    try visit.bits("Broadcast_Flag", &broadcastFlag, 2)
+    try visit.octets("Data_Total_Length", UInt16.self, "Data", &data)
+  }
+}
+extension ACLPacket {
+  /// H4 packet type octet, handle and flags, Data_Total_Length.
+  @inlinable public static var headerCount: Int { 5 }
+  /// The ACL packet in `packet`, H4 packet type octet first. Ranges in it refer to `packet`.
+  @inlinable public init(_ packet: Span<UInt8>) throws(WireError) {
+    guard packet.count > 0 else { throw WireError(.truncated, "HCI packet type", needed: 1, available: 0) }
+    guard packet[0] == HCIPacketType.acl.rawValue else {
+      throw WireError(.unknown, "HCI packet type", needed: 2, available: Int(packet[0]))
+    }
+    self = try Decoder.decode(ACLPacket.self, packet, from: 1)
+  }
+  /// Appends the header of a packet whose `count` data octets follow. The caller has seen to the room (traps otherwise).
+  @inlinable public static func writeHeader(
+    _ handle: ConnectionHandle, _ flag: PacketBoundaryFlag, count: Int, into output: inout OutputRawSpan
+  ) {
+    output.append(HCIPacketType.acl.rawValue)
+    output.append(littleEndian: handle.rawValue & 0x0FFF | UInt16(flag.rawValue) << 12)
+    output.append(littleEndian: UInt16(count))
+  }
+  /// Appends the whole packet, H4 packet type octet first; the data are copied from `source`.
+  @inlinable public func writePacket(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
+    guard output.freeCapacity > 0 else { throw WireError(.noRoom, "HCI packet type", needed: 1, available: 0) }
+    let start = output.byteCount
+    output.append(HCIPacketType.acl.rawValue)
+    do throws(WireError) {
+      try encode(into: &output, from: source)
+    } catch {
+      output.truncate(to: start)
+      throw error
+    }
+  }
+}
