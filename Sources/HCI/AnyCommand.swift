@@ -151,15 +151,11 @@ extension AnyCommand {
   public init(_ packet: Span<UInt8>) throws(WireError) {
     let header = try Decoder.decode(CommandHeader.self, packet, to: min(packet.count, CommandHeader.count))
     let parameters = Octets(CommandHeader.count, packet.count - CommandHeader.count)
-    guard header.parameterTotalLength == parameters.count else {
-      throw WireError(
-        header.parameterTotalLength < parameters.count ? .trailing : .truncated, "Parameter_Total_Length",
-        needed: Int(header.parameterTotalLength), available: Int(parameters.count))
-    }
     defer { extendLifetime(packet) }
     var decoder = try unsafe Decoder(packet), skipped = CommandHeader()
     try skipped.fields(&decoder)
     self = try AnyCommand(header.opcode, &decoder) ?? .unknown(header.opcode, parameters)
+    try checkTotalLength(header.parameterTotalLength, Int(parameters.count))
   }
 
   /// The command of `opcode` with default parameters; nil when this stack does not speak it.

@@ -97,24 +97,20 @@ extension HCIEvent {
   public init(_ packet: Span<UInt8>) throws(WireError) {
     let header = try Decoder.decode(EventHeader.self, packet, to: min(packet.count, EventHeader.count))
     let available = packet.count - EventHeader.count
-    guard header.parameterTotalLength == available else {
-      throw WireError(
-        header.parameterTotalLength < available ? .trailing : .truncated, "Parameter_Total_Length",
-        needed: Int(header.parameterTotalLength), available: available)
-    }
     defer { extendLifetime(packet) }
     var decoder = try unsafe Decoder(packet), skipped = EventHeader(), subevent: UInt8 = 0
     try skipped.fields(&decoder)
     if header.code == 0x3E { try decoder.value("Subevent_Code", &subevent) }
     if let event = try HCIEvent(code: header.code, subevent: subevent, &decoder) {
       self = event
-      return
+    } else {
+      switch header.code {
+      case 0x3E: self = .unknownLE(subevent: subevent, Octets(EventHeader.count + 1, available - 1))
+      case 0xFF: self = .vendor(Octets(EventHeader.count, available))
+      default: self = .unknown(code: header.code, Octets(EventHeader.count, available))
+      }
     }
-    switch header.code {
-    case 0x3E: self = .unknownLE(subevent: subevent, Octets(EventHeader.count + 1, available - 1))
-    case 0xFF: self = .vendor(Octets(EventHeader.count, available))
-    default: self = .unknown(code: header.code, Octets(EventHeader.count, available))
-    }
+    try checkTotalLength(header.parameterTotalLength, available)
   }
 
   /// The event with default parameters; nil when this stack does not speak it. `subevent` counts for code 0x3E only.

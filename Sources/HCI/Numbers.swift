@@ -56,6 +56,15 @@ public struct OwnAddressType: OpenNumber, Hashable {
   public static var resolvableOrPublic: OwnAddressType { OwnAddressType(rawValue: 2) }
   /// A resolvable private address, else the random one.
   public static var resolvableOrRandom: OwnAddressType { OwnAddressType(rawValue: 3) }
+  public var text: String {
+    switch rawValue {
+    case 0: "public"
+    case 1: "random"
+    case 2: "resolvable or public"
+    case 3: "resolvable or random"
+    default: "0x" + hexDigits(wire, 2)
+    }
+  }
 }
 /// Vol 4, Part E, §7.7.65.1.
 public enum LinkRole: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
@@ -74,6 +83,15 @@ public enum AdvertisingType: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
   /// ADV_NONCONN_IND
   case nonConnectableUndirected = 3
   case connectableDirectedLowDutyCycle = 4
+  public var text: String {
+    switch self {
+    case .connectableScannableUndirected: "ADV_IND"
+    case .connectableDirectedHighDutyCycle: "ADV_DIRECT_IND, high duty cycle"
+    case .scannableUndirected: "ADV_SCAN_IND"
+    case .nonConnectableUndirected: "ADV_NONCONN_IND"
+    case .connectableDirectedLowDutyCycle: "ADV_DIRECT_IND, low duty cycle"
+    }
+  }
 }
 /// What a legacy scanner received. Vol 4, Part E, §7.7.65.2.
 public struct AdvertisingEventType: OpenNumber, Hashable {
@@ -84,6 +102,16 @@ public struct AdvertisingEventType: OpenNumber, Hashable {
   public static var scannableUndirected: AdvertisingEventType { AdvertisingEventType(rawValue: 2) }
   public static var nonConnectableUndirected: AdvertisingEventType { AdvertisingEventType(rawValue: 3) }
   public static var scanResponse: AdvertisingEventType { AdvertisingEventType(rawValue: 4) }
+  public var text: String {
+    switch rawValue {
+    case 0: "ADV_IND"
+    case 1: "ADV_DIRECT_IND"
+    case 2: "ADV_SCAN_IND"
+    case 3: "ADV_NONCONN_IND"
+    case 4: "SCAN_RSP"
+    default: "0x" + hexDigits(wire, 2)
+    }
+  }
 }
 /// Whom an advertiser answers: bit 0, scan requests only from the Filter Accept List; bit 1, connections too.
 /// Vol 4, Part E, §7.8.5.
@@ -108,6 +136,7 @@ public enum ScanType: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
   case passive = 0
   /// Asks for scan responses.
   case active = 1
+  public var text: String { self == .active ? "active" : "passive" }
 }
 /// Which advertisements are reported: 0 all, 1 those of the Filter Accept List; bit 1 adds unresolved directed ones.
 /// Vol 4, Part E, §7.8.10.

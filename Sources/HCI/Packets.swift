@@ -91,6 +91,14 @@ struct EventHeader: WireRecord {
     try output.closePacket(from: start, header: count)
   }
 }
+/// The length in the header against the packet's own. Checked after the parameters, whose errors say more.
+func checkTotalLength(_ declared: UInt8, _ available: Int) throws(WireError) {
+  if Int(declared) != available {
+    throw WireError(
+      Int(declared) < available ? .trailing : .truncated, "Parameter_Total_Length", needed: Int(declared),
+      available: available)
+  }
+}
 extension FieldVisitor {
   /// The H4 packet type octet; any other than `expected` is an error.
   @inlinable @inline(__always)

@@ -1,0 +1,161 @@
+import BindruneWire
+import HCI
+import TestSupport
+import Testing
+
+@Suite struct VectorTests {
+  let file: VectorFile
+  init() throws { file = try VectorFile("hci.txt") }
+
+  @Test func everyVectorGoesBothWays() throws {
+    let wrong = try file.check(roundTrip, layout: layout)
+    #expect(wrong.isEmpty, "\(wrong.joined(separator: "\n"))")
+  }
+
+  @Test func vectorsAreNamedAsTheirMessages() throws {
+    for vector in file.vectors {
+      let name =
+        try vector.octets[0] == 1 ? "\(AnyCommand(vector.octets.span).name)" : "\(HCIEvent(vector.octets.span).name)"
+      #expect(name == vector.name, "\(vector)")
+    }
+  }
+
+  /// The parameters cut short, with a length octet that agrees: the error names a field of the message itself.
+  @Test func shortParametersNameTheField() throws {
+    for vector in file.vectors {
+      let header = vector.octets[0] == 1 ? 4 : 3
+      let labels = layout(vector.octets).map(\.label)
+      for count in header..<vector.octets.count {
+        var short = Array(vector.octets[..<count])
+        short[header - 1] = UInt8(count - header)
+        do throws(WireError) {
+          let found = try roundTrip(short)
+          #expect(found.octets == short, "\(vector), \(count) octets")
+        } catch {
+          #expect(error.reason == .truncated && "\(error.field)" != "Parameter_Total_Length", "\(vector): \(error)")
+          if !["HCI_Command_Complete", "Unknown Event"].contains(vector.name), !vector.name.contains("Report"),
+            !vector.name.contains("Extended")
+          {
+            #expect(labels.contains("\(error.field)"), "\(vector): \(error)")
+          }
+        }
+      }
+    }
+  }
+
+  @Test func tooManyOctetsAreAnError() throws {
+    for vector in file.vectors where vector.name != "Unknown Event" && !vector.title.contains("HCI_Command_Complete, ")
+    {
+      #expect(throws: WireError.self, "\(vector)") { try roundTrip(vector.octets + [0]) }
+    }
+  }
+
+  /// Every message the two switches know, and every command's return parameters.
+  @Test func everyMessageHasAVector() {
+    var missing = Set<String>()
+    for raw in 0...UInt16.max {
+      guard let command = AnyCommand(default: HCIOpcode(rawValue: raw)) else { continue }
+      #expect(command.opcode.rawValue == raw)
+      missing.insert("\(command.name)")
+      if !command.isAnsweredByStatus { missing.insert("HCI_Command_Complete, \(command.name)") }
+    }
+    #expect(missing.count == 68)
+    for code in 0...UInt8.max {
+      for subevent in 0...(code == 0x3E ? UInt8.max : 0) {
+        guard let event = HCIEvent(default: code, subevent: subevent) else { continue }
+        #expect(event.code == code && event.subevent == (code == 0x3E ? subevent : nil))
+        missing.insert("\(event.name)")
+      }
+    }
+    for vector in file.vectors {
+      missing.remove(vector.name)
+      missing.remove(vector.title)
+    }
+    #expect(missing.isEmpty, "no vector: \(missing.sorted())")
+  }
+
+  @Test func aRefusalMayBeNothingButAStatus() throws {
+    let packet = octets("04 0E 04 01 09 10 0C")
+    let answer = try ReadBDADDR.decodeReturn(Octets(6, 1), in: packet.span)
+    #expect(answer.status == .commandDisallowed && answer.bdADDR == DeviceAddress())
+    let success = octets("04 0E 04 01 09 10 00")
+    #expect(throws: WireError.self) { try ReadBDADDR.decodeReturn(Octets(6, 1), in: success.span) }
+  }
+}
+
+/// Commands and events, return parameters by their type.
+func roundTrip(_ packet: [UInt8]) throws(WireError) -> (text: String, octets: [UInt8]) {
+  var buffer = PacketBuffer()
+  if packet.first == 1 {
+    let command = try AnyCommand(packet.span)
+    _ = try buffer.fill { output throws(WireError) in
+      try command.writePacket(into: &output, from: packet.span)
+      return true
+    }
+    return (command.describe(in: packet.span), buffer.bytes)
+  }
+  let event = try HCIEvent(packet.span)
+  if case .commandComplete(let complete) = event, let command = AnyCommand(default: complete.commandOpcode) {
+    var rewriter = ReturnRewriter(packet: packet, complete: complete)
+    try command.visit(&rewriter)
+    return (event.describe(in: packet.span), rewriter.written)
+  }
+  _ = try buffer.fill { output throws(WireError) in
+    try event.writePacket(into: &output, from: packet.span)
+    return true
+  }
+  return (event.describe(in: packet.span), buffer.bytes)
+}
+
+private struct ReturnRewriter: CommandVisitor {
+  let packet: [UInt8], complete: CommandComplete
+  var written: [UInt8] = []
+  mutating func visit<C: HCICommand>(_: C) throws(WireError) {
+    let answer = try C.decodeReturn(complete.returnParameters, in: packet.span)
+    var buffer = PacketBuffer()
+    let (packet, number) = (packet, complete.numHCICommandPackets)
+    _ = try buffer.fill { output throws(WireError) in
+      try C.writeComplete(answer, numHCICommandPackets: number, into: &output, from: packet.span)
+      return true
+    }
+    // A refusal that left out the rest is written with the rest.
+    written = complete.returnParameters.count == 1 && answer.status != .success ? packet : buffer.bytes
+  }
+}
+
+/// The fields of the packet, its header's first.
+func layout(_ packet: [UInt8]) -> [Layout.Field] {
+  var fields = Fields()
+  do throws(WireError) {
+    if packet[0] == 1 {
+      try AnyCommand(packet.span).visit(&fields)
+    } else {
+      try HCIEvent(packet.span).visit(&fields)
+    }
+  } catch {}
+  return fields.fields
+}
+private struct Fields: CommandVisitor, EventVisitor {
+  var fields: [Layout.Field] = []
+  mutating func visit<C: HCICommand>(_: C) { fields = CommandPacket<C>.layout }
+  mutating func visit<E: HCIEventMessage>(_: E) { fields = EventPacket<E>.layout }
+}
+private struct CommandPacket<C: HCICommand>: WireRecord {
+  var type: UInt8 = 1, opcode = C.opcode, length: UInt8 = 0, command = C()
+  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("HCI packet type", &type)
+    try visit.value("Opcode", &opcode)
+    try visit.value("Parameter_Total_Length", &length)
+    try command.fields(&visit)
+  }
+}
+private struct EventPacket<E: HCIEventMessage>: WireRecord {
+  var type: UInt8 = 4, code = E.code, length: UInt8 = 0, subevent = E.subevent ?? 0, event = E()
+  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("HCI packet type", &type)
+    try visit.value("Event_Code", &code)
+    try visit.value("Parameter_Total_Length", &length)
+    if E.subevent != nil { try visit.value("Subevent_Code", &subevent) }
+    try event.fields(&visit)
+  }
+}
