@@ -1,0 +1,208 @@
+import ATT
+import BindruneWire
+
+/// The attributes of a server: the table that GATT is. Vol 3, Part G, §2.6; Vol 3, Part F, §3.2.
+///
+/// Made by `DatabaseBuilder`. A value type: two adapters may start from one database and go their own ways.
+///
+/// ## How a request finds its attributes
+///
+/// | question | answered by | cost |
+/// |---|---|---|
+/// | which attribute has this handle, or the next one after it | `positions`, indexed by handle | one load |
+/// | which attributes have this type | `uuids` (hashed), then its part of `byType` | one probe + a binary search |
+/// | which services have this UUID | the same, in `byService` | one probe + a binary search |
+///
+/// so that no answer costs more in a database of 3,000 attributes than in one of 300.
+public struct Database: Sendable {
+  /// In handle order.
+  var attributes: [Attribute] = []
+  /// For every handle from 0 to the last: the position in `attributes` of the first whose handle is not below it.
+  var positions: [UInt16] = []
+  /// The values that are kept here. A value that outgrows its room moves to the end, with twice the room: the array
+  /// stays below twice the sum of the longest values.
+  var values: [UInt8] = []
+  /// Every UUID that is an attribute's type or a service's UUID, once, in its shortest form.
+  var uuids: [UUIDEntry] = []
+  /// Open addressing: position in `uuids` + 1, or 0. A power of two, at most half full.
+  var hashed: [UInt32] = []
+  /// Positions of attributes, grouped by type, ascending within a group.
+  var byType: [UInt16] = []
+  /// Positions of service declarations, grouped by the service's UUID, ascending within a group.
+  var byService: [UInt16] = []
+  /// The Client Characteristic Configuration descriptors: one slot in every client's session each.
+  var configurations: [Configuration] = []
+
+  init() {}
+
+  /// The number of attributes.
+  public var count: Int { attributes.count }
+  /// 0x0000 when there is no attribute.
+  public var lastHandle: AttributeHandle { attributes.last?.handle ?? AttributeHandle() }
+
+  /// What is known of the attribute at `handle`; `nil` where there is none.
+  public func attribute(_ handle: AttributeHandle) -> AttributeDescription? {
+    position(of: handle).map(describe)
+  }
+  /// All attributes, in handle order. Allocates: for tools and tests.
+  public var allAttributes: [AttributeDescription] { attributes.indices.map(describe) }
+  /// The value kept at `handle`; `nil` where there is no attribute, or where the value is the application's or a client's.
+  public func value(_ handle: AttributeHandle) -> [UInt8]? {
+    guard let position = position(of: handle), case .stored = attributes[position].kind else { return nil }
+    return Array(values[attributes[position].range])
+  }
+
+  private func describe(_ position: Int) -> AttributeDescription {
+    let attribute = attributes[position]
+    return AttributeDescription(
+      handle: attribute.handle, groupEnd: attribute.groupEnd, type: uuids[Int(attribute.type)].uuid,
+      permissions: attribute.permissions, isDynamic: attribute.kind == .dynamic)
+  }
+}
+
+/// One row of the table, as tools show it.
+public struct AttributeDescription: Sendable, Equatable {
+  public let handle: AttributeHandle
+  /// The last handle of the group that a service or characteristic declaration opens; else the handle itself.
+  public let groupEnd: AttributeHandle
+  public let type: BluetoothUUID
+  public let permissions: AttributePermissions
+  /// The application is asked for each read and told of each write.
+  public let isDynamic: Bool
+}
+
+/// An attribute as the server sees it.
+struct Attribute: BitwiseCopyable, Sendable {
+  enum Kind: UInt8, BitwiseCopyable, Sendable {
+    /// The value stands in `Database.values`.
+    case stored
+    /// The application is asked.
+    case dynamic
+    /// Each client has its own value: the Client Characteristic Configuration.
+    case configuration
+  }
+  var handle: AttributeHandle
+  /// The end of the group for declarations (Vol 3, Part G, §2.5.3), else `handle`.
+  var groupEnd: AttributeHandle
+  /// Position in `Database.uuids`.
+  var type: UInt16
+  var kind: Kind
+  /// A fixed length: a shorter write changes the first octets only. Vol 3, Part F, §3.4.5.1.
+  var isFixed: Bool
+  var permissions: AttributePermissions
+  /// Where the value stands, how long it is, the room it has there, and how long it may become.
+  var start: UInt32 = 0
+  var count: UInt16 = 0
+  var room: UInt16 = 0
+  var maximum: UInt16
+  /// On a characteristic's value and on its configuration: position in `Database.configurations`.
+  var slot: UInt16 = .max
+
+  var range: Range<Int> { Int(start)..<(Int(start) &+ Int(count)) }
+}
+
+/// A Client Characteristic Configuration descriptor and what it belongs to.
+struct Configuration: BitwiseCopyable, Sendable {
+  var descriptor: AttributeHandle
+  var value: AttributeHandle
+  /// The bits that the characteristic's properties allow.
+  var supported: ClientCharacteristicConfiguration
+}
+
+/// A UUID and its parts of `byType` and `byService`.
+struct UUIDEntry: Sendable {
+  var uuid: BluetoothUUID
+  var types = 0..<0
+  var services = 0..<0
+}
+
+// MARK: - Lookup
+
+extension Database {
+  func position(of handle: AttributeHandle) -> Int? {
+    let raw = Int(handle.rawValue)
+    guard raw < positions.count else { return nil }
+    let position = Int(positions[raw])
+    return attributes[position].handle == handle ? position : nil
+  }
+  /// The position of the first attribute at or after `handle`; `count` when there is none.
+  func firstPosition(from handle: AttributeHandle) -> Int {
+    let raw = Int(handle.rawValue)
+    return raw < positions.count ? Int(positions[raw]) : attributes.count
+  }
+  /// The position in `uuids`, or nil: a type that no attribute has.
+  func index(of uuid: BluetoothUUID) -> Int? {
+    guard !hashed.isEmpty else { return nil }
+    var probe = Self.hash(uuid) & (hashed.count &- 1)
+    while hashed[probe] != 0 {
+      let index = Int(hashed[probe]) &- 1
+      if uuids[index].uuid == uuid { return index }
+      probe = (probe &+ 1) & (hashed.count &- 1)
+    }
+    return nil
+  }
+  static func hash(_ uuid: BluetoothUUID) -> Int {
+    let mixed = (uuid.low ^ uuid.high &* 0x9E37_79B9_7F4A_7C15) &* 0xD6E8_FEB8_6659_FD93
+    return Int(truncatingIfNeeded: mixed >> 32)
+  }
+  /// The first index in `group`, a part of `list`, whose attribute stands at or after `position`.
+  static func lowerBound(_ list: [UInt16], _ group: Range<Int>, _ position: Int) -> Int {
+    var low = group.lowerBound
+    var high = group.upperBound
+    while low < high {
+      let middle = (low &+ high) &>> 1
+      if Int(list[middle]) < position { low = middle &+ 1 } else { high = middle }
+    }
+    return low
+  }
+}
+
+// MARK: - Values
+
+extension Database {
+  /// Replaces the value at `handle`. False, and nothing changes, when there is no value of ours there or `value` does
+  /// not fit its length: 512 octets at most (Vol 3, Part F, §3.2.9), exactly the old number where the length is fixed.
+  public mutating func setValue(_ handle: AttributeHandle, to value: Span<UInt8>) -> Bool {
+    guard let position = position(of: handle), attributes[position].kind == .stored else { return false }
+    let attribute = attributes[position]
+    guard attribute.isFixed ? value.count == attribute.count : value.count <= attribute.maximum else { return false }
+    replace(position, with: value)
+    return true
+  }
+
+  /// The value becomes `value`; of a fixed-length value the first octets do. The caller has checked the length.
+  mutating func replace(_ position: Int, with value: Span<UInt8>) {
+    write(position, at: 0, value)
+    if !attributes[position].isFixed { attributes[position].count = UInt16(value.count) }
+  }
+  /// Writes `part` over the value from `offset` on; the value grows where the part ends behind it.
+  mutating func write(_ position: Int, at offset: Int, _ part: Span<UInt8>) {
+    let end = offset &+ part.count
+    if end > Int(attributes[position].room) { makeRoom(position, for: end) }
+    if end > Int(attributes[position].count) { attributes[position].count = UInt16(end) }
+    values.overwrite(at: Int(attributes[position].start) &+ offset, with: part)
+  }
+  private mutating func makeRoom(_ position: Int, for count: Int) {
+    let attribute = attributes[position]
+    let room = min(Int(attribute.maximum), max(count, 2 * Int(attribute.room), 16))
+    attributes[position].start = UInt32(values.count)
+    attributes[position].room = UInt16(room)
+    values.reserveCapacity(values.count + room)
+    for i in attribute.range { values.append(values[i]) }
+    for _ in Int(attribute.count)..<room { values.append(0) }
+  }
+}
+
+extension [UInt8] {
+  /// Copies `bytes` over the elements from `offset` on, which exist (traps otherwise).
+  mutating func overwrite(at offset: Int, with bytes: Span<UInt8>) {
+    precondition(offset >= 0 && offset &+ bytes.count <= count)
+    unsafe withUnsafeMutableBytes { room in
+      unsafe bytes.withUnsafeBytes { from in
+        if let base = from.baseAddress, let to = room.baseAddress {
+          unsafe to.advanced(by: offset).copyMemory(from: base, byteCount: from.count)
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,150 @@
+import ATT
+import BasicContainers
+import BindruneWire
+
+/// What protects a bearer's link: it decides which attributes the client may touch. Vol 3, Part C, §10.3.1.
+public enum BearerSecurity: UInt8, BitwiseCopyable, Sendable, Comparable {
+  /// Not encrypted, and no key that could do it: 0x05, Insufficient Authentication, asks the client to pair.
+  case none
+  /// Not encrypted, although both sides have a key: 0x0F, Insufficient Encryption, asks the client to use it.
+  case keysAvailable
+  case encrypted
+  /// Encrypted by a key exchanged with protection against a man in the middle.
+  case authenticated
+  @inlinable public static func < (a: BearerSecurity, b: BearerSecurity) -> Bool { a.rawValue < b.rawValue }
+}
+
+/// What the server keeps for one bearer, from `open` to `close`.
+struct Session: ~Copyable {
+  let bearer: BearerID
+  var security = BearerSecurity.none
+  /// The client's configurations, by `Attribute.slot`.
+  var configurations: [ClientCharacteristicConfiguration]
+  var prepared = PreparedWrites()
+  /// The request that waits for the application. There is one at most: Vol 3, Part F, §3.3.2.
+  var pending: PendingRequest?
+}
+
+/// The prepare queue of one client. Vol 3, Part F, §3.4.6.
+///
+/// A part that goes on where the part before it ended becomes one run with it: a long write is a single write in the
+/// end, and the application sees it as one.
+struct PreparedWrites: ~Copyable {
+  struct Run: BitwiseCopyable {
+    var handle: AttributeHandle
+    var offset: Int
+    /// Its octets in `bytes`.
+    var start: Int
+    var count: Int
+    var octets: Range<Int> { start..<(start + count) }
+  }
+  var runs: [Run] = []
+  var bytes = UniqueArray<UInt8>()
+
+  /// False when the queue is full.
+  mutating func append(
+    _ handle: AttributeHandle, _ offset: Int, _ part: Span<UInt8>, limits: borrowing ServerConfiguration
+  ) -> Bool {
+    guard bytes.count + part.count <= limits.preparedOctets else { return false }
+    if let last = runs.last, last.handle == handle, last.offset + last.count == offset {
+      runs[runs.count - 1].count += part.count
+    } else {
+      guard runs.count < limits.preparedRuns else { return false }
+      runs.append(Run(handle: handle, offset: offset, start: bytes.count, count: part.count))
+    }
+    bytes.append(copying: part)
+    return true
+  }
+  /// The end of the farthest of the first `count` runs that write the attribute at `handle`.
+  func end(of handle: AttributeHandle, before count: Int) -> Int {
+    var end = 0
+    for run in runs[..<count] where run.handle == handle { end = max(end, run.offset + run.count) }
+    return end
+  }
+  mutating func removeAll() {
+    runs.removeAll(keepingCapacity: true)
+    bytes.removeAll(keepingCapacity: true)
+  }
+}
+
+// MARK: - Sessions
+
+extension Server {
+  /// A bearer came into being: its requests are answered from now on. A bearer that is open already starts afresh.
+  public mutating func open(_ bearer: BearerID) {
+    close(bearer)
+    let none = Array(repeating: ClientCharacteristicConfiguration(), count: database.configurations.count)
+    sessions.append(Session(bearer: bearer, configurations: none))
+  }
+  /// The bearer is gone, and with it its configurations (Vol 3, Part G, §3.3.3.3: not bonded, not kept) and its
+  /// prepared writes. What the application still works on for it is cancelled, once.
+  public mutating func close(_ bearer: BearerID) {
+    guard let index = session(of: bearer) else { return }
+    var session = sessions.remove(at: index)
+    if let pending = session.pending.take() {
+      effects.append(.requestCancelled(pending.id, bearer))
+    }
+    for (slot, configuration) in session.configurations.enumerated() where !configuration.isEmpty {
+      effects.append(.subscriptionChanged(bearer, database.configurations[slot].value, []))
+    }
+  }
+  /// Security Manager and controller have changed what protects the link.
+  public mutating func setSecurity(_ security: BearerSecurity, of bearer: BearerID) {
+    guard let index = session(of: bearer) else { return }
+    sessions[index].security = security
+  }
+  func session(of bearer: BearerID) -> Int? {
+    for index in 0..<sessions.count where sessions[index].bearer == bearer { return index }
+    return nil
+  }
+}
+
+// MARK: - Client Characteristic Configuration
+
+extension Server {
+  /// What the client of `bearer` has asked for from the characteristic whose value has `handle`.
+  public func configuration(of handle: AttributeHandle, on bearer: BearerID) -> ClientCharacteristicConfiguration {
+    guard let index = session(of: bearer), let slot = slot(of: handle) else { return [] }
+    return sessions[index].configurations[slot]
+  }
+  /// Calls `body` with every bearer whose client wants notifications or indications of the value at `handle`.
+  public func forEachSubscriber(
+    of handle: AttributeHandle, _ body: (BearerID, ClientCharacteristicConfiguration) -> Void
+  ) {
+    guard let slot = slot(of: handle) else { return }
+    for index in 0..<sessions.count {
+      let configuration = sessions[index].configurations[slot]
+      if !configuration.isEmpty { body(sessions[index].bearer, configuration) }
+    }
+  }
+  /// The same as an array: for callers that are not on the path of each notification.
+  public func subscribers(of handle: AttributeHandle) -> [BearerID] {
+    var bearers: [BearerID] = []
+    forEachSubscriber(of: handle) { bearer, _ in bearers.append(bearer) }
+    return bearers
+  }
+  private func slot(of handle: AttributeHandle) -> Int? {
+    guard let position = database.position(of: handle) else { return nil }
+    let slot = database.attributes[position].slot
+    return slot == .max ? nil : Int(slot)
+  }
+
+  /// Whether `part`, written at `offset`, is a configuration that the characteristic supports.
+  ///
+  /// Bits that are reserved for future use are ignored (Vol 1, Part E, §2.7); a bit that the properties do not allow
+  /// shall not be set (Vol 3, Part G, §3.3.3.3) and is answered with 0xFD, Client Characteristic Configuration
+  /// Descriptor Improperly Configured (Supplement to the Core Specification, Part B, §1.2).
+  func accepts(configuration slot: Int, at offset: Int, _ part: Span<UInt8>) -> Bool {
+    guard offset == 0, !part.isEmpty else { return true }
+    let wanted = ClientCharacteristicConfiguration(rawValue: UInt16(part[0])).intersection([.notification, .indication])
+    return wanted.isSubset(of: database.configurations[slot].supported)
+  }
+  /// Stores a configuration that was accepted. Both octets matter only by the bits that are defined.
+  mutating func configure(_ session: Int, slot: Int, at offset: Int, _ part: Span<UInt8>) {
+    guard offset == 0, !part.isEmpty else { return }
+    let wanted = ClientCharacteristicConfiguration(rawValue: UInt16(part[0])).intersection([.notification, .indication])
+    guard wanted != sessions[session].configurations[slot] else { return }
+    sessions[session].configurations[slot] = wanted
+    effects.append(.subscriptionChanged(sessions[session].bearer, database.configurations[slot].value, wanted))
+  }
+}
