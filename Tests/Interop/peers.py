@@ -51,6 +51,21 @@ class Checks:
         return 1 if self.failed else 0 if self.passed else 2
 
 
+class VirtualController(Controller):
+    """Bumble's controller, which forgets to end what LE Create Connection Cancel cancels. Vol 4, Part E, §7.8.13."""
+
+    def on_hci_le_create_connection_cancel_command(self, _command):
+        pending, self.pending_le_connection = self.pending_le_connection, None
+        if pending is None:
+            return hci.HCI_StatusReturnParameters(hci.HCI_ErrorCode.COMMAND_DISALLOWED_ERROR)
+        event = hci.HCI_LE_Connection_Complete_Event(
+            status=hci.HCI_ErrorCode.UNKNOWN_CONNECTION_IDENTIFIER_ERROR, connection_handle=0, role=hci.Role.CENTRAL,
+            peer_address_type=pending.peer_address_type, peer_address=pending.peer_address, connection_interval=0,
+            peripheral_latency=0, supervision_timeout=0, central_clock_accuracy=0)
+        asyncio.get_running_loop().call_soon(self.send_hci_packet, event)
+        return hci.HCI_StatusReturnParameters(hci.HCI_ErrorCode.SUCCESS)
+
+
 class Radio(LocalLink):
     """Bumble's link between controllers in one process.
 
@@ -69,7 +84,7 @@ class Radio(LocalLink):
             asyncio.get_running_loop().call_soon(destination.on_link_acl_data, connection.self_address, transport, data)
 
     def new_controller(self, name, public_address):
-        controller = Controller(name, link=self, public_address=public_address)
+        controller = VirtualController(name, link=self, public_address=public_address)
         if self.legacy_only:  # otherwise scanning reports are extended ones, whatever command was used
             controller.le_features &= ~hci.LeFeatureMask.LE_EXTENDED_ADVERTISING
         return controller
