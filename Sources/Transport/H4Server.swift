@@ -1,0 +1,69 @@
+import BindruneWire
+import Glibc
+import NIOCore
+import NIOPosix
+
+/// Listens for hosts. A connection is an `H4Stream` seen from the controller: it receives commands, it sends events.
+public final class H4Server: Sendable {
+  /// Where it listens, with the port that the system chose.
+  public let address: TransportSpec
+  private let channel: any Channel
+
+  private init(_ channel: any Channel, _ address: TransportSpec) {
+    self.channel = channel
+    self.address = address
+  }
+
+  /// Listens at `tcp:HOST:PORT` (port 0: the system chooses) or `unix:PATH`. Everything happens on `loop`: `accept` is
+  /// called there for every connection and starts it; a connection that is not started is not read.
+  /// A socket file that a dead process left behind is replaced, one that is in use is not.
+  public static func listen(
+    on spec: TransportSpec, loop: any EventLoop, limits: H4Framer.Limits = H4Framer.Limits(),
+    accept: @escaping @Sendable (H4Stream) -> Void
+  ) async throws(TransportError) -> H4Server {
+    let bootstrap = ServerBootstrap(group: loop, childGroup: loop)
+      .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+      .serverChannelOption(.backlog, value: 64)
+      .childChannelOption(.autoRead, value: false)
+      .childChannelInitializer { channel in
+        channel.eventLoop.makeCompletedFuture {
+          try H4Stream.make(channel, incoming: .fromHost, limits: limits, ready: accept)
+        }
+      }
+    do {
+      switch spec {
+      case .tcp(let host, let port):
+        let channel = try await bootstrap.childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+          .bind(host: host, port: port).get()
+        return H4Server(channel, .tcp(host: host, port: channel.localAddress?.port ?? port))
+      case .unix(let path):
+        let channel: any Channel
+        do {
+          channel = try await bootstrap.bind(unixDomainSocketPath: path).get()
+        } catch let error as IOError where error.errnoCode == EADDRINUSE {
+          guard await isAbandoned(spec, loop) else { throw error }
+          channel = try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
+        }
+        return H4Server(channel, spec)
+      case .sim: throw TransportError.unsuitable(spec, "hosts connect to tcp:HOST:PORT or unix:PATH")
+      }
+    } catch {
+      throw TransportError(error, at: spec)
+    }
+  }
+
+  /// A socket file that refuses connections.
+  private static func isAbandoned(_ spec: TransportSpec, _ loop: any EventLoop) async -> Bool {
+    do throws(TransportError) {
+      let probe = try await H4Stream.connect(to: spec, on: loop)
+      loop.execute { probe.close() }
+      return false
+    } catch { return error == .refused(spec) }
+  }
+
+  /// Stops listening and removes the socket file. Connections live on: whoever accepted them closes them.
+  public func close() async {
+    try? await channel.close()
+    if case .unix(let path) = address { _ = unsafe unlink(path) }
+  }
+}

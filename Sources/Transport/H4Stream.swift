@@ -1,0 +1,236 @@
+import BindruneWire
+import NIOCore
+import NIOPosix
+
+/// H4 over a stream: TCP or a Unix socket, seen from either end.
+///
+/// What is sent is gathered and leaves with `flush` (or by itself every 16 kB) in one system call; what is read is cut
+/// into packets where it lies. The channel reads only after `start`, so nothing is lost before there is a receiver.
+public final class H4Stream: HCITransport, @unchecked Sendable {
+  // Sendable because every access is on the channel's event loop, which the entry points check in debug builds.
+  private let channel: any Channel
+  private var receiver: (any HCIReceiver)?
+  private var framer: H4Framer
+  private var outgoing: ByteBuffer
+  /// `outgoing` was given to the channel: the next packet begins a new batch.
+  private var handedOver = false
+  /// A call of the receiver's is on the stack: what happens meanwhile is told afterwards.
+  private var isCalled = false
+  /// Why it ended, before or after `start`.
+  private var end: End?
+  private enum End { case closed, failed(TransportError), told }
+
+  /// Octets gathered before they leave on their own.
+  private static var batch: Int { 16_384 }
+  /// Octets that may wait for a peer that does not read.
+  private static var bound: Int { 1 << 20 }
+
+  fileprivate init(_ channel: any Channel, incoming: HCIDirection, limits: H4Framer.Limits) {
+    self.channel = channel
+    framer = H4Framer(incoming, limits: limits)
+    outgoing = channel.allocator.buffer(capacity: Self.batch)
+  }
+
+  public var eventLoop: any EventLoop { channel.eventLoop }
+  public var isWritable: Bool { end == nil && channel.isWritable }
+
+  public func start(_ receiver: any HCIReceiver) {
+    eventLoop.preconditionInEventLoop()
+    precondition(self.receiver == nil, "a transport is started once")
+    switch end {
+    case .failed(let error):
+      self.receiver = receiver
+      eventLoop.execute { self.tell(error) }
+    case .closed, .told: break
+    case nil:
+      self.receiver = receiver
+      guarded { channel.setOption(.autoRead, value: true).whenComplete { _ in } }
+    }
+  }
+
+  public func send(_ packet: Span<UInt8>) {
+    eventLoop.assertInEventLoop()
+    guard end == nil else { return }
+    if handedOver {
+      outgoing.clear()  // the same memory when the channel is done with it
+      handedOver = false
+    }
+    unsafe packet.withUnsafeBytes { _ = unsafe outgoing.writeBytes($0) }
+    if outgoing.readableBytes >= Self.batch { flush() }
+  }
+
+  public func flush() {
+    eventLoop.assertInEventLoop()
+    guard end == nil, !handedOver, outgoing.readableBytes > 0 else { return }
+    handedOver = true
+    guarded {
+      channel.writeAndFlush(outgoing, promise: nil)
+      if !channel.isWritable, let waiting = try? channel.syncOptions?.getOption(.bufferedWritableBytes),
+        waiting > Self.bound
+      {
+        fail(.overflow(waiting))
+      }
+    }
+  }
+
+  public func resynchronise() {
+    eventLoop.assertInEventLoop()
+    framer.resynchronise()
+  }
+
+  public func close() {
+    eventLoop.assertInEventLoop()
+    if end == nil { flush() }
+    receiver = nil
+    end = .closed
+    channel.close(promise: nil)
+  }
+
+  /// Ready when the connection is gone and its file descriptor is closed.
+  public var closeFuture: EventLoopFuture<Void> { channel.closeFuture }
+
+  // MARK: From the channel
+
+  fileprivate func read(_ buffer: ByteBuffer) {
+    guard end == nil else { return }
+    let bytes = buffer.readableBytesUInt8Span
+    var index = 0
+    while let receiver, end == nil {
+      switch framer.next(in: bytes, at: &index) {
+      case .packet(let range): receiver.received(bytes.extracting(range))
+      case .assembled(let packet): receiver.received(packet.span)
+      case .needMore: return
+      case .lost(let error): return fail(.framing(error))
+      }
+    }
+  }
+
+  fileprivate func readAll() { receiver?.receivedAll() }
+
+  fileprivate func writabilityChanged() {
+    guard channel.isWritable, end == nil else { return }
+    if isCalled { return eventLoop.execute { self.writabilityChanged() } }
+    receiver?.writable()
+  }
+
+  /// The first reason counts.
+  fileprivate func fail(_ error: TransportError) {
+    guard end == nil else { return }
+    end = .failed(error)
+    channel.close(promise: nil)
+    if isCalled { eventLoop.execute { self.tell(error) } } else { tell(error) }
+  }
+
+  private func tell(_ error: TransportError) {
+    guard case .failed = end, let receiver else { return }
+    self.receiver = nil
+    end = .told
+    receiver.failed(error)
+  }
+
+  private func guarded(_ body: () -> Void) {
+    let outer = isCalled
+    isCalled = true
+    body()
+    isCalled = outer
+  }
+}
+
+// MARK: - Opening
+
+extension H4Stream {
+  /// Connects to a controller within five seconds. `loop` becomes the transport's.
+  public static func connect(
+    to spec: TransportSpec, on loop: any EventLoop, limits: H4Framer.Limits = H4Framer.Limits()
+  ) async throws(TransportError) -> H4Stream {
+    let bootstrap = ClientBootstrap(group: loop)
+      .connectTimeout(.seconds(Int64(connectTimeout)))
+      .channelOption(.autoRead, value: false)
+    let initializer = { @Sendable (channel: any Channel) -> EventLoopFuture<H4Stream> in
+      channel.eventLoop.makeCompletedFuture { try H4Stream.make(channel, incoming: .fromController, limits: limits) }
+    }
+    do {
+      switch spec {
+      case .tcp(_, 0): throw TransportError.unsuitable(spec, "port 0 is for listening, write the controller's port")
+      case .tcp(let host, let port):
+        return try await bootstrap.channelOption(.tcpOption(.tcp_nodelay), value: 1)
+          .connect(host: host, port: port, channelInitializer: initializer)
+      case .unix(let path):
+        return try await bootstrap.connect(unixDomainSocketPath: path, channelInitializer: initializer)
+      case .sim: throw TransportError.unsuitable(spec, "a virtual controller has no connection, ask the radio for one")
+      }
+    } catch {
+      throw TransportError(error, at: spec)
+    }
+  }
+
+  /// Seconds.
+  static var connectTimeout: Int { 5 }
+
+  /// Puts a stream on a channel. `ready` is called once it is open.
+  @discardableResult
+  static func make(
+    _ channel: any Channel, incoming: HCIDirection, limits: H4Framer.Limits, ready: ((H4Stream) -> Void)? = nil
+  ) throws -> H4Stream {
+    let stream = H4Stream(channel, incoming: incoming, limits: limits)
+    try channel.pipeline.syncOperations.addHandler(H4Handler(stream, ready))
+    return stream
+  }
+}
+
+/// The channel's end of an `H4Stream`.
+private final class H4Handler: ChannelInboundHandler {
+  typealias InboundIn = ByteBuffer
+  private let stream: H4Stream
+  private var ready: ((H4Stream) -> Void)?
+  init(_ stream: H4Stream, _ ready: ((H4Stream) -> Void)?) {
+    self.stream = stream
+    self.ready = ready
+  }
+  func handlerAdded(context: ChannelHandlerContext) { if context.channel.isActive { active() } }
+  func channelActive(context: ChannelHandlerContext) { active() }
+  private func active() {
+    ready?(stream)
+    ready = nil
+  }
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) { stream.read(unwrapInboundIn(data)) }
+  func channelReadComplete(context: ChannelHandlerContext) { stream.readAll() }
+  func channelWritabilityChanged(context: ChannelHandlerContext) { stream.writabilityChanged() }
+  func channelInactive(context: ChannelHandlerContext) { stream.fail(.closed) }
+  /// A reset connection and a broken pipe are ways to be closed; the end itself comes as `channelInactive`.
+  func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+}
+
+// MARK: - The system's errors
+
+extension TransportError {
+  /// What NIO or the system threw, as one of ours.
+  init(_ error: any Error, at spec: TransportSpec) {
+    switch error {
+    case let error as TransportError: self = error
+    case is SocketAddressError: self = .unresolved(spec)
+    case ChannelError.connectTimeout: self = .timedOut(spec, seconds: H4Stream.connectTimeout)
+    case let error as IOError: self.init(errno: error.errnoCode, at: spec)
+    case let error as NIOConnectionError:
+      // One failure per address that the name has; any of them says it.
+      if let first = error.connectionErrors.first {
+        self.init(first.error, at: spec)
+      } else {
+        self = .unresolved(spec)
+      }
+    default: self = .system(spec, "\(error)")
+    }
+  }
+
+  init(errno code: CInt, at spec: TransportSpec) {
+    switch code {
+    case ECONNREFUSED: self = .refused(spec)
+    case ENOENT: self = .notFound(spec)
+    case EACCES, EPERM: self = .permissionDenied(spec)
+    case ETIMEDOUT: self = .timedOut(spec, seconds: H4Stream.connectTimeout)
+    case EADDRINUSE: self = .addressInUse(spec)
+    case EADDRNOTAVAIL: self = .unresolved(spec)
+    default: self = .system(spec, systemWords(code))
+    }
+  }
+}

@@ -1,0 +1,146 @@
+import BindruneWire
+import NIOCore
+
+/// One end of a pair in memory: host and controller in one process, on one event loop.
+///
+/// Packets are gathered in the other end's inbox and delivered in one go on the loop's next turn: a batch costs one
+/// turn of the loop, a packet one copy, and no allocation once warm.
+public final class MemoryTransport: HCITransport, @unchecked Sendable {
+  // Sendable because every access is on the event loop, which the entry points check in debug builds.
+  public let eventLoop: any EventLoop
+  private var receiver: (any HCIReceiver)?
+  /// Nil once either end is closed.
+  private var other: MemoryTransport?
+  /// What the other end sent, and the batch being delivered: they change places, so their memory is kept.
+  private var inbox = Batch()
+  private var spare = Batch()
+  private var isStarted = false
+  private var isScheduled = false
+  /// The other end found our inbox full and waits.
+  private var owesWritable = false
+  private var isSearching = false
+  private var end: TransportError?
+
+  private struct Batch {
+    var octets: [UInt8] = []
+    /// Where each packet ends.
+    var ends: [Int] = []
+    mutating func append(_ packet: Span<UInt8>) {
+      unsafe packet.withUnsafeBufferPointer { unsafe octets.append(contentsOf: $0) }
+      ends.append(octets.count)
+    }
+    mutating func removeAll() {
+      octets.removeAll(keepingCapacity: true)
+      ends.removeAll(keepingCapacity: true)
+    }
+  }
+
+  /// Octets in an inbox from which on its sender is asked to stop.
+  private static var highWater: Int { 65_536 }
+  /// Octets in an inbox that are too many.
+  private static var bound: Int { 1 << 20 }
+
+  private init(_ eventLoop: any EventLoop) { self.eventLoop = eventLoop }
+
+  /// The two ends. What one sends the other receives; when one is closed the other fails with `.closed` after the last
+  /// packet.
+  public static func pair(on loop: any EventLoop) -> (host: MemoryTransport, controller: MemoryTransport) {
+    let host = MemoryTransport(loop)
+    let controller = MemoryTransport(loop)
+    host.other = controller
+    controller.other = host
+    return (host, controller)
+  }
+
+  public func start(_ receiver: any HCIReceiver) {
+    eventLoop.preconditionInEventLoop()
+    precondition(!isStarted, "a transport is started once")
+    isStarted = true
+    self.receiver = receiver
+    schedule()
+  }
+
+  public func send(_ packet: Span<UInt8>) {
+    eventLoop.assertInEventLoop()
+    guard let other, !packet.isEmpty else { return }
+    other.inbox.append(packet)
+    if other.inbox.octets.count > Self.bound {
+      let waiting = other.inbox.octets.count
+      detach()
+      end = .overflow(waiting)
+      return schedule()
+    }
+    if other.inbox.octets.count >= Self.highWater { other.owesWritable = true }
+    other.schedule()
+  }
+
+  /// Nothing to do: the loop's next turn delivers.
+  public func flush() {}
+
+  public var isWritable: Bool {
+    guard let other else { return false }
+    return other.inbox.octets.count < Self.highWater
+  }
+
+  public func resynchronise() {
+    eventLoop.assertInEventLoop()
+    isSearching = true
+  }
+
+  public func close() {
+    eventLoop.assertInEventLoop()
+    receiver = nil
+    end = nil
+    detach()
+    inbox.removeAll()
+  }
+
+  // MARK: Delivery
+
+  private func detach() {
+    guard let other else { return }
+    self.other = nil
+    other.other = nil
+    other.end = .closed
+    other.schedule()
+  }
+
+  private func schedule() {
+    guard isStarted, !isScheduled, receiver != nil else { return }
+    isScheduled = true
+    eventLoop.execute { self.deliver() }
+  }
+
+  private func deliver() {
+    isScheduled = false
+    if !inbox.ends.isEmpty {
+      var batch = inbox
+      inbox = spare
+      spare = Batch()
+      // Room again: the sender hears of it before the packets are looked at, on a turn of its own.
+      if owesWritable, let other {
+        owesWritable = false
+        eventLoop.execute { if other.isWritable { other.receiver?.writable() } }
+      }
+      var start = 0
+      for place in batch.ends {
+        guard let receiver else { break }
+        let packet = batch.octets.span.extracting(start..<place)
+        start = place
+        if isSearching {
+          guard H4Framer.isResetAnswer(packet) else { continue }
+          isSearching = false
+        }
+        receiver.received(packet)
+      }
+      batch.removeAll()
+      spare = batch
+      receiver?.receivedAll()
+    }
+    if let error = end, inbox.ends.isEmpty, let receiver {
+      end = nil
+      self.receiver = nil
+      receiver.failed(error)
+    }
+  }
+}

@@ -1,0 +1,89 @@
+/// Why there is no transport, or no longer one. `description` is one sentence: the cause, and what helps.
+public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible {
+  /// The text is no `TransportSpec`; the sentence says why.
+  case specification(String)
+  /// A spelling that is kept for a transport that does not exist yet.
+  case notBuilt(String)
+  /// This operation has no meaning for that transport.
+  case unsuitable(TransportSpec, String)
+  /// Nobody listens there.
+  case refused(TransportSpec)
+  /// The path of a Unix socket does not exist.
+  case notFound(TransportSpec)
+  case permissionDenied(TransportSpec)
+  /// The host's name or address leads nowhere.
+  case unresolved(TransportSpec)
+  /// No answer to the connection attempt in that many seconds.
+  case timedOut(TransportSpec, seconds: Int)
+  /// Somebody else listens there already.
+  case addressInUse(TransportSpec)
+  /// The other side closed.
+  case closed
+  /// The octets are no H4 stream, or no longer one.
+  case framing(FramingError)
+  /// The sender did not wait for `isWritable`: that many octets were waiting.
+  case overflow(Int)
+  /// A trace file: path and the system's words.
+  case trace(path: String, String)
+  /// Everything else, in the system's words.
+  case system(TransportSpec, String)
+
+  public var description: String {
+    switch self {
+    case .specification(let sentence): sentence + "."
+    case .notBuilt(let text):
+      #""\#(text)" is a spelling kept for a transport that is not built yet: use tcp:HOST:PORT, unix:PATH or sim."#
+    case .unsuitable(let spec, let why): "\(spec) does not serve here: \(why)."
+    case .refused(let spec): "Nobody listens at \(spec): start the controller there, or correct the address."
+    case .notFound(let spec): "There is no socket at \(spec): start the controller there, or correct the path."
+    case .permissionDenied(let spec):
+      "No permission for \(spec): ask its owner for access, or run as a user that has it."
+    case .unresolved(let spec): "The host of \(spec) has no address: correct its name, or write a numeric address."
+    case .timedOut(let spec, let seconds):
+      "No answer from \(spec) in \(seconds) s: check that the host is up and that no firewall drops the port."
+    case .addressInUse(let spec): "Somebody listens at \(spec) already: stop that process, or choose another address."
+    case .closed: "The controller's side closed the connection: look at its log, and start it again."
+    case .framing(let error): "\(error)"
+    case .overflow(let octets): "The peer takes no packets and \(octets) octets wait for it: it has stopped reading."
+    case .trace(let path, let words): "The trace file \(path) failed: \(words)."
+    case .system(let spec, let words): "\(spec) failed: \(words)."
+    }
+  }
+}
+
+/// Loss of framing: H4 has no mark to find the next packet by, so what follows is not looked at.
+/// Vol 4, Part A, §4: the host resets and synchronises on the answer.
+public struct FramingError: Error, Sendable, Equatable, CustomStringConvertible {
+  public enum Reason: Sendable, Equatable {
+    /// An octet that starts no packet in this direction.
+    case packetType
+    /// That many octets announced, more than a packet of this type can have.
+    case length(Int)
+    /// That many octets went by without the answer to HCI_Reset.
+    case noResetAnswer(Int)
+  }
+  public var reason: Reason
+  /// The octet's place in the stream, the first octet received being 0.
+  public var offset: UInt64
+  /// The octet found there: the packet's type.
+  public var octet: UInt8
+
+  public init(_ reason: Reason, offset: UInt64, octet: UInt8) {
+    self.reason = reason
+    self.offset = offset
+    self.octet = octet
+  }
+
+  public var description: String {
+    let hex = String(octet, radix: 16, uppercase: true)
+    let found = "0x" + (octet < 16 ? "0" : "") + hex + " at octet \(offset)"
+    return switch reason {
+    case .packetType:
+      "The peer does not speak H4: \(found) starts no packet; check that an HCI controller is at that address."
+    case .length(let length):
+      "The peer does not speak H4: the packet of type \(found) announces \(length) octets; check what is at that address."
+    case .noResetAnswer(let octets):
+      "No answer to HCI_Reset among \(octets) octets: check that an HCI controller is at that address."
+    }
+  }
+}
