@@ -1,0 +1,334 @@
+import BindruneWire
+import DequeModule
+
+/// What a bearer is like.
+public struct BearerConfiguration: BitwiseCopyable, Sendable {
+  /// The ATT_MTU that we offer, and the longest PDU that we take: 23 … 517 octets. 517 carries the longest attribute
+  /// value (512) in any PDU.
+  public var preferredMTU = 517
+  /// Octets that waiting notifications and commands may take, eight for each value's header included.
+  public var queueCapacity = 16 * 1024
+  @inlinable public init() {}
+}
+
+/// What a bearer has to say to the layers above.
+public enum BearerEffect: Sendable {
+  /// An MTU exchange has ended, ours or the peer's; this is the ATT_MTU in force now. Ours may have changed nothing: the
+  /// peer need not support it.
+  case mtuChanged(Int)
+  /// After an `offer` that was answered `.full`: there is room for one value of the MTU now.
+  case ready
+  /// The peer has confirmed our indication; another may be given.
+  case indicationConfirmed
+  /// The bearer closed before the peer confirmed our indication.
+  case indicationFailed(BearerClosure)
+  /// The application took more than 25 s over its answer to this request; the peer got Unlikely Error (0x0E).
+  case answeredForApplication(ATTOpcode, AttributeHandle)
+  /// The bearer is closed. On the fixed channel 0x0004, which cannot be closed, the link has to go.
+  case closed(BearerClosure)
+  /// The peer broke a rule. The case says what became of the PDU.
+  case violation(ATTViolation)
+}
+
+/// How a peer can be wrong. The bearer goes on in every case; nothing but what the case says has happened.
+public enum ATTViolation: Sendable {
+  /// No opcode. Ignored.
+  case emptyPDU
+  /// A field is missing, superfluous or impossible. A request has been answered with Invalid PDU (0x04, Vol 3, Part F,
+  /// §3.4.1.1); a response to the request that is waiting has ended it, as if it were that error; else ignored.
+  case malformed(ATTOpcode, WireError)
+  /// An opcode that is not defined. A command has been ignored (Vol 3, Part F, §3.3), anything else has been answered with
+  /// Request Not Supported (0x06).
+  case unknownOpcode(ATTOpcode)
+  /// A response though none is due, or not the one to our request. Ignored: Vol 3, Part F, §3.3.2.
+  case unexpectedResponse(ATTOpcode)
+  /// An Error Response about a request other than ours. Ignored.
+  case errorForAnotherRequest(ATTOpcode)
+  /// A confirmation though no indication is outstanding. Ignored: Vol 3, Part F, §3.4.7.3.
+  case unexpectedConfirmation
+  /// A second request before the response to the first. Taken all the same: Vol 3, Part F, §3.3.2.
+  case requestBeforeResponse(ATTOpcode)
+  /// A third request before the response to the first. Dropped: it will never be answered.
+  case requestDropped(ATTOpcode)
+  /// An indication before our confirmation of the last one has been sent. Dropped: Vol 3, Part F, §3.4.7.2.
+  case indicationBeforeConfirmation(AttributeHandle)
+  /// A second Exchange MTU Request. Answered, without effect: Vol 3, Part F, §3.4.2.1.
+  case repeatedMTUExchange
+  /// An Rx MTU below 23. Taken for 23: Vol 3, Part F, §3.2.8.
+  case mtuTooSmall(UInt16)
+}
+
+/// # Bearer
+/// **Overview**: one bearer of the Attribute Protocol (Vol 3, Part F, §3.2.11): the fixed channel 0x0004 of a link, later an
+/// enhanced bearer too. Both ends of a link are client and server at once, so this joins four machines: `ServerBearer`
+/// (requests in, indications out), `ClientBearer` (requests out, indications in), the `NotificationQueue`, and the
+/// ATT_MTU that they share.
+///
+/// **Function**: PDUs go in by `receive`, which calls the server or the client while the PDU is borrowed; they are pulled
+/// out by `nextPDU`, in this order: responses, confirmations, requests, indications, then notifications and commands as
+/// they were offered. So no flood of notifications delays an answer. The rest comes out of `nextEffect`.
+///
+/// **Phases**: open → closed: by `close` (the link is gone) or by a transaction that took more than 30 s (Vol 3, Part F,
+/// §3.3.3). Closing fails everything that waits, each once, and a closed bearer takes and gives nothing.
+public struct Bearer: ~Copyable {
+  /// The least ATT_MTU, and the one in force until an exchange: Vol 3, Part F, §3.2.8; Vol 3, Part G, §5.2.1.
+  public static var defaultMTU: Int { 23 }
+  /// The greatest ATT_MTU that is of use: a value of 512 octets, and five for the longest header.
+  public static var largestMTU: Int { 517 }
+  /// A transaction that is not complete by then ends the bearer: Vol 3, Part F, §3.3.3.
+  public static var transactionTimeout: Duration { .seconds(30) }
+
+  @usableFromInline enum Phase: BitwiseCopyable {
+    case open
+    case closed(BearerClosure)
+  }
+  /// Where our answer to the peer's Exchange MTU Request stands.
+  @usableFromInline enum PeerExchange: BitwiseCopyable {
+    case notAsked
+    /// The response waits; when it has been sent, the exchange takes effect.
+    case answering(peerRxMTU: Int)
+    case done
+  }
+
+  public let id: BearerID
+  /// The ATT_MTU in force.
+  public private(set) var mtu = Bearer.defaultMTU
+  @usableFromInline let preferredMTU: Int
+  @usableFromInline var phase = Phase.open
+  @usableFromInline var peerExchange = PeerExchange.notAsked
+  @usableFromInline var serverSide: ServerBearer
+  @usableFromInline var clientSide = ClientBearer()
+  @usableFromInline var queue: NotificationQueue
+  @usableFromInline var effects = Deque<BearerEffect>()
+
+  public init(_ id: BearerID, configuration: BearerConfiguration = BearerConfiguration()) {
+    self.id = id
+    preferredMTU = min(max(configuration.preferredMTU, Bearer.defaultMTU), Bearer.largestMTU)
+    serverSide = ServerBearer(largestMTU: preferredMTU)
+    queue = NotificationQueue(capacity: configuration.queueCapacity)
+  }
+
+  @inlinable @inline(__always) var isOpen: Bool { if case .open = phase { true } else { false } }
+  /// Why the bearer carries nothing any more; nil while it does.
+  public var closure: BearerClosure? { if case .closed(let closure) = phase { closure } else { nil } }
+  /// The longest value that a notification, an indication or a command carries now: min(ATT_MTU − 3, 512).
+  @inlinable public var longestValue: Int { min(mtu &- 3, NotificationQueue.longestValue) }
+
+  // MARK: From the peer
+
+  /// One PDU. Whatever it is, the outcome is a call of `server` or `client`, an answer, an effect, or nothing.
+  @inlinable
+  public mutating func receive<S: AttributeServer & ~Copyable, C: AttributeClient & ~Copyable>(
+    _ pdu: Span<UInt8>, now: Instant, server: inout S, client: inout C
+  ) {
+    guard isOpen else { return }
+    let message: ATTPDU
+    do throws(WireError) {
+      message = try ATTPDU(pdu)
+    } catch {
+      return receive(malformed: pdu, error, now: now, client: &client)
+    }
+    switch message {
+    case .exchangeMTURequest(let request):
+      receive(request)
+    case .findInformationRequest, .findByTypeValueRequest, .readByTypeRequest, .readRequest, .readBlobRequest,
+      .readMultipleRequest, .readByGroupTypeRequest, .writeRequest, .prepareWriteRequest, .executeWriteRequest,
+      .readMultipleVariableRequest:
+      serverSide.serve(message, in: pdu, on: id, mtu: mtu, now: now, server: &server, &effects)
+    case .writeCommand, .signedWriteCommand:
+      server.receive(command: message, in: pdu, on: id, now: now)
+    case .handleValueConfirmation:
+      guard serverSide.confirm() else { return effects.report(.unexpectedConfirmation) }
+      effects.append(.indicationConfirmed)
+      server.confirmed(on: id, now: now)
+    case .handleValueNotification, .multipleHandleValueNotification:
+      client.receive(value: message, in: pdu, now: now)
+    case .handleValueIndication(let indication):
+      guard !clientSide.owesConfirmation else {
+        return effects.report(.indicationBeforeConfirmation(indication.attributeHandle))
+      }
+      clientSide.owesConfirmation = true
+      client.receive(value: message, in: pdu, now: now)
+    case .errorResponse, .exchangeMTUResponse, .findInformationResponse, .findByTypeValueResponse, .readByTypeResponse,
+      .readResponse, .readBlobResponse, .readMultipleResponse, .readByGroupTypeResponse, .writeResponse,
+      .prepareWriteResponse, .executeWriteResponse, .readMultipleVariableResponse:
+      guard let request = clientSide.match(message, ATTOpcode(rawValue: pdu[0]), &effects) else { return }
+      if request == ExchangeMTURequest.opcode {
+        exchangeEnded(message)
+      } else {
+        client.receive(response: message, in: pdu, mtu: mtu, now: now)
+      }
+    }
+  }
+
+  /// What cannot be decoded: Vol 3, Part F, §3.4.1.1.
+  @usableFromInline mutating func receive<C: AttributeClient & ~Copyable>(
+    malformed pdu: Span<UInt8>, _ error: WireError, now: Instant, client: inout C
+  ) {
+    guard !pdu.isEmpty else { return effects.report(.emptyPDU) }
+    let opcode = ATTOpcode(rawValue: pdu[0]), type = PDUType(opcode)
+    let isKnown = error.reason != .unknown
+    effects.report(isKnown ? .malformed(opcode, error) : .unknownOpcode(opcode))
+    switch type {
+    case .request, .unknown:
+      guard let room = serverSide.admit(opcode, &effects) else { return }
+      serverSide.refuse(opcode, ATTError(rawValue: isKnown ? 0x04 : 0x06), room: room)
+    case .response:
+      guard let request = clientSide.matchMalformed(opcode) else { return }
+      var answer = ErrorResponse()
+      answer.requestOpcodeInError = request
+      answer.errorCode = ATTError(rawValue: 0x04)
+      if request == ExchangeMTURequest.opcode {
+        exchangeEnded(.errorResponse(answer))
+      } else {
+        client.receive(response: .errorResponse(answer), in: pdu, mtu: mtu, now: now)
+      }
+    case .command, .notification, .indication, .confirmation:
+      break
+    }
+  }
+
+  // MARK: MTU
+
+  /// Asks the peer for its MTU, as a client. Once on a bearer: Vol 3, Part F, §3.4.2.1. Ends with `.mtuChanged`, which is
+  /// the MTU in force even if the peer refuses, or with `.closed`. False when it was asked before.
+  @discardableResult public mutating func exchangeMTU() -> Bool {
+    guard isOpen, case .notAsked = clientSide.mtuExchange else { return false }
+    clientSide.mtuExchange = .wanted
+    return true
+  }
+  /// The peer tells its MTU and asks for ours. The exchange takes effect when the response has been sent: §3.4.2.2.
+  @usableFromInline mutating func receive(_ request: ExchangeMTURequest) {
+    guard let room = serverSide.admit(ExchangeMTURequest.opcode, &effects) else { return }
+    serverSide.answerMTU(preferredMTU, room: room)
+    guard case .notAsked = peerExchange else { return effects.report(.repeatedMTUExchange) }
+    peerExchange = .answering(peerRxMTU: Int(request.clientRxMTU))
+  }
+  /// Our exchange is over, one way or the other.
+  @usableFromInline mutating func exchangeEnded(_ response: ATTPDU) {
+    if case .exchangeMTUResponse(let response) = response {
+      agree(on: Int(response.serverRxMTU))
+    } else {
+      effects.append(.mtuChanged(mtu))
+    }
+  }
+  /// The response to the peer's Exchange MTU Request has been sent.
+  @usableFromInline mutating func mtuResponseSent() {
+    guard case .answering(let peerRxMTU) = peerExchange else { return }
+    peerExchange = .done
+    agree(on: peerRxMTU)
+  }
+  /// The MTU in force is the lesser of the two, and at least 23. A peer names the same MTU in both directions (§3.4.2.2);
+  /// one that does not gets the greater: an MTU never shrinks, so nothing that waits has to be cut again.
+  private mutating func agree(on peerRxMTU: Int) {
+    if peerRxMTU < Bearer.defaultMTU { effects.report(.mtuTooSmall(UInt16(clamping: peerRxMTU))) }
+    mtu = max(mtu, min(preferredMTU, peerRxMTU))
+    effects.append(.mtuChanged(mtu))
+  }
+
+  // MARK: To the peer
+
+  /// `nextPDU` would write one.
+  @inlinable public func hasPDU<C: AttributeClient & ~Copyable>(client: borrowing C) -> Bool {
+    guard isOpen else { return false }
+    return !queue.isEmpty || serverSide.hasResponse || clientSide.owesConfirmation || serverSide.hasIndication
+      || clientSide.isIdle && (clientSide.wantsMTUExchange || client.hasRequest)
+  }
+  /// Appends the PDU that is to be sent next; false when there is none. `output` has room for ATT_MTU octets.
+  ///
+  /// Call it only when the PDU can be sent now: what is still inside can be overtaken by something more urgent.
+  @inlinable
+  public mutating func nextPDU<C: AttributeClient & ~Copyable>(
+    into output: inout OutputRawSpan, now: Instant, client: inout C
+  ) -> Bool {
+    guard isOpen else { return false }
+    if let opcode = serverSide.writeResponse(into: &output) {
+      if opcode == ExchangeMTUResponse.opcode { mtuResponseSent() }
+      return true
+    }
+    if clientSide.owesConfirmation {
+      clientSide.owesConfirmation = false
+      output.append(HandleValueConfirmation.opcode.rawValue)
+      return true
+    }
+    if clientSide.isIdle {
+      if clientSide.wantsMTUExchange {
+        clientSide.writeMTURequest(preferredMTU, into: &output, now: now)
+        return true
+      }
+      let start = output.byteCount
+      if client.nextRequest(mtu: mtu, into: &output) {
+        clientSide.sent(ATTOpcode(rawValue: output.octet(at: start)), now: now)
+        return true
+      }
+    }
+    if serverSide.writeIndication(into: &output, now: now) { return true }
+    guard queue.pull(into: &output) else { return false }
+    if queue.takeReadyEdge(limit: longestValue) { effects.append(.ready) }
+    return true
+  }
+
+  /// Queues a Handle Value Notification (Vol 3, Part F, §3.4.7.1). Answers at once; the value is copied.
+  @inlinable public mutating func offer(notification handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
+    guard isOpen else { return .closed }
+    return queue.offer(HandleValueNotification.opcode, handle, value, limit: longestValue)
+  }
+  /// Queues a Write Command (Vol 3, Part F, §3.4.5.3). Answers at once; the value is copied.
+  @inlinable public mutating func offer(command handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
+    guard isOpen else { return .closed }
+    return queue.offer(WriteCommand.opcode, handle, value, limit: longestValue)
+  }
+  /// Sends a Handle Value Indication (Vol 3, Part F, §3.4.7.2). One at a time: `.full` until `.indicationConfirmed`.
+  public mutating func indicate(_ handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
+    guard isOpen else { return .closed }
+    return serverSide.indicate(handle, value, limit: longestValue)
+  }
+  /// The answer that a server's `.later` promised: a whole PDU of at most ATT_MTU octets. False when none is awaited: the
+  /// bearer is closed, or the request has been answered for after 25 s.
+  @discardableResult public mutating func respond(_ response: Span<UInt8>) -> Bool {
+    guard isOpen else { return false }
+    return serverSide.respond(response, mtu: mtu)
+  }
+
+  // MARK: Time, end, effects
+
+  /// When `expire` has something to do.
+  public var deadline: Instant? {
+    guard isOpen else { return nil }
+    return .earliest(clientSide.deadline, serverSide.deadline)
+  }
+  /// Does what is due: an application's late answer; the end of the bearer when the peer is late.
+  public mutating func expire<C: AttributeClient & ~Copyable>(now: Instant, client: inout C) {
+    guard isOpen else { return }
+    serverSide.expire(now: now, &effects)
+    if let deadline = Instant?.earliest(clientSide.deadline, serverSide.confirmationDeadline), deadline <= now {
+      close(.timedOut, client: &client)
+    }
+  }
+  /// The link is gone.
+  public mutating func close<C: AttributeClient & ~Copyable>(client: inout C) {
+    guard isOpen else { return }
+    close(.disconnected, client: &client)
+  }
+  private mutating func close<C: AttributeClient & ~Copyable>(_ closure: BearerClosure, client: inout C) {
+    phase = .closed(closure)
+    queue.removeAll()
+    clientSide.close()
+    if serverSide.close() { effects.append(.indicationFailed(closure)) }
+    client.close(closure)
+    effects.append(.closed(closure))
+  }
+  /// What there is to say, in order.
+  @inlinable public mutating func nextEffect() -> BearerEffect? { effects.popFirst() }
+}
+
+extension Deque<BearerEffect> {
+  /// Adds a violation, unless so many effects wait already that nobody can be reading them: a peer cannot fill our memory.
+  @usableFromInline mutating func report(_ violation: ATTViolation) {
+    if count < 64 { append(.violation(violation)) }
+  }
+}
+extension OutputRawSpan {
+  /// An octet written earlier.
+  @inlinable func octet(at offset: Int) -> UInt8 { unsafe bytes.unsafeLoad(fromByteOffset: offset, as: UInt8.self) }
+}

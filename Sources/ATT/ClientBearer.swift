@@ -1,0 +1,94 @@
+import BindruneWire
+import DequeModule
+
+/// # ClientBearer
+/// **Overview**: the half of a bearer that asks: our requests, one at a time (the sequential protocol of Vol 3, Part F,
+/// §3.3.2), and the peer's indications, each of which is confirmed before the next may come (§3.4.7.2).
+///
+/// **Function**: pulls a request from the GATT client when none is outstanding, remembers its opcode and its deadline, and
+/// hands the client the one response that fits. What does not fit is named and ignored: the request goes on waiting, so a
+/// stray PDU cannot steal its answer.
+///
+/// **Phases**: idle → awaiting (the response to one opcode, for 30 s) → idle. That a bearer is closed, `Bearer` knows.
+@usableFromInline struct ClientBearer: ~Copyable {
+  @usableFromInline enum Phase: BitwiseCopyable {
+    case idle
+    case awaiting(ATTOpcode, deadline: Instant)
+  }
+  /// The Exchange MTU Request is sent at most once on a bearer: Vol 3, Part F, §3.4.2.1.
+  @usableFromInline enum MTUExchange: BitwiseCopyable { case notAsked, wanted, asked }
+
+  @usableFromInline var phase = Phase.idle
+  @usableFromInline var mtuExchange = MTUExchange.notAsked
+  /// An indication has been taken and its confirmation has not been sent.
+  @usableFromInline var owesConfirmation = false
+
+  init() {}
+
+  @inlinable @inline(__always) var isIdle: Bool { if case .idle = phase { true } else { false } }
+  @inlinable @inline(__always) var wantsMTUExchange: Bool { if case .wanted = mtuExchange { true } else { false } }
+
+  /// Takes note of the request that `nextRequest` wrote: its 30 s begin. Vol 3, Part F, §3.3.3.
+  @usableFromInline mutating func sent(_ opcode: ATTOpcode, now: Instant) {
+    precondition(PDUType(opcode) == .request, "a client writes requests")
+    phase = .awaiting(opcode, deadline: now + Bearer.transactionTimeout)
+  }
+  @usableFromInline mutating func writeMTURequest(_ clientRxMTU: Int, into output: inout OutputRawSpan, now: Instant) {
+    var request = ExchangeMTURequest()
+    request.clientRxMTU = UInt16(clamping: clientRxMTU)
+    _ = output.append(request)
+    mtuExchange = .asked
+    sent(ExchangeMTURequest.opcode, now: now)
+  }
+
+  /// What was asked, when `response` answers it: then the client is idle again. Otherwise nil, and it waits on.
+  @inlinable @inline(__always)
+  mutating func match(_ response: ATTPDU, _ opcode: ATTOpcode, _ effects: inout Deque<BearerEffect>) -> ATTOpcode? {
+    guard case .awaiting(let request, _) = phase else {
+      effects.report(.unexpectedResponse(opcode))
+      return nil
+    }
+    if case .errorResponse(let error) = response {
+      guard error.requestOpcodeInError == request else {
+        effects.report(.errorForAnotherRequest(error.requestOpcodeInError))
+        return nil
+      }
+    } else if opcode.rawValue != request.rawValue &+ 1 {
+      effects.report(.unexpectedResponse(opcode))
+      return nil
+    }
+    phase = .idle
+    return request
+  }
+  /// What was asked, when the undecodable response `opcode` would have answered it: then the client is idle again.
+  mutating func matchMalformed(_ opcode: ATTOpcode) -> ATTOpcode? {
+    guard case .awaiting(let request, _) = phase, opcode.rawValue == request.rawValue &+ 1 else { return nil }
+    phase = .idle
+    return request
+  }
+
+  @usableFromInline var deadline: Instant? { if case .awaiting(_, let deadline) = phase { deadline } else { nil } }
+  mutating func close() {
+    phase = .idle
+    mtuExchange = .asked
+    owesConfirmation = false
+  }
+}
+
+/// What kind of PDU an opcode says it is. Vol 3, Part F, §3.3, §3.4.8.
+@usableFromInline enum PDUType: UInt8, BitwiseCopyable {
+  case request, response, command, notification, indication, confirmation
+  /// Not defined, and not a command: to a server it is a request that it does not support (§3.4.1.1).
+  case unknown
+
+  @usableFromInline init(_ opcode: ATTOpcode) {
+    switch opcode.rawValue {
+    case 0x02, 0x04, 0x06, 0x08, 0x0A, 0x0C, 0x0E, 0x10, 0x12, 0x16, 0x18, 0x20: self = .request
+    case 0x01, 0x03, 0x05, 0x07, 0x09, 0x0B, 0x0D, 0x0F, 0x11, 0x13, 0x17, 0x19, 0x21: self = .response
+    case 0x1B, 0x23: self = .notification
+    case 0x1D: self = .indication
+    case 0x1E: self = .confirmation
+    case let other: self = other & 0x40 != 0 ? .command : .unknown
+    }
+  }
+}

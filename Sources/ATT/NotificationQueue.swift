@@ -1,0 +1,130 @@
+import BindruneWire
+
+/// What became of a value that was offered: the answer comes at once, on the caller's own call.
+public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
+  /// It waits its turn, whole.
+  case queued
+  /// It waits its turn, and the peer will see only this many octets of it: min(ATT_MTU − 3, 512).
+  /// Vol 3, Part F, §3.4.7.1: a longer value is cut, and the client reads the rest.
+  case cut(to: Int)
+  /// There is no room now, and the value is not taken. One `.ready` follows when there is room for any value.
+  case full
+  /// The bearer is closed: nothing will be sent any more.
+  case closed
+
+  /// The value will be sent, perhaps cut.
+  @inlinable public var isAccepted: Bool {
+    switch self {
+    case .queued, .cut: true
+    case .full, .closed: false
+    }
+  }
+}
+
+/// # NotificationQueue
+/// **Overview**: the values that wait for one bearer: Handle Value Notifications (Vol 3, Part F, §3.4.7.1) and Write
+/// Commands (§3.4.5.3), first in, first out. They need no answer, so nothing but this queue slows their producer down.
+///
+/// **Function**: `offer` copies a value in, cut to what a PDU of the MTU in force can carry; `pull` copies it out, opcode
+/// and handle before it, when the controller has a buffer for the link and never earlier. Two copies, no allocation
+/// after `init`.
+///
+/// **Phases**: open → refused (an offer was answered `.full`) → open again, when there is room for one value of the MTU:
+/// that edge is reported exactly once.
+///
+/// A ring of octets. Each entry is a header of eight octets and the value, filled up to a multiple of eight, so that a
+/// header never wraps around the end of the ring; a value may. The memory is raw and allocated once: safe arrays cost 2.5
+/// times as much here, a class ten times.
+@safe public struct NotificationQueue: ~Copyable {
+  /// Octets that an entry takes besides its value.
+  @inlinable public static var headerCount: Int { 8 }
+  /// The longest attribute value: Vol 3, Part F, §3.2.9.
+  @inlinable public static var longestValue: Int { 512 }
+
+  @usableFromInline let ring: UnsafeMutableRawPointer
+  /// Octets of the ring, a multiple of 8.
+  public let capacity: Int
+  @usableFromInline var head = 0
+  /// Octets in use, headers and filling included.
+  @usableFromInline var used = 0
+  /// An offer has been refused and nobody has been told yet that there is room again.
+  @usableFromInline var isRefused = false
+
+  /// Room for `capacity` octets, headers included: at least one value of the greatest length, at most 16 MiB.
+  public init(capacity: Int) {
+    let least = NotificationQueue.headerCount + NotificationQueue.longestValue
+    self.capacity = (min(max(capacity, least), 1 << 24) + 7) & ~7
+    unsafe ring = .allocate(byteCount: self.capacity, alignment: 8)
+  }
+  deinit { unsafe ring.deallocate() }
+
+  @inlinable public var isEmpty: Bool { used == 0 }
+
+  /// The octets that a value of `count` octets takes in the ring.
+  @inlinable @inline(__always) static func space(_ count: Int) -> Int { headerCount &+ (count &+ 7) & ~7 }
+
+  /// Takes a copy of `value`, of at most `limit` octets of it (0 … 512), to be sent under `opcode`.
+  @inlinable @inline(__always)
+  public mutating func offer(
+    _ opcode: ATTOpcode, _ handle: AttributeHandle, _ value: Span<UInt8>, limit: Int
+  ) -> SendAnswer {
+    let count = min(value.count, limit), space = NotificationQueue.space(count)
+    guard space <= capacity &- used else {
+      isRefused = true
+      return .full
+    }
+    var at = head &+ used
+    if at >= capacity { at &-= capacity }
+    let header = UInt64(count) &<< 32 | UInt64(handle.rawValue) &<< 8 | UInt64(opcode.rawValue)
+    unsafe ring.storeBytes(of: header, toByteOffset: at, as: UInt64.self)
+    at &+= NotificationQueue.headerCount
+    if at == capacity { at = 0 }
+    unsafe value.withUnsafeBytes { bytes in
+      guard let from = bytes.baseAddress, count > 0 else { return }
+      let first = min(count, capacity &- at)
+      unsafe ring.advanced(by: at).copyMemory(from: from, byteCount: first)
+      if first < count { unsafe ring.copyMemory(from: from + first, byteCount: count &- first) }
+    }
+    used &+= space
+    return count == value.count ? .queued : .cut(to: count)
+  }
+
+  /// Appends the PDU that has waited longest to `output`, which has room for it (traps otherwise: it is at most 515
+  /// octets, and at most the MTU at the time of its offer). False when nothing waits.
+  @inlinable @inline(__always) public mutating func pull(into output: inout OutputRawSpan) -> Bool {
+    guard used > 0 else { return false }
+    let header = unsafe ring.load(fromByteOffset: head, as: UInt64.self)
+    let count = Int(truncatingIfNeeded: header &>> 32)
+    var at = head &+ NotificationQueue.headerCount
+    if at == capacity { at = 0 }
+    precondition(output.freeCapacity >= count &+ 3)
+    unsafe output.withUnsafeMutableBytes { room, written in
+      let to = unsafe room.baseAddress.unsafelyUnwrapped + written
+      unsafe to.storeBytes(of: UInt16(truncatingIfNeeded: header), as: UInt16.self)
+      unsafe to.storeBytes(of: UInt8(truncatingIfNeeded: header &>> 16), toByteOffset: 2, as: UInt8.self)
+      let first = min(count, capacity &- at)
+      unsafe (to + 3).copyMemory(from: ring + at, byteCount: first)
+      if first < count { unsafe (to + 3 + first).copyMemory(from: ring, byteCount: count &- first) }
+      written &+= count &+ 3
+    }
+    let space = NotificationQueue.space(count)
+    head &+= space
+    if head >= capacity { head &-= capacity }
+    used &-= space
+    return true
+  }
+
+  /// True once after a refusal, as soon as a value of `limit` octets would be taken.
+  @inlinable @inline(__always) public mutating func takeReadyEdge(limit: Int) -> Bool {
+    guard isRefused, NotificationQueue.space(limit) <= capacity &- used else { return false }
+    isRefused = false
+    return true
+  }
+
+  /// Forgets everything: the bearer is closed.
+  public mutating func removeAll() {
+    head = 0
+    used = 0
+    isRefused = false
+  }
+}

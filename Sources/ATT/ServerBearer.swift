@@ -1,0 +1,246 @@
+import BindruneWire
+import DequeModule
+
+/// # ServerBearer
+/// **Overview**: the half of a bearer that answers: the peer's requests, one at a time (the sequential protocol of Vol 3,
+/// Part F, §3.3.2), and our indications, one at a time, with the peer's confirmations.
+///
+/// **Function**: `serve` lets the GATT server write its response into a buffer of exactly ATT_MTU octets, where it stays
+/// until the controller has room for it. A server that must ask the application first answers `.later`; `respond` brings
+/// the response, and after 25 s the bearer sends Unlikely Error (0x0E) in the application's name, in time for the peer's
+/// 30 s. Every request that is taken gets exactly one response, in the order of the requests.
+///
+/// **Phases** of an answer: none → awaited (by the application) → ready → none, when it is sent.
+/// A client that does not wait for its response is out of order but does no harm: one further request is taken. If the
+/// first response only waits for the controller, the second request is served at once and its response waits behind; if
+/// the application is still at work on the first, the second gets Insufficient Resources (0x11). A third one is dropped.
+///
+/// **Phases** of an indication: none → waiting (to be sent) → sent (awaiting its confirmation, 30 s) → none.
+@safe @usableFromInline struct ServerBearer: ~Copyable {
+  @usableFromInline enum Answer: BitwiseCopyable {
+    case none
+    case awaited(ATTOpcode, AttributeHandle, deadline: Instant)
+    case ready(count: Int)
+  }
+  @usableFromInline enum Indication: BitwiseCopyable {
+    case none
+    case waiting(count: Int)
+    case sent(deadline: Instant)
+  }
+
+  /// The answer to the oldest request, and the answer to the one behind it.
+  @usableFromInline var current = Answer.none, following = Answer.none
+  @usableFromInline var indication = Indication.none
+  /// Which of the first two rooms is `current`'s.
+  @usableFromInline var front = 0
+  /// Two responses and an indication, each of `roomCount` octets.
+  @usableFromInline let rooms: UnsafeMutableRawPointer
+  @usableFromInline let roomCount: Int
+
+  init(largestMTU: Int) {
+    roomCount = largestMTU
+    unsafe rooms = .allocate(byteCount: 3 * largestMTU, alignment: 8)
+  }
+  deinit { unsafe rooms.deallocate() }
+
+  // MARK: Requests
+
+  @inlinable @inline(__always) var hasResponse: Bool { if case .ready = current { true } else { false } }
+
+  /// The room where the answer to a request goes; nil when the request has been dealt with here.
+  @inlinable @inline(__always)
+  mutating func admit(_ opcode: ATTOpcode, _ effects: inout Deque<BearerEffect>) -> Int? {
+    if case .none = current { return front }
+    return admitAnother(opcode, &effects)
+  }
+  @usableFromInline mutating func admitAnother(_ opcode: ATTOpcode, _ effects: inout Deque<BearerEffect>) -> Int? {
+    guard case .none = following else {
+      effects.report(.requestDropped(opcode))
+      return nil
+    }
+    effects.report(.requestBeforeResponse(opcode))
+    if case .ready = current { return front ^ 1 }
+    refuse(opcode, ATTError(rawValue: 0x11), room: front ^ 1)
+    return nil
+  }
+  @inlinable @inline(__always) mutating func set(_ answer: Answer, room: Int) {
+    if room == front { current = answer } else { following = answer }
+  }
+
+  /// Lets `server` answer `request`.
+  @inlinable @inline(__always)
+  mutating func serve<S: AttributeServer & ~Copyable>(
+    _ request: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, mtu: Int, now: Instant, server: inout S,
+    _ effects: inout Deque<BearerEffect>
+  ) {
+    let opcode = ATTOpcode(rawValue: packet[0])
+    guard let room = admit(opcode, &effects) else { return }
+    let buffer = unsafe UnsafeMutableRawBufferPointer(start: rooms + room &* roomCount, count: mtu)
+    var response = unsafe OutputRawSpan(buffer: buffer, initializedCount: 0)
+    let answer = server.respond(to: request, in: packet, on: bearer, now: now, response: &response)
+    let count = unsafe response.finalize(for: buffer)
+    switch answer {
+    case .now:
+      precondition(count > 0, "a server that answers writes a response")
+      set(.ready(count: count), room: room)
+    case .later:
+      set(.awaited(opcode, request.subject, deadline: now + ServerBearer.patience), room: room)
+    }
+  }
+  /// An application that has not answered by then is answered for.
+  @usableFromInline static var patience: Duration { .seconds(25) }
+
+  /// Answers with an Error Response. Vol 3, Part F, §3.4.1.1.
+  @usableFromInline mutating func refuse(
+    _ opcode: ATTOpcode, _ error: ATTError, handle: AttributeHandle = AttributeHandle(), room: Int
+  ) {
+    var response = ErrorResponse()
+    response.requestOpcodeInError = opcode
+    response.attributeHandleInError = handle
+    response.errorCode = error
+    write(response, room: room)
+  }
+  /// Answers Exchange MTU. Vol 3, Part F, §3.4.2.2.
+  @usableFromInline mutating func answerMTU(_ serverRxMTU: Int, room: Int) {
+    var response = ExchangeMTUResponse()
+    response.serverRxMTU = UInt16(clamping: serverRxMTU)
+    write(response, room: room)
+  }
+  /// A response without ranges; the smallest MTU has room for it.
+  private mutating func write<M: ATTMessage>(_ message: M, room: Int) {
+    let buffer = unsafe UnsafeMutableRawBufferPointer(start: rooms + room * roomCount, count: roomCount)
+    var output = unsafe OutputRawSpan(buffer: buffer, initializedCount: 0)
+    let count = output.append(message)
+    _ = unsafe output.finalize(for: buffer)
+    set(.ready(count: count), room: room)
+  }
+
+  /// The application's answer, a whole PDU. False when none is awaited.
+  mutating func respond(_ response: Span<UInt8>, mtu: Int) -> Bool {
+    precondition(!response.isEmpty && response.count <= mtu, "a response is one PDU of at most ATT_MTU octets")
+    let room: Int
+    if case .awaited = current {
+      room = front
+    } else if case .awaited = following {
+      room = front ^ 1
+    } else {
+      return false
+    }
+    unsafe response.withUnsafeBytes { bytes in
+      unsafe (rooms + room * roomCount).copyMemory(from: bytes.baseAddress.unsafelyUnwrapped, byteCount: bytes.count)
+    }
+    set(.ready(count: response.count), room: room)
+    return true
+  }
+
+  /// Appends the response that is ready and returns its opcode; nil when there is none.
+  @inlinable @inline(__always) mutating func writeResponse(into output: inout OutputRawSpan) -> ATTOpcode? {
+    guard case .ready(let count) = current else { return nil }
+    let from = unsafe rooms + front &* roomCount
+    let opcode = unsafe ATTOpcode(rawValue: from.load(as: UInt8.self))
+    unsafe output.append(from: from, count: count)
+    current = following
+    following = .none
+    front ^= 1
+    return opcode
+  }
+
+  // MARK: Indications
+
+  /// Keeps an indication until it is sent. Vol 3, Part F, §3.4.7.2.
+  mutating func indicate(_ handle: AttributeHandle, _ value: Span<UInt8>, limit: Int) -> SendAnswer {
+    guard case .none = indication else { return .full }
+    let count = min(value.count, limit)
+    let buffer = unsafe UnsafeMutableRawBufferPointer(start: rooms + 2 * roomCount, count: roomCount)
+    var output = unsafe OutputRawSpan(buffer: buffer, initializedCount: 0)
+    output.append(HandleValueIndication.opcode.rawValue)
+    output.append(littleEndian: handle.rawValue)
+    output.append(contentsOf: value.extracting(first: count))
+    indication = .waiting(count: unsafe output.finalize(for: buffer))
+    return count == value.count ? .queued : .cut(to: count)
+  }
+  @inlinable @inline(__always) var hasIndication: Bool { if case .waiting = indication { true } else { false } }
+
+  /// Appends the indication that waits, and starts its 30 s.
+  @usableFromInline mutating func writeIndication(into output: inout OutputRawSpan, now: Instant) -> Bool {
+    guard case .waiting(let count) = indication else { return false }
+    unsafe output.append(from: rooms + 2 * roomCount, count: count)
+    indication = .sent(deadline: now + Bearer.transactionTimeout)
+    return true
+  }
+  /// True when a confirmation is due now.
+  @usableFromInline mutating func confirm() -> Bool {
+    guard case .sent = indication else { return false }
+    indication = .none
+    return true
+  }
+
+  // MARK: Time and end
+
+  /// When the application's time is up.
+  private static func deadline(of answer: Answer) -> Instant? {
+    if case .awaited(_, _, let deadline) = answer { deadline } else { nil }
+  }
+  /// When the bearer's time is up.
+  var confirmationDeadline: Instant? { if case .sent(let deadline) = indication { deadline } else { nil } }
+  var deadline: Instant? {
+    .earliest(
+      confirmationDeadline, .earliest(ServerBearer.deadline(of: current), ServerBearer.deadline(of: following)))
+  }
+  /// Answers for the application where its time is up.
+  mutating func expire(now: Instant, _ effects: inout Deque<BearerEffect>) {
+    for room in [front, front ^ 1] {
+      let answer = room == front ? current : following
+      guard case .awaited(let opcode, let handle, let deadline) = answer, deadline <= now else { continue }
+      refuse(opcode, ATTError(rawValue: 0x0E), handle: handle, room: room)
+      effects.append(.answeredForApplication(opcode, handle))
+    }
+  }
+  /// Drops everything. True when an indication has not been confirmed and never will be.
+  mutating func close() -> Bool {
+    current = .none
+    following = .none
+    defer { indication = .none }
+    if case .none = indication { return false }
+    return true
+  }
+}
+
+extension OutputRawSpan {
+  /// Appends a message that has no ranges, opcode first, and returns its length. The caller has seen to the room.
+  mutating func append<M: ATTMessage>(_ message: M) -> Int {
+    let start = byteCount, nothing = InlineArray<0, UInt8> { _ in 0 }
+    append(M.opcode.rawValue)
+    do throws(WireError) {
+      try message.encode(into: &self, from: nothing.span)
+    } catch {
+      preconditionFailure("no room for \(M.self): \(error)")
+    }
+    return byteCount - start
+  }
+  /// Appends `count` octets of memory that the caller vouches for; traps without room.
+  @unsafe @inlinable @inline(__always) mutating func append(from memory: UnsafeRawPointer, count: Int) {
+    precondition(count <= freeCapacity)
+    unsafe withUnsafeMutableBytes { room, written in
+      unsafe (room.baseAddress.unsafelyUnwrapped + written).copyMemory(from: memory, byteCount: count)
+      written &+= count
+    }
+  }
+}
+
+extension ATTPDU {
+  /// The handle that an error in this request is about.
+  @usableFromInline var subject: AttributeHandle {
+    switch self {
+    case .findInformationRequest(let m): m.startingHandle
+    case .findByTypeValueRequest(let m): m.startingHandle
+    case .readByTypeRequest(let m): m.startingHandle
+    case .readByGroupTypeRequest(let m): m.startingHandle
+    case .readRequest(let m): m.attributeHandle
+    case .readBlobRequest(let m): m.attributeHandle
+    case .writeRequest(let m): m.attributeHandle
+    case .prepareWriteRequest(let m): m.attributeHandle
+    default: AttributeHandle()
+    }
+  }
+}
