@@ -1,0 +1,88 @@
+import BindruneWire
+import HCI
+
+/// A channel of a link. On LE the fixed channels are these three. Vol 3, Part A, §2.1.
+public struct ChannelID: OpenNumber {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16) { self.rawValue = rawValue }
+  @inlinable @inline(__always) public init() { rawValue = 0 }
+  /// The Attribute Protocol.
+  @inlinable public static var attribute: ChannelID { ChannelID(rawValue: 0x0004) }
+  /// L2CAP LE Signaling.
+  @inlinable public static var leSignaling: ChannelID { ChannelID(rawValue: 0x0005) }
+  /// The Security Manager Protocol.
+  @inlinable public static var securityManager: ChannelID { ChannelID(rawValue: 0x0006) }
+
+  /// The longest information payload that is taken on this channel; nil when the channel is not ours.
+  ///
+  /// - 0x0004: 517 octets, the greatest ATT_MTU that is of use (a value of 512, Vol 3, Part F, §3.2.9, and five more).
+  /// - 0x0005: 23 octets, MTU_sig of LE-U (Vol 3, Part A, §4), which holds every command of this stack.
+  /// - 0x0006: 65 octets, the SMP's MTU with LE Secure Connections (Vol 3, Part H, §3.2).
+  @inlinable public var longestPayload: Int? {
+    switch rawValue {
+    case 0x0004: 517
+    case 0x0005: 23
+    case 0x0006: 65
+    default: nil
+    }
+  }
+  /// The shortest information payload that means anything on this channel: an opcode, or the header of a command.
+  @inlinable var shortestPayload: Int { self == .leSignaling ? 4 : 1 }
+}
+
+/// A PDU in Basic L2CAP mode (B-frame), the only one of the fixed channels. Vol 3, Part A, §3.1.
+///
+/// `Recombiner` and `Fragmenter` read and write the same four octets by hand, in place; a test holds them equal to this.
+public struct L2CAPFrame: WireRecord {
+  /// Octets of the payload.
+  public var pduLength: UInt16 = 0
+  public var channelID = ChannelID()
+  public var informationPayload = Octets()
+  @inlinable public init() {}
+  @inlinable public init(_ channelID: ChannelID, _ informationPayload: Octets) {
+    pduLength = UInt16(truncatingIfNeeded: informationPayload.count)
+    self.channelID = channelID
+    self.informationPayload = informationPayload
+  }
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("PDU Length", &pduLength)
+    try visit.value("Channel ID", &channelID)
+    try visit.octets("Information Payload", &informationPayload, .exactly(Int(pduLength)))
+  }
+  /// Octets of the Basic L2CAP header.
+  @inlinable public static var headerCount: Int { 4 }
+}
+
+/// How a peer, or its controller or ours, can be wrong about L2CAP. The link goes on in every case.
+public enum L2CAPViolation: Sendable {
+  /// A packet for a connection handle that is not open. Ignored.
+  case unknownLink
+  /// A packet boundary flag of 0b11 or a broadcast flag, which LE-U does not have. Ignored: Vol 4, Part E, §5.4.2.
+  case illegalFlags
+  /// A continuing fragment though no frame is incomplete. Ignored: Vol 3, Part A, §7.2.2.
+  case orphanFragment(count: Int)
+  /// A first fragment though a frame is incomplete: that frame is dropped, the new one is taken. Vol 3, Part A, §7.2.2.
+  case incompleteFrame(received: Int, expected: Int?)
+  /// The fragments hold more octets than the frame's header says. The frame is dropped: Vol 3, Part A, §7.2.2.
+  case overlongFragment(received: Int, expected: Int)
+  /// A payload longer than the channel takes. Discarded, without ever having been kept whole: Vol 3, Part A, §3.1. On the
+  /// signaling channel a request gets Command Reject, Signaling MTU exceeded (§4.1).
+  case frameTooLong(ChannelID, length: Int)
+  /// A payload too short to say anything on its channel. Ignored.
+  case frameTooShort(ChannelID, length: Int)
+  /// A channel that is not open here. Ignored: Vol 3, Part A, §2.1.
+  case unknownChannel(ChannelID)
+  /// A signaling command whose length or fields are wrong. A request has been rejected (Vol 3, Part A, §4.1), anything
+  /// else is ignored.
+  case malformedSignal(SignalCode, WireError)
+  /// Identifier 0, which no command may have. Ignored: Vol 3, Part A, §4.
+  case illegalIdentifier(SignalCode)
+  /// A request that is not supported here, or not from this role. Rejected, Command not understood: Vol 3, Part A, §4.1.
+  case rejectedSignal(SignalCode)
+  /// A response to nothing that was asked, or a command that needs no answer and means nothing here. Ignored.
+  case unexpectedSignal(SignalCode, identifier: UInt8)
+  /// More answers wait for the controller than are kept for one link; this request gets none.
+  case tooManySignals(SignalCode)
+  /// A Security Manager command out of place, or reserved. Ignored: Vol 3, Part H, §3.3.
+  case unexpectedSecurityCommand(UInt8)
+}

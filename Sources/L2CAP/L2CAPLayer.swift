@@ -1,0 +1,232 @@
+import BasicContainers
+import BindruneWire
+import DequeModule
+import HCI
+
+/// What L2CAP carries payloads for: the layers on the fixed channels 0x0004 and, once there is pairing, 0x0006.
+public protocol L2CAPUpper: ~Copyable {
+  /// A whole payload. It is the upper layer's for the length of the call.
+  mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant)
+  /// Appends the payload that is to be sent next on `channel`; false when there is none. `output` has room for the
+  /// longest payload of the channel.
+  mutating func nextPayload(
+    on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
+  ) -> Bool
+  /// `nextPayload` would append one.
+  func hasPayload(on channel: ChannelID, of link: ConnectionHandle) -> Bool
+}
+
+/// What L2CAP has to say to the layers above.
+public enum L2CAPEffect: Sendable {
+  /// The peripheral asks for other connection parameters, which are in range: `respondToParameterUpdate` is due.
+  case parameterUpdateRequested(ConnectionHandle, identifier: UInt8, ConnectionParameterUpdateRequest)
+  /// Our `requestParameterUpdate` has ended.
+  case parameterUpdateEnded(ConnectionHandle, ParameterUpdateOutcome)
+  /// The peer broke a rule. The case says what became of it; the link goes on.
+  case violation(ConnectionHandle, L2CAPViolation)
+}
+
+/// # L2CAPLayer
+/// **Overview**: the Logical Link Control and Adaptation Protocol on LE links (Vol 3, Part A): it makes whole payloads of
+/// ACL packets, ACL packets of payloads, and knows which of three channels a payload belongs to.
+///
+/// **Function**: up, `receive` hands payloads of 0x0004 to the layer above and keeps 0x0005 (signaling) and, until there
+/// is pairing, 0x0006 to itself. Down, `nextPacket` writes one ACL packet for a link: the rest of a frame already begun,
+/// else a signaling command, else a Security Manager command, else what the layer above gives.
+///
+/// **Phases** of a link: closed → open → closed, told by `open` and `close`.
+public struct L2CAPLayer: ~Copyable {
+  /// One link: its two directions, and the channels that are dealt with here.
+  @usableFromInline struct Link: ~Copyable {
+    @usableFromInline let handle: ConnectionHandle
+    @usableFromInline var recombiner = Recombiner()
+    @usableFromInline var fragmenter = Fragmenter()
+    var signaling: SignalingChannel
+    var security: SecurityManagerRefusal
+    /// `signaling` or `security` have something to send.
+    @usableFromInline var hasControl = false
+
+    init(_ handle: ConnectionHandle, role: LinkRole) {
+      self.handle = handle
+      signaling = SignalingChannel(role: role)
+      security = SecurityManagerRefusal(role: role)
+    }
+  }
+
+  @usableFromInline var links = UniqueArray<Link>()
+  /// Places in `links` by connection handle (12 bits), `nowhere` for those that are not open.
+  @usableFromInline var places: [UInt16] = []
+  @usableFromInline static var nowhere: UInt16 { .max }
+  @usableFromInline var effects = Deque<L2CAPEffect>()
+
+  public init() {}
+
+  // MARK: Links
+
+  /// A link is up. What was left of an earlier one with this handle ends first.
+  public mutating func open(_ link: ConnectionHandle, role: LinkRole, now: Instant) {
+    precondition(link.rawValue <= 0x0FFF, "a connection handle has 12 bits")
+    close(link)
+    while places.count <= Int(link.rawValue) { places.append(L2CAPLayer.nowhere) }
+    places[Int(link.rawValue)] = UInt16(links.count)
+    links.append(Link(link, role: role))
+  }
+  /// A link is down. What waits on it ends.
+  public mutating func close(_ link: ConnectionHandle) {
+    guard let place = place(of: link) else { return }
+    links[place].signaling.close(link, &effects)
+    let last = links.count - 1
+    links.swapAt(place, last)
+    places[Int(links[place].handle.rawValue)] = UInt16(place)
+    places[Int(link.rawValue)] = L2CAPLayer.nowhere
+    links.removeLast()
+  }
+  @inlinable @inline(__always) func place(of link: ConnectionHandle) -> Int? {
+    let handle = Int(link.rawValue)
+    guard handle < places.count, places[handle] != L2CAPLayer.nowhere else { return nil }
+    return Int(places[handle])
+  }
+
+  // MARK: From the controller
+
+  /// One ACL packet; ranges in `acl` refer to `packet`. The outcome is a call of `upper`, an answer on its way, an effect,
+  /// or nothing.
+  @inlinable
+  public mutating func receive<Upper: L2CAPUpper & ~Copyable>(
+    _ acl: ACLPacket, in packet: Span<UInt8>, now: Instant, into upper: inout Upper
+  ) {
+    guard let place = place(of: acl.handle) else { return effects.report(.unknownLink, acl.handle) }
+    let outcome = links[place].recombiner.receive(acl, in: packet)
+    if let violation = outcome.violation { effects.report(violation, acl.handle) }
+    guard let frame = outcome.frame else { return }
+    guard frame.channel == .attribute, frame.length &- 1 < 517 else {
+      return receive(frame, in: packet, at: place)
+    }
+    let start = Int(frame.payload.offset), end = start &+ frame.length
+    if frame.isInPacket {
+      upper.receive(packet.extracting(start..<end), on: .attribute, of: acl.handle, now: now)
+    } else {
+      upper.receive(
+        links[place].recombiner.bytes.span.extracting(start..<end), on: .attribute, of: acl.handle, now: now)
+    }
+  }
+
+  /// A frame that is not for the layer above.
+  @usableFromInline
+  mutating func receive(_ frame: Recombined.Frame, in packet: Span<UInt8>, at place: Int) {
+    let link = links[place].handle, channel = frame.channel
+    let start = Int(frame.payload.offset), end = start + Int(frame.payload.count)
+    guard let longest = channel.longestPayload else { return effects.report(.unknownChannel(channel), link) }
+    guard frame.length >= channel.shortestPayload else {
+      return effects.report(.frameTooShort(channel, length: frame.length), link)
+    }
+    var copy = UniqueArray<UInt8>(minimumCapacity: longest)
+    if frame.isInPacket {
+      copy.append(copying: packet.extracting(start..<end).extracting(first: longest))
+    } else {
+      copy.append(copying: links[place].recombiner.bytes.span.extracting(start..<end).extracting(first: longest))
+    }
+    switch channel {
+    case .leSignaling where frame.length > longest:
+      effects.report(links[place].signaling.receive(tooLong: copy.span, length: frame.length), link)
+    case _ where frame.length > longest:
+      effects.report(.frameTooLong(channel, length: frame.length), link)
+    case .leSignaling:
+      links[place].signaling.receive(copy.span, from: link, &effects)
+    default:
+      if let violation = links[place].security.receive(copy.span) { effects.report(violation, link) }
+    }
+    updateControl(place)
+  }
+  private mutating func updateControl(_ place: Int) {
+    links[place].hasControl = links[place].signaling.hasCommand || links[place].security.owesAnswer
+  }
+
+  // MARK: To the controller
+
+  /// `nextPacket` would write one.
+  @inlinable
+  public func hasPacket<Upper: L2CAPUpper & ~Copyable>(for link: ConnectionHandle, upper: borrowing Upper) -> Bool {
+    guard let place = place(of: link) else { return false }
+    return !links[place].fragmenter.isEmpty || links[place].hasControl || upper.hasPayload(on: .attribute, of: link)
+  }
+
+  /// Appends one ACL packet for `link`, H4 packet type octet first, of at most `aclLength` data octets (at least 1); false
+  /// when there is none. Call it when the controller has a buffer free for this link.
+  ///
+  /// `output` has room for nine octets of headers and the longest payload, whatever `aclLength` is: a frame is written
+  /// whole, and what exceeds `aclLength` is taken back and kept for the next calls.
+  @inlinable
+  public mutating func nextPacket<Upper: L2CAPUpper & ~Copyable>(
+    for link: ConnectionHandle, aclLength: Int, into output: inout OutputRawSpan, now: Instant, from upper: inout Upper
+  ) -> Bool {
+    guard let place = place(of: link) else { return false }
+    if links[place].fragmenter.writeNext(of: link, aclLength: aclLength, into: &output) { return true }
+    let start = output.byteCount
+    Fragmenter.begin(&output)
+    var channel = ChannelID.attribute
+    if links[place].hasControl {
+      channel = writeControl(place, into: &output, now: now)
+    } else if !upper.nextPayload(on: .attribute, of: link, into: &output, now: now) {
+      output.truncate(to: start)
+      return false
+    }
+    links[place].fragmenter.seal(from: start, on: channel, of: link, aclLength: aclLength, &output)
+    return true
+  }
+  /// Appends a payload of 0x0005, else of 0x0006: one of them has one.
+  @usableFromInline
+  mutating func writeControl(_ place: Int, into output: inout OutputRawSpan, now: Instant) -> ChannelID {
+    defer { updateControl(place) }
+    if links[place].signaling.writeCommand(into: &output, now: now) { return .leSignaling }
+    let wrote = links[place].security.writeAnswer(into: &output)
+    precondition(wrote)
+    return .securityManager
+  }
+
+  // MARK: Connection parameters
+
+  /// As peripheral: asks the central for other connection parameters (Vol 3, Part A, §4.20). Ends with
+  /// `.parameterUpdateEnded`. False, and no effect, when we are not the peripheral of such a link, the parameters are out
+  /// of range, or a request is on its way.
+  @discardableResult
+  public mutating func requestParameterUpdate(
+    _ link: ConnectionHandle, _ request: ConnectionParameterUpdateRequest, now: Instant
+  ) -> Bool {
+    guard let place = place(of: link), links[place].signaling.requestParameterUpdate(request) else { return false }
+    links[place].hasControl = true
+    return true
+  }
+  /// As central: answers `.parameterUpdateRequested` (Vol 3, Part A, §4.21). Whoever accepts also tells the controller.
+  /// False when the request waits no more.
+  @discardableResult
+  public mutating func respondToParameterUpdate(_ link: ConnectionHandle, identifier: UInt8, accepted: Bool) -> Bool {
+    guard let place = place(of: link),
+      links[place].signaling.respondToParameterUpdate(identifier: identifier, accepted: accepted)
+    else { return false }
+    links[place].hasControl = true
+    return true
+  }
+
+  // MARK: Time and effects
+
+  /// When `expire` has something to do.
+  public var deadline: Instant? {
+    var earliest: Instant?
+    for place in links.indices { earliest = .earliest(earliest, links[place].signaling.deadline) }
+    return earliest
+  }
+  /// Ends what has waited too long.
+  public mutating func expire(now: Instant) {
+    for place in links.indices { links[place].signaling.expire(now: now, of: links[place].handle, &effects) }
+  }
+  /// What there is to say, in order.
+  @inlinable public mutating func nextEffect() -> L2CAPEffect? { effects.popFirst() }
+}
+
+extension Deque<L2CAPEffect> {
+  /// Adds a violation, unless so many effects wait already that nobody can be reading them: a peer cannot fill our memory.
+  @usableFromInline mutating func report(_ violation: L2CAPViolation, _ link: ConnectionHandle) {
+    if count < 64 { append(.violation(link, violation)) }
+  }
+}

@@ -1,0 +1,117 @@
+import BasicContainers
+import BindruneWire
+import HCI
+
+/// What one ACL packet led to. Both can happen at once: a first fragment ends an incomplete frame, and may be whole itself.
+public struct Recombined: Sendable {
+  public var frame: Frame?
+  public var violation: L2CAPViolation?
+
+  @inlinable init(frame: Frame? = nil, violation: L2CAPViolation? = nil) {
+    self.frame = frame
+    self.violation = violation
+  }
+
+  /// A frame, complete on the air.
+  public struct Frame: BitwiseCopyable, Sendable {
+    public var channel: ChannelID
+    /// Octets of the payload, as the header says.
+    public var length: Int
+    /// Where the payload lies: in the packet just received, or in the recombiner's `bytes`. It is shorter than `length`
+    /// when the frame is longer than the recombiner keeps: only the beginning is there.
+    public var payload: Octets
+    public var isInPacket: Bool
+    @inlinable init(channel: ChannelID, length: Int, payload: Octets, isInPacket: Bool) {
+      self.channel = channel
+      self.length = length
+      self.payload = payload
+      self.isInPacket = isInPacket
+    }
+  }
+}
+
+/// # Recombiner
+/// **Overview**: puts the frames of one link together again from the fragments that its ACL packets carry (Vol 3, Part A,
+/// §7.2.2). A controller may cut anywhere, even within the header.
+///
+/// **Function**: a frame that lies whole in one packet, as most do, is not copied. Of a longer one the first `capacity`
+/// octets are kept and the others only counted, so no length that a peer claims costs memory.
+///
+/// **Phases**: idle → collecting (the octets received so far) → idle. Frames of different channels are never interleaved
+/// on a link, so one frame at a time is all there is.
+public struct Recombiner: ~Copyable {
+  @usableFromInline enum Phase: BitwiseCopyable {
+    case idle
+    case collecting(received: Int)
+  }
+  @usableFromInline var phase = Phase.idle
+  /// The beginning of the frame that is being collected, header first; afterwards the frame last collected.
+  public private(set) var bytes: UniqueArray<UInt8>
+  /// The most octets that are kept, header included.
+  public let capacity: Int
+
+  /// Keeps the header and at most `longestPayload` octets.
+  public init(longestPayload: Int = 517) {
+    capacity = L2CAPFrame.headerCount + max(longestPayload, 0)
+    bytes = UniqueArray(minimumCapacity: capacity)
+  }
+
+  /// Takes one ACL packet; ranges in `acl` refer to `packet`.
+  @inlinable @inline(__always)
+  public mutating func receive(_ acl: ACLPacket, in packet: Span<UInt8>) -> Recombined {
+    let offset = Int(acl.data.offset), count = Int(acl.data.count)
+    if acl.packetBoundaryFlag == .first, case .idle = phase, count >= L2CAPFrame.headerCount,
+      count &- L2CAPFrame.headerCount == Int(packet[offset]) | Int(packet[offset &+ 1]) &<< 8
+    {
+      let channel = ChannelID(rawValue: UInt16(packet[offset &+ 2]) | UInt16(packet[offset &+ 3]) &<< 8)
+      let length = count &- L2CAPFrame.headerCount
+      return Recombined(
+        frame: Recombined.Frame(
+          channel: channel, length: length, payload: Octets(offset &+ L2CAPFrame.headerCount, length), isInPacket: true)
+      )
+    }
+    return collect(acl, in: packet)
+  }
+
+  @usableFromInline mutating func collect(_ acl: ACLPacket, in packet: Span<UInt8>) -> Recombined {
+    let data = packet.extracting(Int(acl.data.offset)..<Int(acl.data.offset) + Int(acl.data.count))
+    guard acl.broadcastFlag == 0 else { return Recombined(violation: .illegalFlags) }
+    var interrupted: L2CAPViolation?
+    var received = 0
+    switch acl.packetBoundaryFlag {
+    case .continuing:
+      guard case .collecting(let before) = phase else {
+        return Recombined(violation: .orphanFragment(count: data.count))
+      }
+      received = before
+    case .first, .firstNonFlushable:
+      // The second is the host's mark; a controller that uses it means the same. A first fragment of no octets begins
+      // nothing: Vol 3, Part A, §1.4.
+      if case .collecting(let before) = phase, before > 0 {
+        interrupted = .incompleteFrame(received: before, expected: expected(before))
+      }
+      bytes.removeAll(keepingCapacity: true)
+    case .complete:
+      return Recombined(violation: .illegalFlags)
+    }
+    bytes.append(copying: data.extracting(first: capacity - bytes.count))
+    received += data.count
+    phase = .collecting(received: received)
+    guard let expected = expected(received), received >= expected else { return Recombined(violation: interrupted) }
+    phase = .idle
+    guard received == expected else {
+      return Recombined(violation: interrupted ?? .overlongFragment(received: received, expected: expected))
+    }
+    let channel = ChannelID(rawValue: UInt16(bytes[2]) | UInt16(bytes[3]) << 8)
+    let payload = Octets(L2CAPFrame.headerCount, bytes.count - L2CAPFrame.headerCount)
+    return Recombined(
+      frame: Recombined.Frame(
+        channel: channel, length: expected - L2CAPFrame.headerCount, payload: payload, isInPacket: false),
+      violation: interrupted)
+  }
+
+  /// Octets of the frame being collected, header included, once its length is here.
+  private func expected(_ received: Int) -> Int? {
+    received < 2 ? nil : L2CAPFrame.headerCount + (Int(bytes[0]) | Int(bytes[1]) << 8)
+  }
+}

@@ -1,0 +1,352 @@
+import BindruneWire
+import DequeModule
+import HCI
+
+/// The code of a signaling command. Vol 3, Part A, §4, Table 4.2.
+public struct SignalCode: OpenNumber, ExpressibleByIntegerLiteral {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8) { self.rawValue = rawValue }
+  @inlinable @inline(__always) public init(integerLiteral value: UInt8) { rawValue = value }
+  @inlinable @inline(__always) public init() { rawValue = 0 }
+
+  /// Answers something, or needs no answer: it is never rejected, or two stacks would reject each other for ever.
+  /// Credits (0x16) are the one indication.
+  @inlinable public var isRequest: Bool {
+    switch rawValue {
+    case 0x01, 0x03, 0x05, 0x07, 0x09, 0x0B, 0x0D, 0x0F, 0x11, 0x13, 0x15, 0x16, 0x18, 0x1A: false
+    default: true
+    }
+  }
+}
+
+/// What stands before a signaling command's fields. Vol 3, Part A, §4. On LE a frame holds exactly one command.
+public struct SignalHeader: WireRecord {
+  public var code = SignalCode()
+  /// Ties a response to its request; never 0.
+  public var identifier: UInt8 = 0
+  /// Octets of the fields.
+  public var length: UInt16 = 0
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Code", &code)
+    try visit.value("Identifier", &identifier)
+    try visit.value("Length", &length)
+  }
+  @inlinable public static var count: Int { 4 }
+}
+
+/// The fields of a signaling command.
+public protocol L2CAPSignal: WireRecord { static var code: SignalCode { get } }
+extension L2CAPSignal {
+  /// Appends the whole command. Ranges are copied from `source`. The caller has seen to the room.
+  public func writeCommand(
+    identifier: UInt8, into output: inout OutputRawSpan, from source: Span<UInt8>
+  ) throws(WireError) {
+    let start = output.byteCount
+    var header = SignalHeader()
+    header.code = Self.code
+    header.identifier = identifier
+    try header.encode(into: &output, from: source)
+    try encode(into: &output, from: source)
+    output.patch(UInt16(output.byteCount - start - SignalHeader.count), at: start + 2)
+  }
+}
+
+/// L2CAP_COMMAND_REJECT_RSP. Vol 3, Part A, §4.1.
+public struct CommandRejectResponse: L2CAPSignal {
+  @inlinable public static var code: SignalCode { 0x01 }
+  public var reason = RejectReason.commandNotUnderstood
+  /// Nothing; or the MTU_sig in force (2 octets); or the local and remote channel IDs (4 octets).
+  public var reasonData = Octets()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Reason", &reason)
+    try visit.octets("Reason Data", &reasonData)
+  }
+}
+/// Why a command was rejected. Vol 3, Part A, §4.1, Table 4.3.
+public struct RejectReason: OpenNumber {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16) { self.rawValue = rawValue }
+  @inlinable @inline(__always) public init() { rawValue = 0 }
+  @inlinable public static var commandNotUnderstood: RejectReason { RejectReason(rawValue: 0x0000) }
+  @inlinable public static var signalingMTUExceeded: RejectReason { RejectReason(rawValue: 0x0001) }
+  @inlinable public static var invalidCIDInRequest: RejectReason { RejectReason(rawValue: 0x0002) }
+}
+
+/// L2CAP_DISCONNECTION_REQ. Vol 3, Part A, §4.6. Fixed channels cannot be disconnected, so it is rejected.
+public struct DisconnectionRequest: L2CAPSignal {
+  @inlinable public static var code: SignalCode { 0x06 }
+  /// The channel's number at the receiver.
+  public var destinationCID = ChannelID()
+  /// The channel's number at the sender.
+  public var sourceCID = ChannelID()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Destination CID", &destinationCID)
+    try visit.value("Source CID", &sourceCID)
+  }
+}
+
+/// L2CAP_CONNECTION_PARAMETER_UPDATE_REQ. Vol 3, Part A, §4.20. From the peripheral to the central only.
+public struct ConnectionParameterUpdateRequest: L2CAPSignal, Equatable {
+  @inlinable public static var code: SignalCode { 0x12 }
+  /// In units of 1.25 ms, 6 … 3200, and not more than `intervalMax`.
+  public var intervalMin: UInt16 = 24
+  /// In units of 1.25 ms, 6 … 3200.
+  public var intervalMax: UInt16 = 40
+  /// Connection events that the peripheral may miss: 0 … 499, and so few that the timeout holds two intervals more.
+  public var latency: UInt16 = 0
+  /// The supervision timeout in units of 10 ms, 10 … 3200.
+  public var timeout: UInt16 = 500
+  @inlinable public init() {}
+  @inlinable public init(intervalMin: UInt16, intervalMax: UInt16, latency: UInt16, timeout: UInt16) {
+    self.intervalMin = intervalMin
+    self.intervalMax = intervalMax
+    self.latency = latency
+    self.timeout = timeout
+  }
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Interval Min", &intervalMin)
+    try visit.value("Interval Max", &intervalMax)
+    try visit.value("Latency", &latency)
+    try visit.value("Timeout", &timeout)
+  }
+  /// Every field is in its range, and they agree: (1 + latency) × intervalMax × 1.25 ms × 2 < timeout × 10 ms. L2CAP would
+  /// allow equality (Vol 3, Part A, §4.20), the controller's command does not (Vol 4, Part E, §7.8.18).
+  @inlinable public var isValid: Bool {
+    (6...3200).contains(intervalMin) && (6...3200).contains(intervalMax) && intervalMin <= intervalMax && latency <= 499
+      && (10...3200).contains(timeout) && (1 + Int(latency)) * Int(intervalMax) < Int(timeout) * 4
+  }
+}
+
+/// L2CAP_CONNECTION_PARAMETER_UPDATE_RSP. Vol 3, Part A, §4.21.
+public struct ConnectionParameterUpdateResponse: L2CAPSignal {
+  @inlinable public static var code: SignalCode { 0x13 }
+  /// 0 accepted, 1 rejected.
+  public var result: UInt16 = 0
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Result", &result)
+  }
+}
+
+/// How our request for other connection parameters ended.
+public enum ParameterUpdateOutcome: BitwiseCopyable, Sendable, Equatable {
+  /// The central will change them: the controller's event tells when.
+  case accepted
+  case rejected
+  /// The central does not know the command, or rejected it as a whole.
+  case notUnderstood(RejectReason)
+  /// No answer within 30 s. The link is as it was.
+  case timedOut
+  /// The link went down first.
+  case linkClosed
+}
+
+/// # SignalingChannel
+/// **Overview**: one link's LE signaling channel, 0x0005 (Vol 3, Part A, §4). Without channels of its own there is one
+/// procedure on it: a peripheral asks for other connection parameters, and the central says yes or no.
+///
+/// **Function**: every request gets exactly one answer, and whatever is not understood is rejected; a response or a
+/// reject is never answered. What is to be sent waits here until the controller has room.
+///
+/// **Phases** of our request: none → queued → awaiting (its response, for RTX = 30 s; §6.2.1 allows 1 … 60 s) → none.
+/// **Phases** of the peer's: none → raised (the layer above decides) → none. One at a time; another is refused meanwhile.
+struct SignalingChannel: ~Copyable {
+  enum OurRequest: BitwiseCopyable {
+    case none
+    case queued(ConnectionParameterUpdateRequest)
+    case awaiting(identifier: UInt8, deadline: Instant)
+  }
+  enum PeersRequest: BitwiseCopyable {
+    case none
+    case raised(identifier: UInt8)
+  }
+  /// An answer that waits to be sent.
+  struct Answer: BitwiseCopyable {
+    enum Content: BitwiseCopyable {
+      case notUnderstood
+      case mtuExceeded
+      case invalidCID(local: ChannelID, remote: ChannelID)
+      case parameterUpdate(accepted: Bool)
+    }
+    var identifier: UInt8
+    var content: Content
+  }
+
+  /// The RTX timer of the one request there is.
+  static var responseTimeout: Duration { .seconds(30) }
+  /// The most answers that wait on one link.
+  static var mostAnswers: Int { 8 }
+
+  let role: LinkRole
+  var ours = OurRequest.none
+  var peers = PeersRequest.none
+  var lastIdentifier: UInt8 = 0
+  var answers = Deque<Answer>()
+
+  init(role: LinkRole) { self.role = role }
+
+  // MARK: From above
+
+  /// Asks the central for other parameters. False unless we are the peripheral, the parameters are in range, and no
+  /// request is on its way.
+  mutating func requestParameterUpdate(_ request: ConnectionParameterUpdateRequest) -> Bool {
+    guard role == .peripheral, request.isValid, case .none = ours else { return false }
+    ours = .queued(request)
+    return true
+  }
+  /// Answers the peer's request. False when there is no such request, or no longer.
+  mutating func respondToParameterUpdate(identifier: UInt8, accepted: Bool) -> Bool {
+    guard case .raised(identifier) = peers else { return false }
+    peers = .none
+    // The request raised kept its place among the answers: this cannot be one too many.
+    answers.append(Answer(identifier: identifier, content: .parameterUpdate(accepted: accepted)))
+    return true
+  }
+
+  // MARK: From the peer
+
+  /// A frame longer than MTU_sig, of which at least the command's code and identifier are here. Vol 3, Part A, §4.1.
+  mutating func receive(tooLong head: Span<UInt8>, length: Int) -> L2CAPViolation {
+    let code = SignalCode(rawValue: head[0])
+    if code.isRequest, head[1] != 0, !answer(head[1], .mtuExceeded) { return .tooManySignals(code) }
+    return .frameTooLong(.leSignaling, length: length)
+  }
+
+  /// One command, of at least four octets.
+  mutating func receive(_ frame: Span<UInt8>, from link: ConnectionHandle, _ effects: inout Deque<L2CAPEffect>) {
+    let code = SignalCode(rawValue: frame[0]), identifier = frame[1]
+    guard identifier != 0 else { return effects.report(.illegalIdentifier(code), link) }
+    do throws(WireError) {
+      let header = try Decoder.decode(SignalHeader.self, frame, to: SignalHeader.count)
+      guard SignalHeader.count + Int(header.length) == frame.count else {
+        throw WireError(
+          .invalid, "Length", needed: frame.count - SignalHeader.count, available: Int(header.length))
+      }
+      switch code {
+      case ConnectionParameterUpdateRequest.code:
+        try receive(SignalingChannel.decode(frame), identifier, from: link, &effects)
+      case ConnectionParameterUpdateResponse.code:
+        let response: ConnectionParameterUpdateResponse = try SignalingChannel.decode(frame)
+        receive(answer: response.result == 0 ? .accepted : .rejected, code, identifier, from: link, &effects)
+      case CommandRejectResponse.code:
+        let response: CommandRejectResponse = try SignalingChannel.decode(frame)
+        receive(answer: .notUnderstood(response.reason), code, identifier, from: link, &effects)
+      case DisconnectionRequest.code:
+        let request: DisconnectionRequest = try SignalingChannel.decode(frame)
+        let content = Answer.Content.invalidCID(local: request.destinationCID, remote: request.sourceCID)
+        effects.report(answer(identifier, content) ? .rejectedSignal(code) : .tooManySignals(code), link)
+      case _ where code.isRequest:
+        effects.report(answer(identifier, .notUnderstood) ? .rejectedSignal(code) : .tooManySignals(code), link)
+      default:
+        effects.report(.unexpectedSignal(code, identifier: identifier), link)
+      }
+    } catch {
+      let isAnswered = !code.isRequest || answer(identifier, .notUnderstood)
+      effects.report(isAnswered ? .malformedSignal(code, error) : .tooManySignals(code), link)
+    }
+  }
+
+  /// The fields behind the header.
+  private static func decode<M: L2CAPSignal>(_ frame: Span<UInt8>) throws(WireError) -> M {
+    try Decoder.decode(M.self, frame, from: SignalHeader.count)
+  }
+
+  private mutating func receive(
+    _ request: ConnectionParameterUpdateRequest, _ identifier: UInt8, from link: ConnectionHandle,
+    _ effects: inout Deque<L2CAPEffect>
+  ) {
+    let code = ConnectionParameterUpdateRequest.code
+    // A central does not ask: Vol 3, Part A, §4.20.
+    guard role == .central else {
+      return effects.report(answer(identifier, .notUnderstood) ? .rejectedSignal(code) : .tooManySignals(code), link)
+    }
+    if case .raised(identifier) = peers {
+      return effects.report(.unexpectedSignal(code, identifier: identifier), link)
+    }
+    guard request.isValid, case .none = peers, answers.count < SignalingChannel.mostAnswers else {
+      if !answer(identifier, .parameterUpdate(accepted: false)) { effects.report(.tooManySignals(code), link) }
+      return
+    }
+    peers = .raised(identifier: identifier)
+    effects.append(.parameterUpdateRequested(link, identifier: identifier, request))
+  }
+  private mutating func receive(
+    answer: ParameterUpdateOutcome, _ code: SignalCode, _ identifier: UInt8, from link: ConnectionHandle,
+    _ effects: inout Deque<L2CAPEffect>
+  ) {
+    guard case .awaiting(identifier, _) = ours else {
+      return effects.report(.unexpectedSignal(code, identifier: identifier), link)
+    }
+    ours = .none
+    effects.append(.parameterUpdateEnded(link, answer))
+  }
+  private mutating func answer(_ identifier: UInt8, _ content: Answer.Content) -> Bool {
+    guard answers.count < SignalingChannel.mostAnswers else { return false }
+    answers.append(Answer(identifier: identifier, content: content))
+    return true
+  }
+
+  // MARK: To the peer
+
+  var hasCommand: Bool { if case .queued = ours { true } else { !answers.isEmpty } }
+
+  /// Appends the next command, answers first; false when there is none.
+  mutating func writeCommand(into output: inout OutputRawSpan, now: Instant) -> Bool {
+    if let answer = answers.popFirst() {
+      write(answer, into: &output)
+      return true
+    }
+    guard case .queued(let request) = ours else { return false }
+    // 1 … 255 in turn: none is used again before all others have been. Vol 3, Part A, §4.
+    lastIdentifier = lastIdentifier == 255 ? 1 : lastIdentifier + 1
+    ours = .awaiting(identifier: lastIdentifier, deadline: now + SignalingChannel.responseTimeout)
+    write(request, lastIdentifier, into: &output)
+    return true
+  }
+  private func write(_ answer: Answer, into output: inout OutputRawSpan) {
+    var reject = CommandRejectResponse(), data: [UInt8] = []
+    switch answer.content {
+    case .parameterUpdate(let accepted):
+      var response = ConnectionParameterUpdateResponse()
+      response.result = accepted ? 0 : 1
+      return write(response, answer.identifier, into: &output)
+    case .notUnderstood: break
+    case .mtuExceeded:
+      let mtu = UInt16(ChannelID.leSignaling.longestPayload ?? 0)
+      reject.reason = .signalingMTUExceeded
+      reject.reasonData = Octets([UInt8(mtu & 0xFF), UInt8(mtu >> 8)], in: &data)
+    case .invalidCID(let local, let remote):
+      reject.reason = .invalidCIDInRequest
+      reject.reasonData = Octets(
+        [local, remote].flatMap { [UInt8($0.rawValue & 0xFF), UInt8($0.rawValue >> 8)] }, in: &data)
+    }
+    write(reject, answer.identifier, data, into: &output)
+  }
+  private func write(
+    _ signal: some L2CAPSignal, _ identifier: UInt8, _ data: [UInt8] = [], into output: inout OutputRawSpan
+  ) {
+    do throws(WireError) {
+      try signal.writeCommand(identifier: identifier, into: &output, from: data.span)
+    } catch {
+      preconditionFailure("no room for a signaling command: \(error)")
+    }
+  }
+
+  // MARK: Time and end
+
+  var deadline: Instant? { if case .awaiting(_, let deadline) = ours { deadline } else { nil } }
+  mutating func expire(now: Instant, of link: ConnectionHandle, _ effects: inout Deque<L2CAPEffect>) {
+    guard let deadline, deadline <= now else { return }
+    ours = .none
+    effects.append(.parameterUpdateEnded(link, .timedOut))
+  }
+  /// Ends what waits, once.
+  mutating func close(_ link: ConnectionHandle, _ effects: inout Deque<L2CAPEffect>) {
+    if case .none = ours { return }
+    ours = .none
+    effects.append(.parameterUpdateEnded(link, .linkClosed))
+  }
+}
