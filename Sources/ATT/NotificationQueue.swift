@@ -56,7 +56,7 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
     self.capacity = (min(max(capacity, least), 1 << 24) + 7) & ~7
     unsafe ring = .allocate(byteCount: self.capacity, alignment: 8)
   }
-  deinit { unsafe ring.deallocate() }
+  @inlinable deinit { unsafe ring.deallocate() }
 
   @inlinable public var isEmpty: Bool { used == 0 }
 

@@ -41,7 +41,7 @@ import DequeModule
     roomCount = largestMTU
     unsafe rooms = .allocate(byteCount: 3 * largestMTU, alignment: 8)
   }
-  deinit { unsafe rooms.deallocate() }
+  @inlinable deinit { unsafe rooms.deallocate() }
 
   // MARK: Requests
 
