@@ -1,0 +1,196 @@
+import ATT
+import BindruneWire
+import GATT
+import TestSupport
+import Testing
+
+@Suite struct DatabaseTests {
+  @Test func handlesAndGroups() throws {
+    var builder = DatabaseBuilder()
+    let (service, measurement, location) = builder.service("180D") { service in
+      let measurement = service.characteristic("2A37", .notify)
+      let location = service.characteristic("2A38", .read, value: [2])
+      service.userDescription("where")
+      return (service.handle, measurement, location)
+    }
+    let database = try builder.build()
+    #expect(service == handle(1))
+    #expect(
+      [measurement.declaration, measurement.value, measurement.configuration] == [handle(2), handle(3), handle(4)])
+    #expect([location.declaration, location.value, location.configuration] == [handle(5), handle(6), nil])
+    #expect(database.allAttributes.map(\.handle.rawValue) == [1, 2, 3, 4, 5, 6, 7])
+    #expect(database.allAttributes.map(\.groupEnd.rawValue) == [7, 4, 3, 4, 7, 6, 7])
+    #expect(database.allAttributes.map(\.type) == ["2800", "2803", "2A37", "2902", "2803", "2A38", "2901"])
+    #expect(database.attribute(handle(3))?.permissions == AttributePermissions.none)
+    #expect(database.attribute(handle(6))?.permissions == .readable)
+    #expect(database.value(handle(2)).map(hex) == "10 03 00 37 2A")
+    #expect(database.value(handle(6)) == [2])
+    #expect(database.value(handle(8)) == nil)
+    #expect(database.attribute(handle(0)) == nil)
+    #expect(database.count == 7 && database.lastHandle == handle(7))
+  }
+
+  @Test func explicitHandles() throws {
+    let database = try richDatabase()
+    #expect(database.lastHandle == handle(0x48))
+    #expect(database.attribute(handle(0x10))?.groupEnd == handle(0x1F))
+    #expect(database.attribute(handle(0x20))?.type == .secondaryService)
+    #expect(database.attribute(handle(0x15)) == nil)
+    #expect(database.value(handle(0x31)).map(hex) == "10 00 1F 00 0F 18")
+    #expect(database.value(handle(0x32)).map(hex) == "20 00 22 00")
+    #expect(database.attribute(handle(0x3A))?.isDynamic == true)
+
+    var builder = DatabaseBuilder()
+    builder.service("1802", at: handle(0xFFF0), end: handle(0xFFFF)) { service in
+      service.reserve(2)
+      service.characteristic("2A06", .writeWithoutResponse, at: handle(0xFFF8), valueAt: handle(0xFFFA))
+    }
+    let last = try builder.build()
+    #expect(last.allAttributes.map(\.handle.rawValue) == [0xFFF0, 0xFFF8, 0xFFFA])
+    #expect(last.value(handle(0xFFF8)).map(hex) == "04 FA FF 06 2A")
+    let tester = ServerUnderTest(last)
+    #expect(tester.ask("10 01 00 FF FF 00 28") == "11 06 F0 FF FF FF 02 18")
+    #expect(tester.ask("04 F1 FF FF FF") == "05 01 F8 FF 03 28 FA FF 06 2A")
+    #expect(tester.ask("04 FF FF FF FF") == "01 04 FF FF 0A")
+  }
+
+  /// Services may come in any order of their explicit handles, and include one that comes later.
+  @Test func orderOfServices() throws {
+    var builder = DatabaseBuilder()
+    builder.service("1811", at: handle(0x20)) { $0.include(handle(0x30)) }
+    builder.service("180F", at: handle(0x30)) { $0.characteristic("2A19", .read) }
+    builder.service("180A", at: handle(0x10)) { $0.characteristic("2A29", .read, value: .text("us")) }
+    let database = try builder.build()
+    #expect(
+      database.allAttributes.map(\.handle.rawValue) == [0x10, 0x11, 0x12, 0x20, 0x21, 0x30, 0x31, 0x32])
+    #expect(database.value(handle(0x21)).map(hex) == "30 00 32 00 0F 18")
+    #expect(ServerUnderTest(database).ask("06 01 00 FF FF 00 28 0F 18") == "07 30 00 32 00")
+  }
+
+  @Test func emptyDatabase() throws {
+    let tester = ServerUnderTest(try DatabaseBuilder().build())
+    #expect(tester.ask("10 01 00 FF FF 00 28") == "01 10 01 00 0A")
+    #expect(tester.ask("06 01 00 FF FF 00 28 0F 18") == "01 06 01 00 0A")
+    #expect(tester.ask("08 01 00 FF FF 03 28") == "01 08 01 00 0A")
+    #expect(tester.ask("04 01 00 FF FF") == "01 04 01 00 0A")
+    #expect(tester.ask("0A 01 00") == "01 0A 01 00 01")
+  }
+
+  @Test func genericServices() throws {
+    var builder = DatabaseBuilder()
+    #expect(builder.genericAccess(name: "Bindrune", appearance: 0x0341) == handle(3))
+    let changed = builder.genericAttribute()
+    #expect([changed.declaration, changed.value, changed.configuration] == [handle(7), handle(8), handle(9)])
+    let tester = ServerUnderTest(try builder.build())
+    #expect(tester.ask("10 01 00 FF FF 00 28") == "11 06 01 00 05 00 00 18 06 00 09 00 01 18")
+    #expect(tester.ask("0A 07 00") == "0B 20 08 00 05 2A")
+    #expect(tester.ask("0A 08 00") == "01 0A 08 00 02")
+  }
+
+  @Test func presentationFormat() throws {
+    var builder = DatabaseBuilder()
+    builder.service("180F") { service in
+      service.characteristic("2A19", .read)
+      var format = CharacteristicPresentationFormat()
+      format.format = 0x04
+      format.unit = UUID16(rawValue: 0x27AD)
+      format.nameSpace = 1
+      service.presentationFormat(format)
+    }
+    #expect(ServerUnderTest(try builder.build()).ask("0A 04 00") == "0B 04 00 AD 27 01 00 00")
+  }
+
+  @Test func whatCannotBeBuilt() {
+    func error<Result>(_ body: (inout DatabaseBuilder) -> Result) -> DatabaseError? {
+      var builder = DatabaseBuilder()
+      _ = body(&builder)
+      do throws(DatabaseError) {
+        _ = try builder.build()
+        return nil
+      } catch {
+        return error
+      }
+    }
+    #expect(error { $0.service("180D", at: handle(0)) { _ in } } == .handleOutOfRange(0))
+    #expect(
+      error { $0.service("180D", at: handle(0xFFFF)) { $0.characteristic("2A37", .read) } }
+        == .handleOutOfRange(0x10000))
+    #expect(
+      error { builder in
+        builder.service("180D", at: handle(5)) { $0.characteristic("2A37", .read) }
+        builder.service("180F", at: handle(7)) { _ in }
+      } == .handleNotAscending(handle(7)))
+    #expect(
+      error { $0.service("180D", at: handle(5)) { $0.characteristic("2A37", .read, at: handle(5)) } }
+        == .handleNotAscending(handle(5)))
+    #expect(
+      error { $0.service("180D", end: handle(2)) { $0.characteristic("2A37", .read) } } == .groupEndTooLow(handle(2)))
+    #expect(
+      error { builder in
+        builder.service("180D", end: handle(9)) { _ in }
+        builder.service("180F", at: handle(9)) { _ in }
+      } == .handleNotAscending(handle(9)))
+    #expect(error { $0.service("180D") { $0.include(handle(9)) } } == .includeOfNothing(handle(2)))
+    let long = AttributeValue.stored(Array(repeating: 0, count: 513))
+    #expect(error { $0.service("180D") { $0.characteristic("2A37", .read, value: long) } } == .valueTooLong(handle(3)))
+    let fixed = AttributeValue.fixed(Array(repeating: 0, count: 513))
+    #expect(error { $0.service("180D") { $0.characteristic("2A37", .read, value: fixed) } } == .valueTooLong(handle(3)))
+    let limited = AttributeValue.stored([1, 2], upTo: 1)
+    #expect(
+      error { $0.service("180D") { $0.characteristic("2A37", .read, value: limited) } } == .valueTooLong(handle(3)))
+  }
+
+  /// The indexes against a plain search, on databases made from chance.
+  @Test func indexesAgreeWithASearch() throws {
+    for seed in UInt64(1)...20 {
+      var chance = SplitMix64(seed: seed)
+      var builder = DatabaseBuilder()
+      for _ in 0..<Int.random(in: 1...20, using: &chance) {
+        builder.reserve(Int.random(in: 0...3, using: &chance))
+        builder.service(uuid(&chance), Bool.random(using: &chance) ? .primary : .secondary) { service in
+          for _ in 0..<Int.random(in: 0...6, using: &chance) {
+            service.characteristic(uuid(&chance), [.read, .notify], value: [1, 2])
+            service.reserve(Int.random(in: 0...2, using: &chance))
+          }
+        }
+      }
+      let database = try builder.build()
+      let tester = ServerUnderTest(database, mtu: 512)
+      for _ in 0..<100 {
+        let start = UInt16.random(in: 1...UInt16(database.lastHandle.rawValue + 2), using: &chance)
+        let end = UInt16.random(in: start...UInt16(database.lastHandle.rawValue + 3), using: &chance)
+        let range = hex([UInt8(start & 0xFF), UInt8(start >> 8), UInt8(end & 0xFF), UInt8(end >> 8)])
+        let type = uuid(&chance)
+        let found = database.allAttributes.filter {
+          $0.type == type && start <= $0.handle.rawValue && $0.handle.rawValue <= end
+        }
+        let response = octets(tester.ask("08 \(range) \(wire(type))"))
+        if found.isEmpty {
+          #expect(response == [0x01, 0x08, UInt8(start & 0xFF), UInt8(start >> 8), 0x0A])
+        } else {
+          let handles = stride(from: 2, to: response.count, by: 4).map {
+            UInt16(response[$0]) | UInt16(response[$0 + 1]) << 8
+          }
+          #expect(response[1] == 4 && handles == found.map(\.handle.rawValue))
+        }
+        let services = database.allAttributes.filter { attribute in
+          attribute.type == .primaryService && start <= attribute.handle.rawValue && attribute.handle.rawValue <= end
+            && database.value(attribute.handle).map(hex) == wire(type)
+        }
+        let matches = octets(tester.ask("06 \(range) 00 28 \(wire(type))"))
+        let expected = services.flatMap { service in
+          [service.handle, service.groupEnd].flatMap { [UInt8($0.rawValue & 0xFF), UInt8($0.rawValue >> 8)] }
+        }
+        #expect(services.isEmpty ? matches[0] == 0x01 : matches == [0x07] + expected)
+      }
+    }
+  }
+  private func uuid(_ chance: inout SplitMix64) -> BluetoothUUID {
+    let number = UInt16.random(in: 0...9, using: &chance)
+    return Bool.random(using: &chance) ? .short(0xA000 + number) : custom(UInt64(number))
+  }
+  private func wire(_ uuid: BluetoothUUID) -> String {
+    if case .short(let value) = uuid { return hex([UInt8(value & 0xFF), UInt8(value >> 8)]) }
+    return customOctets(UInt8(truncatingIfNeeded: uuid.high >> 32))
+  }
+}

@@ -1,0 +1,146 @@
+import ATT
+import BindruneWire
+import GATT
+import TestSupport
+
+/// A server with one open bearer: the PDUs go in and out as hex, as in the Specification's examples.
+final class ServerUnderTest {
+  var server: Server
+  var mtu: Int
+  var now = Instant.zero
+  var bearer = BearerID(rawValue: 1)
+
+  init(_ database: Database, mtu: Int = 23, configuration: ServerConfiguration = ServerConfiguration()) {
+    server = Server(database: database, configuration: configuration)
+    self.mtu = mtu
+    server.open(bearer)
+  }
+
+  /// The response, `later`, or what the bearer would answer to a PDU that is none.
+  func ask(_ request: String) -> String { hex(ask(octets(request)) ?? Array("later".utf8)) }
+  func ask(_ request: [UInt8]) -> [UInt8]? {
+    var response = PacketBuffer(capacity: mtu)
+    let isNow = response.fill { output in
+      do throws(WireError) {
+        let pdu = try ATTPDU(request.span)
+        return server.respond(to: pdu, in: request.span, on: bearer, now: now, response: &output) == .now
+      } catch {
+        for octet in [0x01, request.first ?? 0, 0, 0, 0x04] { output.append(octet) }
+        return true
+      }
+    }
+    return isNow ? response.bytes : nil
+  }
+  func command(_ request: String) {
+    let request = octets(request)
+    do throws(WireError) {
+      server.receive(command: try ATTPDU(request.span), in: request.span, on: bearer, now: now)
+    } catch {}
+  }
+
+  func setValue(_ raw: UInt16, _ value: [UInt8]) -> Bool { server.setValue(handle(raw), to: value) }
+  func effects() -> [ServerEffect] {
+    var effects: [ServerEffect] = []
+    while let effect = server.nextEffect() { effects.append(effect) }
+    return effects
+  }
+  /// The effects as text, with their octets.
+  func told() -> [String] {
+    var told: [String] = []
+    while let effect = server.nextEffect() {
+      switch effect {
+      case .subscriptionChanged(let bearer, let handle, let configuration):
+        told.append("\(bearer.rawValue) subscribed \(handle.text) \(configuration.rawValue)")
+      case .written(let bearer, let handle, let offset, let value):
+        told.append("\(bearer.rawValue) wrote \(handle.text)+\(offset): \(hex(server.bytes(of: value)))")
+      case .readRequested(let id, let bearer, let handle, let offset):
+        told.append("\(bearer.rawValue) reads \(handle.text)+\(offset) #\(id.rawValue)")
+      case .writeRequested(let id, let bearer, let handle, let offset, let value):
+        told.append(
+          "\(bearer.rawValue) writes \(handle.text)+\(offset) #\(id.rawValue): \(hex(server.bytes(of: value)))")
+      case .requestCancelled(let id, let bearer): told.append("\(bearer.rawValue) cancelled #\(id.rawValue)")
+      }
+    }
+    return told
+  }
+  func answer(_ body: (inout Server, inout OutputRawSpan) -> BearerID?) -> String {
+    var response = PacketBuffer(capacity: mtu)
+    let isAnswered = response.fill { body(&server, &$0) != nil }
+    return isAnswered ? hex(response.bytes) : "nobody waits"
+  }
+  func answerRead(_ id: UInt32, _ value: [UInt8]) -> String {
+    answer { server, output in server.answerRead(ServerRequestID(rawValue: id), with: value.span, into: &output) }
+  }
+  func answerWrite(_ id: UInt32) -> String {
+    answer { server, output in server.answerWrite(ServerRequestID(rawValue: id), into: &output) }
+  }
+  func refuse(_ id: UInt32, _ error: ATTError) -> String {
+    answer { server, output in server.refuse(ServerRequestID(rawValue: id), error, into: &output) }
+  }
+}
+
+let later = hex(Array("later".utf8))
+
+func handle(_ raw: UInt16) -> AttributeHandle { AttributeHandle(rawValue: raw) }
+/// The UUIDs of the interoperability database; on the wire `00 0C 1A 5F 0E 6F 5C 8E BD 4B 1D 1D nn 00 B1 A0`.
+func custom(_ number: UInt64) -> BluetoothUUID {
+  .long(low: 0x8E5C_6F0E_5F1A_0C00, high: 0xA0B1_0000_1D1D_4BBD | number << 32)
+}
+/// The sixteen octets of `custom(number)` on the wire.
+func customOctets(_ number: UInt8) -> String {
+  "00 0C 1A 5F 0E 6F 5C 8E BD 4B 1D 1D \(hex([number])) 00 B1 A0"
+}
+
+/// Every kind of attribute there is, with gaps between the services.
+func richDatabase() throws -> Database {
+  var builder = DatabaseBuilder()
+  builder.genericAccess(name: "Bindrune", appearance: 0x0341)  // 0001 … 0005
+  let battery = builder.service("180F", at: handle(0x10), end: handle(0x1F)) { service in
+    service.characteristic("2A19", [.read, .notify], value: [0x57])  // 0011, 0012, 0013
+    service.descriptor(.characteristicUserDescription, value: .text("level"))  // 0014
+    return service.handle
+  }
+  let secondary = builder.service(custom(0x20), .secondary) { service in  // 0020
+    service.characteristic(custom(0x21), .read, value: .text("2nd"))  // 0021, 0022
+    return service.handle
+  }
+  builder.service(custom(0), at: handle(0x30)) { service in
+    service.include(battery)  // 0031
+    service.include(secondary)  // 0032
+    service.characteristic(custom(2), [.read, .write], value: .stored([1, 2, 3], upTo: 20))  // 0033, 0034
+    service.characteristic(
+      custom(7), [.read, .write], value: .text("secret"), permissions: .init(read: .encrypted, write: .encrypted))
+    service.characteristic(
+      custom(8), .read, value: .text("mitm-secret"), permissions: .init(read: .authenticated))  // 0037, 0038
+    service.characteristic(custom(11), [.read, .write, .writeWithoutResponse], value: .dynamic)  // 0039, 003A
+    service.characteristic(custom(12), [.write, .writeWithoutResponse])  // 003B, 003C
+    service.characteristic(
+      custom(6), [.read, .write], value: .stored((0..<512).map { UInt8($0 & 0xFF) }))  // 003D, 003E
+    service.characteristic(custom(4), [.read, .write], value: .fixed([9, 9, 9, 9]))  // 003F, 0040
+    service.characteristic(custom(5), .indicate)  // 0041, 0042, 0043
+    service.characteristic(custom(3), [.notify, .indicate])  // 0044, 0045, 0046
+    service.characteristic(custom(2), .read, value: .dynamic)  // 0047, 0048
+  }
+  return try builder.build()
+}
+
+/// The database of the performance workloads: `services` × 30 attributes, every second service with 128-bit UUIDs.
+func benchmarkDatabase(services: Int) throws -> Database {
+  func uuid(_ number: Int, isShort: Bool) -> BluetoothUUID {
+    isShort
+      ? .short(UInt16(number))
+      : .long(low: 0xC7C6_C5C4_C3C2_C1C0, high: 0xD000_0000_CBCA_C9C8 | UInt64(number) << 32)
+  }
+  var builder = DatabaseBuilder()
+  for s in 0..<services {
+    let isShort = s.isMultiple(of: 2)
+    builder.service(uuid(0xA000 + s, isShort: isShort)) { service in
+      for c in 0..<10 {
+        service.characteristic(
+          uuid(0xB000 + 16 * s + c, isShort: isShort), c < 9 ? [.read, .write, .notify] : [.read, .write],
+          value: .stored(Array(repeating: UInt8(c), count: c < 9 ? 20 : 200)))
+      }
+    }
+  }
+  return try builder.build()
+}
