@@ -51,17 +51,17 @@ public struct Server: AttributeServer, ~Copyable {
       switch request {
       case .findInformationRequest(let request): try findInformation(request, &response)
       case .findByTypeValueRequest(let request): try findByTypeValue(request, packet, session, &response)
-      case .readByTypeRequest(let request): return try readByType(request, session, now, &response)
+      case .readByTypeRequest(let request): return try readByType(request, session, &response)
       case .readRequest(let request):
-        return try read(request.attributeHandle, nil, ReadRequest.opcode, session, now, &response)
+        return try read(request.attributeHandle, nil, ReadRequest.opcode, session, &response)
       case .readBlobRequest(let request):
         return try read(
-          request.attributeHandle, Int(request.valueOffset), ReadBlobRequest.opcode, session, now, &response)
+          request.attributeHandle, Int(request.valueOffset), ReadBlobRequest.opcode, session, &response)
       case .readMultipleRequest(let request): try readMultiple(request, packet, session, &response)
       case .readByGroupTypeRequest(let request): try readByGroupType(request, session, &response)
-      case .writeRequest(let request): return try write(request, packet, session, now, &response)
+      case .writeRequest(let request): return try write(request, packet, session, &response)
       case .prepareWriteRequest(let request): try prepareWrite(request, packet, session, &response)
-      case .executeWriteRequest(let request): return try executeWrite(request, session, now, &response)
+      case .executeWriteRequest(let request): return try executeWrite(request, session, &response)
       case .readMultipleVariableRequest(let request): try readMultipleVariable(request, packet, session, &response)
       default: throw Refusal(.requestNotSupported)
       }
@@ -90,15 +90,14 @@ public struct Server: AttributeServer, ~Copyable {
   public mutating func confirmed(on bearer: BearerID, now: Instant) {}
 
   /// The id of a new question, which the bearer then waits for.
-  private mutating func ask(_ kind: PendingRequest.Kind, _ handle: AttributeHandle, _ session: Int, _ now: Instant)
-    throws(Refusal) -> ServerRequestID
-  {
-    // The bearer lets no second request in while one waits; one that comes all the same must not displace the first.
-    guard sessions[session].pending == nil else { throw Refusal(handle, .unlikelyError) }
+  private mutating func ask(
+    _ kind: PendingRequest.Kind, _ handle: AttributeHandle, _ session: Int
+  ) -> ServerRequestID {
+    // The bearer lets no second request in while one waits: if one comes, the bearer has answered the first itself.
+    cancelRequest(ofSession: session)
     lastRequest &+= 1
     let id = ServerRequestID(rawValue: lastRequest)
-    sessions[session].pending = PendingRequest(
-      id: id, kind: kind, handle: handle, deadline: now + configuration.answerTime)
+    sessions[session].pending = PendingRequest(id: id, kind: kind, handle: handle)
     return id
   }
 }
@@ -245,7 +244,7 @@ extension Server {
 
 extension Server {
   private mutating func readByType(
-    _ request: ReadByTypeRequest, _ session: Int, _ now: Instant, _ response: inout OutputRawSpan
+    _ request: ReadByTypeRequest, _ session: Int, _ response: inout OutputRawSpan
   ) throws(Refusal) -> ServerAnswer {
     try checkRange(request.startingHandle, request.endingHandle)
     guard let type = database.index(of: request.attributeType) else {
@@ -265,7 +264,7 @@ extension Server {
       }
       if attribute.kind == .dynamic {
         if length >= 0 { break }
-        return try askToRead(attribute.handle, 0, ReadByTypeRequest.opcode, session, now)
+        return try askToRead(attribute.handle, 0, ReadByTypeRequest.opcode, session)
       }
       // §3.4.4.2: a value is cut to what one response can carry, and its length to what one octet can say.
       let count = min(Int(attribute.count), 253, length < 0 ? response.freeCapacity &- 4 : 253)
@@ -284,12 +283,12 @@ extension Server {
 
   /// Read (`offset` nil) and Read Blob.
   private mutating func read(
-    _ handle: AttributeHandle, _ offset: Int?, _ opcode: ATTOpcode, _ session: Int, _ now: Instant,
+    _ handle: AttributeHandle, _ offset: Int?, _ opcode: ATTOpcode, _ session: Int,
     _ response: inout OutputRawSpan
   ) throws(Refusal) -> ServerAnswer {
     let position = try readable(handle, session)
     let attribute = database.attributes[position]
-    if attribute.kind == .dynamic { return try askToRead(handle, offset ?? 0, opcode, session, now) }
+    if attribute.kind == .dynamic { return try askToRead(handle, offset ?? 0, opcode, session) }
     let from = offset ?? 0
     guard from <= Int(attribute.count) else { throw Refusal(handle, .invalidOffset) }
     // §3.4.4.5 allows 0x0B for a short value; an answer helps the client more.
@@ -376,10 +375,10 @@ extension Server {
     }
   }
   private mutating func askToRead(
-    _ handle: AttributeHandle, _ offset: Int, _ opcode: ATTOpcode, _ session: Int, _ now: Instant
+    _ handle: AttributeHandle, _ offset: Int, _ opcode: ATTOpcode, _ session: Int
   ) throws(Refusal) -> ServerAnswer {
     guard hasRoom(effects: 1, octets: 0) else { throw Refusal(handle, .insufficientResources) }
-    let id = try ask(.read(opcode), handle, session, now)
+    let id = ask(.read(opcode), handle, session)
     effects.append(
       .readRequested(id, sessions[session].bearer, handle, offset: UInt16(truncatingIfNeeded: offset)))
     return .later
@@ -390,7 +389,7 @@ extension Server {
 
 extension Server {
   private mutating func write(
-    _ request: WriteRequest, _ packet: Span<UInt8>, _ session: Int, _ now: Instant, _ response: inout OutputRawSpan
+    _ request: WriteRequest, _ packet: Span<UInt8>, _ session: Int, _ response: inout OutputRawSpan
   ) throws(Refusal) -> ServerAnswer {
     let handle = request.attributeHandle
     let value = packet.extracting(request.attributeValue.range)
@@ -398,7 +397,7 @@ extension Server {
     try checkWrite(position, at: 0, value)
     guard hasRoom(effects: 1, octets: value.count) else { throw Refusal(handle, .insufficientResources) }
     if database.attributes[position].kind == .dynamic {
-      let id = try ask(.write, handle, session, now)
+      let id = ask(.write, handle, session)
       effects.append(.writeRequested(id, sessions[session].bearer, handle, offset: 0, keep(value)))
       return .later
     }
@@ -451,11 +450,11 @@ extension Server {
   }
 
   private mutating func executeWrite(
-    _ request: ExecuteWriteRequest, _ session: Int, _ now: Instant, _ response: inout OutputRawSpan
+    _ request: ExecuteWriteRequest, _ session: Int, _ response: inout OutputRawSpan
   ) throws(Refusal) -> ServerAnswer {
     switch request.flags {
     case 0x00: sessions[session].prepared.removeAll()
-    case 0x01: if try executePrepared(session, asking: true, now) == .later { return .later }
+    case 0x01: if try executePrepared(session, asking: true) == .later { return .later }
     default: throw Refusal(.invalidPDU)
     }
     response.append(ExecuteWriteResponse.opcode.rawValue)
@@ -466,7 +465,7 @@ extension Server {
   /// to be asked first: then it is `asking`, and the queue waits.
   ///
   /// The application can agree to one write at a time: a queue with a second one for it is refused with 0x0E.
-  mutating func executePrepared(_ session: Int, asking: Bool, _ now: Instant) throws(Refusal) -> ServerAnswer {
+  mutating func executePrepared(_ session: Int, asking: Bool) throws(Refusal) -> ServerAnswer {
     var queue = PreparedWrites()
     swap(&queue, &sessions[session].prepared)
     defer { swap(&queue, &sessions[session].prepared) }
@@ -474,7 +473,7 @@ extension Server {
       let dynamic = try check(queue, session)
       guard hasRoom(effects: queue.runs.count, octets: queue.bytes.count) else { throw Refusal(.insufficientResources) }
       if asking, let run = dynamic {
-        let id = try ask(.execute, run.handle, session, now)
+        let id = ask(.execute, run.handle, session)
         let octets = keep(queue.bytes.span.extracting(run.octets))
         effects.append(
           .writeRequested(

@@ -13,11 +13,11 @@ public enum ServerEffect: BitwiseCopyable, Sendable, Equatable {
   case subscriptionChanged(BearerID, AttributeHandle, ClientCharacteristicConfiguration)
   /// A client wrote a value that the server keeps (it is changed already), or wrote a dynamic one by a command.
   case written(BearerID, AttributeHandle, offset: UInt16, Octets)
-  /// A dynamic value is wanted, from `offset` on: `answerRead` or `refuse`, within 25 s.
+  /// A dynamic value is wanted, from `offset` on: `answerRead` or `refuse`.
   case readRequested(ServerRequestID, BearerID, AttributeHandle, offset: UInt16)
-  /// A dynamic value is to be written, from `offset` on: `answerWrite` or `refuse`, within 25 s.
+  /// A dynamic value is to be written, from `offset` on: `answerWrite` or `refuse`.
   case writeRequested(ServerRequestID, BearerID, AttributeHandle, offset: UInt16, Octets)
-  /// Nobody waits for this answer any more: the bearer was closed, or 25 s are over and the client was answered 0x0E.
+  /// Nobody waits for this answer any more: the bearer was closed, or has answered for the application after 25 s.
   case requestCancelled(ServerRequestID, BearerID)
 }
 
@@ -30,8 +30,6 @@ public struct ServerConfiguration: Sendable {
   /// Effects and octets waiting for the layer above: 0x11, Insufficient Resources, beyond it; commands are dropped.
   public var waitingEffects = 1024
   public var waitingOctets = 65_536
-  /// How long the application may think; below the client's 30 s (Vol 3, Part F, §3.3.3).
-  public var answerTime = Duration.seconds(25)
   public init() {}
 }
 
@@ -46,7 +44,6 @@ struct PendingRequest: BitwiseCopyable {
   var id: ServerRequestID
   var kind: Kind
   var handle: AttributeHandle
-  var deadline: Instant
 
   /// The opcode of the request.
   var opcode: ATTOpcode {
@@ -131,7 +128,7 @@ extension Server {
     case .execute:
       // What the server keeps was checked before the application was asked; it may have changed since.
       do throws(Refusal) {
-        _ = try executePrepared(index, asking: false, pending.deadline)
+        _ = try executePrepared(index, asking: false)
         response.append(ExecuteWriteResponse.opcode.rawValue)
       } catch {
         error.append(to: &response, request: pending.opcode)
@@ -151,20 +148,15 @@ extension Server {
     return sessions[index].bearer
   }
 
-  /// When the application must have answered what it was asked first.
-  public var deadline: Instant? {
-    var earliest: Instant?
-    for index in 0..<sessions.count { earliest = .earliest(earliest, sessions[index].pending?.deadline) }
-    return earliest
+  /// Nobody waits any more for what was asked on this bearer's behalf: the bearer has answered for an application that
+  /// took too long. The application is told once; its answer, should it come, is for nobody.
+  public mutating func cancelRequest(on bearer: BearerID) {
+    if let index = session(of: bearer) { cancelRequest(ofSession: index) }
   }
-  /// Answers one client with 0x0E, Unlikely Error, for an application that did not. Call until it returns `nil`.
-  public mutating func expire(now: Instant, into response: inout OutputRawSpan) -> BearerID? {
-    for index in 0..<sessions.count {
-      guard let pending = sessions[index].pending, pending.deadline <= now else { continue }
-      effects.append(.requestCancelled(pending.id, sessions[index].bearer))
-      return refuse(pending.id, .unlikelyError, into: &response)
-    }
-    return nil
+  mutating func cancelRequest(ofSession index: Int) {
+    guard let pending = sessions[index].pending.take() else { return }
+    if case .execute = pending.kind { sessions[index].prepared.removeAll() }
+    effects.append(.requestCancelled(pending.id, sessions[index].bearer))
   }
   private func session(waitingFor id: ServerRequestID) -> Int? {
     for index in 0..<sessions.count where sessions[index].pending?.id == id { return index }

@@ -87,12 +87,24 @@ import Testing
     #expect(tester.told() == ["1 wrote 0x003A+0: 04"])
   }
 
-  /// The bearer lets no second request in; if it did, the first must not be lost.
-  @Test func secondRequestMeanwhile() {
+  /// After 25 s the bearer answers for the application: nobody waits for its answer then, and it is told so once.
+  @Test func answeredForByTheBearer() {
     #expect(tester.ask("0A 3A 00") == later)
-    #expect(tester.ask("12 3A 00 01") == "01 12 3A 00 0E")
-    #expect(tester.ask("0A 03 00") == "0B 42 69 6E 64 72 75 6E 65")
-    #expect(tester.answerRead(1, [1]) == "0B 01")
+    tester.server.cancelRequest(on: tester.bearer)
+    tester.server.cancelRequest(on: tester.bearer)
+    #expect(tester.told() == ["1 reads 0x003A+0 #1", "1 cancelled #1"])
+    #expect(tester.answerRead(1, [1]) == "nobody waits")
+    // Another request says the same.
+    #expect(tester.ask("0A 3A 00") == later)
+    #expect(tester.ask("12 3A 00 01") == later)
+    #expect(tester.told() == ["1 reads 0x003A+0 #2", "1 cancelled #2", "1 writes 0x003A+0 #3: 01"])
+    #expect(tester.answerRead(2, [1]) == "nobody waits")
+    #expect(tester.answerWrite(3) == "13")
+    // A queue that waits for the application's word is dropped with the question.
+    _ = tester.ask("16 3A 00 00 00 01")
+    #expect(tester.ask("18 01") == later)
+    tester.server.cancelRequest(on: tester.bearer)
+    #expect(tester.ask("18 01") == "19")
   }
 
   @Test func closedWhileWaiting() {
@@ -101,20 +113,6 @@ import Testing
     tester.server.close(tester.bearer)
     #expect(tester.told() == ["1 reads 0x003A+0 #1", "1 cancelled #1"])
     #expect(tester.answerRead(1, [1]) == "nobody waits")
-  }
-
-  @Test func answeredForAfter25Seconds() {
-    #expect(tester.server.deadline == nil)
-    tester.now = .zero + .seconds(2)
-    _ = tester.ask("12 3A 00 01")
-    #expect(tester.server.deadline == .zero + .seconds(27))
-    _ = tester.told()
-    #expect(tester.answer { $0.expire(now: .zero + .seconds(26), into: &$1) } == "nobody waits")
-    #expect(tester.answer { $0.expire(now: .zero + .seconds(27), into: &$1) } == "01 12 3A 00 0E")
-    #expect(tester.answer { $0.expire(now: .zero + .seconds(27), into: &$1) } == "nobody waits")
-    #expect(tester.told() == ["1 cancelled #1"])
-    #expect(tester.answerWrite(1) == "nobody waits")
-    #expect(tester.server.deadline == nil)
   }
 
   /// Security can be lost between question and answer.
