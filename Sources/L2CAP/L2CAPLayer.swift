@@ -99,7 +99,7 @@ public struct L2CAPLayer: ~Copyable {
     let outcome = links[place].recombiner.receive(acl, in: packet)
     if let violation = outcome.violation { effects.report(violation, acl.handle) }
     guard let frame = outcome.frame else { return }
-    guard frame.channel == .attribute, frame.length &- 1 < 517 else {
+    guard frame.channel == .attribute, (1...517).contains(frame.length) else {
       return receive(frame, in: packet, at: place)
     }
     let start = Int(frame.payload.offset), end = start &+ frame.length

@@ -1,0 +1,116 @@
+import BindruneWire
+import HCI
+import L2CAP
+import TestSupport
+
+let link = ConnectionHandle(rawValue: 0x0040)
+
+/// The layer above: keeps what it gets, gives what it is told to.
+struct Upper: L2CAPUpper {
+  var received: [[UInt8]] = []
+  var links: [ConnectionHandle] = []
+  var outgoing: [ConnectionHandle: [[UInt8]]] = [:]
+
+  mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant) {
+    precondition(channel == .attribute)
+    received.append(payload.indices.map { payload[$0] })
+    links.append(link)
+  }
+  mutating func nextPayload(
+    on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
+  ) -> Bool {
+    guard channel == .attribute, hasPayload(on: channel, of: link) else { return false }
+    let payload = outgoing[link]!.removeFirst()
+    output.append(contentsOf: payload.span)
+    return true
+  }
+  func hasPayload(on channel: ChannelID, of link: ConnectionHandle) -> Bool {
+    outgoing[link, default: []].isEmpty == false
+  }
+}
+
+/// One host's L2CAP with its clock.
+final class Station {
+  var layer = L2CAPLayer()
+  var upper = Upper()
+  var now = Instant.zero
+  var buffer = PacketBuffer()
+
+  init(_ role: LinkRole? = nil) { if let role { layer.open(link, role: role, now: now) } }
+
+  /// One packet from the controller, H4 packet type octet first.
+  func deliver(_ packet: [UInt8]) throws(WireError) {
+    try layer.receive(ACLPacket(packet.span), in: packet.span, now: now, into: &upper)
+  }
+  /// One ACL packet around `data`; `flag` is the packet boundary flag.
+  func receive(_ data: [UInt8], _ flag: UInt8 = 0b10, broadcast: UInt8 = 0) {
+    do throws(WireError) {
+      try deliver(aclPacket(data, flag, broadcast: broadcast))
+    } catch {
+      preconditionFailure("\(error)")
+    }
+  }
+  /// One command on the signaling channel.
+  func receive(signal: String) { receive(frame(0x0005, octets(signal))) }
+
+  func nextPacket(aclLength: Int = 251, for link: ConnectionHandle = link) -> [UInt8]? {
+    let wants = layer.hasPacket(for: link, upper: upper)
+    let wrote = buffer.fill { output in
+      layer.nextPacket(for: link, aclLength: aclLength, into: &output, now: now, from: &upper)
+    }
+    precondition(wrote == wants, "hasPacket and nextPacket agree")
+    return wrote ? buffer.bytes : nil
+  }
+  /// Everything that waits, without the nine octets of headers: `05: 01 03 …`.
+  func sent() -> [String] {
+    var result: [String] = []
+    while let packet = nextPacket() {
+      let headers = octets("02 40 00") + littleEndian(packet.count - 5) + littleEndian(packet.count - 9)
+      precondition(Array(packet[..<7]) == headers && packet[8] == 0)
+      result.append(hex([packet[7]]) + ": " + hex(packet[9...]))
+    }
+    return result
+  }
+  func request(_ request: ConnectionParameterUpdateRequest, on handle: ConnectionHandle = link) -> Bool {
+    layer.requestParameterUpdate(handle, request, now: now)
+  }
+  func respond(_ identifier: UInt8, accepted: Bool, on handle: ConnectionHandle = link) -> Bool {
+    layer.respondToParameterUpdate(handle, identifier: identifier, accepted: accepted)
+  }
+  var deadline: Instant? { layer.deadline }
+  func effects() -> [String] {
+    var result: [String] = []
+    while let effect = layer.nextEffect() { result.append(text(effect)) }
+    return result
+  }
+}
+
+func littleEndian(_ value: Int) -> [UInt8] { [UInt8(value & 0xFF), UInt8(value >> 8)] }
+func frame(_ channel: Int, _ payload: [UInt8]) -> [UInt8] {
+  littleEndian(payload.count) + littleEndian(channel) + payload
+}
+func aclPacket(_ data: [UInt8], _ flag: UInt8 = 0b10, broadcast: UInt8 = 0, link: ConnectionHandle = link) -> [UInt8] {
+  [0x02] + littleEndian(Int(link.rawValue) | Int(flag) << 12 | Int(broadcast) << 14) + littleEndian(data.count) + data
+}
+
+/// Short and without the link, which is the same everywhere.
+func text(_ effect: L2CAPEffect) -> String {
+  switch effect {
+  case .parameterUpdateRequested(_, let identifier, let request):
+    "requested \(identifier): \(request.intervalMin) \(request.intervalMax) \(request.latency) \(request.timeout)"
+  case .parameterUpdateEnded(_, let outcome): "ended: \(outcome)"
+  case .violation(_, let violation):
+    switch violation {
+    case .malformedSignal(let code, let error): "malformed \(hex([code.rawValue])): \(error)"
+    case .illegalIdentifier(let code): "illegal identifier \(hex([code.rawValue]))"
+    case .rejectedSignal(let code): "rejected \(hex([code.rawValue]))"
+    case .unexpectedSignal(let code, let identifier): "unexpected \(hex([code.rawValue])) \(identifier)"
+    case .tooManySignals(let code): "too many \(hex([code.rawValue]))"
+    case .frameTooLong(let channel, let length): "too long \(channel.rawValue): \(length)"
+    case .frameTooShort(let channel, let length): "too short \(channel.rawValue): \(length)"
+    case .unknownChannel(let channel): "unknown channel \(channel.rawValue)"
+    case .unknownLink, .illegalFlags, .orphanFragment, .incompleteFrame, .overlongFragment, .unexpectedSecurityCommand:
+      "\(violation)"
+    }
+  }
+}

@@ -1,0 +1,261 @@
+import BindruneWire
+import HCI
+import L2CAP
+import TestSupport
+import Testing
+
+@Suite struct SignalingTests {
+  static let request = ConnectionParameterUpdateRequest(intervalMin: 24, intervalMax: 40, latency: 4, timeout: 600)
+
+  /// Phases of our request and of the peer's, in both roles.
+  enum Phase: CaseIterable { case central, centralRaised, peripheral, peripheralQueued, peripheralAwaiting }
+  static func station(_ phase: Phase) -> Station {
+    switch phase {
+    case .central: return Station(.central)
+    case .centralRaised:
+      let station = Station(.central)
+      station.receive(signal: "12 07 08 00 06 00 06 00 00 00 0A 00")
+      #expect(station.effects() == ["requested 7: 6 6 0 10"] && station.sent() == [])
+      return station
+    case .peripheral: return Station(.peripheral)
+    case .peripheralQueued:
+      let station = Station(.peripheral)
+      #expect(station.request(request))
+      return station
+    case .peripheralAwaiting:
+      let station = Station(.peripheral)
+      #expect(station.request(request))
+      #expect(station.sent() == ["05: 12 01 08 00 18 00 28 00 04 00 58 02"])
+      return station
+    }
+  }
+
+  struct Input: Sendable {
+    let signal: String
+    /// Effect / answer, the same in every phase but those named.
+    let outcome: String
+    var but: [Phase: String] = [:]
+  }
+  static let notUnderstood = "05: 01 01 02 00 00 00"
+  static let inputs = [
+    // The request, in range, as retransmission, out of range in each field, too short, too long.
+    Input(
+      signal: "12 01 08 00 06 00 80 0C 00 00 80 0C", outcome: "rejected 12 / " + notUnderstood,
+      but: [.central: "requested 1: 6 3200 0 3200 / ", .centralRaised: " / 05: 13 01 02 00 01 00"]),
+    Input(
+      signal: "12 07 08 00 06 00 06 00 00 00 0A 00", outcome: "rejected 12 / 05: 01 07 02 00 00 00",
+      but: [.central: "requested 7: 6 6 0 10 / ", .centralRaised: "unexpected 12 7 / "]),
+    Input(
+      signal: "12 01 08 00 05 00 06 00 00 00 0A 00", outcome: "rejected 12 / " + notUnderstood,
+      but: [.central: " / 05: 13 01 02 00 01 00", .centralRaised: " / 05: 13 01 02 00 01 00"]),
+    Input(
+      signal: "12 01 08 00 07 00 06 00 00 00 0A 00", outcome: "rejected 12 / " + notUnderstood,
+      but: [.central: " / 05: 13 01 02 00 01 00", .centralRaised: " / 05: 13 01 02 00 01 00"]),
+    Input(
+      signal: "12 01 08 00 06 00 81 0C 00 00 80 0C", outcome: "rejected 12 / " + notUnderstood,
+      but: [.central: " / 05: 13 01 02 00 01 00", .centralRaised: " / 05: 13 01 02 00 01 00"]),
+    Input(
+      signal: "12 01 08 00 06 00 06 00 F4 01 80 0C", outcome: "rejected 12 / " + notUnderstood,
+      but: [.central: " / 05: 13 01 02 00 01 00", .centralRaised: " / 05: 13 01 02 00 01 00"]),
+    Input(
+      signal: "12 01 08 00 06 00 06 00 00 00 09 00", outcome: "rejected 12 / " + notUnderstood,
+      but: [.central: " / 05: 13 01 02 00 01 00", .centralRaised: " / 05: 13 01 02 00 01 00"]),
+    Input(
+      signal: "12 01 08 00 06 00 06 00 00 00 81 0C", outcome: "rejected 12 / " + notUnderstood,
+      but: [.central: " / 05: 13 01 02 00 01 00", .centralRaised: " / 05: 13 01 02 00 01 00"]),
+    Input(
+      signal: "12 01 07 00 06 00 06 00 00 00 0A",
+      outcome: "malformed 12: truncated \"Timeout\": needed 2, available 1 / " + notUnderstood),
+    Input(
+      signal: "12 01 09 00 06 00 06 00 00 00 0A 00 00",
+      outcome: "malformed 12: trailing \"\": needed 0, available 1 / " + notUnderstood),
+    Input(
+      signal: "12 01 08 00", outcome: "malformed 12: invalid \"Length\": needed 0, available 8 / " + notUnderstood),
+    // Two commands in one frame, which LE does not have.
+    Input(
+      signal: "08 01 00 00 08 02 00 00",
+      outcome: "malformed 08: invalid \"Length\": needed 4, available 0 / " + notUnderstood),
+    // Responses.
+    Input(
+      signal: "13 01 02 00 00 00", outcome: "unexpected 13 1 / ", but: [.peripheralAwaiting: "ended: accepted / "]),
+    Input(
+      signal: "13 01 02 00 01 00", outcome: "unexpected 13 1 / ", but: [.peripheralAwaiting: "ended: rejected / "]),
+    Input(
+      signal: "13 01 02 00 07 00", outcome: "unexpected 13 1 / ", but: [.peripheralAwaiting: "ended: rejected / "]),
+    Input(signal: "13 02 02 00 00 00", outcome: "unexpected 13 2 / "),
+    Input(signal: "13 01 01 00 00", outcome: "malformed 13: truncated \"Result\": needed 2, available 1 / "),
+    Input(
+      signal: "01 01 02 00 00 00", outcome: "unexpected 01 1 / ",
+      but: [.peripheralAwaiting: "ended: notUnderstood(L2CAP.RejectReason(rawValue: 0)) / "]),
+    Input(signal: "01 02 02 00 00 00", outcome: "unexpected 01 2 / "),
+    Input(signal: "01 01 00 00", outcome: "malformed 01: truncated \"Reason\": needed 2, available 0 / "),
+    // Everything else: requests are rejected, the rest is ignored.
+    Input(signal: "06 01 04 00 40 00 41 00", outcome: "rejected 06 / 05: 01 01 06 00 02 00 40 00 41 00"),
+    Input(
+      signal: "06 01 00 00",
+      outcome: "malformed 06: truncated \"Destination CID\": needed 2, available 0 / " + notUnderstood),
+    Input(
+      signal: "14 01 0A 00 80 00 40 00 00 04 F7 00 10 00", outcome: "rejected 14 / " + notUnderstood),
+    Input(signal: "17 01 0A 00 80 00 40 00 00 04 10 00 40 00", outcome: "rejected 17 / " + notUnderstood),
+    Input(signal: "02 01 00 00", outcome: "rejected 02 / " + notUnderstood),
+    Input(signal: "0A 01 00 00", outcome: "rejected 0A / " + notUnderstood),
+    Input(signal: "00 01 00 00", outcome: "rejected 00 / " + notUnderstood),
+    Input(signal: "FF 01 00 00", outcome: "rejected FF / " + notUnderstood),
+    Input(signal: "15 01 00 00", outcome: "unexpected 15 1 / "),
+    Input(signal: "16 01 04 00 40 00 01 00", outcome: "unexpected 16 1 / "),
+    Input(signal: "12 00 08 00 06 00 06 00 00 00 0A 00", outcome: "illegal identifier 12 / "),
+    Input(signal: "13 00 02 00 00 00", outcome: "illegal identifier 13 / "),
+    Input(
+      signal: "08 01 14 00 " + String(repeating: "00 ", count: 20),
+      outcome: "too long 5: 24 / 05: 01 01 04 00 01 00 17 00"),
+    Input(signal: "09 01 14 00 " + String(repeating: "00 ", count: 20), outcome: "too long 5: 24 / "),
+  ]
+
+  @Test(arguments: inputs) func phaseByInput(_ input: Input) {
+    for phase in Phase.allCases {
+      let station = Self.station(phase)
+      station.receive(signal: input.signal)
+      let effects = station.effects().joined(separator: ", ")
+      let ours = "05: 12 01 08 00 18 00 28 00 04 00 58 02"
+      let sent = station.sent().filter { phase != .peripheralQueued || $0 != ours }
+      #expect(
+        effects + " / " + sent.joined(separator: ", ") == input.but[phase] ?? input.outcome,
+        "\(input.signal) in \(phase)")
+    }
+  }
+
+  @Test func centralAnswers() {
+    for accepted in [true, false] {
+      let station = Self.station(.centralRaised)
+      #expect(!station.respond(6, accepted: accepted))
+      #expect(station.respond(7, accepted: accepted))
+      #expect(!station.respond(7, accepted: accepted))
+      #expect(station.sent() == ["05: 13 07 02 00 0\(accepted ? 0 : 1) 00"])
+      station.receive(signal: "12 08 08 00 06 00 06 00 00 00 0A 00")
+      #expect(station.effects() == ["requested 8: 6 6 0 10"])
+    }
+  }
+
+  @Test func requestsThatAreNotSent() {
+    #expect(!Station(.central).request(Self.request))
+    let station = Station(.peripheral)
+    let other = ConnectionHandle(rawValue: 1)
+    #expect(!station.request(Self.request, on: other))
+    #expect(!station.respond(1, accepted: true, on: other))
+    var wrong = Self.request
+    wrong.intervalMin = 41
+    #expect(!station.request(wrong))
+    // 5 × 40 × 2.5 ms is 500 ms: the timeout must be longer.
+    wrong = ConnectionParameterUpdateRequest(intervalMin: 40, intervalMax: 40, latency: 4, timeout: 50)
+    #expect(!station.request(wrong))
+    wrong.timeout = 51
+    #expect(station.request(wrong))
+    #expect(!station.request(Self.request))
+    #expect(station.sent().count == 1 && station.effects() == [])
+    #expect(!station.request(Self.request))
+  }
+
+  @Test func timeOut() {
+    let station = Station(.peripheral)
+    #expect(station.request(Self.request))
+    #expect(station.deadline == nil)
+    station.now += .seconds(5)
+    #expect(station.sent().count == 1)
+    #expect(station.deadline == Instant.zero + .seconds(35))
+    station.layer.expire(now: Instant.zero + .milliseconds(34_999))
+    #expect(station.effects() == [])
+    station.layer.expire(now: Instant.zero + .seconds(35))
+    station.layer.expire(now: Instant.zero + .seconds(36))
+    #expect(station.effects() == ["ended: timedOut"] && station.deadline == nil)
+    // The late answer belongs to nothing; the next request has another identifier.
+    station.receive(signal: "13 01 02 00 00 00")
+    #expect(station.effects() == ["unexpected 13 1"])
+    #expect(station.request(Self.request))
+    #expect(station.sent() == ["05: 12 02 08 00 18 00 28 00 04 00 58 02"])
+    station.layer.close(link)
+    station.layer.close(link)
+    #expect(station.effects() == ["ended: linkClosed"] && station.deadline == nil)
+  }
+
+  @Test func identifiersRunFrom1To255() {
+    let station = Station(.peripheral)
+    var seen: [UInt8] = []
+    for _ in 0..<300 {
+      #expect(station.request(Self.request))
+      let identifier = station.nextPacket()![10]
+      seen.append(identifier)
+      station.receive(frame(5, [0x13, identifier, 2, 0, 0, 0]))
+    }
+    #expect(seen == (0..<300).map { UInt8($0 % 255 + 1) })
+    #expect(station.effects() == [String](repeating: "ended: accepted", count: 300).prefix(300).map { $0 })
+  }
+
+  /// A peer that asks and never takes the answers cannot fill our memory.
+  @Test func answersAreBounded() {
+    let station = Station(.peripheral)
+    for _ in 0..<20 { station.receive(signal: "08 01 00 00") }
+    #expect(
+      station.effects().map { String($0.prefix(8)) } == Array(repeating: "rejected", count: 8)
+        + Array(repeating: "too many", count: 12))
+    #expect(station.sent().count == 8)
+  }
+
+  @Test func securityManagerSaysNo() {
+    for (command, role, isAnswered) in [
+      ("01 03 00 01 10 00 00", LinkRole.peripheral, true), ("0B 01", .central, true), ("0B 01", .peripheral, false),
+      ("01 03 00 01 10 00 00", .central, false), ("02 03 00 01 10 00 00", .central, false), ("05 05", .central, false),
+      ("FF", .peripheral, false),
+    ] {
+      let station = Station(role)
+      station.receive(frame(6, octets(command)))
+      station.receive(frame(6, octets(command)))
+      #expect(station.sent() == (isAnswered ? ["06: 05 05"] : []), "\(command)")
+      let violation = "unexpectedSecurityCommand(\(octets(command)[0]))"
+      #expect(station.effects() == (isAnswered ? [] : [violation, violation]), "\(command)")
+    }
+  }
+}
+
+@Suite struct FuzzTests {
+  /// Bad input into `receive`: an effect, an answer, a payload, or nothing; never a trap, and the link works afterwards.
+  @Test func badInput() throws {
+    var samples: [[UInt8]] = []
+    for signal in SignalingTests.inputs { samples.append(aclPacket(frame(5, octets(signal.signal)))) }
+    for pdu in ["0A 03 00", "1B 03 00 01 02 03", "02 17 00"] { samples.append(aclPacket(frame(4, octets(pdu)))) }
+    samples.append(aclPacket(frame(6, octets("01 03 00 01 10 00 00"))))
+    samples.append(aclPacket([UInt8](frame(4, [UInt8](repeating: 7, count: 300)).prefix(27))))
+    samples.append(aclPacket([UInt8](repeating: 7, count: 277), 0b01))
+    let central = Station(.central), peripheral = Station(.peripheral)
+    var chance = SplitMix64(seed: Fuzz.seed)
+    for packet in Fuzz(samples) {
+      try receive(packet, into: central, &chance)
+      try receive(packet, into: peripheral, &chance)
+    }
+  }
+
+  private func receive(_ packet: [UInt8], into station: Station, _ chance: inout SplitMix64) throws {
+    station.now += .milliseconds(10)
+    do throws(WireError) { try station.deliver(packet) } catch { return }
+    for _ in 0..<2 {
+      if Bool.random(using: &chance) { _ = station.nextPacket(aclLength: .random(in: 1...100, using: &chance)) }
+    }
+    while let effect = station.layer.nextEffect() {
+      if case .parameterUpdateRequested(let handle, let identifier, let request) = effect {
+        #expect(request.isValid && handle == link)
+        if Bool.random(using: &chance) {
+          #expect(station.respond(identifier, accepted: true))
+        }
+      }
+    }
+    _ = station.request(SignalingTests.request)
+    station.layer.expire(now: station.now)
+    if Int.random(in: 0..<50, using: &chance) == 0 {
+      station.upper.received = []
+      station.receive(RecombinationTests.whole)
+      #expect(station.upper.received == [[0x0A, 0x03, 0x00]])
+    }
+    for payload in station.upper.received { #expect((1...517).contains(payload.count)) }
+    station.upper.received = []
+    station.upper.links = []
+  }
+}
