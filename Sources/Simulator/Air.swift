@@ -1,0 +1,202 @@
+import BasicContainers
+import BindruneWire
+import HCI
+
+/// Controllers within one radio's reach, and the air between them: any number of hosts can be tried out in one process,
+/// with links that lose packets and end, and nothing of it depends on a real clock.
+///
+/// Overview: a value that is told things and asked things. The caller owns the clock: `receive` is what a host says to its
+/// controller, `nextPacket` what a controller says to its host, `deadline` when something will happen by itself, and
+/// `advance(to:)` makes it happen. `World` does that in virtual time; a driver with a real clock does the same.
+/// One seed, one order of calls: the same bytes.
+///
+/// Follows Vol 6, Part B for the air and Vol 4, Part E for each controller. What is not modelled: clock drift, peripheral
+/// latency, channel maps, collisions of links with each other, other PHYs than LE 1M.
+public struct Air: ~Copyable {
+  var medium: Medium
+  var controllers = UniqueArray<VirtualController>()
+  private let seed: UInt64
+  private var isRecording = false
+  private var records: [PacketRecord] = []
+
+  public init(seed: UInt64 = 0, configuration: AirConfiguration = .realistic) {
+    self.seed = seed
+    medium = Medium(configuration, seed: seed)
+  }
+  public var configuration: AirConfiguration { medium.radio.configuration }
+
+  // MARK: Controllers
+
+  /// A controller as after power on.
+  public mutating func addController(_ configuration: ControllerConfiguration) -> ControllerID {
+    let id = ControllerID(controllers.count)
+    var number = SeededGenerator(seed: seed &+ UInt64(id.index) &* 0xD1B5_4A32_D192_ED03)
+    controllers.append(
+      VirtualController(id, configuration, medium.radio.configuration, seed: number.next()))
+    return id
+  }
+  /// Takes a controller off the air without a word, as when its power goes: its peers' links end by supervision time-out.
+  public mutating func removeController(_ id: ControllerID) {
+    guard isPresent(id) else { return }
+    for connection in controllers[id.index].connections {
+      medium.links[connection.link][connection.role].isOpen = false
+      noteReach(connection.link)
+    }
+    controllers[id.index].reset()
+    controllers[id.index].isPresent = false
+  }
+  public func isPresent(_ id: ControllerID) -> Bool { id.index < controllers.count && controllers[id.index].isPresent }
+  /// Number of controllers there ever were.
+  public var controllerCount: Int { controllers.count }
+  public func faults(of id: ControllerID) -> HostFaults { controllers[id.index].faults }
+  /// ACL buffers of this controller that are in use.
+  public func usedBuffers(of id: ControllerID) -> Int { controllers[id.index].usedBuffers }
+  /// Links of this controller.
+  public func linkCount(of id: ControllerID) -> Int { controllers[id.index].connections.count }
+
+  // MARK: Reach
+
+  /// Puts two controllers out of each other's reach: their links end by supervision time-out, unless they meet again before.
+  public mutating func separate(_ a: ControllerID, _ b: ControllerID) {
+    medium.radio.separate(a, b)
+    noteReachOfAll()
+  }
+  /// Undoes `separate`.
+  public mutating func reunite(_ a: ControllerID, _ b: ControllerID) {
+    medium.radio.reunite(a, b)
+    noteReachOfAll()
+  }
+  /// Moves a controller: strength falls with distance, and at about 560 m a 0 dBm signal is lost.
+  public mutating func move(_ id: ControllerID, to position: Position) {
+    controllers[id.index].configuration.position = position
+    noteReachOfAll()
+  }
+  /// Changes the probability of loss, 0 … 1, from now on.
+  public mutating func setLoss(_ probability: Double) { medium.radio.configuration.loss = probability }
+
+  // MARK: Hosts
+
+  /// One HCI packet from a controller's host, H4 packet type octet first. Anything may come.
+  public mutating func receive(_ packet: Span<UInt8>, at id: ControllerID, now: Instant) {
+    if let deadline = medium.schedule.deadline, deadline <= now { advance(to: now) }
+    medium.now = max(medium.now, now)
+    guard isPresent(id) else { return }
+    if isRecording { record(packet, id, isToHost: false) }
+    switch packet.isEmpty ? 0 : packet[0] {
+    case HCIPacketType.command.rawValue:
+      controllers[id.index].receiveCommand(packet, &medium)
+      runErrands()
+    case HCIPacketType.acl.rawValue:
+      receiveData(packet, at: id)
+    case HCIPacketType.synchronous.rawValue, HCIPacketType.iso.rawValue:
+      controllers[id.index].faults.dataForUnknownHandle += 1
+    default:
+      // On a serial transport this is loss of synchronization. Vol 4, Part A, §4.
+      controllers[id.index].faults.malformedPackets += 1
+      var error = HardwareError()
+      error.hardwareCode = 1
+      if !controllers[id.index].isBacklogged { controllers[id.index].emit(error, now: medium.now) }
+    }
+  }
+  /// Writes the next HCI packet for a controller's host, H4 packet type octet first; false when there is none yet, or when
+  /// `output` has no room for it. 260 octets hold every event, 5 more than the peers' ACL data length every data packet.
+  public mutating func nextPacket(from id: ControllerID, into output: inout OutputRawSpan, now: Instant) -> Bool {
+    guard isPresent(id) else { return false }
+    let start = output.byteCount
+    guard controllers[id.index].nextPacket(into: &output, now: now) else { return false }
+    if isRecording { record(output, from: start, id) }
+    if controllers[id.index].holdsBack, !controllers[id.index].isBacklogged { resume(id) }
+    return true
+  }
+  /// Whether `nextPacket` would write one.
+  public func hasPacket(from id: ControllerID, now: Instant) -> Bool {
+    guard isPresent(id), let release = controllers[id.index].release else { return false }
+    return release <= now
+  }
+  /// Gives a controller's host a packet that nobody has sent: vendor events, errors, nonsense.
+  public mutating func inject(_ packet: Span<UInt8>, from id: ControllerID) {
+    guard isPresent(id) else { return }
+    controllers[id.index].outbox.append(packet, Span())
+  }
+
+  // MARK: Time
+
+  /// When something will happen next. What a controller already has for its host is not waited for: ask `nextPacket`.
+  public var deadline: Instant? {
+    var deadline = medium.schedule.deadline
+    for index in 0..<controllers.count {
+      if let release = controllers[index].release, release > medium.now {
+        deadline = .earliest(deadline, release)
+      }
+    }
+    return deadline
+  }
+  /// Lets everything happen that is due at `now`.
+  public mutating func advance(to now: Instant) {
+    while let (event, time) = medium.schedule.next(until: now) {
+      medium.now = max(medium.now, time)
+      switch event {
+      case .advertising(let id, let generation): advertise(id, generation)
+      case .advertisingTimeout(let id, let generation): endDirectedAdvertising(id, generation)
+      case .scanning(let id, let generation): scanTimer(id, generation)
+      case .connectionEvent(let link): connectionEvent(link)
+      case .supervision(let link, let since): superviseSilence(link, since)
+      case .commandCredit(let id):
+        if isPresent(id) {
+          let credits = controllers[id.index].configuration.commandCredits
+          controllers[id.index].complete(.none, nil, credits: credits, now: medium.now)
+        }
+      }
+    }
+    medium.now = max(medium.now, now)
+  }
+  /// The latest time the air has been told.
+  public var now: Instant { medium.now }
+
+  /// What the last command has left to do for others.
+  mutating func runErrands() {
+    var index = 0
+    while index < medium.errands.count {
+      let errand = medium.errands[index]
+      index += 1
+      switch errand {
+      case .serve(let link): serve(link)
+      case .abandon(let link, let role): abandon(link, role)
+      case .cancelled(let id): reportCancelled(id)
+      case .versionKnown(let link, let role): reportVersion(link, role)
+      }
+    }
+    medium.errands.removeAll(keepingCapacity: true)
+  }
+
+  // MARK: Recording
+
+  /// From now on every packet between hosts and controllers is kept until `takeRecords`.
+  public mutating func startRecording() { isRecording = true }
+  /// Hands over what has been recorded since the last time, in order.
+  public mutating func takeRecords() -> [PacketRecord] {
+    defer { records = [] }
+    return records
+  }
+  private mutating func record(_ packet: Span<UInt8>, _ id: ControllerID, isToHost: Bool) {
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(packet.count)
+    for i in packet.indices { bytes.append(packet[i]) }
+    records.append(PacketRecord(controller: id, isToHost: isToHost, time: medium.now, bytes: bytes))
+  }
+  private mutating func record(_ output: borrowing OutputRawSpan, from start: Int, _ id: ControllerID) {
+    let bytes = output.bytes
+    let copy = (start..<bytes.byteCount).map { unsafe bytes.unsafeLoad(fromByteOffset: $0, as: UInt8.self) }
+    records.append(PacketRecord(controller: id, isToHost: true, time: medium.now, bytes: copy))
+  }
+}
+
+/// A packet between a host and its controller, as a trace file keeps it.
+public struct PacketRecord: Sendable, Equatable {
+  public let controller: ControllerID
+  /// Else it went from the host to the controller.
+  public let isToHost: Bool
+  public let time: Instant
+  /// H4 packet type octet first.
+  public let bytes: [UInt8]
+}

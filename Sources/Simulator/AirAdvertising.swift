@@ -1,0 +1,251 @@
+import BindruneWire
+import HCI
+
+// Advertising, scanning and initiating: how two controllers find each other. Vol 6, Part B, §4.4.
+
+extension Air {
+  /// One advertising event: the same PDU on each channel in turn, and what the others make of it.
+  mutating func advertise(_ id: ControllerID, _ generation: UInt32) {
+    let i = id.index, advertiser = controllers[i].advertiser
+    guard advertiser.isEnabled, advertiser.generation == generation else { return }
+    guard let address = controllers[i].address(advertiser.ownAddressType) else { return }
+    var next = medium.now + advertiser.period
+    if advertiser.type != .connectableDirectedHighDutyCycle {
+      next += medium.radio.random.duration(upTo: configuration.advertisingDelay)
+    }
+    medium.schedule.plan(.advertising(id, generation: generation), at: next)
+
+    for channel in 0..<3 where advertiser.channelMap >> channel & 1 == 1 {
+      // A PDU, a request and its response are on the air for about a millisecond.
+      let time = medium.now + .microseconds(1200 * Int64(channel))
+      var requests: [Request] = []
+      for other in 0..<controllers.count where other != i && controllers[other].isPresent {
+        let scans = controllers[other].scans(channel, at: time)
+        let initiates = controllers[other].initiates(channel, at: time)
+        guard scans || initiates, let strength = carry(from: i, to: other) else { continue }
+        if scans {
+          report(advertiser, address, isResponse: false, strength, to: other)
+          if controllers[other].scanner.isActive, advertiser.isScannable {
+            requests.append(Request(from: other, connects: false))
+          }
+        }
+        if initiates, controllers[other].wants(advertiser, address) {
+          requests.append(Request(from: other, connects: true))
+        }
+      }
+      if configuration.collides, requests.count > 1 {
+        // All start 150 µs after the PDU: the advertiser understands one of them at most.
+        requests = [requests[Int(medium.radio.random.next() % UInt64(requests.count))]]
+      }
+      for request in requests where request.connects {
+        if connect(request.from, i, advertiser, address) { return }
+      }
+      for request in requests where !request.connects {
+        guard carry(from: request.from, to: i) != nil, let strength = carry(from: i, to: request.from) else { continue }
+        report(advertiser, address, isResponse: true, strength, to: request.from)
+      }
+    }
+  }
+  /// SCAN_REQ or CONNECT_IND.
+  private struct Request { var from: Int, connects: Bool }
+
+  /// One packet from one controller to another: its strength there, if it arrives.
+  mutating func carry(from a: Int, to b: Int) -> Int8? {
+    medium.radio.receive(
+      controllers[a].configuration.transmitPower, controllers[a].id, controllers[a].configuration.position,
+      controllers[b].id, controllers[b].configuration.position)
+  }
+
+  /// High duty cycle directed advertising has ended without a connection: LE Connection Complete with 0x3C.
+  /// Vol 4, Part E, §7.8.9.
+  mutating func endDirectedAdvertising(_ id: ControllerID, _ generation: UInt32) {
+    guard controllers[id.index].advertiser.isEnabled, controllers[id.index].advertiser.generation == generation else {
+      return
+    }
+    controllers[id.index].advertiser.stop()
+    controllers[id.index].reportNoConnection(.advertisingTimeout, .peripheral, now: medium.now)
+  }
+  mutating func reportCancelled(_ id: ControllerID) {
+    controllers[id.index].reportNoConnection(.unknownConnectionIdentifier, .central, now: medium.now)
+  }
+
+  /// The duration or the period of extended scanning is over. Vol 4, Part E, §7.8.65.
+  mutating func scanTimer(_ id: ControllerID, _ generation: UInt32) {
+    let i = id.index
+    guard controllers[i].scanner.isEnabled, controllers[i].scanner.generation == generation,
+      let duration = controllers[i].scanner.duration
+    else { return }
+    guard let period = controllers[i].scanner.period else {
+      controllers[i].scanner.stop()
+      return controllers[i].emit(LEScanTimeout(), now: medium.now)
+    }
+    let event = Schedule.Event.scanning(id, generation: generation)
+    if controllers[i].scanner.isPausing {
+      controllers[i].scanner.isPausing = false
+      if controllers[i].scanner.forgetsEachPeriod { controllers[i].scanner.forget() }
+      medium.schedule.plan(event, at: medium.now + duration)
+    } else {
+      controllers[i].scanner.isPausing = true
+      medium.schedule.plan(event, at: medium.now + (period - duration))
+    }
+  }
+
+  /// Tells a scanner's host what was heard.
+  private mutating func report(
+    _ advertiser: Advertiser, _ address: AirAddress, isResponse: Bool, _ strength: Int8, to other: Int
+  ) {
+    controllers[other].report(advertiser, address, isResponse: isResponse, strength, now: medium.now)
+  }
+
+  /// CONNECT_IND. Returns true when the advertiser has received it. The initiator does not know: its link begins in any
+  /// case, and ends with 0x3E when the other end never speaks. Vol 6, Part B, §4.5.
+  private mutating func connect(_ c: Int, _ p: Int, _ advertiser: Advertiser, _ address: AirAddress) -> Bool {
+    guard let initiator = controllers[c].initiator, let own = controllers[c].address(initiator.ownAddressType) else {
+      return false
+    }
+    let isReceived = carry(from: c, to: p) != nil && !controllers[p].isFull
+    let parameters = initiator.request.chosen, now = medium.now
+    let central = controllers[c].makeHandle()
+    let peripheral = isReceived ? controllers[p].makeHandle() : ConnectionHandle()
+    let link = medium.links.open(
+      central: LinkEnd(controllers[c].id, central), peripheral: LinkEnd(controllers[p].id, peripheral), parameters,
+      start: now)
+    controllers[c].initiator = nil
+    controllers[c].open(central, link, .central, address, parameters, now: now)
+    prepareLength(link, .central)
+    if isReceived {
+      controllers[p].advertiser.stop()
+      controllers[p].open(peripheral, link, .peripheral, own, parameters, now: now)
+      prepareLength(link, .peripheral)
+    } else {
+      medium.links[link].peripheral.isOpen = false
+    }
+    if configuration.isInstant {
+      noteReach(link)
+      serve(link)
+    } else {
+      // The transmit window begins 1.25 ms after CONNECT_IND. Vol 6, Part B, §4.5.3.
+      medium.schedule.plan(.connectionEvent(link), at: now + .microseconds(2500))
+    }
+    return isReceived
+  }
+  /// The host's suggested data length holds for every new link. Vol 4, Part E, §7.8.35.
+  private mutating func prepareLength(_ link: LinkID, _ role: LinkRole) {
+    let i = medium.links[link][role].controller.index
+    guard controllers[i].has(.leDataPacketLengthExtension) else { return }
+    let most = controllers[i].configuration.maximumDataOctets
+    medium.links[link][role].length = DataLength(
+      receive: most, transmit: min(controllers[i].suggestedOctets, most))
+    if controllers[i].suggestedOctets > 27 { medium.links[link].startLengthUpdate(role) }
+  }
+}
+
+extension VirtualController {
+  func scans(_ channel: Int, at time: Instant) -> Bool {
+    scanner.isEnabled && !scanner.isPausing && scanner.listening.hears(channel: channel, at: time)
+  }
+  func initiates(_ channel: Int, at time: Instant) -> Bool {
+    initiator?.listening.hears(channel: channel, at: time) ?? false
+  }
+  /// Whether the advertiser is the one to connect to, and open to us.
+  func wants(_ advertiser: Advertiser, _ address: AirAddress) -> Bool {
+    guard let initiator, initiator.peer == address, advertiser.isConnectable else { return false }
+    return !advertiser.isDirected || advertiser.peer == self.address(initiator.ownAddressType)
+  }
+
+  /// LE Advertising Report, or LE Extended Advertising Report. Vol 4, Part E, §7.7.65.2 and §7.7.65.13.
+  mutating func report(
+    _ advertiser: Advertiser, _ address: AirAddress, isResponse: Bool, _ strength: Int8, now: Instant
+  ) {
+    if advertiser.isDirected, advertiser.peer != self.address(scanner.ownAddressType) { return }
+    // A host that does not read gets no more of them.
+    guard scanner.filterPolicy & 1 == 0, !isBacklogged, scanner.admits(address, isResponse: isResponse) else { return }
+    var bytes = isResponse ? advertiser.scanResponse : advertiser.isDirected ? [] : advertiser.data
+    let data = Octets(0, bytes.count)
+    do throws(WireError) {
+      if scanner.isExtended {
+        var report = LEExtendedAdvertisingReport.Report()
+        report.legacy = true
+        report.connectable = advertiser.isConnectable
+        report.scannable = advertiser.isScannable
+        report.directed = advertiser.isDirected
+        report.scanResponse = isResponse
+        report.addressType = address.type
+        report.address = address.value
+        report.rssi = strength
+        if advertiser.isDirected {
+          report.directAddressType = advertiser.peer.type
+          report.directAddress = advertiser.peer.value
+        }
+        report.data = data
+        var event = LEExtendedAdvertisingReport()
+        event.reports = try List([report], in: &bytes)
+        emit(event, from: bytes.span, now: now)
+      } else {
+        var report = LEAdvertisingReport.Report()
+        report.eventType =
+          isResponse
+          ? .scanResponse
+          : advertiser.isDirected ? .connectableDirected : AdvertisingEventType(rawValue: advertiser.type.rawValue)
+        report.addressType = address.type
+        report.address = address.value
+        report.data = data
+        report.rssi = strength
+        var event = LEAdvertisingReport()
+        event.reports = try List([report], in: &bytes)
+        emit(event, from: bytes.span, now: now)
+      }
+    } catch {}
+  }
+
+  /// A link has begun at this end.
+  mutating func open(
+    _ handle: ConnectionHandle, _ link: LinkID, _ role: LinkRole, _ peer: AirAddress, _ parameters: LinkParameters,
+    now: Instant
+  ) {
+    connections.append(Connection(handle: handle, link: link, role: role, peer: peer))
+    reportConnection(.success, handle, role, peer, parameters, now: now)
+  }
+  /// No link: cancelled, or nobody came.
+  mutating func reportNoConnection(_ status: HCIStatus, _ role: LinkRole, now: Instant) {
+    let nobody = AirAddress(isRandom: false, DeviceAddress())
+    let nothing = LinkParameters(interval: 0, latency: 0, timeout: 0)
+    reportConnection(status, ConnectionHandle(), role, nobody, nothing, now: now)
+  }
+  /// LE Enhanced Connection Complete where the host wants it, else LE Connection Complete. Vol 4, Part E, §7.7.65.10.
+  private mutating func reportConnection(
+    _ status: HCIStatus, _ handle: ConnectionHandle, _ role: LinkRole, _ peer: AirAddress, _ parameters: LinkParameters,
+    now: Instant
+  ) {
+    if leEventMask.contains(.enhancedConnectionComplete) {
+      var event = LEEnhancedConnectionComplete()
+      event.status = status
+      event.connectionHandle = handle
+      event.role = role
+      event.peerAddressType = peer.type
+      event.peerAddress = peer.value
+      event.connectionInterval = ConnectionInterval(rawValue: parameters.interval)
+      event.peripheralLatency = parameters.latency
+      event.supervisionTimeout = SupervisionTimeout(rawValue: parameters.timeout)
+      emit(event, now: now)
+    } else {
+      var event = LEConnectionComplete()
+      event.status = status
+      event.connectionHandle = handle
+      event.role = role
+      event.peerAddressType = peer.type
+      event.peerAddress = peer.value
+      event.connectionInterval = ConnectionInterval(rawValue: parameters.interval)
+      event.peripheralLatency = parameters.latency
+      event.supervisionTimeout = SupervisionTimeout(rawValue: parameters.timeout)
+      emit(event, now: now)
+    }
+  }
+}
+
+/// LE Scan Timeout. Vol 4, Part E, §7.7.65.17.
+struct LEScanTimeout: LEMetaMessage {
+  static var subeventCode: UInt8 { 0x11 }
+  static var name: StaticString { "HCI_LE_Scan_Timeout" }
+  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
+}

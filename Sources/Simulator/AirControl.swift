@@ -1,0 +1,162 @@
+import BindruneWire
+import HCI
+
+// Link layer control procedures: what an end does with a control PDU. Vol 6, Part B, §5.1.
+
+extension Air {
+  mutating func receive(_ pdu: LLControl, _ id: LinkID, at role: LinkRole) {
+    let i = medium.links[id][role].controller.index
+    switch pdu {
+    case .terminate(let reason):
+      medium.links[id][role].closing =
+        medium.links[id][role].isTerminating ? .connectionTerminatedByLocalHost : reason
+    case .connectionUpdate(let parameters):
+      if configuration.isInstant {
+        apply(parameters, id)
+      } else {
+        // At least six events later. An instant that has passed (0x28) cannot happen here: it is counted from now.
+        medium.links[id].update = (parameters, medium.links[id].event + 6)
+      }
+    case .featureRequest(let features):
+      medium.links[id][role].peerFeatures = features
+      reply(.featureResponse(controllers[i].configuration.features), id, role)
+    case .peripheralFeatureRequest(let features):
+      guard controllers[i].has(.peripheralInitiatedFeaturesExchange) else { return refuse(pdu, id, role) }
+      medium.links[id][role].peerFeatures = features
+      reply(.featureResponse(controllers[i].configuration.features), id, role)
+    case .featureResponse(let features):
+      medium.links[id][role].peerFeatures = features
+      reportFeatures(.success, features, id, role)
+    case .version(let version):
+      medium.links[id][role].peerVersion = version
+      if !medium.links[id][role].hasSentVersion {
+        medium.links[id][role].hasSentVersion = true
+        reply(.version(controllers[i].version), id, role)
+      }
+      reportVersion(id, role)
+    case .connectionParameterRequest(let request):
+      receive(request, pdu, id, role)
+    case .lengthRequest(let length):
+      guard controllers[i].has(.leDataPacketLengthExtension) else { return refuse(pdu, id, role) }
+      medium.links[id][role].peerLength = length
+      reply(.lengthResponse(medium.links[id][role].length), id, role)
+      updateLength(id, role)
+    case .lengthResponse(let length):
+      medium.links[id][role].peerLength = length
+      let sent = medium.links[id][role].lengthSent
+      medium.links[id][role].lengthSent = nil
+      updateLength(id, role)
+      // The host has changed its mind in the meantime.
+      if let sent, sent != medium.links[id][role].length { medium.links[id].startLengthUpdate(role) }
+    case .encryptionRequest(let random, let diversifier):
+      var event = LELongTermKeyRequest()
+      guard controllers[i].isEnabled(LELongTermKeyRequest.code, LELongTermKeyRequest.subevent) else {
+        return reply(.reject(type: LLControl.encryptionRequestType, error: .pinOrKeyMissing), id, role)
+      }
+      medium.links[id][role].asksForKey = true
+      event.connectionHandle = medium.links[id][role].handle
+      event.randomNumber = random
+      event.encryptedDiversifier = diversifier
+      controllers[i].emit(event, now: medium.now)
+    case .reject(let type, let error): receiveRefusal(of: type, error, id, role)
+    case .unknown(let type): receiveRefusal(of: type, .unsupportedRemoteFeature, id, role)
+    }
+  }
+  private mutating func reply(_ pdu: LLControl, _ id: LinkID, _ role: LinkRole) {
+    medium.links[id][role].control.append(pdu)
+  }
+  private mutating func refuse(_ pdu: LLControl, _ id: LinkID, _ role: LinkRole) {
+    reply(.unknown(type: pdu.type), id, role)
+  }
+
+  /// A procedure of this end has been refused: its host learns why.
+  private mutating func receiveRefusal(of type: UInt8, _ error: HCIStatus, _ id: LinkID, _ role: LinkRole) {
+    let i = medium.links[id][role].controller.index
+    switch type {
+    case LLControl.connectionParameterRequestType: reportUpdate(error, id, role)
+    case LLControl.peripheralFeatureRequestType: reportFeatures(error, [], id, role)
+    case LLControl.lengthRequestType: medium.links[id][role].lengthSent = nil
+    case LLControl.encryptionRequestType:
+      guard medium.links[id][role].awaitsEncryption else { return }
+      medium.links[id][role].awaitsEncryption = false
+      var event = EncryptionChange()
+      event.status = error
+      event.connectionHandle = medium.links[id][role].handle
+      controllers[i].emit(event, now: medium.now)
+    default: break
+    }
+  }
+
+  /// The peripheral asks for other parameters: its central's host is asked. Vol 6, Part B, §5.1.7.
+  private mutating func receive(_ request: LinkRequest, _ pdu: LLControl, _ id: LinkID, _ role: LinkRole) {
+    typealias Event = LERemoteConnectionParameterRequest
+    let i = medium.links[id][role].controller.index
+    guard controllers[i].has(.connectionParametersRequestProcedure) else { return refuse(pdu, id, role) }
+    guard controllers[i].isEnabled(Event.code, Event.subevent) else {
+      return reply(.reject(type: pdu.type, error: .unsupportedRemoteFeature), id, role)
+    }
+    medium.links[id][role].asksForParameters = true
+    var event = Event()
+    event.connectionHandle = medium.links[id][role].handle
+    event.intervalMin = ConnectionInterval(rawValue: request.intervalMin)
+    event.intervalMax = ConnectionInterval(rawValue: request.intervalMax)
+    event.maxLatency = request.latency
+    event.timeout = SupervisionTimeout(rawValue: request.timeout)
+    controllers[i].emit(event, now: medium.now)
+  }
+  /// New parameters come into force at both ends.
+  mutating func apply(_ parameters: LinkParameters, _ id: LinkID) {
+    let isNew = medium.links[id].parameters != parameters
+    medium.links[id].parameters = parameters
+    medium.links[id].update = nil
+    for role in [LinkRole.central, .peripheral] where medium.links[id][role].isOpen {
+      // The host that has not asked is only told of a change. Vol 4, Part E, §7.7.65.3.
+      if isNew || medium.links[id][role].awaitsUpdate { reportUpdate(.success, id, role) }
+    }
+  }
+  private mutating func reportUpdate(_ status: HCIStatus, _ id: LinkID, _ role: LinkRole) {
+    let i = medium.links[id][role].controller.index
+    medium.links[id][role].awaitsUpdate = false
+    var event = LEConnectionUpdateComplete()
+    event.status = status
+    event.connectionHandle = medium.links[id][role].handle
+    event.connectionInterval = ConnectionInterval(rawValue: medium.links[id].parameters.interval)
+    event.peripheralLatency = medium.links[id].parameters.latency
+    event.supervisionTimeout = SupervisionTimeout(rawValue: medium.links[id].parameters.timeout)
+    controllers[i].emit(event, now: medium.now)
+  }
+  private mutating func reportFeatures(_ status: HCIStatus, _ features: LEFeatures, _ id: LinkID, _ role: LinkRole) {
+    guard medium.links[id][role].awaitsFeatures else { return }
+    medium.links[id][role].awaitsFeatures = false
+    var event = LEReadRemoteFeaturesComplete()
+    event.status = status
+    event.connectionHandle = medium.links[id][role].handle
+    event.leFeatures = features
+    controllers[medium.links[id][role].controller.index].emit(event, now: medium.now)
+  }
+  mutating func reportVersion(_ id: LinkID, _ role: LinkRole) {
+    guard medium.links.contains(id), medium.links[id][role].awaitsVersion,
+      let version = medium.links[id][role].peerVersion
+    else { return }
+    medium.links[id][role].awaitsVersion = false
+    var event = ReadRemoteVersionInformationComplete()
+    event.connectionHandle = medium.links[id][role].handle
+    event.version = version.version
+    event.companyIdentifier = version.company
+    controllers[medium.links[id][role].controller.index].emit(event, now: medium.now)
+  }
+  /// The effective data length; the host is told when it changes. Vol 6, Part B, §4.5.10.
+  private mutating func updateLength(_ id: LinkID, _ role: LinkRole) {
+    let own = medium.links[id][role].length, peer = medium.links[id][role].peerLength
+    let effective = DataLength(receive: min(own.receive, peer.transmit), transmit: min(own.transmit, peer.receive))
+    guard effective != medium.links[id][role].effective else { return }
+    medium.links[id][role].effective = effective
+    var event = LEDataLengthChange()
+    event.connectionHandle = medium.links[id][role].handle
+    event.maxTXOctets = effective.transmit
+    event.maxTXTime = DataLength.time(effective.transmit)
+    event.maxRXOctets = effective.receive
+    event.maxRXTime = DataLength.time(effective.receive)
+    controllers[medium.links[id][role].controller.index].emit(event, now: medium.now)
+  }
+}

@@ -1,0 +1,256 @@
+import BindruneWire
+import HCI
+
+// Links: connection events, acknowledgement, data in both directions, control PDUs, and how a link ends.
+// Vol 6, Part B, §4.5 and §5.1.
+
+extension Air {
+  // MARK: Data from the host
+
+  /// An ACL data packet from a host. Vol 4, Part E, §5.4.2 and §4.1.1.
+  mutating func receiveData(_ packet: Span<UInt8>, at id: ControllerID) {
+    let i = id.index
+    guard packet.count >= ACLPacket.headerCount,
+      Int(packet[3]) | Int(packet[4]) << 8 == packet.count - ACLPacket.headerCount, packet[2] >> 4 != 0b0011
+    else {
+      controllers[i].faults.malformedPackets += 1
+      return
+    }
+    let handle = ConnectionHandle(rawValue: UInt16(packet[1]) | UInt16(packet[2] & 0x0F) << 8)
+    guard let index = controllers[i].connection(handle) else {
+      controllers[i].faults.dataForUnknownHandle += 1
+      return
+    }
+    let length = packet.count - ACLPacket.headerCount
+    guard length <= Int(controllers[i].configuration.aclDataLength),
+      controllers[i].usedBuffers < Int(controllers[i].configuration.aclBufferCount)
+    else {
+      controllers[i].faults.dataBeyondBuffers += 1
+      if !controllers[i].isBacklogged { controllers[i].emit(DataBufferOverflow(), now: medium.now) }
+      return
+    }
+    controllers[i].takeBuffer(index)
+    // An empty packet is no L2CAP fragment; on the air it would be none either.
+    if length == 0 { return controllers[i].complete(index) }
+    let link = controllers[i].connections[index].link, role = controllers[i].connections[index].role
+    let isContinuing = packet[2] >> 4 & 0b11 == PacketBoundaryFlag.continuing.rawValue
+    let data = packet.extracting(ACLPacket.headerCount..<packet.count)
+    if configuration.isInstant, medium.links[link].silentSince == nil, !medium.links[link][role].isBusy {
+      let peer = medium.links[link][role.other].controller.index
+      if !controllers[peer].isBacklogged {
+        let to = medium.links[link][role.other].handle
+        controllers[peer].deliver(to, isContinuing ? .continuing : .first, data, now: medium.now)
+        return controllers[i].complete(index)
+      }
+    }
+    medium.links[link][role].data.append(data, Span(), tag: isContinuing ? 1 : 0)
+    serve(link)
+  }
+
+  // MARK: Connection events
+
+  /// One connection event: packets to and fro until neither end has more, one is lost, or the time is over.
+  mutating func connectionEvent(_ id: LinkID) {
+    guard medium.links.contains(id) else { return }
+    medium.links[id].event += 1
+    if let update = medium.links[id].update, update.event <= medium.links[id].event { apply(update.parameters, id) }
+    var left = medium.links[id].parameters.period - .microseconds(300)
+    var packets = 0
+    repeat {
+      left -= airTime(id, .central) + airTime(id, .peripheral)
+      guard left >= .zero || packets == 0 else { break }
+      guard transmit(id, from: .central), transmit(id, from: .peripheral) else { break }
+      packets += 1
+      if let most = configuration.packetsPerEvent, packets >= most { break }
+    } while medium.links.contains(id) && (medium.links[id].central.isBusy || medium.links[id].peripheral.isBusy)
+    supervise(id)
+    guard medium.links.contains(id) else { return }
+    medium.schedule.plan(.connectionEvent(id), at: medium.now + medium.links[id].parameters.period)
+  }
+  /// The time of the next packet of one end and of the pause after it: T_IFS is 150 µs. Vol 6, Part B, §4.1.
+  private func airTime(_ id: LinkID, _ role: LinkRole) -> Duration {
+    var octets: UInt16 = 0
+    if !medium.links[id][role].control.isEmpty {
+      octets = 12
+    } else if !medium.links[id][role].data.isEmpty {
+      let left = medium.links[id][role].data.front.count - medium.links[id][role].progress
+      octets = UInt16(min(left, Int(medium.links[id][role].effective.transmit)))
+    }
+    return .microseconds(150 + Int64(DataLength.time(octets)))
+  }
+
+  /// On an instant air: everything that can move, moves. Else the next connection event sees to it.
+  mutating func serve(_ id: LinkID) {
+    guard configuration.isInstant, medium.links.contains(id), medium.links[id].silentSince == nil else { return }
+    var moved: Int
+    repeat {
+      moved = medium.moved
+      guard transmit(id, from: .central), transmit(id, from: .peripheral) else { return }
+    } while medium.moved != moved && medium.links.contains(id)
+  }
+  /// A host has caught up: data that was held back for it moves.
+  mutating func resume(_ id: ControllerID) {
+    controllers[id.index].holdsBack = false
+    guard configuration.isInstant else { return }
+    for connection in controllers[id.index].connections { medium.errands.append(.serve(connection.link)) }
+    runErrands()
+  }
+
+  /// One packet from one end to the other, an empty one where there is nothing to say. Vol 6, Part B, §4.5.9.
+  /// Returns whether it was received and the link is still there.
+  private mutating func transmit(_ id: LinkID, from role: LinkRole) -> Bool {
+    guard medium.links.contains(id) else { return false }
+    guard medium.links[id][role].isOpen else { return false }
+    medium.links[id][role].choose(wholePackets: configuration.isInstant)
+    let closing = medium.links[id][role].closing
+    let isReceived = reaches(id, from: role)
+    if isReceived { arrive(id, from: role) }
+    // It has acknowledged LL_TERMINATE_IND with this packet, whether or not that was heard.
+    if let closing, medium.links.contains(id) { close(id, role, closing) }
+    return isReceived && medium.links.contains(id)
+  }
+  private mutating func reaches(_ id: LinkID, from role: LinkRole) -> Bool {
+    guard medium.links[id][role.other].isOpen else { return false }
+    if configuration.isInstant { return medium.links[id].silentSince == nil }
+    let from = medium.links[id][role].controller.index, to = medium.links[id][role.other].controller.index
+    return carry(from: from, to: to) != nil
+  }
+  /// The other end has received what `role` sent: its own packet on the way is acknowledged, and this one is taken in,
+  /// unless it has been before.
+  private mutating func arrive(_ id: LinkID, from role: LinkRole) {
+    medium.links[id][role.other].lastHeard = medium.now
+    if medium.links[id][role.other].isDelivered { acknowledge(id, role.other) }
+    guard medium.links.contains(id), !medium.links[id][role].isDelivered else { return }
+    switch medium.links[id][role].flight {
+    case .nothing: break
+    case .control:
+      guard let pdu = medium.links[id][role].control.first else { return }
+      medium.links[id][role].isDelivered = true
+      medium.moved += 1
+      receive(pdu, id, at: role.other)
+    case .data(let count):
+      let to = medium.links[id][role.other].controller.index
+      if controllers[to].isBacklogged {
+        controllers[to].holdsBack = true
+        return
+      }
+      medium.links[id][role].isDelivered = true
+      medium.moved += 1
+      let handle = medium.links[id][role.other].handle
+      Self.hand(&medium.links[id], role, count, to: &controllers[to], handle, now: medium.now)
+    }
+  }
+  /// Moves a fragment to the receiving controller. LLID 2 begins an L2CAP PDU, 1 continues it. Vol 6, Part B, §2.4.
+  private static func hand(
+    _ link: inout Link, _ role: LinkRole, _ count: Int, to controller: inout VirtualController,
+    _ handle: ConnectionHandle, now: Instant
+  ) {
+    switch role {
+    case .central: hand(link.central, count, to: &controller, handle, now: now)
+    case .peripheral: hand(link.peripheral, count, to: &controller, handle, now: now)
+    }
+  }
+  private static func hand(
+    _ end: borrowing LinkEnd, _ count: Int, to controller: inout VirtualController, _ handle: ConnectionHandle,
+    now: Instant
+  ) {
+    let start = end.data.front.lowerBound + end.progress
+    let isContinuing = end.progress > 0 || end.data.tag == 1
+    let data = end.data.bytes.span.extracting(start..<start + count)
+    controller.deliver(handle, isContinuing ? .continuing : .first, data, now: now)
+  }
+  /// The packet on the way from `role` has been acknowledged.
+  private mutating func acknowledge(_ id: LinkID, _ role: LinkRole) {
+    let flight = medium.links[id][role].flight
+    medium.links[id][role].flight = .nothing
+    medium.links[id][role].isDelivered = false
+    medium.moved += 1
+    switch flight {
+    case .nothing: break
+    case .control:
+      if case .terminate = medium.links[id][role].control.popFirst() {
+        close(id, role, .connectionTerminatedByLocalHost)
+      }
+    case .data(let count):
+      medium.links[id][role].progress += count
+      guard medium.links[id][role].progress >= medium.links[id][role].data.front.count else { return }
+      medium.links[id][role].progress = 0
+      medium.links[id][role].data.removeFirst()
+      let i = medium.links[id][role].controller.index
+      if let index = controllers[i].connection(medium.links[id][role].handle) { controllers[i].complete(index) }
+    }
+  }
+
+  // MARK: Ends
+
+  /// Who has not been heard for too long is gone. Vol 6, Part B, §4.5.2: the supervision time-out, or six intervals while
+  /// nothing has ever been heard.
+  private mutating func supervise(_ id: LinkID) {
+    guard medium.links.contains(id) else { return }
+    let parameters = medium.links[id].parameters
+    for role in [LinkRole.central, .peripheral] where medium.links.contains(id) && medium.links[id][role].isOpen {
+      if let heard = medium.links[id][role].lastHeard {
+        guard medium.now - heard >= parameters.supervision else { continue }
+        close(id, role, medium.links[id][role].isTerminating ? .connectionTerminatedByLocalHost : .connectionTimeout)
+      } else if medium.now - medium.links[id].start >= parameters.period * 6 {
+        close(id, role, .connectionFailedToBeEstablished)
+      }
+    }
+  }
+  /// The end of a link at one end: its host is told.
+  private mutating func close(_ id: LinkID, _ role: LinkRole, _ reason: HCIStatus) {
+    guard medium.links[id][role].isOpen else { return }
+    medium.links[id][role].close()
+    let i = medium.links[id][role].controller.index, handle = medium.links[id][role].handle
+    var event = DisconnectionComplete()
+    event.connectionHandle = handle
+    event.reason = reason
+    controllers[i].removeConnection(handle)
+    controllers[i].emit(event, now: medium.now)
+    noteReach(id)
+  }
+  /// The controller at this end has been reset.
+  mutating func abandon(_ id: LinkID, _ role: LinkRole) {
+    guard medium.links.contains(id) else { return }
+    medium.links[id][role].close()
+    let i = medium.links[id][role].controller.index, peer = medium.links[id][role.other].controller.index
+    if controllers[i].configuration.terminatesOnReset, isReachable(i, peer) {
+      close(id, role.other, .remoteUserTerminatedConnection)
+    }
+    noteReach(id)
+  }
+
+  // MARK: Silence where there are no connection events
+
+  private func isReachable(_ a: Int, _ b: Int) -> Bool {
+    medium.radio.reaches(
+      controllers[a].configuration.transmitPower, controllers[a].id, controllers[a].configuration.position,
+      controllers[b].id, controllers[b].configuration.position)
+  }
+  mutating func noteReachOfAll() {
+    for index in 0..<medium.links.count {
+      if let id = medium.links.id(at: index) { noteReach(id) }
+    }
+  }
+  /// On an instant air: starts the supervision time-out of a link that has fallen silent, or lets a link go on.
+  mutating func noteReach(_ id: LinkID) {
+    guard configuration.isInstant, medium.links.contains(id) else { return }
+    let a = medium.links[id].central.controller.index, b = medium.links[id].peripheral.controller.index
+    let isWhole = medium.links[id].central.isOpen && medium.links[id].peripheral.isOpen && isReachable(a, b)
+    if isWhole {
+      guard medium.links[id].silentSince != nil else { return }
+      medium.links[id].silentSince = nil
+      serve(id)
+    } else if medium.links[id].silentSince == nil {
+      medium.links[id].silentSince = medium.now
+      let end = medium.now + medium.links[id].parameters.supervision
+      medium.schedule.plan(.supervision(id, since: medium.now), at: end)
+    }
+  }
+  mutating func superviseSilence(_ id: LinkID, _ since: Instant) {
+    guard medium.links.contains(id), medium.links[id].silentSince == since else { return }
+    for role in [LinkRole.central, .peripheral] where medium.links.contains(id) && medium.links[id][role].isOpen {
+      close(id, role, medium.links[id][role].isTerminating ? .connectionTerminatedByLocalHost : .connectionTimeout)
+    }
+  }
+}

@@ -1,0 +1,209 @@
+import BindruneWire
+import HCI
+
+// Advertising, scanning and initiating: what a command checks and sets. What then happens is in AirAdvertising.swift.
+
+extension LESetAdvertisingParameters: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    guard controller.uses(.legacy), !controller.advertiser.isEnabled else { return Return(.commandDisallowed) }
+    guard ownAddressType.rawValue <= 3, peerAddressType.rawValue <= 1, advertisingFilterPolicy.rawValue <= 3,
+      advertisingChannelMap != 0, advertisingChannelMap <= 7
+    else { return Return(.invalidHCICommandParameters) }
+    // High duty cycle advertising has no interval of its own choosing.
+    if advertisingType != .connectableDirectedHighDutyCycle {
+      let range: ClosedRange<UInt16> = 0x0020...0x4000
+      guard range.contains(advertisingIntervalMin.rawValue), range.contains(advertisingIntervalMax.rawValue),
+        advertisingIntervalMin <= advertisingIntervalMax
+      else { return Return(.invalidHCICommandParameters) }
+    }
+    controller.advertiser.type = advertisingType
+    controller.advertiser.interval = advertisingIntervalMin.rawValue
+    controller.advertiser.ownAddressType = ownAddressType
+    controller.advertiser.peer = AirAddress(peerAddressType, peerAddress)
+    controller.advertiser.channelMap = advertisingChannelMap
+    controller.advertiser.filterPolicy = advertisingFilterPolicy.rawValue
+    return Return(.success)
+  }
+}
+extension LEReadAdvertisingPhysicalChannelTxPower: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    guard controller.uses(.legacy) else { return Return(.commandDisallowed) }
+    var result = Return(.success)
+    result.txPowerLevel = max(-20, min(20, controller.configuration.transmitPower))
+    return result
+  }
+}
+extension LESetAdvertisingData: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    guard controller.uses(.legacy) else { return Return(.commandDisallowed) }
+    controller.advertiser.data = (0..<Int(advertisingDataLength.rawValue)).map { advertisingData.byte($0, in: packet) }
+    return Return(.success)
+  }
+}
+extension LESetScanResponseData: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    guard controller.uses(.legacy) else { return Return(.commandDisallowed) }
+    controller.advertiser.scanResponse = (0..<Int(scanResponseDataLength.rawValue)).map {
+      scanResponseData.byte($0, in: packet)
+    }
+    return Return(.success)
+  }
+}
+extension LESetAdvertisingEnable: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    guard controller.uses(.legacy) else { return Return(.commandDisallowed) }
+    if advertisingEnable == controller.advertiser.isEnabled { return Return(.success) }
+    if advertisingEnable {
+      if controller.address(controller.advertiser.ownAddressType) == nil { return Return(.invalidHCICommandParameters) }
+      if controller.advertiser.isConnectable, controller.isFull { return Return(.connectionLimitExceeded) }
+    }
+    controller.advertiser.isEnabled = advertisingEnable
+    controller.advertiser.generation &+= 1
+    guard advertisingEnable else { return Return(.success) }
+    let generation = controller.advertiser.generation
+    medium.schedule.plan(.advertising(controller.id, generation: generation), at: medium.now)
+    if controller.advertiser.type == .connectableDirectedHighDutyCycle {
+      let end = medium.now + .milliseconds(1280)
+      medium.schedule.plan(.advertisingTimeout(controller.id, generation: generation), at: end)
+    }
+    return Return(.success)
+  }
+}
+
+extension LESetScanParameters: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    guard controller.uses(.legacy), !controller.scanner.isEnabled else { return Return(.commandDisallowed) }
+    guard isScanTiming(leScanInterval, leScanWindow, longest: 0x4000), ownAddressType.rawValue <= 3,
+      scanningFilterPolicy.rawValue <= 3
+    else { return Return(.invalidHCICommandParameters) }
+    controller.scanner.isActive = leScanType == .active
+    controller.scanner.listening = Listening(interval: leScanInterval.rawValue, window: leScanWindow.rawValue)
+    controller.scanner.ownAddressType = ownAddressType
+    controller.scanner.filterPolicy = scanningFilterPolicy.rawValue
+    return Return(.success)
+  }
+}
+extension LESetScanEnable: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    guard controller.uses(.legacy) else { return Return(.commandDisallowed) }
+    guard leScanEnable else {
+      controller.scanner.stop()
+      return Return(.success)
+    }
+    if controller.address(controller.scanner.ownAddressType) == nil { return Return(.invalidHCICommandParameters) }
+    controller.scanner.start(extended: false, at: medium.now)
+    controller.scanner.filtersDuplicates = filterDuplicates
+    return Return(.success)
+  }
+}
+extension LESetExtendedScanParameters: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    guard controller.uses(.extended), !controller.scanner.isEnabled else { return Return(.commandDisallowed) }
+    guard scanningPHYs.subtracting([.le1M, .leCoded]).isEmpty, !scanningPHYs.isEmpty else {
+      return Return(.invalidHCICommandParameters)
+    }
+    if scanningPHYs.contains(.leCoded), !controller.has(.leCodedPHY) {
+      return Return(.unsupportedFeatureOrParameterValue)
+    }
+    guard isScanTiming(le1M.scanInterval, le1M.scanWindow, longest: 0xFFFF), ownAddressType.rawValue <= 3,
+      scanningFilterPolicy.rawValue <= 3
+    else { return Return(.invalidHCICommandParameters) }
+    controller.scanner.isActive = le1M.scanType == .active
+    controller.scanner.listening = Listening(interval: le1M.scanInterval.rawValue, window: le1M.scanWindow.rawValue)
+    controller.scanner.ownAddressType = ownAddressType
+    controller.scanner.filterPolicy = scanningFilterPolicy.rawValue
+    return Return(.success)
+  }
+}
+extension LESetExtendedScanEnable: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    guard controller.uses(.extended) else { return Return(.commandDisallowed) }
+    guard enable else {
+      controller.scanner.stop()
+      return Return(.success)
+    }
+    let length = Duration.milliseconds(10 * Int64(duration)), cycle = Duration.milliseconds(1280 * Int64(period))
+    guard filterDuplicates.rawValue <= 2, filterDuplicates != .enabledPerPeriod || (duration > 0 && period > 0),
+      duration == 0 || period == 0 || length < cycle,
+      controller.address(controller.scanner.ownAddressType) != nil
+    else { return Return(.invalidHCICommandParameters) }
+    controller.scanner.start(extended: true, at: medium.now)
+    controller.scanner.filtersDuplicates = filterDuplicates != .disabled
+    controller.scanner.forgetsEachPeriod = filterDuplicates == .enabledPerPeriod
+    controller.scanner.duration = duration > 0 ? length : nil
+    controller.scanner.period = duration > 0 && period > 0 ? cycle : nil
+    if duration > 0 {
+      let event = Schedule.Event.scanning(controller.id, generation: controller.scanner.generation)
+      medium.schedule.plan(event, at: medium.now + length)
+    }
+    return Return(.success)
+  }
+}
+/// Vol 4, Part E, §7.8.10: the window is not longer than the interval, neither shorter than 2.5 ms.
+private func isScanTiming(_ interval: ScanInterval, _ window: ScanInterval, longest: UInt16) -> Bool {
+  window.rawValue >= 4 && window <= interval && interval.rawValue <= longest
+}
+
+extension LECreateConnection: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    guard controller.uses(.legacy), controller.initiator == nil else { return Return(.commandDisallowed) }
+    guard isScanTiming(leScanInterval, leScanWindow, longest: 0x4000) else {
+      return Return(.invalidHCICommandParameters)
+    }
+    let request = LinkRequest(
+      intervalMin: connectionIntervalMin.rawValue, intervalMax: connectionIntervalMax.rawValue, latency: maxLatency,
+      timeout: supervisionTimeout.rawValue)
+    let listening = Listening(start: medium.now, interval: leScanInterval.rawValue, window: leScanWindow.rawValue)
+    return Return(
+      controller.initiate(
+        AirAddress(peerAddressType, peerAddress), peerAddressType, initiatorFilterPolicy, ownAddressType, listening,
+        request))
+  }
+}
+extension LEExtendedCreateConnection: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    guard controller.uses(.extended), controller.initiator == nil else { return Return(.commandDisallowed) }
+    // 2M alone cannot initiate: it has no primary advertising channel. Vol 4, Part E, §7.8.66.
+    guard initiatingPHYs.subtracting([.le1M, .le2M, .leCoded]).isEmpty, initiatingPHYs.contains(.le1M),
+      isScanTiming(le1M.scanInterval, le1M.scanWindow, longest: 0xFFFF)
+    else { return Return(.invalidHCICommandParameters) }
+    if (initiatingPHYs.contains(.le2M) && !controller.has(.le2MPHY))
+      || (initiatingPHYs.contains(.leCoded) && !controller.has(.leCodedPHY))
+    {
+      return Return(.unsupportedFeatureOrParameterValue)
+    }
+    let request = LinkRequest(
+      intervalMin: le1M.connectionIntervalMin.rawValue, intervalMax: le1M.connectionIntervalMax.rawValue,
+      latency: le1M.maxLatency, timeout: le1M.supervisionTimeout.rawValue)
+    let listening = Listening(
+      start: medium.now, interval: le1M.scanInterval.rawValue, window: le1M.scanWindow.rawValue)
+    return Return(
+      controller.initiate(
+        AirAddress(peerAddressType, peerAddress), peerAddressType, initiatorFilterPolicy, ownAddressType, listening,
+        request))
+  }
+}
+extension VirtualController {
+  fileprivate mutating func initiate(
+    _ peer: AirAddress, _ peerType: AddressType, _ policy: InitiatorFilterPolicy, _ own: OwnAddressType,
+    _ listening: Listening, _ request: LinkRequest
+  ) -> HCIStatus {
+    let usesList = policy.rawValue == 1
+    guard policy.rawValue <= 1, usesList || peerType.rawValue <= 3, own.rawValue <= 3, request.isValid,
+      address(own) != nil
+    else { return .invalidHCICommandParameters }
+    if isFull { return .connectionLimitExceeded }
+    if !usesList, connections.contains(where: { $0.peer == peer }) { return .connectionAlreadyExists }
+    initiator = Initiator(peer: usesList ? nil : peer, ownAddressType: own, listening: listening, request: request)
+    return .success
+  }
+  var isFull: Bool { connections.count >= configuration.maximumConnections }
+}
+extension LECreateConnectionCancel: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    if controller.initiator == nil { return Return(.commandDisallowed) }
+    controller.initiator = nil
+    medium.errands.append(.cancelled(controller.id))
+    return Return(.success)
+  }
+}

@@ -1,0 +1,215 @@
+import BasicContainers
+import BindruneWire
+import DequeModule
+import HCI
+
+/// A link of an `Air`; the number of a link that has ended is used again under a new generation.
+struct LinkID: BitwiseCopyable, Sendable, Equatable {
+  var index: Int, generation: UInt32
+}
+
+/// What the two ends of a link agree on. Vol 6, Part B, §4.5.
+struct LinkParameters: BitwiseCopyable, Equatable {
+  /// connInterval in units of 1.25 ms, connPeripheralLatency in events, connSupervisionTimeout in units of 10 ms.
+  var interval: UInt16, latency: UInt16, timeout: UInt16
+  var period: Duration { .microseconds(1250 * Int64(interval)) }
+  var supervision: Duration { .milliseconds(10 * Int64(timeout)) }
+}
+
+/// What one end asks for: a range of intervals.
+struct LinkRequest: BitwiseCopyable, Equatable {
+  var intervalMin: UInt16, intervalMax: UInt16, latency: UInt16, timeout: UInt16
+
+  /// The ranges and the rule of Vol 4, Part E, §7.8.12: the time-out is longer than the longest silence, twice over.
+  var isValid: Bool {
+    (6...3200).contains(intervalMin) && intervalMin <= intervalMax && intervalMax <= 3200 && latency <= 499
+      && (10...3200).contains(timeout)
+      // 10 ms × timeout > (1 + latency) × 1.25 ms × interval × 2
+      && UInt32(timeout) * 4 > (1 + UInt32(latency)) * UInt32(intervalMax)
+  }
+  /// The least interval asked for.
+  var chosen: LinkParameters { LinkParameters(interval: intervalMin, latency: latency, timeout: timeout) }
+}
+
+/// LL control PDUs that the model knows. Vol 6, Part B, §2.4.2.
+enum LLControl {
+  case connectionUpdate(LinkParameters)
+  case terminate(HCIStatus)
+  case unknown(type: UInt8)
+  case featureRequest(LEFeatures), featureResponse(LEFeatures), peripheralFeatureRequest(LEFeatures)
+  case version(PeerVersion)
+  case connectionParameterRequest(LinkRequest)
+  case reject(type: UInt8, error: HCIStatus)
+  case lengthRequest(DataLength), lengthResponse(DataLength)
+  case encryptionRequest(random: LongTermKeyRand, diversifier: UInt16)
+
+  static var encryptionRequestType: UInt8 { 0x03 }
+  static var peripheralFeatureRequestType: UInt8 { 0x0E }
+  static var connectionParameterRequestType: UInt8 { 0x0F }
+  static var lengthRequestType: UInt8 { 0x14 }
+
+  /// The PDU's type octet, for those that can be refused.
+  var type: UInt8 {
+    switch self {
+    case .connectionUpdate: 0x00
+    case .terminate: 0x02
+    case .encryptionRequest: 0x03
+    case .unknown: 0x07
+    case .featureRequest: 0x08
+    case .featureResponse: 0x09
+    case .version: 0x0C
+    case .peripheralFeatureRequest: 0x0E
+    case .connectionParameterRequest: 0x0F
+    case .reject: 0x11
+    case .lengthRequest: 0x14
+    case .lengthResponse: 0x15
+    }
+  }
+}
+
+/// What LL_VERSION_IND tells. Vol 6, Part B, §2.4.2.13.
+struct PeerVersion: BitwiseCopyable { var version: CoreVersion, company: CompanyIdentifier }
+/// Data octets in one packet, as the sender of LL_LENGTH_REQ receives and transmits them. Vol 6, Part B, §2.4.2.21.
+struct DataLength: BitwiseCopyable, Equatable {
+  var receive: UInt16 = 27, transmit: UInt16 = 27
+  /// The time on the air of a packet of so many octets on LE 1M: preamble, access address, header, MIC and CRC are 14 more.
+  static func time(_ octets: UInt16) -> UInt16 { 8 * (octets + 14) }
+  /// What a host's wish in octets and in µs comes to; `nil` outside the ranges of Vol 4, Part E, §7.8.33.
+  static func octets(_ octets: UInt16, _ time: UInt16) -> UInt16? {
+    guard (27...251).contains(octets), (328...17040).contains(time) else { return nil }
+    return min(octets, time / 8 - 14)
+  }
+}
+
+/// One end of a link: what its controller still has to send, and what it has heard.
+///
+/// Vol 6, Part B, §4.5.9: one packet is on its way at a time; the other end's next packet acknowledges it. Until then it is
+/// sent again, and the receiver knows it by its sequence number and takes it once.
+struct LinkEnd: ~Copyable {
+  let controller: ControllerID, handle: ConnectionHandle
+  var isOpen = true
+  /// Packets of the host, each with its packet boundary flag; the first one stays until all of it is acknowledged.
+  var data = PacketQueue()
+  /// Octets of the first packet that are acknowledged.
+  var progress = 0
+  var control = Deque<LLControl>()
+  /// The packet on its way.
+  var flight = Flight.nothing
+  /// The other end has it; the acknowledgement is still to come.
+  var isDelivered = false
+  /// When this end last heard the other one; `nil` before the first time. Vol 6, Part B, §4.5.2.
+  var lastHeard: Instant?
+  /// It closes for this reason once it has acknowledged LL_TERMINATE_IND.
+  var closing: HCIStatus?
+  /// The host has asked for the end.
+  var isTerminating = false
+
+  /// connMaxRxOctets and connMaxTxOctets of both ends, and what that comes to. Vol 6, Part B, §4.5.10.
+  var length = DataLength(), peerLength = DataLength(), effective = DataLength()
+  var peerFeatures: LEFeatures?
+  var peerVersion: PeerVersion?
+  var hasSentVersion = false
+  /// Procedures of this end's host that have not ended.
+  var awaitsFeatures = false, awaitsVersion = false, awaitsUpdate = false, awaitsEncryption = false
+  /// The values of the LL_LENGTH_REQ that has no answer yet.
+  var lengthSent: DataLength?
+  /// The host has been asked for its answer to LL_CONNECTION_PARAM_REQ, for a key.
+  var asksForParameters = false, asksForKey = false
+
+  enum Flight { case nothing, control, data(Int) }
+
+  init(_ controller: ControllerID, _ handle: ConnectionHandle) {
+    self.controller = controller
+    self.handle = handle
+  }
+  /// The link has ended here.
+  mutating func close() {
+    isOpen = false
+    data.removeAll()
+    control.removeAll()
+    flight = .nothing
+  }
+  /// There is something to send or to acknowledge: MD, the "more data" bit.
+  var isBusy: Bool {
+    if !control.isEmpty || !data.isEmpty || closing != nil { return true }
+    if case .nothing = flight { return false }
+    return true
+  }
+  /// Chooses what to send next, control before data, unless something is on its way already.
+  mutating func choose(wholePackets: Bool) {
+    guard case .nothing = flight else { return }
+    if !control.isEmpty {
+      flight = .control
+    } else if !data.isEmpty {
+      let left = data.front.count - progress
+      flight = .data(wholePackets ? left : min(left, Int(effective.transmit)))
+    }
+  }
+}
+
+/// Two controllers that talk. Vol 6, Part B, §4.5.
+struct Link: ~Copyable {
+  let id: LinkID
+  var central: LinkEnd, peripheral: LinkEnd
+  var parameters: LinkParameters
+  /// connEventCount.
+  var event: UInt64 = 0
+  /// LL_CONNECTION_UPDATE_IND has been received and comes into force with this event.
+  var update: (parameters: LinkParameters, event: UInt64)?
+  let start: Instant
+  /// Since when the ends have been out of each other's reach; only kept where there are no connection events.
+  var silentSince: Instant?
+
+  init(
+    _ id: LinkID, central: consuming LinkEnd, peripheral: consuming LinkEnd, _ parameters: LinkParameters,
+    start: Instant
+  ) {
+    self.id = id
+    self.central = central
+    self.peripheral = peripheral
+    self.parameters = parameters
+    self.start = start
+  }
+  var isOpen: Bool { central.isOpen || peripheral.isOpen }
+  /// Tells the other end how long packets may be, unless it is being told.
+  mutating func startLengthUpdate(_ role: LinkRole) {
+    guard self[role].lengthSent == nil else { return }
+    let length = self[role].length
+    self[role].lengthSent = length
+    self[role].control.append(.lengthRequest(length))
+  }
+  subscript(role: LinkRole) -> LinkEnd {
+    _read { if role == .central { yield central } else { yield peripheral } }
+    _modify { if role == .central { yield &central } else { yield &peripheral } }
+  }
+}
+
+/// All links of the air. Slots of ended links are used again.
+struct LinkTable: ~Copyable {
+  private(set) var slots = UniqueArray<Link>()
+  private var generation: UInt32 = 0
+
+  var count: Int { slots.count }
+  func contains(_ id: LinkID) -> Bool { id.index < slots.count && slots[id.index].id == id && slots[id.index].isOpen }
+  subscript(_ id: LinkID) -> Link {
+    _read { yield slots[id.index] }
+    _modify { yield &slots[id.index] }
+  }
+  func id(at index: Int) -> LinkID? { slots[index].isOpen ? slots[index].id : nil }
+
+  mutating func open(
+    central: consuming LinkEnd, peripheral: consuming LinkEnd, _ parameters: LinkParameters, start: Instant
+  ) -> LinkID {
+    generation &+= 1
+    var index = 0
+    while index < slots.count, slots[index].isOpen { index += 1 }
+    let id = LinkID(index: index, generation: generation)
+    let link = Link(id, central: central, peripheral: peripheral, parameters, start: start)
+    if index < slots.count { slots[index] = link } else { slots.append(link) }
+    return id
+  }
+}
+
+extension LinkRole {
+  var other: LinkRole { self == .central ? .peripheral : .central }
+}

@@ -1,0 +1,68 @@
+import BindruneWire
+
+/// Who hears whom, how well, and what gets lost: the physics of the air, as little of it as a host can notice.
+///
+/// Function: free-space path loss (Vol 6, Part A says nothing on it; 40 dB at one metre and 20 dB per decade are the
+/// textbook's figures for 2.4 GHz), a flat probability of loss for every packet on the air, and pairs that somebody has
+/// put out of each other's reach.
+struct Radio {
+  var configuration: AirConfiguration
+  var random: SeededGenerator
+  /// Pairs kept apart, the lower number first.
+  private var separated: [(ControllerID, ControllerID)] = []
+
+  init(_ configuration: AirConfiguration, seed: UInt64) {
+    self.configuration = configuration
+    random = SeededGenerator(seed: seed)
+  }
+
+  mutating func separate(_ a: ControllerID, _ b: ControllerID) {
+    if !isSeparated(a, b) { separated.append((min(a, b), max(a, b))) }
+  }
+  mutating func reunite(_ a: ControllerID, _ b: ControllerID) {
+    separated.removeAll { $0.0 == min(a, b) && $0.1 == max(a, b) }
+  }
+  func isSeparated(_ a: ControllerID, _ b: ControllerID) -> Bool {
+    let low = min(a, b), high = max(a, b)
+    return separated.contains { $0.0 == low && $0.1 == high }
+  }
+
+  /// Signal strength at the receiver without fading, in dBm.
+  static func strength(_ power: Int8, from a: Position, to b: Position) -> Double {
+    let dx = a.x - b.x, dy = a.y - b.y
+    let metres = max((dx * dx + dy * dy).squareRoot(), 0.1)
+    return Double(power) - 40 - 20 * decadic(metres)
+  }
+  /// Whether the two can hear each other at all.
+  func reaches(_ power: Int8, _ from: ControllerID, _ a: Position, _ to: ControllerID, _ b: Position) -> Bool {
+    !isSeparated(from, to) && Self.strength(power, from: a, to: b) >= Double(configuration.sensitivity)
+  }
+  /// The signal strength with which one packet arrives, in dBm; `nil` when it does not.
+  mutating func receive(_ power: Int8, _ from: ControllerID, _ a: Position, _ to: ControllerID, _ b: Position) -> Int8?
+  {
+    guard reaches(power, from, a, to, b), !random.chance(configuration.loss) else { return nil }
+    var strength = Self.strength(power, from: a, to: b)
+    if configuration.fading > 0 {
+      let spread = UInt64(2 * Int(configuration.fading) + 1)
+      strength += Double(random.next() % spread) - Double(configuration.fading)
+    }
+    return Int8(max(-127, min(20, strength.rounded())))
+  }
+
+  /// log10 without a mathematics library: the exponent is exact, the mantissa's logarithm a series good to 10⁻⁴.
+  static func decadic(_ x: Double) -> Double {
+    let t = (x.significand - 1) / (x.significand + 1)
+    let square = t * t
+    let natural = 2 * t * (1 + square * (1 / 3 + square * (1 / 5 + square / 7)))
+    return Double(x.exponent) * 0.301_029_995_663_981 + natural * 0.434_294_481_903_252
+  }
+}
+
+/// A place, in metres.
+public struct Position: BitwiseCopyable, Sendable, Equatable {
+  public var x: Double, y: Double
+  public init(x: Double = 0, y: Double = 0) {
+    self.x = x
+    self.y = y
+  }
+}

@@ -1,0 +1,116 @@
+import BindruneWire
+import HCI
+
+/// An address as it is on the air: TxAdd or RxAdd, and 48 bits. Vol 6, Part B, §1.3.
+struct AirAddress: BitwiseCopyable, Equatable {
+  var isRandom: Bool, value: DeviceAddress
+  init(isRandom: Bool, _ value: DeviceAddress) {
+    self.isRandom = isRandom
+    self.value = value
+  }
+  /// As a command names it; identity addresses (2, 3) are what they resolve to without a resolving list.
+  init(_ type: AddressType, _ value: DeviceAddress) { self.init(isRandom: type.rawValue & 1 == 1, value) }
+  var type: AddressType { AddressType(rawValue: isRandom ? 1 : 0) }
+}
+
+/// The advertising state. Vol 6, Part B, §4.4.2.
+struct Advertiser {
+  var isEnabled = false
+  /// Counts every start, so that what was planned for an earlier one is known to be late.
+  var generation: UInt32 = 0
+  var type = AdvertisingType.connectableScannableUndirected
+  /// Units of 0.625 ms.
+  var interval: UInt16 = 0x0800
+  var ownAddressType = OwnAddressType()
+  var peer = AirAddress(isRandom: false, DeviceAddress())
+  /// Bit 0 is channel 37.
+  var channelMap: UInt8 = 7
+  /// Whom it answers: bit 0 scan requests, bit 1 connect requests only from the Filter Accept List.
+  var filterPolicy: UInt8 = 0
+  var data: [UInt8] = [], scanResponse: [UInt8] = []
+
+  init(generation: UInt32 = 0) { self.generation = generation }
+
+  var isConnectable: Bool { type != .scannableUndirected && type != .nonConnectableUndirected }
+  var isScannable: Bool { type == .connectableScannableUndirected || type == .scannableUndirected }
+  var isDirected: Bool {
+    type == .connectableDirectedHighDutyCycle || type == .connectableDirectedLowDutyCycle
+  }
+  /// advInterval; at most 3.75 ms when the duty cycle is high. Vol 6, Part B, §4.4.2.4.3.
+  var period: Duration {
+    type == .connectableDirectedHighDutyCycle ? .microseconds(3750) : .microseconds(625 * Int64(interval))
+  }
+  mutating func stop() {
+    isEnabled = false
+    generation &+= 1
+  }
+}
+
+/// When a receiver is on, and on which channel: a window in every interval, each interval on the next channel.
+/// Vol 6, Part B, §4.4.3.
+struct Listening {
+  var start = Instant.zero
+  /// Units of 0.625 ms.
+  var interval: UInt16 = 0x0010, window: UInt16 = 0x0010
+
+  func hears(channel: Int, at time: Instant) -> Bool {
+    guard interval > 0, time >= start else { return false }
+    let elapsed = UInt64((time - start).nanoseconds), length = UInt64(interval) * 625_000
+    return Int(elapsed / length % 3) == channel && elapsed % length < UInt64(window) * 625_000
+  }
+}
+
+/// The scanning state. Vol 6, Part B, §4.4.3.
+struct Scanner {
+  var isEnabled = false, isActive = false, isExtended = false
+  var generation: UInt32 = 0
+  var ownAddressType = OwnAddressType()
+  var filterPolicy: UInt8 = 0
+  var listening = Listening()
+  var filtersDuplicates = false, forgetsEachPeriod = false
+  /// Of extended scanning; `nil`: until it is disabled.
+  var duration: Duration?, period: Duration?
+  /// Within a period, the time after the duration.
+  var isPausing = false
+  /// What has been reported. Bounded: the oldest is forgotten and reported again.
+  private var seen: [Seen] = []
+
+  init(generation: UInt32 = 0) { self.generation = generation }
+
+  private struct Seen: Equatable {
+    var address: AirAddress, isResponse: Bool
+  }
+  mutating func start(extended: Bool, at now: Instant) {
+    isEnabled = true
+    isExtended = extended
+    isPausing = false
+    generation &+= 1
+    listening.start = now
+    forget()
+    duration = nil
+    period = nil
+    forgetsEachPeriod = false
+  }
+  mutating func stop() {
+    isEnabled = false
+    generation &+= 1
+  }
+  mutating func forget() { seen.removeAll(keepingCapacity: true) }
+  /// Whether a report of this kind about this device is to be made. Vol 6, Part B, §4.4.3.5: data does not matter.
+  mutating func admits(_ address: AirAddress, isResponse: Bool) -> Bool {
+    if !filtersDuplicates { return true }
+    let entry = Seen(address: address, isResponse: isResponse)
+    if seen.contains(entry) { return false }
+    if seen.count == 512 { seen.removeFirst() }
+    seen.append(entry)
+    return true
+  }
+}
+
+/// The initiating state. Vol 6, Part B, §4.4.4.
+struct Initiator {
+  var peer: AirAddress?
+  var ownAddressType: OwnAddressType
+  var listening: Listening
+  var request: LinkRequest
+}

@@ -1,0 +1,265 @@
+import BindruneWire
+import HCI
+
+/// What controllers share: the time table, the links, and who hears whom.
+struct Medium: ~Copyable {
+  var schedule = Schedule()
+  var links = LinkTable()
+  var radio: Radio
+  var now = Instant.zero
+  /// What a command has set in motion for others; done when the command is.
+  var errands: [Errand] = []
+  /// Counts what has moved on links, to see when nothing does any more.
+  var moved = 0
+
+  enum Errand {
+    /// There is something to send on this link.
+    case serve(LinkID)
+    /// This end of a link is gone: its controller has been reset.
+    case abandon(LinkID, LinkRole)
+    /// Create Connection has been cancelled; the event comes after the answer.
+    case cancelled(ControllerID)
+    /// The peer's version is known already.
+    case versionKnown(LinkID, LinkRole)
+  }
+  init(_ configuration: AirConfiguration, seed: UInt64) { radio = Radio(configuration, seed: seed) }
+}
+
+/// What a host has done against the rules, counted for tests: none of it disturbs the controller.
+public struct HostFaults: BitwiseCopyable, Sendable, Equatable {
+  /// Commands sent without a credit. Vol 4, Part E, §4.4.
+  public var commandsWithoutCredit = 0
+  /// Data packets beyond the controller's buffers or its packet length. Vol 4, Part E, §4.1.1.
+  public var dataBeyondBuffers = 0
+  /// Data packets for a handle that is not a link.
+  public var dataForUnknownHandle = 0
+  /// Packets that are none: unknown type, wrong length, packet boundary flag 0b11.
+  public var malformedPackets = 0
+  public init() {}
+}
+
+/// The HCI face of one controller: what its host has set, and what waits for that host.
+///
+/// Overview: commands are in Commands*.swift, one extension each; what happens on the air, in Air*.swift.
+struct VirtualController: ~Copyable {
+  let id: ControllerID
+  var configuration: ControllerConfiguration
+  let air: AirConfiguration
+  var isPresent = true
+  var faults = HostFaults()
+
+  /// To the host.
+  var outbox = PacketQueue()
+  private var packet = PacketBuffer(capacity: 300)
+  private var random: SeededGenerator
+  /// Commands whose credit the host has not got back.
+  var outstandingCommands = 0
+
+  var eventMask = EventMask.afterReset
+  var leEventMask = LEEventMask.standard
+  var randomAddress: DeviceAddress?
+  var commandSet = CommandSet.undecided
+  var advertiser = Advertiser()
+  var scanner = Scanner()
+  var initiator: Initiator?
+  var connections: [Connection] = []
+  var suggestedOctets: UInt16 = 27
+  /// ACL buffers in use, of all links together.
+  var usedBuffers = 0
+  /// Data for the host has been left unacknowledged on the air.
+  var holdsBack = false
+  private var lastHandle: UInt16 = 0
+  /// Some connection has completed packets to report.
+  private var hasCompleted = false
+
+  /// Vol 4, Part E, §3.1.1: from the first such command to the next Reset only one of the two sets may be used.
+  enum CommandSet { case undecided, legacy, extended }
+
+  /// One end of a link, as HCI knows it.
+  struct Connection {
+    let handle: ConnectionHandle, link: LinkID, role: LinkRole
+    let peer: AirAddress
+    /// Of the controller's ACL buffers, and acknowledged packets that the host does not know of yet.
+    var usedBuffers = 0, completed: UInt16 = 0
+  }
+
+  init(_ id: ControllerID, _ configuration: ControllerConfiguration, _ air: AirConfiguration, seed: UInt64) {
+    self.id = id
+    self.configuration = configuration
+    self.air = air
+    random = SeededGenerator(seed: seed)
+  }
+
+  func has(_ feature: LEFeatures) -> Bool { configuration.features.contains(feature) }
+
+  /// Everything as after power on, except that counts go on. Vol 4, Part E, §7.3.2.
+  mutating func reset() {
+    outbox.removeAll()
+    outstandingCommands = 1
+    eventMask = .afterReset
+    leEventMask = .standard
+    randomAddress = nil
+    commandSet = .undecided
+    advertiser = Advertiser(generation: advertiser.generation &+ 1)
+    scanner = Scanner(generation: scanner.generation &+ 1)
+    initiator = nil
+    connections.removeAll()
+    suggestedOctets = 27
+    usedBuffers = 0
+    hasCompleted = false
+    holdsBack = false
+  }
+
+  // MARK: Addresses
+
+  /// The address a device uses on the air; `nil` when there is none of that kind. Vol 6, Part B, §1.3.
+  func address(_ type: OwnAddressType) -> AirAddress? {
+    // 2 and 3 ask for a private address and fall back to 0 and 1: the resolving list is empty. Vol 4, Part E, §7.8.5.
+    if type.rawValue & 1 == 0 {
+      return configuration.address.value == 0 ? nil : AirAddress(isRandom: false, configuration.address)
+    }
+    guard let randomAddress else { return nil }
+    return AirAddress(isRandom: true, randomAddress)
+  }
+
+  // MARK: Connections
+
+  func connection(_ handle: ConnectionHandle) -> Int? { connections.firstIndex { $0.handle == handle } }
+
+  /// A handle that is free and was not the last one given: 0x0001 … 0x0EFF. Vol 4, Part E, §5.3.
+  mutating func makeHandle() -> ConnectionHandle {
+    repeat { lastHandle = lastHandle % 0x0EFF + 1 } while connection(ConnectionHandle(rawValue: lastHandle)) != nil
+    return ConnectionHandle(rawValue: lastHandle)
+  }
+  /// The end of a link: its buffers are free again, and the host knows that without being told. Vol 4, Part E, §4.3.
+  mutating func removeConnection(_ handle: ConnectionHandle) {
+    guard let index = connection(handle) else { return }
+    usedBuffers -= connections[index].usedBuffers
+    connections.remove(at: index)
+  }
+  /// A buffer has been taken by a packet of the host.
+  mutating func takeBuffer(_ index: Int) {
+    connections[index].usedBuffers += 1
+    usedBuffers += 1
+  }
+  /// A packet of the host has been acknowledged.
+  mutating func complete(_ index: Int) {
+    connections[index].usedBuffers -= 1
+    usedBuffers -= 1
+    connections[index].completed += 1
+    hasCompleted = true
+  }
+
+  // MARK: To the host
+
+  /// The host is so far behind that nothing more is kept for it.
+  var isBacklogged: Bool { outbox.octets >= configuration.hostBacklog }
+  var hasPacket: Bool { hasCompleted || !outbox.isEmpty }
+  /// When a packet that is held back may go.
+  var release: Instant? { hasCompleted ? .zero : outbox.release }
+
+  /// Writes the next packet for the host.
+  mutating func nextPacket(into output: inout OutputRawSpan, now: Instant) -> Bool {
+    if hasCompleted {
+      writeCompletedPackets(into: &output)
+      return true
+    }
+    guard let release = outbox.release, release <= now else { return false }
+    let front = outbox.front
+    guard front.count <= output.freeCapacity else { return false }
+    output.append(contentsOf: outbox.bytes.span.extracting(front))
+    if outbox.tag == 1 { outstandingCommands = max(0, outstandingCommands - 1) }
+    outbox.removeFirst()
+    return true
+  }
+  /// Number Of Completed Packets of all links. Vol 4, Part E, §7.7.19.
+  private mutating func writeCompletedPackets(into output: inout OutputRawSpan) {
+    hasCompleted = false
+    var handles: UInt8 = 0
+    for connection in connections where connection.completed > 0 { handles += 1 }
+    output.append(0x04)
+    output.append(NumberOfCompletedPackets.code)
+    output.append(1 + 4 * handles)
+    output.append(handles)
+    for index in connections.indices where connections[index].completed > 0 {
+      output.append(littleEndian: connections[index].handle.rawValue)
+      output.append(littleEndian: connections[index].completed)
+      connections[index].completed = 0
+    }
+  }
+  private mutating func delivery(_ now: Instant) -> Instant {
+    let shortest = air.delivery.lowerBound, longest = air.delivery.upperBound
+    if longest <= .zero { return .zero }
+    return now + shortest + random.duration(upTo: longest - shortest)
+  }
+  /// Queues what `write` writes.
+  private mutating func queue(
+    givesCredit: Bool = false, release: Instant, _ write: (inout OutputRawSpan) throws(WireError) -> Void
+  ) {
+    let wrote: Bool
+    do throws(WireError) {
+      wrote = try packet.fill { (output) throws(WireError) in
+        try write(&output)
+        return true
+      }
+    } catch { return }
+    guard wrote else { return }
+    packet.withBytes { outbox.append($0, Span(), tag: givesCredit ? 1 : 0, release: release) }
+  }
+  /// Queues an event, if the host's masks let it through.
+  mutating func emit<E: HCIEventMessage>(_ event: E, from source: Span<UInt8> = Span(), now: Instant) {
+    guard isEnabled(E.code, E.subevent) else { return }
+    queue(release: delivery(now)) { (output) throws(WireError) in try event.writePacket(into: &output, from: source) }
+  }
+  /// Queues a Command Complete.
+  mutating func complete<C: HCICommand>(
+    _: C.Type, _ answer: C.Return, from source: Span<UInt8> = Span(), now: Instant
+  ) {
+    let credits = creditsInAnswer
+    queue(givesCredit: credits > 0, release: now + air.commandLatency) { (output) throws(WireError) in
+      try C.writeComplete(answer, numHCICommandPackets: credits, into: &output, from: source)
+    }
+  }
+  /// Queues a Command Complete with a status and nothing else; opcode 0 for none, which only gives credits.
+  mutating func complete(_ opcode: HCIOpcode, _ status: HCIStatus?, credits: UInt8? = nil, now: Instant) {
+    let credits = credits ?? creditsInAnswer
+    queue(givesCredit: credits > 0, release: now + air.commandLatency) { (output) throws(WireError) in
+      var complete = CommandComplete()
+      complete.numHCICommandPackets = credits
+      complete.commandOpcode = opcode
+      complete.returnParameters = Octets(0, status == nil ? 0 : 1)
+      let parameters: InlineArray<1, UInt8> = [status?.rawValue ?? 0]
+      try complete.writePacket(into: &output, from: parameters.span)
+    }
+  }
+  /// Queues a Command Status.
+  mutating func answer(_ opcode: HCIOpcode, _ status: HCIStatus, now: Instant) {
+    let credits = creditsInAnswer
+    queue(givesCredit: credits > 0, release: now + air.commandLatency) { (output) throws(WireError) in
+      var event = CommandStatus()
+      event.status = status
+      event.numHCICommandPackets = credits
+      event.commandOpcode = opcode
+      try event.writePacket(into: &output, from: Span())
+    }
+  }
+  /// Num_HCI_Command_Packets. Vol 4, Part E, §4.4.
+  private var creditsInAnswer: UInt8 { configuration.commandCreditDelay == nil ? configuration.commandCredits : 0 }
+
+  /// Queues data from the air: the header of this controller's own link, then the octets as they came.
+  mutating func deliver(
+    _ handle: ConnectionHandle, _ flag: PacketBoundaryFlag, _ data: Span<UInt8>, now: Instant
+  ) {
+    let word = handle.rawValue | UInt16(flag.rawValue) << 12
+    let header: InlineArray<5, UInt8> = [
+      0x02, UInt8(truncatingIfNeeded: word), UInt8(word >> 8), UInt8(truncatingIfNeeded: data.count),
+      UInt8(truncatingIfNeeded: data.count >> 8),
+    ]
+    outbox.append(header.span, data, release: delivery(now))
+  }
+}
+
+extension EventMask {
+  /// The value after a reset: no LE Meta events. Vol 4, Part E, §7.3.1.
+  fileprivate static var afterReset: EventMask { EventMask(rawValue: 0x0000_1FFF_FFFF_FFFF) }
+}

@@ -1,0 +1,237 @@
+import BindruneSimulator
+import BindruneWire
+import HCI
+import TestSupport
+import Testing
+
+/// Links: data, control procedures, ends. Vol 6, Part B, §4.5 and §5.1.
+@Suite struct LinkTests {
+  static func quiet() -> AirConfiguration {
+    var air = AirConfiguration.realistic
+    air.loss = 0
+    return air
+  }
+  static let airs = [AirConfiguration.ideal, quiet()]
+
+  @Test(arguments: 0..<2) func dataBothWays(air: Int) {
+    var lab = Lab(Self.airs[air], hosts: 2)
+    let (c, p) = lab.connect(0, 1)
+    lab.data(0, c, [1, 2, 3])
+    lab.data(1, p, [4, 5])
+    lab.run(100)
+    #expect(Set(lab.hexes(0)) == ["04 13 05 01 01 00 01 00", "02 01 20 02 00 04 05"])
+    #expect(Set(lab.hexes(1)) == ["04 13 05 01 01 00 01 00", "02 01 20 03 00 01 02 03"])
+  }
+  @Test(arguments: 0..<2) func fragmentsPassOneToOne(air: Int) {
+    var lab = Lab(Self.airs[air], hosts: 2)
+    let (c, _) = lab.connect(0, 1)
+    lab.data(0, c, [1, 2, 3])
+    lab.data(0, c, [4, 5], flag: 1)
+    lab.data(0, c, [6], flag: 1)
+    lab.run(100)
+    #expect(lab.hexes(1) == ["02 01 20 03 00 01 02 03", "02 01 10 02 00 04 05", "02 01 10 01 00 06"])
+  }
+  @Test func longPacketsAreCutOnTheAir() {
+    var lab = Lab(Self.quiet(), hosts: 2)
+    let (c, _) = lab.connect(0, 1)
+    lab.data(0, c, [UInt8](0..<60))
+    lab.run(100)
+    let packets = lab.packets(1)
+    #expect(packets.map { $0[2] >> 4 } == [2, 1, 1])
+    #expect(packets.map(\.count) == [32, 32, 11])
+    #expect(packets.flatMap { $0.dropFirst(5) } == [UInt8](0..<60))
+    #expect(lab.hexes(0) == ["04 13 05 01 01 00 01 00"], "one packet of the host")
+  }
+  @Test func dataLength() {
+    var lab = Lab(Self.quiet(), hosts: 2)
+    let (c, _) = lab.connect(0, 1)
+    var length = LESetDataLength()
+    length.connectionHandle = ConnectionHandle(rawValue: c)
+    length.txOctets = 251
+    length.txTime = 2120
+    lab.command(0, length)
+    lab.run(100)
+    #expect(lab.hexes(0) == ["04 0E 06 01 22 20 00 01 00", "04 3E 0B 07 01 00 FB 00 48 08 1B 00 48 01"])
+    #expect(lab.hexes(1) == ["04 3E 0B 07 01 00 1B 00 48 01 FB 00 48 08"])
+    lab.data(0, c, [UInt8](0..<200))
+    lab.run(100)
+    #expect(lab.packets(1).count == 1)
+    length.txOctets = 26
+    #expect(lab.status(0, length) == 0x12)
+  }
+  @Test func dataLengthFromTheStart() {
+    var lab = Lab(hosts: 2)
+    var suggested = LEWriteSuggestedDefaultDataLength()
+    suggested.suggestedMaxTXOctets = 100
+    suggested.suggestedMaxTXTime = 2120
+    #expect(lab.status(0, suggested) == 0)
+    lab.advertise(1)
+    lab.command(0, Lab.creation(to: Lab.address(1)))
+    lab.run(100)
+    #expect(lab.hexes(0).last == "04 3E 0B 07 01 00 64 00 90 03 1B 00 48 01")
+  }
+
+  @Test(arguments: 0..<2) func disconnecting(air: Int) {
+    var lab = Lab(Self.airs[air], hosts: 2)
+    let (c, p) = lab.connect(0, 1)
+    var disconnect = Disconnect()
+    disconnect.connectionHandle = ConnectionHandle(rawValue: c)
+    lab.command(0, disconnect)
+    lab.run(100)
+    #expect(lab.hexes(0) == ["04 0F 04 00 01 06 04", "04 05 04 00 01 00 16"])
+    #expect(lab.hexes(1) == ["04 05 04 00 01 00 13"])
+    // The handles are gone, and not given again at once.
+    lab.data(1, p, [1])
+    lab.run(10)
+    #expect(lab.world.air.faults(of: ControllerID(1)).dataForUnknownHandle == 1)
+    #expect(lab.connect(0, 1) == (2, 2))
+  }
+  @Test(arguments: 0..<2) func linkLoss(air: Int) {
+    var lab = Lab(Self.airs[air], hosts: 2)
+    _ = lab.connect(0, 1, timeout: 100)
+    lab.world.separate(0, 1)
+    lab.run(980)
+    #expect(lab.hexes(0) == [] && lab.hexes(1) == [])
+    lab.run(40)
+    #expect(lab.hexes(0) == ["04 05 04 00 01 00 08"])
+    #expect(lab.hexes(1) == ["04 05 04 00 01 00 08"])
+    lab.world.reunite(0, 1)
+    #expect(lab.connect(0, 1) == (2, 2))
+  }
+  @Test(arguments: 0..<2) func aShortAbsenceIsSurvived(air: Int) {
+    var lab = Lab(Self.airs[air], hosts: 2)
+    let (c, _) = lab.connect(0, 1, timeout: 100)
+    lab.world.separate(0, 1)
+    lab.data(0, c, [1, 2, 3])
+    lab.run(900)
+    #expect(lab.hexes(0) == [] && lab.hexes(1) == [])
+    lab.world.reunite(0, 1)
+    lab.run(1500)
+    #expect(lab.hexes(0) == ["04 13 05 01 01 00 01 00"])
+    #expect(lab.hexes(1) == ["02 01 20 03 00 01 02 03"])
+  }
+  @Test(arguments: 0..<2) func aRemovedController(air: Int) {
+    var lab = Lab(Self.airs[air], hosts: 2)
+    _ = lab.connect(0, 1, timeout: 100)
+    lab.world.removeController(of: 0)
+    lab.run(1100)
+    #expect(lab.hexes(0) == [])
+    #expect(lab.hexes(1) == ["04 05 04 00 01 00 08"])
+  }
+  @Test(arguments: 0..<2, [true, false]) func reset(air: Int, terminates: Bool) {
+    var first = ControllerConfiguration(address: Lab.address(0))
+    first.terminatesOnReset = terminates
+    var lab = Lab(Self.airs[air], [first, ControllerConfiguration(address: Lab.address(1))])
+    _ = lab.connect(0, 1, timeout: 100)
+    lab.command(0, Reset())
+    lab.run(100)
+    #expect(lab.hexes(0) == ["04 0E 04 01 03 0C 00"])
+    #expect(lab.hexes(1) == (terminates ? ["04 05 04 00 01 00 13"] : []))
+    lab.run(1000)
+    #expect(lab.hexes(1) == (terminates ? [] : ["04 05 04 00 01 00 08"]))
+  }
+
+  @Test(arguments: 0..<2) func remoteFeaturesAndVersion(air: Int) {
+    var lab = Lab(Self.airs[air], hosts: 2)
+    let handles = lab.connect(0, 1)
+    for (host, handle) in [(0, handles.0), (1, handles.1)] {
+      var features = LEReadRemoteFeatures()
+      features.connectionHandle = ConnectionHandle(rawValue: handle)
+      lab.command(host, features)
+      var version = ReadRemoteVersionInformation()
+      version.connectionHandle = ConnectionHandle(rawValue: handle)
+      lab.command(host, version)
+      lab.run(100)
+      lab.command(host, version)
+      lab.run(100)
+      #expect(
+        lab.hexes(host).sorted() == [
+          "04 0C 08 00 01 00 0D FF FF 00 00", "04 0C 08 00 01 00 0D FF FF 00 00", "04 0F 04 00 01 16 20",
+          "04 0F 04 00 01 1D 04", "04 0F 04 00 01 1D 04", "04 3E 0C 04 00 01 00 2F 10 00 00 00 00 00 00",
+        ])
+    }
+  }
+  @Test(arguments: 0..<2) func updateByTheCentral(air: Int) {
+    var lab = Lab(Self.airs[air], hosts: 2)
+    let (c, _) = lab.connect(0, 1)
+    var update = LEConnectionUpdate()
+    update.connectionHandle = ConnectionHandle(rawValue: c)
+    lab.command(0, update)
+    lab.run(500)
+    #expect(lab.hexes(0) == ["04 0F 04 00 01 13 20", "04 3E 0A 03 00 01 00 18 00 00 00 F4 01"])
+    #expect(lab.hexes(1) == ["04 3E 0A 03 00 01 00 18 00 00 00 F4 01"])
+  }
+  @Test(arguments: 0..<2, [true, false]) func updateAskedForByThePeripheral(air: Int, accepts: Bool) {
+    var lab = Lab(Self.airs[air], hosts: 2)
+    let (c, p) = lab.connect(0, 1)
+    var update = LEConnectionUpdate()
+    update.connectionHandle = ConnectionHandle(rawValue: p)
+    lab.command(1, update)
+    lab.run(100)
+    #expect(lab.hexes(0) == ["04 3E 0B 06 01 00 18 00 28 00 00 00 F4 01"])
+    #expect(lab.hexes(1) == ["04 0F 04 00 01 13 20"])
+    if accepts {
+      var reply = LERemoteConnectionParameterRequestReply()
+      reply.connectionHandle = ConnectionHandle(rawValue: c)
+      lab.command(0, reply)
+    } else {
+      var reply = LERemoteConnectionParameterRequestNegativeReply()
+      reply.connectionHandle = ConnectionHandle(rawValue: c)
+      lab.command(0, reply)
+    }
+    lab.run(200)
+    let complete = accepts ? "04 3E 0A 03 00 01 00 18 00 00 00 F4 01" : "04 3E 0A 03 3B 01 00 06 00 00 00 64 00"
+    #expect(lab.hexes(1) == [complete])
+    #expect(lab.hexes(0).count == (accepts ? 2 : 1))
+  }
+
+  @Test func tooManyPacketsOverflow() {
+    var small = ControllerConfiguration(address: Lab.address(0))
+    small.aclBufferCount = 2
+    small.aclDataLength = 27
+    var lab = Lab(Self.quiet(), [small, ControllerConfiguration(address: Lab.address(1))])
+    let (c, _) = lab.connect(0, 1)
+    for n in 0..<3 { lab.data(0, c, [UInt8(n)]) }
+    lab.data(0, c, [UInt8](repeating: 0, count: 28))
+    lab.run(100)
+    let packets = lab.hexes(0)
+    #expect(packets.filter { $0 == "04 1A 01 01" }.count == 2)
+    #expect(lab.hexes(1) == ["02 01 20 01 00 00", "02 01 20 01 00 01"])
+    #expect(lab.world.air.faults(of: ControllerID(0)).dataBeyondBuffers == 2)
+    #expect(lab.world.air.usedBuffers(of: ControllerID(0)) == 0)
+  }
+  @Test func aHostThatDoesNotReadHoldsTheOtherBack() {
+    var reader = ControllerConfiguration(address: Lab.address(1))
+    reader.hostBacklog = 100
+    for air in Self.airs {
+      var lab = Lab(air, [ControllerConfiguration(address: Lab.address(0)), reader])
+      let (c, _) = lab.connect(0, 1)
+      // Past the world, so that host 1 is not asked.
+      let data: [UInt8] = [0x02, UInt8(c), 0, 27, 0] + [UInt8](repeating: 7, count: 27)
+      let controllers = [ControllerID(0), ControllerID(1)]
+      var now = lab.world.now
+      for _ in 0..<8 { lab.world.air.receive(data.span, at: controllers[0], now: now) }
+      now += .seconds(1)
+      lab.world.air.advance(to: now)
+      #expect(lab.world.air.usedBuffers(of: controllers[0]) == 4, "32 octets each: the fourth fills the backlog")
+      var buffer = PacketBuffer(), received = 0
+      for _ in 0..<20 {
+        while buffer.fill({ lab.world.air.nextPacket(from: controllers[1], into: &$0, now: now) }) { received += 1 }
+        now += .milliseconds(20)
+        lab.world.air.advance(to: now)
+      }
+      #expect(received == 8)
+      #expect(lab.world.air.usedBuffers(of: controllers[0]) == 0)
+    }
+  }
+  @Test func severalLinks() {
+    var lab = Lab(hosts: 4)
+    var handles: [UInt16] = []
+    for peer in 1..<4 { handles.append(lab.connect(0, peer).0) }
+    #expect(handles == [1, 2, 3])
+    for (index, handle) in handles.enumerated() { lab.data(0, handle, [UInt8(index)]) }
+    lab.run(10)
+    for peer in 1..<4 { #expect(lab.hexes(peer) == ["02 01 20 01 00 0\(peer - 1)"]) }
+    #expect(lab.world.air.linkCount(of: ControllerID(0)) == 3)
+  }
+}
