@@ -1,5 +1,6 @@
 import BindruneWire
 import Glibc
+import HCI
 import NIOCore
 
 /// The btsnoop file format, version 1, datalink 1002: HCI packets with their H4 type octet. Everything big-endian.
@@ -17,8 +18,8 @@ public enum BTSnoop {
   public static func append(
     _ packet: Span<UInt8>, _ direction: HCIDirection, time: UInt64, to octets: inout [UInt8]
   ) {
-    let type = packet.isEmpty ? 0 : packet[0]
-    let flags: UInt32 = (direction == .fromController ? 1 : 0) | (type == 0x01 || type == 0x04 ? 2 : 0)
+    let type = packet.isEmpty ? nil : HCIPacketType(rawValue: packet[0])
+    let flags: UInt32 = (direction == .fromController ? 1 : 0) | (type == .command || type == .event ? 2 : 0)
     append(UInt32(packet.count), to: &octets)  // original length
     append(UInt32(packet.count), to: &octets)  // included length: all of it
     append(flags, to: &octets)

@@ -1,4 +1,5 @@
 import BindruneWire
+import HCI
 
 /// Cuts a stream of octets into HCI packets: the UART transport's framing. Vol 4, Part A, §2.
 ///
@@ -171,18 +172,19 @@ public struct H4Framer: ~Copyable {
   private func size(of bytes: Span<UInt8>, from start: Int) -> Size {
     let header: Int
     let limit: Int
-    switch bytes[start] {
-    case 0x01 where direction == .fromHost: (header, limit) = (4, 255)
-    case 0x02: (header, limit) = (5, limits.acl)
-    case 0x03: (header, limit) = (4, 255)
-    case 0x04 where direction == .fromController: (header, limit) = (3, 255)
-    case 0x05: (header, limit) = (5, limits.iso)
+    let type = HCIPacketType(rawValue: bytes[start])
+    switch type {
+    case .command where direction == .fromHost: (header, limit) = (4, 255)
+    case .acl: (header, limit) = (5, limits.acl)
+    case .synchronous: (header, limit) = (4, 255)
+    case .event where direction == .fromController: (header, limit) = (3, 255)
+    case .iso: (header, limit) = (5, limits.iso)
     default: return .wrong(.packetType)
     }
     guard bytes.count - start >= header else { return .header(header) }
     var length = Int(bytes[start + header - 1])
     if header == 5 { length = length << 8 | Int(bytes[start + 3]) }
-    if bytes[start] == 0x05 { length &= 0x3FFF }  // two bits are reserved: Vol 4, Part E, §5.4.5
+    if type == .iso { length &= 0x3FFF }  // two bits are reserved: Vol 4, Part E, §5.4.5
     return length > limit ? .wrong(.length(length)) : .packet(header + length)
   }
 }

@@ -61,9 +61,6 @@ public final class H4Server: Sendable {
     } catch { return error == .refused(spec) }
   }
 
-  /// Stops listening and removes the socket file. Connections live on: whoever accepted them closes them.
-  public func close() async {
-    try? await channel.close()
-    if case .unix(let path) = address { _ = unsafe unlink(path) }
-  }
+  /// Stops listening; a socket file goes with it. Connections live on: whoever accepted them closes them.
+  public func close() async { try? await channel.close() }
 }

@@ -16,6 +16,8 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
   private var handedOver = false
   /// A call of the receiver's is on the stack: what happens meanwhile is told afterwards.
   private var isCalled = false
+  /// What came before `start`: a peer that closes makes the channel read to the end, however long we wanted to wait.
+  private var early: ByteBuffer?
   /// Why it ended, before or after `start`.
   private var end: End?
   private enum End { case closed, failed(TransportError), told }
@@ -38,14 +40,12 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
     eventLoop.preconditionInEventLoop()
     precondition(self.receiver == nil, "a transport is started once")
     switch end {
-    case .failed(let error):
-      self.receiver = receiver
-      eventLoop.execute { self.tell(error) }
-    case .closed, .told: break
-    case nil:
-      self.receiver = receiver
-      guarded { channel.setOption(.autoRead, value: true).whenComplete { _ in } }
+    case .closed, .told: return
+    case .failed: break
+    case nil: guarded { channel.setOption(.autoRead, value: true).whenComplete { _ in } }
     }
+    self.receiver = receiver
+    if end != nil || early != nil { eventLoop.execute { self.catchUp() } }
   }
 
   public func send(_ packet: Span<UInt8>) {
@@ -93,19 +93,39 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
 
   fileprivate func read(_ buffer: ByteBuffer) {
     guard end == nil else { return }
+    if receiver != nil, early == nil { return frame(buffer) }
+    var buffer = buffer
+    early.setOrWriteBuffer(&buffer)
+    if let count = early?.readableBytes, count > Self.bound { fail(.overflow(count)) }
+  }
+
+  private func frame(_ buffer: ByteBuffer) {
     let bytes = buffer.readableBytesUInt8Span
     var index = 0
-    while let receiver, end == nil {
+    while let receiver {
       switch framer.next(in: bytes, at: &index) {
       case .packet(let range): receiver.received(bytes.extracting(range))
       case .assembled(let packet): receiver.received(packet.span)
       case .needMore: return
-      case .lost(let error): return fail(.framing(error))
+      case .lost(let error):
+        // Nearer to the cause than a close that followed it.
+        if case .failed = end { end = .failed(.framing(error)) }
+        return fail(.framing(error))
       }
     }
   }
 
-  fileprivate func readAll() { receiver?.receivedAll() }
+  /// Tells what happened before `start`.
+  private func catchUp() {
+    if let early {
+      self.early = nil
+      frame(early)
+      receiver?.receivedAll()
+    }
+    if case .failed(let error) = end { tell(error) }
+  }
+
+  fileprivate func readAll() { if early == nil { receiver?.receivedAll() } }
 
   fileprivate func writabilityChanged() {
     guard channel.isWritable, end == nil else { return }
@@ -118,7 +138,7 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
     guard end == nil else { return }
     end = .failed(error)
     channel.close(promise: nil)
-    if isCalled { eventLoop.execute { self.tell(error) } } else { tell(error) }
+    if isCalled || early != nil { eventLoop.execute { self.tell(error) } } else { tell(error) }
   }
 
   private func tell(_ error: TransportError) {

@@ -1,0 +1,255 @@
+import BindruneTransport
+import BindruneWire
+import Foundation
+import NIOCore
+import NIOPosix
+import TestSupport
+import Testing
+
+@Suite(.timeLimit(.minutes(1))) struct StreamTests {
+  private static let loopback = TransportSpec.tcp(host: "127.0.0.1", port: 0)
+
+  /// A server whose connections do what `serve` says to their recorder before they start.
+  private func withServer(
+    on spec: TransportSpec = loopback, serve: @escaping @Sendable (H4Stream, Recorder) -> Void,
+    _ body: (any EventLoop, H4Server) async throws -> Void
+  ) async throws {
+    try await withLoop { loop in
+      let accepted = Accepted()
+      let server = try await H4Server.listen(on: spec, loop: loop) { stream in
+        accepted.streams.append(stream)
+        let recorder = Recorder(loop)
+        serve(stream, recorder)
+        stream.start(recorder)
+      }
+      try await body(loop, server)
+      await server.close()
+      try await loop.run { accepted.streams.forEach { $0.close() } }
+      for stream in accepted.streams { try await stream.closeFuture.get() }
+    }
+  }
+  /// Only used on the loop, and after it.
+  private final class Accepted: @unchecked Sendable { var streams: [H4Stream] = [] }
+
+  private func echo(on spec: TransportSpec) async throws {
+    try await withServer(on: spec) { stream, recorder in
+      recorder.onPacket = { _, packet in
+        stream.send(packet)
+        stream.flush()
+      }
+    } _: { loop, server in
+      let stream = try await H4Stream.connect(to: server.address, on: loop)
+      let recorder = Recorder(loop)
+      try await loop.run {
+        stream.start(recorder)
+        for number in 0..<500 { stream.send(acl(number, count: number)) }
+        stream.flush()
+      }
+      try await recorder.wait { $0.packets.count == 500 }
+      try await loop.run {
+        #expect(recorder.packets.indices.allSatisfy { recorder.packets[$0] == acl($0, count: $0) })
+        #expect(recorder.batches > 0)
+        stream.close()
+      }
+      try await stream.closeFuture.get()
+      #expect(recorder.errors.isEmpty)
+    }
+  }
+
+  @Test func tcpCarriesPacketsBothWays() async throws { try await echo(on: Self.loopback) }
+  @Test func aUnixSocketCarriesPacketsBothWays() async throws {
+    let path = socketPath()
+    try await echo(on: .unix(path: path))
+    #expect(!FileManager.default.fileExists(atPath: path))
+  }
+
+  @Test func aRefusedPortSaysSo() async throws {
+    try await withLoop { loop in
+      let server = try await H4Server.listen(on: Self.loopback, loop: loop) { _ in }
+      await server.close()
+      await #expect(throws: TransportError.refused(server.address)) {
+        try await H4Stream.connect(to: server.address, on: loop)
+      }
+    }
+  }
+
+  @Test func whatCannotBeConnectedSaysWhy() async throws {
+    let path = socketPath()
+    try await withLoop { loop in
+      await #expect(throws: TransportError.notFound(.unix(path: path))) {
+        try await H4Stream.connect(to: .unix(path: path), on: loop)
+      }
+      let nowhere = TransportSpec.tcp(host: "no-such-host.invalid", port: 1)
+      await #expect(throws: TransportError.unresolved(nowhere)) { try await H4Stream.connect(to: nowhere, on: loop) }
+      for spec in [TransportSpec.sim, Self.loopback] {
+        let error = await #expect(throws: TransportError.self) { try await H4Stream.connect(to: spec, on: loop) }
+        if case .unsuitable(spec, _) = error {} else { Issue.record("\(String(describing: error))") }
+      }
+    }
+  }
+
+  @Test func anAddressInUseIsNotTakenAndAnAbandonedSocketIs() async throws {
+    let spec = TransportSpec.unix(path: socketPath())
+    try await withServer(on: spec, serve: { _, _ in }) { loop, server in
+      await #expect(throws: TransportError.addressInUse(spec)) {
+        try await H4Server.listen(on: spec, loop: loop) { _ in }
+      }
+    }
+    try await withServer(serve: { _, _ in }) { loop, server in
+      await #expect(throws: TransportError.addressInUse(server.address)) {
+        try await H4Server.listen(on: server.address, loop: loop) { _ in }
+      }
+    }
+    try await withLoop { loop in
+      // What a killed process leaves: a socket file that nobody listens at.
+      guard case .unix(let path) = spec else { return }
+      let dead = try await H4Server.listen(on: .unix(path: path + "x"), loop: loop) { _ in }
+      try FileManager.default.moveItem(atPath: path + "x", toPath: path)
+      await dead.close()
+      await #expect(throws: TransportError.refused(spec)) { try await H4Stream.connect(to: spec, on: loop) }
+      let server = try await H4Server.listen(on: spec, loop: loop) { _ in }
+      await server.close()
+    }
+  }
+
+  /// Connects to somebody who says `octets`, and closes if told so; gives what the receiver heard.
+  private func hear(_ octets: [UInt8], thenClose: Bool) async throws -> (packets: [[UInt8]], errors: [TransportError]) {
+    var heard: (packets: [[UInt8]], errors: [TransportError]) = ([], [])
+    try await withLoop { loop in
+      let server = try await ServerBootstrap(group: loop)
+        .childChannelInitializer { channel in
+          channel.eventLoop.makeCompletedFuture {
+            try channel.pipeline.syncOperations.addHandler(Speaker(octets, thenClose))
+          }
+        }
+        .bind(host: "127.0.0.1", port: 0).get()
+      let stream = try await H4Stream.connect(
+        to: .tcp(host: "127.0.0.1", port: try #require(server.localAddress?.port)), on: loop)
+      let recorder = Recorder(loop)
+      try await loop.run { stream.start(recorder) }
+      try await recorder.wait { !$0.errors.isEmpty }
+      try await stream.closeFuture.get()
+      heard = try await loop.run {
+        stream.send(acl(1))
+        stream.flush()
+        #expect(!stream.isWritable)
+        return (recorder.packets, recorder.errors)
+      }
+      try await server.close()
+    }
+    return heard
+  }
+
+  private final class Speaker: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+    let octets: [UInt8]
+    let thenClose: Bool
+    init(_ octets: [UInt8], _ thenClose: Bool) {
+      self.octets = octets
+      self.thenClose = thenClose
+    }
+    func channelActive(context: ChannelHandlerContext) {
+      context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: octets)), promise: nil)
+      if thenClose { context.close(promise: nil) }
+    }
+  }
+
+  @Test func aPeerThatClosesInThePacketIsClosedOnce() async throws {
+    let heard = try await hear(acl(1) + acl(2).dropLast(3), thenClose: true)
+    #expect(heard.packets == [acl(1)])
+    #expect(heard.errors == [.closed])
+  }
+
+  @Test func garbageIsLossOfFramingOnce() async throws {
+    let heard = try await hear(acl(1) + Array("HTTP/1.1 400 Bad Request\r\n\r\n".utf8), thenClose: false)
+    #expect(heard.packets == [acl(1)])
+    #expect(heard.errors == [.framing(FramingError(.packetType, offset: 25, octet: 0x48))])
+  }
+
+  @Test func theAnswerToResetIsFoundInAStreamThatIsUnderWay() async throws {
+    try await withServer { stream, recorder in
+      recorder.onPacket = { _, packet in
+        guard packet[0] == 0x01 else { return }
+        // The rest of a packet, then a late event, then the answer.
+        stream.send(octets("FF 07 00 04 13 05 01 40 00 02 00 04 0E 04 01 03 0C 00"))
+        stream.send(acl(7))
+        stream.flush()
+      }
+    } _: { loop, server in
+      let stream = try await H4Stream.connect(to: server.address, on: loop)
+      let recorder = Recorder(loop)
+      try await loop.run {
+        stream.resynchronise()
+        stream.start(recorder)
+        stream.send(octets("01 03 0C 00"))
+        stream.flush()
+      }
+      try await recorder.wait { $0.packets == [octets("04 0E 04 01 03 0C 00"), acl(7)] }
+      try await loop.run { stream.close() }
+    }
+  }
+
+  @Test func aPeerThatDoesNotReadStopsTheSender() async throws {
+    try await withLoop { loop in
+      let slow = Slow()
+      let server = try await H4Server.listen(on: Self.loopback, loop: loop) { slow.stream = $0 }
+      let stream = try await H4Stream.connect(to: server.address, on: loop)
+      let (recorder, atServer) = (Recorder(loop), Recorder(loop))
+      let sent = try await loop.run {
+        stream.start(recorder)
+        var sent = 0
+        while stream.isWritable, sent < 200_000 {
+          stream.send(acl(sent, count: 100))
+          sent += 1
+        }
+        stream.flush()
+        #expect(recorder.writables == 0)
+        return sent
+      }
+      #expect(sent < 200_000)
+      // The connection may be accepted only now.
+      try await loop.run { slow.begin(atServer) }
+      try await atServer.wait { $0.packets.count == sent }
+      try await recorder.wait { $0.writables == 1 }
+      try await loop.run {
+        #expect(atServer.packets.indices.allSatisfy { atServer.packets[$0] == acl($0, count: 100) })
+        stream.close()
+      }
+      try await atServer.wait { $0.errors == [.closed] }
+      await server.close()
+    }
+  }
+  /// Only used on the loop.
+  private final class Slow: @unchecked Sendable {
+    var stream: H4Stream? { didSet { if let recorder { stream?.start(recorder) } } }
+    private var recorder: Recorder?
+    func begin(_ recorder: Recorder) {
+      self.recorder = recorder
+      stream?.start(recorder)
+    }
+  }
+
+  @Test func aSenderThatNeverStopsIsStopped() async throws {
+    try await withLoop { loop in
+      let slow = Slow()
+      let server = try await H4Server.listen(on: Self.loopback, loop: loop) { slow.stream = $0 }
+      let stream = try await H4Stream.connect(to: server.address, on: loop)
+      let recorder = Recorder(loop)
+      try await loop.run {
+        stream.start(recorder)
+        let packet = acl(0, count: 1000)
+        for _ in 0..<100_000 { stream.send(packet) }
+      }
+      try await recorder.wait { !$0.errors.isEmpty }
+      try await loop.run {
+        if case .overflow = recorder.errors[0] {} else { Issue.record("\(recorder.errors)") }
+        #expect(recorder.errors.count == 1)
+        slow.stream?.close()
+      }
+      await server.close()
+    }
+  }
+
+  private func socketPath() -> String { "/tmp/bindrune-\(UInt64.random(in: 0 ... .max)).sock" }
+}
