@@ -1,0 +1,400 @@
+import ATT
+import BasicContainers
+import BindruneWire
+import DequeModule
+
+/// Limits of a `Client`.
+public struct ClientConfiguration: BitwiseCopyable, Sendable {
+  /// Requests that wait while another is active; one more is refused with `.busy`.
+  public var maximumWaiting = 256
+  /// Octets of received values, 8 for each value included, that may wait to be taken as effects; what comes beyond is
+  /// dropped and counted. A composer that drains after every packet never gets near it.
+  public var valueCapacity = 65_536
+  public init() {}
+}
+
+/// The client half of GATT on one bearer: discovery, reads, writes, subscriptions. Vol 3, Part G, §4.
+///
+/// ## Function
+/// A caller names each request by a `RequestID` and gets exactly one `.completed` for it from `nextEffect`. One request is
+/// active at a time, as the bearer asks (Vol 3, Part F, §3.3.2); the others wait in order. Bytes of ATT requests never
+/// wait: the bearer pulls them, one at a time.
+///
+///     client.discoverAll(id)
+///     while client.hasRequest { …bearer… }              // nextRequest, receive(response:)
+///     while let effect = client.nextEffect() { … }      // after every packet
+///
+/// ## Effects
+/// Take them after every packet and every command: `Octets` in them are ranges of an arena that is emptied by the next
+/// call that changes the client, once all effects have been taken.
+///
+/// ## Phases
+///
+///     idle ── request ──▶ asking ── nextRequest ──▶ awaiting ── response ──▶ asking, or idle
+///       any ── close ──▶ closed
+///
+/// Cancelling while a request is in flight completes the caller at once; the client stays in `awaiting` until the response
+/// has come and gone.
+public struct Client: AttributeClient, ~Copyable {
+  /// What discoveries have found. It changes only when one completes.
+  public private(set) var remote = RemoteDatabase()
+  public let configuration: ClientConfiguration
+
+  private enum Phase: BitwiseCopyable, Equatable {
+    case idle
+    /// The active request has something to ask.
+    case asking
+    case awaiting
+    case closed(BearerClosure)
+  }
+  private var phase = Phase.idle
+  private var active: Procedure?
+  /// The active request is being served by `discovery`.
+  private var isDiscovering = false
+  private var discovery = Discovery()
+  private var waiting: Deque<Procedure> = []
+
+  private var effects: Deque<ClientEffect> = []
+  private var arena = UniqueArray<UInt8>()
+  /// What `valueCapacity` bounds.
+  private var undrained = 0
+  private var lost = 0
+
+  public init(configuration: ClientConfiguration = ClientConfiguration()) { self.configuration = configuration }
+
+  // MARK: Discovery
+
+  /// Everything: services, includes, characteristics, descriptors. Replaces `remote`. Vol 3, Part G, §4.4 … §4.7.
+  public mutating func discoverAll(_ id: RequestID) { submit(Procedure(id, .discover(.all))) }
+  /// All primary services (§4.4.1), or those with `uuid` (§4.4.2). What `remote` knows of services that are still there stays.
+  public mutating func discoverPrimaryServices(_ id: RequestID, _ uuid: BluetoothUUID? = nil) {
+    submit(Procedure(id, .discover(uuid.map { .services($0) } ?? .primaryServices)))
+  }
+  /// The services that those in `range` include. Vol 3, Part G, §4.5.1.
+  public mutating func discoverIncludedServices(_ id: RequestID, in range: HandleRange) {
+    submit(Procedure(id, .discover(.includedServices(range))))
+  }
+  /// The characteristics in `range`, without descriptors. Vol 3, Part G, §4.6.1; by UUID (§4.6.2) is the same exchange,
+  /// followed by a look into `remote`.
+  public mutating func discoverCharacteristics(_ id: RequestID, in range: HandleRange) {
+    submit(Procedure(id, .discover(.characteristics(range))))
+  }
+  /// The descriptors in `range`, such as a characteristic's `descriptorRange`. Vol 3, Part G, §4.7.1.
+  public mutating func discoverDescriptors(_ id: RequestID, in range: HandleRange) {
+    submit(Procedure(id, .discover(.descriptors(range))))
+  }
+
+  // MARK: Reading
+
+  /// One Read Request: at most ATT_MTU − 1 octets. Vol 3, Part G, §4.8.1, §4.12.1.
+  public mutating func read(_ id: RequestID, _ handle: AttributeHandle) {
+    submit(Procedure(id, .read, parts: [Procedure.Part(handle: handle)]))
+  }
+  /// The whole value. Vol 3, Part G, §4.8.3, §4.12.2.
+  public mutating func readLong(_ id: RequestID, _ handle: AttributeHandle) {
+    submit(Procedure(id, .readLong, parts: [Procedure.Part(handle: handle)]))
+  }
+  /// The values of all attributes of one type; each is cut at min(ATT_MTU − 4, 253) octets. Vol 3, Part G, §4.8.2.
+  public mutating func read(_ id: RequestID, uuid: BluetoothUUID, in range: HandleRange = .all) {
+    submit(Procedure(id, .readByType(range, uuid.shortest)))
+  }
+  /// Two or more values of known length, in one response. Vol 3, Part G, §4.8.4.
+  public mutating func readMultiple(_ id: RequestID, _ handles: [AttributeHandle]) {
+    submit(Procedure(id, .readMultiple, parts: handles.map { Procedure.Part(handle: $0) }))
+  }
+  /// Two or more values, in one response; values for which it has no room are missing. Vol 3, Part G, §4.8.5.
+  public mutating func readMultipleVariable(_ id: RequestID, _ handles: [AttributeHandle]) {
+    submit(Procedure(id, .readMultipleVariable, parts: handles.map { Procedure.Part(handle: $0) }))
+  }
+
+  // MARK: Writing
+
+  /// Vol 3, Part G, §4.9.3; a value longer than ATT_MTU − 3 as in §4.9.4.
+  public mutating func write(_ id: RequestID, _ handle: AttributeHandle, _ value: Span<UInt8>) {
+    submit(.write, id, handle, value)
+  }
+  /// In parts, whatever its length; nothing is written unless every part came back as it was sent. Vol 3, Part G, §4.9.4.
+  public mutating func writeLong(_ id: RequestID, _ handle: AttributeHandle, _ value: Span<UInt8>) {
+    submit(.writeParts, id, handle, value)
+  }
+  /// Several values, all or none. Vol 3, Part G, §4.9.5.
+  public mutating func writeReliable(_ id: RequestID, _ values: [(handle: AttributeHandle, value: [UInt8])]) {
+    var parts: [Procedure.Part] = [], octets: [UInt8] = []
+    for (handle, value) in values {
+      parts.append(Procedure.Part(handle: handle, value: Octets(value, in: &octets)))
+    }
+    submit(Procedure(id, .writeParts, parts: parts, octets: octets))
+  }
+  /// Asks the server to send the value with `valueHandle` whenever it likes. Vol 3, Part G, §4.10, §4.11, §3.3.3.3.
+  /// The descriptor is looked up in `remote`, and searched on the server where that has none.
+  public mutating func subscribe(
+    _ id: RequestID, _ valueHandle: AttributeHandle,
+    _ configuration: ClientCharacteristicConfiguration = .notification
+  ) {
+    let value = configuration.rawValue
+    submit(
+      Procedure(
+        id, .configure(valueHandle), parts: [Procedure.Part(handle: valueHandle, value: Octets(0, 2))],
+        octets: [UInt8(truncatingIfNeeded: value), UInt8(value >> 8)]))
+  }
+  public mutating func unsubscribe(_ id: RequestID, _ valueHandle: AttributeHandle) { subscribe(id, valueHandle, []) }
+
+  // MARK: Requests and their ends
+
+  private mutating func submit(
+    _ kind: Procedure.Kind, _ id: RequestID, _ handle: AttributeHandle, _ value: Span<UInt8>
+  ) {
+    var octets: [UInt8] = []
+    octets.append(Octets(0, value.count), of: value)
+    submit(Procedure(id, kind, parts: [Procedure.Part(handle: handle, value: Octets(0, value.count))], octets: octets))
+  }
+
+  private mutating func submit(_ procedure: Procedure) {
+    emptyArena()
+    if case .closed(let reason) = phase {
+      complete(procedure.id, .failed(.bearerClosed(reason)))
+    } else if let refusal = procedure.refusal {
+      complete(procedure.id, .failed(refusal))
+    } else if phase == .idle {
+      begin(procedure)
+    } else if waiting.count < configuration.maximumWaiting {
+      waiting.append(procedure)
+    } else {
+      complete(procedure.id, .failed(.busy))
+    }
+  }
+
+  private mutating func begin(_ procedure: Procedure) {
+    active = procedure
+    isDiscovering = false
+    phase = .asking
+    switch procedure.kind {
+    case .discover(let goal): discover(goal)
+    case .configure(let valueHandle):
+      guard let characteristic = remote.characteristic(valueHandle: valueHandle) else {
+        return end(.failed(.unknownCharacteristic))
+      }
+      if configure(characteristic) { return }
+      guard let range = characteristic.descriptorRange else { return end(.failed(.noConfigurationDescriptor)) }
+      discover(.descriptors(range))
+    default: break
+    }
+  }
+
+  private mutating func discover(_ goal: Discovery.Goal) {
+    isDiscovering = true
+    discovery.start(goal, knowing: remote)
+  }
+
+  /// True when the descriptor that the active request writes to is known.
+  private mutating func configure(_ characteristic: RemoteCharacteristic) -> Bool {
+    guard let descriptor = remote.descriptor(.clientCharacteristicConfiguration, of: characteristic) else {
+      return false
+    }
+    active?.write(to: descriptor.handle)
+    return true
+  }
+
+  /// Ends the active request for its caller, and for the client, unless the server's queue must be emptied first.
+  private mutating func end(_ result: ClientResult) {
+    complete(active?.id, result)
+    active?.id = nil
+    phase = .asking
+    if active?.rollBack() == true { return }
+    active = nil
+    phase = .idle
+    while phase == .idle, let next = waiting.popFirst() { begin(next) }
+  }
+
+  private mutating func complete(_ id: RequestID?, _ result: ClientResult) {
+    if let id { effects.append(.completed(id, result)) }
+  }
+
+  /// Ends a request early: `.failed(.cancelled)` follows at once. Nothing happens when it has completed already. Parts of
+  /// a value that the server has queued are taken back; a write whose request is on its way may still take effect.
+  public mutating func cancel(_ id: RequestID) {
+    emptyArena()
+    if let index = waiting.firstIndex(where: { $0.id == id }) {
+      waiting.remove(at: index)
+      complete(id, .failed(.cancelled))
+    } else if active?.id == id {
+      if phase == .asking { return end(.failed(.cancelled)) }
+      complete(id, .failed(.cancelled))
+      active?.id = nil
+    }
+  }
+
+  public mutating func close(_ reason: BearerClosure) {
+    emptyArena()
+    if case .closed = phase { return }
+    phase = .closed(reason)
+    complete(active?.id, .failed(.bearerClosed(reason)))
+    active = nil
+    while let orphan = waiting.popFirst() { complete(orphan.id, .failed(.bearerClosed(reason))) }
+  }
+
+  // MARK: The bearer's side
+
+  public var hasRequest: Bool { phase == .asking }
+
+  /// See `AttributeClient`. A request for which `mtu` has no room (Read Multiple of too many handles) fails here, and the
+  /// next one is tried.
+  public mutating func nextRequest(mtu: Int, into request: inout OutputRawSpan) -> Bool {
+    emptyArena()
+    while phase == .asking {
+      phase = .awaiting
+      if isDiscovering {
+        var source: [UInt8] = []
+        let pdu = discovery.request(source: &source)
+        if (try? pdu.encode(into: &request, from: source.span)) != nil { return true }
+      } else if active?.writeRequest(mtu: mtu, into: &request) == true {
+        return true
+      }
+      end(.failed(.valueTooLong))
+    }
+    return false
+  }
+
+  public mutating func receive(response: ATTPDU, in packet: Span<UInt8>, mtu: Int, now: Instant) {
+    emptyArena()
+    guard phase == .awaiting, active != nil else { return effects.append(.ignored(.unexpectedResponse)) }
+    phase = .asking
+    let isWaitedFor = active?.id != nil
+    if isDiscovering {
+      let outcome = isWaitedFor ? discovery.receive(response, in: packet) : .failed(.cancelled)
+      if let ignored = discovery.ignored {
+        effects.append(.ignored(ignored))
+        discovery.ignored = nil
+      }
+      switch outcome {
+      case .again: break
+      case .finished: discovered()
+      case .failed(let error): end(.failed(error))
+      }
+    } else if let outcome = active?.receive(response, in: packet, mtu: mtu) {
+      switch outcome {
+      case .again: if !isWaitedFor { end(.failed(.cancelled)) }
+      case .done: end(.done)
+      case .value: end(.value(isWaitedFor ? gathered() : Octets()))
+      case .values: end(.values(isWaitedFor ? gathered() : Octets()))
+      case .failed(let error): end(.failed(error))
+      }
+    }
+  }
+
+  private mutating func discovered() {
+    remote = discovery.takeFound()
+    guard case .configure(let valueHandle)? = active?.kind else { return end(.discovered) }
+    isDiscovering = false
+    if let characteristic = remote.characteristic(valueHandle: valueHandle), configure(characteristic) { return }
+    end(.failed(.noConfigurationDescriptor))
+  }
+
+  /// What the active request has gathered, in the arena.
+  private mutating func gathered() -> Octets {
+    guard let gathered = active?.gathered else { return Octets() }
+    let octets = Octets(arena.count, gathered.count)
+    arena.append(copying: gathered.span)
+    return octets
+  }
+
+  public mutating func receive(value: ATTPDU, in packet: Span<UInt8>, now: Instant) {
+    emptyArena()
+    switch value {
+    case .handleValueNotification(let pdu): keep(pdu.attributeHandle, pdu.attributeValue, packet, .notification)
+    case .handleValueIndication(let pdu): keep(pdu.attributeHandle, pdu.attributeValue, packet, .indication)
+    case .multipleHandleValueNotification(let pdu):
+      var cursor = pdu.handleLengthValueTupleList.cursor
+      while let tuple = cursor.next(in: packet) {
+        keep(tuple.attributeHandle, tuple.attributeValue, packet, .notification)
+      }
+    default: break
+    }
+  }
+
+  private mutating func keep(
+    _ handle: AttributeHandle, _ value: Octets, _ packet: Span<UInt8>, _ kind: ValueKind
+  ) {
+    // After the first one lost all are lost until the effects have been taken: what is left is a prefix, in order.
+    guard lost == 0, undrained + 8 + Int(value.count) <= configuration.valueCapacity else {
+      lost += 1
+      return
+    }
+    undrained += 8 + Int(value.count)
+    effects.append(.value(handle, Octets(arena.count, Int(value.count)), kind))
+    arena.append(copying: packet.extracting(Int(value.offset)..<Int(value.offset) + Int(value.count)))
+  }
+
+  // MARK: Effects
+
+  public mutating func nextEffect() -> ClientEffect? {
+    if let effect = effects.popFirst() { return effect }
+    guard lost > 0 else { return nil }
+    defer { lost = 0 }
+    return .valuesLost(lost)
+  }
+
+  private mutating func emptyArena() {
+    guard effects.isEmpty, !arena.isEmpty || undrained > 0 else { return }
+    arena.removeAll(keepingCapacity: true)
+    undrained = 0
+  }
+
+  /// Lends the bytes of an effect. Traps when `octets` is no range of the arena.
+  public borrowing func withBytes<Result, Failure: Error>(
+    _ octets: Octets, _ body: (Span<UInt8>) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    try body(arena.span.extracting(Int(octets.offset)..<Int(octets.offset) + Int(octets.count)))
+  }
+  /// A copy of the bytes of an effect.
+  public borrowing func bytes(of octets: Octets) -> [UInt8] {
+    var bytes: [UInt8] = []
+    bytes.append(octets, of: arena.span)
+    return bytes
+  }
+  /// The values of `.values`, in handle order, or in the order they were asked for.
+  public borrowing func values(of octets: Octets) -> [HandleValue] {
+    var values: [HandleValue] = []
+    var at = Int(octets.offset)
+    let end = at + Int(octets.count)
+    while at + 4 <= end {
+      let header = (0..<4).map { UInt16(arena[at + $0]) }
+      let handle = AttributeHandle(rawValue: header[0] | header[1] << 8), count = Int(header[2] | header[3] << 8)
+      values.append(HandleValue(handle: handle, value: Octets(at + 4, count)))
+      at += 4 + count
+    }
+    return values
+  }
+}
+
+/// One of several values that were read; the range is one of the client's arena.
+public struct HandleValue: BitwiseCopyable, Sendable, Equatable {
+  public var handle: AttributeHandle
+  public var value: Octets
+}
+
+extension Procedure {
+  /// Why this cannot be asked at all.
+  fileprivate var refusal: ClientError? {
+    switch kind {
+    case .readMultiple, .readMultipleVariable: return handleCount < 2 ? .invalidRequest : nil
+    case .discover(let goal): return goal.range.isValid ? nil : .invalidRequest
+    case .readByType(let range, _): return range.isValid ? nil : .invalidRequest
+    case .write, .writeParts:
+      if handleCount == 0 { return .invalidRequest }
+      return longestValue > Procedure.maximumValueLength ? .valueTooLong : nil
+    case .read, .readLong, .configure: return nil
+    }
+  }
+}
+extension Discovery.Goal {
+  fileprivate var range: HandleRange {
+    switch self {
+    case .all, .primaryServices, .services: .all
+    case .includedServices(let range), .characteristics(let range), .descriptors(let range): range
+    }
+  }
+}
+extension HandleRange {
+  fileprivate var isValid: Bool { first.rawValue > 0 && first.rawValue <= last.rawValue }
+}

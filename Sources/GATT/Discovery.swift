@@ -1,0 +1,465 @@
+import ATT
+import BindruneWire
+
+/// Finds out what a server has, in as few round trips as the Specification lets a client.
+///
+/// ## Function
+/// Vol 3, Part G, §4.4 … §4.7, as one walk over the whole database instead of one per service:
+///
+/// 1. primary services: Read By Group Type 0x2800 from 0x0001, each request starting after the last group (§4.4.1);
+/// 2. secondary services: the same with 0x2801, only where no primary service lies. §2.5.3 lets both types be asked for;
+///    one request that mostly finds nothing spares a Read for every included service with a 128-bit UUID. A server that
+///    cannot (0x10, or 0x06) is asked nothing more: its includes tell;
+/// 3. includes: Read By Type 0x2802 over all services (§4.5.1). A service that only an include names is believed after a
+///    Read of its declaration, because some servers write into the include what does not belong there;
+/// 4. characteristics: Read By Type 0x2803 over all services (§4.6.1);
+/// 5. descriptors: Find Information (§4.7.1), only where handles are left between a value and the next declaration. One
+///    request runs on over the declarations behind a gap into the next gaps, so it finds at least what a request for that
+///    gap alone would. A gap of one handle behind a characteristic that must have one certain descriptor is not asked for.
+///
+/// A walk ends because each response must bring handles that increase: at most 65,535 in each of the five.
+///
+/// ## Phases
+/// `Stage`. The caller writes a request, brings the response, and goes on until the outcome is not `.again`.
+struct Discovery {
+  enum Goal: BitwiseCopyable, Equatable {
+    case all
+    case primaryServices
+    case services(BluetoothUUID)
+    case includedServices(HandleRange)
+    case characteristics(HandleRange)
+    case descriptors(HandleRange)
+  }
+  enum Stage: BitwiseCopyable, Equatable {
+    case primaryServices
+    case services(BluetoothUUID)
+    case secondaryServices
+    case includes
+    /// Reading the declarations of services that only an include names.
+    case declarations
+    case characteristics
+    case descriptors
+    case finished
+  }
+  enum Outcome: BitwiseCopyable {
+    case again
+    /// `found` is complete.
+    case finished
+    case failed(ClientError)
+  }
+
+  /// What was known before, corrected and completed.
+  private(set) var found = RemoteDatabase()
+  /// A breach that the walk passed over, to be taken by the caller.
+  var ignored: ResponseViolation?
+  private var goal = Goal.all
+  private var stage = Stage.finished
+  /// What is left to be asked in this stage.
+  private var next = 1
+  private var last = 0xFFFF
+  /// Ranges to be searched for includes: the services first, then those that includes brought.
+  private var scans: [HandleRange] = []
+  /// Index of the range that is being searched.
+  private var scan = 0
+  /// Includes of services that are not known.
+  private var unresolved: [RemoteInclude] = []
+  /// Where descriptors may be, in order; those before `gap` are done.
+  private var gaps: [HandleRange] = []
+  private var gap = 0
+
+  /// Begins. `remote` is what the client knows; what lies outside of `goal` stays.
+  mutating func start(_ goal: Goal, knowing remote: RemoteDatabase) {
+    self.goal = goal
+    found = goal == .all ? RemoteDatabase() : remote
+    ignored = nil
+    scans.removeAll()
+    scan = 0
+    unresolved.removeAll()
+    gaps.removeAll()
+    gap = 0
+    switch goal {
+    case .all, .primaryServices:
+      found.services.removeAll { $0.isPrimary }
+      enter(.primaryServices, .all)
+    case .services(let uuid):
+      found.services.removeAll { $0.isPrimary && $0.uuid == uuid }
+      enter(.services(uuid.shortest), .all)
+    case .includedServices(let range):
+      found.includes.removeAll { range.contains($0.handle) }
+      scans.append(range)
+      enter(.includes, range)
+    case .characteristics(let range):
+      found.characteristics.removeAll { range.contains($0.handle) }
+      found.descriptors.removeAll { range.contains($0.handle) }
+      enter(.characteristics, range)
+    case .descriptors(let range):
+      found.descriptors.removeAll { range.contains($0.handle) }
+      gaps.append(range)
+      enter(.descriptors, range)
+    }
+  }
+
+  private mutating func enter(_ stage: Stage, _ range: HandleRange) {
+    self.stage = stage
+    next = Int(range.first.rawValue)
+    last = Int(range.last.rawValue)
+  }
+
+  // MARK: Requests
+
+  /// The request that the server refuses or answers now.
+  var opcode: ATTOpcode {
+    switch stage {
+    case .primaryServices, .secondaryServices: ReadByGroupTypeRequest.opcode
+    case .services: FindByTypeValueRequest.opcode
+    case .includes, .characteristics: ReadByTypeRequest.opcode
+    case .declarations: ReadRequest.opcode
+    case .descriptors, .finished: FindInformationRequest.opcode
+    }
+  }
+
+  /// The next request; ranges in it refer to `source`.
+  func request(source: inout [UInt8]) -> ATTPDU {
+    let first = AttributeHandle(rawValue: UInt16(clamping: next)),
+      last = AttributeHandle(rawValue: UInt16(clamping: last))
+    switch stage {
+    case .primaryServices, .secondaryServices:
+      var request = ReadByGroupTypeRequest()
+      request.startingHandle = first
+      request.endingHandle = last
+      request.attributeGroupType = stage == .primaryServices ? .primaryService : .secondaryService
+      return .readByGroupTypeRequest(request)
+    case .services(let uuid):
+      var request = FindByTypeValueRequest()
+      request.startingHandle = first
+      request.endingHandle = last
+      request.attributeType = UUID16(rawValue: 0x2800)
+      request.attributeValue = Octets(uuid.wireForm, in: &source)
+      return .findByTypeValueRequest(request)
+    case .includes, .characteristics:
+      var request = ReadByTypeRequest()
+      request.startingHandle = first
+      request.endingHandle = last
+      request.attributeType = stage == .includes ? .include : .characteristic
+      return .readByTypeRequest(request)
+    case .declarations:
+      var request = ReadRequest()
+      request.attributeHandle = unresolved.last?.serviceHandle ?? first
+      return .readRequest(request)
+    case .descriptors, .finished:
+      var request = FindInformationRequest()
+      request.startingHandle = first
+      request.endingHandle = last
+      return .findInformationRequest(request)
+    }
+  }
+
+  // MARK: Responses
+
+  mutating func receive(_ response: ATTPDU, in packet: Span<UInt8>) -> Outcome {
+    do throws(ClientError) {
+      switch (stage, response) {
+      case (_, .errorResponse(let error)): try refused(error)
+      case (.primaryServices, .readByGroupTypeResponse(let list)): try groups(list, packet, isPrimary: true)
+      case (.secondaryServices, .readByGroupTypeResponse(let list)): try groups(list, packet, isPrimary: false)
+      case (.services(let uuid), .findByTypeValueResponse(let list)): try handles(list, packet, uuid)
+      case (.includes, .readByTypeResponse(let list)): try includes(list, packet)
+      case (.declarations, .readResponse(let value)): declaration(value.attributeValue, packet)
+      case (.characteristics, .readByTypeResponse(let list)): try characteristics(list, packet)
+      case (.descriptors, .findInformationResponse(let list)): try descriptors(list, packet)
+      default: throw .malformedResponse(.unexpectedResponse)
+      }
+    } catch { return .failed(error) }
+    return stage == .finished ? .finished : .again
+  }
+
+  private mutating func refused(_ error: ErrorResponse) throws(ClientError) {
+    switch (stage, error.errorCode) {
+    case (.declarations, _): resolved(nil)
+    case (_, .attributeNotFound), (.secondaryServices, .unsupportedGroupType),
+      (.secondaryServices, .requestNotSupported):
+      endStage()
+    default: throw .att(error.errorCode, opcode, error.attributeHandleInError)
+    }
+  }
+
+  /// A handle of a list: it must lie behind the one before it and within the range.
+  private func checked(_ handle: AttributeHandle, after previous: Int) throws(ClientError) -> Int {
+    let raw = Int(handle.rawValue)
+    guard raw > previous else { throw .malformedResponse(.handlesNotIncreasing(handle)) }
+    guard raw <= last else { throw .malformedResponse(.handleOutOfRange(handle)) }
+    return raw
+  }
+
+  private mutating func groups(
+    _ response: ReadByGroupTypeResponse, _ packet: Span<UInt8>, isPrimary: Bool
+  ) throws(ClientError) {
+    var cursor = response.attributeDataList.cursor
+    var previous = next - 1, after = next
+    while let entry = cursor.next(in: packet) {
+      previous = try checked(entry.attributeHandle, after: previous)
+      guard let uuid = BluetoothUUID(octets: entry.attributeValue, in: packet) else {
+        throw .malformedResponse(.declarationLength(entry.attributeHandle, Int(entry.attributeValue.count)))
+      }
+      after = max(after, try add(entry.attributeHandle, entry.endGroupHandle, uuid, isPrimary: isPrimary) + 1)
+    }
+    proceed(to: after)
+  }
+
+  private mutating func handles(
+    _ response: FindByTypeValueResponse, _ packet: Span<UInt8>, _ uuid: BluetoothUUID
+  ) throws(ClientError) {
+    var cursor = response.handlesInformationList.cursor
+    var previous = next - 1, after = next
+    while let entry = cursor.next(in: packet) {
+      previous = try checked(entry.foundAttributeHandle, after: previous)
+      after = max(after, try add(entry.foundAttributeHandle, entry.groupEndHandle, uuid, isPrimary: true) + 1)
+    }
+    proceed(to: after)
+  }
+
+  /// Adds a service and returns its end.
+  private mutating func add(
+    _ handle: AttributeHandle, _ end: AttributeHandle, _ uuid: BluetoothUUID, isPrimary: Bool
+  ) throws(ClientError) -> Int {
+    guard handle.rawValue <= end.rawValue else { throw .malformedResponse(.groupEnd(handle)) }
+    let service = RemoteService(handle: handle, endHandle: end, uuid: uuid, isPrimary: isPrimary)
+    let index = found.lowerBound(found.services, by: \.handle, Int(handle.rawValue))
+    if index < found.services.count, found.services[index].handle == handle {
+      found.services[index] = service
+    } else {
+      found.services.insert(service, at: index)
+    }
+    return Int(end.rawValue)
+  }
+
+  private mutating func includes(_ response: ReadByTypeResponse, _ packet: Span<UInt8>) throws(ClientError) {
+    var cursor = response.attributeDataList.cursor
+    var previous = next - 1
+    while let entry = cursor.next(in: packet) {
+      previous = try checked(entry.attributeHandle, after: previous)
+      let value = entry.attributeValue
+      let start = Int(value.offset), end = start + Int(value.count)
+      guard let declaration = try? Decoder.decode(IncludeDeclaration.self, packet, from: start, to: end) else {
+        throw .malformedResponse(.declarationLength(entry.attributeHandle, Int(value.count)))
+      }
+      let service = declaration.includedServiceAttributeHandle, group = declaration.endGroupHandle
+      guard service.rawValue > 0, service.rawValue <= group.rawValue else {
+        ignored = .groupEnd(entry.attributeHandle)
+        continue
+      }
+      var include = RemoteInclude(handle: entry.attributeHandle, serviceHandle: service, endHandle: group)
+      include.uuid = BluetoothUUID(octets: declaration.serviceUUID, in: packet)
+      if let known = found.service(at: service) {
+        include.uuid = known.uuid
+      } else {
+        unresolved.append(include)
+      }
+      found.includes.append(include)
+    }
+    proceed(to: previous + 1)
+  }
+
+  private mutating func declaration(_ value: Octets, _ packet: Span<UInt8>) {
+    let uuid = BluetoothUUID(octets: value, in: packet)
+    if uuid == nil, let handle = unresolved.last?.serviceHandle {
+      ignored = .declarationLength(handle, Int(value.count))
+    }
+    resolved(uuid)
+  }
+
+  /// The include asked for last has this UUID; the server would not tell, the one that the include carried.
+  private mutating func resolved(_ uuid: BluetoothUUID?) {
+    guard let include = unresolved.popLast() else { return endStage() }
+    if let uuid = uuid ?? include.uuid {
+      _ = try? add(include.serviceHandle, include.endHandle, uuid, isPrimary: false)
+      let range = HandleRange(include.serviceHandle, include.endHandle)
+      if goal == .all, !scans.contains(where: { $0.contains(range.first) && $0.contains(range.last) }) {
+        scans.append(range)
+      }
+    }
+    resolveNext()
+  }
+
+  private mutating func characteristics(_ response: ReadByTypeResponse, _ packet: Span<UInt8>) throws(ClientError) {
+    var cursor = response.attributeDataList.cursor
+    var previous = next - 1, after = next
+    while let entry = cursor.next(in: packet) {
+      previous = try checked(entry.attributeHandle, after: previous)
+      let start = Int(entry.attributeValue.offset), end = start + Int(entry.attributeValue.count)
+      guard let declaration = try? Decoder.decode(CharacteristicDeclaration.self, packet, from: start, to: end) else {
+        throw .malformedResponse(.declarationLength(entry.attributeHandle, end - start))
+      }
+      let value = declaration.characteristicValueHandle
+      // The value stands right behind its declaration and is none itself: Vol 3, Part G, §3.3.2.
+      after = previous + (Int(value.rawValue) == previous + 1 ? 2 : 1)
+      guard Int(value.rawValue) > previous else {
+        ignored = .valueHandle(entry.attributeHandle)
+        continue
+      }
+      found.characteristics.append(
+        RemoteCharacteristic(
+          handle: entry.attributeHandle, valueHandle: value, endHandle: value,
+          properties: declaration.characteristicProperties, uuid: declaration.characteristicUUID))
+    }
+    proceed(to: after)
+  }
+
+  private mutating func descriptors(_ response: FindInformationResponse, _ packet: Span<UInt8>) throws(ClientError) {
+    var cursor = response.informationData.cursor
+    var previous = next - 1
+    while let entry = cursor.next(in: packet) {
+      previous = try checked(entry.handle, after: previous)
+      while gap < gaps.count, Int(gaps[gap].last.rawValue) < previous { gap += 1 }
+      guard gap < gaps.count, gaps[gap].contains(entry.handle), !entry.uuid.isDeclaration,
+        goal == .all || found.characteristic(valueHandle: entry.handle) == nil
+      else { continue }
+      found.descriptors.append(RemoteDescriptor(handle: entry.handle, uuid: entry.uuid))
+    }
+    proceed(to: previous + 1)
+  }
+
+  /// Hands over what was found.
+  mutating func takeFound() -> RemoteDatabase {
+    defer { found = RemoteDatabase() }
+    return found
+  }
+
+  // MARK: From stage to stage
+
+  /// Everything before `handle` is known.
+  private mutating func proceed(to handle: Int) {
+    guard handle > next else { return endStage() }
+    next = handle
+    if stage == .descriptors {
+      while gap < gaps.count, Int(gaps[gap].last.rawValue) < next { gap += 1 }
+      if gap < gaps.count { next = max(next, Int(gaps[gap].first.rawValue)) } else { next = last + 1 }
+    }
+    if next > last { endStage() }
+  }
+
+  private mutating func endStage() {
+    switch stage {
+    case .primaryServices where goal == .all:
+      if let range = rangeWithoutServices() { enter(.secondaryServices, range) } else { searchIncludes() }
+    case .secondaryServices: searchIncludes()
+    case .includes: resolveNext()
+    case .characteristics: searchDescriptors()
+    default: finish()
+    }
+  }
+
+  /// From the first to the last handle that no service holds; `nil` when the services hold all. Definitions do not
+  /// overlap (Vol 3, Part G, §2.6.2), so a secondary service can be nowhere else.
+  private func rangeWithoutServices() -> HandleRange? {
+    var first = 1, last = 0xFFFF
+    for service in found.services {
+      if Int(service.handle.rawValue) > first { break }
+      first = max(first, Int(service.endHandle.rawValue) + 1)
+    }
+    for service in found.services.reversed() {
+      if Int(service.endHandle.rawValue) < last { break }
+      last = min(last, Int(service.handle.rawValue) - 1)
+    }
+    return first <= last ? HandleRange(raw: first, last) : nil
+  }
+
+  /// From the first to the last handle of all services.
+  private var servicesRange: HandleRange? {
+    guard let first = found.services.first else { return nil }
+    var last = first.endHandle
+    for service in found.services where service.endHandle.rawValue > last.rawValue { last = service.endHandle }
+    return HandleRange(first.handle, last)
+  }
+
+  private mutating func searchIncludes() {
+    guard let range = servicesRange else { return finish() }
+    scans = [range]
+    enter(.includes, range)
+  }
+
+  /// After a scan for includes: first what they name and nobody knows, then the next range.
+  private mutating func resolveNext() {
+    while let include = unresolved.last, found.service(at: include.serviceHandle) != nil { unresolved.removeLast() }
+    if !unresolved.isEmpty {
+      stage = .declarations
+    } else if goal == .all, scan + 1 < scans.count {
+      scan += 1
+      enter(.includes, scans[scan])
+    } else if goal == .all, let range = servicesRange {
+      enter(.characteristics, range)
+    } else {
+      finish()
+    }
+  }
+  private mutating func searchDescriptors() {
+    guard goal == .all else { return finish() }
+    found.sort()
+    found.characteristics.removeAll { [found] in found.service(containing: $0.handle) == nil }
+    found.endCharacteristics(in: .all)
+    for characteristic in found.characteristics {
+      guard let range = characteristic.descriptorRange else { continue }
+      if range.first == range.last, let only = characteristic.properties.onlyDescriptor {
+        found.descriptors.append(RemoteDescriptor(handle: characteristic.endHandle, uuid: only))
+      } else {
+        gaps.append(range)
+      }
+    }
+    guard let first = gaps.first, let last = gaps.last else { return finish() }
+    enter(.descriptors, HandleRange(first.first, last.last))
+  }
+
+  private mutating func finish() {
+    stage = .finished
+    found.sort()
+    for index in found.includes.indices {
+      if let service = found.service(at: found.includes[index].serviceHandle) {
+        found.includes[index].uuid = service.uuid
+      }
+    }
+    switch goal {
+    case .characteristics(let range): found.endCharacteristics(in: range)
+    case .primaryServices, .services: found.dropOrphans()
+    case .all, .includedServices, .descriptors: break
+    }
+  }
+}
+
+extension CharacteristicProperties {
+  /// The one descriptor that a characteristic with these properties must have (Vol 3, Part G, §3.3.1.1), if it is exactly
+  /// one: where there is one handle for descriptors, that is what it holds.
+  var onlyDescriptor: BluetoothUUID? {
+    let configurable = !isDisjoint(with: [.notify, .indicate])
+    switch (configurable, contains(.broadcast), contains(.extendedProperties)) {
+    case (true, false, false): return .clientCharacteristicConfiguration
+    case (false, true, false): return .serverCharacteristicConfiguration
+    case (false, false, true): return .characteristicExtendedProperties
+    default: return nil
+    }
+  }
+}
+
+extension RemoteDatabase {
+  /// Forgets what lies in no service any more.
+  mutating func dropOrphans() {
+    includes.removeAll { [self] in service(containing: $0.handle) == nil }
+    characteristics.removeAll { [self] in service(containing: $0.handle) == nil }
+    descriptors.removeAll { [self] in service(containing: $0.handle) == nil }
+  }
+}
+
+extension BluetoothUUID {
+  /// A UUID in `octets`, least significant octet first; `nil` unless there are 2 or 16.
+  init?(octets: Octets, in packet: Span<UInt8>) {
+    let start = Int(octets.offset), end = start + Int(octets.count)
+    guard let declaration = try? Decoder.decode(ServiceDeclaration.self, packet, from: start, to: end) else {
+      return nil
+    }
+    self = declaration.serviceUUID
+  }
+  /// A type that starts a service or characteristic, or names an include: never a descriptor's.
+  var isDeclaration: Bool {
+    if case .short(let value) = shortest { return 0x2800...0x2803 ~= value }
+    return false
+  }
+}

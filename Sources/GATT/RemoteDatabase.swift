@@ -1,0 +1,233 @@
+import ATT
+import BindruneWire
+
+/// Handles from `first` to `last`, both included. 1 ≤ first ≤ last; the client passes on what it is given, and the server
+/// refuses any other range with 0x01. Vol 3, Part F, §3.4.3.1.
+public struct HandleRange: BitwiseCopyable, Sendable, Hashable {
+  public var first: AttributeHandle
+  public var last: AttributeHandle
+  @inlinable public init(_ first: AttributeHandle, _ last: AttributeHandle) {
+    self.first = first
+    self.last = last
+  }
+  init(raw first: Int, _ last: Int) {
+    self.init(AttributeHandle(rawValue: UInt16(clamping: first)), AttributeHandle(rawValue: UInt16(clamping: last)))
+  }
+  /// 0x0001 to 0xFFFF.
+  @inlinable public static var all: HandleRange {
+    HandleRange(AttributeHandle(rawValue: 0x0001), AttributeHandle(rawValue: 0xFFFF))
+  }
+  @inlinable public func contains(_ handle: AttributeHandle) -> Bool {
+    first.rawValue <= handle.rawValue && handle.rawValue <= last.rawValue
+  }
+  public func hash(into hasher: inout Hasher) {
+    hasher.combine(first.rawValue)
+    hasher.combine(last.rawValue)
+  }
+}
+
+/// A service of the server. Vol 3, Part G, §3.1.
+public struct RemoteService: BitwiseCopyable, Sendable, Hashable {
+  public var handle: AttributeHandle
+  /// The last handle of the service's group.
+  public var endHandle: AttributeHandle
+  public var uuid: BluetoothUUID
+  /// False for a service that only others include, and for one that is known only because another includes it.
+  public var isPrimary: Bool
+  public var range: HandleRange { HandleRange(handle, endHandle) }
+  public func hash(into hasher: inout Hasher) { hasher.combine(handle.rawValue) }
+}
+
+/// "This service includes that one." Vol 3, Part G, §3.2.
+public struct RemoteInclude: BitwiseCopyable, Sendable, Hashable {
+  public var handle: AttributeHandle
+  /// The included service's declaration and the end of its group.
+  public var serviceHandle: AttributeHandle
+  public var endHandle: AttributeHandle
+  /// `nil` when neither the include nor the service's own declaration tells.
+  public var uuid: BluetoothUUID?
+  public func hash(into hasher: inout Hasher) { hasher.combine(handle.rawValue) }
+}
+
+/// A characteristic of the server. Vol 3, Part G, §3.3.
+public struct RemoteCharacteristic: BitwiseCopyable, Sendable, Hashable {
+  /// The declaration's handle.
+  public var handle: AttributeHandle
+  public var valueHandle: AttributeHandle
+  /// The last handle that can be a descriptor of this characteristic.
+  public var endHandle: AttributeHandle
+  public var properties: CharacteristicProperties
+  public var uuid: BluetoothUUID
+  /// Where descriptors can be, if there is room for any.
+  public var descriptorRange: HandleRange? {
+    guard valueHandle.rawValue < endHandle.rawValue else { return nil }
+    return HandleRange(AttributeHandle(rawValue: valueHandle.rawValue + 1), endHandle)
+  }
+  public func hash(into hasher: inout Hasher) { hasher.combine(handle.rawValue) }
+}
+
+/// A descriptor of the server. Vol 3, Part G, §3.3.3.
+public struct RemoteDescriptor: BitwiseCopyable, Sendable, Hashable {
+  public var handle: AttributeHandle
+  public var uuid: BluetoothUUID
+  public func hash(into hasher: inout Hasher) { hasher.combine(handle.rawValue) }
+}
+
+/// What a client knows of a server's database: four lists, each in handle order. Which service a characteristic belongs
+/// to, and which characteristic a descriptor, is said by the handles alone, as it is on the server.
+///
+///     for service in remote.services {
+///       for characteristic in remote.characteristics(of: service) {
+///         for descriptor in remote.descriptors(of: characteristic) { … }
+///       }
+///     }
+public struct RemoteDatabase: Sendable, Hashable {
+  public internal(set) var services: [RemoteService] = []
+  public internal(set) var includes: [RemoteInclude] = []
+  public internal(set) var characteristics: [RemoteCharacteristic] = []
+  public internal(set) var descriptors: [RemoteDescriptor] = []
+  public init() {}
+  public var isEmpty: Bool { services.isEmpty && characteristics.isEmpty && descriptors.isEmpty }
+
+  // MARK: From the whole to the part
+
+  public func includes(of service: RemoteService) -> [RemoteInclude] {
+    includes[indices(of: service.range, in: includes, by: \.handle)].filter { owner(of: $0.handle) == service.handle }
+  }
+  public func characteristics(of service: RemoteService) -> [RemoteCharacteristic] {
+    characteristics[indices(of: service.range, in: characteristics, by: \.handle)]
+      .filter { owner(of: $0.handle) == service.handle }
+  }
+  public func descriptors(of characteristic: RemoteCharacteristic) -> ArraySlice<RemoteDescriptor> {
+    let value = characteristic.valueHandle
+    let found = indices(of: HandleRange(value, characteristic.endHandle), in: descriptors, by: \.handle)
+    return descriptors[found].drop { $0.handle == value }
+  }
+
+  // MARK: By UUID
+
+  /// The services with this UUID; a server may have several.
+  public func services(_ uuid: BluetoothUUID) -> [RemoteService] { services.filter { $0.uuid == uuid } }
+  /// The first service with this UUID.
+  public func service(_ uuid: BluetoothUUID) -> RemoteService? { services.first { $0.uuid == uuid } }
+  /// The first characteristic with this UUID, in `service` or in any.
+  public func characteristic(_ uuid: BluetoothUUID, in service: BluetoothUUID? = nil) -> RemoteCharacteristic? {
+    guard let service else { return characteristics.first { $0.uuid == uuid } }
+    for candidate in services where candidate.uuid == service {
+      if let found = characteristics(of: candidate).first(where: { $0.uuid == uuid }) { return found }
+    }
+    return nil
+  }
+  public func descriptor(_ uuid: BluetoothUUID, of characteristic: RemoteCharacteristic) -> RemoteDescriptor? {
+    descriptors(of: characteristic).first { $0.uuid == uuid }
+  }
+
+  // MARK: By handle
+
+  /// The service whose declaration has this handle.
+  public func service(at handle: AttributeHandle) -> RemoteService? {
+    element(services, by: \.handle, at: handle)
+  }
+  /// The service that `handle` lies in: the innermost, should the server nest what may not be nested.
+  public func service(containing handle: AttributeHandle) -> RemoteService? {
+    var index = lowerBound(services, by: \.handle, Int(handle.rawValue) + 1)
+    while index > 0 {
+      index -= 1
+      if services[index].endHandle.rawValue >= handle.rawValue { return services[index] }
+    }
+    return nil
+  }
+  /// The characteristic whose declaration has this handle.
+  public func characteristic(at handle: AttributeHandle) -> RemoteCharacteristic? {
+    element(characteristics, by: \.handle, at: handle)
+  }
+  /// The characteristic whose value has this handle: whose a notification is.
+  public func characteristic(valueHandle: AttributeHandle) -> RemoteCharacteristic? {
+    let index = lowerBound(characteristics, by: \.handle, Int(valueHandle.rawValue))
+    if index > 0, characteristics[index - 1].valueHandle == valueHandle { return characteristics[index - 1] }
+    return characteristics.first { $0.valueHandle == valueHandle }
+  }
+  public func descriptor(at handle: AttributeHandle) -> RemoteDescriptor? {
+    element(descriptors, by: \.handle, at: handle)
+  }
+
+  private func owner(of handle: AttributeHandle) -> AttributeHandle? { service(containing: handle)?.handle }
+}
+
+extension RemoteDatabase {
+  /// Index of the first element whose handle is at least `handle`.
+  func lowerBound<E>(_ list: [E], by key: (E) -> AttributeHandle, _ handle: Int) -> Int {
+    var low = 0, high = list.count
+    while low < high {
+      let middle = (low + high) / 2
+      if Int(key(list[middle]).rawValue) < handle { low = middle + 1 } else { high = middle }
+    }
+    return low
+  }
+  private func indices<E>(of range: HandleRange, in list: [E], by key: (E) -> AttributeHandle) -> Range<Int> {
+    let start = lowerBound(list, by: key, Int(range.first.rawValue))
+    return start..<max(start, lowerBound(list, by: key, Int(range.last.rawValue) + 1))
+  }
+  private func element<E>(_ list: [E], by key: (E) -> AttributeHandle, at handle: AttributeHandle) -> E? {
+    let index = lowerBound(list, by: key, Int(handle.rawValue))
+    return index < list.count && key(list[index]) == handle ? list[index] : nil
+  }
+
+  mutating func sort() {
+    services.sort { $0.handle.rawValue < $1.handle.rawValue }
+    includes.sort { $0.handle.rawValue < $1.handle.rawValue }
+    characteristics.sort { $0.handle.rawValue < $1.handle.rawValue }
+    descriptors.sort { $0.handle.rawValue < $1.handle.rawValue }
+  }
+
+  /// Says where each characteristic of `range` ends: before the next declaration of a characteristic or of a service, or
+  /// with its service, or, where the service is not known, with the range. All lists are in order.
+  mutating func endCharacteristics(in range: HandleRange) {
+    var service = 0
+    for index in indices(of: range, in: characteristics, by: \.handle) {
+      let handle = characteristics[index].handle.rawValue
+      while service < services.count, services[service].handle.rawValue <= handle { service += 1 }
+      var end = range.last.rawValue
+      if service > 0, services[service - 1].endHandle.rawValue >= handle {
+        end = services[service - 1].endHandle.rawValue
+      } else if let around = self.service(containing: characteristics[index].handle) {
+        end = around.endHandle.rawValue
+      }
+      if service < services.count { end = min(end, services[service].handle.rawValue - 1) }
+      if index + 1 < characteristics.count { end = min(end, characteristics[index + 1].handle.rawValue - 1) }
+      characteristics[index].endHandle.rawValue = max(end, characteristics[index].valueHandle.rawValue)
+    }
+  }
+}
+
+extension RemoteDatabase: CustomStringConvertible {
+  /// One line for each declaration and descriptor, in handle order:
+  ///
+  ///     0001-0005 primary 180D
+  ///     0002-0004   characteristic 2A37 notify, value 0003
+  ///     0004          descriptor 2902
+  public var description: String {
+    var lines: [String] = []
+    for service in services {
+      let kind = service.isPrimary ? "primary" : "secondary"
+      lines.append("\(digits(service.handle))-\(digits(service.endHandle)) \(kind) \(service.uuid)")
+      for include in includes(of: service) {
+        let uuid = include.uuid.map { " \($0)" } ?? ""
+        lines.append(
+          "\(digits(include.handle))        include \(digits(include.serviceHandle))-\(digits(include.endHandle))\(uuid)"
+        )
+      }
+      for characteristic in characteristics(of: service) {
+        lines.append(
+          "\(digits(characteristic.handle))-\(digits(characteristic.endHandle))   characteristic \(characteristic.uuid) "
+            + "0x\(hexDigits(UInt64(characteristic.properties.rawValue), 2)), value \(digits(characteristic.valueHandle))"
+        )
+        for descriptor in descriptors(of: characteristic) {
+          lines.append("\(digits(descriptor.handle))          descriptor \(descriptor.uuid)")
+        }
+      }
+    }
+    return lines.joined(separator: "\n")
+  }
+  private func digits(_ handle: AttributeHandle) -> String { hexDigits(UInt64(handle.rawValue), 4) }
+}

@@ -1,0 +1,87 @@
+import ATT
+import BindruneWire
+
+/// What a caller names its request by; it comes back in exactly one `ClientEffect.completed`.
+///
+/// The caller chooses the number and keeps it unique among the requests of one client that have not completed.
+public struct RequestID: RawRepresentable, BitwiseCopyable, Sendable, Hashable {
+  public var rawValue: UInt64
+  @inlinable public init(rawValue: UInt64) { self.rawValue = rawValue }
+}
+
+/// What a `Client` has to say to the layer above. `Octets` are ranges of the client's arena: read them with
+/// `Client.withBytes` before the client is told anything else.
+public enum ClientEffect: BitwiseCopyable, Sendable, Equatable {
+  /// A request ended. Every request ends once.
+  case completed(RequestID, ClientResult)
+  /// The server sent a value by itself. One for 0x1B and 0x1D, one for each tuple of 0x23, in the packet's order.
+  case value(AttributeHandle, Octets, ValueKind)
+  /// So many values came and were dropped, because the effects before this one had not been taken.
+  case valuesLost(Int)
+  /// The peer broke a rule in a way that the client could pass over; the request goes on.
+  case ignored(ResponseViolation)
+}
+
+/// How a value came. Vol 3, Part G, §4.10 and §4.11.
+public enum ValueKind: UInt8, BitwiseCopyable, Sendable {
+  /// Handle Value Notification or Multiple Handle Value Notification.
+  case notification
+  /// Handle Value Indication; the bearer has confirmed it.
+  case indication
+}
+
+/// How a request ended.
+public enum ClientResult: BitwiseCopyable, Sendable, Equatable {
+  /// Written, subscribed, unsubscribed.
+  case done
+  /// The value that was read. For Read Multiple, the values one after another: the caller knows their lengths.
+  case value(Octets)
+  /// Several values with their handles: `Client.values(of:)` takes them apart.
+  case values(Octets)
+  /// What was found is part of `Client.remote`.
+  case discovered
+  case failed(ClientError)
+}
+
+/// Why a request failed.
+public enum ClientError: Error, BitwiseCopyable, Sendable, Equatable {
+  /// The server's answer: the error, the request it answers, and the handle it names.
+  case att(ATTError, ATTOpcode, AttributeHandle)
+  /// The bearer carries nothing any more.
+  case bearerClosed(BearerClosure)
+  /// The response broke a rule, so that the request cannot go on. The bearer stays open: the next request is answered
+  /// on its own.
+  case malformedResponse(ResponseViolation)
+  /// `Client.cancel`.
+  case cancelled
+  /// `ClientConfiguration.maximumWaiting` requests wait already.
+  case busy
+  /// More than the 512 octets that a value may have (Vol 3, Part F, §3.2.9), or more handles than the PDU has room for.
+  case valueTooLong
+  /// No value, no handles, or a range that ends before it starts.
+  case invalidRequest
+  /// `subscribe` to a handle that is not a characteristic value of `Client.remote`.
+  case unknownCharacteristic
+  /// The characteristic has no Client Characteristic Configuration descriptor. Vol 3, Part G, §3.3.3.3.
+  case noConfigurationDescriptor
+}
+
+/// What was wrong with a response. Each request that meets a fatal one fails, and nothing else.
+public enum ResponseViolation: BitwiseCopyable, Sendable, Equatable {
+  /// The response belongs to another request, or to none. Vol 3, Part F, §3.4.9.
+  case unexpectedResponse
+  /// Handles of a list do not increase: to follow it would be to ask for ever. Vol 3, Part F, §3.4.3.2, §3.4.4.2, §3.4.4.10.
+  case handlesNotIncreasing(AttributeHandle)
+  /// A handle outside of the range that was asked for.
+  case handleOutOfRange(AttributeHandle)
+  /// A group that ends before it starts. Vol 3, Part F, §3.4.4.10; Vol 3, Part G, §3.2.
+  case groupEnd(AttributeHandle)
+  /// A declaration with a length that none has. Vol 3, Part G, §3.1 … §3.3.
+  case declarationLength(AttributeHandle, Int)
+  /// A characteristic value that stands before its declaration. Vol 3, Part G, §3.3.2.
+  case valueHandle(AttributeHandle)
+  /// The echo in a Prepare Write Response differs from what was sent. Vol 3, Part G, §4.9.5.
+  case echo(AttributeHandle)
+  /// A value of more than 512 octets, or more values than were asked for.
+  case tooLong
+}
