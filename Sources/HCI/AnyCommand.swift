@@ -173,6 +173,8 @@ extension AnyCommand {
   /// `HCI_LE_Set_Scan_Enable`; `Unknown Command` for an opcode that this stack does not speak.
   public var name: StaticString { facts.name }
   public var isAnsweredByStatus: Bool { facts.isAnsweredByStatus }
+  /// See `HCICommand.isDispensable`.
+  public var isDispensable: Bool { facts.isDispensable }
   /// Where Read Local Supported Commands tells of it; nil for one whose support nothing tells, and for `.unknown`.
   public var supportedBit: SupportedCommandBit? { facts.supportedBit }
   private var facts: Facts {
@@ -227,12 +229,13 @@ extension Encoder: CommandVisitor, EventVisitor {
   public mutating func visit<E: HCIEventMessage>(_ event: E) throws(WireError) { try message(event) }
 }
 private struct Facts: CommandVisitor {
-  var opcode = HCIOpcode(), name: StaticString = "Unknown Command", isAnsweredByStatus = false
+  var opcode = HCIOpcode(), name: StaticString = "Unknown Command", isAnsweredByStatus = false, isDispensable = false
   var supportedBit: SupportedCommandBit?
   mutating func visit<C: HCICommand>(_: C) {
     opcode = C.opcode
     name = C.name
     isAnsweredByStatus = C.isAnsweredByStatus
+    isDispensable = C.isDispensable
     supportedBit = C.supportedBit
   }
 }

@@ -16,8 +16,13 @@ public protocol HCICommand: WireRecord {
   associatedtype Return: CommandReturn = StatusReturn
   /// The answer is Command Status at once and an event of its own later, not Command Complete.
   static var isAnsweredByStatus: Bool { get }
+  /// Links work without it: a controller that has left it unanswered once is not asked again.
+  static var isDispensable: Bool { get }
 }
-extension HCICommand { public static var isAnsweredByStatus: Bool { false } }
+extension HCICommand {
+  public static var isAnsweredByStatus: Bool { false }
+  public static var isDispensable: Bool { false }
+}
 
 /// The return parameters of a command.
 public protocol CommandReturn: WireRecord { var status: HCIStatus { get set } }

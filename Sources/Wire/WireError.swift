@@ -1,5 +1,5 @@
-public struct WireError: Error, Sendable, CustomStringConvertible {
-  public enum Reason: UInt8, Sendable { case truncated, invalid, trailing, noRoom, unknown }
+public struct WireError: Error, BitwiseCopyable, Sendable, CustomStringConvertible {
+  public enum Reason: UInt8, BitwiseCopyable, Sendable { case truncated, invalid, trailing, noRoom, unknown }
   public let field: StaticString
   public let needed: UInt16
   public let available: UInt16

@@ -78,6 +78,7 @@ public struct LEReadRemoteFeatures: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0016) }
   public static var name: StaticString { "HCI_LE_Read_Remote_Features" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 5) }
+  public static var isDispensable: Bool { true }
   public static var isAnsweredByStatus: Bool { true }
   public var connectionHandle = ConnectionHandle()
   @inlinable public init() {}
@@ -133,6 +134,7 @@ public struct LESetDataLength: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0022) }
   public static var name: StaticString { "HCI_LE_Set_Data_Length" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(33, 6) }
+  public static var isDispensable: Bool { true }
   public typealias Return = ConnectionReturn
   public var connectionHandle = ConnectionHandle()
   public var txOctets: UInt16 = 27
@@ -150,6 +152,7 @@ public struct LEReadSuggestedDefaultDataLength: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0023) }
   public static var name: StaticString { "HCI_LE_Read_Suggested_Default_Data_Length" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(33, 7) }
+  public static var isDispensable: Bool { true }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 
@@ -171,6 +174,7 @@ public struct LEWriteSuggestedDefaultDataLength: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0024) }
   public static var name: StaticString { "HCI_LE_Write_Suggested_Default_Data_Length" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 0) }
+  public static var isDispensable: Bool { true }
   public var suggestedMaxTXOctets: UInt16 = 27
   public var suggestedMaxTXTime: UInt16 = 328
   @inlinable public init() {}
@@ -185,6 +189,7 @@ public struct LEReadMaximumDataLength: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002F) }
   public static var name: StaticString { "HCI_LE_Read_Maximum_Data_Length" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 3) }
+  public static var isDispensable: Bool { true }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 

@@ -20,6 +20,7 @@ public struct ReadRemoteVersionInformation: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.linkControl, 0x001D) }
   public static var name: StaticString { "HCI_Read_Remote_Version_Information" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(2, 7) }
+  public static var isDispensable: Bool { true }
   public static var isAnsweredByStatus: Bool { true }
   public var connectionHandle = ConnectionHandle()
   @inlinable public init() {}

@@ -1,0 +1,184 @@
+import BindruneWire
+
+/// What the host has learned about its controller. Vol 4, Part E, §4.2 and §7.4.
+public struct ControllerInfo: BitwiseCopyable, Sendable {
+  public var version = ReadLocalVersionInformation.Return()
+  public var commands = SupportedCommands()
+  public var lmpFeatures = LMPFeatures()
+  public var features = LEFeatures()
+  /// The public address; all zeros or all ones where the controller has none.
+  public var address = DeviceAddress()
+  /// Data octets of the longest ACL packet, and the number of buffers for them.
+  public var aclLength = 0
+  public var aclCount = 0
+  /// The buffers serve BR/EDR too: the controller has none of LE's own.
+  public var buffersAreShared = false
+  /// The longest link layer payload the controller can send, 27 … 251 octets, and its time in µs.
+  public var maximumTxOctets: UInt16 = 27
+  public var maximumTxTime: UInt16 = 328
+  /// The extended commands are to be used for scanning and connecting, where the controller has them.
+  ///
+  /// Once a controller has had one of the legacy commands for advertising, scanning and connecting it refuses the
+  /// extended ones until it is reset, and the other way round (§3.1.1): a host decides for all of them at once.
+  public var prefersExtendedCommands = false
+
+  public init() {}
+
+  /// There is no public address: a random static one must be set before scanning, advertising or connecting.
+  public var needsRandomAddress: Bool { address.value == 0 || address.value == 0xFFFF_FFFF_FFFF }
+  public var usesExtendedScanning: Bool {
+    usesExtendedCommands && commands.contains(LESetExtendedScanParameters.self)
+      && commands.contains(LESetExtendedScanEnable.self)
+  }
+  public var usesExtendedConnect: Bool { usesExtendedCommands && commands.contains(LEExtendedCreateConnection.self) }
+  private var usesExtendedCommands: Bool { prefersExtendedCommands && features.contains(.leExtendedAdvertising) }
+  /// It speaks BR/EDR too.
+  public var isDualMode: Bool { lmpFeatures.contains(.leSupported) && !lmpFeatures.contains(.brEDRNotSupported) }
+
+  /// What the controller can send and this stack handles. A reserved bit may be refused, so features are asked first.
+  public var leEventMask: LEEventMask {
+    var mask = LEEventMask.standard
+    if features.contains(.connectionParametersRequestProcedure) { mask.insert(.remoteConnectionParameterRequest) }
+    if features.contains(.leDataPacketLengthExtension) { mask.insert(.dataLengthChange) }
+    if features.contains(.llPrivacy) { mask.insert(.enhancedConnectionComplete) }
+    if features.contains(.leExtendedAdvertising) {
+      mask.formUnion([.enhancedConnectionComplete, .extendedAdvertisingReport, .advertisingSetTerminated])
+    }
+    return mask
+  }
+}
+
+/// Why a controller could not be started.
+public enum StartFailure: Error, BitwiseCopyable, Sendable, Equatable, CustomStringConvertible {
+  /// No answer to a command that every controller has; of HCI_Reset: there is no controller.
+  case timedOut(HCIOpcode)
+  case refused(HCIOpcode, HCIStatus)
+  /// The answer was too short or too long.
+  case malformed(HCIOpcode)
+  /// It has no ACL buffers, neither for LE nor shared ones.
+  case noBuffers
+
+  public var description: String {
+    switch self {
+    case .timedOut(let opcode): "the controller does not answer \(name(opcode))"
+    case .refused(let opcode, let status): "the controller refuses \(name(opcode)): \(status)"
+    case .malformed(let opcode): "the controller's answer to \(name(opcode)) is malformed"
+    case .noBuffers: "the controller has no buffers for ACL data"
+    }
+  }
+  private func name(_ opcode: HCIOpcode) -> String { AnyCommand(default: opcode).map { "\($0.name)" } ?? opcode.text }
+}
+
+/// From an unknown controller to one that is ready. Vol 4, Part E, §4.2; Vol 6, Part D, §2.
+///
+/// # Phases
+/// One command after another, in the order of `Step`. Those the controller does not have are left out, and one that it
+/// has but does not answer or refuses counts as not there; only the first three must succeed, and there must be buffers.
+struct ControllerStart {
+  enum Step: UInt8 {
+    case reset, version, commands, features, leFeatures, address, hostSupport, eventMask, leEventMask, leBuffers,
+      buffers, dataLength, done
+  }
+  private(set) var step = Step.reset
+  private(set) var info = ControllerInfo()
+
+  init(prefersExtendedCommands: Bool) { info.prefersExtendedCommands = prefersExtendedCommands }
+
+  /// Queues the command of this step.
+  func send(into queue: inout CommandQueue, now: Instant) {
+    switch step {
+    case .reset: queue.append(Reset(), now: now)
+    case .version: queue.append(ReadLocalVersionInformation(), now: now)
+    case .commands: queue.append(ReadLocalSupportedCommands(), now: now)
+    case .features: queue.append(ReadLocalSupportedFeatures(), now: now)
+    case .leFeatures: queue.append(LEReadLocalSupportedFeatures(), now: now)
+    case .address: queue.append(ReadBDADDR(), now: now)
+    case .hostSupport:
+      var command = WriteLEHostSupport()
+      command.leSupportedHost = true
+      queue.append(command, now: now)
+    case .eventMask: queue.append(SetEventMask(), now: now)
+    case .leEventMask:
+      var command = LESetEventMask()
+      command.leEventMask = info.leEventMask
+      queue.append(command, now: now)
+    case .leBuffers: queue.append(LEReadBufferSize(), now: now)
+    case .buffers: queue.append(ReadBufferSize(), now: now)
+    case .dataLength: queue.append(LEReadMaximumDataLength(), now: now)
+    case .done: break
+    }
+  }
+
+  /// Takes what became of this step's command and goes on to the next step there is.
+  mutating func advance(_ outcome: CommandOutcome, in packet: Span<UInt8>) throws(StartFailure) {
+    let isRequired = step.rawValue <= Step.commands.rawValue
+    if outcome.ending == .answered, outcome.status == .success {
+      do throws(WireError) {
+        try learn(outcome.returnParameters, in: packet)
+      } catch {
+        if isRequired { throw .malformed(outcome.opcode) }
+      }
+    } else if isRequired {
+      throw outcome.ending == .answered ? .refused(outcome.opcode, outcome.status) : .timedOut(outcome.opcode)
+    }
+    repeat { step = Step(rawValue: step.rawValue + 1) ?? .done } while !isNeeded
+    if step == .done, info.aclCount == 0 { throw .noBuffers }
+  }
+
+  private mutating func learn(_ parameters: Octets, in packet: Span<UInt8>) throws(WireError) {
+    switch step {
+    case .version: info.version = try ReadLocalVersionInformation.decodeReturn(parameters, in: packet)
+    case .commands:
+      let answer = try ReadLocalSupportedCommands.decodeReturn(parameters, in: packet)
+      info.commands = SupportedCommands(answer.supportedCommands, in: packet)
+    case .features:
+      info.lmpFeatures = try ReadLocalSupportedFeatures.decodeReturn(parameters, in: packet).lmpFeatures
+    case .leFeatures:
+      info.features = try LEReadLocalSupportedFeatures.decodeReturn(parameters, in: packet).leFeatures
+    case .address: info.address = try ReadBDADDR.decodeReturn(parameters, in: packet).bdADDR
+    case .leBuffers:
+      let answer = try LEReadBufferSize.decodeReturn(parameters, in: packet)
+      guard answer.leACLDataPacketLength > 0, answer.totalNumLEACLDataPackets > 0 else { return }
+      info.aclLength = Int(answer.leACLDataPacketLength)
+      info.aclCount = Int(answer.totalNumLEACLDataPackets)
+    case .buffers:
+      let answer = try ReadBufferSize.decodeReturn(parameters, in: packet)
+      guard answer.aclDataPacketLength > 0, answer.totalNumACLDataPackets > 0 else { return }
+      info.aclLength = Int(answer.aclDataPacketLength)
+      info.aclCount = Int(answer.totalNumACLDataPackets)
+      info.buffersAreShared = true
+    case .dataLength:
+      let answer = try LEReadMaximumDataLength.decodeReturn(parameters, in: packet)
+      info.maximumTxOctets = max(27, answer.supportedMaxTXOctets)
+      info.maximumTxTime = max(328, answer.supportedMaxTXTime)
+    case .reset, .hostSupport, .eventMask, .leEventMask, .done: break
+    }
+  }
+
+  /// The controller has the command of this step, and it tells something.
+  private var isNeeded: Bool {
+    switch step {
+    case .reset, .version, .commands, .done: true
+    case .features: info.commands.contains(ReadLocalSupportedFeatures.self)
+    case .leFeatures: info.commands.contains(LEReadLocalSupportedFeatures.self)
+    case .address: info.commands.contains(ReadBDADDR.self)
+    case .hostSupport: info.isDualMode && info.commands.contains(WriteLEHostSupport.self)
+    case .eventMask: info.commands.contains(SetEventMask.self)
+    case .leEventMask: info.commands.contains(LESetEventMask.self)
+    case .leBuffers: info.commands.contains(LEReadBufferSize.self)
+    case .buffers: info.aclCount == 0 && info.commands.contains(ReadBufferSize.self)
+    case .dataLength: info.commands.contains(LEReadMaximumDataLength.self)
+    }
+  }
+}
+
+extension CommandQueue {
+  /// A command without ranges always fits its packet.
+  mutating func append<C: HCICommand>(_ command: C, tag: UInt32 = 0, now: Instant) {
+    do throws(WireError) {
+      try append(command, from: Span(), tag: tag, now: now)
+    } catch {
+      preconditionFailure("the command has ranges: pass their source")
+    }
+  }
+}

@@ -1,0 +1,278 @@
+import BindruneWire
+import HCI
+import TestSupport
+import Testing
+
+@Suite struct ControllerStartTests {
+  @Test func everyStepInOrder() throws {
+    var bench = Bench()
+    let (opcodes, end) = bench.start()
+    #expect(
+      opcodes == [
+        Reset.opcode, ReadLocalVersionInformation.opcode, ReadLocalSupportedCommands.opcode,
+        ReadLocalSupportedFeatures.opcode, LEReadLocalSupportedFeatures.opcode, ReadBDADDR.opcode, SetEventMask.opcode,
+        LESetEventMask.opcode, LEReadBufferSize.opcode, LEReadMaximumDataLength.opcode,
+      ])
+    let info = try #require(end.started)
+    #expect(info.version.hciVersion.edition?.description == "5.4" && info.address.text == "01:02:03:04:05:06")
+    #expect(info.aclLength == 251 && info.aclCount == 8 && !info.buffersAreShared && info.maximumTxOctets == 251)
+    #expect(!info.needsRandomAddress && !info.isDualMode && !info.usesExtendedScanning)
+    expect(bench.layer.isRunning && bench.layer.credits.total == 8 && bench.layer.deadline == nil)
+    expect(bench.layer.supports(LESetScanEnable.opcode) && !bench.layer.supports(HCIOpcode(rawValue: 0xFC01)))
+  }
+
+  @Test func aDualModeControllerLearnsThatThereIsAnLEHost() {
+    var bench = Bench(), controller = PaperController()
+    controller.lmpFeatures = .leSupported
+    let (opcodes, end) = bench.start(controller)
+    #expect(opcodes.contains(WriteLEHostSupport.opcode) && end.started?.isDualMode == true)
+  }
+
+  @Test func sharedBuffers() {
+    for buffers in [[0, 0, 0], [0, 0, 8], [27, 0, 0]] as [[UInt8]] {
+      var bench = Bench(), controller = PaperController()
+      controller.leBuffers = buffers
+      let (opcodes, end) = bench.start(controller)
+      #expect(opcodes.contains(ReadBufferSize.opcode))
+      #expect(end.started.map { $0.aclLength == 1021 && $0.aclCount == 6 && $0.buffersAreShared } == true)
+    }
+  }
+
+  @Test func extendedCommandsOnlyWhereTheyAreWantedAndThere() {
+    var configuration = HCILayer.Configuration()
+    configuration.prefersExtendedCommands = true
+    var bench = Bench(configuration), controller = PaperController()
+    let info = bench.start(controller).end.started
+    #expect(info?.usesExtendedScanning == true && info?.usesExtendedConnect == true)
+    controller.lacks = [SupportedCommandBit(37, 7)]
+    #expect(bench.start(controller).end.started.map { $0.usesExtendedScanning && !$0.usesExtendedConnect } == true)
+    controller.features = []
+    #expect(bench.start(controller).end.started?.usesExtendedScanning == false)
+  }
+
+  @Test func noPublicAddress() {
+    for octet: UInt8 in [0, 0xFF] {
+      var bench = Bench(), controller = PaperController()
+      controller.address = Array(repeating: octet, count: 6)
+      #expect(bench.start(controller).end.started?.needsRandomAddress == true)
+    }
+    var bench = Bench(), controller = PaperController()
+    controller.silent = [ReadBDADDR.opcode]
+    #expect(bench.start(controller).end.started?.needsRandomAddress == true)
+  }
+
+  /// Each command but the first three may be missing, unanswered, refused.
+  @Test func whatIsOptionalMayFail() throws {
+    let opcodes = Bench.startOpcodes
+    for opcode in opcodes.dropFirst(3) {
+      var dual = PaperController()
+      dual.lmpFeatures = .leSupported
+      var controllers = [dual, dual, dual]
+      controllers[0].lacks = [try #require(AnyCommand(default: opcode)?.supportedBit)]
+      controllers[1].silent = [opcode]
+      controllers[2].refused = [opcode: .unknownHCICommand]
+      for (i, controller) in controllers.enumerated() {
+        var bench = Bench()
+        let (sent, end) = bench.start(controller)
+        #expect(sent.contains(opcode) == (i > 0))
+        #expect(end.started?.aclCount == (opcode == LEReadBufferSize.opcode ? 6 : 8), "\(opcode)")
+      }
+    }
+  }
+
+  @Test func whatIsNotMustNot() {
+    for opcode in Bench.startOpcodes.prefix(3) {
+      var silent = PaperController(), refusing = PaperController(), bench = Bench()
+      silent.silent = [opcode]
+      #expect(bench.start(silent).end.failure == .timedOut(opcode))
+      refusing.refused = [opcode: .hardwareFailure]
+      #expect(bench.start(refusing).end.failure == .refused(opcode, .hardwareFailure))
+      // After a failure nothing happens until the next start, which may succeed.
+      expect(!bench.layer.isRunning && bench.sent() == [] && bench.layer.deadline == nil)
+      #expect(bench.receive(connected(1)).isNothing)
+      #expect(bench.start().end.started != nil)
+    }
+    var none = PaperController(), bench = Bench()
+    none.leBuffers = [0, 0, 0]
+    none.refused = [ReadBufferSize.opcode: .unknownHCICommand]
+    #expect(bench.start(none).end.failure == .noBuffers)
+    #expect(StartFailure.timedOut(Reset.opcode).description == "the controller does not answer HCI_Reset")
+  }
+
+  @Test func resetTimesOutAfterTwoSeconds() {
+    var bench = Bench()
+    bench.layer.start(now: .ms(10))
+    bench.now = .ms(10)
+    expect(bench.sent() == [Reset.opcode] && bench.layer.deadline == .ms(2_010))
+    expect(bench.layer.expire(now: .ms(2_009)).isNothing)
+    expect(bench.layer.expire(now: .ms(2_010)).failure == .timedOut(Reset.opcode))
+  }
+
+  @Test func whatComesBeforeTheAnswerIsNotOurs() {
+    var bench = Bench()
+    bench.layer.start(now: bench.now)
+    #expect(bench.sent() == [Reset.opcode])
+    for packet in [connected(0x40), completed([(0x40, 1)]), disconnected(0x40), complete(LESetScanEnable.opcode)] {
+      #expect(bench.receive(packet).isNothing)
+    }
+    #expect(bench.receive([2, 0x40, 0x20, 1, 0, 0]).isNothing)
+    #expect(bench.receive(complete(Reset.opcode)).isNothing)
+    #expect(bench.sent() == [ReadLocalVersionInformation.opcode])
+    expect(!bench.layer.credits.isOpen(ConnectionHandle(rawValue: 0x40)))
+  }
+
+  @Test func startingAgainForgetsTheFirstTry() {
+    var bench = Bench()
+    bench.layer.start(now: bench.now)
+    #expect(bench.sent() == [Reset.opcode])
+    bench.layer.start(now: bench.now)
+    expect(bench.layer.expire(now: bench.now).isNothing)
+    #expect(bench.sent() == [Reset.opcode])
+    bench.layer.start(now: bench.now)
+    #expect(bench.start().end.started != nil)
+  }
+
+  @Test func theMaskAsksOnlyForWhatTheFeaturesAllow() {
+    var info = ControllerInfo()
+    #expect(info.leEventMask == .standard)
+    info.features = [.leDataPacketLengthExtension]
+    #expect(info.leEventMask.contains(.dataLengthChange) && !info.leEventMask.contains(.extendedAdvertisingReport))
+    #expect(EventMask.standard.rawValue == 0x2000_8000_0204_E890)
+  }
+}
+
+extension Bench {
+  /// The commands of a start with a controller that has them all.
+  static var startOpcodes: [HCIOpcode] {
+    var bench = Bench(), controller = PaperController()
+    controller.lmpFeatures = .leSupported
+    return bench.start(controller).opcodes
+  }
+}
+
+@Suite struct HCILayerTests {
+  @Test func linksOpenAndClose() {
+    var bench = Bench()
+    _ = bench.start()
+    let link = ConnectionHandle(rawValue: 0x40)
+    expect(bench.receive(connected(0x40, .operationCancelledByHost)).event != nil && !bench.layer.credits.isOpen(link))
+    expect(bench.receive(connected(0x40)).event != nil && bench.layer.credits.isOpen(link))
+    guard case .handleInUse(link)? = bench.receive(connected(0x40)).violation else {
+      Issue.record("a violation")
+      return
+    }
+    expect(bench.receive(disconnected(0x40)).event != nil && !bench.layer.credits.isOpen(link))
+    #expect(bench.receive(connected(0x40)).event != nil)
+    bench.layer.start(now: bench.now)
+    expect(!bench.layer.credits.isOpen(link))
+  }
+
+  @Test func dataPassThrough() throws {
+    var bench = Bench()
+    _ = bench.start()
+    let packet = octets("02 40 20 03 00 01 02 03")
+    guard case .acl(let acl) = bench.receive(packet) else {
+      Issue.record("ACL")
+      return
+    }
+    #expect(acl.handle.rawValue == 0x40 && acl.packetBoundaryFlag == .first && acl.data == Octets(5, 3))
+    var buffer = PacketBuffer()
+    _ = try buffer.fill { output throws(WireError) in
+      try acl.writePacket(into: &output, from: packet.span)
+      return true
+    }
+    #expect(buffer.bytes == packet)
+    _ = buffer.fill { output in
+      ACLPacket.writeHeader(acl.handle, .first, count: 3, into: &output)
+      output.append(contentsOf: packet.span.extracting(5..<8))
+      return true
+    }
+    #expect(buffer.bytes == packet)
+    for count in 0..<packet.count {
+      #expect(throws: WireError.self) { try ACLPacket(packet.span.extracting(0..<count)) }
+    }
+  }
+
+  @Test func eventsPassThrough() {
+    var bench = Bench()
+    _ = bench.start()
+    guard case .hardwareError(let error)? = bench.receive([4, 0x10, 1, 42]).event else {
+      Issue.record("an event")
+      return
+    }
+    #expect(error.hardwareCode == 42)
+    guard case .vendor(Octets(3, 2))? = bench.receive([4, 0xFF, 2, 1, 2]).event,
+      case .unknownLE(0x63, Octets(4, 1))? = bench.receive([4, 0x3E, 2, 0x63, 9]).event
+    else {
+      Issue.record("kept as bytes")
+      return
+    }
+  }
+
+  @Test func packetsThatNoControllerSends() {
+    var bench = Bench()
+    _ = bench.start()
+    for type: UInt8 in [0, 1, 3, 5, 6, 0xFF] {
+      guard case .unexpectedPacketType(type)? = bench.receive([type, 0, 0, 0]).violation else {
+        Issue.record("type \(type)")
+        continue
+      }
+    }
+    guard case .malformed(let error)? = bench.receive([]).violation else {
+      Issue.record("an empty packet")
+      return
+    }
+    #expect(error.reason == .truncated)
+  }
+
+  /// Every phase and every kind of input: moves on, or yields what the table says.
+  @Test func phasesAndInputs() {
+    enum Phase: CaseIterable { case off, starting, running, failed }
+    struct Input {
+      var name: String, packet: [UInt8], running: (HCIIndication) -> Bool, starting: (HCIIndication) -> Bool
+    }
+    let isNothing: (HCIIndication) -> Bool = { $0.isNothing },
+      isViolation: (HCIIndication) -> Bool = { $0.violation != nil }
+    let isEvent: (HCIIndication) -> Bool = { $0.event != nil }
+    let inputs = [
+      Input(name: "connection", packet: connected(1), running: isEvent, starting: isNothing),
+      Input(name: "disconnection", packet: disconnected(1), running: isEvent, starting: isNothing),
+      Input(name: "completed", packet: completed([(9, 1)]), running: isViolation, starting: isNothing),
+      Input(name: "unexpected complete", packet: complete(Reset.opcode), running: isViolation, starting: isNothing),
+      Input(name: "unexpected status", packet: status(Disconnect.opcode), running: isViolation, starting: isNothing),
+      Input(name: "number only", packet: status(.none), running: isNothing, starting: isNothing),
+      Input(
+        name: "data", packet: [2, 1, 0x20, 0, 0], running: { if case .acl = $0 { true } else { false } },
+        starting: isNothing),
+      Input(name: "malformed event", packet: [4, 5, 9], running: isViolation, starting: isViolation),
+      Input(name: "malformed data", packet: [2, 5, 9], running: isViolation, starting: isViolation),
+      Input(name: "a command", packet: [1, 3, 12, 0], running: isViolation, starting: isViolation),
+      Input(name: "vendor", packet: [4, 0xFF, 0], running: isEvent, starting: isNothing),
+    ]
+    for phase in Phase.allCases {
+      for input in inputs {
+        var bench = Bench()
+        switch phase {
+        case .off: break
+        case .starting: bench.layer.start(now: bench.now)
+        case .running: _ = bench.start()
+        case .failed:
+          bench.layer.start(now: bench.now)
+          _ = bench.sent()
+          expect(bench.layer.expire(now: .ms(3_000)).failure != nil)
+        }
+        let indication = bench.receive(input.packet)
+        switch phase {
+        case .off, .failed: #expect(indication.isNothing, "\(phase), \(input.name)")
+        case .starting: #expect(input.starting(indication), "\(phase), \(input.name)")
+        case .running: #expect(input.running(indication), "\(phase), \(input.name)")
+        }
+        // A command from above ends in every phase.
+        bench.layer.send(LESetScanEnable(), tag: 7, now: bench.now)
+        let outcome = bench.layer.expire(now: bench.now).outcome
+        #expect(phase == .running ? outcome == nil : outcome?.ending == .aborted, "\(phase)")
+        #expect((phase == .running || phase == .starting) == (bench.nextCommand() != nil), "\(phase)")
+      }
+    }
+  }
+}
