@@ -111,14 +111,23 @@ struct Configuration: BitwiseCopyable, Sendable {
 
 /// A UUID and its parts of `byType` and `byService`.
 struct UUIDEntry: Sendable {
-  var uuid: BluetoothUUID
+  /// In its shortest form.
+  let uuid: BluetoothUUID
+  /// Its 128-bit form, which any form is compared by.
+  let low: UInt64, high: UInt64
   var types = 0..<0
   var services = 0..<0
+  init(_ uuid: BluetoothUUID) {
+    self.uuid = uuid.shortest
+    low = uuid.low
+    high = uuid.high
+  }
 }
 
 // MARK: - Lookup
 
 extension Database {
+  @inline(__always)
   func position(of handle: AttributeHandle) -> Int? {
     let raw = Int(handle.rawValue)
     guard raw < positions.count else { return nil }
@@ -126,6 +135,7 @@ extension Database {
     return attributes[position].handle == handle ? position : nil
   }
   /// The position of the first attribute at or after `handle`; `count` when there is none.
+  @inline(__always)
   func firstPosition(from handle: AttributeHandle) -> Int {
     let raw = Int(handle.rawValue)
     return raw < positions.count ? Int(positions[raw]) : attributes.count
@@ -133,16 +143,17 @@ extension Database {
   /// The position in `uuids`, or nil: a type that no attribute has.
   func index(of uuid: BluetoothUUID) -> Int? {
     guard !hashed.isEmpty else { return nil }
-    var probe = Self.hash(uuid) & (hashed.count &- 1)
+    let low = uuid.low, high = uuid.high
+    var probe = Self.hash(low, high) & (hashed.count &- 1)
     while hashed[probe] != 0 {
       let index = Int(hashed[probe]) &- 1
-      if uuids[index].uuid == uuid { return index }
+      if uuids[index].low == low, uuids[index].high == high { return index }
       probe = (probe &+ 1) & (hashed.count &- 1)
     }
     return nil
   }
-  static func hash(_ uuid: BluetoothUUID) -> Int {
-    let mixed = (uuid.low ^ uuid.high &* 0x9E37_79B9_7F4A_7C15) &* 0xD6E8_FEB8_6659_FD93
+  @inline(__always) static func hash(_ low: UInt64, _ high: UInt64) -> Int {
+    let mixed = (low ^ (high &* 0x9E37_79B9_7F4A_7C15)) &* 0xD6E8_FEB8_6659_FD93
     return Int(truncatingIfNeeded: mixed >> 32)
   }
   /// The first index in `group`, a part of `list`, whose attribute stands at or after `position`.
@@ -171,17 +182,24 @@ extension Database {
   }
 
   /// The value becomes `value`; of a fixed-length value the first octets do. The caller has checked the length.
+  @inline(__always)
   mutating func replace(_ position: Int, with value: Span<UInt8>) {
     write(position, at: 0, value)
-    if !attributes[position].isFixed { attributes[position].count = UInt16(value.count) }
+    let attribute = attributes[position]
+    if !attribute.isFixed, attribute.count != value.count {
+      attributes[position].count = UInt16(truncatingIfNeeded: value.count)
+    }
   }
   /// Writes `part` over the value from `offset` on; the value grows where the part ends behind it.
+  @inline(__always)
   mutating func write(_ position: Int, at offset: Int, _ part: Span<UInt8>) {
     let end = offset &+ part.count
     if end > Int(attributes[position].room) { makeRoom(position, for: end) }
-    if end > Int(attributes[position].count) { attributes[position].count = UInt16(end) }
-    values.overwrite(at: Int(attributes[position].start) &+ offset, with: part)
+    let attribute = attributes[position]
+    if end > Int(attribute.count) { attributes[position].count = UInt16(truncatingIfNeeded: end) }
+    values.overwrite(at: Int(attribute.start) &+ offset, with: part)
   }
+  @inline(never)
   private mutating func makeRoom(_ position: Int, for count: Int) {
     let attribute = attributes[position]
     let room = min(Int(attribute.maximum), max(count, 2 * Int(attribute.room), 16))
@@ -195,6 +213,7 @@ extension Database {
 
 extension [UInt8] {
   /// Copies `bytes` over the elements from `offset` on, which exist (traps otherwise).
+  @inline(__always)
   mutating func overwrite(at offset: Int, with bytes: Span<UInt8>) {
     precondition(offset >= 0 && offset &+ bytes.count <= count)
     unsafe withUnsafeMutableBytes { room in

@@ -325,7 +325,7 @@ extension Database {
   private mutating func intern(_ uuid: BluetoothUUID) -> Int {
     if 2 * uuids.count >= hashed.count { rehash(to: max(16, 4 * uuids.count)) }
     if let index = index(of: uuid) { return index }
-    uuids.append(UUIDEntry(uuid: uuid.shortest))
+    uuids.append(UUIDEntry(uuid))
     enter(uuids.count - 1)
     return uuids.count - 1
   }
@@ -336,7 +336,7 @@ extension Database {
     for index in uuids.indices { enter(index) }
   }
   private mutating func enter(_ index: Int) {
-    var probe = Self.hash(uuids[index].uuid) & (hashed.count - 1)
+    var probe = Self.hash(uuids[index].low, uuids[index].high) & (hashed.count - 1)
     while hashed[probe] != 0 { probe = (probe + 1) & (hashed.count - 1) }
     hashed[probe] = UInt32(index + 1)
   }

@@ -23,8 +23,9 @@ public struct Server: AttributeServer, ~Copyable {
   public let configuration: ServerConfiguration
   var sessions = UniqueArray<Session>()
   var effects = Deque<ServerEffect>()
-  /// Octets of the effects; emptied when all effects are taken.
-  var arena = UniqueArray<UInt8>()
+  /// Octets of the effects are the first `arenaCount`; there are none when all effects are taken.
+  var arena: [UInt8] = []
+  var arenaCount = 0
   private var lastRequest: UInt32 = 0
 
   public init(database: Database, configuration: ServerConfiguration = ServerConfiguration()) {
@@ -126,17 +127,20 @@ struct Refusal: Error {
 
 extension Server {
   /// The position of the attribute that the client wants to read.
+  @inline(__always)
   func readable(_ handle: AttributeHandle, _ session: Int) throws(Refusal) -> Int {
     guard let position = database.position(of: handle) else { throw Refusal(handle, .invalidHandle) }
     if let error = readError(position, session) { throw Refusal(handle, error) }
     return position
   }
+  @inline(__always)
   func writable(_ handle: AttributeHandle, _ session: Int) throws(Refusal) -> Int {
     guard let position = database.position(of: handle) else { throw Refusal(handle, .invalidHandle) }
     let access = database.attributes[position].permissions.write
     if let error = error(access, .writeNotPermitted, session) { throw Refusal(handle, error) }
     return position
   }
+  @inline(__always)
   func readError(_ position: Int, _ session: Int) -> ATTError? {
     error(database.attributes[position].permissions.read, .readNotPermitted, session)
   }
@@ -159,6 +163,7 @@ extension Server {
     return security == .keysAvailable ? .insufficientEncryption : .insufficientAuthentication
   }
   /// Vol 3, Part F, §3.4.3.1 and others: 0x0000 and a range that runs backwards are errors of the starting handle.
+  @inline(__always)
   private func checkRange(_ start: AttributeHandle, _ end: AttributeHandle) throws(Refusal) {
     guard start.rawValue != 0, start.rawValue <= end.rawValue else { throw Refusal(start, .invalidHandle) }
   }
@@ -198,13 +203,15 @@ extension Server {
     let start = response.byteCount
     response.append(FindByTypeValueResponse.opcode.rawValue)
     let isService = request.attributeType.rawValue == 0x2800 || request.attributeType.rawValue == 0x2801
+    guard let index = database.index(of: .short(request.attributeType.rawValue)) else {
+      throw Refusal(request.startingHandle, .attributeNotFound)
+    }
+    let type = UInt16(truncatingIfNeeded: index)
     let list = isService ? database.byService : database.byType
-    let group: Range<Int>
-    if isService {
-      // The service's UUID is indexed; a value that is no UUID is no service's.
-      group = BluetoothUUID(value).flatMap(database.index).map { database.uuids[$0].services } ?? 0..<0
-    } else {
-      group = database.index(of: .short(request.attributeType.rawValue)).map { database.uuids[$0].types } ?? 0..<0
+    var group = isService ? 0..<0 : database.uuids[index].types
+    // A service's UUID is indexed; a value that is no UUID is no service's.
+    if isService, let uuid = BluetoothUUID(value), let index = database.index(of: uuid) {
+      group = database.uuids[index].services
     }
     let nothing = Span<UInt8>()
     let first = database.firstPosition(from: request.startingHandle)
@@ -212,9 +219,12 @@ extension Server {
       let position = Int(list[index])
       let attribute = database.attributes[position]
       guard attribute.handle.rawValue <= request.endingHandle.rawValue else { break }
-      guard database.uuids[Int(attribute.type)].uuid == .short(request.attributeType.rawValue),
-        matches(position, value, session)
-      else { continue }
+      if isService {
+        // Two UUIDs that are equal and equally long are the same octets; a declaration may be of the other kind.
+        guard attribute.type == type, Int(attribute.count) == value.count else { continue }
+      } else {
+        guard matches(position, value, session) else { continue }
+      }
       var entry = HandlesInformation()
       entry.foundAttributeHandle = attribute.handle
       entry.groupEndHandle = attribute.groupEnd
@@ -407,6 +417,7 @@ extension Server {
   }
 
   /// Whether `part` may be written at `offset`, as far as length and value go.
+  @inline(__always)
   private func checkWrite(_ position: Int, at offset: Int, _ part: Span<UInt8>) throws(Refusal) {
     let attribute = database.attributes[position]
     // §3.4.5.1: a fixed-length value takes fewer octets than it has, not more. §3.2.9: at most 512.
@@ -419,6 +430,7 @@ extension Server {
   }
 
   /// Does a write that was checked, and says so. A dynamic value goes to the application, unasked.
+  @inline(__always)
   private mutating func apply(_ position: Int, _ value: Span<UInt8>, _ session: Int) {
     let attribute = database.attributes[position]
     if attribute.kind == .configuration { return configure(session, slot: Int(attribute.slot), at: 0, value) }
@@ -527,7 +539,8 @@ extension Server {
         effects.append(.written(bearer, run.handle, offset: UInt16(truncatingIfNeeded: run.offset), keep(octets)))
       }
     }
-    for run in queue.runs where run.offset == 0 {
+    for index in queue.runs.indices where queue.runs[index].offset == 0 {
+      let run = queue.runs[index]
       guard let position = database.position(of: run.handle) else { continue }
       let attribute = database.attributes[position]
       guard attribute.kind == .stored, !attribute.isFixed else { continue }

@@ -61,7 +61,7 @@ extension Server {
   /// What happened, in order; `nil` when there is no more, and then the octets of all effects are gone.
   public mutating func nextEffect() -> ServerEffect? {
     if let effect = effects.popFirst() { return effect }
-    if !arena.isEmpty { arena.removeAll(keepingCapacity: true) }
+    arenaCount = 0
     return nil
   }
   /// Lends the octets of an effect: valid until `nextEffect` returned `nil`.
@@ -75,13 +75,22 @@ extension Server {
     withBytes(of: octets) { bytes in bytes.indices.map { bytes[$0] } }
   }
   /// Whether `effects` more effects with `octets` octets together may wait.
+  @inline(__always)
   func hasRoom(effects more: Int, octets: Int) -> Bool {
-    effects.count + more <= configuration.waitingEffects && arena.count + octets <= configuration.waitingOctets
+    effects.count &+ more <= configuration.waitingEffects && arenaCount &+ octets <= configuration.waitingOctets
   }
+  @inline(__always)
   mutating func keep(_ bytes: Span<UInt8>) -> Octets {
-    let octets = Octets(arena.count, bytes.count)
-    arena.append(copying: bytes)
+    let octets = Octets(arenaCount, bytes.count)
+    arenaCount &+= bytes.count
+    if arenaCount > arena.count { growArena() }
+    arena.overwrite(at: Int(octets.offset), with: bytes)
     return octets
+  }
+  @inline(never)
+  private mutating func growArena() {
+    let room = max(256, 2 * arena.count, arenaCount)
+    arena.append(contentsOf: repeatElement(0, count: room - arena.count))
   }
 }
 

@@ -38,16 +38,17 @@ struct PreparedWrites: ~Copyable {
     var count: Int
     var octets: Range<Int> { start..<(start + count) }
   }
-  var runs: [Run] = []
+  var runs = UniqueArray<Run>()
   var bytes = UniqueArray<UInt8>()
 
   /// False when the queue is full.
   mutating func append(
     _ handle: AttributeHandle, _ offset: Int, _ part: Span<UInt8>, limits: borrowing ServerConfiguration
   ) -> Bool {
-    guard bytes.count + part.count <= limits.preparedOctets else { return false }
-    if let last = runs.last, last.handle == handle, last.offset + last.count == offset {
-      runs[runs.count - 1].count += part.count
+    guard bytes.count &+ part.count <= limits.preparedOctets else { return false }
+    let last = runs.count &- 1
+    if last >= 0, runs[last].handle == handle, runs[last].offset &+ runs[last].count == offset {
+      runs[last].count &+= part.count
     } else {
       guard runs.count < limits.preparedRuns else { return false }
       runs.append(Run(handle: handle, offset: offset, start: bytes.count, count: part.count))
@@ -58,7 +59,9 @@ struct PreparedWrites: ~Copyable {
   /// The end of the farthest of the first `count` runs that write the attribute at `handle`.
   func end(of handle: AttributeHandle, before count: Int) -> Int {
     var end = 0
-    for run in runs[..<count] where run.handle == handle { end = max(end, run.offset + run.count) }
+    for index in 0..<count where runs[index].handle == handle {
+      end = max(end, runs[index].offset &+ runs[index].count)
+    }
     return end
   }
   mutating func removeAll() {
@@ -93,6 +96,7 @@ extension Server {
     guard let index = session(of: bearer) else { return }
     sessions[index].security = security
   }
+  @inline(__always)
   func session(of bearer: BearerID) -> Int? {
     for index in 0..<sessions.count where sessions[index].bearer == bearer { return index }
     return nil
