@@ -1,0 +1,441 @@
+import ATT
+import BindruneWire
+import TestSupport
+import Testing
+
+/// Each phase of a bearer × each kind of PDU.
+@Suite struct BearerPhaseTests {
+  enum Phase: CaseIterable {
+    case idle, asking, exchanging
+    case answering, answeringTwo, awaitingApplication, awaitingAndRefused
+    case indicating, confirming, closed
+  }
+  /// What a station in that phase has to send anyway.
+  static let pending: [Phase: [String]] = [
+    .answering: ["0B 01 00"], .answeringTwo: ["0B 01 00", "0B 02 00"], .confirming: ["1E"],
+  ]
+  static func station(_ phase: Phase) -> Station {
+    let station = Station()
+    switch phase {
+    case .idle: break
+    case .asking:
+      station.client.requests = [[0x0A, 0x03, 0x00]]
+      #expect(station.sent() == ["0A 03 00"])
+    case .exchanging:
+      #expect(station.exchangeMTU() && station.sent() == ["02 05 02"])
+    case .answering: station.receive("0A 01 00")
+    case .answeringTwo:
+      station.receive("0A 01 00")
+      station.receive("0A 02 00")
+    case .awaitingApplication, .awaitingAndRefused:
+      station.server.answersLater = true
+      station.receive("0A 01 00")
+      if phase == .awaitingAndRefused { station.receive("0A 02 00") }
+    case .indicating: #expect(station.indicate([0x07]) == .queued && station.sent() == ["1D 03 00 07"])
+    case .confirming: station.receive("1D 05 00 01")
+    case .closed: station.close()
+    }
+    _ = station.events()
+    return station
+  }
+
+  struct Input: Sendable {
+    let pdu: String
+    /// Calls and effects, then what is sent.
+    let outcome: String
+    var but: [Phase: String] = [:]
+  }
+  /// What is answered with `answer`, after `events`.
+  static func answered(_ pdu: String, _ events: [String], _ answer: String) -> Input {
+    let opcode = pdu.prefix(2), isServed = events.first?.hasPrefix("server") == true
+    func outcome(_ events: [String], _ answer: String = "") -> String {
+      events.joined(separator: ", ") + " > " + answer
+    }
+    // The server is not asked for what is refused or dropped.
+    let unserved = isServed ? [] : events
+    return Input(
+      pdu: pdu, outcome: outcome(events, answer),
+      but: [
+        .answering: outcome(events + ["early \(opcode)"], answer),
+        .answeringTwo: outcome(unserved + ["dropped \(opcode)"]),
+        .awaitingApplication: outcome(unserved + ["early \(opcode)"]),
+        .awaitingAndRefused: outcome(unserved + ["dropped \(opcode)"]),
+      ])
+  }
+  static func request(_ pdu: String, _ response: String) -> Input { answered(pdu, ["server: \(pdu)"], response) }
+  static func response(_ pdu: String, asking: String? = nil, exchanging: String? = nil) -> Input {
+    let unexpected = "unexpected \(pdu.prefix(2)) >"
+    return Input(
+      pdu: pdu, outcome: unexpected, but: [.asking: asking ?? unexpected, .exchanging: exchanging ?? unexpected])
+  }
+  static func malformed(_ pdu: String, _ field: String) -> Input {
+    let opcode = pdu.prefix(2)
+    return answered(pdu, ["malformed \(opcode): \(field)"], "01 \(opcode) 00 00 04")
+  }
+  static func unknown(_ pdu: String) -> Input {
+    answered(pdu, ["unknown \(pdu.prefix(2))"], "01 \(pdu.prefix(2)) 00 00 06")
+  }
+  static let inputs = [
+    request("04 01 00 FF FF", "05 01 00 FF FF"), request("06 01 00 FF FF 00 28 0D 18", "07 01 00 FF FF 00 28 0D 18"),
+    request("08 01 00 FF FF 03 28", "09 01 00 FF FF 03 28"), request("0A 03 00", "0B 03 00"),
+    request("0C 03 00 16 00", "0D 03 00 16 00"), request("0E 03 00 05 00", "0F 03 00 05 00"),
+    request("10 01 00 FF FF 00 28", "11 01 00 FF FF 00 28"), request("12 03 00 01", "13 03 00 01"),
+    request("16 03 00 00 00 01", "17 03 00 00 00 01"), request("18 01", "19 01"),
+    request("20 03 00 05 00", "21 03 00 05 00"),
+    // Exchange MTU is the bearer's own.
+    answered("02 F7 00", [], "03 05 02, mtu 247"),
+    // Responses.
+    response("0B 01 02", asking: "client: 0B 01 02 >"), response("0B", asking: "client: 0B >"),
+    response("01 0A 03 00 0A", asking: "client: error 0A 0A >", exchanging: "error for another 0A >"),
+    response("01 02 00 00 06", asking: "error for another 02 >", exchanging: "mtu 23 >"),
+    response("01 12 03 00 05", asking: "error for another 12 >", exchanging: "error for another 12 >"),
+    response("03 F7 00", exchanging: "mtu 247 >"), response("03 00 10", exchanging: "mtu 517 >"),
+    response("03 10 00", exchanging: "mtu too small 16, mtu 23 >"), response("05 01 01 00 00 28"),
+    response("07 01 00 05 00"), response("09 03 01 00 07"), response("0D 01"), response("0F 01 02"),
+    response("11 06 01 00 05 00 0D 18"), response("13"), response("17 03 00 00 00 01"), response("19"),
+    response("21 01 00 07"),
+    // Values.
+    Input(pdu: "1B 03 00 01", outcome: "client: 1B 03 00 01 >"), Input(pdu: "1B 03 00", outcome: "client: 1B 03 00 >"),
+    Input(pdu: "23 03 00 01 00 07", outcome: "client: 23 03 00 01 00 07 >"),
+    Input(pdu: "1D 03 00 01", outcome: "client: 1D 03 00 01 > 1E", but: [.confirming: "early indication 3 >"]),
+    Input(pdu: "1E", outcome: "unexpected confirmation >", but: [.indicating: "server: confirmed, confirmed >"]),
+    // Commands.
+    Input(pdu: "52 03 00 01", outcome: "server: 52 03 00 01 >"),
+    Input(
+      pdu: "D2 03 00 01 00 01 02 03 04 05 06 07 08 09 0A 0B",
+      outcome: "server: D2 03 00 01 00 01 02 03 04 05 06 07 08 09 0A 0B >"),
+    // What no one has defined.
+    unknown("14"), unknown("1A 00"), unknown("1F"), unknown("22"),
+    unknown("3F 00"), unknown("80"), unknown("92 03 00 01"),
+    Input(pdu: "40", outcome: "unknown 40 >"), Input(pdu: "53 03 00 01", outcome: "unknown 53 >"),
+    Input(pdu: "FF", outcome: "unknown FF >"),
+    // What cannot be decoded.
+    Input(pdu: "", outcome: "empty >"), malformed("0A", "Attribute Handle"), malformed("0A 03 00 00", ""),
+    malformed("02 17", "Client Rx MTU"), malformed("0E 03 00", "Set Of Handles"),
+    malformed("08 01 00 FF FF 03 28 00", "Attribute Type"),
+    Input(
+      pdu: "01 0A 03", outcome: "malformed 01: Attribute Handle In Error >"),
+    Input(
+      pdu: "03 17", outcome: "malformed 03: Server Rx MTU >",
+      but: [.exchanging: "malformed 03: Server Rx MTU, mtu 23 >"]),
+    Input(pdu: "05 03 01 00 00 28", outcome: "malformed 05: Format >"),
+    Input(pdu: "09 01 00", outcome: "malformed 09: Length >"),
+    Input(pdu: "1B 03", outcome: "malformed 1B: Attribute Handle >"),
+    Input(pdu: "1D 03", outcome: "malformed 1D: Attribute Handle >"), Input(pdu: "1E 00", outcome: "malformed 1E:  >"),
+    Input(pdu: "52 03", outcome: "malformed 52: Attribute Handle >"),
+    Input(pdu: "D2 03 00 01", outcome: "malformed D2: Authentication Signature >"),
+  ]
+
+  @Test(arguments: inputs) func phaseByInput(_ input: Input) {
+    for phase in Phase.allCases {
+      let station = Self.station(phase)
+      station.receive(input.pdu)
+      let events = station.events()
+      var sent = station.sent()
+      for pdu in Self.pending[phase] ?? [] {
+        if let index = sent.firstIndex(of: pdu) { sent.remove(at: index) } else { Issue.record("\(pdu) is lost") }
+      }
+      let outcome = events.joined(separator: ", ") + " > " + (sent + station.events()).joined(separator: ", ")
+      let expected = phase == .closed ? ">" : input.but[phase] ?? input.outcome
+      #expect(outcome.trimmed == expected.trimmed, "\(input.pdu) in \(phase)")
+      // Nothing that a peer sends closes the bearer.
+      #expect((station.closure == nil) == (phase != .closed))
+    }
+  }
+
+  /// An answer that cannot be decoded ends the request all the same: nobody waits 30 s for what has come.
+  @Test func malformedResponseEndsTheRequest() {
+    let station = Station()
+    station.client.requests = [octets("08 01 00 FF FF 03 28"), octets("0A 03 00")]
+    #expect(station.sent().count == 1)
+    station.receive("09 01 00")
+    #expect(station.events() == ["client: error 08 04", "malformed 09: Length"])
+    #expect(station.sent() == ["0A 03 00"])
+    station.receive("09 01 00")
+    #expect(station.events() == ["malformed 09: Length"])
+    station.receive("0B 01")
+    #expect(station.events() == ["client: 0B 01"] && station.client.completed == 2)
+  }
+
+  @Test func secondRequestBehindTheApplication() {
+    let station = Self.station(.awaitingAndRefused)
+    #expect(station.sent() == [])
+    #expect(station.respond("0B 07"))
+    #expect(!station.respond("0B 08"))
+    #expect(station.sent() == ["0B 07", "01 0A 00 00 11"])
+    // The second of two may be the one that waits.
+    station.server.answersLater = false
+    station.receive("0A 01 00")
+    station.server.answersLater = true
+    station.receive("0A 02 00")
+    #expect(station.sent() == ["0B 01 00"])
+    #expect(station.respond("0B 02") && station.sent() == ["0B 02"])
+  }
+
+  @Test func onlyOneRequestIsOutstanding() {
+    let station = Station()
+    station.client.requests = [octets("0A 01 00"), octets("0A 02 00"), octets("0A 03 00")]
+    for number in 1...3 {
+      #expect(station.sent() == ["0A 0\(number) 00"] && station.sent() == [])
+      station.receive("0B 0\(number)")
+    }
+    #expect(station.events() == ["client: 0B 01", "client: 0B 02", "client: 0B 03"])
+  }
+
+  @Test func orderOfWhatIsSent() {
+    let station = Station()
+    #expect(station.notify([1]) == .queued && station.write([2]) == .queued && station.indicate([3]) == .queued)
+    station.client.requests = [octets("0A 09 00")]
+    #expect(station.exchangeMTU())
+    station.receive("1D 05 00 01")
+    station.receive("0A 01 00")
+    #expect(station.sent() == ["0B 01 00", "1E", "02 05 02", "1D 03 00 03", "1B 03 00 01", "52 03 00 02"])
+    #expect(station.indicate([4]) == .full)
+    station.receive("1E")
+    #expect(station.indicate([4]) == .queued)
+    station.receive("03 17 00")
+    #expect(station.sent() == ["0A 09 00", "1D 03 00 04"])
+  }
+
+  @Test func violationsThatNobodyReadsDoNotPileUp() {
+    let station = Station()
+    for _ in 0..<10_000 { station.receive("0B") }
+    #expect(station.events().count == 64)
+  }
+}
+extension String {
+  fileprivate var trimmed: String { split(separator: " ").joined(separator: " ") }
+}
+
+@Suite struct MTUTests {
+  @Test(arguments: [
+    (23, 517, 23), (517, 517, 517), (517, 100, 100), (100, 517, 100), (517, 22, 23), (517, 0xFFFF, 517),
+    (1000, 1000, 517), (0, 50, 23),
+  ])
+  func lesserOfTheTwo(_ ours: Int, _ theirs: Int, _ inForce: Int) {
+    let asked = Station(mtu: ours), theirsInHex = hex([UInt8(theirs & 0xFF), UInt8(theirs >> 8)])
+    let offer = min(max(ours, 23), 517), offerInHex = hex([UInt8(offer & 0xFF), UInt8(offer >> 8)])
+    asked.receive("02 " + theirsInHex)
+    #expect(asked.mtu == 23, "not before the response is sent")
+    #expect(asked.sent() == ["03 " + offerInHex] && asked.mtu == inForce)
+    #expect(asked.events().last == "mtu \(inForce)")
+
+    let asking = Station(mtu: ours)
+    #expect(asking.exchangeMTU() && !asking.exchangeMTU())
+    #expect(asking.sent() == ["02 " + offerInHex])
+    asking.receive("03 " + theirsInHex)
+    #expect(asking.mtu == inForce && asking.events().last == "mtu \(inForce)")
+    #expect(!asking.exchangeMTU() && asking.sent() == [])
+  }
+
+  /// Vol 3, Part F, §3.4.2.2: what is sent before the response goes by the old MTU, what comes after it by the new one.
+  @Test func takesEffectAfterTheResponse() {
+    let station = Station()
+    #expect(station.notify([UInt8](repeating: 1, count: 30)) == .cut(to: 20))
+    station.receive("02 64 00")
+    #expect(station.notify([UInt8](repeating: 2, count: 30)) == .cut(to: 20))
+    #expect(station.nextPDU() == [0x03, 0x05, 0x02])
+    #expect(station.notify([UInt8](repeating: 3, count: 30)) == .queued)
+    #expect(station.nextPDU()?.count == 23 && station.nextPDU()?.count == 23 && station.nextPDU()?.count == 33)
+    station.receive([0x12, 3, 0] + [UInt8](repeating: 7, count: 90))
+    #expect(station.nextPDU()?.count == 93)
+    station.receive([0x12, 3, 0] + [UInt8](repeating: 7, count: 200))
+    #expect(station.nextPDU()?.count == 100, "a response has room for exactly the MTU")
+  }
+
+  @Test func bothDirections() {
+    let here = Station(mtu: 200)
+    #expect(here.exchangeMTU() && here.sent() == ["02 C8 00"])
+    here.receive("02 64 00")
+    #expect(here.sent() == ["03 C8 00"] && here.mtu == 100)
+    here.receive("03 64 00")
+    #expect(here.mtu == 100 && here.events() == ["mtu 100", "mtu 100"])
+    // A second request of the peer is answered and changes nothing; nor does a smaller MTU.
+    here.receive("02 C8 00")
+    #expect(here.events() == ["repeated MTU exchange"] && here.sent() == ["03 C8 00"] && here.mtu == 100)
+    #expect(here.events() == [])
+  }
+
+  @Test func peerThatDoesNotKnowIt() {
+    let station = Station()
+    #expect(station.exchangeMTU() && station.sent().count == 1)
+    station.client.requests = [octets("0A 01 00")]
+    #expect(station.sent() == [])
+    station.receive("01 02 00 00 06")
+    #expect(station.events() == ["mtu 23"] && station.sent() == ["0A 01 00"])
+  }
+}
+
+@Suite struct BearerTimeTests {
+  @Test func requestTimesOut() {
+    let station = Station()
+    #expect(station.deadline == nil)
+    station.client.requests = [octets("0A 01 00"), octets("0A 02 00")]
+    station.now += .seconds(1)
+    #expect(station.sent().count == 1)
+    #expect(station.deadline == Instant.zero + .seconds(31))
+    #expect(station.notify([1]) == .queued && station.indicate([2]) == .queued)
+    station.now = Instant.zero + .milliseconds(30_999)
+    station.expire()
+    #expect(station.events() == [] && station.closure == nil)
+    station.now = Instant.zero + .seconds(31)
+    station.expire()
+    station.expire()
+    station.close()
+    #expect(station.events() == ["client: timedOut", "indication failed: timedOut", "closed: timedOut"])
+    #expect(station.closure == .timedOut && station.deadline == nil && station.client.completed == 2)
+    // Nothing goes in or out any more.
+    station.receive("0B 01")
+    station.receive("0A 01 00")
+    #expect(station.sent() == [] && station.events() == [])
+    #expect(station.notify([1]) == .closed && station.write([1]) == .closed && station.indicate([1]) == .closed)
+    #expect(!station.exchangeMTU() && !station.respond("0B"))
+  }
+
+  @Test func responseStopsTheClock() {
+    let station = Station()
+    station.client.requests = [octets("0A 01 00")]
+    _ = station.sent()
+    station.now += .seconds(29)
+    station.receive("0B")
+    #expect(station.deadline == nil)
+    station.now += .seconds(29)
+    station.expire()
+    #expect(station.closure == nil && station.events() == ["client: 0B"])
+  }
+
+  @Test func indicationTimesOut() {
+    let station = Station()
+    #expect(station.indicate([7]) == .queued && station.deadline == nil)
+    _ = station.sent()
+    #expect(station.deadline == Instant.zero + .seconds(30))
+    station.now += .seconds(30)
+    station.expire()
+    #expect(station.events() == ["client: timedOut", "indication failed: timedOut", "closed: timedOut"])
+  }
+
+  @Test func mtuExchangeTimesOut() {
+    let station = Station()
+    #expect(station.exchangeMTU() && station.sent().count == 1)
+    station.now += .seconds(30)
+    station.expire()
+    #expect(station.events() == ["client: timedOut", "closed: timedOut"])
+  }
+
+  @Test func applicationIsAnsweredFor() {
+    let station = Station()
+    station.server.answersLater = true
+    station.receive("0A 01 00")
+    #expect(station.deadline == Instant.zero + .seconds(25))
+    station.now += .seconds(25)
+    station.expire()
+    #expect(station.events() == ["server: 0A 01 00", "answered for application: 0A 1"])
+    #expect(station.sent() == ["01 0A 01 00 0E"] && !station.respond("0B 07") && station.deadline == nil)
+    station.receive("0A 02 00")
+    #expect(station.respond("0B 07") && station.sent() == ["0B 07"])
+  }
+
+  @Test func closeFailsEverythingOnce() {
+    let station = Station()
+    station.client.requests = [octets("0A 01 00"), octets("0A 02 00")]
+    _ = station.sent()
+    station.receive("0A 01 00")
+    #expect(station.indicate([1]) == .queued && station.notify([1]) == .queued)
+    station.close()
+    station.close()
+    station.expire()
+    #expect(
+      station.events() == [
+        "server: 0A 01 00", "client: disconnected", "indication failed: disconnected", "closed: disconnected",
+      ])
+    #expect(station.client.completed == 2 && station.sent() == [])
+  }
+}
+
+@Suite struct BearerPairTests {
+  /// Two bearers talk; the air between them delays as it likes. Every request ends exactly once, at most one is in
+  /// flight each way, notifications arrive in order.
+  @Test(arguments: 0..<100) func twoEnds(_ seed: UInt64) {
+    var chance = SplitMix64(seed: seed)
+    let ends = [Station(), Station(mtu: Int.random(in: 23...517, using: &chance))]
+    var air: [[[UInt8]]] = [[], []], asked = [0, 0], told = [0, 0], indications = [0, 0]
+    for _ in 0..<2000 {
+      let index = Int.random(in: 0...1, using: &chance), end = ends[index]
+      end.now += .milliseconds(1)
+      switch Int.random(in: 0..<8, using: &chance) {
+      case 0:
+        end.client.requests.append([0x0A, UInt8(asked[index] & 0xFF), UInt8(asked[index] >> 8)])
+        asked[index] += 1
+      case 1:
+        let value = [UInt8(told[index] & 0xFF), UInt8(told[index] >> 8)]
+        if end.notify(value).isAccepted { told[index] += 1 }
+      case 2: if end.indicate([9]).isAccepted { indications[index] += 1 }
+      case 3: _ = end.exchangeMTU()
+      case 4, 5: if let pdu = end.nextPDU() { air[index].append(pdu) }
+      default: if !air[1 - index].isEmpty { end.receive(air[1 - index].removeFirst()) }
+      }
+      #expect(end.client.outstanding <= 1)
+    }
+    while true {
+      var isQuiet = true
+      for index in 0...1 {
+        while let pdu = ends[index].nextPDU() { air[index].append(pdu) }
+        for pdu in air[index] { ends[1 - index].receive(pdu) }
+        if !air[index].isEmpty { isQuiet = false }
+        air[index] = []
+      }
+      if isQuiet { break }
+    }
+    for index in 0...1 {
+      #expect(ends[index].client.completed == asked[index])
+      let answers = ends[index].client.log.filter { $0.hasPrefix("client: 0B") }
+      #expect(answers == (0..<asked[index]).map { "client: 0B " + hex([UInt8($0 & 0xFF), UInt8($0 >> 8)]) })
+      let values = ends[1 - index].client.log.filter { $0.hasPrefix("client: 1B") }
+      #expect(values == (0..<told[index]).map { "client: 1B 03 00 " + hex([UInt8($0 & 0xFF), UInt8($0 >> 8)]) })
+      #expect(ends[1 - index].client.log.filter { $0.hasPrefix("client: 1D") }.count == indications[index])
+      #expect(ends[index].effects().allSatisfy { $0 == "confirmed" || $0.hasPrefix("mtu") || $0 == "ready" })
+    }
+    #expect(ends[0].mtu == ends[1].mtu)
+  }
+}
+
+@Suite struct BearerFuzzTests {
+  /// Bad input into `receive`: a call, an answer, an effect or nothing; never a trap; every request of ours ends at most
+  /// once, and the bearer answers afterwards.
+  @Test func badInput() {
+    let samples = BearerPhaseTests.inputs.map { octets($0.pdu) }.filter { !$0.isEmpty }
+    var station = Station(mtu: 64, queueCapacity: 1024), chance = SplitMix64(seed: Fuzz.seed), asked = 0
+    for packet in Fuzz(samples) {
+      station.server.answersLater = Int.random(in: 0..<4, using: &chance) == 0
+      if station.client.requests.count < 3 {
+        station.client.requests.append(octets("0A 03 00"))
+        asked += 1
+      }
+      _ = station.notify([UInt8](repeating: 1, count: Int.random(in: 0...80, using: &chance)))
+      _ = station.indicate([1])
+      _ = station.exchangeMTU()
+      for _ in 0..<Int.random(in: 0...3, using: &chance) { _ = station.nextPDU() }
+      station.receive(packet)
+      if Bool.random(using: &chance) { _ = station.respond("0B 07") }
+      station.now += .milliseconds(Int.random(in: 0...200, using: &chance))
+      station.expire()
+      #expect((0...1).contains(station.client.outstanding) && (23...64).contains(station.mtu))
+      for effect in station.effects() { #expect(effect != "closed: timedOut" || station.closure == .timedOut) }
+      station.client.log = []
+      station.server.log = []
+      if station.closure != nil {
+        #expect(station.nextPDU() == nil && station.client.completed == asked)
+        station = Station(mtu: 64, queueCapacity: 1024)
+        asked = 0
+      } else if Int.random(in: 0..<50, using: &chance) == 0 {
+        _ = station.respond("0B 07")
+        _ = station.sent()
+        _ = station.respond("0B 07")
+        _ = station.sent()
+        station.server.answersLater = false
+        station.receive("0A 01 00")
+        #expect(station.server.log == ["server: 0A 01 00"] && station.sent().first == "0B 01 00")
+      }
+    }
+  }
+}

@@ -1,0 +1,96 @@
+import ATT
+import BindruneWire
+import TestSupport
+import Testing
+
+@Suite struct NotificationQueueTests {
+  /// The queue, a list that does the same the slow way, and the octets that come out of both.
+  final class Pair {
+    var queue: NotificationQueue
+    var model: [[UInt8]] = []
+    var buffer = PacketBuffer(capacity: 600)
+    init(capacity: Int) { queue = NotificationQueue(capacity: capacity) }
+
+    var capacity: Int { queue.capacity }
+    var used: Int { model.reduce(0) { $0 + 8 + ($1.count - 3 + 7) / 8 * 8 } }
+    func offer(_ opcode: UInt8, _ value: [UInt8], limit: Int) -> SendAnswer {
+      queue.offer(ATTOpcode(rawValue: opcode), AttributeHandle(rawValue: 0x1234), value.span, limit: limit)
+    }
+    func pull() -> [UInt8]? { buffer.fill { output in queue.pull(into: &output) } ? buffer.bytes : nil }
+    func takeReadyEdge(_ limit: Int) -> Bool { queue.takeReadyEdge(limit: limit) }
+    func removeAll() { queue.removeAll() }
+    var isEmpty: Bool { queue.isEmpty }
+  }
+
+  /// First in, first out, whole, within the capacity, at every place of the ring where a value can wrap.
+  @Test(arguments: [520, 528, 600, 1000, 4096]) func likeAList(_ capacity: Int) {
+    for seed in UInt64(0)..<20 {
+      var chance = SplitMix64(seed: seed), isRefused = false
+      let pair = Pair(capacity: capacity), limit = Int.random(in: 20...512, using: &chance)
+      #expect(pair.capacity >= capacity && pair.capacity < capacity + 8)
+      for step in 0..<2000 {
+        if Bool.random(using: &chance) {
+          let value = (0..<Int.random(in: 0...600, using: &chance)).map { UInt8(($0 + step) & 0xFF) }
+          let opcode: UInt8 = Bool.random(using: &chance) ? 0x1B : 0x52
+          let kept = Array(value.prefix(limit))
+          let fits = pair.used + 8 + (kept.count + 7) / 8 * 8 <= pair.capacity
+          let answer = pair.offer(opcode, value, limit: limit)
+          #expect(answer == (!fits ? .full : kept.count < value.count ? .cut(to: limit) : .queued))
+          #expect(answer.isAccepted == fits)
+          if fits { pair.model.append([opcode, 0x34, 0x12] + kept) } else { isRefused = true }
+        } else {
+          #expect(pair.pull() == pair.model.first)
+          if !pair.model.isEmpty { pair.model.removeFirst() }
+          let hasRoom = pair.used + 8 + (limit + 7) / 8 * 8 <= pair.capacity
+          #expect(pair.takeReadyEdge(limit) == (isRefused && hasRoom))
+          if hasRoom { isRefused = false }
+          #expect(!pair.takeReadyEdge(limit), "one edge")
+        }
+        #expect(pair.isEmpty == pair.model.isEmpty)
+      }
+    }
+  }
+
+  @Test func holdsAtLeastOneLongestValue() {
+    let pair = Pair(capacity: 0), longest = [UInt8](repeating: 7, count: 512)
+    #expect(pair.capacity == 520)
+    for _ in 0..<3 {
+      #expect(pair.offer(0x1B, longest, limit: 512) == .queued && pair.offer(0x1B, [], limit: 512) == .full)
+      #expect(!pair.takeReadyEdge(512))
+      #expect(pair.pull() == [0x1B, 0x34, 0x12] + longest && pair.takeReadyEdge(512))
+    }
+    #expect(pair.offer(0x1B, longest, limit: 512) == .queued && pair.offer(0x1B, [], limit: 512) == .full)
+    pair.removeAll()
+    #expect(pair.isEmpty && pair.pull() == nil && !pair.takeReadyEdge(512), "what is closed is never ready")
+  }
+
+  /// Through the bearer: one edge for any number of refusals, when there is room for a value of the MTU and not before.
+  @Test func oneReadyEdge() {
+    let station = Station(queueCapacity: 1024)
+    station.receive("02 05 02")
+    _ = station.sent()
+    _ = station.events()
+    var accepted = 0
+    while station.notify([UInt8](repeating: 1, count: 24)).isAccepted { accepted += 1 }
+    #expect(accepted == 1024 / 32)
+    for _ in 0..<5 { #expect(station.write([1, 2, 3, 4, 5, 6, 7, 8, 9]) == .full) }
+    var pulled = 0
+    while station.effects() == [] {
+      #expect(station.nextPDU() != nil)
+      pulled += 1
+    }
+    #expect(pulled == 520 / 32 + 1)
+    #expect(station.notify([UInt8](repeating: 1, count: 600)) == .cut(to: 512))
+    #expect(station.sent().count == accepted - pulled + 1 && station.effects() == [])
+  }
+
+  @Test func valuesAreCutTo512() {
+    let station = Station()
+    station.receive("02 05 02")
+    _ = station.sent()
+    #expect(station.notify([UInt8](repeating: 1, count: 514)) == .cut(to: 512) && station.nextPDU()?.count == 515)
+    #expect(station.write([UInt8](repeating: 1, count: 513)) == .cut(to: 512) && station.nextPDU()?.count == 515)
+    #expect(station.indicate([UInt8](repeating: 1, count: 513)) == .cut(to: 512) && station.nextPDU()?.count == 515)
+    #expect(station.notify([UInt8](repeating: 1, count: 512)) == .queued && station.nextPDU()?.count == 515)
+  }
+}
