@@ -76,7 +76,10 @@ let package = Package(
     .testTarget(name: "SimulatorTests", dependencies: ["BindruneSimulator", "TestSupport"], swiftSettings: settings),
     .testTarget(
       name: "ScenarioTests", dependencies: ["GAP", "BindruneSimulator", "TestSupport"], swiftSettings: settings),
-    .testTarget(name: "BindruneTests", dependencies: ["Bindrune", "TestSupport"] + nio, swiftSettings: settings),
+    .testTarget(
+      name: "BindruneTests",
+      dependencies: ["Bindrune", "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport"] + nio,
+      swiftSettings: settings),
     .testTarget(name: "VectorTests", dependencies: ["TestSupport"], swiftSettings: settings),
     .testTarget(name: "ArrowTests", swiftSettings: settings),
   ],
