@@ -49,6 +49,8 @@ public struct Server: AttributeServer, ~Copyable {
     let start = response.byteCount
     do throws(Refusal) {
       guard let session = session(of: bearer), response.freeCapacity >= 5 else { throw Refusal(.unlikelyError) }
+      // The bearer lets no request in while one waits: if one comes, the bearer has answered the other itself.
+      if sessions[session].pending != nil { cancelRequest(ofSession: session) }
       switch request {
       case .findInformationRequest(let request): try findInformation(request, &response)
       case .findByTypeValueRequest(let request): try findByTypeValue(request, packet, session, &response)
@@ -94,8 +96,6 @@ public struct Server: AttributeServer, ~Copyable {
   private mutating func ask(
     _ kind: PendingRequest.Kind, _ handle: AttributeHandle, _ session: Int
   ) -> ServerRequestID {
-    // The bearer lets no second request in while one waits: if one comes, the bearer has answered the first itself.
-    cancelRequest(ofSession: session)
     lastRequest &+= 1
     let id = ServerRequestID(rawValue: lastRequest)
     sessions[session].pending = PendingRequest(id: id, kind: kind, handle: handle)

@@ -103,8 +103,10 @@ import Testing
     // A queue that waits for the application's word is dropped with the question.
     _ = tester.ask("16 3A 00 00 00 01")
     #expect(tester.ask("18 01") == later)
-    tester.server.cancelRequest(on: tester.bearer)
+    #expect(tester.ask("16 34 00 00 00 AA") == "17 34 00 00 00 AA")
+    _ = tester.told()
     #expect(tester.ask("18 01") == "19")
+    #expect(tester.told() == ["1 wrote 0x0034+0: AA"])
   }
 
   @Test func closedWhileWaiting() {
