@@ -80,7 +80,7 @@ let package = Package(
       name: "BindruneTests",
       dependencies: ["Bindrune", "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport"] + nio,
       swiftSettings: settings),
-    .testTarget(name: "VectorTests", dependencies: ["TestSupport"], swiftSettings: settings),
+    .testTarget(name: "VectorTests", dependencies: ["BindruneWire", "ATT", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "ArrowTests", swiftSettings: settings),
   ],
   swiftLanguageModes: [.v6]

@@ -1,9 +1,17 @@
 import BindruneWire
 
-public protocol ATTMessage: WireRecord { static var opcode: ATTOpcode { get } }
+/// One of the 31 PDUs. Vol 3, Part F, §3.4. Its `fields` are the parameters; the opcode stands before them.
+public protocol ATTMessage: WireRecord {
+  static var opcode: ATTOpcode { get }
+  /// The Specification's name.
+  static var name: StaticString { get }
+}
+/// A request knows its response. Vol 3, Part F, §3.4.9.
+public protocol ATTRequest: ATTMessage { associatedtype Response: ATTMessage }
 
 /// ATT_ERROR_RSP. Vol 3, Part F, §3.4.1.1.
 public struct ErrorResponse: ATTMessage {
+  public static var name: StaticString { "ATT_ERROR_RSP" }
   public static var opcode: ATTOpcode { 0x01 }
   public var requestOpcodeInError = ATTOpcode()
   public var attributeHandleInError = AttributeHandle()
@@ -16,7 +24,9 @@ public struct ErrorResponse: ATTMessage {
   }
 }
 /// ATT_EXCHANGE_MTU_REQ. Vol 3, Part F, §3.4.2.1.
-public struct ExchangeMTURequest: ATTMessage {
+public struct ExchangeMTURequest: ATTRequest {
+  public typealias Response = ExchangeMTUResponse
+  public static var name: StaticString { "ATT_EXCHANGE_MTU_REQ" }
   public static var opcode: ATTOpcode { 0x02 }
   public var clientRxMTU: UInt16 = 23
   @inlinable public init() {}
@@ -26,6 +36,7 @@ public struct ExchangeMTURequest: ATTMessage {
 }
 /// ATT_EXCHANGE_MTU_RSP. Vol 3, Part F, §3.4.2.2.
 public struct ExchangeMTUResponse: ATTMessage {
+  public static var name: StaticString { "ATT_EXCHANGE_MTU_RSP" }
   public static var opcode: ATTOpcode { 0x03 }
   public var serverRxMTU: UInt16 = 23
   @inlinable public init() {}
@@ -34,7 +45,9 @@ public struct ExchangeMTUResponse: ATTMessage {
   }
 }
 /// ATT_FIND_INFORMATION_REQ. Vol 3, Part F, §3.4.3.1.
-public struct FindInformationRequest: ATTMessage {
+public struct FindInformationRequest: ATTRequest {
+  public typealias Response = FindInformationResponse
+  public static var name: StaticString { "ATT_FIND_INFORMATION_REQ" }
   public static var opcode: ATTOpcode { 0x04 }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
@@ -46,6 +59,7 @@ public struct FindInformationRequest: ATTMessage {
 }
 /// ATT_FIND_INFORMATION_RSP. Vol 3, Part F, §3.4.3.2.
 public struct FindInformationResponse: ATTMessage {
+  public static var name: StaticString { "ATT_FIND_INFORMATION_RSP" }
   public static var opcode: ATTOpcode { 0x05 }
   public var format = InformationFormat.short
   public var informationData = List<InformationData>()
@@ -56,7 +70,9 @@ public struct FindInformationResponse: ATTMessage {
   }
 }
 /// ATT_FIND_BY_TYPE_VALUE_REQ. Vol 3, Part F, §3.4.3.3.
-public struct FindByTypeValueRequest: ATTMessage {
+public struct FindByTypeValueRequest: ATTRequest {
+  public typealias Response = FindByTypeValueResponse
+  public static var name: StaticString { "ATT_FIND_BY_TYPE_VALUE_REQ" }
   public static var opcode: ATTOpcode { 0x06 }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
@@ -72,6 +88,7 @@ public struct FindByTypeValueRequest: ATTMessage {
 }
 /// ATT_FIND_BY_TYPE_VALUE_RSP. Vol 3, Part F, §3.4.3.4.
 public struct FindByTypeValueResponse: ATTMessage {
+  public static var name: StaticString { "ATT_FIND_BY_TYPE_VALUE_RSP" }
   public static var opcode: ATTOpcode { 0x07 }
   public var handlesInformationList = List<HandlesInformation>()
   @inlinable public init() {}
@@ -80,7 +97,9 @@ public struct FindByTypeValueResponse: ATTMessage {
   }
 }
 /// ATT_READ_BY_TYPE_REQ. Vol 3, Part F, §3.4.4.1.
-public struct ReadByTypeRequest: ATTMessage {
+public struct ReadByTypeRequest: ATTRequest {
+  public typealias Response = ReadByTypeResponse
+  public static var name: StaticString { "ATT_READ_BY_TYPE_REQ" }
   public static var opcode: ATTOpcode { 0x08 }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
@@ -94,6 +113,7 @@ public struct ReadByTypeRequest: ATTMessage {
 }
 /// ATT_READ_BY_TYPE_RSP. Vol 3, Part F, §3.4.4.2.
 public struct ReadByTypeResponse: ATTMessage {
+  public static var name: StaticString { "ATT_READ_BY_TYPE_RSP" }
   public static var opcode: ATTOpcode { 0x09 }
   public var attributeDataList = List<AttributeData>()
   @inlinable public init() {}
@@ -102,7 +122,9 @@ public struct ReadByTypeResponse: ATTMessage {
   }
 }
 /// ATT_READ_REQ. Vol 3, Part F, §3.4.4.3.
-public struct ReadRequest: ATTMessage {
+public struct ReadRequest: ATTRequest {
+  public typealias Response = ReadResponse
+  public static var name: StaticString { "ATT_READ_REQ" }
   public static var opcode: ATTOpcode { 0x0A }
   public var attributeHandle = AttributeHandle()
   @inlinable public init() {}
@@ -112,6 +134,7 @@ public struct ReadRequest: ATTMessage {
 }
 /// ATT_READ_RSP. Vol 3, Part F, §3.4.4.4.
 public struct ReadResponse: ATTMessage {
+  public static var name: StaticString { "ATT_READ_RSP" }
   public static var opcode: ATTOpcode { 0x0B }
   public var attributeValue = Octets()
   @inlinable public init() {}
@@ -120,7 +143,9 @@ public struct ReadResponse: ATTMessage {
   }
 }
 /// ATT_READ_BLOB_REQ. Vol 3, Part F, §3.4.4.5.
-public struct ReadBlobRequest: ATTMessage {
+public struct ReadBlobRequest: ATTRequest {
+  public typealias Response = ReadBlobResponse
+  public static var name: StaticString { "ATT_READ_BLOB_REQ" }
   public static var opcode: ATTOpcode { 0x0C }
   public var attributeHandle = AttributeHandle()
   public var valueOffset: UInt16 = 0
@@ -132,6 +157,7 @@ public struct ReadBlobRequest: ATTMessage {
 }
 /// ATT_READ_BLOB_RSP. Vol 3, Part F, §3.4.4.6.
 public struct ReadBlobResponse: ATTMessage {
+  public static var name: StaticString { "ATT_READ_BLOB_RSP" }
   public static var opcode: ATTOpcode { 0x0D }
   public var partAttributeValue = Octets()
   @inlinable public init() {}
@@ -140,7 +166,9 @@ public struct ReadBlobResponse: ATTMessage {
   }
 }
 /// ATT_READ_MULTIPLE_REQ. Vol 3, Part F, §3.4.4.7.
-public struct ReadMultipleRequest: ATTMessage {
+public struct ReadMultipleRequest: ATTRequest {
+  public typealias Response = ReadMultipleResponse
+  public static var name: StaticString { "ATT_READ_MULTIPLE_REQ" }
   public static var opcode: ATTOpcode { 0x0E }
   public var setOfHandles = List<AttributeHandle>()
   @inlinable public init() {}
@@ -150,6 +178,7 @@ public struct ReadMultipleRequest: ATTMessage {
 }
 /// ATT_READ_MULTIPLE_RSP. Vol 3, Part F, §3.4.4.8.
 public struct ReadMultipleResponse: ATTMessage {
+  public static var name: StaticString { "ATT_READ_MULTIPLE_RSP" }
   public static var opcode: ATTOpcode { 0x0F }
   public var setOfValues = Octets()
   @inlinable public init() {}
@@ -158,7 +187,9 @@ public struct ReadMultipleResponse: ATTMessage {
   }
 }
 /// ATT_READ_BY_GROUP_TYPE_REQ. Vol 3, Part F, §3.4.4.9.
-public struct ReadByGroupTypeRequest: ATTMessage {
+public struct ReadByGroupTypeRequest: ATTRequest {
+  public typealias Response = ReadByGroupTypeResponse
+  public static var name: StaticString { "ATT_READ_BY_GROUP_TYPE_REQ" }
   public static var opcode: ATTOpcode { 0x10 }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
@@ -172,6 +203,7 @@ public struct ReadByGroupTypeRequest: ATTMessage {
 }
 /// ATT_READ_BY_GROUP_TYPE_RSP. Vol 3, Part F, §3.4.4.10.
 public struct ReadByGroupTypeResponse: ATTMessage {
+  public static var name: StaticString { "ATT_READ_BY_GROUP_TYPE_RSP" }
   public static var opcode: ATTOpcode { 0x11 }
   public var attributeDataList = List<GroupData>()
   @inlinable public init() {}
@@ -180,7 +212,9 @@ public struct ReadByGroupTypeResponse: ATTMessage {
   }
 }
 /// ATT_WRITE_REQ. Vol 3, Part F, §3.4.5.1.
-public struct WriteRequest: ATTMessage {
+public struct WriteRequest: ATTRequest {
+  public typealias Response = WriteResponse
+  public static var name: StaticString { "ATT_WRITE_REQ" }
   public static var opcode: ATTOpcode { 0x12 }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
@@ -192,12 +226,15 @@ public struct WriteRequest: ATTMessage {
 }
 /// ATT_WRITE_RSP. Vol 3, Part F, §3.4.5.2.
 public struct WriteResponse: ATTMessage {
+  public static var name: StaticString { "ATT_WRITE_RSP" }
   public static var opcode: ATTOpcode { 0x13 }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 }
 /// ATT_PREPARE_WRITE_REQ. Vol 3, Part F, §3.4.6.1.
-public struct PrepareWriteRequest: ATTMessage {
+public struct PrepareWriteRequest: ATTRequest {
+  public typealias Response = PrepareWriteResponse
+  public static var name: StaticString { "ATT_PREPARE_WRITE_REQ" }
   public static var opcode: ATTOpcode { 0x16 }
   public var attributeHandle = AttributeHandle()
   public var valueOffset: UInt16 = 0
@@ -211,6 +248,7 @@ public struct PrepareWriteRequest: ATTMessage {
 }
 /// ATT_PREPARE_WRITE_RSP. Vol 3, Part F, §3.4.6.2.
 public struct PrepareWriteResponse: ATTMessage {
+  public static var name: StaticString { "ATT_PREPARE_WRITE_RSP" }
   public static var opcode: ATTOpcode { 0x17 }
   public var attributeHandle = AttributeHandle()
   public var valueOffset: UInt16 = 0
@@ -223,7 +261,9 @@ public struct PrepareWriteResponse: ATTMessage {
   }
 }
 /// ATT_EXECUTE_WRITE_REQ. Vol 3, Part F, §3.4.6.3.
-public struct ExecuteWriteRequest: ATTMessage {
+public struct ExecuteWriteRequest: ATTRequest {
+  public typealias Response = ExecuteWriteResponse
+  public static var name: StaticString { "ATT_EXECUTE_WRITE_REQ" }
   public static var opcode: ATTOpcode { 0x18 }
   public var flags: UInt8 = 0
   @inlinable public init() {}
@@ -233,12 +273,14 @@ public struct ExecuteWriteRequest: ATTMessage {
 }
 /// ATT_EXECUTE_WRITE_RSP. Vol 3, Part F, §3.4.6.4.
 public struct ExecuteWriteResponse: ATTMessage {
+  public static var name: StaticString { "ATT_EXECUTE_WRITE_RSP" }
   public static var opcode: ATTOpcode { 0x19 }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 }
 /// ATT_HANDLE_VALUE_NTF. Vol 3, Part F, §3.4.7.1.
 public struct HandleValueNotification: ATTMessage {
+  public static var name: StaticString { "ATT_HANDLE_VALUE_NTF" }
   public static var opcode: ATTOpcode { 0x1B }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
@@ -250,6 +292,7 @@ public struct HandleValueNotification: ATTMessage {
 }
 /// ATT_HANDLE_VALUE_IND. Vol 3, Part F, §3.4.7.2.
 public struct HandleValueIndication: ATTMessage {
+  public static var name: StaticString { "ATT_HANDLE_VALUE_IND" }
   public static var opcode: ATTOpcode { 0x1D }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
@@ -261,12 +304,15 @@ public struct HandleValueIndication: ATTMessage {
 }
 /// ATT_HANDLE_VALUE_CFM. Vol 3, Part F, §3.4.7.3.
 public struct HandleValueConfirmation: ATTMessage {
+  public static var name: StaticString { "ATT_HANDLE_VALUE_CFM" }
   public static var opcode: ATTOpcode { 0x1E }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 }
 /// ATT_READ_MULTIPLE_VARIABLE_REQ. Vol 3, Part F, §3.4.4.11.
-public struct ReadMultipleVariableRequest: ATTMessage {
+public struct ReadMultipleVariableRequest: ATTRequest {
+  public typealias Response = ReadMultipleVariableResponse
+  public static var name: StaticString { "ATT_READ_MULTIPLE_VARIABLE_REQ" }
   public static var opcode: ATTOpcode { 0x20 }
   public var setOfHandles = List<AttributeHandle>()
   @inlinable public init() {}
@@ -275,16 +321,24 @@ public struct ReadMultipleVariableRequest: ATTMessage {
   }
 }
 /// ATT_READ_MULTIPLE_VARIABLE_RSP. Vol 3, Part F, §3.4.4.12.
+///
+/// The list is cut at ATT_MTU − 1 octets, also in the middle of a tuple.
 public struct ReadMultipleVariableResponse: ATTMessage {
+  public static var name: StaticString { "ATT_READ_MULTIPLE_VARIABLE_RSP" }
   public static var opcode: ATTOpcode { 0x21 }
   public var lengthValueTupleList = List<LengthValueTuple>()
+  /// What there is of a last tuple that did not fit: at most two octets of length, which is the whole value's, then the
+  /// beginning of the value. Mostly empty.
+  public var truncatedTuple = Octets()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.list("Length Value Tuple List", &lengthValueTupleList)
+    try visit.list("Length Value Tuple List", &lengthValueTupleList, .each(minimum: 0, mayBeCut: true))
+    try visit.octets("Truncated Length Value Tuple", &truncatedTuple, .cut)
   }
 }
 /// ATT_MULTIPLE_HANDLE_VALUE_NTF. Vol 3, Part F, §3.4.7.4.
 public struct MultipleHandleValueNotification: ATTMessage {
+  public static var name: StaticString { "ATT_MULTIPLE_HANDLE_VALUE_NTF" }
   public static var opcode: ATTOpcode { 0x23 }
   public var handleLengthValueTupleList = List<HandleLengthValueTuple>()
   @inlinable public init() {}
@@ -294,6 +348,7 @@ public struct MultipleHandleValueNotification: ATTMessage {
 }
 /// ATT_WRITE_CMD. Vol 3, Part F, §3.4.5.3.
 public struct WriteCommand: ATTMessage {
+  public static var name: StaticString { "ATT_WRITE_CMD" }
   public static var opcode: ATTOpcode { 0x52 }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
@@ -305,6 +360,7 @@ public struct WriteCommand: ATTMessage {
 }
 /// ATT_SIGNED_WRITE_CMD. Vol 3, Part F, §3.4.5.4.
 public struct SignedWriteCommand: ATTMessage {
+  public static var name: StaticString { "ATT_SIGNED_WRITE_CMD" }
   public static var opcode: ATTOpcode { 0xD2 }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
@@ -412,126 +468,167 @@ public enum ATTPDU: BitwiseCopyable, Sendable {
   case writeCommand(WriteCommand)
   case signedWriteCommand(SignedWriteCommand)
 
+  /// The PDU in `packet`, opcode first. Ranges in it refer to `packet`.
+  ///
+  /// Inlined into its consumer, because a call would cost more than the decoding does: have one consumer per bearer.
   @inlinable @inline(__always) public init(_ packet: Span<UInt8>) throws(WireError) {
     defer { extendLifetime(packet) }
     var decoder = try unsafe Decoder(packet)
     var opcode = ATTOpcode()
     try decoder.value("Opcode", &opcode)
+    try self.init(opcode, &decoder)
+  }
+
+  /// The PDU of `opcode` with the parameters that `reader` gives; an opcode that is not in the Specification is a `WireError`.
+  @inlinable @inline(__always)
+  public init(_ opcode: ATTOpcode, _ reader: inout some ATTMessageReader) throws(WireError) {
     switch opcode.rawValue {
-    case 0x01: self = .errorResponse(try decoder.message(ErrorResponse.self))
-    case 0x02: self = .exchangeMTURequest(try decoder.message(ExchangeMTURequest.self))
-    case 0x03: self = .exchangeMTUResponse(try decoder.message(ExchangeMTUResponse.self))
-    case 0x04: self = .findInformationRequest(try decoder.message(FindInformationRequest.self))
-    case 0x05: self = .findInformationResponse(try decoder.message(FindInformationResponse.self))
-    case 0x06: self = .findByTypeValueRequest(try decoder.message(FindByTypeValueRequest.self))
-    case 0x07: self = .findByTypeValueResponse(try decoder.message(FindByTypeValueResponse.self))
-    case 0x08: self = .readByTypeRequest(try decoder.message(ReadByTypeRequest.self))
-    case 0x09: self = .readByTypeResponse(try decoder.message(ReadByTypeResponse.self))
-    case 0x0A: self = .readRequest(try decoder.message(ReadRequest.self))
-    case 0x0B: self = .readResponse(try decoder.message(ReadResponse.self))
-    case 0x0C: self = .readBlobRequest(try decoder.message(ReadBlobRequest.self))
-    case 0x0D: self = .readBlobResponse(try decoder.message(ReadBlobResponse.self))
-    case 0x0E: self = .readMultipleRequest(try decoder.message(ReadMultipleRequest.self))
-    case 0x0F: self = .readMultipleResponse(try decoder.message(ReadMultipleResponse.self))
-    case 0x10: self = .readByGroupTypeRequest(try decoder.message(ReadByGroupTypeRequest.self))
-    case 0x11: self = .readByGroupTypeResponse(try decoder.message(ReadByGroupTypeResponse.self))
-    case 0x12: self = .writeRequest(try decoder.message(WriteRequest.self))
-    case 0x13: self = .writeResponse(try decoder.message(WriteResponse.self))
-    case 0x16: self = .prepareWriteRequest(try decoder.message(PrepareWriteRequest.self))
-    case 0x17: self = .prepareWriteResponse(try decoder.message(PrepareWriteResponse.self))
-    case 0x18: self = .executeWriteRequest(try decoder.message(ExecuteWriteRequest.self))
-    case 0x19: self = .executeWriteResponse(try decoder.message(ExecuteWriteResponse.self))
-    case 0x1B: self = .handleValueNotification(try decoder.message(HandleValueNotification.self))
-    case 0x1D: self = .handleValueIndication(try decoder.message(HandleValueIndication.self))
-    case 0x1E: self = .handleValueConfirmation(try decoder.message(HandleValueConfirmation.self))
-    case 0x20: self = .readMultipleVariableRequest(try decoder.message(ReadMultipleVariableRequest.self))
-    case 0x21: self = .readMultipleVariableResponse(try decoder.message(ReadMultipleVariableResponse.self))
-    case 0x23: self = .multipleHandleValueNotification(try decoder.message(MultipleHandleValueNotification.self))
-    case 0x52: self = .writeCommand(try decoder.message(WriteCommand.self))
-    case 0xD2: self = .signedWriteCommand(try decoder.message(SignedWriteCommand.self))
+    case 0x01: self = .errorResponse(try reader.read())
+    case 0x02: self = .exchangeMTURequest(try reader.read())
+    case 0x03: self = .exchangeMTUResponse(try reader.read())
+    case 0x04: self = .findInformationRequest(try reader.read())
+    case 0x05: self = .findInformationResponse(try reader.read())
+    case 0x06: self = .findByTypeValueRequest(try reader.read())
+    case 0x07: self = .findByTypeValueResponse(try reader.read())
+    case 0x08: self = .readByTypeRequest(try reader.read())
+    case 0x09: self = .readByTypeResponse(try reader.read())
+    case 0x0A: self = .readRequest(try reader.read())
+    case 0x0B: self = .readResponse(try reader.read())
+    case 0x0C: self = .readBlobRequest(try reader.read())
+    case 0x0D: self = .readBlobResponse(try reader.read())
+    case 0x0E: self = .readMultipleRequest(try reader.read())
+    case 0x0F: self = .readMultipleResponse(try reader.read())
+    case 0x10: self = .readByGroupTypeRequest(try reader.read())
+    case 0x11: self = .readByGroupTypeResponse(try reader.read())
+    case 0x12: self = .writeRequest(try reader.read())
+    case 0x13: self = .writeResponse(try reader.read())
+    case 0x16: self = .prepareWriteRequest(try reader.read())
+    case 0x17: self = .prepareWriteResponse(try reader.read())
+    case 0x18: self = .executeWriteRequest(try reader.read())
+    case 0x19: self = .executeWriteResponse(try reader.read())
+    case 0x1B: self = .handleValueNotification(try reader.read())
+    case 0x1D: self = .handleValueIndication(try reader.read())
+    case 0x1E: self = .handleValueConfirmation(try reader.read())
+    case 0x20: self = .readMultipleVariableRequest(try reader.read())
+    case 0x21: self = .readMultipleVariableResponse(try reader.read())
+    case 0x23: self = .multipleHandleValueNotification(try reader.read())
+    case 0x52: self = .writeCommand(try reader.read())
+    case 0xD2: self = .signedWriteCommand(try reader.read())
     default: throw WireError(.unknown, "Opcode", needed: 1, available: Int(opcode.rawValue))
     }
   }
 
-  @inlinable public func encode(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
-    defer { extendLifetime(source) }
-    var encoder = unsafe Encoder(&output, source)
+  /// Shows the message and its type to `visitor`.
+  @inlinable @inline(__always) public func visit(_ visitor: inout some ATTMessageVisitor) throws(WireError) {
     switch self {
-    case .errorResponse(let m): try encoder.pdu(m)
-    case .exchangeMTURequest(let m): try encoder.pdu(m)
-    case .exchangeMTUResponse(let m): try encoder.pdu(m)
-    case .findInformationRequest(let m): try encoder.pdu(m)
-    case .findInformationResponse(let m): try encoder.pdu(m)
-    case .findByTypeValueRequest(let m): try encoder.pdu(m)
-    case .findByTypeValueResponse(let m): try encoder.pdu(m)
-    case .readByTypeRequest(let m): try encoder.pdu(m)
-    case .readByTypeResponse(let m): try encoder.pdu(m)
-    case .readRequest(let m): try encoder.pdu(m)
-    case .readResponse(let m): try encoder.pdu(m)
-    case .readBlobRequest(let m): try encoder.pdu(m)
-    case .readBlobResponse(let m): try encoder.pdu(m)
-    case .readMultipleRequest(let m): try encoder.pdu(m)
-    case .readMultipleResponse(let m): try encoder.pdu(m)
-    case .readByGroupTypeRequest(let m): try encoder.pdu(m)
-    case .readByGroupTypeResponse(let m): try encoder.pdu(m)
-    case .writeRequest(let m): try encoder.pdu(m)
-    case .writeResponse(let m): try encoder.pdu(m)
-    case .prepareWriteRequest(let m): try encoder.pdu(m)
-    case .prepareWriteResponse(let m): try encoder.pdu(m)
-    case .executeWriteRequest(let m): try encoder.pdu(m)
-    case .executeWriteResponse(let m): try encoder.pdu(m)
-    case .handleValueNotification(let m): try encoder.pdu(m)
-    case .handleValueIndication(let m): try encoder.pdu(m)
-    case .handleValueConfirmation(let m): try encoder.pdu(m)
-    case .readMultipleVariableRequest(let m): try encoder.pdu(m)
-    case .readMultipleVariableResponse(let m): try encoder.pdu(m)
-    case .multipleHandleValueNotification(let m): try encoder.pdu(m)
-    case .writeCommand(let m): try encoder.pdu(m)
-    case .signedWriteCommand(let m): try encoder.pdu(m)
-    }
-    unsafe encoder.commit(&output)
-  }
-
-  public func describe(in packet: Span<UInt8>) -> String {
-    switch self {
-    case .errorResponse(let m): m.description(in: packet)
-    case .exchangeMTURequest(let m): m.description(in: packet)
-    case .exchangeMTUResponse(let m): m.description(in: packet)
-    case .findInformationRequest(let m): m.description(in: packet)
-    case .findInformationResponse(let m): m.description(in: packet)
-    case .findByTypeValueRequest(let m): m.description(in: packet)
-    case .findByTypeValueResponse(let m): m.description(in: packet)
-    case .readByTypeRequest(let m): m.description(in: packet)
-    case .readByTypeResponse(let m): m.description(in: packet)
-    case .readRequest(let m): m.description(in: packet)
-    case .readResponse(let m): m.description(in: packet)
-    case .readBlobRequest(let m): m.description(in: packet)
-    case .readBlobResponse(let m): m.description(in: packet)
-    case .readMultipleRequest(let m): m.description(in: packet)
-    case .readMultipleResponse(let m): m.description(in: packet)
-    case .readByGroupTypeRequest(let m): m.description(in: packet)
-    case .readByGroupTypeResponse(let m): m.description(in: packet)
-    case .writeRequest(let m): m.description(in: packet)
-    case .writeResponse(let m): m.description(in: packet)
-    case .prepareWriteRequest(let m): m.description(in: packet)
-    case .prepareWriteResponse(let m): m.description(in: packet)
-    case .executeWriteRequest(let m): m.description(in: packet)
-    case .executeWriteResponse(let m): m.description(in: packet)
-    case .handleValueNotification(let m): m.description(in: packet)
-    case .handleValueIndication(let m): m.description(in: packet)
-    case .handleValueConfirmation(let m): m.description(in: packet)
-    case .readMultipleVariableRequest(let m): m.description(in: packet)
-    case .readMultipleVariableResponse(let m): m.description(in: packet)
-    case .multipleHandleValueNotification(let m): m.description(in: packet)
-    case .writeCommand(let m): m.description(in: packet)
-    case .signedWriteCommand(let m): m.description(in: packet)
+    case .errorResponse(let m): try visitor.visit(m)
+    case .exchangeMTURequest(let m): try visitor.visit(m)
+    case .exchangeMTUResponse(let m): try visitor.visit(m)
+    case .findInformationRequest(let m): try visitor.visit(m)
+    case .findInformationResponse(let m): try visitor.visit(m)
+    case .findByTypeValueRequest(let m): try visitor.visit(m)
+    case .findByTypeValueResponse(let m): try visitor.visit(m)
+    case .readByTypeRequest(let m): try visitor.visit(m)
+    case .readByTypeResponse(let m): try visitor.visit(m)
+    case .readRequest(let m): try visitor.visit(m)
+    case .readResponse(let m): try visitor.visit(m)
+    case .readBlobRequest(let m): try visitor.visit(m)
+    case .readBlobResponse(let m): try visitor.visit(m)
+    case .readMultipleRequest(let m): try visitor.visit(m)
+    case .readMultipleResponse(let m): try visitor.visit(m)
+    case .readByGroupTypeRequest(let m): try visitor.visit(m)
+    case .readByGroupTypeResponse(let m): try visitor.visit(m)
+    case .writeRequest(let m): try visitor.visit(m)
+    case .writeResponse(let m): try visitor.visit(m)
+    case .prepareWriteRequest(let m): try visitor.visit(m)
+    case .prepareWriteResponse(let m): try visitor.visit(m)
+    case .executeWriteRequest(let m): try visitor.visit(m)
+    case .executeWriteResponse(let m): try visitor.visit(m)
+    case .handleValueNotification(let m): try visitor.visit(m)
+    case .handleValueIndication(let m): try visitor.visit(m)
+    case .handleValueConfirmation(let m): try visitor.visit(m)
+    case .readMultipleVariableRequest(let m): try visitor.visit(m)
+    case .readMultipleVariableResponse(let m): try visitor.visit(m)
+    case .multipleHandleValueNotification(let m): try visitor.visit(m)
+    case .writeCommand(let m): try visitor.visit(m)
+    case .signedWriteCommand(let m): try visitor.visit(m)
     }
   }
 }
-extension Encoder {
-  @inlinable @inline(__always) mutating func pdu<M: ATTMessage>(_ m: M) throws(WireError) {
+
+/// Where the parameters of a message come from.
+public protocol ATTMessageReader { mutating func read<M: ATTMessage>() throws(WireError) -> M }
+extension Decoder: ATTMessageReader {
+  @inlinable @inline(__always) public mutating func read<M: ATTMessage>() throws(WireError) -> M { try message(M.self) }
+}
+extension Arbitrary: ATTMessageReader {
+  public mutating func read<M: ATTMessage>() throws(WireError) -> M { try message(M.self) }
+}
+
+/// Is shown one message and its type.
+public protocol ATTMessageVisitor { mutating func visit<M: ATTMessage>(_ message: M) throws(WireError) }
+extension Encoder: ATTMessageVisitor {
+  @inlinable @inline(__always) public mutating func visit<M: ATTMessage>(_ message: M) throws(WireError) {
     var opcode = M.opcode
     try value("Opcode", &opcode)
-    try message(m)
+    try self.message(message)
   }
+}
+
+extension ATTPDU {
+  /// Appends the PDU, opcode first; ranges are copied from `source`. `output` is unchanged when this throws.
+  @inlinable public func encode(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
+    defer { extendLifetime(source) }
+    var encoder = unsafe Encoder(&output, source)
+    try visit(&encoder)
+    unsafe encoder.commit(&output)
+  }
+
+  @inlinable public var opcode: ATTOpcode {
+    var opcode = OpcodeOf()
+    do throws(WireError) { try visit(&opcode) } catch {}
+    return opcode.opcode
+  }
+  /// The Specification's name: `ATT_READ_REQ`.
+  public var name: StaticString {
+    var name = NameOf()
+    do throws(WireError) { try visit(&name) } catch {}
+    return name.name
+  }
+  /// The fields, the opcode first.
+  public var layout: [Layout.Field] {
+    var layout = Layout()
+    do throws(WireError) { try visit(&layout) } catch {}
+    return layout.fields
+  }
+  /// The parameters as text; empty when there are none.
+  public func describe(in packet: Span<UInt8>) -> String {
+    defer { extendLifetime(packet) }
+    var describer = unsafe Describer(packet)
+    do throws(WireError) { try visit(&describer) } catch {}
+    return describer.text
+  }
+}
+
+extension Describer: ATTMessageVisitor {
+  public mutating func visit<M: ATTMessage>(_ message: M) throws(WireError) {
+    var message = message
+    try message.fields(&self)
+  }
+}
+extension Layout: ATTMessageVisitor {
+  public mutating func visit<M: ATTMessage>(_: M) throws(WireError) {
+    var opcode = M.opcode
+    value("Opcode", &opcode)
+    record(M.self)
+  }
+}
+@usableFromInline struct OpcodeOf: ATTMessageVisitor {
+  @usableFromInline var opcode = ATTOpcode()
+  @inlinable init() {}
+  @inlinable mutating func visit<M: ATTMessage>(_: M) { opcode = M.opcode }
+}
+private struct NameOf: ATTMessageVisitor {
+  var name: StaticString = ""
+  mutating func visit<M: ATTMessage>(_: M) { name = M.name }
 }

@@ -1,85 +1,76 @@
-/// Writes a message as text: `Attribute Handle: 0x0003, Value Offset: 22`.
+/// Writes a message as text, the one text form of the project: `Attribute Handle: 0x0003, Value Offset: 22`.
+///
+/// Numbers as their type writes them, octets as hex or `(empty)`, lists as `[{…}, {…}]`. Counts and lengths are written too, as the
+/// Specification has them, although the message does not store them.
 @safe public struct Describer: FieldVisitor {
   public private(set) var text = ""
-  let packet: UnsafeBufferPointer<UInt8>
-  init(_ packet: UnsafeBufferPointer<UInt8>) { unsafe self.packet = packet }
+  private let packet: UnsafeBufferPointer<UInt8>
 
-  mutating func label(_ label: StaticString) {
+  /// A describer of messages whose ranges refer to `packet`. It must not outlive the span.
+  @unsafe public init(_ packet: Span<UInt8>) { unsafe self.packet = packet.withUnsafeBufferPointer { unsafe $0 } }
+
+  private mutating func write(_ label: StaticString, _ value: String) {
     if !text.isEmpty, text.utf8.last != UInt8(ascii: "{") { text += ", " }
     unsafe text += String(
       decoding: UnsafeBufferPointer(start: label.utf8Start, count: label.utf8CodeUnitCount), as: UTF8.self)
-    text += ": "
+    text += ": " + value
   }
-  mutating func hex(_ v: UInt64, digits: Int) { text += hexDigits(v, digits) }
-  public mutating func value<V: WireValue>(_ label: StaticString, _ value: inout V) {
-    self.label(label)
-    text += value.text
+  private func hex(_ octets: Octets) -> String {
+    guard unsafe octets.range.upperBound <= packet.count else { return "(not in this packet)" }
+    if octets.isEmpty { return "(empty)" }
+    return unsafe packet[octets.range].map { hexDigits(UInt64($0), 2) }.joined(separator: " ")
   }
-  public mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) {
-    self.label(label)
-    text += value.text
-  }
-  mutating func bytes(_ o: Octets) {
-    let packet = unsafe packet.span
-    if Int(o.offset) + Int(o.count) > packet.count {
-      text += "(not in this packet)"
-      return
-    }
-    for i in 0..<Int(o.count) {
-      if i > 0 { text += " " }
-      hex(UInt64(packet[Int(o.offset) + i]), digits: 2)
-    }
-  }
-  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: Extent) {
-    self.label(label)
-    bytes(value.octets)
-  }
-  public mutating func octets<C: WireValue>(
-    _ countLabel: StaticString, _ count: C.Type, _ label: StaticString, _ value: inout Octets
-  ) {
-    self.label(countLabel)
-    text += "\(value.count)"
-    self.label(label)
-    bytes(value)
-  }
-  public mutating func uuid<U: UUIDField>(_ label: StaticString, _ value: inout U) {
-    self.label(label)
-    if case .short = value.uuid { text += "0x" }
-    text += value.uuid.description
-  }
-  mutating func entries<E>(_ label: StaticString, _ list: List<E>) {
-    self.label(label)
-    text += "["
-    var cursor = list.cursor, first = true
-    let whole = unsafe packet.span
-    while var entry = cursor.next(in: whole) {
-      text += first ? "{" : ", {"
-      first = false
+  private mutating func entries<E>(_ label: StaticString, _ list: List<E>) {
+    guard unsafe list.octets.range.upperBound <= packet.count else { return write(label, "(not in this packet)") }
+    write(label, "[")
+    var cursor = list.cursor
+    var separator = ""
+    while var entry = unsafe cursor.next(in: packet.span) {
+      text += separator + "{"
+      separator = ", "
       do throws(WireError) { try entry.fields(&self) } catch {}
       text += "}"
     }
     text += "]"
   }
+
+  public mutating func value<V: WireValue>(_ label: StaticString, _ value: inout V) { write(label, value.text) }
+  public mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) {
+    write(label, value.text)
+  }
+  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: Extent) {
+    if case .cut = extent, value.octets.isEmpty { return }
+    write(label, hex(value.octets))
+  }
+  public mutating func octets<C: WireValue>(
+    _ countLabel: StaticString, _ count: C.Type, _ label: StaticString, _ value: inout Octets
+  ) {
+    write(countLabel, String(value.count))
+    write(label, hex(value))
+  }
+  public mutating func uuid<U: UUIDField>(_ label: StaticString, _ value: inout U) {
+    if case .short = value.uuid { write(label, "0x\(value.uuid)") } else { write(label, "\(value.uuid)") }
+  }
   public mutating func list<E>(_ label: StaticString, _ value: inout List<E>, _ shape: ListShape) {
     entries(label, value)
   }
   public mutating func list<E>(_ lengthLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
-    self.label(lengthLabel)
-    text += "\(value.stride)"
+    write(lengthLabel, String(value.stride))
     entries(label, value)
   }
   public mutating func list<E>(_ countLabel: StaticString, _ label: StaticString, counted value: inout List<E>) {
-    self.label(countLabel)
-    text += "\(value.count)"
+    write(countLabel, String(value.count))
     entries(label, value)
   }
 }
+
 extension WireRecord {
+  /// The fields as text; ranges are looked up in `packet`.
   public func description(in packet: Span<UInt8>) -> String {
-    unsafe packet.withUnsafeBufferPointer { bytes in
-      var describer = unsafe Describer(bytes), record = self
-      do throws(WireError) { try record.fields(&describer) } catch {}
-      return describer.text
-    }
+    defer { extendLifetime(packet) }
+    var describer = unsafe Describer(packet)
+    var record = self
+    do throws(WireError) { try record.fields(&describer) } catch {}
+    return describer.text
   }
 }

@@ -1,109 +1,17 @@
 /// Writes a message into reserved space. Octets and lists are copied from `source`, the bytes their ranges refer to.
+///
+/// Every store is preceded by a check against `capacity`; nothing becomes part of the output before ``commit(_:)``.
 @safe public struct Encoder: FieldVisitor {
   @usableFromInline let out: UnsafeMutableRawPointer
   @usableFromInline var at: Int
   @usableFromInline let capacity: Int
   @usableFromInline let source: UnsafeRawPointer?
   @usableFromInline let sourceCount: Int
-  @usableFromInline var bit = 0, pending: UInt64 = 0
-  @inlinable @inline(__always) func need(_ n: Int, _ label: StaticString) throws(WireError) {
-    if capacity &- at < n { throw WireError(.noRoom, label, needed: n, available: capacity &- at) }
-  }
-  @inlinable @inline(__always) mutating func store<I: FixedWidthInteger & BitwiseCopyable>(_ v: I) {
-    unsafe out.storeBytes(of: v.littleEndian, toByteOffset: at, as: I.self)
-    at &+= MemoryLayout<I>.size
-  }
-  @inlinable @inline(__always) mutating func number(_ v: UInt64, _ width: Int) {
-    switch width {
-    case 1: store(UInt8(truncatingIfNeeded: v))
-    case 2: store(UInt16(truncatingIfNeeded: v))
-    case 3:
-      store(UInt16(truncatingIfNeeded: v))
-      store(UInt8(truncatingIfNeeded: v &>> 16))
-    case 4: store(UInt32(truncatingIfNeeded: v))
-    case 6:
-      store(UInt32(truncatingIfNeeded: v))
-      store(UInt16(truncatingIfNeeded: v &>> 32))
-    default: store(v)
-    }
-  }
-  @inlinable @inline(__always) mutating func copy(_ offset: Int, _ n: Int, _ label: StaticString) throws(WireError) {
-    try need(n, label)
-    if offset &+ n > sourceCount { throw WireError(.invalid, label, needed: offset &+ n, available: sourceCount) }
-    if n > 0 { unsafe out.advanced(by: at).copyMemory(from: source.unsafelyUnwrapped + offset, byteCount: n) }
-    at &+= n
-  }
-  @inlinable @inline(__always)
-  public mutating func value<V: WireValue>(_ label: StaticString, _ value: inout V) throws(WireError) {
-    try need(V.width, label)
-    number(value.wire, V.width)
-  }
-  @inlinable @inline(__always)
-  public mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) throws(WireError) {
-    pending |= (value.wire & ((1 &<< UInt64(truncatingIfNeeded: width)) &- 1)) &<< UInt64(truncatingIfNeeded: bit)
-    bit &+= width
-    while bit >= 8 {
-      try need(1, label)
-      store(UInt8(truncatingIfNeeded: pending))
-      pending &>>= 8
-      bit &-= 8
-    }
-  }
-  @inlinable @inline(__always)
-  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: Extent)
-    throws(WireError)
-  {
-    if case .exactly(let n) = extent, n != Int(value.octets.count) {
-      throw WireError(.invalid, label, needed: n, available: Int(value.octets.count))
-    }
-    try copy(Int(value.octets.offset), Int(value.octets.count), label)
-  }
-  @inlinable @inline(__always)
-  public mutating func octets<C: WireValue>(
-    _ countLabel: StaticString, _ count: C.Type, _ label: StaticString, _ value: inout Octets
-  ) throws(WireError) {
-    try need(C.width, countLabel)
-    number(UInt64(value.count), C.width)
-    try copy(Int(value.offset), Int(value.count), label)
-  }
-  @inlinable @inline(__always)
-  public mutating func uuid<U: UUIDField>(_ label: StaticString, _ value: inout U) throws(WireError) {
-    switch value.uuid {
-    case .short(let v):
-      try need(2, label)
-      store(v)
-    case .long(let low, let high):
-      try need(16, label)
-      store(low)
-      store(high)
-    }
-  }
-  @inlinable @inline(__always)
-  public mutating func list<E>(_ label: StaticString, _ value: inout List<E>, _ shape: ListShape) throws(WireError) {
-    try copy(Int(value.offset), Int(value.byteCount), label)
-  }
-  @inlinable @inline(__always)
-  public mutating func list<E>(_ lengthLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
-    throws(WireError)
-  {
-    try need(1, lengthLabel)
-    store(UInt8(truncatingIfNeeded: value.stride))
-    try copy(Int(value.offset), Int(value.byteCount), label)
-  }
-  @inlinable @inline(__always)
-  public mutating func list<E>(_ countLabel: StaticString, _ label: StaticString, counted value: inout List<E>)
-    throws(WireError)
-  {
-    try need(1, countLabel)
-    store(UInt8(truncatingIfNeeded: value.count))
-    try copy(Int(value.offset), Int(value.byteCount), label)
-  }
-  @inlinable @inline(__always)
-  public mutating func message<M: WireRecord>(_ message: M) throws(WireError) {
-    var message = message
-    try message.fields(&self)
-  }
-  /// An encoder over the free part of `output`. It must not outlive either span; `commit` makes what it wrote part of `output`.
+  @usableFromInline var bit = 0
+  @usableFromInline var pending: UInt64 = 0
+
+  /// An encoder over the free part of `output`. It must not outlive either span; `commit` makes what it wrote part of
+  /// `output`.
   @unsafe @inlinable @inline(__always) public init(_ output: inout OutputRawSpan, _ source: Span<UInt8>) {
     let free = unsafe output.withUnsafeMutableBytes { bytes, count in
       unsafe (bytes.baseAddress.unsafelyUnwrapped + count, bytes.count &- count)
@@ -118,6 +26,132 @@
   @unsafe @inlinable @inline(__always) public func commit(_ output: inout OutputRawSpan) {
     unsafe output.withUnsafeMutableBytes { $1 &+= at }
   }
+  @inlinable @inline(__always)
+  public mutating func message<M: WireRecord>(_ message: M) throws(WireError) {
+    var message = message
+    try message.fields(&self)
+  }
+
+  // MARK: Writing
+
+  @inlinable @inline(__always) func need(_ count: Int, _ label: StaticString) throws(WireError) {
+    if capacity &- at < count { throw WireError(.noRoom, label, needed: count, available: capacity &- at) }
+  }
+  @inlinable @inline(__always) mutating func store<I: FixedWidthInteger & BitwiseCopyable>(_ value: I) {
+    unsafe out.storeBytes(of: value.littleEndian, toByteOffset: at, as: I.self)
+    at &+= MemoryLayout<I>.size
+  }
+  /// The lower `width` octets of `value`; the width is a constant wherever this is called.
+  @inlinable @inline(__always) mutating func number(_ value: UInt64, _ width: Int) {
+    switch width {
+    case 1: store(UInt8(truncatingIfNeeded: value))
+    case 2: store(UInt16(truncatingIfNeeded: value))
+    case 3:
+      store(UInt16(truncatingIfNeeded: value))
+      store(UInt8(truncatingIfNeeded: value &>> 16))
+    case 4: store(UInt32(truncatingIfNeeded: value))
+    case 5:
+      store(UInt32(truncatingIfNeeded: value))
+      store(UInt8(truncatingIfNeeded: value &>> 32))
+    case 6:
+      store(UInt32(truncatingIfNeeded: value))
+      store(UInt16(truncatingIfNeeded: value &>> 32))
+    case 7:
+      store(UInt32(truncatingIfNeeded: value))
+      store(UInt16(truncatingIfNeeded: value &>> 32))
+      store(UInt8(truncatingIfNeeded: value &>> 48))
+    default: store(value)
+    }
+  }
+  @inlinable @inline(__always)
+  mutating func copy(_ offset: Int, _ count: Int, _ label: StaticString) throws(WireError) {
+    try need(count, label)
+    if offset &+ count > sourceCount {
+      throw WireError(.invalid, label, needed: offset &+ count, available: sourceCount)
+    }
+    if count > 0 { unsafe out.advanced(by: at).copyMemory(from: source.unsafelyUnwrapped + offset, byteCount: count) }
+    at &+= count
+  }
+  /// A count or length that its field cannot say is an error, not a smaller number.
+  @inlinable @inline(__always)
+  mutating func count(_ value: Int, _ width: Int, _ label: StaticString) throws(WireError) {
+    try need(width, label)
+    if width < 4, value &>> (8 &* width) != 0 {
+      throw WireError(.invalid, label, needed: value, available: (1 &<< (8 &* width)) &- 1)
+    }
+    number(UInt64(truncatingIfNeeded: value), width)
+  }
+
+  // MARK: Fields
+
+  @inlinable @inline(__always)
+  public mutating func value<V: WireValue>(_ label: StaticString, _ value: inout V) throws(WireError) {
+    try need(V.width, label)
+    number(value.wire, V.width)
+  }
+
+  @inlinable @inline(__always)
+  public mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) throws(WireError) {
+    let mask: UInt64 = (1 &<< UInt64(truncatingIfNeeded: width)) &- 1
+    pending |= (value.wire & mask) &<< UInt64(truncatingIfNeeded: bit)
+    bit &+= width
+    while bit >= 8 {
+      try need(1, label)
+      store(UInt8(truncatingIfNeeded: pending))
+      pending &>>= 8
+      bit &-= 8
+    }
+  }
+
+  @inlinable @inline(__always)
+  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: Extent)
+    throws(WireError)
+  {
+    if case .exactly(let count) = extent, count != Int(value.octets.count) {
+      throw WireError(.invalid, label, needed: count, available: Int(value.octets.count))
+    }
+    try copy(Int(value.octets.offset), Int(value.octets.count), label)
+  }
+
+  @inlinable @inline(__always)
+  public mutating func octets<C: WireValue>(
+    _ countLabel: StaticString, _ count: C.Type, _ label: StaticString, _ value: inout Octets
+  ) throws(WireError) {
+    try self.count(Int(value.count), C.width, countLabel)
+    try copy(Int(value.offset), Int(value.count), label)
+  }
+
+  @inlinable @inline(__always)
+  public mutating func uuid<U: UUIDField>(_ label: StaticString, _ value: inout U) throws(WireError) {
+    switch value.uuid {
+    case .short(let short):
+      try need(2, label)
+      store(short)
+    case .long(let low, let high):
+      try need(16, label)
+      store(low)
+      store(high)
+    }
+  }
+
+  @inlinable @inline(__always)
+  public mutating func list<E>(_ label: StaticString, _ value: inout List<E>, _ shape: ListShape) throws(WireError) {
+    try copy(Int(value.offset), Int(value.byteCount), label)
+  }
+  @inlinable @inline(__always)
+  public mutating func list<E>(_ lengthLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
+    throws(WireError)
+  {
+    try count(Int(value.stride), 1, lengthLabel)
+    try copy(Int(value.offset), Int(value.byteCount), label)
+  }
+  @inlinable @inline(__always)
+  public mutating func list<E>(_ countLabel: StaticString, _ label: StaticString, counted value: inout List<E>)
+    throws(WireError)
+  {
+    try count(Int(value.count), 1, countLabel)
+    try copy(Int(value.offset), Int(value.byteCount), label)
+  }
 }
 
 extension WireRecord {
@@ -130,35 +164,42 @@ extension WireRecord {
   }
   /// For tests and for messages that are not hot: allocates.
   public func encoded(from source: Span<UInt8>) throws(WireError) -> [UInt8] {
-    let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 &+ source.count, alignment: 8)
+    var capacity = 64 &+ source.count
+    while true {
+      do throws(WireError) { return try encoded(from: source, capacity: capacity) } catch {
+        // A message of many fields, or one that copies a range twice; none has more than 64 KiB.
+        guard error.reason == .noRoom, capacity < 1 << 17 else { throw error }
+        capacity *= 2
+      }
+    }
+  }
+  private func encoded(from source: Span<UInt8>, capacity: Int) throws(WireError) -> [UInt8] {
+    let room = UnsafeMutableRawBufferPointer.allocate(byteCount: capacity, alignment: 8)
     defer { unsafe room.deallocate() }
     var output = unsafe OutputRawSpan(buffer: room, initializedCount: 0)
-    var encoder = unsafe Encoder(&output, source)
-    try encoder.message(self)
-    unsafe encoder.commit(&output)
-    let n = unsafe output.finalize(for: room)
-    return unsafe Array(room[..<n])
+    try encode(into: &output, from: source)
+    let count = unsafe output.finalize(for: room)
+    return unsafe Array(room[..<count])
   }
 }
-extension Octets {
-  /// Puts `bytes` at the end of `arena`, the bytes a message will be encoded from.
-  public init(_ bytes: some Collection<UInt8>, in arena: inout [UInt8]) {
-    self.init(arena.count, bytes.count)
-    arena += bytes
-  }
-}
+
 extension List {
-  /// Puts `entries` at the end of `arena`, the bytes a message will be encoded from.
+  /// Puts `entries` at the end of `arena`, the bytes a message will be encoded from. Allocates.
+  ///
+  /// Entries whose length is not their own to say are all equally long (traps otherwise: it is the caller's list).
   public init(_ entries: some Sequence<Element>, in arena: inout [UInt8]) throws(WireError) {
-    var bytes: [UInt8] = [], count = 0, last = 0
+    let saysItsLength = Element.measure.isCounted
+    var bytes: [UInt8] = []
+    var count = 0
+    var stride = 0
     for entry in entries {
-      let e = try entry.encoded(from: arena.span)
-      bytes += e
+      let encoded = try entry.encoded(from: arena.span)
+      precondition(count == 0 || encoded.count == stride || saysItsLength, "entries of one list are equally long")
+      bytes += encoded
       count += 1
-      precondition(count == 1 || e.count == last || Element.measure.isCounted, "entries of one list are equally long")
-      last = e.count
+      stride = encoded.count
     }
-    self.init(arena.count, bytes.count, stride: Element.measure.isCounted ? 0 : last, count: count)
+    try self.init(arena.count, bytes.count, stride: saysItsLength ? 0 : stride, count: count, "")
     arena += bytes
   }
 }

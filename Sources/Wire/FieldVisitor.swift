@@ -1,10 +1,16 @@
-/// Whoever visits a message's fields decides what happens to them.
+/// Whoever visits a message's fields decides what happens to them: ``Decoder`` reads them, ``Encoder`` writes them,
+/// ``Describer`` makes them text, ``Arbitrary`` makes them up, ``Layout`` measures where they stand.
+///
+/// Every requirement is generic, also where one type would do: a requirement that is not generic stays a call through the
+/// witness table in other modules, and costs more than the whole message (measured: 504 instructions per PDU instead of 117).
+///
+/// The labels are the Specification's own spelling, byte for byte.
 public protocol FieldVisitor {
   /// A number of fixed width.
   mutating func value<V: WireValue>(_ label: StaticString, _ value: inout V) throws(WireError)
-  /// Part of an octet or word, least significant bit first. The widths of a run add up to whole octets.
+  /// `width` bits of an octet or word, least significant bit first. The widths of a run add up to whole octets.
   mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) throws(WireError)
-  /// Octets up to the end, or exactly `count`, or all but the last `leaving`.
+  /// Octets whose number the message does not carry.
   mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: Extent) throws(WireError)
   /// Octets after their own length.
   mutating func octets<C: WireValue>(
@@ -15,37 +21,72 @@ public protocol FieldVisitor {
   mutating func list<E>(_ label: StaticString, _ value: inout List<E>, _ shape: ListShape) throws(WireError)
   /// Entries up to the end, after one octet that says how long each is.
   mutating func list<E>(_ lengthLabel: StaticString, _ label: StaticString, _ value: inout List<E>) throws(WireError)
-  /// Entries after their number.
+  /// Entries after their number, which is one octet.
   mutating func list<E>(_ countLabel: StaticString, _ label: StaticString, counted value: inout List<E>)
     throws(WireError)
 }
 
 extension FieldVisitor {
+  /// Octets up to the end.
   @inlinable @inline(__always)
   public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O) throws(WireError) {
     try octets(label, &value, .rest)
   }
+  /// One entry or more up to the end.
   @inlinable @inline(__always)
   public mutating func list<E>(_ label: StaticString, _ value: inout List<E>) throws(WireError) {
     try list(label, &value, .each())
   }
 }
 
-public enum Extent: Sendable { case rest, exactly(Int), allBut(Int) }
-/// At least `minimum` entries, each of `stride` octets (0: what the entry's own fields say).
+/// How many octets a field takes whose length the message does not carry.
+public enum Extent: Sendable {
+  /// All up to the end.
+  case rest
+  case exactly(Int)
+  /// All up to the end but this many, which another field takes.
+  case allBut(Int)
+  /// All up to the end: what is left of a list's last entry that did not fit. Mostly none, and then not worth a word.
+  case cut
+}
+
+/// The entries of a list whose number the message does not carry.
 public struct ListShape: Sendable {
-  public var stride: Int, minimum: Int
-  @inlinable @inline(__always) public static func each(_ stride: Int = 0, minimum: Int = 1) -> ListShape {
-    ListShape(stride: stride, minimum: minimum)
+  /// Octets per entry; 0 for what the entry's own fields say.
+  public var stride: Int
+  /// The least number of entries.
+  public var minimum: Int
+  /// The last entry may be incomplete; it is not part of the list and left to the next field (``Extent/cut``).
+  public var mayBeCut: Bool
+  @inlinable @inline(__always)
+  public static func each(_ stride: Int = 0, minimum: Int = 1, mayBeCut: Bool = false) -> ListShape {
+    ListShape(stride: stride, minimum: minimum, mayBeCut: mayBeCut)
   }
-  @inlinable @inline(__always) init(stride: Int, minimum: Int) {
+  @inlinable @inline(__always) init(stride: Int, minimum: Int, mayBeCut: Bool) {
     self.stride = stride
     self.minimum = minimum
+    self.mayBeCut = mayBeCut
   }
 }
 
-/// A message, or an entry of a list: its fields in wire order.
+/// A message, or an entry of a list: a plain value whose fields are declared once, in wire order.
+///
+///     /// ATT_READ_BLOB_REQ. Vol 3, Part F, §3.4.4.5.
+///     public struct ReadBlobRequest: WireRecord {
+///       public var attributeHandle = AttributeHandle()
+///       public var valueOffset: UInt16 = 0
+///       @inlinable public init() {}
+///       @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+///         try visit.value("Attribute Handle", &attributeHandle)
+///         try visit.value("Value Offset", &valueOffset)
+///       }
+///     }
+///
+/// Both attributes matter to messages that are hot: without them encoding takes twice, decoding 1.4 times as many
+/// instructions, because the visitor is not specialised across modules.
 public protocol WireRecord: BitwiseCopyable, Sendable {
+  /// The value before it is decoded; its fields have the Specification's defaults where it gives any.
   init()
+  /// Shows each field to `visit`, in wire order. What comes later may depend on the value of what came before.
   mutating func fields(_ visit: inout some FieldVisitor) throws(WireError)
 }

@@ -1,19 +1,33 @@
-/// Names, offsets and widths of a message's fields, in bits: packet diagrams.
+/// Names, offsets and widths of a message's fields: packet diagrams, and where a truncated message ends.
 public struct Layout: FieldVisitor {
   public struct Field: Sendable {
-    public let label: String, bit: Int?, width: Int?
+    public let label: String
+    /// Bits from the beginning of the message; `nil` behind a field of variable length.
+    public let bit: Int?
+    /// Bits; `nil` when the length is variable.
+    public let width: Int?
+    /// The fields of a list's entry, their offsets from its beginning; empty for what is not a list.
     public let entry: [Field]
   }
   public private(set) var fields: [Field] = []
-  var bit: Int? = 0
-  mutating func add(_ label: StaticString, _ width: Int?, _ entry: [Field] = []) {
+  private var bit: Int? = 0
+
+  public init() {}
+
+  private mutating func add(_ label: StaticString, _ width: Int?, _ entry: [Field] = []) {
     fields.append(Field(label: "\(label)", bit: bit, width: width, entry: entry))
     bit = if let bit, let width { bit + width } else { nil }
   }
+  /// The fields of a record behind what is there already.
+  public mutating func record<M: WireRecord>(_: M.Type) {
+    var record = M()
+    do throws(WireError) { try record.fields(&self) } catch {}
+  }
+
   public mutating func value<V: WireValue>(_ label: StaticString, _ value: inout V) { add(label, 8 * V.width) }
   public mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) { add(label, width) }
   public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: Extent) {
-    if case .exactly(let n) = extent { add(label, 8 * n) } else { add(label, nil) }
+    if case .exactly(let count) = extent { add(label, 8 * count) } else { add(label, nil) }
   }
   public mutating func octets<C: WireValue>(
     _ countLabel: StaticString, _ count: C.Type, _ label: StaticString, _ value: inout Octets
@@ -34,10 +48,12 @@ public struct Layout: FieldVisitor {
     add(label, nil, E.layout)
   }
 }
+
 extension WireRecord {
+  /// The fields of this message, in wire order.
   public static var layout: [Layout.Field] {
-    var layout = Layout(), record = Self()
-    do throws(WireError) { try record.fields(&layout) } catch {}
+    var layout = Layout()
+    layout.record(Self.self)
     return layout.fields
   }
 }

@@ -1,46 +1,67 @@
-/// Entries of a message, still in the packet: their shape was checked when the message was decoded; each is decoded when asked for.
+/// Entries of a message, still in the packet: their shape was checked when the message was decoded; each is decoded when
+/// asked for.
 ///
-/// Only this module makes lists that are not empty, so `byteCount` is a whole number of strides, and `Cursor` need not check that again.
+///     var cursor = response.attributeDataList.cursor
+///     while let entry = cursor.next(in: packet) { … }
+///
+/// Only this module makes lists that are not empty, so `byteCount` is a whole number of strides, and `Cursor` need not
+/// check that again (measured: 10 instructions per PDU). Ranges have 16 bits: no packet is longer than 65,535 octets.
 public struct List<Element: WireRecord>: BitwiseCopyable, Sendable {
-  @usableFromInline let offset: UInt16, byteCount: UInt16
+  @usableFromInline let offset: UInt16
+  @usableFromInline let byteCount: UInt16
   /// Octets per entry; 0 when each says its own length.
   @usableFromInline let stride: UInt16
   /// The number of entries where the message carries it.
   @usableFromInline let count: UInt16
+
   @inlinable @inline(__always) public init() {
     offset = 0
     byteCount = 0
     stride = 0
     count = 0
   }
-  @inlinable @inline(__always) init(_ offset: Int, _ byteCount: Int, stride: Int, count: Int = 0) {
+  /// A list that ends beyond what 16 bits can say is a `WireError` of the field `label`.
+  @inlinable @inline(__always)
+  init(_ offset: Int, _ byteCount: Int, stride: Int, count: Int = 0, _ label: StaticString) throws(WireError) {
+    let end = offset &+ byteCount
+    if end > 0xFFFF { throw WireError(.invalid, label, needed: 0xFFFF, available: end) }
     self.offset = UInt16(truncatingIfNeeded: offset)
     self.byteCount = UInt16(truncatingIfNeeded: byteCount)
     self.stride = UInt16(truncatingIfNeeded: stride)
     self.count = UInt16(truncatingIfNeeded: count)
   }
+
+  @inlinable @inline(__always) public var isEmpty: Bool { byteCount == 0 }
+  /// The octets of all entries together.
+  @inlinable @inline(__always) public var octets: Octets { Octets(Int(offset), Int(byteCount)) }
+  /// Stands before the first entry.
   @inlinable @inline(__always) public var cursor: Cursor {
     Cursor(at: Int(offset), end: Int(offset) &+ Int(byteCount), stride: Int(stride))
   }
 
   public struct Cursor {
     @usableFromInline var at: Int
-    @usableFromInline let end: Int, stride: Int
+    @usableFromInline let end: Int
+    @usableFromInline let stride: Int
     @inlinable @inline(__always) init(at: Int, end: Int, stride: Int) {
       self.at = at
       self.end = end
       self.stride = stride
     }
-    /// The next entry. Traps when `packet` is shorter than the list's packet, or when its lengths do not add up.
+    /// The next entry.
+    ///
+    /// Traps when `packet` is not the packet that the list was decoded from: it is shorter, or an entry does not decode
+    /// although it did when the list was. No bytes of a peer can bring that about, only a caller who mixes up packets.
     @inlinable @inline(__always) public mutating func next(in packet: Span<UInt8>) -> Element? {
       guard at < end else { return nil }
-      precondition(end <= packet.count)
-      let measure = Element.measure, chained = measure.isCounted && !measure.isOpen
+      precondition(end <= packet.count, "not the packet of this list")
+      let measure = Element.measure
+      let chained = measure.isCounted && !measure.isOpen
       let stride = measure.isOpen ? self.stride : measure.shortest
       var element = Element()
       defer { extendLifetime(packet) }
       var decoder = unsafe Decoder(packet, at, chained ? end : at &+ stride)
-      do throws(WireError) { try element.fields(&decoder) } catch { fatalError("not the packet of this list") }
+      do throws(WireError) { try element.fields(&decoder) } catch { preconditionFailure("not the packet of this list") }
       at = chained ? decoder.at : at &+ stride
       return element
     }

@@ -1,38 +1,44 @@
-/// A number on the wire: at most eight octets, least significant first.
+/// A number on the wire: one to eight octets, least significant first.
 public protocol WireValue: BitwiseCopyable, Sendable, Equatable {
+  /// Octets, 1…8.
   static var width: Int { get }
+  /// Some numbers of that width are refused (`init(wire:)` is nil): the peer's fault, and a ``WireError``.
+  static var isClosed: Bool { get }
   init?(wire: UInt64)
   var wire: UInt64 { get }
-  /// As the Describer writes it.
+  /// As ``Describer`` writes it.
   var text: String { get }
 }
-extension WireValue { public var text: String { String(wire) } }
-extension UInt8: WireValue {
-  @inlinable @inline(__always) public static var width: Int { 1 }
-  @inlinable @inline(__always) public init?(wire: UInt64) { self.init(truncatingIfNeeded: wire) }
-  @inlinable @inline(__always) public var wire: UInt64 { UInt64(self) }
+extension WireValue {
+  /// Unless a type knows better: lists then look at every entry when they are decoded, which is right for all types.
+  @inlinable @inline(__always) public static var isClosed: Bool { true }
+  public var text: String { String(wire) }
 }
-extension UInt16: WireValue {
-  @inlinable @inline(__always) public static var width: Int { 2 }
+
+// MARK: Integers
+
+extension WireValue where Self: FixedWidthInteger {
+  @inlinable @inline(__always) public static var width: Int { MemoryLayout<Self>.size }
+  @inlinable @inline(__always) public static var isClosed: Bool { false }
   @inlinable @inline(__always) public init?(wire: UInt64) { self.init(truncatingIfNeeded: wire) }
-  @inlinable @inline(__always) public var wire: UInt64 { UInt64(self) }
-}
-extension UInt32: WireValue {
-  @inlinable @inline(__always) public static var width: Int { 4 }
-  @inlinable @inline(__always) public init?(wire: UInt64) { self.init(truncatingIfNeeded: wire) }
-  @inlinable @inline(__always) public var wire: UInt64 { UInt64(self) }
-}
-extension UInt64: WireValue {
-  @inlinable @inline(__always) public static var width: Int { 8 }
-  @inlinable @inline(__always) public init?(wire: UInt64) { self = wire }
-  @inlinable @inline(__always) public var wire: UInt64 { self }
-}
-extension Int8: WireValue {
-  @inlinable @inline(__always) public static var width: Int { 1 }
-  @inlinable @inline(__always) public init?(wire: UInt64) { self.init(truncatingIfNeeded: wire) }
-  @inlinable @inline(__always) public var wire: UInt64 { UInt64(UInt8(bitPattern: self)) }
   public var text: String { description }
 }
+extension WireValue where Self: FixedWidthInteger & UnsignedInteger {
+  @inlinable @inline(__always) public var wire: UInt64 { UInt64(truncatingIfNeeded: self) }
+}
+extension UInt8: WireValue {}
+extension UInt16: WireValue {}
+extension UInt32: WireValue {}
+extension UInt64: WireValue {}
+/// Two's complement.
+extension Int8: WireValue {
+  @inlinable @inline(__always) public var wire: UInt64 { UInt64(UInt8(bitPattern: self)) }
+}
+extension Int16: WireValue {
+  @inlinable @inline(__always) public var wire: UInt64 { UInt64(UInt16(bitPattern: self)) }
+}
+
+/// 0 or 1; any other number is a ``WireError``.
 extension Bool: WireValue {
   @inlinable @inline(__always) public static var width: Int { 1 }
   @inlinable @inline(__always) public init?(wire: UInt64) {
@@ -42,45 +48,55 @@ extension Bool: WireValue {
   @inlinable @inline(__always) public var wire: UInt64 { self ? 1 : 0 }
   public var text: String { description }
 }
+
 /// Three octets.
 public struct UInt24: WireValue, ExpressibleByIntegerLiteral {
+  /// At most 0xFFFFFF; encoding takes the lower 24 bits.
   public var value: UInt32
   @inlinable @inline(__always) public init(integerLiteral value: UInt32) { self.value = value }
+  @inlinable @inline(__always) public init(_ value: UInt32) { self.value = value }
   @inlinable @inline(__always) public static var width: Int { 3 }
+  @inlinable @inline(__always) public static var isClosed: Bool { false }
   @inlinable @inline(__always) public init?(wire: UInt64) { value = UInt32(truncatingIfNeeded: wire) }
   @inlinable @inline(__always) public var wire: UInt64 { UInt64(value) }
 }
-/// Six octets, `AA:BB:CC:DD:EE:FF`.
-public struct DeviceAddress: WireValue {
+
+/// A device address: six octets, of which the text gives the most significant first. Vol 6, Part B, §1.3.
+public struct DeviceAddress: WireValue, Hashable {
+  /// The lower 48 bits.
   public var value: UInt64
   @inlinable @inline(__always) public init(_ value: UInt64 = 0) { self.value = value }
   @inlinable @inline(__always) public static var width: Int { 6 }
+  @inlinable @inline(__always) public static var isClosed: Bool { false }
   @inlinable @inline(__always) public init?(wire: UInt64) { value = wire }
   @inlinable @inline(__always) public var wire: UInt64 { value }
+  /// `AA:BB:CC:DD:EE:FF`.
   public var text: String {
     (0..<6).reversed().map { hexDigits(value >> (8 * UInt64($0)) & 0xFF, 2) }.joined(separator: ":")
   }
 }
-/// `value` in upper-case hex, at least `digits` digits.
-public func hexDigits(_ v: UInt64, _ digits: Int) -> String {
-  let s = String(v, radix: 16, uppercase: true)
-  return String(repeating: "0", count: max(0, digits - s.utf8.count)) + s
-}
-/// An open number: any value is legal and survives a round trip.
+
+// MARK: Numbers with names
+
+/// An assigned number of a set that grows: any value is legal and survives a round trip.
 public protocol OpenNumber: WireValue, RawRepresentable where RawValue: WireValue { init(rawValue: RawValue) }
 extension OpenNumber {
   @inlinable @inline(__always) public static var width: Int { RawValue.width }
+  @inlinable @inline(__always) public static var isClosed: Bool { RawValue.isClosed }
   @inlinable @inline(__always) public init?(wire: UInt64) {
     guard let raw = RawValue(wire: wire) else { return nil }
     self.init(rawValue: raw)
   }
   @inlinable @inline(__always) public var wire: UInt64 { rawValue.wire }
+  /// `0x0003`: hex, two digits per octet.
   public var text: String { "0x" + hexDigits(wire, 2 * Self.width) }
 }
-/// A closed set: a number outside it is a `WireError`.
+
+/// A number of a set that the Specification closes: one outside it is a ``WireError``.
 public protocol ClosedNumber: WireValue, RawRepresentable where RawValue: WireValue {}
 extension ClosedNumber {
   @inlinable @inline(__always) public static var width: Int { RawValue.width }
+  @inlinable @inline(__always) public static var isClosed: Bool { true }
   @inlinable @inline(__always) public init?(wire: UInt64) {
     guard let raw = RawValue(wire: wire) else { return nil }
     self.init(rawValue: raw)
@@ -88,35 +104,8 @@ extension ClosedNumber {
   @inlinable @inline(__always) public var wire: UInt64 { rawValue.wire }
 }
 
-/// A range of the packet that a message was decoded from (or will be encoded from).
-public struct Octets: BitwiseCopyable, Sendable, Equatable {
-  public var offset: UInt32, count: UInt32
-  @inlinable @inline(__always) public init() {
-    offset = 0
-    count = 0
-  }
-  @inlinable @inline(__always) public init(_ offset: Int, _ count: Int) {
-    self.offset = UInt32(truncatingIfNeeded: offset)
-    self.count = UInt32(truncatingIfNeeded: count)
-  }
-  /// Traps when `packet` is not the packet this range belongs to and is too short for it.
-  @inlinable @inline(__always) public func byte(_ i: Int, in packet: Span<UInt8>) -> UInt8 {
-    precondition(i < Int(count))
-    return packet[Int(offset) &+ i]
-  }
-  @inlinable @inline(__always) public var isEmpty: Bool { count == 0 }
-}
-public protocol UUIDField { var uuid: BluetoothUUID { get set } }
-extension BluetoothUUID: UUIDField {
-  @inlinable @inline(__always) public var uuid: BluetoothUUID {
-    get { self }
-    set { self = newValue }
-  }
-}
-public protocol OctetsField { var octets: Octets { get set } }
-extension Octets: OctetsField {
-  @inlinable @inline(__always) public var octets: Octets {
-    get { self }
-    set { self = newValue }
-  }
+/// `value` in upper-case hex, at least `digits` digits.
+public func hexDigits(_ value: UInt64, _ digits: Int) -> String {
+  let text = String(value, radix: 16, uppercase: true)
+  return String(repeating: "0", count: max(0, digits - text.utf8.count)) + text
 }

@@ -1,0 +1,70 @@
+/// What a record's fields say about its length. All of it folds to constants, so that the decoder knows what it can of a
+/// list's entries at compile time.
+public struct Measure: FieldVisitor {
+  /// The least number of octets.
+  public var shortest = 0
+  /// A field takes whatever is left: the length comes from outside.
+  public var isOpen = false
+  /// A field says its own length.
+  public var isCounted = false
+  /// A field refuses some of the numbers that its width allows.
+  public var isClosed = false
+  /// A field is a UUID, which fills the rest with 2 or 16 octets.
+  public var hasUUID = false
+  @usableFromInline var bit = 0
+  @inlinable @inline(__always) init() {}
+
+  @inlinable @inline(__always) public mutating func value<V: WireValue>(_ label: StaticString, _ value: inout V) {
+    shortest &+= V.width
+    if V.isClosed { isClosed = true }
+  }
+  @inlinable @inline(__always)
+  public mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) {
+    bit &+= width
+    shortest &+= bit &>> 3
+    bit &= 7
+    if V.isClosed { isClosed = true }
+  }
+  @inlinable @inline(__always)
+  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: Extent) {
+    if case .exactly(let count) = extent { shortest &+= count } else { isOpen = true }
+  }
+  @inlinable @inline(__always)
+  public mutating func octets<C: WireValue>(
+    _ countLabel: StaticString, _ count: C.Type, _ label: StaticString, _ value: inout Octets
+  ) {
+    shortest &+= C.width
+    isCounted = true
+  }
+  @inlinable @inline(__always) public mutating func uuid<U: UUIDField>(_ label: StaticString, _ value: inout U) {
+    shortest &+= 2
+    isOpen = true
+    hasUUID = true
+  }
+  @inlinable @inline(__always)
+  public mutating func list<E>(_ label: StaticString, _ value: inout List<E>, _ shape: ListShape) {
+    isOpen = true
+    isClosed = true
+  }
+  @inlinable @inline(__always)
+  public mutating func list<E>(_ lengthLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
+    shortest &+= 1
+    isOpen = true
+    isClosed = true
+  }
+  @inlinable @inline(__always)
+  public mutating func list<E>(_ countLabel: StaticString, _ label: StaticString, counted value: inout List<E>) {
+    shortest &+= 1
+    isCounted = true
+  }
+}
+
+extension WireRecord {
+  /// What the fields of this record say about its length.
+  @inlinable @inline(__always) public static var measure: Measure {
+    var measure = Measure()
+    var record = Self()
+    do throws(WireError) { try record.fields(&measure) } catch {}
+    return measure
+  }
+}
