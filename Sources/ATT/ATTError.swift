@@ -52,7 +52,9 @@ public struct ATTError: OpenNumber, Hashable {
   /// The write was understood and is refused.
   @inlinable public static var writeRequestRejected: ATTError { ATTError(rawValue: 0xFC) }
   /// The procedure needs a subscription that is not there.
-  @inlinable public static var clientCharacteristicConfigurationDescriptorImproperlyConfigured: ATTError { ATTError(rawValue: 0xFD) }
+  @inlinable public static var clientCharacteristicConfigurationImproperlyConfigured: ATTError {
+    ATTError(rawValue: 0xFD)
+  }
   /// The one before has not ended.
   @inlinable public static var procedureAlreadyInProgress: ATTError { ATTError(rawValue: 0xFE) }
   /// The value is outside what the profile allows.

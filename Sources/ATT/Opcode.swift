@@ -54,7 +54,9 @@ public struct ATTOpcode: OpenNumber, Hashable, ExpressibleByIntegerLiteral {
   @inlinable public var hasSignature: Bool { rawValue & 0x80 != 0 }
 
   /// The six types of PDU. Vol 3, Part F, §3.3.
-  public enum Kind: BitwiseCopyable, Sendable { case command, request, response, notification, indication, confirmation }
+  public enum Kind: BitwiseCopyable, Sendable {
+    case command, request, response, notification, indication, confirmation
+  }
   /// What type of PDU this is; `nil` for an opcode that the Specification does not have. One without the Command Flag is
   /// answered with Request Not Supported (§3.4.1.1), so every unknown opcode is one or the other.
   @inlinable public var kind: Kind? {

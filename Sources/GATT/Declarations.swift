@@ -162,31 +162,3 @@ extension BluetoothUUID {
   @inlinable public static var databaseHash: Self { .short(0x2B2A) }
   @inlinable public static var serverSupportedFeatures: Self { .short(0x2B3A) }
 }
-
-/// Error codes. Vol 3, Part F, §3.4.1.1; from 0xFC on the Supplement to the Core Specification, Part B, §1.2.
-/// 0x80 … 0x9F are the application's own.
-extension ATTError {
-  @inlinable public static var invalidHandle: Self { Self(rawValue: 0x01) }
-  @inlinable public static var readNotPermitted: Self { Self(rawValue: 0x02) }
-  @inlinable public static var writeNotPermitted: Self { Self(rawValue: 0x03) }
-  @inlinable public static var invalidPDU: Self { Self(rawValue: 0x04) }
-  @inlinable public static var insufficientAuthentication: Self { Self(rawValue: 0x05) }
-  @inlinable public static var requestNotSupported: Self { Self(rawValue: 0x06) }
-  @inlinable public static var invalidOffset: Self { Self(rawValue: 0x07) }
-  @inlinable public static var insufficientAuthorization: Self { Self(rawValue: 0x08) }
-  @inlinable public static var prepareQueueFull: Self { Self(rawValue: 0x09) }
-  @inlinable public static var attributeNotFound: Self { Self(rawValue: 0x0A) }
-  @inlinable public static var attributeNotLong: Self { Self(rawValue: 0x0B) }
-  @inlinable public static var encryptionKeySizeTooShort: Self { Self(rawValue: 0x0C) }
-  @inlinable public static var invalidAttributeValueLength: Self { Self(rawValue: 0x0D) }
-  @inlinable public static var unlikelyError: Self { Self(rawValue: 0x0E) }
-  @inlinable public static var insufficientEncryption: Self { Self(rawValue: 0x0F) }
-  @inlinable public static var unsupportedGroupType: Self { Self(rawValue: 0x10) }
-  @inlinable public static var insufficientResources: Self { Self(rawValue: 0x11) }
-  @inlinable public static var databaseOutOfSync: Self { Self(rawValue: 0x12) }
-  @inlinable public static var valueNotAllowed: Self { Self(rawValue: 0x13) }
-  @inlinable public static var writeRequestRejected: Self { Self(rawValue: 0xFC) }
-  @inlinable public static var clientCharacteristicConfigurationImproperlyConfigured: Self { Self(rawValue: 0xFD) }
-  @inlinable public static var procedureAlreadyInProgress: Self { Self(rawValue: 0xFE) }
-  @inlinable public static var outOfRange: Self { Self(rawValue: 0xFF) }
-}
