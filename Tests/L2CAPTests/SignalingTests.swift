@@ -68,7 +68,7 @@ import Testing
       outcome: "malformed 12: truncated \"Timeout\": needed 2, available 1 / " + notUnderstood),
     Input(
       signal: "12 01 09 00 06 00 06 00 00 00 0A 00 00",
-      outcome: "malformed 12: trailing \"\": needed 0, available 1 / " + notUnderstood),
+      outcome: "malformed 12: trailing: 1 octets after the last field / " + notUnderstood),
     Input(
       signal: "12 01 08 00", outcome: "malformed 12: invalid \"Length\": needed 0, available 8 / " + notUnderstood),
     // Two commands in one frame, which LE does not have.
