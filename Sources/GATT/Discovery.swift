@@ -57,10 +57,8 @@ struct Discovery {
   /// What is left to be asked in this stage.
   private var next = 1
   private var last = 0xFFFF
-  /// Ranges to be searched for includes: the services first, then those that includes brought.
-  private var scans: [HandleRange] = []
-  /// Index of the range that is being searched.
-  private var scan = 0
+  /// What has been searched for includes, or is being searched.
+  private var searched = HandleRange.all
   /// Includes of services that are not known.
   private var unresolved: [RemoteInclude] = []
   /// Where descriptors may be, in order; those before `gap` are done.
@@ -72,8 +70,6 @@ struct Discovery {
     self.goal = goal
     found = goal == .all ? RemoteDatabase() : remote
     ignored = nil
-    scans.removeAll()
-    scan = 0
     unresolved.removeAll()
     gaps.removeAll()
     gap = 0
@@ -86,7 +82,6 @@ struct Discovery {
       enter(.services(uuid.shortest), .all)
     case .includedServices(let range):
       found.includes.removeAll { range.contains($0.handle) }
-      scans.append(range)
       enter(.includes, range)
     case .characteristics(let range):
       found.characteristics.removeAll { range.contains($0.handle) }
@@ -273,10 +268,6 @@ struct Discovery {
     guard let include = unresolved.popLast() else { return endStage() }
     if let uuid = uuid ?? include.uuid {
       _ = try? add(include.serviceHandle, include.endHandle, uuid, isPrimary: false)
-      let range = HandleRange(include.serviceHandle, include.endHandle)
-      if goal == .all, !scans.contains(where: { $0.contains(range.first) && $0.contains(range.last) }) {
-        scans.append(range)
-      }
     }
     resolveNext()
   }
@@ -374,18 +365,22 @@ struct Discovery {
 
   private mutating func searchIncludes() {
     guard let range = servicesRange else { return finish() }
-    scans = [range]
+    searched = range
     enter(.includes, range)
   }
 
-  /// After a scan for includes: first what they name and nobody knows, then the next range.
+  /// After a search for includes: first what they name and nobody knows, then what the services found so lie beyond of
+  /// what was searched. No handle is searched twice.
   private mutating func resolveNext() {
     while let include = unresolved.last, found.service(at: include.serviceHandle) != nil { unresolved.removeLast() }
     if !unresolved.isEmpty {
       stage = .declarations
-    } else if goal == .all, scan + 1 < scans.count {
-      scan += 1
-      enter(.includes, scans[scan])
+    } else if goal == .all, let range = servicesRange, range.last.rawValue > searched.last.rawValue {
+      enter(.includes, HandleRange(raw: Int(searched.last.rawValue) + 1, Int(range.last.rawValue)))
+      searched.last = range.last
+    } else if goal == .all, let range = servicesRange, range.first.rawValue < searched.first.rawValue {
+      enter(.includes, HandleRange(raw: Int(range.first.rawValue), Int(searched.first.rawValue) - 1))
+      searched.first = range.first
     } else if goal == .all, let range = servicesRange {
       enter(.characteristics, range)
     } else {

@@ -83,13 +83,17 @@ final class Pair {
   var client = Client()
   var server: Server
   var roundTrips = 0
-  private var near = Bearer(BearerID(rawValue: 1)), far = Bearer(BearerID(rawValue: 2))
+  private var near: Bearer, far: Bearer
   private var packet = PacketBuffer()
   // Each bearer has both halves; these stay silent.
   private var noServer = Server(database: try! DatabaseBuilder().build())
   private var noClient = Client()
 
   init(_ database: Database, mtu: Int) {
+    var configuration = BearerConfiguration()
+    configuration.preferredMTU = mtu
+    near = Bearer(BearerID(rawValue: 1), configuration: configuration)
+    far = Bearer(BearerID(rawValue: 2), configuration: configuration)
     server = Server(database: database)
     server.open(BearerID(rawValue: 2))
     if mtu > 23 {

@@ -1,0 +1,236 @@
+import ATT
+import BindruneWire
+import GATT
+import TestSupport
+import Testing
+
+/// Whatever a server answers: no trap, every request completed once, an end after a bounded number of questions, and a
+/// `remote` that makes sense.
+@Suite struct ClientFuzzTests {
+  /// Answers of our own server, some of them spoilt: that is the way deep into each procedure.
+  @Test func spoiltAnswers() {
+    let database = ClientServerTests.richDatabase()
+    var chance = SplitMix64(seed: Fuzz.seed), closed = 0, completed: [String: Int] = [:], most = 0
+    for number in 0..<Fuzz.cases {
+      let world = HostileWorld(database, mtu: [23, 23, 64, 517][number % 4], spoils: [0.02, 0.2, 1][number % 3])
+      world.submit(chance: &chance)
+      world.run(&chance)
+      most = max(most, world.requests)
+      #expect(world.requests < 2_000, "case \(number) of seed \(Fuzz.seed)")
+      #expect(world.completions.allSatisfy { $0.value == 1 }, "case \(number) of seed \(Fuzz.seed)")
+      #expect(world.completions.count == world.submitted, "case \(number) of seed \(Fuzz.seed)")
+      let remote = RemoteShape(world.client.remote)
+      #expect(remote.isSound, "case \(number) of seed \(Fuzz.seed)")
+      closed += world.isClosed ? 1 : 0
+      for (kind, count) in world.outcomes { completed[kind, default: 0] += count }
+    }
+    print("fuzz: at most \(most) requests, \(closed) bearers timed out, \(completed)")
+    #expect((completed["discovered"] ?? 0) > 0 && (completed["value"] ?? 0) > 0 && (completed["malformed"] ?? 0) > 0)
+  }
+
+  /// Any PDU at all, in any phase, straight into the client.
+  @Test func anyPDU() {
+    let samples = [
+      "01 0A 0300 02", "05 01 0300 0229 0400 0129", "05 02 0300 000C5F1A5F6E5C8EBD4B1D1D0000B1A0",
+      "07 0100 0500 0600 FFFF",
+      "09 07 0200 10 0300 372A", "09 08 0200 1000 2000 0F18", "0B 48454C4C4F", "0D 48454C4C4F", "0F 0102",
+      "11 06 0100 0500 0D18 0600 0900 0F18", "13", "17 0401 0000 A5A5", "19", "1B 0300 0102", "1D 0300 0102",
+      "21 0100 AA 0000", "23 0300 0100 AA 0400 0000",
+    ].map(octets)
+    var chance = SplitMix64(seed: Fuzz.seed), client = Client(), packet = PacketBuffer()
+    var id: UInt64 = 0, open = Set<UInt64>()
+    for bytes in Fuzz(samples) {
+      guard let pdu = try? ATTPDU(bytes.span) else { continue }
+      if open.count < 3 {
+        id += 1
+        open.insert(id)
+        ask(&client, RequestID(rawValue: id), .random(in: 0..<12, using: &chance), &chance)
+      }
+      if Bool.random(using: &chance) { _ = packet.fill { client.nextRequest(mtu: 23, into: &$0) } }
+      if let victim = open.randomElement(using: &chance), UInt8.random(in: 0..<20, using: &chance) == 0 {
+        client.cancel(RequestID(rawValue: victim))
+      }
+      switch bytes[0] {
+      case 0x1B, 0x1D, 0x23: client.receive(value: pdu, in: bytes.span, now: .zero)
+      default: client.receive(response: pdu, in: bytes.span, mtu: 23, now: .zero)
+      }
+      while let effect = client.nextEffect() {
+        switch effect {
+        case .completed(let id, let result):
+          #expect(open.remove(id.rawValue) != nil, "completed twice")
+          if case .value(let octets) = result { #expect(client.bytes(of: octets).count < 600) }
+          if case .values(let octets) = result { _ = client.values(of: octets) }
+        case .value(_, let octets, _): _ = client.bytes(of: octets)
+        case .valuesLost, .ignored: break
+        }
+      }
+    }
+    client.close(.disconnected)
+    while case .completed(let id, _)? = client.nextEffect() { open.remove(id.rawValue) }
+    #expect(open.isEmpty)
+    let shape = RemoteShape(client.remote)
+    #expect(shape.isSound)
+  }
+
+  /// A server that always has one more: a discovery ends where the handles end.
+  @Test func aServerWithoutEnd() {
+    let dialogue = Dialogue()
+    dialogue.client.discoverAll(1)
+    var requests = 0
+    while let request = dialogue.request() {
+      requests += 1
+      guard requests < 300_000 else { break }
+      let first = UInt16(request[1]) | UInt16(request[2]) << 8
+      let next = first &+ 1, low = [request[1], request[2]], after = [UInt8(next & 0xFF), UInt8(next >> 8)]
+      switch request[0] {
+      case 0x10: dialogue.respond([0x11, 6] + low + low + [0x0D, 0x18])
+      case 0x08 where request[5] == 0x02: dialogue.respond([0x09, 6] + low + low + [0xFF, 0xFF])
+      case 0x08: dialogue.respond([0x09, 7] + low + [0x02] + after + [0x37, 0x2A])
+      case 0x04: dialogue.respond([0x05, 1] + low + [0x01, 0x29])
+      default: dialogue.respond([0x0B, 0x0D, 0x18])
+      }
+    }
+    #expect(requests < 300_000)
+    #expect(dialogue.effects().last == "1 discovered")
+  }
+}
+
+/// Asks for one of the twelve things there are.
+private func ask(_ client: inout Client, _ id: RequestID, _ kind: UInt8, _ chance: inout SplitMix64) {
+  let handles = (0..<3).map { _ in AttributeHandle(rawValue: .random(in: 0...0x20, using: &chance)) }
+  let value = [UInt8](repeating: 0xA5, count: .random(in: 0...60, using: &chance))
+  switch kind {
+  case 0: client.discoverAll(id)
+  case 1: client.discoverPrimaryServices(id, Bool.random(using: &chance) ? "180F" : nil)
+  case 2: client.discoverIncludedServices(id, in: .all)
+  case 3: client.discoverCharacteristics(id, in: .all)
+  case 4: client.discoverDescriptors(id, in: .all)
+  case 5: client.read(id, handles[0])
+  case 6:
+    client.readLong(id, client.remote.characteristic("A0B10001-1D1D-4BBD-8E5C-6F0E5F1A0C00")?.valueHandle ?? 0x0104)
+  case 7: client.read(id, uuid: "2803")
+  case 8: Bool.random(using: &chance) ? client.readMultiple(id, handles) : client.readMultipleVariable(id, handles)
+  case 9: client.write(id, handles[0], value.span)
+  case 10: client.writeReliable(id, [(0x0104, value), (0x0104, [1])])
+  default: client.subscribe(id, client.remote.characteristics.randomElement(using: &chance)?.valueHandle ?? handles[0])
+  }
+}
+
+/// A client whose server's answers get spoilt on the way.
+private final class HostileWorld {
+  var client = Client()
+  var requests = 0, submitted = 0, isClosed = false
+  var completions: [RequestID: Int] = [:], outcomes: [String: Int] = [:]
+  private var server: Server, nobody: Server
+  private var bearer: Bearer
+  private let mtu: Int, spoils: Double
+  private var now = Instant.zero
+  private var packet = PacketBuffer(), response = PacketBuffer()
+
+  init(_ database: Database, mtu: Int, spoils: Double) {
+    self.mtu = mtu
+    self.spoils = spoils
+    server = Server(database: database)
+    server.open(BearerID(rawValue: 1))
+    nobody = Server(database: database)
+    var configuration = BearerConfiguration()
+    configuration.preferredMTU = mtu
+    bearer = Bearer(BearerID(rawValue: 1), configuration: configuration)
+  }
+
+  func submit(chance: inout SplitMix64) {
+    for _ in 0...Int.random(in: 0...3, using: &chance) {
+      submitted += 1
+      ask(&client, RequestID(rawValue: UInt64(submitted)), .random(in: 0..<12, using: &chance), &chance)
+    }
+  }
+
+  func run(_ chance: inout SplitMix64) {
+    while packet.fill({ bearer.nextPDU(into: &$0, now: now, client: &client) }), requests < 3_000 {
+      requests += 1
+      if UInt8.random(in: 0..<50, using: &chance) == 0 {
+        client.cancel(RequestID(rawValue: .random(in: 1...4, using: &chance)))
+      }
+      receive(answer(packet.bytes, &chance))
+      drain()
+      // An answer that was none: the peer says nothing more, and 30 s later the bearer is closed.
+      if !bearer.hasPDU(client: client), let deadline = bearer.deadline {
+        now = deadline
+        bearer.expire(now: now, client: &client)
+        isClosed = true
+      }
+      drain()
+    }
+    drain()
+  }
+  private func receive(_ bytes: [UInt8]) {
+    bearer.receive(bytes.span, now: now, server: &nobody, client: &client)
+  }
+
+  private func answer(_ request: [UInt8], _ chance: inout SplitMix64) -> [UInt8] {
+    let wrote = response.fill { output in
+      guard let pdu = try? ATTPDU(request.span) else { return false }
+      return server.respond(to: pdu, in: request.span, on: BearerID(rawValue: 1), now: now, response: &output) == .now
+    }
+    while server.nextEffect() != nil {}
+    var bytes = wrote ? response.bytes : [0x01, request[0], 0, 0, 0x0E]
+    guard Double.random(in: 0..<1, using: &chance) < spoils else { return bytes }
+    switch UInt8.random(in: 0..<6, using: &chance) {
+    case 0, 1:
+      for _ in 0...Int.random(in: 0...2, using: &chance) {
+        let index = Int.random(in: min(1, bytes.count - 1)..<bytes.count, using: &chance)
+        bytes[index] ^= 1 << UInt8.random(in: 0...7, using: &chance)
+      }
+    case 2: bytes = Array(bytes.prefix(.random(in: 0...bytes.count, using: &chance)))
+    case 3: bytes = [0x01, request[0], request.count > 1 ? request[1] : 0, 0, .random(in: 0...0x14, using: &chance)]
+    case 4:
+      for index in bytes.indices.dropFirst() where Bool.random(using: &chance) {
+        bytes[index] = .random(in: 0...(Bool.random(using: &chance) ? 0xFF : 0x20), using: &chance)
+      }
+    default: bytes.append(contentsOf: (0..<4).map { _ in .random(in: 0...0xFF, using: &chance) })
+    }
+    return bytes
+  }
+
+  private func drain() {
+    while bearer.nextEffect() != nil {}
+    while let effect = client.nextEffect() {
+      guard case .completed(let id, let result) = effect else { continue }
+      completions[id, default: 0] += 1
+      let kind: String
+      switch result {
+      case .done: kind = "done"
+      case .value(let octets):
+        kind = "value"
+        #expect(client.bytes(of: octets).count <= 517)
+      case .values(let octets):
+        kind = "values"
+        #expect(client.values(of: octets).count <= 0xFFFF)
+      case .discovered: kind = "discovered"
+      case .failed(.att): kind = "att"
+      case .failed(.malformedResponse): kind = "malformed"
+      case .failed(.cancelled): kind = "cancelled"
+      case .failed(.bearerClosed): kind = "closed"
+      case .failed: kind = "refused"
+      }
+      outcomes[kind, default: 0] += 1
+    }
+  }
+}
+
+/// What holds for every `RemoteDatabase`.
+private struct RemoteShape {
+  let isSound: Bool
+  init(_ remote: RemoteDatabase) {
+    func increases(_ handles: [UInt16]) -> Bool { zip(handles, handles.dropFirst()).allSatisfy { $0 < $1 } }
+    isSound =
+      increases(remote.services.map(\.handle.rawValue)) && increases(remote.includes.map(\.handle.rawValue))
+      && increases(remote.characteristics.map(\.handle.rawValue))
+      && increases(remote.descriptors.map(\.handle.rawValue))
+      && remote.services.allSatisfy { $0.handle.rawValue <= $0.endHandle.rawValue }
+      && remote.characteristics.allSatisfy {
+        $0.handle.rawValue < $0.valueHandle.rawValue && $0.valueHandle.rawValue <= $0.endHandle.rawValue
+      }
+    _ = remote.description
+  }
+}

@@ -1,0 +1,189 @@
+import ATT
+import BindruneWire
+import GATT
+import TestSupport
+import Testing
+
+/// Our client against our server, each behind its bearer.
+@Suite struct ClientServerTests {
+  /// `count` services of 30 attributes: ten characteristics, nine of them with notifications; every other service and its
+  /// characteristics have 128-bit UUIDs. The database of the performance goals.
+  static func database(services count: UInt16) -> Database {
+    func uuid(_ number: UInt16, _ isLong: Bool) -> BluetoothUUID {
+      isLong ? .long(low: 0xC7C6_C5C4_C3C2_C1C0, high: 0xD000_0000_CBCA_C9C8 | UInt64(number) << 32) : .short(number)
+    }
+    var builder = DatabaseBuilder()
+    for service in 0..<count {
+      let isLong = !service.isMultiple(of: 2)
+      builder.service(uuid(0xA000 + service, isLong)) { contents in
+        for characteristic in UInt16(0)..<10 {
+          let properties: CharacteristicProperties = characteristic < 9 ? [.read, .write, .notify] : [.read, .write]
+          let bytes = [UInt8](repeating: UInt8(characteristic), count: characteristic < 9 ? 20 : 200)
+          contents.characteristic(
+            uuid(0xB000 + 16 * service + characteristic, isLong), properties, value: .stored(bytes))
+        }
+      }
+    }
+    return try! builder.build()
+  }
+
+  /// What a client should find, read from the database itself.
+  static func expected(_ database: Database) -> RemoteCounts {
+    var counts = RemoteCounts()
+    for attribute in database.allAttributes {
+      switch attribute.type {
+      case .primaryService, .secondaryService: counts.services += 1
+      case .include: counts.includes += 1
+      case .characteristic: counts.characteristics += 1
+      default: counts.others += 1
+      }
+    }
+    counts.others -= counts.characteristics
+    return counts
+  }
+  struct RemoteCounts: Equatable {
+    var services = 0, includes = 0, characteristics = 0, others = 0
+    init() {}
+    init(_ remote: RemoteDatabase) {
+      services = remote.services.count
+      includes = remote.includes.count
+      characteristics = remote.characteristics.count
+      others = remote.descriptors.count
+    }
+  }
+
+  /// B5: the round trips of a full discovery. The client's own bound is 83 and 23.
+  @Test(arguments: [(23, 85), (517, 26)]) func roundTrips(mtu: Int, limit: Int) {
+    let database = Self.database(services: 10)
+    let pair = Pair(database, mtu: mtu)
+    pair.client.discoverAll(1)
+    pair.run()
+    #expect(pair.effects() == [.completed(1, .discovered)])
+    #expect(pair.roundTrips <= limit)
+    print("discovery of 300 attributes at MTU \(mtu): \(pair.roundTrips) round trips")
+    #expect(RemoteCounts(pair.client.remote) == Self.expected(database))
+    #expect(pair.client.remote.descriptors.allSatisfy { $0.uuid == .clientCharacteristicConfiguration })
+    #expect(pair.client.remote.services.allSatisfy { pair.client.remote.characteristics(of: $0).count == 10 })
+  }
+
+  /// Services of all kinds, with gaps, in all the ways that the server's builder knows.
+  static func richDatabase() -> Database {
+    var builder = DatabaseBuilder()
+    builder.genericAccess(name: "Bindrune")
+    builder.genericAttribute()
+    builder.reserve(3)
+    let battery = builder.service("180F") { service in
+      service.characteristic("2A19", [.read, .notify], value: [0x57])
+      return service.handle
+    }
+    let secondary = builder.service("A0B10020-1D1D-4BBD-8E5C-6F0E5F1A0C00", .secondary) { service in
+      service.characteristic("A0B10021-1D1D-4BBD-8E5C-6F0E5F1A0C00", .read, value: [1])
+      return service.handle
+    }
+    builder.service("A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00", at: 0x0100, end: 0x01FF) { service in
+      service.include(battery)
+      service.include(secondary)
+      service.characteristic("A0B10001-1D1D-4BBD-8E5C-6F0E5F1A0C00", [.read, .write], value: .stored(Array(0...255)))
+      service.userDescription("a long value")
+      service.descriptor("A0B10002-1D1D-4BBD-8E5C-6F0E5F1A0C00", value: [9])
+      service.descriptor("2904", value: [4, 0, 0xAD, 0x27, 1, 0, 0])
+      service.reserve(4)
+      service.characteristic("A0B10003-1D1D-4BBD-8E5C-6F0E5F1A0C00", [.read, .indicate, .notify], value: [7])
+      service.userDescription("two descriptors")
+      service.characteristic("2A38", .read, value: [2])
+    }
+    builder.service("180D", at: 0xFFF0, end: 0xFFFF) { $0.characteristic("2A37", .notify, value: [0, 60]) }
+    return try! builder.build()
+  }
+
+  @Test(arguments: [23, 64, 247, 517]) func everythingOfARichDatabase(mtu: Int) {
+    let database = Self.richDatabase()
+    let pair = Pair(database, mtu: mtu)
+    pair.client.discoverAll(1)
+    pair.run()
+    #expect(pair.effects() == [.completed(1, .discovered)])
+    let remote = pair.client.remote
+    #expect(RemoteCounts(remote) == Self.expected(database))
+    for attribute in database.allAttributes {
+      switch attribute.type {
+      case .primaryService, .secondaryService:
+        let service = remote.service(at: attribute.handle)
+        #expect(service?.endHandle == attribute.groupEnd)
+        #expect(service?.isPrimary == (attribute.type == .primaryService))
+      case .include: #expect(remote.includes.contains { $0.handle == attribute.handle && $0.uuid != nil })
+      case .characteristic: #expect(remote.characteristic(at: attribute.handle) != nil)
+      default:
+        let known =
+          remote.characteristic(valueHandle: attribute.handle)?.uuid ?? remote.descriptor(at: attribute.handle)?.uuid
+        #expect(known == attribute.type, "\(attribute)")
+      }
+    }
+  }
+
+  @Test(arguments: [23, 48, 517]) func readingAndWriting(mtu: Int) throws {
+    let pair = Pair(Self.richDatabase(), mtu: mtu)
+    pair.client.discoverAll(1)
+    pair.run()
+    let long = try #require(pair.client.remote.characteristic("A0B10001-1D1D-4BBD-8E5C-6F0E5F1A0C00")).valueHandle
+    let none: [UInt8] = []
+    pair.client.readLong(2, long)
+    pair.run()
+    #expect(pair.value() == Array(0...255))
+    // Every length around the ends of the parts, by either way of writing.
+    for count in [0, 1, mtu - 5, mtu - 4, mtu - 3, mtu - 2, 2 * (mtu - 5), 2 * (mtu - 5) + 1, 511, 512]
+    where count <= 512 {
+      for isLong in [false, true] {
+        let value = (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 3 &+ count) }
+        // Written in parts, a value does not become shorter than it was.
+        pair.client.write(3, long, none.span)
+        if isLong { pair.client.writeLong(4, long, value.span) } else { pair.client.write(4, long, value.span) }
+        pair.client.readLong(5, long)
+        pair.run()
+        let effects = pair.effects()
+        #expect(effects.prefix(2) == [.completed(3, .done), .completed(4, .done)])
+        guard case .completed(5, .value(let octets))? = effects.last else {
+          Issue.record("\(count): \(effects)")
+          continue
+        }
+        #expect(pair.client.bytes(of: octets) == value)
+      }
+    }
+    pair.client.read(6, uuid: "2A19")
+    pair.run()
+    guard case .completed(6, .values(let octets))? = pair.effects().last else {
+      Issue.record("no values")
+      return
+    }
+    #expect(pair.client.values(of: octets).map { pair.client.bytes(of: $0.value) } == [[0x57]])
+  }
+
+  @Test func subscribing() throws {
+    let pair = Pair(Self.richDatabase(), mtu: 23)
+    // Without the descriptors: they are searched when they are needed.
+    pair.client.discoverPrimaryServices(1, "180D")
+    pair.run()
+    let service = try #require(pair.client.remote.service("180D"))
+    pair.client.discoverCharacteristics(2, in: service.range)
+    pair.run()
+    let value = try #require(pair.client.remote.characteristic("2A37", in: "180D")).valueHandle
+    pair.client.subscribe(3, value)
+    pair.run()
+    #expect(pair.effects() == [.completed(1, .discovered), .completed(2, .discovered), .completed(3, .done)])
+    #expect(pair.server.configuration(of: value, on: BearerID(rawValue: 2)) == .notification)
+    pair.notify(value, [0, 61])
+    guard case .value(value, let octets, .notification)? = pair.effects().first else {
+      Issue.record("no value")
+      return
+    }
+    #expect(pair.client.bytes(of: octets) == [0, 61])
+    pair.indicate(value, [9])
+    guard case .value(value, _, .indication)? = pair.effects().first else {
+      Issue.record("no indication")
+      return
+    }
+    pair.client.unsubscribe(4, value)
+    pair.run()
+    #expect(pair.effects() == [.completed(4, .done)])
+    #expect(pair.server.configuration(of: value, on: BearerID(rawValue: 2)) == [])
+  }
+}
