@@ -59,7 +59,7 @@ public final class SimulatedRadio: @unchecked Sendable {
   ) async throws(TransportError) -> H4Server {
     try await H4Server.listen(on: spec, loop: eventLoop) { stream in
       let id = self.attach(stream, configuration)
-      self.logger.info("a host connected", metadata: ["controller": "\(id.index)"])
+      self.logger.debug("a host connected", metadata: ["controller": "\(id.index)"])
     }
   }
 
@@ -136,7 +136,7 @@ public final class SimulatedRadio: @unchecked Sendable {
   private var now: Instant { Instant(nanoseconds: UInt64((NIODeadline.now() - start).nanoseconds)) }
 
   private func ended(_ port: Port, _ error: TransportError) {
-    logger.info("a host went away", metadata: ["controller": "\(port.id.index)", "reason": "\(error)"])
+    logger.debug("a host went away", metadata: ["controller": "\(port.id.index)", "reason": "\(error)"])
     ports.removeAll { $0 === port }
     air.removeController(port.id)
     pump()
@@ -175,5 +175,24 @@ public final class SimulatedRadio: @unchecked Sendable {
       self?.timer = nil
       self?.pump()
     }
+  }
+}
+
+extension TransportSpec {
+  /// Opens the way to a controller. `sim` is a fresh controller on `radio`, which must be on `loop`; `trace` is the path
+  /// of a btsnoop file that will have every packet.
+  public func open(
+    on loop: any EventLoop, radio: SimulatedRadio? = nil, trace: String? = nil
+  ) async throws(TransportError) -> any HCITransport {
+    guard let trace else { return try await open(on: loop, radio) }
+    let writer = try BTSnoopWriter(path: trace)
+    return TracingTransport(try await open(on: loop, radio), writer: writer)
+  }
+  private func open(
+    on loop: any EventLoop, _ radio: SimulatedRadio?
+  ) async throws(TransportError) -> any HCITransport {
+    guard self == .sim else { return try await H4Stream.connect(to: self, on: loop) }
+    guard let radio else { throw .unsuitable(self, "this program has no radio of its own") }
+    return radio.controller()
   }
 }

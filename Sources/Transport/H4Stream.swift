@@ -159,12 +159,13 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
 // MARK: - Opening
 
 extension H4Stream {
-  /// Connects to a controller within five seconds. `loop` becomes the transport's.
+  /// Connects to a controller, or gives up after `timeout`. `loop` becomes the transport's.
   public static func connect(
-    to spec: TransportSpec, on loop: any EventLoop, limits: H4Framer.Limits = H4Framer.Limits()
+    to spec: TransportSpec, on loop: any EventLoop, timeout: Duration = .seconds(5),
+    limits: H4Framer.Limits = H4Framer.Limits()
   ) async throws(TransportError) -> H4Stream {
     let bootstrap = ClientBootstrap(group: loop)
-      .connectTimeout(.seconds(Int64(connectTimeout)))
+      .connectTimeout(TimeAmount(timeout))
       .channelOption(.autoRead, value: false)
     let initializer = { @Sendable (channel: any Channel) -> EventLoopFuture<H4Stream> in
       channel.eventLoop.makeCompletedFuture { try H4Stream.make(channel, incoming: .fromController, limits: limits) }
@@ -180,12 +181,9 @@ extension H4Stream {
       case .sim: throw TransportError.unsuitable(spec, "a virtual controller has no connection, ask the radio for one")
       }
     } catch {
-      throw TransportError(error, at: spec)
+      throw TransportError(error, at: spec, timeout: timeout)
     }
   }
-
-  /// Seconds.
-  static var connectTimeout: Int { 5 }
 
   /// Puts a stream on a channel. `ready` is called once it is open.
   @discardableResult
@@ -225,16 +223,17 @@ private final class H4Handler: ChannelInboundHandler {
 
 extension TransportError {
   /// What NIO or the system threw, as one of ours.
-  init(_ error: any Error, at spec: TransportSpec) {
+  init(_ error: any Error, at spec: TransportSpec, timeout: Duration = .seconds(5)) {
+    let seconds = Int(timeout.components.seconds) + (timeout.components.attoseconds > 0 ? 1 : 0)
     switch error {
     case let error as TransportError: self = error
     case is SocketAddressError: self = .unresolved(spec)
-    case ChannelError.connectTimeout: self = .timedOut(spec, seconds: H4Stream.connectTimeout)
-    case let error as IOError: self.init(errno: error.errnoCode, at: spec)
+    case ChannelError.connectTimeout: self = .timedOut(spec, seconds: seconds)
+    case let error as IOError: self.init(errno: error.errnoCode, at: spec, seconds)
     case let error as NIOConnectionError:
       // One failure per address that the name has; any of them says it.
       if let first = error.connectionErrors.first {
-        self.init(first.error, at: spec)
+        self.init(first.error, at: spec, timeout: timeout)
       } else {
         self = .unresolved(spec)
       }
@@ -242,12 +241,12 @@ extension TransportError {
     }
   }
 
-  init(errno code: CInt, at spec: TransportSpec) {
+  private init(errno code: CInt, at spec: TransportSpec, _ seconds: Int) {
     switch code {
     case ECONNREFUSED: self = .refused(spec)
     case ENOENT: self = .notFound(spec)
     case EACCES, EPERM: self = .permissionDenied(spec)
-    case ETIMEDOUT: self = .timedOut(spec, seconds: H4Stream.connectTimeout)
+    case ETIMEDOUT: self = .timedOut(spec, seconds: seconds)
     case EADDRINUSE: self = .addressInUse(spec)
     case EADDRNOTAVAIL: self = .unresolved(spec)
     default: self = .system(spec, systemWords(code))

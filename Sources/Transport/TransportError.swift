@@ -13,7 +13,7 @@ public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible 
   case permissionDenied(TransportSpec)
   /// The host's name or address leads nowhere.
   case unresolved(TransportSpec)
-  /// No answer to the connection attempt in that many seconds.
+  /// No answer to the connection attempt in that many seconds, rounded up.
   case timedOut(TransportSpec, seconds: Int)
   /// Somebody else listens there already.
   case addressInUse(TransportSpec)
@@ -42,7 +42,7 @@ public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible 
     case .timedOut(let spec, let seconds):
       "No answer from \(spec) in \(seconds) s: check that the host is up and that no firewall drops the port."
     case .addressInUse(let spec): "Somebody listens at \(spec) already: stop that process, or choose another address."
-    case .closed: "The controller's side closed the connection: look at its log, and start it again."
+    case .closed: "The other side closed the connection: look at its log, and start it again."
     case .framing(let error): "\(error)"
     case .overflow(let octets): "The peer takes no packets and \(octets) octets wait for it: it has stopped reading."
     case .trace(let path, let words): "The trace file \(path) failed: \(words)."

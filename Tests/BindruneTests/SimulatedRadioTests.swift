@@ -144,6 +144,26 @@ private func isReport(_ packet: [UInt8]) -> Bool {
     }
   }
 
+  @Test func aSpecificationOpens() async throws {
+    try await withRadio { radio in
+      let server = try await radio.listen(on: .tcp(host: "127.0.0.1", port: 0))
+      for spec in [TransportSpec.sim, server.address] {
+        let host = ScriptedHost(try await spec.open(on: radio.eventLoop, radio: radio), [reset])
+        try await host.begin()
+        try await host.wait { $0.packets == [resetAnswer] }
+        try await host.close()
+      }
+      await server.close()
+      await #expect(throws: TransportError.refused(server.address)) {
+        _ = try await server.address.open(on: radio.eventLoop)
+      }
+      await #expect(throws: TransportError.self) { _ = try await TransportSpec.sim.open(on: radio.eventLoop) }
+      await #expect(throws: TransportError.trace(path: "/no/such/file", "No such file or directory")) {
+        _ = try await TransportSpec.sim.open(on: radio.eventLoop, radio: radio, trace: "/no/such/file")
+      }
+    }
+  }
+
   @Test func closingTheRadioEndsItsControllers() async throws {
     try await withRadio { radio in
       let host = ScriptedHost(radio.controller(), [reset])

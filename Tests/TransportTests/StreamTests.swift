@@ -88,6 +88,27 @@ import Testing
     }
   }
 
+  @Test func silenceEndsTheAttempt() async throws {
+    try await withLoop { loop in
+      // Nobody accepts: once the queue of connections is full the system leaves further attempts unanswered.
+      let server = try await ServerBootstrap(group: loop).serverChannelOption(.backlog, value: 1)
+        .serverChannelOption(.autoRead, value: false).bind(host: "127.0.0.1", port: 0).get()
+      let spec = TransportSpec.tcp(host: "127.0.0.1", port: try #require(server.localAddress?.port))
+      var streams: [H4Stream] = []
+      do throws(TransportError) {
+        while streams.count < 8 {
+          streams.append(try await H4Stream.connect(to: spec, on: loop, timeout: .milliseconds(200)))
+        }
+        print("skipped: this system queues \(streams.count) connections")
+      } catch {
+        #expect(error == .timedOut(spec, seconds: 1))
+        #expect(error.description.contains("No answer from \(spec) in 1 s"))
+      }
+      for stream in streams { try await loop.run { stream.close() } }
+      try await server.close()
+    }
+  }
+
   @Test func anAddressInUseIsNotTakenAndAnAbandonedSocketIs() async throws {
     let spec = TransportSpec.unix(path: socketPath())
     try await withServer(on: spec, serve: { _, _ in }) { loop, server in
