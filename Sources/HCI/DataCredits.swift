@@ -77,6 +77,7 @@ public struct DataCredits: ~Copyable {
   /// does not want to. Nil when no link may.
   public func next() -> ConnectionHandle? {
     guard free > 0 else { return nil }
+    if links.count == 1 { return links[0].wants ? links[0].handle : nil }
     var waiting = 0, withData = 0
     for i in 0..<links.count {
       if links[i].wants { waiting += 1 }

@@ -53,9 +53,11 @@ public struct HCILayer: ~Copyable {
     public init() {}
   }
 
-  private enum Phase { case off, starting(ControllerStart), running, failed }
+  private enum Phase { case off, starting, running, failed }
   private let configuration: Configuration
   private var phase = Phase.off
+  /// Where the start is, while starting. Not inside `Phase`, which every packet asks for and would copy.
+  private var sequence = ControllerStart(prefersExtendedCommands: false)
   private var queue: CommandQueue
   /// What is known of the controller; defaults before it has started.
   public private(set) var info = ControllerInfo()
@@ -67,18 +69,18 @@ public struct HCILayer: ~Copyable {
     queue = CommandQueue(timeout: configuration.commandTimeout, capacity: configuration.commandCapacity)
   }
 
-  public var isRunning: Bool { if case .running = phase { true } else { false } }
+  public var isRunning: Bool { phase == .running }
 
   /// Starts or restarts the controller. All links are gone with it, and commands in progress end as `.aborted`.
   /// Ends with `.started` or `.startFailed` from `receive` or `expire`.
   public mutating func start(now: Instant) {
     // The commands of an earlier start that is not over are nobody's but its own.
-    if case .starting = phase { queue.abortAll(silently: true) } else { queue.abortAll() }
+    queue.abortAll(silently: phase == .starting)
     credits.configure(aclLength: 0, total: 0)
     info = ControllerInfo()
-    let start = ControllerStart(prefersExtendedCommands: configuration.prefersExtendedCommands)
-    start.send(into: &queue, now: now)
-    phase = .starting(start)
+    sequence = ControllerStart(prefersExtendedCommands: configuration.prefersExtendedCommands)
+    sequence.send(into: &queue, now: now)
+    phase = .starting
   }
 
   // MARK: Commands
@@ -123,16 +125,21 @@ public struct HCILayer: ~Copyable {
     guard packet.count > 0 else {
       return .violation(.malformed(WireError(.truncated, "HCI packet type", needed: 1, available: 0)))
     }
-    switch phase {
-    case .off, .failed: return .nothing
-    case .starting, .running: break
-    }
+    guard phase == .running || phase == .starting else { return .nothing }
     do throws(WireError) {
       switch HCIPacketType(rawValue: packet[0]) {
       case .acl:
         let acl = try ACLPacket(packet)
         return isRunning ? .acl(acl) : .nothing
-      case .event: return receive(try HCIEvent(packet), in: packet, now: now)
+      case .event:
+        // By far the most frequent, and it does not go up: through the enum of all events it would take twice
+        // the instructions.
+        if isRunning, packet.count >= EventHeader.count, packet[1] == NumberOfCompletedPackets.code {
+          let completed = try Decoder.decode(NumberOfCompletedPackets.self, packet, from: EventHeader.count)
+          try checkTotalLength(packet[2], packet.count - EventHeader.count)
+          return receive(completed, in: packet)
+        }
+        return receive(try HCIEvent(packet), in: packet, now: now)
       default: return .violation(.unexpectedPacketType(packet[0]))
       }
     } catch {
@@ -148,7 +155,6 @@ public struct HCILayer: ~Copyable {
     }
     guard isRunning else { return .nothing }
     switch event {
-    case .numberOfCompletedPackets(let completed): return receive(completed, in: packet)
     case .leConnectionComplete(let link) where link.status == .success:
       guard credits.open(link.connectionHandle) else { return .violation(.handleInUse(link.connectionHandle)) }
     case .leEnhancedConnectionComplete(let link) where link.status == .success:
@@ -181,7 +187,7 @@ public struct HCILayer: ~Copyable {
 
   /// A command has ended: the start's own, or one from above.
   private mutating func end(_ outcome: CommandOutcome, in packet: Span<UInt8>, now: Instant) -> HCIIndication {
-    guard case .starting(var start) = phase, outcome.ending == .answered || outcome.ending == .timedOut else {
+    guard phase == .starting, outcome.ending == .answered || outcome.ending == .timedOut else {
       if outcome.timedOut, let command = AnyCommand(default: outcome.opcode), command.isDispensable,
         let bit = command.supportedBit
       {
@@ -190,18 +196,17 @@ public struct HCILayer: ~Copyable {
       return .command(outcome)
     }
     do throws(StartFailure) {
-      try start.advance(outcome, in: packet)
+      try sequence.advance(outcome, in: packet)
     } catch {
       phase = .failed
       return .startFailed(error)
     }
-    guard start.step == .done else {
-      start.send(into: &queue, now: now)
-      phase = .starting(start)
+    guard sequence.step == .done else {
+      sequence.send(into: &queue, now: now)
       return .nothing
     }
     phase = .running
-    info = start.info
+    info = sequence.info
     credits.configure(aclLength: info.aclLength, total: info.aclCount)
     return .started(info)
   }
