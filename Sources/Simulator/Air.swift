@@ -39,7 +39,7 @@ public struct Air: ~Copyable {
   public mutating func removeController(_ id: ControllerID) {
     guard isPresent(id) else { return }
     for connection in controllers[id.index].connections {
-      medium.links[connection.link][connection.role].isOpen = false
+      medium.links[connection.link][connection.role].close()
       noteReach(connection.link)
     }
     controllers[id.index].reset()
@@ -53,6 +53,7 @@ public struct Air: ~Copyable {
   public func usedBuffers(of id: ControllerID) -> Int { controllers[id.index].usedBuffers }
   /// Links of this controller.
   public func linkCount(of id: ControllerID) -> Int { controllers[id.index].connections.count }
+  public func handles(of id: ControllerID) -> [ConnectionHandle] { controllers[id.index].connections.map(\.handle) }
 
   // MARK: Reach
 

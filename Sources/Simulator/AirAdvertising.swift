@@ -100,10 +100,12 @@ extension Air {
   /// CONNECT_IND. Returns true when the advertiser has received it. The initiator does not know: its link begins in any
   /// case, and ends with 0x3E when the other end never speaks. Vol 6, Part B, §4.5.
   private mutating func connect(_ c: Int, _ p: Int, _ advertiser: Advertiser, _ address: AirAddress) -> Bool {
-    guard let initiator = controllers[c].initiator, let own = controllers[c].address(initiator.ownAddressType) else {
-      return false
-    }
-    let isReceived = carry(from: c, to: p) != nil && !controllers[p].isFull
+    guard let initiator = controllers[c].initiator, !controllers[c].isFull,
+      let own = controllers[c].address(initiator.ownAddressType)
+    else { return false }
+    // An advertiser ignores an initiator it is connected to already, and one too many. Vol 6, Part B, §4.5.
+    let isWelcome = !controllers[p].isFull && !controllers[p].connections.contains { $0.peer == own }
+    let isReceived = carry(from: c, to: p) != nil && isWelcome
     let parameters = initiator.request.chosen, now = medium.now
     let central = controllers[c].makeHandle()
     let peripheral = isReceived ? controllers[p].makeHandle() : ConnectionHandle()

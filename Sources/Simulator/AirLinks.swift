@@ -37,7 +37,7 @@ extension Air {
     let data = packet.extracting(ACLPacket.headerCount..<packet.count)
     if configuration.isInstant, medium.links[link].silentSince == nil, !medium.links[link][role].isBusy {
       let peer = medium.links[link][role.other].controller.index
-      if !controllers[peer].isBacklogged {
+      if !controllers[peer].isBacklogged, length <= Int(controllers[peer].configuration.aclDataLength) {
         let to = medium.links[link][role.other].handle
         controllers[peer].deliver(to, isContinuing ? .continuing : .first, data, now: medium.now)
         return controllers[i].complete(index)
@@ -74,7 +74,7 @@ extension Air {
       octets = 12
     } else if !medium.links[id][role].data.isEmpty {
       let left = medium.links[id][role].data.front.count - medium.links[id][role].progress
-      octets = UInt16(min(left, Int(medium.links[id][role].effective.transmit)))
+      octets = UInt16(min(left, longest(id, role)))
     }
     return .microseconds(150 + Int64(DataLength.time(octets)))
   }
@@ -101,13 +101,18 @@ extension Air {
   private mutating func transmit(_ id: LinkID, from role: LinkRole) -> Bool {
     guard medium.links.contains(id) else { return false }
     guard medium.links[id][role].isOpen else { return false }
-    medium.links[id][role].choose(wholePackets: configuration.isInstant)
+    medium.links[id][role].choose(most: longest(id, role))
     let closing = medium.links[id][role].closing
     let isReceived = reaches(id, from: role)
     if isReceived { arrive(id, from: role) }
     // It has acknowledged LL_TERMINATE_IND with this packet, whether or not that was heard.
     if let closing, medium.links.contains(id) { close(id, role, closing) }
     return isReceived && medium.links.contains(id)
+  }
+  /// Data octets in one packet: what the ends have agreed on; without an air between them, what the other's host takes.
+  private func longest(_ id: LinkID, _ role: LinkRole) -> Int {
+    if !configuration.isInstant { return Int(medium.links[id][role].effective.transmit) }
+    return Int(controllers[medium.links[id][role.other].controller.index].configuration.aclDataLength)
   }
   private mutating func reaches(_ id: LinkID, from role: LinkRole) -> Bool {
     guard medium.links[id][role.other].isOpen else { return false }

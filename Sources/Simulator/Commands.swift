@@ -24,7 +24,6 @@ extension VirtualController {
   /// One command packet from the host. Vol 4, Part E, §5.4.1. Every one is answered, unless the configuration says
   /// that this controller never answers it.
   mutating func receiveCommand(_ packet: Span<UInt8>, _ medium: inout Medium) {
-    let now = medium.now
     guard packet.count >= 4 else {
       faults.malformedPackets += 1
       return
@@ -32,25 +31,35 @@ extension VirtualController {
     let opcode = HCIOpcode(rawValue: UInt16(packet[1]) | UInt16(packet[2]) << 8)
     if outstandingCommands >= Int(configuration.commandCredits) { faults.commandsWithoutCredit += 1 }
     // A host that far behind does not read its answers: nothing more is kept for it.
-    if isBacklogged { return }
+    if isBacklogged || configuration.unansweredCommands.contains(opcode) { return }
     outstandingCommands += 1
-    if configuration.unansweredCommands.contains(opcode) { return }
-    guard let kind = AnyCommand(default: opcode), knows(kind) else {
-      return complete(opcode, .unknownHCICommand, now: now)
-    }
-    let command: AnyCommand
     do throws(WireError) {
-      command = try AnyCommand(packet)
+      try obey(opcode, packet, &medium)
     } catch {
       faults.malformedPackets += 1
-      if kind.isAnsweredByStatus { return answer(opcode, .invalidHCICommandParameters, now: now) }
-      return complete(opcode, .invalidHCICommandParameters, now: now)
+      if AnyCommand(default: opcode)?.isAnsweredByStatus ?? (opcode == LEEnableEncryption.opcode) {
+        answer(opcode, .invalidHCICommandParameters, now: medium.now)
+      } else {
+        complete(opcode, .invalidHCICommandParameters, now: medium.now)
+      }
     }
-    perform(command, packet, &medium)
     if let delay = configuration.commandCreditDelay {
-      medium.schedule.plan(.commandCredit(id), at: now + air.commandLatency + delay)
+      medium.schedule.plan(.commandCredit(id), at: medium.now + air.commandLatency + delay)
     }
   }
+  private mutating func obey(_ opcode: HCIOpcode, _ packet: Span<UInt8>, _ medium: inout Medium) throws(WireError) {
+    if let kind = AnyCommand(default: opcode), knows(kind) {
+      perform(try AnyCommand(packet), packet, &medium)
+    } else if opcode == LEEnableEncryption.opcode, has(.leEncryption) {
+      guard Int(packet[3]) == packet.count - 4 else {
+        throw WireError(.invalid, "Parameter_Total_Length", needed: Int(packet[3]), available: packet.count - 4)
+      }
+      run(try Decoder.decode(LEEnableEncryption.self, packet, from: 4), packet, &medium)
+    } else {
+      complete(opcode, .unknownHCICommand, now: medium.now)
+    }
+  }
+
   private mutating func run<C: Executable>(_ command: C, _ packet: Span<UInt8>, _ medium: inout Medium) {
     let result = command.execute(&self, &medium, packet)
     if C.isAnsweredByStatus {
@@ -131,6 +140,7 @@ extension VirtualController {
       guard let command = AnyCommand(default: HCIOpcode(rawValue: opcode)), knows(command) else { continue }
       if let bit = command.supportedBit { supported[bit] = true }
     }
+    if has(.leEncryption) { supported[SupportedCommandBit(28, 0)] = true }
     var bytes = PacketBuffer(capacity: 64)
     _ = bytes.fill { output in
       supported.write(into: &output)

@@ -135,14 +135,13 @@ struct LinkEnd: ~Copyable {
     if case .nothing = flight { return false }
     return true
   }
-  /// Chooses what to send next, control before data, unless something is on its way already.
-  mutating func choose(wholePackets: Bool) {
+  /// Chooses what to send next, control before data, at most `most` octets of it, unless something is on its way already.
+  mutating func choose(most: Int) {
     guard case .nothing = flight else { return }
     if !control.isEmpty {
       flight = .control
     } else if !data.isEmpty {
-      let left = data.front.count - progress
-      flight = .data(wholePackets ? left : min(left, Int(effective.transmit)))
+      flight = .data(min(data.front.count - progress, most))
     }
   }
 }

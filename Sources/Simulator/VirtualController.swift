@@ -136,6 +136,7 @@ struct VirtualController: ~Copyable {
     guard let index = connection(handle) else { return }
     usedBuffers -= connections[index].usedBuffers
     connections.remove(at: index)
+    hasCompleted = connections.contains { $0.completed > 0 }
   }
   /// A buffer has been taken by a packet of the host.
   mutating func takeBuffer(_ index: Int) {
@@ -146,7 +147,8 @@ struct VirtualController: ~Copyable {
   mutating func complete(_ index: Int) {
     connections[index].usedBuffers -= 1
     usedBuffers -= 1
-    connections[index].completed += 1
+    // A host that never reads is not told of more than the event can hold.
+    if connections[index].completed < .max { connections[index].completed += 1 }
     hasCompleted = true
   }
 
@@ -160,10 +162,7 @@ struct VirtualController: ~Copyable {
 
   /// Writes the next packet for the host.
   mutating func nextPacket(into output: inout OutputRawSpan, now: Instant) -> Bool {
-    if hasCompleted {
-      writeCompletedPackets(into: &output)
-      return true
-    }
+    if hasCompleted { return writeCompletedPackets(into: &output) }
     guard let release = outbox.release, release <= now else { return false }
     let front = outbox.front
     guard front.count <= output.freeCapacity else { return false }
@@ -172,20 +171,24 @@ struct VirtualController: ~Copyable {
     outbox.removeFirst()
     return true
   }
-  /// Number Of Completed Packets of all links. Vol 4, Part E, §7.7.19.
-  private mutating func writeCompletedPackets(into output: inout OutputRawSpan) {
-    hasCompleted = false
-    var handles: UInt8 = 0
-    for connection in connections where connection.completed > 0 { handles += 1 }
+  /// Number Of Completed Packets, of as many links as one event holds. Vol 4, Part E, §7.7.19.
+  private mutating func writeCompletedPackets(into output: inout OutputRawSpan) -> Bool {
+    let waiting = connections.count { $0.completed > 0 }
+    let count = min(waiting, 62)
+    guard output.freeCapacity >= 4 + 4 * count else { return false }
+    hasCompleted = waiting > count
     output.append(0x04)
     output.append(NumberOfCompletedPackets.code)
-    output.append(1 + 4 * handles)
-    output.append(handles)
-    for index in connections.indices where connections[index].completed > 0 {
+    output.append(UInt8(1 + 4 * count))
+    output.append(UInt8(count))
+    var written = 0
+    for index in connections.indices where connections[index].completed > 0 && written < count {
       output.append(littleEndian: connections[index].handle.rawValue)
       output.append(littleEndian: connections[index].completed)
       connections[index].completed = 0
+      written += 1
     }
+    return true
   }
   private mutating func delivery(_ now: Instant) -> Instant {
     let shortest = air.delivery.lowerBound, longest = air.delivery.upperBound

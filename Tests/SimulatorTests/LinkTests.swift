@@ -185,6 +185,49 @@ import Testing
     #expect(lab.hexes(0).count == (accepts ? 2 : 1))
   }
 
+  @Test(arguments: 0..<2) func noKey(air: Int) {
+    var lab = Lab(Self.airs[air], hosts: 2)
+    let (_, p) = lab.connect(0, 1)
+    lab.send(0, "01 19 20 1C 01 00 08 07 06 05 04 03 02 01 34 12" + String(repeating: " 00", count: 16))
+    lab.run(100)
+    #expect(lab.hexes(0) == ["04 0F 04 00 01 19 20"])
+    #expect(lab.hexes(1) == ["04 3E 0D 05 01 00 08 07 06 05 04 03 02 01 34 12"])
+    var reply = LELongTermKeyRequestNegativeReply()
+    reply.connectionHandle = ConnectionHandle(rawValue: p)
+    lab.command(1, reply)
+    lab.run(100)
+    #expect(lab.hexes(0) == ["04 08 04 06 01 00 00"])
+    #expect(lab.hexes(1) == ["04 0E 06 01 1B 20 00 01 00"])
+  }
+  @Test(arguments: 0..<2) func aPeerThatLacksAFeature(air: Int) {
+    var lab = Lab(Self.airs[air], [ControllerConfiguration(address: Lab.address(0)), .legacy(address: Lab.address(1))])
+    let (c, p) = lab.connect(0, 1)
+    var length = LESetDataLength()
+    length.connectionHandle = ConnectionHandle(rawValue: c)
+    length.txOctets = 251
+    length.txTime = 2120
+    lab.command(0, length)
+    lab.run(100)
+    #expect(lab.hexes(0) == ["04 0E 06 01 22 20 00 01 00"], "and no change")
+    var simple = ControllerConfiguration.legacy(address: Lab.address(2))
+    simple.features = []
+    lab.world.add(RawHost(), simple)
+    _ = p
+    lab.advertise(2)
+    lab.command(1, Lab.creation(to: Lab.address(2)))
+    lab.run(100)
+    lab.command(1, SetEventMask())
+    lab.command(2, SetEventMask())
+    lab.run(1)
+    _ = lab.packets(1)
+    _ = lab.packets(2)
+    var update = LEConnectionUpdate()
+    update.connectionHandle = ConnectionHandle(rawValue: 1)
+    lab.command(2, update)
+    lab.run(100)
+    #expect(lab.hexes(2) == ["04 0F 04 1A 01 13 20"])
+  }
+
   @Test func tooManyPacketsOverflow() {
     var small = ControllerConfiguration(address: Lab.address(0))
     small.aclBufferCount = 2
