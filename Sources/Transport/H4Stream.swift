@@ -16,7 +16,8 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
   private var handedOver = false
   /// A call of the receiver's is on the stack: what happens meanwhile is told afterwards.
   private var isCalled = false
-  /// What came before `start`: a peer that closes makes the channel read to the end, however long we wanted to wait.
+  /// What came before it can be told: before `start` when the peer closes, and inside `flush` when the channel finds that
+  /// it has; NIO reads to the end then, whether we want to read or not.
   private var early: ByteBuffer?
   /// Why it ended, before or after `start`.
   private var end: End?
@@ -93,7 +94,8 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
 
   fileprivate func read(_ buffer: ByteBuffer) {
     guard end == nil else { return }
-    if receiver != nil, early == nil { return frame(buffer) }
+    if receiver != nil, early == nil, !isCalled { return frame(buffer) }
+    if isCalled, early == nil { eventLoop.execute { self.catchUp() } }
     var buffer = buffer
     early.setOrWriteBuffer(&buffer)
     if let count = early?.readableBytes, count > Self.bound { fail(.overflow(count)) }
@@ -115,17 +117,20 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
     }
   }
 
-  /// Tells what happened before `start`.
+  /// Tells what has not been told: octets that came too early, then the end.
   private func catchUp() {
-    if let early {
+    if receiver != nil, let early {
       self.early = nil
       frame(early)
       receiver?.receivedAll()
     }
-    if case .failed(let error) = end { tell(error) }
+    guard case .failed(let error) = end, let receiver else { return }
+    self.receiver = nil
+    end = .told
+    receiver.failed(error)
   }
 
-  fileprivate func readAll() { if early == nil { receiver?.receivedAll() } }
+  fileprivate func readAll() { if early == nil, !isCalled { receiver?.receivedAll() } }
 
   fileprivate func writabilityChanged() {
     guard channel.isWritable, end == nil else { return }
@@ -138,14 +143,7 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
     guard end == nil else { return }
     end = .failed(error)
     channel.close(promise: nil)
-    if isCalled || early != nil { eventLoop.execute { self.tell(error) } } else { tell(error) }
-  }
-
-  private func tell(_ error: TransportError) {
-    guard case .failed = end, let receiver else { return }
-    self.receiver = nil
-    end = .told
-    receiver.failed(error)
+    if isCalled || early != nil { eventLoop.execute { self.catchUp() } } else { catchUp() }
   }
 
   private func guarded(_ body: () -> Void) {

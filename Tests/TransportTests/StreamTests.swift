@@ -177,9 +177,12 @@ import Testing
   }
 
   @Test func aPeerThatClosesInThePacketIsClosedOnce() async throws {
-    let heard = try await hear(acl(1) + acl(2).dropLast(3), thenClose: true)
-    #expect(heard.packets == [acl(1)])
-    #expect(heard.errors == [.closed])
+    // Often: its end comes before, with or after the start.
+    for _ in 0..<50 {
+      let heard = try await hear(acl(1) + acl(2).dropLast(3), thenClose: true)
+      #expect(heard.packets == [acl(1)])
+      #expect(heard.errors == [.closed])
+    }
   }
 
   @Test func garbageIsLossOfFramingOnce() async throws {
