@@ -216,7 +216,7 @@ extension AnyCommand {
   public func describe(return parameters: Octets, in packet: Span<UInt8>) -> String {
     unsafe packet.withUnsafeBufferPointer { bytes in
       var text = unsafe ReturnText(bytes, parameters)
-      text.text = unsafe UnknownParameters(parameters: parameters).description(in: bytes.span)
+      text.text = unsafe UnknownParameters("Return_Parameters", parameters: parameters).description(in: bytes.span)
       // What does not decode stays hex.
       do throws(WireError) { try visit(&text) } catch {}
       return text.text
@@ -259,10 +259,13 @@ private struct Facts: CommandVisitor {
   }
 }
 struct UnknownParameters: WireRecord {
-  var parameters = Octets()
+  var label: StaticString = "Parameters", parameters = Octets()
   init() {}
-  init(parameters: Octets) { self.parameters = parameters }
+  init(_ label: StaticString = "Parameters", parameters: Octets) {
+    self.label = label
+    self.parameters = parameters
+  }
   mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    if !parameters.isEmpty { try visit.octets("Parameters", &parameters) }
+    if !parameters.isEmpty { try visit.octets(label, &parameters) }
   }
 }
