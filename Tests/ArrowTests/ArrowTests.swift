@@ -1,0 +1,175 @@
+import Foundation
+import Testing
+
+/// Which part of the project may know which, as data: the imports in Sources and the manifest's dependencies are compared
+/// with it. A new arrow is a line here, and an argument in the review.
+///
+/// An arrow also allows what lies below its head: GAP → GATT → ATT → Wire.
+let arrows: [(module: String, folder: String, below: [String])] = [
+  ("BindruneWire", "Wire", []),
+  ("BindruneToolbox", "Toolbox", []),
+  ("HCI", "HCI", ["BindruneWire"]),
+  ("L2CAP", "L2CAP", ["HCI"]),
+  ("ATT", "ATT", ["BindruneWire"]),
+  ("SMP", "SMP", ["BindruneWire", "BindruneToolbox"]),
+  ("GATT", "GATT", ["ATT", "BindruneToolbox"]),
+  ("GAP", "GAP", ["GATT", "ATT", "SMP", "L2CAP", "HCI", "BindruneToolbox"]),
+  ("BindruneSimulator", "Simulator", ["HCI", "BindruneToolbox"]),
+  ("BindruneTransport", "Transport", ["HCI"]),
+  // The Simulator for `sim`, a radio in the process.
+  ("Bindrune", "Bindrune", ["GAP", "BindruneTransport", "BindruneSimulator"]),
+  ("BindruneTrace", "Trace", ["GAP", "SMP", "ATT", "L2CAP", "HCI"]),
+  ("BindruneReplay", "Replay", ["GAP", "BindruneTrace"]),
+  ("BindruneBroker", "Broker", ["Bindrune"]),
+  ("CoreBluetooth", "CoreBluetooth", ["BindruneBroker"]),
+  ("BindruneTool", "Tool", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator"]),
+  ("BindruneDaemon", "Daemon", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator"]),
+  // Not shipped: what the tests share.
+  ("TestSupport", "TestSupport", ["GAP", "BindruneSimulator"]),
+]
+
+/// The parts that hold no clock, no thread and no chance of their own, and run where Foundation does not.
+let layers: Set = ["BindruneWire", "HCI", "L2CAP", "ATT", "SMP", "GATT", "GAP", "BindruneSimulator"]
+
+let collections = ["DequeModule", "BasicContainers", "HeapModule", "OrderedCollections", "BitCollections"]
+let system = ["NIOCore", "NIOPosix", "SystemPackage", "Glibc", "Synchronization", "CBluetooth"]
+/// What may come from outside the project, by module; nothing for those that are not named.
+func packages(_ module: String) -> [String] {
+  switch module {
+  case "BindruneToolbox": ["Crypto", "CryptoExtras"]
+  case _ where layers.contains(module): collections + ["RealModule"]
+  case "BindruneTransport": collections + system
+  case "Bindrune": collections + system + ["Logging"]
+  case "BindruneBroker": collections + system + ["Logging", "Foundation", "Dispatch"]
+  case "CoreBluetooth": collections + ["Foundation", "Dispatch", "Synchronization"]
+  case "BindruneTrace", "BindruneReplay": collections + ["Foundation"]
+  case "BindruneTool", "BindruneDaemon":
+    collections + system + ["Foundation", "Dispatch", "Logging", "ArgumentParser", "ArgumentParserToolInfo"]
+  case "TestSupport": collections + ["Foundation"]
+  default: []
+  }
+}
+
+/// Words that a layer does not use, and why.
+let forbidden: [(pattern: String, why: String)] = [
+  (#"\bany\s+[A-Z(]"#, "an existential: not in Embedded Swift, and allocates"),
+  (#"\bthrows\b(?!\s*\()"#, "untyped throws: an existential error"),
+  (#"\bfatalError\b"#, "a trap that is nobody's precondition"),
+  (#"\btry!"#, "a trap on somebody else's error"),
+  (#"\b(async|await|Task|Mutex|Atomic)\b"#, "threads stay outside"),
+  (#"\b(ContinuousClock|SuspendingClock|Date)\b"#, "clocks stay outside"),
+  (
+    #"\bSystemRandomNumberGenerator\b|\.random\((?!.*using:)|\.randomElement\(\)|\.shuffled?\(\)"#,
+    "chance stays outside"
+  ),
+]
+
+@Suite struct ArrowTests {
+  let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+    .deletingLastPathComponent()
+
+  /// `module` may know itself and everything below its arrows.
+  func reachable(_ module: String) -> Set<String> {
+    var found: Set = [module]
+    var waiting = [module]
+    while let next = waiting.popLast() {
+      for below in arrows.first(where: { $0.module == next })?.below ?? [] where found.insert(below).inserted {
+        waiting.append(below)
+      }
+    }
+    return found
+  }
+
+  func sources(_ folder: String) -> [URL] {
+    let base = root.appending(path: folder == "TestSupport" ? "Tests" : "Sources").appending(path: folder)
+    let files = FileManager.default.enumerator(at: base, includingPropertiesForKeys: nil)
+    return (files?.allObjects as? [URL] ?? []).filter { $0.pathExtension == "swift" }
+  }
+
+  @Test func everyFolderIsInTheTable() throws {
+    let folders = try FileManager.default.contentsOfDirectory(atPath: root.appending(path: "Sources").path)
+    let known = arrows.map(\.folder) + ["CBluetooth"]
+    #expect(folders.filter { !$0.hasPrefix(".") && !known.contains($0) }.isEmpty)
+  }
+
+  @Test func importsPointDown() throws {
+    let pattern =
+      #/^\s*(?:@\w+(?:\(\w+\))?\s+|(?:public|package|internal|private|fileprivate)\s+)*import\s+(?:(?:struct|class|enum|protocol|func|var|let|typealias)\s+)?(\w+)/#
+    for arrow in arrows {
+      let allowed = reachable(arrow.module).union(packages(arrow.module))
+      for file in sources(arrow.folder) {
+        for (number, line) in try String(contentsOf: file, encoding: .utf8).components(separatedBy: "\n").enumerated() {
+          guard let found = try pattern.firstMatch(in: line) else { continue }
+          #expect(allowed.contains(String(found.1)), "\(file.lastPathComponent):\(number + 1): \(line)")
+        }
+      }
+    }
+  }
+
+  /// The dependencies that Package.swift gives each target. Read as text: the manifest is data, short, and ours.
+  func manifest() throws -> [String: [String]] {
+    let text = try String(contentsOf: root.appending(path: "Package.swift"), encoding: .utf8)
+    let lists = ["nio": ["NIOCore", "NIOPosix"], "deque": ["DequeModule"], "containers": ["BasicContainers"]]
+    var found: [String: [String]] = [:]
+    for target in text.split(separator: #/\n    \.(?:executableTarget|target|testTarget)\(/#).dropFirst() {
+      guard let name = target.firstMatch(of: #/name:\s*"(\w+)"/#)?.1 else { continue }
+      var words: [String] = []
+      if let start = target.range(of: "dependencies:") {
+        let end = target.range(of: "swiftSettings:")?.lowerBound ?? target.endIndex
+        let dependencies = target[start.upperBound..<end].replacing(#/package:\s*"[\w-]+"/#, with: "")
+          .replacing(#/path:\s*"[^"]+"/#, with: "")
+        for word in dependencies.matches(of: #/"(\w+)"|\b(nio|deque|containers)\b/#) {
+          if let quoted = word.1 { words.append(String(quoted)) }
+          if let list = word.2 { words += lists[String(list)] ?? [] }
+        }
+      }
+      found[String(name)] = words
+    }
+    return found
+  }
+
+  @Test func dependenciesPointDown() throws {
+    let manifest = try manifest()
+    #expect(manifest.count > 10 && manifest["GATT"]?.contains("ATT") == true, "the manifest is not read right")
+    for (target, dependencies) in manifest where !target.hasSuffix("Tests") {
+      #expect(arrows.contains { $0.module == target }, "\(target) is not in the table")
+      let allowed = reachable(target).union(packages(target))
+      for dependency in dependencies { #expect(allowed.contains(dependency), "\(target) → \(dependency)") }
+    }
+  }
+
+  /// What a file imports its target depends on, so that it builds alone.
+  @Test func importsAreDependencies() throws {
+    let manifest = try manifest()
+    for arrow in arrows {
+      guard let dependencies = manifest[arrow.module] else { continue }
+      let ours = Set(arrows.map(\.module))
+      for file in sources(arrow.folder) {
+        for found in try String(contentsOf: file, encoding: .utf8).matches(of: #/(?m)^(?:@\w+ )*import (\w+)/#)
+        where ours.contains(String(found.1)) {
+          #expect(dependencies.contains(String(found.1)), "\(file.lastPathComponent) imports \(found.1)")
+        }
+      }
+    }
+  }
+
+  /// The code without comments and strings, line by line.
+  func code(_ file: URL) throws -> [String] {
+    try String(contentsOf: file, encoding: .utf8).components(separatedBy: "\n").map { line in
+      var line = line.replacing(#/"(?:[^"\\]|\\.)*"/#, with: "\"\"")
+      if let comment = line.range(of: "//") { line.removeSubrange(comment.lowerBound...) }
+      return line
+    }
+  }
+
+  @Test(arguments: layers.sorted()) func layersKeepTheWorldOutside(_ layer: String) throws {
+    guard let folder = arrows.first(where: { $0.module == layer })?.folder else { return }
+    for file in sources(folder) {
+      for (number, line) in try code(file).enumerated() {
+        for word in forbidden where line.range(of: word.pattern, options: .regularExpression) != nil {
+          Issue.record("\(folder)/\(file.lastPathComponent):\(number + 1): \(word.why): \(line)")
+        }
+      }
+    }
+  }
+}
