@@ -390,8 +390,9 @@ struct Discovery {
   private mutating func searchDescriptors() {
     guard goal == .all else { return finish() }
     found.sort()
-    found.characteristics.removeAll { [found] in found.service(containing: $0.handle) == nil }
-    found.endCharacteristics(in: .all)
+    if !found.endCharacteristics(in: .all) {
+      found.characteristics.removeAll { [found] in found.service(containing: $0.handle) == nil }
+    }
     for characteristic in found.characteristics {
       guard let range = characteristic.descriptorRange else { continue }
       if range.first == range.last, let only = characteristic.properties.onlyDescriptor {

@@ -181,9 +181,10 @@ extension RemoteDatabase {
   }
 
   /// Says where each characteristic of `range` ends: before the next declaration of a characteristic or of a service, or
-  /// with its service, or, where the service is not known, with the range. All lists are in order.
-  mutating func endCharacteristics(in range: HandleRange) {
-    var service = 0
+  /// with its service, or, where the service is not known, with the range. All lists are in order. Returns true when each
+  /// lies in a service.
+  @discardableResult mutating func endCharacteristics(in range: HandleRange) -> Bool {
+    var service = 0, areHoused = true
     for index in indices(of: range, in: characteristics, by: \.handle) {
       let handle = characteristics[index].handle.rawValue
       while service < services.count, services[service].handle.rawValue <= handle { service += 1 }
@@ -192,11 +193,14 @@ extension RemoteDatabase {
         end = services[service - 1].endHandle.rawValue
       } else if let around = self.service(containing: characteristics[index].handle) {
         end = around.endHandle.rawValue
+      } else {
+        areHoused = false
       }
       if service < services.count { end = min(end, services[service].handle.rawValue - 1) }
       if index + 1 < characteristics.count { end = min(end, characteristics[index + 1].handle.rawValue - 1) }
       characteristics[index].endHandle.rawValue = max(end, characteristics[index].valueHandle.rawValue)
     }
+    return areHoused
   }
 }
 
