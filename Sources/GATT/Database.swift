@@ -33,7 +33,8 @@ public struct Database: Sendable {
   /// The Client Characteristic Configuration descriptors: one slot in every client's session each.
   var configurations: [Configuration] = []
 
-  init() {}
+  /// No attributes: what a host that only asks has.
+  public init() {}
 
   /// The number of attributes.
   public var count: Int { attributes.count }

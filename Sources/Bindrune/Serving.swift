@@ -1,0 +1,134 @@
+import ATT
+import BindruneWire
+import GAP
+import GATT
+import HCI
+
+/// What happens at a host that serves. `Host.events` tells it.
+public enum ServerEvent: Sendable {
+  /// A link is up, in either role.
+  case connected(Link)
+  case disconnected(LinkID, HCIStatus)
+  /// A client changed its configuration of a characteristic's value.
+  case subscriptionChanged(LinkID, AttributeHandle, ClientCharacteristicConfiguration)
+  /// A client wrote a value that the database keeps.
+  case written(LinkID, AttributeHandle, [UInt8], offset: Int)
+  /// A client reads or writes a value that the application keeps: it waits for the answer.
+  case readRequested(ReadRequest)
+  case writeRequested(WriteRequest)
+  case advertisingStopped
+}
+
+/// A client reads a dynamic value. Answer once; later answers are ignored.
+public struct ReadRequest: Sendable {
+  let id: ServerRequestID
+  public let link: LinkID
+  public let handle: AttributeHandle
+  public let offset: Int
+  let host: Host
+  /// The whole value: what the offset asks for is taken from it, and 0x07 answers an offset beyond its end.
+  public func respond(_ value: [UInt8]) async {
+    let rest = offset <= value.count ? Array(value[offset...]) : nil
+    await host.perform { core, _ in
+      if let rest { core.answerRead(id, rest) } else { core.refuse(id, .invalidOffset) }
+    }
+  }
+  public func reject(_ error: ATTError) async { await host.perform { core, _ in core.refuse(id, error) } }
+}
+
+/// A client writes a dynamic value. Answer once; later answers are ignored.
+public struct WriteRequest: Sendable {
+  let id: ServerRequestID
+  public let link: LinkID
+  public let handle: AttributeHandle
+  public let offset: Int
+  public let value: [UInt8]
+  let host: Host
+  public func accept() async { await host.perform { core, _ in core.answerWrite(id) } }
+  public func reject(_ error: ATTError) async { await host.perform { core, _ in core.refuse(id, error) } }
+}
+
+extension Host {
+  /// What happens from now on; each sequence gets everything. 4,096 events may wait, then it ends with `.overflow`.
+  public var events: ServerEventSequence {
+    let mailbox = Mailbox<ServerEvent>(capacity: 4096, overflow: .end)
+    if case .closed(let error) = phase { mailbox.finish(error) } else { incoming.append(mailbox) }
+    return ServerEventSequence(mailbox: mailbox)
+  }
+  /// True when somebody listens.
+  @discardableResult
+  func tell(_ event: ServerEvent) -> Bool {
+    incoming.removeAll { $0.isFinished }
+    for mailbox in incoming { mailbox.put(event) }
+    return !incoming.isEmpty
+  }
+  /// A client's request that nobody listens to is refused at once: an answer could not come.
+  func ask(_ event: ServerEvent, _ id: ServerRequestID) {
+    if !tell(event) { perform { core, _ in core.refuse(id, .unlikelyError) } }
+  }
+
+  /// Advertises, and returns when the controller does. Ends with `stopAdvertising` or, if `parameters` say so, with a link.
+  public func advertise(
+    _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
+  ) async throws(BluetoothError) {
+    switch phase {
+    case .closed(let error): throw error
+    case .stopped, .starting: throw BluetoothError(.notStarted, "the host has not been started; call start() first")
+    case .running: break
+    }
+    let error: BluetoothError? = await withCheckedContinuation { continuation in
+      advertising.append(continuation)
+      let refusal = perform { core, now -> AdvertisingDataError? in
+        do throws(AdvertisingDataError) { try core.advertise(data, parameters, now: now) } catch { return error }
+        return nil
+      }
+      if let refusal { resume(&advertising, BluetoothError(.invalidArgument, refusal.description)) }
+    }
+    if let error { throw error }
+  }
+  public func stopAdvertising() { perform { core, now in core.stopAdvertising(now: now) } }
+
+  /// Sets a value of the database; clients read it from now on. Nobody is notified by that.
+  public func setValue(_ value: [UInt8], of handle: AttributeHandle) {
+    perform { core, _ in _ = core.setValue(handle, to: value) }
+  }
+  /// Notifies every subscriber. The links whose queue was full got nothing: use a `SendPort` where that matters.
+  @discardableResult
+  public func notify(_ value: [UInt8], of handle: AttributeHandle) -> [LinkID] {
+    perform { core, _ in
+      core.subscribers(of: handle).filter { core.notify(value.span, of: handle, on: $0) == .full }
+    }
+  }
+  /// Indicates to one subscriber and waits for its confirmation. Vol 3, Part G, §4.11.
+  public func indicate(_ value: [UInt8], of handle: AttributeHandle, on link: LinkID) async throws(BluetoothError) {
+    guard links[link] != nil else { throw BluetoothError(.disconnected, "the link is down") }
+    guard links[link]?.confirmations[handle] == nil,
+      perform({ core, _ in core.indicate(value.span, of: handle, on: link) })?.isAccepted == true
+    else { throw BluetoothError(.busy, "an indication is outstanding, or the client has not subscribed") }
+    let result = await withCheckedContinuation { links[link]?.confirmations[handle] = $0 }
+    try result.get()
+  }
+}
+
+/// What `Host.events` gives.
+public struct ServerEventSequence: AsyncSequence, Sendable {
+  public typealias Element = ServerEvent
+  public typealias Failure = BluetoothError
+  private let listener: Listener
+  init(mailbox: Mailbox<ServerEvent>) { listener = Listener(mailbox) }
+  public func makeAsyncIterator() -> Iterator { Iterator(listener: listener) }
+
+  /// Ends the mailbox when the sequence and its iterators are gone.
+  fileprivate final class Listener: Sendable {
+    let mailbox: Mailbox<ServerEvent>
+    init(_ mailbox: Mailbox<ServerEvent>) { self.mailbox = mailbox }
+    deinit { mailbox.finish() }
+  }
+  public struct Iterator: AsyncIteratorProtocol {
+    fileprivate let listener: Listener
+    public mutating func next() async throws(BluetoothError) -> ServerEvent? { try await listener.mailbox.take().get() }
+    public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> ServerEvent? {
+      try await listener.mailbox.take().get()
+    }
+  }
+}

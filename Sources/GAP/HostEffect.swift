@@ -1,0 +1,159 @@
+import ATT
+import BindruneWire
+import GATT
+import HCI
+import L2CAP
+
+/// A link, for as long as it lives: a connection handle is used again, this number is not.
+public struct LinkID: BitwiseCopyable, Sendable, Hashable, CustomStringConvertible {
+  public var rawValue: UInt32
+  public init(rawValue: UInt32) { self.rawValue = rawValue }
+  public var description: String { "link \(rawValue)" }
+}
+
+/// A device's address and how to read it. Vol 3, Part C, §10.8 (random) and Vol 4, Part E, §7.8.12.
+public struct PeerAddress: BitwiseCopyable, Sendable, Hashable, CustomStringConvertible {
+  public var address: DeviceAddress
+  public var type: AddressType
+  public init(_ address: DeviceAddress, _ type: AddressType) {
+    self.address = address
+    self.type = type
+  }
+  public var isRandom: Bool { type == .random || type == .randomIdentity }
+  /// `F0:F1:F2:F3:F4:F5/random`.
+  public var description: String { address.text + (isRandom ? "/random" : "/public") }
+}
+
+/// One advertising report of one PDU: an advertisement or a scan response. Its data lies in the core's bytes.
+public struct AdvertisementReport: BitwiseCopyable, Sendable {
+  public var peer: PeerAddress
+  public var isConnectable: Bool
+  public var isScannable: Bool
+  public var isScanResponse: Bool
+  public var isDirected: Bool
+  /// False for the extended PDUs of Bluetooth 5.
+  public var isLegacy: Bool
+  /// The controller could not deliver all of the data.
+  public var isTruncated: Bool
+  /// dBm; nil when the controller does not know.
+  public var rssi: Int8?
+  public var data: Octets
+}
+
+/// What a link runs with. Vol 6, Part B, §4.5.
+public struct ConnectionParameters: BitwiseCopyable, Sendable, Hashable, CustomStringConvertible {
+  /// Time between connection events, 7.5 ms … 4 s.
+  public var interval: ConnectionInterval
+  /// Connection events that the peripheral may sleep through, 0 … 499.
+  public var latency: UInt16
+  /// How long the link lives without a packet, 100 ms … 32 s.
+  public var supervisionTimeout: SupervisionTimeout
+
+  public init(interval: ConnectionInterval, latency: UInt16 = 0, supervisionTimeout: SupervisionTimeout) {
+    self.interval = interval
+    self.latency = latency
+    self.supervisionTimeout = supervisionTimeout
+  }
+  /// 30 ms, for a phone's or a tool's ordinary link; supervision time-out 5 s.
+  public static var balanced: ConnectionParameters {
+    ConnectionParameters(
+      interval: ConnectionInterval(.milliseconds(30)), supervisionTimeout: SupervisionTimeout(.seconds(5)))
+  }
+  /// 7.5 ms, the least there is: much data now.
+  public static var fast: ConnectionParameters {
+    ConnectionParameters(interval: ConnectionInterval(rawValue: 6), supervisionTimeout: SupervisionTimeout(.seconds(5)))
+  }
+  var request: ConnectionParameterUpdateRequest {
+    ConnectionParameterUpdateRequest(
+      intervalMin: interval.rawValue, intervalMax: interval.rawValue, latency: latency,
+      timeout: supervisionTimeout.rawValue)
+  }
+  public var description: String {
+    "interval \(interval.text), latency \(latency), supervision time-out \(supervisionTimeout.text)"
+  }
+}
+
+/// What the core tells whoever drives it, in order. Ranges lie in `HostCore`'s bytes until the next effect is taken.
+public enum HostEffect: Sendable {
+  /// The controller has been started and everything below may be used.
+  case started
+  /// It has not; the core is idle and may be started again.
+  case startFailed(StartFailure)
+  /// The controller reported an internal failure, or forgot its state: all links are gone, start again.
+  case controllerFailed(HCIStatus)
+
+  case scanStarted
+  case scanFailed(HCIStatus)
+  case advertisement(AdvertisementReport)
+  case scanStopped
+
+  case advertisingStarted
+  case advertisingFailed(HCIStatus)
+  /// A central connected (the set ended), or it was stopped.
+  case advertisingStopped
+
+  case linkUp(LinkID, PeerAddress, LinkRole, ConnectionParameters)
+  case linkDown(LinkID, reason: HCIStatus)
+  case parametersChanged(LinkID, ConnectionParameters)
+  case mtuChanged(LinkID, mtu: Int)
+
+  /// A request ended: this happens exactly once for each.
+  case completed(RequestID, HostResult)
+  /// A notification, or an indication that the bearer has confirmed.
+  case value(LinkID, AttributeHandle, Octets, isIndication: Bool)
+
+  /// A client changed a Client Characteristic Configuration.
+  case subscriptionChanged(LinkID, AttributeHandle, ClientCharacteristicConfiguration)
+  /// A client wrote a value that the database keeps; it stands there already.
+  case written(LinkID, AttributeHandle, Octets, offset: Int)
+  /// A client reads or writes a value that the application keeps: answer with `respond`.
+  case readRequested(ServerRequestID, LinkID, AttributeHandle, offset: Int)
+  case writeRequested(ServerRequestID, LinkID, AttributeHandle, Octets, offset: Int)
+  /// Nobody waits for that answer any more.
+  case requestCancelled(ServerRequestID, LinkID?)
+  /// After a `false`: there is room again for one value of the MTU.
+  case readyToSend(LinkID)
+  case indicationConfirmed(LinkID, AttributeHandle)
+
+  /// Somebody below or beyond broke a rule; nil where no link is concerned.
+  case violation(LinkID?, HostViolation)
+}
+
+/// How a request ended.
+public enum HostResult: BitwiseCopyable, Sendable {
+  case connected(LinkID)
+  case gatt(ClientResult)
+  case disconnected
+  case failed(HostFailure)
+}
+
+/// Somebody broke a rule, and what was done about it is said by the case of the layer that noticed.
+public enum HostViolation: Sendable {
+  case hci(HCIViolation)
+  case l2cap(L2CAPViolation)
+  case att(ATTViolation)
+  case gatt(ResponseViolation)
+  /// The peer took more than 30 s over a transaction: the link is being taken down. Vol 3, Part F, §3.3.3.
+  case transactionTimedOut
+  /// The application took more than 25 s over an answer: the client has been told 0x0E.
+  case applicationTooSlow(AttributeHandle)
+  /// The peer refused the connection parameters that we asked for. Vol 3, Part A, §4.21.
+  case parametersRejected
+  /// The effects before them had not been taken, so that many notifications were dropped.
+  case valuesLost(Int)
+  /// Vol 4, Part E, §7.7.16: everything is gone.
+  case hardwareError(UInt8)
+}
+
+public enum HostFailure: BitwiseCopyable, Sendable, Equatable {
+  /// `cancel` was called.
+  case cancelled
+  /// The controller answered with an error.
+  case controller(HCIStatus)
+  /// There is no such link (any more).
+  case noSuchLink
+  /// The same request is already under way.
+  case busy
+  /// The controller has not been started, or has failed.
+  case notStarted
+}

@@ -1,0 +1,82 @@
+import ATT
+import BasicContainers
+import BindruneWire
+import GATT
+import HCI
+import L2CAP
+
+/// One link and everything that lives and dies with it.
+struct Link: ~Copyable {
+  let id: LinkID
+  let handle: ConnectionHandle
+  let role: LinkRole
+  let peer: PeerAddress
+  var parameters: ConnectionParameters
+  var bearer: Bearer
+  var client: Client
+  var disconnectRequests: [RequestID] = []
+  /// What an outstanding indication is about.
+  var indicating: AttributeHandle?
+
+  mutating func receive(_ pdu: Span<UInt8>, now: Instant, server: inout Server) {
+    bearer.receive(pdu, now: now, server: &server, client: &client)
+  }
+  mutating func nextPDU(into output: inout OutputRawSpan, now: Instant) -> Bool {
+    bearer.nextPDU(into: &output, now: now, client: &client)
+  }
+  var hasPDU: Bool { bearer.hasPDU(client: client) }
+  mutating func expire(now: Instant) { bearer.expire(now: now, client: &client) }
+  mutating func close() { bearer.close(client: &client) }
+}
+
+/// The layers above L2CAP: ATT's bearers, GATT's clients and the one server.
+struct UpperLayers: ~Copyable, L2CAPUpper {
+  var links = UniqueArray<Link>(minimumCapacity: 8)
+  var server: Server
+
+  init(server: consuming Server) { self.server = server }
+
+  func index(of handle: ConnectionHandle) -> Int? {
+    for index in 0..<links.count where links[index].handle == handle { return index }
+    return nil
+  }
+  func index(of id: LinkID) -> Int? {
+    for index in 0..<links.count where links[index].id == id { return index }
+    return nil
+  }
+  func contains(peer: PeerAddress) -> Bool {
+    for index in 0..<links.count where links[index].peer == peer { return true }
+    return false
+  }
+
+  /// Copies octets of an effect from the arena of whoever said it: they are gone with its next effect.
+  func copy(_ octets: Octets, ofClientAt index: Int, to arena: inout UniqueArray<UInt8>) -> Octets {
+    let start = arena.count
+    links[index].client.withBytes(octets) { arena.append(copying: $0) }
+    return Octets(start, arena.count - start)
+  }
+  func copyFromServer(_ octets: Octets, to arena: inout UniqueArray<UInt8>) -> Octets {
+    let start = arena.count
+    server.withBytes(of: octets) { arena.append(copying: $0) }
+    return Octets(start, arena.count - start)
+  }
+
+  mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant) {
+    guard channel == .attribute, let index = index(of: link) else { return }
+    links[index].receive(payload, now: now, server: &server)
+  }
+  mutating func nextPayload(
+    on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
+  ) -> Bool {
+    guard channel == .attribute, let index = index(of: link) else { return false }
+    return links[index].nextPDU(into: &output, now: now)
+  }
+  func hasPayload(on channel: ChannelID, of link: ConnectionHandle) -> Bool {
+    guard channel == .attribute, let index = index(of: link) else { return false }
+    return links[index].hasPDU
+  }
+}
+
+extension Octets {
+  var range: Range<Int> { Int(offset)..<(Int(offset) &+ Int(count)) }
+}

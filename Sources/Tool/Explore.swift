@@ -1,0 +1,238 @@
+import ATT
+import ArgumentParser
+import Bindrune
+import BindruneWire
+import GAP
+import GATT
+import HCI
+
+struct Explore: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Connect to a device, discover all of its GATT database, and read what is readable.",
+    discussion: "A value that cannot be read is shown with the device's error. Status 0 when discovery completed.")
+
+  @OptionGroup var options: HostOptions
+  @Option(help: "The device's address, AA:BB:CC:DD:EE:FF, with /public or /random; without either it is looked for.")
+  var address: String?
+  @Option(help: "The device's name; the first one heard is taken.")
+  var name: String?
+  @Option(help: "Seconds to look for the device and to connect.")
+  var timeout: Double = 10
+  @Flag(help: "Print one JSON object per service, include, characteristic and descriptor.")
+  var json = false
+
+  func validate() throws {
+    guard (address == nil) != (name == nil) else {
+      throw ValidationError("Say which device: either --address or --name.")
+    }
+    if let address, WantedAddress(address) == nil {
+      throw ValidationError(
+        "\"\(address)\" is no device address: write AA:BB:CC:DD:EE:FF, AA:BB:CC:DD:EE:FF/public or …/random.")
+    }
+    guard timeout > 0 && timeout <= 86_400 else {
+      throw ValidationError("--timeout is a number of seconds from 0 to 86400.")
+    }
+  }
+
+  func run() async throws {
+    var configuration = HostConfiguration()
+    configuration.prefersExtendedCommands = true
+    let json = json
+    try await Host.using(options, configuration: configuration) { host in
+      let peer = try await find(host)
+      let limit = Duration.milliseconds(Int64(timeout * 1000))
+      if !json { Console.status("connecting to \(peer) …") }
+      guard let link = try await withLimit(limit, { try await host.connect(to: peer) }) else {
+        throw Failure(
+          "\(peer) did not answer the connection in \(seconds(timeout)): bring it closer, or raise --timeout.")
+      }
+      if !json { Console.status("discovering …") }
+      let database = try await link.discoverAll()
+      if !json { Console.status("") }
+      var printer = DatabasePrinter(json: json)
+      for service in database.services {
+        printer.show(service)
+        for include in database.includes(of: service) { printer.show(include) }
+        for characteristic in database.characteristics(of: service) {
+          let value = characteristic.properties.contains(.read) ? try await read(link, characteristic.valueHandle) : nil
+          printer.show(characteristic, value)
+          for descriptor in database.descriptors(of: characteristic) {
+            printer.show(descriptor, try await read(link, descriptor.handle))
+          }
+        }
+      }
+      printer.done(peer: peer, mtu: await link.mtu)
+      try? await link.disconnect()
+    }
+  }
+
+  /// The value, or the device's refusal; anything else ends the exploration.
+  private func read(_ link: Link, _ handle: AttributeHandle) async throws -> ReadValue {
+    do throws(BluetoothError) {
+      return .value(try await link.read(handle))
+    } catch {
+      guard let refusal = error.attError else { throw error }
+      return .refused(refusal)
+    }
+  }
+
+  private func find(_ host: Host) async throws -> PeerAddress {
+    let wanted = address.flatMap(WantedAddress.init)
+    if let wanted, let type = wanted.type { return PeerAddress(wanted.address, type) }
+    let name = name
+    if !json { Console.status("looking for \(address ?? name ?? "") …") }
+    let found = try await withLimit(.milliseconds(Int64(timeout * 1000))) { () -> PeerAddress? in
+      for try await advertisement in host.scan() {
+        if let name, advertisement.name != name { continue }
+        if let wanted, advertisement.peer.address != wanted.address { continue }
+        return advertisement.peer
+      }
+      return nil
+    }
+    guard let found, let found else {
+      throw Failure(
+        "no device \(address ?? "named \"\(name ?? "")\"") was heard in \(seconds(timeout)): check that it advertises, or raise --timeout."
+      )
+    }
+    return found
+  }
+}
+
+/// An address as it is typed.
+struct WantedAddress {
+  var address: DeviceAddress
+  var type: AddressType?
+  init?(_ text: String) {
+    let parts = text.split(separator: "/", omittingEmptySubsequences: false)
+    switch parts.count == 2 ? parts[1] : "" {
+    case "public": type = .public
+    case "random": type = .random
+    case "" where parts.count == 1: type = nil
+    default: return nil
+    }
+    let octets = parts[0].split(separator: ":", omittingEmptySubsequences: false)
+    guard octets.count == 6, octets.allSatisfy({ $0.utf8.count == 2 }) else { return nil }
+    var value: UInt64 = 0
+    for octet in octets {
+      guard let number = UInt8(octet, radix: 16) else { return nil }
+      value = value << 8 | UInt64(number)
+    }
+    address = DeviceAddress(value)
+  }
+}
+
+/// What came of reading an attribute.
+enum ReadValue {
+  case value([UInt8])
+  case refused(ATTError)
+}
+
+/// A database as a tree, or as one JSON object a line.
+struct DatabasePrinter {
+  let json: Bool
+  private var counts = (services: 0, characteristics: 0, descriptors: 0)
+  init(json: Bool) { self.json = json }
+
+  private func named(_ uuid: BluetoothUUID?) -> String {
+    guard let uuid else { return "(unknown)" }
+    return assignedName(uuid).map { "\(Console.styled($0, .bold)) \(uuid)" } ?? Console.styled(uuid.description, .bold)
+  }
+  private func handle(_ handle: AttributeHandle) -> String { Console.styled(hexDigits(handle.wire, 4), .dim) }
+
+  mutating func show(_ service: RemoteService) {
+    counts.services += 1
+    if json {
+      var line = JSONLine(event: "service")
+      line.add("uuid", service.uuid.description)
+      line.add("start", Int(service.handle.rawValue))
+      line.add("end", Int(service.endHandle.rawValue))
+      line.add("primary", service.isPrimary)
+      return Console.line(line.description)
+    }
+    Console.line("\(handle(service.handle)) \(service.isPrimary ? "" : "(secondary) ")\(named(service.uuid))")
+  }
+  mutating func show(_ include: RemoteInclude) {
+    if json {
+      var line = JSONLine(event: "include")
+      line.add("handle", Int(include.handle.rawValue))
+      line.add("uuid", include.uuid?.description)
+      line.add("start", Int(include.serviceHandle.rawValue))
+      line.add("end", Int(include.endHandle.rawValue))
+      return Console.line(line.description)
+    }
+    Console.line("\(handle(include.handle)) ├ includes \(handle(include.serviceHandle)) \(named(include.uuid))")
+  }
+  mutating func show(_ characteristic: RemoteCharacteristic, _ value: ReadValue?) {
+    counts.characteristics += 1
+    if json {
+      var line = JSONLine(event: "characteristic")
+      line.add("uuid", characteristic.uuid.description)
+      line.add("declaration", Int(characteristic.handle.rawValue))
+      line.add("value_handle", Int(characteristic.valueHandle.rawValue))
+      line.add("properties", characteristic.properties.names)
+      line.add(value)
+      return Console.line(line.description)
+    }
+    let properties = characteristic.properties.names.joined(separator: ", ")
+    Console.line(
+      "\(handle(characteristic.handle)) ├ \(named(characteristic.uuid)) [\(properties)]\(text(of: value))")
+  }
+  mutating func show(_ descriptor: RemoteDescriptor, _ value: ReadValue) {
+    counts.descriptors += 1
+    if json {
+      var line = JSONLine(event: "descriptor")
+      line.add("uuid", descriptor.uuid.description)
+      line.add("handle", Int(descriptor.handle.rawValue))
+      line.add(value)
+      return Console.line(line.description)
+    }
+    Console.line("\(handle(descriptor.handle)) │ └ \(named(descriptor.uuid))\(text(of: value))")
+  }
+  func done(peer: PeerAddress, mtu: Int) {
+    if json {
+      var line = JSONLine(event: "done")
+      line.add("address", peer.address.text)
+      line.add("mtu", mtu)
+      line.add("services", counts.services)
+      line.add("characteristics", counts.characteristics)
+      line.add("descriptors", counts.descriptors)
+      return Console.line(line.description)
+    }
+    Console.line(
+      "\(counts.services) services, \(counts.characteristics) characteristics, \(counts.descriptors) descriptors; ATT_MTU \(mtu)"
+    )
+  }
+  private func text(of value: ReadValue?) -> String {
+    switch value {
+    case nil: ""
+    case .value(let bytes)?: " = " + readable(bytes)
+    case .refused(let error)?: " " + Console.styled("\(error)", .yellow)
+    }
+  }
+}
+
+extension JSONLine {
+  mutating func add(_ value: ReadValue?) {
+    switch value {
+    case nil: break
+    case .value(let bytes)?: add("value", hexText(bytes))
+    case .refused(let error)?:
+      var object = JSONLine()
+      object.add("code", "0x" + hexDigits(error.wire, 2))
+      object.add("name", error.name.map { "\($0)" })
+      add("error", object)
+    }
+  }
+}
+
+extension CharacteristicProperties {
+  /// In the order of the bits. Vol 3, Part G, §3.3.1.1.
+  var names: [String] {
+    let all: [(CharacteristicProperties, String)] = [
+      (.broadcast, "broadcast"), (.read, "read"), (.writeWithoutResponse, "write-without-response"), (.write, "write"),
+      (.notify, "notify"), (.indicate, "indicate"), (.authenticatedSignedWrites, "authenticated-signed-writes"),
+      (.extendedProperties, "extended-properties"),
+    ]
+    return all.filter { contains($0.0) }.map(\.1)
+  }
+}

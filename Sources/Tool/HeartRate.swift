@@ -1,0 +1,73 @@
+import ATT
+import Bindrune
+import BindruneWire
+import GAP
+import GATT
+
+/// The sensor that `serve`, `demo` and the transport `sim` show: Heart Rate Service 1.0, Battery Service, Device Information.
+struct HeartRateSensor {
+  let database: Database
+  let measurement: AttributeHandle
+  let battery: AttributeHandle
+  let controlPoint: AttributeHandle
+
+  init(name: String) {
+    var builder = DatabaseBuilder()
+    builder.genericAccess(name: name, appearance: 0x0341)  // Heart Rate Belt: Assigned Numbers, §2.6
+    builder.genericAttribute()
+    (measurement, controlPoint) = builder.service("180D") { service in
+      let measurement = service.characteristic("2A37", .notify)
+      service.characteristic("2A38", .read, value: [1])  // chest
+      let controlPoint = service.characteristic("2A39", .write, value: .dynamic)
+      return (measurement.value, controlPoint.value)
+    }
+    battery = builder.service("180F") { $0.characteristic("2A19", [.read, .notify], value: [87]).value }
+    builder.service("180A") { service in
+      service.characteristic("2A29", .read, value: .text("Bindrune"))
+      service.characteristic("2A24", .read, value: .text("Virtual Heart Rate Belt"))
+    }
+    do { database = try builder.build() } catch { preconditionFailure("the sensor's own database: \(error)") }
+  }
+
+  func advertisingData(name: String) -> AdvertisingData {
+    AdvertisingData(localName: name, serviceUUIDs: ["180D", "180F"])
+  }
+
+  /// Heart Rate Measurement with an 8-bit value. A heart at rest, beating a little differently each second.
+  static func measurement(_ count: Int) -> [UInt8] { [0x00, UInt8(62 + (count * 7 + count * count) % 11)] }
+
+  /// Answers the clients of `host` and notifies once a `period` until cancelled or the host fails.
+  func run(on host: Host, period: Duration, _ report: @escaping @Sendable (String) -> Void) async throws {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      let events = await host.events
+      group.addTask {
+        for try await event in events {
+          switch event {
+          case .connected(let link): report("connected: \(link.peer)")
+          case .disconnected(_, let reason): report("disconnected: \(reason)")
+          case .subscriptionChanged(_, let handle, let configuration):
+            report("attribute \(handle.text): \(configuration.isEmpty ? "unsubscribed" : "subscribed")")
+          case .written(_, let handle, let value, _):
+            report("attribute \(handle.text) written: \(hexText(value, separator: " "))")
+          case .writeRequested(let request):
+            // Heart Rate Service, §3.3: 1 resets the energy expended; anything else is 0x80, Control Point Not Supported.
+            if request.value == [1] { await request.accept() } else { await request.reject(ATTError(rawValue: 0x80)) }
+            report("attribute \(request.handle.text) written: \(hexText(request.value, separator: " "))")
+          case .readRequested(let request): await request.reject(.readNotPermitted)
+          case .advertisingStopped: break
+          }
+        }
+      }
+      group.addTask {
+        var count = 0
+        while true {
+          try await Task.sleep(for: period)
+          await host.notify(Self.measurement(count), of: measurement)
+          count += 1
+        }
+      }
+      try await group.next()
+      group.cancelAll()
+    }
+  }
+}

@@ -1,0 +1,114 @@
+import Bindrune
+import BindruneTransport
+import BindruneWire
+import GAP
+import GATT
+import Logging
+import NIOCore
+import NIOPosix
+
+/// A host on the controller that the options name, started; and, on `sim`, the sensor that shares its radio.
+struct OpenHost {
+  let host: Host
+  private let sensor: (host: Host, task: Task<Void, any Error>)?
+
+  static func open(
+    _ options: HostOptions, configuration: HostConfiguration = HostConfiguration(), database: Database = Database()
+  ) async throws -> OpenHost {
+    let logger = options.logging.logger
+    let loop = MultiThreadedEventLoopGroup.singleton.next()
+    var sensor: (host: Host, task: Task<Void, any Error>)?, radio: SimulatedRadio?
+    if options.hci == .sim {
+      let air = SimulatedRadio(on: loop, seed: 1)
+      let belt = HeartRateSensor(name: "Virtual Heart Rate")
+      let host = Host(air.controller(), database: belt.database, logger: logger)
+      try await host.start()
+      try await host.advertise(belt.advertisingData(name: "Virtual Heart Rate"))
+      sensor = (host, Task { try await belt.run(on: host, period: .seconds(1)) { _ in } })
+      radio = air
+    }
+    let transport = try await options.hci.open(on: loop, radio: radio, trace: options.trace)
+    let host = Host(transport, configuration: configuration, database: database, logger: logger)
+    try await host.start()
+    return OpenHost(host: host, sensor: sensor)
+  }
+
+  func close() async {
+    await host.close()
+    sensor?.task.cancel()
+    await sensor?.host.close()
+  }
+}
+
+extension Host {
+  /// Runs `body` and closes the host, whichever way it ends.
+  static func using<Result>(
+    _ options: HostOptions, configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
+    _ body: (Host) async throws -> Result
+  ) async throws -> Result {
+    let open = try await OpenHost.open(options, configuration: configuration, database: database)
+    do {
+      let result = try await body(open.host)
+      await open.close()
+      return result
+    } catch {
+      await open.close()
+      throw error
+    }
+  }
+}
+
+/// Any transport, with every packet of it shown to a function on its event loop.
+final class ObservedTransport: HCITransport, HCIReceiver, @unchecked Sendable {
+  // Sendable because every access is on the inner transport's event loop.
+  private let inner: any HCITransport
+  private let observe: @Sendable (Span<UInt8>, HCIDirection) -> Void
+  private var receiver: (any HCIReceiver)?
+
+  init(_ inner: any HCITransport, _ observe: @escaping @Sendable (Span<UInt8>, HCIDirection) -> Void) {
+    self.inner = inner
+    self.observe = observe
+  }
+  var eventLoop: any EventLoop { inner.eventLoop }
+  var isWritable: Bool { inner.isWritable }
+  func resynchronise() { inner.resynchronise() }
+  func start(_ receiver: any HCIReceiver) {
+    self.receiver = receiver
+    inner.start(self)
+  }
+  func send(_ packet: Span<UInt8>) {
+    observe(packet, .fromHost)
+    inner.send(packet)
+  }
+  func flush() { inner.flush() }
+  func close() {
+    receiver = nil
+    inner.close()
+  }
+  func received(_ packet: Span<UInt8>) {
+    observe(packet, .fromController)
+    receiver?.received(packet)
+  }
+  func receivedAll() { receiver?.receivedAll() }
+  func writable() { receiver?.writable() }
+  func failed(_ error: TransportError) {
+    let receiver = receiver
+    self.receiver = nil
+    receiver?.failed(error)
+  }
+}
+
+/// Ends `body` after `duration`: nil then. The task that waits is cancelled, so nothing is left behind.
+func withLimit<Result: Sendable>(
+  _ duration: Duration, _ body: @escaping @Sendable () async throws -> Result
+) async throws -> Result? {
+  try await withThrowingTaskGroup(of: Result?.self) { group in
+    group.addTask { try await body() }
+    group.addTask {
+      try await Task.sleep(for: duration)
+      return nil
+    }
+    defer { group.cancelAll() }
+    return try await group.next() ?? nil
+  }
+}
