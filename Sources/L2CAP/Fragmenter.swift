@@ -1,4 +1,3 @@
-import BasicContainers
 import BindruneWire
 import HCI
 
@@ -12,26 +11,29 @@ import HCI
 ///
 /// **Phases**: empty → rest (fragments of one frame wait) → empty. While there is a rest, nothing else of the link may be
 /// sent: frames are not interleaved.
-public struct Fragmenter: ~Copyable {
+@safe public struct Fragmenter: ~Copyable {
   /// Octets before the payload in a frame's first packet: packet type 1, ACL header 4, L2CAP header 4.
   @inlinable public static var headerCount: Int { 9 }
 
-  @usableFromInline var rest: UniqueArray<UInt8>
-  /// Octets of `rest` that have been sent.
-  @usableFromInline var sent = 0
+  /// The fragments that wait: the octets `sent ..< count` of `rest`.
+  @usableFromInline var rest: UnsafeMutableRawPointer
+  @usableFromInline var capacity: Int
+  @usableFromInline var count = 0, sent = 0
 
-  /// Keeps the memory for frames of `longestPayload` octets from the start.
+  /// Keeps the memory for frames of `longestPayload` octets from the start; a longer one makes it grow once.
   public init(longestPayload: Int = 517) {
-    rest = UniqueArray(minimumCapacity: L2CAPFrame.headerCount + max(longestPayload, 0))
+    capacity = L2CAPFrame.headerCount + max(longestPayload, 0)
+    unsafe rest = .allocate(byteCount: capacity, alignment: 8)
   }
+  @inlinable deinit { unsafe rest.deallocate() }
 
   /// No fragment waits.
-  @inlinable @inline(__always) public var isEmpty: Bool { sent == rest.count }
+  @inlinable @inline(__always) public var isEmpty: Bool { sent == count }
 
-  /// Leaves room for the headers. The payload goes behind it.
+  /// Leaves room for the headers, which `seal` fills in. The payload goes behind it.
   @inlinable @inline(__always) public static func begin(_ output: inout OutputRawSpan) {
-    unsafe output.append(0, as: UInt64.self)
-    output.append(0)
+    precondition(output.freeCapacity >= headerCount)
+    unsafe output.withUnsafeMutableBytes { _, count in count &+= headerCount }
   }
 
   /// Makes the octets of `output` from `start` on, where `begin` was called, the first packet of a frame.
@@ -41,7 +43,7 @@ public struct Fragmenter: ~Copyable {
   ) {
     let payload = output.byteCount &- start &- Fragmenter.headerCount
     let frame = payload &+ L2CAPFrame.headerCount
-    precondition(payload >= 0 && payload <= 0xFFFF && aclLength > 0 && isEmpty)
+    precondition(payload >= 0 && payload <= 0xFFFF && aclLength > 0)
     // The host marks a first fragment 0b00: Vol 4, Part E, §5.4.2.
     let headers =
       UInt64(link.rawValue & 0x0FFF) | UInt64(min(frame, aclLength)) &<< 16 | UInt64(payload) &<< 32
@@ -51,28 +53,41 @@ public struct Fragmenter: ~Copyable {
       unsafe first.storeBytes(of: 0x02, as: UInt8.self)
       unsafe first.storeBytes(of: headers.littleEndian, toByteOffset: 1, as: UInt64.self)
     }
-    if frame > aclLength { keepRest(from: start &+ 5 &+ aclLength, &output) }
+    if frame > aclLength { keepRest(frame &- aclLength, &output) }
   }
-  @usableFromInline mutating func keepRest(from offset: Int, _ output: inout OutputRawSpan) {
-    rest.removeAll(keepingCapacity: true)
-    sent = 0
-    unsafe output.withUnsafeMutableBytes { bytes, count in
-      unsafe rest.append(
-        copying: UnsafeBufferPointer(rebasing: bytes.assumingMemoryBound(to: UInt8.self)[offset..<count]))
+  /// Takes the last `count` octets back.
+  @inlinable @inline(__always) mutating func keepRest(_ count: Int, _ output: inout OutputRawSpan) {
+    precondition(isEmpty, "a frame is finished before the next begins")
+    if count > capacity { grow(to: count) }
+    unsafe output.withUnsafeMutableBytes { bytes, written in
+      written &-= count
+      unsafe rest.copyMemory(from: bytes.baseAddress.unsafelyUnwrapped + written, byteCount: count)
     }
-    output.truncate(to: offset)
+    self.count = count
+    sent = 0
+  }
+  @usableFromInline mutating func grow(to count: Int) {
+    unsafe rest.deallocate()
+    unsafe rest = .allocate(byteCount: count, alignment: 8)
+    capacity = count
   }
 
   /// Appends the packet that carries the next fragment; false when none waits.
-  @inlinable public mutating func writeNext(
+  @inlinable @inline(__always) public mutating func writeNext(
     of link: ConnectionHandle, aclLength: Int, into output: inout OutputRawSpan
   ) -> Bool {
     guard !isEmpty else { return false }
-    precondition(aclLength > 0)
-    let count = min(rest.count &- sent, aclLength)
-    ACLPacket.writeHeader(link, .continuing, count: count, into: &output)
-    output.append(contentsOf: rest.span.extracting(sent..<sent &+ count))
-    sent &+= count
+    let length = min(count &- sent, aclLength)
+    precondition(aclLength > 0 && output.freeCapacity >= length &+ ACLPacket.headerCount)
+    let header = UInt32(link.rawValue & 0x0FFF | 0b01 &<< 12) | UInt32(truncatingIfNeeded: length) &<< 16
+    unsafe output.withUnsafeMutableBytes { bytes, written in
+      let packet = unsafe bytes.baseAddress.unsafelyUnwrapped + written
+      unsafe packet.storeBytes(of: 0x02, as: UInt8.self)
+      unsafe packet.storeBytes(of: header.littleEndian, toByteOffset: 1, as: UInt32.self)
+      unsafe (packet + ACLPacket.headerCount).copyMemory(from: rest + sent, byteCount: length)
+      written &+= length &+ ACLPacket.headerCount
+    }
+    sent &+= length
     return true
   }
 }

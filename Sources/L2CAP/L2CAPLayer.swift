@@ -51,6 +51,33 @@ public struct L2CAPLayer: ~Copyable {
       signaling = SignalingChannel(role: role)
       security = SecurityManagerRefusal(role: role)
     }
+
+    @inlinable @inline(__always)
+    mutating func nextPacket<Upper: L2CAPUpper & ~Copyable>(
+      aclLength: Int, into output: inout OutputRawSpan, now: Instant, from upper: inout Upper
+    ) -> Bool {
+      if !fragmenter.isEmpty { return fragmenter.writeNext(of: handle, aclLength: aclLength, into: &output) }
+      let start = output.byteCount
+      Fragmenter.begin(&output)
+      var channel = ChannelID.attribute
+      if hasControl {
+        channel = writeControl(into: &output, now: now)
+      } else if !upper.nextPayload(on: .attribute, of: handle, into: &output, now: now) {
+        output.truncate(to: start)
+        return false
+      }
+      fragmenter.seal(from: start, on: channel, of: handle, aclLength: aclLength, &output)
+      return true
+    }
+    /// Appends a payload of 0x0005, else of 0x0006: one of them has one.
+    @usableFromInline mutating func writeControl(into output: inout OutputRawSpan, now: Instant) -> ChannelID {
+      defer { updateControl() }
+      if signaling.writeCommand(into: &output, now: now) { return .leSignaling }
+      let wrote = security.writeAnswer(into: &output)
+      precondition(wrote)
+      return .securityManager
+    }
+    mutating func updateControl() { hasControl = signaling.hasCommand || security.owesAnswer }
   }
 
   @usableFromInline var links = UniqueArray<Link>()
@@ -136,10 +163,7 @@ public struct L2CAPLayer: ~Copyable {
     default:
       if let violation = links[place].security.receive(copy.span) { effects.report(violation, link) }
     }
-    updateControl(place)
-  }
-  private mutating func updateControl(_ place: Int) {
-    links[place].hasControl = links[place].signaling.hasCommand || links[place].security.owesAnswer
+    links[place].updateControl()
   }
 
   // MARK: To the controller
@@ -161,29 +185,8 @@ public struct L2CAPLayer: ~Copyable {
     for link: ConnectionHandle, aclLength: Int, into output: inout OutputRawSpan, now: Instant, from upper: inout Upper
   ) -> Bool {
     guard let place = place(of: link) else { return false }
-    if links[place].fragmenter.writeNext(of: link, aclLength: aclLength, into: &output) { return true }
-    let start = output.byteCount
-    Fragmenter.begin(&output)
-    var channel = ChannelID.attribute
-    if links[place].hasControl {
-      channel = writeControl(place, into: &output, now: now)
-    } else if !upper.nextPayload(on: .attribute, of: link, into: &output, now: now) {
-      output.truncate(to: start)
-      return false
-    }
-    links[place].fragmenter.seal(from: start, on: channel, of: link, aclLength: aclLength, &output)
-    return true
+    return links[place].nextPacket(aclLength: aclLength, into: &output, now: now, from: &upper)
   }
-  /// Appends a payload of 0x0005, else of 0x0006: one of them has one.
-  @usableFromInline
-  mutating func writeControl(_ place: Int, into output: inout OutputRawSpan, now: Instant) -> ChannelID {
-    defer { updateControl(place) }
-    if links[place].signaling.writeCommand(into: &output, now: now) { return .leSignaling }
-    let wrote = links[place].security.writeAnswer(into: &output)
-    precondition(wrote)
-    return .securityManager
-  }
-
   // MARK: Connection parameters
 
   /// As peripheral: asks the central for other connection parameters (Vol 3, Part A, §4.20). Ends with
