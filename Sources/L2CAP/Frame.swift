@@ -57,6 +57,8 @@ public struct L2CAPFrame: WireRecord {
 public enum L2CAPViolation: Sendable {
   /// A packet for a connection handle that is not open. Ignored.
   case unknownLink
+  /// The controller gave a connection handle of more than 12 bits. The link is not opened: Vol 4, Part E, §5.4.2.
+  case illegalHandle
   /// A packet boundary flag of 0b11 or a broadcast flag, which LE-U does not have. Ignored: Vol 4, Part E, §5.4.2.
   case illegalFlags
   /// A continuing fragment though no frame is incomplete. Ignored: Vol 3, Part A, §7.2.2.

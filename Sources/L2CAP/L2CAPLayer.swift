@@ -90,9 +90,10 @@ public struct L2CAPLayer: ~Copyable {
 
   // MARK: Links
 
-  /// A link is up. What was left of an earlier one with this handle ends first.
+  /// A link is up. What was left of an earlier one with this handle ends first. A handle of more than the 12 bits that a
+  /// controller may give (Vol 4, Part E, §5.4.2) is not opened: no ACL packet could name it.
   public mutating func open(_ link: ConnectionHandle, role: LinkRole, now: Instant) {
-    precondition(link.rawValue <= 0x0FFF, "a connection handle has 12 bits")
+    guard link.rawValue <= 0x0FFF else { return effects.report(.illegalHandle, link) }
     close(link)
     while places.count <= Int(link.rawValue) { places.append(L2CAPLayer.nowhere) }
     places[Int(link.rawValue)] = UInt16(links.count)
@@ -187,6 +188,7 @@ public struct L2CAPLayer: ~Copyable {
     guard let place = place(of: link) else { return false }
     return links[place].nextPacket(aclLength: aclLength, into: &output, now: now, from: &upper)
   }
+
   // MARK: Connection parameters
 
   /// As peripheral: asks the central for other connection parameters (Vol 3, Part A, §4.20). Ends with

@@ -60,7 +60,7 @@ public struct Recombiner: ~Copyable {
   @inlinable @inline(__always)
   public mutating func receive(_ acl: ACLPacket, in packet: Span<UInt8>) -> Recombined {
     let offset = Int(acl.data.offset), count = Int(acl.data.count)
-    if acl.packetBoundaryFlag == .first, case .idle = phase, count >= L2CAPFrame.headerCount,
+    if acl.packetBoundaryFlag == .first, acl.broadcastFlag == 0, case .idle = phase, count >= L2CAPFrame.headerCount,
       count &- L2CAPFrame.headerCount == Int(packet[offset]) | Int(packet[offset &+ 1]) &<< 8
     {
       let channel = ChannelID(rawValue: UInt16(packet[offset &+ 2]) | UInt16(packet[offset &+ 3]) &<< 8)

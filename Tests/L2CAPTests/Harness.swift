@@ -109,7 +109,8 @@ func text(_ effect: L2CAPEffect) -> String {
     case .frameTooLong(let channel, let length): "too long \(channel.rawValue): \(length)"
     case .frameTooShort(let channel, let length): "too short \(channel.rawValue): \(length)"
     case .unknownChannel(let channel): "unknown channel \(channel.rawValue)"
-    case .unknownLink, .illegalFlags, .orphanFragment, .incompleteFrame, .overlongFragment, .unexpectedSecurityCommand:
+    case .unknownLink, .illegalHandle, .illegalFlags, .orphanFragment, .incompleteFrame, .overlongFragment,
+      .unexpectedSecurityCommand:
       "\(violation)"
     }
   }

@@ -76,7 +76,7 @@ import Testing
       name: "flag 0b11", data: whole, flag: 0b11,
       outcomes: [.idle: "illegalFlags", .header: "illegalFlags", .payload: "illegalFlags"]),
     Input(
-      name: "broadcast", data: octets("03 00 04"), broadcast: 1,
+      name: "broadcast", data: whole, broadcast: 1,
       outcomes: [.idle: "illegalFlags", .header: "illegalFlags", .payload: "illegalFlags"]),
   ]
 
@@ -158,6 +158,16 @@ import Testing
     station.layer.open(link, role: .central, now: station.now)
     station.receive(octets("00 0A 03 00"), 0b01)
     #expect(station.effects() == ["orphanFragment(count: 4)"] && station.upper.received.isEmpty)
+  }
+
+  /// A controller gone mad: handles have 12 bits.
+  @Test func impossibleHandles() {
+    let station = Station(), impossible = ConnectionHandle(rawValue: 0x1040)
+    station.layer.open(impossible, role: .central, now: station.now)
+    #expect(station.effects() == ["illegalHandle"] && station.nextPacket(for: impossible) == nil)
+    station.layer.close(impossible)
+    station.receive(Self.whole)
+    #expect(station.effects() == ["unknownLink"])
   }
 
   @Test func violationsThatNobodyReadsDoNotPileUp() {
