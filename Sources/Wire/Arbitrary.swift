@@ -87,7 +87,10 @@ public struct Arbitrary<Chance: RandomNumberGenerator>: FieldVisitor {
     throws(WireError)
   {
     let measure = E.measure
-    let open = measure.hasUUID ? (Bool.random(using: &chance) ? 2 : 16) : Int.random(in: 0...longest, using: &chance)
+    // An entry has at least one octet.
+    let least = measure.shortest == 0 ? 1 : 0
+    let free = Int.random(in: least...max(least, longest), using: &chance)
+    let open = measure.hasUUID ? (Bool.random(using: &chance) ? 2 : 16) : free
     value = try entries(.random(in: 1...4, using: &chance), rest: measure.isOpen ? open : nil)
   }
   public mutating func list<E>(_ countLabel: StaticString, _ label: StaticString, counted value: inout List<E>)

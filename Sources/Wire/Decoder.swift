@@ -179,8 +179,9 @@
     let measure = E.measure
     let stride = Int(load(at, UInt8.self))
     // Entries of fixed length have that length; the others at least one octet, or the list would have no end.
-    if stride < max(measure.shortest, 1) || (!measure.isOpen && stride != measure.shortest) {
-      throw WireError(.invalid, lengthLabel, needed: measure.shortest, available: stride)
+    let least = max(measure.shortest, 1)
+    if stride < least || (!measure.isOpen && stride != least) {
+      throw WireError(.invalid, lengthLabel, needed: least, available: stride)
     }
     at &+= 1
     try need(stride, label)
