@@ -138,7 +138,7 @@ public struct Air: ~Copyable {
       medium.now = max(medium.now, time)
       switch event {
       case .advertising(let id, let generation): advertise(id, generation)
-      case .advertisingTimeout(let id, let generation): endDirectedAdvertising(id, generation)
+      case .advertisingTimeout(let id, let generation): endAdvertising(id, generation)
       case .scanning(let id, let generation): scanTimer(id, generation)
       case .connectionEvent(let link): connectionEvent(link)
       case .supervision(let link, let since): superviseSilence(link, since)

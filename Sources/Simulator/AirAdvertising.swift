@@ -6,13 +6,17 @@ import HCI
 extension Air {
   /// One advertising event: the same PDU on each channel in turn, and what the others make of it.
   mutating func advertise(_ id: ControllerID, _ generation: UInt32) {
-    let i = id.index, advertiser = controllers[i].advertiser
-    guard advertiser.isEnabled, advertiser.generation == generation else { return }
-    guard let address = controllers[i].address(advertiser.ownAddressType) else { return }
-    var next = medium.now + advertiser.period
-    if advertiser.type != .connectableDirectedHighDutyCycle {
-      next += medium.radio.random.duration(upTo: configuration.advertisingDelay)
+    let i = id.index
+    guard let set = controllers[i].advertiser(generation) else { return }
+    let advertiser = controllers[i].advertisers[set]
+    guard let address = controllers[i].address(of: advertiser) else { return }
+    controllers[i].advertisers[set].events += 1
+    if advertiser.maximumEvents > 0, advertiser.events == advertiser.maximumEvents {
+      controllers[i].advertisers[set].isEnabled = false
+      return controllers[i].reportTermination(advertiser, .limitReached, ConnectionHandle(), now: medium.now)
     }
+    var next = medium.now + advertiser.period
+    if !advertiser.isHighDuty { next += medium.radio.random.duration(upTo: configuration.advertisingDelay) }
     medium.schedule.plan(.advertising(id, generation: generation), at: next)
 
     for channel in 0..<3 where advertiser.channelMap >> channel & 1 == 1 {
@@ -20,16 +24,16 @@ extension Air {
       let time = medium.now + .microseconds(1200 * Int64(channel))
       var requests: [Request] = []
       for other in 0..<controllers.count where other != i && controllers[other].isPresent {
-        let scans = controllers[other].scans(channel, at: time)
+        let scans = controllers[other].scans(channel, at: time, isLegacy: advertiser.isLegacy)
         let initiates = controllers[other].initiates(channel, at: time)
         guard scans || initiates, let strength = carry(from: i, to: other) else { continue }
         if scans {
           report(advertiser, address, isResponse: false, strength, to: other)
-          if controllers[other].scanner.isActive, advertiser.isScannable {
+          if controllers[other].scanner.isActive, advertiser.isScannable, isAdmitted(other, by: i, advertiser, 1) {
             requests.append(Request(from: other, connects: false))
           }
         }
-        if initiates, controllers[other].wants(advertiser, address) {
+        if initiates, controllers[other].wants(advertiser, address), isAdmitted(other, by: i, advertiser, 2) {
           requests.append(Request(from: other, connects: true))
         }
       }
@@ -38,13 +42,20 @@ extension Air {
         requests = [requests[Int(medium.radio.random.next() % UInt64(requests.count))]]
       }
       for request in requests where request.connects {
-        if connect(request.from, i, advertiser, address) { return }
+        if connect(request.from, i, set, address) { return }
       }
       for request in requests where !request.connects {
         guard carry(from: request.from, to: i) != nil, let strength = carry(from: i, to: request.from) else { continue }
         report(advertiser, address, isResponse: true, strength, to: request.from)
       }
     }
+  }
+  /// Whether an advertiser with a filter answers somebody: bit 0 is for scan requests, bit 1 for connect requests.
+  private func isAdmitted(_ other: Int, by i: Int, _ advertiser: Advertiser, _ bit: UInt8) -> Bool {
+    if advertiser.filterPolicy & bit == 0 { return true }
+    let type = bit == 1 ? controllers[other].scanner.ownAddressType : controllers[other].initiator?.ownAddressType
+    guard let type, let address = controllers[other].address(type) else { return false }
+    return controllers[i].accepts(address)
   }
   /// SCAN_REQ or CONNECT_IND.
   private struct Request { var from: Int, connects: Bool }
@@ -56,14 +67,18 @@ extension Air {
       controllers[b].id, controllers[b].configuration.position)
   }
 
-  /// High duty cycle directed advertising has ended without a connection: LE Connection Complete with 0x3C.
-  /// Vol 4, Part E, §7.8.9.
-  mutating func endDirectedAdvertising(_ id: ControllerID, _ generation: UInt32) {
-    guard controllers[id.index].advertiser.isEnabled, controllers[id.index].advertiser.generation == generation else {
-      return
+  /// Advertising has ended without a connection: LE Connection Complete with 0x3C for legacy commands (Vol 4, Part E,
+  /// §7.8.9), LE Advertising Set Terminated for a set (§7.8.56).
+  mutating func endAdvertising(_ id: ControllerID, _ generation: UInt32) {
+    let i = id.index
+    guard let set = controllers[i].advertiser(generation) else { return }
+    let advertiser = controllers[i].advertisers[set]
+    controllers[i].advertisers[set].isEnabled = false
+    if advertiser.handle == nil {
+      controllers[i].reportNoConnection(.advertisingTimeout, .peripheral, now: medium.now)
+    } else {
+      controllers[i].reportTermination(advertiser, .advertisingTimeout, ConnectionHandle(), now: medium.now)
     }
-    controllers[id.index].advertiser.stop()
-    controllers[id.index].reportNoConnection(.advertisingTimeout, .peripheral, now: medium.now)
   }
   mutating func reportCancelled(_ id: ControllerID) {
     controllers[id.index].reportNoConnection(.unknownConnectionIdentifier, .central, now: medium.now)
@@ -99,7 +114,7 @@ extension Air {
 
   /// CONNECT_IND. Returns true when the advertiser has received it. The initiator does not know: its link begins in any
   /// case, and ends with 0x3E when the other end never speaks. Vol 6, Part B, §4.5.
-  private mutating func connect(_ c: Int, _ p: Int, _ advertiser: Advertiser, _ address: AirAddress) -> Bool {
+  private mutating func connect(_ c: Int, _ p: Int, _ set: Int, _ address: AirAddress) -> Bool {
     guard let initiator = controllers[c].initiator, !controllers[c].isFull,
       let own = controllers[c].address(initiator.ownAddressType)
     else { return false }
@@ -116,8 +131,10 @@ extension Air {
     controllers[c].open(central, link, .central, address, parameters, now: now)
     prepareLength(link, .central)
     if isReceived {
-      controllers[p].advertiser.stop()
+      controllers[p].advertisers[set].isEnabled = false
       controllers[p].open(peripheral, link, .peripheral, own, parameters, now: now)
+      let advertiser = controllers[p].advertisers[set]
+      if advertiser.handle != nil { controllers[p].reportTermination(advertiser, .success, peripheral, now: now) }
       prepareLength(link, .peripheral)
     } else {
       medium.links[link].peripheral.isOpen = false
@@ -143,15 +160,17 @@ extension Air {
 }
 
 extension VirtualController {
-  func scans(_ channel: Int, at time: Instant) -> Bool {
-    scanner.isEnabled && !scanner.isPausing && scanner.listening.hears(channel: channel, at: time)
+  func scans(_ channel: Int, at time: Instant, isLegacy: Bool) -> Bool {
+    scanner.isEnabled && !scanner.isPausing && (isLegacy || scanner.isExtended)
+      && scanner.listening.hears(channel: channel, at: time)
   }
   func initiates(_ channel: Int, at time: Instant) -> Bool {
     initiator?.listening.hears(channel: channel, at: time) ?? false
   }
   /// Whether the advertiser is the one to connect to, and open to us.
   func wants(_ advertiser: Advertiser, _ address: AirAddress) -> Bool {
-    guard let initiator, initiator.peer == address, advertiser.isConnectable else { return false }
+    guard let initiator, advertiser.isConnectable, advertiser.isLegacy || initiator.isExtended else { return false }
+    guard initiator.peer.map({ $0 == address }) ?? accepts(address) else { return false }
     return !advertiser.isDirected || advertiser.peer == self.address(initiator.ownAddressType)
   }
 
@@ -160,44 +179,78 @@ extension VirtualController {
     _ advertiser: Advertiser, _ address: AirAddress, isResponse: Bool, _ strength: Int8, now: Instant
   ) {
     if advertiser.isDirected, advertiser.peer != self.address(scanner.ownAddressType) { return }
+    if scanner.filterPolicy & 1 == 1, !accepts(address) { return }
     // A host that does not read gets no more of them.
-    guard scanner.filterPolicy & 1 == 0, !isBacklogged, scanner.admits(address, isResponse: isResponse) else { return }
-    var bytes = isResponse ? advertiser.scanResponse : advertiser.isDirected ? [] : advertiser.data
-    let data = Octets(0, bytes.count)
+    guard !isBacklogged, scanner.admits(advertiser, address, isResponse: isResponse) else { return }
+    // ADV_DIRECT_IND has no data; a scannable extended advertisement has it in its response.
+    let isEmpty = advertiser.isLegacy ? advertiser.isDirected : advertiser.isScannable
+    let data = isResponse ? advertiser.scanResponse : isEmpty ? [] : advertiser.data
     do throws(WireError) {
-      if scanner.isExtended {
-        var report = LEExtendedAdvertisingReport.Report()
-        report.legacy = true
-        report.connectable = advertiser.isConnectable
-        report.scannable = advertiser.isScannable
-        report.directed = advertiser.isDirected
-        report.scanResponse = isResponse
-        report.addressType = address.type
-        report.address = address.value
-        report.rssi = strength
-        if advertiser.isDirected {
-          report.directAddressType = advertiser.peer.type
-          report.directAddress = advertiser.peer.value
-        }
-        report.data = data
-        var event = LEExtendedAdvertisingReport()
-        event.reports = try List([report], in: &bytes)
-        emit(event, from: bytes.span, now: now)
-      } else {
-        var report = LEAdvertisingReport.Report()
-        report.eventType =
-          isResponse
-          ? .scanResponse
-          : advertiser.isDirected ? .connectableDirected : AdvertisingEventType(rawValue: advertiser.type.rawValue)
-        report.addressType = address.type
-        report.address = address.value
-        report.data = data
-        report.rssi = strength
-        var event = LEAdvertisingReport()
-        event.reports = try List([report], in: &bytes)
-        emit(event, from: bytes.span, now: now)
+      if !scanner.isExtended {
+        try reportLegacy(advertiser, address, isResponse, data, strength, now: now)
+        return
       }
+      // As much as an event holds; Data status 1: more follows.
+      var start = 0
+      repeat {
+        let end = min(start + 229, data.count)
+        try reportExtended(
+          advertiser, address, isResponse, data[start..<end], isLast: end == data.count, strength, now: now)
+        start = end
+      } while start < data.count
     } catch {}
+  }
+  private mutating func reportLegacy(
+    _ advertiser: Advertiser, _ address: AirAddress, _ isResponse: Bool, _ data: [UInt8], _ strength: Int8, now: Instant
+  ) throws(WireError) {
+    var bytes = data, report = LEAdvertisingReport.Report()
+    report.eventType = isResponse ? .scanResponse : advertiser.legacyType
+    report.addressType = address.type
+    report.address = address.value
+    report.data = Octets(0, data.count)
+    report.rssi = strength
+    var event = LEAdvertisingReport()
+    event.reports = try List([report], in: &bytes)
+    emit(event, from: bytes.span, now: now)
+  }
+  private mutating func reportExtended(
+    _ advertiser: Advertiser, _ address: AirAddress, _ isResponse: Bool, _ data: ArraySlice<UInt8>, isLast: Bool,
+    _ strength: Int8, now: Instant
+  ) throws(WireError) {
+    var bytes = Array(data), report = LEExtendedAdvertisingReport.Report()
+    report.legacy = advertiser.isLegacy
+    report.connectable = advertiser.isConnectable
+    report.scannable = advertiser.isScannable
+    report.directed = advertiser.isDirected
+    report.scanResponse = isResponse
+    report.dataStatus = isLast ? 0 : 1
+    report.addressType = advertiser.isAnonymous ? .anonymous : address.type
+    report.address = advertiser.isAnonymous ? DeviceAddress() : address.value
+    if !advertiser.isLegacy {
+      report.secondaryPHY = .le1M
+      report.advertisingSID = advertiser.sid
+    }
+    if advertiser.tellsPower { report.txPower = advertiser.power }
+    report.rssi = strength
+    if advertiser.isDirected {
+      report.directAddressType = advertiser.peer.type
+      report.directAddress = advertiser.peer.value
+    }
+    report.data = Octets(0, bytes.count)
+    var event = LEExtendedAdvertisingReport()
+    event.reports = try List([report], in: &bytes)
+    emit(event, from: bytes.span, now: now)
+  }
+  /// The end of an advertising set's activity. Vol 4, Part E, §7.7.65.18.
+  mutating func reportTermination(
+    _ advertiser: Advertiser, _ status: HCIStatus, _ connection: ConnectionHandle, now: Instant
+  ) {
+    var event = LEAdvertisingSetTerminated()
+    event.status = status
+    event.advertisingHandle = advertiser.handle ?? 0
+    event.connectionHandle = connection
+    event.numCompletedExtendedAdvertisingEvents = UInt8(clamping: advertiser.maximumEvents > 0 ? advertiser.events : 0)
+    emit(event, now: now)
   }
 
   /// A link has begun at this end.

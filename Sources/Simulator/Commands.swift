@@ -48,19 +48,13 @@ extension VirtualController {
     }
   }
   private mutating func obey(_ opcode: HCIOpcode, _ packet: Span<UInt8>, _ medium: inout Medium) throws(WireError) {
-    if let kind = AnyCommand(default: opcode), knows(kind) {
-      perform(try AnyCommand(packet), packet, &medium)
-    } else if opcode == LEEnableEncryption.opcode, has(.leEncryption) {
-      guard Int(packet[3]) == packet.count - 4 else {
-        throw WireError(.invalid, "Parameter_Total_Length", needed: Int(packet[3]), available: packet.count - 4)
-      }
-      run(try Decoder.decode(LEEnableEncryption.self, packet, from: 4), packet, &medium)
-    } else {
-      complete(opcode, .unknownHCICommand, now: medium.now)
-    }
+    guard knows(opcode) else { return complete(opcode, .unknownHCICommand, now: medium.now) }
+    let command = try AnyCommand(packet)
+    if case .unknown = command { return try performUnspoken(opcode, packet, &medium) }
+    perform(command, packet, &medium)
   }
 
-  private mutating func run<C: Executable>(_ command: C, _ packet: Span<UInt8>, _ medium: inout Medium) {
+  mutating func run<C: Executable>(_ command: C, _ packet: Span<UInt8>, _ medium: inout Medium) {
     let result = command.execute(&self, &medium, packet)
     if C.isAnsweredByStatus {
       answer(C.opcode, result.status, now: medium.now)
@@ -92,6 +86,7 @@ extension VirtualController {
     case .leSetAdvertisingEnable(let command): run(command, packet, &medium)
     case .leSetScanParameters(let command): run(command, packet, &medium)
     case .leSetScanEnable(let command): run(command, packet, &medium)
+    case .leSetExtendedAdvertisingParameters(let command): run(command, packet, &medium)
     case .leSetExtendedScanParameters(let command): run(command, packet, &medium)
     case .leSetExtendedScanEnable(let command): run(command, packet, &medium)
     case .leCreateConnection(let command): run(command, packet, &medium)
@@ -111,36 +106,32 @@ extension VirtualController {
   }
 
   /// Whether this controller, as it is configured, has the command.
-  func knows(_ command: AnyCommand) -> Bool {
-    let opcode = command.opcode
-    if configuration.unknownCommands.contains(opcode) || !Self.opcodes.contains(opcode.rawValue) { return false }
-    switch command {
-    case .writeLEHostSupport, .readBufferSize: return configuration.isDualMode || configuration.sharesBuffers
-    case .leReadBufferSizeV2: return configuration.version.rawValue >= 0x0B
-    case .leSetExtendedScanParameters, .leSetExtendedScanEnable, .leExtendedCreateConnection:
-      return has(.leExtendedAdvertising)
-    case .leSetDataLength, .leReadSuggestedDefaultDataLength, .leWriteSuggestedDefaultDataLength,
-      .leReadMaximumDataLength:
-      return has(.leDataPacketLengthExtension)
-    case .leRemoteConnectionParameterRequestReply, .leRemoteConnectionParameterRequestNegativeReply:
-      return has(.connectionParametersRequestProcedure)
-    default: return true
+  func knows(_ opcode: HCIOpcode) -> Bool {
+    if configuration.unknownCommands.contains(opcode) { return false }
+    switch opcode.rawValue {
+    case 0x0C6D, 0x1005: return configuration.isDualMode || configuration.sharesBuffers
+    case 0x2060: return configuration.version.rawValue >= 0x0B
+    case 0x2035...0x203D, 0x2041...0x2043: return has(.leExtendedAdvertising)
+    case 0x2022...0x2024, 0x202F: return has(.leDataPacketLengthExtension)
+    case 0x2020, 0x2021: return has(.connectionParametersRequestProcedure)
+    case 0x2019, 0x201B: return has(.leEncryption)
+    default: return Self.opcodes.contains(opcode.rawValue)
     }
   }
-  /// Every opcode of `perform`.
+  /// Every opcode of `perform` and `performUnspoken`.
   private static let opcodes: [UInt16] = [
     0x0406, 0x041D, 0x0C01, 0x0C03, 0x0C6D, 0x1001, 0x1002, 0x1003, 0x1005, 0x1009, 0x2001, 0x2002, 0x2003, 0x2005,
-    0x2006, 0x2007, 0x2008, 0x2009, 0x200A, 0x200B, 0x200C, 0x200D, 0x200E, 0x2013, 0x2016, 0x201B, 0x2020, 0x2021,
-    0x2022, 0x2023, 0x2024, 0x202F, 0x2041, 0x2042, 0x2043, 0x2060,
+    0x2006, 0x2007, 0x2008, 0x2009, 0x200A, 0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x2010, 0x2011, 0x2012, 0x2013,
+    0x2016, 0x2019, 0x201B, 0x2020, 0x2021, 0x2022, 0x2023, 0x2024, 0x202F, 0x2035, 0x2036, 0x2037, 0x2038, 0x2039,
+    0x203A, 0x203B, 0x203C, 0x203D, 0x2041, 0x2042, 0x2043, 0x2060,
   ]
   /// Read Local Supported Commands. Vol 4, Part E, §7.4.2: exactly what is answered with something else than 0x01.
   private mutating func completeSupportedCommands(now: Instant) {
     var supported = SupportedCommands()
-    for opcode in Self.opcodes {
-      guard let command = AnyCommand(default: HCIOpcode(rawValue: opcode)), knows(command) else { continue }
-      if let bit = command.supportedBit { supported[bit] = true }
+    for number in Self.opcodes where knows(HCIOpcode(rawValue: number)) {
+      let opcode = HCIOpcode(rawValue: number)
+      if let bit = AnyCommand(default: opcode)?.supportedBit ?? Self.unspokenBit(opcode) { supported[bit] = true }
     }
-    if has(.leEncryption) { supported[SupportedCommandBit(28, 0)] = true }
     var bytes = PacketBuffer(capacity: 64)
     _ = bytes.fill { output in
       supported.write(into: &output)
@@ -251,7 +242,7 @@ extension LEReadLocalSupportedFeatures: Executable {
 extension LESetRandomAddress: Executable {
   /// Refused while it may be in use. Vol 4, Part E, §7.8.4.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    if controller.advertiser.isEnabled || controller.scanner.isEnabled || controller.initiator != nil {
+    if controller.advertisers[0].isEnabled || controller.scanner.isEnabled || controller.initiator != nil {
       return Return(.commandDisallowed)
     }
     controller.randomAddress = randomAddress

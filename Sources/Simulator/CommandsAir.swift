@@ -5,7 +5,7 @@ import HCI
 
 extension LESetAdvertisingParameters: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    guard controller.uses(.legacy), !controller.advertiser.isEnabled else { return Return(.commandDisallowed) }
+    guard controller.uses(.legacy), !controller.advertisers[0].isEnabled else { return Return(.commandDisallowed) }
     guard ownAddressType.rawValue <= 3, peerAddressType.rawValue <= 1, advertisingFilterPolicy.rawValue <= 3,
       advertisingChannelMap != 0, advertisingChannelMap <= 7
     else { return Return(.invalidHCICommandParameters) }
@@ -16,12 +16,18 @@ extension LESetAdvertisingParameters: Executable {
         advertisingIntervalMin <= advertisingIntervalMax
       else { return Return(.invalidHCICommandParameters) }
     }
-    controller.advertiser.type = advertisingType
-    controller.advertiser.interval = advertisingIntervalMin.rawValue
-    controller.advertiser.ownAddressType = ownAddressType
-    controller.advertiser.peer = AirAddress(peerAddressType, peerAddress)
-    controller.advertiser.channelMap = advertisingChannelMap
-    controller.advertiser.filterPolicy = advertisingFilterPolicy.rawValue
+    var advertiser = controller.advertisers[0]
+    advertiser.isHighDuty = advertisingType == .connectableDirectedHighDutyCycle
+    advertiser.isDirected = advertiser.isHighDuty || advertisingType == .connectableDirectedLowDutyCycle
+    advertiser.isScannable =
+      advertisingType == .connectableScannableUndirected || advertisingType == .scannableUndirected
+    advertiser.isConnectable = advertiser.isDirected || advertisingType == .connectableScannableUndirected
+    advertiser.interval = UInt32(advertisingIntervalMin.rawValue)
+    advertiser.ownAddressType = ownAddressType
+    advertiser.peer = AirAddress(peerAddressType, peerAddress)
+    advertiser.channelMap = advertisingChannelMap
+    advertiser.filterPolicy = advertisingFilterPolicy.rawValue
+    controller.advertisers[0] = advertiser
     return Return(.success)
   }
 }
@@ -36,14 +42,16 @@ extension LEReadAdvertisingPhysicalChannelTxPower: Executable {
 extension LESetAdvertisingData: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     guard controller.uses(.legacy) else { return Return(.commandDisallowed) }
-    controller.advertiser.data = (0..<Int(advertisingDataLength.rawValue)).map { advertisingData.byte($0, in: packet) }
+    controller.advertisers[0].data = (0..<Int(advertisingDataLength.rawValue)).map {
+      advertisingData.byte($0, in: packet)
+    }
     return Return(.success)
   }
 }
 extension LESetScanResponseData: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     guard controller.uses(.legacy) else { return Return(.commandDisallowed) }
-    controller.advertiser.scanResponse = (0..<Int(scanResponseDataLength.rawValue)).map {
+    controller.advertisers[0].scanResponse = (0..<Int(scanResponseDataLength.rawValue)).map {
       scanResponseData.byte($0, in: packet)
     }
     return Return(.success)
@@ -52,20 +60,15 @@ extension LESetScanResponseData: Executable {
 extension LESetAdvertisingEnable: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     guard controller.uses(.legacy) else { return Return(.commandDisallowed) }
-    if advertisingEnable == controller.advertiser.isEnabled { return Return(.success) }
-    if advertisingEnable {
-      if controller.address(controller.advertiser.ownAddressType) == nil { return Return(.invalidHCICommandParameters) }
-      if controller.advertiser.isConnectable, controller.isFull { return Return(.connectionLimitExceeded) }
+    let advertiser = controller.advertisers[0]
+    if advertisingEnable == advertiser.isEnabled { return Return(.success) }
+    guard advertisingEnable else {
+      controller.advertisers[0].isEnabled = false
+      return Return(.success)
     }
-    controller.advertiser.isEnabled = advertisingEnable
-    controller.advertiser.generation &+= 1
-    guard advertisingEnable else { return Return(.success) }
-    let generation = controller.advertiser.generation
-    medium.schedule.plan(.advertising(controller.id, generation: generation), at: medium.now)
-    if controller.advertiser.type == .connectableDirectedHighDutyCycle {
-      let end = medium.now + .milliseconds(1280)
-      medium.schedule.plan(.advertisingTimeout(controller.id, generation: generation), at: end)
-    }
+    if controller.address(of: advertiser) == nil { return Return(.invalidHCICommandParameters) }
+    if advertiser.isConnectable, controller.isFull { return Return(.connectionLimitExceeded) }
+    controller.startAdvertising(0, &medium, duration: advertiser.isHighDuty ? Advertiser.highDutyLimit : nil)
     return Return(.success)
   }
 }
@@ -194,7 +197,9 @@ extension VirtualController {
     else { return .invalidHCICommandParameters }
     if isFull { return .connectionLimitExceeded }
     if !usesList, connections.contains(where: { $0.peer == peer }) { return .connectionAlreadyExists }
-    initiator = Initiator(peer: usesList ? nil : peer, ownAddressType: own, listening: listening, request: request)
+    initiator = Initiator(
+      peer: usesList ? nil : peer, isExtended: commandSet == .extended, ownAddressType: own, listening: listening,
+      request: request)
     return .success
   }
   var isFull: Bool { connections.count >= configuration.maximumConnections }

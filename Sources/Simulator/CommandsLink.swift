@@ -5,14 +5,14 @@ import HCI
 
 extension VirtualController {
   /// The link of a handle, and which end of it this is; `nil` for a handle that is none: 0x02.
-  fileprivate func end(_ handle: ConnectionHandle) -> (link: LinkID, role: LinkRole)? {
+  func end(_ handle: ConnectionHandle) -> (link: LinkID, role: LinkRole)? {
     guard let index = connection(handle) else { return nil }
     return (connections[index].link, connections[index].role)
   }
 }
 extension Medium {
   /// Leaves a control PDU at one end of a link.
-  fileprivate mutating func send(_ pdu: LLControl, _ end: (link: LinkID, role: LinkRole)) {
+  mutating func send(_ pdu: LLControl, _ end: (link: LinkID, role: LinkRole)) {
     links[end.link][end.role].control.append(pdu)
     errands.append(.serve(end.link))
   }
@@ -107,30 +107,6 @@ extension LERemoteConnectionParameterRequestNegativeReply: Executable {
     medium.links[end.link][end.role].asksForParameters = false
     medium.send(.reject(type: LLControl.connectionParameterRequestType, error: reason), end)
     return Return(.success, connectionHandle)
-  }
-}
-/// LE Enable Encryption. Vol 4, Part E, §7.8.24. Here until HCI speaks it: it makes the peer's host be asked for a key.
-struct LEEnableEncryption: Executable {
-  static var opcode: HCIOpcode { HCIOpcode(.le, 0x0019) }
-  static var name: StaticString { "HCI_LE_Enable_Encryption" }
-  static var supportedBit: SupportedCommandBit? { SupportedCommandBit(28, 0) }
-  static var isAnsweredByStatus: Bool { true }
-  var connectionHandle = ConnectionHandle(), randomNumber = LongTermKeyRand(), encryptedDiversifier: UInt16 = 0
-  var longTermKey = Octets()
-  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.value("Connection_Handle", &connectionHandle)
-    try visit.value("Random_Number", &randomNumber)
-    try visit.value("Encrypted_Diversifier", &encryptedDiversifier)
-    try visit.octets("Long_Term_Key", &longTermKey, .exactly(16))
-  }
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    guard let end = controller.end(connectionHandle) else { return Return(.unknownConnectionIdentifier) }
-    guard end.role == .central, !medium.links[end.link].central.awaitsEncryption else {
-      return Return(.commandDisallowed)
-    }
-    medium.links[end.link].central.awaitsEncryption = true
-    medium.send(.encryptionRequest(random: randomNumber, diversifier: encryptedDiversifier), end)
-    return Return(.success)
   }
 }
 extension LELongTermKeyRequestNegativeReply: Executable {

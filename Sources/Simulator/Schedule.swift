@@ -12,7 +12,7 @@ struct Schedule: ~Copyable {
   enum Event {
     /// An advertising event starts. Vol 6, Part B, §4.4.2.
     case advertising(ControllerID, generation: UInt32)
-    /// High duty cycle directed advertising ends after 1.28 s. Vol 6, Part B, §4.4.2.4.3.
+    /// Advertising ends: high duty cycle after 1.28 s (Vol 6, Part B, §4.4.2.4.3), a set after its duration.
     case advertisingTimeout(ControllerID, generation: UInt32)
     /// Scan duration or period is over. Vol 4, Part E, §7.8.65.
     case scanning(ControllerID, generation: UInt32)

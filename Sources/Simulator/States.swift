@@ -13,39 +13,6 @@ struct AirAddress: BitwiseCopyable, Equatable {
   var type: AddressType { AddressType(rawValue: isRandom ? 1 : 0) }
 }
 
-/// The advertising state. Vol 6, Part B, §4.4.2.
-struct Advertiser {
-  var isEnabled = false
-  /// Counts every start, so that what was planned for an earlier one is known to be late.
-  var generation: UInt32 = 0
-  var type = AdvertisingType.connectableScannableUndirected
-  /// Units of 0.625 ms.
-  var interval: UInt16 = 0x0800
-  var ownAddressType = OwnAddressType()
-  var peer = AirAddress(isRandom: false, DeviceAddress())
-  /// Bit 0 is channel 37.
-  var channelMap: UInt8 = 7
-  /// Whom it answers: bit 0 scan requests, bit 1 connect requests only from the Filter Accept List.
-  var filterPolicy: UInt8 = 0
-  var data: [UInt8] = [], scanResponse: [UInt8] = []
-
-  init(generation: UInt32 = 0) { self.generation = generation }
-
-  var isConnectable: Bool { type != .scannableUndirected && type != .nonConnectableUndirected }
-  var isScannable: Bool { type == .connectableScannableUndirected || type == .scannableUndirected }
-  var isDirected: Bool {
-    type == .connectableDirectedHighDutyCycle || type == .connectableDirectedLowDutyCycle
-  }
-  /// advInterval; at most 3.75 ms when the duty cycle is high. Vol 6, Part B, §4.4.2.4.3.
-  var period: Duration {
-    type == .connectableDirectedHighDutyCycle ? .microseconds(3750) : .microseconds(625 * Int64(interval))
-  }
-  mutating func stop() {
-    isEnabled = false
-    generation &+= 1
-  }
-}
-
 /// When a receiver is on, and on which channel: a window in every interval, each interval on the next channel.
 /// Vol 6, Part B, §4.4.3.
 struct Listening {
@@ -78,7 +45,7 @@ struct Scanner {
   init(generation: UInt32 = 0) { self.generation = generation }
 
   private struct Seen: Equatable {
-    var address: AirAddress, isResponse: Bool
+    var address: AirAddress, isResponse: Bool, sid: UInt8, did: UInt16
   }
   mutating func start(extended: Bool, at now: Instant) {
     isEnabled = true
@@ -96,10 +63,13 @@ struct Scanner {
     generation &+= 1
   }
   mutating func forget() { seen.removeAll(keepingCapacity: true) }
-  /// Whether a report of this kind about this device is to be made. Vol 6, Part B, §4.4.3.5: data does not matter.
-  mutating func admits(_ address: AirAddress, isResponse: Bool) -> Bool {
+  /// Whether a report of this kind about this device is to be made. Vol 6, Part B, §4.4.3.5: what the data says does not
+  /// matter to legacy PDUs; with extended ones SID and DID tell whether it is new.
+  mutating func admits(_ advertiser: Advertiser, _ address: AirAddress, isResponse: Bool) -> Bool {
     if !filtersDuplicates { return true }
-    let entry = Seen(address: address, isResponse: isResponse)
+    let entry = Seen(
+      address: address, isResponse: isResponse, sid: advertiser.isLegacy ? 0xFF : advertiser.sid,
+      did: advertiser.isLegacy ? 0 : advertiser.did)
     if seen.contains(entry) { return false }
     if seen.count == 512 { seen.removeFirst() }
     seen.append(entry)
@@ -109,7 +79,10 @@ struct Scanner {
 
 /// The initiating state. Vol 6, Part B, §4.4.4.
 struct Initiator {
+  /// `nil`: anybody on the Filter Accept List.
   var peer: AirAddress?
+  /// It hears extended PDUs as well.
+  var isExtended: Bool
   var ownAddressType: OwnAddressType
   var listening: Listening
   var request: LinkRequest

@@ -59,7 +59,10 @@ struct VirtualController: ~Copyable {
   var leEventMask = LEEventMask.standard
   var randomAddress: DeviceAddress?
   var commandSet = CommandSet.undecided
-  var advertiser = Advertiser()
+  /// The first one is that of the legacy commands; the others are advertising sets.
+  var advertisers = [Advertiser()]
+  private var advertisingStarts: UInt32 = 0
+  var acceptList: [AirAddress] = []
   var scanner = Scanner()
   var initiator: Initiator?
   var connections: [Connection] = []
@@ -100,7 +103,8 @@ struct VirtualController: ~Copyable {
     leEventMask = .standard
     randomAddress = nil
     commandSet = .undecided
-    advertiser = Advertiser(generation: advertiser.generation &+ 1)
+    advertisers = [Advertiser()]
+    acceptList.removeAll()
     scanner = Scanner(generation: scanner.generation &+ 1)
     initiator = nil
     connections.removeAll()
@@ -120,6 +124,30 @@ struct VirtualController: ~Copyable {
     }
     guard let randomAddress else { return nil }
     return AirAddress(isRandom: true, randomAddress)
+  }
+
+  func address(of advertiser: Advertiser) -> AirAddress? {
+    guard advertiser.handle != nil, advertiser.ownAddressType.rawValue & 1 == 1 else {
+      return address(advertiser.ownAddressType)
+    }
+    return advertiser.randomAddress.map { AirAddress(isRandom: true, $0) }
+  }
+
+  // MARK: Advertising
+
+  /// Which advertiser was started as number `generation`, if it is still on.
+  func advertiser(_ generation: UInt32) -> Int? {
+    advertisers.firstIndex { $0.isEnabled && $0.generation == generation }
+  }
+  mutating func startAdvertising(_ index: Int, _ medium: inout Medium, duration: Duration? = nil) {
+    advertisingStarts &+= 1
+    advertisers[index].isEnabled = true
+    advertisers[index].generation = advertisingStarts
+    advertisers[index].events = 0
+    medium.schedule.plan(.advertising(id, generation: advertisingStarts), at: medium.now)
+    if let duration {
+      medium.schedule.plan(.advertisingTimeout(id, generation: advertisingStarts), at: medium.now + duration)
+    }
   }
 
   // MARK: Connections

@@ -180,7 +180,18 @@ import Testing
       }
       samples.append(Self.packet(command))
     }
+    samples += [
+      "01 0F 20 00", "01 10 20 00", "01 11 20 07 00 02 44 33 22 11 00", "01 12 20 07 00 02 44 33 22 11 00",
+      "01 19 20 1C 01 00 08 07 06 05 04 03 02 01 34 12" + String(repeating: " 00", count: 16),
+      "01 35 20 07 01 01 02 03 04 05 C0",
+      "01 36 20 19 01 13 00 20 00 00 20 00 00 07 00 00 00 00 00 00 00 00 00 7F 01 00 01 05 00",
+      "01 36 20 19 02 40 00 20 00 00 20 00 00 07 00 00 00 00 00 00 00 00 00 7F 01 00 01 05 00",
+      "01 37 20 07 02 03 01 03 02 01 06", "01 38 20 06 01 03 01 02 01 09", "01 39 20 0A 01 02 01 00 00 00 02 00 00 00",
+      "01 39 20 02 00 00", "01 3A 20 00", "01 3B 20 00", "01 3C 20 01 01", "01 3D 20 00",
+    ].map(octets)
+    // One host with the extended commands, the others with the legacy ones.
     var lab = Lab(air, hosts: 3)
+    lab.command(2, LESetExtendedScanParameters())
     _ = lab.connect(0, 1)
     var count = 0, linked = 0
     for var packet in Fuzz(samples, cases: Fuzz.cases / 2, longest: 300) {

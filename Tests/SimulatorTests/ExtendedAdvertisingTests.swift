@@ -1,0 +1,143 @@
+import BindruneSimulator
+import BindruneWire
+import HCI
+import TestSupport
+import Testing
+
+/// Extended advertising and the Filter Accept List, by their octets: the host of this package does not speak them yet.
+@Suite struct ExtendedAdvertisingTests {
+  /// Sends commands; all must succeed.
+  private func send(_ lab: inout Lab, _ host: Int, _ commands: [String], _ status: UInt8 = 0) {
+    for command in commands {
+      _ = lab.packets(host)
+      lab.send(host, command)
+      lab.run(1)
+      #expect(lab.packets(host).first.map { $0[6] } == status, "\(command)")
+    }
+  }
+  /// Handle, properties, the rest as usual: every 20 ms, public address, SID 5.
+  private func parameters(_ handle: String, _ properties: String) -> String {
+    "01 36 20 19 \(handle) \(properties) 20 00 00 20 00 00 07 00 00 00 00 00 00 00 00 00 7F 01 00 01 05 00"
+  }
+  private func scanExtended(_ lab: inout Lab, _ host: Int, active: Bool = false) {
+    var parameters = LESetExtendedScanParameters()
+    parameters.le1M.scanType = active ? .active : .passive
+    lab.command(host, parameters)
+    var enable = LESetExtendedScanEnable()
+    enable.enable = true
+    enable.filterDuplicates = .enabled
+    lab.command(host, enable)
+  }
+
+  @Test func aSetOfLegacyPDUs() {
+    var lab = Lab(hosts: 2)
+    send(&lab, 0, [parameters("01", "13 00"), "01 37 20 07 01 03 01 03 02 01 06", "01 38 20 06 01 03 01 02 01 09"])
+    send(&lab, 0, ["01 39 20 06 01 01 01 00 00 00"])
+    lab.scan(1, active: true, filter: true)
+    lab.run(100)
+    #expect(
+      lab.hexes(1).filter { $0.hasPrefix("04 3E") } == [
+        "04 3E 0F 02 01 00 00 01 44 33 22 11 00 03 02 01 06 EC", "04 3E 0E 02 01 04 00 01 44 33 22 11 00 02 01 09 EC",
+      ])
+    lab.command(1, LESetScanEnable())
+    lab.command(1, Lab.creation(to: Lab.address(0)))
+    _ = lab.packets(0)
+    lab.run(100)
+    let events = lab.hexes(0)
+    #expect(events.count == 2)
+    #expect(events.last == "04 3E 06 12 00 01 01 00 00")
+  }
+  @Test func longDataComesInPieces() {
+    var lab = Lab(hosts: 2)
+    let filler = hex([UInt8](repeating: 0xAB, count: 200))
+    send(
+      &lab, 0,
+      [
+        parameters("02", "40 00"), "01 37 20 CC 02 01 01 C8 \(filler)", "01 37 20 CC 02 02 01 C8 \(filler)",
+        "01 39 20 06 01 01 02 00 00 00",
+      ])
+    scanExtended(&lab, 1)
+    lab.run(60)
+    let reports = lab.packets(1).filter { $0[1] == 0x3E }
+    #expect(reports.map { $0[5] } == [0x20, 0x00], "data status: more, complete")
+    #expect(reports.map { $0[28] } == [229, 171])
+    #expect(reports[0][16] == 5 && reports[0][17] == 0, "SID, transmit power")
+    // Legacy scanners do not hear extended PDUs.
+    lab.send(1, "01 03 0C 00")
+    lab.command(1, SetEventMask())
+    lab.scan(1)
+    lab.run(60)
+    #expect(lab.packets(1).allSatisfy { $0[1] == 0x0E })
+  }
+  @Test func scannableAndAnonymous() {
+    var lab = Lab(hosts: 2)
+    send(&lab, 0, [parameters("01", "02 00"), parameters("02", "20 00")])
+    send(&lab, 0, ["01 39 20 06 01 01 01 00 00 00"], 0x0C)
+    send(&lab, 0, ["01 38 20 06 01 03 01 02 01 09", "01 39 20 0A 01 02 01 00 00 00 02 00 00 00"])
+    scanExtended(&lab, 1, active: true)
+    lab.run(60)
+    let reports = lab.packets(1).filter { $0[1] == 0x3E }
+    #expect(Set(reports.map { $0[5] }) == [0x02, 0x0A, 0x00])
+    #expect(reports.first { $0[5] == 0 }?[7] == 0xFF)
+  }
+  @Test func setsEndByThemselves() {
+    var lab = Lab(hosts: 1)
+    send(&lab, 0, [parameters("01", "10 00"), parameters("02", "10 00"), "01 39 20 0A 01 02 01 0A 00 00 02 00 00 03"])
+    lab.run(200)
+    #expect(lab.hexes(0) == ["04 3E 06 12 43 02 00 00 03", "04 3E 06 12 3C 01 00 00 00"])
+  }
+  @Test func setsHaveRules() {
+    var lab = Lab(hosts: 1)
+    send(&lab, 0, ["01 37 20 04 09 03 01 00", "01 3C 20 01 09", "01 39 20 06 01 01 09 00 00 00"], 0x42)
+    send(&lab, 0, [parameters("01", "03 00"), parameters("01", "17 00"), "01 39 20 02 01 00"], 0x12)
+    send(&lab, 0, (0..<8).map { parameters("0\($0)", "13 00") })
+    send(&lab, 0, [parameters("08", "13 00")], 0x07)
+    send(&lab, 0, ["01 39 20 06 01 01 03 00 00 00"])
+    send(&lab, 0, [parameters("03", "13 00"), "01 3C 20 01 03", "01 3D 20 00", "01 0A 20 01 00"], 0x0C)
+    send(&lab, 0, ["01 39 20 02 00 00", "01 3C 20 01 03", "01 3D 20 00"])
+  }
+
+  @Test func acceptListFiltersScanning() {
+    var lab = Lab(hosts: 2)
+    lab.advertise(1)
+    var parameters = LESetScanParameters()
+    parameters.scanningFilterPolicy = ScanningFilterPolicy(rawValue: 1)
+    lab.command(0, parameters)
+    var enable = LESetScanEnable()
+    enable.leScanEnable = true
+    lab.command(0, enable)
+    lab.run(100)
+    #expect(lab.packets(0).allSatisfy { $0[1] == 0x0E })
+    send(&lab, 0, ["01 11 20 07 00 02 44 33 22 11 00"], 0x0C)
+    lab.command(0, LESetScanEnable())
+    send(&lab, 0, ["01 11 20 07 00 02 44 33 22 11 00"])
+    lab.command(0, enable)
+    lab.run(100)
+    #expect(lab.packets(0).contains { $0[1] == 0x3E })
+  }
+  @Test func acceptListChoosesWhomToConnectTo() {
+    var lab = Lab(hosts: 3)
+    lab.advertise(1)
+    lab.advertise(2)
+    send(&lab, 0, ["01 11 20 07 00 03 44 33 22 11 00"])
+    var create = Lab.creation(to: DeviceAddress())
+    create.initiatorFilterPolicy = InitiatorFilterPolicy(rawValue: 1)
+    lab.command(0, create)
+    lab.run(100)
+    #expect(lab.world.air.linkCount(of: ControllerID(0)) == 1)
+    #expect(lab.world.air.linkCount(of: ControllerID(2)) == 1)
+  }
+  @Test func anAdvertiserWithAFilter() {
+    var lab = Lab(hosts: 2)
+    lab.advertise(1) { $0.advertisingFilterPolicy = AdvertisingFilterPolicy(rawValue: 2) }
+    lab.command(0, Lab.creation(to: Lab.address(1)))
+    lab.run(200)
+    #expect(lab.world.air.linkCount(of: ControllerID(0)) == 0)
+    lab.enableAdvertising(1, false)
+    lab.run(1)
+    send(&lab, 1, ["01 11 20 07 00 01 44 33 22 11 00"])
+    lab.enableAdvertising(1)
+    lab.run(200)
+    #expect(lab.world.air.linkCount(of: ControllerID(0)) == 1)
+  }
+}
