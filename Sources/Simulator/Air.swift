@@ -43,6 +43,7 @@ public struct Air: ~Copyable {
       noteReach(connection.link)
     }
     controllers[id.index].reset()
+    controllers[id.index].outbox = PacketQueue()
     controllers[id.index].isPresent = false
   }
   public func isPresent(_ id: ControllerID) -> Bool { id.index < controllers.count && controllers[id.index].isPresent }

@@ -28,7 +28,7 @@ extension Air {
         let initiates = controllers[other].initiates(channel, at: time)
         guard scans || initiates, let strength = carry(from: i, to: other) else { continue }
         if scans {
-          report(advertiser, address, isResponse: false, strength, to: other)
+          controllers[other].report(advertiser, address, isResponse: false, strength, now: medium.now)
           if controllers[other].scanner.isActive, advertiser.isScannable, isAdmitted(other, by: i, advertiser, 1) {
             requests.append(Request(from: other, connects: false))
           }
@@ -46,7 +46,7 @@ extension Air {
       }
       for request in requests where !request.connects {
         guard carry(from: request.from, to: i) != nil, let strength = carry(from: i, to: request.from) else { continue }
-        report(advertiser, address, isResponse: true, strength, to: request.from)
+        controllers[request.from].report(advertiser, address, isResponse: true, strength, now: medium.now)
       }
     }
   }
@@ -103,13 +103,6 @@ extension Air {
       controllers[i].scanner.isPausing = true
       medium.schedule.plan(event, at: medium.now + (period - duration))
     }
-  }
-
-  /// Tells a scanner's host what was heard.
-  private mutating func report(
-    _ advertiser: Advertiser, _ address: AirAddress, isResponse: Bool, _ strength: Int8, to other: Int
-  ) {
-    controllers[other].report(advertiser, address, isResponse: isResponse, strength, now: medium.now)
   }
 
   /// CONNECT_IND. Returns true when the advertiser has received it. The initiator does not know: its link begins in any

@@ -28,7 +28,7 @@ public struct World<Host: HCIHost & ~Copyable>: ~Copyable {
   private var packet: PacketBuffer
   public private(set) var now = Instant.zero
   /// Packets and deadlines that one run handles at most.
-  public var stepLimit = 10_000_000
+  public var stepLimit = 5_000_000
 
   /// How a run ended.
   public enum Outcome: Sendable {

@@ -218,7 +218,7 @@ import Testing
       }
       if count % 100 == 0 { (0..<3).forEach { _ = lab.packets($0) } }
     }
-    #expect(linked > count / 10)
+    #expect(linked > count / 20)
     // It still works.
     for host in 0..<3 { lab.send(host, "01 03 0C 00") }
     lab.world.run(for: .seconds(1))
