@@ -60,6 +60,14 @@ let package = Package(
       ] + nio,
       path: "Sources/Tool", swiftSettings: settings),
 
+    // The programs of Tests/Interop/run, which are no tests of `swift test`.
+    .executableTarget(
+      name: "InteropCentral", dependencies: ["Bindrune"],
+      path: "Tests/Interop/Central", swiftSettings: settings),
+    .executableTarget(
+      name: "InteropPeripheral", dependencies: ["Bindrune"],
+      path: "Tests/Interop/Peripheral", swiftSettings: settings),
+
     .target(
       name: "TestSupport",
       dependencies: ["BindruneWire", "HCI", "L2CAP", "ATT", "GATT", "GAP", "BindruneSimulator"],

@@ -47,6 +47,11 @@ public struct Link: Sendable, Identifiable {
     let id = id
     _ = try await host.request { core, request, now in core.disconnect(id, id: request, now: now) }
   }
+  /// Asks for other connection parameters and returns at once: a central sets them, a peripheral asks the central over
+  /// L2CAP, which may refuse. Vol 3, Part A, §4.20.
+  public func updateParameters(_ parameters: ConnectionParameters) async {
+    await host.updateParameters(parameters, of: id)
+  }
   /// ATT_MTU in force, 23 … 517.
   public var mtu: Int { get async { await host.mtu(of: id) ?? 23 } }
 

@@ -86,6 +86,9 @@ extension Host {
   }
 
   func remoteDatabase(of link: LinkID) -> RemoteDatabase? { core.remoteDatabase(of: link) }
+  func updateParameters(_ parameters: ConnectionParameters, of link: LinkID) {
+    perform { core, now in core.updateParameters(link, parameters, now: now) }
+  }
   func mtu(of link: LinkID) -> Int? { core.mtu(of: link) }
 
   func write(command value: [UInt8], to handle: AttributeHandle, on link: LinkID) throws(BluetoothError) -> Bool {

@@ -21,7 +21,8 @@ public final class SendPort: Sendable {
     var closed: BluetoothError?
     var mtu: Int
     var edges = 0
-    var waiters: [CheckedContinuation<Result<Void, BluetoothError>, Never>] = []
+    var lastWaiter: UInt64 = 0
+    var waiters: [UInt64: CheckedContinuation<Result<Void, BluetoothError>, Never>] = [:]
   }
   private let state: Mutex<State>
   private let wake: @Sendable (SendPort) -> Void
@@ -67,18 +68,31 @@ public final class SendPort: Sendable {
   /// Ready edges so far: one for each run of refusals.
   public var readyEdges: Int { state.withLock { $0.edges } }
 
-  /// Returns when there is room for one value of the MTU; throws when the link is gone.
+  /// Returns when there is room for one value of the MTU; throws when the link is gone or the task is cancelled.
   public func waitUntilReady() async throws(BluetoothError) {
-    let result = await withCheckedContinuation { continuation in
-      let now = state.withLock { state -> Result<Void, BluetoothError>? in
-        if let closed = state.closed { return .failure(closed) }
-        if !state.isArmed { return .success(()) }
-        state.waiters.append(continuation)
-        return nil
+    let id = state.withLock { state in
+      state.lastWaiter += 1
+      return state.lastWaiter
+    }
+    let result = await withTaskCancellationHandler {
+      await withCheckedContinuation { continuation in
+        let now = state.withLock { state -> Result<Void, BluetoothError>? in
+          if let closed = state.closed { return .failure(closed) }
+          if !state.isArmed { return .success(()) }
+          // Cancelled before there was anything for the handler to find.
+          if Task.isCancelled { return Self.cancelled }
+          state.waiters[id] = continuation
+          return nil
+        }
+        if let now { continuation.resume(returning: now) }
       }
-      if let now { continuation.resume(returning: now) }
+    } onCancel: {
+      state.withLock { $0.waiters.removeValue(forKey: id) }?.resume(returning: Self.cancelled)
     }
     try result.get()
+  }
+  private static var cancelled: Result<Void, BluetoothError> {
+    .failure(BluetoothError(.cancelled, "the task was cancelled while it waited for room"))
   }
 
   // MARK: The event loop's side
@@ -86,25 +100,26 @@ public final class SendPort: Sendable {
   /// Hands values to `send` until it refuses one (which stays) or none is left. True when some are left.
   func drain(_ send: ([UInt8]) -> Bool) -> Bool {
     while true {
-      guard let value = state.withLock({ $0.ring.first }) else { break }
+      // Only an empty ring, seen under the lock, ends draining: a producer that offers meanwhile wakes nobody.
+      let next = state.withLock { state -> [UInt8]? in
+        state.isDraining = !state.ring.isEmpty
+        return state.ring.first
+      }
+      guard let value = next else { return false }
       guard send(value) else { return true }
       release()
-      // The producer may have filled the ring meanwhile; only an empty ring, seen under the lock, ends draining.
-    }
-    return state.withLock { state in
-      state.isDraining = !state.ring.isEmpty
-      return state.isDraining
     }
   }
   private func release() {
     let waiters = state.withLock { state -> [CheckedContinuation<Result<Void, BluetoothError>, Never>] in
       guard let value = state.ring.popFirst() else { return [] }
       state.used -= value.count + Self.overhead
-      guard state.isArmed, state.used + state.mtu + Self.overhead <= capacity else { return [] }
+      // An empty port takes a value of any length, also where its capacity is below that.
+      guard state.isArmed, state.ring.isEmpty || state.used + state.mtu + Self.overhead <= capacity else { return [] }
       state.isArmed = false
       state.edges += 1
-      defer { state.waiters = [] }
-      return state.waiters
+      defer { state.waiters = [:] }
+      return Array(state.waiters.values)
     }
     for waiter in waiters { waiter.resume(returning: .success(())) }
   }
@@ -114,8 +129,8 @@ public final class SendPort: Sendable {
       guard state.closed == nil else { return [] }
       state.closed = error
       state.ring.removeAll()
-      defer { state.waiters = [] }
-      return state.waiters
+      defer { state.waiters = [:] }
+      return Array(state.waiters.values)
     }
     for waiter in waiters { waiter.resume(returning: .failure(error)) }
   }

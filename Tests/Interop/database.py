@@ -29,8 +29,8 @@ INSUFFICIENT_AUTHENTICATION, REQUEST_NOT_SUPPORTED, INVALID_OFFSET, ATTRIBUTE_NO
 INVALID_LENGTH, INSUFFICIENT_ENCRYPTION = 0x0D, 0x0F
 READ_REFUSED, WRITE_REFUSED = 0x80, 0x81  # the application's own
 
-PROPERTIES = {'broadcast': 0x01, 'read': 0x02, 'writeWithoutResponse': 0x04, 'write': 0x08, 'notify': 0x10,
-              'indicate': 0x20, 'authenticatedSignedWrites': 0x40, 'extendedProperties': 0x80}
+PROPERTIES = {'broadcast': 0x01, 'read': 0x02, 'write-without-response': 0x04, 'write': 0x08, 'notify': 0x10,
+              'indicate': 0x20, 'authenticated-signed-writes': 0x40, 'extended-properties': 0x80}
 
 
 @dataclass
@@ -89,7 +89,7 @@ SERVICES = [
     Service(SERVICE, [
         Characteristic(READ, ['read'], READ_VALUE),
         Characteristic(WRITE, ['read', 'write'], b''),
-        Characteristic(WRITE_COMMAND, ['read', 'writeWithoutResponse'], bytes(8)),  # reads back commands, octets
+        Characteristic(WRITE_COMMAND, ['read', 'write-without-response'], bytes(8)),  # reads back commands, octets
         Characteristic(NOTIFY, ['read', 'notify'], bytes(4), [configuration()]),
         Characteristic(INDICATE, ['read', 'indicate'], bytes(4), [configuration()]),
         Characteristic(LONG, ['read', 'write'], LONG_VALUE),

@@ -87,7 +87,7 @@ class Peripheral:
         permissions = ATTRIBUTE.Permissions(0)
         if 'read' in described.properties:
             permissions |= ATTRIBUTE.READABLE
-        if 'write' in described.properties or 'writeWithoutResponse' in described.properties:
+        if 'write' in described.properties or 'write-without-response' in described.properties:
             permissions |= ATTRIBUTE.WRITEABLE
         if uuid == database.ENCRYPTED:
             permissions |= ATTRIBUTE.READ_REQUIRES_ENCRYPTION

@@ -1,0 +1,11 @@
+// The heart rate of the first sensor in reach:  swift run --package-path Examples HeartRateMonitor tcp:127.0.0.1:9000
+import Bindrune
+
+let host = try await Host.open(CommandLine.arguments.dropFirst().first ?? "sim")
+for try await advertisement in host.scan(services: ["180D"]) {
+  let link = try await host.connect(to: advertisement.peer)
+  guard let measurement = try await link.discoverAll().characteristic("2A37") else { continue }
+  for try await value in link.notifications(of: measurement) {
+    print("\(advertisement.name ?? "?"): \(value.value[1]) beats per minute")
+  }
+}
