@@ -24,8 +24,10 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("CoreBluetooth", "CoreBluetooth", ["BindruneBroker"]),
   ("BindruneTool", "Tool", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator"]),
   ("BindruneDaemon", "Daemon", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator"]),
-  // Not shipped: what the tests share.
+  // Not shipped: what the tests share, and the programs of Tests/Interop.
   ("TestSupport", "TestSupport", ["GAP", "BindruneSimulator"]),
+  ("InteropCentral", "Central", ["Bindrune"]),
+  ("InteropPeripheral", "Peripheral", ["Bindrune"]),
 ]
 
 /// The parts that hold no clock, no thread and no chance of their own, and run where Foundation does not.
