@@ -168,7 +168,9 @@ extension Server {
     effects.append(.requestCancelled(pending.id, sessions[index].bearer))
   }
   /// Whose request it is: its ATT_MTU is the room that an answer has.
-  public func bearer(waitingFor id: ServerRequestID) -> BearerID? { session(waitingFor: id).map { sessions[$0].bearer } }
+  public func bearer(waitingFor id: ServerRequestID) -> BearerID? {
+    session(waitingFor: id).map { sessions[$0].bearer }
+  }
   private func session(waitingFor id: ServerRequestID) -> Int? {
     for index in 0..<sessions.count where sessions[index].pending?.id == id { return index }
     return nil

@@ -82,7 +82,10 @@ func readable(_ bytes: [UInt8]) -> String {
   let isText =
     bytes.count > 1 && Array(text.utf8) == bytes
     && text.unicodeScalars.allSatisfy { $0.value >= 0x20 && $0.value != 0x7F }
-  return isText ? "\"\(text)\"" : hexText(bytes, separator: " ")
+  if isText { return "\"\(text)\"" }
+  // A line holds so much; --json has all of it.
+  return bytes.count <= 64
+    ? hexText(bytes, separator: " ") : hexText(bytes.prefix(64), separator: " ") + " … (\(bytes.count) octets)"
 }
 /// A name from the air on a terminal: control characters could move the cursor.
 func printable(_ name: String) -> String {
