@@ -35,7 +35,7 @@ public enum ATTViolation: Sendable {
   /// No opcode. Ignored.
   case emptyPDU
   /// A field is missing, superfluous or impossible. A request has been answered with Invalid PDU (0x04, Vol 3, Part F,
-  /// §3.4.1.1); a response to the request that is waiting has ended it, as if it were that error; else ignored.
+  /// §3.3); a response to the request that is waiting has ended it, as if it were that error; else ignored.
   case malformed(ATTOpcode, WireError)
   /// An opcode that is not defined. A command has been ignored (Vol 3, Part F, §3.3), anything else has been answered with
   /// Request Not Supported (0x06).
@@ -161,7 +161,7 @@ public struct Bearer: ~Copyable {
     }
   }
 
-  /// What cannot be decoded: Vol 3, Part F, §3.4.1.1.
+  /// What cannot be decoded: Vol 3, Part F, §3.3.
   @usableFromInline mutating func receive<C: AttributeClient & ~Copyable>(
     malformed pdu: Span<UInt8>, _ error: WireError, now: Instant, client: inout C
   ) {

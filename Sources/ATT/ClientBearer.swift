@@ -78,7 +78,7 @@ import DequeModule
 /// What kind of PDU an opcode says it is. Vol 3, Part F, §3.3, §3.4.8.
 @usableFromInline enum PDUType: UInt8, BitwiseCopyable {
   case request, response, command, notification, indication, confirmation
-  /// Not defined, and not a command: to a server it is a request that it does not support (§3.4.1.1).
+  /// Not defined, and not a command: to a server it is a request that it does not support (§3.3).
   case unknown
 
   @usableFromInline init(_ opcode: ATTOpcode) {

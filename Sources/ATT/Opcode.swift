@@ -58,7 +58,7 @@ public struct ATTOpcode: OpenNumber, Hashable, ExpressibleByIntegerLiteral {
     case command, request, response, notification, indication, confirmation
   }
   /// What type of PDU this is; `nil` for an opcode that the Specification does not have. One without the Command Flag is
-  /// answered with Request Not Supported (§3.4.1.1), so every unknown opcode is one or the other.
+  /// answered with Request Not Supported (§3.3), so every unknown opcode is one or the other.
   @inlinable public var kind: Kind? {
     switch rawValue {
     case _ where isCommand: .command

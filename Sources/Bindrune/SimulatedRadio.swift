@@ -83,7 +83,7 @@ public final class SimulatedRadio: @unchecked Sendable {
     return port.id
   }
 
-  /// Public addresses from the block kept for documentation. RFC 7042, §2.1.1.
+  /// Public addresses from the block kept for documentation. RFC 7042, §2.1.2.
   private func nextAddress() -> DeviceAddress { DeviceAddress(0x00_00_5E_00_53_01 + UInt64(air.controllerCount)) }
 
   /// Lends the air: to move controllers, to separate them, to change the loss.

@@ -34,7 +34,7 @@ public struct AdvertisingParameters: BitwiseCopyable, Sendable, Hashable {
 /// **Overview**: brings the controller's legacy advertising to what is wanted, whatever is wanted meanwhile.
 ///
 /// **Function**: parameters, data, scan response and enable are sent one after another, each when the one before has been
-/// answered. A connection ends advertising in the controller (Vol 6, Part B, §4.4.2.4.1), which `connected` is told.
+/// answered. A connection ends advertising in the controller (Vol 4, Part E, §7.8.9), which `connected` is told.
 ///
 /// **Phases**: off → settingParameters → settingData → settingScanResponse → enabling → on → disabling → off;
 /// blocked: the controller refused to advertise beside a connection; tried again when a link goes down.

@@ -59,7 +59,7 @@ public struct DatabaseBuilder: Sendable {
 
 public enum ServiceKind: Sendable, Hashable {
   case primary
-  /// Found only through the services that include it. Vol 3, Part G, §2.6.3.
+  /// Found only through the services that include it. Vol 3, Part G, §2.6.2.
   case secondary
 }
 

@@ -341,7 +341,7 @@ struct Discovery {
   }
 
   /// From the first to the last handle that no service holds; `nil` when the services hold all. Definitions do not
-  /// overlap (Vol 3, Part G, §2.6.2), so a secondary service can be nowhere else.
+  /// overlap (Vol 3, Part G, §3.1), so a secondary service can be nowhere else.
   private func rangeWithoutServices() -> HandleRange? {
     var first = 1, last = 0xFFFF
     for service in found.services {

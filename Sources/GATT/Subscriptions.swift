@@ -135,7 +135,7 @@ extension Server {
 
   /// Whether `part`, written at `offset`, is a configuration that the characteristic supports.
   ///
-  /// Bits that are reserved for future use are ignored (Vol 1, Part E, §2.7); a bit that the properties do not allow
+  /// Bits that are reserved for future use are ignored (Vol 1, Part E, §2.4); a bit that the properties do not allow
   /// shall not be set (Vol 3, Part G, §3.3.3.3) and is answered with 0xFD, Client Characteristic Configuration
   /// Descriptor Improperly Configured (Supplement to the Core Specification, Part B, §1.2).
   func accepts(configuration slot: Int, at offset: Int, _ part: Span<UInt8>) -> Bool {

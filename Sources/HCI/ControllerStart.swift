@@ -1,6 +1,6 @@
 import BindruneWire
 
-/// What the host has learned about its controller. Vol 4, Part E, §4.2 and §7.4.
+/// What the host has learned about its controller. Vol 4, Part E, §7.4 and §7.8.
 public struct ControllerInfo: BitwiseCopyable, Sendable {
   public var version = ReadLocalVersionInformation.Return()
   public var commands = SupportedCommands()
@@ -69,7 +69,7 @@ public enum StartFailure: Error, BitwiseCopyable, Sendable, Equatable, CustomStr
   private func name(_ opcode: HCIOpcode) -> String { AnyCommand(default: opcode).map { "\($0.name)" } ?? opcode.text }
 }
 
-/// From an unknown controller to one that is ready. Vol 4, Part E, §4.2; Vol 6, Part D, §2.
+/// From an unknown controller to one that is ready. Vol 6, Part D, §2.1.
 ///
 /// # Phases
 /// One command after another, in the order of `Step`. Those the controller does not have are left out, and one that it

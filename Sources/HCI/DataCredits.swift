@@ -5,7 +5,7 @@ import BindruneWire
 ///
 /// # Overview
 /// The controller has `total` buffers. A packet takes one until Number Of Completed Packets gives it back, or until its
-/// link ends: the controller then drops the link's packets and says nothing more (§7.7.5).
+/// link ends: the controller then drops the link's packets and says nothing more (§4.3).
 ///
 /// # Function
 /// `next` grants a buffer to the link, among those that want one, with the fewest packets in the controller; equal ones

@@ -67,12 +67,12 @@ public enum L2CAPViolation: Sendable {
   case incompleteFrame(received: Int, expected: Int?)
   /// The fragments hold more octets than the frame's header says. The frame is dropped: Vol 3, Part A, §7.2.2.
   case overlongFragment(received: Int, expected: Int)
-  /// A payload longer than the channel takes. Discarded, without ever having been kept whole: Vol 3, Part A, §3.1. On the
-  /// signaling channel a request gets Command Reject, Signaling MTU exceeded (§4.1).
+  /// A payload longer than the channel's MTU (Vol 3, Part A, §5.1). Discarded, without ever having been kept whole. On the
+  /// signaling channel a request gets Command Reject, Signaling MTU exceeded (§4, §4.1).
   case frameTooLong(ChannelID, length: Int)
   /// A payload too short to say anything on its channel. Ignored.
   case frameTooShort(ChannelID, length: Int)
-  /// A channel that is not open here. Ignored: Vol 3, Part A, §2.1.
+  /// A channel that is not open here (Vol 3, Part A, §2.1). Ignored.
   case unknownChannel(ChannelID)
   /// A signaling command whose length or fields are wrong. A request has been rejected (Vol 3, Part A, §4.1), anything
   /// else is ignored.

@@ -67,7 +67,7 @@ extension Air {
     guard medium.links.contains(id) else { return }
     medium.schedule.plan(.connectionEvent(id), at: medium.now + medium.links[id].parameters.period)
   }
-  /// The time of the next packet of one end and of the pause after it: T_IFS is 150 µs. Vol 6, Part B, §4.1.
+  /// The time of the next packet of one end and of the pause after it: T_IFS is 150 µs. Vol 6, Part B, §4.1.1.
   private func airTime(_ id: LinkID, _ role: LinkRole) -> Duration {
     var octets: UInt16 = 0
     if !medium.links[id][role].control.isEmpty {
