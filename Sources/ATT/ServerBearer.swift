@@ -90,13 +90,10 @@ import DequeModule
   /// An application that has not answered by then is answered for.
   @usableFromInline static var patience: Duration { .seconds(25) }
 
-  /// Answers with an Error Response. Vol 3, Part F, §3.4.1.1.
-  @usableFromInline mutating func refuse(
-    _ opcode: ATTOpcode, _ error: ATTError, handle: AttributeHandle = AttributeHandle(), room: Int
-  ) {
+  /// Answers with an Error Response about no attribute, handle 0x0000. Vol 3, Part F, §3.3 and §3.4.1.1.
+  @usableFromInline mutating func refuse(_ opcode: ATTOpcode, _ error: ATTError, room: Int) {
     var response = ErrorResponse()
     response.requestOpcodeInError = opcode
-    response.attributeHandleInError = handle
     response.errorCode = error
     write(response, room: room)
   }
@@ -192,7 +189,7 @@ import DequeModule
     for room in [front, front ^ 1] {
       let answer = room == front ? current : following
       guard case .awaited(let opcode, let handle, let deadline) = answer, deadline <= now else { continue }
-      refuse(opcode, ATTError(rawValue: 0x0E), handle: handle, room: room)
+      refuse(opcode, ATTError(rawValue: 0x0E), room: room)
       effects.append(.answeredForApplication(opcode, handle))
     }
   }

@@ -12,7 +12,8 @@ import DequeModule
 /// ## The order of errors
 /// Vol 3, Part F, §4 leaves most of it open; here it is: the PDU's form (the bearer's, 0x04), the handle or range (0x01),
 /// read or write permitted (0x02, 0x03), authentication and encryption (0x05, 0x0F: Vol 3, Part C, §10.3.1), offset (0x07),
-/// length (0x0D), value (0xFD), resources (0x09, 0x11). An Error Response names the first attribute in error.
+/// length (0x0D), value (0xFD), resources (0x09, 0x11). An Error Response names the first attribute in error, except for
+/// 0x0E and 0x11.
 ///
 /// ## Dynamic values
 /// Read, Read Blob, Write and Execute Write ask the application and are answered later (`answerRead`, `answerWrite`,
@@ -107,8 +108,9 @@ public struct Server: AttributeServer, ~Copyable {
 struct Refusal: Error {
   var handle: AttributeHandle
   var error: ATTError
+  /// Insufficient Resources and Unlikely Error are of no attribute, whatever was being done: Vol 3, Part F, §3.3.
   init(_ handle: AttributeHandle, _ error: ATTError) {
-    self.handle = handle
+    self.handle = error == .insufficientResources || error == .unlikelyError ? AttributeHandle() : handle
     self.error = error
   }
   /// Of no attribute in particular: handle 0x0000.

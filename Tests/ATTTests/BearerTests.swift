@@ -330,7 +330,7 @@ extension String {
     station.now += .seconds(25)
     station.expire()
     #expect(station.events() == ["server: 0A 01 00", "answered for application: 0A 1"])
-    #expect(station.sent() == ["01 0A 01 00 0E"] && !station.respond("0B 07") && station.deadline == nil)
+    #expect(station.sent() == ["01 0A 00 00 0E"] && !station.respond("0B 07") && station.deadline == nil)
     station.receive("0A 02 00")
     #expect(station.respond("0B 07") && station.sent() == ["0B 07"])
   }

@@ -82,6 +82,8 @@ import Testing
     #expect(tester.answerWrite(1) == "nobody waits")
     #expect(tester.ask("12 3A 00 03") == later)
     #expect(tester.refuse(2, ATTError(rawValue: 0x80)) == "01 12 3A 00 80")
+    // An Unlikely Error is of no attribute: Vol 3, Part F, §3.3.
+    #expect(tester.ask("12 3A 00 01") == later && tester.refuse(3, .unlikelyError) == "01 12 00 00 0E")
     _ = tester.told()
     tester.command("52 3A 00 04")
     #expect(tester.told() == ["1 wrote 0x003A+0: 04"])
@@ -137,14 +139,14 @@ import Testing
     configuration.waitingOctets = 8
     let tester = ServerUnderTest(try richDatabase(), configuration: configuration)
     #expect(tester.ask("12 34 00 01 02 03 04 05 06") == "13")
-    #expect(tester.ask("12 34 00 07 08 09") == "01 12 34 00 11")
+    #expect(tester.ask("12 34 00 07 08 09") == "01 12 00 00 11")
     tester.command("52 34 00 07 08 09")
     #expect(tester.ask("0A 34 00") == "0B 01 02 03 04 05 06")
     _ = tester.ask("16 34 00 00 00 07 08 09")
     #expect(tester.ask("18 01") == "01 18 00 00 11")
     for value in ["01", "00", "01"] { #expect(tester.ask("12 13 00 \(value) 00") == "13") }
-    #expect(tester.ask("12 13 00 00 00") == "01 12 13 00 11")
-    #expect(tester.ask("0A 3A 00") == "01 0A 3A 00 11")
+    #expect(tester.ask("12 13 00 00 00") == "01 12 00 00 11")
+    #expect(tester.ask("0A 3A 00") == "01 0A 00 00 11")
     #expect(tester.told().count == 4)
     #expect(tester.ask("12 34 00 07 08 09") == "13")
     #expect(tester.told() == ["1 wrote 0x0034+0: 07 08 09"])

@@ -141,6 +141,6 @@ import Testing
     // Two writes of dynamic values are more than one question.
     _ = tester.ask("16 3A 00 00 00 01")
     _ = tester.ask("16 3A 00 00 00 02")
-    #expect(tester.ask("18 01") == "01 18 3A 00 0E")
+    #expect(tester.ask("18 01") == "01 18 00 00 0E")
   }
 }

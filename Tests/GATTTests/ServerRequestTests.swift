@@ -134,7 +134,7 @@ import Testing
     #expect(tester.ask("0E 05 00 3C 00 06 00") == "01 0E 3C 00 02")
     #expect(tester.ask("0E 05 00 06 00") == "01 0E 06 00 01")
     #expect(tester.ask("0E 3E 00 36 00") == "01 0E 36 00 05")
-    #expect(tester.ask("0E 05 00 3A 00") == "01 0E 3A 00 0E")
+    #expect(tester.ask("0E 05 00 3A 00") == "01 0E 00 00 0E")
     #expect(tester.ask("0E 05 00") == "01 0E 00 00 04")
     #expect(tester.ask("20 05 00 01 00 42 00") == "01 20 42 00 02")
     #expect(tester.ask("20 05 00 13 00 01 00") == "21 02 00 41 03 02 00 00 00 02 00 00 18")
