@@ -231,8 +231,8 @@ public struct Bearer: ~Copyable {
   /// `nextPDU` would write one.
   @inlinable public func hasPDU<C: AttributeClient & ~Copyable>(client: borrowing C) -> Bool {
     guard isOpen else { return false }
-    return !queue.isEmpty || serverSide.hasResponse || clientSide.owesConfirmation || serverSide.hasIndication
-      || clientSide.isIdle && (clientSide.wantsMTUExchange || client.hasRequest)
+    return (!queue.isEmpty || serverSide.hasIndication) && !clientSide.isExchangingMTU || serverSide.hasResponse
+      || clientSide.owesConfirmation || clientSide.isIdle && (clientSide.wantsMTUExchange || client.hasRequest)
   }
   /// Appends the PDU that is to be sent next; false when there is none. `output` has room for ATT_MTU octets.
   ///
@@ -262,6 +262,8 @@ public struct Bearer: ~Copyable {
         return true
       }
     }
+    // No values between our Exchange MTU Request and its answer: Vol 3, Part F, §3.4.2.2. Commands wait with them.
+    if clientSide.isExchangingMTU { return false }
     if serverSide.writeIndication(into: &output, now: now) { return true }
     guard queue.pull(into: &output) else { return false }
     if queue.takeReadyEdge(limit: longestValue) { effects.append(.ready) }

@@ -28,6 +28,11 @@ import DequeModule
   @inlinable @inline(__always) var isIdle: Bool { if case .idle = phase { true } else { false } }
   @inlinable @inline(__always) var wantsMTUExchange: Bool { if case .wanted = mtuExchange { true } else { false } }
 
+  /// Our Exchange MTU Request has no answer yet.
+  @inlinable @inline(__always) var isExchangingMTU: Bool {
+    if case .awaiting(let opcode, _) = phase { opcode == ExchangeMTURequest.opcode } else { false }
+  }
+
   /// Takes note of the request that `nextRequest` wrote: its 30 s begin. Vol 3, Part F, §3.3.3.
   @usableFromInline mutating func sent(_ opcode: ATTOpcode, now: Instant) {
     precondition(PDUType(opcode) == .request, "a client writes requests")

@@ -189,12 +189,12 @@ import Testing
     #expect(station.exchangeMTU())
     station.receive("1D 05 00 01")
     station.receive("0A 01 00")
-    #expect(station.sent() == ["0B 01 00", "1E", "02 05 02", "1D 03 00 03", "1B 03 00 01", "52 03 00 02"])
+    #expect(station.sent() == ["0B 01 00", "1E", "02 05 02"])
+    station.receive("03 17 00")
+    #expect(station.sent() == ["0A 09 00", "1D 03 00 03", "1B 03 00 01", "52 03 00 02"])
     #expect(station.indicate([4]) == .full)
     station.receive("1E")
-    #expect(station.indicate([4]) == .queued)
-    station.receive("03 17 00")
-    #expect(station.sent() == ["0A 09 00", "1D 03 00 04"])
+    #expect(station.indicate([4]) == .queued && station.sent() == ["1D 03 00 04"])
   }
 
   @Test func violationsThatNobodyReadsDoNotPileUp() {
@@ -254,6 +254,20 @@ extension String {
     here.receive("02 C8 00")
     #expect(here.events() == ["repeated MTU exchange"] && here.sent() == ["03 C8 00"] && here.mtu == 100)
     #expect(here.events() == [])
+  }
+
+  /// Vol 3, Part F, §3.4.2.2: neither notifications nor indications between our request and its answer.
+  @Test(arguments: ["03 64 00", "01 02 00 00 06"]) func valuesWaitForTheAnswer(answer: String) {
+    let station = Station()
+    #expect(station.notify([1]) == .queued && station.indicate([2]) == .queued && station.exchangeMTU())
+    #expect(station.sent() == ["02 05 02"])
+    #expect(station.notify([3]) == .queued && station.sent() == [])
+    // Answers and confirmations do not wait.
+    station.receive("0A 01 00")
+    station.receive("1D 07 00 01")
+    #expect(station.sent() == ["0B 01 00", "1E"])
+    station.receive(answer)
+    #expect(station.sent() == ["1D 03 00 02", "1B 03 00 01", "1B 03 00 03"])
   }
 
   @Test func peerThatDoesNotKnowIt() {
