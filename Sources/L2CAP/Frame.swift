@@ -85,6 +85,6 @@ public enum L2CAPViolation: Sendable {
   case unexpectedSignal(SignalCode, identifier: UInt8)
   /// More answers wait for the controller than are kept for one link; this request gets none.
   case tooManySignals(SignalCode)
-  /// A Security Manager command out of place, or reserved. Ignored: Vol 3, Part H, §3.3.
+  /// A reserved Security Manager command, or Pairing Failed though nobody pairs. Ignored: Vol 3, Part H, §3.3.
   case unexpectedSecurityCommand(UInt8)
 }

@@ -42,14 +42,13 @@ public struct L2CAPLayer: ~Copyable {
     @usableFromInline var recombiner = Recombiner()
     @usableFromInline var fragmenter = Fragmenter()
     var signaling: SignalingChannel
-    var security: SecurityManagerRefusal
+    var security = SecurityManagerRefusal()
     /// `signaling` or `security` have something to send.
     @usableFromInline var hasControl = false
 
     init(_ handle: ConnectionHandle, role: LinkRole) {
       self.handle = handle
       signaling = SignalingChannel(role: role)
-      security = SecurityManagerRefusal(role: role)
     }
 
     @inlinable @inline(__always)

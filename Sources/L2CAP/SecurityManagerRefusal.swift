@@ -1,24 +1,21 @@
 import BindruneWire
-import HCI
 
 /// # SecurityManagerRefusal
 /// **Overview**: what stands on channel 0x0006 until there is pairing: it says no, so that a peer need not wait 30 s for
 /// its time-out (Vol 3, Part H, §3.4).
 ///
-/// **Function**: a central's Pairing Request and a peripheral's Security Request are answered with Pairing Failed, Pairing
-/// Not Supported (Vol 3, Part H, §3.5.5). Anything else is named and ignored.
+/// **Function**: a device that does not pair answers every command with Pairing Failed, Pairing Not Supported (Vol 3,
+/// Part H, §3.3 and §3.5.5), and ignores reserved codes. Pairing Failed itself is ignored too: two such devices would
+/// answer each other for ever.
 ///
-/// **Phases**: quiet → owing (one Pairing Failed) → quiet. A request that comes while one is owed gets the same answer.
+/// **Phases**: quiet → owing (one Pairing Failed) → quiet. A command that comes while one is owed gets the same answer.
 struct SecurityManagerRefusal: BitwiseCopyable {
-  let role: LinkRole
   private(set) var owesAnswer = false
-
-  init(role: LinkRole) { self.role = role }
 
   /// One command, of at least one octet.
   mutating func receive(_ command: Span<UInt8>) -> L2CAPViolation? {
-    switch (command[0], role) {
-    case (0x01, .peripheral), (0x0B, .central):
+    switch command[0] {
+    case 0x01...0x04, 0x06...0x0E:
       owesAnswer = true
       return nil
     default:

@@ -200,10 +200,12 @@ import Testing
     #expect(station.sent().count == 8)
   }
 
+  /// Vol 3, Part H, §3.3: any command is answered by a device that does not pair, except for the answer itself.
   @Test func securityManagerSaysNo() {
     for (command, role, isAnswered) in [
-      ("01 03 00 01 10 00 00", LinkRole.peripheral, true), ("0B 01", .central, true), ("0B 01", .peripheral, false),
-      ("01 03 00 01 10 00 00", .central, false), ("02 03 00 01 10 00 00", .central, false), ("05 05", .central, false),
+      ("01 03 00 01 10 00 00", LinkRole.peripheral, true), ("0B 01", .central, true), ("0B 01", .peripheral, true),
+      ("01 03 00 01 10 00 00", .central, true), ("02 03 00 01 10 00 00", .central, true), ("0E 00", .peripheral, true),
+      ("03", .peripheral, true), ("05 05", .central, false), ("00", .central, false), ("0F", .peripheral, false),
       ("FF", .peripheral, false),
     ] {
       let station = Station(role)
