@@ -6,30 +6,33 @@ import HCI
 /// # Connections
 /// **Overview**: turns requests to connect into the controller's one Create Connection at a time.
 ///
-/// **Function**: a request waits for as long as it takes; `cancel` ends it at any moment. A connection that comes up after
-/// its request was cancelled is taken down again, so that no link is left over. Vol 4, Part E, §7.8.12, §7.8.13, §7.8.66.
+/// **Function**: a request waits for as long as it takes; `cancel` ends it at any moment. A connection that comes up though
+/// nobody wants it, or not any more, is taken down again, so that no link is left over. Vol 4, Part E, §7.8.12, §7.8.13,
+/// §7.8.66.
 ///
-/// **Phases**: idle → creating (command sent) → initiating (accepted) → idle; cancelling from either, until the
-/// controller has said so with a Connection Complete event.
+/// **Phases**: idle → creating (command sent) → initiating (accepted) → idle.
+/// Cancelled: creating → abandoned (cancelling before the answer would be refused, 0x0C) → cancelling; initiating →
+/// cancelling → idle, with a Connection Complete event, or when its time is up: a controller that never tells of the end of
+/// a cancelled attempt (Bumble's does not) must not stop the next one.
 struct Connections {
   struct Request: BitwiseCopyable {
     var id: RequestID
     var peer: PeerAddress
     var parameters: ConnectionParameters
   }
-  private enum Phase: BitwiseCopyable {
+  enum Phase: BitwiseCopyable {
     case idle
     case creating(Request)
     case initiating(Request)
-    /// The caller has been told already. `deadline`: a controller that never reports the end of a cancelled attempt
-    /// must not stop the next one.
-    case cancelling(commandSent: Bool, deadline: Instant)
+    // The caller has been told already.
+    case abandoned(Request)
+    case cancelling(Request, deadline: Instant)
   }
   /// What became of a connection that came up, or of an attempt that did not.
   enum Verdict: BitwiseCopyable {
     /// A central connected to us, or a request of ours succeeded.
     case linkUp(RequestID?)
-    /// Nobody wants it any more.
+    /// Nobody wants it.
     case unwanted
     case failed(RequestID, HostFailure)
     case nothing
@@ -38,7 +41,7 @@ struct Connections {
   static let capacity = 64
   static let cancelTimeout: Duration = .seconds(2)
 
-  private var phase = Phase.idle
+  private(set) var phase = Phase.idle
   private var waiting = Deque<Request>()
   private let tag: UInt32
   var usesExtendedCommands = false
@@ -46,19 +49,34 @@ struct Connections {
 
   init(tag: UInt32) { self.tag = tag }
 
+  /// The attempt that the controller is at.
+  private var attempt: Request? {
+    switch phase {
+    case .idle: nil
+    case .creating(let request), .initiating(let request), .abandoned(let request), .cancelling(let request, _): request
+    }
+  }
+  /// The request whose caller waits for that attempt.
+  private var active: Request? {
+    switch phase {
+    case .creating(let request), .initiating(let request): request
+    case .idle, .abandoned, .cancelling: nil
+    }
+  }
+
   /// The controller has forgotten everything: hands out the requests that fail with it.
   mutating func reset() -> [RequestID] {
-    var orphans = waiting.map(\.id)
-    if case .creating(let request) = phase { orphans.append(request.id) }
-    if case .initiating(let request) = phase { orphans.append(request.id) }
+    let orphans = (active.map { [$0.id] } ?? []) + waiting.map(\.id)
     waiting.removeAll()
     phase = .idle
     return orphans
   }
 
-  /// False when too many requests wait already.
+  /// False when too many requests wait already, or one for the same peer.
   mutating func connect(_ request: Request, hci: inout HCILayer, now: Instant) -> Bool {
-    guard waiting.count < Self.capacity else { return false }
+    guard waiting.count < Self.capacity, active?.peer != request.peer,
+      !waiting.contains(where: { $0.peer == request.peer })
+    else { return false }
     waiting.append(request)
     step(&hci, now)
     return true
@@ -71,16 +89,15 @@ struct Connections {
       return true
     }
     switch phase {
-    case .creating(let request) where request.id == id:
-      // Cancelling before the command is answered would be refused (0x0C): sent once it has been.
-      phase = .cancelling(commandSent: false, deadline: now + Self.cancelTimeout)
-      return true
-    case .initiating(let request) where request.id == id:
-      hci.send(LECreateConnectionCancel(), tag: tag, now: now)
-      phase = .cancelling(commandSent: true, deadline: now + Self.cancelTimeout)
-      return true
+    case .creating(let request) where request.id == id: phase = .abandoned(request)
+    case .initiating(let request) where request.id == id: sendCancel(request, &hci, now)
     default: return false
     }
+    return true
+  }
+  private mutating func sendCancel(_ request: Request, _ hci: inout HCILayer, _ now: Instant) {
+    hci.send(LECreateConnectionCancel(), tag: tag, now: now)
+    phase = .cancelling(request, deadline: now + Self.cancelTimeout)
   }
 
   private mutating func step(_ hci: inout HCILayer, _ now: Instant) {
@@ -113,46 +130,47 @@ struct Connections {
     phase = .creating(request)
   }
 
-  /// A command with our tag has been answered.
+  /// A command with our tag has ended.
   mutating func answered(_ outcome: CommandOutcome, hci: inout HCILayer, now: Instant) -> Verdict {
+    // What came of cancelling, the event says or its absence: even a refusal (0x0C) can mean that a link is on its way.
+    if outcome.opcode == LECreateConnectionCancel.opcode { return .nothing }
     switch phase {
+    case .idle, .initiating, .cancelling: return .nothing
+    case .creating(let request) where outcome.status == .success:
+      phase = .initiating(request)
+      return .nothing
+    case .abandoned(let request) where outcome.status == .success || outcome.timedOut:
+      sendCancel(request, &hci, now)
+      return .nothing
+    case .creating(let request) where outcome.timedOut:
+      // The controller may have heard it all the same.
+      sendCancel(request, &hci, now)
+      return .failed(request.id, .controller(outcome.status))
     case .creating(let request):
-      if outcome.status == .success {
-        phase = .initiating(request)
-        return .nothing
-      }
       phase = .idle
       step(&hci, now)
       return .failed(request.id, .controller(outcome.status))
-    case .cancelling(commandSent: false, let deadline):
-      if outcome.status == .success {
-        hci.send(LECreateConnectionCancel(), tag: tag, now: now)
-        phase = .cancelling(commandSent: true, deadline: deadline)
-      } else {
-        phase = .idle
-        step(&hci, now)
-      }
+    case .abandoned:
+      phase = .idle
+      step(&hci, now)
       return .nothing
-    // Cancel was answered. Success is followed by a Connection Complete event; 0x0C means that one is on its way or here.
-    case .cancelling(commandSent: true, _), .idle, .initiating: return .nothing
     }
   }
 
   /// A Connection Complete event of any kind.
   mutating func completed(
-    _ status: HCIStatus, role: LinkRole, hci: inout HCILayer, now: Instant
+    _ status: HCIStatus, _ role: LinkRole, _ peer: DeviceAddress, hci: inout HCILayer, now: Instant
   ) -> Verdict {
     if status == .success && role == .peripheral { return .linkUp(nil) }
-    defer { step(&hci, now) }
-    switch phase {
-    case .creating(let request), .initiating(let request):
-      phase = .idle
-      return status == .success ? .linkUp(request.id) : .failed(request.id, .controller(status))
-    case .cancelling:
-      phase = .idle
-      return status == .success ? .unwanted : .nothing
-    case .idle: return status == .success ? .unwanted : .nothing
-    }
+    guard let attempt else { return status == .success ? .unwanted : .nothing }
+    // Late news of an attempt before this one.
+    if status == .success && peer != attempt.peer.address { return .unwanted }
+    if status == .unknownConnectionIdentifier && active != nil { return .nothing }
+    let request = active
+    phase = .idle
+    step(&hci, now)
+    guard let request else { return status == .success ? .unwanted : .nothing }
+    return status == .success ? .linkUp(request.id) : .failed(request.id, .controller(status))
   }
 
   var deadline: Instant? {
@@ -160,7 +178,7 @@ struct Connections {
     return nil
   }
   mutating func expire(hci: inout HCILayer, now: Instant) {
-    guard case .cancelling(_, let deadline) = phase, deadline <= now else { return }
+    guard let deadline, deadline <= now else { return }
     phase = .idle
     step(&hci, now)
   }

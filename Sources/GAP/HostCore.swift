@@ -24,23 +24,14 @@ public struct HostConfiguration: Sendable {
 /// # HostCore
 /// **Overview**: one Bluetooth LE host without a clock, a thread or a socket: bytes and times in, bytes and effects out.
 ///
-/// **Function**: holds the layers and joins them: HCI ↔ GAP's machines here, ACL ↔ L2CAP ↔ ATT ↔ GATT in `HostCore+ACL`,
-/// the application's GATT requests in `HostCore+GATT`. After every call the driver sends what `nextPacket` writes until it
+/// **Function**: holds the layers. Who joins which: `HCI+GAP` the controller's events and GAP's machines, `ACL+L2CAP` the
+/// links, `ATT+GATT` bearers, clients and the server. After every call the driver sends what `nextPacket` writes until it
 /// writes nothing, takes `nextEffect` until it is nil, and arms one timer for `deadline`.
 ///
-/// **Phases**: stopped → starting → settingAddress → running; back to stopped when the start or the controller fails.
+/// **Phases**: stopped → starting → settingAddress (where the controller has no public one) → running; back to stopped
+/// when the start or the controller fails. A stopped core neither hears nor sends anything.
 public struct HostCore: ~Copyable {
   enum Phase: BitwiseCopyable { case stopped, starting, settingAddress, running }
-  /// Who sent a command; the lower 16 bits are a connection handle where there is one.
-  enum Tag {
-    static var scanner: UInt32 { 0x1_0000 }
-    static var advertiser: UInt32 { 0x2_0000 }
-    static var connections: UInt32 { 0x3_0000 }
-    static var address: UInt32 { 0x4_0000 }
-    static var disconnect: UInt32 { 0x5_0000 }
-    static var unanswered: UInt32 { 0x6_0000 }
-    static var update: UInt32 { 0x7_0000 }
-  }
 
   public let configuration: HostConfiguration
   var phase = Phase.stopped
@@ -66,28 +57,34 @@ public struct HostCore: ~Copyable {
     upper = UpperLayers(server: Server(database: database))
   }
 
-  // MARK: The driver's five calls
+  public var isRunning: Bool { phase == .running }
+
+  // MARK: The driver's calls
 
   /// Starts the controller, or starts it again. Ends with `.started` or `.startFailed`.
   public mutating func start(now: Instant) {
     dropEverything(now)
     phase = .starting
     hci.start(now: now)
+    settle(now)
   }
 
   /// One packet from the controller, H4 packet type first.
   public mutating func receive(_ packet: Span<UInt8>, now: Instant) {
+    if phase == .stopped { return }
     let indication = hci.receive(packet, now: now)
     if case .acl(let acl) = indication {
       l2cap.receive(acl, in: packet, now: now, into: &upper)
       collect(acl.handle, now)
     } else {
       handle(indication, in: packet, now)
+      settle(now)
     }
   }
 
   /// Writes the next packet for the controller; false when there is none now. `output` has room for 1,100 octets.
   public mutating func nextPacket(into output: inout OutputRawSpan, now: Instant) -> Bool {
+    if phase == .stopped { return false }
     if hci.nextCommand(into: &output, now: now) { return true }
     for index in 0..<upper.links.count {
       let handle = upper.links[index].handle
@@ -114,24 +111,19 @@ public struct HostCore: ~Copyable {
 
   /// Does what is due. Calling it early or late is harmless.
   public mutating func expire(now: Instant) {
-    let nothing: [UInt8] = []
-    while true {
-      let indication = hci.expire(now: now)
-      if case .nothing = indication { break }
-      handle(indication, in: nothing.span, now)
-    }
+    settle(now)
     l2cap.expire(now: now)
     connections.expire(hci: &hci, now: now)
-    var index = 0
-    while index < upper.links.count {
-      let handle = upper.links[index].handle
-      upper.links[index].expire(now: now)
+    for index in 0..<upper.links.count {
+      let handle = upper.links[index].handle, isTimeUp = upper.links[index].expire(now: now)
       collect(handle, now)
-      index += 1
+      // A fixed channel cannot be closed, so the link goes: Vol 3, Part F, §3.3.3; Vol 3, Part A, §2.1.
+      if isTimeUp { disconnect(at: index, .remoteUserTerminatedConnection, now) }
     }
+    settle(now)
   }
 
-  /// What the layers have to say, in order. Ranges lie in `arena` until the core is called again.
+  /// What the layers have to say, in order. Ranges lie in `withBytes(of:)` until the core is called again.
   public mutating func nextEffect() -> HostEffect? { effects.popFirst() }
   /// The octets of a range in an effect.
   public borrowing func withBytes<Result, Failure: Error>(
@@ -139,101 +131,40 @@ public struct HostCore: ~Copyable {
   ) throws(Failure) -> Result {
     try body(arena.span.extracting(range.range))
   }
-  public func bytes(of range: Octets) -> [UInt8] {
-    withBytes(of: range) { bytes in bytes.indices.map { bytes[$0] } }
-  }
+  public func bytes(of range: Octets) -> [UInt8] { range.array(in: arena.span) }
 
   // MARK: Effects
 
   mutating func emit(_ effect: HostEffect) { effects.append(effect) }
   /// Keeps octets for an effect that is about to be emitted.
-  mutating func keep(_ bytes: Span<UInt8>) -> Octets {
-    if effects.isEmpty { arena.removeAll(keepingCapacity: true) }
-    let range = Octets(arena.count, bytes.count)
+  mutating func keep(_ bytes: Span<UInt8>, _ more: Span<UInt8> = Span()) -> Octets {
+    emptyArena()
+    let range = Octets(arena.count, bytes.count + more.count)
     arena.append(copying: bytes)
+    arena.append(copying: more)
     return range
   }
-  mutating func keep(_ range: Octets, of packet: Span<UInt8>) -> Octets {
-    keep(packet.extracting(range.range))
+  /// Once all effects have been taken, nothing refers to the arena.
+  mutating func emptyArena() {
+    if effects.isEmpty { arena.removeAll(keepingCapacity: true) }
   }
 
-  // MARK: HCI ↔ GAP
-
-  private mutating func handle(_ indication: HCIIndication, in packet: Span<UInt8>, _ now: Instant) {
-    switch indication {
-    case .nothing, .acl: break
-    case .event(let event): handle(event, in: packet, now)
-    case .command(let outcome): handle(outcome, now)
-    case .started(let info): started(info, now)
-    case .startFailed(let failure):
-      phase = .stopped
-      emit(.startFailed(failure))
-    case .violation(let violation): emit(.violation(nil, .hci(violation)))
-    }
-  }
-
-  private mutating func started(_ info: ControllerInfo, _ now: Instant) {
-    controller = info
-    scanner.usesExtendedCommands = info.usesExtendedScanning
-    connections.usesExtendedCommands = info.usesExtendedConnect
-    guard info.needsRandomAddress else {
-      ownAddress = PeerAddress(info.address, .public)
-      return run()
-    }
-    ownAddress = PeerAddress(configuration.randomStaticAddress, .random)
-    var command = LESetRandomAddress()
-    command.randomAddress = configuration.randomStaticAddress
-    hci.send(command, tag: Tag.address, now: now)
-    phase = .settingAddress
-  }
-  private mutating func run() {
-    let type: OwnAddressType = ownAddress.isRandom ? .random : .public
-    scanner.ownAddressType = type
-    advertiser.ownAddressType = type
-    connections.ownAddressType = type
-    phase = .running
-    emit(.started)
-  }
-
-  private mutating func handle(_ outcome: CommandOutcome, _ now: Instant) {
-    switch outcome.tag & 0xFFFF_0000 {
-    case Tag.scanner:
-      switch scanner.completed(outcome, hci: &hci, now: now) {
-      case .started: emit(.scanStarted)
-      case .stopped: emit(.scanStopped)
-      case .failed(let status): emit(.scanFailed(status))
-      case nil: break
-      }
-    case Tag.advertiser:
-      let hasLinks = upper.links.count > 0
-      switch advertiser.completed(outcome, hasLinks: hasLinks, hci: &hci, now: now) {
-      case .started: emit(.advertisingStarted)
-      case .stopped: emit(.advertisingStopped)
-      case .failed(let status): emit(.advertisingFailed(status))
-      case nil: break
-      }
-    case Tag.connections:
-      let verdict = connections.answered(outcome, hci: &hci, now: now)
-      if case .failed(let id, let failure) = verdict { emit(.completed(id, .failed(failure))) }
-    case Tag.address:
-      // A controller that has no random address is one that we cannot advertise with; the next command will say so.
-      run()
-    case Tag.disconnect where outcome.status != .success:
-      // Unknown Connection Identifier: the link went down meanwhile, and its event has been or will be here.
-      if outcome.status == .unknownConnectionIdentifier {
-        linkDown(
-          ConnectionHandle(rawValue: UInt16(truncatingIfNeeded: outcome.tag)), .connectionTerminatedByLocalHost, now)
-      }
-    default: break
+  /// Commands that ended without an answer, timed out or never sent, say so before the call that led to it returns.
+  mutating func settle(_ now: Instant) {
+    while true {
+      let indication = hci.expire(now: now)
+      if case .nothing = indication { return }
+      handle(indication, in: Span(), now)
     }
   }
 
   /// Everything that hangs on the controller ends: links, requests, wishes.
   mutating func dropEverything(_ now: Instant) {
+    phase = .stopped
+    let wasScanning = scanner.reset(), wasAdvertising = advertiser.reset()
     while upper.links.count > 0 { linkDown(upper.links[0].handle, .hardwareFailure, now) }
     for id in connections.reset() { emit(.completed(id, .failed(.notStarted))) }
-    scanner.reset()
-    advertiser.reset()
-    phase = .stopped
+    if wasScanning { emit(.scanStopped) }
+    if wasAdvertising { emit(.advertisingStopped) }
   }
 }

@@ -11,7 +11,7 @@ public struct LinkID: BitwiseCopyable, Sendable, Hashable, CustomStringConvertib
   public var description: String { "link \(rawValue)" }
 }
 
-/// A device's address and how to read it. Vol 3, Part C, §10.8 (random) and Vol 4, Part E, §7.8.12.
+/// A device's address and how to read it. Vol 6, Part B, §1.3; Vol 4, Part E, §7.8.12.
 public struct PeerAddress: BitwiseCopyable, Sendable, Hashable, CustomStringConvertible {
   public var address: DeviceAddress
   public var type: AddressType
@@ -54,6 +54,9 @@ public struct ConnectionParameters: BitwiseCopyable, Sendable, Hashable, CustomS
     self.latency = latency
     self.supervisionTimeout = supervisionTimeout
   }
+  init(_ interval: ConnectionInterval, _ latency: UInt16, _ supervisionTimeout: SupervisionTimeout) {
+    self.init(interval: interval, latency: latency, supervisionTimeout: supervisionTimeout)
+  }
   /// 30 ms, for a phone's or a tool's ordinary link; supervision time-out 5 s.
   public static var balanced: ConnectionParameters {
     ConnectionParameters(
@@ -73,23 +76,29 @@ public struct ConnectionParameters: BitwiseCopyable, Sendable, Hashable, CustomS
   }
 }
 
-/// What the core tells whoever drives it, in order. Ranges lie in `HostCore`'s bytes until the next effect is taken.
+/// What the core tells whoever drives it, in order. Ranges lie in `HostCore.withBytes(of:)` until the core is called again.
 public enum HostEffect: Sendable {
   /// The controller has been started and everything below may be used.
   case started
   /// It has not; the core is idle and may be started again.
   case startFailed(StartFailure)
-  /// The controller reported an internal failure, or forgot its state: all links are gone, start again.
+  /// The controller reported an internal failure, or its links are not ours any more: everything has ended, the core is
+  /// idle and may be started again. The violation before it says why.
   case controllerFailed(HCIStatus)
 
+  /// What was asked for last is being done.
   case scanStarted
+  /// Scanning is off.
   case scanFailed(HCIStatus)
   case advertisement(AdvertisementReport)
+  /// It was stopped, or the controller was.
   case scanStopped
 
+  /// What was asked for last is being done, perhaps again after a connection.
   case advertisingStarted
+  /// Advertising is off: the controller refused it, perhaps after a connection.
   case advertisingFailed(HCIStatus)
-  /// A central connected (the set ended), or it was stopped.
+  /// A central connected and it was not to start again, or it was stopped, or the controller was.
   case advertisingStopped
 
   case linkUp(LinkID, PeerAddress, LinkRole, ConnectionParameters)
@@ -106,12 +115,12 @@ public enum HostEffect: Sendable {
   case subscriptionChanged(LinkID, AttributeHandle, ClientCharacteristicConfiguration)
   /// A client wrote a value that the database keeps; it stands there already.
   case written(LinkID, AttributeHandle, Octets, offset: Int)
-  /// A client reads or writes a value that the application keeps: answer with `respond`.
+  /// A client reads or writes a value that the application keeps: `answerRead`, `answerWrite`, or `refuse`.
   case readRequested(ServerRequestID, LinkID, AttributeHandle, offset: Int)
   case writeRequested(ServerRequestID, LinkID, AttributeHandle, Octets, offset: Int)
   /// Nobody waits for that answer any more.
   case requestCancelled(ServerRequestID, LinkID?)
-  /// After a `false`: there is room again for one value of the MTU.
+  /// After a `.full`: there is room again for one value of the MTU.
   case readyToSend(LinkID)
   case indicationConfirmed(LinkID, AttributeHandle)
 
@@ -137,8 +146,12 @@ public enum HostViolation: Sendable {
   case transactionTimedOut
   /// The application took more than 25 s over an answer: the client has been told 0x0E.
   case applicationTooSlow(AttributeHandle)
-  /// The peer refused the connection parameters that we asked for. Vol 3, Part A, §4.21.
-  case parametersRejected
+  /// The connection parameters that were asked for do not come into force: 0x3B the central refused (Vol 3, Part A,
+  /// §4.21), 0x1A it does not know the request, 0x22 it did not answer, 0x0C another request is on its way, else what the
+  /// controller said. The link goes on as it was.
+  case parametersRejected(HCIStatus)
+  /// The controller does not take a link down, which stays. Vol 4, Part E, §7.1.6.
+  case disconnectRefused(HCIStatus)
   /// The effects before them had not been taken, so that many notifications were dropped.
   case valuesLost(Int)
   /// Vol 4, Part E, §7.7.16: everything is gone.
@@ -152,7 +165,7 @@ public enum HostFailure: BitwiseCopyable, Sendable, Equatable {
   case controller(HCIStatus)
   /// There is no such link (any more).
   case noSuchLink
-  /// The same request is already under way.
+  /// There is a link with this peer, or a request for one; or too many requests wait.
   case busy
   /// The controller has not been started, or has failed.
   case notStarted

@@ -7,11 +7,13 @@ import L2CAP
 
 /// One link and everything that lives and dies with it.
 struct Link: ~Copyable {
+  enum Phase: BitwiseCopyable { case up, disconnecting }
   let id: LinkID
   let handle: ConnectionHandle
   let role: LinkRole
   let peer: PeerAddress
   var parameters: ConnectionParameters
+  var phase = Phase.up
   var bearer: Bearer
   var client: Client
   var disconnectRequests: [RequestID] = []
@@ -25,7 +27,12 @@ struct Link: ~Copyable {
     bearer.nextPDU(into: &output, now: now, client: &client)
   }
   var hasPDU: Bool { bearer.hasPDU(client: client) }
-  mutating func expire(now: Instant) { bearer.expire(now: now, client: &client) }
+  /// True when the bearer has closed because the peer was late.
+  mutating func expire(now: Instant) -> Bool {
+    let wasOpen = bearer.closure == nil
+    bearer.expire(now: now, client: &client)
+    return wasOpen && bearer.closure != nil
+  }
   mutating func close() { bearer.close(client: &client) }
 }
 
@@ -75,8 +82,4 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
     guard channel == .attribute, let index = index(of: link) else { return false }
     return links[index].hasPDU
   }
-}
-
-extension Octets {
-  var range: Range<Int> { Int(offset)..<(Int(offset) &+ Int(count)) }
 }

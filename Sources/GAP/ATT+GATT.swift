@@ -101,16 +101,12 @@ extension HostCore {
     while let effect = l2cap.nextEffect() { self.handle(effect, now) }
     if let index = upper.index(of: handle) { collect(at: index) }
     collectServer()
-    if let index = upper.index(of: handle), case .timedOut? = upper.links[index].bearer.closure {
-      // A fixed channel cannot be closed, so the link goes: Vol 3, Part F, §3.3.3; Vol 3, Part A, §2.1.
-      sendDisconnect(handle, .remoteUserTerminatedConnection, now)
-    }
   }
 
   /// Takes what a link's client and bearer have to say, with the octets that belong to it.
   mutating func collect(at index: Int) {
     let link = upper.links[index].id
-    if effects.isEmpty { arena.removeAll(keepingCapacity: true) }
+    emptyArena()
     while let effect = upper.links[index].client.nextEffect() {
       switch effect {
       case .value(let handle, let octets, let kind):
@@ -146,7 +142,7 @@ extension HostCore {
   }
 
   mutating func collectServer() {
-    if effects.isEmpty { arena.removeAll(keepingCapacity: true) }
+    emptyArena()
     while let effect = upper.server.nextEffect() {
       switch effect {
       case .subscriptionChanged(let bearer, let handle, let configuration):

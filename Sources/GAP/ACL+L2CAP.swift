@@ -1,0 +1,194 @@
+import ATT
+import BindruneWire
+import GATT
+import HCI
+import L2CAP
+
+// Links: how they come up and go down, what they run with, and what L2CAP says of them.
+extension HostCore {
+  // MARK: From above
+
+  /// Takes a link down; the peer sees `reason`. Ends with `.linkDown`, then `.completed(id, .disconnected)`; or with
+  /// `.completed(id, .failed(…))` where the controller refuses.
+  public mutating func disconnect(
+    _ link: LinkID, reason: HCIStatus = .remoteUserTerminatedConnection, id: RequestID? = nil, now: Instant
+  ) {
+    guard let index = upper.index(of: link) else {
+      if let id { emit(.completed(id, .failed(.noSuchLink))) }
+      return
+    }
+    if let id { upper.links[index].disconnectRequests.append(id) }
+    disconnect(at: index, reason, now)
+    settle(now)
+  }
+
+  /// Asks for other connection parameters: the central changes them, a peripheral asks the central over L2CAP
+  /// (Vol 3, Part A, §4.20), which every central understands. `.parametersChanged` follows, or `.parametersRejected`.
+  public mutating func updateParameters(_ link: LinkID, _ parameters: ConnectionParameters, now: Instant) {
+    guard let index = upper.index(of: link) else { return }
+    let handle = upper.links[index].handle
+    if upper.links[index].role == .central {
+      update(handle, parameters.request, now)
+    } else if !l2cap.requestParameterUpdate(handle, parameters.request, now: now) {
+      // Another request is on its way, or this one is out of range.
+      parametersRejected(
+        handle, parameters.request.isValid ? .commandDisallowed : .unsupportedFeatureOrParameterValue)
+    }
+    settle(now)
+  }
+
+  // MARK: Up and down
+
+  /// LE Connection Complete and LE Enhanced Connection Complete: Vol 4, Part E, §7.7.65.1, §7.7.65.10.
+  mutating func connectionComplete(
+    _ status: HCIStatus, _ handle: ConnectionHandle, _ role: LinkRole, _ peer: PeerAddress,
+    _ parameters: ConnectionParameters, _ now: Instant
+  ) {
+    switch connections.completed(status, role, peer.address, hci: &hci, now: now) {
+    case .nothing: break
+    case .failed(let id, let failure): emit(.completed(id, .failed(failure)))
+    case .unwanted: sendDisconnect(handle, .remoteUserTerminatedConnection, now)
+    case .linkUp(let request):
+      let id = linkUp(handle, role, peer, parameters, now)
+      if let request { emit(.completed(request, .connected(id))) }
+      if role == .peripheral { tell(advertiser.connected(hci: &hci, now: now)) }
+    }
+  }
+
+  private mutating func linkUp(
+    _ handle: ConnectionHandle, _ role: LinkRole, _ peer: PeerAddress, _ parameters: ConnectionParameters,
+    _ now: Instant
+  ) -> LinkID {
+    lastLink &+= 1
+    let id = LinkID(rawValue: lastLink), bearer = BearerID(rawValue: handle.rawValue)
+    var configuration = BearerConfiguration()
+    configuration.preferredMTU = self.configuration.preferredMTU
+    configuration.queueCapacity = self.configuration.queueCapacity
+    var link = Link(
+      id: id, handle: handle, role: role, peer: peer, parameters: parameters,
+      bearer: Bearer(bearer, configuration: configuration), client: Client())
+    // Either side may ask; the central does, as soon as it can (Vol 3, Part F, §3.4.2.1).
+    if role == .central { link.bearer.exchangeMTU() }
+    upper.links.append(link)
+    upper.server.open(bearer)
+    l2cap.open(handle, role: role, now: now)
+    if let controller, controller.maximumTxOctets > 27, hci.supports(LESetDataLength.opcode) {
+      var command = LESetDataLength()
+      command.connectionHandle = handle
+      command.txOctets = controller.maximumTxOctets
+      command.txTime = controller.maximumTxTime
+      hci.send(command, tag: Tag.unanswered, now: now)
+    }
+    emit(.linkUp(id, peer, role, parameters))
+    return id
+  }
+
+  /// Everything that waits on the link ends, in order: values received, requests, subscriptions, the link itself.
+  mutating func linkDown(_ handle: ConnectionHandle, _ reason: HCIStatus, _ now: Instant) {
+    // Closed with the event already, where it was the event that brought us here.
+    hci.credits.close(handle)
+    l2cap.close(handle)
+    if let index = upper.index(of: handle) {
+      upper.links[index].close()
+      collect(at: index)
+      upper.server.close(BearerID(rawValue: handle.rawValue))
+      collectServer()
+      let link = upper.links.remove(at: index)
+      emit(.linkDown(link.id, reason: reason))
+      for id in link.disconnectRequests { emit(.completed(id, .disconnected)) }
+    }
+    tell(advertiser.disconnected(hci: &hci, now: now))
+  }
+
+  /// Once for each link: a second command would be refused.
+  mutating func disconnect(at index: Int, _ reason: HCIStatus, _ now: Instant) {
+    guard upper.links[index].phase == .up else { return }
+    upper.links[index].phase = .disconnecting
+    sendDisconnect(upper.links[index].handle, reason, now)
+  }
+  private mutating func sendDisconnect(_ handle: ConnectionHandle, _ reason: HCIStatus, _ now: Instant) {
+    var command = Disconnect()
+    command.connectionHandle = handle
+    command.reason = reason
+    hci.send(command, tag: Tag.disconnect | UInt32(handle.rawValue), now: now)
+  }
+  /// Vol 4, Part E, §7.1.6.
+  mutating func disconnectRefused(_ handle: ConnectionHandle, _ status: HCIStatus, _ now: Instant) {
+    // The controller has no such link: it went down without a word, or its event has been here.
+    if status == .unknownConnectionIdentifier { return linkDown(handle, .connectionTerminatedByLocalHost, now) }
+    guard let index = upper.index(of: handle) else { return emit(.violation(nil, .disconnectRefused(status))) }
+    upper.links[index].phase = .up
+    emit(.violation(upper.links[index].id, .disconnectRefused(status)))
+    let requests = upper.links[index].disconnectRequests
+    upper.links[index].disconnectRequests = []
+    for id in requests { emit(.completed(id, .failed(.controller(status)))) }
+  }
+
+  // MARK: Connection parameters
+
+  private mutating func update(
+    _ handle: ConnectionHandle, _ request: ConnectionParameterUpdateRequest, _ now: Instant
+  ) {
+    var command = LEConnectionUpdate()
+    command.connectionHandle = handle
+    command.connectionIntervalMin = ConnectionInterval(rawValue: request.intervalMin)
+    command.connectionIntervalMax = ConnectionInterval(rawValue: request.intervalMax)
+    command.maxLatency = request.latency
+    command.supervisionTimeout = SupervisionTimeout(rawValue: request.timeout)
+    hci.send(command, tag: Tag.update | UInt32(handle.rawValue), now: now)
+  }
+  /// LE Connection Update Complete: Vol 4, Part E, §7.7.65.3.
+  mutating func updateComplete(
+    _ status: HCIStatus, _ handle: ConnectionHandle, _ parameters: ConnectionParameters
+  ) {
+    guard status == .success else { return parametersRejected(handle, status) }
+    guard let index = upper.index(of: handle) else { return }
+    upper.links[index].parameters = parameters
+    emit(.parametersChanged(upper.links[index].id, parameters))
+  }
+  mutating func parametersRejected(_ handle: ConnectionHandle, _ status: HCIStatus) {
+    guard let index = upper.index(of: handle) else { return }
+    emit(.violation(upper.links[index].id, .parametersRejected(status)))
+  }
+
+  /// The peer asks for other parameters over the link layer: what is in range is accepted. Vol 4, Part E, §7.7.65.6,
+  /// §7.8.31, §7.8.32.
+  mutating func answer(_ event: LERemoteConnectionParameterRequest, _ now: Instant) {
+    let request = ConnectionParameterUpdateRequest(
+      intervalMin: event.intervalMin.rawValue, intervalMax: event.intervalMax.rawValue, latency: event.maxLatency,
+      timeout: event.timeout.rawValue)
+    guard request.isValid else {
+      var command = LERemoteConnectionParameterRequestNegativeReply()
+      command.connectionHandle = event.connectionHandle
+      return hci.send(command, tag: Tag.unanswered, now: now)
+    }
+    var command = LERemoteConnectionParameterRequestReply()
+    command.connectionHandle = event.connectionHandle
+    command.intervalMin = event.intervalMin
+    command.intervalMax = event.intervalMax
+    command.maxLatency = event.maxLatency
+    command.timeout = event.timeout
+    hci.send(command, tag: Tag.unanswered, now: now)
+  }
+
+  // MARK: What L2CAP says
+
+  mutating func handle(_ effect: L2CAPEffect, _ now: Instant) {
+    switch effect {
+    case .parameterUpdateRequested(let handle, let identifier, let request):
+      // Out-of-range requests have been refused by L2CAP; the rest is granted. Vol 3, Part A, §4.21.
+      l2cap.respondToParameterUpdate(handle, identifier: identifier, accepted: true)
+      update(handle, request, now)
+      settle(now)
+    case .parameterUpdateEnded(let handle, let outcome):
+      switch outcome {
+      case .accepted, .linkClosed: break
+      case .rejected: parametersRejected(handle, .unacceptableConnectionParameters)
+      case .notUnderstood: parametersRejected(handle, .unsupportedRemoteFeature)
+      case .timedOut: parametersRejected(handle, .lmpOrLLResponseTimeout)
+      }
+    case .violation(let handle, let violation):
+      emit(.violation(upper.index(of: handle).map { upper.links[$0].id }, .l2cap(violation)))
+    }
+  }
+}

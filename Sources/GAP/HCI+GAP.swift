@@ -1,0 +1,226 @@
+import ATT
+import BindruneWire
+import GATT
+import HCI
+
+// The controller's commands and events, and GAP's machines that live by them: Vol 3, Part C, §9.
+extension HostCore {
+  /// Who sent a command; the lower 16 bits are a connection handle where there is one.
+  enum Tag {
+    static var scanner: UInt32 { 0x1_0000 }
+    static var advertiser: UInt32 { 0x2_0000 }
+    static var connections: UInt32 { 0x3_0000 }
+    static var address: UInt32 { 0x4_0000 }
+    static var disconnect: UInt32 { 0x5_0000 }
+    static var unanswered: UInt32 { 0x6_0000 }
+    static var update: UInt32 { 0x7_0000 }
+  }
+
+  // MARK: From above
+
+  /// Ends with `.scanStarted` or `.scanFailed`; `.advertisement`s follow. Scanning already: the parameters change. Of
+  /// several calls in a row the last one counts, and has the one outcome.
+  public mutating func startScan(_ parameters: ScanParameters = ScanParameters(), now: Instant) {
+    guard phase == .running else { return emit(.scanFailed(.commandDisallowed)) }
+    tell(scanner.want(parameters, hci: &hci, now: now))
+    settle(now)
+  }
+  /// Ends with `.scanStopped`. No `.advertisement` follows.
+  public mutating func stopScan(now: Instant) {
+    tell(scanner.want(nil, hci: &hci, now: now))
+    settle(now)
+  }
+
+  /// Ends with `.advertisingStarted` or `.advertisingFailed`. Of several calls in a row the last one counts, and has the
+  /// one outcome.
+  public mutating func advertise(
+    _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(), now: Instant
+  ) throws(AdvertisingDataError) {
+    let payloads = try data.legacyPayloads()
+    guard phase == .running else { return emit(.advertisingFailed(.commandDisallowed)) }
+    let wish = Advertiser.Wish(
+      parameters: parameters, advertising: payloads.advertising, scanResponse: payloads.scanResponse)
+    tell(advertiser.want(wish, hci: &hci, now: now))
+    settle(now)
+  }
+  /// Ends with `.advertisingStopped`.
+  public mutating func stopAdvertising(now: Instant) {
+    tell(advertiser.want(nil, hci: &hci, now: now))
+    settle(now)
+  }
+
+  /// Ends with `.completed(id, …)`, after `.linkUp` when it succeeds. Never times out by itself. `.busy`: there is a link
+  /// with this peer already, or a request for one, or too many wait.
+  public mutating func connect(
+    to peer: PeerAddress, _ parameters: ConnectionParameters = .balanced, id: RequestID, now: Instant
+  ) {
+    guard phase == .running else { return emit(.completed(id, .failed(.notStarted))) }
+    if upper.contains(peer: peer) { return emit(.completed(id, .failed(.busy))) }
+    let request = Connections.Request(id: id, peer: peer, parameters: parameters)
+    if !connections.connect(request, hci: &hci, now: now) { emit(.completed(id, .failed(.busy))) }
+    settle(now)
+  }
+
+  /// Ends the request if it has not ended yet: exactly one completion in any case. A link that comes up all the same is
+  /// taken down again, without a word.
+  public mutating func cancel(_ id: RequestID, now: Instant) {
+    if connections.cancel(id, hci: &hci, now: now) {
+      emit(.completed(id, .failed(.cancelled)))
+      return settle(now)
+    }
+    for index in 0..<upper.links.count {
+      if let place = upper.links[index].disconnectRequests.firstIndex(of: id) {
+        upper.links[index].disconnectRequests.remove(at: place)
+        return emit(.completed(id, .failed(.cancelled)))
+      }
+      upper.links[index].client.cancel(id)
+      collect(at: index)
+    }
+  }
+
+  private mutating func tell(_ outcome: Scanner.Outcome?) {
+    switch outcome {
+    case .started: emit(.scanStarted)
+    case .stopped: emit(.scanStopped)
+    case .failed(let status): emit(.scanFailed(status))
+    case nil: break
+    }
+  }
+  mutating func tell(_ outcome: Advertiser.Outcome?) {
+    switch outcome {
+    case .started: emit(.advertisingStarted)
+    case .stopped: emit(.advertisingStopped)
+    case .failed(let status): emit(.advertisingFailed(status))
+    case nil: break
+    }
+  }
+
+  // MARK: From the controller
+
+  mutating func handle(_ indication: HCIIndication, in packet: Span<UInt8>, _ now: Instant) {
+    switch indication {
+    case .nothing, .acl: break
+    case .event(let event): if phase == .running { handle(event, in: packet, now) }
+    // Those of a controller's earlier life are nobody's any more.
+    case .command(let outcome): if phase == .running || phase == .settingAddress { handle(outcome, now) }
+    case .started(let info): started(info, now)
+    case .startFailed(let failure): startFailed(failure)
+    case .violation(let violation):
+      emit(.violation(nil, .hci(violation)))
+      // The controller's links and ours are not the same any more.
+      if case .handleInUse = violation, phase == .running { controllerFailed(.unspecifiedError, now) }
+    }
+  }
+
+  private mutating func started(_ info: ControllerInfo, _ now: Instant) {
+    controller = info
+    scanner.usesExtendedCommands = info.usesExtendedScanning
+    connections.usesExtendedCommands = info.usesExtendedConnect
+    guard info.needsRandomAddress else { return run(as: PeerAddress(info.address, .public)) }
+    var command = LESetRandomAddress()
+    command.randomAddress = configuration.randomStaticAddress
+    hci.send(command, tag: Tag.address, now: now)
+    phase = .settingAddress
+  }
+  private mutating func run(as address: PeerAddress) {
+    ownAddress = address
+    let type: OwnAddressType = address.isRandom ? .random : .public
+    scanner.ownAddressType = type
+    advertiser.ownAddressType = type
+    connections.ownAddressType = type
+    phase = .running
+    emit(.started)
+  }
+  private mutating func startFailed(_ failure: StartFailure) {
+    phase = .stopped
+    emit(.startFailed(failure))
+  }
+  /// What the controller knows is unknown: only a reset helps, which is the driver's decision.
+  private mutating func controllerFailed(_ status: HCIStatus, _ now: Instant) {
+    dropEverything(now)
+    emit(.controllerFailed(status))
+  }
+
+  private mutating func handle(_ outcome: CommandOutcome, _ now: Instant) {
+    let handle = ConnectionHandle(rawValue: UInt16(truncatingIfNeeded: outcome.tag))
+    switch outcome.tag & 0xFFFF_0000 {
+    case Tag.scanner: tell(scanner.completed(outcome, hci: &hci, now: now))
+    case Tag.advertiser: tell(advertiser.completed(outcome, hci: &hci, now: now))
+    case Tag.connections:
+      if case .failed(let id, let failure) = connections.answered(outcome, hci: &hci, now: now) {
+        emit(.completed(id, .failed(failure)))
+      }
+    case Tag.address where phase == .settingAddress:
+      // Without any address of its own a controller can neither advertise nor connect: Vol 4, Part E, §7.8.4.
+      if outcome.status == .success {
+        run(as: PeerAddress(configuration.randomStaticAddress, .random))
+      } else {
+        startFailed(outcome.timedOut ? .timedOut(outcome.opcode) : .refused(outcome.opcode, outcome.status))
+      }
+    case Tag.disconnect where outcome.status != .success: disconnectRefused(handle, outcome.status, now)
+    case Tag.update where outcome.status != .success: parametersRejected(handle, outcome.status)
+    default: break
+    }
+  }
+
+  private mutating func handle(_ event: HCIEvent, in packet: Span<UInt8>, _ now: Instant) {
+    switch event {
+    case .leAdvertisingReport(let event):
+      var cursor = event.reports.cursor
+      while let report = cursor.next(in: packet) { emit(report, in: packet) }
+    case .leExtendedAdvertisingReport(let event):
+      var cursor = event.reports.cursor
+      while let report = cursor.next(in: packet) { emit(report, in: packet) }
+    case .leConnectionComplete(let event):
+      connectionComplete(
+        event.status, event.connectionHandle, event.role, PeerAddress(event.peerAddress, event.peerAddressType),
+        ConnectionParameters(event.connectionInterval, event.peripheralLatency, event.supervisionTimeout), now)
+    case .leEnhancedConnectionComplete(let event):
+      connectionComplete(
+        event.status, event.connectionHandle, event.role, PeerAddress(event.peerAddress, event.peerAddressType),
+        ConnectionParameters(event.connectionInterval, event.peripheralLatency, event.supervisionTimeout), now)
+    case .disconnectionComplete(let event) where event.status == .success:
+      linkDown(event.connectionHandle, event.reason, now)
+    case .leConnectionUpdateComplete(let event):
+      updateComplete(
+        event.status, event.connectionHandle,
+        ConnectionParameters(event.connectionInterval, event.peripheralLatency, event.supervisionTimeout))
+    case .leRemoteConnectionParameterRequest(let event): answer(event, now)
+    case .leLongTermKeyRequest(let event):
+      // Until there is pairing there are no keys. Vol 4, Part E, §7.8.26.
+      var command = LELongTermKeyRequestNegativeReply()
+      command.connectionHandle = event.connectionHandle
+      hci.send(command, tag: Tag.unanswered, now: now)
+    case .hardwareError(let event):
+      emit(.violation(nil, .hardwareError(event.hardwareCode)))
+      controllerFailed(.hardwareFailure, now)
+    default: break
+    }
+  }
+
+  // MARK: Reports
+
+  private mutating func emit(_ report: LEAdvertisingReport.Report, in packet: Span<UInt8>) {
+    guard scanner.isWanted else { return }
+    let type = report.eventType
+    let isConnectable = type == .connectableScannableUndirected || type == .connectableDirected
+    let isScannable = type == .connectableScannableUndirected || type == .scannableUndirected
+    emit(
+      .advertisement(
+        AdvertisementReport(
+          peer: PeerAddress(report.address, report.addressType), isConnectable: isConnectable, isScannable: isScannable,
+          isScanResponse: type == .scanResponse, isDirected: type == .connectableDirected, isLegacy: true,
+          isTruncated: false, rssi: report.rssi == 127 ? nil : report.rssi,
+          data: keep(packet.extracting(report.data.range)))))
+  }
+  private mutating func emit(_ report: LEExtendedAdvertisingReport.Report, in packet: Span<UInt8>) {
+    guard scanner.isWanted, let joined = scanner.joiner.take(report, in: packet) else { return }
+    emit(
+      .advertisement(
+        AdvertisementReport(
+          peer: PeerAddress(report.address, report.addressType), isConnectable: report.connectable,
+          isScannable: report.scannable, isScanResponse: report.scanResponse, isDirected: report.directed,
+          isLegacy: report.legacy, isTruncated: joined.isTruncated, rssi: report.rssi == 127 ? nil : report.rssi,
+          data: keep(joined.earlier.span, packet.extracting(joined.data.range)))))
+  }
+}

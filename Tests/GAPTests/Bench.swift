@@ -1,0 +1,304 @@
+import ATT
+import BindruneWire
+import Foundation
+import GATT
+import HCI
+import L2CAP
+import TestSupport
+import Testing
+
+@testable import GAP
+
+/// A core, and a controller on paper: the test says what the controller answers, packet by packet, and when.
+struct Bench: ~Copyable {
+  var core: HostCore
+  var now = Instant.zero + .seconds(1)
+  /// Commands that the core has sent and that have no answer yet, oldest first.
+  private(set) var unanswered: [(opcode: HCIOpcode, since: Instant)] = []
+  /// What was sent since the last look: commands by name, their parameters in `lastCommand`, data as hex.
+  private(set) var sent: [String] = []
+  private(set) var lastCommand = ""
+  private(set) var told: [HostEffect] = []
+  private var texts: [String] = []
+  private var packet = PacketBuffer()
+  /// The controller answers the start by itself.
+  var controller = PaperController()
+
+  static let peer = PeerAddress(DeviceAddress(0x0000_5E00_5301), .public)
+  static let otherPeer = PeerAddress(DeviceAddress(0xC000_5E00_5302), .random)
+
+  init(
+    _ database: Database = Database(), controller: PaperController = PaperController(),
+    _ configure: (inout HostConfiguration) -> Void = { _ in }
+  ) {
+    var configuration = HostConfiguration()
+    configure(&configuration)
+    core = HostCore(configuration: configuration, database: database)
+    self.controller = controller
+  }
+  /// A core that has been started.
+  static func started(
+    _ database: Database = Database(), controller: PaperController = PaperController(),
+    _ configure: (inout HostConfiguration) -> Void = { _ in }
+  ) -> Bench {
+    var bench = Bench(database, controller: controller, configure)
+    bench.start()
+    _ = bench.takeAll()
+    return bench
+  }
+
+  mutating func start() {
+    core.start(now: now)
+    collect()
+    for _ in 0..<40 where !core.isRunning {
+      guard let opcode = unanswered.first?.opcode, let answer = controller.answer(opcode) else { return }
+      receive(answer)
+    }
+    // The commands of a start are the HCI layer's business.
+    if core.isRunning { sent = ["…"] }
+  }
+
+  // MARK: To the core
+
+  mutating func receive(_ bytes: [UInt8]) {
+    if bytes.count >= 6, bytes[0] == 4, bytes[1] == 0x0E || bytes[1] == 0x0F {
+      let at = bytes[1] == 0x0E ? 4 : 5
+      let opcode = HCIOpcode(rawValue: UInt16(bytes[at]) | UInt16(bytes[at + 1]) << 8)
+      if let index = unanswered.firstIndex(where: { $0.opcode == opcode }) { unanswered.remove(at: index) }
+    }
+    core.receive(bytes.span, now: now)
+    collect()
+  }
+  mutating func receive(_ text: String) { receive(octets(text)) }
+  /// Answers the oldest command that has no answer yet. False when there is none.
+  @discardableResult mutating func answer(_ status: HCIStatus = .success) -> Bool {
+    guard let opcode = unanswered.first?.opcode else { return false }
+    if AnyCommand(default: opcode)?.isAnsweredByStatus == true {
+      receive(commandStatus(opcode, status))
+    } else {
+      receive(commandComplete(opcode, status))
+    }
+    return true
+  }
+  /// Answers everything with success until nothing is unanswered.
+  mutating func answerAll() { while answer() {} }
+  /// Lets time pass, up to the next deadline at most if there is one within it.
+  mutating func wait(_ duration: Duration) {
+    let end = now + duration
+    while let deadline = core.deadline, deadline <= end {
+      now = max(now, deadline)
+      core.expire(now: now)
+      collect()
+      unanswered.removeAll { $0.since + .seconds(2) <= now }
+    }
+    now = end
+  }
+  mutating func tell(_ body: (inout HostCore, Instant) -> Void) {
+    body(&core, now)
+    collect()
+  }
+
+  // MARK: From the core
+
+  private mutating func collect() {
+    drain()
+    while packet.fill({ core.nextPacket(into: &$0, now: now) }) {
+      let bytes = packet.bytes
+      if bytes[0] == 1 {
+        let opcode = HCIOpcode(rawValue: UInt16(bytes[1]) | UInt16(bytes[2]) << 8)
+        unanswered.append((opcode, now))
+        guard let command = try? AnyCommand(bytes.span) else { preconditionFailure(hex(bytes)) }
+        sent.append(String("\(command.name)".dropFirst(4)) + enabling(command))
+        lastCommand = command.describe(in: bytes.span)
+      } else {
+        sent.append(hex(bytes))
+      }
+      drain()
+    }
+  }
+  private func enabling(_ command: AnyCommand) -> String {
+    switch command {
+    case .leSetScanEnable(let command): command.leScanEnable ? "(on)" : "(off)"
+    case .leSetExtendedScanEnable(let command): command.enable ? "(on)" : "(off)"
+    case .leSetAdvertisingEnable(let command): command.advertisingEnable ? "(on)" : "(off)"
+    case .disconnect(let command): "(\(command.connectionHandle.rawValue), \(hexDigits(command.reason.rawValue)))"
+    default: ""
+    }
+  }
+  private mutating func drain() {
+    while let effect = core.nextEffect() {
+      told.append(effect)
+      texts.append(text(of: effect))
+    }
+  }
+  private func text(of effect: HostEffect) -> String {
+    switch effect {
+    case .scanFailed(let status): return "scanFailed \(hexDigits(status.rawValue))"
+    case .advertisingFailed(let status): return "advertisingFailed \(hexDigits(status.rawValue))"
+    case .controllerFailed(let status): return "controllerFailed \(hexDigits(status.rawValue))"
+    case .startFailed(let failure): return "startFailed: \(failure)"
+    case .linkUp(let link, let peer, let role, _): return "\(link) up: \(peer), \(role.text)"
+    case .linkDown(let link, let reason): return "\(link) down: \(hexDigits(reason.rawValue))"
+    case .completed(let id, .connected(let link)): return "\(id.rawValue): \(link)"
+    case .completed(let id, .disconnected): return "\(id.rawValue): disconnected"
+    case .completed(let id, .failed(.controller(let status))):
+      return "\(id.rawValue): controller \(hexDigits(status.rawValue))"
+    case .completed(let id, .failed(let failure)): return "\(id.rawValue): \(failure)"
+    case .completed(let id, .gatt(.failed(.bearerClosed(let reason)))): return "\(id.rawValue): bearer \(reason)"
+    case .completed(let id, .gatt(let result)): return "\(id.rawValue): \(result)"
+    case .advertisement(let report):
+      let marks = (report.isScanResponse ? " response" : "") + (report.isTruncated ? " truncated" : "")
+      return "advertisement\(marks): \(hex(core.bytes(of: report.data)))"
+    case .parametersChanged(let link, let parameters): return "\(link): \(parameters)"
+    case .violation(let link, .parametersRejected(let status)):
+      return "\(link.map { "\($0) " } ?? "")parametersRejected \(hexDigits(status.rawValue))"
+    case .violation(let link, .disconnectRefused(let status)):
+      return "\(link.map { "\($0) " } ?? "")disconnectRefused \(hexDigits(status.rawValue))"
+    case .violation(let link, .hci(.handleInUse(let handle))):
+      return "\(link.map { "\($0) " } ?? "")handleInUse \(handle.rawValue)"
+    case .violation(let link, let violation):
+      return (link.map { "\($0) " } ?? "") + "\(violation)".prefix { $0 != "(" }
+    default: return "\(effect)"
+    }
+  }
+  private func hexDigits(_ number: UInt8) -> String { "0x" + hex([number]) }
+
+  /// What the core said since the last look.
+  mutating func takeTexts() -> [String] {
+    defer { texts = [] }
+    return texts
+  }
+  /// What the core sent and said since the last look.
+  mutating func takeAll() -> [String] {
+    defer {
+      sent = []
+      texts = []
+    }
+    return sent + texts
+  }
+}
+
+// MARK: - Packets from a controller
+
+/// Command Complete with a status and `rest`.
+func commandComplete(
+  _ opcode: HCIOpcode, _ status: HCIStatus = .success, _ rest: [UInt8] = [], number: UInt8 = 1
+) -> [UInt8] {
+  [4, 0x0E, UInt8(4 + rest.count), number, UInt8(opcode.rawValue & 0xFF), UInt8(opcode.rawValue >> 8), status.rawValue]
+    + rest
+}
+func commandStatus(_ opcode: HCIOpcode, _ status: HCIStatus = .success, number: UInt8 = 1) -> [UInt8] {
+  [4, 0x0F, 4, status.rawValue, number, UInt8(opcode.rawValue & 0xFF), UInt8(opcode.rawValue >> 8)]
+}
+/// LE Connection Complete: 30 ms, no latency, 5 s.
+func connectionComplete(
+  _ handle: UInt16, _ role: LinkRole = .central, _ peer: PeerAddress = Bench.peer, _ status: HCIStatus = .success
+) -> [UInt8] {
+  [4, 0x3E, 19, 1, status.rawValue] + little(handle) + [role.rawValue, peer.type.rawValue]
+    + (0..<6).map { UInt8(truncatingIfNeeded: peer.address.value >> (8 * $0)) } + [24, 0, 0, 0, 0xF4, 1, 0]
+}
+func disconnectionComplete(_ handle: UInt16, _ reason: HCIStatus = .remoteUserTerminatedConnection) -> [UInt8] {
+  [4, 5, 4, 0] + little(handle) + [reason.rawValue]
+}
+func completedPackets(_ handle: UInt16, _ count: UInt16) -> [UInt8] {
+  [4, 0x13, 5, 1] + little(handle) + little(count)
+}
+/// One frame in one ACL packet.
+func data(_ handle: UInt16, channel: UInt16 = 4, _ payload: [UInt8]) -> [UInt8] {
+  [2] + little(handle | 0x2000) + little(UInt16(payload.count + 4)) + little(UInt16(payload.count)) + little(channel)
+    + payload
+}
+func little(_ value: UInt16) -> [UInt8] { [UInt8(value & 0xFF), UInt8(value >> 8)] }
+
+/// What a controller on paper has, and what it answers to the commands of the start.
+struct PaperController {
+  var lacks: [SupportedCommandBit] = []
+  /// Not in it: data length extension, so that a new link brings no command of its own.
+  var features: LEFeatures = [.connectionParametersRequestProcedure, .leExtendedAdvertising]
+  var address: [UInt8] = [6, 5, 4, 3, 2, 1]
+  var refused: [HCIOpcode: HCIStatus] = [:]
+  var silent: Set<HCIOpcode> = []
+  var buffers: [UInt8] = [251, 0, 8]
+  var maximumOctets: UInt8 = 27
+
+  func answer(_ opcode: HCIOpcode) -> [UInt8]? {
+    if silent.contains(opcode) { return nil }
+    if let status = refused[opcode] { return commandComplete(opcode, status) }
+    switch opcode {
+    case ReadLocalVersionInformation.opcode: return commandComplete(opcode, .success, [13, 0, 0, 13, 0xFF, 0xFF, 0, 0])
+    case ReadLocalSupportedCommands.opcode:
+      var bits = [UInt8](repeating: 0xFF, count: 64)
+      for bit in lacks { bits[Int(bit.octet)] &= ~(1 << bit.bit) }
+      return commandComplete(opcode, .success, bits)
+    case ReadLocalSupportedFeatures.opcode:
+      let features: LMPFeatures = [.leSupported, .brEDRNotSupported]
+      return commandComplete(opcode, .success, octets(features.rawValue))
+    case LEReadLocalSupportedFeatures.opcode: return commandComplete(opcode, .success, octets(features.rawValue))
+    case ReadBDADDR.opcode: return commandComplete(opcode, .success, address)
+    case LEReadBufferSize.opcode: return commandComplete(opcode, .success, buffers)
+    case LEReadMaximumDataLength.opcode:
+      let time = 8 * (UInt16(maximumOctets) + 14)
+      return commandComplete(
+        opcode, .success, [maximumOctets, 0] + little(time) + [maximumOctets, 0] + little(time))
+    default: return commandComplete(opcode)
+    }
+  }
+  private func octets(_ value: UInt64) -> [UInt8] { (0..<8).map { UInt8(truncatingIfNeeded: value >> (8 * $0)) } }
+}
+
+/// `#expect` for conditions on values that cannot be copied, which the macro cannot take apart.
+func expect(_ condition: Bool, _ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation) {
+  #expect(condition, comment, sourceLocation: sourceLocation)
+}
+func same<Value: Equatable>(_ found: Value, _ expected: Value, sourceLocation: SourceLocation = #_sourceLocation) {
+  #expect(found == expected, sourceLocation: sourceLocation)
+}
+
+// MARK: - Tables
+
+/// Every phase of a machine against every input, as text in `Fixtures/Machines`: a picture of the machine, to be read by
+/// people. `BINDRUNE_RECORD=1` writes it anew; the difference is what a review looks at.
+struct Matrix {
+  typealias Step = (name: String, act: (inout Bench) -> Void)
+  /// How to get there from a core that has just started, each by names of inputs.
+  var paths: [[String]]
+  var inputs: [Step]
+  /// The machine's phase.
+  var phase: (borrowing HostCore) -> String
+
+  func text() -> String {
+    var text = ""
+    for path in paths {
+      text += (path.isEmpty ? "at the start" : "after " + path.joined(separator: ", ")) + ": "
+      for (index, input) in inputs.enumerated() {
+        var bench = Bench.started()
+        for name in path { step(name).act(&bench) }
+        if index == 0 { text += phase(bench.core) + "\n" }
+        _ = bench.takeAll()
+        input.act(&bench)
+        let outcome = bench.takeAll()
+        text += "  \(input.name) → \(phase(bench.core))"
+        text += (outcome.isEmpty ? "" : ": " + outcome.joined(separator: ", ")) + "\n"
+      }
+    }
+    return text
+  }
+  private func step(_ name: String) -> Step {
+    guard let step = inputs.first(where: { $0.name == name }) else { preconditionFailure("no input \(name)") }
+    return step
+  }
+
+  func check(_ file: String, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    let url = VectorFile.fixtures.appending(path: "Machines").appending(path: file), found = text()
+    if ProcessInfo.processInfo.environment["BINDRUNE_RECORD"] != nil {
+      return try found.write(to: url, atomically: true, encoding: .utf8)
+    }
+    let expected = try String(contentsOf: url, encoding: .utf8)
+    for (found, expected) in zip(found.split(separator: "\n"), expected.split(separator: "\n")) {
+      #expect(found == expected, sourceLocation: sourceLocation)
+    }
+    #expect(found.count == expected.count, sourceLocation: sourceLocation)
+  }
+}
+/// A phase without its payload.
+func name(_ phase: Any) -> String { String("\(phase)".prefix { $0 != "(" }) }

@@ -1,0 +1,612 @@
+import ATT
+import BindruneWire
+import GATT
+import HCI
+import TestSupport
+import Testing
+
+@testable import GAP
+
+private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
+private let link1 = LinkID(rawValue: 1)
+
+@Suite("HostCore: start and end of a controller") struct ControllerTests {
+  private var homeless: PaperController {
+    var controller = PaperController()
+    controller.address = [0, 0, 0, 0, 0, 0]
+    return controller
+  }
+
+  @Test func aPublicAddressIsUsedEverywhere() {
+    var bench = Bench()
+    bench.start()
+    same(bench.takeTexts(), ["started"])
+    same(bench.core.ownAddress, PeerAddress(DeviceAddress(0x0102_0304_0506), .public))
+    same(bench.ownAddressTypes(), ["public", "public", "public"])
+  }
+
+  @Test func withoutAPublicAddressARandomStaticOneIsSetFirst() {
+    var bench = Bench(controller: homeless) { $0.randomStaticAddress = DeviceAddress(0xC000_5E00_5300) }
+    bench.start()
+    same(bench.takeTexts(), ["started"])
+    same(bench.core.ownAddress, PeerAddress(DeviceAddress(0xC000_5E00_5300), .random))
+    same(bench.lastCommand, "Random_Address: C0:00:5E:00:53:00")
+    same(bench.ownAddressTypes(), ["random", "random", "random"])
+  }
+
+  @Test func withoutAnyAddressThereIsNoStart() {
+    var refusing = homeless, silent = homeless, lacking = homeless
+    refusing.refused = [LESetRandomAddress.opcode: .commandDisallowed]
+    silent.silent = [LESetRandomAddress.opcode]
+    lacking.lacks = [LESetRandomAddress.supportedBit!]
+    for (controller, reason) in [
+      (refusing, "the controller refuses HCI_LE_Set_Random_Address: 0x0C (Command Disallowed)"),
+      (silent, "the controller does not answer HCI_LE_Set_Random_Address"),
+      (lacking, "the controller refuses HCI_LE_Set_Random_Address: 0x01 (Unknown HCI Command)"),
+    ] {
+      var bench = Bench(controller: controller)
+      bench.start()
+      bench.wait(.seconds(3))
+      same(bench.takeTexts(), ["startFailed: \(reason)"])
+      // What was wrong may be right the next time.
+      bench.controller = homeless
+      bench.start()
+      same(bench.takeTexts(), ["started"])
+    }
+  }
+
+  @Test func startedAgainWhileItsAddressIsSet() {
+    var silent = homeless
+    silent.silent = [LESetRandomAddress.opcode]
+    var bench = Bench(controller: silent)
+    bench.start()
+    same(bench.takeTexts(), [])
+    bench.controller = homeless
+    bench.start()
+    same(bench.takeTexts(), ["started"])
+    bench.wait(.seconds(10))
+    same(bench.takeTexts(), [])
+  }
+
+  @Test func nothingIsDoneBeforeTheStart() throws {
+    var bench = Bench()
+    for phase in ["stopped", "starting"] {
+      same(name(bench.core.phase), phase)
+      bench.tell { core, now in core.startScan(now: now) }
+      bench.advertise("a")
+      bench.connect(1)
+      bench.tell { core, now in core.disconnect(link1, id: id(2), now: now) }
+      bench.tell { core, _ in core.withClient(of: link1, id: id(3)) { $0.discoverAll(id(3)) } }
+      bench.tell { core, now in core.stopScan(now: now) }
+      bench.tell { core, now in core.stopAdvertising(now: now) }
+      same(
+        bench.takeAll(),
+        (phase == "starting" ? ["Reset"] : []) + [
+          "scanFailed 0x0C", "advertisingFailed 0x0C", "1: notStarted", "2: noSuchLink", "3: noSuchLink",
+          "scanStopped", "advertisingStopped",
+        ])
+      bench.tell { core, now in core.start(now: now) }
+    }
+  }
+
+  @Test func hardwareErrorEndsEverythingOnce() {
+    var bench = Bench.started()
+    bench.tell { core, now in core.startScan(now: now) }
+    bench.advertise("a")
+    bench.answerAll()
+    bench.connect(1)
+    bench.answerAll()
+    bench.receive(connectionComplete(0x40))
+    bench.connect(2, Bench.otherPeer)
+    bench.tell { core, _ in core.withClient(of: link1, id: id(3)) { $0.discoverAll(id(3)) } }
+    bench.tell { core, _ in core.withClient(of: link1, id: id(4)) { $0.read(id(4), AttributeHandle(rawValue: 3)) } }
+    bench.tell { core, now in core.disconnect(link1, id: id(5), now: now) }
+    _ = bench.takeAll()
+    bench.receive("04 10 01 2A")
+    same(
+      bench.takeAll(),
+      [
+        "hardwareError", "3: bearer disconnected", "4: bearer disconnected", "link 1 down: 0x03", "5: disconnected",
+        "2: notStarted", "scanStopped", "advertisingStopped", "controllerFailed 0x03",
+      ])
+    // Silence until the next start.
+    bench.receive(connectionComplete(0x41, .peripheral))
+    bench.receive(data(0x40, [0x0A, 3, 0]))
+    bench.receive("04 10 01 2A")
+    bench.wait(.seconds(60))
+    same(bench.takeAll(), [])
+    same(bench.core.deadline, nil)
+    bench.start()
+    same(bench.takeTexts(), ["started"])
+    bench.receive(connectionComplete(0x40, .peripheral))
+    same(bench.takeTexts(), ["link 2 up: \(Bench.peer), Peripheral"])
+  }
+
+  @Test func aHandleThatIsInUseMeansThatTheControllerIsLost() {
+    var bench = Bench.started()
+    bench.receive(connectionComplete(0x40, .peripheral))
+    bench.receive(connectionComplete(0x40, .peripheral, Bench.otherPeer))
+    same(
+      bench.takeTexts(),
+      ["link 1 up: \(Bench.peer), Peripheral", "handleInUse 64", "link 1 down: 0x03", "controllerFailed 0x1F"])
+  }
+
+  /// Commands that the controller does not have end before the call returns: nobody need call `expire`, and no effect
+  /// waits for a packet.
+  @Test func commandsThatAreNotThere() {
+    var controller = PaperController()
+    controller.lacks = [
+      LESetScanParameters.supportedBit!, LESetAdvertisingParameters.supportedBit!, LECreateConnection.supportedBit!,
+      Disconnect.supportedBit!, LEConnectionUpdate.supportedBit!,
+      LERemoteConnectionParameterRequestReply.supportedBit!, LELongTermKeyRequestNegativeReply.supportedBit!,
+    ]
+    var bench = Bench.started(controller: controller)
+    bench.tell { core, now in core.startScan(now: now) }
+    bench.advertise("a")
+    bench.connect(1)
+    same(bench.takeAll(), ["scanFailed 0x01", "advertisingFailed 0x01", "1: controller 0x01"])
+    bench.receive(connectionComplete(0x40, .central))
+    same(bench.takeAll(), ["disconnectRefused 0x01"])
+    bench.receive(connectionComplete(0x41, .peripheral))
+    bench.tell { core, now in core.disconnect(link1, id: id(2), now: now) }
+    same(
+      bench.takeAll(),
+      ["link 1 up: \(Bench.peer), Peripheral", "link 1 disconnectRefused 0x01", "2: controller 0x01"])
+    bench.receive(octets("04 3E 0B 06 41 00 18 00 28 00 00 00 F4 01"))
+    bench.receive(octets("04 3E 0D 05 41 00 00 00 00 00 00 00 00 00 00 00"))
+    same(bench.takeAll(), [])
+    same(bench.core.deadline, nil)
+  }
+
+  /// Half of each machine is there: the first command goes out, the second cannot.
+  @Test func secondCommandsThatAreNotThere() {
+    var controller = PaperController()
+    controller.lacks = [
+      LESetScanEnable.supportedBit!, LESetScanResponseData.supportedBit!, LECreateConnectionCancel.supportedBit!,
+    ]
+    var bench = Bench.started(controller: controller)
+    bench.tell { core, now in core.startScan(now: now) }
+    bench.answerAll()
+    same(bench.takeAll(), ["LE_Set_Scan_Parameters", "scanFailed 0x01"])
+    bench.advertise("a")
+    bench.answerAll()
+    same(bench.takeAll(), ["LE_Set_Advertising_Parameters", "LE_Set_Advertising_Data", "advertisingFailed 0x01"])
+    bench.connect(1)
+    bench.answerAll()
+    bench.tell { core, now in core.cancel(id(1), now: now) }
+    same(bench.takeAll(), ["LE_Create_Connection", "1: cancelled"])
+    same(bench.core.deadline, bench.now + .seconds(2))
+    bench.connect(2, Bench.otherPeer)
+    bench.wait(.seconds(2))
+    same(bench.takeAll(), ["LE_Create_Connection"])
+    bench.answer(.commandDisallowed)
+    same(bench.takeAll(), ["2: controller 0x0C"])
+    same(bench.core.deadline, nil)
+  }
+
+  /// More commands than the queue holds: each has its outcome, at once or later, and none twice.
+  @Test func moreCommandsThanFit() {
+    var bench = Bench.started()
+    bench.connect(1)
+    bench.answerAll()
+    bench.receive(connectionComplete(0x40))
+    _ = bench.takeAll()
+    for _ in 0..<400 { bench.tell { core, now in core.updateParameters(link1, .fast, now: now) } }
+    let refused = bench.takeTexts()
+    #expect(refused.count > 100 && refused.allSatisfy { $0 == "link 1 parametersRejected 0x44" })
+    bench.tell { core, now in core.startScan(now: now) }
+    same(bench.takeTexts(), ["scanFailed 0x44"])
+    var answers = 0
+    while bench.answer(.commandDisallowed) { answers += 1 }
+    same(answers + refused.count, 400)
+    same(bench.takeTexts().count, answers)
+    bench.tell { core, now in core.disconnect(link1, id: id(3), now: now) }
+    bench.answer()
+    bench.receive(disconnectionComplete(0x40, .connectionTerminatedByLocalHost))
+    same(bench.takeTexts(), ["link 1 down: 0x16", "3: disconnected"])
+  }
+}
+
+@Suite("HostCore: scanning") struct ScanningTests {
+  private let report = octets("04 3E 10 02 01 00 00 01 53 00 5E 00 00 04 03 09 41 42 C8")
+
+  @Test func reportsOnlyWhileTheyAreWanted() {
+    var bench = Bench.started()
+    bench.receive(report)
+    bench.tell { core, now in core.startScan(now: now) }
+    bench.answerAll()
+    bench.receive(report)
+    bench.tell { core, now in core.stopScan(now: now) }
+    bench.receive(report)
+    bench.answerAll()
+    bench.receive(report)
+    same(bench.takeTexts(), ["scanStarted", "advertisement: 03 09 41 42", "scanStopped"])
+  }
+
+  @Test func severalReportsInOneEvent() throws {
+    var bench = Bench.started()
+    bench.tell { core, now in core.startScan(now: now) }
+    bench.answerAll()
+    _ = bench.takeAll()
+    bench.receive(
+      octets("04 3E 1C 02 02 00 00 01 53 00 5E 00 00 03 02 01 06 C8 04 01 02 53 00 5E 00 C0 03 02 09 42 7F"))
+    same(bench.takeTexts(), ["advertisement: 02 01 06", "advertisement response: 02 09 42"])
+    let reports = bench.reports
+    let first = try #require(reports.first), second = try #require(reports.last)
+    #expect(first.peer == Bench.peer && first.isConnectable && first.isScannable && first.isLegacy && first.rssi == -56)
+    #expect(second.peer == Bench.otherPeer && !second.isConnectable && second.rssi == nil)
+  }
+
+  /// LE Extended Advertising Report with one report.
+  private func extended(
+    _ status: UInt8, _ peer: UInt8, sid: UInt8, _ data: [UInt8], response: Bool = false
+  ) -> [UInt8] {
+    let type = UInt16(status) << 5 | (response ? 8 : 0)
+    return [4, 0x3E, UInt8(26 + data.count), 0x0D, 1] + little(type) + [1, peer, 0x53, 0, 0x5E, 0, 0xC0, 1, 1, sid]
+      + [127, 0xC8, 0, 0, 0, 0, 0, 0, 0, 0, 0, UInt8(data.count)] + data
+  }
+  private static func scanning() -> Bench {
+    var bench = Bench.started { $0.prefersExtendedCommands = true }
+    bench.tell { core, now in core.startScan(now: now) }
+    bench.answerAll()
+    same(
+      bench.takeAll(), ["LE_Set_Extended_Scan_Parameters", "LE_Set_Extended_Scan_Enable(on)", "scanStarted"])
+    return bench
+  }
+
+  @Test func fragmentsAreJoined() {
+    var bench = Self.scanning()
+    bench.receive(extended(0, 1, sid: 0, [1]))
+    bench.receive(extended(1, 1, sid: 0, [2, 3]))
+    bench.receive(extended(1, 2, sid: 0, [4]))
+    bench.receive(extended(1, 1, sid: 1, [5]))
+    bench.receive(extended(1, 1, sid: 0, [6], response: true))
+    bench.receive(extended(1, 1, sid: 0, []))
+    bench.receive(extended(0, 1, sid: 0, [7]))
+    bench.receive(extended(2, 2, sid: 0, [8]))
+    bench.receive(extended(0, 1, sid: 0, [9], response: true))
+    bench.receive(extended(0, 1, sid: 1, []))
+    bench.receive(extended(2, 3, sid: 0, [10]))
+    same(
+      bench.takeTexts(),
+      [
+        "advertisement: 01", "advertisement: 02 03 07", "advertisement truncated: 04 08",
+        "advertisement response: 06 09", "advertisement: 05", "advertisement truncated: 0A",
+      ])
+    same(bench.core.scanner.joiner.octetsKept, 0)
+  }
+
+  @Test func whatIsKeptIsBounded() throws {
+    var bench = Self.scanning()
+    let part = [UInt8](repeating: 0xAA, count: 200)
+    for _ in 0..<20 { bench.receive(extended(1, 1, sid: 0, part)) }
+    same(bench.core.scanner.joiner.octetsKept, ReportJoiner.longest)
+    bench.receive(extended(0, 1, sid: 0, part))
+    let cut = try #require(bench.reports.last)
+    #expect(cut.isTruncated && cut.data.count == 1650)
+    _ = bench.takeAll()
+    for peer in 0..<100 { bench.receive(extended(1, UInt8(peer), sid: 0, part)) }
+    same(bench.core.scanner.joiner.octetsKept, ReportJoiner.capacity * 200)
+    // The last ones are still there.
+    bench.receive(extended(0, 99, sid: 0, [1]))
+    let whole = try #require(bench.reports.last)
+    #expect(!whole.isTruncated && whole.data.count == 201)
+    // A scan begins with nothing.
+    bench.tell { core, now in core.stopScan(now: now) }
+    bench.tell { core, now in core.startScan(now: now) }
+    bench.answerAll()
+    same(bench.core.scanner.joiner.octetsKept, 0)
+  }
+
+  @Test func parametersChangeWhileItIsOn() {
+    var bench = Bench.started()
+    bench.tell { core, now in core.startScan(now: now) }
+    bench.answerAll()
+    bench.tell { core, now in core.startScan(ScanParameters(isActive: false, filtersDuplicates: true), now: now) }
+    bench.answerAll()
+    same(
+      bench.takeAll(),
+      [
+        "LE_Set_Scan_Parameters", "LE_Set_Scan_Enable(on)", "LE_Set_Scan_Enable(off)", "LE_Set_Scan_Parameters",
+        "LE_Set_Scan_Enable(on)", "scanStarted", "scanStarted",
+      ])
+    same(bench.lastCommand, "LE_Scan_Enable: true, Filter_Duplicates: true")
+  }
+}
+
+@Suite("HostCore: links") struct LinkTests {
+  /// A central with a link to `Bench.peer`, whose MTU exchange is over.
+  private static func central() -> Bench {
+    var bench = Bench.started()
+    bench.connect(1)
+    bench.answerAll()
+    bench.receive(connectionComplete(0x40))
+    bench.receive(data(0x40, [3, 5, 2]))
+    bench.receive(completedPackets(0x40, 1))
+    _ = bench.takeAll()
+    return bench
+  }
+  private static func peripheral() -> Bench {
+    var bench = Bench.started()
+    bench.receive(connectionComplete(0x40, .peripheral))
+    _ = bench.takeAll()
+    return bench
+  }
+
+  @Test func aLinkFromUpToDown() {
+    var bench = Bench.started()
+    bench.connect(1)
+    bench.answerAll()
+    bench.receive(connectionComplete(0x40))
+    bench.receive(data(0x40, [3, 23, 0]))
+    bench.tell { core, now in core.disconnect(link1, id: id(2), now: now) }
+    bench.tell { core, now in core.disconnect(link1, id: id(3), now: now) }
+    bench.answerAll()
+    bench.receive(disconnectionComplete(0x40, .connectionTerminatedByLocalHost))
+    same(
+      bench.takeAll(),
+      [
+        "LE_Create_Connection", "02 40 00 07 00 03 00 04 00 02 05 02", "Disconnect(64, 0x13)",
+        "link 1 up: \(Bench.peer), Central", "1: link 1", "mtuChanged(link 1, mtu: 23)", "link 1 down: 0x16",
+        "2: disconnected", "3: disconnected",
+      ])
+  }
+
+  @Test func oneLinkWithAPeer() {
+    var bench = Self.central()
+    bench.connect(2)
+    same(bench.takeAll(), ["2: busy"])
+    bench.receive(disconnectionComplete(0x40))
+    bench.connect(3)
+    same(bench.takeAll(), ["LE_Create_Connection", "link 1 down: 0x13"])
+  }
+
+  @Test func moreRequestsThanMayWait() {
+    var bench = Bench.started()
+    for number in 0..<70 { bench.connect(UInt64(number), PeerAddress(DeviceAddress(UInt64(number)), .public)) }
+    same(bench.takeTexts(), (65..<70).map { "\($0): busy" })
+    bench.start()
+    same(bench.takeTexts(), (0..<65).map { "\($0): notStarted" } + ["started"])
+  }
+
+  /// A link that comes up in the moment of its cancellation is taken down again.
+  @Test func cancelLosesTheRace() {
+    var bench = Bench.started()
+    bench.connect(1)
+    bench.answerAll()
+    bench.tell { core, now in core.cancel(id(1), now: now) }
+    bench.receive(connectionComplete(0x40))
+    bench.connect(2, Bench.otherPeer)
+    // The controller had nothing left to cancel; its answer is not one to the next attempt.
+    bench.answer(.commandDisallowed)
+    same(
+      bench.takeAll(),
+      ["LE_Create_Connection", "LE_Create_Connection_Cancel", "Disconnect(64, 0x13)", "1: cancelled"])
+    bench.answerAll()
+    bench.receive(disconnectionComplete(0x40, .connectionTerminatedByLocalHost))
+    bench.receive(connectionComplete(0x41, .central, Bench.otherPeer))
+    same(
+      bench.takeAll(),
+      [
+        "LE_Create_Connection", "02 41 00 07 00 03 00 04 00 02 05 02", "link 1 up: \(Bench.otherPeer), Central",
+        "2: link 1",
+      ])
+  }
+
+  /// Bumble's controller answers the cancel and never says that the attempt is over.
+  @Test func theEndOfACancelledAttemptNeverComes() {
+    var bench = Bench.started()
+    bench.connect(1)
+    bench.answerAll()
+    bench.tell { core, now in core.cancel(id(1), now: now) }
+    bench.answerAll()
+    bench.connect(2, Bench.otherPeer)
+    same(bench.takeAll(), ["LE_Create_Connection", "LE_Create_Connection_Cancel", "1: cancelled"])
+    bench.wait(.milliseconds(1999))
+    same(bench.takeAll(), [])
+    bench.wait(.milliseconds(1))
+    same(bench.takeAll(), ["LE_Create_Connection"])
+    bench.answerAll()
+    // It comes after all, or the link does: the next attempt goes on.
+    bench.receive(connectionComplete(0, .central, Bench.peer, .unknownConnectionIdentifier))
+    bench.receive(connectionComplete(0x40))
+    same(bench.takeAll(), ["Disconnect(64, 0x13)"])
+    bench.answerAll()
+    bench.receive(connectionComplete(0x41, .central, Bench.otherPeer))
+    same(bench.takeTexts(), ["link 1 up: \(Bench.otherPeer), Central", "2: link 1"])
+  }
+
+  @Test func cancelAfterTheEndDoesNothing() {
+    var bench = Self.central()
+    bench.tell { core, now in core.cancel(id(1), now: now) }
+    bench.tell { core, now in core.cancel(id(99), now: now) }
+    same(bench.takeAll(), [])
+  }
+  @Test func cancelOfADisconnectEndsTheWaitOnly() {
+    var bench = Self.central()
+    bench.tell { core, now in core.disconnect(link1, id: id(2), now: now) }
+    bench.tell { core, now in core.cancel(id(2), now: now) }
+    bench.answerAll()
+    bench.receive(disconnectionComplete(0x40))
+    same(bench.takeAll(), ["Disconnect(64, 0x13)", "2: cancelled", "link 1 down: 0x13"])
+  }
+
+  /// The controller knows no such link: its event was lost. The handle can be used again.
+  @Test func disconnectOfALinkThatIsGone() {
+    var bench = Self.central()
+    bench.tell { core, now in core.disconnect(link1, id: id(2), now: now) }
+    bench.answer(.unknownConnectionIdentifier)
+    bench.receive(connectionComplete(0x40, .peripheral))
+    same(
+      bench.takeAll(),
+      ["Disconnect(64, 0x13)", "link 1 down: 0x16", "2: disconnected", "link 2 up: \(Bench.peer), Peripheral"])
+  }
+  @Test func disconnectRefused() {
+    var bench = Self.central()
+    bench.tell { core, now in core.disconnect(link1, id: id(2), now: now) }
+    bench.answer(.commandDisallowed)
+    bench.tell { core, now in core.disconnect(link1, id: id(3), now: now) }
+    bench.wait(.seconds(2))
+    same(
+      bench.takeAll(),
+      [
+        "Disconnect(64, 0x13)", "Disconnect(64, 0x13)", "link 1 disconnectRefused 0x0C", "2: controller 0x0C",
+        "link 1 disconnectRefused 0x22", "3: controller 0x22",
+      ])
+  }
+
+  /// Vol 3, Part F, §3.3.3.
+  @Test func thirtySecondsWithoutAResponseEndTheLink() {
+    var bench = Self.central()
+    for number: UInt64 in 2...3 {
+      bench.tell { core, _ in
+        core.withClient(of: link1, id: id(number)) { $0.read(id(number), AttributeHandle(rawValue: 3)) }
+      }
+    }
+    same(bench.takeAll(), ["02 40 00 07 00 03 00 04 00 0A 03 00"])
+    bench.receive(completedPackets(0x40, 1))
+    bench.wait(.milliseconds(29_999))
+    same(bench.takeAll(), [])
+    bench.wait(.milliseconds(1))
+    same(
+      bench.takeAll(),
+      ["Disconnect(64, 0x13)", "2: bearer timedOut", "3: bearer timedOut", "link 1 transactionTimedOut"])
+    bench.answerAll()
+    // The peer wakes up: too late, and no reason for another command.
+    for _ in 0..<10 { bench.receive(data(0x40, [0x0B, 1])) }
+    bench.tell { core, _ in core.withClient(of: link1, id: id(4)) { $0.read(id(4), AttributeHandle(rawValue: 3)) } }
+    same(bench.takeAll(), ["4: bearer timedOut"])
+    bench.receive(disconnectionComplete(0x40, .connectionTerminatedByLocalHost))
+    same(bench.takeAll(), ["link 1 down: 0x16"])
+    same(bench.core.deadline, nil)
+  }
+
+  @Test func whatHangsOnALinkEndsBeforeIt() throws {
+    var builder = DatabaseBuilder()
+    let (value, dynamic) = builder.service("180D") {
+      (
+        $0.characteristic("2A37", .notify).value,
+        $0.characteristic("2A9F", [.read], value: .dynamic).value
+      )
+    }
+    var bench = Bench.started(try builder.build())
+    bench.receive(connectionComplete(0x40, .peripheral))
+    let descriptor = value.rawValue + 1
+    bench.receive(data(0x40, [0x12] + little(descriptor) + [1, 0]))
+    bench.receive(data(0x40, [0x0A] + little(dynamic.rawValue)))
+    _ = bench.takeAll()
+    bench.receive(disconnectionComplete(0x40))
+    same(
+      bench.takeTexts().map { String($0.prefix { $0 != "(" }) },
+      ["requestCancelled", "subscriptionChanged", "link 1 down: 0x13"])
+    guard case .subscriptionChanged(link1, value, [])? = bench.told.dropLast().last else {
+      Issue.record("\(bench.told.count) effects")
+      return
+    }
+    // A new link with the same handle inherits nothing.
+    bench.receive(connectionComplete(0x40, .peripheral))
+    same(bench.takeTexts(), ["link 2 up: \(Bench.peer), Peripheral"])
+    same(bench.core.subscribers(of: value), [])
+  }
+
+  @Test func longPacketsAreAskedForWhereTheControllerHasThem() {
+    var controller = PaperController()
+    controller.maximumOctets = 251
+    var bench = Bench.started(controller: controller)
+    bench.receive(connectionComplete(0x40, .peripheral))
+    same(bench.takeAll(), ["LE_Set_Data_Length", "link 1 up: \(Bench.peer), Peripheral"])
+    same(bench.lastCommand, "Connection_Handle: 0x0040, TX_Octets: 251, TX_Time: 2120")
+    bench.answer(.unsupportedRemoteFeature)
+    same(bench.takeAll(), [])
+  }
+
+  @Test func withoutKeysThereIsNoEncryption() {
+    var bench = Self.peripheral()
+    bench.receive(octets("04 3E 0D 05 40 00 00 00 00 00 00 00 00 00 00 00"))
+    same(bench.takeAll(), ["LE_Long_Term_Key_Request_Negative_Reply"])
+  }
+
+  // MARK: Connection parameters
+
+  private let request = octets("12 07 08 00 18 00 28 00 00 00 F4 01"), refused = octets("13 07 02 00 01 00")
+
+  /// Vol 3, Part A, §4.20, §4.21.
+  @Test func thePeripheralAsksOverL2CAP() {
+    var bench = Self.central()
+    bench.receive(data(0x40, channel: 5, request))
+    same(bench.takeAll(), ["LE_Connection_Update", "02 40 00 0A 00 06 00 05 00 13 07 02 00 00 00"])
+    same(
+      bench.lastCommand.prefix { $0 != "M" },
+      "Connection_Handle: 0x0040, Connection_Interval_")
+    bench.answer()
+    bench.receive(octets("04 3E 0A 03 00 40 00 28 00 00 00 F4 01"))
+    same(
+      bench.takeAll(), ["link 1: interval 40 (50 ms), latency 0, supervision time-out 500 (5000 ms)"])
+    // Out of range: interval 5, latency that the time-out does not hold.
+    bench.receive(completedPackets(0x40, 1))
+    for bad in [octets("12 07 08 00 05 00 28 00 00 00 F4 01"), octets("12 07 08 00 18 00 28 00 63 00 F4 01")] {
+      bench.receive(data(0x40, channel: 5, bad))
+      same(bench.takeAll(), ["02 40 00 0A 00 06 00 05 00 " + hex(refused)])
+      bench.receive(completedPackets(0x40, 1))
+    }
+  }
+  @Test func thePeripheralAsksOverTheLinkLayer() {
+    var bench = Self.central()
+    bench.receive(octets("04 3E 0B 06 40 00 18 00 28 00 00 00 F4 01"))
+    same(bench.takeAll(), ["LE_Remote_Connection_Parameter_Request_Reply"])
+    bench.answer()
+    bench.receive(octets("04 3E 0B 06 40 00 05 00 28 00 00 00 F4 01"))
+    same(bench.takeAll(), ["LE_Remote_Connection_Parameter_Request_Negative_Reply"])
+    same(bench.lastCommand.suffix(4), "ers)")
+  }
+  @Test func weAskAsPeripheral() {
+    var bench = Self.peripheral()
+    bench.tell { core, now in core.updateParameters(link1, .fast, now: now) }
+    bench.tell { core, now in core.updateParameters(link1, .fast, now: now) }
+    same(
+      bench.takeAll(),
+      ["02 40 00 10 00 0C 00 05 00 12 01 08 00 06 00 06 00 00 00 F4 01", "link 1 parametersRejected 0x0C"])
+    bench.receive(data(0x40, channel: 5, octets("13 01 02 00 01 00")))
+    same(bench.takeAll(), ["link 1 parametersRejected 0x3B"])
+    let impossible = ConnectionParameters(
+      interval: ConnectionInterval(rawValue: 3200), supervisionTimeout: SupervisionTimeout(rawValue: 10))
+    bench.tell { core, now in core.updateParameters(link1, impossible, now: now) }
+    same(bench.takeAll(), ["link 1 parametersRejected 0x11"])
+  }
+  @Test func weChangeThemAsCentral() {
+    var bench = Self.central()
+    bench.tell { core, now in core.updateParameters(link1, .fast, now: now) }
+    bench.answer(.commandDisallowed)
+    same(bench.takeAll(), ["LE_Connection_Update", "link 1 parametersRejected 0x0C"])
+    bench.tell { core, now in core.updateParameters(link1, .fast, now: now) }
+    bench.answer()
+    bench.receive(octets("04 3E 0A 03 3B 40 00 28 00 00 00 F4 01"))
+    same(bench.takeAll(), ["LE_Connection_Update", "link 1 parametersRejected 0x3B"])
+  }
+}
+
+extension Bench {
+  var reports: [AdvertisementReport] {
+    told.compactMap { if case .advertisement(let report) = $0 { report } else { nil } }
+  }
+  /// `Own_Address_Type` of the commands that scan, advertise and connect.
+  mutating func ownAddressTypes() -> [String] {
+    var types: [String] = []
+    tell { core, now in core.startScan(now: now) }
+    types.append(ownAddressType())
+    answerAll()
+    advertise("a")
+    types.append(ownAddressType())
+    answerAll()
+    connect(1)
+    types.append(ownAddressType())
+    return types
+  }
+  private func ownAddressType() -> String {
+    let label = "Own_Address_Type: "
+    guard let field = lastCommand.split(separator: ", ").first(where: { $0.hasPrefix(label) }) else {
+      return lastCommand
+    }
+    return String(field.dropFirst(label.count))
+  }
+}

@@ -1,0 +1,111 @@
+import BindruneWire
+import GATT
+import HCI
+import TestSupport
+import Testing
+
+@testable import GAP
+
+/// Scanner, Advertiser and Connections: every phase against every input.
+@Suite struct MachineTests {
+  private let a = ScanParameters(isActive: true), b = ScanParameters(isActive: false)
+
+  @Test func everyPhaseOfTheScanner() throws {
+    let active = a, passive = b
+    let scanner = Matrix(
+      paths: [
+        [], ["start a"], ["start a", "stop"], ["start a", "start b"],
+        ["start a", "accepted"], ["start a", "accepted", "stop"], ["start a", "accepted", "start b"],
+        ["start a", "accepted", "accepted"], ["start a", "accepted", "accepted", "stop"],
+        ["start a", "accepted", "accepted", "stop", "start a"], ["start a", "accepted", "accepted", "start b"],
+      ],
+      inputs: [
+        ("start a", { $0.tell { core, now in core.startScan(active, now: now) } }),
+        ("start b", { $0.tell { core, now in core.startScan(passive, now: now) } }),
+        ("stop", { $0.tell { core, now in core.stopScan(now: now) } }),
+        ("accepted", { $0.answer() }),
+        ("refused", { $0.answer(.commandDisallowed) }),
+        ("silence", { $0.wait(.seconds(2)) }),
+        ("restart", { $0.start() }),
+        ("hardware error", { $0.receive("04 10 01 00") }),
+      ],
+      phase: { name($0.scanner.phase) })
+    try scanner.check("scanner.txt")
+  }
+
+  @Test func everyPhaseOfTheAdvertiser() throws {
+    let setting = ["advertise a"], enabling = setting + ["accepted", "accepted", "accepted"]
+    let on = enabling + ["accepted"]
+    let advertiser = Matrix(
+      paths: [
+        [], setting, setting + ["stop"], setting + ["advertise b"],
+        setting + ["accepted"], setting + ["accepted", "stop"], setting + ["accepted", "accepted"],
+        enabling, enabling + ["stop"], enabling + ["advertise b"],
+        enabling + ["connection"], enabling + ["stop", "connection"], enabling + ["connection", "advertise b"],
+        enabling + ["connection", "advertise a"],
+        on, on + ["stop"], on + ["advertise b"], on + ["stop", "advertise a"],
+        on + ["connection"], on + ["connection", "stop"], on + ["connection", "advertise a"],
+        on + ["connection", "disconnection"],
+        on + ["connection", "accepted"], on + ["connection", "accepted", "accepted", "accepted"],
+        on + ["connection", "accepted", "accepted", "accepted", "disconnection"],
+        on + ["connection", "accepted", "accepted", "accepted", "refused"],
+      ],
+      inputs: [
+        ("advertise a", { bench in bench.advertise("a") }),
+        ("advertise b", { bench in bench.advertise("b", restarts: false) }),
+        ("stop", { $0.tell { core, now in core.stopAdvertising(now: now) } }),
+        ("accepted", { $0.answer() }),
+        ("refused", { $0.answer(.connectionLimitExceeded) }),
+        ("silence", { $0.wait(.seconds(2)) }),
+        ("connection", { $0.receive(connectionComplete(0x40, .peripheral)) }),
+        ("disconnection", { $0.receive(disconnectionComplete(0x40)) }),
+        ("restart", { $0.start() }),
+      ],
+      phase: {
+        switch $0.advertiser.phase {
+        case .setting(let step, .wish): "setting \(step)"
+        case .setting(let step, let cause): "setting \(step) after \(cause)"
+        case let phase: name(phase)
+        }
+      })
+    try advertiser.check("advertiser.txt")
+  }
+
+  @Test func everyPhaseOfTheConnections() throws {
+    let connections = Matrix(
+      paths: [
+        [], ["connect 1"], ["connect 1", "connect 2"], ["connect 1", "accepted"],
+        ["connect 1", "cancel 1"], ["connect 1", "cancel 1", "connect 2"],
+        ["connect 1", "accepted", "cancel 1"], ["connect 1", "accepted", "connect 2", "cancel 1"],
+        ["connect 1", "accepted", "cancel 1", "connect 2", "accepted"],
+      ],
+      inputs: [
+        ("connect 1", { $0.connect(1, Bench.peer) }),
+        ("connect 2", { $0.connect(2, Bench.otherPeer) }),
+        ("cancel 1", { $0.tell { core, now in core.cancel(RequestID(rawValue: 1), now: now) } }),
+        ("accepted", { $0.answer() }),
+        ("refused", { $0.answer(.commandDisallowed) }),
+        ("silence", { $0.wait(.seconds(2)) }),
+        ("link", { $0.receive(connectionComplete(0x40)) }),
+        ("link with another", { $0.receive(connectionComplete(0x40, .central, Bench.otherPeer)) }),
+        ("link as peripheral", { $0.receive(connectionComplete(0x40, .peripheral)) }),
+        ("failure", { $0.receive(connectionComplete(0, .central, Bench.peer, .connectionFailedToBeEstablished)) }),
+        ("end", { $0.receive(connectionComplete(0, .central, Bench.peer, .unknownConnectionIdentifier)) }),
+        ("restart", { $0.start() }),
+      ],
+      phase: { name($0.connections.phase) })
+    try connections.check("connections.txt")
+  }
+}
+
+extension Bench {
+  mutating func advertise(_ name: String, restarts: Bool = true) {
+    tell { core, now in
+      try! core.advertise(
+        AdvertisingData(localName: name), AdvertisingParameters(restartsAfterConnection: restarts), now: now)
+    }
+  }
+  mutating func connect(_ id: UInt64, _ peer: PeerAddress = Bench.peer) {
+    tell { core, now in core.connect(to: peer, id: RequestID(rawValue: id), now: now) }
+  }
+}
