@@ -384,7 +384,8 @@ class Central:
 async def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     peers.add_arguments(parser)
-    parser.add_argument('--name', default=database.NAME)
+    parser.add_argument('--address', default='E0:E1:E2:E3:E4:E5', help='own random static address')
+    parser.add_argument('--name', default=database.NAME, help="the peripheral's")
     parser.add_argument('--mtu', type=int, default=247)
     parser.add_argument('--notifications', type=int, default=10)
     parser.add_argument('--heart-rate', type=int, help='only that many values of any heart rate sensor')
@@ -395,7 +396,7 @@ async def main():
     parser.add_argument('--any-address', action='store_true', help="do not check the peripheral's address")
     parser.add_argument('--strict', action='store_true', help='also what Bumble as a server gets wrong')
     args = parser.parse_args()
-    device, port = await peers.make_peer(args, 'InteropCentral', 'E0:E1:E2:E3:E4:E5', 'C0:DE:00:00:00:02/P')
+    device, port = await peers.make_peer(args, 'InteropCentral', args.address, 'C0:DE:00:00:00:02/P')
     central = Central(device, args)
     try:
         await device.power_on()
