@@ -34,6 +34,7 @@ public struct BluetoothError: Error, Sendable, Equatable, CustomStringConvertibl
     case notStarted
   }
   public var code: Code
+  /// One sentence: the cause, and what helps.
   public var diagnostics: String
   public var attError: ATTError?
 
@@ -46,35 +47,57 @@ public struct BluetoothError: Error, Sendable, Equatable, CustomStringConvertibl
 }
 
 extension BluetoothError {
+  static var cancelled: BluetoothError { BluetoothError(.cancelled, "The task was cancelled.") }
+  static var closed: BluetoothError { BluetoothError(.notStarted, "The host has been closed: open another.") }
+  static var linkIsDown: BluetoothError { BluetoothError(.disconnected, "The link is down: connect again.") }
+  static func overflow(_ capacity: Int) -> BluetoothError {
+    BluetoothError(.overflow, "\(capacity) values waited and more came: take them faster, or ask for fewer.")
+  }
+
+  init(_ error: TransportError) { self.init(.transport, error.description) }
+  init(_ error: AdvertisingDataError) { self.init(.invalidArgument, "The advertisement does not fit: \(error).") }
+
+  init(_ failure: StartFailure) {
+    self.init(
+      .controller,
+      "The controller did not start, \(failure): check that a Bluetooth LE controller is there, and reset it.")
+  }
   init(_ failure: HostFailure) {
     self =
       switch failure {
-      case .cancelled: BluetoothError(.cancelled, "the request was cancelled")
-      case .controller(let status): BluetoothError(.connectionFailed, "the controller refused: \(status)")
-      case .noSuchLink: BluetoothError(.disconnected, "the link is down")
-      case .busy: BluetoothError(.busy, "a link to that device is up already, or too many requests wait")
-      case .notStarted: BluetoothError(.notStarted, "the controller is not running; start the host first")
+      case .cancelled: .cancelled
+      case .controller(let status):
+        BluetoothError(.connectionFailed, "The controller could not make the link: \(status).")
+      case .noSuchLink: .linkIsDown
+      case .busy:
+        BluetoothError(
+          .busy, "A link to that device is up already, or too many requests wait: disconnect or wait first.")
+      case .notStarted: .closed
       }
   }
   init(_ error: ClientError) {
     self =
       switch error {
       case .att(let code, _, let handle):
-        BluetoothError(.att, "the device answered \(code) for attribute \(handle.text)", attError: code)
+        BluetoothError(.att, "The device answered \(code) for attribute \(handle.text).", attError: code)
       case .bearerClosed(.timedOut):
-        BluetoothError(.timedOut, "the device did not answer within 30 s; the link is being closed")
-      case .bearerClosed(.disconnected): BluetoothError(.disconnected, "the link went down before the device answered")
+        BluetoothError(.timedOut, "The device did not answer within 30 s and is being disconnected: connect again.")
+      case .bearerClosed(.disconnected):
+        BluetoothError(.disconnected, "The link went down before the device answered: connect again.")
       case .malformedResponse(let violation):
-        BluetoothError(.protocolViolation, "the device's response breaks the protocol: \(violation)")
-      case .cancelled: BluetoothError(.cancelled, "the request was cancelled")
-      case .busy: BluetoothError(.busy, "too many requests wait on this link")
-      case .valueTooLong: BluetoothError(.invalidArgument, "an attribute value has at most 512 octets")
-      case .invalidRequest: BluetoothError(.invalidArgument, "the request names no value, no handle, or an empty range")
+        BluetoothError(.protocolViolation, "The device's response breaks the protocol: \(violation).")
+      case .cancelled: .cancelled
+      case .busy: BluetoothError(.busy, "Too many requests wait on this link: wait for some to end.")
+      case .valueTooLong:
+        BluetoothError(.invalidArgument, "The value is longer than 512 octets, the most that an attribute has.")
+      case .invalidRequest:
+        BluetoothError(.invalidArgument, "The request names no value, no handle, or an empty range.")
       case .unknownCharacteristic:
-        BluetoothError(.invalidArgument, "there is no such characteristic among those discovered; discover first")
+        BluetoothError(.invalidArgument, "There is no such characteristic among those discovered: discover first.")
       case .noConfigurationDescriptor:
         BluetoothError(
-          .invalidArgument, "the characteristic cannot be subscribed to: it has no configuration descriptor")
+          .invalidArgument,
+          "The characteristic has no configuration descriptor and cannot be subscribed to: read it instead.")
       }
   }
 }

@@ -16,44 +16,14 @@ enum RequestOutcome: Sendable {
 }
 
 extension Host {
-  // MARK: Starting
-
-  /// Opens the transport and starts the controller.
-  public func start() async throws(BluetoothError) {
-    switch phase {
-    case .running: return
-    case .closed(let error): throw error
-    case .stopped:
-      phase = .starting
-      transport.start(HostReceiver(self))
-      // Whatever the controller still says of an earlier life is dropped, up to the answer to Reset.
-      transport.resynchronise()
-      perform { core, now in core.start(now: now) }
-    case .starting: break
-    }
-    let error = await withCheckedContinuation { continuation in
-      switch phase {
-      case .starting: starting.append(continuation)
-      case .closed(let error): continuation.resume(returning: error)
-      case .running, .stopped: continuation.resume(returning: nil)
-      }
-    }
-    if let error { throw error }
-  }
-
   // MARK: Requests
 
   /// Starts something that ends with `.completed(id, …)` and waits for that; a cancelled task cancels the request.
   func request(
     _ start: @Sendable (inout HostCore, RequestID, Instant) -> Void
   ) async throws(BluetoothError) -> RequestOutcome {
-    switch phase {
-    case .closed(let error): throw error
-    case .stopped, .starting: throw BluetoothError(.notStarted, "the host has not been started; call start() first")
-    case .running: break
-    }
-    lastRequest += 1
-    let id = RequestID(rawValue: lastRequest)
+    try check()
+    let id = newRequest()
     let outcome = await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
         requests[id] = continuation
@@ -66,13 +36,10 @@ extension Host {
     return outcome
   }
 
-  /// Runs `body` on the host from anywhere, later.
-  nonisolated func onEventLoop(_ body: @escaping @Sendable (isolated Host) -> Void) {
-    transport.eventLoop.execute { [weak self] in
-      self?.assumeIsolated { body($0) }
-    }
+  func newRequest() -> RequestID {
+    lastRequest += 1
+    return RequestID(rawValue: lastRequest)
   }
-
   private func complete(_ id: RequestID, _ outcome: RequestOutcome) {
     requests.removeValue(forKey: id)?.resume(returning: outcome)
   }
@@ -81,33 +48,31 @@ extension Host {
 
   func handle(_ effect: HostEffect) {
     switch effect {
-    case .started:
-      phase = .running
-      resume(&starting, nil)
-    case .startFailed(let failure):
-      fail(BluetoothError(.controller, failure.description))
+    case .started: started()
+    case .startFailed(let failure): fail(BluetoothError(failure))
     case .controllerFailed(let status):
-      fail(BluetoothError(.controller, "the controller failed (\(status)); open it again"))
+      fail(BluetoothError(.controller, "The controller failed, \(status): open it again."))
 
     case .scanStarted, .scanStopped: break
     case .scanFailed(let status):
-      endScans(BluetoothError(.controller, "the controller refused to scan: \(status)"))
+      endScans(BluetoothError(.controller, "The controller refused to scan: \(status)."))
     case .advertisement(let report): deliver(report)
 
-    case .advertisingStarted: resume(&advertising, nil)
+    case .advertisingStarted: advertising.resume()
     case .advertisingFailed(let status):
-      resume(&advertising, BluetoothError(.controller, "the controller refused to advertise: \(status)"))
+      advertising.resume(.failure(BluetoothError(.controller, "The controller refused to advertise: \(status).")))
     case .advertisingStopped:
-      resume(&advertising, BluetoothError(.cancelled, "advertising was stopped before it began"))
+      advertising.resume(.failure(BluetoothError(.cancelled, "Advertising was stopped before it began.")))
       tell(.advertisingStopped)
 
     case .linkUp(let id, let peer, let role, let parameters):
       links[id] = LinkState()
+      if case .closing = phase { perform { core, now in core.disconnect(id, now: now) } }
       tell(.connected(Link(id: id, peer: peer, role: role, host: self)))
       logger.debug("\(id) up: \(peer), \(role), \(parameters)")
     case .linkDown(let id, let reason):
-      let error = BluetoothError(.disconnected, "the link is down: \(reason)")
-      links.removeValue(forKey: id)?.end(error)
+      links.removeValue(forKey: id)?.end(
+        BluetoothError(.disconnected, "The link went down, \(reason): connect again."))
       tell(.disconnected(id, reason))
       logger.debug("\(id) down: \(reason)")
     case .parametersChanged(let id, let parameters): logger.debug("\(id): \(parameters)")
@@ -134,8 +99,8 @@ extension Host {
         request)
     case .requestCancelled(let request, _):
       logger.warning("a client's request \(request.rawValue) was not answered in time")
-    case .readyToSend(let id): drainPorts(of: id)
-    case .indicationConfirmed(let id, let handle): links[id]?.confirmed(handle)
+    case .readyToSend(let id): sendFromPorts(of: id)
+    case .indicationConfirmed(let id, _): links[id]?.confirmation.resume()
     case .violation(let link, let violation):
       logger.warning("\(link.map { "\($0): " } ?? "")\(violation)")
     }
@@ -152,24 +117,24 @@ extension Host {
     }
   }
 
-  func resume(_ waiting: inout [CheckedContinuation<BluetoothError?, Never>], _ error: BluetoothError?) {
-    let all = waiting
-    waiting = []
-    for continuation in all { continuation.resume(returning: error) }
+  /// Ends all requests for their callers, and tells which they were.
+  func endRequests(_ error: BluetoothError) -> [RequestID] {
+    let ended = requests
+    requests = [:]
+    for continuation in ended.values { continuation.resume(returning: .failed(error)) }
+    return Array(ended.keys)
   }
 
   /// Called once, when the phase has become `.closed`.
   func endEverything(_ error: BluetoothError) {
-    resume(&starting, error)
-    resume(&advertising, error)
-    let waiting = requests
-    requests = [:]
-    for continuation in waiting.values { continuation.resume(returning: .failed(error)) }
+    starting.resume(.failure(error))
+    advertising.resume(.failure(error))
+    _ = endRequests(error)
     endScans(error)
-    let open = links
+    for link in links.values { link.end(error) }
     links = [:]
-    for link in open.values { link.end(error) }
     for mailbox in incoming { mailbox.finish(error) }
     incoming = []
+    closing.resume()
   }
 }

@@ -14,7 +14,8 @@ import NIOPosix
 ///     for try await advertisement in host.scan() { print(advertisement) }
 ///
 /// The actor runs on its transport's event loop, so a packet reaches the layers without a hop. Everything that waits ends
-/// exactly once: with its answer, with an error, or cancelled with its task.
+/// exactly once: with its answer, with an error, or cancelled with its task. `close` ends a host well; one that is let go
+/// without it closes its transport, and its peers see the links time out.
 public actor Host {
   public nonisolated let transport: any HCITransport
   public nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -22,18 +23,20 @@ public actor Host {
   }
   let logger: Logger
   var core: HostCore
-  var phase = Phase.stopped
+  private(set) var phase = Phase.stopped
   private var packet = PacketBuffer(capacity: 1100)
   private var timer: (deadline: Instant, scheduled: Scheduled<Void>)?
   private var isPumping = false
 
-  enum Phase { case stopped, starting, running, closed(BluetoothError) }
+  enum Phase { case stopped, starting, running, closing, closed(BluetoothError) }
 
-  // What waits, by what it waits for. `Host+Async.swift` has the code.
+  // What waits, by what it waits for.
+  let starting = Waiters()
+  let advertising = Waiters()
+  let closing = Waiters()
+  var advertisingTurn = 0
   var lastRequest: UInt64 = 0
   var requests: [RequestID: CheckedContinuation<RequestOutcome, Never>] = [:]
-  var starting: [CheckedContinuation<BluetoothError?, Never>] = []
-  var advertising: [CheckedContinuation<BluetoothError?, Never>] = []
   var scans: [UInt64: Scan] = [:]
   var links: [LinkID: LinkState] = [:]
   var incoming: [Mailbox<ServerEvent>] = []
@@ -50,7 +53,7 @@ public actor Host {
   }
 
   /// Opens the controller that `spec` names (`tcp:HOST:PORT`, `unix:PATH`, or `sim`: alone on a radio of its own) and
-  /// starts a host on it.
+  /// starts a host on it. Where that fails, or the task is cancelled, nothing is left open.
   /// `trace`: the path of a btsnoop file for every packet.
   public static func open(
     _ spec: String, configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
@@ -61,12 +64,114 @@ public actor Host {
       let loop = MultiThreadedEventLoopGroup.singleton.next(), spec = try TransportSpec(spec)
       transport = try await spec.open(on: loop, radio: spec == .sim ? SimulatedRadio(on: loop) : nil, trace: trace)
     } catch {
-      throw BluetoothError(.transport, error.description)
+      throw BluetoothError(error)
     }
     let host = Host(transport, configuration: configuration, database: database, logger: logger)
-    try await host.start()
+    do throws(BluetoothError) {
+      try await host.start()
+    } catch {
+      await host.close()
+      throw error
+    }
     return host
   }
+
+  deinit {
+    if case .closed = phase { return }
+    // No caller waits on the host itself, or it would live; what else has waited for its word hears that there is none.
+    let (error, transport) = (BluetoothError.closed, transport)
+    for link in links.values { link.end(error) }
+    for mailbox in incoming { mailbox.finish(error) }
+    timer?.scheduled.cancel()
+    transport.eventLoop.execute { transport.close() }
+  }
+
+  // MARK: Beginning and end
+
+  /// Starts the transport and the controller; a second caller waits for the same start. A cancelled task stops waiting, and
+  /// the start goes on: call `start` again to wait for it, or `close`.
+  public func start() async throws(BluetoothError) {
+    switch phase {
+    case .running: return
+    case .closing: throw .closed
+    case .closed(let error): throw error
+    case .stopped, .starting: break
+    }
+    try await starting.wait {
+      guard case .stopped = phase else { return nil }
+      phase = .starting
+      transport.start(HostReceiver(self))
+      // Whatever the controller still says of an earlier life is dropped, up to the answer to Reset.
+      transport.resynchronise()
+      perform { core, now in core.start(now: now) }
+      return nil
+    }
+  }
+  func started() {
+    guard case .starting = phase else { return }
+    phase = .running
+    starting.resume()
+  }
+
+  /// Ends scans, advertising and links, so that peers see a disconnection and not a silence, leaves the controller reset,
+  /// and closes the transport; what waits ends with `.notStarted`. Takes one second at most, also in a cancelled task.
+  /// A second caller waits for the same end.
+  public func close() async {
+    switch phase {
+    case .closed: return
+    case .stopped, .starting: return fail(.closed)
+    case .closing: break
+    case .running:
+      phase = .closing
+      endScans(.closed)
+      let ended = endRequests(.closed)
+      perform { core, now in
+        for request in ended { core.cancel(request, now: now) }
+        core.stopScan(now: now)
+        core.stopAdvertising(now: now)
+        for link in links.keys { core.disconnect(link, now: now) }
+      }
+      transport.eventLoop.scheduleTask(in: .seconds(1)) { [weak self] in
+        self?.assumeIsolated { $0.fail(.closed) }
+      }
+    }
+    // A task of its own: the caller's may be cancelled, and then the links must end all the same.
+    let closing = closing
+    await Task {
+      try? await closing.wait {
+        if case .closed = phase { .success(()) } else { nil }
+      }
+    }.value
+  }
+  func closeIfQuiet() {
+    guard case .closing = phase, links.isEmpty else { return }
+    let reset: [UInt8] = [0x01, 0x03, 0x0C, 0x00]  // HCI_Reset; nobody waits for its answer
+    transport.send(reset.span)
+    fail(.closed)
+  }
+
+  /// The host is of no more use: everything that waits ends with `error`.
+  func fail(_ error: BluetoothError) {
+    if case .closed = phase { return }
+    phase = .closed(error)
+    timer?.scheduled.cancel()
+    timer = nil
+    transport.close()
+    endEverything(error)
+  }
+
+  /// Throws unless the controller is running, and the caller's task too.
+  func check() throws(BluetoothError) {
+    switch phase {
+    case .running: if Task.isCancelled { throw .cancelled }
+    case .closed(let error): throw error
+    case .closing: throw .closed
+    case .stopped, .starting: throw BluetoothError(.notStarted, "The host has not been started: call start() first.")
+    }
+  }
+
+  /// The address that peers see.
+  public var ownAddress: PeerAddress { core.ownAddress }
 
   // MARK: Driving the core
 
@@ -99,18 +204,22 @@ public actor Host {
       }
       while let effect = core.nextEffect() {
         isQuiet = false
+        if case .closed = phase { continue }
         handle(effect)
       }
     } while !isQuiet
+    closeIfQuiet()
     armTimer()
   }
 
+  /// One timer. It may go off too early, which costs less than a new one for every packet.
   private func armTimer() {
-    let deadline = core.deadline
-    if timer?.deadline == deadline { return }
-    timer?.scheduled.cancel()
-    timer = nil
-    guard let deadline else { return }
+    guard let deadline = core.deadline else { return }
+    if case .closed = phase { return }
+    if let timer {
+      if timer.deadline <= deadline { return }
+      timer.scheduled.cancel()
+    }
     let scheduled = transport.eventLoop.scheduleTask(deadline: .uptimeNanoseconds(deadline.nanoseconds)) {
       [weak self] in
       guard let self else { return }
@@ -122,22 +231,12 @@ public actor Host {
     timer = (deadline, scheduled)
   }
 
-  /// The host is of no more use: everything that waits ends with `error`.
-  func fail(_ error: BluetoothError) {
-    if case .closed = phase { return }
-    phase = .closed(error)
-    timer?.scheduled.cancel()
-    timer = nil
-    transport.close()
-    endEverything(error)
+  /// Runs `body` on the host from anywhere, later.
+  nonisolated func onEventLoop(_ body: @escaping @Sendable (isolated Host) -> Void) {
+    transport.eventLoop.execute { [weak self] in
+      self?.assumeIsolated { body($0) }
+    }
   }
-
-  /// Closes the transport, with it every link, and ends everything that waits with `.notStarted`.
-  public func close() {
-    fail(BluetoothError(.notStarted, "the host has been closed"))
-  }
-  /// The address that peers see.
-  public var ownAddress: PeerAddress { core.ownAddress }
 }
 
 /// The transport's end of the host: enters the actor on its own event loop, without a hop.
@@ -153,6 +252,6 @@ final class HostReceiver: HCIReceiver {
   func receivedAll() { host?.assumeIsolated { $0.pump() } }
   func writable() { host?.assumeIsolated { $0.pump() } }
   func failed(_ error: TransportError) {
-    host?.assumeIsolated { $0.fail(BluetoothError(.transport, error.description)) }
+    host?.assumeIsolated { $0.fail(BluetoothError(error)) }
   }
 }

@@ -18,14 +18,12 @@ public struct Link: Sendable, Identifiable {
   /// Everything the server shows: services, includes, characteristics, descriptors. Vol 3, Part G, §4.4 … §4.7.
   public func discoverAll() async throws(BluetoothError) -> RemoteDatabase {
     _ = try await procedure { $0.discoverAll($1) }
-    guard let database = await host.remoteDatabase(of: id) else { throw Self.gone }
+    guard let database = await host.remoteDatabase(of: id) else { throw .linkIsDown }
     return database
   }
   /// The whole value, however long: Read, then Read Blob. Vol 3, Part G, §4.8.1, §4.8.3.
   public func read(_ handle: AttributeHandle) async throws(BluetoothError) -> [UInt8] {
-    guard case .value(let value) = try await procedure({ $0.readLong($1, handle) }) else {
-      return []
-    }
+    guard case .value(let value) = try await procedure({ $0.readLong($1, handle) }) else { return [] }
     return value
   }
   /// Writes and waits for the answer; more than MTU − 3 octets travel as a long write. Vol 3, Part G, §4.9.3, §4.9.4.
@@ -38,7 +36,7 @@ public struct Link: Sendable, Identifiable {
     try await host.write(command: value, to: handle, on: id)
   }
   /// Subscribes when iteration begins, unsubscribes when it ends; indications where the server has no notifications.
-  /// 1,024 values may wait for the reader; after that the sequence ends with `.overflow`.
+  /// 1,024 values may wait for the reader; after that the sequence ends with `.overflow`. A cancelled task ends it.
   public func notifications(of characteristic: RemoteCharacteristic) -> NotificationSequence {
     NotificationSequence(link: self, characteristic: characteristic)
   }
@@ -61,8 +59,6 @@ public struct Link: Sendable, Identifiable {
   ) async throws(BluetoothError) -> SendPort {
     try await host.sendPort(kind, to: handle, on: id, capacity: capacity)
   }
-
-  private static var gone: BluetoothError { BluetoothError(.disconnected, "the link is down") }
 
   private func procedure(
     _ start: @Sendable (inout Client, RequestID) -> Void

@@ -1,5 +1,6 @@
 import ATT
 import BindruneWire
+import DequeModule
 import GAP
 import GATT
 import HCI
@@ -7,20 +8,26 @@ import HCI
 /// What waits on one link, above the core.
 struct LinkState {
   var values: [AttributeHandle: [Mailbox<ReceivedValue>]] = [:]
-  var ports: [SendPort] = []
-  var confirmations: [AttributeHandle: CheckedContinuation<Result<Void, BluetoothError>, Never>] = [:]
+  /// The one indication that may be outstanding.
+  let confirmation = Waiters()
+  /// The ports with values to send, in turn: until they have sent them they live, even if nobody else holds them.
+  var sending = Deque<SendPort>()
+  /// All ports that somebody holds.
+  private var ports: [WeakPort] = []
+  private struct WeakPort { weak var port: SendPort? }
 
+  mutating func add(_ port: SendPort) {
+    ports.removeAll { $0.port == nil }
+    ports.append(WeakPort(port: port))
+  }
+  func mtuChanged(_ mtu: Int) {
+    for entry in ports { entry.port?.mtuChanged(mtu) }
+  }
   /// The link is gone; called once, after the state has left `Host.links`.
   func end(_ error: BluetoothError) {
     for mailbox in values.values.joined() { mailbox.finish(error) }
-    for port in ports { port.close(error) }
-    for confirmation in confirmations.values { confirmation.resume(returning: .failure(error)) }
-  }
-  func mtuChanged(_ mtu: Int) {
-    for port in ports { port.mtuChanged(mtu) }
-  }
-  mutating func confirmed(_ handle: AttributeHandle) {
-    confirmations.removeValue(forKey: handle)?.resume(returning: .success(()))
+    for entry in ports { entry.port?.close(error) }
+    confirmation.resume(.failure(error))
   }
 }
 
@@ -48,10 +55,13 @@ public struct NotificationSequence: AsyncSequence, Sendable {
     public mutating func next() async throws(BluetoothError) -> ReceivedValue? { try await next(isolation: nil) }
     public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> ReceivedValue? {
       if subscription == nil {
-        subscription = try await sequence.link.host.subscribe(to: sequence.characteristic, on: sequence.link.id)
+        do throws(BluetoothError) {
+          subscription = try await sequence.link.host.subscribe(to: sequence.characteristic, on: sequence.link.id)
+        } catch  where error.code == .cancelled {
+          return nil
+        }
       }
-      guard let subscription else { return nil }
-      return try await subscription.mailbox.take().get()
+      return try await subscription?.mailbox.take()
     }
   }
 }
@@ -81,7 +91,7 @@ extension Host {
     to peer: PeerAddress, _ parameters: ConnectionParameters = .balanced
   ) async throws(BluetoothError) -> Link {
     let outcome = try await request { core, id, now in core.connect(to: peer, parameters, id: id, now: now) }
-    guard case .linked(let id) = outcome else { throw BluetoothError(.connectionFailed, "the link did not come up") }
+    guard case .linked(let id) = outcome else { throw .linkIsDown }
     return Link(id: id, peer: peer, role: .central, host: self)
   }
 
@@ -92,11 +102,12 @@ extension Host {
   func mtu(of link: LinkID) -> Int? { core.mtu(of: link) }
 
   func write(command value: [UInt8], to handle: AttributeHandle, on link: LinkID) throws(BluetoothError) -> Bool {
-    guard let mtu = core.mtu(of: link) else { throw BluetoothError(.disconnected, "the link is down") }
-    guard value.count <= min(mtu - 3, 512) else {
+    guard links[link] != nil, let mtu = core.mtu(of: link) else { throw .linkIsDown }
+    let limit = min(mtu - 3, NotificationQueue.longestValue)
+    guard value.count <= limit else {
       throw BluetoothError(
         .invalidArgument,
-        "\(value.count) octets do not fit one write without response: \(min(mtu - 3, 512)) do; use write")
+        "\(value.count) octets do not fit one write without response, which carries \(limit): use write.")
     }
     return perform { core, _ in core.write(command: value.span, to: handle, on: link).isAccepted }
   }
@@ -104,7 +115,7 @@ extension Host {
   func subscribe(
     to characteristic: RemoteCharacteristic, on link: LinkID
   ) async throws(BluetoothError) -> SubscriptionHandle {
-    guard links[link] != nil else { throw BluetoothError(.disconnected, "the link is down") }
+    guard links[link] != nil else { throw .linkIsDown }
     let mailbox = Mailbox<ReceivedValue>(capacity: 1024, overflow: .end)
     // Before the CCCD is written: the first value may come before the answer does.
     links[link]?.values[characteristic.valueHandle, default: []].append(mailbox)
@@ -118,14 +129,14 @@ extension Host {
     return handle
   }
   func unsubscribe(_ mailbox: Mailbox<ReceivedValue>, _ characteristic: RemoteCharacteristic, on link: LinkID) {
-    mailbox.finish()
+    mailbox.abandon()
     let handle = characteristic.valueHandle
-    links[link]?.values[handle]?.removeAll { $0 === mailbox }
-    guard links[link] != nil, links[link]?.values[handle]?.isEmpty != false else { return }
-    links[link]?.values[handle] = nil
-    lastRequest += 1
-    let id = RequestID(rawValue: lastRequest)
-    perform { core, _ in core.withClient(of: link, id: id) { $0.unsubscribe(id, characteristic.valueHandle) } }
+    guard let others = links[link]?.values[handle]?.filter({ $0 !== mailbox }) else { return }
+    links[link]?.values[handle] = others.isEmpty ? nil : others
+    guard others.isEmpty else { return }
+    // Nobody waits for its end.
+    let id = newRequest()
+    perform { core, _ in core.withClient(of: link, id: id) { $0.unsubscribe(id, handle) } }
   }
 
   // MARK: Ports
@@ -133,27 +144,36 @@ extension Host {
   func sendPort(
     _ kind: SendPort.Kind, to handle: AttributeHandle, on link: LinkID, capacity: Int
   ) throws(BluetoothError) -> SendPort {
-    guard links[link] != nil, let mtu = core.mtu(of: link) else {
-      throw BluetoothError(.disconnected, "the link is down")
-    }
+    guard links[link] != nil, let mtu = core.mtu(of: link) else { throw .linkIsDown }
     let port = SendPort(link: link, handle: handle, kind: kind, capacity: capacity, mtu: mtu) { [weak self] port in
-      self?.onEventLoop { host in host.drain(port) }
+      self?.onEventLoop { host in
+        host.links[link]?.sending.append(port)
+        host.sendFromPorts(of: link)
+      }
     }
-    links[link]?.ports.append(port)
+    links[link]?.add(port)
     return port
   }
-  func drain(_ port: SendPort) {
+  /// Fills the link's queue from its ports, a value each in turn, until it is full or they are empty.
+  func sendFromPorts(of link: LinkID) {
+    guard var sending = links[link]?.sending, !sending.isEmpty else { return }
     perform { core, _ in
-      _ = port.drain { value in
-        switch port.kind {
-        // A client that has unsubscribed meanwhile gets nothing: the value is gone, as it would be on the air.
-        case .notification: core.notify(value.span, of: port.handle, on: port.link) != .full
-        case .command: core.write(command: value.span, to: port.handle, on: port.link) != .full
+      defer { links[link]?.sending = sending }
+      while let port = sending.popFirst() {
+        let rest = port.sendNext { value in
+          switch port.kind {
+          // For a client that has unsubscribed meanwhile the value is gone, as it would be on the air.
+          case .notification: core.notify(value.span, of: port.handle, on: link) != .full
+          case .command: core.write(command: value.span, to: port.handle, on: link) != .full
+          }
+        }
+        switch rest {
+        case .nothing: break
+        case .more: sending.append(port)
+        // The bearer will say when there is room again.
+        case .refused: return sending.prepend(port)
         }
       }
     }
-  }
-  func drainPorts(of link: LinkID) {
-    for port in links[link]?.ports ?? [] { drain(port) }
   }
 }

@@ -10,10 +10,11 @@ final class Mailbox<Element: Sendable>: Sendable {
     /// The sequence ends with `.overflow`, after those that wait: a gap would go unseen.
     case end
   }
+  private typealias Waiter = CheckedContinuation<Result<Element?, BluetoothError>, Never>
   private struct State {
     var elements = Deque<Element>()
     var ending: Result<Void, BluetoothError>?
-    var waiter: CheckedContinuation<Result<Element?, BluetoothError>, Never>?
+    var waiter: Waiter?
   }
   private let state = Mutex(State())
   private let capacity: Int
@@ -24,24 +25,19 @@ final class Mailbox<Element: Sendable>: Sendable {
     self.overflow = overflow
   }
 
-  /// Nobody will take anything any more.
-  var isFinished: Bool { state.withLock { $0.ending != nil && $0.elements.isEmpty } }
+  /// It takes nothing more; what waits may still be taken.
+  var isFinished: Bool { state.withLock { $0.ending != nil } }
 
   func put(_ element: Element) {
-    let waiter = state.withLock { state -> CheckedContinuation<Result<Element?, BluetoothError>, Never>? in
+    let waiter = state.withLock { state -> Waiter? in
       guard state.ending == nil else { return nil }
-      if let waiter = state.waiter {
-        state.waiter = nil
-        return waiter
-      }
+      if let waiter = state.waiter.take() { return waiter }
       if state.elements.count == capacity {
-        switch overflow {
-        case .dropOldest: state.elements.removeFirst()
-        case .end:
-          state.ending = .failure(
-            BluetoothError(.overflow, "values came faster than they were taken; \(capacity) were waiting"))
+        guard overflow == .dropOldest else {
+          state.ending = .failure(.overflow(capacity))
           return nil
         }
+        state.elements.removeFirst()
       }
       state.elements.append(element)
       return nil
@@ -50,20 +46,27 @@ final class Mailbox<Element: Sendable>: Sendable {
   }
 
   /// nil: the sequence ends well. What waits is still delivered.
-  func finish(_ error: BluetoothError? = nil) {
-    let waiter = state.withLock { state -> CheckedContinuation<Result<Element?, BluetoothError>, Never>? in
-      guard state.ending == nil else { return nil }
-      state.ending = error.map { .failure($0) } ?? .success(())
-      defer { state.waiter = nil }
-      return state.waiter
+  func finish(_ error: BluetoothError? = nil) { end(error.map { .failure($0) } ?? .success(()), keepingElements: true) }
+
+  /// Nobody will take anything any more: what waits is let go.
+  func abandon() { end(.success(()), keepingElements: false) }
+
+  private func end(_ ending: Result<Void, BluetoothError>, keepingElements: Bool) {
+    let (waiter, dropped) = state.withLock { state -> (Waiter?, Deque<Element>) in
+      var dropped = Deque<Element>()
+      // Let go outside the lock: an element's end may lead back here.
+      if !keepingElements { swap(&dropped, &state.elements) }
+      if state.ending == nil { state.ending = ending }
+      return (state.waiter.take(), dropped)
     }
-    waiter?.resume(returning: error.map { .failure($0) } ?? .success(nil))
+    waiter?.resume(returning: ending.map { nil })
+    withExtendedLifetime(dropped) {}
   }
 
-  /// The next element; nil at the end, or when the task has been cancelled. One consumer at a time.
-  func take() async -> Result<Element?, BluetoothError> {
-    await withTaskCancellationHandler {
-      await withCheckedContinuation { continuation in
+  /// The next element; nil at the end. Cancelling the task ends the mailbox. One task at a time (traps otherwise).
+  func take() async throws(BluetoothError) -> Element? {
+    let result = await withTaskCancellationHandler {
+      await withCheckedContinuation { (continuation: Waiter) in
         let ready = state.withLock { state -> Result<Element?, BluetoothError>? in
           if let element = state.elements.popFirst() { return .success(element) }
           if let ending = state.ending { return ending.map { nil } }
@@ -74,7 +77,8 @@ final class Mailbox<Element: Sendable>: Sendable {
         if let ready { continuation.resume(returning: ready) }
       }
     } onCancel: {
-      finish()
+      abandon()
     }
+    return try result.get()
   }
 }

@@ -7,6 +7,7 @@ public struct Advertisement: Sendable {
   public var peer: PeerAddress
   /// dBm; nil when the controller does not know.
   public var rssi: Int?
+  /// As the last advertisement said: scan responses do not.
   public var isConnectable: Bool
   /// This report was the scan response; `data` holds what came before it too.
   public var isScanResponse: Bool
@@ -15,7 +16,7 @@ public struct Advertisement: Sendable {
 }
 
 /// Advertisements, for as long as somebody iterates: the controller scans while at least one iterator lives.
-/// 1,024 may wait for the reader; then the oldest go, because the newest says more.
+/// 1,024 may wait for the reader; then the oldest go, because the newest says more. A cancelled task ends the sequence.
 public struct AdvertisementSequence: AsyncSequence, Sendable {
   public typealias Element = Advertisement
   public typealias Failure = BluetoothError
@@ -37,9 +38,11 @@ public struct AdvertisementSequence: AsyncSequence, Sendable {
     public mutating func next(
       isolation actor: isolated (any Actor)?
     ) async throws(BluetoothError) -> Advertisement? {
-      if scan == nil { scan = try await sequence.host.beginScan(sequence.parameters, services: sequence.services) }
-      guard let scan else { return nil }
-      return try await scan.mailbox.take().get()
+      if scan == nil {
+        if Task.isCancelled { return nil }
+        scan = try await sequence.host.beginScan(sequence.parameters, services: sequence.services)
+      }
+      return try await scan?.mailbox.take()
     }
   }
 }
@@ -63,10 +66,40 @@ final class ScanHandle: Sendable {
 struct Scan {
   var parameters: ScanParameters
   var services: [BluetoothUUID]
-  var mailbox: Mailbox<Advertisement>
-  /// What each device has said so far, so that a scan response is told with its advertisement. Bounded.
-  var seen: [PeerAddress: AdvertisingData] = [:]
-  static var capacity: Int { 1024 }
+  let mailbox = Mailbox<Advertisement>(capacity: 1024, overflow: .dropOldest)
+  /// What each device has said so far, so that its advertisement and its scan response are told together. Bounded.
+  private var heard: [PeerAddress: Heard] = [:]
+  private static var capacity: Int { 1024 }
+  private struct Heard {
+    var advertisement = AdvertisingData(flags: nil)
+    var scanResponse = AdvertisingData(flags: nil)
+    var isConnectable = false
+  }
+
+  init(parameters: ScanParameters, services: [BluetoothUUID]) {
+    self.parameters = parameters
+    self.services = services
+  }
+
+  mutating func take(_ report: AdvertisementReport, _ bytes: Span<UInt8>) {
+    var device = heard[report.peer] ?? Heard()
+    if report.isScanResponse {
+      device.scanResponse = AdvertisingData(decoding: bytes)
+    } else {
+      device.advertisement = AdvertisingData(decoding: bytes)
+      device.isConnectable = report.isConnectable
+    }
+    if heard.count == Self.capacity, heard[report.peer] == nil { heard.removeAll(keepingCapacity: true) }
+    heard[report.peer] = device
+
+    var data = device.advertisement
+    data.fill(from: device.scanResponse)
+    guard services.isEmpty || services.contains(where: data.serviceUUIDs.contains) else { return }
+    mailbox.put(
+      Advertisement(
+        peer: report.peer, rssi: report.rssi.map(Int.init), isConnectable: device.isConnectable,
+        isScanResponse: report.isScanResponse, data: data))
+  }
 }
 
 extension Host {
@@ -78,21 +111,15 @@ extension Host {
   }
 
   func beginScan(_ parameters: ScanParameters, services: [BluetoothUUID]) throws(BluetoothError) -> ScanHandle {
-    switch phase {
-    case .closed(let error): throw error
-    case .stopped, .starting: throw BluetoothError(.notStarted, "the host has not been started; call start() first")
-    case .running: break
-    }
-    lastRequest += 1
-    let id = lastRequest
-    let mailbox = Mailbox<Advertisement>(capacity: Scan.capacity, overflow: .dropOldest)
-    scans[id] = Scan(parameters: parameters, services: services, mailbox: mailbox)
+    try check()
+    let id = newRequest().rawValue, scan = Scan(parameters: parameters, services: services)
+    scans[id] = scan
     updateScan()
-    return ScanHandle(mailbox: mailbox, id: id, host: self)
+    return ScanHandle(mailbox: scan.mailbox, id: id, host: self)
   }
   func endScan(_ id: UInt64) {
     guard let scan = scans.removeValue(forKey: id) else { return }
-    scan.mailbox.finish()
+    scan.mailbox.abandon()
     updateScan()
   }
   func endScans(_ error: BluetoothError) {
@@ -119,30 +146,6 @@ extension Host {
   }
 
   func deliver(_ report: AdvertisementReport) {
-    for id in scans.keys { deliver(report, to: id) }
-  }
-  private func deliver(_ report: AdvertisementReport, to id: UInt64) {
-    core.withBytes(of: report.data) { bytes in
-      let data: AdvertisingData
-      if report.isScanResponse, var joined = scans[id]?.seen[report.peer] {
-        joined.merge(bytes)
-        data = joined
-      } else if let known = scans[id]?.seen[report.peer], !report.isScanResponse {
-        // What only the scan response says stays known.
-        var joined = AdvertisingData(decoding: bytes)
-        joined.fill(from: known)
-        data = joined
-      } else {
-        data = AdvertisingData(decoding: bytes)
-      }
-      if scans[id]?.seen.count == Scan.capacity { scans[id]?.seen.removeAll(keepingCapacity: true) }
-      scans[id]?.seen[report.peer] = data
-      guard let scan = scans[id] else { return }
-      guard scan.services.isEmpty || scan.services.contains(where: data.serviceUUIDs.contains) else { return }
-      scan.mailbox.put(
-        Advertisement(
-          peer: report.peer, rssi: report.rssi.map(Int.init), isConnectable: report.isConnectable,
-          isScanResponse: report.isScanResponse, data: data))
-    }
+    for id in scans.keys { core.withBytes(of: report.data) { scans[id]?.take(report, $0) } }
   }
 }

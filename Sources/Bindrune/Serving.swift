@@ -49,7 +49,8 @@ public struct WriteRequest: Sendable {
 }
 
 extension Host {
-  /// What happens from now on; each sequence gets everything. 4,096 events may wait, then it ends with `.overflow`.
+  /// What happens from now on; each call gives a sequence of its own, and each of them gets everything, for one task.
+  /// 4,096 events may wait, then the sequence ends with `.overflow`.
   public var events: ServerEventSequence {
     let mailbox = Mailbox<ServerEvent>(capacity: 4096, overflow: .end)
     if case .closed(let error) = phase { mailbox.finish(error) } else { incoming.append(mailbox) }
@@ -68,23 +69,26 @@ extension Host {
   }
 
   /// Advertises, and returns when the controller does. Ends with `stopAdvertising` or, if `parameters` say so, with a link.
+  /// There is one advertisement: a later call replaces it. Cancelled before it has begun, it does not begin.
   public func advertise(
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
   ) async throws(BluetoothError) {
-    switch phase {
-    case .closed(let error): throw error
-    case .stopped, .starting: throw BluetoothError(.notStarted, "the host has not been started; call start() first")
-    case .running: break
-    }
-    let error: BluetoothError? = await withCheckedContinuation { continuation in
-      advertising.append(continuation)
-      let refusal = perform { core, now -> AdvertisingDataError? in
-        do throws(AdvertisingDataError) { try core.advertise(data, parameters, now: now) } catch { return error }
-        return nil
+    try check()
+    advertisingTurn += 1
+    let turn = advertisingTurn
+    do throws(BluetoothError) {
+      try await advertising.wait {
+        perform { core, now in
+          do throws(AdvertisingDataError) { try core.advertise(data, parameters, now: now) } catch {
+            return .failure(BluetoothError(error))
+          }
+          return nil
+        }
       }
-      if let refusal { resume(&advertising, BluetoothError(.invalidArgument, refusal.description)) }
+    } catch {
+      if error.code == .cancelled, turn == advertisingTurn { stopAdvertising() }
+      throw error
     }
-    if let error { throw error }
   }
   public func stopAdvertising() { perform { core, now in core.stopAdvertising(now: now) } }
 
@@ -92,21 +96,29 @@ extension Host {
   public func setValue(_ value: [UInt8], of handle: AttributeHandle) {
     perform { core, _ in _ = core.setValue(handle, to: value) }
   }
-  /// Notifies every subscriber. The links whose queue was full got nothing: use a `SendPort` where that matters.
+  /// Notifies every subscriber; a value longer than min(MTU − 3, 512) octets is cut to that. The links whose queue was full
+  /// got nothing: use a `SendPort` where that matters.
   @discardableResult
   public func notify(_ value: [UInt8], of handle: AttributeHandle) -> [LinkID] {
     perform { core, _ in
       core.subscribers(of: handle).filter { core.notify(value.span, of: handle, on: $0) == .full }
     }
   }
-  /// Indicates to one subscriber and waits for its confirmation. Vol 3, Part G, §4.11.
+  /// Indicates to one subscriber and waits for its confirmation; a value longer than min(MTU − 3, 512) octets is cut to
+  /// that. A cancelled task stops waiting: the next indication is `.busy` until this one has been confirmed.
+  /// Vol 3, Part G, §4.11.
   public func indicate(_ value: [UInt8], of handle: AttributeHandle, on link: LinkID) async throws(BluetoothError) {
-    guard links[link] != nil else { throw BluetoothError(.disconnected, "the link is down") }
-    guard links[link]?.confirmations[handle] == nil,
-      perform({ core, _ in core.indicate(value.span, of: handle, on: link) })?.isAccepted == true
-    else { throw BluetoothError(.busy, "an indication is outstanding, or the client has not subscribed") }
-    let result = await withCheckedContinuation { links[link]?.confirmations[handle] = $0 }
-    try result.get()
+    try check()
+    guard let confirmation = links[link]?.confirmation else { throw .linkIsDown }
+    switch perform({ core, _ in core.indicate(value.span, of: handle, on: link) }) {
+    case .queued, .cut: try await confirmation.wait()
+    case .full: throw BluetoothError(.busy, "An indication is outstanding on this link: wait until it is confirmed.")
+    case .closed: throw .linkIsDown
+    case nil:
+      throw BluetoothError(
+        .invalidArgument, "The client has not subscribed to indications of attribute \(handle.text): wait until it has."
+      )
+    }
   }
 }
 
@@ -118,17 +130,17 @@ public struct ServerEventSequence: AsyncSequence, Sendable {
   init(mailbox: Mailbox<ServerEvent>) { listener = Listener(mailbox) }
   public func makeAsyncIterator() -> Iterator { Iterator(listener: listener) }
 
-  /// Ends the mailbox when the sequence and its iterators are gone.
+  /// Ends the mailbox when the sequence and its iterators are gone; events hold the host, which holds the mailbox.
   fileprivate final class Listener: Sendable {
     let mailbox: Mailbox<ServerEvent>
     init(_ mailbox: Mailbox<ServerEvent>) { self.mailbox = mailbox }
-    deinit { mailbox.finish() }
+    deinit { mailbox.abandon() }
   }
   public struct Iterator: AsyncIteratorProtocol {
     fileprivate let listener: Listener
-    public mutating func next() async throws(BluetoothError) -> ServerEvent? { try await listener.mailbox.take().get() }
+    public mutating func next() async throws(BluetoothError) -> ServerEvent? { try await listener.mailbox.take() }
     public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> ServerEvent? {
-      try await listener.mailbox.take().get()
+      try await listener.mailbox.take()
     }
   }
 }

@@ -1,0 +1,206 @@
+import Bindrune
+import NIOPosix
+import TestSupport
+import Testing
+
+/// Whatever breaks below, each caller hears of it once, by its name, and soon.
+@Suite("Failure", .timeLimit(.minutes(1))) struct FailureTests {
+  /// Everything that can wait on a host, each as a task that gives the code of its error; nil: ended well.
+  private func waiting(
+    on central: Host, _ peripheral: Host, _ belt: Belt
+  ) async throws -> [(name: String, task: Task<BluetoothError.Code?, Never>)] {
+    func task(
+      _ name: String, _ body: @escaping @Sendable () async throws(BluetoothError) -> Void
+    ) -> (String, Task<BluetoothError.Code?, Never>) {
+      (
+        name,
+        Task {
+          do throws(BluetoothError) { try await body() } catch { return error.code }
+          return nil
+        }
+      )
+    }
+    try await peripheral.advertiseFast()
+    let link = try await central.connect(to: peripheral.ownAddress, .fast)
+    let database = try await link.discoverAll()
+    let (measurement, indicated) = (
+      try #require(database.characteristic("2A37")), try #require(database.characteristic("2A05"))
+    )
+    var served = await peripheral.events.makeAsyncIterator()
+    let port = try await link.sendPort(.command, to: belt.short, capacity: 1)
+    let events = await central.events
+    var tasks = [
+      task("values") { () async throws(BluetoothError) in for try await _ in link.notifications(of: measurement) {} },
+      task("values") { () async throws(BluetoothError) in for try await _ in link.notifications(of: indicated) {} },
+    ]
+    for _ in tasks {
+      guard case .subscriptionChanged? = try await served.next() else {
+        Issue.record("not subscribed")
+        return []
+      }
+    }
+    tasks += [
+      task("events") { () async throws(BluetoothError) in for try await _ in events {} },
+      task("scan") { () async throws(BluetoothError) in for try await _ in central.scan() {} },
+      task("connect") { () async throws(BluetoothError) in
+        _ = try await central.connect(to: PeerAddress(DeviceAddress(0xC0FF_EE00_0001), .random))
+      },
+      task("read") { () async throws(BluetoothError) in _ = try await link.read(belt.dynamic) },
+      task("read") { () async throws(BluetoothError) in _ = try await link.read(belt.short) },
+    ]
+    guard case .readRequested? = try await served.next() else {
+      Issue.record("not asked")
+      return []
+    }
+    tasks.append(
+      task("port") { () async throws(BluetoothError) in
+        while true {
+          if !port.offer([1]) { try await port.waitUntilReady() }
+          await Task.yield()
+        }
+      })
+    return tasks
+  }
+  /// Each has ended, with one of `codes`; and so does whatever comes later.
+  private func expectEnd(
+    _ tasks: [(name: String, task: Task<BluetoothError.Code?, Never>)], of host: Host, _ codes: [BluetoothError.Code]
+  ) async throws {
+    for (name, task) in tasks {
+      let code = try await within { await task.value }
+      #expect(code.map(codes.contains) == true, "\(name): \(code.map { "\($0)" } ?? "ended well")")
+    }
+    let late = try await errorCode { () async throws(BluetoothError) in try await host.start() }
+    #expect(late.map(codes.contains) == true)
+    #expect(try await errorCode { () async throws(BluetoothError) in for try await _ in host.scan() {} } == late)
+    #expect(try await errorCode { () async throws(BluetoothError) in for try await _ in await host.events {} } == late)
+  }
+
+  @Test func theTransportEnds() async throws {
+    let lab = Lab(), belt = try Belt()
+    let peripheral = try await lab.host(belt.database)
+    let (central, relay) = try await lab.streamedHost()
+    let tasks = try await waiting(on: central, peripheral, belt)
+    try await relay.close()
+    try await expectEnd(tasks, of: central, [.transport])
+    await central.close()
+    await peripheral.close()
+  }
+
+  @Test func garbage() async throws {
+    let lab = Lab(), belt = try Belt()
+    let peripheral = try await lab.host(belt.database)
+    let (central, relay) = try await lab.streamedHost()
+    let tasks = try await waiting(on: central, peripheral, belt)
+    try await relay.fromController("47 45 54 20 2F 20 48 54 54 50")
+    try await expectEnd(tasks, of: central, [.transport])
+    await peripheral.close()
+  }
+
+  @Test func hardwareError() async throws {
+    let lab = Lab(), belt = try Belt()
+    let peripheral = try await lab.host(belt.database)
+    let (central, relay) = try await lab.relayedHost()
+    let tasks = try await waiting(on: central, peripheral, belt)
+    try await relay.fromController("04 10 01 42")
+    try await expectEnd(tasks, of: central, [.controller, .disconnected, .notStarted])
+    await peripheral.close()
+  }
+
+  /// The links end first, by name; the peer sees a disconnection, not a silence.
+  @Test func close() async throws {
+    let lab = Lab(), belt = try Belt()
+    let peripheral = try await lab.host(belt.database)
+    let (central, relay) = try await lab.relayedHost()
+    let tasks = try await waiting(on: central, peripheral, belt)
+    var events = await peripheral.events.makeAsyncIterator()
+    try await within {
+      async let first: Void = central.close()
+      async let second: Void = central.close()
+      _ = await (first, second)
+      await central.close()
+    }
+    try await expectEnd(tasks, of: central, [.disconnected, .notStarted])
+    while let event = try await events.next() {
+      guard case .disconnected(_, let reason) = event else { continue }
+      #expect(reason == .remoteUserTerminatedConnection)
+      break
+    }
+    // And the controller is left as it was found: the attempt to connect and the scan end with its reset.
+    try await within { await relay.command("01 03 0C") }
+    await peripheral.close()
+  }
+
+  /// The peer's controller does not answer any more, and ours says nothing either: a second, and no longer.
+  @Test func closeOnASilentController() async throws {
+    let lab = Lab(), belt = try Belt()
+    let peripheral = try await lab.host(belt.database)
+    let (central, relay) = try await lab.relayedHost()
+    try await peripheral.advertiseFast()
+    let link = try await central.connect(to: peripheral.ownAddress, .fast)
+    let read = Task { try await link.read(belt.dynamic) }
+    try await relay.fallSilent()
+    let clock = ContinuousClock(), start = clock.now
+    let closing = Task {
+      // Also in a cancelled task the end is the same.
+      while !Task.isCancelled { await Task.yield() }
+      await central.close()
+    }
+    closing.cancel()
+    try await within { await closing.value }
+    #expect(clock.now - start < .seconds(2))
+    await #expect(throws: BluetoothError.self) { try await read.value }
+    try await relay.close()
+    await peripheral.close()
+  }
+
+  /// Two seconds without an answer to HCI_Reset; garbage is no answer.
+  @Test(arguments: [false, true]) func noControllerThere(saysGarbage: Bool) async throws {
+    let server = try await H4Server.listen(
+      on: .tcp(host: "127.0.0.1", port: 0), loop: MultiThreadedEventLoopGroup.singleton.next()
+    ) { stream in
+      guard saysGarbage else { return }
+      let garbage = [UInt8](repeating: 0x55, count: 100)
+      stream.send(garbage.span)
+      stream.flush()
+    }
+    let clock = ContinuousClock(), start = clock.now
+    let error = try await within { () -> BluetoothError? in
+      do throws(BluetoothError) { _ = try await Host.open("\(server.address)") } catch { return error }
+      return nil
+    }
+    #expect(error?.code == .controller && error?.diagnostics.contains("HCI_Reset") == true)
+    #expect(clock.now - start < .seconds(3))
+    await server.close()
+  }
+
+  @Test func aHostThatIsLetGo() async throws {
+    let lab = Lab(), belt = try Belt()
+    let peripheral = try await lab.host(belt.database)
+    try await peripheral.advertiseFast()
+    weak var gone: Host?
+    let listener: Task<BluetoothError.Code?, Never>
+    do {
+      let central = try await lab.host()
+      gone = central
+      let events = await central.events
+      listener = Task {
+        do throws(BluetoothError) { for try await _ in events {} } catch { return error.code }
+        return nil
+      }
+      let unheard = await central.events
+      let link = try await central.connect(to: peripheral.ownAddress, .fast)
+      #expect(try await link.read(belt.short) == [2])
+      for try await _ in central.scan() { break }
+      let measurement = try await link.discovered("2A37")
+      let reader = Task { for try await _ in link.notifications(of: measurement) {} }
+      reader.cancel()
+      try await reader.value
+      _ = unheard
+    }
+    #expect(try await within { await listener.value } == .notStarted)
+    #expect(gone == nil)
+    // Its controller goes with it.
+    try await eventually { try await lab.controllerCount() == 1 }
+    await peripheral.close()
+  }
+}

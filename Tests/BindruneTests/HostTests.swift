@@ -1,0 +1,181 @@
+import Bindrune
+import TestSupport
+import Testing
+
+@Suite("Host", .timeLimit(.minutes(1))) struct HostTests {
+  @Test func theWholeWalk() async throws {
+    let lab = Lab(), belt = try Belt()
+    try await within {
+      let peripheral = try await lab.host(belt.database)
+      try await peripheral.advertiseFast()
+      let central = try await lab.host()
+      let heard = try await central.find("Belt")
+      #expect(heard.peer == (await peripheral.ownAddress))
+      #expect(heard.data.serviceUUIDs == ["180D"] && heard.isConnectable)
+
+      let link = try await central.connect(to: heard.peer, .fast)
+      let database = try await link.discoverAll()
+      #expect(database.services.map(\.uuid) == ["1800", "180D"])
+      #expect(await link.mtu == 517)
+      #expect(try await link.read(belt.short) == [2])
+      #expect(try await link.read(belt.long) == Belt.longValue)
+
+      try await link.write([9, 8], to: belt.short)
+      let reversed: [UInt8] = Belt.longValue.reversed()
+      try await link.write(reversed, to: belt.long)
+      #expect(try await link.read(belt.long) == reversed)
+      #expect(try await link.writeWithoutResponse([7], to: belt.short))
+      #expect(try await link.read(belt.short) == [7])
+      await #expect(throws: BluetoothError.self) { try await link.read(belt.notifying) }
+
+      let measurement = try #require(database.characteristic("2A37"))
+      let events = await peripheral.events
+      let sender = Task {
+        for try await event in events {
+          guard case .subscriptionChanged = event else { continue }
+          for number in 0..<10 { #expect(await peripheral.notify([UInt8(number)], of: belt.notifying).isEmpty) }
+          return
+        }
+      }
+      var values: [[UInt8]] = []
+      for try await value in link.notifications(of: measurement) {
+        #expect(value.handle == belt.notifying && !value.isIndication)
+        values.append(value.value)
+        if values.count == 10 { break }
+      }
+      #expect(values == (0..<10).map { [$0] })
+      try await sender.value
+
+      try await link.disconnect()
+      #expect(
+        try await errorCode { () async throws(BluetoothError) in _ = try await link.read(belt.short) } == .disconnected)
+      await central.close()
+      await peripheral.close()
+    }
+  }
+
+  @Test func indications() async throws {
+    let lab = Lab(), belt = try Belt()
+    let (central, peripheral, link) = try await lab.linked(belt)
+    let characteristic = try await link.discovered("2A05")
+    try await within {
+      var events = await peripheral.events.makeAsyncIterator()
+      let reader = Task { () -> ReceivedValue? in
+        for try await value in link.notifications(of: characteristic) { return value }
+        return nil
+      }
+      guard case .subscriptionChanged(let client, _, .indication) = try await events.next() else {
+        Issue.record("no subscription")
+        return
+      }
+      try await peripheral.indicate([1, 2, 3], of: belt.indicating, on: client)
+      let value = try await reader.value
+      #expect(value?.handle == belt.indicating && value?.value == [1, 2, 3] && value?.isIndication == true)
+      // The reader's end is the subscription's.
+      guard case .subscriptionChanged(client, _, []) = try await events.next() else {
+        Issue.record("no end of the subscription")
+        return
+      }
+      #expect(
+        try await errorCode { () async throws(BluetoothError) in
+          try await peripheral.indicate([4], of: belt.indicating, on: client)
+        } == .invalidArgument)
+    }
+    await central.close()
+    await peripheral.close()
+  }
+
+  /// One host is central of two and peripheral of a third, all at once.
+  @Test func severalLinksAndBothRoles() async throws {
+    let lab = Lab(), belt = try Belt()
+    try await within {
+      let middle = try await lab.host(belt.database)
+      let servers = [try await lab.host(belt.database), try await lab.host(belt.database)]
+      let above = try await lab.host()
+      try await middle.advertiseFast("Middle")
+      for (index, server) in servers.enumerated() { try await server.advertiseFast("Server \(index)") }
+
+      let down = try await above.connect(to: middle.ownAddress, .fast)
+      let up = try await withThrowingTaskGroup(of: (Int, Link).self) { group in
+        for (index, server) in servers.enumerated() {
+          group.addTask { (index, try await middle.connect(to: server.ownAddress, .fast)) }
+        }
+        return try await group.reduce(into: [Int: Link]()) { $0[$1.0] = $1.1 }
+      }
+      // All at once, each to its own.
+      for (index, link) in up { try await link.write([UInt8(index)], to: belt.short) }
+      try await withThrowingTaskGroup(of: [UInt8].self) { group in
+        for link in up.values { group.addTask { try await link.read(belt.long) } }
+        group.addTask { try await down.read(belt.long) }
+        for try await value in group { #expect(value == Belt.longValue) }
+      }
+      #expect(try await up[1]?.read(belt.short) == [1])
+      #expect(try await down.read(belt.short) == [2])
+      for host in [above, middle] + servers { await host.close() }
+    }
+  }
+
+  @Test func openAlone() async throws {
+    let host = try await Host.open("sim")
+    try await host.advertiseFast()
+    await host.close()
+    #expect(try await errorCode { () async throws(BluetoothError) in try await host.start() } == .notStarted)
+    await #expect(throws: BluetoothError.self) { try await Host.open("nonsense") }
+  }
+
+  @Test func nothingBeforeTheStart() async throws {
+    let lab = Lab()
+    let host = Host(lab.radio.controller())
+    let peer = PeerAddress(DeviceAddress(1), .public)
+    #expect(
+      try await errorCode { () async throws(BluetoothError) in _ = try await host.connect(to: peer) } == .notStarted)
+    #expect(
+      try await errorCode { () async throws(BluetoothError) in for try await _ in host.scan() {} } == .notStarted)
+    // Two that start it at once share one start.
+    async let first: Void = host.start()
+    async let second: Void = host.start()
+    try await first
+    try await second
+    await host.close()
+  }
+
+  @Test func tooMuchForAnAdvertisement() async throws {
+    let host = try await Lab().host()
+    #expect(
+      try await errorCode { () async throws(BluetoothError) in
+        try await host.advertise(AdvertisingData(localName: String(repeating: "x", count: 40)))
+      } == .invalidArgument)
+    await host.close()
+  }
+
+  /// An advertisement and its scan response are one device, however often they come.
+  @Test func scanResponsesJoin() async throws {
+    let lab = Lab()
+    let (central, peripheral) = (try await lab.host(), try await lab.host())
+    var data = AdvertisingData(localName: "A name that fills", serviceUUIDs: ["180D"])
+    data.serviceData = [AdvertisingData.ServiceData(uuid: "180F", data: [87, 1, 2, 3, 4, 5])]
+    data.manufacturerData = [0xFF, 0xFF, 1, 2, 3, 4, 5, 6]
+    let interval = AdvertisingInterval(.milliseconds(20))
+    try await peripheral.advertise(data, AdvertisingParameters(intervalMin: interval, intervalMax: interval))
+    try await within { [data] in
+      var responses = 0
+      for try await advertisement in central.scan() where responses > 0 || advertisement.isScanResponse {
+        #expect(advertisement.data == data)
+        responses += 1
+        if responses == 8 { break }
+      }
+    }
+    await central.close()
+    await peripheral.close()
+  }
+
+  @Test func parametersChange() async throws {
+    let lab = Lab(), belt = try Belt()
+    let (central, peripheral, link) = try await lab.linked(belt)
+    await link.updateParameters(.balanced)
+    #expect(try await link.read(belt.short) == [2])
+    await central.close()
+    await link.updateParameters(.fast)
+    await peripheral.close()
+  }
+}

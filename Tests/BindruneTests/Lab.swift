@@ -1,0 +1,192 @@
+import Bindrune
+import NIOCore
+import NIOPosix
+import TestSupport
+import Testing
+
+/// What the peripheral of these tests serves: one of each.
+struct Belt {
+  let database: Database
+  let short: AttributeHandle, long: AttributeHandle, dynamic: AttributeHandle
+  let notifying: AttributeHandle, indicating: AttributeHandle
+  static let longValue = (0..<512).map { UInt8(truncatingIfNeeded: $0 &* 7) }
+
+  init() throws {
+    var builder = DatabaseBuilder()
+    builder.genericAccess(name: "Belt")
+    (short, long, dynamic, notifying, indicating) = builder.service("180D") { service in
+      (
+        service.characteristic("2A38", [.read, .write, .writeWithoutResponse], value: [2]).value,
+        service.characteristic("2A39", [.read, .write], value: .stored(Self.longValue)).value,
+        service.characteristic("2A9F", [.read, .write], value: .dynamic).value,
+        service.characteristic("2A37", .notify).value,
+        service.characteristic("2A05", .indicate).value
+      )
+    }
+    database = try builder.build()
+  }
+}
+
+/// Hosts on one radio, in real time, without loss or delay.
+final class Lab: Sendable {
+  let radio: SimulatedRadio
+  init() { radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next(), configuration: .ideal) }
+
+  func host(_ database: Database = Database(), _ configuration: HostConfiguration = HostConfiguration()) async throws
+    -> Host
+  {
+    let host = Host(radio.controller(), configuration: configuration, database: database)
+    try await host.start()
+    return host
+  }
+  /// A host whose packets pass through `Relay`.
+  func relayedHost(_ database: Database = Database()) async throws -> (Host, Relay) {
+    let (host, relay) = try await unstartedHost(database)
+    try await host.start()
+    return (host, relay)
+  }
+  func unstartedHost(_ database: Database = Database()) async throws -> (Host, Relay) {
+    let radio = radio
+    let (transport, relay) = try await radio.eventLoop.submit {
+      let (host, end) = MemoryTransport.pair(on: radio.eventLoop)
+      return (host, Relay(end, radio.controller()))
+    }.get()
+    return (Host(transport, database: database), relay)
+  }
+  /// A host over TCP, by a relay.
+  func streamedHost(_ database: Database = Database()) async throws -> (Host, Relay) {
+    let radio = radio
+    let relays = AsyncStream.makeStream(of: Relay.self)
+    let server = try await H4Server.listen(on: .tcp(host: "127.0.0.1", port: 0), loop: radio.eventLoop) { stream in
+      relays.continuation.yield(Relay(stream, radio.controller()))
+    }
+    let stream = try await H4Stream.connect(to: server.address, on: MultiThreadedEventLoopGroup.singleton.next())
+    let host = Host(stream, database: database)
+    try await host.start()
+    await server.close()
+    for await relay in relays.stream { return (host, relay) }
+    throw CancellationError()
+  }
+  /// Central, peripheral, and the central's link.
+  func linked(_ belt: Belt) async throws -> (central: Host, peripheral: Host, link: Link) {
+    let (central, peripheral) = (try await host(), try await host(belt.database))
+    try await peripheral.advertiseFast()
+    return (central, peripheral, try await central.connect(to: peripheral.ownAddress, .fast))
+  }
+  func controllerCount() async throws -> Int { try await radio.eventLoop.submit { self.radio.controllerCount }.get() }
+}
+
+extension Host {
+  func advertiseFast(_ name: String = "Belt") async throws {
+    let interval = AdvertisingInterval(.milliseconds(20))
+    try await advertise(
+      AdvertisingData(localName: name, serviceUUIDs: ["180D"]),
+      AdvertisingParameters(intervalMin: interval, intervalMax: interval))
+  }
+  func find(_ name: String) async throws -> Advertisement {
+    for try await advertisement in scan() where advertisement.name == name { return advertisement }
+    throw BluetoothError(.cancelled, "the scan ended")
+  }
+}
+extension Link {
+  func discovered(_ uuid: BluetoothUUID) async throws -> RemoteCharacteristic {
+    try #require(try await discoverAll().characteristic(uuid))
+  }
+}
+
+/// Between a host and its controller: shows what the host sends, and does what controllers do when they break.
+final class Relay: HCIReceiver, @unchecked Sendable {
+  // Everything happens on the radio's loop.
+  private let host: any HCITransport
+  private let controller: any HCITransport
+  private let back: Back
+  private var isSilent = false
+  let commands: AsyncStream<[UInt8]>
+  private let seen: AsyncStream<[UInt8]>.Continuation
+
+  /// On the loop.
+  init(_ host: any HCITransport, _ controller: any HCITransport) {
+    (self.host, self.controller) = (host, controller)
+    (commands, seen) = AsyncStream.makeStream()
+    back = Back(host)
+    controller.start(back)
+    host.start(self)
+  }
+  func received(_ packet: Span<UInt8>) {
+    if packet[0] == 0x01 { seen.yield(packet.indices.map { packet[$0] }) }
+    if !isSilent { controller.send(packet) }
+  }
+  func receivedAll() { controller.flush() }
+  func writable() {}
+  func failed(_ error: TransportError) {
+    seen.finish()
+    controller.close()
+  }
+
+  private final class Back: HCIReceiver, @unchecked Sendable {
+    let host: any HCITransport
+    var onPacket: (([UInt8]) -> Bool)?
+    init(_ host: any HCITransport) { self.host = host }
+    func received(_ packet: Span<UInt8>) { host.send(packet) }
+    func receivedAll() { host.flush() }
+    func writable() {}
+    func failed(_ error: TransportError) { host.close() }
+  }
+
+  func fromController(_ text: String) async throws {
+    try await onLoop {
+      $0.host.send(octets(text).span)
+      $0.host.flush()
+    }
+  }
+  func fallSilent() async throws { try await onLoop { $0.isSilent = true } }
+  func close() async throws {
+    try await onLoop {
+      $0.host.close()
+      $0.controller.close()
+    }
+  }
+  private func onLoop(_ body: @escaping @Sendable (Relay) -> Void) async throws {
+    try await host.eventLoop.submit { body(self) }.get()
+  }
+  /// Waits until the host sends a command that begins so.
+  func command(_ text: String) async {
+    for await command in commands where command.starts(with: octets(text)) { return }
+    Issue.record("the host never sent \(text)")
+  }
+}
+
+/// What `body` gives, or a failed test after ten seconds: the bound of every wait here.
+func within<Result: Sendable>(
+  for limit: Duration = .seconds(10), at location: SourceLocation = #_sourceLocation,
+  _ body: @escaping @Sendable () async throws -> Result
+) async throws -> Result {
+  try await withThrowingTaskGroup(of: Result?.self) { group in
+    group.addTask { try await body() }
+    group.addTask {
+      try await Task.sleep(for: limit)
+      return nil
+    }
+    defer { group.cancelAll() }
+    guard let result = try await group.next(), let result else {
+      Issue.record("not within \(limit)", sourceLocation: location)
+      throw CancellationError()
+    }
+    return result
+  }
+}
+/// Until `condition` holds: for what nothing announces.
+func eventually(
+  at location: SourceLocation = #_sourceLocation, _ condition: @escaping @Sendable () async throws -> Bool
+) async throws {
+  try await within(at: location) { while try await !condition() { await Task.yield() } }
+}
+/// The code of the error that ends `body`.
+func errorCode(
+  at location: SourceLocation = #_sourceLocation, _ body: @escaping @Sendable () async throws(BluetoothError) -> Void
+) async throws -> BluetoothError.Code? {
+  try await within(at: location) {
+    do throws(BluetoothError) { try await body() } catch { return error.code }
+    return nil
+  }
+}

@@ -1,0 +1,115 @@
+import Bindrune
+import TestSupport
+import Testing
+
+@Suite("Serving", .timeLimit(.minutes(1))) struct ServingTests {
+  /// Everything to every listener; the first answer counts, later ones are ignored.
+  @Test func severalListeners() async throws {
+    let lab = Lab(), belt = try Belt()
+    let (central, peripheral, link) = try await lab.linked(belt)
+    let listeners = await [peripheral.events, peripheral.events].map { events in
+      Task {
+        var heard: [String] = []
+        for try await event in events {
+          switch event {
+          case .readRequested(let request):
+            heard.append("read")
+            await request.respond([1, 2, 3])
+            await request.respond([4])
+            await request.reject(.readNotPermitted)
+          case .writeRequested(let request):
+            heard.append("write \(request.value)")
+            if request.value == [0] { await request.reject(.valueNotAllowed) } else { await request.accept() }
+            await request.accept()
+          case .written(_, _, let value, _): heard.append("written \(value)")
+          case .disconnected: return heard
+          default: break
+          }
+        }
+        return heard
+      }
+    }
+    #expect(try await link.read(belt.dynamic) == [1, 2, 3])
+    try await link.write([1], to: belt.dynamic)
+    let refused = try await within { () -> BluetoothError? in
+      do throws(BluetoothError) { try await link.write([0], to: belt.dynamic) } catch { return error }
+      return nil
+    }
+    #expect(refused?.attError == .valueNotAllowed)
+    try await link.write([7], to: belt.short)
+    await peripheral.setValue([8], of: belt.short)
+    #expect(try await link.read(belt.short) == [8])
+    try await link.disconnect()
+    for listener in listeners {
+      #expect(try await within { try await listener.value } == ["read", "write [1]", "write [0]", "written [7]"])
+    }
+    await central.close()
+    await peripheral.close()
+  }
+
+  /// Nobody listens, so nobody will answer: the client hears that at once, and not after 30 s.
+  @Test func nobodyListens() async throws {
+    let lab = Lab(), belt = try Belt()
+    let (central, peripheral, link) = try await lab.linked(belt)
+    do { _ = await peripheral.events }
+    let error = try await within { () -> BluetoothError? in
+      do throws(BluetoothError) { _ = try await link.read(belt.dynamic) } catch { return error }
+      return nil
+    }
+    #expect(error?.attError == .unlikelyError)
+    await central.close()
+    await peripheral.close()
+  }
+
+  @Test func answeredTooLate() async throws {
+    let lab = Lab(), belt = try Belt()
+    let (central, peripheral, link) = try await lab.linked(belt)
+    try await within {
+      var events = await peripheral.events.makeAsyncIterator()
+      let read = Task { try await link.read(belt.dynamic) }
+      guard case .readRequested(let request) = try await events.next() else {
+        Issue.record("not asked")
+        return
+      }
+      try await link.disconnect()
+      await #expect(throws: BluetoothError.self) { try await read.value }
+      guard case .disconnected = try await events.next() else {
+        Issue.record("not disconnected")
+        return
+      }
+      await request.respond([1])
+      // The next client is not answered by it.
+      let second = try await central.connect(to: peripheral.ownAddress, .fast)
+      let reader = Task { try await second.read(belt.dynamic) }
+      while let event = try await events.next() {
+        guard case .readRequested(let next) = event else { continue }
+        await request.respond([2])
+        await next.respond([3])
+        break
+      }
+      #expect(try await reader.value == [3])
+      await peripheral.close()
+      await request.respond([4])
+    }
+    await central.close()
+  }
+
+  @Test func advertisingEndsWithALink() async throws {
+    let lab = Lab()
+    let (central, peripheral) = (try await lab.host(), try await lab.host())
+    try await within {
+      var events = await peripheral.events.makeAsyncIterator()
+      try await peripheral.advertise(
+        AdvertisingData(localName: "Once"), AdvertisingParameters(restartsAfterConnection: false))
+      _ = try await central.connect(to: peripheral.ownAddress, .fast)
+      guard case .advertisingStopped = try await events.next(), case .connected(let link) = try await events.next()
+      else {
+        Issue.record("not stopped")
+        return
+      }
+      #expect(link.peer == (await central.ownAddress) && link.role == .peripheral)
+    }
+    await central.close()
+    await peripheral.close()
+  }
+}
