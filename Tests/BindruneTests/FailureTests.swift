@@ -46,19 +46,20 @@ import Testing
         _ = try await central.connect(to: PeerAddress(DeviceAddress(0xC0FF_EE00_0001), .random))
       },
       task("read") { () async throws(BluetoothError) in _ = try await link.read(belt.dynamic) },
-      task("read") { () async throws(BluetoothError) in _ = try await link.read(belt.short) },
     ]
     guard case .readRequested? = try await served.next() else {
       Issue.record("not asked")
       return []
     }
-    tasks.append(
+    tasks += [
+      task("read behind it") { () async throws(BluetoothError) in _ = try await link.read(belt.short) },
       task("port") { () async throws(BluetoothError) in
         while true {
           if !port.offer([1]) { try await port.waitUntilReady() }
           await Task.yield()
         }
-      })
+      },
+    ]
     return tasks
   }
   /// Each has ended, with one of `codes`; and so does whatever comes later.

@@ -102,12 +102,30 @@ import Testing
       try await peripheral.advertise(
         AdvertisingData(localName: "Once"), AdvertisingParameters(restartsAfterConnection: false))
       _ = try await central.connect(to: peripheral.ownAddress, .fast)
-      guard case .advertisingStopped = try await events.next(), case .connected(let link) = try await events.next()
-      else {
-        Issue.record("not stopped")
-        return
+      var link: Link?, isStopped = false
+      while link == nil || !isStopped, let event = try await events.next() {
+        if case .connected(let connected) = event { link = connected }
+        if case .advertisingStopped = event { isStopped = true }
       }
-      #expect(link.peer == (await central.ownAddress) && link.role == .peripheral)
+      let peer = await central.ownAddress
+      #expect(isStopped && link?.peer == peer && link?.role == .peripheral)
+    }
+    await central.close()
+    await peripheral.close()
+  }
+
+  /// Said again, said otherwise, beside a link: each call of `advertise` returns.
+  @Test func advertisingAgain() async throws {
+    let lab = Lab()
+    let (central, peripheral) = (try await lab.host(), try await lab.host())
+    try await within {
+      for name in ["One", "One", "Two"] { try await peripheral.advertiseFast(name) }
+      let link = try await central.connect(to: peripheral.ownAddress, .fast)
+      for name in ["Two", "Three"] { try await peripheral.advertiseFast(name) }
+      #expect(try await central.find("Three").peer == link.peer)
+      await peripheral.stopAdvertising()
+      try await peripheral.advertiseFast("Four")
+      #expect(try await central.find("Four").peer == link.peer)
     }
     await central.close()
     await peripheral.close()
