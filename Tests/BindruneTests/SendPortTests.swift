@@ -68,7 +68,7 @@ import Testing
     let (central, peripheral, link) = try await lab.linked(belt)
     let measurement = try await link.discovered("2A37")
     let count = 300
-    try await within(for: .seconds(20)) {
+    try await within {
       var events = await peripheral.events.makeAsyncIterator()
       let reader = Task {
         var next = [UInt16](repeating: 0, count: 8), total = 0
