@@ -20,6 +20,8 @@ struct Bench: ~Copyable {
   private(set) var lastCommand = ""
   private(set) var told: [HostEffect] = []
   private var texts: [String] = []
+  /// Effects are put into words: for those who look at them.
+  var isReading = true
   private var packet = PacketBuffer()
   /// The controller answers the start by itself.
   var controller = PaperController()
@@ -61,7 +63,7 @@ struct Bench: ~Copyable {
   // MARK: To the core
 
   mutating func receive(_ bytes: [UInt8]) {
-    if bytes.count >= 6, bytes[0] == 4, bytes[1] == 0x0E || bytes[1] == 0x0F {
+    if bytes.count >= 7, bytes[0] == 4, bytes[1] == 0x0E || bytes[1] == 0x0F {
       let at = bytes[1] == 0x0E ? 4 : 5
       let opcode = HCIOpcode(rawValue: UInt16(bytes[at]) | UInt16(bytes[at + 1]) << 8)
       if let index = unanswered.firstIndex(where: { $0.opcode == opcode }) { unanswered.remove(at: index) }
@@ -83,11 +85,13 @@ struct Bench: ~Copyable {
   /// Answers everything with success until nothing is unanswered.
   mutating func answerAll() { while answer() {} }
   /// Lets time pass, up to the next deadline at most if there is one within it.
+  /// A core that was told the time has nothing more to do at that time.
   mutating func wait(_ duration: Duration) {
     let end = now + duration
     while let deadline = core.deadline, deadline <= end {
       now = max(now, deadline)
       core.expire(now: now)
+      if let next = core.deadline, next <= now { Issue.record("spins: \(next) at \(now)") }
       collect()
       unanswered.removeAll { $0.since + .seconds(2) <= now }
     }
@@ -96,6 +100,13 @@ struct Bench: ~Copyable {
   mutating func tell(_ body: (inout HostCore, Instant) -> Void) {
     body(&core, now)
     collect()
+  }
+
+  /// Forgets what was said and sent.
+  mutating func forget() {
+    told = []
+    sent = []
+    texts = []
   }
 
   // MARK: From the core
@@ -128,7 +139,7 @@ struct Bench: ~Copyable {
   private mutating func drain() {
     while let effect = core.nextEffect() {
       told.append(effect)
-      texts.append(text(of: effect))
+      if isReading { texts.append(text(of: effect)) }
     }
   }
   private func text(of effect: HostEffect) -> String {
