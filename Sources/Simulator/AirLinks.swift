@@ -125,7 +125,10 @@ extension Air {
   private mutating func arrive(_ id: LinkID, from role: LinkRole) {
     medium.links[id][role.other].lastHeard = medium.now
     if medium.links[id][role.other].isDelivered { acknowledge(id, role.other) }
-    guard medium.links.contains(id), !medium.links[id][role].isDelivered else { return }
+    // The acknowledgement may have been the last thing that was waited for: what comes with it comes to nobody.
+    guard medium.links.contains(id), medium.links[id][role.other].isOpen, !medium.links[id][role].isDelivered else {
+      return
+    }
     switch medium.links[id][role].flight {
     case .nothing: break
     case .control:

@@ -86,6 +86,17 @@ import Testing
     #expect(lab.world.air.faults(of: ControllerID(1)).dataForUnknownHandle == 1)
     #expect(lab.connect(0, 1) == (2, 2))
   }
+  /// The packet that acknowledges LL_TERMINATE_IND may carry data: the link is over, and nothing of it comes after its end.
+  @Test(arguments: [0, 1]) func nothingAfterTheEnd(who: Int) {
+    var lab = Lab(Self.quiet(), hosts: 2)
+    let handles = lab.connect(0, 1), own = who == 0 ? handles.0 : handles.1, peer = who == 0 ? handles.1 : handles.0
+    for _ in 0..<8 { lab.data(1 - who, peer, [UInt8](0..<20)) }
+    var disconnect = Disconnect()
+    disconnect.connectionHandle = ConnectionHandle(rawValue: own)
+    lab.command(who, disconnect)
+    lab.run(200)
+    #expect(lab.packets(who).last?.starts(with: [0x04, 0x05]) == true)
+  }
   @Test(arguments: 0..<2) func linkLoss(air: Int) {
     var lab = Lab(Self.airs[air], hosts: 2)
     _ = lab.connect(0, 1, timeout: 100)
