@@ -145,8 +145,8 @@ public struct Air: ~Copyable {
       case .supervision(let link, let since): superviseSilence(link, since)
       case .commandCredit(let id):
         if isPresent(id) {
-          let credits = controllers[id.index].configuration.commandCredits
-          controllers[id.index].complete(.none, nil, credits: credits, now: medium.now)
+          // One command's credit: those of others that wait too are not there yet.
+          controllers[id.index].complete(.none, nil, credits: 1, now: medium.now)
         }
       }
     }

@@ -177,6 +177,23 @@ import Testing
     lab.run(2)
     #expect(lab.hexes(0) == ["04 0E 03 01 00 00"])
   }
+  /// Two commands at once, and the credit of each comes for itself: a host that takes the numbers at their word stays
+  /// within what the controller takes.
+  @Test func creditsThatComeLateComeOneByOne() {
+    var slow = ControllerConfiguration(address: Lab.address(0))
+    slow.commandCreditDelay = .milliseconds(3)
+    slow.commandCredits = 2
+    var lab = Lab(.ideal, [slow])
+    lab.run(20)
+    _ = lab.packets(0)
+    lab.send(0, "01 09 10 00")
+    lab.run(1)
+    lab.send(0, "01 09 10 00")
+    lab.run(1)
+    _ = lab.packets(0)
+    lab.run(10)
+    #expect(lab.hexes(0) == ["04 0E 03 01 00 00", "04 0E 03 01 00 00"])
+  }
 
   @Test func aHostThatDoesNotWaitIsCounted() {
     var lab = Lab(hosts: 1)
