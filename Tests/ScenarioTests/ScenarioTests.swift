@@ -32,8 +32,6 @@ struct Peripheral {
   }
 }
 
-private func address(_ number: Int) -> DeviceAddress { DeviceAddress(0x00A0_5000_0000 + UInt64(number)) }
-
 extension World where Host == TestHost {
   /// Adds a host with its controller, started.
   mutating func addStarted(

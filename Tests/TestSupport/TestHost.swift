@@ -10,6 +10,8 @@ public struct TestHost: ~Copyable, HCIHost {
   public var core: HostCore
   public private(set) var isStarted = false
   public private(set) var startFailure: StartFailure?
+  /// How often the controller failed.
+  public private(set) var failures = 0
   public private(set) var advertisements: [Heard] = []
   public private(set) var links: [LinkID] = []
   /// Every link there ever was, with its peer and role.
@@ -24,11 +26,17 @@ public struct TestHost: ~Copyable, HCIHost {
     []
   public private(set) var mtus: [LinkID: Int] = [:]
   public private(set) var readyEdges = 0
+  /// Links whose queue was full when it was offered something, and that have not said since that there is room again.
+  public private(set) var full: Set<LinkID> = []
+  /// Edges that came though no offer had been refused: there must be none.
+  public private(set) var needlessEdges = 0
   public private(set) var confirmations = 0
+  /// Indications given and not confirmed, by link.
+  public private(set) var indicating: [LinkID: AttributeHandle] = [:]
   public private(set) var violations: [String] = []
   public private(set) var isScanning = false
   public private(set) var isAdvertising = false
-  private var lastRequest: UInt64 = 0
+  public private(set) var lastRequest: UInt64 = 0
 
   public struct Heard: Sendable {
     public var peer: PeerAddress
@@ -53,6 +61,39 @@ public struct TestHost: ~Copyable, HCIHost {
   public mutating func newID() -> RequestID {
     lastRequest += 1
     return RequestID(rawValue: lastRequest)
+  }
+  /// Requests that have been given a number and have not ended.
+  public var unfinished: [RequestID] {
+    (0..<lastRequest).map { RequestID(rawValue: $0 + 1) }.filter { completions[$0] == nil }
+  }
+  /// Requests that have ended more than once: there must be none.
+  public var overfinished: [RequestID] { completions.filter { $0.value.count > 1 }.map(\.key) }
+  /// Offers a notification, and keeps account of refusals.
+  public mutating func notify(_ value: [UInt8], of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
+    account(core.notify(value.span, of: handle, on: link), link)
+  }
+  /// Offers a Write Command, and keeps account of refusals.
+  public mutating func write(command value: [UInt8], to handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
+    account(core.write(command: value.span, to: handle, on: link), link)
+  }
+  private mutating func account(_ answer: SendAnswer?, _ link: LinkID) -> SendAnswer? {
+    if answer == .full { full.insert(link) }
+    return answer
+  }
+  public mutating func indicate(_ value: [UInt8], of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
+    let answer = core.indicate(value.span, of: handle, on: link)
+    if answer?.isAccepted == true { indicating[link] = handle }
+    return answer
+  }
+  /// Answers a client's question to the application; nil refuses.
+  public mutating func answer(_ id: ServerRequestID, _ value: [UInt8]?) {
+    guard let index = questions.firstIndex(where: { $0.id == id }) else { return }
+    let isRead = questions.remove(at: index).value == nil
+    switch value {
+    case let value? where isRead: core.answerRead(id, value)
+    case nil: core.refuse(id, ATTError(rawValue: 0x80))
+    default: core.answerWrite(id)
+    }
   }
   /// How the request ended; nil while it has not.
   public func ending(_ id: RequestID) -> Ending? { completions[id]?.first }
@@ -80,7 +121,9 @@ public struct TestHost: ~Copyable, HCIHost {
     switch effect {
     case .started: isStarted = true
     case .startFailed(let failure): startFailure = failure
-    case .controllerFailed: isStarted = false
+    case .controllerFailed:
+      isStarted = false
+      failures += 1
     case .scanStarted: isScanning = true
     case .scanStopped: isScanning = false
     case .scanFailed(let status): violations.append("scan: \(status)")
@@ -95,6 +138,8 @@ public struct TestHost: ~Copyable, HCIHost {
       ups.append((link, peer, role))
     case .linkDown(let link, let reason):
       links.removeAll { $0 == link }
+      full.remove(link)
+      indicating[link] = nil
       downs.append((link, reason))
     case .parametersChanged: break
     case .mtuChanged(let link, let mtu): mtus[link] = mtu
@@ -107,8 +152,12 @@ public struct TestHost: ~Copyable, HCIHost {
     case .readRequested(let id, _, let handle, _): questions.append((id, handle, nil))
     case .writeRequested(let id, _, let handle, let range, _): questions.append((id, handle, core.bytes(of: range)))
     case .requestCancelled(let id, _): questions.removeAll { $0.id == id }
-    case .readyToSend: readyEdges += 1
-    case .indicationConfirmed: confirmations += 1
+    case .readyToSend(let link):
+      readyEdges += 1
+      if full.remove(link) == nil { needlessEdges += 1 }
+    case .indicationConfirmed(let link, let handle):
+      confirmations += 1
+      if indicating[link] == handle { indicating[link] = nil }
     case .violation(_, let violation): violations.append("\(violation)")
     }
   }

@@ -1,0 +1,31 @@
+import Foundation
+import Testing
+
+@Suite("Chaos") struct ChaosTests {
+  /// `BINDRUNE_SEEDS` of them, 200 if it is not set.
+  private static let seeds = ProcessInfo.processInfo.environment["BINDRUNE_SEEDS"].flatMap { Int($0) } ?? 200
+
+  /// Everything that must hold, on many seeds.
+  @Test(arguments: 0..<20) func invariants(_ block: Int) throws {
+    for seed in stride(from: block, to: Self.seeds, by: 20) {
+      var chaos = try Chaos(seed: UInt64(seed))
+      chaos.run(steps: 60)
+      for fault in chaos.settle() { Issue.record("seed \(seed): \(fault)") }
+    }
+  }
+
+  /// One seed, one order of calls: the same octets between all hosts and controllers.
+  @Test func sameSeedSameOctets() throws {
+    for seed in 1...3 {
+      var logs: [[String]] = []
+      for _ in 0..<2 {
+        var chaos = try Chaos(seed: UInt64(seed))
+        chaos.keepsLog = true
+        chaos.run(steps: 60)
+        _ = chaos.settle()
+        logs.append(chaos.log.map { "\($0)" })
+      }
+      #expect(logs[0].count > 100 && logs[0] == logs[1])
+    }
+  }
+}
