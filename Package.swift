@@ -88,6 +88,8 @@ let package = Package(
       name: "BindruneTests",
       dependencies: ["Bindrune", "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport"] + nio,
       swiftSettings: settings),
+    .testTarget(
+      name: "ToolTests", dependencies: ["BindruneTool", "BindruneTransport"] + nio, swiftSettings: settings),
     .testTarget(name: "VectorTests", dependencies: ["BindruneWire", "ATT", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "ArrowTests", swiftSettings: settings),
   ],

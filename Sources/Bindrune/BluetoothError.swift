@@ -37,11 +37,14 @@ public struct BluetoothError: Error, Sendable, Equatable, CustomStringConvertibl
   /// One sentence: the cause, and what helps.
   public var diagnostics: String
   public var attError: ATTError?
+  /// Why the link ended, or what the controller refused with. Vol 1, Part F, §1.3.
+  public var status: HCIStatus?
 
-  public init(_ code: Code, _ diagnostics: String, attError: ATTError? = nil) {
+  public init(_ code: Code, _ diagnostics: String, attError: ATTError? = nil, status: HCIStatus? = nil) {
     self.code = code
     self.diagnostics = diagnostics
     self.attError = attError
+    self.status = status
   }
   public var description: String { diagnostics }
 }
@@ -50,6 +53,12 @@ extension BluetoothError {
   static var cancelled: BluetoothError { BluetoothError(.cancelled, "The task was cancelled.") }
   static var closed: BluetoothError { BluetoothError(.notStarted, "The host has been closed: open another.") }
   static var linkIsDown: BluetoothError { BluetoothError(.disconnected, "The link is down: connect again.") }
+  static func linkWentDown(_ reason: HCIStatus) -> BluetoothError {
+    BluetoothError(.disconnected, "The link went down, \(reason): connect again.", status: reason)
+  }
+  static func refused(to action: String, _ status: HCIStatus) -> BluetoothError {
+    BluetoothError(.controller, "The controller refused to \(action): \(status).", status: status)
+  }
   static func overflow(_ capacity: Int) -> BluetoothError {
     BluetoothError(.overflow, "\(capacity) values waited and more came: take them faster, or ask for fewer.")
   }
@@ -67,7 +76,7 @@ extension BluetoothError {
       switch failure {
       case .cancelled: .cancelled
       case .controller(let status):
-        BluetoothError(.connectionFailed, "The controller could not make the link: \(status).")
+        BluetoothError(.connectionFailed, "The controller could not make the link: \(status).", status: status)
       case .noSuchLink: .linkIsDown
       case .busy:
         BluetoothError(

@@ -55,12 +55,12 @@ extension Host {
 
     case .scanStarted, .scanStopped: break
     case .scanFailed(let status):
-      endScans(BluetoothError(.controller, "The controller refused to scan: \(status)."))
+      endScans(.refused(to: "scan", status))
     case .advertisement(let report): deliver(report)
 
     case .advertisingStarted: advertising.resume()
     case .advertisingFailed(let status):
-      advertising.resume(.failure(BluetoothError(.controller, "The controller refused to advertise: \(status).")))
+      advertising.resume(.failure(.refused(to: "advertise", status)))
     case .advertisingStopped:
       advertising.resume(.failure(BluetoothError(.cancelled, "Advertising was stopped before it began.")))
       tell(.advertisingStopped)
@@ -71,8 +71,10 @@ extension Host {
       tell(.connected(Link(id: id, peer: peer, role: role, host: self)))
       logger.debug("\(id) up: \(peer), \(role), \(parameters)")
     case .linkDown(let id, let reason):
-      links.removeValue(forKey: id)?.end(
-        BluetoothError(.disconnected, "The link went down, \(reason): connect again."))
+      let error = BluetoothError.linkWentDown(reason)
+      for request in orphans { complete(request, .failed(error)) }
+      orphans = []
+      links.removeValue(forKey: id)?.end(error)
       tell(.disconnected(id, reason))
       logger.debug("\(id) down: \(reason)")
     case .parametersChanged(let id, let parameters): logger.debug("\(id): \(parameters)")
@@ -80,6 +82,8 @@ extension Host {
       links[id]?.mtuChanged(mtu)
       logger.debug("\(id): ATT_MTU \(mtu)")
 
+    // The reason is told next, with the link's end.
+    case .completed(let id, .gatt(.failed(.bearerClosed(.disconnected)))): orphans.append(id)
     case .completed(let id, let result): complete(id, outcome(of: result))
     case .value(let id, let handle, let range, let isIndication):
       guard let mailboxes = links[id]?.values[handle] else { return }
@@ -102,7 +106,7 @@ extension Host {
     case .readyToSend(let id): sendFromPorts(of: id)
     case .indicationConfirmed(let id, _): links[id]?.confirmation.resume()
     case .violation(let link, let violation):
-      logger.warning("\(link.map { "\($0): " } ?? "")\(violation)")
+      logger.notice("\(link.map { "\($0): " } ?? "")\(violation)")
     }
   }
 

@@ -37,6 +37,8 @@ public actor Host {
   var advertisingTurn = 0
   var lastRequest: UInt64 = 0
   var requests: [RequestID: CheckedContinuation<RequestOutcome, Never>] = [:]
+  /// Requests that ended with their link, which has not been told yet.
+  var orphans: [RequestID] = []
   var scans: [UInt64: Scan] = [:]
   var links: [LinkID: LinkState] = [:]
   var incoming: [Mailbox<ServerEvent>] = []

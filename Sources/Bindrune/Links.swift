@@ -87,6 +87,9 @@ extension Host {
   // MARK: Central
 
   /// Connects; waits for as long as it takes, unless the task is cancelled. Then nothing is left behind.
+  ///
+  /// The peer may have missed the connection's first packets: then the link goes down soon, with the status
+  /// `.connectionFailedToBeEstablished`, and to connect again is all that helps. Vol 6, Part B, §4.5.
   public func connect(
     to peer: PeerAddress, _ parameters: ConnectionParameters = .balanced
   ) async throws(BluetoothError) -> Link {

@@ -1,6 +1,5 @@
 import ArgumentParser
 import Bindrune
-import BindruneTransport
 import Glibc
 import Logging
 
@@ -11,24 +10,49 @@ struct BindruneCommand: AsyncParsableCommand {
     abstract: "Bluetooth LE on Linux, down to the HCI packets.",
     discussion: """
       A controller is named by where it is: tcp:HOST:PORT and unix:PATH speak H4, sim is a virtual radio in this process \
-      with a heart rate sensor on it.
+      with a heart rate sensor on it. No controller at hand? Start "bindrune controllers" and connect several hosts to it.
       """,
     version: "0.1.0",
     subcommands: [Demo.self, ScanCommand.self, Explore.self, Serve.self, Controllers.self])
+
+  /// The parser's own `main`, with an end for whoever interrupts.
+  static func main() async {
+    let work = Task {
+      var command = try parseAsRoot()
+      if var command = command as? any AsyncParsableCommand { try await command.run() } else { try command.run() }
+    }
+    Interruption.begin { work.cancel() }
+    let result = await work.result
+    Console.status(nil)
+    switch (result, Interruption.cause) {
+    case (_, .outputFailed(let words)): exit(withError: Failure("Standard output failed: \(words)."))
+    // Who reads no more has seen enough.
+    case (.success, _), (.failure, .outputClosed): exit()
+    case (.failure(let error), .signal(let number)) where error.isCancellation: Glibc.exit(128 + number)
+    case (.failure(let error), _): exit(withError: error)
+    }
+  }
+}
+
+extension Error {
+  fileprivate var isCancellation: Bool { self is CancellationError || (self as? BluetoothError)?.code == .cancelled }
 }
 
 /// What every verb that opens a controller takes.
 struct HostOptions: ParsableArguments {
   @Option(
-    name: .long, help: "The controller: tcp:HOST:PORT, unix:PATH or sim.", transform: TransportSpec.init(argument:))
+    help: ArgumentHelp("The controller: tcp:HOST:PORT, unix:PATH or sim.", valueName: "spec"),
+    transform: TransportSpec.init(argument:))
   var hci: TransportSpec
-  @Option(name: .long, help: "Write every HCI packet to this file (btsnoop; tshark and Wireshark open it).")
-  var trace: String?
-  @OptionGroup var logging: LoggingOptions
+  @OptionGroup var common: CommonOptions
 }
 
-struct LoggingOptions: ParsableArguments {
-  @Option(name: .long, help: "trace, debug, info, notice, warning, error or critical; to standard error.")
+/// What every verb takes.
+struct CommonOptions: ParsableArguments {
+  @Option(
+    help: ArgumentHelp("Write every HCI packet to this file (btsnoop, for Wireshark and tshark).", valueName: "file"))
+  var trace: String?
+  @Option(help: ArgumentHelp("How much to tell on standard error.", valueName: "level"))
   var logLevel: Logger.Level = .warning
 
   var logger: Logger {
@@ -39,14 +63,31 @@ struct LoggingOptions: ParsableArguments {
 }
 
 extension Logger.Level: @retroactive ExpressibleByArgument {}
+extension BluetoothUUID: ExpressibleByArgument {
+  public init?(argument: String) { self.init(argument) }
+}
 extension TransportSpec {
   /// The parser shows an error's own sentence only if it is one of its own.
   init(argument: String) throws {
     do throws(TransportError) { self = try TransportSpec(argument) } catch { throw ValidationError(error.description) }
   }
 }
-/// `3`, `2.5`.
-func seconds(_ value: Double) -> String { value == value.rounded() ? "\(Int(value)) s" : "\(value) s" }
+
+/// A number of seconds from the command line, as `3` or `2.5`.
+struct Seconds: ExpressibleByArgument, CustomStringConvertible {
+  let duration: Duration
+  let description: String
+  init?(argument: String) {
+    guard let value = Double(argument), value > 0, value <= 86_400 else { return nil }
+    duration = .seconds(value)
+    description = argument + " s"
+  }
+  init(_ value: Int) {
+    duration = .seconds(value)
+    description = "\(value) s"
+  }
+  var defaultValueDescription: String { String(description.dropLast(2)) }
+}
 
 /// One sentence to standard error, status 1.
 struct Failure: Error, CustomStringConvertible {

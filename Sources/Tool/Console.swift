@@ -1,12 +1,13 @@
+import BindruneWire
 import Glibc
+import Synchronization
 
-/// What a person or a program reads: colour on a terminal, plain text elsewhere.
+/// What a person or a program reads: colour and a live line on a terminal, plain lines elsewhere.
 enum Console {
   static let isTerminal = isatty(STDOUT_FILENO) == 1
-  private static let hasColour = {
-    let refusal = unsafe getenv("NO_COLOR")
-    return unsafe isTerminal && refusal == nil
-  }()
+  /// https://no-color.org: any value but the empty one.
+  private static let hasColour = unsafe isTerminal && getenv("NO_COLOR").map { unsafe $0.pointee == 0 } ?? true
+  private static let status = Mutex("")
 
   enum Style: String {
     case bold = "1"
@@ -21,21 +22,51 @@ enum Console {
   static func styled(_ text: String, _ style: Style) -> String {
     hasColour ? "\u{1B}[\(style.rawValue)m\(text)\u{1B}[0m" : text
   }
-  /// A line, at once: a pipe's reader follows live.
+
+  /// A line, at once: a pipe's reader follows live. The status stays below it.
   static func line(_ text: String = "") {
-    print(text)
-    fflush(nil)
+    status.withLock { status in
+      write((status.isEmpty ? "" : "\r\u{1B}[K") + text + "\n" + status)
+    }
   }
-  /// A line that the next one replaces; only a terminal sees it.
-  static func status(_ text: String) {
+  /// A line that the next one replaces, of less than 80 characters; only a terminal sees it. nil: none.
+  static func status(_ text: String?) {
     guard isTerminal else { return }
-    print("\r\u{1B}[K" + text, terminator: "")
-    fflush(nil)
+    status.withLock { status in
+      if text ?? "" == status { return }
+      status = text.map { styled($0, .dim) } ?? ""
+      write("\r\u{1B}[K" + status)
+    }
+  }
+
+  static func warn(_ text: String) {
+    status(nil)
+    _ = write("Warning: \(text)\n", to: STDERR_FILENO)
+  }
+
+  private static func write(_ text: String) {
+    switch write(text, to: STDOUT_FILENO) {
+    case 0: break
+    case EPIPE: Interruption.end(.outputClosed)
+    case let failure: unsafe Interruption.end(.outputFailed(String(cString: strerror(failure))))
+    }
+  }
+  /// Zero or the error number. Past the C library's buffer, which has no way to say that nobody reads any more.
+  private static func write(_ text: String, to descriptor: CInt) -> CInt {
+    var text = text
+    return text.withUTF8 { octets -> CInt in
+      var done = 0
+      while done < octets.count {
+        let count = unsafe Glibc.write(descriptor, octets.baseAddress.unsafelyUnwrapped + done, octets.count - done)
+        if count >= 0 { done += count } else if errno != EINTR { return errno }
+      }
+      return 0
+    }
   }
 }
 
 /// A JSON object on one line, its members in the order given.
-struct JSONLine {
+struct JSONLine: CustomStringConvertible {
   private var text = "{"
   private mutating func add(_ key: String, raw: String) {
     if text.utf8.count > 1 { text += "," }
@@ -62,9 +93,7 @@ struct JSONLine {
       case "\n": result += "\\n"
       case "\t": result += "\\t"
       case "\r": result += "\\r"
-      case _ where scalar.value < 0x20 || scalar.value == 0x7F:
-        let hex = String(scalar.value, radix: 16)
-        result += "\\u" + String(repeating: "0", count: 4 - hex.count) + hex
+      case _ where scalar.isControl: result += "\\u" + hexDigits(UInt64(scalar.value), 4).lowercased()
       default: result.unicodeScalars.append(scalar)
       }
     }
@@ -73,21 +102,23 @@ struct JSONLine {
 }
 
 func hexText(_ bytes: some Collection<UInt8>, separator: String = "") -> String {
-  bytes.map { String($0 >> 4, radix: 16, uppercase: true) + String($0 & 15, radix: 16, uppercase: true) }
-    .joined(separator: separator)
+  bytes.map { hexDigits(UInt64($0), 2) }.joined(separator: separator)
 }
-/// What a person can read: text where the octets are printable UTF-8, hex otherwise.
+/// What a person can read: text where the octets are printable UTF-8, hex otherwise, and of that so much as a line holds:
+/// --json has all of it.
 func readable(_ bytes: [UInt8]) -> String {
   let text = String(decoding: bytes, as: UTF8.self)
-  let isText =
-    bytes.count > 1 && Array(text.utf8) == bytes
-    && text.unicodeScalars.allSatisfy { $0.value >= 0x20 && $0.value != 0x7F }
-  if isText { return "\"\(text)\"" }
-  // A line holds so much; --json has all of it.
+  if bytes.count > 1, Array(text.utf8) == bytes, !text.unicodeScalars.contains(where: \.isControl) {
+    return "\"\(text)\""
+  }
   return bytes.count <= 64
     ? hexText(bytes, separator: " ") : hexText(bytes.prefix(64), separator: " ") + " … (\(bytes.count) octets)"
 }
 /// A name from the air on a terminal: control characters could move the cursor.
 func printable(_ name: String) -> String {
-  String(String.UnicodeScalarView(name.unicodeScalars.map { $0.value < 0x20 || $0.value == 0x7F ? "·" : $0 }))
+  String(String.UnicodeScalarView(name.unicodeScalars.map { $0.isControl ? "·" : $0 }))
+}
+extension Unicode.Scalar {
+  /// C0, DEL and C1.
+  fileprivate var isControl: Bool { value < 0x20 || 0x7F..<0xA0 ~= value }
 }

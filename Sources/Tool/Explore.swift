@@ -12,12 +12,14 @@ struct Explore: AsyncParsableCommand {
     discussion: "A value that cannot be read is shown with the device's error. Status 0 when discovery completed.")
 
   @OptionGroup var options: HostOptions
-  @Option(help: "The device's address, AA:BB:CC:DD:EE:FF, with /public or /random; without either it is looked for.")
-  var address: String?
+  @Option(
+    help: ArgumentHelp(
+      "The device: AA:BB:CC:DD:EE:FF/public or …/random; without either it is looked for.", valueName: "address"))
+  var address: WantedAddress?
   @Option(help: "The device's name; the first one heard is taken.")
   var name: String?
-  @Option(help: "Seconds to look for the device and to connect.")
-  var timeout: Double = 10
+  @Option(help: ArgumentHelp("How long to look for the device, and then to connect.", valueName: "seconds"))
+  var timeout = Seconds(10)
   @Flag(help: "Print one JSON object per service, include, characteristic and descriptor.")
   var json = false
 
@@ -25,85 +27,87 @@ struct Explore: AsyncParsableCommand {
     guard (address == nil) != (name == nil) else {
       throw ValidationError("Say which device: either --address or --name.")
     }
-    if let address, WantedAddress(address) == nil {
-      throw ValidationError(
-        "\"\(address)\" is no device address: write AA:BB:CC:DD:EE:FF, AA:BB:CC:DD:EE:FF/public or …/random.")
-    }
-    guard timeout > 0 && timeout <= 86_400 else {
-      throw ValidationError("--timeout is a number of seconds from 0 to 86400.")
-    }
   }
 
   func run() async throws {
     var configuration = HostConfiguration()
     configuration.prefersExtendedCommands = true
-    let json = json
     try await Host.using(options, configuration: configuration) { host in
       let peer = try await find(host)
-      let limit = Duration.milliseconds(Int64(timeout * 1000))
-      if !json { Console.status("connecting to \(peer) …") }
-      guard let link = try await withLimit(limit, { try await host.connect(to: peer) }) else {
-        throw Failure(
-          "\(peer) did not answer the connection in \(seconds(timeout)): bring it closer, or raise --timeout.")
-      }
-      if !json { Console.status("discovering …") }
-      let database = try await link.discoverAll()
-      if !json { Console.status("") }
+      let (link, database) = try await discover(peer, host)
       var printer = DatabasePrinter(json: json)
       for service in database.services {
         printer.show(service)
         for include in database.includes(of: service) { printer.show(include) }
         for characteristic in database.characteristics(of: service) {
-          let value = characteristic.properties.contains(.read) ? try await read(link, characteristic.valueHandle) : nil
-          printer.show(characteristic, value)
+          let isReadable = characteristic.properties.contains(.read)
+          printer.show(characteristic, isReadable ? try await read(link, characteristic.valueHandle) : nil)
           for descriptor in database.descriptors(of: characteristic) {
             printer.show(descriptor, try await read(link, descriptor.handle))
           }
         }
       }
+      status(nil)
       printer.done(peer: peer, mtu: await link.mtu)
-      try? await link.disconnect()
+      status("disconnecting")
     }
   }
 
-  /// The value, or the device's refusal; anything else ends the exploration.
+  private func discover(_ peer: PeerAddress, _ host: Host, attempts: Int = 3) async throws -> (Link, RemoteDatabase) {
+    status("connecting to \(peer)")
+    guard let link = try await withLimit(timeout.duration, { try await host.connect(to: peer) }) else {
+      throw Failure("\(peer) did not answer in \(timeout): bring it closer, or raise --timeout.")
+    }
+    status("discovering what \(peer) has")
+    do throws(BluetoothError) {
+      return (link, try await link.discoverAll())
+    } catch {
+      guard error.status == .connectionFailedToBeEstablished, attempts > 1 else { throw error }
+    }
+    return try await discover(peer, host, attempts: attempts - 1)
+  }
+
+  private func status(_ text: String?) {
+    if !json { Console.status(text.map { $0 + " …" }) }
+  }
+
+  /// The value, or why this one cannot be had; what concerns the link ends the exploration.
   private func read(_ link: Link, _ handle: AttributeHandle) async throws -> ReadValue {
+    status("reading attribute \(handle.text)")
     do throws(BluetoothError) {
       return .value(try await link.read(handle))
     } catch {
-      guard let refusal = error.attError else { throw error }
-      return .refused(refusal)
+      guard error.code == .att || error.code == .protocolViolation else { throw error }
+      return .unreadable(error)
     }
   }
 
   private func find(_ host: Host) async throws -> PeerAddress {
-    let wanted = address.flatMap(WantedAddress.init)
+    let wanted = address, name = name
     if let wanted, let type = wanted.type { return PeerAddress(wanted.address, type) }
-    let name = name
-    if !json { Console.status("looking for \(address ?? name ?? "") …") }
-    let found = try await withLimit(.milliseconds(Int64(timeout * 1000))) { () -> PeerAddress? in
+    let device = wanted.map { "device \($0.address.text)" } ?? "device named \"\(printable(name ?? ""))\""
+    status("looking for a \(device)")
+    let found = try await withLimit(timeout.duration) {
       for try await advertisement in host.scan() {
-        if let name, advertisement.name != name { continue }
-        if let wanted, advertisement.peer.address != wanted.address { continue }
-        return advertisement.peer
+        if name.map({ $0 == advertisement.name }) ?? (wanted?.address == advertisement.peer.address) {
+          return advertisement.peer
+        }
       }
-      return nil
+      throw CancellationError()
     }
-    guard let found, let found else {
-      throw Failure(
-        "no device \(address ?? "named \"\(name ?? "")\"") was heard in \(seconds(timeout)): check that it advertises, or raise --timeout."
-      )
+    guard let found else {
+      throw Failure("No \(device) was heard in \(timeout): check that it advertises, or raise --timeout.")
     }
     return found
   }
 }
 
 /// An address as it is typed.
-struct WantedAddress {
+struct WantedAddress: ExpressibleByArgument {
   var address: DeviceAddress
   var type: AddressType?
-  init?(_ text: String) {
-    let parts = text.split(separator: "/", omittingEmptySubsequences: false)
+  init?(argument: String) {
+    let parts = argument.split(separator: "/", omittingEmptySubsequences: false)
     switch parts.count == 2 ? parts[1] : "" {
     case "public": type = .public
     case "random": type = .random
@@ -124,7 +128,7 @@ struct WantedAddress {
 /// What came of reading an attribute.
 enum ReadValue {
   case value([UInt8])
-  case refused(ATTError)
+  case unreadable(BluetoothError)
 }
 
 /// A database as a tree, or as one JSON object a line.
@@ -147,7 +151,7 @@ struct DatabasePrinter {
       line.add("start", Int(service.handle.rawValue))
       line.add("end", Int(service.endHandle.rawValue))
       line.add("primary", service.isPrimary)
-      return Console.line(line.description)
+      return Console.line("\(line)")
     }
     Console.line("\(handle(service.handle)) \(service.isPrimary ? "" : "(secondary) ")\(named(service.uuid))")
   }
@@ -158,7 +162,7 @@ struct DatabasePrinter {
       line.add("uuid", include.uuid?.description)
       line.add("start", Int(include.serviceHandle.rawValue))
       line.add("end", Int(include.endHandle.rawValue))
-      return Console.line(line.description)
+      return Console.line("\(line)")
     }
     Console.line("\(handle(include.handle)) ├ includes \(handle(include.serviceHandle)) \(named(include.uuid))")
   }
@@ -171,7 +175,7 @@ struct DatabasePrinter {
       line.add("value_handle", Int(characteristic.valueHandle.rawValue))
       line.add("properties", characteristic.properties.names)
       line.add(value)
-      return Console.line(line.description)
+      return Console.line("\(line)")
     }
     let properties = characteristic.properties.names.joined(separator: ", ")
     Console.line(
@@ -184,7 +188,7 @@ struct DatabasePrinter {
       line.add("uuid", descriptor.uuid.description)
       line.add("handle", Int(descriptor.handle.rawValue))
       line.add(value)
-      return Console.line(line.description)
+      return Console.line("\(line)")
     }
     Console.line("\(handle(descriptor.handle)) │ └ \(named(descriptor.uuid))\(text(of: value))")
   }
@@ -196,7 +200,7 @@ struct DatabasePrinter {
       line.add("services", counts.services)
       line.add("characteristics", counts.characteristics)
       line.add("descriptors", counts.descriptors)
-      return Console.line(line.description)
+      return Console.line("\(line)")
     }
     Console.line(
       "\(counts.services) services, \(counts.characteristics) characteristics, \(counts.descriptors) descriptors; ATT_MTU \(mtu)"
@@ -206,7 +210,7 @@ struct DatabasePrinter {
     switch value {
     case nil: ""
     case .value(let bytes)?: " = " + readable(bytes)
-    case .refused(let error)?: " " + Console.styled("\(error)", .yellow)
+    case .unreadable(let error)?: " " + Console.styled(error.attError?.description ?? error.description, .yellow)
     }
   }
 }
@@ -216,10 +220,10 @@ extension JSONLine {
     switch value {
     case nil: break
     case .value(let bytes)?: add("value", hexText(bytes))
-    case .refused(let error)?:
+    case .unreadable(let error)?:
       var object = JSONLine()
-      object.add("code", "0x" + hexDigits(error.wire, 2))
-      object.add("name", error.name.map { "\($0)" })
+      object.add("code", error.attError.map { "0x" + hexDigits($0.wire, 2) })
+      object.add("name", error.attError.map { attError in attError.name.map { "\($0)" } } ?? error.description)
       add("error", object)
     }
   }

@@ -36,6 +36,11 @@ struct HeartRateSensor {
   /// Heart Rate Measurement with an 8-bit value. A heart at rest, beating a little differently each second.
   static func measurement(_ count: Int) -> [UInt8] { [0x00, UInt8(62 + (count * 7 + count * count) % 11)] }
 
+  /// A notified value as a line. Heart Rate Service, §3.1.
+  static func text(_ measurement: [UInt8]) -> String {
+    "Heart Rate Measurement " + (measurement.count > 1 ? "\(measurement[1]) bpm" : "(too short)")
+  }
+
   /// Answers the clients of `host` and notifies once a `period` until cancelled or the host fails.
   func run(on host: Host, period: Duration, _ report: @escaping @Sendable (String) -> Void) async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in

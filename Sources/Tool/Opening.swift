@@ -1,4 +1,5 @@
 import Bindrune
+import BindruneSimulator
 import BindruneTransport
 import BindruneWire
 import GAP
@@ -15,11 +16,11 @@ struct OpenHost {
   static func open(
     _ options: HostOptions, configuration: HostConfiguration = HostConfiguration(), database: Database = Database()
   ) async throws -> OpenHost {
-    let logger = options.logging.logger
+    let logger = options.common.logger
     let loop = MultiThreadedEventLoopGroup.singleton.next()
     var sensor: (host: Host, task: Task<Void, any Error>)?, radio: SimulatedRadio?
     if options.hci == .sim {
-      let air = SimulatedRadio(on: loop, seed: 1)
+      let air = SimulatedRadio(on: loop, seed: 1, configuration: .quiet())
       let belt = HeartRateSensor(name: "Virtual Heart Rate")
       let host = Host(air.controller(), database: belt.database, logger: logger)
       try await host.start()
@@ -27,7 +28,7 @@ struct OpenHost {
       sensor = (host, Task { try await belt.run(on: host, period: .seconds(1)) { _ in } })
       radio = air
     }
-    let transport = try await options.hci.open(on: loop, radio: radio, trace: options.trace)
+    let transport = try await options.hci.open(on: loop, radio: radio, trace: options.common.trace)
     let host = Host(transport, configuration: configuration, database: database, logger: logger)
     try await host.start()
     return OpenHost(host: host, sensor: sensor)
@@ -35,8 +36,27 @@ struct OpenHost {
 
   func close() async {
     await host.close()
+    await host.transport.warnOfTrace()
     sensor?.task.cancel()
     await sensor?.host.close()
+  }
+}
+
+extension AirConfiguration {
+  /// A room where `loss`, 0 … 1, of the packets go astray.
+  static func quiet(loss: Double = 0) -> AirConfiguration {
+    var air = AirConfiguration.realistic
+    air.loss = loss
+    return air
+  }
+}
+
+extension HCITransport {
+  /// Says that a trace is not whole.
+  func warnOfTrace() async {
+    guard let tracing = self as? TracingTransport else { return }
+    let failure = try? await eventLoop.submit { tracing.traceFailure }.get()
+    if let failure { Console.warn(failure.description) }
   }
 }
 
@@ -95,20 +115,5 @@ final class ObservedTransport: HCITransport, HCIReceiver, @unchecked Sendable {
     let receiver = receiver
     self.receiver = nil
     receiver?.failed(error)
-  }
-}
-
-/// Ends `body` after `duration`: nil then. The task that waits is cancelled, so nothing is left behind.
-func withLimit<Result: Sendable>(
-  _ duration: Duration, _ body: @escaping @Sendable () async throws -> Result
-) async throws -> Result? {
-  try await withThrowingTaskGroup(of: Result?.self) { group in
-    group.addTask { try await body() }
-    group.addTask {
-      try await Task.sleep(for: duration)
-      return nil
-    }
-    defer { group.cancelAll() }
-    return try await group.next() ?? nil
   }
 }

@@ -6,56 +6,53 @@ import GAP
 struct ScanCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "scan", abstract: "Show the devices that advertise.",
-    discussion:
-      "One line for each device when it is first heard and when it says something new; on a terminal a live table.")
+    discussion: "One line for each device when it is first heard, and again when it says something new.")
 
   @OptionGroup var options: HostOptions
-  @Option(help: "Seconds to scan; without it until interrupted.")
-  var duration: Double?
-  @Option(help: "Only devices that name this service: 180D or a 128-bit UUID. May be repeated.")
+  @Option(help: ArgumentHelp("How long to scan; without it until interrupted.", valueName: "seconds"))
+  var duration: Seconds?
+  @Option(
+    help: ArgumentHelp(
+      "Only devices that name this service, 180D or a 128-bit UUID; several times for one of several.",
+      valueName: "uuid"))
   var service: [BluetoothUUID] = []
   @Flag(help: "Print one JSON object per report.")
   var json = false
 
-  func validate() throws {
-    if let duration, !(duration > 0 && duration <= 86_400) {
-      throw ValidationError("--duration is a number of seconds from 0 to 86400.")
-    }
-  }
-
   func run() async throws {
     var configuration = HostConfiguration()
     configuration.prefersExtendedCommands = true
-    let services = service, json = json
-    let seen = try await Host.using(options, configuration: configuration) { host in
-      let table = DeviceTable(json: json)
-      let limit = duration.map { Duration.milliseconds(Int64($0 * 1000)) } ?? .seconds(86_400 * 365)
-      _ = try await withLimit(limit) {
+    let services = service, table = DeviceTable(json: json)
+    try await Host.using(options, configuration: configuration) { host in
+      try await untilInterrupted(duration) {
+        await table.begin()
         for try await advertisement in host.scan(services: services) { await table.show(advertisement) }
       }
-      return await table.count
     }
-    if !json && !Console.isTerminal { Console.line("\(seen) device\(seen == 1 ? "" : "s")") }
-    if !json && Console.isTerminal { Console.line() }
+    await table.end()
   }
 }
 
 /// What a scan has found: a line a device, told again when it changes.
 actor DeviceTable {
-  private var devices: [PeerAddress: Advertisement] = [:]
+  private var devices: [PeerAddress: AdvertisingData] = [:]
   private let json: Bool
   init(json: Bool) { self.json = json }
-  var count: Int { devices.count }
+  private var count: String { devices.count == 1 ? "1 device" : "\(devices.count) devices" }
 
+  func begin() { if !json { Console.status("scanning … \(count)") } }
   func show(_ advertisement: Advertisement) {
-    let known = devices[advertisement.peer]
-    if devices.count < 4096 || known != nil { devices[advertisement.peer] = advertisement }
-    if json { return Console.line(advertisement.json.description) }
-    if known?.data != advertisement.data {
-      Console.status("")
-      Console.line(advertisement.line)
+    if json { return Console.line("\(advertisement.json)") }
+    guard devices[advertisement.peer] != advertisement.data else { return }
+    if devices.count < 4096 || devices[advertisement.peer] != nil {
+      devices[advertisement.peer] = advertisement.data
     }
-    Console.status("scanning … \(devices.count) device\(devices.count == 1 ? "" : "s")")
+    Console.line(advertisement.line)
+    Console.status("scanning … \(count)")
+  }
+  func end() {
+    Console.status(nil)
+    if !json { Console.line(count) }
   }
 }
 
@@ -98,8 +95,4 @@ extension Advertisement {
 
 extension String {
   func padded(_ width: Int) -> String { self + String(repeating: " ", count: max(0, width - count)) }
-}
-
-extension BluetoothUUID: ExpressibleByArgument {
-  public init?(argument: String) { self.init(argument) }
 }

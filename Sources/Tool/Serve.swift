@@ -4,6 +4,7 @@ import BindruneTransport
 import BindruneWire
 import GAP
 import NIOPosix
+import Synchronization
 
 struct Serve: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
@@ -13,26 +14,22 @@ struct Serve: AsyncParsableCommand {
   @OptionGroup var options: HostOptions
   @Option(help: "The name to advertise, at most 29 octets of UTF-8.")
   var name = "Bindrune HR"
-  @Option(help: "Seconds to serve; without it until interrupted.")
-  var duration: Double?
+  @Option(help: ArgumentHelp("How long to serve; without it until interrupted.", valueName: "seconds"))
+  var duration: Seconds?
 
   func validate() throws {
+    if name.isEmpty { throw ValidationError("--name is empty: give the sensor a name.") }
     if name.utf8.count > 29 {
       throw ValidationError("--name has \(name.utf8.count) octets and 29 fit the scan response: shorten it.")
-    }
-    if name.isEmpty { throw ValidationError("--name is empty: give the sensor a name.") }
-    if let duration, !(duration > 0 && duration <= 86_400) {
-      throw ValidationError("--duration is a number of seconds from 0 to 86400.")
     }
   }
 
   func run() async throws {
     let sensor = HeartRateSensor(name: name), name = name
     try await Host.using(options, database: sensor.database) { host in
-      try await host.advertise(sensor.advertisingData(name: name))
-      Console.line("serving \(name) as \(await host.ownAddress)")
-      let limit = duration.map { Duration.milliseconds(Int64($0 * 1000)) } ?? .seconds(86_400 * 365)
-      _ = try await withLimit(limit) {
+      try await untilInterrupted(duration) {
+        try await host.advertise(sensor.advertisingData(name: name))
+        Console.line("serving \(printable(name)) as \(await host.ownAddress)")
         try await sensor.run(on: host, period: .seconds(1)) { Console.line($0) }
       }
     }
@@ -44,24 +41,52 @@ struct Controllers: AsyncParsableCommand {
     abstract: "Offer virtual controllers to any host that speaks H4.",
     discussion: """
       Every connection is one fresh controller, and all are on one virtual radio; closing the connection takes the \
-      controller away. Prints the address that hosts connect to.
+      controller away. Prints the address that hosts connect to. A trace is written for each: FILE, FILE.2, FILE.3 …
       """)
 
   @Option(
-    help: "Where to listen: tcp:HOST:PORT (port 0: any that is free) or unix:PATH.",
+    help: ArgumentHelp("Where to listen: tcp:HOST:PORT (port 0: any that is free) or unix:PATH.", valueName: "spec"),
     transform: TransportSpec.init(argument:))
   var listen: TransportSpec
-  @Option(help: "Seed of the radio's chance; the same seed and the same hosts give the same air.")
+  @Option(help: ArgumentHelp("Packets of a hundred that go astray in the air.", valueName: "percent"))
+  var loss = 0.0
+  @Option(help: "Seed of the radio's chance: which packets are lost, and how late the others are.")
   var seed: UInt64 = 1
-  @OptionGroup var logging: LoggingOptions
+  @OptionGroup var common: CommonOptions
+
+  func validate() throws {
+    if !(0...100 ~= loss) { throw ValidationError("--loss is a number from 0 to 100.") }
+  }
 
   func run() async throws {
     let loop = MultiThreadedEventLoopGroup.singleton.next()
-    let radio = SimulatedRadio(on: loop, seed: seed)
-    let server = try await radio.listen(on: listen)
+    let radio = SimulatedRadio(on: loop, seed: seed, configuration: .quiet(loss: loss / 100), logger: common.logger)
+    let traces = common.trace.map { Traces(path: $0) }
+    let server = try await H4Server.listen(on: listen, loop: loop) { stream in
+      radio.attach(traces?.trace(stream) ?? stream)
+    }
     Console.line("listening on \(server.address)")
-    // Until interrupted.
-    try await Task.sleep(for: .seconds(86_400 * 365))
+    try await untilInterrupted(nil) { while true { try await Task.sleep(for: .seconds(86_400)) } }
     await server.close()
+    try await loop.submit { radio.close() }.get()
+  }
+}
+
+/// A trace for each connection: FILE, FILE.2, FILE.3 …
+private final class Traces: Sendable {
+  private let path: String
+  private let count = Atomic(0)
+  init(path: String) { self.path = path }
+
+  /// The same stream where its file cannot be written.
+  func trace(_ stream: H4Stream) -> any HCITransport {
+    let number = count.add(1, ordering: .relaxed).newValue
+    do throws(TransportError) {
+      let writer = try BTSnoopWriter(path: number == 1 ? path : "\(path).\(number)")
+      return TracingTransport(stream, writer: writer, outgoing: .fromController)
+    } catch {
+      Console.warn(error.description)
+      return stream
+    }
   }
 }

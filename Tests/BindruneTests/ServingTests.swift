@@ -72,7 +72,9 @@ import Testing
         return
       }
       try await link.disconnect()
-      await #expect(throws: BluetoothError.self) { try await read.value }
+      // It says why.
+      let error = await #expect(throws: BluetoothError.self) { try await read.value }
+      #expect(error?.code == .disconnected && error?.status == .connectionTerminatedByLocalHost)
       guard case .disconnected = try await events.next() else {
         Issue.record("not disconnected")
         return

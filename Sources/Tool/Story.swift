@@ -1,0 +1,72 @@
+import BindruneTransport
+import Synchronization
+
+/// A walk in steps, told as it goes: a step's headline, the packets that made it, its results.
+final class Story: Sendable {
+  private enum Entry {
+    case headline(String)
+    case packet([UInt8], HCIDirection)
+  }
+  private struct State {
+    var entries: [Entry] = []
+    /// The headline of a step that begins with a packet, until that has come.
+    var awaited: (headline: String, isFirst: @Sendable ([UInt8]) -> Bool)?
+    var number = 0
+  }
+  private let state = Mutex(State())
+  private let brief: Bool
+  init(brief: Bool) { self.brief = brief }
+
+  /// Every packet, on the event loop.
+  @Sendable func observed(_ packet: Span<UInt8>, _ direction: HCIDirection) {
+    let octets = packet.indices.map { packet[$0] }
+    state.withLock { state in
+      if let awaited = state.awaited, awaited.isFirst(octets) {
+        state.entries.append(.headline(awaited.headline))
+        state.awaited = nil
+      }
+      state.entries.append(.packet(octets, direction))
+    }
+  }
+
+  /// `isFirst` knows the packet with which the step begins, where packets of the step before may come after this call, or
+  /// that one has come before it.
+  func step(_ name: String, _ explanation: String, from isFirst: (@Sendable ([UInt8]) -> Bool)? = nil) {
+    state.withLock { state in
+      state.number += 1
+      let headline = "\n" + Console.styled("\(state.number) \(name)", .bold) + "  " + explanation
+      let place = state.entries.firstIndex {
+        if case .packet(let octets, _) = $0 { isFirst?(octets) == true } else { false }
+      }
+      if let place {
+        state.entries.insert(.headline(headline), at: place)
+      } else if let isFirst {
+        state.awaited = (headline, isFirst)
+      } else {
+        state.entries.append(.headline(headline))
+      }
+    }
+  }
+  func result(_ text: String, indent: String = "  ") {
+    tell()
+    Console.line(indent + text)
+  }
+  /// What has not been told yet.
+  func tell() {
+    let entries = state.withLock { state in
+      defer { state.entries = [] }
+      return state.entries
+    }
+    for entry in entries {
+      switch entry {
+      case .headline(let text): Console.line(text)
+      case .packet(let octets, let direction):
+        if brief { continue }
+        let arrow = direction == .fromHost ? Console.styled("→", .magenta) : Console.styled("←", .cyan)
+        for (index, line) in Explainer.lines(octets).enumerated() {
+          Console.line("    \(index == 0 ? arrow : " ") " + String(repeating: "  ", count: index) + line)
+        }
+      }
+    }
+  }
+}

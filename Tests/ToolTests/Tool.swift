@@ -1,0 +1,135 @@
+import Foundation
+import Synchronization
+import Testing
+
+/// One run of the built `bindrune`, which lies beside the tests: its lines as they come, and its end.
+/// It is killed after half a minute, so that nothing here waits for ever.
+final class Tool: @unchecked Sendable {
+  // The process is told of from several threads, which Foundation permits for what is used here.
+  private let process = Process()
+  private let output = Capture()
+  private let errors = Capture()
+  private let ended: AsyncStream<Int32>
+
+  struct End: Sendable {
+    /// Of an exit; 128 + n after signal n, as a shell says it.
+    var status: Int32
+    var output: String
+    var errors: String
+    var duration: Duration
+    var lines: [String] { output.split(separator: "\n", omittingEmptySubsequences: true).map(String.init) }
+    /// What `--json` has printed.
+    func objects() throws -> [[String: any Sendable]] {
+      try lines.map {
+        try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: any Sendable])
+      }
+    }
+  }
+  private let start = ContinuousClock().now
+
+  static var folder: URL {
+    URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+  }
+  static var path: String { folder.appending(path: "bindrune").path }
+
+  convenience init(_ arguments: String...) throws { try self.init(Self.path, arguments) }
+  /// A command line for the shell, where `bindrune` is the tool.
+  static func shell(_ script: String) throws -> Tool {
+    try Tool("/bin/sh", ["-c", #"bindrune() { "\#(path)" "$@"; }; "# + script])
+  }
+
+  private init(_ program: String, _ arguments: [String]) throws {
+    process.executableURL = URL(filePath: program)
+    process.arguments = arguments
+    process.standardInput = FileHandle.nullDevice
+    process.standardOutput = output.pipe
+    process.standardError = errors.pipe
+    let (stream, continuation) = AsyncStream.makeStream(of: Int32.self)
+    ended = stream
+    process.terminationHandler = { process in
+      continuation.yield((process.terminationReason == .uncaughtSignal ? 128 : 0) + process.terminationStatus)
+      continuation.finish()
+    }
+    try process.run()
+    output.begin()
+    errors.begin()
+    let identifier = process.processIdentifier
+    Thread.detachNewThread { [weak self] in
+      Thread.sleep(forTimeInterval: 30)
+      if let self, self.process.isRunning { kill(identifier, SIGKILL) }
+    }
+  }
+
+  func signal(_ number: Int32) { kill(process.processIdentifier, number) }
+
+  /// The next line that contains `text`.
+  func line(_ text: String, _ location: SourceLocation = #_sourceLocation) async throws -> String {
+    for await line in output.lines where line.contains(text) { return line }
+    throw Missing(text: text, errors: await errors.whole())
+  }
+  struct Missing: Error, CustomStringConvertible {
+    var text: String
+    var errors: String
+    var description: String { "it ended without a line with \"\(text)\": \(errors)" }
+  }
+
+  func end() async -> End {
+    var status: Int32 = -1
+    for await value in ended { status = value }
+    return End(
+      status: status, output: await output.whole(), errors: await errors.whole(),
+      duration: ContinuousClock().now - start)
+  }
+
+  /// What one pipe says.
+  private final class Capture: Sendable {
+    let pipe = Pipe()
+    let lines: AsyncStream<String>
+    private let arrived: AsyncStream<String>.Continuation
+    private let text = Mutex("")
+    private let done: AsyncStream<Void>
+    private let finish: AsyncStream<Void>.Continuation
+
+    init() {
+      (lines, arrived) = AsyncStream.makeStream()
+      (done, finish) = AsyncStream.makeStream()
+    }
+    func begin() {
+      try? pipe.fileHandleForWriting.close()
+      Thread.detachNewThread { [self] in
+        var rest = Data()
+        while true {
+          let data = pipe.fileHandleForReading.availableData
+          if data.isEmpty { break }
+          text.withLock { $0 += String(decoding: data, as: UTF8.self) }
+          rest += data
+          while let place = rest.firstIndex(of: UInt8(ascii: "\n")) {
+            arrived.yield(String(decoding: rest[..<place], as: UTF8.self))
+            rest.removeSubrange(...place)
+          }
+        }
+        arrived.finish()
+        finish.finish()
+      }
+    }
+    func whole() async -> String {
+      for await _ in done {}
+      return text.withLock { $0 }
+    }
+  }
+}
+
+/// `bindrune controllers` at an address of the system's choice.
+func controllers(_ spec: String = "tcp:127.0.0.1:0") async throws -> (tool: Tool, spec: String) {
+  let tool = try Tool("controllers", "--listen", spec)
+  let line = try await tool.line("listening on ")
+  return (tool, String(line.dropFirst("listening on ".count)))
+}
+
+/// A folder that goes with the test.
+func withFolder<Result>(_ body: (URL) async throws -> Result) async throws -> Result {
+  let folder = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString.prefix(8))")
+  try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+  defer { try? FileManager.default.removeItem(at: folder) }
+  return try await body(folder)
+}

@@ -1,0 +1,223 @@
+import BindruneTransport
+import Foundation
+import NIOPosix
+import Testing
+
+private let isTsharkHere = FileManager.default.isExecutableFile(atPath: "/usr/bin/tshark")
+private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bin/script")
+
+@Suite("Tool", .timeLimit(.minutes(1))) struct ToolTests {
+  // MARK: Demo
+
+  @Test func demo() async throws {
+    try await withFolder { folder in
+      let trace = folder.appending(path: "demo.btsnoop")
+      let end = try await Tool("demo", "--trace", trace.path).end()
+      #expect(end.status == 0 && end.errors == "")
+      let steps = end.lines.filter { $0.first?.isNumber == true }.map { $0.split(separator: " ")[1] }
+      #expect(
+        steps == ["start", "scan", "connect", "MTU", "discover", "read", "write", "subscribe", "disconnect"])
+      #expect(end.lines.filter { $0.hasPrefix("Heart Rate Measurement ") }.count == 10)
+      // Each layer of a packet on a line; nothing but text in a pipe.
+      for layer in ["HCI ", "L2CAP ", "ATT "] { #expect(end.lines.contains { $0.contains(layer) }) }
+      #expect(!end.output.contains("\u{1B}") && !end.output.contains("\r"))
+      // A step's packets stand under it.
+      let order = [
+        "connect", "HCI_LE_Create_Connection", "MTU", "ATT_EXCHANGE_MTU_REQ", "discover", "ATT_READ_BY_GROUP_TYPE_REQ",
+        "disconnect", "ATT_WRITE_REQ", "HCI_Disconnect",
+      ]
+      var rest = end.lines[...]
+      for text in order {
+        let place = try #require(rest.firstIndex { $0.contains(" " + text) }, "\(text)")
+        rest = rest[(place + 1)...]
+      }
+      let octets = try Data(contentsOf: trace)
+      #expect(octets.starts(with: Array("btsnoop\0".utf8) + [0, 0, 0, 1, 0, 0, 0x03, 0xEA]))
+    }
+  }
+
+  @Test(.enabled(if: isTsharkHere)) func anotherToolReadsTheTrace() async throws {
+    try await withFolder { folder in
+      let trace = folder.appending(path: "demo.btsnoop").path
+      let end = try await Tool.shell(
+        "bindrune demo --brief --trace \(trace) && tshark -r \(trace) -T fields -e _ws.col.Protocol -e _ws.malformed"
+      ).end()
+      let packets = end.lines.filter { $0.hasPrefix("HCI_") || $0.hasPrefix("ATT") || $0.hasPrefix("L2CAP") }
+      #expect(end.status == 0 && packets.count > 50 && packets.contains { $0.hasPrefix("ATT") })
+      #expect(!packets.contains { $0.contains("alformed") })
+    }
+  }
+
+  // MARK: Verbs against each other
+
+  @Test(arguments: ["tcp", "unix"]) func serveAndExploreMeet(kind: String) async throws {
+    try await withFolder { folder in
+      let (radio, spec) = try await controllers(kind == "tcp" ? "tcp:127.0.0.1:0" : "unix:\(folder.path)/hci.sock")
+      let server = try Tool("serve", "--hci", spec, "--name", "Belt \"1\"")
+      _ = try await server.line("serving Belt \"1\" as ")
+
+      let heard = try await Tool("scan", "--hci", spec, "--service", "180d", "--duration", "0.6", "--json").end()
+      #expect(heard.status == 0)
+      let report = try #require(try heard.objects().last)
+      #expect(report["name"] as? String == "Belt \"1\"" && report["services"] as? [String] == ["180D", "180F"])
+      let address = try #require(report["address"] as? String)
+
+      let plain = try await Tool("explore", "--hci", spec, "--address", address).end()
+      #expect(plain.status == 0 && plain.errors == "", "\(plain.errors)")
+      #expect(plain.lines.contains { $0.contains("Heart Rate Measurement 2A37 [notify]") })
+      #expect(plain.lines.last?.hasPrefix("5 services, 9 characteristics, 3 descriptors; ATT_MTU 517") == true)
+
+      let json = try await Tool("explore", "--hci", spec, "--name", "Belt \"1\"", "--json").end()
+      #expect(json.status == 0, "\(json.errors)")
+      let objects = try json.objects()
+      #expect(objects.filter { $0["event"] as? String == "service" }.map { $0["uuid"] as? String }.contains("180D"))
+      let location = objects.first { $0["uuid"] as? String == "2A38" }
+      #expect(location?["value"] as? String == "01" && location?["properties"] as? [String] == ["read"])
+      #expect(objects.last?["event"] as? String == "done" && objects.last?["mtu"] as? Int == 517)
+
+      // The server has seen both come and go, and ends when it is told to.
+      for text in ["connected: ", "disconnected: ", "connected: ", "disconnected: "] { _ = try await server.line(text) }
+      server.signal(SIGINT)
+      #expect(await server.end().status == 0)
+      radio.signal(SIGTERM)
+      #expect(await radio.end().status == 0)
+      #expect(!FileManager.default.fileExists(atPath: "\(folder.path)/hci.sock"))
+    }
+  }
+
+  @Test func scan() async throws {
+    let end = try await Tool("scan", "--hci", "sim", "--duration", "0.5").end()
+    #expect(end.status == 0 && end.errors == "" && end.lines.last == "1 device")
+    #expect(end.lines.count == 2 && end.lines[0].contains("Virtual Heart Rate"))
+    let none = try await Tool("scan", "--hci", "sim", "--duration", "0.3", "--service", "1234").end()
+    #expect(none.status == 0 && none.lines == ["0 devices"])
+  }
+
+  /// Two that trace on one radio: each connection has its file.
+  @Test func controllersTrace() async throws {
+    try await withFolder { folder in
+      let path = folder.appending(path: "air").path
+      let radio = try Tool("controllers", "--listen", "tcp:127.0.0.1:0", "--trace", path)
+      let spec = String(try await radio.line("listening on ").dropFirst("listening on ".count))
+      for _ in 0..<2 { #expect(try await Tool("scan", "--hci", spec, "--duration", "0.1").end().status == 0) }
+      radio.signal(SIGINT)
+      #expect(await radio.end().status == 0)
+      for name in [path, path + ".2"] { #expect(try Data(contentsOf: URL(filePath: name)).count > 200) }
+    }
+  }
+
+  // MARK: What goes wrong
+
+  /// One sentence, capital to full stop, and status 1.
+  private func expectSentence(
+    _ end: Tool.End, _ words: String, within bound: Duration = .seconds(10),
+    _ location: SourceLocation = #_sourceLocation
+  ) {
+    #expect(end.status == 1, sourceLocation: location)
+    let lines = end.errors.split(separator: "\n")
+    #expect(lines.count == 1, "\(end.errors)", sourceLocation: location)
+    let sentence = lines.first?.dropFirst("Error: ".count) ?? ""
+    #expect(end.errors.hasPrefix("Error: ") && end.errors.hasSuffix(".\n"), sourceLocation: location)
+    #expect(sentence.first?.isUppercase == true || sentence.first?.isNumber == true, sourceLocation: location)
+    #expect(sentence.contains(words), "\(sentence)", sourceLocation: location)
+    #expect(end.duration < bound, sourceLocation: location)
+  }
+
+  @Test func nobodyThere() async throws {
+    expectSentence(try await Tool("scan", "--hci", "tcp:127.0.0.1:1").end(), "Nobody listens at tcp:127.0.0.1:1")
+    expectSentence(try await Tool("serve", "--hci", "unix:/no/such.sock").end(), "no socket at unix:/no/such.sock")
+    expectSentence(
+      try await Tool("explore", "--hci", "sim", "--name", "Nobody", "--timeout", "0.2").end(), "named \"Nobody\"")
+    expectSentence(
+      try await Tool("explore", "--hci", "sim", "--address", "00:11:22:33:44:55/random", "--timeout", "0.2").end(),
+      "00:11:22:33:44:55/random did not answer in 0.2 s")
+    expectSentence(try await Tool("demo", "--trace", "/no/such/file").end(), "The trace file /no/such/file failed")
+    expectSentence(try await Tool.shell("bindrune demo > /dev/full").end(), "Standard output failed: No space left")
+  }
+
+  @Test(arguments: [("silent", "HCI_Reset"), ("garbage", "HCI_Reset"), ("closing", "closed the connection")])
+  func noController(kind: String, words: String) async throws {
+    let server = try await H4Server.listen(
+      on: .tcp(host: "127.0.0.1", port: 0), loop: MultiThreadedEventLoopGroup.singleton.next()
+    ) { stream in
+      switch kind {
+      case "closing": stream.close()
+      case "garbage":
+        stream.send([UInt8]("HTTP/1.1 400 Bad Request\r\n\r\n".utf8).span)
+        stream.flush()
+      default: break
+      }
+    }
+    expectSentence(try await Tool("scan", "--hci", "\(server.address)").end(), words)
+    await server.close()
+  }
+
+  @Test(arguments: ["peer", "controllers"]) func lostInTheMiddle(who: String) async throws {
+    let (radio, spec) = try await controllers()
+    let server = try Tool("serve", "--hci", spec)
+    _ = try await server.line("serving ")
+    let explorer = try Tool("explore", "--hci", spec, "--name", "Bindrune HR")
+    _ = try await explorer.line("Generic Access")
+    if who == "peer" {
+      server.signal(SIGINT)
+      expectSentence(await explorer.end(), "The link went down")
+      #expect(await server.end().status == 0)
+      radio.signal(SIGINT)
+      #expect(await radio.end().status == 0)
+    } else {
+      radio.signal(SIGKILL)
+      expectSentence(await explorer.end(), "closed the connection")
+      expectSentence(await server.end(), "closed the connection")
+    }
+  }
+
+  // MARK: Ends that are none
+
+  @Test func nobodyReadsAnyMore() async throws {
+    let end = try await Tool.shell(
+      "{ bindrune scan --hci sim --json; echo status $? >&2; } | head -1; { bindrune demo; echo status $? >&2; } | head -1"
+    ).end()
+    #expect(end.errors == "status 0\nstatus 0\n" && end.duration < .seconds(10))
+  }
+
+  @Test func interrupted() async throws {
+    let scan = try Tool("scan", "--hci", "sim")
+    _ = try await scan.line("Virtual Heart Rate")
+    scan.signal(SIGINT)
+    let end = await scan.end()
+    #expect(end.status == 0 && end.lines.last == "1 device" && end.errors == "")
+
+    let demo = try Tool("demo")
+    _ = try await demo.line("1 start")
+    demo.signal(SIGTERM)
+    let other = await demo.end()
+    #expect(other.status == 128 + SIGTERM && other.errors == "")
+  }
+
+  // MARK: Looks
+
+  @Test(.enabled(if: isScriptHere)) func onATerminal() async throws {
+    let scan = "\(Tool.path) scan --hci sim --duration 0.3"
+    let colour = try await Tool.shell("TERM=xterm script -qec '\(scan)' /dev/null").end()
+    #expect(colour.status == 0 && colour.output.contains("\u{1B}[1mVirtual Heart Rate\u{1B}[0m"))
+    #expect(colour.output.contains("scanning … 1 device"))
+    let plain = try await Tool.shell("NO_COLOR=1 TERM=xterm script -qec '\(scan)' /dev/null").end()
+    #expect(plain.output.contains("scanning … 1 device") && !plain.output.contains("m" + "Virtual Heart Rate"))
+    #expect(!plain.output.contains("\u{1B}[0m"))
+  }
+
+  @Test(arguments: ["", "demo", "scan", "explore", "serve", "controllers"]) func help(verb: String) async throws {
+    let end = try await (verb.isEmpty ? Tool("--help") : Tool(verb, "--help")).end()
+    #expect(end.status == 0 && end.errors == "" && end.output.contains("USAGE: bindrune"))
+    if !verb.isEmpty { #expect(end.output.contains("--trace <file>") && end.output.contains("--log-level <level>")) }
+  }
+
+  @Test func usage() async throws {
+    for arguments in [
+      ["scan"], ["scan", "--hci", "hci0"], ["scan", "--hci", "sim", "--duration", "0"], ["explore", "--hci", "sim"],
+    ] {
+      let end = try await Tool.shell("bindrune \(arguments.joined(separator: " "))").end()
+      #expect(end.status == 64 && end.errors.hasPrefix("Error: ") && end.output == "")
+    }
+  }
+}
