@@ -286,7 +286,8 @@ struct Chaos: ~Copyable {
       let mayWait = connecting[index]
       let isSending = world.air.usedBuffers(of: world.controller(of: index)) > 0
       let isBusy = world.readHost(index) { host in
-        isSending || !host.full.isEmpty || !host.indicating.isEmpty || host.isScanning || host.isAdvertising
+        isSending || !host.questions.isEmpty || !host.full.isEmpty || !host.indicating.isEmpty || host.isScanning
+          || host.isAdvertising
           || host.unfinished.contains { !mayWait.contains($0) }
       }
       if isBusy { return true }

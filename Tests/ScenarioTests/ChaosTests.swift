@@ -1,4 +1,6 @@
 import Foundation
+import HCI
+import TestSupport
 import Testing
 
 @Suite("Chaos") struct ChaosTests {
@@ -9,9 +11,26 @@ import Testing
   @Test(arguments: 0..<20) func invariants(_ block: Int) throws {
     for seed in stride(from: block, to: Self.seeds, by: 20) {
       var chaos = try Chaos(seed: UInt64(seed))
-      chaos.run(steps: 60)
+      chaos.run(steps: 45)
       for fault in chaos.settle() { Issue.record("seed \(seed): \(fault)") }
     }
+  }
+
+  /// `BINDRUNE_SEED=96 swift test --filter oneSeedInWords` prints everything between the hosts and controllers of one seed.
+  @Test func oneSeedInWords() throws {
+    guard let seed = ProcessInfo.processInfo.environment["BINDRUNE_SEED"].flatMap({ UInt64($0) }) else { return }
+    var chaos = try Chaos(seed: seed)
+    chaos.keepsLog = true
+    chaos.run(steps: 45)
+    let faults = chaos.settle()
+    for record in chaos.log {
+      let packet = record.bytes.span
+      var text = hex(record.bytes)
+      if let event = try? HCIEvent(packet) { text = "\(event.name) " + event.describe(in: packet) }
+      if let command = try? AnyCommand(packet) { text = "\(command.name) " + command.describe(in: packet) }
+      print("\(record.time) \(record.controller) \(record.isToHost ? ">" : "<") \(text)")
+    }
+    print(chaos.done, faults)
   }
 
   /// One seed, one order of calls: the same octets between all hosts and controllers.
@@ -21,7 +40,7 @@ import Testing
       for _ in 0..<2 {
         var chaos = try Chaos(seed: UInt64(seed))
         chaos.keepsLog = true
-        chaos.run(steps: 60)
+        chaos.run(steps: 45)
         _ = chaos.settle()
         logs.append(chaos.log.map { "\($0)" })
       }
