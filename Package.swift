@@ -41,9 +41,10 @@ let package = Package(
         "BindruneWire", "HCI", deque, containers, .product(name: "HeapModule", package: "swift-collections"),
       ],
       path: "Sources/Simulator", swiftSettings: settings),
+    .target(name: "CBluetooth"),
     .target(
-      name: "BindruneTransport", dependencies: ["BindruneWire", "HCI"] + nio, path: "Sources/Transport",
-      swiftSettings: settings),
+      name: "BindruneTransport", dependencies: ["BindruneWire", "HCI", "CBluetooth"] + nio,
+      path: "Sources/Transport", swiftSettings: settings),
     .target(
       name: "Bindrune",
       dependencies: [

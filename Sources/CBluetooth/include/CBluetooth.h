@@ -1,0 +1,69 @@
+// The few words of Linux's Bluetooth sockets that no header of the C library has: numbers and layouts of the kernel's
+// interface, each with its width said. Everything that acts is in Swift.
+#ifndef BINDRUNE_CBLUETOOTH_H
+#define BINDRUNE_CBLUETOOTH_H
+
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+enum {
+  bindrune_AF_BLUETOOTH = 31,
+  bindrune_BTPROTO_HCI = 1,
+  bindrune_HCI_CHANNEL_USER = 1,
+  bindrune_SOL_BLUETOOTH = 274,
+};
+
+/// The address of an HCI socket. All six octets count: the kernel takes four for channel 0, the raw one.
+typedef struct {
+  uint16_t family;
+  uint16_t device;
+  uint16_t channel;
+} bindrune_sockaddr_hci;
+_Static_assert(sizeof(bindrune_sockaddr_hci) == 6, "the kernel's sockaddr_hci has six octets");
+
+/// What HCIGETDEVLIST fills: `count` says how many entries there is room for, and then how many there are.
+typedef struct {
+  uint16_t count;
+  struct {
+    uint16_t device;
+    uint32_t flags;
+  } entries[64];
+} bindrune_hci_dev_list;
+
+/// What HCIGETDEVINFO fills for the `device` asked for.
+typedef struct {
+  uint16_t device;
+  char name[8];
+  uint8_t address[6];
+  uint32_t flags;
+  uint8_t type; // low four bits: the bus; then two bits: primary or AMP
+  uint8_t features[8];
+  uint32_t packet_type, link_policy, link_mode;
+  uint16_t acl_mtu, acl_packets, sco_mtu, sco_packets;
+  uint32_t statistics[10];
+} bindrune_hci_dev_info;
+_Static_assert(sizeof(bindrune_hci_dev_info) == 92, "the kernel's hci_dev_info has 92 octets");
+
+/// Bits of an adapter's flags.
+enum {
+  bindrune_HCI_UP = 1u << 0,
+  bindrune_HCI_INIT = 1u << 1,
+  bindrune_HCI_RUNNING = 1u << 2,
+};
+
+/// The adapter's number is the argument itself, not a pointer to it.
+static inline int bindrune_hci_up(int socket, int device) { return ioctl(socket, _IOW('H', 201, int), (long)device); }
+static inline int bindrune_hci_down(int socket, int device) { return ioctl(socket, _IOW('H', 202, int), (long)device); }
+static inline int bindrune_hci_list(int socket, bindrune_hci_dev_list *list) {
+  return ioctl(socket, _IOR('H', 210, int), list);
+}
+static inline int bindrune_hci_info(int socket, bindrune_hci_dev_info *info) {
+  return ioctl(socket, _IOR('H', 211, int), info);
+}
+static inline int bindrune_hci_bind(int socket, uint16_t device, uint16_t channel) {
+  bindrune_sockaddr_hci address = {bindrune_AF_BLUETOOTH, device, channel};
+  return bind(socket, (struct sockaddr *)&address, sizeof address);
+}
+
+#endif
