@@ -25,13 +25,19 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
     .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+    .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
   ],
   targets: [
     .target(name: "BindruneWire", path: "Sources/Wire", swiftSettings: settings),
+    .target(
+      name: "BindruneToolbox", dependencies: [.product(name: "CryptoExtras", package: "swift-crypto")],
+      path: "Sources/Toolbox", swiftSettings: settings),
     .target(name: "HCI", dependencies: ["BindruneWire", deque, containers], swiftSettings: settings),
     .target(name: "L2CAP", dependencies: ["BindruneWire", "HCI", deque, containers], swiftSettings: settings),
     .target(name: "ATT", dependencies: ["BindruneWire", deque, containers], swiftSettings: settings),
-    .target(name: "GATT", dependencies: ["BindruneWire", "ATT", deque, containers], swiftSettings: settings),
+    .target(
+      name: "GATT", dependencies: ["BindruneWire", "ATT", "BindruneToolbox", deque, containers],
+      swiftSettings: settings),
     .target(
       name: "GAP", dependencies: ["BindruneWire", "HCI", "L2CAP", "ATT", "GATT", deque, containers],
       swiftSettings: settings),
@@ -75,6 +81,7 @@ let package = Package(
       path: "Tests/TestSupport", swiftSettings: settings),
     .testTarget(
       name: "WireTests", dependencies: ["BindruneWire", "ATT", "HCI", "TestSupport"], swiftSettings: settings),
+    .testTarget(name: "ToolboxTests", dependencies: ["BindruneToolbox", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "HCITests", dependencies: ["HCI", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "L2CAPTests", dependencies: ["L2CAP", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "ATTTests", dependencies: ["ATT", "TestSupport"], swiftSettings: settings),
