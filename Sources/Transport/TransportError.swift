@@ -23,6 +23,8 @@ public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible 
   case framing(FramingError)
   /// The sender did not wait for `isWritable`: that many octets were waiting.
   case overflow(Int)
+  /// An adapter of this machine.
+  case adapter(AdapterError)
   /// A trace file: path and the system's words.
   case trace(path: String, String)
   /// Everything else, in the system's words.
@@ -45,6 +47,7 @@ public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible 
     case .closed: "The other side closed the connection: look at its log, and start it again."
     case .framing(let error): "\(error)"
     case .overflow(let octets): "The peer takes no packets and \(octets) octets wait for it: it has stopped reading."
+    case .adapter(let error): error.description
     case .trace(let path, let words): "The trace file \(path) failed: \(words)."
     case .system(let spec, let words): "\(spec) failed: \(words)."
     }

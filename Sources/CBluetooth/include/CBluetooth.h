@@ -10,6 +10,7 @@
 enum {
   bindrune_AF_BLUETOOTH = 31,
   bindrune_BTPROTO_HCI = 1,
+  bindrune_HCI_CHANNEL_RAW = 0,
   bindrune_HCI_CHANNEL_USER = 1,
   bindrune_SOL_BLUETOOTH = 274,
 };
@@ -30,6 +31,10 @@ typedef struct {
     uint32_t flags;
   } entries[64];
 } bindrune_hci_dev_list;
+enum { bindrune_hci_dev_list_room = 64 };
+static inline uint16_t bindrune_hci_dev_list_device(const bindrune_hci_dev_list *list, int place) {
+  return list->entries[place].device;
+}
 
 /// What HCIGETDEVINFO fills for the `device` asked for.
 typedef struct {
@@ -60,6 +65,12 @@ static inline int bindrune_hci_list(int socket, bindrune_hci_dev_list *list) {
 }
 static inline int bindrune_hci_info(int socket, bindrune_hci_dev_info *info) {
   return ioctl(socket, _IOR('H', 211, int), info);
+}
+/// For a socket bound to an adapter's raw channel: EBUSY while somebody has the adapter's user channel. (HCIGETAUTHINFO of a
+/// peer that there is not; every ioctl of a bound socket is refused so, whoever asks.)
+static inline int bindrune_hci_ask_user_channel(int socket) {
+  uint8_t request[7] = {0}; // a peer's address, and room for the answer
+  return ioctl(socket, _IOR('H', 215, int), request);
 }
 static inline int bindrune_hci_bind(int socket, uint16_t device, uint16_t channel) {
   bindrune_sockaddr_hci address = {bindrune_AF_BLUETOOTH, device, channel};

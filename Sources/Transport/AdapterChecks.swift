@@ -1,0 +1,173 @@
+import Glibc
+
+/// One of the things that must hold before an adapter's user channel can be opened.
+public struct AdapterCheck: Sendable, Equatable {
+  /// In the order in which the kernel asks.
+  public enum Subject: String, Sendable, CaseIterable {
+    case socket, userNamespace, capability, adapter, radioSwitch, owner, setUp, power, daemon
+  }
+  public enum Verdict: Sendable, Equatable {
+    case passed
+    case failed(AdapterError)
+    /// It opens; but this is worth knowing.
+    case caution(String)
+    /// It could not be seen.
+    case unknown
+  }
+  public var subject: Subject
+  public var verdict: Verdict
+  /// What was seen, in a few words.
+  public var finding: String
+
+  fileprivate init(_ subject: Subject, _ verdict: Verdict, _ finding: String) {
+    self.subject = subject
+    self.verdict = verdict
+    self.finding = finding
+  }
+  public var error: AdapterError? {
+    if case .failed(let error) = verdict { error } else { nil }
+  }
+}
+
+extension AdapterSurvey {
+  /// What concerns every adapter: the kernel, and this process's rights.
+  public var processChecks: [AdapterCheck] { [socketCheck, userNamespaceCheck, capabilityCheck] }
+
+  /// What concerns adapter `number`; only the first when there is none of that number.
+  public func checks(of number: UInt16) -> [AdapterCheck] {
+    guard let adapter = adapters.first(where: { $0.number == number }) else {
+      return [AdapterCheck(.adapter, .failed(absence(of: number)), "not there")]
+    }
+    return [
+      AdapterCheck(.adapter, .passed, "there"), radioSwitchCheck(adapter), ownerCheck(adapter), setUpCheck(adapter),
+      powerCheck(adapter), daemonCheck,
+    ]
+  }
+
+  /// The first thing that keeps adapter `number` from being opened, as far as can be seen.
+  public func obstacle(to number: UInt16) -> AdapterError? {
+    (processChecks + checks(of: number)).lazy.compactMap(\.error).first
+  }
+
+  private var socketCheck: AdapterCheck {
+    switch kernel.socketError {
+    case 0:
+      let modules = kernel.modules.isEmpty ? "built in" : kernel.modules.joined(separator: ", ")
+      return AdapterCheck(.socket, .passed, "Linux \(kernel.release ?? "?"), \(modules)")
+    case EAFNOSUPPORT where !kernel.hasBluetooth:
+      return AdapterCheck(.socket, .failed(lackOfBluetooth), "none in Linux \(kernel.release ?? "?")")
+    case EAFNOSUPPORT where process.isInHostNetwork == true && process.isFiltered:
+      return AdapterCheck(.socket, .failed(.filtered), "filtered")
+    case EAFNOSUPPORT: return AdapterCheck(.socket, .failed(.foreignNetwork), "not in this network namespace")
+    case EPERM where process.isFiltered, EACCES where process.isFiltered:
+      return AdapterCheck(.socket, .failed(.filtered), "filtered")
+    case let code: return AdapterCheck(.socket, .failed(.system(0, code)), systemWords(code))
+    }
+  }
+  private var lackOfBluetooth: AdapterError {
+    let release = kernel.release ?? "?"
+    return kernel.isInstalled == false
+      ? .noKernelSupport(release: release) : .notLoaded(release: release, isInstalled: kernel.isInstalled == true)
+  }
+
+  private var userNamespaceCheck: AdapterCheck {
+    switch process.isInUserNamespace {
+    case true?: AdapterCheck(.userNamespace, .failed(.userNamespace), "not the initial one")
+    case false?: AdapterCheck(.userNamespace, .passed, "the initial one")
+    case nil: AdapterCheck(.userNamespace, .unknown, "not to be seen")
+    }
+  }
+
+  private var capabilityCheck: AdapterCheck {
+    switch process.hasCapability {
+    case true?: AdapterCheck(.capability, .passed, "effective")
+    case false?:
+      AdapterCheck(.capability, .failed(lackOfCapability), process.isCapabilityWithheld ? "withheld" : "missing")
+    case nil: AdapterCheck(.capability, .unknown, "not to be seen")
+    }
+  }
+  private var lackOfCapability: AdapterError {
+    .noCapability(program: process.program, isWithheld: process.isCapabilityWithheld)
+  }
+
+  private func absence(of number: UInt16) -> AdapterError {
+    var hint: AdapterError.Hint?
+    if let off = radioSwitches.first(where: \.isBlocked) {
+      hint = .switchedOff(off.name, isHard: off.isHardBlocked)
+    } else if let product = driverless.first {
+      hint = .withoutDriver(product)
+    }
+    return .notFound(number, present: adapters.map(\.number), hint: adapters.isEmpty ? hint : nil)
+  }
+
+  private func radioSwitchCheck(_ adapter: Adapter) -> AdapterCheck {
+    switch adapter.radioSwitch {
+    case nil: AdapterCheck(.radioSwitch, .passed, "none")
+    case let off? where off.isBlocked:
+      AdapterCheck(
+        .radioSwitch, .failed(.blocked(adapter.number, isHard: off.isHardBlocked)),
+        off.isHardBlocked ? "off in hardware" : "off in software")
+    case _?: AdapterCheck(.radioSwitch, .passed, "on")
+    }
+  }
+
+  private func ownerCheck(_ adapter: Adapter) -> AdapterCheck {
+    switch adapter.hasUserChannel {
+    case true?: AdapterCheck(.owner, .failed(taken(adapter.number)), "taken by another user channel")
+    case false?: AdapterCheck(.owner, .passed, "free")
+    case nil: AdapterCheck(.owner, .unknown, "not to be seen")
+    }
+  }
+  /// bluetoothd's socket is for management, never a user channel.
+  private func taken(_ number: UInt16) -> AdapterError {
+    .taken(number, candidates: holders.filter { $0.name != "bluetoothd" })
+  }
+
+  private func setUpCheck(_ adapter: Adapter) -> AdapterCheck {
+    switch adapter.isStarting {
+    case true?: AdapterCheck(.setUp, .failed(.inSetUp(adapter.number)), "not finished")
+    case false?: AdapterCheck(.setUp, .passed, "finished")
+    case nil: AdapterCheck(.setUp, .unknown, "not to be seen")
+    }
+  }
+
+  private func powerCheck(_ adapter: Adapter) -> AdapterCheck {
+    switch adapter.isUp {
+    // Its owner's affair, told above.
+    case true? where adapter.hasUserChannel == true: AdapterCheck(.power, .passed, "up, by its owner")
+    case true?: AdapterCheck(.power, .failed(.up(adapter.number, daemon: daemon != nil)), "up")
+    case false?: AdapterCheck(.power, .passed, "down")
+    case nil: AdapterCheck(.power, .unknown, "not to be seen")
+    }
+  }
+
+  private var daemonCheck: AdapterCheck {
+    guard let daemon else { return AdapterCheck(.daemon, .passed, "not seen") }
+    return AdapterCheck(
+      .daemon,
+      .caution(
+        "It lets go while a user channel is open, and may take the adapter up again afterwards (AutoEnable)"),
+      "\(daemon)")
+  }
+}
+
+extension AdapterError {
+  /// What an error number of `socket()`, `bind()` or an HCI ioctl means for adapter `number`, by a look at the machine:
+  /// some milliseconds, so not for a loop that waits.
+  public init(errno code: CInt, adapter number: UInt16, survey: AdapterSurvey = AdapterSurvey()) {
+    let checks = survey.processChecks + survey.checks(of: number)
+    func error(_ subjects: AdapterCheck.Subject...) -> AdapterError? {
+      subjects.lazy.compactMap { subject in checks.first { $0.subject == subject }?.error }.first
+    }
+    switch code {
+    case EAFNOSUPPORT: self = error(.socket) ?? .foreignNetwork
+    // A filter, no right, or a right that counts for nothing.
+    case EPERM, EACCES: self = error(.socket, .userNamespace, .capability) ?? .system(number, code)
+    case ENODEV: self = error(.adapter) ?? .notFound(number, present: survey.adapters.map(\.number), hint: nil)
+    case EBUSY: self = error(.owner, .power) ?? .inSetUp(number)
+    case EUSERS: self = error(.owner) ?? .taken(number, candidates: [])
+    case ERFKILL: self = error(.radioSwitch) ?? .blocked(number, isHard: false)
+    default: self = .system(number, code)
+    }
+  }
+}

@@ -1,0 +1,289 @@
+import BindruneWire
+import Glibc
+
+/// A Bluetooth adapter of this machine, as far as this process sees it: what is nil could not be seen.
+public struct Adapter: Sendable, Equatable {
+  /// N of hciN.
+  public var number: UInt16
+  /// nil also while the kernel has not read it.
+  public var address: DeviceAddress?
+  /// USB, UART, virtual …
+  public var bus: String?
+  /// The driver's name, such as btusb.
+  public var driver: String?
+  /// Manufacturer, product and `vendor:product` in hex, for USB.
+  public var product: String?
+  /// Whether the kernel's own stack, or the owner of the user channel, has it up.
+  public var isUp: Bool?
+  /// Whether the kernel brings it up at this moment.
+  public var isStarting: Bool?
+  /// Whether somebody has its user channel.
+  public var hasUserChannel: Bool?
+  public var radioSwitch: RadioSwitch?
+  public var name: String { "hci\(number)" }
+
+  public init(number: UInt16) { self.number = number }
+}
+
+/// An rfkill switch for Bluetooth: an adapter's own, or the computer's.
+public struct RadioSwitch: Sendable, Equatable {
+  /// `hciN` for an adapter's own.
+  public var name: String
+  /// Off in software.
+  public var isSoftBlocked: Bool
+  /// Off by a switch or key that software cannot reach.
+  public var isHardBlocked: Bool
+  public var isBlocked: Bool { isSoftBlocked || isHardBlocked }
+
+  public init(name: String, isSoftBlocked: Bool, isHardBlocked: Bool) {
+    self.name = name
+    self.isSoftBlocked = isSoftBlocked
+    self.isHardBlocked = isHardBlocked
+  }
+}
+
+/// What this machine has of Bluetooth, and what stands between an adapter's user channel and this process.
+///
+/// A snapshot, read from /proc, /sys and an HCI socket within some milliseconds. What cannot be seen leaves its property nil
+/// and a line in ``unseen``; it is never a failure.
+public struct AdapterSurvey: Sendable, Equatable {
+  public struct Kernel: Sendable, Equatable {
+    /// As `uname -r` says it.
+    public var release: String?
+    /// The error number of `socket()` for HCI; zero when there is one.
+    public var socketError: CInt = 0
+    /// `bluetooth` and the loaded modules that use it, sorted.
+    public var modules: [String] = []
+    /// Whether the kernel has Bluetooth, loaded or built in, whatever this process may do with it.
+    public var hasBluetooth = false
+    /// Whether its module lies ready to be loaded.
+    public var isInstalled: Bool?
+  }
+  public struct Process: Sendable, Equatable {
+    /// Whether CAP_NET_ADMIN is effective.
+    public var hasCapability: Bool?
+    /// Whether neither setcap nor sudo could give it: the bounding set lacks it, or no_new_privs is set.
+    public var isCapabilityWithheld = false
+    /// Whether it is in a user namespace other than the initial one.
+    public var isInUserNamespace: Bool?
+    /// Whether it is in the host's network namespace.
+    public var isInHostNetwork: Bool?
+    /// Whether it sees the host's processes.
+    public var seesHostProcesses: Bool?
+    /// Whether a seccomp filter looks at its system calls.
+    public var isFiltered = false
+    /// The path of its program, for setcap.
+    public var program = "PROGRAM"
+  }
+
+  public var kernel = Kernel()
+  public var process = Process()
+  /// By number.
+  public var adapters: [Adapter] = []
+  /// Those for Bluetooth.
+  public var radioSwitches: [RadioSwitch] = []
+  /// Processes with an HCI socket, this one included; bluetoothd has one, for management.
+  public var holders: [HCISocketHolder] = []
+  /// The process bluetoothd; nil when it was not seen.
+  public var daemon: HCISocketHolder?
+  /// Bluetooth interfaces on USB that no driver has taken, `vendor:product` in hex.
+  public var driverless: [String] = []
+  /// What could not be seen, a phrase each.
+  public var unseen: [String] = []
+
+  /// Looks at this machine, or at what `machine` says.
+  public init(_ machine: Machine = Machine()) {
+    // The socket first: it is gone again when its holders are looked for, and asking for it loads the kernel's module.
+    let view = machine.socket()
+    kernel = Kernel(machine, socketError: view.error)
+    process = Process(machine, hasSocket: view.error == 0)
+    radioSwitches = machine.radioSwitches()
+    adapters = machine.adapters(view, radioSwitches)
+    driverless = machine.driverlessInterfaces()
+    if view.error != 0, !adapters.isEmpty { unseen.append("the adapters' addresses and states, without an HCI socket") }
+    look(for: machine.socketInodes(), in: machine)
+  }
+
+  /// Who holds these sockets, and bluetoothd.
+  private mutating func look(for inodes: Sight<Set<String>>, in machine: Machine) {
+    if case .hidden = inodes { unseen.append("the HCI sockets, \(machine.proc)/net/hci") }
+    var closed = 0
+    for name in machine.names(machine.proc).value ?? [] {
+      guard let pid = Int32(name) else { continue }
+      let folder = "\(machine.proc)/\(name)"
+      // Gone since, or a kernel's thread without sockets.
+      guard let command = machine.text(folder + "/comm").value?.withoutControls else { continue }
+      let holder = HCISocketHolder(pid: pid, name: command)
+      if command == "bluetoothd", daemon == nil { daemon = holder }
+      guard let inodes = inodes.value, !inodes.isEmpty else { continue }
+      switch machine.names(folder + "/fd") {
+      case .absent: break
+      case .hidden: closed += 1
+      case .seen(let descriptors):
+        let holds = descriptors.contains { descriptor in
+          guard case .seen(let target) = machine.link("\(folder)/fd/\(descriptor)") else { return false }
+          return target.hasPrefix("socket:[") && inodes.contains(String(target.dropFirst(8).dropLast()))
+        }
+        if holds { holders.append(holder) }
+      }
+    }
+    holders.sort { $0.pid < $1.pid }
+    if closed > 0 {
+      unseen.append("the sockets of \(closed == 1 ? "1 process" : "\(closed) processes") of other users")
+    }
+    if process.seesHostProcesses == false { unseen.append("the processes outside this container") }
+  }
+}
+
+// MARK: - The kernel and this process
+
+extension AdapterSurvey.Kernel {
+  fileprivate init(_ machine: Machine, socketError: CInt) {
+    release = machine.text(machine.proc + "/sys/kernel/osrelease").value?.withoutControls
+    self.socketError = socketError
+    let table = machine.text(machine.proc + "/modules")
+    // name, size, uses, the modules that use it, …: proc_modules(5)
+    for line in table.value?.split(separator: "\n") ?? [] {
+      let words = line.split(separator: " ")
+      guard words.count > 3, words[0] == "bluetooth" else { continue }
+      modules = (["bluetooth"] + words[3].split(separator: ",").filter { $0 != "-" }.map(String.init)).sorted()
+    }
+    hasBluetooth =
+      socketError == 0 || !modules.isEmpty || machine.exists(machine.sys + "/module/bluetooth")
+      || machine.exists(machine.sys + "/class/bluetooth")
+    if table.isAbsent {
+      isInstalled = false  // a kernel that loads no modules
+    } else if let release, case .seen = machine.names("\(machine.modules)/\(release)") {
+      let files = machine.names("\(machine.modules)/\(release)/kernel/net/bluetooth").value ?? []
+      isInstalled = files.contains { $0.hasPrefix("bluetooth.ko") }
+    }
+  }
+}
+
+extension AdapterSurvey.Process {
+  /// include/linux/capability.h
+  private static var networkAdministration: UInt64 { 1 << 12 }
+
+  fileprivate init(_ machine: Machine, hasSocket: Bool) {
+    let own = machine.proc + "/self"
+    let status = (machine.text(own + "/status").value ?? "").split(separator: "\n")
+    func field(_ name: String) -> Substring? {
+      status.first { $0.hasPrefix(name + ":") }?.dropFirst(name.utf8.count + 1).drop { $0 == "\t" || $0 == " " }
+    }
+    func capabilities(_ name: String) -> UInt64? { field(name).flatMap { UInt64($0, radix: 16) } }
+    hasCapability = capabilities("CapEff").map { $0 & Self.networkAdministration != 0 }
+    isCapabilityWithheld =
+      capabilities("CapBnd").map { $0 & Self.networkAdministration == 0 } ?? false || field("NoNewPrivs") == "1"
+    isFiltered = field("Seccomp").map { $0 != "0" } ?? false
+    // The initial namespaces have fixed numbers (include/linux/proc_ns.h), the network's only since Linux 6.18.
+    let user = machine.link(own + "/ns/user")
+    isInUserNamespace = user.value.map { $0 != "user:[4026531837]" } ?? (user.isAbsent ? false : nil)
+    seesHostProcesses = machine.link(own + "/ns/pid").value.map { $0 == "pid:[4026531836]" }
+    let network = machine.link(own + "/ns/net").value
+    if hasSocket || network == "net:[4026531833]" {
+      isInHostNetwork = true
+    } else if let network, seesHostProcesses == true, let first = machine.link(machine.proc + "/1/ns/net").value {
+      isInHostNetwork = network == first
+    }
+    // A program that was built again while it runs has " (deleted)" there.
+    if case .seen(let path) = machine.link(own + "/exe") {
+      program = (path.hasSuffix(" (deleted)") ? String(path.dropLast(10)) : path).withoutControls
+    }
+  }
+}
+
+// MARK: - Adapters and switches
+
+extension Machine {
+  fileprivate func radioSwitches() -> [RadioSwitch] {
+    let folder = sys + "/class/rfkill"
+    return (names(folder).value ?? []).compactMap { entry in
+      guard text("\(folder)/\(entry)/type").value == "bluetooth", let name = text("\(folder)/\(entry)/name").value
+      else { return nil }
+      return RadioSwitch(
+        name: name.withoutControls, isSoftBlocked: text("\(folder)/\(entry)/soft").value == "1",
+        isHardBlocked: text("\(folder)/\(entry)/hard").value == "1")
+    }
+  }
+
+  /// Those of the socket's, completed from /sys; without a socket those that /sys has.
+  fileprivate func adapters(_ view: HCISocketView, _ switches: [RadioSwitch]) -> [Adapter] {
+    var found: [Adapter]
+    if view.error == 0 {
+      found = view.adapters.map { entry in
+        var adapter = Adapter(number: entry.number)
+        adapter.address = entry.address
+        adapter.bus = HCISocketView.busName(entry.bus)
+        adapter.isUp = entry.isUp
+        adapter.isStarting = entry.isStarting
+        adapter.hasUserChannel = entry.hasUserChannel
+        return adapter
+      }
+    } else {
+      // The folder also has the links of an adapter, hci0:256.
+      found = (names(sys + "/class/bluetooth").value ?? []).compactMap { name in
+        name.hasPrefix("hci") ? UInt16(name.dropFirst(3)).map { Adapter(number: $0) } : nil
+      }
+    }
+    for place in found.indices {
+      describe(&found[place])
+      found[place].radioSwitch = switches.first { $0.name == found[place].name }
+    }
+    return found.sorted { $0.number < $1.number }
+  }
+
+  private func describe(_ adapter: inout Adapter) {
+    let folder = "\(sys)/class/bluetooth/\(adapter.name)"
+    let device = folder + "/device"
+    adapter.driver = link(device + "/driver").value?.lastPathComponent
+    if adapter.bus == nil {
+      switch link(device + "/subsystem").value?.lastPathComponent {
+      case "usb": adapter.bus = "USB"
+      case "serial", "tty": adapter.bus = "UART"
+      case let bus?: adapter.bus = bus
+      case nil: if link(folder).value?.contains("/virtual/") == true { adapter.bus = "virtual" }
+      }
+    }
+    // The device is an interface; what it belongs to is the folder above.
+    let vendor = text(device + "/../idVendor").value, product = text(device + "/../idProduct").value
+    guard let vendor, let product else { return }
+    let words = ["manufacturer", "product"].compactMap { text("\(device)/../\($0)").value?.withoutControls }
+    adapter.product = (words + ["\(vendor):\(product)"]).joined(separator: " ")
+  }
+
+  /// Class E0, subclass 01, protocol 01: a Bluetooth programming interface, by the USB-IF's class codes.
+  fileprivate func driverlessInterfaces() -> [String] {
+    let folder = sys + "/bus/usb/devices"
+    var found: [String] = []
+    for name in names(folder).value ?? [] {
+      guard let colon = name.firstIndex(of: ":") else { continue }
+      let interface = "\(folder)/\(name)", device = "\(folder)/\(name[..<colon])"
+      let codes = ["Class", "SubClass", "Protocol"].map { text("\(interface)/bInterface\($0)").value }
+      guard codes == ["e0", "01", "01"], link(interface + "/driver").isAbsent,
+        let vendor = text(device + "/idVendor").value, let product = text(device + "/idProduct").value
+      else { continue }
+      let pair = "\(vendor):\(product)".withoutControls
+      if !found.contains(pair) { found.append(pair) }  // an adapter has several interfaces
+    }
+    return found
+  }
+
+  /// The inodes of all HCI sockets of the host's network namespace.
+  fileprivate func socketInodes() -> Sight<Set<String>> {
+    let table: String
+    switch text(proc + "/net/hci") {
+    case .absent: return .absent
+    case .hidden: return .hidden
+    case .seen(let text): table = text
+    }
+    let lines = table.split(separator: "\n")
+    guard let column = lines.first?.split(separator: " ").firstIndex(of: "Inode") else { return .seen([]) }
+    // A socket that nobody has a descriptor of says 0.
+    return .seen(
+      Set(
+        lines.dropFirst().compactMap {
+          let words = $0.split(separator: " ")
+          return words.indices.contains(column) && words[column] != "0" ? String(words[column]) : nil
+        }))
+  }
+}
