@@ -66,7 +66,9 @@ public struct LEEventMask: OpenNumber, OptionSet {
   public static var dataLengthChange: LEEventMask { LEEventMask(bit: 6) }
   public static var enhancedConnectionComplete: LEEventMask { LEEventMask(bit: 9) }
   public static var extendedAdvertisingReport: LEEventMask { LEEventMask(bit: 12) }
+  public static var scanTimeout: LEEventMask { LEEventMask(bit: 16) }
   public static var advertisingSetTerminated: LEEventMask { LEEventMask(bit: 17) }
+  public static var scanRequestReceived: LEEventMask { LEEventMask(bit: 18) }
   /// What every LE controller has; the value after a reset.
   public static var standard: LEEventMask {
     [

@@ -21,7 +21,9 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
   case leDataLengthChange(LEDataLengthChange)
   case leEnhancedConnectionComplete(LEEnhancedConnectionComplete)
   case leExtendedAdvertisingReport(LEExtendedAdvertisingReport)
+  case leScanTimeout(LEScanTimeout)
   case leAdvertisingSetTerminated(LEAdvertisingSetTerminated)
+  case leScanRequestReceived(LEScanRequestReceived)
   /// An LE Meta event of another subevent code, with what follows the code.
   case unknownLE(subevent: UInt8, Octets)
   /// Event code 0xFF: the vendor's own.
@@ -51,7 +53,9 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
       case 0x07: self = .leDataLengthChange(try reader.read())
       case 0x0A: self = .leEnhancedConnectionComplete(try reader.read())
       case 0x0D: self = .leExtendedAdvertisingReport(try reader.read())
+      case 0x11: self = .leScanTimeout(try reader.read())
       case 0x12: self = .leAdvertisingSetTerminated(try reader.read())
+      case 0x13: self = .leScanRequestReceived(try reader.read())
       default: return nil
       }
     default: return nil
@@ -78,7 +82,9 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
     case .leDataLengthChange(let event): try visitor.visit(event)
     case .leEnhancedConnectionComplete(let event): try visitor.visit(event)
     case .leExtendedAdvertisingReport(let event): try visitor.visit(event)
+    case .leScanTimeout(let event): try visitor.visit(event)
     case .leAdvertisingSetTerminated(let event): try visitor.visit(event)
+    case .leScanRequestReceived(let event): try visitor.visit(event)
     case .unknownLE, .vendor, .unknown: break
     }
   }

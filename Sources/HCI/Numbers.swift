@@ -131,6 +131,35 @@ public struct AdvertisingDataLength: WireValue {
   @inlinable @inline(__always) public var wire: UInt64 { UInt64(rawValue) }
 }
 
+/// Which part of the data a command carries. Vol 4, Part E, §7.8.54, §7.8.55.
+public struct AdvertisingDataOperation: OpenNumber, Hashable {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+  public static var intermediate: AdvertisingDataOperation { AdvertisingDataOperation(rawValue: 0) }
+  /// What was there before is discarded.
+  public static var first: AdvertisingDataOperation { AdvertisingDataOperation(rawValue: 1) }
+  public static var last: AdvertisingDataOperation { AdvertisingDataOperation(rawValue: 2) }
+  /// All of it; what was there before is discarded.
+  public static var complete: AdvertisingDataOperation { AdvertisingDataOperation(rawValue: 3) }
+  /// No data: what is there counts as new, under another Advertising DID.
+  public static var unchanged: AdvertisingDataOperation { AdvertisingDataOperation(rawValue: 4) }
+  public var text: String {
+    switch rawValue {
+    case 0: "intermediate"
+    case 1: "first"
+    case 2: "last"
+    case 3: "complete"
+    case 4: "unchanged"
+    default: "0x" + hexDigits(wire, 2)
+    }
+  }
+}
+/// A hint: 0 the controller may cut the data into several PDUs, 1 into as few as it can. Vol 4, Part E, §7.8.54.
+public struct FragmentPreference: OpenNumber, Hashable {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+}
+
 /// Vol 4, Part E, §7.8.10.
 public enum ScanType: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
   case passive = 0
@@ -231,6 +260,12 @@ public struct AdvertisingInterval: TimeUnits {
   public var rawValue: UInt16
   @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
   public static var unit: Int64 { 625 }
+}
+/// How long to advertise. Units of 10 ms: 1 … 65,535 is 10 ms … 655.35 s. Vol 4, Part E, §7.8.56.
+public struct AdvertisingDuration: TimeUnits {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
+  public static var unit: Int64 { 10_000 }
 }
 
 /// The edition a controller speaks: Assigned Numbers, §2.1.

@@ -11,13 +11,10 @@ extension Air {
     let advertiser = controllers[i].advertisers[set]
     guard let address = controllers[i].address(of: advertiser) else { return }
     controllers[i].advertisers[set].events += 1
-    if advertiser.maximumEvents > 0, advertiser.events == advertiser.maximumEvents {
-      controllers[i].advertisers[set].isEnabled = false
-      return controllers[i].reportTermination(advertiser, .limitReached, ConnectionHandle(), now: medium.now)
-    }
+    let isLast = advertiser.maximumEvents > 0 && advertiser.events + 1 >= advertiser.maximumEvents
     var next = medium.now + advertiser.period
     if !advertiser.isHighDuty { next += medium.radio.random.duration(upTo: configuration.advertisingDelay) }
-    medium.schedule.plan(.advertising(id, generation: generation), at: next)
+    if !isLast { medium.schedule.plan(.advertising(id, generation: generation), at: next) }
 
     for channel in 0..<3 where advertiser.channelMap >> channel & 1 == 1 {
       // A PDU, a request and its response are on the air for about a millisecond.
@@ -28,7 +25,7 @@ extension Air {
         let initiates = controllers[other].initiates(channel, at: time)
         guard scans || initiates, let strength = carry(from: i, to: other) else { continue }
         if scans {
-          controllers[other].report(advertiser, address, isResponse: false, strength, now: medium.now)
+          report(advertiser, address, isResponse: false, strength, from: i, to: other)
           if controllers[other].scanner.isActive, advertiser.isScannable, isAdmitted(other, by: i, advertiser, 1) {
             requests.append(Request(from: other, connects: false))
           }
@@ -45,11 +42,37 @@ extension Air {
         if connect(request.from, i, set, address) { return }
       }
       for request in requests where !request.connects {
-        guard carry(from: request.from, to: i) != nil, let strength = carry(from: i, to: request.from) else { continue }
-        controllers[request.from].report(advertiser, address, isResponse: true, strength, now: medium.now)
+        guard carry(from: request.from, to: i) != nil else { continue }
+        controllers[i].reportScanRequest(
+          advertiser, controllers[request.from].address(controllers[request.from].scanner.ownAddressType),
+          now: medium.now)
+        guard let strength = carry(from: i, to: request.from) else { continue }
+        report(advertiser, address, isResponse: true, strength, from: i, to: request.from)
       }
     }
+    if isLast {
+      controllers[i].advertisers[set].isEnabled = false
+      controllers[i].reportTermination(
+        controllers[i].advertisers[set], .limitReached, ConnectionHandle(), now: medium.now)
+    }
   }
+  /// What a scanner has heard of an advertisement or a response. Extended data are a chain of PDUs, AUX_ADV_IND or
+  /// AUX_SCAN_RSP and then AUX_CHAIN_IND, each of which may be lost, and what follows it with it. Vol 6, Part B, §2.3.4.9.
+  private mutating func report(
+    _ advertiser: Advertiser, _ address: AirAddress, isResponse: Bool, _ strength: Int8, from i: Int, to other: Int
+  ) {
+    // ADV_DIRECT_IND has no data; a scannable extended advertisement has it in its response.
+    let data = isResponse ? advertiser.scanResponse.octets : advertiser.takesData ? advertiser.data.octets : []
+    var received = min(data.count, Self.octetsInPDU)
+    while received < data.count, carry(from: i, to: other) != nil {
+      received = min(received + Self.octetsInPDU, data.count)
+    }
+    controllers[other].report(
+      advertiser, address, isResponse: isResponse, data[..<received], isWhole: received == data.count, strength,
+      now: medium.now)
+  }
+  /// Octets of advertising data in one PDU of a chain, of which a controller may choose the length.
+  private static var octetsInPDU: Int { 245 }
   /// Whether an advertiser with a filter answers somebody: bit 0 is for scan requests, bit 1 for connect requests.
   private func isAdmitted(_ other: Int, by i: Int, _ advertiser: Advertiser, _ bit: UInt8) -> Bool {
     if advertiser.filterPolicy & bit == 0 { return true }
@@ -168,27 +191,26 @@ extension VirtualController {
   }
 
   /// LE Advertising Report, or LE Extended Advertising Report. Vol 4, Part E, §7.7.65.2 and §7.7.65.13.
+  /// `isWhole`: there is no more data than that.
   mutating func report(
-    _ advertiser: Advertiser, _ address: AirAddress, isResponse: Bool, _ strength: Int8, now: Instant
+    _ advertiser: Advertiser, _ address: AirAddress, isResponse: Bool, _ data: ArraySlice<UInt8>, isWhole: Bool,
+    _ strength: Int8, now: Instant
   ) {
     if advertiser.isDirected, advertiser.peer != self.address(scanner.ownAddressType) { return }
-    if scanner.filterPolicy & 1 == 1, !accepts(address) { return }
+    if scanner.filterPolicy & 1 == 1, !(advertiser.isAnonymous ? acceptsAnonymous : accepts(address)) { return }
     // A host that does not read gets no more of them.
     guard !isBacklogged, scanner.admits(advertiser, address, isResponse: isResponse) else { return }
-    // ADV_DIRECT_IND has no data; a scannable extended advertisement has it in its response.
-    let isEmpty = advertiser.isLegacy ? advertiser.isDirected : advertiser.isScannable
-    let data = isResponse ? advertiser.scanResponse : isEmpty ? [] : advertiser.data
     do throws(WireError) {
       if !scanner.isExtended {
-        try reportLegacy(advertiser, address, isResponse, data, strength, now: now)
+        try reportLegacy(advertiser, address, isResponse, Array(data), strength, now: now)
         return
       }
-      // As much as an event holds; Data status 1: more follows.
+      // As much as an event holds. Data status 1: more follows, 2: more was there and is lost.
       var start = 0
       repeat {
-        let end = min(start + 229, data.count)
+        let end = min(start + 229, data.count), isLast = end == data.count
         try reportExtended(
-          advertiser, address, isResponse, data[start..<end], isLast: end == data.count, strength, now: now)
+          advertiser, address, isResponse, data[start..<end], status: !isLast ? 1 : isWhole ? 0 : 2, strength, now: now)
         start = end
       } while start < data.count
     } catch {}
@@ -207,7 +229,7 @@ extension VirtualController {
     emit(event, from: bytes.span, now: now)
   }
   private mutating func reportExtended(
-    _ advertiser: Advertiser, _ address: AirAddress, _ isResponse: Bool, _ data: ArraySlice<UInt8>, isLast: Bool,
+    _ advertiser: Advertiser, _ address: AirAddress, _ isResponse: Bool, _ data: ArraySlice<UInt8>, status: UInt8,
     _ strength: Int8, now: Instant
   ) throws(WireError) {
     var bytes = Array(data), report = LEExtendedAdvertisingReport.Report()
@@ -216,7 +238,7 @@ extension VirtualController {
     report.scannable = advertiser.isScannable
     report.directed = advertiser.isDirected
     report.scanResponse = isResponse
-    report.dataStatus = isLast ? 0 : 1
+    report.dataStatus = status
     report.addressType = advertiser.isAnonymous ? .anonymous : address.type
     report.address = advertiser.isAnonymous ? DeviceAddress() : address.value
     if !advertiser.isLegacy {
@@ -233,6 +255,15 @@ extension VirtualController {
     var event = LEExtendedAdvertisingReport()
     event.reports = try List([report], in: &bytes)
     emit(event, from: bytes.span, now: now)
+  }
+  /// Somebody has asked for the scan response. Vol 4, Part E, §7.7.65.19.
+  mutating func reportScanRequest(_ advertiser: Advertiser, _ scanner: AirAddress?, now: Instant) {
+    guard advertiser.reportsScanRequests, let handle = advertiser.handle, let scanner else { return }
+    var event = LEScanRequestReceived()
+    event.advertisingHandle = handle
+    event.scannerAddressType = scanner.type
+    event.scannerAddress = scanner.value
+    emit(event, now: now)
   }
   /// The end of an advertising set's activity. Vol 4, Part E, §7.7.65.18.
   mutating func reportTermination(
@@ -289,11 +320,4 @@ extension VirtualController {
       emit(event, now: now)
     }
   }
-}
-
-/// LE Scan Timeout. Vol 4, Part E, §7.7.65.17.
-struct LEScanTimeout: LEMetaMessage {
-  static var subeventCode: UInt8 { 0x11 }
-  static var name: StaticString { "HCI_LE_Scan_Timeout" }
-  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 }

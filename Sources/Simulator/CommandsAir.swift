@@ -42,7 +42,7 @@ extension LEReadAdvertisingPhysicalChannelTxPower: Executable {
 extension LESetAdvertisingData: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     guard controller.uses(.legacy) else { return Return(.commandDisallowed) }
-    controller.advertisers[0].data = (0..<Int(advertisingDataLength.rawValue)).map {
+    controller.advertisers[0].data.octets = (0..<Int(advertisingDataLength.rawValue)).map {
       advertisingData.byte($0, in: packet)
     }
     return Return(.success)
@@ -51,7 +51,7 @@ extension LESetAdvertisingData: Executable {
 extension LESetScanResponseData: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     guard controller.uses(.legacy) else { return Return(.commandDisallowed) }
-    controller.advertisers[0].scanResponse = (0..<Int(scanResponseDataLength.rawValue)).map {
+    controller.advertisers[0].scanResponse.octets = (0..<Int(scanResponseDataLength.rawValue)).map {
       scanResponseData.byte($0, in: packet)
     }
     return Return(.success)

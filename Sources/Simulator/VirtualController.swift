@@ -63,6 +63,8 @@ struct VirtualController: ~Copyable {
   var advertisers = [Advertiser()]
   private var advertisingStarts: UInt32 = 0
   var acceptList: [AirAddress] = []
+  /// The entry of the Filter Accept List for all who advertise without an address.
+  var acceptsAnonymous = false
   var scanner = Scanner()
   var initiator: Initiator?
   var connections: [Connection] = []
@@ -105,6 +107,7 @@ struct VirtualController: ~Copyable {
     commandSet = .undecided
     advertisers = [Advertiser()]
     acceptList.removeAll()
+    acceptsAnonymous = false
     scanner = Scanner(generation: scanner.generation &+ 1)
     initiator = nil
     connections.removeAll()

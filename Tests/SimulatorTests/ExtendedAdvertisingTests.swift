@@ -4,7 +4,7 @@ import HCI
 import TestSupport
 import Testing
 
-/// Extended advertising and the Filter Accept List, by their octets: the host of this package does not speak them yet.
+/// Extended advertising and the Filter Accept List, by their octets.
 @Suite struct ExtendedAdvertisingTests {
   /// Sends commands; all must succeed.
   private func send(_ lab: inout Lab, _ host: Int, _ commands: [String], _ status: UInt8 = 0) {
@@ -19,13 +19,15 @@ import Testing
   private func parameters(_ handle: String, _ properties: String) -> String {
     "01 36 20 19 \(handle) \(properties) 20 00 00 20 00 00 07 00 00 00 00 00 00 00 00 00 7F 01 00 01 05 00"
   }
-  private func scanExtended(_ lab: inout Lab, _ host: Int, active: Bool = false) {
+  private func scanExtended(_ lab: inout Lab, _ host: Int, active: Bool = false, filter: Bool = true, policy: UInt8 = 0)
+  {
     var parameters = LESetExtendedScanParameters()
+    parameters.scanningFilterPolicy = ScanningFilterPolicy(rawValue: policy)
     parameters.le1M.scanType = active ? .active : .passive
     lab.command(host, parameters)
     var enable = LESetExtendedScanEnable()
     enable.enable = true
-    enable.filterDuplicates = .enabled
+    enable.filterDuplicates = filter ? .enabled : .disabled
     lab.command(host, enable)
   }
 
@@ -81,10 +83,54 @@ import Testing
     #expect(reports.first { $0[5] == 0 }?[7] == 0xFF)
   }
   @Test func setsEndByThemselves() {
-    var lab = Lab(hosts: 1)
-    send(&lab, 0, [parameters("01", "10 00"), parameters("02", "10 00"), "01 39 20 0A 01 02 01 0A 00 00 02 00 00 03"])
+    var lab = Lab(hosts: 2)
+    scanExtended(&lab, 1, filter: false)
+    send(&lab, 0, [parameters("01", "10 00"), parameters("02", "10 00"), "01 37 20 07 02 03 01 03 02 01 06"])
+    send(&lab, 0, ["01 39 20 0A 01 02 01 0A 00 00 02 00 00 03"])
     lab.run(200)
     #expect(lab.hexes(0) == ["04 3E 06 12 43 02 00 00 03", "04 3E 06 12 3C 01 00 00 00"])
+    // Three events were asked for, and three were sent; the scanner is on one of the channels at a time.
+    #expect(lab.packets(1).filter { $0[1] == 0x3E && $0.suffix(3) == [2, 1, 6] }.count == 3)
+  }
+  /// A long chain loses its end now and then: status 2 says that there was more.
+  @Test func chainsAreCut() {
+    var air = AirConfiguration.ideal
+    air.loss = 0.2
+    var lab = Lab(
+      air, [ControllerConfiguration(address: Lab.address(0)), ControllerConfiguration(address: Lab.address(1))])
+    let octets = (0..<1000).map { UInt8(truncatingIfNeeded: $0 / 7) }
+    send(&lab, 0, [parameters("02", "00 00")])
+    for start in stride(from: 0, to: 1000, by: 250) {
+      let operation = start == 0 ? "01" : start == 750 ? "02" : "00"
+      send(&lab, 0, ["01 37 20 FE 02 \(operation) 01 FA \(hex(Array(octets[start..<start + 250])))"])
+    }
+    send(&lab, 0, ["01 39 20 06 01 01 02 00 00 00"])
+    scanExtended(&lab, 1, filter: false)
+    lab.run(2000)
+    var data: [UInt8] = [], lengths: [Int: Int] = [:]
+    for report in lab.packets(1) where report[1] == 0x3E {
+      data += report[29...]
+      let status = report[5] >> 5
+      if status == 1 { continue }
+      #expect(data == Array(octets[..<data.count]) && (status == 0) == (data.count == 1000))
+      lengths[data.count, default: 0] += 1
+      data = []
+    }
+    #expect(Set(lengths.keys) == [245, 490, 735, 980, 1000] && lengths[1000]! > 10, "\(lengths)")
+  }
+  @Test func scanRequestsAreReportedToWhoeverWantsThem() {
+    var lab = Lab(hosts: 2)
+    var wanted = octets(parameters("01", "12 00"))
+    wanted[wanted.count - 1] = 1
+    send(
+      &lab, 0,
+      [hex(wanted), parameters("02", "12 00"), "01 38 20 06 01 03 01 02 01 09", "01 39 20 06 01 01 01 00 00 00"])
+    scanExtended(&lab, 1, active: true)
+    lab.run(30)
+    #expect(lab.hexes(0).last == "04 3E 09 13 01 00 02 44 33 22 11 00")
+    send(&lab, 0, ["01 39 20 02 00 00", "01 39 20 06 01 01 02 00 00 00"])
+    lab.run(30)
+    #expect(lab.packets(0).isEmpty)
   }
   @Test func setsHaveRules() {
     var lab = Lab(hosts: 1)
@@ -95,6 +141,47 @@ import Testing
     send(&lab, 0, ["01 39 20 06 01 01 03 00 00 00"])
     send(&lab, 0, [parameters("03", "13 00"), "01 3C 20 01 03", "01 3D 20 00", "01 0A 20 01 00"], 0x0C)
     send(&lab, 0, ["01 39 20 02 00 00", "01 3C 20 01 03", "01 3D 20 00"])
+  }
+
+  /// Vol 4, Part E, §7.8.53 – §7.8.56.
+  @Test func dataHaveRules() {
+    var lab = Lab(hosts: 1)
+    let piece = hex([UInt8](repeating: 0xAB, count: 200))
+    send(
+      &lab, 0,
+      [
+        parameters("01", "13 00"), parameters("02", "01 00"), parameters("03", "02 00"), parameters("04", "00 00"),
+        parameters("05", "15 00"),
+      ])
+    // Legacy: 31 octets at once. Directed and scannable extended ones: none. Not scannable: no response. Pieces: not empty.
+    send(
+      &lab, 0,
+      [
+        "01 37 20 07 01 01 01 03 02 01 06", "01 37 20 24 01 03 01 20" + String(repeating: " 00", count: 32),
+        "01 37 20 07 03 03 01 03 02 01 06", "01 37 20 07 05 03 01 03 02 01 06", "01 38 20 06 04 03 01 02 01 09",
+        "01 37 20 04 04 01 01 00", "01 37 20 04 04 02 01 00", "01 37 20 04 04 04 01 00", "01 37 20 04 04 05 01 00",
+      ], 0x12)
+    // A response is discarded where there can be none.
+    send(&lab, 0, ["01 38 20 04 04 03 01 00"])
+    // What a connectable advertisement carries is in one PDU: 245 octets.
+    send(&lab, 0, ["01 37 20 CC 02 01 01 C8 \(piece)"])
+    send(&lab, 0, ["01 39 20 06 01 01 02 00 00 00"], 0x0C)
+    send(&lab, 0, ["01 37 20 31 02 02 01 2D" + String(repeating: " 01", count: 45), "01 39 20 06 01 01 02 00 00 00"])
+    // While it advertises: all of it, or the same again.
+    send(&lab, 0, ["01 37 20 CC 02 01 01 C8 \(piece)"], 0x0C)
+    send(&lab, 0, ["01 37 20 04 02 04 01 00", "01 39 20 02 00 00"])
+    send(
+      &lab, 0, ["01 37 20 CC 02 01 01 C8 \(piece)", "01 37 20 32 02 02 01 2E" + String(repeating: " 01", count: 46)])
+    send(&lab, 0, ["01 39 20 06 01 01 02 00 00 00"], 0x12)
+    // A set does not change to a kind that cannot have what it has.
+    send(&lab, 0, [parameters("02", "02 00"), parameters("02", "13 00")], 0x12)
+    send(&lab, 0, ["01 3C 20 01 02", parameters("02", "02 00")])
+    // 1,650 octets at most; beyond that everything is discarded.
+    send(&lab, 0, ["01 37 20 CC 04 01 01 C8 \(piece)"])
+    send(&lab, 0, (0..<7).map { _ in "01 37 20 CC 04 00 01 C8 \(piece)" })
+    send(&lab, 0, ["01 37 20 CC 04 02 01 C8 \(piece)"], 0x07)
+    send(&lab, 0, ["01 39 20 06 01 01 04 00 00 00"])
+    send(&lab, 0, ["01 37 20 04 04 04 01 00"], 0x12)
   }
 
   @Test func acceptListFiltersScanning() {
@@ -114,6 +201,22 @@ import Testing
     lab.command(0, enable)
     lab.run(100)
     #expect(lab.packets(0).contains { $0[1] == 0x3E })
+  }
+  @Test func acceptListAdmitsTheAnonymous() {
+    var lab = Lab(hosts: 2)
+    send(&lab, 1, [parameters("01", "20 00"), "01 39 20 06 01 01 01 00 00 00"])
+    for (entry, hears) in [("01 11 20 07 00 02 44 33 22 11 00", false), ("01 11 20 07 FF 00 00 00 00 00 00", true)] {
+      send(&lab, 0, [entry])
+      scanExtended(&lab, 0, policy: 1)
+      lab.run(50)
+      #expect(lab.packets(0).contains { $0[1] == 0x3E } == hears)
+      send(&lab, 0, ["01 42 20 06 00 00 00 00 00 00"])
+    }
+    send(&lab, 0, ["01 12 20 07 FF 00 00 00 00 00 00"])
+    send(&lab, 0, ["01 11 20 07 02 02 44 33 22 11 00", "01 12 20 07 02 02 44 33 22 11 00"], 0x12)
+    scanExtended(&lab, 0, policy: 1)
+    lab.run(50)
+    #expect(lab.packets(0).allSatisfy { $0[1] == 0x0E })
   }
   @Test func acceptListChoosesWhomToConnectTo() {
     var lab = Lab(hosts: 3)

@@ -223,7 +223,19 @@ public struct LEExtendedAdvertisingReport: LEMetaMessage {
   }
 }
 
+/// LE Scan Timeout. Vol 4, Part E, §7.7.65.17.
+///
+/// The duration of extended scanning is over.
+public struct LEScanTimeout: LEMetaMessage {
+  public static var subeventCode: UInt8 { 0x11 }
+  public static var name: StaticString { "HCI_LE_Scan_Timeout" }
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
+}
+
 /// LE Advertising Set Terminated. Vol 4, Part E, §7.7.65.18.
+///
+/// `status` 0: a connection ended it, `connectionHandle` is that link's; 0x3C: the duration is over; 0x43: the events are.
 public struct LEAdvertisingSetTerminated: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x12 }
   public static var name: StaticString { "HCI_LE_Advertising_Set_Terminated" }
@@ -237,5 +249,22 @@ public struct LEAdvertisingSetTerminated: LEMetaMessage {
     try visit.value("Advertising_Handle", &advertisingHandle)
     try visit.value("Connection_Handle", &connectionHandle)
     try visit.value("Num_Completed_Extended_Advertising_Events", &numCompletedExtendedAdvertisingEvents)
+  }
+}
+
+/// LE Scan Request Received. Vol 4, Part E, §7.7.65.19.
+///
+/// Comes only for sets whose `scanRequestNotificationEnable` is on.
+public struct LEScanRequestReceived: LEMetaMessage {
+  public static var subeventCode: UInt8 { 0x13 }
+  public static var name: StaticString { "HCI_LE_Scan_Request_Received" }
+  public var advertisingHandle: UInt8 = 0
+  public var scannerAddressType = AddressType()
+  public var scannerAddress = DeviceAddress()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Advertising_Handle", &advertisingHandle)
+    try visit.value("Scanner_Address_Type", &scannerAddressType)
+    try visit.value("Scanner_Address", &scannerAddress)
   }
 }
