@@ -22,6 +22,8 @@ public struct BluetoothError: Error, Sendable, Equatable, CustomStringConvertibl
     case protocolViolation
     /// The peer did not answer in time.
     case timedOut
+    /// The device's attributes are not what they were when they were discovered.
+    case servicesChanged
     /// The task was cancelled.
     case cancelled
     /// The caller asked for something that cannot be: too long a value, data that does not fit.
@@ -101,6 +103,11 @@ extension BluetoothError {
         BluetoothError(.invalidArgument, "The value is longer than 512 octets, the most that an attribute has.")
       case .invalidRequest:
         BluetoothError(.invalidArgument, "The request names no value, no handle, or an empty range.")
+      case .databaseChanged:
+        BluetoothError(
+          .servicesChanged, "The device has changed its services since they were discovered: discover them again.")
+      case .noSigningKey:
+        BluetoothError(.invalidArgument, "A signed write needs a key, which only pairing gives: use write.")
       case .unknownCharacteristic:
         BluetoothError(.invalidArgument, "There is no such characteristic among those discovered: discover first.")
       case .noConfigurationDescriptor:

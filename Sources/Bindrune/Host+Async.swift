@@ -12,6 +12,7 @@ enum RequestOutcome: Sendable {
   case linked(LinkID)
   case done
   case value([UInt8])
+  case databaseHash(DatabaseHash?)
   case failed(BluetoothError)
 }
 
@@ -90,6 +91,9 @@ extension Host {
       let value = ReceivedValue(handle: handle, value: core.bytes(of: range), isIndication: isIndication)
       for mailbox in mailboxes { mailbox.put(value) }
 
+    case .servicesChanged(let id, let range): logger.info("\(id): services changed in \(range.first.text)")
+    case .rediscovered(let id, _, let error): logger.info("\(id): discovered again \(error.map { "\($0)" } ?? "")")
+
     case .subscriptionChanged(let id, let handle, let configuration):
       tell(.subscriptionChanged(id, handle, configuration))
     case .written(let id, let handle, let range, let offset):
@@ -117,6 +121,7 @@ extension Host {
     case .failed(let failure): .failed(BluetoothError(failure))
     case .gatt(.done), .gatt(.discovered): .done
     case .gatt(.value(let range)), .gatt(.values(let range)): .value(core.bytes(of: range))
+    case .gatt(.databaseHash(let hash)): .databaseHash(hash)
     case .gatt(.failed(let error)): .failed(BluetoothError(error))
     }
   }

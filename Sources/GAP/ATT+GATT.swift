@@ -119,6 +119,8 @@ extension HostCore {
       case .completed(let id, let result): effects.append(.completed(id, .gatt(result)))
       case .valuesLost(let count): effects.append(.violation(link, .valuesLost(count)))
       case .ignored(let violation): effects.append(.violation(link, .gatt(violation)))
+      case .servicesChanged(let range): effects.append(.servicesChanged(link, range))
+      case .rediscovered(let range, let error): effects.append(.rediscovered(link, range, error))
       }
     }
     while let effect = upper.links[index].bearer.nextEffect() {

@@ -110,6 +110,10 @@ public enum HostEffect: Sendable {
   case completed(RequestID, HostResult)
   /// A notification, or an indication that the bearer has confirmed.
   case value(LinkID, AttributeHandle, Octets, isIndication: Bool)
+  /// The server's attributes in the range are not what they were, and the client has forgotten them.
+  case servicesChanged(LinkID, HandleRange)
+  /// The client has discovered again what had changed, or could not.
+  case rediscovered(LinkID, HandleRange, ClientError?)
 
   /// A client changed a Client Characteristic Configuration.
   case subscriptionChanged(LinkID, AttributeHandle, ClientCharacteristicConfiguration)

@@ -24,6 +24,8 @@ public struct ClientConfiguration: BitwiseCopyable, Sendable {
 ///     while client.hasRequest { …bearer… }              // nextRequest, receive(response:)
 ///     while let effect = client.nextEffect() { … }      // after every packet
 ///
+/// What it knows of the server, and how it learns that this has changed: `ClientCaching.swift`.
+///
 /// ## Effects
 /// Take them after every packet and every command: `Octets` in them are ranges of an arena that is emptied by the next
 /// call that changes the client, once all effects have been taken.
@@ -36,25 +38,43 @@ public struct ClientConfiguration: BitwiseCopyable, Sendable {
 /// Cancelling while a request is in flight completes the caller at once; the client stays in `awaiting` until the response
 /// has come and gone.
 public struct Client: AttributeClient, ~Copyable {
-  /// What discoveries have found. It changes only when one completes.
-  public private(set) var remote = RemoteDatabase()
+  /// What discoveries have found. It changes when one completes, and when the server's services change.
+  public internal(set) var remote = RemoteDatabase()
   public let configuration: ClientConfiguration
 
-  private enum Phase: BitwiseCopyable, Equatable {
+  enum Phase: BitwiseCopyable, Equatable {
     case idle
     /// The active request has something to ask.
     case asking
     case awaiting
     case closed(BearerClosure)
   }
-  private var phase = Phase.idle
-  private var active: Procedure?
+  var phase = Phase.idle
+  var active: Procedure?
   /// The active request is being served by `discovery`.
-  private var isDiscovering = false
-  private var discovery = Discovery()
-  private var waiting: Deque<Procedure> = []
+  var isDiscovering = false
+  var discovery = Discovery()
+  var waiting: Deque<Procedure> = []
 
-  private var effects: Deque<ClientEffect> = []
+  /// A reading of the Database Hash, in the midst of the active request or on its behalf.
+  enum HashReading: BitwiseCopyable { case none, wanted, awaited }
+  var hashReading = HashReading.none
+  /// The active request has been answered 0x12 once.
+  var hasBeenOutOfSync = false
+  /// What was read last and belongs to no discovery yet.
+  var freshHash: DatabaseHash?
+  /// This server has told a Database Hash.
+  var hasHash = false
+
+  /// One of the server's values that somebody has subscribed to.
+  struct Subscription: BitwiseCopyable {
+    var valueHandle: AttributeHandle
+    var configuration: ClientCharacteristicConfiguration
+    var subscribers: Int
+  }
+  var subscriptions: [Subscription] = []
+
+  var effects: Deque<ClientEffect> = []
   private var arena = UniqueArray<UInt8>()
   /// What `valueCapacity` bounds.
   private var undrained = 0
@@ -65,7 +85,7 @@ public struct Client: AttributeClient, ~Copyable {
   // MARK: Discovery
 
   /// Everything: services, includes, characteristics, descriptors. Replaces `remote`. Vol 3, Part G, §4.4 … §4.7.
-  public mutating func discoverAll(_ id: RequestID) { submit(Procedure(id, .discover(.all))) }
+  public mutating func discoverAll(_ id: RequestID) { submit(Procedure(id, .discover(.everything(.all)))) }
   /// All primary services (§4.4.1), or those with `uuid` (§4.4.2). What `remote` knows of services that are still there stays.
   public mutating func discoverPrimaryServices(_ id: RequestID, _ uuid: BluetoothUUID? = nil) {
     submit(Procedure(id, .discover(uuid.map { .services($0) } ?? .primaryServices)))
@@ -125,19 +145,29 @@ public struct Client: AttributeClient, ~Copyable {
     }
     submit(Procedure(id, .writeParts, parts: parts, octets: octets))
   }
-  /// Asks the server to send the value with `valueHandle` whenever it likes. Vol 3, Part G, §4.10, §4.11, §3.3.3.3.
-  /// The descriptor is looked up in `remote`, and searched on the server where that has none.
-  public mutating func subscribe(
-    _ id: RequestID, _ valueHandle: AttributeHandle,
-    _ configuration: ClientCharacteristicConfiguration = .notification
-  ) {
-    let value = configuration.rawValue
-    submit(
-      Procedure(
-        id, .configure(valueHandle), parts: [Procedure.Part(handle: valueHandle, value: Octets(0, 2))],
-        octets: [UInt8(truncatingIfNeeded: value), UInt8(value >> 8)]))
+  /// Refused, until pairing gives the keys that sign: `.noSigningKey`. Vol 3, Part G, §4.9.2.
+  public mutating func writeSigned(_ id: RequestID, _ handle: AttributeHandle, _ value: Span<UInt8>) {
+    emptyArena()
+    complete(id, .failed(.noSigningKey))
   }
-  public mutating func unsubscribe(_ id: RequestID, _ valueHandle: AttributeHandle) { subscribe(id, valueHandle, []) }
+
+  // MARK: Subscribing
+
+  /// Asks the server to send the value with `valueHandle` whenever it likes; completes when the server has said yes.
+  /// Without `configuration`: notifications where the characteristic has that property, else indications.
+  /// Vol 3, Part G, §4.10, §4.11, §3.3.3.3.
+  ///
+  /// The descriptor is looked up in `remote`, and searched on the server where that has none. Subscribers are counted: a
+  /// second one asks the server for nothing. One who cancels while the server is being asked leaves nothing behind.
+  public mutating func subscribe(
+    _ id: RequestID, _ valueHandle: AttributeHandle, _ configuration: ClientCharacteristicConfiguration? = nil
+  ) {
+    submit(Procedure(id, .subscribe(valueHandle, configuration)))
+  }
+  /// One subscriber less; after the last one the server is asked to send no more.
+  public mutating func unsubscribe(_ id: RequestID, _ valueHandle: AttributeHandle) {
+    submit(Procedure(id, .unsubscribe(valueHandle)))
+  }
 
   // MARK: Requests and their ends
 
@@ -149,69 +179,80 @@ public struct Client: AttributeClient, ~Copyable {
     submit(Procedure(id, kind, parts: [Procedure.Part(handle: handle, value: Octets(0, value.count))], octets: octets))
   }
 
-  private mutating func submit(_ procedure: Procedure) {
+  mutating func submit(_ procedure: Procedure) {
     emptyArena()
     if case .closed(let reason) = phase {
-      complete(procedure.id, .failed(.bearerClosed(reason)))
+      complete(procedure, .failed(.bearerClosed(reason)))
     } else if let refusal = procedure.refusal {
-      complete(procedure.id, .failed(refusal))
-    } else if phase == .idle {
-      begin(procedure)
+      complete(procedure, .failed(refusal))
     } else if waiting.count < configuration.maximumWaiting {
       waiting.append(procedure)
+      if phase == .idle { next() }
     } else {
-      complete(procedure.id, .failed(.busy))
+      complete(procedure, .failed(.busy))
     }
   }
 
-  private mutating func begin(_ procedure: Procedure) {
-    active = procedure
-    isDiscovering = false
-    phase = .asking
+  /// Begins the requests that wait, up to one that has something to ask.
+  mutating func next() {
+    active = nil
+    phase = .idle
+    while let procedure = waiting.popFirst() {
+      active = procedure
+      isDiscovering = false
+      hashReading = .none
+      hasBeenOutOfSync = false
+      guard let result = begin(procedure) else {
+        phase = .asking
+        return
+      }
+      complete(procedure, result)
+      active = nil
+    }
+  }
+
+  /// Returns how the request ends where nothing has to be asked.
+  private mutating func begin(_ procedure: Procedure) -> ClientResult? {
     switch procedure.kind {
     case .discover(let goal): discover(goal)
-    case .configure(let valueHandle):
-      guard let characteristic = remote.characteristic(valueHandle: valueHandle) else {
-        return end(.failed(.unknownCharacteristic))
-      }
-      if configure(characteristic) { return }
-      guard let range = characteristic.descriptorRange else { return end(.failed(.noConfigurationDescriptor)) }
-      discover(.descriptors(range))
-    default: break
+    case .rediscover(let range): beginRediscovery(range)
+    case .databaseHash: hashReading = .wanted
+    case .followChanges: return beginFollowing()
+    case .subscribe(let valueHandle, let wanted): return beginSubscribing(valueHandle, wanted)
+    case .unsubscribe(let valueHandle): return beginUnsubscribing(valueHandle)
+    case .read, .readLong, .readByType, .readMultiple, .readMultipleVariable, .write, .writeParts: break
     }
+    return nil
   }
 
-  private mutating func discover(_ goal: Discovery.Goal) {
+  mutating func discover(_ goal: Discovery.Goal) {
     isDiscovering = true
     discovery.start(goal, knowing: remote)
   }
 
-  /// True when the descriptor that the active request writes to is known.
-  private mutating func configure(_ characteristic: RemoteCharacteristic) -> Bool {
-    guard let descriptor = remote.descriptor(.clientCharacteristicConfiguration, of: characteristic) else {
-      return false
-    }
-    active?.write(to: descriptor.handle)
-    return true
-  }
-
   /// Ends the active request for its caller, and for the client, unless the server's queue must be emptied first.
-  private mutating func end(_ result: ClientResult) {
-    complete(active?.id, result)
-    active?.id = nil
+  mutating func end(_ result: ClientResult) {
+    guard let procedure = active else { return }
+    complete(procedure, result)
+    active?.abandon()
     phase = .asking
     if active?.rollBack() == true { return }
-    active = nil
-    phase = .idle
-    while phase == .idle, let next = waiting.popFirst() { begin(next) }
+    next()
   }
 
-  private mutating func complete(_ id: RequestID?, _ result: ClientResult) {
-    if let id { effects.append(.completed(id, result)) }
+  mutating func complete(_ procedure: Procedure, _ result: ClientResult) {
+    if case .rediscover(let range) = procedure.kind {
+      if case .failed(let error) = result { effects.append(.rediscovered(range, error)) }
+      if case .discovered = result { effects.append(.rediscovered(range, nil)) }
+    } else if let id = procedure.id {
+      complete(id, result)
+    }
   }
+  private mutating func complete(_ id: RequestID, _ result: ClientResult) { effects.append(.completed(id, result)) }
 
   /// Ends a request early: `.failed(.cancelled)` follows at once. Nothing happens when it has completed already. Parts of
-  /// a value that the server has queued are taken back; a write whose request is on its way may still take effect.
+  /// a value that the server has queued are taken back, and so is a subscription; a write whose request is on its way may
+  /// still take effect.
   public mutating func cancel(_ id: RequestID) {
     emptyArena()
     if let index = waiting.firstIndex(where: { $0.id == id }) {
@@ -220,7 +261,7 @@ public struct Client: AttributeClient, ~Copyable {
     } else if active?.id == id {
       if phase == .asking { return end(.failed(.cancelled)) }
       complete(id, .failed(.cancelled))
-      active?.id = nil
+      active?.abandon()
     }
   }
 
@@ -228,9 +269,10 @@ public struct Client: AttributeClient, ~Copyable {
     emptyArena()
     if case .closed = phase { return }
     phase = .closed(reason)
-    complete(active?.id, .failed(.bearerClosed(reason)))
+    if let active { complete(active, .failed(.bearerClosed(reason))) }
     active = nil
-    while let orphan = waiting.popFirst() { complete(orphan.id, .failed(.bearerClosed(reason))) }
+    while let orphan = waiting.popFirst() { complete(orphan, .failed(.bearerClosed(reason))) }
+    subscriptions.removeAll()
   }
 
   // MARK: The bearer's side
@@ -243,7 +285,10 @@ public struct Client: AttributeClient, ~Copyable {
     emptyArena()
     while phase == .asking {
       phase = .awaiting
-      if isDiscovering {
+      if hashReading == .wanted {
+        hashReading = .awaited
+        if (try? DatabaseHash.request.encode(into: &request, from: Span())) != nil { return true }
+      } else if isDiscovering {
         var source: [UInt8] = []
         let pdu = discovery.request(source: &source)
         if (try? pdu.encode(into: &request, from: source.span)) != nil { return true }
@@ -257,11 +302,18 @@ public struct Client: AttributeClient, ~Copyable {
 
   public mutating func receive(response: ATTPDU, in packet: Span<UInt8>, mtu: Int, now: Instant) {
     emptyArena()
-    guard phase == .awaiting, active != nil else { return effects.append(.ignored(.unexpectedResponse)) }
+    guard phase == .awaiting, let isWanted = active?.isWanted else {
+      return effects.append(.ignored(.unexpectedResponse))
+    }
     phase = .asking
-    let isWaitedFor = active?.id != nil
-    if isDiscovering {
-      let outcome = isWaitedFor ? discovery.receive(response, in: packet) : .failed(.cancelled)
+    if hashReading == .awaited {
+      hashReading = .none
+      received(hash: response, in: packet)
+    } else if isOutOfSync(response) {
+      hasBeenOutOfSync = true
+      hashReading = .wanted
+    } else if isDiscovering {
+      let outcome = isWanted ? discovery.receive(response, in: packet) : .failed(.cancelled)
       if let ignored = discovery.ignored {
         effects.append(.ignored(ignored))
         discovery.ignored = nil
@@ -273,21 +325,42 @@ public struct Client: AttributeClient, ~Copyable {
       }
     } else if let outcome = active?.receive(response, in: packet, mtu: mtu) {
       switch outcome {
-      case .again: if !isWaitedFor { end(.failed(.cancelled)) }
-      case .done: end(.done)
-      case .value: end(.value(isWaitedFor ? gathered() : Octets()))
-      case .values: end(.values(isWaitedFor ? gathered() : Octets()))
-      case .failed(let error): end(.failed(error))
+      case .again: if !isWanted { end(.failed(.cancelled)) }
+      case .done: written(error: nil)
+      case .value: end(.value(isWanted ? gathered() : Octets()))
+      case .values: end(.values(isWanted ? gathered() : Octets()))
+      case .failed(let error): written(error: error)
       }
     }
   }
 
+  /// A discovery is at its end: the active request, or the search for the descriptor that it writes to.
   private mutating func discovered() {
-    remote = discovery.takeFound()
-    guard case .configure(let valueHandle)? = active?.kind else { return end(.discovered) }
-    isDiscovering = false
-    if let characteristic = remote.characteristic(valueHandle: valueHandle), configure(characteristic) { return }
-    end(.failed(.noConfigurationDescriptor))
+    let found = discovery.takeFound()
+    switch active?.kind {
+    case .subscribe(let valueHandle, _), .unsubscribe(let valueHandle):
+      remote = found
+      isDiscovering = false
+      if !configure(valueHandle) { end(.failed(.noConfigurationDescriptor)) }
+    case .discover(let goal):
+      learn(found, isComplete: goal == .everything(.all))
+      end(.discovered)
+    default:
+      learn(found, isComplete: true)
+      end(.discovered)
+    }
+  }
+
+  /// The server has answered a write, or refused anything.
+  private mutating func written(error: ClientError?) {
+    let result = error.map { ClientResult.failed($0) } ?? .done
+    switch active?.kind {
+    case .subscribe(let valueHandle, _): subscribed(valueHandle, error)
+    case .unsubscribe(let valueHandle): subscriptions.removeAll { $0.valueHandle == valueHandle }
+    case .followChanges: if let result = followed(error) { return end(result) } else { return }
+    default: break
+    }
+    end(result)
   }
 
   /// What the active request has gathered, in the arena.
@@ -300,9 +373,14 @@ public struct Client: AttributeClient, ~Copyable {
 
   public mutating func receive(value: ATTPDU, in packet: Span<UInt8>, now: Instant) {
     emptyArena()
+    if case .closed = phase { return }
     switch value {
     case .handleValueNotification(let pdu): keep(pdu.attributeHandle, pdu.attributeValue, packet, .notification)
-    case .handleValueIndication(let pdu): keep(pdu.attributeHandle, pdu.attributeValue, packet, .indication)
+    case .handleValueIndication(let pdu):
+      keep(pdu.attributeHandle, pdu.attributeValue, packet, .indication)
+      if remote.characteristic(valueHandle: pdu.attributeHandle)?.uuid == .serviceChanged {
+        received(serviceChanged: pdu.attributeValue, in: packet)
+      }
     case .multipleHandleValueNotification(let pdu):
       var cursor = pdu.handleLengthValueTupleList.cursor
       while let tuple = cursor.next(in: packet) {
@@ -334,7 +412,7 @@ public struct Client: AttributeClient, ~Copyable {
     return .valuesLost(lost)
   }
 
-  private mutating func emptyArena() {
+  mutating func emptyArena() {
     guard effects.isEmpty, !arena.isEmpty || undrained > 0 else { return }
     arena.removeAll(keepingCapacity: true)
     undrained = 0
@@ -371,30 +449,4 @@ public struct Client: AttributeClient, ~Copyable {
 public struct HandleValue: BitwiseCopyable, Sendable, Equatable {
   public var handle: AttributeHandle
   public var value: Octets
-}
-
-extension Procedure {
-  /// Why this cannot be asked at all.
-  fileprivate var refusal: ClientError? {
-    switch kind {
-    case .readMultiple, .readMultipleVariable: return handleCount < 2 ? .invalidRequest : nil
-    case .discover(let goal): return goal.range.isValid ? nil : .invalidRequest
-    case .readByType(let range, _): return range.isValid ? nil : .invalidRequest
-    case .write, .writeParts:
-      if handleCount == 0 { return .invalidRequest }
-      return longestValue > Procedure.maximumValueLength ? .valueTooLong : nil
-    case .read, .readLong, .configure: return nil
-    }
-  }
-}
-extension Discovery.Goal {
-  fileprivate var range: HandleRange {
-    switch self {
-    case .all, .primaryServices, .services: .all
-    case .includedServices(let range), .characteristics(let range), .descriptors(let range): range
-    }
-  }
-}
-extension HandleRange {
-  fileprivate var isValid: Bool { first.rawValue > 0 && first.rawValue <= last.rawValue }
 }

@@ -10,12 +10,15 @@ import BindruneWire
 /// 2. secondary services: the same with 0x2801, only where no primary service lies. §2.5.3 lets both types be asked for;
 ///    one request that mostly finds nothing spares a Read for every included service with a 128-bit UUID. A server that
 ///    cannot (0x10, or 0x06) is asked nothing more: its includes tell;
-/// 3. includes: Read By Type 0x2802 over all services (§4.5.1). A service that only an include names is believed after a
-///    Read of its declaration, because some servers write into the include what does not belong there;
+/// 3. includes: Read By Type 0x2802 over all services (§4.5.1). Of a service that only an include names, the declaration is
+///    read where the include cannot carry the UUID (128 bits), or where the service lies inside another, which no
+///    database that follows §3.1 has: some servers that do so write into the include what does not belong there;
 /// 4. characteristics: Read By Type 0x2803 over all services (§4.6.1);
 /// 5. descriptors: Find Information (§4.7.1), only where handles are left between a value and the next declaration. One
 ///    request runs on over the declarations behind a gap into the next gaps, so it finds at least what a request for that
 ///    gap alone would. A gap of one handle behind a characteristic that must have one certain descriptor is not asked for.
+///
+/// After a change of services the same walk goes over the changed range alone.
 ///
 /// A walk ends because each response must bring handles that increase: at most 65,535 in each of the five.
 ///
@@ -23,12 +26,20 @@ import BindruneWire
 /// `Stage`. The caller writes a request, brings the response, and goes on until the outcome is not `.again`.
 struct Discovery {
   enum Goal: BitwiseCopyable, Equatable {
-    case all
+    /// All that lies in a range, which cuts no service in two.
+    case everything(HandleRange)
     case primaryServices
     case services(BluetoothUUID)
     case includedServices(HandleRange)
     case characteristics(HandleRange)
     case descriptors(HandleRange)
+    var range: HandleRange {
+      switch self {
+      case .primaryServices, .services: .all
+      case .everything(let range), .includedServices(let range), .characteristics(let range), .descriptors(let range):
+        range
+      }
+    }
   }
   enum Stage: BitwiseCopyable, Equatable {
     case primaryServices
@@ -52,12 +63,14 @@ struct Discovery {
   private(set) var found = RemoteDatabase()
   /// A breach that the walk passed over, to be taken by the caller.
   var ignored: ResponseViolation?
-  private var goal = Goal.all
+  private var goal = Goal.everything(.all)
   private var stage = Stage.finished
+  /// Where everything is searched; `nil` for any other goal.
+  private var whole: HandleRange?
   /// What is left to be asked in this stage.
   private var next = 1
   private var last = 0xFFFF
-  /// What has been searched for includes, or is being searched.
+  /// What has been searched for includes, or is being searched, and then for characteristics.
   private var searched = HandleRange.all
   /// Includes of services that are not known.
   private var unresolved: [RemoteInclude] = []
@@ -68,21 +81,25 @@ struct Discovery {
   /// Begins. `remote` is what the client knows; what lies outside of `goal` stays.
   mutating func start(_ goal: Goal, knowing remote: RemoteDatabase) {
     self.goal = goal
-    found = goal == .all ? RemoteDatabase() : remote
+    whole = nil
+    found = remote
     ignored = nil
     unresolved.removeAll()
     gaps.removeAll()
     gap = 0
     switch goal {
-    case .all, .primaryServices:
+    case .everything(let range):
+      found.forget(range)
+      whole = range
+      enter(.primaryServices, range)
+    case .primaryServices:
       found.services.removeAll { $0.isPrimary }
       enter(.primaryServices, .all)
     case .services(let uuid):
       found.services.removeAll { $0.isPrimary && $0.uuid == uuid }
       enter(.services(uuid.shortest), .all)
     case .includedServices(let range):
-      found.includes.removeAll { range.contains($0.handle) }
-      enter(.includes, range)
+      enterIncludes(range)
     case .characteristics(let range):
       found.characteristics.removeAll { range.contains($0.handle) }
       found.descriptors.removeAll { range.contains($0.handle) }
@@ -247,6 +264,8 @@ struct Discovery {
       include.uuid = BluetoothUUID(octets: declaration.serviceUUID, in: packet)
       if let known = found.service(at: service) {
         include.uuid = known.uuid
+      } else if let uuid = include.uuid, !found.nests(service) {
+        _ = try add(service, group, uuid, isPrimary: false)
       } else {
         unresolved.append(include)
       }
@@ -303,7 +322,7 @@ struct Discovery {
       previous = try checked(entry.handle, after: previous)
       while gap < gaps.count, Int(gaps[gap].last.rawValue) < previous { gap += 1 }
       guard gap < gaps.count, gaps[gap].contains(entry.handle), !entry.uuid.isDeclaration,
-        goal == .all || found.characteristic(valueHandle: entry.handle) == nil
+        whole != nil || found.characteristic(valueHandle: entry.handle) == nil
       else { continue }
       found.descriptors.append(RemoteDescriptor(handle: entry.handle, uuid: entry.uuid))
     }
@@ -331,7 +350,7 @@ struct Discovery {
 
   private mutating func endStage() {
     switch stage {
-    case .primaryServices where goal == .all:
+    case .primaryServices where whole != nil:
       if let range = rangeWithoutServices() { enter(.secondaryServices, range) } else { searchIncludes() }
     case .secondaryServices: searchIncludes()
     case .includes: resolveNext()
@@ -340,33 +359,39 @@ struct Discovery {
     }
   }
 
-  /// From the first to the last handle that no service holds; `nil` when the services hold all. Definitions do not
-  /// overlap (Vol 3, Part G, §3.1), so a secondary service can be nowhere else.
+  /// The services found in the range in which everything is searched.
+  private var services: [RemoteService] {
+    guard let whole else { return [] }
+    return whole == .all ? found.services : found.services.filter { whole.contains($0.handle) }
+  }
+
+  /// From the first to the last handle of the range that no service holds; `nil` when the services hold all. Definitions
+  /// do not overlap (Vol 3, Part G, §3.1), so a secondary service can be nowhere else.
   private func rangeWithoutServices() -> HandleRange? {
-    var first = 1, last = 0xFFFF
-    for service in found.services {
+    guard let whole else { return nil }
+    var first = Int(whole.first.rawValue), last = Int(whole.last.rawValue)
+    for service in services {
       if Int(service.handle.rawValue) > first { break }
       first = max(first, Int(service.endHandle.rawValue) + 1)
     }
-    for service in found.services.reversed() {
+    for service in services.reversed() {
       if Int(service.endHandle.rawValue) < last { break }
       last = min(last, Int(service.handle.rawValue) - 1)
     }
     return first <= last ? HandleRange(raw: first, last) : nil
   }
 
-  /// From the first to the last handle of all services.
+  /// From the first to the last handle of all services in the range.
   private var servicesRange: HandleRange? {
-    guard let first = found.services.first else { return nil }
-    var last = first.endHandle
-    for service in found.services where service.endHandle.rawValue > last.rawValue { last = service.endHandle }
-    return HandleRange(first.handle, last)
+    let services = services
+    guard let first = services.first else { return nil }
+    return services.reduce(first.range) { $0.union($1.range) }
   }
 
   private mutating func searchIncludes() {
     guard let range = servicesRange else { return finish() }
     searched = range
-    enter(.includes, range)
+    enterIncludes(range)
   }
 
   /// After a search for includes: first what they name and nobody knows, then what the services found so lie beyond of
@@ -375,25 +400,33 @@ struct Discovery {
     while let include = unresolved.last, found.service(at: include.serviceHandle) != nil { unresolved.removeLast() }
     if !unresolved.isEmpty {
       stage = .declarations
-    } else if goal == .all, let range = servicesRange, range.last.rawValue > searched.last.rawValue {
-      enter(.includes, HandleRange(raw: Int(searched.last.rawValue) + 1, Int(range.last.rawValue)))
+    } else if whole != nil, let range = servicesRange, range.last.rawValue > searched.last.rawValue {
+      enterIncludes(HandleRange(raw: Int(searched.last.rawValue) + 1, Int(range.last.rawValue)))
       searched.last = range.last
-    } else if goal == .all, let range = servicesRange, range.first.rawValue < searched.first.rawValue {
-      enter(.includes, HandleRange(raw: Int(range.first.rawValue), Int(searched.first.rawValue) - 1))
+    } else if whole != nil, let range = servicesRange, range.first.rawValue < searched.first.rawValue {
+      enterIncludes(HandleRange(raw: Int(range.first.rawValue), Int(searched.first.rawValue) - 1))
       searched.first = range.first
-    } else if goal == .all, let range = servicesRange {
+    } else if whole != nil, let range = servicesRange {
+      searched = range
+      found.characteristics.removeAll { range.contains($0.handle) }
+      found.descriptors.removeAll { range.contains($0.handle) }
       enter(.characteristics, range)
     } else {
       finish()
     }
   }
+  /// A service that was found may reach beyond what is searched: nothing is to be known twice.
+  private mutating func enterIncludes(_ range: HandleRange) {
+    found.includes.removeAll { range.contains($0.handle) }
+    enter(.includes, range)
+  }
   private mutating func searchDescriptors() {
-    guard goal == .all else { return finish() }
+    guard whole != nil else { return finish() }
     found.sort()
     if !found.endCharacteristics(in: .all) {
       found.characteristics.removeAll { [found] in found.service(containing: $0.handle) == nil }
     }
-    for characteristic in found.characteristics {
+    for characteristic in found.characteristics where searched.contains(characteristic.handle) {
       guard let range = characteristic.descriptorRange else { continue }
       if range.first == range.last, let only = characteristic.properties.onlyDescriptor {
         found.descriptors.append(RemoteDescriptor(handle: characteristic.endHandle, uuid: only))
@@ -416,7 +449,7 @@ struct Discovery {
     switch goal {
     case .characteristics(let range): found.endCharacteristics(in: range)
     case .primaryServices, .services: found.dropOrphans()
-    case .all, .includedServices, .descriptors: break
+    case .everything, .includedServices, .descriptors: break
     }
   }
 }
@@ -432,15 +465,6 @@ extension CharacteristicProperties {
     case (false, false, true): return .characteristicExtendedProperties
     default: return nil
     }
-  }
-}
-
-extension RemoteDatabase {
-  /// Forgets what lies in no service any more.
-  mutating func dropOrphans() {
-    includes.removeAll { [self] in service(containing: $0.handle) == nil }
-    characteristics.removeAll { [self] in service(containing: $0.handle) == nil }
-    descriptors.removeAll { [self] in service(containing: $0.handle) == nil }
   }
 }
 

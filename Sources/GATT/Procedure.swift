@@ -21,8 +21,15 @@ struct Procedure {
     /// A Write Request, or parts where the value is longer than ATT_MTU − 3.
     case write
     case writeParts
-    /// The Client Characteristic Configuration of the characteristic with this value handle.
-    case configure(AttributeHandle)
+    /// Writes the Client Characteristic Configuration of the characteristic with this value handle; `nil` is what its
+    /// properties offer.
+    case subscribe(AttributeHandle, ClientCharacteristicConfiguration?)
+    case unsubscribe(AttributeHandle)
+    /// Writes Client Supported Features, then subscribes to Service Changed: where the server has them.
+    case followChanges
+    case databaseHash
+    /// The client's own, after a change of services.
+    case rediscover(HandleRange)
   }
   enum Phase: BitwiseCopyable, Equatable {
     case reading
@@ -47,9 +54,11 @@ struct Procedure {
     var value = Octets()
   }
 
-  /// `nil` when nobody waits for the end any more.
-  var id: RequestID?
-  let kind: Kind
+  /// `nil` when nobody waits for the end: the caller has cancelled, or the client asks for itself.
+  private(set) var id: RequestID?
+  /// The client asks for itself.
+  let isInternal: Bool
+  private(set) var kind: Kind
   private(set) var phase: Phase
   private(set) var gathered: [UInt8] = []
   private var parts: [Part]
@@ -63,13 +72,15 @@ struct Procedure {
   /// Of the request in flight: a Read answered in full length may go on.
   private var requestMTU = 23
 
-  init(_ id: RequestID, _ kind: Kind, parts: [Part] = [], octets: [UInt8] = []) {
+  /// Without `id`, the client asks for itself.
+  init(_ id: RequestID?, _ kind: Kind, parts: [Part] = [], octets: [UInt8] = []) {
     self.id = id
+    isInternal = id == nil
     self.kind = kind
     self.parts = parts
     self.octets = octets
     switch kind {
-    case .write, .configure: phase = .writing
+    case .write, .subscribe, .unsubscribe, .followChanges: phase = .writing
     case .writeParts: phase = .preparing
     case .readByType(let range, _):
       phase = .reading
@@ -78,8 +89,30 @@ struct Procedure {
     }
   }
 
-  /// The descriptor that `configure` writes to has been found.
-  mutating func write(to handle: AttributeHandle) { parts[0].handle = handle }
+  /// The Client Characteristic Configuration that a subscription writes.
+  var configuration = ClientCharacteristicConfiguration()
+  /// Where that is written has been found out.
+  mutating func configure(_ descriptor: AttributeHandle) {
+    let value = configuration.rawValue
+    write([UInt8(truncatingIfNeeded: value), UInt8(value >> 8)], to: descriptor)
+  }
+  /// Goes on as a procedure of another kind, for the same caller.
+  mutating func become(_ kind: Kind) { self.kind = kind }
+  /// What is to be written, and where, has been found out.
+  mutating func write(_ value: [UInt8], to handle: AttributeHandle) {
+    parts = [Part(handle: handle, value: Octets(0, value.count))]
+    octets = value
+  }
+  /// The caller has gone.
+  mutating func abandon() { id = nil }
+  var isWanted: Bool { id != nil || isInternal }
+  /// Asks for, or writes to, something in `range`.
+  func touches(_ range: HandleRange) -> Bool {
+    switch kind {
+    case .subscribe(let handle, _), .unsubscribe(let handle): range.contains(handle)
+    default: parts.contains { range.contains($0.handle) }
+    }
+  }
 
   // MARK: Requests
 
@@ -274,8 +307,18 @@ struct Procedure {
     return true
   }
 
-  var handleCount: Int { parts.count }
-  var longestValue: Int { parts.reduce(0) { max($0, Int($1.value.count)) } }
+  /// Why this cannot be asked at all.
+  var refusal: ClientError? {
+    switch kind {
+    case .readMultiple, .readMultipleVariable: return parts.count < 2 ? .invalidRequest : nil
+    case .discover(let goal): return goal.range.isValid ? nil : .invalidRequest
+    case .readByType(let range, _): return range.isValid ? nil : .invalidRequest
+    case .write, .writeParts:
+      if parts.isEmpty { return .invalidRequest }
+      return parts.contains { $0.value.count > Self.maximumValueLength } ? .valueTooLong : nil
+    case .read, .readLong, .subscribe, .unsubscribe, .followChanges, .databaseHash, .rediscover: return nil
+    }
+  }
   static var maximumValueLength: Int { 512 }
   /// Of one Read By Type over many attributes, handles and lengths included.
   static var maximumGathered: Int { 65_536 }

@@ -20,6 +20,15 @@ public struct HandleRange: BitwiseCopyable, Sendable, Hashable {
   @inlinable public func contains(_ handle: AttributeHandle) -> Bool {
     first.rawValue <= handle.rawValue && handle.rawValue <= last.rawValue
   }
+  func overlaps(_ other: HandleRange) -> Bool {
+    first.rawValue <= other.last.rawValue && other.first.rawValue <= last.rawValue
+  }
+  /// From the first to the last handle of both.
+  func union(_ other: HandleRange) -> HandleRange {
+    HandleRange(
+      raw: Int(min(first.rawValue, other.first.rawValue)), Int(max(last.rawValue, other.last.rawValue)))
+  }
+  var isValid: Bool { first.rawValue > 0 && first.rawValue <= last.rawValue }
   public func hash(into hasher: inout Hasher) {
     hasher.combine(first.rawValue)
     hasher.combine(last.rawValue)
@@ -86,6 +95,10 @@ public struct RemoteDatabase: Sendable, Hashable {
   public internal(set) var includes: [RemoteInclude] = []
   public internal(set) var characteristics: [RemoteCharacteristic] = []
   public internal(set) var descriptors: [RemoteDescriptor] = []
+  /// The Database Hash that the server had when this was discovered, if it has one and it was read.
+  public internal(set) var hash: DatabaseHash?
+  /// All of the server, not only what somebody has asked for: `Client.discoverAll` has completed.
+  public internal(set) var isComplete = false
   public init() {}
   public var isEmpty: Bool { services.isEmpty && characteristics.isEmpty && descriptors.isEmpty }
 
@@ -152,6 +165,20 @@ public struct RemoteDatabase: Sendable, Hashable {
   }
 
   private func owner(of handle: AttributeHandle) -> AttributeHandle? { service(containing: handle)?.handle }
+
+  /// Forgets what is known of `range`, and of the services that reach into it: their groups may end elsewhere now. Returns
+  /// the range that holds all of that.
+  @discardableResult mutating func forget(_ range: HandleRange) -> HandleRange {
+    var range = range
+    for service in services where service.range.overlaps(range) { range = range.union(service.range) }
+    hash = nil
+    isComplete = false
+    services.removeAll { range.contains($0.handle) }
+    includes.removeAll { range.contains($0.handle) }
+    characteristics.removeAll { range.contains($0.handle) }
+    descriptors.removeAll { range.contains($0.handle) }
+    return range
+  }
 }
 
 extension RemoteDatabase {
@@ -201,6 +228,20 @@ extension RemoteDatabase {
       characteristics[index].endHandle.rawValue = max(end, characteristics[index].valueHandle.rawValue)
     }
     return areHoused
+  }
+}
+
+extension RemoteDatabase {
+  /// A service that began here would lie inside the one before it.
+  func nests(_ handle: AttributeHandle) -> Bool {
+    let index = lowerBound(services, by: \.handle, Int(handle.rawValue))
+    return index > 0 && services[index - 1].endHandle.rawValue >= handle.rawValue
+  }
+  /// Forgets what lies in no service any more.
+  mutating func dropOrphans() {
+    includes.removeAll { [self] in service(containing: $0.handle) == nil }
+    characteristics.removeAll { [self] in service(containing: $0.handle) == nil }
+    descriptors.removeAll { [self] in service(containing: $0.handle) == nil }
   }
 }
 

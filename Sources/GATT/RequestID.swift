@@ -20,6 +20,12 @@ public enum ClientEffect: BitwiseCopyable, Sendable, Equatable {
   case valuesLost(Int)
   /// The peer broke a rule in a way that the client could pass over; the request goes on.
   case ignored(ResponseViolation)
+  /// The server's attributes in this range are not what they were: `remote` has forgotten them, requests to them that
+  /// waited have failed, subscriptions to them are over. The server said so, by a Service Changed indication or by 0x12.
+  case servicesChanged(HandleRange)
+  /// What had changed has been discovered again and stands in `remote`; or why it could not be. Follows `servicesChanged`
+  /// where `remote` was complete.
+  case rediscovered(HandleRange, ClientError?)
 }
 
 /// How a value came. Vol 3, Part G, §4.10 and §4.11.
@@ -40,6 +46,8 @@ public enum ClientResult: BitwiseCopyable, Sendable, Equatable {
   case values(Octets)
   /// What was found is part of `Client.remote`.
   case discovered
+  /// The server's Database Hash; `nil` when it has none.
+  case databaseHash(DatabaseHash?)
   case failed(ClientError)
 }
 
@@ -60,6 +68,11 @@ public enum ClientError: Error, BitwiseCopyable, Sendable, Equatable {
   case valueTooLong
   /// No value, no handles, or a range that ends before it starts.
   case invalidRequest
+  /// The database has changed since it was discovered, so that the handle may mean something else: discover again.
+  /// Vol 3, Part G, §2.5.2.
+  case databaseChanged
+  /// A signed write needs a key that only pairing gives, and there is none. Vol 3, Part G, §4.9.2.
+  case noSigningKey
   /// `subscribe` to a handle that is not a characteristic value of `Client.remote`.
   case unknownCharacteristic
   /// The characteristic has no Client Characteristic Configuration descriptor. Vol 3, Part G, §3.3.3.3.
@@ -84,4 +97,6 @@ public enum ResponseViolation: BitwiseCopyable, Sendable, Equatable {
   case echo(AttributeHandle)
   /// A value of more than 512 octets, or more values than were asked for.
   case tooLong
+  /// A Service Changed value that is no range: everything is taken for changed. Vol 3, Part G, §7.1.
+  case changedRange
 }

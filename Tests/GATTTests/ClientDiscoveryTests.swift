@@ -170,14 +170,15 @@ import Testing
       > 08 0100 0900 0228
       < 09 08 0200 2000 2300 0F18  0300 3000 3300 1018
       > 08 0400 0900 0228
-      < 01 08 0400 0A
-      > 0A 3000
-      < 0B 1118
-      > 0A 2000
-      < 01 0A 2000 05
+      < 09 06 0400 4000 4300
+      > 08 0500 0900 0228
+      < 01 08 0500 0A
+      > 0A 4000              # a 16-bit UUID stands in the include: §4.5.1 has only the others read
+      < 01 0A 4000 05
       """)
     #expect(dialogue.effects() == ["1 discovered"])
-    #expect(dialogue.client.remote.includes.map { $0.uuid?.description } == ["180F", "1811"])
+    #expect(dialogue.client.remote.includes.map { $0.uuid?.description } == ["180F", "1810", nil])
+    #expect(dialogue.client.remote.services.map(\.handle.rawValue) == [0x20, 0x30])
     #expect(dialogue.client.remote.services.map(\.isPrimary) == [false, false])
   }
 

@@ -11,21 +11,27 @@ import Testing
   @Test func spoiltAnswers() {
     let database = ClientServerTests.richDatabase()
     var chance = SplitMix64(seed: Fuzz.seed), closed = 0, completed: [String: Int] = [:], most = 0
-    for number in 0..<Fuzz.cases {
-      let world = HostileWorld(database, mtu: [23, 23, 64, 517][number % 4], spoils: [0.02, 0.2, 1][number % 3])
+    for number in 0..<Fuzz.sequences {
+      let world = HostileWorld(
+        database, mtu: [23, 23, 64, 517][number % 4], spoils: [0, 0, 0, 0.02, 0.2, 1][number % 6])
+      // Half of the servers are honest: what they do then must come off, whatever chance makes the client ask.
       world.submit(chance: &chance)
       world.run(&chance)
       most = max(most, world.requests)
       #expect(world.requests < 2_000, "case \(number) of seed \(Fuzz.seed)")
       #expect(world.completions.allSatisfy { $0.value == 1 }, "case \(number) of seed \(Fuzz.seed)")
       #expect(world.completions.count == world.submitted, "case \(number) of seed \(Fuzz.seed)")
+      #expect(world.mostEffects < 600, "case \(number) of seed \(Fuzz.seed)")
       let remote = RemoteShape(world.client.remote)
       #expect(remote.isSound, "case \(number) of seed \(Fuzz.seed)")
       closed += world.isClosed ? 1 : 0
       for (kind, count) in world.outcomes { completed[kind, default: 0] += count }
     }
     print("fuzz: at most \(most) requests, \(closed) bearers timed out, \(completed)")
-    #expect((completed["discovered"] ?? 0) > 0 && (completed["value"] ?? 0) > 0 && (completed["malformed"] ?? 0) > 0)
+    for kind in ["discovered", "value", "values", "done", "hash", "malformed", "att", "closed", "cancelled", "changed"]
+    {
+      #expect((completed[kind] ?? 0) > 0, "no case ended as \"\(kind)\"")
+    }
   }
 
   /// Any PDU at all, in any phase, straight into the client.
@@ -44,7 +50,7 @@ import Testing
       if open.count < 3 {
         id += 1
         open.insert(id)
-        ask(&client, RequestID(rawValue: id), .random(in: 0..<12, using: &chance), &chance)
+        ask(&client, RequestID(rawValue: id), .random(in: 0..<kinds, using: &chance), &chance)
       }
       if Bool.random(using: &chance) { _ = packet.fill { client.nextRequest(mtu: 23, into: &$0) } }
       if let victim = open.randomElement(using: &chance), UInt8.random(in: 0..<20, using: &chance) == 0 {
@@ -61,7 +67,7 @@ import Testing
           if case .value(let octets) = result { #expect(client.bytes(of: octets).count < 600) }
           if case .values(let octets) = result { _ = client.values(of: octets) }
         case .value(_, let octets, _): _ = client.bytes(of: octets)
-        case .valuesLost, .ignored: break
+        case .valuesLost, .ignored, .servicesChanged, .rediscovered: break
         }
       }
     }
@@ -95,7 +101,8 @@ import Testing
   }
 }
 
-/// Asks for one of the twelve things there are.
+/// Asks for one of the `kinds` of things there are.
+private let kinds: UInt8 = 16
 private func ask(_ client: inout Client, _ id: RequestID, _ kind: UInt8, _ chance: inout SplitMix64) {
   let handles = (0..<3).map { _ in AttributeHandle(rawValue: .random(in: 0...0x20, using: &chance)) }
   let value = [UInt8](repeating: 0xA5, count: .random(in: 0...60, using: &chance))
@@ -112,14 +119,19 @@ private func ask(_ client: inout Client, _ id: RequestID, _ kind: UInt8, _ chanc
   case 8: Bool.random(using: &chance) ? client.readMultiple(id, handles) : client.readMultipleVariable(id, handles)
   case 9: client.write(id, handles[0], value.span)
   case 10: client.writeReliable(id, [(0x0104, value), (0x0104, [1])])
-  default: client.subscribe(id, client.remote.characteristics.randomElement(using: &chance)?.valueHandle ?? handles[0])
+  case 11, 12:
+    client.subscribe(id, client.remote.characteristics.randomElement(using: &chance)?.valueHandle ?? handles[0])
+  case 13:
+    client.unsubscribe(id, client.remote.characteristics.randomElement(using: &chance)?.valueHandle ?? handles[0])
+  case 14: client.readDatabaseHash(id)
+  default: client.followChanges(id)
   }
 }
 
 /// A client whose server's answers get spoilt on the way.
 private final class HostileWorld {
   var client = Client()
-  var requests = 0, submitted = 0, isClosed = false
+  var requests = 0, submitted = 0, isClosed = false, mostEffects = 0
   var completions: [RequestID: Int] = [:], outcomes: [String: Int] = [:]
   private var server: Server, nobody: Server
   private var bearer: Bearer
@@ -141,7 +153,7 @@ private final class HostileWorld {
   func submit(chance: inout SplitMix64) {
     for _ in 0...Int.random(in: 0...3, using: &chance) {
       submitted += 1
-      ask(&client, RequestID(rawValue: UInt64(submitted)), .random(in: 0..<12, using: &chance), &chance)
+      ask(&client, RequestID(rawValue: UInt64(submitted)), .random(in: 0..<kinds, using: &chance), &chance)
     }
   }
 
@@ -151,6 +163,7 @@ private final class HostileWorld {
       if UInt8.random(in: 0..<50, using: &chance) == 0 {
         client.cancel(RequestID(rawValue: .random(in: 1...4, using: &chance)))
       }
+      meddle(&chance)
       receive(answer(packet.bytes, &chance))
       drain()
       // An answer that was none: the peer says nothing more, and 30 s later the bearer is closed.
@@ -162,6 +175,22 @@ private final class HostileWorld {
       drain()
     }
     drain()
+  }
+  /// What a server may say at any time, and what it may not.
+  private func meddle(_ chance: inout SplitMix64) {
+    guard spoils > 0, Double.random(in: 0..<1, using: &chance) < 0.1 else { return }
+    let changed = client.remote.characteristic(.serviceChanged)?.valueHandle.rawValue ?? 3
+    let low = UInt8.random(in: 0...0x40, using: &chance), high = UInt8.random(in: 0...0x60, using: &chance)
+    switch UInt8.random(in: 0..<6, using: &chance) {
+    case 0, 1: receive([0x1D, UInt8(changed & 0xFF), UInt8(changed >> 8), low, 0, high, 0])
+    case 2: receive([0x1D, UInt8(changed & 0xFF), UInt8(changed >> 8), 1, 0, 0xFF, 0xFF])
+    case 3: receive([0x1B, low, 0, high])
+    case 4: receive([0x23, low, 0, 1, 0, high, low, 0, 0, 0])
+    // An answer to nothing, or to something else.
+    default:
+      receive(
+        [[0x13], [0x0B, 1, 2], [0x01, 0x0A, 3, 0, 0x0A], [0x19], [0x11, 6, 1, 0, 5, 0, 0, 0x18]][Int(low) % 5])
+    }
   }
   private func receive(_ bytes: [UInt8]) {
     bearer.receive(bytes.span, now: now, server: &nobody, client: &client)
@@ -182,7 +211,9 @@ private final class HostileWorld {
         bytes[index] ^= 1 << UInt8.random(in: 0...7, using: &chance)
       }
     case 2: bytes = Array(bytes.prefix(.random(in: 0...bytes.count, using: &chance)))
-    case 3: bytes = [0x01, request[0], request.count > 1 ? request[1] : 0, 0, .random(in: 0...0x14, using: &chance)]
+    case 3:
+      let error: UInt8 = Bool.random(using: &chance) ? 0x12 : .random(in: 0...0x14, using: &chance)
+      bytes = [0x01, request[0], request.count > 1 ? request[1] : 0, 0, error]
     case 4:
       for index in bytes.indices.dropFirst() where Bool.random(using: &chance) {
         bytes[index] = .random(in: 0...(Bool.random(using: &chance) ? 0xFF : 0x20), using: &chance)
@@ -194,7 +225,10 @@ private final class HostileWorld {
 
   private func drain() {
     while bearer.nextEffect() != nil {}
+    var effects = 0
+    defer { mostEffects = max(mostEffects, effects) }
     while let effect = client.nextEffect() {
+      effects += 1
       guard case .completed(let id, let result) = effect else { continue }
       completions[id, default: 0] += 1
       let kind: String
@@ -207,9 +241,11 @@ private final class HostileWorld {
         kind = "values"
         #expect(client.values(of: octets).count <= 0xFFFF)
       case .discovered: kind = "discovered"
+      case .databaseHash: kind = "hash"
       case .failed(.att): kind = "att"
       case .failed(.malformedResponse): kind = "malformed"
       case .failed(.cancelled): kind = "cancelled"
+      case .failed(.databaseChanged): kind = "changed"
       case .failed(.bearerClosed): kind = "closed"
       case .failed: kind = "refused"
       }

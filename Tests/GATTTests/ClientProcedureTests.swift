@@ -241,7 +241,7 @@ import Testing
     #expect(dialogue.effects() == ["1 unknownCharacteristic"])
     dialogue.client.discoverCharacteristics(2, in: HandleRange(1, 9))
     dialogue.client.subscribe(3, 3, .indication)
-    dialogue.client.subscribe(4, 3)
+    dialogue.client.subscribe(4, 3, .notification)
     dialogue.client.unsubscribe(5, 3)
     dialogue.client.subscribe(6, 9)
     dialogue.play(

@@ -53,6 +53,9 @@ final class Dialogue {
     while let effect = client.nextEffect() { lines.append(text(effect)) }
     return lines
   }
+  private func text(_ range: HandleRange) -> String {
+    hexDigits(UInt64(range.first.rawValue), 4) + "-" + hexDigits(UInt64(range.last.rawValue), 4)
+  }
   private func text(_ effect: ClientEffect) -> String {
     switch effect {
     case .completed(let id, .value(let octets)): return "\(id.rawValue) value \(hex(client.bytes(of: octets)))"
@@ -63,10 +66,13 @@ final class Dialogue {
       let numbers = [error.rawValue, opcode.rawValue, UInt8(handle.rawValue & 0xFF)]
       return "\(id.rawValue) att \(hex(numbers))"
     case .completed(let id, .failed(let error)): return "\(id.rawValue) \(error)"
+    case .completed(let id, .databaseHash(let hash)): return "\(id.rawValue) hash \(hash.map { "\($0)" } ?? "none")"
     case .completed(let id, let result): return "\(id.rawValue) \(result)"
     case .value(let handle, let octets, let kind): return "\(kind) \(handle.rawValue): \(hex(client.bytes(of: octets)))"
     case .valuesLost(let count): return "lost \(count)"
     case .ignored(let violation): return "ignored \(violation)"
+    case .servicesChanged(let range): return "changed \(text(range))"
+    case .rediscovered(let range, let error): return "rediscovered \(text(range))" + (error.map { " \($0)" } ?? "")
     }
   }
 }

@@ -20,6 +20,8 @@ public struct TestHost: ~Copyable, HCIHost {
   /// Every completion of every request: one each, if the core keeps its word.
   public private(set) var completions: [RequestID: [Ending]] = [:]
   public private(set) var values: [(link: LinkID, handle: AttributeHandle, value: [UInt8], isIndication: Bool)] = []
+  /// Changed services, and then what was discovered of them.
+  public private(set) var changes: [(link: LinkID, range: HandleRange, isRediscovered: Bool)] = []
   public private(set) var written: [(handle: AttributeHandle, value: [UInt8])] = []
   public private(set) var questions: [(id: ServerRequestID, handle: AttributeHandle, value: [UInt8]?)] = []
   public private(set) var subscriptions: [(link: LinkID, handle: AttributeHandle, ClientCharacteristicConfiguration)] =
@@ -146,6 +148,10 @@ public struct TestHost: ~Copyable, HCIHost {
     case .completed(let id, let result): completions[id, default: []].append(ending(of: result))
     case .value(let link, let handle, let range, let isIndication):
       values.append((link, handle, core.bytes(of: range), isIndication))
+    case .servicesChanged(let link, let range): changes.append((link, range, false))
+    case .rediscovered(let link, let range, let error):
+      if let error { violations.append("rediscovery: \(error)") }
+      changes.append((link, range, true))
     case .subscriptionChanged(let link, let handle, let configuration):
       subscriptions.append((link, handle, configuration))
     case .written(_, let handle, let range, _): written.append((handle, core.bytes(of: range)))
@@ -165,6 +171,7 @@ public struct TestHost: ~Copyable, HCIHost {
     switch result {
     case .connected(let link): .linked(link)
     case .disconnected, .gatt(.done), .gatt(.discovered): .done
+    case .gatt(.databaseHash(let hash)): .value(hash?.octets ?? [])
     case .gatt(.value(let range)), .gatt(.values(let range)): .value(core.bytes(of: range))
     case .gatt(.failed(let error)): .failed("\(error)")
     case .failed(let failure): .failed("\(failure)")

@@ -1,0 +1,281 @@
+import ATT
+import BindruneWire
+
+/// # What a client knows of its server, and for how long
+/// **Overview**: Vol 3, Part G, §2.5.2. Handles are good as long as the server's database is what it was when they were
+/// discovered. Three things tell: the Database Hash (§7.3), which a client compares when it connects; the Service Changed
+/// indication (§7.1), with the range that has changed; and the error 0x12, Database Out Of Sync, with which a server
+/// that has the Robust Caching bit of this client (§7.2) refuses requests from a client that does not know yet.
+///
+/// **Function**: between connections somebody else keeps `remote`:
+///
+///     client.readDatabaseHash(id)                       // .databaseHash(hash)
+///     client.restore(kept)                              // if kept.hash == hash; else
+///     client.discoverAll(id)                            // then keep client.remote, if it has a hash
+///     client.followChanges(id)                          // and the client hears of changes from here on
+///
+/// When the services change, `remote` forgets the range, requests to it that wait fail with `.databaseChanged`, and the
+/// effect `.servicesChanged` says so. If `remote` was complete, that range alone is discovered again: `.rediscovered`.
+///
+/// A request that is answered 0x12 is asked once more, after the hash has been read, if the hash says that the handle
+/// means what it meant, or if `remote` is empty, so that the handle came from elsewhere. Otherwise all is forgotten: the
+/// request might hit another attribute than the caller meant. The second 0x12 is the caller's.
+extension Client {
+  /// The hash of the server's database now: `.databaseHash`, `nil` when the server has none. Vol 3, Part G, §7.3.
+  public mutating func readDatabaseHash(_ id: RequestID) { submit(Procedure(id, .databaseHash)) }
+
+  /// Makes `database` what the client knows, instead of a discovery. It must be what this server has: compare the hash.
+  public mutating func restore(_ database: RemoteDatabase) {
+    emptyArena()
+    if case .closed = phase { return }
+    remote = database
+    if remote.hash != nil { hasHash = true }
+    freshHash = nil
+  }
+
+  /// Tells the server, where it has the characteristics for that, that this client understands robust caching and Multiple
+  /// Handle Value Notifications (Vol 3, Part G, §7.2), and subscribes to Service Changed (§7.1). `remote` tells where they
+  /// are: discover or restore first. Completes with `.done`, also where there is nothing to do; a refusal of the features
+  /// is passed over, a refusal of the subscription is the result.
+  public mutating func followChanges(_ id: RequestID) { submit(Procedure(id, .followChanges)) }
+
+  // MARK: Discovered
+
+  /// A discovery of the active request's own has completed.
+  mutating func learn(_ found: RemoteDatabase, isComplete: Bool) {
+    remote = found
+    guard isComplete else { return }
+    // Unless more has changed meanwhile.
+    remote.isComplete = !waiting.contains { $0.isRediscovery }
+    remote.hash = freshHash
+    freshHash = nil
+  }
+
+  mutating func beginRediscovery(_ range: HandleRange) {
+    if hasHash { hashReading = .wanted } else { discover(.everything(range)) }
+  }
+
+  // MARK: Following changes
+
+  mutating func beginFollowing() -> ClientResult? {
+    guard let features = remote.characteristic(.clientSupportedFeatures, in: .genericAttribute) else {
+      return followServiceChanged()
+    }
+    let value: ClientSupportedFeatures = [.robustCaching, .multipleHandleValueNotifications]
+    active?.write([value.rawValue], to: features.valueHandle)
+    return nil
+  }
+  /// After the features: the subscription, if there is one to be had.
+  private mutating func followServiceChanged() -> ClientResult? {
+    guard let changed = remote.characteristic(.serviceChanged, in: .genericAttribute) else { return .done }
+    active?.become(.subscribe(changed.valueHandle, .indication))
+    return beginSubscribing(changed.valueHandle, .indication)
+  }
+  /// The features have been written, or refused. Returns the result when that is all.
+  mutating func followed(_ error: ClientError?) -> ClientResult? {
+    if case .malformedResponse? = error { return .failed(.malformedResponse(.unexpectedResponse)) }
+    guard active?.isWanted == true else { return .failed(.cancelled) }
+    return followServiceChanged()
+  }
+
+  // MARK: Subscribing
+
+  mutating func beginSubscribing(
+    _ valueHandle: AttributeHandle, _ wanted: ClientCharacteristicConfiguration?
+  ) -> ClientResult? {
+    guard let characteristic = remote.characteristic(valueHandle: valueHandle) else {
+      return .failed(.unknownCharacteristic)
+    }
+    if let index = subscriptions.firstIndex(where: { $0.valueHandle == valueHandle }),
+      wanted == nil || wanted == subscriptions[index].configuration
+    {
+      subscriptions[index].subscribers += 1
+      return .done
+    }
+    guard let configuration = wanted ?? characteristic.properties.configuration else {
+      return .failed(.noConfigurationDescriptor)
+    }
+    active?.configuration = configuration
+    return findConfiguration(of: characteristic)
+  }
+  mutating func beginUnsubscribing(_ valueHandle: AttributeHandle) -> ClientResult? {
+    guard let characteristic = remote.characteristic(valueHandle: valueHandle) else {
+      return .failed(.unknownCharacteristic)
+    }
+    if let index = subscriptions.firstIndex(where: { $0.valueHandle == valueHandle }),
+      subscriptions[index].subscribers > 1
+    {
+      subscriptions[index].subscribers -= 1
+      return .done
+    }
+    active?.configuration = []
+    return findConfiguration(of: characteristic)
+  }
+
+  private mutating func findConfiguration(of characteristic: RemoteCharacteristic) -> ClientResult? {
+    if configure(characteristic.valueHandle) { return nil }
+    guard let range = characteristic.descriptorRange else { return .failed(.noConfigurationDescriptor) }
+    // Where the service says where it ends, one handle that must hold a configuration holds it.
+    if range.first == range.last, characteristic.properties.onlyDescriptor == .clientCharacteristicConfiguration,
+      remote.service(containing: characteristic.handle) != nil
+    {
+      active?.configure(range.first)
+    } else {
+      discover(.descriptors(range))
+    }
+    return nil
+  }
+  /// True when the descriptor that the active request writes to is known.
+  mutating func configure(_ valueHandle: AttributeHandle) -> Bool {
+    guard let characteristic = remote.characteristic(valueHandle: valueHandle),
+      let descriptor = remote.descriptor(.clientCharacteristicConfiguration, of: characteristic)
+    else { return false }
+    active?.configure(descriptor.handle)
+    return true
+  }
+
+  /// The server has answered a subscription.
+  mutating func subscribed(_ valueHandle: AttributeHandle, _ error: ClientError?) {
+    guard error == nil, let active else { return }
+    let index = subscriptions.firstIndex { $0.valueHandle == valueHandle }
+    if let index { subscriptions[index].configuration = active.configuration }
+    if active.isWanted {
+      if let index {
+        subscriptions[index].subscribers += 1
+      } else {
+        subscriptions.append(
+          Subscription(valueHandle: valueHandle, configuration: active.configuration, subscribers: 1))
+      }
+    } else if index == nil {
+      // The caller has gone while the server was being asked, and nobody else wants the values.
+      waiting.prepend(Procedure(nil, .unsubscribe(valueHandle)))
+    }
+  }
+
+  // MARK: Changes
+
+  /// Service Changed: two handles. Vol 3, Part G, §7.1.
+  mutating func received(serviceChanged value: Octets, in packet: Span<UInt8>) {
+    var range = HandleRange.all
+    let start = Int(value.offset)
+    if let changed = try? Decoder.decode(ServiceChanged.self, packet, from: start, to: start + Int(value.count)),
+      changed.range.isValid
+    {
+      range = changed.range
+    } else {
+      effects.append(.ignored(.changedRange))
+    }
+    freshHash = nil
+    forget(range)
+  }
+
+  /// 0x12, the first time. What takes back prepared writes is not asked twice.
+  func isOutOfSync(_ response: ATTPDU) -> Bool {
+    guard case .errorResponse(let error) = response, error.errorCode == .databaseOutOfSync else { return false }
+    return !hasBeenOutOfSync && active?.isWanted == true && active?.phase != .rollingBack
+  }
+
+  /// The answer to the request for the hash.
+  mutating func received(hash response: ATTPDU, in packet: Span<UInt8>) {
+    let result = DatabaseHash.result(of: response, in: packet)
+    var hash: DatabaseHash?
+    if case .databaseHash(let told) = result { hash = told }
+    if hash != nil { hasHash = true }
+    switch active?.kind {
+    case _ where hasBeenOutOfSync: resume(hash)
+    case .rediscover(let range)?:
+      freshHash = hash
+      discover(.everything(range))
+    default:
+      freshHash = hash
+      end(result)
+    }
+  }
+
+  /// Goes on after 0x12, now that the hash is known, if there is one.
+  private mutating func resume(_ hash: DatabaseHash?) {
+    guard let active, active.isWanted else { return end(.failed(.cancelled)) }
+    let isSame = remote.isEmpty || hash != nil && hash == remote.hash
+    if !isSame { forget(.all) }
+    switch active.kind {
+    // From the beginning: what has been found so far may be of two databases.
+    case .rediscover, .discover(.everything):
+      waiting.removeAll { $0.isRediscovery }
+      freshHash = hash
+      self.active?.become(active.isInternal ? .rediscover(.all) : active.kind)
+      discover(.everything(.all))
+    case .discover(.primaryServices): discover(.primaryServices)
+    case .discover(.services(let uuid)): discover(.services(uuid))
+    default: if !isSame { end(.failed(.databaseChanged)) }
+    }
+  }
+
+  /// The attributes in `range` are not what they were.
+  private mutating func forget(_ range: HandleRange) {
+    let wasComplete = remote.isComplete, range = remote.forget(range)
+    subscriptions.removeAll { range.contains($0.valueHandle) }
+    if case .servicesChanged(let other)? = effects.last {
+      effects[effects.count - 1] = .servicesChanged(range.union(other))
+    } else {
+      effects.append(.servicesChanged(range))
+    }
+    var rest = waiting, again: HandleRange? = wasComplete || active?.isRediscovery == true ? range : nil
+    waiting.removeAll()
+    while let procedure = rest.popFirst() {
+      if case .rediscover(let other) = procedure.kind {
+        again = range.union(other)
+      } else if procedure.touches(range) {
+        complete(procedure, .failed(.databaseChanged))
+      } else {
+        waiting.append(procedure)
+      }
+    }
+    guard let again else { return }
+    waiting.append(Procedure(nil, .rediscover(again)))
+    if phase == .idle { next() }
+  }
+}
+
+/// Value of the Service Changed characteristic (0x2A05): the handles that are affected. Vol 3, Part G, §7.1.
+public struct ServiceChanged: WireRecord {
+  public var startOfAffectedAttributeHandleRange = AttributeHandle()
+  public var endOfAffectedAttributeHandleRange = AttributeHandle()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Start of Affected Attribute Handle Range", &startOfAffectedAttributeHandleRange)
+    try visit.value("End of Affected Attribute Handle Range", &endOfAffectedAttributeHandleRange)
+  }
+  var range: HandleRange { HandleRange(startOfAffectedAttributeHandleRange, endOfAffectedAttributeHandleRange) }
+}
+
+extension DatabaseHash {
+  /// What the answer to `request` says.
+  fileprivate static func result(of response: ATTPDU, in packet: Span<UInt8>) -> ClientResult {
+    switch response {
+    case .readByTypeResponse(let list):
+      var cursor = list.attributeDataList.cursor
+      guard let entry = cursor.next(in: packet) else { return .failed(.malformedResponse(.unexpectedResponse)) }
+      guard let hash = DatabaseHash(packet.extracting(entry.attributeValue.range)) else {
+        return .failed(
+          .malformedResponse(.declarationLength(entry.attributeHandle, Int(entry.attributeValue.count))))
+      }
+      return .databaseHash(hash)
+    case .errorResponse(let error) where error.errorCode == .attributeNotFound: return .databaseHash(nil)
+    case .errorResponse(let error):
+      return .failed(.att(error.errorCode, ReadByTypeRequest.opcode, error.attributeHandleInError))
+    default: return .failed(.malformedResponse(.unexpectedResponse))
+    }
+  }
+}
+
+extension Procedure {
+  var isRediscovery: Bool { if case .rediscover = kind { true } else { false } }
+}
+
+extension CharacteristicProperties {
+  /// How a client gets the values: notifications cost less.
+  var configuration: ClientCharacteristicConfiguration? {
+    if contains(.notify) { return .notification }
+    return contains(.indicate) ? .indication : nil
+  }
+}

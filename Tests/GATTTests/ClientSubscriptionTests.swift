@@ -1,0 +1,116 @@
+import ATT
+import BindruneWire
+import GATT
+import TestSupport
+import Testing
+
+/// Vol 3, Part G, §4.10, §4.11: who gets the server's values, and when the server is asked for them.
+@Suite struct ClientSubscriptionTests {
+  /// One service with these properties of its one characteristic, value 3, and room for `room` descriptors.
+  private func client(_ properties: UInt8, room: UInt8 = 1) -> Dialogue {
+    let dialogue = Dialogue(), end = hex([3 + room, 0])
+    dialogue.client.discoverPrimaryServices(100, "180D")
+    dialogue.client.discoverCharacteristics(101, in: HandleRange(1, AttributeHandle(rawValue: UInt16(3 + room))))
+    dialogue.play(
+      """
+      > 06 0100 FFFF 0028 0D18
+      < 07 0100 \(end)
+      > 06 \(hex([4 + room, 0])) FFFF 0028 0D18
+      < 01 06 \(hex([4 + room, 0])) 0A
+      > 08 0100 \(end) 0328
+      < 09 07 0200 \(hex([properties])) 0300 372A
+      """, isOver: false)
+    if room > 0 { dialogue.play("> 08 0400 \(end) 0328\n< 01 08 0400 0A") }
+    #expect(dialogue.effects() == ["100 discovered", "101 discovered"])
+    return dialogue
+  }
+
+  @Test(arguments: [(0x10, "0100"), (0x20, "0200"), (0x30, "0100")] as [(UInt8, String)])
+  func whatTheCharacteristicOffers(properties: UInt8, value: String) {
+    // One handle behind the value, before the service's end: it is the configuration, and nobody asks for it.
+    let dialogue = client(properties)
+    dialogue.client.subscribe(1, 3)
+    dialogue.client.unsubscribe(2, 3)
+    dialogue.play("> 12 0400 \(value)\n< 13\n> 12 0400 0000\n< 13")
+    #expect(dialogue.effects() == ["1 done", "2 done"])
+  }
+
+  @Test func whatItDoesNotOffer() {
+    let silent = client(0x02)
+    silent.client.subscribe(1, 3)
+    #expect(silent.request() == nil)
+    // Asked for by name, it is for the server to say.
+    silent.client.subscribe(2, 3, .notification)
+    silent.play("> 04 0400 0400\n< 05 01 0400 0229\n> 12 0400 0100\n< 01 12 0400 03")
+    let full = client(0x10, room: 0)
+    full.client.subscribe(3, 3)
+    #expect(full.request() == nil)
+    #expect(silent.effects() == ["1 noConfigurationDescriptor", "2 att 03 12 04"])
+    #expect(full.effects() == ["3 noConfigurationDescriptor"])
+  }
+
+  @Test func severalSubscribers() {
+    let dialogue = client(0x30)
+    dialogue.client.subscribe(1, 3)
+    dialogue.client.subscribe(2, 3)
+    dialogue.client.subscribe(3, 3, .notification)
+    dialogue.client.unsubscribe(4, 3)
+    dialogue.client.unsubscribe(5, 3)
+    dialogue.play("> 12 0400 0100\n< 13")
+    #expect(dialogue.effects() == ["1 done", "2 done", "3 done", "4 done", "5 done"])
+    // Who asks for something else gets it, for all; the last one ends it.
+    dialogue.client.subscribe(6, 3, .indication)
+    dialogue.client.unsubscribe(7, 3)
+    dialogue.client.unsubscribe(8, 3)
+    dialogue.play("> 12 0400 0200\n< 13\n> 12 0400 0000\n< 13")
+    #expect(dialogue.effects() == ["6 done", "7 done", "8 done"])
+  }
+
+  @Test func aRefusalIsNoSubscription() {
+    let dialogue = client(0x10)
+    dialogue.client.subscribe(1, 3)
+    dialogue.client.subscribe(2, 3)
+    dialogue.play("> 12 0400 0100\n< 01 12 0400 05\n> 12 0400 0100\n< 13")
+    #expect(dialogue.effects() == ["1 att 05 12 04", "2 done"])
+  }
+
+  @Test func cancelledBeforeTheAnswer() {
+    let dialogue = client(0x10)
+    dialogue.client.subscribe(1, 3)
+    dialogue.client.read(2, 3)
+    dialogue.play("> 12 0400 0100", isOver: false)
+    dialogue.client.cancel(1)
+    // The server has said yes to somebody who has gone.
+    dialogue.play("< 13\n> 12 0400 0000\n< 13\n> 0A 0300\n< 0B 01")
+    #expect(dialogue.effects() == ["1 cancelled", "2 value 01"])
+    // It has said no: nothing to take back.
+    dialogue.client.subscribe(3, 3)
+    dialogue.play("> 12 0400 0100", isOver: false)
+    dialogue.client.cancel(3)
+    dialogue.play("< 01 12 0400 05")
+    // Another one has subscribed: it stays.
+    dialogue.client.subscribe(4, 3)
+    dialogue.client.subscribe(5, 3, .indication)
+    dialogue.play("> 12 0400 0100\n< 13\n> 12 0400 0200", isOver: false)
+    dialogue.client.cancel(5)
+    dialogue.play("< 13")
+    #expect(dialogue.effects() == ["3 cancelled", "4 done", "5 cancelled"])
+  }
+
+  @Test func valuesBeforeTheAnswer() {
+    let dialogue = client(0x10)
+    dialogue.client.subscribe(1, 3)
+    dialogue.play("> 12 0400 0100", isOver: false)
+    dialogue.send(octets("1B 0300 07"))
+    dialogue.send(octets("1B 0900 08"))
+    dialogue.play("< 13")
+    #expect(dialogue.effects() == ["notification 3: 07", "notification 9: 08", "1 done"])
+  }
+
+  @Test func aSignedWrite() {
+    let dialogue = Dialogue(), value = octets("01")
+    dialogue.client.writeSigned(1, 3, value.span)
+    #expect(dialogue.request() == nil)
+    #expect(dialogue.effects() == ["1 noSigningKey"])
+  }
+}
