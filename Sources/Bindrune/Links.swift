@@ -122,24 +122,30 @@ extension Host {
     let mailbox = Mailbox<ReceivedValue>(capacity: 1024, overflow: .end)
     // Before the CCCD is written: the first value may come before the answer does.
     links[link]?.values[characteristic.valueHandle, default: []].append(mailbox)
-    let handle = SubscriptionHandle(mailbox: mailbox, host: self, link: link, characteristic: characteristic)
-    _ = try await request { core, id, _ in
-      core.withClient(of: link, id: id) {
-        $0.subscribe(
-          id, characteristic.valueHandle, characteristic.properties.contains(.notify) ? .notification : .indication)
+    do throws(BluetoothError) {
+      _ = try await request { core, id, _ in
+        core.withClient(of: link, id: id) { $0.subscribe(id, characteristic.valueHandle) }
       }
+    } catch {
+      remove(mailbox, of: characteristic.valueHandle, on: link)
+      throw error
     }
-    return handle
+    return SubscriptionHandle(mailbox: mailbox, host: self, link: link, characteristic: characteristic)
   }
   func unsubscribe(_ mailbox: Mailbox<ReceivedValue>, _ characteristic: RemoteCharacteristic, on link: LinkID) {
     mailbox.abandon()
     let handle = characteristic.valueHandle
-    guard let others = links[link]?.values[handle]?.filter({ $0 !== mailbox }) else { return }
-    links[link]?.values[handle] = others.isEmpty ? nil : others
-    guard others.isEmpty else { return }
-    // Nobody waits for its end.
+    guard remove(mailbox, of: handle, on: link) else { return }
+    // Nobody waits for its end. The client counts subscribers, and asks the server when the last one has gone.
     let id = newRequest()
     perform { core, _ in core.withClient(of: link, id: id) { $0.unsubscribe(id, handle) } }
+  }
+  @discardableResult
+  private func remove(_ mailbox: Mailbox<ReceivedValue>, of handle: AttributeHandle, on link: LinkID) -> Bool {
+    guard let all = links[link]?.values[handle] else { return false }
+    let others = all.filter { $0 !== mailbox }
+    links[link]?.values[handle] = others.isEmpty ? nil : others
+    return others.count < all.count
   }
 
   // MARK: Ports

@@ -378,7 +378,7 @@ public struct Client: AttributeClient, ~Copyable {
     case .handleValueNotification(let pdu): keep(pdu.attributeHandle, pdu.attributeValue, packet, .notification)
     case .handleValueIndication(let pdu):
       keep(pdu.attributeHandle, pdu.attributeValue, packet, .indication)
-      if remote.characteristic(valueHandle: pdu.attributeHandle)?.uuid == .serviceChanged {
+      if isServiceChanged(pdu.attributeHandle) {
         received(serviceChanged: pdu.attributeValue, in: packet)
       }
     case .multipleHandleValueNotification(let pdu):

@@ -154,6 +154,12 @@ extension Client {
 
   // MARK: Changes
 
+  /// The value of Service Changed, which stands in the Generic Attribute service. Vol 3, Part G, §7.
+  func isServiceChanged(_ valueHandle: AttributeHandle) -> Bool {
+    guard remote.characteristic(valueHandle: valueHandle)?.uuid == .serviceChanged else { return false }
+    guard let service = remote.service(containing: valueHandle) else { return true }
+    return service.uuid == .genericAttribute
+  }
   /// Service Changed: two handles. Vol 3, Part G, §7.1.
   mutating func received(serviceChanged value: Octets, in packet: Span<UInt8>) {
     var range = HandleRange.all

@@ -150,7 +150,7 @@ public struct TestHost: ~Copyable, HCIHost {
       values.append((link, handle, core.bytes(of: range), isIndication))
     case .servicesChanged(let link, let range): changes.append((link, range, false))
     case .rediscovered(let link, let range, let error):
-      if let error { violations.append("rediscovery: \(error)") }
+      if let error, error != .bearerClosed(.disconnected) { violations.append("rediscovery: \(error)") }
       changes.append((link, range, true))
     case .subscriptionChanged(let link, let handle, let configuration):
       subscriptions.append((link, handle, configuration))
