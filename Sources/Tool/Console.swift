@@ -23,6 +23,13 @@ enum Console {
     hasColour ? "\u{1B}[\(style.rawValue)m\(text)\u{1B}[0m" : text
   }
 
+  /// Text with commands in `backticks`: bold where there is colour.
+  static func withCommands(_ text: String) -> String {
+    guard hasColour else { return text }
+    return text.split(separator: "`", omittingEmptySubsequences: false).enumerated()
+      .map { $0.offset.isMultiple(of: 2) ? String($0.element) : styled(String($0.element), .bold) }.joined()
+  }
+
   /// A line, at once: a pipe's reader follows live. The status stays below it.
   static func line(_ text: String = "") {
     status.withLock { status in
@@ -74,9 +81,12 @@ struct JSONLine: CustomStringConvertible {
   }
   mutating func add(_ key: String, _ value: String?) { add(key, raw: value.map(Self.quoted) ?? "null") }
   mutating func add(_ key: String, _ value: Int?) { add(key, raw: value.map { String($0) } ?? "null") }
-  mutating func add(_ key: String, _ value: Bool) { add(key, raw: value ? "true" : "false") }
+  mutating func add(_ key: String, _ value: Bool?) { add(key, raw: value.map { $0 ? "true" : "false" } ?? "null") }
   mutating func add(_ key: String, _ values: [String]) {
     add(key, raw: "[" + values.map(Self.quoted).joined(separator: ",") + "]")
+  }
+  mutating func add(_ key: String, _ objects: [JSONLine]) {
+    add(key, raw: "[" + objects.map(\.description).joined(separator: ",") + "]")
   }
   mutating func add(_ key: String, _ object: JSONLine) { add(key, raw: object.description) }
   var description: String { text + "}" }

@@ -2,9 +2,9 @@ import Glibc
 
 /// One of the things that must hold before an adapter's user channel can be opened.
 public struct AdapterCheck: Sendable, Equatable {
-  /// In the order in which the kernel asks.
+  /// In the order in which one would put them right.
   public enum Subject: String, Sendable, CaseIterable {
-    case socket, userNamespace, capability, adapter, radioSwitch, owner, setUp, power, daemon
+    case socket, userNamespace, capability, adapter, radioSwitch, owner, setUp, power, daemon, opening
   }
   public enum Verdict: Sendable, Equatable {
     case passed
@@ -16,7 +16,7 @@ public struct AdapterCheck: Sendable, Equatable {
   }
   public var subject: Subject
   public var verdict: Verdict
-  /// What was seen, in a few words.
+  /// What was seen, in a few words; an error's cause.
   public var finding: String
 
   fileprivate init(_ subject: Subject, _ verdict: Verdict, _ finding: String) {
@@ -24,19 +24,42 @@ public struct AdapterCheck: Sendable, Equatable {
     self.verdict = verdict
     self.finding = finding
   }
+  fileprivate init(_ subject: Subject, _ error: AdapterError) { self.init(subject, .failed(error), error.cause) }
+  fileprivate static func unseen(_ subject: Subject) -> AdapterCheck {
+    AdapterCheck(subject, .unknown, "not to be seen from here")
+  }
   public var error: AdapterError? {
     if case .failed(let error) = verdict { error } else { nil }
   }
+
+  /// Opens and closes the user channel of adapter `number`: the only check that touches it. Meanwhile it is gone for
+  /// bluetoothd, which may power it when it is back.
+  public static func opening(_ number: UInt16) -> AdapterCheck {
+    let code = HCISocketView.openUserChannel(number)
+    return code == 0
+      ? AdapterCheck(.opening, .passed, "opened, and closed again")
+      : AdapterCheck(.opening, AdapterError(errno: code, adapter: number))
+  }
+  /// In place of ``opening(_:)`` where another check has failed.
+  public static var notOpened: AdapterCheck { AdapterCheck(.opening, .unknown, "not tried") }
 }
 
 extension AdapterSurvey {
   /// What concerns every adapter: the kernel, and this process's rights.
   public var processChecks: [AdapterCheck] { [socketCheck, userNamespaceCheck, capabilityCheck] }
 
+  /// Whether there is any adapter.
+  public var presenceCheck: AdapterCheck {
+    if !adapters.isEmpty { return AdapterCheck(.adapter, .passed, adapters.map(\.name).joined(separator: ", ")) }
+    return kernel.socketError == 0 ? AdapterCheck(.adapter, absence(of: 0)) : .unseen(.adapter)
+  }
+
   /// What concerns adapter `number`; only the first when there is none of that number.
   public func checks(of number: UInt16) -> [AdapterCheck] {
     guard let adapter = adapters.first(where: { $0.number == number }) else {
-      return [AdapterCheck(.adapter, .failed(absence(of: number)), "not there")]
+      return [
+        kernel.socketError != 0 && adapters.isEmpty ? .unseen(.adapter) : AdapterCheck(.adapter, absence(of: number))
+      ]
     }
     return [
       AdapterCheck(.adapter, .passed, "there"), radioSwitchCheck(adapter), ownerCheck(adapter), setUpCheck(adapter),
@@ -54,14 +77,13 @@ extension AdapterSurvey {
     case 0:
       let modules = kernel.modules.isEmpty ? "built in" : kernel.modules.joined(separator: ", ")
       return AdapterCheck(.socket, .passed, "Linux \(kernel.release ?? "?"), \(modules)")
-    case EAFNOSUPPORT where !kernel.hasBluetooth:
-      return AdapterCheck(.socket, .failed(lackOfBluetooth), "none in Linux \(kernel.release ?? "?")")
+    case EAFNOSUPPORT where !kernel.hasBluetooth: return AdapterCheck(.socket, lackOfBluetooth)
     case EAFNOSUPPORT where process.isInHostNetwork == true && process.isFiltered:
-      return AdapterCheck(.socket, .failed(.filtered), "filtered")
-    case EAFNOSUPPORT: return AdapterCheck(.socket, .failed(.foreignNetwork), "not in this network namespace")
+      return AdapterCheck(.socket, .filtered)
+    case EAFNOSUPPORT: return AdapterCheck(.socket, .foreignNetwork)
     case EPERM where process.isFiltered, EACCES where process.isFiltered:
-      return AdapterCheck(.socket, .failed(.filtered), "filtered")
-    case let code: return AdapterCheck(.socket, .failed(.system(0, code)), systemWords(code))
+      return AdapterCheck(.socket, .filtered)
+    case let code: return AdapterCheck(.socket, .system(nil, code))
     }
   }
   private var lackOfBluetooth: AdapterError {
@@ -72,9 +94,9 @@ extension AdapterSurvey {
 
   private var userNamespaceCheck: AdapterCheck {
     switch process.isInUserNamespace {
-    case true?: AdapterCheck(.userNamespace, .failed(.userNamespace), "not the initial one")
+    case true?: AdapterCheck(.userNamespace, .userNamespace)
     case false?: AdapterCheck(.userNamespace, .passed, "the initial one")
-    case nil: AdapterCheck(.userNamespace, .unknown, "not to be seen")
+    case nil: .unseen(.userNamespace)
     }
   }
 
@@ -82,15 +104,13 @@ extension AdapterSurvey {
     switch process.hasCapability {
     case true?: AdapterCheck(.capability, .passed, "effective")
     case false?:
-      AdapterCheck(.capability, .failed(lackOfCapability), process.isCapabilityWithheld ? "withheld" : "missing")
-    case nil: AdapterCheck(.capability, .unknown, "not to be seen")
+      AdapterCheck(
+        .capability, .noCapability(program: process.program, isWithheld: process.isCapabilityWithheld))
+    case nil: .unseen(.capability)
     }
   }
-  private var lackOfCapability: AdapterError {
-    .noCapability(program: process.program, isWithheld: process.isCapabilityWithheld)
-  }
 
-  private func absence(of number: UInt16) -> AdapterError {
+  fileprivate func absence(of number: UInt16) -> AdapterError {
     var hint: AdapterError.Hint?
     if let off = radioSwitches.first(where: \.isBlocked) {
       hint = .switchedOff(off.name, isHard: off.isHardBlocked)
@@ -104,18 +124,16 @@ extension AdapterSurvey {
     switch adapter.radioSwitch {
     case nil: AdapterCheck(.radioSwitch, .passed, "none")
     case let off? where off.isBlocked:
-      AdapterCheck(
-        .radioSwitch, .failed(.blocked(adapter.number, isHard: off.isHardBlocked)),
-        off.isHardBlocked ? "off in hardware" : "off in software")
+      AdapterCheck(.radioSwitch, .blocked(adapter.number, isHard: off.isHardBlocked))
     case _?: AdapterCheck(.radioSwitch, .passed, "on")
     }
   }
 
   private func ownerCheck(_ adapter: Adapter) -> AdapterCheck {
     switch adapter.hasUserChannel {
-    case true?: AdapterCheck(.owner, .failed(taken(adapter.number)), "taken by another user channel")
+    case true?: AdapterCheck(.owner, taken(adapter.number))
     case false?: AdapterCheck(.owner, .passed, "free")
-    case nil: AdapterCheck(.owner, .unknown, "not to be seen")
+    case nil: .unseen(.owner)
     }
   }
   /// bluetoothd's socket is for management, never a user channel.
@@ -125,9 +143,9 @@ extension AdapterSurvey {
 
   private func setUpCheck(_ adapter: Adapter) -> AdapterCheck {
     switch adapter.isStarting {
-    case true?: AdapterCheck(.setUp, .failed(.inSetUp(adapter.number)), "not finished")
+    case true?: AdapterCheck(.setUp, .inSetUp(adapter.number))
     case false?: AdapterCheck(.setUp, .passed, "finished")
-    case nil: AdapterCheck(.setUp, .unknown, "not to be seen")
+    case nil: .unseen(.setUp)
     }
   }
 
@@ -135,9 +153,9 @@ extension AdapterSurvey {
     switch adapter.isUp {
     // Its owner's affair, told above.
     case true? where adapter.hasUserChannel == true: AdapterCheck(.power, .passed, "up, by its owner")
-    case true?: AdapterCheck(.power, .failed(.up(adapter.number, daemon: daemon != nil)), "up")
+    case true?: AdapterCheck(.power, .up(adapter.number, daemon: daemon != nil))
     case false?: AdapterCheck(.power, .passed, "down")
-    case nil: AdapterCheck(.power, .unknown, "not to be seen")
+    case nil: .unseen(.power)
     }
   }
 
@@ -145,8 +163,7 @@ extension AdapterSurvey {
     guard let daemon else { return AdapterCheck(.daemon, .passed, "not seen") }
     return AdapterCheck(
       .daemon,
-      .caution(
-        "It lets go while a user channel is open, and may take the adapter up again afterwards (AutoEnable)"),
+      .caution("it lets go while a user channel is open, and may take the adapter up again afterwards (AutoEnable)"),
       "\(daemon)")
   }
 }
@@ -163,7 +180,8 @@ extension AdapterError {
     case EAFNOSUPPORT: self = error(.socket) ?? .foreignNetwork
     // A filter, no right, or a right that counts for nothing.
     case EPERM, EACCES: self = error(.socket, .userNamespace, .capability) ?? .system(number, code)
-    case ENODEV: self = error(.adapter) ?? .notFound(number, present: survey.adapters.map(\.number), hint: nil)
+    // The kernel shows an adapter some moments before it lets it be opened.
+    case ENODEV: self = error(.adapter) ?? .inSetUp(number)
     case EBUSY: self = error(.owner, .power) ?? .inSetUp(number)
     case EUSERS: self = error(.owner) ?? .taken(number, candidates: [])
     case ERFKILL: self = error(.radioSwitch) ?? .blocked(number, isHard: false)

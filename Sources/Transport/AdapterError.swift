@@ -28,8 +28,8 @@ public enum AdapterError: Error, Sendable, Hashable, CustomStringConvertible {
   case userNamespace
   /// Switched off by rfkill; `isHard` by a switch that software cannot reach.
   case blocked(UInt16, isHard: Bool)
-  /// Any other number of the system's.
-  case system(UInt16, CInt)
+  /// Any other number of the system's; without an adapter where already the socket failed.
+  case system(UInt16?, CInt)
 
   /// Why a machine with a Bluetooth adapter has none to show.
   public enum Hint: Sendable, Hashable {
@@ -65,7 +65,8 @@ public enum AdapterError: Error, Sendable, Hashable, CustomStringConvertible {
     case .userNamespace: "This process is in a user namespace, where not even root may open an adapter"
     case .blocked(let number, true): "hci\(number) is switched off in hardware (rfkill)"
     case .blocked(let number, false): "hci\(number) is switched off in software (rfkill)"
-    case .system(let number, let code): "hci\(number) failed: \(systemWords(code))"
+    case .system(let number?, let code): "hci\(number) failed (\(systemWords(code)))"
+    case .system(nil, let code): "An HCI socket failed (\(systemWords(code)))"
     }
   }
 
@@ -73,8 +74,8 @@ public enum AdapterError: Error, Sendable, Hashable, CustomStringConvertible {
   public var cure: String {
     switch self {
     case .noKernelSupport:
-      "boot a kernel with Bluetooth (a distribution's full one, not its cloud kernel), or reach a controller elsewhere "
-        + "(tcp:HOST:PORT, unix:PATH)"
+      "boot a kernel with Bluetooth (a distribution's full one, not its cloud kernel), or use a controller elsewhere "
+        + "(tcp:HOST:PORT)"
     case .notLoaded(_, true): "run `sudo modprobe bluetooth`"
     case .notLoaded(_, false):
       "run `sudo modprobe bluetooth` on the host; if it knows no such module, boot a kernel that has it"
@@ -105,7 +106,7 @@ public enum AdapterError: Error, Sendable, Hashable, CustomStringConvertible {
     case .userNamespace: "run it outside (podman and docker: not rootless; unshare: without --user)"
     case .blocked(_, true): "turn the radio switch on, or Bluetooth in the firmware's settings"
     case .blocked(_, false): "run `rfkill unblock bluetooth`"
-    case .system(let number, _): "see what `bindrune doctor hci\(number)` says"
+    case .system(let number, _): "see what `bindrune doctor\(number.map { " hci\($0)" } ?? "")` says"
     }
   }
 

@@ -101,6 +101,7 @@ public struct AdapterSurvey: Sendable, Equatable {
     adapters = machine.adapters(view, radioSwitches)
     driverless = machine.driverlessInterfaces()
     if view.error != 0, !adapters.isEmpty { unseen.append("the adapters' addresses and states, without an HCI socket") }
+    if process.hasCapability == nil { unseen.append("this process's rights, \(machine.proc)/self/status") }
     look(for: machine.socketInodes(), in: machine)
   }
 

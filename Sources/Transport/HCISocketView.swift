@@ -58,6 +58,14 @@ public struct HCISocketView: Sendable, Equatable {
       CInt(bindrune_BTPROTO_HCI))
   }
 
+  /// Opens adapter `number`'s user channel and closes it: zero or the error number.
+  static func openUserChannel(_ number: UInt16) -> CInt {
+    let descriptor = socket()
+    guard descriptor >= 0 else { return errno }
+    defer { _ = Glibc.close(descriptor) }
+    return bindrune_hci_bind(descriptor, number, UInt16(bindrune_HCI_CHANNEL_USER)) == 0 ? 0 : errno
+  }
+
   /// The name of a bus by the kernel's number for it.
   public static func busName(_ number: UInt8) -> String {
     let names = ["virtual", "USB", "PC Card", "UART", "RS-232", "PCI", "SDIO", "SPI", "I2C", "SMD", "virtio", "IPC"]

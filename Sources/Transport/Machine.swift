@@ -56,7 +56,7 @@ extension Machine {
       if count == 0 { break }
       octets += part.prefix(count)
     }
-    let blank: (UInt8) -> Bool = { $0 <= 0x20 }
+    let blank: (UInt8) -> Bool = { $0 == 0x20 || 0x09...0x0D ~= $0 }
     let end = octets.lastIndex { !blank($0) }.map { $0 + 1 } ?? 0
     return .seen(String(decoding: octets[..<end].drop(while: blank), as: UTF8.self))
   }

@@ -1,0 +1,220 @@
+import ArgumentParser
+import BindruneTransport
+import BindruneWire
+
+struct Adapters: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "List this machine's Bluetooth adapters.",
+    discussion: "What this process may not see is shown as ?. Whether one can be opened, bindrune doctor tells.")
+
+  @Flag(help: "Print one JSON object per adapter.")
+  var json = false
+
+  func run() {
+    let survey = AdapterSurvey()
+    if json { return survey.adapters.forEach { Console.line("\($0.json)") } }
+    guard !survey.adapters.isEmpty else { return Console.line(survey.emptiness.description) }
+    let columns: [(Adapter) -> String] = [
+      \.name, { $0.address?.text ?? "?" }, { $0.bus ?? "?" }, \.state, { $0.driver ?? "" }, { $0.product ?? "" },
+    ]
+    let rows = survey.adapters.map { adapter in columns.map { $0(adapter) } }
+    let widths = columns.indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
+    for row in rows {
+      var cells = zip(row, widths).map { $0.padded($1) }
+      cells[0] = Console.styled(cells[0], .cyan)
+      var line = cells.joined(separator: "  ")
+      while line.last == " " { line.removeLast() }
+      Console.line(line)
+    }
+  }
+}
+
+struct Doctor: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Say what keeps an adapter from being opened, and what to do about it.",
+    discussion: """
+      Looks at the kernel, at this process's rights and at each adapter, and changes nothing. Status 0 when the adapter, \
+      or without one named any adapter, can be opened; 1 otherwise.
+      """)
+
+  @Argument(help: ArgumentHelp("The adapter, such as hci0; without it, all there are.", valueName: "adapter"))
+  var adapter: AdapterName?
+  @Flag(help: "Also open and close it, where nothing forbids: bluetoothd sees it go and come back meanwhile.")
+  var open = false
+  @Flag(help: "Print one JSON object.")
+  var json = false
+
+  func run() throws {
+    let survey = AdapterSurvey()
+    let isReady = survey.processChecks.allSatisfy { $0.error == nil }
+    let reports = (adapter.map { [$0.number] } ?? survey.adapters.map(\.number)).map { number in
+      var checks = survey.checks(of: number)
+      if open {
+        let isFree = isReady && checks.allSatisfy { $0.error == nil }
+        checks.append(isFree ? .opening(number) : .notOpened)
+      }
+      return AdapterReport(
+        adapter: survey.adapters.first { $0.number == number } ?? Adapter(number: number), checks: checks,
+        canBeOpened: isReady && checks.allSatisfy { $0.error == nil })
+    }
+    if json { Console.line("\(survey.json(reports))") } else { show(survey, reports) }
+    if !reports.contains(where: \.canBeOpened) { throw ExitCode.failure }
+  }
+
+  private func show(_ survey: AdapterSurvey, _ reports: [AdapterReport]) {
+    Console.line(Console.styled("This machine", .bold))
+    for check in survey.processChecks { show(check) }
+    if adapter == nil { show(survey.presenceCheck) }
+    for report in reports {
+      Console.line()
+      Console.line(report.adapter.headline)
+      for check in report.checks { show(check) }
+    }
+    Console.line()
+    if !survey.unseen.isEmpty {
+      Console.line(Console.styled("Not seen from here: \(survey.unseen.joined(separator: "; ")).", .dim))
+    }
+    let ready = reports.filter(\.canBeOpened).map(\.adapter.name)
+    guard let first = ready.first else {
+      let none = adapter.map { "hci\($0.number) cannot" } ?? "No adapter can"
+      Console.line(Console.styled(none + " be opened yet", .red) + ": do what the arrows say, from top to bottom.")
+      if survey.adapters.isEmpty {
+        Console.line(
+          Console.withCommands(
+            "Meanwhile `bindrune demo` needs no adapter, nor do `--hci sim` and `--hci tcp:HOST:PORT`."))
+      }
+      return
+    }
+    Console.line(
+      Console.styled("\(ready.joined(separator: " and ")) can be opened", .green)
+        + Console.withCommands(": `bindrune scan --hci \(first)`."))
+  }
+
+  private func show(_ check: AdapterCheck) {
+    let (mark, style, advice): (String, Console.Style, String?) =
+      switch check.verdict {
+      case .passed: ("✓", .green, nil)
+      case .failed(let error): ("✗", .red, error.cure)
+      case .caution(let advice): ("!", .yellow, advice)
+      case .unknown: ("?", .yellow, nil)
+      }
+    Console.line("  \(Console.styled(mark, style)) \(check.subject.label.padded(16))\(check.finding)")
+    if let advice { Console.line("".padded(20) + "→ " + Console.withCommands(advice)) }
+  }
+}
+
+/// An adapter, and what the doctor has found about it.
+private struct AdapterReport {
+  var adapter: Adapter
+  var checks: [AdapterCheck]
+  var canBeOpened: Bool
+}
+
+/// hciN on the command line. 65535 is the kernel's number for no adapter.
+struct AdapterName: ExpressibleByArgument {
+  let number: UInt16
+  init?(argument: String) {
+    guard argument.hasPrefix("hci"), argument.dropFirst(3).utf8.allSatisfy({ 0x30...0x39 ~= $0 }),
+      let number = UInt16(argument.dropFirst(3)), number != .max
+    else { return nil }
+    self.number = number
+  }
+}
+
+extension AdapterCheck.Subject {
+  fileprivate var label: String {
+    switch self {
+    case .socket: "Bluetooth"
+    case .userNamespace: "user namespace"
+    case .capability: "CAP_NET_ADMIN"
+    case .adapter: "adapter"
+    case .radioSwitch: "radio switch"
+    case .owner: "user channel"
+    case .setUp: "set-up"
+    case .power: "power"
+    case .daemon: "bluetoothd"
+    case .opening: "opening"
+    }
+  }
+}
+
+extension AdapterSurvey {
+  /// Why there is no adapter to show.
+  fileprivate var emptiness: AdapterError {
+    processChecks.first { $0.subject == .socket }?.error ?? presenceCheck.error ?? .notFound(0, present: [], hint: nil)
+  }
+
+  fileprivate func json(_ reports: [AdapterReport]) -> JSONLine {
+    var line = JSONLine()
+    line.add("ok", reports.contains(where: \.canBeOpened))
+    line.add("kernel", kernel.release)
+    line.add("modules", kernel.modules)
+    line.add("program", process.program)
+    line.add("bluetoothd", daemon.map { Int($0.pid) })
+    line.add("checks", (processChecks + [presenceCheck]).map(\.json))
+    line.add(
+      "adapters",
+      reports.map { report in
+        var line = report.adapter.json
+        line.add("ok", report.canBeOpened)
+        line.add("checks", report.checks.map(\.json))
+        return line
+      })
+    line.add(
+      "holders",
+      holders.map { holder in
+        var line = JSONLine()
+        line.add("pid", Int(holder.pid))
+        line.add("name", holder.name)
+        return line
+      })
+    line.add("unseen", unseen)
+    return line
+  }
+}
+
+extension Adapter {
+  /// One word or two.
+  fileprivate var state: String {
+    if radioSwitch?.isBlocked == true { return "off (rfkill)" }
+    if hasUserChannel == true { return "taken" }
+    if isStarting == true { return "in set-up" }
+    return isUp.map { $0 ? "up" : "down" } ?? "?"
+  }
+  fileprivate var headline: String {
+    ([Console.styled(name, .bold), address.map { Console.styled($0.text, .cyan) }] + [bus, driver, product])
+      .compactMap(\.self).joined(separator: "  ")
+  }
+  fileprivate var json: JSONLine {
+    var line = JSONLine()
+    line.add("name", name)
+    line.add("address", address?.text)
+    line.add("bus", bus)
+    line.add("driver", driver)
+    line.add("product", product)
+    line.add("up", isUp)
+    line.add("starting", isStarting)
+    line.add("taken", hasUserChannel)
+    line.add("rfkill", radioSwitch.map { $0.isHardBlocked ? "hard" : $0.isSoftBlocked ? "soft" : "off" })
+    return line
+  }
+}
+
+extension AdapterCheck {
+  fileprivate var json: JSONLine {
+    var line = JSONLine()
+    line.add("check", subject.rawValue)
+    switch verdict {
+    case .passed: line.add("verdict", "passed")
+    case .failed(let error):
+      line.add("verdict", "failed")
+      line.add("cure", error.cure)
+    case .caution(let advice):
+      line.add("verdict", "caution")
+      line.add("advice", advice)
+    case .unknown: line.add("verdict", "unknown")
+    }
+    line.add("finding", finding)
+    return line
+  }
+}
