@@ -42,6 +42,9 @@ let package = Package(
       name: "GAP", dependencies: ["BindruneWire", "HCI", "L2CAP", "ATT", "GATT", deque, containers],
       swiftSettings: settings),
     .target(
+      name: "BindruneConformance", dependencies: ["BindruneWire", "ATT", "GATT", deque], path: "Sources/Conformance",
+      swiftSettings: settings),
+    .target(
       name: "BindruneSimulator",
       dependencies: [
         "BindruneWire", "HCI", deque, containers, .product(name: "HeapModule", package: "swift-collections"),
@@ -62,6 +65,7 @@ let package = Package(
       name: "BindruneTool",
       dependencies: [
         "Bindrune", "GAP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneTransport", "BindruneSimulator",
+        "BindruneConformance",
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
@@ -99,6 +103,9 @@ let package = Package(
     .testTarget(
       name: "ToolTests", dependencies: ["BindruneTool", "BindruneTransport"] + nio, swiftSettings: settings),
     .testTarget(name: "VectorTests", dependencies: ["BindruneWire", "ATT", "TestSupport"], swiftSettings: settings),
+    .testTarget(
+      name: "ConformanceTests", dependencies: ["BindruneConformance", "BindruneWire", "ATT", "GATT", "TestSupport"],
+      swiftSettings: settings),
     .testTarget(name: "ArrowTests", swiftSettings: settings),
   ],
   swiftLanguageModes: [.v6]

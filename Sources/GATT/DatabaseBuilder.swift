@@ -120,12 +120,14 @@ public struct ServiceBuilder: Sendable {
   /// A characteristic: its declaration, its value and, if it notifies or indicates, its configuration.
   ///
   /// Without `permissions` the value is open to what `properties` promise. `configuring` is what a client needs to
-  /// write the configuration.
+  /// write the configuration. Not `configured`: without that descriptor, whatever the properties promise, unless
+  /// `configuration` adds it; a database that a test describes may well be wrong.
   @discardableResult
   public mutating func characteristic(
     _ uuid: BluetoothUUID, _ properties: CharacteristicProperties, value: AttributeValue = .stored(),
     permissions: AttributePermissions? = nil, configuring: AttributePermissions.Access = .open,
-    at handle: AttributeHandle? = nil, valueAt: AttributeHandle? = nil, configurationAt: AttributeHandle? = nil
+    configured: Bool = true, at handle: AttributeHandle? = nil, valueAt: AttributeHandle? = nil,
+    configurationAt: AttributeHandle? = nil
   ) -> CharacteristicHandles {
     let declaration = add(.characteristic, .characteristic(properties, uuid), .readable, isFixed: true, at: handle)
     let permissions =
@@ -135,15 +137,29 @@ public struct ServiceBuilder: Sendable {
         write: properties.isDisjoint(with: [.write, .writeWithoutResponse, .authenticatedSignedWrites]) ? .none : .open)
     let valueHandle = add(uuid, value, permissions, at: valueAt)
     var configuration: AttributeHandle?
-    if !properties.isDisjoint(with: [.notify, .indicate]) {
-      var supported = ClientCharacteristicConfiguration()
-      if properties.contains(.notify) { supported.insert(.notification) }
-      if properties.contains(.indicate) { supported.insert(.indication) }
-      configuration = add(
-        .clientCharacteristicConfiguration, .configuration(valueHandle, supported),
-        AttributePermissions(read: .open, write: configuring), isFixed: true, at: configurationAt)
+    if configured, !properties.isDisjoint(with: [.notify, .indicate]) {
+      configuration = self.configuration(configuring, at: configurationAt)
     }
     return CharacteristicHandles(declaration: declaration, value: valueHandle, configuration: configuration)
+  }
+
+  /// The Client Characteristic Configuration descriptor of the characteristic added last: where it shall not stand right
+  /// behind the value. A client may set the bits that the characteristic's properties allow. Vol 3, Part G, §3.3.3.3.
+  @discardableResult
+  public mutating func configuration(
+    _ configuring: AttributePermissions.Access = .open, at handle: AttributeHandle? = nil
+  ) -> AttributeHandle {
+    var supported = ClientCharacteristicConfiguration(), valueHandle = AttributeHandle()
+    for (index, attribute) in attributes.enumerated() {
+      guard case .characteristic(let properties, _) = attribute.content else { continue }
+      valueHandle = attributes[index + 1].handle
+      supported = []
+      if properties.contains(.notify) { supported.insert(.notification) }
+      if properties.contains(.indicate) { supported.insert(.indication) }
+    }
+    return add(
+      .clientCharacteristicConfiguration, .configuration(valueHandle, supported),
+      AttributePermissions(read: .open, write: configuring), isFixed: true, at: handle)
   }
 
   /// A descriptor of the characteristic added last.

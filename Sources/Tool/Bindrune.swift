@@ -13,7 +13,9 @@ struct BindruneCommand: AsyncParsableCommand {
       with a heart rate sensor on it. No controller at hand? Start "bindrune controllers" and connect several hosts to it.
       """,
     version: "0.1.0",
-    subcommands: [Demo.self, ScanCommand.self, Explore.self, Serve.self, Controllers.self, Adapters.self, Doctor.self])
+    subcommands: [
+      Demo.self, ScanCommand.self, Explore.self, Serve.self, Controllers.self, Adapters.self, Doctor.self, Conform.self,
+    ])
 
   /// The parser's own `main`, with an end for whoever interrupts.
   static func main() async {

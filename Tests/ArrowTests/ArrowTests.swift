@@ -20,11 +20,13 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("BindruneTransport", "Transport", ["HCI", "CBluetooth"]),
   // The Simulator for `sim`, a radio in the process.
   ("Bindrune", "Bindrune", ["GAP", "BindruneTransport", "BindruneSimulator"]),
+  // A tester beside the stack: its scripts drive ATT and GATT without a controller, or a socket.
+  ("BindruneConformance", "Conformance", ["GATT"]),
   ("BindruneTrace", "Trace", ["GAP", "SMP", "ATT", "L2CAP", "HCI"]),
   ("BindruneReplay", "Replay", ["GAP", "BindruneTrace"]),
   ("BindruneBroker", "Broker", ["Bindrune"]),
   ("CoreBluetooth", "CoreBluetooth", ["BindruneBroker"]),
-  ("BindruneTool", "Tool", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator"]),
+  ("BindruneTool", "Tool", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator", "BindruneConformance"]),
   ("BindruneDaemon", "Daemon", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator"]),
   // Not shipped: what the tests share, and the programs of Tests/Interop.
   ("TestSupport", "TestSupport", ["GAP", "BindruneSimulator"]),
@@ -47,6 +49,7 @@ func packages(_ module: String) -> [String] {
   case "BindruneBroker": collections + system + ["Logging", "Foundation", "Dispatch"]
   case "CoreBluetooth": collections + ["Foundation", "Dispatch", "Synchronization"]
   case "BindruneTrace", "BindruneReplay": collections + ["Foundation"]
+  case "BindruneConformance": collections + ["Foundation", "Glibc"]
   case "BindruneTool", "BindruneDaemon":
     collections + system + ["Foundation", "Dispatch", "Logging", "ArgumentParser", "ArgumentParserToolInfo"]
   case "TestSupport": collections + ["Foundation"]

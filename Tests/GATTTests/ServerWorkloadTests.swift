@@ -3,25 +3,9 @@ import GATT
 import TestSupport
 import Testing
 
-/// The workloads that three C stacks answered alike, byte for byte.
+/// The workloads that three C stacks answered alike, byte for byte. Two exchanges of every kind are a conformance script,
+/// `Fixtures/Scripts/own/server-300.exchange`.
 @Suite struct ServerWorkloadTests {
-  /// Two exchanges of every kind, committed: `Fixtures/Scripts/own/server-300.exchange`.
-  @Test func committedExchanges() throws {
-    let url = VectorFile.fixtures.appending(path: "Scripts/own/server-300.exchange")
-    let tester = ServerUnderTest(try benchmarkDatabase(services: 10), mtu: 247)
-    var response = "", count = 0
-    for line in try String(contentsOf: url, encoding: .utf8).split(separator: "\n") where !line.hasPrefix("#") {
-      let packet = String(line.dropFirst(2))
-      if line.hasPrefix("<") {
-        response = tester.ask(packet)
-      } else {
-        #expect(response == packet, "exchange \(count)")
-        count += 1
-      }
-    }
-    #expect(count == 19)
-  }
-
   /// All 1,780 of both sizes, where `perf/run` has left them: `BINDRUNE_PERF` or the cache folder names the place.
   @Test(arguments: [300, 3000]) func allExchanges(attributes: Int) throws {
     let environment = ProcessInfo.processInfo.environment

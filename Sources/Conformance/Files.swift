@@ -1,0 +1,53 @@
+import Foundation
+
+/// A script on disk.
+public struct ScriptFile: Sendable {
+  public var path: String
+  /// What results name it by: its path, as it was given, without the extension.
+  public var name: String { path.hasSuffix(".exchange") ? String(path.dropLast(".exchange".count)) : path }
+
+  public init(path: String) { self.path = path }
+
+  /// The scripts at `paths`; of a folder all in it and below, in the order of their names.
+  public static func all(_ paths: [String]) throws(FileError) -> [ScriptFile] {
+    var files: [ScriptFile] = []
+    for path in paths {
+      // Foundation's own question for folders takes an unsafe pointer; this one follows no link, so it is asked of the URL.
+      let url = URL(filePath: path).resolvingSymlinksInPath()
+      guard let attributes = try? FileManager.default.attributesOfItem(atPath: url.path) else {
+        throw FileError(path, "no such file or folder; name a script (*.exchange) or a folder of them")
+      }
+      guard attributes[.type] as? FileAttributeType == .typeDirectory else {
+        files.append(ScriptFile(path: path))
+        continue
+      }
+      let base = path.hasSuffix("/") ? String(path.dropLast()) : path
+      let names = (FileManager.default.enumerator(atPath: base)?.allObjects as? [String] ?? [])
+        .filter { $0.hasSuffix(".exchange") }.sorted()
+      if names.isEmpty { throw FileError(path, "no *.exchange in this folder; name one that has scripts") }
+      files += names.map { ScriptFile(path: "\(base)/\($0)") }
+    }
+    return files
+  }
+
+  public func script() throws(FileError) -> Script { try Script(Self.text(path), file: path) }
+  /// The path of a file that the script names.
+  public func neighbour(_ other: String) -> String {
+    other.hasPrefix("/") ? other : URL(filePath: path).deletingLastPathComponent().appending(path: other).path
+  }
+  public static func database(_ path: String) throws(FileError) -> DatabaseFile {
+    try DatabaseFile(text(path), file: path)
+  }
+  /// The whole of a text file, of a megabyte at most.
+  public static func text(_ path: String) throws(FileError) -> String {
+    let data: Data
+    do { data = try Data(contentsOf: URL(filePath: path)) } catch {
+      throw FileError(path, "cannot be read (\(error.localizedDescription)); is the path right?")
+    }
+    guard data.count <= 1 << 20 else { throw FileError(path, "more than a megabyte; no script or database is so long") }
+    guard let text = String(data: data, encoding: .utf8) else {
+      throw FileError(path, "not UTF-8; save it as UTF-8 text")
+    }
+    return text
+  }
+}

@@ -1,0 +1,218 @@
+/// A JSON value that knows where it stands, so that an error can name line and column. RFC 8259.
+///
+/// Foundation's reader tells neither the place of a value nor of a key that comes twice; people write these files.
+struct JSON: Sendable {
+  enum Value: Sendable {
+    case null
+    case bool(Bool)
+    /// As it is spelled.
+    case number(String)
+    case string(String)
+    case array([JSON])
+    case object([Member])
+  }
+  struct Member: Sendable {
+    var key: String
+    /// Where the key stands.
+    var place: Place
+    var value: JSON
+  }
+  struct Place: Sendable {
+    var line: Int
+    var column: Int
+  }
+  var value: Value
+  var place: Place
+
+  /// What kind of value it is, for an error.
+  var kind: String {
+    switch value {
+    case .null: "null"
+    case .bool: "true or false"
+    case .number: "a number"
+    case .string: "a string"
+    case .array: "a list"
+    case .object: "an object"
+    }
+  }
+
+  init(value: Value, place: Place) {
+    self.value = value
+    self.place = place
+  }
+  /// Reads the whole of `text`.
+  init(_ text: String, file: String) throws(FileError) {
+    var reader = JSONReader(text, file: file)
+    self = try reader.whole()
+  }
+}
+
+/// Reads JSON: a recursive descent, 64 levels deep at most.
+private struct JSONReader {
+  let file: String
+  private let scalars: [Unicode.Scalar]
+  private var at = 0
+  private var line = 1
+  private var lineStart = 0
+
+  init(_ text: String, file: String) {
+    self.file = file
+    scalars = Array(text.unicodeScalars)
+  }
+
+  private var place: JSON.Place { JSON.Place(line: line, column: at - lineStart + 1) }
+  private func failure(_ message: String) -> FileError {
+    FileError(file, line: line, column: at - lineStart + 1, message)
+  }
+  private var next: Unicode.Scalar? { at < scalars.count ? scalars[at] : nil }
+  /// What stands here, for an error.
+  private var found: String { next.map { "\"\($0)\"" } ?? "the end of the file" }
+
+  private mutating func skipSpace() {
+    while let scalar = next, scalar == " " || scalar == "\t" || scalar == "\r" || scalar == "\n" {
+      at += 1
+      if scalar == "\n" {
+        line += 1
+        lineStart = at
+      }
+    }
+  }
+  private mutating func take(_ scalar: Unicode.Scalar) -> Bool {
+    guard next == scalar else { return false }
+    at += 1
+    return true
+  }
+
+  mutating func whole() throws(FileError) -> JSON {
+    let json = try value(depth: 0)
+    skipSpace()
+    if next != nil { throw failure("\(found) after the end of the JSON value; remove it") }
+    return json
+  }
+
+  private mutating func value(depth: Int) throws(FileError) -> JSON {
+    skipSpace()
+    let place = place
+    guard depth < 64 else { throw failure("nested more than 64 deep; no database is") }
+    guard let first = next else { throw failure("the file ends where a value should stand") }
+    switch first {
+    case "{": return JSON(value: .object(try members(depth: depth)), place: place)
+    case "[": return JSON(value: .array(try elements(depth: depth)), place: place)
+    case "\"": return JSON(value: .string(try string()), place: place)
+    case "-", "0"..."9": return JSON(value: .number(number()), place: place)
+    default:
+      for (word, value) in [("true", JSON.Value.bool(true)), ("false", .bool(false)), ("null", .null)] {
+        guard scalars[at...].starts(with: word.unicodeScalars) else { continue }
+        at += word.unicodeScalars.count
+        return JSON(value: value, place: place)
+      }
+      throw failure("\(found) begins no JSON value; write an object, a list, a string in quotes, or a number")
+    }
+  }
+
+  private mutating func members(depth: Int) throws(FileError) -> [JSON.Member] {
+    at += 1
+    var members: [JSON.Member] = []
+    skipSpace()
+    if take("}") { return members }
+    while true {
+      skipSpace()
+      let place = place
+      guard next == "\"" else { throw failure("\(found) where a key in quotes should stand") }
+      let key = try string()
+      if let earlier = members.first(where: { $0.key == key }) {
+        throw FileError(
+          file, line: place.line, column: place.column,
+          "the key \"\(key)\" stands here a second time (first in line \(earlier.place.line)); remove one")
+      }
+      skipSpace()
+      guard take(":") else { throw failure("\(found) where the colon after \"\(key)\" should stand") }
+      members.append(JSON.Member(key: key, place: place, value: try value(depth: depth + 1)))
+      skipSpace()
+      if take("}") { return members }
+      guard take(",") else { throw failure("\(found) where a comma or the closing brace should stand") }
+    }
+  }
+
+  private mutating func elements(depth: Int) throws(FileError) -> [JSON] {
+    at += 1
+    var elements: [JSON] = []
+    skipSpace()
+    if take("]") { return elements }
+    while true {
+      elements.append(try value(depth: depth + 1))
+      skipSpace()
+      if take("]") { return elements }
+      guard take(",") else { throw failure("\(found) where a comma or the closing bracket should stand") }
+    }
+  }
+
+  private mutating func number() -> String {
+    var text = ""
+    while let scalar = next, "+-.eE".unicodeScalars.contains(scalar) || "0"..."9" ~= scalar {
+      text.unicodeScalars.append(scalar)
+      at += 1
+    }
+    return text
+  }
+
+  private mutating func string() throws(FileError) -> String {
+    at += 1
+    var text = String.UnicodeScalarView()
+    while let scalar = next {
+      switch scalar {
+      case "\"":
+        at += 1
+        return String(text)
+      case "\\":
+        at += 1
+        text.append(try escaped())
+      case _ where scalar.value < 0x20: throw failure("a string ends in the line where it began; close it with \"")
+      default:
+        text.append(scalar)
+        at += 1
+      }
+    }
+    throw failure("the file ends inside a string; close it with \"")
+  }
+
+  /// What stands behind a backslash.
+  private mutating func escaped() throws(FileError) -> Unicode.Scalar {
+    guard let scalar = next else { throw failure("the file ends inside a string; close it with \"") }
+    at += 1
+    switch scalar {
+    case "\"", "\\", "/": return scalar
+    case "n": return "\n"
+    case "t": return "\t"
+    case "r": return "\r"
+    case "b": return "\u{08}"
+    case "f": return "\u{0C}"
+    case "u":
+      let first = try unit()
+      if 0xD800..<0xDC00 ~= first, take("\\"), take("u") {
+        let second = try unit()
+        if 0xDC00..<0xE000 ~= second, let pair = Unicode.Scalar(0x10000 + (first - 0xD800) << 10 + second - 0xDC00) {
+          return pair
+        }
+      }
+      guard let scalar = Unicode.Scalar(first) else {
+        throw failure("half a surrogate pair; write the character itself")
+      }
+      return scalar
+    default:
+      at -= 1
+      throw failure("\\\(scalar) is no escape; a backslash itself is written \\\\")
+    }
+  }
+  private mutating func unit() throws(FileError) -> UInt32 {
+    var value: UInt32 = 0
+    for _ in 0..<4 {
+      guard let digit = next.flatMap({ Character($0).hexDigitValue }) else {
+        throw failure("\(found) where one of four hex digits should stand")
+      }
+      value = value << 4 | UInt32(digit)
+      at += 1
+    }
+    return value
+  }
+}

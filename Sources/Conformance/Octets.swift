@@ -1,0 +1,241 @@
+import BindruneWire
+
+/// Octets as scripts and databases write them: one part after another, white space between them.
+///
+/// | part | means |
+/// |---|---|
+/// | `0B`, `0b00` | octets in hex, pairs of digits |
+/// | `"Heart"` | the UTF-8 octets of a text; `\"` and `\\` stand for themselves |
+/// | `00*512` | the part before the star, so many times |
+/// | `??` | any octet; only where octets are expected |
+/// | `{name:2}` | any two octets, which are called `name` from here on; only where octets are expected |
+/// | `{name}` | the octets that were captured under that name |
+/// | `...` | any octets up to the end, or none; only at the end of what is expected |
+public struct OctetPattern: Sendable, Equatable {
+  public enum Part: Sendable, Equatable {
+    case octet(UInt8)
+    case any
+    case capture(String, count: Int)
+    case captured(String)
+    case rest
+  }
+  public var parts: [Part]
+
+  public init(parts: [Part] = []) { self.parts = parts }
+  public init(_ octets: some Sequence<UInt8>) { parts = octets.map { .octet($0) } }
+
+  /// The octets, when every part is one.
+  public var octets: [UInt8]? {
+    var octets: [UInt8] = []
+    for part in parts {
+      guard case .octet(let octet) = part else { return nil }
+      octets.append(octet)
+    }
+    return octets
+  }
+
+  /// The octets with what has been captured put in; the name that has not been captured otherwise.
+  func filled(with captures: [String: [UInt8]]) throws(MissingCapture) -> [UInt8] {
+    var octets: [UInt8] = []
+    for part in parts {
+      switch part {
+      case .octet(let octet): octets.append(octet)
+      case .captured(let name):
+        guard let captured = captures[name] else { throw MissingCapture(name: name) }
+        octets += captured
+      case .any, .capture, .rest: preconditionFailure("the parser lets no wildcard into what is sent")
+      }
+    }
+    return octets
+  }
+
+  /// Whether `octets` are as expected; what they are called is added to `captures` if they are.
+  func matches(_ octets: [UInt8], _ captures: inout [String: [UInt8]]) -> Bool {
+    var found = captures, at = 0
+    for part in parts {
+      let count: Int
+      switch part {
+      case .rest:
+        captures = found
+        return true
+      case .octet, .any: count = 1
+      case .capture(_, let number): count = number
+      case .captured(let name): count = found[name]?.count ?? .max
+      }
+      guard count <= octets.count - at else { return false }
+      let piece = Array(octets[at..<at + count])
+      switch part {
+      case .octet(let octet) where piece[0] != octet: return false
+      case .captured(let name) where found[name] != piece: return false
+      case .capture(let name, _): found[name] = piece
+      default: break
+      }
+      at += count
+    }
+    guard at == octets.count else { return false }
+    captures = found
+    return true
+  }
+}
+
+/// A name is used that nothing has been captured under: the alternative that would have done so was not taken.
+struct MissingCapture: Error { var name: String }
+
+extension OctetPattern {
+  /// Reads what stands at `scanner`, up to the end of the line, a comment, or a character that ends octets (`|`, `,`).
+  init(_ scanner: inout Scanner, wildcards: Bool, captured: inout Set<String>) throws(FileError) {
+    parts = []
+    var previous: [Part] = []
+    while true {
+      scanner.skipSpace()
+      guard let next = scanner.next, next != "#", next != "|", next != "," else { return }
+      let at = scanner.at
+      if case .rest? = parts.last { throw scanner.failure("nothing stands behind ...; remove it, or the dots") }
+      switch next {
+      case "*":
+        guard !previous.isEmpty else { throw scanner.failure("* repeats what stands before it, and there is nothing") }
+        scanner.at += 1
+        let count = try scanner.number("how often, as in 00*16")
+        guard 1...65_535 ~= count, previous.count * count <= 65_535 else {
+          throw scanner.failure("that often it does not fit a PDU; 65535 octets are the limit", at: at)
+        }
+        for _ in 1..<count { parts += previous }
+        previous = []
+        continue
+      case "\"": previous = try scanner.quoted().utf8.map { .octet($0) }
+      case "{":
+        previous = [try Self.name(&scanner, wildcards: wildcards, captured: &captured)]
+      case "?", ".":
+        let isAny = scanner.take("??")
+        guard isAny || scanner.take("...") else {
+          throw scanner.failure("a wildcard is ?? for an octet, or ... for the rest")
+        }
+        guard wildcards else {
+          throw scanner.failure("a wildcard where octets are to be sent; write the octets", at: at)
+        }
+        previous = [isAny ? .any : .rest]
+      default:
+        previous = []
+        while let high = scanner.next?.hexDigitValue {
+          guard let low = scanner.peek(1)?.hexDigitValue else {
+            throw scanner.failure("half an octet; octets are pairs of hex digits")
+          }
+          previous = [.octet(UInt8(high << 4 | low))]
+          parts += previous
+          scanner.at += 2
+        }
+        guard scanner.at > at else {
+          throw scanner.failure("\"\(next)\" is no octet; write pairs of hex digits, as in 0A 03 00")
+        }
+        continue
+      }
+      parts += previous
+    }
+  }
+
+  private static func name(
+    _ scanner: inout Scanner, wildcards: Bool, captured: inout Set<String>
+  ) throws(FileError) -> Part {
+    let at = scanner.at
+    scanner.at += 1
+    let name = scanner.word()
+    guard !name.isEmpty else { throw scanner.failure("a name stands in {}, as in {handle:2}") }
+    guard scanner.take(":") else {
+      guard scanner.take("}") else { throw scanner.failure("the closing } is missing behind \(name)") }
+      guard captured.contains(name) else {
+        throw scanner.failure("nothing is called \(name) yet; capture it in an expected PDU with {\(name):2}", at: at)
+      }
+      return .captured(name)
+    }
+    let count = try scanner.number("how many octets, as in {\(name):2}")
+    guard scanner.take("}") else { throw scanner.failure("the closing } is missing behind \(name)") }
+    guard wildcards else { throw scanner.failure("a capture where octets are to be sent; write {\(name)}", at: at) }
+    guard 1...512 ~= count else { throw scanner.failure("1 to 512 octets can be captured", at: at) }
+    captured.insert(name)
+    return .capture(name, count: count)
+  }
+
+  /// The octets that a whole text writes: a value in a database.
+  static func octets(_ text: String, file: String, place: JSON.Place) throws(FileError) -> [UInt8] {
+    var scanner = Scanner(text, file: file, line: place.line)
+    scanner.column = place.column + 1
+    var nothing: Set<String> = []
+    let pattern = try OctetPattern(&scanner, wildcards: false, captured: &nothing)
+    if scanner.next != nil { throw scanner.failure("octets end here, and the text does not") }
+    return pattern.octets ?? []
+  }
+}
+
+extension OctetPattern: CustomStringConvertible {
+  public var description: String {
+    parts.map { part in
+      switch part {
+      case .octet(let octet): hexDigits(UInt64(octet), 2)
+      case .any: "??"
+      case .capture(let name, let count): "{\(name):\(count)}"
+      case .captured(let name): "{\(name)}"
+      case .rest: "..."
+      }
+    }.joined(separator: " ")
+  }
+}
+
+/// A line that is read from left to right.
+struct Scanner {
+  let file: String
+  let line: Int
+  /// The column of the first character: more than 1 where the text is a part of a line.
+  var column = 1
+  private let characters: [Character]
+  var at = 0
+
+  init(_ text: String, file: String, line: Int) {
+    self.file = file
+    self.line = line
+    characters = Array(text)
+  }
+  var next: Character? { peek(0) }
+  func peek(_ distance: Int) -> Character? { at + distance < characters.count ? characters[at + distance] : nil }
+  var isAtEnd: Bool { next == nil || next == "#" }
+
+  func failure(_ message: String, at place: Int? = nil) -> FileError {
+    FileError(file, line: line, column: column + (place ?? at), message)
+  }
+  mutating func skipSpace() { while next?.isWhitespace == true { at += 1 } }
+  mutating func take(_ text: String) -> Bool {
+    guard characters[min(at, characters.count)...].starts(with: text) else { return false }
+    at += text.count
+    return true
+  }
+  /// Letters, digits, hyphens: empty where none stands.
+  mutating func word() -> String {
+    var word = ""
+    while let next, next.isLetter || next.isNumber || next == "-" || next == "_" {
+      word.append(next)
+      at += 1
+    }
+    return word
+  }
+  mutating func number(_ what: String) throws(FileError) -> Int {
+    let start = at, word = word()
+    let value = word.hasPrefix("0x") ? Int(word.dropFirst(2), radix: 16) : Int(word)
+    guard let value, value >= 0 else { throw failure("a number is missing: \(what)", at: start) }
+    return value
+  }
+  mutating func quoted() throws(FileError) -> String {
+    let start = at
+    at += 1
+    var text = ""
+    while let character = next {
+      at += 1
+      if character == "\"" { return text }
+      if character == "\\", let escaped = next, escaped == "\"" || escaped == "\\" {
+        text.append(escaped)
+        at += 1
+      } else {
+        text.append(character)
+      }
+    }
+    throw failure("the text has no end; close it with \"", at: start)
+  }
+}

@@ -1,0 +1,199 @@
+import ATT
+import BindruneWire
+import GATT
+
+/// What became of a script.
+public struct Verdict: Sendable, Equatable {
+  public enum Outcome: Sendable, Equatable {
+    case passed
+    case failed(Failure)
+    /// The target cannot do what the script asks for.
+    case skipped(String)
+  }
+  public struct Failure: Sendable, Equatable {
+    public var line: Int
+    public var step: String
+    public var expected: String
+    public var got: String
+  }
+  public var outcome: Outcome
+  /// Every PDU that went over the bearer, in order, as the script would write it: `< 0A 03 00`.
+  public var transcript: [String]
+}
+
+/// Plays a script against a target, line by line, until one fails.
+public struct Runner {
+  /// How long an expected PDU, result or value may take. Less than the 30 s of Vol 3, Part F, §3.3.3: a tester is not
+  /// patient, and a script that is says `wait`.
+  public var patience: Duration
+  private let target: any ConformanceTarget
+  private var captures: [String: [UInt8]] = [:]
+  private var transcript: [String] = []
+
+  public static func run(
+    _ script: Script, against target: any ConformanceTarget, patience: Duration = .seconds(5)
+  ) -> Verdict {
+    var runner = Runner(patience: patience, target: target)
+    let outcome = runner.run(script)
+    return Verdict(outcome: outcome, transcript: runner.transcript)
+  }
+
+  private mutating func run(_ script: Script) -> Verdict.Outcome {
+    do throws(Stop) {
+      for step in script.steps {
+        do throws(Stop) { try run(step) } catch {
+          throw error.at(step)
+        }
+      }
+      // What comes unasked is as wrong as what does not come.
+      if case .pdu(let pdu) = try receive(within: .zero) {
+        throw Stop.mismatch(expected: "nothing", got: hexText(pdu)).at(
+          Step(line: script.steps.last?.line ?? 0, text: "the end of the script", action: .closed))
+      }
+      return .passed
+    } catch {
+      switch error {
+      case .failure(let failure): return .failed(failure)
+      case .target(.unsupported(let what)): return .skipped(what)
+      case .target(.failed(let why)):
+        return .failed(Verdict.Failure(line: 0, step: "the end", expected: "nothing", got: why))
+      case .mismatch(let expected, let got):
+        return .failed(Verdict.Failure(line: 0, step: "the end", expected: expected, got: got))
+      }
+    }
+  }
+
+  /// Why a run stops.
+  private enum Stop: Error {
+    case mismatch(expected: String, got: String)
+    case target(TargetError)
+    case failure(Verdict.Failure)
+
+    func at(_ step: Step) -> Stop {
+      switch self {
+      case .mismatch(let expected, let got):
+        .failure(Verdict.Failure(line: step.line, step: step.text, expected: expected, got: got))
+      case .target(.failed(let why)):
+        .failure(Verdict.Failure(line: step.line, step: step.text, expected: "that it can be done", got: why))
+      case .target(.unsupported), .failure: self
+      }
+    }
+  }
+
+  private mutating func run(_ step: Step) throws(Stop) {
+    switch step.action {
+    case .send(let pattern):
+      let pdu: [UInt8]
+      do throws(MissingCapture) { pdu = try pattern.filled(with: captures) } catch {
+        throw .mismatch(expected: "octets called \(error.name)", got: "none: another alternative came")
+      }
+      transcript.append("< \(hexText(pdu))")
+      try ask { target throws(TargetError) in try target.send(pdu) }
+    case .expect(let alternatives): try expect(alternatives)
+    case .nothing(let time):
+      let received = try receive(within: time)
+      guard case .nothing = received else {
+        throw .mismatch(expected: "nothing within \(time.script)", got: text(received))
+      }
+    case .wait(let time): try ask { target throws(TargetError) in try target.wait(time) }
+    case .closed:
+      let received = try receive(within: patience)
+      guard case .closed = received else { throw .mismatch(expected: "the end of the bearer", got: text(received)) }
+    case .reconnect:
+      transcript.append("reconnect")
+      try ask { target throws(TargetError) in try target.reconnect() }
+    case .command(let command):
+      transcript.append(step.text)
+      try ask { target throws(TargetError) in try target.perform(command) }
+    case .result(let expected): try check(expected)
+    case .value(let kind, let handle, let pattern):
+      let patience = patience
+      let value = try ask { target throws(TargetError) in try target.value(within: patience) }
+      guard let value, value.kind == kind, value.handle == handle, pattern.matches(value.octets, &captures) else {
+        throw .mismatch(
+          expected: "\(kind) \(handle.script) \(pattern)",
+          got: value.map { "\($0.kind) \($0.handle.script) \(hexText($0.octets))" } ?? "no value")
+      }
+    }
+  }
+
+  private func ask<Answer>(
+    _ body: (any ConformanceTarget) throws(TargetError) -> Answer
+  ) throws(Stop) -> Answer {
+    do throws(TargetError) { return try body(target) } catch { throw .target(error) }
+  }
+  private mutating func receive(within time: Duration) throws(Stop) -> Received {
+    let received = try ask { target throws(TargetError) in try target.receive(within: time) }
+    if case .pdu(let pdu) = received { transcript.append("> \(hexText(pdu))") }
+    return received
+  }
+  private func text(_ received: Received) -> String {
+    switch received {
+    case .pdu(let pdu): hexText(pdu)
+    case .nothing: "nothing"
+    case .closed: "the end of the bearer"
+    }
+  }
+
+  private mutating func expect(_ alternatives: [Expectation]) throws(Stop) {
+    let received = try receive(within: patience)
+    for alternative in alternatives {
+      switch (alternative, received) {
+      case (.pdu(let pattern), .pdu(let pdu)) where pattern.matches(pdu, &captures): return
+      case (.nothing, .nothing), (.closed, .closed): return
+      default: continue
+      }
+    }
+    let expected = alternatives.map { alternative in
+      switch alternative {
+      case .pdu(let pattern): pattern.description
+      case .nothing: "nothing"
+      case .closed: "the end of the bearer"
+      }
+    }
+    throw .mismatch(expected: expected.joined(separator: " | "), got: text(received))
+  }
+
+  private mutating func check(_ expected: ExpectedResult) throws(Stop) {
+    let patience = patience
+    let result = try ask { target throws(TargetError) in try target.result(within: patience) }
+    guard let result else { throw .mismatch(expected: expected.description, got: "no result") }
+    let isRight: Bool
+    switch (expected, result) {
+    case (.done, .done), (.timeout, .timeout), (.failed, .failed), (.failed, .error), (.failed, .timeout):
+      isRight = true
+    case (.value(let pattern), .value(let octets)): isRight = pattern.matches(octets, &captures)
+    case (.values(let wanted), .values(let values)):
+      isRight =
+        wanted.count == values.count
+        && zip(wanted, values).allSatisfy { $0.handle == $1.handle && $0.octets.matches($1.octets, &captures) }
+    case (.error(let error, let handle), .error(let found, let foundHandle)):
+      isRight = error == found && (handle == nil || handle == foundHandle)
+    case (.found(let kind, let items), .found(let found)): isRight = found[kind] == items
+    case (.done, .found): isRight = true
+    default: isRight = false
+    }
+    guard isRight else {
+      var got = result.description
+      if case .found(let kind, _) = expected, case .found(let found) = result, let list = found[kind] {
+        got = "\(kind.rawValue) \(items(list))"
+      }
+      throw .mismatch(expected: expected.description, got: got)
+    }
+  }
+}
+
+extension ExpectedResult: CustomStringConvertible {
+  public var description: String {
+    switch self {
+    case .done: "done"
+    case .value(let pattern): "value \(pattern)"
+    case .values(let values): "values " + values.map { "\($0.handle.script) \($0.octets)" }.joined(separator: ", ")
+    case .error(let error, let handle):
+      "error 0x\(hexDigits(UInt64(error.rawValue), 2))" + (handle.map { " \($0.script)" } ?? "")
+    case .failed: "failed"
+    case .timeout: "timeout"
+    case .found(let kind, let list): "\(kind.rawValue) \(items(list))"
+    }
+  }
+}

@@ -1,0 +1,285 @@
+import ATT
+import BindruneWire
+import GATT
+
+// The lines of a script, one after another. Each function reads from where the scanner stands.
+
+extension Action {
+  init(_ scanner: inout Scanner, captured: inout Set<String>) throws(FileError) {
+    let start = scanner.at
+    if scanner.take("<") {
+      self = .send(try OctetPattern(&scanner, wildcards: false, captured: &captured))
+      return
+    }
+    if scanner.take(">") {
+      self = .expect(try scanner.expectations(&captured))
+      return
+    }
+    let word = scanner.word()
+    switch word {
+    case "nothing": self = .nothing(try scanner.duration(otherwise: .seconds(1)))
+    case "wait": self = .wait(try scanner.duration(otherwise: nil))
+    case "closed": self = .closed
+    case "reconnect": self = .reconnect
+    case "result": self = .result(try scanner.result(&captured))
+    case "value":
+      let kind = try scanner.choice("how it came", ["notification": ValueKind.notification, "indication": .indication])
+      let handle = try scanner.handle()
+      self = .value(kind, handle, try OctetPattern(&scanner, wildcards: true, captured: &captured))
+    default:
+      scanner.at = start
+      guard let command = try Command(&scanner) else {
+        throw scanner.failure(
+          word.isEmpty
+            ? "no step begins so; a PDU is sent with < and expected with >"
+            : "\"\(word)\" is no step; the steps are <, >, nothing, wait, closed, reconnect, result, value, "
+              + Command.words.joined(separator: ", "), at: start)
+      }
+      self = .command(command)
+    }
+  }
+}
+
+extension Command {
+  static let words = ["mtu", "security", "set", "notify", "indicate", "call"]
+
+  /// nil where no command stands.
+  init?(_ scanner: inout Scanner) throws(FileError) {
+    switch scanner.word() {
+    case "mtu":
+      scanner.skipSpace()
+      let at = scanner.at, mtu = try scanner.number("the receive MTU in octets")
+      guard 23...517 ~= mtu else {
+        throw scanner.failure("an MTU is 23 to 517 octets; a smaller one is not legal, a greater one of no use", at: at)
+      }
+      self = .mtu(mtu)
+    case "security":
+      self = .security(
+        try scanner.choice(
+          "how the link is protected",
+          ["none": .none, "keys": .keysAvailable, "encrypted": .encrypted, "authenticated": .authenticated]))
+    case "set": self = .set(try scanner.handle(), try scanner.octets())
+    case "notify": self = .notify(try scanner.handle(), try scanner.octets())
+    case "indicate": self = .indicate(try scanner.handle(), try scanner.octets())
+    case "call": self = .call(try ProcedureCall(&scanner))
+    default: return nil
+    }
+  }
+  /// A command from a line of its own, as it comes over a control connection.
+  public init?(line: String, file: String) throws(FileError) {
+    var scanner = Scanner(line, file: file, line: 1)
+    scanner.skipSpace()
+    try self.init(&scanner)
+    scanner.skipSpace()
+    guard scanner.isAtEnd else { throw scanner.failure("the line should end here") }
+  }
+}
+
+extension ProcedureCall {
+  static let names = [
+    "exchange-mtu", "discover-all", "discover-services", "discover-includes", "discover-characteristics",
+    "discover-descriptors", "read", "read-long", "read-uuid", "read-multiple", "read-multiple-variable", "write",
+    "write-without-response", "write-long", "write-reliable", "subscribe", "unsubscribe", "read-database-hash",
+    "follow-changes",
+  ]
+
+  init(_ scanner: inout Scanner) throws(FileError) {
+    scanner.skipSpace()
+    let start = scanner.at, name = scanner.word()
+    switch name {
+    case "exchange-mtu": self = .exchangeMTU
+    case "discover-all": self = .discoverAll
+    case "discover-services": self = .discoverServices(try scanner.uuidIfAny())
+    case "discover-includes": self = .discoverIncludes(try scanner.range())
+    case "discover-characteristics": self = .discoverCharacteristics(try scanner.range(), try scanner.uuidIfAny())
+    case "discover-descriptors": self = .discoverDescriptors(try scanner.range())
+    case "read": self = .read(try scanner.handle())
+    case "read-long": self = .readLong(try scanner.handle())
+    case "read-uuid":
+      guard let uuid = try scanner.uuidIfAny() else { throw scanner.failure("a UUID is missing, as in read-uuid 2A00") }
+      scanner.skipSpace()
+      self = .readUUID(uuid, scanner.isAtEnd ? .all : try scanner.range())
+    case "read-multiple": self = .readMultiple(try scanner.handles())
+    case "read-multiple-variable": self = .readMultipleVariable(try scanner.handles())
+    case "write": self = .write(try scanner.handle(), try scanner.octets())
+    case "write-without-response": self = .writeWithoutResponse(try scanner.handle(), try scanner.octets())
+    case "write-long": self = .writeLong(try scanner.handle(), try scanner.octets())
+    case "write-reliable":
+      var values: [HandleOctets] = []
+      repeat {
+        values.append(HandleOctets(handle: try scanner.handle(), octets: try scanner.octets()))
+      } while scanner.take(",")
+      self = .writeReliable(values)
+    case "subscribe":
+      let handle = try scanner.handle()
+      self = .subscribe(
+        handle,
+        try scanner.choice("what to subscribe to", ["notifications": .notification, "indications": .indication]))
+    case "unsubscribe": self = .unsubscribe(try scanner.handle())
+    case "read-database-hash": self = .readDatabaseHash
+    case "follow-changes": self = .followChanges
+    default:
+      throw scanner.failure(
+        "\"\(name)\" is no procedure; the procedures are \(Self.names.joined(separator: ", "))", at: start)
+    }
+  }
+}
+
+extension Scanner {
+  fileprivate mutating func duration(otherwise: Duration?) throws(FileError) -> Duration {
+    skipSpace()
+    if isAtEnd, let otherwise { return otherwise }
+    let start = at
+    guard let duration = Duration(script: word()) else {
+      throw failure("a time is missing, as 250ms or 30s, an hour at most", at: start)
+    }
+    return duration
+  }
+  fileprivate mutating func expectations(_ captured: inout Set<String>) throws(FileError) -> [Expectation] {
+    var found: [Expectation] = []
+    repeat {
+      skipSpace()
+      let start = at
+      switch word() {
+      case "nothing": found.append(.nothing)
+      case "closed": found.append(.closed)
+      default:
+        at = start
+        let pattern = try OctetPattern(&self, wildcards: true, captured: &captured)
+        guard !pattern.parts.isEmpty else {
+          throw failure("octets are missing; what must come back is one PDU", at: start)
+        }
+        found.append(.pdu(pattern))
+      }
+      skipSpace()
+    } while take("|")
+    return found
+  }
+  fileprivate mutating func choice<Value>(_ what: String, _ choices: [String: Value]) throws(FileError) -> Value {
+    skipSpace()
+    let start = at
+    guard let value = choices[word()] else {
+      throw failure("\(what) is missing: \(choices.keys.sorted().joined(separator: ", "))", at: start)
+    }
+    return value
+  }
+  /// `0x0012`.
+  mutating func handle() throws(FileError) -> AttributeHandle {
+    skipSpace()
+    let start = at, word = word()
+    guard word.hasPrefix("0x"), let raw = UInt16(word.dropFirst(2), radix: 16) else {
+      throw failure("a handle is missing, as 0x0012", at: start)
+    }
+    return AttributeHandle(rawValue: raw)
+  }
+  fileprivate mutating func handles() throws(FileError) -> [AttributeHandle] {
+    var handles: [AttributeHandle] = []
+    repeat {
+      handles.append(try handle())
+      skipSpace()
+    } while !isAtEnd
+    return handles
+  }
+  /// `0x0001-0x0005`.
+  fileprivate mutating func range() throws(FileError) -> HandleRange {
+    skipSpace()
+    let start = at, words = word().split(separator: "-", omittingEmptySubsequences: false)
+    let numbers = words.compactMap { $0.hasPrefix("0x") ? UInt16($0.dropFirst(2), radix: 16) : nil }
+    guard words.count == 2, numbers.count == 2 else {
+      throw failure("a range of handles is missing, as 0x0001-0x0005", at: start)
+    }
+    return HandleRange(AttributeHandle(rawValue: numbers[0]), AttributeHandle(rawValue: numbers[1]))
+  }
+  fileprivate mutating func uuidIfAny() throws(FileError) -> BluetoothUUID? {
+    skipSpace()
+    if isAtEnd || next == "," { return nil }
+    let start = at
+    guard let uuid = BluetoothUUID(word()) else {
+      throw failure("no UUID; a UUID is 180F or A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00", at: start)
+    }
+    return uuid
+  }
+  /// Octets without wildcards and names.
+  fileprivate mutating func octets() throws(FileError) -> [UInt8] {
+    var nothing: Set<String> = []
+    return try OctetPattern(&self, wildcards: false, captured: &nothing).octets ?? []
+  }
+
+  fileprivate mutating func result(_ captured: inout Set<String>) throws(FileError) -> ExpectedResult {
+    skipSpace()
+    let start = at, word = word()
+    if let kind = Found(rawValue: word) { return .found(kind, try items(kind)) }
+    switch word {
+    case "done": return .done
+    case "failed": return .failed
+    case "timeout": return .timeout
+    case "value": return .value(try OctetPattern(&self, wildcards: true, captured: &captured))
+    case "values":
+      var values: [ExpectedResult.Value] = []
+      repeat {
+        let handle = try handle()
+        values.append(
+          ExpectedResult.Value(
+            handle: handle, octets: try OctetPattern(&self, wildcards: true, captured: &captured)))
+      } while take(",")
+      return .values(values)
+    case "error":
+      skipSpace()
+      let code = try number("the ATT error, as in result error 0x0A")
+      guard 1...255 ~= code else { throw failure("an ATT error is 0x01 to 0xFF", at: start) }
+      skipSpace()
+      return .error(ATTError(rawValue: UInt8(code)), isAtEnd ? nil : try handle())
+    default:
+      throw failure(
+        "\"\(word)\" is no result; a result is done, value, values, error, failed, timeout, services, includes, "
+          + "characteristics or descriptors", at: start)
+    }
+  }
+  /// `none`, or things found, with commas between them.
+  private mutating func items(_ kind: Found) throws(FileError) -> [String] {
+    skipSpace()
+    if take("none") { return [] }
+    var items: [String] = []
+    repeat {
+      switch kind {
+      case .services:
+        let range = try range()
+        items.append(kind.item(range: range, uuid: try uuidIfAny()))
+      case .includes:
+        let handle = try handle(), range = try range()
+        items.append(kind.item(handle, range: range, uuid: try uuidIfAny()))
+      case .characteristics:
+        let handle = try handle(), value = try self.handle()
+        skipSpace()
+        let properties = try number("the properties, as 0x12")
+        items.append(kind.item(handle, value, properties: UInt8(clamping: properties), uuid: try uuidIfAny()))
+      case .descriptors:
+        let handle = try handle()
+        items.append(kind.item(handle, uuid: try uuidIfAny()))
+      }
+      skipSpace()
+    } while take(",")
+    return items
+  }
+}
+
+extension Found {
+  /// The one spelling of a thing found.
+  public func item(
+    _ handle: AttributeHandle? = nil, _ value: AttributeHandle? = nil, range: HandleRange? = nil,
+    properties: UInt8? = nil, uuid: BluetoothUUID?
+  ) -> String {
+    var words: [String] = []
+    if let handle { words.append(handle.script) }
+    if let value { words.append(value.script) }
+    if let range { words.append("\(range.first.script)-\(range.last.script)") }
+    if let properties { words.append("0x" + hexDigits(UInt64(properties), 2)) }
+    if let uuid { words.append(uuid.description) }
+    return words.joined(separator: " ")
+  }
+}
+
+extension AttributeHandle {
+  /// As scripts write it: `0x0012`.
+  public var script: String { "0x" + hexDigits(UInt64(rawValue), 4) }
+}

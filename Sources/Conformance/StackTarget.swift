@@ -1,0 +1,293 @@
+import ATT
+import BindruneWire
+import DequeModule
+import GATT
+
+/// Our own stack under test: a bearer with a GATT server and a GATT client on it, in virtual time, without a controller.
+///
+/// It does for them what `HostCore` does: drains their effects after every PDU, and answers as the application would for
+/// the values that the database file gives a delay or an error.
+public final class StackTarget: ConformanceTarget {
+  private var server: Server
+  private var client = Client()
+  private var bearer = Bearer(BearerID(rawValue: 1))
+  private var configuration = BearerConfiguration()
+  private var applicationValues: [AttributeHandle: ApplicationValue]
+  private var now = Instant.zero
+  private var packet = PacketBuffer()
+
+  private var outgoing = Deque<[UInt8]>()
+  private var values = Deque<ReceivedValue>()
+  private var answers: [Answer] = []
+  /// The procedure that runs, and how the last one ended.
+  private var running: (id: RequestID, call: ProcedureCall)?
+  private var lastID: UInt64 = 0
+  private var ended: ProcedureResult?
+
+  /// What the application will say, and when.
+  private struct Answer {
+    var due: Instant
+    var id: ServerRequestID
+    var handle: AttributeHandle
+    var offset: Int
+    /// The octets of a write.
+    var octets: [UInt8]?
+  }
+
+  public init(_ file: DatabaseFile = DatabaseFile()) {
+    server = Server(database: file.database)
+    applicationValues = file.applicationValues
+    server.open(bearer.id)
+  }
+
+  // MARK: The tester's side
+
+  public func send(_ pdu: [UInt8]) throws(TargetError) {
+    guard bearer.closure == nil else { throw .failed("the bearer is closed") }
+    bearer.receive(pdu.span, now: now, server: &server, client: &client)
+    pump()
+  }
+
+  public func receive(within time: Duration) throws(TargetError) -> Received {
+    let end = now + time
+    while outgoing.isEmpty {
+      if bearer.closure != nil { return .closed }
+      guard step(until: end) else { return .nothing }
+    }
+    return .pdu(outgoing.removeFirst())
+  }
+
+  public func wait(_ time: Duration) throws(TargetError) {
+    let end = now + time
+    while step(until: end) {}
+  }
+
+  public func reconnect() throws(TargetError) {
+    bearer.close(client: &client)
+    server.close(bearer.id)
+    pump()
+    outgoing.removeAll()
+    values.removeAll()
+    answers.removeAll()
+    running = nil
+    ended = nil
+    client = Client()
+    bearer = Bearer(BearerID(rawValue: 1), configuration: configuration)
+    server.open(bearer.id)
+  }
+
+  public func perform(_ command: Command) throws(TargetError) {
+    switch command {
+    case .mtu(let mtu):
+      configuration.preferredMTU = mtu
+      bearer = Bearer(bearer.id, configuration: configuration)
+    case .security(let security): server.setSecurity(security, of: bearer.id)
+    case .set(let handle, let octets):
+      if applicationValues[handle] != nil {
+        applicationValues[handle]?.value = octets
+      } else if !server.setValue(handle, to: octets) {
+        throw .failed("no value of that length can stand at \(handle.script)")
+      }
+    case .notify(let handle, let octets):
+      if server.configuration(of: handle, on: bearer.id).contains(.notification) {
+        _ = bearer.offer(notification: handle, octets.span)
+      }
+    case .indicate(let handle, let octets):
+      if server.configuration(of: handle, on: bearer.id).contains(.indication) {
+        _ = bearer.indicate(handle, octets.span)
+      }
+    case .call(let call): self.call(call)
+    }
+    pump()
+  }
+
+  public func result(within time: Duration) throws(TargetError) -> ProcedureResult? {
+    let end = now + time
+    while ended == nil, step(until: end) {}
+    return ended
+  }
+
+  public func value(within time: Duration) throws(TargetError) -> ReceivedValue? {
+    let end = now + time
+    while values.isEmpty, step(until: end) {}
+    return values.popFirst()
+  }
+
+  // MARK: Time
+
+  /// Goes on to the next thing that is due before `end`; at `end` there is none, and the answer is false.
+  private func step(until end: Instant) -> Bool {
+    guard let due = Instant?.earliest(bearer.deadline, answers.map(\.due).min()), due <= end else {
+      now = end
+      return false
+    }
+    now = max(now, due)
+    while let index = answers.firstIndex(where: { $0.due <= now }) { answer(answers.remove(at: index)) }
+    bearer.expire(now: now, client: &client)
+    pump()
+    return true
+  }
+
+  /// Until nothing moves: what goes out, and what there is to say.
+  private func pump() {
+    repeat {
+      drain()
+      while packet.fill({ bearer.nextPDU(into: &$0, now: now, client: &client) }) {
+        outgoing.append(packet.bytes)
+        drain()
+      }
+    } while bearer.hasPDU(client: client)
+  }
+
+  // MARK: What the layers say
+
+  private func drain() {
+    while let effect = bearer.nextEffect() {
+      switch effect {
+      case .answeredForApplication: server.cancelRequest(on: bearer.id)
+      case .mtuChanged: if running?.call == .exchangeMTU { end(.done) }
+      case .closed(let closure):
+        server.close(bearer.id)
+        if running?.call == .exchangeMTU { end(closure == .timedOut ? .timeout : .failed("the bearer is closed")) }
+      default: break
+      }
+    }
+    while let effect = server.nextEffect() {
+      switch effect {
+      case .readRequested(let id, _, let handle, let offset):
+        ask(Answer(due: now, id: id, handle: handle, offset: Int(offset)))
+      case .writeRequested(let id, _, let handle, let offset, let octets):
+        ask(Answer(due: now, id: id, handle: handle, offset: Int(offset), octets: server.bytes(of: octets)))
+      case .written(_, let handle, let offset, let octets):
+        _ = applicationValues[handle]?.write(server.bytes(of: octets), at: Int(offset))
+      case .requestCancelled(let id, _): answers.removeAll { $0.id == id }
+      default: break
+      }
+    }
+    while let effect = client.nextEffect() {
+      switch effect {
+      case .value(let handle, let octets, let kind):
+        values.append(ReceivedValue(kind: kind, handle: handle, octets: client.bytes(of: octets)))
+      case .completed(let id, let result): if id == running?.id { end(self.result(result)) }
+      default: break
+      }
+    }
+  }
+
+  // MARK: The application
+
+  private func ask(_ answer: Answer) {
+    var answer = answer
+    answer.due = now + (applicationValues[answer.handle]?.delay ?? .zero)
+    answers.append(answer)
+  }
+  private func answer(_ answer: Answer) {
+    var response = PacketBuffer(capacity: bearer.mtu)
+    let isWritten = response.fill { output in
+      if let octets = answer.octets {
+        if let error = applicationValues[answer.handle]?.write(octets, at: answer.offset) {
+          return server.refuse(answer.id, error, into: &output) != nil
+        }
+        return server.answerWrite(answer.id, into: &output) != nil
+      }
+      switch applicationValues[answer.handle]?.read(at: answer.offset) ?? .error(.unlikelyError) {
+      case .value(let octets): return server.answerRead(answer.id, with: octets.span, into: &output) != nil
+      case .error(let error): return server.refuse(answer.id, error, into: &output) != nil
+      }
+    }
+    if isWritten { response.withBytes { _ = bearer.respond($0) } }
+  }
+
+  // MARK: The client's procedures
+
+  private func end(_ result: ProcedureResult) {
+    running = nil
+    ended = result
+  }
+
+  private func call(_ call: ProcedureCall) {
+    lastID += 1
+    let id = RequestID(rawValue: lastID)
+    ended = nil
+    running = (id, call)
+    switch call {
+    case .exchangeMTU: if !bearer.exchangeMTU() { end(.failed("exchanged before")) }
+    case .discoverAll: client.discoverAll(id)
+    case .discoverServices(let uuid): client.discoverPrimaryServices(id, uuid)
+    case .discoverIncludes(let range): client.discoverIncludedServices(id, in: range)
+    case .discoverCharacteristics(let range, _): client.discoverCharacteristics(id, in: range)
+    case .discoverDescriptors(let range): client.discoverDescriptors(id, in: range)
+    case .read(let handle): client.read(id, handle)
+    case .readLong(let handle): client.readLong(id, handle)
+    case .readUUID(let uuid, let range): client.read(id, uuid: uuid, in: range)
+    case .readMultiple(let handles): client.readMultiple(id, handles)
+    case .readMultipleVariable(let handles): client.readMultipleVariable(id, handles)
+    case .write(let handle, let octets): client.write(id, handle, octets.span)
+    case .writeWithoutResponse(let handle, let octets):
+      end(bearer.offer(command: handle, octets.span).isAccepted ? .done : .failed("no room"))
+    case .writeLong(let handle, let octets): client.writeLong(id, handle, octets.span)
+    case .writeReliable(let values): client.writeReliable(id, values.map { ($0.handle, $0.octets) })
+    case .subscribe(let handle, let configuration): client.subscribe(id, handle, configuration)
+    case .unsubscribe(let handle): client.unsubscribe(id, handle)
+    case .readDatabaseHash: client.readDatabaseHash(id)
+    case .followChanges: client.followChanges(id)
+    }
+  }
+
+  private func result(_ result: ClientResult) -> ProcedureResult {
+    switch result {
+    case .done: .done
+    case .value(let octets): .value(client.bytes(of: octets))
+    case .values(let octets):
+      .values(client.values(of: octets).map { HandleOctets(handle: $0.handle, octets: client.bytes(of: $0.value)) })
+    case .databaseHash(let hash): hash.map { .value($0.octets) } ?? .failed("no Database Hash")
+    case .discovered: .found(running.map { client.remote.found(by: $0.call) } ?? [:])
+    case .failed(.att(let error, _, let handle)): .error(error, handle)
+    case .failed(.bearerClosed(.timedOut)): .timeout
+    case .failed(let error): .failed("\(error)")
+    }
+  }
+}
+
+extension RemoteDatabase {
+  /// What `call` was to find, of all that is known.
+  func found(by call: ProcedureCall) -> [Found: [String]] {
+    let all: [Found: [String]]
+    switch call {
+    case .discoverServices(let uuid):
+      all = [.services: services.filter { $0.isPrimary && (uuid == nil || $0.uuid == uuid) }.map(Found.service)]
+    case .discoverIncludes(let range):
+      all = [.includes: includes.filter { range.contains($0.handle) }.map(Found.include)]
+    case .discoverCharacteristics(let range, let uuid):
+      all = [
+        .characteristics: characteristics.filter { range.contains($0.handle) && (uuid == nil || $0.uuid == uuid) }
+          .map(Found.characteristic)
+      ]
+    case .discoverDescriptors(let range):
+      all = [.descriptors: descriptors.filter { range.contains($0.handle) }.map(Found.descriptor)]
+    default:
+      all = [
+        .services: services.map(Found.service), .includes: includes.map(Found.include),
+        .characteristics: characteristics.map(Found.characteristic), .descriptors: descriptors.map(Found.descriptor),
+      ]
+    }
+    return all
+  }
+}
+
+extension Found {
+  fileprivate static func service(_ service: RemoteService) -> String {
+    services.item(range: service.range, uuid: service.uuid)
+  }
+  fileprivate static func include(_ include: RemoteInclude) -> String {
+    includes.item(include.handle, range: HandleRange(include.serviceHandle, include.endHandle), uuid: include.uuid)
+  }
+  fileprivate static func characteristic(_ characteristic: RemoteCharacteristic) -> String {
+    characteristics.item(
+      characteristic.handle, characteristic.valueHandle, properties: characteristic.properties.rawValue,
+      uuid: characteristic.uuid)
+  }
+  fileprivate static func descriptor(_ descriptor: RemoteDescriptor) -> String {
+    descriptors.item(descriptor.handle, uuid: descriptor.uuid)
+  }
+}

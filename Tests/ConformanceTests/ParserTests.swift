@@ -1,0 +1,259 @@
+import ATT
+import BindruneConformance
+import BindruneWire
+import GATT
+import TestSupport
+import Testing
+
+/// What a script and a database may say, and what is said of one that says something else.
+@Suite struct ParserTests {
+  static let head = "title: T\nside: server\n"
+  func script(_ lines: String) throws(FileError) -> Script { try Script(Self.head + lines, file: "s") }
+
+  /// The line, the place of the error and a word of it. The head has two lines.
+  static let wrongLines: [(String, Int, Int, String)] = [
+    ("< 0A 3", 3, 6, "half an octet"),
+    ("< 0A ??", 3, 6, "wildcard"),
+    ("< 0A ...", 3, 6, "wildcard"),
+    ("> 0A ... 00", 3, 10, "behind ..."),
+    ("> 0A ?", 3, 6, "wildcard is ??"),
+    ("< {x}", 3, 3, "nothing is called x"),
+    ("< {x:2}", 3, 3, "capture"),
+    ("> {x:0}", 3, 3, "1 to 512"),
+    ("> {x:2", 3, 7, "closing }"),
+    ("> {}", 3, 4, "a name stands"),
+    ("> * 3", 3, 3, "repeats"),
+    ("> 00*x", 3, 6, "how often"),
+    ("> 00*0", 3, 5, "limit"),
+    ("> \"abc", 3, 3, "no end"),
+    (">", 3, 2, "octets are missing"),
+    ("> 0B |", 3, 7, "octets are missing"),
+    ("< 0A, 0B", 3, 5, "should end here"),
+    ("0A 03 00", 3, 1, "is no step"),
+    ("= 0A", 3, 1, "no step begins so"),
+    ("wait", 3, 5, "a time is missing"),
+    ("wait 3", 3, 6, "a time is missing"),
+    ("wait 3700s", 3, 6, "a time is missing"),
+    ("wait 99999999999999999999s", 3, 6, "a time is missing"),
+    ("mtu 22", 3, 5, "23 to 517"),
+    ("mtu 518", 3, 5, "23 to 517"),
+    ("< 0A 03 00\nmtu 64", 4, 1, "move the line up"),
+    ("security much", 3, 10, "authenticated, encrypted, keys, none"),
+    ("notify 3 01", 3, 8, "a handle"),
+    ("set 0x10000 01", 3, 5, "a handle"),
+    ("call dance", 3, 6, "the procedures are"),
+    ("call discover-includes 0x0001", 3, 24, "a range"),
+    ("call subscribe 0x0003 all", 3, 23, "indications, notifications"),
+    ("call read-uuid 2A0", 3, 16, "no UUID"),
+    ("result great", 3, 8, "a result is"),
+    ("result error 0", 3, 8, "0x01 to 0xFF"),
+    ("result services 0x0001", 3, 17, "a range"),
+    ("value 0x0003 01", 3, 7, "notification"),
+    ("closed now", 3, 8, "should end here"),
+  ]
+  @Test(arguments: wrongLines) func wrongLine(_ line: String, _ number: Int, _ column: Int, _ word: String) {
+    #expect { try script(line) } throws: { error in
+      guard let error = error as? FileError else { return false }
+      #expect(error.line == number && error.column == column, "\(error)")
+      #expect(error.message.contains(word), "\(error)")
+      return true
+    }
+  }
+
+  @Test(arguments: [
+    ("", "s:1:1: no title; begin the file with \"title: …\""),
+    ("title: T", "s:1:1: no steps; say what to send with <, and what must come back with >"),
+    ("title: T\ntitle: U\nclosed", "s:2:1: title: stands here a second time; remove one"),
+    ("titel: T\nclosed", "s:1:1: unknown key titel:; the head has title:, section:, database:, side:"),
+    ("title:\nclosed", "s:1:7: title: says nothing; write its value behind the colon"),
+    ("title: T\nside: left\nclosed", "s:2:1: side: is server or client"),
+  ]) func wrongHead(_ text: String, _ expected: String) {
+    #expect(throws: FileError.self) { try Script(text, file: "s") }
+    do { _ = try Script(text, file: "s") } catch { #expect("\(error)" == expected) }
+  }
+
+  @Test func whatAScriptMaySay() throws {
+    let script = try Script(
+      """
+      # A comment
+      title: All of it  # and another
+      section: Vol 3, Part F, §3.4
+      database: a # b.json
+      side: client\r
+
+      < 0A 0300 "a#\\"b" 00*2 # comment
+      > {name:2} ?? "|" | nothing | 01...
+      < {name}*2
+      nothing
+      nothing 250ms
+      call write-reliable 0x0003 01, 0x0004 02 03
+      result values 0x0003 01 ??, 0x0004
+      result characteristics 0x0002 0x0003 0x12 2a19, 0x0004 0x0005 0x02 0000180D-0000-1000-8000-00805F9B34FB
+      """, file: "s")
+    #expect(script.title == "All of it" && script.database == "a" && script.side == .client)
+    #expect(script.section == "Vol 3, Part F, §3.4")
+    let sent = OctetPattern([0x0A, 3, 0, 0x61, 0x23, 0x22, 0x62, 0, 0])
+    let first = OctetPattern(parts: [.capture("name", count: 2), .any, .octet(0x7C)])
+    let last = OctetPattern(parts: [.octet(1), .rest])
+    let name = OctetPattern(parts: [.captured("name"), .captured("name")])
+    let three = AttributeHandle(rawValue: 3), four = AttributeHandle(rawValue: 4)
+    let written = [HandleOctets(handle: three, octets: [1]), HandleOctets(handle: four, octets: [2, 3])]
+    let read = [
+      ExpectedResult.Value(handle: three, octets: OctetPattern(parts: [.octet(1), .any])),
+      ExpectedResult.Value(handle: four, octets: OctetPattern()),
+    ]
+    let expected: [Action] = [
+      .send(sent), .expect([.pdu(first), .nothing, .pdu(last)]), .send(name), .nothing(.seconds(1)),
+      .nothing(.milliseconds(250)), .command(.call(.writeReliable(written))), .result(.values(read)),
+      .result(.found(.characteristics, ["0x0002 0x0003 0x12 2A19", "0x0004 0x0005 0x02 180D"])),
+    ]
+    #expect(script.steps.map(\.action) == expected)
+    #expect(script.steps[0].text == "< 0A 0300 \"a#\\\"b\" 00*2" && script.steps[0].line == 7)
+  }
+
+  // MARK: Databases
+
+  /// The text with a mark where the error is, and the error.
+  static let wrongDatabases: [(String, String)] = [
+    ("▸", "the file ends where a value should stand"),
+    ("▸[]", "a list where a database should stand, in { }"),
+    ("{} ▸x", "\"x\" after the end of the JSON value; remove it"),
+    ("▸{}", "a database without \"services\"; add it"),
+    (
+      #"{"services": [], ▸"services": []}"#,
+      "the key \"services\" stands here a second time (first in line 1); remove one"
+    ),
+    (#"{▸"Services": []}"#, "unknown key \"Services\"; a database has title, services"),
+    (#"{"services": ▸{}}"#, "\"services\" is a list, in [ ], and here stands an object"),
+    (service(#""uuid": ▸"180""#), "\"uuid\" is a UUID: \"180F\", or \"A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00\""),
+    (service(#""uuid": "180F", "type": ▸"third""#), "\"type\" is one of primary, secondary"),
+    (
+      service(#""uuid": "180F", "handle": ▸0"#),
+      "\"handle\" is a number from 1 to 65535, or in hex as \"0x0010\""
+    ),
+    (
+      service(#""uuid": "180F", "handle": ▸"0xFFFF1""#),
+      "\"handle\" is a number from 1 to 65535, or in hex as \"0x0010\""
+    ),
+    (
+      "{\"services\": [\n▸{\"uuid\": \"180F\", \"end\": 1, \"includes\": [{\"service\": 1}]}]}",
+      "\"end\" 0x0001 is below the last attribute of its service; raise it"
+    ),
+    (
+      "{\"services\": [\n{\"uuid\": \"180F\", \"handle\": 5},\n ▸{\"uuid\": \"180F\", \"handle\": 5}]}",
+      "handle 0x0005 is taken or below the one before it; give it a higher one"
+    ),
+    (
+      characteristic(#"▸"propertys": ["read"]"#),
+      "unknown key \"propertys\"; a characteristic has uuid, properties, handle, valueHandle, descriptors, value, fixed, "
+        + "maximum, read, write, delay, readError, writeError"
+    ),
+    (
+      characteristic(#""properties": [▸"reed"]"#),
+      "no property; a property is one of authenticatedSignedWrites, broadcast, extendedProperties, indicate, notify, "
+        + "read, write, writeWithoutResponse"
+    ),
+    (characteristic(#""properties": [], "value": "01 ▸0""#), "half an octet; octets are pairs of hex digits"),
+    (
+      characteristic(#""properties": [], ▸"value": "00*513""#),
+      "513 octets where at most 512 may stand (Vol 3, Part F, §3.2.9: 512)"
+    ),
+    (
+      characteristic(#""properties": [], ▸"value": "00 01", "maximum": 1"#),
+      "2 octets where at most 1 may stand (Vol 3, Part F, §3.2.9: 512)"
+    ),
+    (
+      characteristic(#""properties": [], "fixed": true, ▸"maximum": 1"#),
+      "a fixed value is always as long as \"value\"; remove \"maximum\" or \"fixed\""
+    ),
+    (
+      characteristic(#""properties": [], "read": ▸"always""#),
+      "\"read\" is one of authenticated, encrypted, none, open"
+    ),
+    (characteristic(#""properties": [], "delay": ▸"soon""#), "\"delay\" is a time, as \"100ms\" or \"2s\""),
+    (
+      characteristic(#""properties": ["notify"], "descriptors": [{"uuid": "2902", ▸"value": "00 00"}]"#),
+      "each client has a Client Characteristic Configuration of its own, readable, 0000 to begin with; remove \"value\""
+    ),
+    (
+      service(#""uuid": "180F", "includes": [▸{"service": 9}]"#),
+      "no service is declared at the handle that the include at 0x0002 names"
+    ),
+    (#"{"services": [{"uuid": "180F"▸]}"#, "\"]\" where a comma or the closing brace should stand"),
+    (#"{"title": "a\▸q"}"#, "\\q is no escape; a backslash itself is written \\\\"),
+    ("{\"title\": \"a▸\n\"}", "a string ends in the line where it began; close it with \""),
+    (
+      String(repeating: "[", count: 64) + "▸" + String(repeating: "[", count: 36),
+      "nested more than 64 deep; no database is"
+    ),
+  ]
+  static func service(_ members: String) -> String { "{\"services\": [{\(members)}]}" }
+  static func characteristic(_ members: String) -> String {
+    service("\"uuid\": \"180F\", \"characteristics\": [{\"uuid\": \"2A19\", \(members)}]")
+  }
+  @Test(arguments: wrongDatabases) func wrongDatabase(_ text: String, _ expected: String) {
+    let before = text.prefix { $0 != "▸" }.split(separator: "\n", omittingEmptySubsequences: false)
+    let place = "d:\(before.count):\((before.last?.count ?? 0) + 1)"
+    do {
+      _ = try DatabaseFile(text.filter { $0 != "▸" }, file: "d")
+      Issue.record("\(text) is read without an error")
+    } catch { #expect("\(error)" == "\(place): \(expected)") }
+  }
+
+  @Test func aDatabaseIsTakenAsWritten() throws {
+    let file = try DatabaseFile(
+      """
+      { "services": [
+        { "uuid": "180F", "handle": "0x0010", "end": 31, "includes": [{ "service": "0x0020", "handle": 18 }],
+          "characteristics": [
+            { "uuid": "2A19", "properties": ["read", "notify"], "handle": 20, "valueHandle": 22, "value": "57 \\"x\\"",
+              "descriptors": [{ "uuid": "2901" }, { "uuid": "2902", "write": "encrypted" }] },
+            { "uuid": "2A1A", "properties": ["notify"], "read": "open", "delay": "2s", "value": "01" } ] },
+        { "uuid": "A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00", "type": "secondary", "handle": "0x0020" } ] }
+      """, file: "d")
+    let lines = file.database.allAttributes.map { attribute in
+      "\(attribute.handle.script) \(attribute.groupEnd.script) \(attribute.type) \(attribute.permissions.write != .none)"
+    }
+    #expect(
+      lines == [
+        "0x0010 0x001F 2800 false", "0x0012 0x0012 2802 false", "0x0014 0x0018 2803 false", "0x0016 0x0016 2A19 false",
+        "0x0017 0x0017 2901 false", "0x0018 0x0018 2902 true", "0x0019 0x001F 2803 false", "0x001A 0x001A 2A1A false",
+        "0x0020 0x0020 2801 false",
+      ])
+    #expect(file.database.value(AttributeHandle(rawValue: 0x12)) == [0x20, 0, 0x20, 0])
+    #expect(file.database.value(AttributeHandle(rawValue: 0x16)) == [0x57, 0x78])
+    #expect(
+      file.applicationValues == [
+        AttributeHandle(rawValue: 0x1A): ApplicationValue(value: [1], maximum: 512, delay: .seconds(2))
+      ])
+  }
+
+  /// Random texts, and scripts with a character changed: an error or a script, never a trap.
+  @Test func noTextTraps() throws {
+    var generator = SplitMix64(seed: 0x0010)
+    let seeds = [
+      "title: T\nside: server\nmtu 64\n< 0A {x}\n> {x:2}*3 ... | nothing\ncall read-uuid 2A00 0x0001-0x0005\n",
+      "title: T\nresult services 0x0001-0x0005 1800\nvalue indication 0x0003 \"a\\\"\"\n",
+      #"{"services": [{"uuid": "180F", "handle": "0x0010", "characteristics": [{"uuid": "2A19", "properties": ["read"]}]}]}"#,
+    ]
+    let alphabet = Array("0123456789ABCDEFx{}[]():,.*?|<>#\"\\ \n\r\tstwcanlo-é\u{0}")
+    for _ in 0..<3000 {
+      var text = Array(seeds.randomElement(using: &generator)!)
+      for _ in 0..<Int.random(in: 1...6, using: &generator) {
+        let at = Int.random(in: 0..<text.count, using: &generator)
+        switch Int.random(in: 0..<3, using: &generator) {
+        case 0: text[at] = alphabet.randomElement(using: &generator)!
+        case 1: text.insert(alphabet.randomElement(using: &generator)!, at: at)
+        default: text.removeSubrange(at...)
+        }
+        if text.isEmpty { text = [" "] }
+      }
+      _ = try? Script(String(text), file: "s")
+      _ = try? DatabaseFile(String(text), file: "d")
+    }
+  }
+}
+
+extension AttributeHandle {
+  fileprivate var script: String { "0x" + hexDigits(UInt64(rawValue), 4) }
+}
