@@ -59,7 +59,14 @@ extension BluetoothError {
     BluetoothError(.disconnected, "The link went down, \(reason): connect again.", status: reason)
   }
   static func refused(to action: String, _ status: HCIStatus) -> BluetoothError {
-    BluetoothError(.controller, "The controller refused to \(action): \(status).", status: status)
+    // No controller refuses these commands with 0x22, which is about a peer's link layer: see `CommandOutcome.status`.
+    if status == .lmpOrLLResponseTimeout { return controllerIsSilent }
+    return BluetoothError(.controller, "The controller refused to \(action): \(status).", status: status)
+  }
+  static var controllerIsSilent: BluetoothError {
+    BluetoothError(
+      .controller, "The controller did not answer within 2 s: close the host, and open the controller again.",
+      status: .lmpOrLLResponseTimeout)
   }
   static func overflow(_ capacity: Int) -> BluetoothError {
     BluetoothError(.overflow, "\(capacity) values waited and more came: take them faster, or ask for fewer.")
@@ -77,6 +84,7 @@ extension BluetoothError {
     self =
       switch failure {
       case .cancelled: .cancelled
+      case .controller(.lmpOrLLResponseTimeout): .controllerIsSilent
       case .controller(let status):
         BluetoothError(.connectionFailed, "The controller could not make the link: \(status).", status: status)
       case .noSuchLink: .linkIsDown

@@ -46,27 +46,29 @@ public actor Host {
   /// A host on `transport`; `start` brings it up.
   public init(
     _ transport: any HCITransport, configuration: HostConfiguration = HostConfiguration(),
-    database: Database = Database(),
-    logger: Logger = Logger(label: "bindrune", factory: { _ in SwiftLogNoOpLogHandler() })
+    database: Database = Database(), logger: Logger = .silent
   ) {
     self.transport = transport
     self.logger = logger
     core = HostCore(configuration: configuration, database: database)
   }
 
-  /// Opens the controller that `spec` names (`tcp:HOST:PORT`, `unix:PATH`, or `sim`: alone on a radio of its own) and
-  /// starts a host on it. Where that fails, or the task is cancelled, nothing is left open.
-  /// `trace`: the path of a btsnoop file for every packet.
+  /// Opens the controller that `spec` names (`hci0`, `serial:PATH,BAUD`, `tcp:HOST:PORT`, `unix:PATH`, or `sim`: alone on a
+  /// radio of its own) and starts a host on it. Where that fails, or the task is cancelled, nothing is left open.
+  ///
+  /// `takesDown`: an adapter that is up is taken down first, and is up again when the host is closed; see
+  /// `TransportSpec.open`. `trace`: the path of a btsnoop file for every packet.
   public static func open(
-    _ spec: String, configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
-    trace: String? = nil, logger: Logger = Logger(label: "bindrune", factory: { _ in SwiftLogNoOpLogHandler() })
+    _ spec: String, takesDown: Bool = false, configuration: HostConfiguration = HostConfiguration(),
+    database: Database = Database(), trace: String? = nil, logger: Logger = .silent
   ) async throws(BluetoothError) -> Host {
     let transport: any HCITransport
     do throws(TransportError) {
       let loop = MultiThreadedEventLoopGroup.singleton.next(), spec = try TransportSpec(spec)
-      transport = try await spec.open(on: loop, radio: spec == .sim ? SimulatedRadio(on: loop) : nil, trace: trace)
+      let radio = spec == .sim ? SimulatedRadio(on: loop) : nil
+      transport = try await spec.open(on: loop, radio: radio, takesDown: takesDown, trace: trace, logger: logger)
     } catch {
-      throw BluetoothError(error)
+      throw Task.isCancelled ? .cancelled : BluetoothError(error)
     }
     let host = Host(transport, configuration: configuration, database: database, logger: logger)
     do throws(BluetoothError) {
@@ -116,9 +118,16 @@ public actor Host {
   }
 
   /// Ends scans, advertising and links, so that peers see a disconnection and not a silence, leaves the controller reset,
-  /// and closes the transport; what waits ends with `.notStarted`. Takes one second at most, also in a cancelled task.
-  /// A second caller waits for the same end.
+  /// and closes the transport; what waits ends with `.notStarted`. Takes one second at most, also in a cancelled task, and
+  /// the time that the kernel needs to bring up an adapter that was taken down. A second caller waits for the same end.
+  ///
+  /// Afterwards the controller is free: the same one can be opened again at once.
   public func close() async {
+    await end()
+    // What it could not put right has been told in `fail`.
+    try? await transport.closeFuture.get()
+  }
+  private func end() async {
     switch phase {
     case .closed: return
     case .stopped, .starting: return fail(.closed)
@@ -159,6 +168,7 @@ public actor Host {
     timer?.scheduled.cancel()
     timer = nil
     transport.close()
+    transport.closeFuture.whenFailure { [logger] in logger.warning("not left as it was found: \($0)") }
     endEverything(error)
   }
 

@@ -177,22 +177,3 @@ public final class SimulatedRadio: @unchecked Sendable {
     }
   }
 }
-
-extension TransportSpec {
-  /// Opens the way to a controller. `sim` is a fresh controller on `radio`, which must be on `loop`; `trace` is the path
-  /// of a btsnoop file that will have every packet.
-  public func open(
-    on loop: any EventLoop, radio: SimulatedRadio? = nil, trace: String? = nil
-  ) async throws(TransportError) -> any HCITransport {
-    guard let trace else { return try await open(on: loop, radio) }
-    let writer = try BTSnoopWriter(path: trace)
-    return TracingTransport(try await open(on: loop, radio), writer: writer)
-  }
-  private func open(
-    on loop: any EventLoop, _ radio: SimulatedRadio?
-  ) async throws(TransportError) -> any HCITransport {
-    guard self == .sim else { return try await H4Stream.connect(to: self, on: loop) }
-    guard let radio else { throw .unsuitable(self, "this program has no radio of its own") }
-    return radio.controller()
-  }
-}

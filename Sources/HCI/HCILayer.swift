@@ -71,6 +71,10 @@ public struct HCILayer: ~Copyable {
 
   public var isRunning: Bool { phase == .running }
 
+  /// The most data octets that go into one ACL packet, whatever the controller takes, which may be 65,535 (Vol 4, Part E,
+  /// §7.8.2): Linux refuses packets of more than 1,028 octets on its HCI sockets, with the type and the header of five.
+  static var longestACLData: Int { 1023 }
+
   /// Starts or restarts the controller. All links are gone with it, and commands in progress end as `.aborted`.
   /// Ends with `.started` or `.startFailed` from `receive` or `expire`.
   public mutating func start(now: Instant) {
@@ -207,7 +211,7 @@ public struct HCILayer: ~Copyable {
     }
     phase = .running
     info = sequence.info
-    credits.configure(aclLength: info.aclLength, total: info.aclCount)
+    credits.configure(aclLength: min(info.aclLength, Self.longestACLData), total: info.aclCount)
     return .started(info)
   }
 

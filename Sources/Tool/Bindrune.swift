@@ -9,8 +9,8 @@ struct BindruneCommand: AsyncParsableCommand {
     commandName: "bindrune",
     abstract: "Bluetooth LE on Linux, down to the HCI packets.",
     discussion: """
-      A controller is named by where it is: tcp:HOST:PORT and unix:PATH speak H4, sim is a virtual radio in this process \
-      with a heart rate sensor on it. No controller at hand? Start "bindrune controllers" and connect several hosts to it.
+      A controller is named by where it is: hci0 is an adapter of this machine, serial:PATH, tcp:HOST:PORT and unix:PATH \
+      speak H4, sim is a virtual radio in this process with a heart rate sensor on it. No controller at hand? Start "bindrune controllers" and connect several hosts to it.
       """,
     version: "0.1.0",
     subcommands: [
@@ -43,9 +43,12 @@ extension Error {
 /// What every verb that opens a controller takes.
 struct HostOptions: ParsableArguments {
   @Option(
-    help: ArgumentHelp("The controller: tcp:HOST:PORT, unix:PATH or sim.", valueName: "spec"),
+    help: ArgumentHelp(
+      "The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH or sim.", valueName: "spec"),
     transform: TransportSpec.init(argument:))
   var hci: TransportSpec
+  @Flag(help: "Take an adapter down that is up, and bring it up again at the end (not after SIGKILL).")
+  var takeDown = false
   @OptionGroup var common: CommonOptions
 }
 

@@ -28,10 +28,20 @@ struct OpenHost {
       sensor = (host, Task { try await belt.run(on: host, period: .seconds(1)) { _ in } })
       radio = air
     }
-    let transport = try await options.hci.open(on: loop, radio: radio, trace: options.common.trace)
-    let host = Host(transport, configuration: configuration, database: database, logger: logger)
-    try await host.start()
-    return OpenHost(host: host, sensor: sensor)
+    do {
+      let transport = try await options.hci.open(
+        on: loop, radio: radio, takesDown: options.takeDown, trace: options.common.trace, logger: logger)
+      let open = OpenHost(
+        host: Host(transport, configuration: configuration, database: database, logger: logger), sensor: sensor)
+      do { try await open.host.start() } catch {
+        await open.close()  // an adapter that was taken down is brought up before the process ends
+        throw error
+      }
+      return open
+    } catch {
+      try Task.checkCancellation()
+      throw error
+    }
   }
 
   func close() async {
@@ -105,6 +115,7 @@ final class ObservedTransport: HCITransport, HCIReceiver, @unchecked Sendable {
     receiver = nil
     inner.close()
   }
+  var closeFuture: EventLoopFuture<Void> { inner.closeFuture }
   func received(_ packet: Span<UInt8>) {
     observe(packet, .fromController)
     receiver?.received(packet)

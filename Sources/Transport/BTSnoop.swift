@@ -143,6 +143,7 @@ public final class TracingTransport: HCITransport, HCIReceiver, @unchecked Senda
     writer.flush()
     inner.close()
   }
+  public var closeFuture: EventLoopFuture<Void> { inner.closeFuture }
 
   public func received(_ packet: Span<UInt8>) {
     writer.record(packet, outgoing.opposite)

@@ -45,7 +45,7 @@ public final class H4Server: Sendable {
           channel = try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
         }
         return H4Server(channel, spec)
-      case .sim: throw TransportError.unsuitable(spec, "hosts connect to tcp:HOST:PORT or unix:PATH")
+      case .sim, .adapter, .serial: throw TransportError.unsuitable(spec, "hosts connect to tcp:HOST:PORT or unix:PATH")
       }
     } catch {
       throw TransportError(error, at: spec)

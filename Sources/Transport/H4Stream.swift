@@ -2,7 +2,7 @@ import BindruneWire
 import NIOCore
 import NIOPosix
 
-/// H4 over a stream: TCP or a Unix socket, seen from either end.
+/// H4 over a stream: TCP, a Unix socket or a serial line, seen from either end.
 ///
 /// What is sent is gathered and leaves with `flush` (or by itself every 16 kB) in one system call; what is read is cut
 /// into packets where it lies. The channel reads only after `start`, so nothing is lost before there is a receiver.
@@ -176,6 +176,20 @@ extension H4Stream {
           .connect(host: host, port: port, channelInitializer: initializer)
       case .unix(let path):
         return try await bootstrap.connect(unixDomainSocketPath: path, channelInitializer: initializer)
+      case .serial(let path, let baud):
+        let input = try SerialPort.open(path, baud: baud, for: spec)
+        // The channel wants a descriptor for each direction, and no child of this process gets one.
+        let output = fcntl(input, F_DUPFD_CLOEXEC, 0)
+        do {
+          guard output >= 0 else { throw TransportError.system(spec, systemWords(errno)) }
+          return try await NIOPipeBootstrap(group: loop).channelOption(.autoRead, value: false)
+            .takingOwnershipOfDescriptors(input: input, output: output, channelInitializer: initializer)
+        } catch {
+          _ = Glibc.close(input)
+          if output >= 0 { _ = Glibc.close(output) }
+          throw error
+        }
+      case .adapter: throw TransportError.unsuitable(spec, "an adapter is opened as a UserChannelSocket")
       case .sim: throw TransportError.unsuitable(spec, "a virtual controller has no connection, ask the radio for one")
       }
     } catch {
@@ -239,7 +253,7 @@ extension TransportError {
     }
   }
 
-  private init(errno code: CInt, at spec: TransportSpec, _ seconds: Int) {
+  init(errno code: CInt, at spec: TransportSpec, _ seconds: Int = 0) {
     switch code {
     case ECONNREFUSED: self = .refused(spec)
     case ENOENT: self = .notFound(spec)

@@ -22,6 +22,9 @@ public protocol HCITransport: AnyObject, Sendable {
   func resynchronise()
   /// Ends it. The receiver hears nothing more, not even `failed`.
   func close()
+  /// Ready when nothing of it is left after `close` or `failed`: its descriptor is closed, and what it changed to be opened
+  /// is as it was. Fails where that could not be done.
+  var closeFuture: EventLoopFuture<Void> { get }
 }
 
 /// The user of a transport.

@@ -94,6 +94,8 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
     detach()
     inbox.removeAll()
   }
+  /// There is nothing outside of memory.
+  public var closeFuture: EventLoopFuture<Void> { eventLoop.makeSucceededVoidFuture() }
 
   // MARK: Delivery
 

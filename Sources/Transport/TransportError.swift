@@ -2,13 +2,11 @@
 public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible {
   /// The text is no `TransportSpec`; the sentence says why.
   case specification(String)
-  /// A spelling that is kept for a transport that does not exist yet.
-  case notBuilt(String)
   /// This operation has no meaning for that transport.
   case unsuitable(TransportSpec, String)
   /// Nobody listens there.
   case refused(TransportSpec)
-  /// The path of a Unix socket does not exist.
+  /// The path of a Unix socket or a serial port does not exist.
   case notFound(TransportSpec)
   case permissionDenied(TransportSpec)
   /// The host's name or address leads nowhere.
@@ -19,6 +17,10 @@ public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible 
   case addressInUse(TransportSpec)
   /// The other side closed.
   case closed
+  /// The adapter is gone.
+  case unplugged(TransportSpec)
+  /// A packet had more octets than any that the kernel makes, and its end is lost.
+  case packetTooLong(limit: Int)
   /// The octets are no H4 stream, or no longer one.
   case framing(FramingError)
   /// The sender did not wait for `isWritable`: that many octets were waiting.
@@ -33,11 +35,13 @@ public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible 
   public var description: String {
     switch self {
     case .specification(let sentence): sentence + "."
-    case .notBuilt(let text):
-      #""\#(text)" is a spelling kept for a transport that is not built yet: use tcp:HOST:PORT, unix:PATH or sim."#
-    case .unsuitable(let spec, let why): "\(spec) does not serve here: \(why)."
+    case .unsuitable(let spec, let why): "The transport \(spec) does not serve here: \(why)."
     case .refused(let spec): "Nobody listens at \(spec): start the controller there, or correct the address."
+    case .notFound(let spec) where spec.isSerial:
+      "There is no device at \(spec): plug it in, or correct the path."
     case .notFound(let spec): "There is no socket at \(spec): start the controller there, or correct the path."
+    case .permissionDenied(let spec) where spec.isSerial:
+      "No permission for \(spec): become a member of the group that owns it (on Debian dialout), and log in again."
     case .permissionDenied(let spec):
       "No permission for \(spec): ask its owner for access, or run as a user that has it."
     case .unresolved(let spec): "The host of \(spec) has no address: correct its name, or write a numeric address."
@@ -45,6 +49,9 @@ public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible 
       "No answer from \(spec) in \(seconds) s: check that the host is up and that no firewall drops the port."
     case .addressInUse(let spec): "Somebody listens at \(spec) already: stop that process, or choose another address."
     case .closed: "The other side closed the connection: look at its log, and start it again."
+    case .unplugged(let spec): "\(spec) is gone: plug it in again, and open it again."
+    case .packetTooLong(let limit):
+      "A packet had more than \(limit) octets, and its end is lost: open the controller again, and tell us of it."
     case .framing(let error): "\(error)"
     case .overflow(let octets): "The peer takes no packets and \(octets) octets wait for it: it has stopped reading."
     case .adapter(let error): error.description

@@ -1,17 +1,27 @@
 /// Where a controller is: one spelling for every tool and every configuration file.
 ///
-///     tcp:127.0.0.1:9000     H4 over TCP; IPv6 in brackets: tcp:[::1]:9000
-///     unix:/run/hci.sock     H4 over a stream socket in the file system
-///     sim                    a virtual controller in this process
+///     hci0                         an adapter of this machine
+///     serial:/dev/ttyACM0,1000000  H4 over a serial line; 115200 baud where no rate is given
+///     tcp:127.0.0.1:9000           H4 over TCP; IPv6 in brackets: tcp:[::1]:9000
+///     unix:/run/hci.sock           H4 over a stream socket in the file system
+///     sim                          a virtual controller in this process
 ///
-/// More will follow (`hci0`, `serial:PATH,BAUD`): a switch over it keeps a `default`.
+/// More may follow: a switch over it keeps a `default`.
 public enum TransportSpec: Sendable, Hashable, CustomStringConvertible {
+  /// The adapter that Linux calls by this number, over its HCI user channel.
+  case adapter(UInt16)
+  /// H4 over a serial line.
+  case serial(path: String, baud: Int)
   /// H4 over TCP. Port 0 is for listening: the system chooses one.
   case tcp(host: String, port: Int)
   /// H4 over a Unix stream socket. At most 107 octets of UTF-8.
   case unix(path: String)
   /// A fresh virtual controller on the process's own radio.
   case sim
+
+  var isSerial: Bool {
+    if case .serial = self { true } else { false }
+  }
 
   /// The longest path that fits `sockaddr_un` with its terminating zero.
   static var longestPath: Int { 107 }
@@ -32,13 +42,34 @@ public enum TransportSpec: Sendable, Hashable, CustomStringConvertible {
           "The socket path has \(path.utf8.count) octets and the system takes \(Self.longestPath): use a shorter one")
       }
       self = .unix(path: path)
-    case ("tcp", nil), ("unix", nil):
-      throw .specification(#""\#(text)" says only the kind: write tcp:HOST:PORT or unix:PATH"#)
-    case ("serial", .some): throw .notBuilt(text)
-    case (let name, nil) where name.isAdapter: throw .notBuilt(text)
+    case ("serial", let rest?): self = try Self.serial(rest, of: text)
+    case ("tcp", nil), ("unix", nil), ("serial", nil):
+      throw .specification(#""\#(text)" says only the kind: write tcp:HOST:PORT, unix:PATH or serial:PATH"#)
+    case (let name, nil) where name.hasPrefix("hci"):
+      // As the kernel writes it, so that there is one spelling. 65535 is its name for no adapter.
+      guard let number = UInt16(name.dropFirst(3)), number < .max, name == "hci\(number)" else {
+        throw .specification(#""\#(text)" names no adapter: write hci and its number, for example hci0"#)
+      }
+      self = .adapter(number)
     default:
-      throw .specification(#""\#(text)" is no transport: write tcp:HOST:PORT, unix:PATH or sim"#)
+      throw .specification(#""\#(text)" is no transport: write hci0, serial:PATH, tcp:HOST:PORT, unix:PATH or sim"#)
     }
+  }
+
+  /// Behind the last comma stands the rate.
+  private static func serial(_ rest: String, of text: String) throws(TransportError) -> TransportSpec {
+    let comma = rest.lastIndex(of: ",")
+    let path = comma.map { String(rest[..<$0]) } ?? rest
+    if path.isEmpty || path.utf8.contains(0) {
+      throw .specification(#""\#(text)" names no device: write serial:PATH, for example serial:/dev/ttyACM0"#)
+    }
+    guard let comma else { return .serial(path: path, baud: SerialPort.usualBaud) }
+    let digits = rest[rest.index(after: comma)...]
+    guard let baud = UInt32(digits), "\(baud)" == digits else {
+      throw .specification(
+        #"The rate of "\#(text)" is no number: write serial:PATH,BAUD, for example serial:\#(path),115200"#)
+    }
+    return .serial(path: path, baud: Int(baud))
   }
 
   private static func tcp(_ rest: String, of text: String) throws(TransportError) -> TransportSpec {
@@ -61,14 +92,12 @@ public enum TransportSpec: Sendable, Hashable, CustomStringConvertible {
   /// The spelling that gives this value back.
   public var description: String {
     switch self {
+    case .adapter(let number): "hci\(number)"
+    case .serial(let path, SerialPort.usualBaud) where !path.contains(","): "serial:" + path
+    case .serial(let path, let baud): "serial:\(path),\(baud)"
     case .tcp(let host, let port): host.contains(":") ? "tcp:[\(host)]:\(port)" : "tcp:\(host):\(port)"
     case .unix(let path): "unix:" + path
     case .sim: "sim"
     }
   }
-}
-
-extension Substring {
-  /// `hci0` and its brothers.
-  fileprivate var isAdapter: Bool { hasPrefix("hci") && UInt16(dropFirst(3)) != nil }
 }

@@ -38,6 +38,19 @@ import Testing
     }
   }
 
+  /// A packet of 1,023 data octets is the longest that Linux's HCI sockets take: 1,028 in all.
+  @Test func noPacketIsLongerThanTheSystemTakes() {
+    for (announced, used) in [([27, 0], 27), ([0xFF, 3], 1023), ([0, 4], 1023), ([0xFF, 0xFF], 1023)]
+      as [([UInt8], Int)]
+    {
+      var bench = Bench(), controller = PaperController()
+      controller.leBuffers = announced + [8]
+      let info = bench.start(controller).end.started
+      #expect(info?.aclLength == Int(announced[0]) | Int(announced[1]) << 8)
+      expect(bench.layer.credits.aclLength == used)
+    }
+  }
+
   @Test func extendedCommandsOnlyWhereTheyAreWantedAndThere() {
     var configuration = HCILayer.Configuration()
     configuration.prefersExtendedCommands = true

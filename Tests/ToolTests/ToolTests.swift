@@ -126,6 +126,8 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
   @Test func nobodyThere() async throws {
     expectSentence(try await Tool("scan", "--hci", "tcp:127.0.0.1:1").end(), "Nobody listens at tcp:127.0.0.1:1")
     expectSentence(try await Tool("serve", "--hci", "unix:/no/such.sock").end(), "no socket at unix:/no/such.sock")
+    expectSentence(try await Tool("scan", "--hci", "serial:/no/such").end(), "no device at serial:/no/such")
+    expectSentence(try await Tool("scan", "--hci", "sim", "--take-down").end(), "only an adapter of this machine")
     expectSentence(
       try await Tool("explore", "--hci", "sim", "--name", "Nobody", "--timeout", "0.2").end(), "named \"Nobody\"")
     expectSentence(
@@ -215,7 +217,7 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
 
   @Test func usage() async throws {
     for arguments in [
-      ["scan"], ["scan", "--hci", "hci0"], ["scan", "--hci", "sim", "--duration", "0"], ["explore", "--hci", "sim"],
+      ["scan"], ["scan", "--hci", "hcix"], ["scan", "--hci", "sim", "--duration", "0"], ["explore", "--hci", "sim"],
     ] {
       let end = try await Tool.shell("bindrune \(arguments.joined(separator: " "))").end()
       #expect(end.status == 64 && end.errors.hasPrefix("Error: ") && end.output == "")

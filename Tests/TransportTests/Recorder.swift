@@ -15,6 +15,7 @@ final class Recorder: HCIReceiver, @unchecked Sendable {
   var errors: [TransportError] = []
   /// What to do with a packet, besides keeping it.
   var onPacket: (Recorder, Span<UInt8>) -> Void = { _, _ in }
+  var onWritable: () -> Void = {}
   private var waiting: (predicate: (Recorder) -> Bool, promise: EventLoopPromise<Void>)?
 
   init(_ loop: any EventLoop) { self.loop = loop }
@@ -31,6 +32,7 @@ final class Recorder: HCIReceiver, @unchecked Sendable {
   }
   func writable() {
     writables += 1
+    onWritable()
     check()
   }
   func failed(_ error: TransportError) {

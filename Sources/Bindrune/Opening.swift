@@ -1,0 +1,41 @@
+import BindruneTransport
+import Logging
+import NIOCore
+
+extension TransportSpec {
+  /// Opens the way to a controller. `sim` is a fresh controller on `radio`, which must be on `loop`; `trace` is the path
+  /// of a btsnoop file that will have every packet.
+  ///
+  /// `takesDown`: an adapter that is up, and so in the hands of the kernel and bluetoothd, is taken down to be opened, and
+  /// brought up again when it has been closed (but not if the process is killed).
+  public func open(
+    on loop: any EventLoop, radio: SimulatedRadio? = nil, takesDown: Bool = false, trace: String? = nil,
+    logger: Logger = .silent
+  ) async throws(TransportError) -> any HCITransport {
+    // Before the controller is, which would have to be closed again.
+    guard let trace else { return try await open(on: loop, radio, takesDown, logger) }
+    let writer = try BTSnoopWriter(path: trace)
+    return TracingTransport(try await open(on: loop, radio, takesDown, logger), writer: writer)
+  }
+
+  private func open(
+    on loop: any EventLoop, _ radio: SimulatedRadio?, _ takesDown: Bool, _ logger: Logger
+  ) async throws(TransportError) -> any HCITransport {
+    switch self {
+    case .adapter(let number):
+      let socket = try await UserChannelSocket.open(number, takesDown: takesDown, on: loop)
+      logger.debug("\(self) is ours", metadata: ["receive buffer": "\(socket.receiveBuffer)"])
+      return socket
+    case _ where takesDown: throw .unsuitable(self, "only an adapter of this machine, such as hci0, is taken down")
+    case .sim:
+      guard let radio else { throw .unsuitable(self, "this program has no radio of its own") }
+      return radio.controller()
+    default: return try await H4Stream.connect(to: self, on: loop)
+    }
+  }
+}
+
+extension Logger {
+  /// Says nothing: what a library does that has not been told otherwise.
+  public static var silent: Logger { Logger(label: "bindrune", factory: { _ in SwiftLogNoOpLogHandler() }) }
+}
