@@ -22,6 +22,16 @@ import Testing
     #expect(Set(Self.files.map(\.path)).count == Self.files.count)
   }
 
+  /// `IDS.md` says of each test ID among the names where it was seen.
+  @Test func everyTestIDIsListed() throws {
+    let listed = try ScriptFile.text("\(Self.folder)/IDS.md").split(separator: "\n")
+      .filter { $0.hasPrefix("| GATT/") }.compactMap { $0.split(separator: " ").dropFirst().first.map(String.init) }
+    let used = Self.files.map(Self.name)
+      .filter { $0.hasPrefix("GATT/") && $0.wholeMatch(of: /GATT\/(?:CL|SR)\/[A-Z]+\/B[IV]-\d\d-C/) != nil }
+    #expect(listed.sorted() == used.sorted())
+    #expect(used.count >= 100)
+  }
+
   @Test(arguments: files.map(\.path)) func passes(_ path: String) throws {
     let file = ScriptFile(path: path), script = try file.script(), verdict = try Self.run(script, file)
     #expect(verdict.outcome == .passed, "\(Self.name(file)): \(verdict.transcript.suffix(6))")
