@@ -73,7 +73,7 @@ extension BluetoothError {
   }
 
   init(_ error: TransportError) { self.init(.transport, error.description) }
-  init(_ error: AdvertisingDataError) { self.init(.invalidArgument, "The advertisement does not fit: \(error).") }
+  init(_ error: AdvertisingDataError) { self.init(.invalidArgument, "The advertisement is not possible: \(error).") }
 
   init(_ failure: StartFailure) {
     self.init(

@@ -62,9 +62,9 @@ extension Host {
     case .advertisingStarted: advertising.resume()
     case .advertisingFailed(let status):
       advertising.resume(.failure(.refused(to: "advertise", status)))
-    case .advertisingStopped:
+    case .advertisingStopped(let reason):
       advertising.resume(.failure(BluetoothError(.cancelled, "Advertising was stopped before it began.")))
-      tell(.advertisingStopped)
+      tell(.advertisingStopped(reason))
 
     case .linkUp(let id, let peer, let role, let parameters):
       links[id] = LinkState()

@@ -11,6 +11,8 @@ public struct Advertisement: Sendable {
   public var isConnectable: Bool
   /// This report was the scan response; `data` holds what came before it too.
   public var isScanResponse: Bool
+  /// The controller could not deliver all of this report's data.
+  public var isTruncated: Bool
   public var data: AdvertisingData
   public var name: String? { data.localName }
 }
@@ -98,7 +100,7 @@ struct Scan {
     mailbox.put(
       Advertisement(
         peer: report.peer, rssi: report.rssi.map(Int.init), isConnectable: device.isConnectable,
-        isScanResponse: report.isScanResponse, data: data))
+        isScanResponse: report.isScanResponse, isTruncated: report.isTruncated, data: data))
   }
 }
 

@@ -16,7 +16,8 @@ public enum ServerEvent: Sendable {
   /// A client reads or writes a value that the application keeps: it waits for the answer.
   case readRequested(ReadRequest)
   case writeRequested(WriteRequest)
-  case advertisingStopped
+  /// Nothing is advertised any more.
+  case advertisingStopped(AdvertisingEnd)
 }
 
 /// A client reads a dynamic value. Answer once; later answers are ignored.
@@ -68,8 +69,10 @@ extension Host {
     if !tell(event) { perform { core, _ in core.refuse(id, .unlikelyError) } }
   }
 
-  /// Advertises, and returns when the controller does. Ends with `stopAdvertising` or, if `parameters` say so, with a link.
-  /// There is one advertisement: a later call replaces it. Cancelled before it has begun, it does not begin.
+  /// Advertises, and returns when the controller does. Ends with `stopAdvertising` or, if `parameters` say so, with a link,
+  /// a time or a number of events: `events` tells `.advertisingStopped`. There is one advertisement: a later call replaces
+  /// it. Cancelled before it has begun, it does not begin.
+  /// Legacy PDUs, which every scanner hears, where the data fit them; else extended ones, if the controller has them.
   public func advertise(
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
   ) async throws(BluetoothError) {
@@ -88,6 +91,15 @@ extension Host {
     } catch {
       if error.code == .cancelled, turn == advertisingTurn { stopAdvertising() }
       throw error
+    }
+  }
+  /// What `advertise` would send on this controller.
+  public func advertisingPayloads(
+    _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
+  ) throws(BluetoothError) -> AdvertisingPayloads {
+    try check()
+    do throws(AdvertisingDataError) { return try core.advertisingPayloads(data, parameters) } catch {
+      throw BluetoothError(error)
     }
   }
   public func stopAdvertising() { perform { core, now in core.stopAdvertising(now: now) } }

@@ -1,83 +1,159 @@
 import BindruneWire
 import HCI
 
-/// How to advertise. Vol 3, Part C, §9.3; Vol 4, Part E, §7.8.5.
+/// How to advertise. Vol 3, Part C, §9.3; Vol 4, Part E, §7.8.5, §7.8.53, §7.8.56.
 public struct AdvertisingParameters: BitwiseCopyable, Sendable, Hashable {
   public enum Kind: UInt8, BitwiseCopyable, Sendable {
-    /// ADV_IND: anybody may connect and ask for the scan response.
+    /// Anybody may connect; with legacy PDUs (ADV_IND) also ask for the scan response.
     case connectable
-    /// ADV_SCAN_IND: anybody may ask for the scan response.
+    /// Anybody may ask for the scan response; with legacy PDUs ADV_SCAN_IND.
     case scannable
-    /// ADV_NONCONN_IND: a beacon.
+    /// A beacon; with legacy PDUs ADV_NONCONN_IND.
     case nonconnectable
   }
+  /// The PDUs on the air. Every scanner hears legacy ones, which carry 31 octets and 31 more in the scan response; extended
+  /// ones, of Bluetooth 5, carry up to 1,650 (245 where they are connectable), and need a controller that has them.
+  public enum PDUs: UInt8, BitwiseCopyable, Sendable {
+    /// Legacy PDUs where the data fit them, else extended ones.
+    case automatic
+    case legacy
+    case extended
+  }
   public var kind: Kind
+  public var pdus: PDUs
   /// 20 ms … 10.24 s.
   public var intervalMin: AdvertisingInterval
   public var intervalMax: AdvertisingInterval
+  /// How long, from the first start on and over restarts; nil: until it is stopped. The controller's clock ends it, where it
+  /// has one for this, up to 655.35 s; else the host's.
+  public var duration: Duration?
+  /// Advertising events from one start to its end, 1 … 255; nil: any number. Only with the extended commands.
+  public var maximumEvents: UInt8?
   /// A connection ends advertising; true starts it again as soon as the controller permits.
   public var restartsAfterConnection: Bool
 
-  /// 100 ms to 150 ms, connectable.
+  /// 100 ms to 150 ms, connectable, until it is stopped.
   public init(
-    kind: Kind = .connectable, intervalMin: AdvertisingInterval = AdvertisingInterval(.milliseconds(100)),
-    intervalMax: AdvertisingInterval = AdvertisingInterval(.milliseconds(150)), restartsAfterConnection: Bool = true
+    kind: Kind = .connectable, pdus: PDUs = .automatic,
+    intervalMin: AdvertisingInterval = AdvertisingInterval(.milliseconds(100)),
+    intervalMax: AdvertisingInterval = AdvertisingInterval(.milliseconds(150)), duration: Duration? = nil,
+    maximumEvents: UInt8? = nil, restartsAfterConnection: Bool = true
   ) {
     self.kind = kind
+    self.pdus = pdus
     self.intervalMin = intervalMin
     self.intervalMax = intervalMax
+    self.duration = duration
+    self.maximumEvents = maximumEvents
     self.restartsAfterConnection = restartsAfterConnection
   }
 }
 
+/// Why advertising is over.
+public enum AdvertisingEnd: BitwiseCopyable, Sendable, Equatable, CustomStringConvertible {
+  /// It was stopped, or the controller was.
+  case stopped
+  /// A central connected, and it was not to start again.
+  case connected
+  /// `AdvertisingParameters.duration` is over.
+  case durationOver
+  /// `AdvertisingParameters.maximumEvents` have been sent.
+  case eventsSent
+  /// The controller ended it for a reason of its own.
+  case terminated(HCIStatus)
+
+  public var description: String {
+    switch self {
+    case .stopped: "stopped"
+    case .connected: "a central connected"
+    case .durationOver: "the time is over"
+    case .eventsSent: "all events have been sent"
+    case .terminated(let status): "the controller ended it: \(status)"
+    }
+  }
+}
+
 /// # Advertiser
-/// **Overview**: brings the controller's legacy advertising to what is wanted, whatever is wanted meanwhile.
+/// **Overview**: brings the controller's advertising to what is wanted, whatever is wanted meanwhile.
 ///
 /// **Function**: parameters, data, scan response and enable are sent one after another, each when the one before has been
-/// answered; parameters may only be set while advertising is off (Vol 4, Part E, §7.8.5). Each wish has one outcome, unless
-/// another wish overtakes it. A connection ends advertising in the controller (Vol 4, Part E, §7.8.9), which `connected` is
-/// told; if wanted, advertising then starts again.
+/// answered; parameters may only be set while advertising is off (Vol 4, Part E, §7.8.5, §7.8.53). Each wish has one
+/// outcome, unless another wish overtakes it. A connection ends advertising in the controller (§7.8.9, §7.8.56), which
+/// `connected` is told; if wanted, advertising then starts again.
 ///
-/// **Phases**: off → setting (parameters, data, scan response, enable) → on → disabling → off.
-/// A connection can be told of before the answer to the enable that made it possible: setting → ended → off.
+/// With the extended commands there is one advertising set. It has an address of its own (§7.8.52), its data are as long as
+/// the controller takes them, in pieces, and it is removed before its PDUs become others, which might not be allowed to carry
+/// what it holds (§7.8.53). It can also end by itself, when its time or its events are over: `terminated` is told.
+///
+/// **Phases**: off → setting (removal, parameters, address, data, scan response, enable) → on → disabling → off.
+/// The end of advertising can be told of before the answer to the enable that began it: setting → ended → off.
 /// A restart that the controller refuses beside its links: setting → blocked, until a link goes down.
 struct Advertiser {
   enum Outcome: BitwiseCopyable, Equatable {
     case started
-    case stopped
+    case ended(AdvertisingEnd)
     case failed(HCIStatus)
   }
-  enum Phase: BitwiseCopyable { case off, setting(Step, Cause), ended, on, disabling, blocked }
-  /// The command that has been sent.
-  enum Step: BitwiseCopyable { case parameters, data, scanResponse, enable }
+  enum Phase: BitwiseCopyable { case off, setting(Step, Cause), ended(AdvertisingEnd), on, disabling, blocked }
+  /// The command that has been sent; of data, from which octet on.
+  enum Step: BitwiseCopyable, Equatable { case removal, parameters, address, data(Int), scanResponse(Int), enable }
   /// Why advertising is being set up: the wish is new; a connection ended it; the latter, and a link has gone down since.
   enum Cause: BitwiseCopyable { case wish, connection, disconnection }
-  /// `advertising` and `scanResponse` have at most 31 octets each: Vol 4, Part E, §7.8.7, §7.8.8.
   struct Wish: Equatable {
     var parameters: AdvertisingParameters
-    var advertising: [UInt8]
-    var scanResponse: [UInt8]
+    /// As long as the controller takes them.
+    var payloads: AdvertisingPayloads
+    /// What the advertising set must be for it.
+    var shape: Shape { Shape(kind: parameters.kind, usesLegacyPDUs: payloads.usesLegacyPDUs) }
   }
+  struct Shape: BitwiseCopyable, Equatable { var kind: AdvertisingParameters.Kind, usesLegacyPDUs: Bool }
+
+  /// The only advertising set.
+  static var handle: UInt8 { 0 }
+  /// Octets of data in one command: Vol 4, Part E, §7.8.54, §7.8.55.
+  static var longestPiece: Int { 251 }
+  /// How much later than the controller the host ends advertising whose duration is the controller's business.
+  static var patience: Duration { .seconds(1) }
+
   private(set) var phase = Phase.off
   private var wanted: Wish?
   /// What the commands under way, or the advertising that is on, are about.
   private var current: Wish?
+  /// What the controller's advertising set is; nil: there is none.
+  private var set: Shape?
+  /// When what is wanted is over: known from its first start on.
+  private var end: Instant?
+  /// Why nothing is wanted.
+  private var reason = AdvertisingEnd.stopped
   private let tag: UInt32
-  var ownAddressType = OwnAddressType.public
+  var usesExtendedCommands = false
+  /// Of the random kind where there is no public one; the set is given it.
+  var ownAddress = PeerAddress(DeviceAddress(), .public)
 
   init(tag: UInt32) { self.tag = tag }
 
   /// The controller has forgotten everything. True when advertising was on, or on its way.
   mutating func reset() -> Bool {
-    wanted = nil
+    forget(.stopped)
+    set = nil
     defer { phase = .off }
     if case .off = phase { return false }
     return true
   }
+  /// From now on nothing is wanted.
+  private mutating func forget(_ reason: AdvertisingEnd) {
+    wanted = nil
+    end = nil
+    self.reason = reason
+  }
 
-  /// nil: do not advertise. The outcome, unless it is certain at once, comes from `completed` or `connected`.
+  /// nil: do not advertise. The outcome, unless it is certain at once, comes from one of the calls below.
   mutating func want(_ wish: Wish?, hci: inout HCILayer, now: Instant) -> Outcome? {
     wanted = wish
+    end = nil
+    reason = .stopped
+    // The same again, with its time and its events counted anew.
+    if wish?.parameters.isLimited == true { current = nil }
     switch phase {
     case .blocked: phase = .off
     // Whoever asks is told, and does not wait for a link to go down.
@@ -93,18 +169,15 @@ struct Advertiser {
   private mutating func step(_ cause: Cause, _ hci: inout HCILayer, _ now: Instant) -> Outcome? {
     switch phase {
     case .off:
-      guard let wanted else { return .stopped }
+      if let end, end <= now { forget(.durationOver) }
+      guard let wanted else { return .ended(reason) }
       current = wanted
-      var command = LESetAdvertisingParameters()
-      command.advertisingIntervalMin = wanted.parameters.intervalMin
-      command.advertisingIntervalMax = wanted.parameters.intervalMax
-      command.advertisingType = wanted.parameters.kind.type
-      command.ownAddressType = ownAddressType
-      hci.send(command, tag: tag, now: now)
-      phase = .setting(.parameters, cause)
+      let first: Step = set == nil || set == wanted.shape ? .parameters : .removal
+      send(first, of: wanted, &hci, now)
+      phase = .setting(first, cause)
     case .on:
       if current == wanted { return .started }
-      sendEnable(false, &hci, now)
+      sendEnable(nil, &hci, now)
       phase = .disabling
     case .setting, .ended, .disabling, .blocked: break
     }
@@ -117,9 +190,12 @@ struct Advertiser {
     case .off, .on, .blocked: return nil
     // Whatever the status: there is nothing more that could be done to stop it.
     case .disabling: phase = .off
-    case .ended: return end(&hci, now)
+    case .ended(let reason): return over(reason, &hci, now)
     case .setting(let step, let cause):
       let isAccepted = outcome.status == .success
+      if usesExtendedCommands, isAccepted {
+        if step == .removal { set = nil } else if step == .parameters { set = current?.shape }
+      }
       if let current, wanted == current {
         return isAccepted ? next(after: step, cause, current, &hci, now) : refused(outcome.status, cause, &hci, now)
       }
@@ -132,24 +208,29 @@ struct Advertiser {
   private mutating func next(
     after step: Step, _ cause: Cause, _ current: Wish, _ hci: inout HCILayer, _ now: Instant
   ) -> Outcome? {
-    var octets: [UInt8] = []
-    switch step {
-    case .parameters:
-      let command = LESetAdvertisingData(current.advertising, in: &octets)
-      send(command, octets, &hci, now)
-      phase = .setting(.data, cause)
-    case .data:
-      let command = LESetScanResponseData(current.scanResponse, in: &octets)
-      send(command, octets, &hci, now)
-      phase = .setting(.scanResponse, cause)
-    case .scanResponse:
-      sendEnable(true, &hci, now)
-      phase = .setting(.enable, cause)
-    case .enable:
+    guard let next = following(step, current) else {
       phase = .on
+      end = end ?? current.parameters.duration.map { now + $0 }
       return .started
     }
+    send(next, of: current, &hci, now)
+    phase = .setting(next, cause)
     return nil
+  }
+  /// nil: it advertises.
+  private func following(_ step: Step, _ wish: Wish) -> Step? {
+    switch step {
+    case .removal: .parameters
+    case .parameters where usesExtendedCommands && ownAddress.isRandom: .address
+    case .parameters, .address: wish.shape.takesData || !usesExtendedCommands ? .data(0) : .scanResponse(0)
+    case .data(let start) where start + Self.longestPiece < wish.payloads.advertising.count:
+      .data(start + Self.longestPiece)
+    case .data: wish.shape.takesScanResponse || !usesExtendedCommands ? .scanResponse(0) : .enable
+    case .scanResponse(let start) where start + Self.longestPiece < wish.payloads.scanResponse.count:
+      .scanResponse(start + Self.longestPiece)
+    case .scanResponse: .enable
+    case .enable: nil
+    }
   }
   private mutating func refused(
     _ status: HCIStatus, _ cause: Cause, _ hci: inout HCILayer, _ now: Instant
@@ -161,38 +242,40 @@ struct Advertiser {
       phase = .blocked
       return nil
     }
-    wanted = nil
+    forget(.stopped)
     return .failed(status)
   }
 
-  private func sendEnable(_ isOn: Bool, _ hci: inout HCILayer, _ now: Instant) {
-    var command = LESetAdvertisingEnable()
-    command.advertisingEnable = isOn
-    hci.send(command, tag: tag, now: now)
-  }
-  private func send(_ command: some HCICommand, _ octets: [UInt8], _ hci: inout HCILayer, _ now: Instant) {
-    do throws(WireError) {
-      try hci.send(command, from: octets.span, tag: tag, now: now)
-    } catch {
-      preconditionFailure("the command's range is one of its octets: \(error)")
-    }
-  }
+  // MARK: The end
 
   /// A central has connected: a link proves that advertising had started, and it is off now.
-  mutating func connected(hci: inout HCILayer, now: Instant) -> Outcome? {
+  mutating func connected(hci: inout HCILayer, now: Instant) -> Outcome? { ended(.connected, &hci, now) }
+
+  /// LE Advertising Set Terminated. Vol 4, Part E, §7.7.65.18. Of a connection the link's own event has told, just before.
+  mutating func terminated(_ status: HCIStatus, hci: inout HCILayer, now: Instant) -> Outcome? {
+    switch status {
+    case .success: nil
+    case .advertisingTimeout: ended(.durationOver, &hci, now)
+    case .limitReached: ended(.eventsSent, &hci, now)
+    default: ended(.terminated(status), &hci, now)
+    }
+  }
+  private mutating func ended(_ reason: AdvertisingEnd, _ hci: inout HCILayer, _ now: Instant) -> Outcome? {
     switch phase {
-    case .on: return end(&hci, now)
+    case .on: return over(reason, &hci, now)
     case .setting(.enable, _):
-      phase = .ended
-      return wanted == current ? .started : nil
+      phase = .ended(reason)
+      guard let current, wanted == current else { return nil }
+      end = end ?? current.parameters.duration.map { now + $0 }
+      return .started
     case .off, .setting, .ended, .disabling, .blocked: return nil
     }
   }
-  private mutating func end(_ hci: inout HCILayer, _ now: Instant) -> Outcome? {
+  private mutating func over(_ reason: AdvertisingEnd, _ hci: inout HCILayer, _ now: Instant) -> Outcome? {
     phase = .off
-    let isOver = wanted == current && current?.parameters.restartsAfterConnection != true
-    if isOver { wanted = nil }
-    return step(wanted == current ? .connection : .wish, &hci, now)
+    let isWanted = wanted != nil && wanted == current
+    if isWanted, reason != .connected || wanted?.parameters.restartsAfterConnection != true { forget(reason) }
+    return step(isWanted ? .connection : .wish, &hci, now)
   }
   /// A link has gone down: advertising that the controller refused may be possible again.
   mutating func disconnected(hci: inout HCILayer, now: Instant) -> Outcome? {
@@ -205,15 +288,127 @@ struct Advertiser {
     }
     return nil
   }
+
+  /// When the host ends it. Where the controller counts the time too, it comes first.
+  var deadline: Instant? {
+    guard case .on = phase, duration(of: current?.parameters.duration) != 0 else { return end }
+    return end.map { $0 + Self.patience }
+  }
+  mutating func expire(hci: inout HCILayer, now: Instant) -> Outcome? {
+    guard let deadline, deadline <= now else { return nil }
+    forget(.durationOver)
+    if case .blocked = phase { phase = .off }
+    return step(.wish, &hci, now)
+  }
+  /// What the controller is told; 0: it has no clock for this, or its clock does not go so far.
+  private func duration(of duration: Duration?) -> UInt16 {
+    guard usesExtendedCommands, let duration else { return 0 }
+    let units = (duration.nanoseconds + 9_999_999) / 10_000_000
+    return UInt16(exactly: max(1, units)) ?? 0
+  }
+
+  // MARK: Commands
+
+  private func send(_ step: Step, of wish: Wish, _ hci: inout HCILayer, _ now: Instant) {
+    var octets: [UInt8] = []
+    switch step {
+    case .removal:
+      var command = LERemoveAdvertisingSet()
+      command.advertisingHandle = Self.handle
+      hci.send(command, tag: tag, now: now)
+    case .parameters where usesExtendedCommands:
+      hci.send(LESetExtendedAdvertisingParameters(wish, ownAddressType: ownAddressType), tag: tag, now: now)
+    case .parameters: hci.send(LESetAdvertisingParameters(wish, ownAddressType: ownAddressType), tag: tag, now: now)
+    case .address:
+      var command = LESetAdvertisingSetRandomAddress()
+      command.advertisingHandle = Self.handle
+      command.randomAddress = ownAddress.address
+      hci.send(command, tag: tag, now: now)
+    case .data(let start) where usesExtendedCommands:
+      var command = LESetExtendedAdvertisingData()
+      command.advertisingHandle = Self.handle
+      (command.operation, command.advertisingData) = piece(wish.payloads.advertising, start, &octets)
+      send(command, octets, &hci, now)
+    case .data: send(LESetAdvertisingData(wish.payloads.advertising, in: &octets), octets, &hci, now)
+    case .scanResponse(let start) where usesExtendedCommands:
+      var command = LESetExtendedScanResponseData()
+      command.advertisingHandle = Self.handle
+      (command.operation, command.scanResponseData) = piece(wish.payloads.scanResponse, start, &octets)
+      send(command, octets, &hci, now)
+    case .scanResponse: send(LESetScanResponseData(wish.payloads.scanResponse, in: &octets), octets, &hci, now)
+    case .enable: sendEnable(wish.parameters, &hci, now)
+    }
+  }
+  /// nil: off.
+  private func sendEnable(_ parameters: AdvertisingParameters?, _ hci: inout HCILayer, _ now: Instant) {
+    guard usesExtendedCommands else {
+      var command = LESetAdvertisingEnable()
+      command.advertisingEnable = parameters != nil
+      return hci.send(command, tag: tag, now: now)
+    }
+    var advertisingSet = LESetExtendedAdvertisingEnable.Set(), octets: [UInt8] = []
+    advertisingSet.advertisingHandle = Self.handle
+    if let parameters {
+      // A restart has what is left.
+      let duration = end.map { $0 - now } ?? parameters.duration
+      advertisingSet.duration = AdvertisingDuration(rawValue: self.duration(of: duration))
+      advertisingSet.maxExtendedAdvertisingEvents = parameters.maximumEvents ?? 0
+    }
+    var command = LESetExtendedAdvertisingEnable()
+    command.enable = parameters != nil
+    do throws(WireError) { command.sets = try List([advertisingSet], in: &octets) } catch {
+      preconditionFailure("a list of one: \(error)")
+    }
+    send(command, octets, &hci, now)
+  }
+  private func send(_ command: some HCICommand, _ octets: [UInt8], _ hci: inout HCILayer, _ now: Instant) {
+    do throws(WireError) {
+      try hci.send(command, from: octets.span, tag: tag, now: now)
+    } catch {
+      preconditionFailure("the command's range is one of its octets: \(error)")
+    }
+  }
+  private func piece(_ data: [UInt8], _ start: Int, _ octets: inout [UInt8]) -> (AdvertisingDataOperation, Octets) {
+    let end = min(start + Self.longestPiece, data.count)
+    let operation: AdvertisingDataOperation =
+      end == data.count ? (start == 0 ? .complete : .last) : (start == 0 ? .first : .intermediate)
+    return (operation, Octets(data[start..<end], in: &octets))
+  }
+  private var ownAddressType: OwnAddressType { ownAddress.isRandom ? .random : .public }
 }
 
-extension AdvertisingParameters.Kind {
-  fileprivate var type: AdvertisingType {
-    switch self {
-    case .connectable: .connectableScannableUndirected
-    case .scannable: .scannableUndirected
-    case .nonconnectable: .nonConnectableUndirected
-    }
+extension AdvertisingParameters {
+  fileprivate var isLimited: Bool { duration != nil || maximumEvents != nil }
+}
+extension Advertiser.Shape {
+  /// Vol 4, Part E, §7.8.53: what a set may hold.
+  fileprivate var takesData: Bool { usesLegacyPDUs || kind != .scannable }
+  fileprivate var takesScanResponse: Bool { kind == .scannable || (usesLegacyPDUs && kind == .connectable) }
+}
+extension LESetAdvertisingParameters {
+  fileprivate init(_ wish: Advertiser.Wish, ownAddressType: OwnAddressType) {
+    self.init()
+    advertisingIntervalMin = wish.parameters.intervalMin
+    advertisingIntervalMax = wish.parameters.intervalMax
+    advertisingType =
+      switch wish.parameters.kind {
+      case .connectable: .connectableScannableUndirected
+      case .scannable: .scannableUndirected
+      case .nonconnectable: .nonConnectableUndirected
+      }
+    self.ownAddressType = ownAddressType
+  }
+}
+extension LESetExtendedAdvertisingParameters {
+  fileprivate init(_ wish: Advertiser.Wish, ownAddressType: OwnAddressType) {
+    self.init()
+    advertisingHandle = Advertiser.handle
+    legacy = wish.payloads.usesLegacyPDUs
+    connectable = wish.parameters.kind == .connectable
+    scannable = wish.shape.takesScanResponse
+    primaryAdvertisingIntervalMin = UInt24(UInt32(wish.parameters.intervalMin.rawValue))
+    primaryAdvertisingIntervalMax = UInt24(UInt32(wish.parameters.intervalMax.rawValue))
+    self.ownAddressType = ownAddressType
   }
 }
 extension HCIStatus {

@@ -218,7 +218,8 @@ public struct AdvertisingData: Sendable, Hashable {
     return true
   }
 
-  /// The AD structures in the order in which they are placed: what a scanner filters by comes first.
+  /// The AD structures in the order in which they are placed: what a scanner filters by comes first, the name last: it
+  /// can be shortened to what the others leave.
   public func structures() -> [Structure] {
     var result: [Structure] = []
     func add(_ type: ADType, _ data: [UInt8]) { result.append(Structure(type: type, data: data)) }
@@ -248,37 +249,119 @@ public struct AdvertisingData: Sendable, Hashable {
       add(uuid.count == 2 ? .serviceData16 : .serviceData128, uuid + entry.data)
     }
     if let manufacturerData { add(.manufacturerData, manufacturerData) }
+    result += other
     if let localName { add(isNameShortened ? .shortenedLocalName : .completeLocalName, Array(localName.utf8)) }
-    return result + other
+    return result
   }
 
-  /// The two payloads of legacy advertising: each structure goes whole into the advertising data where it fits, else
-  /// into the scan response. Vol 4, Part E, §7.8.7 and §7.8.8: 31 octets each.
-  public func legacyPayloads() throws(AdvertisingDataError) -> (advertising: [UInt8], scanResponse: [UInt8]) {
-    var advertising: [UInt8] = [], scanResponse: [UInt8] = []
-    for structure in structures() {
-      let bytes = [UInt8(truncatingIfNeeded: structure.data.count + 1), structure.type.rawValue] + structure.data
-      if advertising.count + bytes.count <= 31 {
-        advertising += bytes
-      } else if structure.type != .flags, scanResponse.count + bytes.count <= 31 {
-        scanResponse += bytes
-      } else {
-        throw .tooLong(
-          structure.type, needed: bytes.count, available: max(31 - advertising.count, 31 - scanResponse.count))
-      }
+  /// What goes where, in PDUs of the kind that `parameters` ask for. `longestExtended`: the most octets that the controller
+  /// takes for extended PDUs; nil: it has none.
+  public func payloads(
+    _ parameters: AdvertisingParameters, longestExtended: Int?
+  ) throws(AdvertisingDataError) -> AdvertisingPayloads {
+    guard parameters.pdus != .legacy, let longestExtended else {
+      if parameters.pdus == .extended { throw .extendedUnavailable }
+      return try legacyPayloads(parameters.kind)
     }
-    return (advertising, scanResponse)
+    if parameters.pdus == .automatic {
+      do throws(AdvertisingDataError) { return try legacyPayloads(parameters.kind) } catch {}
+    }
+    return try extendedPayloads(parameters.kind, longest: longestExtended)
+  }
+
+  /// Each structure goes whole into the advertising data where it fits, else into the scan response where there is one; the
+  /// name, where it fits nowhere, shortened to what is left. Vol 4, Part E, §7.8.7 and §7.8.8: 31 octets each.
+  private func legacyPayloads(_ kind: AdvertisingParameters.Kind) throws(AdvertisingDataError) -> AdvertisingPayloads {
+    var payloads = AdvertisingPayloads()
+    for structure in structures() {
+      let room = 31 - payloads.advertising.count
+      // Flags belong into the advertising data: Supplement, Part A, §1.3.
+      let responseRoom = kind == .nonconnectable || structure.type == .flags ? 0 : 31 - payloads.scanResponse.count
+      var bytes = structure.octets
+      if bytes.count > room, bytes.count > responseRoom {
+        guard let shorter = structure.shortened(to: max(room, responseRoom)) else {
+          throw .tooLong(structure.type, needed: bytes.count, available: max(room, responseRoom))
+        }
+        bytes = shorter.octets
+      }
+      if bytes.count <= room { payloads.advertising += bytes } else { payloads.scanResponse += bytes }
+    }
+    return payloads
+  }
+  /// All of it in one place: connectable extended advertisements have no scan response, scannable ones nothing else (Vol 4,
+  /// Part E, §7.8.53). Connectable ones have it all in AUX_ADV_IND, where AdvMode, flags, AdvA and ADI leave 245 octets of
+  /// 255 (§7.8.56; Vol 6, Part B, §2.3.4).
+  private func extendedPayloads(
+    _ kind: AdvertisingParameters.Kind, longest: Int
+  ) throws(AdvertisingDataError) -> AdvertisingPayloads {
+    let longest = kind == .connectable ? min(longest, 245) : longest
+    var octets: [UInt8] = []
+    for structure in structures() {
+      // The length octet counts the type too.
+      if structure.data.count > 254 { throw .tooLong(structure.type, needed: structure.count, available: 256) }
+      octets += structure.octets
+    }
+    if octets.count > longest { throw .tooMuch(needed: octets.count, available: longest) }
+    return kind == .scannable
+      ? AdvertisingPayloads(scanResponse: octets, usesLegacyPDUs: false)
+      : AdvertisingPayloads(advertising: octets, usesLegacyPDUs: false)
+  }
+}
+
+/// What is advertised, octet by octet. Vol 3, Part C, §11.
+public struct AdvertisingPayloads: Sendable, Hashable {
+  public var advertising: [UInt8]
+  public var scanResponse: [UInt8]
+  /// Legacy PDUs, which every scanner hears; else the extended ones of Bluetooth 5.
+  public var usesLegacyPDUs: Bool
+  public init(advertising: [UInt8] = [], scanResponse: [UInt8] = [], usesLegacyPDUs: Bool = true) {
+    self.advertising = advertising
+    self.scanResponse = scanResponse
+    self.usesLegacyPDUs = usesLegacyPDUs
+  }
+}
+
+extension AdvertisingData.Structure {
+  /// On the wire. At most 254 octets of data.
+  fileprivate var octets: [UInt8] { [UInt8(truncatingIfNeeded: data.count + 1), type.rawValue] + data }
+  /// A name cut to `count` octets with its header, at a character's end, and marked as cut; nil where nothing of it fits,
+  /// and for everything else. Supplement, Part A, §1.2.
+  fileprivate func shortened(to count: Int) -> AdvertisingData.Structure? {
+    guard type == .completeLocalName || type == .shortenedLocalName else { return nil }
+    var name = String(decoding: data, as: UTF8.self)
+    while 2 + name.utf8.count > count, !name.isEmpty { name.removeLast() }
+    return name.isEmpty ? nil : AdvertisingData.Structure(type: .shortenedLocalName, data: Array(name.utf8))
+  }
+}
+
+extension ADType {
+  fileprivate var words: String {
+    switch self {
+    case .completeServiceUUIDs16, .completeServiceUUIDs128: "the list of services"
+    case .completeLocalName, .shortenedLocalName: "the name"
+    case .manufacturerData: "the manufacturer data"
+    case .serviceData16, .serviceData128: "the service data"
+    default: "AD structure \(text)"
+    }
   }
 }
 
 public enum AdvertisingDataError: Error, Sendable, Hashable, CustomStringConvertible {
   /// A structure of `needed` octets fits neither the advertising data nor the scan response.
   case tooLong(ADType, needed: Int, available: Int)
+  /// All structures together have `needed` octets; in one place there are `available`.
+  case tooMuch(needed: Int, available: Int)
+  /// Extended PDUs or a number of events were asked for, and the host goes by the legacy commands: the controller lacks the
+  /// others, or the configuration prefers these.
+  case extendedUnavailable
 
   public var description: String {
     switch self {
     case .tooLong(let type, let needed, let available):
-      "AD structure \(type.text) needs \(needed) octets and \(available) are free; advertise less data"
+      "\(type.words) needs \(needed) octets and \(available) are free; advertise less data"
+    case .tooMuch(let needed, let available):
+      "it needs \(needed) octets and one advertisement of this controller has \(available); advertise less data"
+    case .extendedUnavailable: "this controller has no extended advertising; advertise with legacy PDUs"
     }
   }
 }

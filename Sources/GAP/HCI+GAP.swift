@@ -31,17 +31,23 @@ extension HostCore {
     settle(now)
   }
 
-  /// Ends with `.advertisingStarted` or `.advertisingFailed`. Of several calls in a row the last one counts, and has the
-  /// one outcome.
+  /// Ends with `.advertisingStarted` or `.advertisingFailed`; `.advertisingStopped` follows when it is over. Of several
+  /// calls in a row the last one counts, and has the one outcome; one with a duration or a number of events begins anew.
   public mutating func advertise(
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(), now: Instant
   ) throws(AdvertisingDataError) {
-    let payloads = try data.legacyPayloads()
     guard phase == .running else { return emit(.advertisingFailed(.commandDisallowed)) }
-    let wish = Advertiser.Wish(
-      parameters: parameters, advertising: payloads.advertising, scanResponse: payloads.scanResponse)
+    let wish = Advertiser.Wish(parameters: parameters, payloads: try advertisingPayloads(data, parameters))
     tell(advertiser.want(wish, hci: &hci, now: now))
     settle(now)
+  }
+  /// What `advertise` would send on this controller.
+  public func advertisingPayloads(
+    _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
+  ) throws(AdvertisingDataError) -> AdvertisingPayloads {
+    let isExtended = controller?.usesExtendedCommands == true
+    if !isExtended, parameters.maximumEvents != nil { throw .extendedUnavailable }
+    return try data.payloads(parameters, longestExtended: isExtended ? controller?.maximumAdvertisingDataLength : nil)
   }
   /// Ends with `.advertisingStopped`.
   public mutating func stopAdvertising(now: Instant) {
@@ -89,7 +95,7 @@ extension HostCore {
   mutating func tell(_ outcome: Advertiser.Outcome?) {
     switch outcome {
     case .started: emit(.advertisingStarted)
-    case .stopped: emit(.advertisingStopped)
+    case .ended(let reason): emit(.advertisingStopped(reason))
     case .failed(let status): emit(.advertisingFailed(status))
     case nil: break
     }
@@ -114,8 +120,10 @@ extension HostCore {
 
   private mutating func started(_ info: ControllerInfo, _ now: Instant) {
     controller = info
-    scanner.usesExtendedCommands = info.usesExtendedScanning
-    connections.usesExtendedCommands = info.usesExtendedConnect
+    // All of one kind: Vol 4, Part E, §3.1.1.
+    advertiser.usesExtendedCommands = info.usesExtendedCommands
+    scanner.usesExtendedCommands = info.usesExtendedCommands
+    connections.usesExtendedCommands = info.usesExtendedCommands
     guard info.needsRandomAddress else { return run(as: PeerAddress(info.address, .public)) }
     var command = LESetRandomAddress()
     command.randomAddress = configuration.randomStaticAddress
@@ -126,7 +134,7 @@ extension HostCore {
     ownAddress = address
     let type: OwnAddressType = address.isRandom ? .random : .public
     scanner.ownAddressType = type
-    advertiser.ownAddressType = type
+    advertiser.ownAddress = address
     connections.ownAddressType = type
     phase = .running
     emit(.started)
@@ -185,6 +193,8 @@ extension HostCore {
       updateComplete(
         event.status, event.connectionHandle,
         ConnectionParameters(event.connectionInterval, event.peripheralLatency, event.supervisionTimeout))
+    case .leAdvertisingSetTerminated(let event) where event.advertisingHandle == Advertiser.handle:
+      tell(advertiser.terminated(event.status, hci: &hci, now: now))
     case .leRemoteConnectionParameterRequest(let event): answer(event, now)
     case .leLongTermKeyRequest(let event):
       // Until there is pairing there are no keys. Vol 4, Part E, §7.8.26.

@@ -15,9 +15,10 @@ public struct HostConfiguration: Sendable {
   /// The random static address used where the controller has no public one. The driver makes it, from a good generator,
   /// and keeps it: two most significant bits 1 (Vol 6, Part B, §1.3.2.1).
   public var randomStaticAddress = DeviceAddress(0xC000_0000_0001)
-  /// Scan and connect with the extended commands where the controller has them. They must not be mixed with the legacy
-  /// ones (Vol 4, Part E, §3.1.1), which legacy advertising needs: a host of both roles leaves this off.
-  public var prefersExtendedCommands = false
+  /// Advertise, scan and connect with the extended commands where the controller has all of them; else, or when this is
+  /// off, with the legacy ones. They must not be mixed (Vol 4, Part E, §3.1.1). Extended commands send and hear legacy PDUs
+  /// as well: turning them off is for controllers that get them wrong.
+  public var prefersExtendedCommands = true
   public init() {}
 }
 
@@ -105,6 +106,7 @@ public struct HostCore: ~Copyable {
   /// When `expire` is to be called next.
   public var deadline: Instant? {
     var earliest = Instant?.earliest(hci.deadline, .earliest(l2cap.deadline, connections.deadline))
+    earliest = .earliest(earliest, advertiser.deadline)
     for index in 0..<upper.links.count { earliest = .earliest(earliest, upper.links[index].bearer.deadline) }
     return earliest
   }
@@ -114,6 +116,7 @@ public struct HostCore: ~Copyable {
     settle(now)
     l2cap.expire(now: now)
     connections.expire(hci: &hci, now: now)
+    tell(advertiser.expire(hci: &hci, now: now))
     for index in 0..<upper.links.count {
       let handle = upper.links[index].handle, isTimeUp = upper.links[index].expire(now: now)
       collect(handle, now)
@@ -165,6 +168,6 @@ public struct HostCore: ~Copyable {
     while upper.links.count > 0 { linkDown(upper.links[0].handle, .hardwareFailure, now) }
     for id in connections.reset() { emit(.completed(id, .failed(.notStarted))) }
     if wasScanning { emit(.scanStopped) }
-    if wasAdvertising { emit(.advertisingStopped) }
+    if wasAdvertising { emit(.advertisingStopped(.stopped)) }
   }
 }

@@ -98,8 +98,7 @@ public enum HostEffect: Sendable {
   case advertisingStarted
   /// Advertising is off: the controller refused it, perhaps after a connection.
   case advertisingFailed(HCIStatus)
-  /// A central connected and it was not to start again, or it was stopped, or the controller was.
-  case advertisingStopped
+  case advertisingStopped(AdvertisingEnd)
 
   case linkUp(LinkID, PeerAddress, LinkRole, ConnectionParameters)
   case linkDown(LinkID, reason: HCIStatus)

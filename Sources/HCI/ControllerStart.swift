@@ -16,22 +16,33 @@ public struct ControllerInfo: BitwiseCopyable, Sendable {
   /// The longest link layer payload the controller can send, 27 … 251 octets, and its time in µs.
   public var maximumTxOctets: UInt16 = 27
   public var maximumTxTime: UInt16 = 328
-  /// The extended commands are to be used for scanning and connecting, where the controller has them.
-  ///
-  /// Once a controller has had one of the legacy commands for advertising, scanning and connecting it refuses the
-  /// extended ones until it is reset, and the other way round (§3.1.1): a host decides for all of them at once.
-  public var prefersExtendedCommands = false
+  /// The most octets of advertising data, 31 … 1,650; more than 31 only with extended PDUs.
+  public var maximumAdvertisingDataLength = 31
+  /// The extended commands are to be used, where the controller has them: see `usesExtendedCommands`.
+  public var prefersExtendedCommands = true
 
   public init() {}
 
   /// There is no public address: a random static one must be set before scanning, advertising or connecting.
   public var needsRandomAddress: Bool { address.value == 0 || address.value == 0xFFFF_FFFF_FFFF }
-  public var usesExtendedScanning: Bool {
-    usesExtendedCommands && commands.contains(LESetExtendedScanParameters.self)
-      && commands.contains(LESetExtendedScanEnable.self)
+  /// Advertising, scanning and connecting go by the extended commands; else by the legacy ones, all three of them.
+  ///
+  /// Once a controller has had a command of one kind it refuses those of the other until it is reset (§3.1.1), so this is
+  /// decided once, for all roles: by the extended ones where they are preferred and none is missing for anything that the
+  /// controller can do by the legacy ones.
+  public var usesExtendedCommands: Bool {
+    guard prefersExtendedCommands, features.contains(.leExtendedAdvertising) else { return false }
+    let advertises =
+      commands.contains(LESetExtendedAdvertisingParameters.self) && commands.contains(LESetExtendedAdvertisingData.self)
+      && commands.contains(LESetExtendedScanResponseData.self) && commands.contains(LESetExtendedAdvertisingEnable.self)
+      && commands.contains(LERemoveAdvertisingSet.self)
+      && (!needsRandomAddress || commands.contains(LESetAdvertisingSetRandomAddress.self))
+    let scans = commands.contains(LESetExtendedScanParameters.self) && commands.contains(LESetExtendedScanEnable.self)
+    let connects = commands.contains(LEExtendedCreateConnection.self)
+    return (advertises || !commands.contains(LESetAdvertisingEnable.self))
+      && (scans || !commands.contains(LESetScanEnable.self))
+      && (connects || !commands.contains(LECreateConnection.self))
   }
-  public var usesExtendedConnect: Bool { usesExtendedCommands && commands.contains(LEExtendedCreateConnection.self) }
-  private var usesExtendedCommands: Bool { prefersExtendedCommands && features.contains(.leExtendedAdvertising) }
   /// It speaks BR/EDR too.
   public var isDualMode: Bool { lmpFeatures.contains(.leSupported) && !lmpFeatures.contains(.brEDRNotSupported) }
 
@@ -77,7 +88,7 @@ public enum StartFailure: Error, BitwiseCopyable, Sendable, Equatable, CustomStr
 struct ControllerStart {
   enum Step: UInt8 {
     case reset, version, commands, features, leFeatures, address, hostSupport, eventMask, leEventMask, leBuffers,
-      buffers, dataLength, done
+      buffers, dataLength, advertisingDataLength, done
   }
   private(set) var step = Step.reset
   private(set) var info = ControllerInfo()
@@ -105,6 +116,7 @@ struct ControllerStart {
     case .leBuffers: queue.append(LEReadBufferSize(), now: now)
     case .buffers: queue.append(ReadBufferSize(), now: now)
     case .dataLength: queue.append(LEReadMaximumDataLength(), now: now)
+    case .advertisingDataLength: queue.append(LEReadMaximumAdvertisingDataLength(), now: now)
     case .done: break
     }
   }
@@ -151,6 +163,9 @@ struct ControllerStart {
       let answer = try LEReadMaximumDataLength.decodeReturn(parameters, in: packet)
       info.maximumTxOctets = max(27, answer.supportedMaxTXOctets)
       info.maximumTxTime = max(328, answer.supportedMaxTXTime)
+    case .advertisingDataLength:
+      let answer = try LEReadMaximumAdvertisingDataLength.decodeReturn(parameters, in: packet)
+      info.maximumAdvertisingDataLength = min(max(31, Int(answer.maxAdvertisingDataLength)), 1650)
     case .reset, .hostSupport, .eventMask, .leEventMask, .done: break
     }
   }
@@ -168,6 +183,9 @@ struct ControllerStart {
     case .leBuffers: info.commands.contains(LEReadBufferSize.self)
     case .buffers: info.aclCount == 0 && info.commands.contains(ReadBufferSize.self)
     case .dataLength: info.commands.contains(LEReadMaximumDataLength.self)
+    // An extended command like the others: a host that goes by the legacy ones must not send it.
+    case .advertisingDataLength:
+      info.usesExtendedCommands && info.commands.contains(LEReadMaximumAdvertisingDataLength.self)
     }
   }
 }

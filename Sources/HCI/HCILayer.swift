@@ -49,7 +49,7 @@ public struct HCILayer: ~Copyable {
     /// Octets of commands that may wait.
     public var commandCapacity = 4096
     /// See `ControllerInfo.prefersExtendedCommands`.
-    public var prefersExtendedCommands = false
+    public var prefersExtendedCommands = true
     public init() {}
   }
 
@@ -57,7 +57,7 @@ public struct HCILayer: ~Copyable {
   private let configuration: Configuration
   private var phase = Phase.off
   /// Where the start is, while starting. Not inside `Phase`, which every packet asks for and would copy.
-  private var sequence = ControllerStart(prefersExtendedCommands: false)
+  private var sequence = ControllerStart(prefersExtendedCommands: true)
   private var queue: CommandQueue
   /// What is known of the controller; defaults before it has started.
   public private(set) var info = ControllerInfo()

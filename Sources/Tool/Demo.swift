@@ -104,6 +104,6 @@ struct Demo: AsyncParsableCommand {
 }
 
 // The packets with which steps begin, H4 packet type octet first; an ACL packet's ATT opcode is its tenth octet.
-private func isCreateConnection(_ packet: [UInt8]) -> Bool { packet.starts(with: [0x01, 0x0D, 0x20]) }
+private func isCreateConnection(_ packet: [UInt8]) -> Bool { packet.starts(with: [0x01, 0x43, 0x20]) }
 private func isMTURequest(_ packet: [UInt8]) -> Bool { packet[0] == 0x02 && packet.dropFirst(9).first == 0x02 }
 private func isWriteRequest(_ packet: [UInt8]) -> Bool { packet[0] == 0x02 && packet.dropFirst(9).first == 0x12 }

@@ -30,9 +30,7 @@ struct Explore: AsyncParsableCommand {
   }
 
   func run() async throws {
-    var configuration = HostConfiguration()
-    configuration.prefersExtendedCommands = true
-    try await Host.using(options, configuration: configuration) { host in
+    try await Host.using(options) { host in
       let peer = try await find(host)
       let (link, database) = try await discover(peer, host)
       var printer = DatabasePrinter(json: json)

@@ -20,10 +20,8 @@ struct ScanCommand: AsyncParsableCommand {
   var json = false
 
   func run() async throws {
-    var configuration = HostConfiguration()
-    configuration.prefersExtendedCommands = true
     let services = service, table = DeviceTable(json: json)
-    try await Host.using(options, configuration: configuration) { host in
+    try await Host.using(options) { host in
       try await untilInterrupted(duration) {
         await table.begin()
         for try await advertisement in host.scan(services: services) { await table.show(advertisement) }
@@ -79,6 +77,7 @@ extension Advertisement {
     line.add("rssi", rssi)
     line.add("connectable", isConnectable)
     line.add("scan_response", isScanResponse)
+    if isTruncated { line.add("truncated", true) }
     line.add("name", name)
     line.add("services", data.serviceUUIDs.map(\.description))
     if let flags = data.flags { line.add("flags", Int(flags)) }

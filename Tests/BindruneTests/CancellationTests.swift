@@ -29,7 +29,7 @@ import Testing
     let connect = { @Sendable () async throws(BluetoothError) in _ = try await central.connect(to: peer, .fast) }
     // Nobody is there to answer: the attempt lasts until it is cancelled, and the controller hears of that.
     #expect(try await cancelled(once: nil, connect) == .cancelled)
-    #expect(try await cancelled(once: { await relay.command("01 0D 20") }, connect) == .cancelled)
+    #expect(try await cancelled(once: { await relay.command("01 43 20") }, connect) == .cancelled)
     await relay.command("01 0E 20")
     // No link has come up, and the next attempt works.
     var events = await peripheral.events.makeAsyncIterator()
@@ -64,15 +64,15 @@ import Testing
     try await peripheral.advertiseFast()
     let scan = { @Sendable () async throws(BluetoothError) in for try await _ in central.scan() {} }
     #expect(try await cancelled(once: nil, scan) == nil)
-    #expect(try await cancelled(once: { await relay.command("01 0C 20 02 01") }, scan) == nil)
-    try await within { await relay.command("01 0C 20 02 00") }
+    #expect(try await cancelled(once: { await relay.command("01 42 20 06 01") }, scan) == nil)
+    try await within { await relay.command("01 42 20 06 00") }
     // The last of two ends the controller's scan, and the next one begins it again.
     let one = Task { for try await _ in central.scan() {} }
-    try await within { await relay.command("01 0C 20 02 01") }
+    try await within { await relay.command("01 42 20 06 01") }
     #expect(try await within { try await central.find("Belt") }.name == "Belt")
     one.cancel()
     try await one.value
-    try await within { await relay.command("01 0C 20 02 00") }
+    try await within { await relay.command("01 42 20 06 00") }
     #expect(try await within { try await central.find("Belt") }.name == "Belt")
     await central.close()
     await peripheral.close()
@@ -184,11 +184,11 @@ import Testing
       try await host.advertise(AdvertisingData(localName: "x"))
     }
     #expect(try await cancelled(once: nil, advertise) == .cancelled)
-    #expect(try await cancelled(once: { await relay.command("01 06 20") }, advertise) == .cancelled)
+    #expect(try await cancelled(once: { await relay.command("01 36 20") }, advertise) == .cancelled)
     // The answer comes late; nothing follows it.
-    try await relay.fromController("04 0E 04 01 06 20 00")
+    try await relay.fromController("04 0E 05 01 36 20 00 00")
     await host.close()
-    for await command in relay.commands { #expect(!command.starts(with: octets("01 0A 20 01 01"))) }
+    for await command in relay.commands { #expect(!command.starts(with: octets("01 39 20 06 01"))) }
   }
 }
 

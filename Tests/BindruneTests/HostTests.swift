@@ -141,11 +141,48 @@ import Testing
 
   @Test func tooMuchForAnAdvertisement() async throws {
     let host = try await Lab().host()
+    var data = AdvertisingData(localName: "n")
+    data.manufacturerData = [UInt8](repeating: 0xFF, count: 240)
+    let long = data
+    let code = try await errorCode { () async throws(BluetoothError) in try await host.advertise(long) }
+    #expect(code == .invalidArgument)
+    // Less is shown before it is advertised, and a beacon has more room.
+    let beacon = try await host.advertisingPayloads(data, AdvertisingParameters(kind: .nonconnectable))
+    #expect(beacon.advertising.count == 3 + 242 + 3 && !beacon.usesLegacyPDUs)
+    try await host.advertise(data, AdvertisingParameters(kind: .nonconnectable))
+    await host.close()
     #expect(
       try await errorCode { () async throws(BluetoothError) in
-        try await host.advertise(AdvertisingData(localName: String(repeating: "x", count: 40)))
-      } == .invalidArgument)
-    await host.close()
+        _ = try await host.advertisingPayloads(AdvertisingData(localName: "n"))
+      } == .notStarted)
+  }
+
+  /// Data of several PDUs, from advertiser to reader, and the end of their time.
+  @Test func aLongBeaconForAWhile() async throws {
+    let lab = Lab()
+    let (central, beacon) = (try await lab.host(), try await lab.host())
+    var data = AdvertisingData(flags: nil)
+    data.serviceData = (0..<4).map { .init(uuid: .short(0x1800 + $0), data: [UInt8](repeating: UInt8($0), count: 150)) }
+    let interval = AdvertisingInterval(.milliseconds(20)), events = await beacon.events
+    var parameters = AdvertisingParameters(kind: .nonconnectable, intervalMin: interval, intervalMax: interval)
+    try await beacon.advertise(data, parameters)
+    try await within { [data] in
+      for try await advertisement in central.scan() where advertisement.data == data {
+        #expect(!advertisement.isConnectable && !advertisement.isTruncated)
+        break
+      }
+    }
+    parameters.duration = .milliseconds(50)
+    try await beacon.advertise(data, parameters)
+    try await within {
+      for try await event in events {
+        guard case .advertisingStopped(let reason) = event else { continue }
+        #expect(reason == .durationOver)
+        break
+      }
+    }
+    await central.close()
+    await beacon.close()
   }
 
   /// An advertisement and its scan response are one device, however often they come.

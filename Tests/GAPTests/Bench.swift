@@ -132,6 +132,7 @@ struct Bench: ~Copyable {
     case .leSetScanEnable(let command): command.leScanEnable ? "(on)" : "(off)"
     case .leSetExtendedScanEnable(let command): command.enable ? "(on)" : "(off)"
     case .leSetAdvertisingEnable(let command): command.advertisingEnable ? "(on)" : "(off)"
+    case .leSetExtendedAdvertisingEnable(let command): command.enable ? "(on)" : "(off)"
     case .disconnect(let command): "(\(command.connectionHandle.rawValue), \(hexDigits(command.reason.rawValue)))"
     default: ""
     }
@@ -145,6 +146,8 @@ struct Bench: ~Copyable {
   private func text(of effect: HostEffect) -> String {
     switch effect {
     case .scanFailed(let status): return "scanFailed \(hexDigits(status.rawValue))"
+    case .advertisingStopped(.stopped): return "advertisingStopped"
+    case .advertisingStopped(let reason): return "advertisingStopped: \(reason)"
     case .advertisingFailed(let status): return "advertisingFailed \(hexDigits(status.rawValue))"
     case .controllerFailed(let status): return "controllerFailed \(hexDigits(status.rawValue))"
     case .startFailed(let failure): return "startFailed: \(failure)"
@@ -224,8 +227,15 @@ func little(_ value: UInt16) -> [UInt8] { [UInt8(value & 0xFF), UInt8(value >> 8
 /// What a controller on paper has, and what it answers to the commands of the start.
 struct PaperController {
   var lacks: [SupportedCommandBit] = []
-  /// Not in it: data length extension, so that a new link brings no command of its own.
-  var features: LEFeatures = [.connectionParametersRequestProcedure, .leExtendedAdvertising]
+  /// Not in it: data length extension, so that a new link brings no command of its own. It goes by the legacy commands.
+  var features: LEFeatures = .connectionParametersRequestProcedure
+  /// One that goes by the extended commands.
+  static var extended: PaperController {
+    var controller = PaperController()
+    controller.features.insert(.leExtendedAdvertising)
+    return controller
+  }
+  var maximumAdvertisingData: UInt16 = 1650
   var address: [UInt8] = [6, 5, 4, 3, 2, 1]
   var refused: [HCIOpcode: HCIStatus] = [:]
   var silent: Set<HCIOpcode> = []
@@ -251,6 +261,8 @@ struct PaperController {
       let time = 8 * (UInt16(maximumOctets) + 14)
       return commandComplete(
         opcode, .success, [maximumOctets, 0] + little(time) + [maximumOctets, 0] + little(time))
+    case LEReadMaximumAdvertisingDataLength.opcode:
+      return commandComplete(opcode, .success, little(maximumAdvertisingData))
     default: return commandComplete(opcode)
     }
   }
@@ -276,13 +288,14 @@ struct Matrix {
   var inputs: [Step]
   /// The machine's phase.
   var phase: (borrowing HostCore) -> String
+  var controller = PaperController()
 
   func text() -> String {
     var text = ""
     for path in paths {
       text += (path.isEmpty ? "at the start" : "after " + path.joined(separator: ", ")) + ": "
       for (index, input) in inputs.enumerated() {
-        var bench = Bench.started()
+        var bench = Bench.started(controller: controller)
         for name in path { step(name).act(&bench) }
         if index == 0 { text += phase(bench.core) + "\n" }
         _ = bench.takeAll()

@@ -70,7 +70,8 @@ private struct Visit: ~Copyable {
     }
     var controller = PaperController()
     if station == .settingAddress { controller.address = [0, 0, 0, 0, 0, 0] }
-    bench = Bench(try builder.build(), controller: controller) { $0.prefersExtendedCommands = station == .busy }
+    if station == .busy || station == .peripheral { controller.features.insert(.leExtendedAdvertising) }
+    bench = Bench(try builder.build(), controller: controller)
     bench.isReading = false
     switch station {
     case .stopped: break

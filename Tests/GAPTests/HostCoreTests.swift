@@ -246,7 +246,7 @@ private let link1 = LinkID(rawValue: 1)
       + [127, 0xC8, 0, 0, 0, 0, 0, 0, 0, 0, 0, UInt8(data.count)] + data
   }
   private static func scanning() -> Bench {
-    var bench = Bench.started { $0.prefersExtendedCommands = true }
+    var bench = Bench.started(controller: .extended)
     bench.tell { core, now in core.startScan(now: now) }
     bench.answerAll()
     same(

@@ -61,14 +61,44 @@ import Testing
         ("disconnection", { $0.receive(disconnectionComplete(0x40)) }),
         ("restart", { $0.start() }),
       ],
-      phase: {
-        switch $0.advertiser.phase {
-        case .setting(let step, .wish): "setting \(step)"
-        case .setting(let step, let cause): "setting \(step) after \(cause)"
-        case let phase: name(phase)
-        }
-      })
+      phase: phaseOfTheAdvertiser)
     try advertiser.check("advertiser.txt")
+  }
+
+  /// The extended commands: pieces of data, an address and a removal between them, and ends that the controller brings about.
+  @Test func everyPhaseOfTheAdvertiserWithExtendedCommands() throws {
+    let enabling = ["advertise a", "accepted", "accepted", "accepted", "accepted"], on = enabling + ["accepted"]
+    let long = ["advertise long", "accepted", "accepted"]
+    var controller = PaperController.extended
+    controller.address = [0, 0, 0, 0, 0, 0]
+    let advertiser = Matrix(
+      paths: [
+        [], ["advertise a"], ["advertise a", "accepted"], ["advertise a", "accepted", "stop"],
+        ["advertise a", "accepted", "accepted"], enabling, enabling + ["stop"], enabling + ["connection"],
+        enabling + ["time over"], enabling + ["advertise b", "time over"], enabling + ["stop", "time over"],
+        on, on + ["stop"], on + ["connection"], on + ["time over"],
+        long, long + ["accepted"], long + ["accepted", "accepted"], long + ["accepted", "accepted", "accepted"],
+        on + ["advertise long"], on + ["advertise long", "accepted"], on + ["advertise long", "accepted", "stop"],
+        on + ["advertise long", "accepted", "accepted"],
+      ],
+      inputs: [
+        ("advertise a", { bench in bench.advertise("a") }),
+        ("advertise b", { bench in bench.advertise("b", restarts: false) }),
+        ("advertise long", { bench in bench.advertiseLong() }),
+        ("stop", { $0.tell { core, now in core.stopAdvertising(now: now) } }),
+        ("accepted", { $0.answer() }),
+        ("refused", { $0.answer(.connectionLimitExceeded) }),
+        ("silence", { $0.wait(.seconds(2)) }),
+        ("connection", { $0.receive(connectionComplete(0x40, .peripheral)) }),
+        ("its set terminated", { $0.receive("04 3E 06 12 00 00 40 00 00") }),
+        ("time over", { $0.receive("04 3E 06 12 3C 00 00 00 00") }),
+        ("events over", { $0.receive("04 3E 06 12 43 00 00 00 07") }),
+        ("other set terminated", { $0.receive("04 3E 06 12 3C 01 00 00 00") }),
+        ("disconnection", { $0.receive(disconnectionComplete(0x40)) }),
+        ("restart", { $0.start() }),
+      ],
+      phase: phaseOfTheAdvertiser, controller: controller)
+    try advertiser.check("advertiser-extended.txt")
   }
 
   @Test func everyPhaseOfTheConnections() throws {
@@ -98,7 +128,24 @@ import Testing
   }
 }
 
+private func phaseOfTheAdvertiser(_ core: borrowing HostCore) -> String {
+  switch core.advertiser.phase {
+  case .setting(let step, .wish): "setting \(name(step))"
+  case .setting(let step, let cause): "setting \(name(step)) after \(cause)"
+  case let phase: name(phase)
+  }
+}
+
 extension Bench {
+  /// 406 octets, in two pieces.
+  mutating func advertiseLong() {
+    var data = AdvertisingData(flags: nil)
+    data.serviceData = [
+      .init(uuid: "180D", data: [UInt8](repeating: 1, count: 199)),
+      .init(uuid: "180F", data: [UInt8](repeating: 2, count: 199)),
+    ]
+    tell { core, now in try! core.advertise(data, AdvertisingParameters(kind: .nonconnectable), now: now) }
+  }
   mutating func advertise(_ name: String, restarts: Bool = true) {
     tell { core, now in
       try! core.advertise(

@@ -12,11 +12,13 @@ import Testing
         Reset.opcode, ReadLocalVersionInformation.opcode, ReadLocalSupportedCommands.opcode,
         ReadLocalSupportedFeatures.opcode, LEReadLocalSupportedFeatures.opcode, ReadBDADDR.opcode, SetEventMask.opcode,
         LESetEventMask.opcode, LEReadBufferSize.opcode, LEReadMaximumDataLength.opcode,
+        LEReadMaximumAdvertisingDataLength.opcode,
       ])
     let info = try #require(end.started)
     #expect(info.version.hciVersion.edition?.description == "5.4" && info.address.text == "01:02:03:04:05:06")
     #expect(info.aclLength == 251 && info.aclCount == 8 && !info.buffersAreShared && info.maximumTxOctets == 251)
-    #expect(!info.needsRandomAddress && !info.isDualMode && !info.usesExtendedScanning)
+    #expect(!info.needsRandomAddress && !info.isDualMode)
+    #expect(info.usesExtendedCommands && info.maximumAdvertisingDataLength == 1650)
     expect(bench.layer.isRunning && bench.layer.credits.total == 8 && bench.layer.deadline == nil)
     expect(bench.layer.supports(LESetScanEnable.opcode) && !bench.layer.supports(HCIOpcode(rawValue: 0xFC01)))
   }
@@ -51,16 +53,53 @@ import Testing
     }
   }
 
-  @Test func extendedCommandsOnlyWhereTheyAreWantedAndThere() {
-    var configuration = HCILayer.Configuration()
-    configuration.prefersExtendedCommands = true
-    var bench = Bench(configuration), controller = PaperController()
-    let info = bench.start(controller).end.started
-    #expect(info?.usesExtendedScanning == true && info?.usesExtendedConnect == true)
-    controller.lacks = [SupportedCommandBit(37, 7)]
-    #expect(bench.start(controller).end.started.map { $0.usesExtendedScanning && !$0.usesExtendedConnect } == true)
+  /// Vol 4, Part E, §3.1.1: all of one kind or all of the other.
+  @Test func extendedCommandsOnlyWhereTheyAreWantedAndAllThere() {
+    func usesThem(_ controller: PaperController, prefers: Bool = true) -> Bool? {
+      var configuration = HCILayer.Configuration()
+      configuration.prefersExtendedCommands = prefers
+      var bench = Bench(configuration)
+      let (opcodes, end) = bench.start(controller), info = end.started
+      // One of them, sent too early, would forbid the legacy ones.
+      #expect(opcodes.contains(LEReadMaximumAdvertisingDataLength.opcode) == info?.usesExtendedCommands)
+      return info?.usesExtendedCommands
+    }
+    var controller = PaperController()
+    #expect(usesThem(controller) == true && usesThem(controller, prefers: false) == false)
+    let needed: [SupportedCommandBit?] = [
+      LESetExtendedAdvertisingParameters.supportedBit, LESetExtendedAdvertisingData.supportedBit,
+      LESetExtendedScanResponseData.supportedBit, LESetExtendedAdvertisingEnable.supportedBit,
+      LERemoveAdvertisingSet.supportedBit, LESetExtendedScanParameters.supportedBit,
+      LESetExtendedScanEnable.supportedBit, LEExtendedCreateConnection.supportedBit,
+    ]
+    for bit in needed.compactMap(\.self) {
+      controller.lacks = [bit]
+      #expect(usesThem(controller) == false, "\(bit)")
+    }
+    // A set has a random address only where the controller has no public one.
+    controller.lacks = [LESetAdvertisingSetRandomAddress.supportedBit!]
+    #expect(usesThem(controller) == true)
+    controller.address = [0, 0, 0, 0, 0, 0]
+    #expect(usesThem(controller) == false)
+    // What it can do neither way does not matter: this one only listens.
+    controller.lacks = [
+      LESetAdvertisingEnable.supportedBit!, LESetExtendedAdvertisingEnable.supportedBit!,
+      LECreateConnection.supportedBit!, LEExtendedCreateConnection.supportedBit!,
+    ]
+    #expect(usesThem(controller) == true)
     controller.features = []
-    #expect(bench.start(controller).end.started?.usesExtendedScanning == false)
+    #expect(usesThem(controller) == false)
+  }
+
+  @Test func theLengthOfAdvertisingDataIsPossible() {
+    for (told, length) in [(0, 31), (31, 31), (250, 250), (1650, 1650), (0xFFFF, 1650)] as [(UInt16, Int)] {
+      var bench = Bench(), controller = PaperController()
+      controller.maximumAdvertisingData = told
+      #expect(bench.start(controller).end.started?.maximumAdvertisingDataLength == length)
+    }
+    var bench = Bench(), controller = PaperController()
+    controller.refused = [LEReadMaximumAdvertisingDataLength.opcode: .unspecifiedError]
+    #expect(bench.start(controller).end.started?.maximumAdvertisingDataLength == 31)
   }
 
   @Test func noPublicAddress() {

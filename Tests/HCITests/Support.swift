@@ -44,6 +44,7 @@ struct PaperController {
   /// Never answered.
   var silent: Set<HCIOpcode> = []
   var refused: [HCIOpcode: HCIStatus] = [:]
+  var maximumAdvertisingData: UInt16 = 1650
 
   func answer(_ opcode: HCIOpcode) -> [UInt8]? {
     if silent.contains(opcode) { return nil }
@@ -60,6 +61,9 @@ struct PaperController {
     case LEReadBufferSize.opcode: return complete(opcode, .success, leBuffers)
     case ReadBufferSize.opcode: return complete(opcode, .success, [0xFD, 3, 64, 6, 0, 0, 0])
     case LEReadMaximumDataLength.opcode: return complete(opcode, .success, [251, 0, 0x48, 8, 251, 0, 0x48, 8])
+    case LEReadMaximumAdvertisingDataLength.opcode:
+      return complete(
+        opcode, .success, [UInt8(maximumAdvertisingData & 0xFF), UInt8(maximumAdvertisingData >> 8)])
     default: return complete(opcode)
     }
   }

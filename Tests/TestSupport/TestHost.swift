@@ -38,11 +38,15 @@ public struct TestHost: ~Copyable, HCIHost {
   public private(set) var violations: [String] = []
   public private(set) var isScanning = false
   public private(set) var isAdvertising = false
+  /// Each time it was over, why.
+  public private(set) var advertisingEnds: [AdvertisingEnd] = []
   public private(set) var lastRequest: UInt64 = 0
 
   public struct Heard: Sendable {
     public var peer: PeerAddress
     public var isScanResponse: Bool
+    public var isLegacy: Bool
+    public var isTruncated: Bool
     public var data: AdvertisingData
   }
   public enum Ending: Sendable, Equatable {
@@ -131,9 +135,14 @@ public struct TestHost: ~Copyable, HCIHost {
     case .scanFailed(let status): violations.append("scan: \(status)")
     case .advertisement(let report):
       let data = core.withBytes(of: report.data) { AdvertisingData(decoding: $0) }
-      advertisements.append(Heard(peer: report.peer, isScanResponse: report.isScanResponse, data: data))
+      advertisements.append(
+        Heard(
+          peer: report.peer, isScanResponse: report.isScanResponse, isLegacy: report.isLegacy,
+          isTruncated: report.isTruncated, data: data))
     case .advertisingStarted: isAdvertising = true
-    case .advertisingStopped: isAdvertising = false
+    case .advertisingStopped(let reason):
+      isAdvertising = false
+      advertisingEnds.append(reason)
     case .advertisingFailed(let status): violations.append("advertising: \(status)")
     case .linkUp(let link, let peer, let role, _):
       links.append(link)

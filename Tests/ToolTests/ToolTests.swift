@@ -23,7 +23,8 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
       #expect(!end.output.contains("\u{1B}") && !end.output.contains("\r"))
       // A step's packets stand under it.
       let order = [
-        "connect", "HCI_LE_Create_Connection", "MTU", "ATT_EXCHANGE_MTU_REQ", "discover", "ATT_READ_BY_GROUP_TYPE_REQ",
+        "connect", "HCI_LE_Extended_Create_Connection", "MTU", "ATT_EXCHANGE_MTU_REQ", "discover",
+        "ATT_READ_BY_GROUP_TYPE_REQ",
         "disconnect", "ATT_WRITE_REQ", "HCI_Disconnect",
       ]
       var rest = end.lines[...]
@@ -82,6 +83,69 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
       radio.signal(SIGTERM)
       #expect(await radio.end().status == 0)
       #expect(!FileManager.default.fileExists(atPath: "\(folder.path)/hci.sock"))
+    }
+  }
+
+  @Test func advertiseIsSeenAndConnectedTo() async throws {
+    let (radio, spec) = try await controllers()
+    let advertiser = try Tool(
+      "advertise", "--hci", spec, "--name", "Rune", "--service", "180D", "--service", "180f", "--manufacturer",
+      "FFFF0102",
+      "--json")
+    // Octets composed by hand: Core Specification Supplement, Part A, §1.1 – §1.4.
+    let began = try await advertiser.line("\"advertising\"")
+    #expect(began.contains(#""pdus":"legacy","advertising_data":"02010605030D180F1805FFFFFF0102050952756E65""#))
+    #expect(began.contains(#""scan_response":"","name":"Rune","name_is_shortened":false,"services":["180D","180F"]"#))
+    let heard = try await Tool("scan", "--hci", spec, "--service", "180F", "--duration", "0.6", "--json").end()
+    let report = try #require(try heard.objects().last)
+    #expect(report["name"] as? String == "Rune" && report["manufacturer_data"] as? String == "FFFF0102")
+    let explored = try await Tool("explore", "--hci", spec, "--name", "Rune").end()
+    #expect(explored.status == 0 && explored.output.contains("\"Rune\""), "\(explored.errors)")
+    for text in [#"{"event":"connected","address":""#, #"{"event":"disconnected","address":""#] {
+      _ = try await advertiser.line(text)
+    }
+    advertiser.signal(SIGINT)
+    #expect(await advertiser.end().status == 0)
+    radio.signal(SIGINT)
+    _ = await radio.end()
+  }
+  @Test func advertiseShowsWhatItSays() async throws {
+    let name = String(repeating: "n", count: 40)
+    let end = try await Tool("advertise", "--hci", "sim", "--name", name, "--service", "180D", "--duration", "0.2")
+      .end()
+    #expect(end.status == 0 && end.errors == "", "\(end.errors)")
+    let expected: [String] = [
+      "advertising data, 7 of 31 octets", "  flags: general discoverable, BR/EDR not supported", "    02 01 06",
+      "  services: Heart Rate (180D)", "    03 03 0D 18", "scan response, 31 of 31 octets",
+      "  shortened name: \"\(name.prefix(29))\"", "    1E 08 6E 6E 6E 6E 6E 6E 6E 6E 6E 6E 6E 6E 6E 6E",
+      "    6E 6E 6E 6E 6E 6E 6E 6E 6E 6E 6E 6E 6E 6E 6E",
+    ]
+    #expect(Array(end.lines.dropLast(2)) == expected)
+    #expect(end.lines.suffix(2).first?.hasPrefix("advertising as ") == true)
+    #expect(end.lines.suffix(2).first?.hasSuffix(" with legacy PDUs for 0.2 s") == true)
+    #expect(end.lines.last == "advertising has ended: the time is over")
+    // More than legacy PDUs hold.
+    let services = ["A0B10000", "A0B10001", "A0B10002"].flatMap { ["--service", "\($0)-1D1D-4BBD-8E5C-6F0E5F1A0C00"] }
+    let long = try await Tool.shell(
+      "bindrune advertise --hci sim --name Long --json --duration 0.1 \(services.joined(separator: " "))"
+    ).end()
+    let objects = try long.objects()
+    #expect(objects.first?["pdus"] as? String == "extended" && objects.first?["scan_response"] as? String == "")
+    #expect((objects.first?["services"] as? [String])?.count == 3 && objects.last?["event"] as? String == "ended")
+  }
+  @Test func advertiseTooMuch() async throws {
+    let name = try await Tool("advertise", "--hci", "sim", "--name", String(repeating: "ß", count: 125)).end()
+    #expect(name.status == 64 && name.errors.contains("--name has 250 octets and a device's name has at most 248"))
+    let services = (0..<16).map { "--service A0B100\(["0", "1"][$0 / 10])\($0 % 10)-1D1D-4BBD-8E5C-6F0E5F1A0C00" }
+    expectSentence(
+      try await Tool.shell("bindrune advertise --hci sim --name n \(services.joined(separator: " "))").end(),
+      "the list of services needs 258 octets and 256 are free")
+    expectSentence(
+      try await Tool.shell("bindrune advertise --hci sim --name n \(services.dropLast().joined(separator: " "))").end(),
+      "it needs 248 octets and one advertisement of this controller has 245")
+    for manufacturer in ["F", "FF", "GG00"] {
+      let end = try await Tool("advertise", "--hci", "sim", "--name", "n", "--manufacturer", manufacturer).end()
+      #expect(end.status == 64 && end.output == "")
     }
   }
 
@@ -209,7 +273,9 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
     #expect(!plain.output.contains("\u{1B}[0m"))
   }
 
-  @Test(arguments: ["", "demo", "scan", "explore", "serve", "controllers"]) func help(verb: String) async throws {
+  @Test(arguments: ["", "demo", "scan", "explore", "serve", "advertise", "controllers"]) func help(verb: String)
+    async throws
+  {
     let end = try await (verb.isEmpty ? Tool("--help") : Tool(verb, "--help")).end()
     #expect(end.status == 0 && end.errors == "" && end.output.contains("USAGE: bindrune"))
     if !verb.isEmpty { #expect(end.output.contains("--trace <file>") && end.output.contains("--log-level <level>")) }
