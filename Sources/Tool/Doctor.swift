@@ -29,7 +29,7 @@ struct Adapters: ParsableCommand {
   }
 }
 
-struct Doctor: ParsableCommand {
+struct Doctor: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Say what keeps an adapter from being opened, and what to do about it.",
     discussion: """
@@ -44,8 +44,8 @@ struct Doctor: ParsableCommand {
   @Flag(help: "Print one JSON object.")
   var json = false
 
-  func run() throws {
-    let survey = AdapterSurvey()
+  func run() async throws {
+    let survey = try await settledSurvey()
     let isReady = survey.processChecks.allSatisfy { $0.error == nil }
     let reports = (adapter.map { [$0.number] } ?? survey.adapters.map(\.number)).map { number in
       var checks = survey.checks(of: number)
@@ -59,6 +59,19 @@ struct Doctor: ParsableCommand {
     }
     if json { Console.line("\(survey.json(reports))") } else { show(survey, reports) }
     if !reports.contains(where: \.canBeOpened) { throw ExitCode.failure }
+  }
+
+  /// An adapter in set-up gets the time that it gets from whoever opens it.
+  private func settledSurvey() async throws -> AdapterSurvey {
+    let deadline = ContinuousClock().now + .seconds(2)
+    while true {
+      let survey = AdapterSurvey()
+      let isSettled = survey.adapters.allSatisfy {
+        $0.isStarting != true || (adapter != nil && adapter?.number != $0.number)
+      }
+      if isSettled || ContinuousClock().now >= deadline { return survey }
+      try await Task.sleep(for: .milliseconds(50))
+    }
   }
 
   private func show(_ survey: AdapterSurvey, _ reports: [AdapterReport]) {
@@ -110,13 +123,11 @@ private struct AdapterReport {
   var canBeOpened: Bool
 }
 
-/// hciN on the command line. 65535 is the kernel's number for no adapter.
+/// hciN on the command line.
 struct AdapterName: ExpressibleByArgument {
   let number: UInt16
   init?(argument: String) {
-    guard argument.hasPrefix("hci"), argument.dropFirst(3).utf8.allSatisfy({ 0x30...0x39 ~= $0 }),
-      let number = UInt16(argument.dropFirst(3)), number != .max
-    else { return nil }
+    guard case .adapter(let number)? = try? TransportSpec(argument) else { return nil }
     self.number = number
   }
 }

@@ -68,7 +68,7 @@ import Testing
     #expect(adapter["name"] as? String == "hci60000" && adapter["ok"] as? Bool == false)
     let checks = try #require(adapter["checks"] as? [[String: Any]])
     #expect(checks.count == 1 && checks[0]["verdict"] as? String == (Self.hasSockets ? "failed" : "unknown"))
-    for name in ["hci", "hci65535", "hci-1", "hci+1", "eth0", "0"] {
+    for name in ["hci", "hci65535", "hci-1", "hci+1", "hci00", "eth0", "0", "sim"] {
       let usage = try await Tool.shell("bindrune doctor -- \(name)").end()
       #expect(usage.status == 64 && usage.errors.hasPrefix("Error: ") && usage.output == "", "\(name)")
     }
