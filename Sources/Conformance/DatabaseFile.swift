@@ -13,11 +13,14 @@ public struct DatabaseFile: Sendable {
   public let database: Database
   /// The values that the server has to ask the application for, and how that answers.
   public let applicationValues: [AttributeHandle: ApplicationValue]
+  /// The UUIDs of the primary services that the file describes, in its order.
+  public let primaryServices: [BluetoothUUID]
 
   /// No attributes at all.
   public init() {
     database = Database()
     applicationValues = [:]
+    primaryServices = []
   }
 
   /// Reads `text`; `file` is what errors call it.
@@ -29,6 +32,7 @@ public struct DatabaseFile: Sendable {
     try reader.read(try JSON(text, file: file))
     if let name, !reader.hasGenericAccess { reader.builder.genericAccess(name: name) }
     applicationValues = reader.applicationValues
+    primaryServices = reader.primaryServices
     do throws(DatabaseError) {
       database = try reader.builder.build()
     } catch {
@@ -86,6 +90,7 @@ private struct DatabaseReader {
   var builder = DatabaseBuilder()
   var applicationValues: [AttributeHandle: ApplicationValue] = [:]
   var hasGenericAccess = false
+  var primaryServices: [BluetoothUUID] = []
   private var places: [AttributeHandle: JSON.Place] = [:]
   private var last = JSON.Place(line: 1, column: 1)
 
@@ -106,6 +111,7 @@ private struct DatabaseReader {
     let kind = try fields.choice("type", ["primary": ServiceKind.primary, "secondary": .secondary]) ?? .primary
     let handle = try fields.handle("handle"), end = try fields.handle("end")
     hasGenericAccess = hasGenericAccess || uuid == .genericAccess
+    if kind == .primary { primaryServices.append(uuid) }
     // A closure of the builder throws nothing: the error is carried past it.
     var reader = self, failure: FileError?
     builder.service(uuid, kind, at: handle, end: end) { service in

@@ -35,8 +35,8 @@ public struct ScriptFile: Sendable {
   public func neighbour(_ other: String) -> String {
     other.hasPrefix("/") ? other : URL(filePath: path).deletingLastPathComponent().appending(path: other).path
   }
-  public static func database(_ path: String) throws(FileError) -> DatabaseFile {
-    try DatabaseFile(text(path), file: path)
+  public static func database(_ path: String, genericAccessName: String? = nil) throws(FileError) -> DatabaseFile {
+    try DatabaseFile(text(path), file: path, genericAccessName: genericAccessName)
   }
   /// The whole of a text file, of a megabyte at most.
   public static func text(_ path: String) throws(FileError) -> String {

@@ -39,6 +39,9 @@ public struct Runner {
   }
 
   private mutating func run(_ script: Script) -> Verdict.Outcome {
+    if !target.takesCommands, let step = script.steps.first(where: { $0.action.isCommand }) {
+      return .skipped("line \(step.line), \(step.text), needs a control connection: --control")
+    }
     do throws(Stop) {
       for step in script.steps {
         do throws(Stop) { try run(step) } catch {

@@ -197,6 +197,10 @@ extension Action {
   }
 }
 
+extension Action {
+  var isCommand: Bool { if case .command = self { true } else { false } }
+}
+
 extension Scanner {
   /// `key: value`; nil when this is no such line.
   fileprivate mutating func headLine() throws(FileError) -> (String, String)? {

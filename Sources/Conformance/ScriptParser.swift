@@ -56,8 +56,7 @@ extension Command {
     case "security":
       self = .security(
         try scanner.choice(
-          "how the link is protected",
-          ["none": .none, "keys": .keysAvailable, "encrypted": .encrypted, "authenticated": .authenticated]))
+          "how the link is protected", BearerSecurity.words))
     case "set": self = .set(try scanner.handle(), try scanner.octets())
     case "notify": self = .notify(try scanner.handle(), try scanner.octets())
     case "indicate": self = .indicate(try scanner.handle(), try scanner.octets())

@@ -58,8 +58,7 @@ public final class StackTarget: ConformanceTarget {
   }
 
   public func wait(_ time: Duration) throws(TargetError) {
-    let end = now + time
-    while step(until: end) {}
+    pass(time)
   }
 
   public func reconnect() throws(TargetError) {
@@ -76,6 +75,7 @@ public final class StackTarget: ConformanceTarget {
     server.open(bearer.id)
   }
 
+  public var takesCommands: Bool { true }
   public func perform(_ command: Command) throws(TargetError) {
     switch command {
     case .mtu(let mtu):
@@ -112,6 +112,22 @@ public final class StackTarget: ConformanceTarget {
     while values.isEmpty, step(until: end) {}
     return values.popFirst()
   }
+
+  // MARK: For `StackServer`, which has the clock
+
+  /// How long until something happens by itself.
+  var timeToDeadline: Duration? { Instant?.earliest(bearer.deadline, answers.map(\.due).min()).map { $0 - now } }
+  func pass(_ time: Duration) {
+    let end = now + time
+    while step(until: end) {}
+  }
+  /// What there is to send, without waiting; nil: nothing.
+  var ready: Received? {
+    if let pdu = outgoing.popFirst() { return .pdu(pdu) }
+    return bearer.closure == nil ? nil : .closed
+  }
+  var readyValue: ReceivedValue? { values.popFirst() }
+  func takeResult() -> ProcedureResult? { ended.take() }
 
   // MARK: Time
 

@@ -14,6 +14,8 @@ public protocol ConformanceTarget: AnyObject {
   func wait(_ time: Duration) throws(TargetError)
   /// Ends the bearer and begins another. The database stays.
   func reconnect() throws(TargetError)
+  /// False when it can be told nothing but PDUs; a script that needs more is not even begun.
+  var takesCommands: Bool { get }
   func perform(_ command: Command) throws(TargetError)
   /// How the procedure called last has ended; nil when it has not within `time`.
   func result(within time: Duration) throws(TargetError) -> ProcedureResult?

@@ -1,5 +1,7 @@
 import ArgumentParser
 import BindruneConformance
+import BindruneTransport
+import BindruneWire
 import Foundation
 
 struct Conform: AsyncParsableCommand {
@@ -7,26 +9,68 @@ struct Conform: AsyncParsableCommand {
     abstract: "Hold a stack to conformance scripts.",
     discussion: """
       A script is a text file that says what a tester sends and what must come back; Fixtures/Scripts/FORMAT.md tells \
-      what stands in one. Without more, our own stack is held to them, in virtual time. Prints PASS or FAIL for each; \
-      status 1 if any failed.
+      what stands in one. Our own stack is held to them, in virtual time; with --against any other over a socket that \
+      carries its ATT PDUs, in real time. Prints PASS or FAIL for each; status 1 if any failed. With --serve our stack \
+      is at that end of the socket, for others to test.
       """)
 
   @Argument(help: ArgumentHelp("Scripts, or folders: all *.exchange in them.", valueName: "script"))
-  var scripts: [String]
+  var scripts: [String] = []
+  @Option(
+    help: ArgumentHelp("The stack to test: unix:PATH (SOCK_SEQPACKET) or tcp:HOST:PORT.", valueName: "spec"),
+    transform: SocketAddress.init(argument:))
+  var against: SocketAddress?
+  @Option(
+    help: ArgumentHelp("Be a stack to test, at unix:PATH or tcp:HOST:PORT, until interrupted.", valueName: "spec"),
+    transform: SocketAddress.init(argument:))
+  var serve: SocketAddress?
+  @Option(
+    help: ArgumentHelp("Where that stack is told what is no PDU: unix:PATH or tcp:HOST:PORT.", valueName: "spec"),
+    transform: SocketAddress.init(argument:))
+  var control: SocketAddress?
   @Option(help: ArgumentHelp("The database, instead of the one that a script names (JSON).", valueName: "file"))
   var database: String?
   @Option(
     help: ArgumentHelp("The side under test, instead of the one that a script names.", valueName: "server|client"))
   var side: Side?
+  @Option(help: ArgumentHelp("How long an answer may take.", valueName: "seconds"))
+  var timeout = Seconds(5)
+  @Option(help: ArgumentHelp("With --serve: the receive MTU that the stack names, 23 to 517.", valueName: "octets"))
+  var mtu: Int?
   @Flag(help: "Print one JSON object per script, and one for the sum.")
   var json = false
   @Flag(name: .shortAndLong, help: "Show the PDUs of every script.")
   var verbose = false
 
+  func validate() throws {
+    if serve != nil {
+      if !scripts.isEmpty { throw ValidationError("--serve plays no scripts: leave them out, or --serve.") }
+      if against != nil { throw ValidationError("--serve and --against are the two ends: give one of them.") }
+      if database == nil { throw ValidationError("--serve needs a database: --database FILE.") }
+    } else {
+      if scripts.isEmpty { throw ValidationError("No scripts: name some, or a folder of them.") }
+      if control != nil, against == nil { throw ValidationError("--control belongs to --against or --serve.") }
+      if mtu != nil { throw ValidationError("--mtu belongs to --serve; a script says mtu.") }
+    }
+    if let mtu, !(23...517).contains(mtu) { throw ValidationError("--mtu is 23 to 517 octets.") }
+  }
+
   func run() async throws {
+    if let serve { try beServer(at: serve) } else { try play() }
+  }
+
+  private func beServer(at address: SocketAddress) throws {
+    let server = try StackServer(
+      on: address, control: control, database: ScriptFile.database(database ?? ""), mtu: mtu)
+    Console.line("listening on \(server.address)" + (server.controlAddress.map { ", control on \($0)" } ?? ""))
+    try server.run(until: { Task.isCancelled }) { line in if verbose { Console.line(printable(line)) } }
+  }
+
+  private func play() throws {
     var passed = 0, failed = 0, skipped = 0
     for file in try ScriptFile.all(scripts) {
       let script = try override(file.script())
+      if against != nil { Console.status(file.name) }
       let verdict = try self.verdict(script, file)
       switch verdict.outcome {
       case .passed: passed += 1
@@ -64,7 +108,16 @@ struct Conform: AsyncParsableCommand {
   private func verdict(_ script: Script, _ file: ScriptFile) throws -> Verdict {
     let path = database ?? script.database.map { file.neighbour($0) }
     let database = try path.map { try ScriptFile.database($0) } ?? DatabaseFile()
-    return Runner.run(script, against: StackTarget(database))
+    guard let against else {
+      return Runner.run(script, against: StackTarget(database), patience: timeout.duration)
+    }
+    let whole = path.map { URL(filePath: $0).standardizedFileURL.path }
+    do throws(SocketError) {
+      let target = try SocketTarget(against, control: control, database: whole)
+      return Runner.run(script, against: target, patience: timeout.duration)
+    } catch {
+      throw Failure("\(error.description); is the stack under test there, and does it listen?")
+    }
   }
 
   private func show(_ verdict: Verdict, _ name: String) {
@@ -79,6 +132,17 @@ struct Conform: AsyncParsableCommand {
 }
 
 extension Side: ExpressibleByArgument {}
+
+extension SocketAddress {
+  /// The spelling of every transport; what is no socket is refused.
+  init(argument: String) throws {
+    switch try TransportSpec(argument: argument) {
+    case .tcp(let host, let port): self = .tcp(host: host, port: port)
+    case .unix(let path): self = .unix(path: path)
+    default: throw ValidationError("\"\(argument)\" is no socket: write tcp:HOST:PORT or unix:PATH.")
+    }
+  }
+}
 
 extension Verdict.Failure {
   fileprivate var text: String { "line \(line), \(step), expected \(expected), got \(got)" }

@@ -8,12 +8,18 @@ import Synchronization
 
 struct Serve: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Be a heart rate sensor that notifies once a second.",
-    discussion: "Advertises Heart Rate, Battery and Device Information to any number of centrals until interrupted.")
+    abstract: "Be a heart rate sensor that notifies once a second, or what a file describes.",
+    discussion: """
+      Advertises Heart Rate, Battery and Device Information to any number of centrals until interrupted. With --profile \
+      the services of a file instead, the same JSON as conformance scripts use (Fixtures/Scripts/FORMAT.md); a Generic \
+      Access service is added if it has none. Its notifying values are notified once a second, as they stand.
+      """)
 
   @OptionGroup var options: HostOptions
   @Option(help: "The name to advertise, at most 29 octets of UTF-8.")
   var name = "Bindrune HR"
+  @Option(help: ArgumentHelp("The services to offer, described in JSON.", valueName: "file"))
+  var profile: String?
   @Option(help: ArgumentHelp("How long to serve; without it until interrupted.", valueName: "seconds"))
   var duration: Seconds?
 
@@ -25,12 +31,26 @@ struct Serve: AsyncParsableCommand {
   }
 
   func run() async throws {
+    if let profile { return try await serve(try ProfileServer(profile, name: name)) }
     let sensor = HeartRateSensor(name: name), name = name
     try await Host.using(options, database: sensor.database) { host in
       try await untilInterrupted(duration) {
         try await host.advertise(sensor.advertisingData(name: name))
         Console.line("serving \(printable(name)) as \(await host.ownAddress)")
         try await sensor.run(on: host, period: .seconds(1)) { Console.line($0) }
+      }
+    }
+  }
+}
+
+extension Serve {
+  private func serve(_ profile: ProfileServer) async throws {
+    let name = name
+    try await Host.using(options, database: profile.database) { host in
+      try await untilInterrupted(duration) {
+        try await host.advertise(profile.advertisingData(name: name))
+        Console.line("serving \(printable(name)) as \(await host.ownAddress)")
+        try await profile.run(on: host, period: .seconds(1)) { Console.line($0) }
       }
     }
   }

@@ -33,6 +33,8 @@ final class Tool: @unchecked Sendable {
   static var path: String { folder.appending(path: "bindrune").path }
 
   convenience init(_ arguments: String...) throws { try self.init(Self.path, arguments) }
+  /// A whole run with these arguments.
+  static func run(_ arguments: [String]) async throws -> End { try await Tool(path, arguments).end() }
   /// A command line for the shell, where `bindrune` is the tool.
   static func shell(_ script: String) throws -> Tool {
     try Tool("/bin/sh", ["-c", #"bindrune() { "\#(path)" "$@"; }; "# + script])

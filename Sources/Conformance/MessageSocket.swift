@@ -1,0 +1,293 @@
+import Glibc
+
+/// Where a socket is.
+public enum SocketAddress: Sendable, Hashable, CustomStringConvertible {
+  /// Port 0 is for listening: the system chooses one.
+  case tcp(host: String, port: Int)
+  /// At most 107 octets of UTF-8.
+  case unix(path: String)
+
+  public var description: String {
+    switch self {
+    case .tcp(let host, let port): host.contains(":") ? "tcp:[\(host)]:\(port)" : "tcp:\(host):\(port)"
+    case .unix(let path): "unix:" + path
+    }
+  }
+}
+
+/// How messages are told apart on a socket.
+public enum MessageFraming: Sendable {
+  /// ATT PDUs: packets of a SOCK_SEQPACKET socket; on TCP each with its length in front, two octets, least significant first.
+  case pdus
+  /// Lines of text, on a stream of either kind.
+  case lines
+}
+
+/// A socket's end, or a failure that names the call and the system's reason.
+public struct SocketError: Error, Sendable, Equatable, CustomStringConvertible {
+  public var description: String
+}
+
+/// A blocking socket that carries messages: what a tester needs, which does one thing at a time.
+public final class MessageSocket {
+  public enum Received: Sendable, Equatable {
+    case message([UInt8])
+    case nothing
+    case closed
+  }
+  fileprivate let descriptor: CInt
+  private let isPacket: Bool
+  private let framing: MessageFraming
+  /// What has come of the next message, on a stream.
+  private var rest: [UInt8] = []
+  private var isClosed = false
+
+  private init(_ descriptor: CInt, isPacket: Bool, _ framing: MessageFraming) {
+    self.descriptor = descriptor
+    self.isPacket = isPacket
+    self.framing = framing
+  }
+  deinit { Glibc.close(descriptor) }
+
+  public static func connect(to address: SocketAddress, _ framing: MessageFraming) throws(SocketError) -> MessageSocket
+  {
+    let (descriptor, isPacket) = try unsafe open(address, framing) { descriptor, address, length in
+      unsafe Glibc.connect(descriptor, address, length)
+    }
+    return MessageSocket(descriptor, isPacket: isPacket, framing)
+  }
+
+  /// Sends a message whole. False when nobody is at the other end any more.
+  public func send(_ message: [UInt8]) throws(SocketError) -> Bool {
+    var octets = message
+    if !isPacket, framing == .pdus {
+      octets = [UInt8(truncatingIfNeeded: message.count), UInt8(truncatingIfNeeded: message.count >> 8)] + message
+    } else if framing == .lines {
+      octets.append(UInt8(ascii: "\n"))
+    }
+    var done = 0
+    repeat {
+      let from = done
+      let count = unsafe octets.withUnsafeBytes { bytes in
+        let rest = unsafe UnsafeRawBufferPointer(rebasing: bytes[from...])
+        return unsafe Glibc.send(descriptor, rest.baseAddress, rest.count, CInt(MSG_NOSIGNAL))
+      }
+      if count < 0 {
+        if errno == EINTR { continue }
+        if errno == EPIPE || errno == ECONNRESET { return false }
+        throw failure("send")
+      }
+      done += count
+    } while done < octets.count
+    return true
+  }
+
+  /// Waits until one of `sockets` or `listeners` has something to read, or its end; so long at most.
+  public static func wait(
+    for sockets: [MessageSocket?], _ listeners: [MessageListener?], within time: Duration
+  ) throws(SocketError) {
+    let descriptors = sockets.compactMap { $0?.descriptor } + listeners.compactMap { $0?.descriptor }
+    var entries = descriptors.map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+    let milliseconds = CInt(clamping: (max(time, .zero).nanoseconds + 999_999) / 1_000_000)
+    let ready = unsafe poll(&entries, nfds_t(entries.count), milliseconds)
+    if ready < 0, errno != EINTR { throw SocketError("poll", errno) }
+  }
+
+  /// The next message, waiting so long at most.
+  public func receive(within time: Duration) throws(SocketError) -> Received {
+    let clock = ContinuousClock(), end = clock.now + time
+    while true {
+      if let message = takeMessage() { return .message(message) }
+      if isClosed { return .closed }
+      let left = max(end - clock.now, .zero)
+      var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+      let ready = unsafe poll(&entry, 1, CInt(clamping: (left.nanoseconds + 999_999) / 1_000_000))
+      if ready < 0, errno != EINTR { throw failure("poll") }
+      if ready > 0 {
+        if let packet = try read() { return .message(packet) }
+      } else if left == .zero {
+        return .nothing
+      }
+    }
+  }
+
+  /// Reads what is there. A packet is returned, a stream's octets are kept.
+  private func read() throws(SocketError) -> [UInt8]? {
+    var buffer = [UInt8](repeating: 0, count: 65_536)
+    let count = unsafe buffer.withUnsafeMutableBytes { room in
+      unsafe recv(descriptor, room.baseAddress, room.count, 0)
+    }
+    if count < 0 {
+      if errno == EINTR || errno == EAGAIN { return nil }
+      if errno != ECONNRESET { throw failure("recv") }
+    }
+    // A SEQPACKET socket also gives 0 for an empty packet; no PDU is empty, so it is the end.
+    if count <= 0 {
+      isClosed = true
+      return nil
+    }
+    if isPacket { return Array(buffer[..<count]) }
+    rest += buffer[..<count]
+    if framing == .lines, rest.count > 1 << 20 {
+      throw SocketError(description: "A line of more than a megabyte came.")
+    }
+    return nil
+  }
+
+  private func takeMessage() -> [UInt8]? {
+    switch framing {
+    case .pdus:
+      guard !isPacket, rest.count >= 2 else { return nil }
+      let count = Int(rest[0]) | Int(rest[1]) << 8
+      guard rest.count >= 2 + count else { return nil }
+      defer { rest.removeFirst(2 + count) }
+      return Array(rest[2..<2 + count])
+    case .lines:
+      guard let end = rest.firstIndex(of: UInt8(ascii: "\n")) else { return nil }
+      defer { rest.removeFirst(end + 1) }
+      return Array(rest[..<end])
+    }
+  }
+
+  private func failure(_ call: String) -> SocketError { SocketError(call, errno) }
+}
+
+/// A listening socket.
+public final class MessageListener {
+  fileprivate let descriptor: CInt
+  private let isPacket: Bool
+  private let framing: MessageFraming
+  private let path: String?
+  /// Where others connect: with the port that the system chose.
+  public let address: SocketAddress
+
+  public init(on address: SocketAddress, _ framing: MessageFraming) throws(SocketError) {
+    if case .unix(let path) = address { Self.removeDeadSocket(path) }
+    (descriptor, isPacket) = try unsafe open(address, framing) { descriptor, address, length in
+      var yes: CInt = 1
+      unsafe setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<CInt>.size))
+      return unsafe bind(descriptor, address, length)
+    }
+    self.framing = framing
+    guard listen(descriptor, 16) == 0 else { throw SocketError("listen", errno) }
+    switch address {
+    case .unix(let path):
+      self.path = path
+      self.address = address
+    case .tcp(let host, let port):
+      path = nil
+      self.address = .tcp(host: host, port: port == 0 ? Self.port(of: descriptor) : port)
+    }
+  }
+  deinit {
+    close(descriptor)
+    if let path { unsafe unlink(path) }
+  }
+
+  /// Who connects next; nil when nobody does within `time`.
+  public func accept(within time: Duration) throws(SocketError) -> MessageSocket? {
+    var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+    let ready = unsafe poll(&entry, 1, CInt(clamping: time.nanoseconds / 1_000_000))
+    guard ready > 0 else {
+      if ready < 0, errno != EINTR { throw SocketError("poll", errno) }
+      return nil
+    }
+    let accepted = Glibc.accept(descriptor, nil, nil)
+    guard accepted >= 0 else {
+      if errno == EINTR || errno == ECONNABORTED || errno == EAGAIN { return nil }
+      throw SocketError("accept", errno)
+    }
+    setNoDelay(accepted)
+    return MessageSocket(accepted: accepted, isPacket: isPacket, framing)
+  }
+
+  /// A socket file that nobody listens on is left from a program that died.
+  private static func removeDeadSocket(_ path: String) {
+    var status = stat()
+    guard unsafe stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK else { return }
+    if (try? MessageSocket.connect(to: .unix(path: path), .pdus)) != nil { return }
+    if (try? MessageSocket.connect(to: .unix(path: path), .lines)) != nil { return }
+    unsafe unlink(path)
+  }
+  private static func port(of descriptor: CInt) -> Int {
+    var address = sockaddr_in6(), length = socklen_t(MemoryLayout<sockaddr_in6>.size)
+    _ = unsafe withUnsafeMutablePointer(to: &address) { pointer in
+      unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { unsafe getsockname(descriptor, $0, &length) }
+    }
+    // The port stands at the same place for both families.
+    return Int(UInt16(bigEndian: address.sin6_port))
+  }
+}
+
+extension MessageSocket {
+  fileprivate convenience init(accepted: CInt, isPacket: Bool, _ framing: MessageFraming) {
+    self.init(accepted, isPacket: isPacket, framing)
+  }
+}
+
+extension SocketError {
+  fileprivate init(_ call: String, _ number: CInt) {
+    description = unsafe "\(call): \(String(cString: strerror(number)))"
+  }
+}
+
+/// Makes a socket for `address` and lets `use` connect or bind it.
+private func open(
+  _ address: SocketAddress, _ framing: MessageFraming,
+  _ use: (CInt, UnsafePointer<sockaddr>, socklen_t) -> CInt
+) throws(SocketError) -> (CInt, isPacket: Bool) {
+  switch address {
+  case .unix(let path):
+    let isPacket = framing == .pdus
+    let kind = isPacket ? SOCK_SEQPACKET : SOCK_STREAM
+    let descriptor = socket(AF_UNIX, CInt(kind.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+    guard descriptor >= 0 else { throw SocketError("socket", errno) }
+    var name = sockaddr_un()
+    name.sun_family = sa_family_t(AF_UNIX)
+    let octets = Array(path.utf8)
+    guard octets.count < MemoryLayout.size(ofValue: name.sun_path) else {
+      close(descriptor)
+      throw SocketError(description: "The path of \(address) is too long for a socket; 107 octets are the limit.")
+    }
+    unsafe withUnsafeMutableBytes(of: &name.sun_path) { room in unsafe room.copyBytes(from: octets) }
+    let result = unsafe withUnsafePointer(to: &name) { pointer in
+      unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        unsafe use(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+      }
+    }
+    guard result == 0 else {
+      let number = errno
+      close(descriptor)
+      throw SocketError("\(address)", number)
+    }
+    return (descriptor, isPacket)
+  case .tcp(let host, let port):
+    var hints = unsafe addrinfo(), list: UnsafeMutablePointer<addrinfo>?
+    unsafe hints.ai_socktype = CInt(SOCK_STREAM.rawValue)
+    let status = unsafe getaddrinfo(host, String(port), &hints, &list)
+    guard status == 0 else {
+      throw SocketError(description: unsafe "\(address): \(String(cString: gai_strerror(status)))")
+    }
+    defer { unsafe freeaddrinfo(list) }
+    var next = unsafe list, number = ENOENT
+    while let info = unsafe next {
+      unsafe next = info.pointee.ai_next
+      let descriptor = unsafe socket(
+        info.pointee.ai_family, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+      guard descriptor >= 0 else { continue }
+      if let name = unsafe info.pointee.ai_addr, unsafe use(descriptor, name, info.pointee.ai_addrlen) == 0 {
+        setNoDelay(descriptor)
+        return (descriptor, false)
+      }
+      number = errno
+      close(descriptor)
+    }
+    throw SocketError("\(address)", number)
+  }
+}
+
+/// A PDU goes out at once. Fails on a unix socket, which does so anyway.
+private func setNoDelay(_ descriptor: CInt) {
+  var yes: CInt = 1
+  _ = unsafe setsockopt(descriptor, CInt(IPPROTO_TCP), TCP_NODELAY, &yes, socklen_t(MemoryLayout<CInt>.size))
+}

@@ -1,0 +1,155 @@
+import ATT
+import BindruneWire
+import GATT
+
+/// Our stack behind a socket, for others to test: the other end of `SocketTarget`. One bearer at a time, in real time.
+public final class StackServer {
+  private let listener: MessageListener
+  private let controlListener: MessageListener?
+  private let database: DatabaseFile
+  private let mtu: Int?
+
+  private var bearer: MessageSocket?
+  private var control: MessageSocket?
+  private var target: StackTarget
+  /// A tester that has a control connection says when a database is to be as it is written.
+  private var isFresh = true
+  private var now = ContinuousClock.now
+
+  /// `mtu` is the receive MTU that the stack names, what it likes without.
+  public init(
+    on address: SocketAddress, control: SocketAddress?, database: DatabaseFile, mtu: Int? = nil
+  ) throws(SocketError) {
+    listener = try MessageListener(on: address, .pdus)
+    if let control {
+      controlListener = try MessageListener(on: control, .lines)
+    } else {
+      controlListener = nil
+    }
+    self.database = database
+    self.mtu = mtu
+    target = StackTarget(database)
+  }
+
+  /// Where testers connect.
+  public var address: SocketAddress { listener.address }
+  public var controlAddress: SocketAddress? { controlListener?.address }
+
+  /// Serves until `isOver` says so, which is asked five times a second at least.
+  public func run(until isOver: () -> Bool, report: (String) -> Void) throws(SocketError) {
+    while !isOver() {
+      let due = target.timeToDeadline ?? .milliseconds(200)
+      try MessageSocket.wait(
+        for: [bearer, control], [bearer == nil ? listener : nil, control == nil ? controlListener : nil],
+        within: min(due, .milliseconds(200)))
+      passTime()
+      try accept(report)
+      try takeLines(report)
+      try takePDUs(report)
+    }
+  }
+
+  private func passTime() {
+    let then = now
+    now = ContinuousClock.now
+    target.pass(now - then)
+  }
+
+  private func accept(_ report: (String) -> Void) throws(SocketError) {
+    if control == nil, let socket = try controlListener?.accept(within: .zero) { control = socket }
+    guard bearer == nil, let socket = try listener.accept(within: .zero) else { return }
+    bearer = socket
+    report("connected")
+    if control == nil {
+      open(database)
+    } else if !isFresh {
+      do throws(TargetError) { try target.reconnect() } catch {}
+    }
+    isFresh = false
+  }
+  private func open(_ file: DatabaseFile) {
+    target = StackTarget(file)
+    isFresh = true
+    if let mtu { do throws(TargetError) { try target.perform(.mtu(mtu)) } catch {} }
+  }
+
+  private func takePDUs(_ report: (String) -> Void) throws(SocketError) {
+    guard let socket = bearer else { return }
+    var isOpen = true
+    receiving: while isOpen {
+      switch try socket.receive(within: .zero) {
+      case .message(let pdu): do throws(TargetError) { try target.send(pdu) } catch { isOpen = false }
+      case .nothing: break receiving
+      case .closed: isOpen = false
+      }
+    }
+    while isOpen, let received = target.ready {
+      switch received {
+      case .pdu(let pdu): isOpen = try socket.send(pdu)
+      case .closed: isOpen = false
+      case .nothing: break
+      }
+    }
+    if !isOpen {
+      bearer = nil
+      report("closed")
+    }
+  }
+
+  // MARK: Control
+
+  private func takeLines(_ report: (String) -> Void) throws(SocketError) {
+    guard let socket = control else { return }
+    while true {
+      switch try socket.receive(within: .zero) {
+      case .message(let octets):
+        let line = String(decoding: octets, as: UTF8.self)
+        report(line)
+        guard try socket.send(Array(answer(line).utf8)) else {
+          control = nil
+          return
+        }
+      case .nothing: return try tell(socket)
+      case .closed:
+        control = nil
+        return
+      }
+    }
+  }
+
+  private func answer(_ line: String) -> String {
+    do throws(FileError) {
+      if line == "open -" {
+        open(DatabaseFile())
+      } else if line.hasPrefix("open ") {
+        open(try ScriptFile.database(String(line.dropFirst(5))))
+      } else if let command = try Command(line: line, file: "control") {
+        do throws(TargetError) { try target.perform(command) } catch {
+          switch error {
+          case .unsupported: return "unsupported"
+          case .failed(let why): return "error \(why)"
+          }
+        }
+      } else {
+        return "unsupported"
+      }
+      return "ok"
+    } catch {
+      return "error \(error)"
+    }
+  }
+
+  private func tell(_ socket: MessageSocket) throws(SocketError) {
+    var lines: [String] = []
+    while let value = target.readyValue {
+      lines.append("value \(value.kind) \(value.handle.script) \(hexText(value.octets))")
+    }
+    if let result = target.takeResult() { lines += result.lines + ["end"] }
+    for line in lines {
+      guard try socket.send(Array(line.utf8)) else {
+        control = nil
+        return
+      }
+    }
+  }
+}

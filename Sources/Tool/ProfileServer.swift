@@ -1,0 +1,132 @@
+import ATT
+import Bindrune
+import BindruneConformance
+import BindruneWire
+import GAP
+import GATT
+import Synchronization
+
+/// The services of a database file on a host: `serve --profile`.
+///
+/// Values that the file gives a delay or an error are answered so; notifying ones are notified as they stand, once a
+/// period, and indicating ones indicated once, when a client subscribes.
+final class ProfileServer: Sendable {
+  let database: Database
+  private let services: [BluetoothUUID]
+  private struct State {
+    /// What the application answers for, and how.
+    var applicationValues: [AttributeHandle: ApplicationValue]
+    /// Of what the server keeps: as it was written last.
+    var written: [AttributeHandle: [UInt8]] = [:]
+    var notified: Set<AttributeHandle> = []
+  }
+  private let state: Mutex<State>
+
+  init(_ path: String, name: String) throws(FileError) {
+    let file = try ScriptFile.database(path, genericAccessName: name)
+    database = file.database
+    services = file.primaryServices
+    state = Mutex(State(applicationValues: file.applicationValues))
+  }
+
+  /// As many of the services as an advertisement holds beside its flags: 28 octets. Vol 3, Part C, §11.
+  func advertisingData(name: String) -> AdvertisingData {
+    var advertised: [BluetoothUUID] = []
+    func octets(_ count: Int) -> Int { advertised.filter { $0.shortest.count == count }.count * count }
+    for uuid in services where uuid != .genericAccess && uuid != .genericAttribute && !advertised.contains(uuid) {
+      advertised.append(uuid)
+      let sum = [2, 16].map(octets).filter { $0 > 0 }.reduce(0) { $0 + $1 + 2 }
+      if sum > 28 { advertised.removeLast() }
+    }
+    return AdvertisingData(localName: name, serviceUUIDs: advertised)
+  }
+
+  /// Serves until cancelled or the host fails.
+  func run(on host: Host, period: Duration, _ report: @escaping @Sendable (String) -> Void) async throws {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      let events = await host.events
+      group.addTask { [self] in
+        // Answers that take their time do not keep the next event waiting.
+        try await withThrowingDiscardingTaskGroup { answers in
+          for try await event in events {
+            if let line = text(event) { report(line) }
+            note(event)
+            answers.addTask { [self] in try await answer(event, on: host) }
+          }
+        }
+      }
+      group.addTask { [self] in
+        while true {
+          try await Task.sleep(for: period)
+          for handle in state.withLock({ $0.notified }).sorted(by: { $0.rawValue < $1.rawValue }) {
+            await host.notify(value(handle), of: handle)
+          }
+        }
+      }
+      try await group.next()
+      group.cancelAll()
+    }
+  }
+
+  private func value(_ handle: AttributeHandle) -> [UInt8] {
+    state.withLock { $0.applicationValues[handle]?.value ?? $0.written[handle] } ?? database.value(handle) ?? []
+  }
+
+  /// What is to be remembered, in the order in which it happened.
+  private func note(_ event: ServerEvent) {
+    switch event {
+    case .subscriptionChanged(_, let handle, let configuration):
+      if configuration.contains(.notification) { _ = state.withLock { $0.notified.insert(handle) } }
+    case .written(_, let handle, let part, let offset):
+      let whole = value(handle)
+      state.withLock { state in
+        if state.applicationValues[handle] == nil {
+          state.written[handle] = whole.prefix(offset) + part
+        } else {
+          // By a command, which nobody can be told the error of.
+          _ = state.applicationValues[handle]?.write(part, at: offset)
+        }
+      }
+    default: break
+    }
+  }
+
+  private func answer(_ event: ServerEvent, on host: Host) async throws {
+    switch event {
+    case .subscriptionChanged(let link, let handle, let configuration):
+      // A client that goes away or does not confirm is its own affair.
+      if configuration.contains(.indication) { try? await host.indicate(value(handle), of: handle, on: link) }
+    case .readRequested(let request):
+      guard let value = state.withLock({ $0.applicationValues[request.handle] }) else {
+        return await request.reject(.unlikelyError)
+      }
+      try await Task.sleep(for: value.delay)
+      switch value.read(at: request.offset) {
+      case .value: await request.respond(value.value)
+      case .error(let error): await request.reject(error)
+      }
+    case .writeRequested(let request):
+      guard let delay = state.withLock({ $0.applicationValues[request.handle]?.delay }) else {
+        return await request.reject(.unlikelyError)
+      }
+      try await Task.sleep(for: delay)
+      let error = state.withLock { $0.applicationValues[request.handle]?.write(request.value, at: request.offset) }
+      if let error { await request.reject(error) } else { await request.accept() }
+    default: break
+    }
+  }
+
+  private func text(_ event: ServerEvent) -> String? {
+    switch event {
+    case .connected(let link): "connected: \(link.peer)"
+    case .disconnected(_, let reason): "disconnected: \(reason)"
+    case .subscriptionChanged(_, let handle, let configuration):
+      "attribute \(handle.text): \(configuration.isEmpty ? "unsubscribed" : "subscribed")"
+    case .written(_, let handle, let value, _): "attribute \(handle.text) written: \(hexText(value, separator: " "))"
+    case .readRequested(let request): "attribute \(request.handle.text) read"
+    case .writeRequested(let request):
+      "attribute \(request.handle.text) written: \(hexText(request.value, separator: " "))"
+    default: nil
+    }
+  }
+}
