@@ -103,6 +103,8 @@ struct Advertiser {
     var parameters: AdvertisingParameters
     /// As long as the controller takes them.
     var payloads: AdvertisingPayloads
+    /// Counts those with a time or a number of events, which begin anew when the same is said again.
+    var turn: UInt32 = 0
     /// What the advertising set must be for it.
     var shape: Shape { Shape(kind: parameters.kind, usesLegacyPDUs: payloads.usesLegacyPDUs) }
   }
@@ -123,6 +125,7 @@ struct Advertiser {
   private var set: Shape?
   /// When what is wanted is over: known from its first start on.
   private var end: Instant?
+  private var lastTurn: UInt32 = 0
   /// Why nothing is wanted.
   private var reason = AdvertisingEnd.stopped
   private let tag: UInt32
@@ -150,10 +153,12 @@ struct Advertiser {
   /// nil: do not advertise. The outcome, unless it is certain at once, comes from one of the calls below.
   mutating func want(_ wish: Wish?, hci: inout HCILayer, now: Instant) -> Outcome? {
     wanted = wish
+    if wish?.parameters.isLimited == true {
+      lastTurn &+= 1
+      wanted?.turn = lastTurn
+    }
     end = nil
     reason = .stopped
-    // The same again, with its time and its events counted anew.
-    if wish?.parameters.isLimited == true { current = nil }
     switch phase {
     case .blocked: phase = .off
     // Whoever asks is told, and does not wait for a link to go down.

@@ -118,6 +118,21 @@ import Testing
     same(bench.takeAll(), [first])
   }
 
+  /// Also when what is wanted changes while the set is being made.
+  @Test func aSetThatNobodyWantsAnyMoreIsRemembered() {
+    var bench = Bench.started(controller: .extended)
+    let parameters = AdvertisingParameters(duration: .seconds(3))
+    _ = Self.commands(&bench, Self.data, parameters)
+    Self.advertise(&bench, Self.data, parameters)
+    bench.answer()
+    same(bench.takeAll().last, "LE_Set_Extended_Advertising_Parameters")
+    Self.advertise(&bench, Self.data, AdvertisingParameters(kind: .scannable, duration: .seconds(3)))
+    bench.answer()
+    same(bench.takeAll(), ["LE_Remove_Advertising_Set"])
+    bench.answerAll()
+    same(bench.takeTexts(), ["advertisingStarted"])
+  }
+
   @Test func whatTheControllerCannotDo() {
     var legacy = Bench.started()
     let long = AdvertisingData(localName: "a", serviceUUIDs: (0..<32).map { .short(0x1800 + $0) })

@@ -5,6 +5,7 @@ checks.py scan FILE                 the lines of `bindrune scan --json` near pee
 checks.py explore FILE              the lines of `bindrune explore --json` of peer_peripheral.py
 checks.py exit FILE name=value …    what peer_peripheral.py counted
 checks.py refusal FILE STATUS       the words and the exit status of a program without a usable controller
+checks.py advertise FILE PDUS       the lines of `bindrune advertise --json`, beside peer_scanner.py
 checks.py demo FILE STATUS SECONDS  what `bindrune demo` printed
 """
 import json
@@ -107,6 +108,13 @@ def refusal(path, status):
     check('one sentence names the cause', len(lines) == 1 and len(lines[0].split()) > 2 or lines)
 
 
+def advertise(path, pdus):
+    found = events(path)
+    check('PDUs', [each.get('pdus') for each in found.get('advertising', [])], [pdus])
+    came, went = ([each.get('address') for each in found.get(event, [])] for event in ('connected', 'disconnected'))
+    check('whoever connects is told of, and goes', len(came) > 0 and came == went or (came, went))
+
+
 def demo(path, status, seconds):
     text = open(path).read()
     check('exit status', int(status), 0)
@@ -118,6 +126,7 @@ def demo(path, status, seconds):
 
 
 if __name__ == '__main__':
-    commands = {'scan': scan, 'explore': explore, 'exit': counted, 'refusal': refusal, 'demo': demo}
+    commands = {'scan': scan, 'explore': explore, 'exit': counted, 'refusal': refusal, 'advertise': advertise,
+                'demo': demo}
     commands[sys.argv[1]](*sys.argv[2:])
     sys.exit(1 if check.failed else 0 if check.passed else 2)
