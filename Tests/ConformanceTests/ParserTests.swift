@@ -111,6 +111,21 @@ import Testing
     #expect(script.steps[0].text == "< 0A 0300 \"a#\\\"b\" 00*2" && script.steps[0].line == 7)
   }
 
+  /// A command goes over a control connection as text, and is the same command there.
+  @Test(arguments: [
+    "mtu 64", "security keys", "security authenticated", "set 0x0012 01 02", "notify 0x0012", "indicate 0x0012 FF",
+    "call exchange-mtu", "call discover-all", "call discover-services", "call discover-services 180F",
+    "call discover-includes 0x0001-0xFFFF", "call discover-characteristics 0x0001-0x0005 2A00",
+    "call discover-descriptors 0x0004-0x0004", "call read 0x0003", "call read-long 0x0003",
+    "call read-uuid A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00 0x0001-0xFFFF", "call read-multiple 0x0003 0x0005",
+    "call read-multiple-variable 0x0003 0x0005", "call write 0x0003 01", "call write-without-response 0x0003 01",
+    "call write-long 0x0003 01", "call write-reliable 0x0003 01, 0x0005 02 03", "call subscribe 0x0003 indications",
+    "call subscribe 0x0003 notifications", "call unsubscribe 0x0003", "call read-database-hash", "call follow-changes",
+  ]) func commandsAreText(_ line: String) throws {
+    let command = try #require(try Command(line: line, file: "c"))
+    #expect(command.script == line)
+  }
+
   // MARK: Databases
 
   /// The text with a mark where the error is, and the error.
@@ -235,6 +250,7 @@ import Testing
       "title: T\nside: server\nmtu 64\n< 0A {x}\n> {x:2}*3 ... | nothing\ncall read-uuid 2A00 0x0001-0x0005\n",
       "title: T\nresult services 0x0001-0x0005 1800\nvalue indication 0x0003 \"a\\\"\"\n",
       #"{"services": [{"uuid": "180F", "handle": "0x0010", "characteristics": [{"uuid": "2A19", "properties": ["read"]}]}]}"#,
+      "call write-reliable 0x0003 01, 0x0005 02 03", "call discover-characteristics 0x0001-0x0005 2A00",
     ]
     let alphabet = Array("0123456789ABCDEFx{}[]():,.*?|<>#\"\\ \n\r\tstwcanlo-é\u{0}")
     for _ in 0..<3000 {
@@ -250,6 +266,7 @@ import Testing
       }
       _ = try? Script(String(text), file: "s")
       _ = try? DatabaseFile(String(text), file: "d")
+      _ = try? Command(line: String(text), file: "c")
     }
   }
 }
