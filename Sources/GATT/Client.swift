@@ -122,7 +122,8 @@ public struct Client: AttributeClient, ~Copyable {
   public mutating func readMultiple(_ id: RequestID, _ handles: [AttributeHandle]) {
     submit(Procedure(id, .readMultiple, parts: handles.map { Procedure.Part(handle: $0) }))
   }
-  /// Two or more values, in one response; values for which it has no room are missing. Vol 3, Part G, §4.8.5.
+  /// Two or more values, in one response; a value for which it has no room is cut, those behind it are missing.
+  /// Vol 3, Part G, §4.8.5.
   public mutating func readMultipleVariable(_ id: RequestID, _ handles: [AttributeHandle]) {
     submit(Procedure(id, .readMultipleVariable, parts: handles.map { Procedure.Part(handle: $0) }))
   }
@@ -432,21 +433,28 @@ public struct Client: AttributeClient, ~Copyable {
   }
   /// The values of `.values`, in handle order, or in the order they were asked for.
   public borrowing func values(of octets: Octets) -> [HandleValue] {
-    var values: [HandleValue] = []
-    var at = Int(octets.offset)
-    let end = at + Int(octets.count)
-    while at + 4 <= end {
-      let header = (0..<4).map { UInt16(arena[at + $0]) }
-      let handle = AttributeHandle(rawValue: header[0] | header[1] << 8), count = Int(header[2] | header[3] << 8)
-      values.append(HandleValue(handle: handle, value: Octets(at + 4, count)))
+    HandleValue.list(arena.span.extracting(octets.range), from: Int(octets.offset))
+  }
+}
+
+/// One of several values that were read.
+public struct HandleValue: BitwiseCopyable, Sendable, Equatable {
+  public var handle: AttributeHandle
+  public var value: Octets
+  /// The response had no room for the whole value: these are its first octets. Vol 3, Part F, §3.4.4.12.
+  public var isCut = false
+
+  /// The values of a `ClientResult.values`, whose octets these are; the ranges begin at `start`.
+  public static func list(_ octets: Span<UInt8>, from start: Int = 0) -> [HandleValue] {
+    var values: [HandleValue] = [], at = 0
+    while at + 4 <= octets.count {
+      let handle = UInt16(octets[at]) | UInt16(octets[at + 1]) << 8
+      let length = UInt16(octets[at + 2]) | UInt16(octets[at + 3]) << 8, count = Int(length & 0x7FFF)
+      values.append(
+        HandleValue(
+          handle: AttributeHandle(rawValue: handle), value: Octets(start + at + 4, count), isCut: length & 0x8000 != 0))
       at += 4 + count
     }
     return values
   }
-}
-
-/// One of several values that were read; the range is one of the client's arena.
-public struct HandleValue: BitwiseCopyable, Sendable, Equatable {
-  public var handle: AttributeHandle
-  public var value: Octets
 }

@@ -301,8 +301,9 @@ struct Discovery {
         throw .malformedResponse(.declarationLength(entry.attributeHandle, end - start))
       }
       let value = declaration.characteristicValueHandle
-      // The value stands right behind its declaration and is none itself: Vol 3, Part G, §3.3.2.
-      after = previous + (Int(value.rawValue) == previous + 1 ? 2 : 1)
+      // The value stands right behind its declaration (Vol 3, Part G, §3.3.2): where that is the last handle, no
+      // declaration can follow, and §4.6.1 lets the search end.
+      after = previous + (Int(value.rawValue) == previous + 1 && previous + 1 == last ? 2 : 1)
       guard Int(value.rawValue) > previous else {
         ignored = .valueHandle(entry.attributeHandle)
         continue

@@ -206,7 +206,7 @@ struct Procedure {
       gathered.append(values.setOfValues, of: packet)
       return .value
     case (.reading, .readMultipleVariable, .readMultipleVariableResponse(let list)):
-      return gather(list.lengthValueTupleList, packet)
+      return gather(list, packet)
     case (.reading, .read, .readResponse(let value)):
       return gather(value.attributeValue, packet) ?? .value
     case (.reading, .readLong, .readResponse(let value)) where gathered.isEmpty:
@@ -271,14 +271,19 @@ struct Procedure {
     return .again
   }
 
-  /// The values come in the order of the handles; the last ones may be missing for want of room, none may be added.
-  private mutating func gather(_ list: List<LengthValueTuple>, _ packet: Span<UInt8>) -> Outcome {
-    var cursor = list.cursor, index = 0
+  /// The values come in the order of the handles; the last ones may be cut or missing for want of room, none may be added.
+  /// Vol 3, Part F, §3.4.4.12.
+  private mutating func gather(_ response: ReadMultipleVariableResponse, _ packet: Span<UInt8>) -> Outcome {
+    var cursor = response.lengthValueTupleList.cursor, index = 0
     while let entry = cursor.next(in: packet) {
       guard index < parts.count else { return .failed(.malformedResponse(.tooLong)) }
       gathered.append(parts[index].handle, entry.attributeValue, of: packet)
       index += 1
     }
+    let rest = response.truncatedTuple
+    guard rest.count >= 2 else { return .values }
+    guard index < parts.count else { return .failed(.malformedResponse(.tooLong)) }
+    gathered.append(parts[index].handle, Octets(Int(rest.offset) + 2, Int(rest.count) - 2), of: packet, isCut: true)
     return .values
   }
 
@@ -329,9 +334,10 @@ extension [UInt8] {
     let range = Int(value.offset)..<Int(value.offset) + Int(value.count)
     unsafe packet.extracting(range).withUnsafeBufferPointer { unsafe append(contentsOf: $0) }
   }
-  /// A value after its handle and length, each two octets, least significant first.
-  mutating func append(_ handle: AttributeHandle, _ value: Octets, of packet: Span<UInt8>) {
-    for number in [handle.rawValue, UInt16(clamping: value.count)] {
+  /// A value after its handle and length, each two octets, least significant first; the length of one that has been cut
+  /// has its highest bit set.
+  mutating func append(_ handle: AttributeHandle, _ value: Octets, of packet: Span<UInt8>, isCut: Bool = false) {
+    for number in [handle.rawValue, UInt16(clamping: value.count) | (isCut ? 0x8000 : 0)] {
       append(UInt8(truncatingIfNeeded: number))
       append(UInt8(number >> 8))
     }

@@ -18,8 +18,8 @@ import Testing
     < 01 08 0100 0A
     > 08 0100 1300 0328
     < 09 07 0200 20 0300 052A  0500 0A 0600 292B  0700 02 0800 2A2B  1100 10 1200 372A
-    > 08 1300 1300 0328
-    < 01 08 1300 0A
+    > 08 1200 1300 0328
+    < 01 08 1200 0A
     """
   static let text = "00112233445566778899AABBCCDDEEFF"
   static let hash = "> 08 0100 FFFF 2A2B\n< 09 12 0800 \(text)"
@@ -213,7 +213,7 @@ import Testing
     // Whoever looks for one service only is told, and nothing is discovered that nobody has asked for.
     let dialogue = Dialogue()
     dialogue.client.discoverCharacteristics(1, in: HandleRange(1, 9))
-    dialogue.play("> 08 0100 0900 0328\n< 09 07 0200 20 0300 052A\n> 08 0400 0900 0328\n< 01 08 0400 0A")
+    dialogue.play("> 08 0100 0900 0328\n< 09 07 0200 20 0300 052A\n> 08 0300 0900 0328\n< 01 08 0300 0A")
     dialogue.send(octets("1D 0300 0100"))
     #expect(
       dialogue.effects() == ["1 discovered", "indication 3: 01 00", "ignored changedRange", "changed 0001-FFFF"])

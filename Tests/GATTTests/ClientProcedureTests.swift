@@ -136,6 +136,17 @@ import Testing
       ])
   }
 
+  /// Vol 3, Part F, §3.4.4.12: the last value may be cut; its length is the whole one's.
+  @Test(arguments: [
+    ("21 0100 AA 0500 0102", "3=AA, 5=01 02…"), ("21 0100 AA 0500", "3=AA, 5=…"), ("21 0100 AA 05", "3=AA"),
+    ("21 0100 AA 0000 0500 01", "3=AA, 5=, 7=01…"),
+  ]) func aValueThatIsCut(response: String, values: String) {
+    let dialogue = Dialogue()
+    dialogue.client.readMultipleVariable(1, [3, 5, 7])
+    dialogue.play("> 20 0300 0500 0700\n< \(response)")
+    #expect(dialogue.effects() == ["1 values \(values)"])
+  }
+
   // MARK: Writing
 
   @Test func writing() {

@@ -20,7 +20,7 @@ import Testing
       > 08 0100 \(end) 0328
       < 09 07 0200 \(hex([properties])) 0300 372A
       """, isOver: false)
-    if room > 0 { dialogue.play("> 08 0400 \(end) 0328\n< 01 08 0400 0A") }
+    if room > 0 { dialogue.play("> 08 0300 \(end) 0328\n< 01 08 0300 0A") }
     #expect(dialogue.effects() == ["100 discovered", "101 discovered"])
     return dialogue
   }

@@ -60,7 +60,9 @@ final class Dialogue {
     switch effect {
     case .completed(let id, .value(let octets)): return "\(id.rawValue) value \(hex(client.bytes(of: octets)))"
     case .completed(let id, .values(let octets)):
-      let values = client.values(of: octets).map { "\($0.handle.rawValue)=\(hex(client.bytes(of: $0.value)))" }
+      let values = client.values(of: octets).map {
+        "\($0.handle.rawValue)=\(hex(client.bytes(of: $0.value)))\($0.isCut ? "…" : "")"
+      }
       return "\(id.rawValue) values \(values.joined(separator: ", "))"
     case .completed(let id, .failed(.att(let error, let opcode, let handle))):
       let numbers = [error.rawValue, opcode.rawValue, UInt8(handle.rawValue & 0xFF)]
