@@ -67,7 +67,7 @@ extension Host {
       tell(.advertisingStopped(reason))
 
     case .linkUp(let id, let peer, let role, let parameters):
-      links[id] = LinkState()
+      links[id] = LinkState(peer: peer)
       if case .closing = phase { perform { core, now in core.disconnect(id, now: now) } }
       tell(.connected(Link(id: id, peer: peer, role: role, host: self)))
       logger.debug("\(id) up: \(peer), \(role), \(parameters)")
@@ -87,12 +87,9 @@ extension Host {
     case .completed(let id, .gatt(.failed(.bearerClosed(.disconnected)))): orphans.append(id)
     case .completed(let id, let result): complete(id, outcome(of: result))
     case .value(let id, let handle, let range, let isIndication):
-      guard let mailboxes = links[id]?.values[handle] else { return }
-      let value = ReceivedValue(handle: handle, value: core.bytes(of: range), isIndication: isIndication)
-      for mailbox in mailboxes { mailbox.put(value) }
-
-    case .servicesChanged(let id, let range): logger.info("\(id): services changed in \(range.first.text)")
-    case .rediscovered(let id, _, let error): logger.info("\(id): discovered again \(error.map { "\($0)" } ?? "")")
+      received(ReceivedValue(handle: handle, value: core.bytes(of: range), isIndication: isIndication), on: id)
+    case .servicesChanged(let id, let range): servicesChanged(range, on: id)
+    case .rediscovered(let id, _, let error): rediscovered(error, on: id)
 
     case .subscriptionChanged(let id, let handle, let configuration):
       tell(.subscriptionChanged(id, handle, configuration))

@@ -43,13 +43,19 @@ public actor Host {
   var links: [LinkID: LinkState] = [:]
   var incoming: [Mailbox<ServerEvent>] = []
 
-  /// A host on `transport`; `start` brings it up.
+  nonisolated let databaseCache: any DatabaseCache
+  /// What is being put into the cache.
+  var remembering: Task<Void, Never>?
+
+  /// A host on `transport`; `start` brings it up. `databaseCache`: where it keeps what it discovers of its peers.
   public init(
     _ transport: any HCITransport, configuration: HostConfiguration = HostConfiguration(),
-    database: Database = Database(), logger: Logger = .silent
+    database: Database = Database(), databaseCache: any DatabaseCache = MemoryDatabaseCache(),
+    logger: Logger = .silent
   ) {
     self.transport = transport
     self.logger = logger
+    self.databaseCache = databaseCache
     core = HostCore(configuration: configuration, database: database)
   }
 
@@ -60,7 +66,8 @@ public actor Host {
   /// `TransportSpec.open`. `trace`: the path of a btsnoop file for every packet.
   public static func open(
     _ spec: String, takesDown: Bool = false, configuration: HostConfiguration = HostConfiguration(),
-    database: Database = Database(), trace: String? = nil, logger: Logger = .silent
+    database: Database = Database(), databaseCache: any DatabaseCache = MemoryDatabaseCache(), trace: String? = nil,
+    logger: Logger = .silent
   ) async throws(BluetoothError) -> Host {
     let transport: any HCITransport
     do throws(TransportError) {
@@ -70,7 +77,8 @@ public actor Host {
     } catch {
       throw Task.isCancelled ? .cancelled : BluetoothError(error)
     }
-    let host = Host(transport, configuration: configuration, database: database, logger: logger)
+    let host = Host(
+      transport, configuration: configuration, database: database, databaseCache: databaseCache, logger: logger)
     do throws(BluetoothError) {
       try await host.start()
     } catch {

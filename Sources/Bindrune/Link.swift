@@ -7,39 +7,26 @@ import HCI
 /// A link to a peer, and its GATT client: a value to pass around; it does not keep the link up.
 ///
 ///     let link = try await host.connect(to: advertisement.peer)
-///     let database = try await link.discoverAll()
-///     for try await value in link.notifications(of: measurement) { … }
+///     let database = try await link.discover()
+///     if let level = database.characteristic("2A19") { print(try await link.read(level)) }
+///     if let rate = database.characteristic("2A37") {
+///       for try await value in link.notifications(of: rate) { print(value.value) }
+///     }
+///
+/// Requests of one link are asked one at a time, in the order in which they were made, as ATT has it. Each ends with its
+/// answer or with a `BluetoothError`: `.att` holds the server's own error; `.timedOut`, after 30 s of silence, comes with
+/// the end of the link (Vol 3, Part F, §3.3.3).
 public struct Link: Sendable, Identifiable {
   public let id: LinkID
   public let peer: PeerAddress
   public let role: LinkRole
   public let host: Host
 
-  /// Everything the server shows: services, includes, characteristics, descriptors. Vol 3, Part G, §4.4 … §4.7.
-  public func discoverAll() async throws(BluetoothError) -> RemoteDatabase {
-    _ = try await procedure { $0.discoverAll($1) }
-    guard let database = await host.remoteDatabase(of: id) else { throw .linkIsDown }
-    return database
-  }
-  /// The whole value, however long: Read, then Read Blob. Vol 3, Part G, §4.8.1, §4.8.3.
-  public func read(_ handle: AttributeHandle) async throws(BluetoothError) -> [UInt8] {
-    guard case .value(let value) = try await procedure({ $0.readLong($1, handle) }) else { return [] }
-    return value
-  }
-  /// Writes and waits for the answer; more than MTU − 3 octets travel as a long write. Vol 3, Part G, §4.9.3, §4.9.4.
-  public func write(_ value: [UInt8], to handle: AttributeHandle) async throws(BluetoothError) {
-    _ = try await procedure { $0.write($1, handle, value.span) }
-  }
-  /// Write Without Response. False: the queue is full; nothing was sent. Vol 3, Part G, §4.9.1.
-  @discardableResult
-  public func writeWithoutResponse(_ value: [UInt8], to handle: AttributeHandle) async throws(BluetoothError) -> Bool {
-    try await host.write(command: value, to: handle, on: id)
-  }
-  /// Subscribes when iteration begins, unsubscribes when it ends; indications where the server has no notifications.
-  /// 1,024 values may wait for the reader; after that the sequence ends with `.overflow`. A cancelled task ends it.
-  public func notifications(of characteristic: RemoteCharacteristic) -> NotificationSequence {
-    NotificationSequence(link: self, characteristic: characteristic)
-  }
+  /// ATT_MTU in force, 23 … 517. As a central this host has it negotiated as soon as the link is up.
+  public var mtu: Int { get async { await host.mtu(of: id) ?? 23 } }
+  /// What has been discovered on this link so far.
+  public var database: RemoteDatabase { get async { await host.remoteDatabase(of: id) ?? RemoteDatabase() } }
+
   /// Takes the link down and returns when it is.
   public func disconnect() async throws(BluetoothError) {
     let id = id
@@ -50,9 +37,6 @@ public struct Link: Sendable, Identifiable {
   public func updateParameters(_ parameters: ConnectionParameters) async {
     await host.updateParameters(parameters, of: id)
   }
-  /// ATT_MTU in force, 23 … 517.
-  public var mtu: Int { get async { await host.mtu(of: id) ?? 23 } }
-
   /// A port for one producer of notifications (as a server) or of writes without response (as a client).
   public func sendPort(
     _ kind: SendPort.Kind, to handle: AttributeHandle, capacity: Int = 16 * 1024
@@ -60,10 +44,175 @@ public struct Link: Sendable, Identifiable {
     try await host.sendPort(kind, to: handle, on: id, capacity: capacity)
   }
 
-  private func procedure(
+  func procedure(
     _ start: @Sendable (inout Client, RequestID) -> Void
   ) async throws(BluetoothError) -> RequestOutcome {
     let id = id
     return try await host.request { core, request, _ in core.withClient(of: id, id: request) { start(&$0, request) } }
   }
+}
+
+// MARK: Discovery
+
+extension Link {
+  /// What the server has. Where the server tells a Database Hash and the host's cache knows a database with that hash for
+  /// this peer, one request is all it takes; otherwise everything is discovered, and remembered if it has a hash.
+  /// From then on the host follows changes: see `events`. Vol 3, Part G, §2.5.2.
+  public func discover() async throws(BluetoothError) -> RemoteDatabase {
+    var hash: DatabaseHash?
+    do throws(BluetoothError) {
+      if case .databaseHash(let told) = try await procedure({ $0.readDatabaseHash($1) }) { hash = told }
+    } catch {
+      // A server that does not let it be read is one without.
+      guard error.code == .att || error.code == .protocolViolation else { throw error }
+    }
+    let database: RemoteDatabase
+    if let hash, let remembered = await host.remembered(with: hash, of: peer) {
+      await host.restore(remembered, on: id)
+      database = remembered
+    } else {
+      database = try await discoverAll()
+      if database.hash != nil { await host.remember(database, of: id) }
+    }
+    do throws(BluetoothError) {
+      _ = try await procedure { $0.followChanges($1) }
+    } catch {
+      // A server that does not let its changes be followed is as good as one that has none.
+      guard error.code == .att || error.code == .invalidArgument else { throw error }
+    }
+    return database
+  }
+  /// Everything the server has, asked for in any case: services, includes, characteristics, descriptors.
+  /// Vol 3, Part G, §4.4 … §4.7.
+  public func discoverAll() async throws(BluetoothError) -> RemoteDatabase {
+    _ = try await procedure { $0.discoverAll($1) }
+    return try await known()
+  }
+  /// The primary services, all (Vol 3, Part G, §4.4.1) or those with `uuid` (§4.4.2).
+  public func discoverServices(_ uuid: BluetoothUUID? = nil) async throws(BluetoothError) -> [RemoteService] {
+    _ = try await procedure { $0.discoverPrimaryServices($1, uuid) }
+    return try await known().services.filter { $0.isPrimary && (uuid == nil || $0.uuid == uuid) }
+  }
+  /// The services that `service` includes. Vol 3, Part G, §4.5.1.
+  public func discoverIncludedServices(of service: RemoteService) async throws(BluetoothError) -> [RemoteInclude] {
+    _ = try await procedure { $0.discoverIncludedServices($1, in: service.range) }
+    return try await known().includes(of: service)
+  }
+  /// The characteristics of `service`, all (Vol 3, Part G, §4.6.1) or those with `uuid` (§4.6.2).
+  public func discoverCharacteristics(
+    _ uuid: BluetoothUUID? = nil, of service: RemoteService
+  ) async throws(BluetoothError) -> [RemoteCharacteristic] {
+    _ = try await procedure { $0.discoverCharacteristics($1, in: service.range) }
+    return try await known().characteristics(of: service).filter { uuid == nil || $0.uuid == uuid }
+  }
+  /// The descriptors of `characteristic`; nothing is asked where there is no room for any. Vol 3, Part G, §4.7.1.
+  public func discoverDescriptors(
+    of characteristic: RemoteCharacteristic
+  ) async throws(BluetoothError) -> [RemoteDescriptor] {
+    guard let range = characteristic.descriptorRange else { return [] }
+    _ = try await procedure { $0.discoverDescriptors($1, in: range) }
+    return Array(try await known().descriptors(of: characteristic))
+  }
+  private func known() async throws(BluetoothError) -> RemoteDatabase {
+    guard let database = await host.remoteDatabase(of: id) else { throw .linkIsDown }
+    return database
+  }
+}
+
+// MARK: Reading
+
+/// One of several values that were read.
+public struct ReadAttributeValue: Sendable, Hashable {
+  public var handle: AttributeHandle
+  public var value: [UInt8]
+  /// The response had no room for the whole value: these are its first octets.
+  public var isCut: Bool
+  public init(handle: AttributeHandle, value: [UInt8], isCut: Bool = false) {
+    self.handle = handle
+    self.value = value
+    self.isCut = isCut
+  }
+}
+
+extension Link {
+  /// The whole value, however long: Read, then Read Blob. Vol 3, Part G, §4.8.1, §4.8.3, §4.12.1, §4.12.2.
+  public func read(_ handle: AttributeHandle) async throws(BluetoothError) -> [UInt8] {
+    guard case .value(let value) = try await procedure({ $0.readLong($1, handle) }) else { return [] }
+    return value
+  }
+  public func read(_ characteristic: RemoteCharacteristic) async throws(BluetoothError) -> [UInt8] {
+    try await read(characteristic.valueHandle)
+  }
+  public func read(_ descriptor: RemoteDescriptor) async throws(BluetoothError) -> [UInt8] {
+    try await read(descriptor.handle)
+  }
+  /// The values of all attributes with `uuid`, without discovering where they are; each is cut at min(ATT_MTU − 4, 253)
+  /// octets, and the server does not say of which it is. Vol 3, Part G, §4.8.2.
+  public func read(
+    uuid: BluetoothUUID, in range: HandleRange = .all
+  ) async throws(BluetoothError) -> [ReadAttributeValue] {
+    try await values { $0.read($1, uuid: uuid, in: range) }
+  }
+  /// Two or more values in one round trip. One for which the response has no room is cut, those behind it are missing;
+  /// servers older than Bluetooth 5.2 answer 0x06. Vol 3, Part G, §4.8.5.
+  public func read(_ handles: [AttributeHandle]) async throws(BluetoothError) -> [ReadAttributeValue] {
+    try await values { $0.readMultipleVariable($1, handles) }
+  }
+  private func values(
+    _ start: @Sendable (inout Client, RequestID) -> Void
+  ) async throws(BluetoothError) -> [ReadAttributeValue] {
+    guard case .value(let octets) = try await procedure(start) else { return [] }
+    return HandleValue.list(octets.span).map {
+      ReadAttributeValue(handle: $0.handle, value: Array(octets[$0.value.range]), isCut: $0.isCut)
+    }
+  }
+}
+
+// MARK: Writing
+
+extension Link {
+  /// Writes and waits for the answer; more than MTU − 3 octets travel as a long write, which the server carries out only
+  /// when every part has come back as it was sent. Vol 3, Part G, §4.9.3, §4.9.4, §4.12.3, §4.12.4.
+  public func write(_ value: [UInt8], to handle: AttributeHandle) async throws(BluetoothError) {
+    _ = try await procedure { $0.write($1, handle, value.span) }
+  }
+  public func write(_ value: [UInt8], to characteristic: RemoteCharacteristic) async throws(BluetoothError) {
+    try await write(value, to: characteristic.valueHandle)
+  }
+  public func write(_ value: [UInt8], to descriptor: RemoteDescriptor) async throws(BluetoothError) {
+    try await write(value, to: descriptor.handle)
+  }
+  /// Several values, all or none; each part must come back as it was sent. Vol 3, Part G, §4.9.5.
+  public func writeReliably(
+    _ values: [(handle: AttributeHandle, value: [UInt8])]
+  ) async throws(BluetoothError) {
+    _ = try await procedure { $0.writeReliable($1, values) }
+  }
+  /// Write Without Response. False: the queue is full; nothing was sent. Vol 3, Part G, §4.9.1.
+  @discardableResult
+  public func writeWithoutResponse(_ value: [UInt8], to handle: AttributeHandle) async throws(BluetoothError) -> Bool {
+    try await host.write(command: value, to: handle, on: id)
+  }
+}
+
+// MARK: Values that the server sends by itself
+
+extension Link {
+  /// Asks the server for the characteristic's values, and returns when it has said yes. By default notifications, where the
+  /// characteristic has that property, else indications. The characteristic must have been discovered on this link.
+  ///
+  /// A second subscriber of the same characteristic costs no request, and shares what the first one asked for unless it
+  /// says what it wants. Vol 3, Part G, §4.10, §4.11.
+  public func subscribe(
+    to characteristic: RemoteCharacteristic, _ configuration: ClientCharacteristicConfiguration? = nil
+  ) async throws(BluetoothError) -> Subscription {
+    try await host.subscribe(to: characteristic, configuration, on: id)
+  }
+  /// Subscribes when iteration begins, unsubscribes when it ends: for a loop. See `Subscription`.
+  public func notifications(of characteristic: RemoteCharacteristic) -> NotificationSequence {
+    NotificationSequence(link: self, characteristic: characteristic)
+  }
+  /// What the server does by itself: its services change, or it sends values that nobody has subscribed to. Each call gives
+  /// a sequence of its own; the first one begins with the last 64 events before it.
+  public var events: LinkEventSequence { get async { await host.events(of: id) } }
 }

@@ -7,11 +7,18 @@ import HCI
 
 /// What waits on one link, above the core.
 struct LinkState {
+  let peer: PeerAddress
+  /// Who hears of what the server does by itself; until somebody does, the last of it waits here.
+  var events: [Mailbox<LinkEvent>] = []
+  var unheard: Deque<LinkEvent>? = []
+  /// Who has subscribed, by value handle.
   var values: [AttributeHandle: [Mailbox<ReceivedValue>]] = [:]
   /// The one indication that may be outstanding.
   let confirmation = Waiters()
   /// The ports with values to send, in turn: until they have sent them they live, even if nobody else holds them.
   var sending = Deque<SendPort>()
+  init(peer: PeerAddress) { self.peer = peer }
+
   /// All ports that somebody holds.
   private var ports: [WeakPort] = []
   private struct WeakPort { weak var port: SendPort? }
@@ -23,63 +30,31 @@ struct LinkState {
   func mtuChanged(_ mtu: Int) {
     for entry in ports { entry.port?.mtuChanged(mtu) }
   }
+  /// What the handles in `range` meant is over: for those who read values, and for those who write.
+  mutating func servicesChanged(_ range: HandleRange) {
+    let error = BluetoothError(ClientError.databaseChanged)
+    for (handle, mailboxes) in values where range.contains(handle) {
+      values[handle] = nil
+      for mailbox in mailboxes { mailbox.finish(error) }
+    }
+    for case let port? in ports.map(\.port) where port.kind == .command && range.contains(port.handle) {
+      sending.removeAll { $0 === port }
+      port.close(error)
+    }
+  }
+  mutating func tell(_ event: LinkEvent) {
+    events.removeAll { $0.isFinished }
+    for mailbox in events { mailbox.put(event) }
+    guard unheard != nil else { return }
+    unheard?.append(event)
+    if unheard?.count ?? 0 > 64 { unheard?.removeFirst() }
+  }
   /// The link is gone; called once, after the state has left `Host.links`.
   func end(_ error: BluetoothError) {
     for mailbox in values.values.joined() { mailbox.finish(error) }
+    for mailbox in events { mailbox.finish(error) }
     for entry in ports { entry.port?.close(error) }
     confirmation.resume(.failure(error))
-  }
-}
-
-/// A notification, or an indication that has been confirmed.
-public struct ReceivedValue: Sendable, Hashable {
-  public var handle: AttributeHandle
-  public var value: [UInt8]
-  public var isIndication: Bool
-}
-
-/// The values of one characteristic, in order and without gaps: see `Link.notifications(of:)`.
-public struct NotificationSequence: AsyncSequence, Sendable {
-  public typealias Element = ReceivedValue
-  public typealias Failure = BluetoothError
-  let link: Link
-  let characteristic: RemoteCharacteristic
-
-  public func makeAsyncIterator() -> Iterator { Iterator(sequence: self) }
-
-  public struct Iterator: AsyncIteratorProtocol {
-    let sequence: NotificationSequence
-    private var subscription: SubscriptionHandle?
-    init(sequence: NotificationSequence) { self.sequence = sequence }
-
-    public mutating func next() async throws(BluetoothError) -> ReceivedValue? { try await next(isolation: nil) }
-    public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> ReceivedValue? {
-      if subscription == nil {
-        do throws(BluetoothError) {
-          subscription = try await sequence.link.host.subscribe(to: sequence.characteristic, on: sequence.link.id)
-        } catch  where error.code == .cancelled {
-          return nil
-        }
-      }
-      return try await subscription?.mailbox.take()
-    }
-  }
-}
-
-/// Unsubscribes when the last iterator lets go of it.
-final class SubscriptionHandle: Sendable {
-  let mailbox: Mailbox<ReceivedValue>
-  private let host: Host
-  private let link: LinkID
-  private let characteristic: RemoteCharacteristic
-  init(mailbox: Mailbox<ReceivedValue>, host: Host, link: LinkID, characteristic: RemoteCharacteristic) {
-    self.mailbox = mailbox
-    self.host = host
-    self.link = link
-    self.characteristic = characteristic
-  }
-  deinit {
-    host.onEventLoop { [mailbox, link, characteristic] host in host.unsubscribe(mailbox, characteristic, on: link) }
   }
 }
 
@@ -113,39 +88,6 @@ extension Host {
         "\(value.count) octets do not fit one write without response, which carries \(limit): use write.")
     }
     return perform { core, _ in core.write(command: value.span, to: handle, on: link).isAccepted }
-  }
-
-  func subscribe(
-    to characteristic: RemoteCharacteristic, on link: LinkID
-  ) async throws(BluetoothError) -> SubscriptionHandle {
-    guard links[link] != nil else { throw .linkIsDown }
-    let mailbox = Mailbox<ReceivedValue>(capacity: 1024, overflow: .end)
-    // Before the CCCD is written: the first value may come before the answer does.
-    links[link]?.values[characteristic.valueHandle, default: []].append(mailbox)
-    do throws(BluetoothError) {
-      _ = try await request { core, id, _ in
-        core.withClient(of: link, id: id) { $0.subscribe(id, characteristic.valueHandle) }
-      }
-    } catch {
-      remove(mailbox, of: characteristic.valueHandle, on: link)
-      throw error
-    }
-    return SubscriptionHandle(mailbox: mailbox, host: self, link: link, characteristic: characteristic)
-  }
-  func unsubscribe(_ mailbox: Mailbox<ReceivedValue>, _ characteristic: RemoteCharacteristic, on link: LinkID) {
-    mailbox.abandon()
-    let handle = characteristic.valueHandle
-    guard remove(mailbox, of: handle, on: link) else { return }
-    // Nobody waits for its end. The client counts subscribers, and asks the server when the last one has gone.
-    let id = newRequest()
-    perform { core, _ in core.withClient(of: link, id: id) { $0.unsubscribe(id, handle) } }
-  }
-  @discardableResult
-  private func remove(_ mailbox: Mailbox<ReceivedValue>, of handle: AttributeHandle, on link: LinkID) -> Bool {
-    guard let all = links[link]?.values[handle] else { return false }
-    let others = all.filter { $0 !== mailbox }
-    links[link]?.values[handle] = others.isEmpty ? nil : others
-    return others.count < all.count
   }
 
   // MARK: Ports

@@ -20,6 +20,16 @@ extension HostCore {
     guard let index = upper.index(of: link) else { return nil }
     return upper.links[index].client.remote
   }
+  /// Makes `database` what `link`'s client knows: see `Client.restore`.
+  public mutating func restore(_ database: RemoteDatabase, on link: LinkID) {
+    guard let index = upper.index(of: link) else { return }
+    upper.links[index].client.restore(database)
+  }
+  /// True for the handle by which `link`'s server says that its services have changed: the client sees to that.
+  public func isServiceChanged(_ valueHandle: AttributeHandle, on link: LinkID) -> Bool {
+    guard let index = upper.index(of: link) else { return false }
+    return upper.links[index].client.isServiceChanged(valueHandle)
+  }
   /// The ATT_MTU in force; nil when the link is gone.
   public func mtu(of link: LinkID) -> Int? {
     guard let index = upper.index(of: link) else { return nil }

@@ -155,7 +155,7 @@ extension Client {
   // MARK: Changes
 
   /// The value of Service Changed, which stands in the Generic Attribute service. Vol 3, Part G, §7.
-  func isServiceChanged(_ valueHandle: AttributeHandle) -> Bool {
+  public func isServiceChanged(_ valueHandle: AttributeHandle) -> Bool {
     guard remote.characteristic(valueHandle: valueHandle)?.uuid == .serviceChanged else { return false }
     guard let service = remote.service(containing: valueHandle) else { return true }
     return service.uuid == .genericAttribute

@@ -58,7 +58,7 @@ struct Explore: AsyncParsableCommand {
     }
     status("discovering what \(peer) has")
     do throws(BluetoothError) {
-      return (link, try await link.discoverAll())
+      return (link, try await link.discover())
     } catch {
       guard error.status == .connectionFailedToBeEstablished, attempts > 1 else { throw error }
     }

@@ -1,0 +1,232 @@
+import ATT
+import BindruneWire
+import GAP
+import GATT
+
+/// A notification, or an indication that has been confirmed.
+public struct ReceivedValue: Sendable, Hashable {
+  public var handle: AttributeHandle
+  public var value: [UInt8]
+  public var isIndication: Bool
+  public init(handle: AttributeHandle, value: [UInt8], isIndication: Bool) {
+    self.handle = handle
+    self.value = value
+    self.isIndication = isIndication
+  }
+}
+
+/// The values of one characteristic, in order and without gaps, from the moment the server was asked for them.
+///
+///     let rate = try await link.subscribe(to: measurement)        // the server has said yes
+///     try await link.write([1], to: controlPoint)                 // what that makes it send is not missed
+///     for try await value in rate { print(value.value) }
+///     try await rate.end()
+///
+/// 1,024 values may wait for the reader; after that the sequence ends with `.overflow`. It ends with `.servicesChanged`
+/// when the server no longer has the characteristic as it was. A cancelled task ends it. One task reads at a time.
+public struct Subscription: AsyncSequence, Sendable {
+  public typealias Element = ReceivedValue
+  public typealias Failure = BluetoothError
+  let holder: SubscriptionHolder
+
+  /// Unsubscribes, and returns when the server has said yes; at once while another subscriber is left. What waits to be
+  /// read is gone. Without it, the subscription ends when the last copy of it and of its iterators does, and nobody hears
+  /// whether the server agreed.
+  public func end() async throws(BluetoothError) {
+    try await holder.host.endSubscription(holder.mailbox, of: holder.valueHandle, on: holder.link)
+  }
+  public func makeAsyncIterator() -> Iterator { Iterator(holder: holder) }
+
+  public struct Iterator: AsyncIteratorProtocol {
+    let holder: SubscriptionHolder
+    public mutating func next() async throws(BluetoothError) -> ReceivedValue? { try await holder.mailbox.take() }
+    public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> ReceivedValue? {
+      try await holder.mailbox.take()
+    }
+  }
+}
+
+/// The values of one characteristic for one loop: see `Link.notifications(of:)`.
+public struct NotificationSequence: AsyncSequence, Sendable {
+  public typealias Element = ReceivedValue
+  public typealias Failure = BluetoothError
+  let link: Link
+  let characteristic: RemoteCharacteristic
+
+  public func makeAsyncIterator() -> Iterator { Iterator(sequence: self) }
+
+  public struct Iterator: AsyncIteratorProtocol {
+    let sequence: NotificationSequence
+    private var subscription: Subscription?
+    init(sequence: NotificationSequence) { self.sequence = sequence }
+
+    public mutating func next() async throws(BluetoothError) -> ReceivedValue? { try await next(isolation: nil) }
+    public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> ReceivedValue? {
+      if subscription == nil {
+        do throws(BluetoothError) {
+          subscription = try await sequence.link.subscribe(to: sequence.characteristic)
+        } catch  where error.code == .cancelled {
+          return nil
+        }
+      }
+      return try await subscription?.holder.mailbox.take()
+    }
+  }
+}
+
+/// Unsubscribes when the last one lets go of it.
+final class SubscriptionHolder: Sendable {
+  let mailbox: Mailbox<ReceivedValue>
+  let host: Host
+  let link: LinkID
+  let valueHandle: AttributeHandle
+  init(mailbox: Mailbox<ReceivedValue>, host: Host, link: LinkID, valueHandle: AttributeHandle) {
+    self.mailbox = mailbox
+    self.host = host
+    self.link = link
+    self.valueHandle = valueHandle
+  }
+  deinit {
+    host.onEventLoop { [mailbox, link, valueHandle] host in host.unsubscribe(mailbox, of: valueHandle, on: link) }
+  }
+}
+
+/// What a link's server does by itself. `Link.events` tells it.
+public enum LinkEvent: Sendable {
+  /// A value that nobody here has subscribed to: it was asked for in an earlier connection, or by nobody.
+  case value(ReceivedValue)
+  /// What the handles in the range meant is over: subscriptions to them have ended, requests to them fail.
+  case servicesChanged(HandleRange)
+  /// What had changed has been discovered again: what the server has now. Follows `servicesChanged` after `Link.discover`
+  /// or `Link.discoverAll`.
+  case rediscovered(RemoteDatabase)
+}
+
+/// What `Link.events` gives.
+public struct LinkEventSequence: AsyncSequence, Sendable {
+  public typealias Element = LinkEvent
+  public typealias Failure = BluetoothError
+  private let listener: Listener
+  init(mailbox: Mailbox<LinkEvent>) { listener = Listener(mailbox) }
+  public func makeAsyncIterator() -> Iterator { Iterator(listener: listener) }
+
+  /// Ends the mailbox when the sequence and its iterators are gone.
+  fileprivate final class Listener: Sendable {
+    let mailbox: Mailbox<LinkEvent>
+    init(_ mailbox: Mailbox<LinkEvent>) { self.mailbox = mailbox }
+    deinit { mailbox.abandon() }
+  }
+  public struct Iterator: AsyncIteratorProtocol {
+    fileprivate let listener: Listener
+    public mutating func next() async throws(BluetoothError) -> LinkEvent? { try await listener.mailbox.take() }
+    public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> LinkEvent? {
+      try await listener.mailbox.take()
+    }
+  }
+}
+
+extension Host {
+  func subscribe(
+    to characteristic: RemoteCharacteristic, _ configuration: ClientCharacteristicConfiguration?, on link: LinkID
+  ) async throws(BluetoothError) -> Subscription {
+    guard links[link] != nil else { throw .linkIsDown }
+    let mailbox = Mailbox<ReceivedValue>(capacity: 1024, overflow: .end), handle = characteristic.valueHandle
+    // Before the server is asked: the first value may come before its answer does.
+    links[link]?.values[handle, default: []].append(mailbox)
+    do throws(BluetoothError) {
+      _ = try await request { core, id, _ in
+        core.withClient(of: link, id: id) { $0.subscribe(id, handle, configuration) }
+      }
+    } catch {
+      remove(mailbox, of: handle, on: link)
+      throw error
+    }
+    return Subscription(
+      holder: SubscriptionHolder(mailbox: mailbox, host: self, link: link, valueHandle: handle))
+  }
+
+  /// Nobody waits for its end. The client counts subscribers, and asks the server when the last one has gone.
+  func unsubscribe(_ mailbox: Mailbox<ReceivedValue>, of handle: AttributeHandle, on link: LinkID) {
+    mailbox.abandon()
+    guard remove(mailbox, of: handle, on: link) else { return }
+    let id = newRequest()
+    perform { core, _ in core.withClient(of: link, id: id) { $0.unsubscribe(id, handle) } }
+  }
+  /// Also when the task is cancelled the server has been asked: nobody is left who could do it later.
+  func endSubscription(
+    _ mailbox: Mailbox<ReceivedValue>, of handle: AttributeHandle, on link: LinkID
+  ) async throws(BluetoothError) {
+    mailbox.abandon()
+    guard remove(mailbox, of: handle, on: link) else { return }
+    if Task.isCancelled {
+      let id = newRequest()
+      perform { core, _ in core.withClient(of: link, id: id) { $0.unsubscribe(id, handle) } }
+      throw .cancelled
+    }
+    _ = try await request { core, id, _ in core.withClient(of: link, id: id) { $0.unsubscribe(id, handle) } }
+  }
+  /// True when it was there: the link is up, and the characteristic still what it was.
+  @discardableResult
+  private func remove(_ mailbox: Mailbox<ReceivedValue>, of handle: AttributeHandle, on link: LinkID) -> Bool {
+    guard let all = links[link]?.values[handle] else { return false }
+    let others = all.filter { $0 !== mailbox }
+    links[link]?.values[handle] = others.isEmpty ? nil : others
+    return others.count < all.count
+  }
+
+  // MARK: What the server does by itself
+
+  func events(of link: LinkID) -> LinkEventSequence {
+    let mailbox = Mailbox<LinkEvent>(capacity: 1024, overflow: .end)
+    guard links[link] != nil else {
+      mailbox.finish(.linkIsDown)
+      return LinkEventSequence(mailbox: mailbox)
+    }
+    while let event = links[link]?.unheard?.popFirst() { mailbox.put(event) }
+    links[link]?.unheard = nil
+    links[link]?.events.append(mailbox)
+    return LinkEventSequence(mailbox: mailbox)
+  }
+  func received(_ value: ReceivedValue, on link: LinkID) {
+    if let mailboxes = links[link]?.values[value.handle] {
+      for mailbox in mailboxes { mailbox.put(value) }
+    } else if !core.isServiceChanged(value.handle, on: link) {
+      links[link]?.tell(.value(value))
+    }
+  }
+  func servicesChanged(_ range: HandleRange, on link: LinkID) {
+    logger.info("\(link): services changed, \(range.first.text) to \(range.last.text)")
+    links[link]?.servicesChanged(range)
+    links[link]?.tell(.servicesChanged(range))
+    remember(nil, of: link)
+  }
+  func rediscovered(_ error: ClientError?, on link: LinkID) {
+    if let error { return logger.notice("\(link): services changed and could not be discovered: \(error)") }
+    guard let database = core.remoteDatabase(of: link) else { return }
+    links[link]?.tell(.rediscovered(database))
+    remember(database, of: link)
+  }
+
+  // MARK: Cache
+
+  /// What the cache has for the server with this hash.
+  func remembered(with hash: DatabaseHash, of peer: PeerAddress) async -> RemoteDatabase? {
+    guard peer.isLasting else { return nil }
+    await remembering?.value
+    guard let database = await databaseCache.database(of: peer), database.isComplete, database.hash == hash else {
+      return nil
+    }
+    return database
+  }
+  /// Without waiting, and in order.
+  func remember(_ database: RemoteDatabase?, of link: LinkID) {
+    guard let peer = links[link]?.peer, peer.isLasting, database == nil || database?.hash != nil else { return }
+    remembering = Task { [databaseCache, remembering] in
+      await remembering?.value
+      await databaseCache.keep(database, of: peer)
+    }
+  }
+  func restore(_ database: RemoteDatabase, on link: LinkID) {
+    perform { core, _ in core.restore(database, on: link) }
+  }
+}
