@@ -43,8 +43,14 @@ extension Client {
 
   /// A discovery of the active request's own has completed.
   mutating func learn(_ found: RemoteDatabase, isComplete: Bool) {
+    let before = remote
     remote = found
-    guard isComplete else { return }
+    if !isComplete {
+      // A part that is not what it was: the rest may not be either.
+      if remote != before { remote.isComplete = false }
+      if !remote.isComplete { remote.hash = nil }
+      return
+    }
     // Unless more has changed meanwhile.
     remote.isComplete = !waiting.contains { $0.isRediscovery }
     remote.hash = freshHash

@@ -61,6 +61,8 @@ struct Discovery {
 
   /// What was known before, corrected and completed.
   private(set) var found = RemoteDatabase()
+  /// What was known before.
+  private var known = RemoteDatabase()
   /// A breach that the walk passed over, to be taken by the caller.
   var ignored: ResponseViolation?
   private var goal = Goal.everything(.all)
@@ -83,6 +85,7 @@ struct Discovery {
     self.goal = goal
     whole = nil
     found = remote
+    known = remote
     ignored = nil
     unresolved.removeAll()
     gaps.removeAll()
@@ -332,7 +335,10 @@ struct Discovery {
 
   /// Hands over what was found.
   mutating func takeFound() -> RemoteDatabase {
-    defer { found = RemoteDatabase() }
+    defer {
+      found = RemoteDatabase()
+      known = RemoteDatabase()
+    }
     return found
   }
 
@@ -448,7 +454,14 @@ struct Discovery {
       }
     }
     switch goal {
-    case .characteristics(let range): found.endCharacteristics(in: range)
+    case .characteristics(let range):
+      found.endCharacteristics(in: range)
+      // What is as it was keeps what is known of it.
+      for characteristic in found.characteristics
+      where range.contains(characteristic.handle) && known.characteristic(at: characteristic.handle) == characteristic {
+        found.descriptors += known.descriptors(of: characteristic)
+      }
+      found.sort()
     case .primaryServices, .services: found.dropOrphans()
     case .everything, .includedServices, .descriptors: break
     }

@@ -84,6 +84,22 @@ import Testing
     #expect(dialogue.client.remote.hash == nil, "nobody knows whether it was still that one")
   }
 
+  /// A part that is discovered again: complete remains complete while it is what it was.
+  @Test(arguments: [("10", true), ("12", false)]) func aPartAgain(properties: String, isComplete: Bool) {
+    let dialogue = Self.synchronized(), before = dialogue.client.remote
+    dialogue.client.discoverCharacteristics(1, in: HandleRange(0x10, 0x13))
+    dialogue.play(
+      """
+      > 08 1000 1300 0328
+      < 09 07 1100 \(properties) 1200 372A
+      > 08 1200 1300 0328
+      < 01 08 1200 0A
+      """)
+    #expect(dialogue.effects() == ["1 discovered"])
+    #expect((dialogue.client.remote == before) == isComplete && dialogue.client.remote.isComplete == isComplete)
+    #expect((dialogue.client.remote.cacheText != nil) == isComplete)
+  }
+
   @Test func followingWhatIsNotThere() {
     let dialogue = Dialogue()
     dialogue.client.followChanges(1)
