@@ -24,6 +24,7 @@ public final class H4Server: Sendable {
     let bootstrap = ServerBootstrap(group: loop, childGroup: loop)
       .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
       .serverChannelOption(.backlog, value: 64)
+      .serverChannelInitializer { channel in channel.eventLoop.makeCompletedFuture { try channel.closeInChildren() } }
       .childChannelOption(.autoRead, value: false)
       .childChannelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {

@@ -9,6 +9,8 @@ import NIOPosix
 public final class H4Stream: HCITransport, @unchecked Sendable {
   // Sendable because every access is on the channel's event loop, which the entry points check in debug builds.
   private let channel: any Channel
+  /// A serial line's descriptor, the channel's own.
+  private let line: CInt?
   private var receiver: (any HCIReceiver)?
   private var framer: H4Framer
   private var outgoing: ByteBuffer
@@ -28,8 +30,9 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
   /// Octets that may wait for a peer that does not read.
   private static var bound: Int { 1 << 20 }
 
-  fileprivate init(_ channel: any Channel, incoming: HCIDirection, limits: H4Framer.Limits) {
+  fileprivate init(_ channel: any Channel, line: CInt?, incoming: HCIDirection, limits: H4Framer.Limits) {
     self.channel = channel
+    self.line = line
     framer = H4Framer(incoming, limits: limits)
     outgoing = channel.allocator.buffer(capacity: Self.batch)
   }
@@ -84,7 +87,15 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
     if end == nil { flush() }
     receiver = nil
     end = .closed
-    channel.close(promise: nil)
+    closeChannel()
+  }
+  private func closeChannel() {
+    guard let line else { return channel.close(promise: nil) }
+    // To close a line that takes nothing can take half a minute, event loop and all: what was sent last gets a moment.
+    eventLoop.scheduleTask(in: .milliseconds(100)) { [channel] in
+      if channel.isActive { tcflush(line, TCOFLUSH) }
+      channel.close(promise: nil)
+    }
   }
 
   /// Ready when the connection is gone and its file descriptor is closed.
@@ -142,7 +153,7 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
   fileprivate func fail(_ error: TransportError) {
     guard end == nil else { return }
     end = .failed(error)
-    channel.close(promise: nil)
+    closeChannel()
     if isCalled || early != nil { eventLoop.execute { self.catchUp() } } else { catchUp() }
   }
 
@@ -183,7 +194,11 @@ extension H4Stream {
         do {
           guard output >= 0 else { throw TransportError.system(spec, systemWords(errno)) }
           return try await NIOPipeBootstrap(group: loop).channelOption(.autoRead, value: false)
-            .takingOwnershipOfDescriptors(input: input, output: output, channelInitializer: initializer)
+            .takingOwnershipOfDescriptors(input: input, output: output) { channel in
+              channel.eventLoop.makeCompletedFuture {
+                try H4Stream.make(channel, line: input, incoming: .fromController, limits: limits)
+              }
+            }
         } catch {
           _ = Glibc.close(input)
           if output >= 0 { _ = Glibc.close(output) }
@@ -200,11 +215,20 @@ extension H4Stream {
   /// Puts a stream on a channel. `ready` is called once it is open.
   @discardableResult
   static func make(
-    _ channel: any Channel, incoming: HCIDirection, limits: H4Framer.Limits, ready: ((H4Stream) -> Void)? = nil
+    _ channel: any Channel, line: CInt? = nil, incoming: HCIDirection, limits: H4Framer.Limits,
+    ready: ((H4Stream) -> Void)? = nil
   ) throws -> H4Stream {
-    let stream = H4Stream(channel, incoming: incoming, limits: limits)
+    try channel.closeInChildren()
+    let stream = H4Stream(channel, line: line, incoming: incoming, limits: limits)
     try channel.pipeline.syncOperations.addHandler(H4Handler(stream, ready))
     return stream
+  }
+}
+
+extension Channel {
+  /// NIO's sockets are inherited: a child of this process would keep the connection open after us.
+  func closeInChildren() throws {
+    _ = try pipeline.syncOperations.withUnsafeTransportIfAvailable(of: CInt.self) { fcntl($0, F_SETFD, FD_CLOEXEC) }
   }
 }
 

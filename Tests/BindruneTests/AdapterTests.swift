@@ -102,6 +102,7 @@ import Testing
   @Test func unplugged() async throws {
     let lab = Lab(), belt = try Belt(), ends = try socketPair(), radio = lab.radio
     let peripheral = try await lab.host(belt.database)
+    var served = await peripheral.events.makeAsyncIterator()
     try await peripheral.advertiseFast()
     let far = try await UserChannelSocket.adopt(ends.controller, of: 0, on: radio.eventLoop)
     _ = try await radio.eventLoop.submit { radio.attach(far) }.get()
@@ -110,6 +111,7 @@ import Testing
     try await central.start()
     let link = try await central.connect(to: peripheral.ownAddress, .fast)
     let read = Task { try await link.read(belt.dynamic) }
+    while let event = try await served.next() { if case .readRequested = event { break } }
     let events = await central.events
     _ = try await radio.eventLoop.submit { far.close() }.get()
     let error = await #expect(throws: BluetoothError.self) { try await within { try await read.value } }

@@ -114,6 +114,24 @@ final class SerialLine: Sendable {
     }
   }
 
+  /// The last packet is the reset that leaves a controller as it was found; then it ends, though nobody reads any more.
+  @Test func whatIsSentLastArrivesAndAStalledLineCloses() async throws {
+    try await withLoop { loop in
+      let line = try SerialLine()
+      let stream = try await H4Stream.connect(to: .serial(path: line.path, baud: 1_000_000), on: loop)
+      try await loop.run {
+        stream.send(octets("01 03 0C 00"))
+        for number in 0..<1000 { stream.send(acl(number, count: 200)) }
+        stream.close()
+        #expect(!stream.isWritable)
+        var first = [UInt8](repeating: 0, count: 4)
+        let count = unsafe first.withUnsafeMutableBytes { unsafe read(line.master, $0.baseAddress, $0.count) }
+        #expect(count == 4 && first == octets("01 03 0C 00"))
+      }
+      try await stream.closeFuture.get()
+    }
+  }
+
   @Test func aLineThatHangsUpIsClosed() async throws {
     try await withLoop { loop in
       let recorder = Recorder(loop)

@@ -63,6 +63,32 @@ import Testing
     #expect(!FileManager.default.fileExists(atPath: path))
   }
 
+  /// A child that lives longer than the connection would keep it open.
+  @Test func noChildInheritsAnything() async throws {
+    let path = socketPath()
+    try await withServer(on: .unix(path: path), serve: { _, _ in }) { loop, server in
+      let stream = try await H4Stream.connect(to: server.address, on: loop)
+      let recorder = Recorder(loop)
+      try await loop.run { stream.start(recorder) }
+      let own = try await loop.run { (CInt(3)..<1024).filter { Self.paths($0).contains(path) } }
+      #expect(own.count >= 2)
+      #expect(own.allSatisfy { fcntl($0, F_GETFD) & FD_CLOEXEC != 0 })
+      try await loop.run { stream.close() }
+    }
+  }
+
+  /// What a descriptor's two ends are called, if it is a Unix socket.
+  private static func paths(_ descriptor: CInt) -> [String] {
+    [true, false].map { isOwn in
+      var address = [UInt8](repeating: 0, count: 128), size = socklen_t(128)
+      let result = unsafe address.withUnsafeMutableBytes { bytes in
+        let pointer = unsafe bytes.baseAddress.unsafelyUnwrapped.assumingMemoryBound(to: sockaddr.self)
+        return unsafe isOwn ? getsockname(descriptor, pointer, &size) : getpeername(descriptor, pointer, &size)
+      }
+      return result == 0 ? String(decoding: address[2...].prefix { $0 != 0 }, as: UTF8.self) : ""
+    }
+  }
+
   @Test func aRefusedPortSaysSo() async throws {
     try await withLoop { loop in
       let server = try await H4Server.listen(on: Self.loopback, loop: loop) { _ in }

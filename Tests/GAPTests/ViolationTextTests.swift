@@ -1,0 +1,34 @@
+import ATT
+import BindruneWire
+import GAP
+import GATT
+import HCI
+import L2CAP
+import Testing
+
+/// What a log says of whoever breaks a rule: who, how, and what became of it; for people, so no case's name.
+@Suite struct ViolationTextTests {
+  static let truncated = WireError(.truncated, "Value Offset", needed: 2, available: 1)
+  static let handle = AttributeHandle(rawValue: 0x0022)
+
+  @Test(arguments: [
+    (HostViolation.hci(.malformed(truncated)), "(truncated \"Value Offset\": needed 2, available 1): ignored"),
+    (.hci(.unexpectedPacketType(0x07)), "of type 0x07"), (.hci(.unexpectedAnswer(Reset.opcode)), "HCI_Reset"),
+    (.hci(.unexpectedAnswer(HCIOpcode(rawValue: 0xFC01))), "0xFC01"),
+    (.hci(.completedPacketsOfUnknownLink(ConnectionHandle(rawValue: 0x0040))), "0x0040"),
+    (.hci(.tooManyCompletedPackets(ConnectionHandle(rawValue: 0x0040), 3)), "3 packets more"),
+    (.hci(.handleInUse(ConnectionHandle(rawValue: 0x0040))), "started again"), (.l2cap(.unknownLink), "not open"),
+    (.l2cap(.incompleteFrame(received: 3, expected: nil)), "3 of unknown many octets"),
+    (.l2cap(.frameTooLong(.attribute, length: 600)), "0x0004"), (.l2cap(.rejectedSignal(0x14)), "0x14"),
+    (.att(.malformed(.readRequest, truncated)), "ATT_READ_REQ"), (.att(.mtuTooSmall(22)), "22 octets"),
+    (.att(.indicationBeforeConfirmation(handle)), "0x0022"), (.gatt(.handlesNotIncreasing(handle)), "0x0022"),
+    (.transactionTimedOut, "30 s"), (.applicationTooSlow(handle), "0x0022"),
+    (.parametersRejected(.unacceptableConnectionParameters), "0x3B"), (.disconnectRefused(.commandDisallowed), "0x0C"),
+    (.valuesLost(7), "7 notifications"), (.hardwareError(0x42), "0x42"),
+  ]) func says(violation: HostViolation, words: String) {
+    let text = "\(violation)"
+    #expect(text.contains(words), "\(text)")
+    #expect(!text.hasSuffix(".") && !text.contains("Optional") && !text.contains("(rawValue") && !text.contains("\n"))
+    #expect(text.first?.isLowercase == true || text.first?.isNumber == true)
+  }
+}
