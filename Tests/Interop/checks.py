@@ -7,8 +7,11 @@ checks.py exit FILE name=value …    what peer_peripheral.py counted
 checks.py refusal FILE STATUS       the words and the exit status of a program without a usable controller
 checks.py advertise FILE PDUS       the lines of `bindrune advertise --json`, beside peer_scanner.py
 checks.py demo FILE STATUS SECONDS  what `bindrune demo` printed
+checks.py conformance FILE FOLDER   the lines of `bindrune conform --json` against Bumble; the scripts' folder
 """
 import json
+import os
+import re
 import sys
 
 import database
@@ -125,8 +128,21 @@ def demo(path, status, seconds):
     check('ten notified values', len(values), 10)
 
 
+def conformance(path, folder):
+    results = {}
+    for line in open(path):
+        each = json.loads(line)
+        if 'result' in each:
+            results[os.path.relpath(each['name'], folder)] = each['result']
+    listed = set(re.findall(r'`((?:GATT|own)/[^`]*/[^`]*)`', open(os.path.join(folder, 'BUMBLE.md')).read()))
+    failed = {name for name, result in results.items() if result == 'FAIL'}
+    check('more than 150 scripts were played', len(results) > 150 or len(results))
+    check('what fails is listed', sorted(failed - listed), [])
+    check('what is listed fails', sorted(name for name in listed & results.keys() if name not in failed), [])
+
+
 if __name__ == '__main__':
     commands = {'scan': scan, 'explore': explore, 'exit': counted, 'refusal': refusal, 'advertise': advertise,
-                'demo': demo}
+                'demo': demo, 'conformance': conformance}
     commands[sys.argv[1]](*sys.argv[2:])
     sys.exit(1 if check.failed else 0 if check.passed else 2)
