@@ -110,6 +110,8 @@ import Testing
       try await UserChannelSocket.adopt(ends.host, of: 0, on: MultiThreadedEventLoopGroup.singleton.next()))
     try await central.start()
     let link = try await central.connect(to: peripheral.ownAddress, .fast)
+    // Somebody hears of the read, and does not answer: where nobody does, it is refused at once.
+    let requests = await peripheral.events
     let read = Task { try await link.read(belt.dynamic) }
     while let event = try await served.next() { if case .readRequested = event { break } }
     let events = await central.events
@@ -123,6 +125,7 @@ import Testing
     try await next.start()
     await next.close()
     await peripheral.close()
+    withExtendedLifetime(requests) {}
   }
 
   // MARK: A controller that stops answering
