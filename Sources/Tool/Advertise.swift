@@ -145,7 +145,7 @@ extension AdvertisingData {
     if let localName { return (isNameShortened ? "shortened name: " : "name: ") + "\"\(printable(localName))\"" }
     if !serviceUUIDs.isEmpty {
       return "services: "
-        + serviceUUIDs.map { uuid in assignedName(uuid).map { "\($0) (\(uuid))" } ?? "\(uuid)" }.joined(separator: ", ")
+        + serviceUUIDs.map { uuid in uuid.assignedName.map { "\($0) (\(uuid))" } ?? "\(uuid)" }.joined(separator: ", ")
     }
     if let manufacturerData {
       return "manufacturer \(hexText(manufacturerData.prefix(2).reversed())): \(hexText(manufacturerData.dropFirst(2)))"

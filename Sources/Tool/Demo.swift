@@ -72,9 +72,9 @@ struct Demo: AsyncParsableCommand {
     story.step("discover", "services, then characteristics, then the descriptors that must be asked for")
     let database = try await link.discoverAll()
     for service in database.services {
-      let characteristics = database.characteristics(of: service).map { assignedName($0.uuid) ?? $0.uuid.description }
+      let characteristics = database.characteristics(of: service).map { $0.uuid.assignedName ?? $0.uuid.description }
       story.result(
-        "\(assignedName(service.uuid) ?? service.uuid.description): \(characteristics.joined(separator: ", "))")
+        "\(service.uuid.assignedName ?? service.uuid.description): \(characteristics.joined(separator: ", "))")
     }
     guard let location = database.characteristic("2A38"), let measurement = database.characteristic("2A37"),
       let controlPoint = database.characteristic("2A39")

@@ -137,7 +137,7 @@ struct DatabasePrinter {
 
   private func named(_ uuid: BluetoothUUID?) -> String {
     guard let uuid else { return "(unknown)" }
-    return assignedName(uuid).map { "\(Console.styled($0, .bold)) \(uuid)" } ?? Console.styled(uuid.description, .bold)
+    return uuid.assignedName.map { "\(Console.styled($0, .bold)) \(uuid)" } ?? Console.styled(uuid.description, .bold)
   }
   private func handle(_ handle: AttributeHandle) -> String { Console.styled(hexDigits(handle.wire, 4), .dim) }
 
@@ -146,6 +146,7 @@ struct DatabasePrinter {
     if json {
       var line = JSONLine(event: "service")
       line.add("uuid", service.uuid.description)
+      line.add("name", service.uuid.assignedName)
       line.add("start", Int(service.handle.rawValue))
       line.add("end", Int(service.endHandle.rawValue))
       line.add("primary", service.isPrimary)
@@ -169,26 +170,29 @@ struct DatabasePrinter {
     if json {
       var line = JSONLine(event: "characteristic")
       line.add("uuid", characteristic.uuid.description)
+      line.add("name", characteristic.uuid.assignedName)
       line.add("declaration", Int(characteristic.handle.rawValue))
       line.add("value_handle", Int(characteristic.valueHandle.rawValue))
       line.add("properties", characteristic.properties.names)
-      line.add(value)
+      line.add(value, characteristic.uuid)
       return Console.line("\(line)")
     }
     let properties = characteristic.properties.names.joined(separator: ", ")
     Console.line(
-      "\(handle(characteristic.handle)) ├ \(named(characteristic.uuid)) [\(properties)]\(text(of: value))")
+      "\(handle(characteristic.handle)) ├ \(named(characteristic.uuid)) [\(properties)]\(text(of: value, characteristic.uuid))"
+    )
   }
   mutating func show(_ descriptor: RemoteDescriptor, _ value: ReadValue) {
     counts.descriptors += 1
     if json {
       var line = JSONLine(event: "descriptor")
       line.add("uuid", descriptor.uuid.description)
+      line.add("name", descriptor.uuid.assignedName)
       line.add("handle", Int(descriptor.handle.rawValue))
-      line.add(value)
+      line.add(value, descriptor.uuid)
       return Console.line("\(line)")
     }
-    Console.line("\(handle(descriptor.handle)) │ └ \(named(descriptor.uuid))\(text(of: value))")
+    Console.line("\(handle(descriptor.handle)) │ └ \(named(descriptor.uuid))\(text(of: value, descriptor.uuid))")
   }
   func done(peer: PeerAddress, mtu: Int) {
     if json {
@@ -204,20 +208,22 @@ struct DatabasePrinter {
       "\(counts.services) services, \(counts.characteristics) characteristics, \(counts.descriptors) descriptors; ATT_MTU \(mtu)"
     )
   }
-  private func text(of value: ReadValue?) -> String {
+  private func text(of value: ReadValue?, _ uuid: BluetoothUUID) -> String {
     switch value {
     case nil: ""
-    case .value(let bytes)?: " = " + readable(bytes)
+    case .value(let bytes)?: " = " + (uuid.text(of: bytes.span).map { "\($0) (\(readable(bytes)))" } ?? readable(bytes))
     case .unreadable(let error)?: " " + Console.styled(error.attError?.description ?? error.description, .yellow)
     }
   }
 }
 
 extension JSONLine {
-  mutating func add(_ value: ReadValue?) {
+  mutating func add(_ value: ReadValue?, _ uuid: BluetoothUUID) {
     switch value {
     case nil: break
-    case .value(let bytes)?: add("value", hexText(bytes))
+    case .value(let bytes)?:
+      add("value", hexText(bytes))
+      if let text = uuid.text(of: bytes.span) { add("text", text) }
     case .unreadable(let error)?:
       var object = JSONLine()
       object.add("code", error.attError.map { "0x" + hexDigits($0.wire, 2) })

@@ -38,7 +38,7 @@ struct HeartRateSensor {
 
   /// A notified value as a line. Heart Rate Service, §3.1.
   static func text(_ measurement: [UInt8]) -> String {
-    "Heart Rate Measurement " + (measurement.count > 1 ? "\(measurement[1]) bpm" : "(too short)")
+    "Heart Rate Measurement " + (BluetoothUUID("2A37").text(of: measurement.span) ?? "that makes no sense")
   }
 
   /// Answers the clients of `host` and notifies once a `period` until cancelled or the host fails.

@@ -60,7 +60,7 @@ extension Advertisement {
     var parts = [Console.styled(peer.description, .cyan), strength.padded(8)]
     parts.append(Console.styled(name.map(printable) ?? "(no name)", name == nil ? .dim : .bold))
     if !data.serviceUUIDs.isEmpty {
-      parts.append(data.serviceUUIDs.map { assignedName($0) ?? $0.description }.joined(separator: ", "))
+      parts.append(data.serviceUUIDs.map { $0.assignedName ?? $0.description }.joined(separator: ", "))
     }
     if let manufacturer = data.manufacturerData {
       parts.append(

@@ -4,8 +4,9 @@ import Bindrune
 let host = try await Host.open(CommandLine.arguments.dropFirst().first ?? "sim")
 for try await advertisement in host.scan(services: ["180D"]) {
   let link = try await host.connect(to: advertisement.peer)
-  guard let measurement = try await link.discoverAll().characteristic("2A37") else { continue }
-  for try await value in link.notifications(of: measurement) {
-    print("\(advertisement.name ?? "?"): \(value.value[1]) beats per minute")
+  guard let characteristic = try await link.discover().characteristic("2A37") else { continue }
+  for try await value in link.notifications(of: characteristic) {
+    let measurement = try Decoder.decode(HeartRateMeasurement.self, value.value.span)
+    print("\(advertisement.name ?? "?"): \(measurement.heartRate) beats per minute")
   }
 }
