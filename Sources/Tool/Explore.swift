@@ -58,7 +58,7 @@ struct Explore: AsyncParsableCommand {
     }
     status("discovering what \(peer) has")
     do throws(BluetoothError) {
-      return (link, try await link.discover())
+      return (link, try await link.discoverAll())
     } catch {
       guard error.status == .connectionFailedToBeEstablished, attempts > 1 else { throw error }
     }
