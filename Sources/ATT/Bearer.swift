@@ -46,7 +46,7 @@ public enum ATTViolation: Sendable {
   case errorForAnotherRequest(ATTOpcode)
   /// A confirmation though no indication is outstanding. Ignored: Vol 3, Part F, §3.4.7.3.
   case unexpectedConfirmation
-  /// A second request before the response to the first. Taken all the same: Vol 3, Part F, §3.3.2.
+  /// A second request before the response to the first. Taken all the same, and answered after it: Vol 3, Part F, §3.3.2.
   case requestBeforeResponse(ATTOpcode)
   /// A third request before the response to the first. Dropped: it will never be answered.
   case requestDropped(ATTOpcode)
@@ -130,7 +130,7 @@ public struct Bearer: ~Copyable {
     }
     switch message {
     case .exchangeMTURequest(let request):
-      receive(request)
+      receive(request, in: pdu)
     case .findInformationRequest, .findByTypeValueRequest, .readByTypeRequest, .readRequest, .readBlobRequest,
       .readMultipleRequest, .readByGroupTypeRequest, .writeRequest, .prepareWriteRequest, .executeWriteRequest,
       .readMultipleVariableRequest:
@@ -161,6 +161,17 @@ public struct Bearer: ~Copyable {
     }
   }
 
+  /// Serves the request that a client sent before it had the response to the one before, if that is answered now. Call it
+  /// after `respond`, and after `expire` when its `.answeredForApplication` has been taken and passed on to the server.
+  @inlinable
+  public mutating func receiveHeld<S: AttributeServer & ~Copyable, C: AttributeClient & ~Copyable>(
+    now: Instant, server: inout S, client: inout C
+  ) {
+    guard let held = unsafe serverSide.takeHeld() else { return }
+    unsafe receive(held.span, now: now, server: &server, client: &client)
+    serverSide.held = .none
+  }
+
   /// What cannot be decoded: Vol 3, Part F, §3.3.
   @usableFromInline mutating func receive<C: AttributeClient & ~Copyable>(
     malformed pdu: Span<UInt8>, _ error: WireError, now: Instant, client: inout C
@@ -168,10 +179,10 @@ public struct Bearer: ~Copyable {
     guard !pdu.isEmpty else { return effects.report(.emptyPDU) }
     let opcode = ATTOpcode(rawValue: pdu[0]), type = PDUType(opcode)
     let isKnown = error.reason != .unknown
-    effects.report(isKnown ? .malformed(opcode, error) : .unknownOpcode(opcode))
+    if !serverSide.isServingHeld { effects.report(isKnown ? .malformed(opcode, error) : .unknownOpcode(opcode)) }
     switch type {
     case .request, .unknown:
-      guard let room = serverSide.admit(opcode, &effects) else { return }
+      guard let room = serverSide.admit(pdu, &effects) else { return }
       serverSide.refuse(opcode, ATTError(rawValue: isKnown ? 0x04 : 0x06), room: room)
     case .response:
       guard let request = clientSide.matchMalformed(opcode) else { return }
@@ -198,8 +209,8 @@ public struct Bearer: ~Copyable {
     return true
   }
   /// The peer tells its MTU and asks for ours. The exchange takes effect when the response has been sent: §3.4.2.2.
-  @usableFromInline mutating func receive(_ request: ExchangeMTURequest) {
-    guard let room = serverSide.admit(ExchangeMTURequest.opcode, &effects) else { return }
+  @usableFromInline mutating func receive(_ request: ExchangeMTURequest, in pdu: Span<UInt8>) {
+    guard let room = serverSide.admit(pdu, &effects) else { return }
     serverSide.answerMTU(preferredMTU, room: room)
     guard case .notAsked = peerExchange else { return effects.report(.repeatedMTUExchange) }
     peerExchange = .answering(peerRxMTU: Int(request.clientRxMTU))
@@ -275,11 +286,23 @@ public struct Bearer: ~Copyable {
     guard isOpen else { return .closed }
     return queue.offer(HandleValueNotification.opcode, handle, value, limit: longestValue)
   }
+  /// Queues a Multiple Handle Value Notification (Vol 3, Part F, §3.4.7.4): `tuples` are two or more of handle, length and
+  /// value, together at most ATT_MTU − 1 octets (traps otherwise), because they are never cut. Only for a client that says it
+  /// can take it: Vol 3, Part G, §4.10.2.
+  @inlinable public mutating func offer(multiple tuples: Span<UInt8>) -> SendAnswer {
+    precondition(tuples.count >= 8 && tuples.count < mtu, "8 … ATT_MTU − 1 octets")
+    guard isOpen else { return .closed }
+    let first = AttributeHandle(rawValue: UInt16(tuples[0]) | UInt16(tuples[1]) << 8)
+    return queue.offer(
+      MultipleHandleValueNotification.opcode, first, tuples.extracting(2..<tuples.count), limit: tuples.count &- 2)
+  }
   /// Queues a Write Command (Vol 3, Part F, §3.4.5.3). Answers at once; the value is copied.
   @inlinable public mutating func offer(command handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
     guard isOpen else { return .closed }
     return queue.offer(WriteCommand.opcode, handle, value, limit: longestValue)
   }
+  /// No indication is under way: `indicate` takes one.
+  public var canIndicate: Bool { isOpen && serverSide.canIndicate }
   /// Sends a Handle Value Indication (Vol 3, Part F, §3.4.7.2). One at a time: `.full` until `.indicationConfirmed`.
   public mutating func indicate(_ handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
     guard isOpen else { return .closed }
@@ -329,8 +352,4 @@ extension Deque<BearerEffect> {
   @usableFromInline mutating func report(_ violation: ATTViolation) {
     if count < 64 { append(.violation(violation)) }
   }
-}
-extension OutputRawSpan {
-  /// An octet written earlier.
-  @inlinable func octet(at offset: Int) -> UInt8 { unsafe bytes.unsafeLoad(fromByteOffset: offset, as: UInt8.self) }
 }

@@ -13,7 +13,10 @@ import DequeModule
 /// **Phases** of an answer: none → awaited (by the application) → ready → none, when it is sent.
 /// A client that does not wait for its response is out of order but does no harm: one further request is taken. If the
 /// first response only waits for the controller, the second request is served at once and its response waits behind; if
-/// the application is still at work on the first, the second gets Insufficient Resources (0x11). A third one is dropped.
+/// the application is still at work on the first, the second is held as it came, and served when the first has its answer.
+/// A third one is dropped.
+///
+/// **Phases** of a held request: none → waiting (for the first one's answer) → served → none.
 ///
 /// **Phases** of an indication: none → waiting (to be sent) → sent (awaiting its confirmation, 30 s) → none.
 @safe @usableFromInline struct ServerBearer: ~Copyable {
@@ -28,18 +31,25 @@ import DequeModule
     case sent(deadline: Instant)
   }
 
+  @usableFromInline enum Held: BitwiseCopyable {
+    case none
+    case waiting(count: Int)
+    case served
+  }
+
   /// The answer to the oldest request, and the answer to the one behind it.
   @usableFromInline var current = Answer.none, following = Answer.none
+  @usableFromInline var held = Held.none
   @usableFromInline var indication = Indication.none
   /// Which of the first two rooms is `current`'s.
   @usableFromInline var front = 0
-  /// Two responses and an indication, each of `roomCount` octets.
+  /// Two responses, an indication and a held request, each of `roomCount` octets.
   @usableFromInline let rooms: UnsafeMutableRawPointer
   @usableFromInline let roomCount: Int
 
   init(largestMTU: Int) {
     roomCount = largestMTU
-    unsafe rooms = .allocate(byteCount: 3 * largestMTU, alignment: 8)
+    unsafe rooms = .allocate(byteCount: 4 * largestMTU, alignment: 8)
   }
   @inlinable deinit { unsafe rooms.deallocate() }
 
@@ -47,21 +57,44 @@ import DequeModule
 
   @inlinable @inline(__always) var hasResponse: Bool { if case .ready = current { true } else { false } }
 
-  /// The room where the answer to a request goes; nil when the request has been dealt with here.
+  /// The room where the answer to the request in `packet` goes; nil when the request has been dealt with here.
   @inlinable @inline(__always)
-  mutating func admit(_ opcode: ATTOpcode, _ effects: inout Deque<BearerEffect>) -> Int? {
-    if case .none = current { return front }
-    return admitAnother(opcode, &effects)
+  mutating func admit(_ packet: Span<UInt8>, _ effects: inout Deque<BearerEffect>) -> Int? {
+    if case .none = current {
+      if case .waiting = held {} else { return front }
+    }
+    return admitAnother(packet, &effects)
   }
-  @usableFromInline mutating func admitAnother(_ opcode: ATTOpcode, _ effects: inout Deque<BearerEffect>) -> Int? {
-    guard case .none = following else {
+  @usableFromInline
+  mutating func admitAnother(_ packet: Span<UInt8>, _ effects: inout Deque<BearerEffect>) -> Int? {
+    let opcode = ATTOpcode(rawValue: packet[0])
+    if case .served = held { return front ^ 1 }
+    guard case .none = following, case .none = held else {
       effects.report(.requestDropped(opcode))
       return nil
     }
     effects.report(.requestBeforeResponse(opcode))
     if case .ready = current { return front ^ 1 }
-    refuse(opcode, ATTError(rawValue: 0x11), room: front ^ 1)
+    guard packet.count <= roomCount else {
+      refuse(opcode, .invalidPDU, room: front ^ 1)
+      return nil
+    }
+    unsafe packet.withUnsafeBytes { bytes in
+      unsafe (rooms + 3 * roomCount).copyMemory(from: bytes.baseAddress.unsafelyUnwrapped, byteCount: bytes.count)
+    }
+    held = .waiting(count: packet.count)
     return nil
+  }
+  /// What comes is not new: it has been held.
+  var isServingHeld: Bool { if case .served = held { true } else { false } }
+  /// The request that is held, once nothing stands before it. Its octets stay until another is held: not while it is
+  /// being served.
+  @unsafe @usableFromInline mutating func takeHeld() -> UnsafeBufferPointer<UInt8>? {
+    guard case .waiting(let count) = held else { return nil }
+    if case .awaited = current { return nil }
+    held = .served
+    return unsafe UnsafeBufferPointer(
+      start: UnsafePointer((rooms + 3 * roomCount).assumingMemoryBound(to: UInt8.self)), count: count)
   }
   @inlinable @inline(__always) mutating func set(_ answer: Answer, room: Int) {
     if room == front { current = answer } else { following = answer }
@@ -74,7 +107,7 @@ import DequeModule
     _ effects: inout Deque<BearerEffect>
   ) {
     let opcode = ATTOpcode(rawValue: packet[0])
-    guard let room = admit(opcode, &effects) else { return }
+    guard let room = admit(packet, &effects) else { return }
     let buffer = unsafe UnsafeMutableRawBufferPointer(start: rooms + room &* roomCount, count: mtu)
     var response = unsafe OutputRawSpan(buffer: buffer, initializedCount: 0)
     let answer = server.respond(to: request, in: packet, on: bearer, now: now, response: &response)
@@ -156,6 +189,8 @@ import DequeModule
     indication = .waiting(count: unsafe output.finalize(for: buffer))
     return count == value.count ? .queued : .cut(to: count)
   }
+  /// No indication is under way.
+  var canIndicate: Bool { if case .none = indication { true } else { false } }
   @inlinable @inline(__always) var hasIndication: Bool { if case .waiting = indication { true } else { false } }
 
   /// Appends the indication that waits, and starts its 30 s.
@@ -197,6 +232,7 @@ import DequeModule
   mutating func close() -> Bool {
     current = .none
     following = .none
+    held = .none
     defer { indication = .none }
     if case .none = indication { return false }
     return true

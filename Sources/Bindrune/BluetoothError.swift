@@ -94,6 +94,17 @@ extension BluetoothError {
       case .notStarted: .closed
       }
   }
+  init(_ reason: UnwantedAnswer) {
+    self =
+      switch reason {
+      case .answeredAlready, .wrongKind, .unknown:
+        BluetoothError(.invalidArgument, "The request has been answered: answer each request once.")
+      case .tooLate:
+        BluetoothError(
+          .timedOut, "The answer came after 25 s, and the client got Unlikely Error (0x0E): answer sooner.")
+      case .disconnected: BluetoothError(.disconnected, "The link went down before the request was answered.")
+      }
+  }
   init(_ error: ClientError) {
     self =
       switch error {

@@ -97,15 +97,21 @@ extension Host {
       tell(.written(id, handle, core.bytes(of: range), offset: offset))
     case .readRequested(let request, let id, let handle, let offset):
       ask(.readRequested(ReadRequest(id: request, link: id, handle: handle, offset: offset, host: self)), request)
-    case .writeRequested(let request, let id, let handle, let range, let offset):
-      let value = core.bytes(of: range)
-      ask(
-        .writeRequested(WriteRequest(id: request, link: id, handle: handle, offset: offset, value: value, host: self)),
-        request)
-    case .requestCancelled(let request, _):
-      logger.warning("a client's request \(request.rawValue) was not answered in time")
+    case .writeRequested(let request, let id, let handle, let range, let offset, let following):
+      gathered.append(WriteRequest.Write(handle: handle, offset: offset, value: core.bytes(of: range)))
+      if following > 0 { return }
+      let writes = gathered
+      gathered = []
+      ask(.writeRequested(WriteRequest(id: request, link: id, writes: writes, host: self)), request)
+    // Why is told by what comes with it: the end of the link, or `.applicationTooSlow`.
+    case .requestCancelled: break
+    // Nobody is bonded yet.
+    case .storeClient: break
     case .readyToSend(let id): sendFromPorts(of: id)
     case .indicationConfirmed(let id, _): links[id]?.confirmation.resume()
+    case .violation(let link?, .applicationTooSlow(let handle)):
+      tell(.requestUnanswered(link, handle))
+      logger.warning("\(link): a request about attribute \(handle.text) was not answered within 25 s")
     case .violation(let link, let violation):
       logger.notice("\(link.map { "\($0): " } ?? "")\(violation)")
     }

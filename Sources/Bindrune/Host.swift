@@ -42,6 +42,8 @@ public actor Host {
   var scans: [UInt64: Scan] = [:]
   var links: [LinkID: LinkState] = [:]
   var incoming: [Mailbox<ServerEvent>] = []
+  /// Writes that belong together, until the last of them is told.
+  var gathered: [WriteRequest.Write] = []
 
   nonisolated let databaseCache: any DatabaseCache
   /// What is being put into the cache.

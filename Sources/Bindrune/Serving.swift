@@ -16,11 +16,14 @@ public enum ServerEvent: Sendable {
   /// A client reads or writes a value that the application keeps: it waits for the answer.
   case readRequested(ReadRequest)
   case writeRequested(WriteRequest)
+  /// A request about this value was not answered within 25 s: the client got Unlikely Error (0x0E).
+  case requestUnanswered(LinkID, AttributeHandle)
   /// Nothing is advertised any more.
   case advertisingStopped(AdvertisingEnd)
 }
 
-/// A client reads a dynamic value. Answer once; later answers are ignored.
+/// A client reads a dynamic value. Answer once and within 25 s: then the client gets Unlikely Error (0x0E), and
+/// `.requestUnanswered` tells of it. An answer that nobody waits for throws.
 public struct ReadRequest: Sendable {
   let id: ServerRequestID
   public let link: LinkID
@@ -28,25 +31,43 @@ public struct ReadRequest: Sendable {
   public let offset: Int
   let host: Host
   /// The whole value: what the offset asks for is taken from it, and 0x07 answers an offset beyond its end.
-  public func respond(_ value: [UInt8]) async {
+  public func respond(_ value: [UInt8]) async throws(BluetoothError) {
     let rest = offset <= value.count ? Array(value[offset...]) : nil
-    await host.perform { core, _ in
-      if let rest { core.answerRead(id, rest) } else { core.refuse(id, .invalidOffset) }
+    try await host.answer { core, now in
+      if let rest { core.answerRead(id, rest, now: now) } else { core.refuse(id, .invalidOffset, now: now) }
     }
   }
-  public func reject(_ error: ATTError) async { await host.perform { core, _ in core.refuse(id, error) } }
+  public func reject(_ error: ATTError) async throws(BluetoothError) {
+    try await host.answer { core, now in core.refuse(id, error, now: now) }
+  }
 }
 
-/// A client writes a dynamic value. Answer once; later answers are ignored.
+/// A client writes a dynamic value, or several at once: all are to be written or none. Answer once and within 25 s, as a
+/// `ReadRequest`.
 public struct WriteRequest: Sendable {
+  /// One value, to be written from `offset` on.
+  public struct Write: Sendable, Equatable {
+    public let handle: AttributeHandle
+    public let offset: Int
+    public let value: [UInt8]
+  }
   let id: ServerRequestID
   public let link: LinkID
-  public let handle: AttributeHandle
-  public let offset: Int
-  public let value: [UInt8]
+  /// In the order in which they are to be written. More than one only from a queue of prepared writes, Vol 3, Part F, §3.4.6.
+  public let writes: [Write]
   let host: Host
-  public func accept() async { await host.perform { core, _ in core.answerWrite(id) } }
-  public func reject(_ error: ATTError) async { await host.perform { core, _ in core.refuse(id, error) } }
+  /// Of the first write.
+  public var handle: AttributeHandle { writes[0].handle }
+  public var offset: Int { writes[0].offset }
+  public var value: [UInt8] { writes[0].value }
+  /// All has been written.
+  public func accept() async throws(BluetoothError) {
+    try await host.answer { core, now in core.answerWrite(id, now: now) }
+  }
+  /// Nothing has been written; `handle` says which of several writes is at fault.
+  public func reject(_ error: ATTError, about handle: AttributeHandle? = nil) async throws(BluetoothError) {
+    try await host.answer { core, now in core.refuse(id, error, about: handle, now: now) }
+  }
 }
 
 extension Host {
@@ -66,7 +87,11 @@ extension Host {
   }
   /// A client's request that nobody listens to is refused at once: an answer could not come.
   func ask(_ event: ServerEvent, _ id: ServerRequestID) {
-    if !tell(event) { perform { core, _ in core.refuse(id, .unlikelyError) } }
+    if !tell(event) { _ = perform { core, now in core.refuse(id, .unlikelyError, now: now) } }
+  }
+  /// The application's answer to a client's request.
+  func answer(_ body: (inout HostCore, Instant) -> UnwantedAnswer?) throws(BluetoothError) {
+    if let reason = perform(body) { throw BluetoothError(reason) }
   }
 
   /// Advertises, and returns when the controller does. Ends with `stopAdvertising` or, if `parameters` say so, with a link,
@@ -108,6 +133,27 @@ extension Host {
   public func setValue(_ value: [UInt8], of handle: AttributeHandle) {
     perform { core, _ in _ = core.setValue(handle, to: value) }
   }
+  /// Adds services while clients are connected: begin with `DatabaseBuilder(after: host.database)`. Clients that have asked
+  /// for it are told by Service Changed. Vol 3, Part G, §2.5.2.
+  public func insert(_ services: DatabaseBuilder) throws(BluetoothError) {
+    try change { (core) throws(DatabaseError) in try core.insert(services) }
+  }
+  /// Removes the service that is declared at `handle`. Its handles are not used again.
+  public func remove(service handle: AttributeHandle) throws(BluetoothError) {
+    try change { (core) throws(DatabaseError) in try core.remove(service: handle) }
+  }
+  private func change(_ body: (inout HostCore) throws(DatabaseError) -> Void) throws(BluetoothError) {
+    let failure = perform { core, _ -> DatabaseError? in
+      do throws(DatabaseError) { try body(&core) } catch { return error }
+      return nil
+    }
+    if let failure {
+      throw BluetoothError(.invalidArgument, "The database cannot be changed like this: \(failure).")
+    }
+  }
+  /// The services that clients see, as they are now.
+  public var database: Database { perform { core, _ in core.database } }
+
   /// Notifies every subscriber; a value longer than min(MTU − 3, 512) octets is cut to that. The links whose queue was full
   /// got nothing: use a `SendPort` where that matters.
   @discardableResult

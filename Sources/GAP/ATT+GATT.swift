@@ -45,18 +45,19 @@ extension HostCore {
   // MARK: Server
 
   /// Notifies one client. `.full`: nothing was taken, and one `.readyToSend` follows when there is room.
-  /// nil: the client has not subscribed.
+  /// nil: the client has not subscribed, or may not be told now (`Server.mayBeSent`).
   public mutating func notify(_ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
     guard let index = upper.index(of: link) else { return .closed }
-    guard upper.server.configuration(of: handle, on: upper.links[index].bearer.id).contains(.notification) else {
+    guard upper.server.mayBeSent(handle, to: upper.links[index].bearer.id).contains(.notification) else {
       return nil
     }
     return upper.links[index].bearer.offer(notification: handle, value)
   }
-  /// Indicates to one client, one value at a time: `.full` until `.indicationConfirmed`. nil: it has not subscribed.
+  /// Indicates to one client, one value at a time: `.full` until `.indicationConfirmed`. nil: it has not subscribed,
+  /// or may not be told now.
   public mutating func indicate(_ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
     guard let index = upper.index(of: link) else { return .closed }
-    guard upper.server.configuration(of: handle, on: upper.links[index].bearer.id).contains(.indication) else {
+    guard upper.server.mayBeSent(handle, to: upper.links[index].bearer.id).contains(.indication) else {
       return nil
     }
     let answer = upper.links[index].bearer.indicate(handle, value)
@@ -77,32 +78,88 @@ extension HostCore {
     upper.server.setValue(handle, to: value)
   }
 
-  /// The application's answer to `.readRequested`: the value from the offset that was asked for.
-  public mutating func answerRead(_ id: ServerRequestID, _ value: [UInt8]) {
-    respond(to: id) { server, output in server.answerRead(id, with: value.span, into: &output) }
+  /// The application's answer to `.readRequested`: the value from the offset that was asked for. Like the other answers it
+  /// returns nil, or why nobody waits for it.
+  @discardableResult
+  public mutating func answerRead(_ id: ServerRequestID, _ value: [UInt8], now: Instant) -> UnwantedAnswer? {
+    respond(to: id, now) { server, output in server.answerRead(id, with: value.span, into: &output) }
   }
   /// The application's yes to `.writeRequested`.
-  public mutating func answerWrite(_ id: ServerRequestID) {
-    respond(to: id) { server, output in server.answerWrite(id, into: &output) }
+  @discardableResult
+  public mutating func answerWrite(_ id: ServerRequestID, now: Instant) -> UnwantedAnswer? {
+    respond(to: id, now) { server, output in server.answerWrite(id, into: &output) }
   }
-  /// The application's no to either.
-  public mutating func refuse(_ id: ServerRequestID, _ error: ATTError) {
-    respond(to: id) { server, output in server.refuse(id, error, into: &output) }
+  /// The application's no to either; `handle` says which of several writes it is about.
+  @discardableResult
+  public mutating func refuse(
+    _ id: ServerRequestID, _ error: ATTError, about handle: AttributeHandle? = nil, now: Instant
+  ) -> UnwantedAnswer? {
+    respond(to: id, now) { server, output in server.refuse(id, error, about: handle, into: &output) }
   }
   /// Lets the server write a late response, of at most the waiting bearer's ATT_MTU, and hands it to that bearer.
-  /// Nothing happens when nobody waits for it.
   private mutating func respond(
-    to id: ServerRequestID, _ write: (inout Server, inout OutputRawSpan) -> BearerID?
-  ) {
+    to id: ServerRequestID, _ now: Instant, _ write: (inout Server, inout OutputRawSpan) -> AnswerOutcome
+  ) -> UnwantedAnswer? {
     guard let bearer = upper.server.bearer(waitingFor: id),
       let index = upper.index(of: ConnectionHandle(rawValue: bearer.rawValue))
-    else { return }
+    else { return upper.server.reason(id) }
     var response = PacketBuffer(capacity: upper.links[index].bearer.mtu)
-    if response.fill({ write(&upper.server, &$0) != nil }) {
+    var outcome = AnswerOutcome.unwanted(.unknown)
+    _ = response.fill { output in
+      outcome = write(&upper.server, &output)
+      return true
+    }
+    if case .response = outcome {
       response.withBytes { _ = upper.links[index].bearer.respond($0) }
+      upper.receiveHeld(at: index, now: now)
     }
     collectServer()
     collect(at: index)
+    if case .unwanted(let reason) = outcome { return reason }
+    return nil
+  }
+
+  /// Adds services while clients are connected: `Server.insert`.
+  public mutating func insert(_ services: DatabaseBuilder) throws(DatabaseError) {
+    try upper.server.insert(services)
+    databaseChanged()
+  }
+  /// Removes the service that is declared at `handle`: `Server.remove`.
+  public mutating func remove(service handle: AttributeHandle) throws(DatabaseError) {
+    try upper.server.remove(service: handle)
+    databaseChanged()
+  }
+  private mutating func databaseChanged() {
+    upper.indicateServiceChanged()
+    collectServer()
+  }
+  /// The database as it is: what `DatabaseBuilder(after:)` takes.
+  public var database: Database { upper.server.database }
+
+  /// Security Manager and controller have changed what protects `link`: `Server.setSecurity`.
+  public mutating func setSecurity(_ security: BearerSecurity, keySize: Int = 16, of link: LinkID) {
+    guard let index = upper.index(of: link) else { return }
+    upper.server.setSecurity(security, keySize: keySize, of: upper.links[index].bearer.id)
+  }
+  /// The user allows `link`'s client what needs authorization: `Server.setAuthorized`.
+  public mutating func setAuthorized(_ isAuthorized: Bool, of link: LinkID) {
+    guard let index = upper.index(of: link) else { return }
+    upper.server.setAuthorized(isAuthorized, of: upper.links[index].bearer.id)
+  }
+  /// The client of `link` is bonded: what is to be remembered of it comes as `.storeClient`, and `record` is what came last
+  /// for this bond. A record that is none throws; the client then begins anew.
+  public mutating func restoreClient(_ record: [UInt8]?, of bond: BondID, on link: LinkID) throws(WireError) {
+    guard let index = upper.index(of: link) else { return }
+    let bearer = upper.links[index].bearer.id
+    defer {
+      collectServer()
+      collect(at: index)
+    }
+    if let record {
+      try upper.server.restore(record.span, of: bond, on: bearer)
+    } else {
+      upper.server.bond(bearer, as: bond)
+    }
   }
 
   // MARK: Collecting
@@ -148,6 +205,7 @@ extension HostCore {
       case .violation(let violation): effects.append(.violation(link, .att(violation)))
       }
     }
+    upper.links[index].indicateServiceChanged(from: &upper.server)
   }
   private mutating func keepFromClient(_ octets: Octets, at index: Int) -> Octets {
     upper.copy(octets, ofClientAt: index, to: &arena)
@@ -164,9 +222,12 @@ extension HostCore {
         if let link = link(of: bearer) { effects.append(.written(link, handle, value, offset: Int(offset))) }
       case .readRequested(let id, let bearer, let handle, let offset):
         if let link = link(of: bearer) { effects.append(.readRequested(id, link, handle, offset: Int(offset))) }
-      case .writeRequested(let id, let bearer, let handle, let offset, let octets):
+      case .writeRequested(let id, let bearer, let handle, let offset, let octets, let following):
         let value = keepFromServer(octets)
-        if let link = link(of: bearer) { effects.append(.writeRequested(id, link, handle, value, offset: Int(offset))) }
+        if let link = link(of: bearer) {
+          effects.append(.writeRequested(id, link, handle, value, offset: Int(offset), following: following))
+        }
+      case .store(let bond, let octets): effects.append(.storeClient(bond, keepFromServer(octets)))
       case .requestCancelled(let id, let bearer):
         effects.append(.requestCancelled(id, link(of: bearer)))
       }

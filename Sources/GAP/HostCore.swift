@@ -120,6 +120,8 @@ public struct HostCore: ~Copyable {
     for index in 0..<upper.links.count {
       let handle = upper.links[index].handle, isTimeUp = upper.links[index].expire(now: now)
       collect(handle, now)
+      upper.receiveHeld(at: index, now: now)
+      collect(handle, now)
       // A fixed channel cannot be closed, so the link goes: Vol 3, Part F, §3.3.3; Vol 3, Part A, §2.1.
       if isTimeUp { disconnect(at: index, .remoteUserTerminatedConnection, now) }
     }

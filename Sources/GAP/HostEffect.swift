@@ -120,9 +120,12 @@ public enum HostEffect: Sendable {
   case written(LinkID, AttributeHandle, Octets, offset: Int)
   /// A client reads or writes a value that the application keeps: `answerRead`, `answerWrite`, or `refuse`.
   case readRequested(ServerRequestID, LinkID, AttributeHandle, offset: Int)
-  case writeRequested(ServerRequestID, LinkID, AttributeHandle, Octets, offset: Int)
+  /// `following` more of these come with the same id: all are written or none, with one answer.
+  case writeRequested(ServerRequestID, LinkID, AttributeHandle, Octets, offset: Int, following: Int)
   /// Nobody waits for that answer any more.
   case requestCancelled(ServerRequestID, LinkID?)
+  /// What the server remembers of a bonded client has changed: these octets replace the bond's old ones. `restoreClient`.
+  case storeClient(BondID, Octets)
   /// After a `.full`: there is room again for one value of the MTU.
   case readyToSend(LinkID)
   case indicationConfirmed(LinkID, AttributeHandle)

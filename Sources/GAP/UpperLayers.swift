@@ -34,6 +34,16 @@ struct Link: ~Copyable {
     return wasOpen && bearer.closure != nil
   }
   mutating func close() { bearer.close(client: &client) }
+
+  /// What the client has sent before it had an answer, if it has it now.
+  mutating func receiveHeld(now: Instant, server: inout Server) {
+    bearer.receiveHeld(now: now, server: &server, client: &client)
+  }
+  /// Service Changed goes out as soon as no other indication is under way. Vol 3, Part G, §2.5.2.1.
+  mutating func indicateServiceChanged(from server: inout Server) {
+    guard bearer.canIndicate, let change = server.takeServiceChanged(on: bearer.id) else { return }
+    _ = bearer.indicate(change.handle, change.value.span)
+  }
 }
 
 /// The layers above L2CAP: ATT's bearers, GATT's clients and the one server.
@@ -54,6 +64,11 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
   func contains(peer: PeerAddress) -> Bool {
     for index in 0..<links.count where links[index].peer == peer { return true }
     return false
+  }
+
+  mutating func receiveHeld(at index: Int, now: Instant) { links[index].receiveHeld(now: now, server: &server) }
+  mutating func indicateServiceChanged() {
+    for index in 0..<links.count { links[index].indicateServiceChanged(from: &server) }
   }
 
   /// Copies octets of an effect from the arena of whoever said it: they are gone with its next effect.

@@ -32,9 +32,16 @@ public struct Database: Sendable {
   var byService: [UInt16] = []
   /// The Client Characteristic Configuration descriptors: one slot in every client's session each.
   var configurations: [Configuration] = []
+  /// The last handle that a service has ever had: those of a removed service are not given out again, since clients may
+  /// remember them. Vol 3, Part G, §2.5.2.
+  var lastReserved = 0
+  /// Where the values that GATT itself defines stand; 0x0000 where there are none.
+  var special = SpecialHandles()
+  /// The Database Hash: changes whenever services do. Vol 3, Part G, §7.3.
+  public internal(set) var hash: UInt128 = 0
 
   /// No attributes: what a host that only asks has.
-  public init() {}
+  public init() { hash = calculatedHash() }
 
   /// The number of attributes.
   public var count: Int { attributes.count }
@@ -81,6 +88,8 @@ struct Attribute: BitwiseCopyable, Sendable {
     case dynamic
     /// Each client has its own value: the Client Characteristic Configuration.
     case configuration
+    /// Each client has its own value: the Client Supported Features.
+    case features
   }
   var handle: AttributeHandle
   /// The end of the group for declarations (Vol 3, Part G, §2.5.3), else `handle`.
@@ -103,11 +112,22 @@ struct Attribute: BitwiseCopyable, Sendable {
 }
 
 /// A Client Characteristic Configuration descriptor and what it belongs to.
-struct Configuration: BitwiseCopyable, Sendable {
-  var descriptor: AttributeHandle
-  var value: AttributeHandle
+struct Configuration: BitwiseCopyable, Sendable, Equatable {
+  /// 0x0000: the service has been removed, and the slot is free for another.
+  var descriptor = AttributeHandle()
+  var value = AttributeHandle()
   /// The bits that the characteristic's properties allow.
-  var supported: ClientCharacteristicConfiguration
+  var supported = ClientCharacteristicConfiguration()
+}
+
+/// Values of the Generic Attribute service that the server looks after. Vol 3, Part G, §7.
+struct SpecialHandles: BitwiseCopyable, Sendable {
+  var serviceChanged = AttributeHandle()
+  var databaseHash = AttributeHandle()
+  /// The service that Service Changed and Database Hash belong to.
+  var service = HandleRange(AttributeHandle(), AttributeHandle())
+  /// Vol 3, Part G, §2.5.2.1: both together ask for robust caching.
+  var supportRobustCaching: Bool { serviceChanged.rawValue != 0 && databaseHash.rawValue != 0 }
 }
 
 /// A UUID and its parts of `byType` and `byService`.

@@ -1,7 +1,7 @@
 import ATT
 import BindruneWire
 
-/// Builds a `Database`, service by service, in handle order.
+/// Builds a `Database`, or services to be inserted into one, service by service.
 ///
 ///     var builder = DatabaseBuilder()
 ///     builder.genericAccess(name: "Bindrune")
@@ -20,6 +20,9 @@ public struct DatabaseBuilder: Sendable {
   var next = 1
 
   public init() {}
+  /// For services that are to be inserted into `database`: their handles come after all that it has ever given out, unless
+  /// `at:` puts them into a gap.
+  public init(after database: borrowing Database) { next = database.lastReserved + 1 }
 
   /// Adds a service and, through `contents`, what it includes and has. Returns what `contents` returns.
   ///
@@ -41,19 +44,48 @@ public struct DatabaseBuilder: Sendable {
   /// Leaves `count` handles free before the next service.
   public mutating func reserve(_ count: Int) { next += count }
 
-  /// The Generic Access service: Device Name and Appearance. Vol 3, Part C, §12. Returns the handle of the name's value.
+  /// The Generic Access service. Vol 3, Part C, §12. Returns the handle of the name's value.
+  ///
+  /// `preferredParameters`: what a peripheral would like a link to run with. `resolvesCentralAddresses`: a directed
+  /// advertisement may hold this central's resolvable private address.
   @discardableResult
-  public mutating func genericAccess(name: String, appearance: UInt16 = 0) -> AttributeHandle {
+  public mutating func genericAccess(
+    name: String, appearance: UInt16 = 0, preferredParameters: PreferredConnectionParameters? = nil,
+    resolvesCentralAddresses: Bool? = nil
+  ) -> AttributeHandle {
     service(.genericAccess) { service in
       let name = service.characteristic(.deviceName, .read, value: .text(name))
       service.characteristic(.appearance, .read, value: .fixed([UInt8(appearance & 0xFF), UInt8(appearance >> 8)]))
+      if let preferredParameters {
+        service.characteristic(
+          .peripheralPreferredConnectionParameters, .read, value: .fixed(preferredParameters.bytes))
+      }
+      if let resolvesCentralAddresses {
+        service.characteristic(.centralAddressResolution, .read, value: .fixed([resolvesCentralAddresses ? 1 : 0]))
+      }
       return name.value
     }
   }
-  /// The Generic Attribute service with Service Changed. Vol 3, Part G, §7.
+  /// The Generic Attribute service. Vol 3, Part G, §7. Returns the handles of Service Changed.
+  ///
+  /// With `robustCaching`, Client Supported Features and Database Hash too: clients may keep what they have discovered, and
+  /// are told when it is not true any more. `serverFeatures` are the octets of Server Supported Features; nil leaves the
+  /// characteristic out, which says the same as no octets: none of the features.
   @discardableResult
-  public mutating func genericAttribute() -> CharacteristicHandles {
-    service(.genericAttribute) { $0.characteristic(.serviceChanged, .indicate, value: .fixed([1, 0, 0xFF, 0xFF])) }
+  public mutating func genericAttribute(
+    robustCaching: Bool = true, serverFeatures: [UInt8]? = nil
+  ) -> CharacteristicHandles {
+    service(.genericAttribute) { service in
+      let changed = service.characteristic(.serviceChanged, .indicate, value: .fixed([1, 0, 0xFF, 0xFF]))
+      if robustCaching {
+        service.characteristic(.clientSupportedFeatures, [.read, .write], value: .clientSupportedFeatures)
+        service.characteristic(.databaseHash, .read, value: .databaseHash)
+      }
+      if let serverFeatures {
+        service.characteristic(.serverSupportedFeatures, .read, value: .fixed(serverFeatures))
+      }
+      return changed
+    }
   }
 }
 
@@ -65,7 +97,7 @@ public enum ServiceKind: Sendable, Hashable {
 
 /// An attribute's value, to begin with.
 public struct AttributeValue: Sendable, ExpressibleByArrayLiteral {
-  enum Source: Sendable { case bytes([UInt8]), dynamic }
+  enum Source: Sendable { case bytes([UInt8]), dynamic, databaseHash, clientSupportedFeatures }
   var source: Source
   var isFixed = false
   var maximum = AttributeValue.longest
@@ -84,6 +116,10 @@ public struct AttributeValue: Sendable, ExpressibleByArrayLiteral {
   public static func text(_ text: String) -> Self { .stored(Array(text.utf8)) }
   /// The application is asked for each read and decides each write.
   public static var dynamic: Self { Self(source: .dynamic) }
+  /// The Database Hash, which the server computes whenever services change. Vol 3, Part G, §7.3.
+  public static var databaseHash: Self { Self(source: .databaseHash) }
+  /// The Client Supported Features: each client's own, and no bit that it has set can be cleared. Vol 3, Part G, §7.2.
+  public static var clientSupportedFeatures: Self { Self(source: .clientSupportedFeatures) }
 
   public init(arrayLiteral bytes: UInt8...) { self = .stored(bytes) }
   init(source: Source, isFixed: Bool = false, maximum: Int = longest) {
@@ -120,12 +156,13 @@ public struct ServiceBuilder: Sendable {
   /// A characteristic: its declaration, its value and, if it notifies or indicates, its configuration.
   ///
   /// Without `permissions` the value is open to what `properties` promise. `configuring` is what a client needs to
-  /// write the configuration. Not `configured`: without that descriptor, whatever the properties promise, unless
-  /// `configuration` adds it; a database that a test describes may well be wrong.
+  /// write the configuration; without it, as much as it needs to read the value, so that it is asked to pair when it
+  /// subscribes and not left waiting (Vol 3, Part C, §10.3.1.1). Not `configured`: without that descriptor, whatever the
+  /// properties promise, unless `configuration` adds it; a database that a test describes may well be wrong.
   @discardableResult
   public mutating func characteristic(
     _ uuid: BluetoothUUID, _ properties: CharacteristicProperties, value: AttributeValue = .stored(),
-    permissions: AttributePermissions? = nil, configuring: AttributePermissions.Access = .open,
+    permissions: AttributePermissions? = nil, configuring: AttributePermissions.Access? = nil,
     configured: Bool = true, at handle: AttributeHandle? = nil, valueAt: AttributeHandle? = nil,
     configurationAt: AttributeHandle? = nil
   ) -> CharacteristicHandles {
@@ -147,19 +184,21 @@ public struct ServiceBuilder: Sendable {
   /// behind the value. A client may set the bits that the characteristic's properties allow. Vol 3, Part G, §3.3.3.3.
   @discardableResult
   public mutating func configuration(
-    _ configuring: AttributePermissions.Access = .open, at handle: AttributeHandle? = nil
+    _ configuring: AttributePermissions.Access? = nil, at handle: AttributeHandle? = nil
   ) -> AttributeHandle {
-    var supported = ClientCharacteristicConfiguration(), valueHandle = AttributeHandle()
+    var supported = ClientCharacteristicConfiguration(), valueHandle = AttributeHandle(), reading = configuring
     for (index, attribute) in attributes.enumerated() {
       guard case .characteristic(let properties, _) = attribute.content else { continue }
       valueHandle = attributes[index + 1].handle
+      reading = attributes[index + 1].permissions.read
       supported = []
       if properties.contains(.notify) { supported.insert(.notification) }
       if properties.contains(.indicate) { supported.insert(.indication) }
     }
     return add(
       .clientCharacteristicConfiguration, .configuration(valueHandle, supported),
-      AttributePermissions(read: .open, write: configuring), isFixed: true, at: handle)
+      AttributePermissions(read: .open, write: configuring ?? reading.flatMap { $0.isPermitted ? $0 : nil } ?? .open),
+      isFixed: true, at: handle)
   }
 
   /// A descriptor of the characteristic added last.
@@ -191,6 +230,8 @@ public struct ServiceBuilder: Sendable {
       switch value.source {
       case .bytes(let bytes): .bytes(bytes)
       case .dynamic: .dynamic
+      case .databaseHash: .databaseHash
+      case .clientSupportedFeatures: .clientSupportedFeatures
       }
     return add(type, content, permissions, isFixed: value.isFixed, maximum: value.maximum, at: handle)
   }
@@ -219,6 +260,8 @@ struct PendingAttribute: Sendable {
   enum Content: Sendable {
     case bytes([UInt8])
     case dynamic
+    case databaseHash
+    case clientSupportedFeatures
     case include(AttributeHandle)
     case characteristic(CharacteristicProperties, BluetoothUUID)
     case configuration(AttributeHandle, ClientCharacteristicConfiguration)
@@ -246,168 +289,10 @@ public enum DatabaseError: Error, Equatable, Sendable {
   case valueTooLong(AttributeHandle)
   /// No service is declared at the handle that this Include declaration names.
   case includeOfNothing(AttributeHandle)
-}
-
-// MARK: - Building
-
-extension DatabaseBuilder {
-  /// The database. Services may have been added in any order of their explicit handles.
-  public func build() throws(DatabaseError) -> Database {
-    var database = Database()
-    var previous = 0
-    for service in services.sorted(by: { $0.attributes[0].raw < $1.attributes[0].raw }) {
-      for attribute in service.attributes {
-        guard attribute.raw > 0, attribute.raw <= 0xFFFF else { throw .handleOutOfRange(attribute.raw) }
-        guard attribute.raw > previous else { throw .handleNotAscending(attribute.handle) }
-        previous = attribute.raw
-      }
-      if let end = service.end, Int(end.rawValue) < previous { throw .groupEndTooLow(end) }
-      guard service.last <= 0xFFFF else { throw .handleOutOfRange(service.last) }
-      previous = service.last
-      let groups = service.groupEnds
-      for (attribute, end) in zip(service.attributes, groups) {
-        try database.add(attribute, groupEnd: end, value: try bytes(of: attribute, in: service))
-      }
-    }
-    database.index()
-    return database
-  }
-
-  /// The octets that `attribute` begins with.
-  private func bytes(of attribute: PendingAttribute, in service: PendingService) throws(DatabaseError) -> [UInt8] {
-    switch attribute.content {
-    case .bytes(let bytes): return bytes
-    case .dynamic, .configuration: return []
-    case .characteristic(let properties, let uuid):
-      var declaration = CharacteristicDeclaration()
-      declaration.characteristicProperties = properties
-      if let at = service.attributes.firstIndex(where: { $0.raw == attribute.raw }), at + 1 < service.attributes.count {
-        declaration.characteristicValueHandle = service.attributes[at + 1].handle
-      }
-      declaration.characteristicUUID = uuid.shortest
-      return declaration.bytes
-    case .include(let handle):
-      guard let included = services.first(where: { $0.attributes[0].handle == handle }) else {
-        throw .includeOfNothing(attribute.handle)
-      }
-      var declaration = IncludeDeclaration()
-      declaration.includedServiceAttributeHandle = handle
-      declaration.endGroupHandle = AttributeHandle(rawValue: UInt16(truncatingIfNeeded: included.last))
-      // Vol 3, Part G, §3.2: the UUID is present only if it has 16 bits.
-      return declaration.bytes + (included.uuid.shortest.count == 2 ? included.uuid.wireForm : [])
-    }
-  }
-}
-
-extension PendingService {
-  /// For each attribute the end of the group that it opens, or its own handle. A characteristic's group ends before
-  /// the next characteristic, the last one's with the service: Vol 3, Part G, §2.5.3.
-  var groupEnds: [AttributeHandle] {
-    var ends = attributes.map(\.handle)
-    var end = last
-    for i in attributes.indices.reversed() where attributes[i].type.shortest == .characteristic {
-      ends[i] = AttributeHandle(rawValue: UInt16(truncatingIfNeeded: end))
-      end = attributes[i].raw - 1
-    }
-    ends[0] = AttributeHandle(rawValue: UInt16(truncatingIfNeeded: last))
-    return ends
-  }
-}
-
-extension Database {
-  mutating func add(_ pending: PendingAttribute, groupEnd: AttributeHandle, value: [UInt8]) throws(DatabaseError) {
-    let maximum = pending.isFixed ? value.count : min(pending.maximum, AttributeValue.longest)
-    guard value.count <= min(maximum, AttributeValue.longest) else { throw .valueTooLong(pending.handle) }
-    var attribute = Attribute(
-      handle: pending.handle, groupEnd: groupEnd, type: UInt16(truncatingIfNeeded: intern(pending.type)), kind: .stored,
-      isFixed: pending.isFixed, permissions: pending.permissions, start: UInt32(values.count),
-      count: UInt16(value.count), room: UInt16(value.count), maximum: UInt16(maximum))
-    switch pending.content {
-    case .dynamic: attribute.kind = .dynamic
-    case .configuration(let valueHandle, let supported):
-      attribute.kind = .configuration
-      attribute.count = 2
-      attribute.maximum = 2
-      attribute.slot = UInt16(configurations.count)
-      if let owner = attributes.lastIndex(where: { $0.handle == valueHandle }) {
-        attributes[owner].slot = attribute.slot
-      }
-      configurations.append(Configuration(descriptor: pending.handle, value: valueHandle, supported: supported))
-    default: break
-    }
-    values += value
-    attributes.append(attribute)
-  }
-  private mutating func intern(_ uuid: BluetoothUUID) -> Int {
-    if 2 * uuids.count >= hashed.count { rehash(to: max(16, 4 * uuids.count)) }
-    if let index = index(of: uuid) { return index }
-    uuids.append(UUIDEntry(uuid))
-    enter(uuids.count - 1)
-    return uuids.count - 1
-  }
-  private mutating func rehash(to count: Int) {
-    var size = 16
-    while size < count { size *= 2 }
-    hashed = Array(repeating: 0, count: size)
-    for index in uuids.indices { enter(index) }
-  }
-  private mutating func enter(_ index: Int) {
-    var probe = Self.hash(uuids[index].low, uuids[index].high) & (hashed.count - 1)
-    while hashed[probe] != 0 { probe = (probe + 1) & (hashed.count - 1) }
-    hashed[probe] = UInt32(index + 1)
-  }
-
-  /// Makes the indexes from `attributes`.
-  mutating func index() {
-    positions = []
-    positions.reserveCapacity(Int(lastHandle.rawValue) + 1)
-    for (position, attribute) in attributes.enumerated() {
-      while positions.count <= Int(attribute.handle.rawValue) { positions.append(UInt16(position)) }
-    }
-    var types: [[UInt16]] = Array(repeating: [], count: uuids.count)
-    var services: [[UInt16]] = types
-    for (position, attribute) in attributes.enumerated() {
-      types[Int(attribute.type)].append(UInt16(position))
-      guard isService(attribute), let uuid = BluetoothUUID(wireForm: values[attribute.range]) else { continue }
-      let index = intern(uuid)
-      while services.count < uuids.count { services.append([]) }
-      services[index].append(UInt16(position))
-    }
-    byType = []
-    byService = []
-    for index in uuids.indices {
-      if index < types.count {
-        uuids[index].types = byType.count..<(byType.count + types[index].count)
-        byType += types[index]
-      }
-      uuids[index].services = byService.count..<(byService.count + services[index].count)
-      byService += services[index]
-    }
-  }
-  private func isService(_ attribute: Attribute) -> Bool {
-    let type = uuids[Int(attribute.type)].uuid
-    return attribute.kind == .stored && (type == .primaryService || type == .secondaryService)
-  }
-}
-
-extension WireRecord {
-  /// The octets of a declaration that refers to no others.
-  var bytes: [UInt8] {
-    do throws(WireError) { return try encoded(from: Span<UInt8>()) } catch { return [] }
-  }
-}
-
-extension BluetoothUUID {
-  /// Two or sixteen octets, least significant first.
-  var wireForm: [UInt8] {
-    var declaration = ServiceDeclaration()
-    declaration.serviceUUID = shortest
-    return declaration.bytes
-  }
-  init?(wireForm bytes: ArraySlice<UInt8>) {
-    let bytes = Array(bytes)
-    do throws(WireError) { self = try Decoder.decode(ServiceDeclaration.self, bytes.span).serviceUUID } catch {
-      return nil
-    }
-  }
+  /// No service is declared at this handle.
+  case noSuchService(AttributeHandle)
+  /// The service cannot be removed: this Include declaration names it.
+  case includedBy(AttributeHandle)
+  /// The service cannot be removed: clients rely on where its values stand. Vol 3, Part G, §7.1, §7.2.
+  case permanentService(AttributeHandle)
 }

@@ -110,30 +110,22 @@ public struct CharacteristicPresentationFormat: WireRecord {
   }
 }
 
-/// What a bearer must have before it may read or write an attribute. Vol 3, Part F, §3.2.5.
-public struct AttributePermissions: BitwiseCopyable, Sendable, Hashable {
-  /// Access in one direction; each case asks for all that the cases before it ask for.
-  public enum Access: UInt8, BitwiseCopyable, Sendable, Comparable {
-    /// 0x02 or 0x03: Read, Write Not Permitted.
-    case none
-    case open
-    /// An encrypted link. Without keys the answer is 0x05, with keys 0x0F: Vol 3, Part C, §10.3.1.
-    case encrypted
-    /// A link encrypted by a key that was exchanged with protection against a man in the middle.
-    case authenticated
-    @inlinable public static func < (a: Access, b: Access) -> Bool { a.rawValue < b.rawValue }
+/// Value of the Peripheral Preferred Connection Parameters. Vol 3, Part C, §12.3.
+public struct PreferredConnectionParameters: WireRecord {
+  /// Units of 1.25 ms, 6 … 3,200; 0xFFFF: no preference.
+  public var minimumConnectionInterval: UInt16 = 0xFFFF
+  public var maximumConnectionInterval: UInt16 = 0xFFFF
+  /// Connection events that the peripheral may sleep through, 0 … 499.
+  public var peripheralLatency: UInt16 = 0
+  /// Units of 10 ms, 10 … 3,200; 0xFFFF: no preference.
+  public var connectionSupervisionTimeoutMultiplier: UInt16 = 0xFFFF
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Minimum Connection Interval", &minimumConnectionInterval)
+    try visit.value("Maximum Connection Interval", &maximumConnectionInterval)
+    try visit.value("Peripheral Latency", &peripheralLatency)
+    try visit.value("Connection Supervision Timeout Multiplier", &connectionSupervisionTimeoutMultiplier)
   }
-  public var read: Access
-  public var write: Access
-  @inlinable public init(read: Access = .none, write: Access = .none) {
-    self.read = read
-    self.write = write
-  }
-  /// Readable by everyone, writable by none: declarations.
-  @inlinable public static var readable: Self { Self(read: .open) }
-  @inlinable public static var writable: Self { Self(write: .open) }
-  @inlinable public static var open: Self { Self(read: .open, write: .open) }
-  @inlinable public static var none: Self { Self() }
 }
 
 /// What GATT itself names. Assigned Numbers, §3.4 … §3.8; Vol 3, Part G, §3.

@@ -15,10 +15,14 @@ public enum ServerEffect: BitwiseCopyable, Sendable, Equatable {
   case written(BearerID, AttributeHandle, offset: UInt16, Octets)
   /// A dynamic value is wanted, from `offset` on: `answerRead` or `refuse`.
   case readRequested(ServerRequestID, BearerID, AttributeHandle, offset: UInt16)
-  /// A dynamic value is to be written, from `offset` on: `answerWrite` or `refuse`.
-  case writeRequested(ServerRequestID, BearerID, AttributeHandle, offset: UInt16, Octets)
+  /// A dynamic value is to be written, from `offset` on: `answerWrite` or `refuse`. `following` more of these come with
+  /// the same id, from one queue of prepared writes: all are written or none, and there is one answer to all of them.
+  case writeRequested(ServerRequestID, BearerID, AttributeHandle, offset: UInt16, Octets, following: Int)
   /// Nobody waits for this answer any more: the bearer was closed, or has answered for the application after 25 s.
   case requestCancelled(ServerRequestID, BearerID)
+  /// What the server remembers of a bonded client has changed: the octets replace those that were kept for the bond, and
+  /// are what `restore` takes when the client is back. `ClientRecord` reads them.
+  case store(BondID, Octets)
 }
 
 /// Bounds of what a client can make the server keep.
@@ -36,23 +40,64 @@ public struct ServerConfiguration: Sendable {
 /// A request whose answer is the application's.
 struct PendingRequest: BitwiseCopyable {
   enum Kind: BitwiseCopyable {
+    /// Read or Read Blob.
     case read(ATTOpcode)
+    /// Read By Type, which goes on behind `handle`.
+    case list(ReadByTypeRequest)
+    /// Read Multiple or Read Multiple Variable, which goes on at this octet of its handles.
+    case multiple(ATTOpcode, next: Int)
     case write
     /// What remains of the prepare queue is written when the application has agreed.
     case execute
   }
   var id: ServerRequestID
   var kind: Kind
+  /// What the application is asked about.
   var handle: AttributeHandle
+  /// Octets of the response: the ATT_MTU when the request came.
+  var room: Int
 
   /// The opcode of the request.
   var opcode: ATTOpcode {
     switch kind {
-    case .read(let opcode): opcode
+    case .read(let opcode), .multiple(let opcode, _): opcode
+    case .list: ReadByTypeRequest.opcode
     case .write: WriteRequest.opcode
     case .execute: ExecuteWriteRequest.opcode
     }
   }
+}
+
+/// What became of the application's answer.
+public enum AnswerOutcome: BitwiseCopyable, Sendable, Equatable {
+  /// The response PDU has been written: it goes to `Bearer.respond`.
+  case response(BearerID)
+  /// The request is one for several values; the next `.readRequested` asks for another of them. Nothing has been written.
+  case collecting(BearerID)
+  /// The answer is for nobody. Nothing has been written.
+  case unwanted(UnwantedAnswer)
+}
+
+/// Why an answer of the application is for nobody.
+public enum UnwantedAnswer: BitwiseCopyable, Sendable, Equatable {
+  /// It has been answered: each question is answered once.
+  case answeredAlready
+  /// After 25 s the client got 0x0E, Unlikely Error.
+  case tooLate
+  /// The client is gone.
+  case disconnected
+  /// A value for a write, or a consent for a read. The question is still open.
+  case wrongKind
+  /// There was no such question, or it was long ago.
+  case unknown
+}
+
+/// A question that needs no answer any more.
+struct EndedRequest: BitwiseCopyable {
+  var id: ServerRequestID
+  var reason: UnwantedAnswer
+  /// So many of them are remembered, to tell an application that errs how it did.
+  static var remembered: Int { 64 }
 }
 
 // MARK: - Effects
@@ -61,6 +106,7 @@ extension Server {
   /// What happened, in order; `nil` when there is no more, and then the octets of all effects are gone.
   public mutating func nextEffect() -> ServerEffect? {
     if let effect = effects.popFirst() { return effect }
+    if hasUnstoredRecord, let effect = nextRecord() { return effect }
     arenaCount = 0
     return nil
   }
@@ -97,64 +143,67 @@ extension Server {
 // MARK: - The application's answers
 
 extension Server {
-  /// The application's value for a `.readRequested`, from the offset that was asked for. The response PDU goes into
-  /// `response`, which has room for the bearer's ATT_MTU. Returns the bearer that it is for: `nil`, and nothing
-  /// written, when nobody waits for it (answered before, cancelled, or not a read).
+  /// The application's value for a `.readRequested`, from the offset that was asked for. A response PDU goes into `response`,
+  /// which has room for the bearer's ATT_MTU; it is for the bearer of the outcome.
   public mutating func answerRead(
     _ id: ServerRequestID, with value: Span<UInt8>, into response: inout OutputRawSpan
-  ) -> BearerID? {
-    guard let index = session(waitingFor: id), case .read(let opcode)? = sessions[index].pending?.kind,
-      let pending = sessions[index].pending.take()
-    else { return nil }
-    let start = response.byteCount
+  ) -> AnswerOutcome {
+    guard let index = session(waitingFor: id), let pending = sessions[index].pending else {
+      return .unwanted(reason(id))
+    }
+    switch pending.kind {
+    case .write, .execute: return .unwanted(.wrongKind)
+    case .read, .list, .multiple: break
+    }
+    end(index, .answeredAlready)
+    let start = response.byteCount, bearer = sessions[index].bearer
     do throws(Refusal) {
-      _ = try readable(pending.handle, index)  // the database or the link's security may have changed meanwhile
-      switch opcode {
-      case ReadByTypeRequest.opcode:
-        // Vol 3, Part F, §3.4.4.2: Length is one octet and counts the handle too.
-        let count = min(value.count, 253, response.freeCapacity - 4)
-        response.append(ReadByTypeResponse.opcode.rawValue)
-        response.append(UInt8(count + 2))
-        response.append(littleEndian: pending.handle.rawValue)
-        response.append(contentsOf: value.extracting(first: count))
-      case let opcode:
-        response.append(opcode == ReadRequest.opcode ? ReadResponse.opcode.rawValue : ReadBlobResponse.opcode.rawValue)
-        response.append(contentsOf: value.extracting(first: response.freeCapacity))
-      }
+      if try resume(pending, with: value, index, &response) == .later { return .collecting(bearer) }
     } catch {
       response.truncate(to: start)
       error.append(to: &response, request: pending.opcode)
     }
-    return sessions[index].bearer
+    return .response(bearer)
   }
 
   /// The application agrees to a `.writeRequested`, and has written. Otherwise as `answerRead`.
-  public mutating func answerWrite(_ id: ServerRequestID, into response: inout OutputRawSpan) -> BearerID? {
-    guard let index = session(waitingFor: id), let pending = sessions[index].pending else { return nil }
+  public mutating func answerWrite(_ id: ServerRequestID, into response: inout OutputRawSpan) -> AnswerOutcome {
+    guard let index = session(waitingFor: id), let pending = sessions[index].pending else {
+      return .unwanted(reason(id))
+    }
     switch pending.kind {
-    case .read: return nil
+    case .read, .list, .multiple: return .unwanted(.wrongKind)
     case .write: response.append(WriteResponse.opcode.rawValue)
     case .execute:
       // What the server keeps was checked before the application was asked; it may have changed since.
       do throws(Refusal) {
-        _ = try executePrepared(index, asking: false)
+        _ = try executePrepared(index, asking: false, room: pending.room)
         response.append(ExecuteWriteResponse.opcode.rawValue)
       } catch {
         error.append(to: &response, request: pending.opcode)
       }
     }
-    sessions[index].pending = nil
-    return sessions[index].bearer
+    end(index, .answeredAlready)
+    return .response(sessions[index].bearer)
   }
 
-  /// The application says no to a read or write: `error` is one of the Specification's, or its own (0x80 … 0x9F).
+  /// The application says no to a read or write: `error` is one of the Specification's, or its own (0x80 … 0x9F). `handle`
+  /// is which of several writes it is about; without it, the first.
   public mutating func refuse(
-    _ id: ServerRequestID, _ error: ATTError, into response: inout OutputRawSpan
-  ) -> BearerID? {
-    guard let index = session(waitingFor: id), let pending = sessions[index].pending.take() else { return nil }
+    _ id: ServerRequestID, _ error: ATTError, about handle: AttributeHandle? = nil, into response: inout OutputRawSpan
+  ) -> AnswerOutcome {
+    guard let index = session(waitingFor: id), let pending = sessions[index].pending else {
+      return .unwanted(reason(id))
+    }
+    end(index, .answeredAlready)
     if case .execute = pending.kind { sessions[index].prepared.removeAll() }
-    Refusal(pending.handle, error).append(to: &response, request: pending.opcode)
-    return sessions[index].bearer
+    if case .list = pending.kind, !sessions[index].collected.response.isEmpty {
+      // Vol 3, Part F, §3.4.4.1: an error of a later attribute ends the list.
+      response.append(contentsOf: sessions[index].collected.response.span)
+    } else {
+      Refusal(handle ?? pending.handle, error).append(to: &response, request: pending.opcode)
+    }
+    return .response(sessions[index].bearer)
   }
 
   /// Nobody waits any more for what was asked on this bearer's behalf: the bearer has answered for an application that
@@ -162,8 +211,9 @@ extension Server {
   public mutating func cancelRequest(on bearer: BearerID) {
     if let index = session(of: bearer) { cancelRequest(ofSession: index) }
   }
-  mutating func cancelRequest(ofSession index: Int) {
-    guard let pending = sessions[index].pending.take() else { return }
+  mutating func cancelRequest(ofSession index: Int, _ reason: UnwantedAnswer = .tooLate) {
+    guard let pending = sessions[index].pending else { return }
+    end(index, reason)
     if case .execute = pending.kind { sessions[index].prepared.removeAll() }
     effects.append(.requestCancelled(pending.id, sessions[index].bearer))
   }
@@ -171,8 +221,18 @@ extension Server {
   public func bearer(waitingFor id: ServerRequestID) -> BearerID? {
     session(waitingFor: id).map { sessions[$0].bearer }
   }
+  /// Why nobody waits for an answer to this question.
+  public func reason(_ id: ServerRequestID) -> UnwantedAnswer {
+    ended.last { $0.id == id }?.reason ?? .unknown
+  }
   private func session(waitingFor id: ServerRequestID) -> Int? {
     for index in 0..<sessions.count where sessions[index].pending?.id == id { return index }
     return nil
+  }
+  /// The question of this session is open no more.
+  private mutating func end(_ index: Int, _ reason: UnwantedAnswer) {
+    guard let pending = sessions[index].pending.take() else { return }
+    if ended.count == EndedRequest.remembered { ended.removeFirst() }
+    ended.append(EndedRequest(id: pending.id, reason: reason))
   }
 }

@@ -2,27 +2,32 @@ import ATT
 import BasicContainers
 import BindruneWire
 
-/// What protects a bearer's link: it decides which attributes the client may touch. Vol 3, Part C, §10.3.1.
-public enum BearerSecurity: UInt8, BitwiseCopyable, Sendable, Comparable {
-  /// Not encrypted, and no key that could do it: 0x05, Insufficient Authentication, asks the client to pair.
-  case none
-  /// Not encrypted, although both sides have a key: 0x0F, Insufficient Encryption, asks the client to use it.
-  case keysAvailable
-  case encrypted
-  /// Encrypted by a key exchanged with protection against a man in the middle.
-  case authenticated
-  @inlinable public static func < (a: BearerSecurity, b: BearerSecurity) -> Bool { a.rawValue < b.rawValue }
-}
-
 /// What the server keeps for one bearer, from `open` to `close`.
 struct Session: ~Copyable {
   let bearer: BearerID
   var security = BearerSecurity.none
+  /// Octets of the encryption key; of no meaning without encryption.
+  var keySize = 16
+  var isAuthorized = false
   /// The client's configurations, by `Attribute.slot`.
   var configurations: [ClientCharacteristicConfiguration]
   var prepared = PreparedWrites()
   /// The request that waits for the application. There is one at most: Vol 3, Part F, §3.3.2.
   var pending: PendingRequest?
+  /// What that request has got together so far.
+  var collected = Collected()
+  /// What the client says that it can do.
+  var features = ClientSupportedFeatures()
+  var awareness = Awareness.aware
+  var serviceChanged = ServiceChangedPhase()
+  /// The bond that the client's record is kept for; nil for a client that is forgotten with its bearer.
+  var bond: BondID?
+  var isRecordStored = true
+
+  init(bearer: BearerID, configurations: [ClientCharacteristicConfiguration]) {
+    self.bearer = bearer
+    self.configurations = configurations
+  }
 }
 
 /// The prepare queue of one client. Vol 3, Part F, §3.4.6.
@@ -40,7 +45,17 @@ struct PreparedWrites: ~Copyable {
   }
   var runs = UniqueArray<Run>()
   var bytes = UniqueArray<UInt8>()
+  /// The first attribute in the queue whose service has changed since. Vol 3, Part F, §3.4.6.3.
+  private(set) var overtaken: AttributeHandle?
 
+  /// The service within `range` is gone.
+  mutating func overtake(_ range: HandleRange) {
+    if overtaken != nil { return }
+    for index in runs.indices where range.contains(runs[index].handle) {
+      overtaken = runs[index].handle
+      return
+    }
+  }
   /// False when the queue is full.
   mutating func append(
     _ handle: AttributeHandle, _ offset: Int, _ part: Span<UInt8>, limits: borrowing ServerConfiguration
@@ -65,6 +80,7 @@ struct PreparedWrites: ~Copyable {
     return end
   }
   mutating func removeAll() {
+    overtaken = nil
     runs.removeAll(keepingCapacity: true)
     bytes.removeAll(keepingCapacity: true)
   }
@@ -80,21 +96,16 @@ extension Server {
     sessions.append(Session(bearer: bearer, configurations: none))
   }
   /// The bearer is gone, and with it its configurations (Vol 3, Part G, §3.3.3.3: not bonded, not kept) and its
-  /// prepared writes. What the application still works on for it is cancelled, once.
+  /// prepared writes. What the application still works on for it is cancelled, once. A bonded client's record, if it has
+  /// changed, is told a last time.
   public mutating func close(_ bearer: BearerID) {
     guard let index = session(of: bearer) else { return }
-    var session = sessions.remove(at: index)
-    if let pending = session.pending.take() {
-      effects.append(.requestCancelled(pending.id, bearer))
-    }
+    cancelRequest(ofSession: index, .disconnected)
+    if let effect = storeRecord(ofSession: index) { effects.append(effect) }
+    let session = sessions.remove(at: index)
     for (slot, configuration) in session.configurations.enumerated() where !configuration.isEmpty {
       effects.append(.subscriptionChanged(bearer, database.configurations[slot].value, []))
     }
-  }
-  /// Security Manager and controller have changed what protects the link.
-  public mutating func setSecurity(_ security: BearerSecurity, of bearer: BearerID) {
-    guard let index = session(of: bearer) else { return }
-    sessions[index].security = security
   }
   @inline(__always)
   func session(of bearer: BearerID) -> Int? {
@@ -110,6 +121,23 @@ extension Server {
   public func configuration(of handle: AttributeHandle, on bearer: BearerID) -> ClientCharacteristicConfiguration {
     guard let index = session(of: bearer), let slot = slot(of: handle) else { return [] }
     return sessions[index].configurations[slot]
+  }
+  /// What may be sent to the client now of the value at `handle`: what it has asked for, unless it has to discover the
+  /// database anew first (Vol 3, Part G, §2.5.2.1), or its link is not protected as the configuration and the value ask for
+  /// (Vol 3, Part C, §10.3.1.1: a configuration outlives the link, its security does not).
+  public func mayBeSent(_ handle: AttributeHandle, to bearer: BearerID) -> ClientCharacteristicConfiguration {
+    guard let index = session(of: bearer), let position = database.position(of: handle) else { return [] }
+    let attribute = database.attributes[position]
+    guard attribute.slot != .max else { return [] }
+    let configuration = sessions[index].configurations[Int(attribute.slot)]
+    if configuration.isEmpty || ignoresDatabase(index) { return [] }
+    if attribute.permissions.read.isPermitted, readError(position, index) != nil { return [] }
+    do throws(Refusal) {
+      _ = try writable(database.configurations[Int(attribute.slot)].descriptor, index)
+    } catch {
+      return []
+    }
+    return configuration
   }
   /// Calls `body` with every bearer whose client wants notifications or indications of the value at `handle`.
   public func forEachSubscriber(
@@ -149,6 +177,7 @@ extension Server {
     let wanted = ClientCharacteristicConfiguration(rawValue: UInt16(part[0])).intersection([.notification, .indication])
     guard wanted != sessions[session].configurations[slot] else { return }
     sessions[session].configurations[slot] = wanted
+    recordChanged(session)
     effects.append(.subscriptionChanged(sessions[session].bearer, database.configurations[slot].value, wanted))
   }
 }

@@ -56,10 +56,14 @@ struct HeartRateSensor {
             report("attribute \(handle.text) written: \(hexText(value, separator: " "))")
           case .writeRequested(let request):
             // Heart Rate Service, §3.3: 1 resets the energy expended; anything else is 0x80, Control Point Not Supported.
-            if request.value == [1] { await request.accept() } else { await request.reject(ATTError(rawValue: 0x80)) }
+            if request.value == [1] {
+              try? await request.accept()
+            } else {
+              try? await request.reject(ATTError(rawValue: 0x80))
+            }
             report("attribute \(request.handle.text) written: \(hexText(request.value, separator: " "))")
-          case .readRequested(let request): await request.reject(.readNotPermitted)
-          case .advertisingStopped: break
+          case .readRequested(let request): try? await request.reject(.readNotPermitted)
+          case .requestUnanswered, .advertisingStopped: break
           }
         }
       }

@@ -23,6 +23,10 @@ extension OutputRawSpan {
       unsafe room.storeBytes(of: value.littleEndian, toByteOffset: offset, as: UInt16.self)
     }
   }
+  /// An octet written earlier; traps beyond the last.
+  @inlinable @inline(__always) public func octet(at offset: Int) -> UInt8 {
+    unsafe bytes.unsafeLoad(fromByteOffset: offset, as: UInt8.self)
+  }
   /// Takes back everything after the first `count` octets.
   @inlinable @inline(__always) public mutating func truncate(to count: Int) {
     precondition(count <= byteCount)

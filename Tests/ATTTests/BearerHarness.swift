@@ -102,10 +102,15 @@ final class Station {
   }
   func respond(_ pdu: String) -> Bool {
     let pdu = octets(pdu)
+    defer { receiveHeld() }
     return bearer.respond(pdu.span)
   }
   func exchangeMTU() -> Bool { bearer.exchangeMTU() }
-  func expire() { bearer.expire(now: now, client: &client) }
+  func expire() {
+    bearer.expire(now: now, client: &client)
+    receiveHeld()
+  }
+  func receiveHeld() { bearer.receiveHeld(now: now, server: &server, client: &client) }
   func close() { bearer.close(client: &client) }
 
   func effects() -> [String] {

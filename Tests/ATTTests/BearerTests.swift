@@ -7,7 +7,7 @@ import Testing
 @Suite struct BearerPhaseTests {
   enum Phase: CaseIterable {
     case idle, asking, exchanging
-    case answering, answeringTwo, awaitingApplication, awaitingAndRefused
+    case answering, answeringTwo, awaitingApplication, awaitingAndHolding
     case indicating, confirming, closed
   }
   /// What a station in that phase has to send anyway.
@@ -27,10 +27,10 @@ import Testing
     case .answeringTwo:
       station.receive("0A 01 00")
       station.receive("0A 02 00")
-    case .awaitingApplication, .awaitingAndRefused:
+    case .awaitingApplication, .awaitingAndHolding:
       station.server.answersLater = true
       station.receive("0A 01 00")
-      if phase == .awaitingAndRefused { station.receive("0A 02 00") }
+      if phase == .awaitingAndHolding { station.receive("0A 02 00") }
     case .indicating: #expect(station.indicate([0x07]) == .queued && station.sent() == ["1D 03 00 07"])
     case .confirming: station.receive("1D 05 00 01")
     case .closed: station.close()
@@ -59,7 +59,7 @@ import Testing
         .answering: outcome(events + ["early \(opcode)"], answer),
         .answeringTwo: outcome(unserved + ["dropped \(opcode)"]),
         .awaitingApplication: outcome(unserved + ["early \(opcode)"]),
-        .awaitingAndRefused: outcome(unserved + ["dropped \(opcode)"]),
+        .awaitingAndHolding: outcome(unserved + ["dropped \(opcode)"]),
       ])
   }
   static func request(_ pdu: String, _ response: String) -> Input { answered(pdu, ["server: \(pdu)"], response) }
@@ -157,12 +157,18 @@ import Testing
     #expect(station.events() == ["client: 0B 01"] && station.client.completed == 2)
   }
 
+  /// It is served when the first one is answered, and its response comes second: Vol 3, Part F, §3.3.2.
   @Test func secondRequestBehindTheApplication() {
-    let station = Self.station(.awaitingAndRefused)
+    let station = Self.station(.awaitingAndHolding)
     #expect(station.sent() == [])
+    station.receive("0A 03 00")
+    #expect(station.events() == ["dropped 0A"])
     #expect(station.respond("0B 07"))
-    #expect(!station.respond("0B 08"))
-    #expect(station.sent() == ["0B 07", "01 0A 00 00 11"])
+    #expect(station.events() == ["server: 0A 02 00"])
+    #expect(station.sent() == ["0B 07"])
+    #expect(station.respond("0B 08"))
+    #expect(!station.respond("0B 09"))
+    #expect(station.sent() == ["0B 08"])
     // The second of two may be the one that waits.
     station.server.answersLater = false
     station.receive("0A 01 00")
@@ -170,6 +176,34 @@ import Testing
     station.receive("0A 02 00")
     #expect(station.sent() == ["0B 01 00"])
     #expect(station.respond("0B 02") && station.sent() == ["0B 02"])
+    #expect(station.events() == ["server: 0A 01 00", "server: 0A 02 00", "early 0A"])
+  }
+
+  /// Held as it came, whatever it is, and told of once.
+  @Test(arguments: [
+    ("0A", "01 0A 00 00 04", "malformed 0A: Attribute Handle, early 0A >"),
+    ("14", "01 14 00 00 06", "unknown 14, early 14 >"),
+    ("02 F7 00", "03 05 02", "early 02 > mtu 247"), ("12 03 00 01", "13 03 00 01", "early 12 > server: 12 03 00 01"),
+  ])
+  func heldRequest(pdu: String, response: String, events: String) {
+    let station = Self.station(.awaitingApplication)
+    station.receive(pdu)
+    let before = station.events()
+    station.server.answersLater = false
+    station.now += .seconds(25)
+    station.expire()
+    #expect(station.sent() == ["01 0A 00 00 0E", response])
+    let after = station.events().filter { $0 != "answered for application: 0A 1" }
+    #expect((before.joined(separator: ", ") + " > " + after.joined(separator: ", ")).trimmed == events.trimmed)
+  }
+
+  /// A request longer than any ATT_MTU of ours is not held.
+  @Test func tooLongToBeHeld() {
+    let station = Station(mtu: 23)
+    station.server.answersLater = true
+    station.receive("0A 01 00")
+    station.receive([0x12, 0x03, 0x00] + Array(repeating: 1, count: 21))
+    #expect(station.respond("0B 07") && station.sent() == ["0B 07", "01 12 00 00 04"])
   }
 
   @Test func onlyOneRequestIsOutstanding() {

@@ -217,5 +217,5 @@ actor Requests {
     taken += 1
   }
   /// Answers the oldest.
-  func answer(_ value: [UInt8]) async { await pending.removeFirst().respond(value) }
+  func answer(_ value: [UInt8]) async { try? await pending.removeFirst().respond(value) }
 }

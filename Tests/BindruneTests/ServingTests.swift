@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 @Suite("Serving", .timeLimit(.minutes(1))) struct ServingTests {
-  /// Everything to every listener; the first answer counts, later ones are ignored.
+  /// Everything to every listener; the first answer counts, later ones are refused.
   @Test func severalListeners() async throws {
     let lab = Lab(), belt = try Belt()
     let (central, peripheral, link) = try await lab.linked(belt)
@@ -14,13 +14,19 @@ import Testing
           switch event {
           case .readRequested(let request):
             heard.append("read")
-            await request.respond([1, 2, 3])
-            await request.respond([4])
-            await request.reject(.readNotPermitted)
+            // One of the two listeners is the first.
+            try? await request.respond([1, 2, 3])
+            let twice = await #expect(throws: BluetoothError.self) { try await request.respond([4]) }
+            #expect(twice?.code == .invalidArgument)
+            await #expect(throws: BluetoothError.self) { try await request.reject(.readNotPermitted) }
           case .writeRequested(let request):
             heard.append("write \(request.value)")
-            if request.value == [0] { await request.reject(.valueNotAllowed) } else { await request.accept() }
-            await request.accept()
+            if request.value == [0] {
+              try? await request.reject(.valueNotAllowed)
+            } else {
+              try? await request.accept()
+            }
+            await #expect(throws: BluetoothError.self) { try await request.accept() }
           case .written(_, _, let value, _): heard.append("written \(value)")
           case .disconnected: return heard
           default: break
@@ -79,19 +85,20 @@ import Testing
         Issue.record("not disconnected")
         return
       }
-      await request.respond([1])
+      let gone = await #expect(throws: BluetoothError.self) { try await request.respond([1]) }
+      #expect(gone?.code == .disconnected)
       // The next client is not answered by it.
       let second = try await central.connect(to: peripheral.ownAddress, .fast)
       let reader = Task { try await second.read(belt.dynamic) }
       while let event = try await events.next() {
         guard case .readRequested(let next) = event else { continue }
-        await request.respond([2])
-        await next.respond([3])
+        try? await request.respond([2])
+        try await next.respond([3])
         break
       }
       #expect(try await reader.value == [3])
       await peripheral.close()
-      await request.respond([4])
+      await #expect(throws: BluetoothError.self) { try await request.respond([4]) }
     }
     await central.close()
   }

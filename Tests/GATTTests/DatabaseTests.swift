@@ -82,7 +82,9 @@ import Testing
     let changed = builder.genericAttribute()
     #expect([changed.declaration, changed.value, changed.configuration] == [handle(7), handle(8), handle(9)])
     let tester = ServerUnderTest(try builder.build())
-    #expect(tester.ask("10 01 00 FF FF 00 28") == "11 06 01 00 05 00 00 18 06 00 09 00 01 18")
+    #expect(tester.ask("10 01 00 FF FF 00 28") == "11 06 01 00 05 00 00 18 06 00 0D 00 01 18")
+    #expect(
+      tester.ask("08 06 00 FF FF 03 28") == "09 07 07 00 20 08 00 05 2A 0A 00 0A 0B 00 29 2B 0C 00 02 0D 00 2A 2B")
     #expect(tester.ask("0A 07 00") == "0B 20 08 00 05 2A")
     #expect(tester.ask("0A 08 00") == "01 0A 08 00 02")
   }
@@ -192,5 +194,147 @@ import Testing
   private func wire(_ uuid: BluetoothUUID) -> String {
     if case .short(let value) = uuid { return hex([UInt8(value & 0xFF), UInt8(value >> 8)]) }
     return customOctets(UInt8(truncatingIfNeeded: uuid.high >> 32))
+  }
+}
+
+/// Services that come and go. Vol 3, Part G, §2.5.2.
+@Suite struct DatabaseChangeTests {
+  private func small() throws -> Database {
+    var builder = DatabaseBuilder()
+    builder.service("180F", at: handle(0x10), end: handle(0x1F)) {
+      $0.characteristic("2A19", [.read, .notify], value: [1])
+    }
+    builder.service("180D", at: handle(0x30)) { $0.characteristic("2A37", .notify) }
+    return try builder.build()
+  }
+
+  @Test func insertion() throws {
+    var database = try small()
+    let before = database.hash
+    var builder = DatabaseBuilder(after: database)
+    builder.service("180A") { service in
+      service.include(handle(0x10))
+      service.characteristic("2A29", .read, value: .text("us"))
+    }
+    builder.service(custom(1), .secondary, at: handle(0x20)) { $0.characteristic(custom(2), .indicate) }
+    try database.insert(builder)
+    #expect(
+      database.allAttributes.map(\.handle.rawValue)
+        == [0x10, 0x11, 0x12, 0x13, 0x20, 0x21, 0x22, 0x23, 0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37])
+    #expect(database.value(handle(0x35)).map(hex) == "10 00 1F 00 0F 18")
+    #expect(database.hash != before)
+    let tester = ServerUnderTest(database)
+    #expect(tester.ask("10 01 00 FF FF 00 28") == "11 06 10 00 1F 00 0F 18 30 00 33 00 0D 18 34 00 37 00 0A 18")
+    #expect(tester.ask("0A 37 00") == "0B 75 73")
+    #expect(tester.ask("12 23 00 02 00") == "13" && tester.ask("0A 33 00") == "0B 00 00")
+    #expect(tester.ask("08 01 00 FF FF 02 29") == "09 04 13 00 00 00 23 00 02 00 33 00 00 00")
+  }
+
+  @Test func removal() throws {
+    var database = try small()
+    let before = database.hash
+    try database.remove(service: handle(0x30))
+    #expect(database.lastHandle == handle(0x13) && database.attribute(handle(0x31)) == nil)
+    // Its handles are kept for those who remember them, the rest is as it was.
+    var builder = DatabaseBuilder(after: database)
+    let added = builder.service("180D") { $0.characteristic("2A37", .notify) }
+    #expect(added.declaration == handle(0x35))
+    try database.insert(builder)
+    try database.remove(service: handle(0x34))
+    var again = DatabaseBuilder()
+    again.service("180D", at: handle(0x30)) { $0.characteristic("2A37", .notify) }
+    try database.insert(again)
+    #expect(database.hash == before)
+    #expect(database.allAttributes == (try small()).allAttributes)
+  }
+
+  /// Nothing changes when a change is refused.
+  @Test func whatCannotBeChanged() throws {
+    var builder = DatabaseBuilder()
+    builder.genericAttribute()
+    let battery = builder.service("180F") { service in
+      service.characteristic("2A19", .read, value: [1])
+      return service.handle
+    }
+    let includer = builder.service("180D") { $0.include(battery) }
+    var database = try builder.build()
+    let before = database.hash
+    func error(_ change: (inout Database) throws(DatabaseError) -> Void) -> DatabaseError? {
+      do throws(DatabaseError) { try change(&database) } catch { return error }
+      return nil
+    }
+    #expect(error { (d) throws(DatabaseError) in try d.remove(service: handle(0x77)) } == .noSuchService(handle(0x77)))
+    #expect(error { (d) throws(DatabaseError) in try d.remove(service: handle(2)) } == .noSuchService(handle(2)))
+    #expect(error { (d) throws(DatabaseError) in try d.remove(service: handle(1)) } == .permanentService(handle(1)))
+    #expect(error { (d) throws(DatabaseError) in try d.remove(service: battery) } == .includedBy(includer))
+    for (first, last) in [(UInt16(1), UInt16(1)), (8, 8), (9, 9), (5, 0x20)] {
+      var builder = DatabaseBuilder()
+      builder.service("180A", at: handle(0x30)) { _ in }
+      builder.service("180A", at: handle(first), end: handle(last)) { _ in }
+      #expect(error { (d) throws(DatabaseError) in try d.insert(builder) } == .handleNotAscending(handle(first)))
+    }
+    var nothing = DatabaseBuilder()
+    nothing.service("180A", at: handle(0x30)) { $0.include(handle(0x40)) }
+    #expect(error { (d) throws(DatabaseError) in try d.insert(nothing) } == .includeOfNothing(handle(0x31)))
+    var full = DatabaseBuilder()
+    full.service("180A", at: handle(0xFFFF)) { _ in }
+    #expect(error { (d) throws(DatabaseError) in try d.insert(full) } == nil)
+    try database.remove(service: handle(0xFFFF))
+    var beyond = DatabaseBuilder(after: database)
+    beyond.service("180A") { _ in }
+    #expect(error { (d) throws(DatabaseError) in try d.insert(beyond) } == .handleOutOfRange(0x10000))
+    #expect(database.hash == before)
+  }
+
+  /// Clients that are connected: subscriptions end with their service, and a slot that is used again is empty.
+  @Test func whileConnected() throws {
+    let tester = ServerUnderTest(try small())
+    #expect(tester.ask("12 33 00 01 00") == "13" && tester.ask("12 13 00 01 00") == "13")
+    _ = tester.told()
+    try tester.server.remove(service: handle(0x30))
+    #expect(tester.told() == ["1 subscribed 0x0032 0"])
+    #expect(tester.ask("0A 33 00") == "01 0A 33 00 01" && tester.ask("0A 13 00") == "0B 01 00")
+    #expect(tester.server.subscribers(of: handle(0x32)) == [])
+    var builder = DatabaseBuilder(after: tester.server.database)
+    let added = builder.service("180D") { $0.characteristic("2A37", [.notify, .indicate]) }
+    try tester.server.insert(builder)
+    #expect(tester.ask("0A 37 00") == "0B 00 00" && added.configuration == handle(0x37))
+    #expect(tester.ask("12 37 00 02 00") == "13" && tester.told() == ["1 subscribed 0x0036 2"])
+    #expect(tester.ask("0A 13 00") == "0B 01 00")
+    // Values keep their place.
+    #expect(tester.ask("0A 12 00") == "0B 01" && tester.setValue(0x12, [9]) && tester.ask("0A 12 00") == "0B 09")
+  }
+
+  /// Adding and removing for ever takes no more memory than once.
+  @Test func comingAndGoing() throws {
+    let tester = ServerUnderTest(try small())
+    for round in 0..<300 {
+      var builder = DatabaseBuilder()
+      builder.service(custom(UInt64(round)), at: handle(0x40)) {
+        $0.characteristic("2A37", .notify, value: .stored([1], upTo: 20))
+      }
+      try tester.server.insert(builder)
+      #expect(tester.ask("12 43 00 01 00") == "13")
+      #expect(tester.told() == ["1 subscribed 0x0042 1"])
+      try tester.server.remove(service: handle(0x40))
+      #expect(tester.told() == ["1 subscribed 0x0042 0"])
+    }
+    #expect(tester.server.database.hash == (try small()).hash)
+  }
+
+  @Test func genericAccess() throws {
+    var builder = DatabaseBuilder()
+    var preferred = PreferredConnectionParameters()
+    preferred.minimumConnectionInterval = 6
+    preferred.maximumConnectionInterval = 24
+    preferred.peripheralLatency = 4
+    preferred.connectionSupervisionTimeoutMultiplier = 500
+    builder.genericAccess(name: "B", preferredParameters: preferred, resolvesCentralAddresses: true)
+    builder.genericAttribute(serverFeatures: [])
+    let tester = ServerUnderTest(try builder.build())
+    // Vol 3, Part C, §12.3 and §12.4.
+    #expect(tester.ask("08 01 00 FF FF 04 2A") == "09 0A 07 00 06 00 18 00 04 00 F4 01")
+    #expect(tester.ask("08 01 00 FF FF A6 2A") == "09 03 09 00 01")
+    #expect(tester.ask("08 01 00 FF FF 3A 2B") == "09 02 13 00")
   }
 }

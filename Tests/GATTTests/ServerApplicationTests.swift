@@ -56,14 +56,15 @@ import Testing
     #expect(tester.ask("0A 3A 00") == later)
     #expect(tester.told() == ["1 reads 0x003A+0 #1"])
     #expect(tester.answerRead(1, [1, 2, 3]) == "0B 01 02 03")
-    #expect(tester.answerRead(1, [1, 2, 3]) == "nobody waits")
+    #expect(tester.answerRead(1, [1, 2, 3]) == "nobody waits: answeredAlready")
     #expect(tester.ask("0C 3A 00 16 00") == later)
     #expect(tester.told() == ["1 reads 0x003A+22 #2"])
-    #expect(tester.answerWrite(2) == "nobody waits")
+    #expect(tester.answerWrite(2) == "nobody waits: wrongKind")
     #expect(tester.answerRead(2, Array(repeating: 5, count: 100)) == "0D " + hex(Array(repeating: 5, count: 22)))
     #expect(tester.ask("0C 3A 00 17 00") == later)
     #expect(tester.refuse(3, .invalidOffset) == "01 0C 3A 00 07")
-    #expect(tester.refuse(3, .invalidOffset) == "nobody waits")
+    #expect(tester.refuse(3, .invalidOffset) == "nobody waits: answeredAlready")
+    #expect(tester.refuse(4, .invalidOffset) == "nobody waits: unknown")
     // By type, where the first is dynamic: that one alone. A longer value than the length octet can say is cut.
     tester.mtu = 517
     #expect(tester.ask("08 01 00 FF FF " + customOctets(11)) == later)
@@ -77,9 +78,9 @@ import Testing
   @Test func dynamicWrites() {
     #expect(tester.ask("12 3A 00 01 02") == later)
     #expect(tester.told() == ["1 writes 0x003A+0 #1: 01 02"])
-    #expect(tester.answerRead(1, []) == "nobody waits")
+    #expect(tester.answerRead(1, []) == "nobody waits: wrongKind")
     #expect(tester.answerWrite(1) == "13")
-    #expect(tester.answerWrite(1) == "nobody waits")
+    #expect(tester.answerWrite(1) == "nobody waits: answeredAlready")
     #expect(tester.ask("12 3A 00 03") == later)
     #expect(tester.refuse(2, ATTError(rawValue: 0x80)) == "01 12 3A 00 80")
     // An Unlikely Error is of no attribute: Vol 3, Part F, §3.3.
@@ -95,12 +96,12 @@ import Testing
     tester.server.cancelRequest(on: tester.bearer)
     tester.server.cancelRequest(on: tester.bearer)
     #expect(tester.told() == ["1 reads 0x003A+0 #1", "1 cancelled #1"])
-    #expect(tester.answerRead(1, [1]) == "nobody waits")
+    #expect(tester.answerRead(1, [1]) == "nobody waits: tooLate")
     // Another request says the same.
     #expect(tester.ask("0A 3A 00") == later)
     #expect(tester.ask("12 3A 00 01") == later)
     #expect(tester.told() == ["1 reads 0x003A+0 #2", "1 cancelled #2", "1 writes 0x003A+0 #3: 01"])
-    #expect(tester.answerRead(2, [1]) == "nobody waits")
+    #expect(tester.answerRead(2, [1]) == "nobody waits: tooLate")
     #expect(tester.answerWrite(3) == "13")
     // A queue that waits for the application's word is dropped with the question.
     _ = tester.ask("16 3A 00 00 00 01")
@@ -116,7 +117,7 @@ import Testing
     tester.server.close(tester.bearer)
     tester.server.close(tester.bearer)
     #expect(tester.told() == ["1 reads 0x003A+0 #1", "1 cancelled #1"])
-    #expect(tester.answerRead(1, [1]) == "nobody waits")
+    #expect(tester.answerRead(1, [1]) == "nobody waits: disconnected")
   }
 
   /// Security can be lost between question and answer.

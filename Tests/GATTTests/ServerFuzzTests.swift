@@ -28,7 +28,7 @@ import Testing
       }
       for effect in tester.effects() {
         switch effect {
-        case .readRequested(let id, _, _, _), .writeRequested(let id, _, _, _, _): waiting.append(id)
+        case .readRequested(let id, _, _, _), .writeRequested(let id, _, _, _, _, _): waiting.append(id)
         case .requestCancelled(let id, _): waiting.removeAll { $0 == id }
         default: break
         }
@@ -44,8 +44,8 @@ import Testing
           tester.server.cancelRequest(on: tester.bearer)
           response = "nobody waits"
         }
-        if response != "nobody waits" {
-          #expect((1...mtu).contains(octets(response).count))
+        if !response.hasPrefix("nobody waits") {
+          if response != later { #expect((1...mtu).contains(octets(response).count)) }
           waiting.removeFirst()
         }
       }

@@ -9,6 +9,8 @@ final class ServerUnderTest {
   var mtu: Int
   var now = Instant.zero
   var bearer = BearerID(rawValue: 1)
+  /// What was stored last for each bond.
+  var records: [BondID: [UInt8]] = [:]
 
   init(_ database: Database, mtu: Int = 23, configuration: ServerConfiguration = ServerConfiguration()) {
     server = Server(database: database, configuration: configuration)
@@ -55,18 +57,29 @@ final class ServerUnderTest {
         told.append("\(bearer.rawValue) wrote \(handle.text)+\(offset): \(hex(server.bytes(of: value)))")
       case .readRequested(let id, let bearer, let handle, let offset):
         told.append("\(bearer.rawValue) reads \(handle.text)+\(offset) #\(id.rawValue)")
-      case .writeRequested(let id, let bearer, let handle, let offset, let value):
+      case .writeRequested(let id, let bearer, let handle, let offset, let value, let following):
+        let more = following > 0 ? " and \(following) more" : ""
         told.append(
-          "\(bearer.rawValue) writes \(handle.text)+\(offset) #\(id.rawValue): \(hex(server.bytes(of: value)))")
+          "\(bearer.rawValue) writes \(handle.text)+\(offset) #\(id.rawValue): \(hex(server.bytes(of: value)))\(more)")
       case .requestCancelled(let id, let bearer): told.append("\(bearer.rawValue) cancelled #\(id.rawValue)")
+      case .store(let bond, let record):
+        records[bond] = server.bytes(of: record)
+        told.append("bond \(bond.rawValue) stored")
       }
     }
     return told
   }
-  func answer(_ body: (inout Server, inout OutputRawSpan) -> BearerID?) -> String {
-    var response = PacketBuffer(capacity: mtu)
-    let isAnswered = response.fill { body(&server, &$0) != nil }
-    return isAnswered ? hex(response.bytes) : "nobody waits"
+  func answer(_ body: (inout Server, inout OutputRawSpan) -> AnswerOutcome) -> String {
+    var response = PacketBuffer(capacity: mtu), outcome = AnswerOutcome.unwanted(.unknown)
+    _ = response.fill { output in
+      outcome = body(&server, &output)
+      return true
+    }
+    switch outcome {
+    case .response: return hex(response.bytes)
+    case .collecting: return later
+    case .unwanted(let reason): return "nobody waits: \(reason)"
+    }
   }
   func answerRead(_ id: UInt32, _ value: [UInt8]) -> String {
     answer { server, output in server.answerRead(ServerRequestID(rawValue: id), with: value.span, into: &output) }

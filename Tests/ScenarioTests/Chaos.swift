@@ -225,7 +225,7 @@ struct Chaos: ~Copyable {
   private mutating func answer(_ host: Int) {
     for question in world.readHost(host, { $0.questions }) {
       let value = octets(0...20), isYes = Int.random(in: 0..<4, using: &chance) > 0
-      tell(host, "answer") { host, _ in host.answer(question.id, isYes ? value : nil) }
+      tell(host, "answer") { host, now in host.answer(question.id, isYes ? value : nil, now: now) }
     }
   }
   private mutating func ask(_ host: Int, _ link: LinkID, _ name: String, _ body: (RequestID, inout Client) -> Void) {

@@ -302,11 +302,11 @@ import Testing
       return (id, try need(world.readHost(server) { $0.questions.first?.id }))
     }
     mutating func answer(_ question: ServerRequestID, _ value: [UInt8]) {
-      world.withHost(server) { host, _ in
+      world.withHost(server) { host, now in
         if host.questions.contains(where: { $0.id == question }) {
-          host.answer(question, value)
+          host.answer(question, value, now: now)
         } else {
-          host.core.answerRead(question, value)
+          host.core.answerRead(question, value, now: now)
         }
         host.drain()
       }

@@ -26,6 +26,8 @@ public struct TestHost: ~Copyable, HCIHost {
   public private(set) var questions: [(id: ServerRequestID, handle: AttributeHandle, value: [UInt8]?)] = []
   public private(set) var subscriptions: [(link: LinkID, handle: AttributeHandle, ClientCharacteristicConfiguration)] =
     []
+  /// What was stored last for each bonded client.
+  public private(set) var records: [BondID: [UInt8]] = [:]
   public private(set) var mtus: [LinkID: Int] = [:]
   public private(set) var readyEdges = 0
   /// Links whose queue was full when it was offered something, and that have not said since that there is room again.
@@ -92,13 +94,13 @@ public struct TestHost: ~Copyable, HCIHost {
     return answer
   }
   /// Answers a client's question to the application; nil refuses.
-  public mutating func answer(_ id: ServerRequestID, _ value: [UInt8]?) {
+  public mutating func answer(_ id: ServerRequestID, _ value: [UInt8]?, now: Instant) {
     guard let index = questions.firstIndex(where: { $0.id == id }) else { return }
     let isRead = questions.remove(at: index).value == nil
     switch value {
-    case let value? where isRead: core.answerRead(id, value)
-    case nil: core.refuse(id, ATTError(rawValue: 0x80))
-    default: core.answerWrite(id)
+    case let value? where isRead: core.answerRead(id, value, now: now)
+    case nil: core.refuse(id, ATTError(rawValue: 0x80), now: now)
+    default: core.answerWrite(id, now: now)
     }
   }
   /// How the request ended; nil while it has not.
@@ -165,8 +167,10 @@ public struct TestHost: ~Copyable, HCIHost {
       subscriptions.append((link, handle, configuration))
     case .written(_, let handle, let range, _): written.append((handle, core.bytes(of: range)))
     case .readRequested(let id, _, let handle, _): questions.append((id, handle, nil))
-    case .writeRequested(let id, _, let handle, let range, _): questions.append((id, handle, core.bytes(of: range)))
+    case .writeRequested(let id, _, let handle, let range, _, let following):
+      if following == 0 { questions.append((id, handle, core.bytes(of: range))) }
     case .requestCancelled(let id, _): questions.removeAll { $0.id == id }
+    case .storeClient(let bond, let record): records[bond] = core.bytes(of: record)
     case .readyToSend(let link):
       readyEdges += 1
       if full.remove(link) == nil { needlessEdges += 1 }

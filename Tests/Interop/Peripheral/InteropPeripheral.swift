@@ -50,25 +50,25 @@ struct InteropPeripheral {
         heartRates.removeValue(forKey: id)?.cancel()
         if configuration.contains(.notification), let link = links[id] { heartRates[id] = notifyHeartRates(link) }
       case .readRequested(let request) where request.handle == served.commands:
-        await request.respond(littleEndian(commands.count) + littleEndian(commands.octets))
-      case .readRequested(let request): await request.reject(ATTError(rawValue: 0x80))
+        try? await request.respond(littleEndian(commands.count) + littleEndian(commands.octets))
+      case .readRequested(let request): try? await request.reject(ATTError(rawValue: 0x80))
       case .writeRequested(let request): await write(request)
       case .written(_, served.commands, let value, offset: _):
         commands.count += 1
         commands.octets += UInt32(value.count)
-      case .subscriptionChanged, .written, .advertisingStopped: break
+      case .subscriptionChanged, .written, .requestUnanswered, .advertisingStopped: break
       }
     }
   }
 
   private mutating func write(_ request: Bindrune.WriteRequest) async {
     switch request.handle {
-    case served.heartRateControl where request.value == [1]: await request.accept()
-    case served.heartRateControl: await request.reject(ATTError(rawValue: 0x80))
+    case served.heartRateControl where request.value == [1]: try? await request.accept()
+    case served.heartRateControl: try? await request.reject(ATTError(rawValue: 0x80))
     case served.control:
-      await request.accept()
+      try? await request.accept()
       if let link = links[request.link] { control(link, request.value) }
-    default: await request.reject(ATTError(rawValue: 0x81))
+    default: try? await request.reject(ATTError(rawValue: 0x81))
     }
   }
 

@@ -1,0 +1,282 @@
+import ATT
+import BindruneWire
+import DequeModule
+
+// What clients know of the database: Vol 3, Part G, §2.5.2 and §7. `ClientRecord` is what is kept of it for a bond.
+//
+// | phase | the database changes | a request that counts on handles | another request | reads the hash | confirms Service Changed | a command |
+// |---|---|---|---|---|---|---|
+// | aware | unaware | served | served | served | – | done |
+// | unaware | unaware | 0x12, informed | served | served, informed | aware | ignored |
+// | informed | unaware | aware, served | aware, served | aware, served | aware | ignored |
+//
+// 0x12 and ignoring are for clients alone that say they support robust caching: §7.2 forbids the server to use it with
+// others, so that an unaware client without that bit is served as if nothing had happened.
+
+/// Whether a client knows the services as they are. Vol 3, Part G, §2.5.2.1.
+enum Awareness: BitwiseCopyable {
+  case aware
+  /// They have changed since.
+  case unaware
+  /// It has been told by 0x12, or has read the Database Hash: with its next request it is aware.
+  case informed
+}
+
+/// A Service Changed indication on its way to one client. Vol 3, Part G, §7.1.
+struct ServiceChangedPhase: BitwiseCopyable {
+  /// What is to be indicated as soon as the bearer can.
+  var waiting: HandleRange?
+  /// What has been indicated and is not confirmed.
+  var sent: HandleRange?
+  /// What the client has not confirmed.
+  var unconfirmed: HandleRange? { HandleRange.union(waiting, sent) }
+}
+
+/// The database was changed within `range`; before, it had this hash.
+struct DatabaseChange: BitwiseCopyable {
+  var hash: UInt128
+  var range: HandleRange
+  /// So many are remembered; a client that has missed more is told that everything has changed.
+  static var remembered: Int { 32 }
+}
+
+// MARK: - Changes
+
+extension Server {
+  /// Adds services while clients are connected; `DatabaseBuilder(after: server.database)` gives them handles that none has
+  /// had. Clients that have asked for Service Changed are indicated the affected range: `takeServiceChanged`.
+  public mutating func insert(_ services: DatabaseBuilder) throws(DatabaseError) {
+    let hash = database.hash
+    var range: HandleRange?
+    try database.insert(services)
+    for service in services.services {
+      range = .union(range, HandleRange(raw: service.attributes[0].raw, service.last))
+    }
+    for index in 0..<sessions.count {
+      while sessions[index].configurations.count < database.configurations.count {
+        sessions[index].configurations.append([])
+      }
+    }
+    if let range { changed(range, from: hash) }
+  }
+
+  /// Removes a service while clients are connected. Who has subscribed to its values has so no more, and is told as in
+  /// `insert`.
+  public mutating func remove(service handle: AttributeHandle) throws(DatabaseError) {
+    let hash = database.hash, configurations = database.configurations
+    guard let service = database.attribute(handle) else { throw .noSuchService(handle) }
+    let range = HandleRange(handle, service.groupEnd)
+    try database.remove(service: handle)
+    for index in 0..<sessions.count {
+      for (slot, removed) in configurations.enumerated() where range.contains(removed.descriptor) {
+        if sessions[index].configurations[slot].isEmpty { continue }
+        sessions[index].configurations[slot] = []
+        effects.append(.subscriptionChanged(sessions[index].bearer, removed.value, []))
+      }
+    }
+    for index in 0..<sessions.count { sessions[index].prepared.overtake(range) }
+    changed(range, from: hash)
+  }
+
+  private mutating func changed(_ range: HandleRange, from hash: UInt128) {
+    // §7.1: the hash is a value of the Generic Attribute service, whose range is therefore affected too.
+    let range = database.special.supportRobustCaching ? HandleRange.union(range, database.special.service) : range
+    if changes.count == DatabaseChange.remembered { changes.removeFirst() }
+    changes.append(DatabaseChange(hash: hash, range: range))
+    for index in 0..<sessions.count {
+      sessions[index].awareness = .unaware
+      // §7.1: lost for a client that has not asked for it.
+      if wantsServiceChanged(index) { sessions[index].serviceChanged.waiting.formUnion(range) }
+      recordChanged(index)
+    }
+  }
+  private func wantsServiceChanged(_ session: Int) -> Bool {
+    guard let position = database.position(of: database.special.serviceChanged) else { return false }
+    return sessions[session].configurations[Int(database.attributes[position].slot)].contains(.indication)
+  }
+
+  /// What has changed since the database had `hash`: everything, if that is not known. Nil: nothing.
+  private func changes(since hash: UInt128) -> HandleRange? {
+    if hash == database.hash { return nil }
+    guard let first = changes.lastIndex(where: { $0.hash == hash }) else { return .all }
+    return changes[first...].reduce(nil) { HandleRange.union($0, $1.range) }
+  }
+
+  /// The Service Changed indication that is due on `bearer`, as handle and value; nil when there is none. Take it only when
+  /// the bearer can indicate, and give it to `Bearer.indicate` at once: the next confirmation is taken for its own.
+  public mutating func takeServiceChanged(on bearer: BearerID) -> (handle: AttributeHandle, value: [UInt8])? {
+    guard let index = session(of: bearer), sessions[index].serviceChanged.sent == nil,
+      let range = sessions[index].serviceChanged.waiting, wantsServiceChanged(index)
+    else { return nil }
+    sessions[index].serviceChanged = ServiceChangedPhase(waiting: nil, sent: range)
+    let first = range.first.rawValue, last = range.last.rawValue
+    return (
+      database.special.serviceChanged,
+      [UInt8(first & 0xFF), UInt8(first >> 8), UInt8(last & 0xFF), UInt8(last >> 8)]
+    )
+  }
+  public mutating func confirmed(on bearer: BearerID, now: Instant) {
+    guard let index = session(of: bearer), sessions[index].serviceChanged.sent != nil else { return }
+    sessions[index].serviceChanged.sent = nil
+    // Another change has come meanwhile, and its indication is to follow.
+    if sessions[index].serviceChanged.waiting == nil { sessions[index].awareness = .aware }
+    recordChanged(index)
+  }
+}
+
+// MARK: - Robust caching. Vol 3, Part G, §2.5.2.1
+
+extension Server {
+  /// What the client of `bearer` says that it can do.
+  public func features(of bearer: BearerID) -> ClientSupportedFeatures {
+    session(of: bearer).map { sessions[$0].features } ?? []
+  }
+  /// The client does not know the database as it is, and has said that it can be told so.
+  @inline(__always)
+  func ignoresDatabase(_ session: Int) -> Bool {
+    sessions[session].awareness != .aware && usesRobustCaching(session)
+  }
+  private func usesRobustCaching(_ session: Int) -> Bool {
+    sessions[session].features.contains(.robustCaching) && database.special.supportRobustCaching
+  }
+
+  /// A request of a client that is not aware.
+  @inline(never)
+  mutating func receive(_ request: ATTPDU, _ packet: Span<UInt8>, fromUnaware session: Int) throws(Refusal) {
+    if sessions[session].awareness == .informed {
+      sessions[session].awareness = .aware
+      return recordChanged(session)
+    }
+    guard usesRobustCaching(session), let handle = request.countsOnHandle(in: packet) else { return }
+    sessions[session].awareness = .informed
+    throw Refusal(handle, .databaseOutOfSync)
+  }
+  /// The client has read the Database Hash.
+  @inline(__always)
+  mutating func readDatabaseHash(_ session: Int) {
+    if sessions[session].awareness == .unaware { sessions[session].awareness = .informed }
+  }
+
+  /// Whether `part`, written at `offset`, clears no bit. Vol 3, Part G, §7.2.
+  func accepts(features part: Span<UInt8>, at offset: Int, _ session: Int) -> Bool {
+    guard offset == 0 else { return true }
+    let wanted = part.isEmpty ? [] : ClientSupportedFeatures(rawValue: part[0])
+    return sessions[session].features.isSubset(of: wanted)
+  }
+  /// Stores features that were accepted, those that are defined.
+  mutating func setFeatures(_ part: Span<UInt8>, at offset: Int, _ session: Int) {
+    guard offset == 0, !part.isEmpty else { return }
+    let wanted = ClientSupportedFeatures(rawValue: part[0]).intersection(.known)
+    guard wanted != sessions[session].features else { return }
+    sessions[session].features = wanted
+    recordChanged(session)
+  }
+}
+
+extension ClientSupportedFeatures {
+  /// The bits that are defined.
+  static var known: Self { [.robustCaching, .enhancedATTBearer, .multipleHandleValueNotifications] }
+  /// Octets that a client may write. One has bits so far; the others are taken and ignored.
+  static var longest: Int { 16 }
+}
+
+extension ATTPDU {
+  /// The handle that a request counts on; nil for one that asks what there is. Vol 3, Part G, §2.5.2.1.
+  fileprivate func countsOnHandle(in packet: Span<UInt8>) -> AttributeHandle? {
+    switch self {
+    case .readRequest(let request): return request.attributeHandle
+    case .readBlobRequest(let request): return request.attributeHandle
+    case .writeRequest(let request): return request.attributeHandle
+    case .prepareWriteRequest(let request): return request.attributeHandle
+    case .readMultipleRequest(let request):
+      var cursor = request.setOfHandles.cursor
+      return cursor.next(in: packet)
+    case .readMultipleVariableRequest(let request):
+      var cursor = request.setOfHandles.cursor
+      return cursor.next(in: packet)
+    case .readByTypeRequest(let request):
+      let isDiscovery = request.attributeType == .include || request.attributeType == .characteristic
+      let isAll = request.startingHandle == HandleRange.all.first && request.endingHandle == HandleRange.all.last
+      return isDiscovery || isAll ? nil : request.startingHandle
+    default: return nil
+    }
+  }
+}
+
+extension HandleRange {
+  /// The least range that holds both.
+  static func union(_ a: HandleRange?, _ b: HandleRange?) -> HandleRange? {
+    guard let a, let b else { return a ?? b }
+    return union(a, b)
+  }
+  static func union(_ a: HandleRange, _ b: HandleRange) -> HandleRange {
+    HandleRange(
+      a.first.rawValue < b.first.rawValue ? a.first : b.first, a.last.rawValue > b.last.rawValue ? a.last : b.last)
+  }
+}
+extension Optional<HandleRange> {
+  fileprivate mutating func formUnion(_ range: HandleRange) { self = .union(self, range) }
+}
+
+// MARK: - Bonds
+
+extension Server {
+  /// The client of `bearer` is bonded: what the server remembers of it outlives the bearer, under `bond`, by `.store`.
+  public mutating func bond(_ bearer: BearerID, as bond: BondID) {
+    guard let index = session(of: bearer) else { return }
+    sessions[index].bond = bond
+    recordChanged(index)
+  }
+  /// The bonded client of `bearer` is back, with the octets of the last `.store` for its bond: its configurations and features
+  /// are as they were, and it is told what has changed while it was away. Octets that are no record throw, and the client
+  /// begins anew. Vol 3, Part G, §2.5.2, §3.3.3.3, §7.2.
+  public mutating func restore(
+    _ record: Span<UInt8>, of bond: BondID, on bearer: BearerID
+  ) throws(WireError) {
+    guard let index = session(of: bearer) else { return }
+    self.bond(bearer, as: bond)
+    let record = try ClientRecord(record)
+    sessions[index].features = record.features.intersection(.known)
+    for slot in database.configurations.indices {
+      let wanted = record.configuration(slot: slot, in: database)
+      guard wanted != sessions[index].configurations[slot] else { continue }
+      sessions[index].configurations[slot] = wanted
+      effects.append(.subscriptionChanged(bearer, database.configurations[slot].value, wanted))
+    }
+    let missed = changes(since: record.databaseHash)
+    sessions[index].awareness = record.isAware && missed == nil ? .aware : .unaware
+    let waiting = HandleRange.union(record.unconfirmed, missed)
+    sessions[index].serviceChanged.waiting = wantsServiceChanged(index) ? waiting : nil
+  }
+
+  /// Something that outlives the bearer has changed.
+  func isBonded(_ session: Int) -> Bool { sessions[session].bond != nil }
+  mutating func recordChanged(_ session: Int) {
+    guard isBonded(session) else { return }
+    sessions[session].isRecordStored = false
+    hasUnstoredRecord = true
+  }
+  mutating func nextRecord() -> ServerEffect? {
+    for index in 0..<sessions.count {
+      if let effect = storeRecord(ofSession: index) { return effect }
+    }
+    hasUnstoredRecord = false
+    return nil
+  }
+  mutating func storeRecord(ofSession index: Int) -> ServerEffect? {
+    guard let bond = sessions[index].bond, !sessions[index].isRecordStored else { return nil }
+    sessions[index].isRecordStored = true
+    var record = ClientRecord()
+    record.features = sessions[index].features
+    record.isAware = sessions[index].awareness == .aware
+    record.databaseHash = database.hash
+    record.unconfirmed = sessions[index].serviceChanged.unconfirmed
+    for (slot, configuration) in sessions[index].configurations.enumerated() where !configuration.isEmpty {
+      let descriptor = database.configurations[slot]
+      record.configurations.append(
+        ClientRecord.Entry(
+          descriptor: descriptor.descriptor, characteristic: database.type(of: descriptor.value), value: configuration))
+    }
+    return .store(bond, keep(record.octets.span))
+  }
+}

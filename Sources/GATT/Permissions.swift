@@ -1,0 +1,115 @@
+import ATT
+import BindruneWire
+
+/// What a bearer must have before it may read or write an attribute. Vol 3, Part F, §3.2.5.
+public struct AttributePermissions: BitwiseCopyable, Sendable, Hashable {
+  /// Access in one direction.
+  ///
+  ///     AttributePermissions(read: .encrypted, write: .authenticated.withKey(of: 16).withAuthorization)
+  public struct Access: BitwiseCopyable, Sendable, Hashable {
+    /// Bits 0 and 1: the level; bit 2: authorization; bits 4 … 7: the least key size, less one.
+    let rawValue: UInt8
+    init(rawValue: UInt8) { self.rawValue = rawValue }
+
+    /// 0x02 or 0x03: Read, Write Not Permitted.
+    public static var none: Access { Access(rawValue: 0) }
+    public static var open: Access { Access(rawValue: 1) }
+    /// An encrypted link. Without keys the answer is 0x05, with keys 0x0F: Vol 3, Part C, §10.3.1.
+    public static var encrypted: Access { Access(rawValue: 2) }
+    /// A link encrypted by a key that was exchanged with protection against a man in the middle.
+    public static var authenticated: Access { Access(rawValue: 3) }
+
+    /// The same, for clients only that the application has authorized: 0x08 for others. `Server.setAuthorized`.
+    public var withAuthorization: Access { Access(rawValue: rawValue | 0x04) }
+    /// The same with a key of at least `octets`, 7 … 16 (Vol 3, Part H, §2.3.4): 0x0C for a shorter one. A key needs
+    /// encryption: `.open` becomes `.encrypted`.
+    public func withKey(of octets: Int) -> Access {
+      let level = self == .open ? 2 : rawValue & 0x07
+      return Access(rawValue: level | UInt8(min(max(octets, 1), 16) - 1) << 4)
+    }
+
+    public var isPermitted: Bool { rawValue & 0x03 != 0 }
+    public var needsEncryption: Bool { rawValue & 0x02 != 0 }
+    public var needsAuthentication: Bool { rawValue & 0x03 == 3 }
+    public var needsAuthorization: Bool { rawValue & 0x04 != 0 }
+    /// Octets; 1 where any key will do.
+    public var leastKeySize: Int { Int(rawValue >> 4) + 1 }
+  }
+  public var read: Access
+  public var write: Access
+  public init(read: Access = .none, write: Access = .none) {
+    self.read = read
+    self.write = write
+  }
+  /// Readable by everyone, writable by none: declarations.
+  public static var readable: Self { Self(read: .open) }
+  public static var writable: Self { Self(write: .open) }
+  public static var open: Self { Self(read: .open, write: .open) }
+  public static var none: Self { Self() }
+}
+
+/// What protects a bearer's link: it decides which attributes the client may touch. Vol 3, Part C, §10.3.1.
+public enum BearerSecurity: UInt8, BitwiseCopyable, Sendable, Comparable {
+  /// Not encrypted, and no key that could do it: 0x05, Insufficient Authentication, asks the client to pair.
+  case none
+  /// Not encrypted, although both sides have a key: 0x0F, Insufficient Encryption, asks the client to use it.
+  case keysAvailable
+  case encrypted
+  /// Encrypted by a key exchanged with protection against a man in the middle.
+  case authenticated
+  @inlinable public static func < (a: BearerSecurity, b: BearerSecurity) -> Bool { a.rawValue < b.rawValue }
+}
+
+extension Server {
+  /// Security Manager and controller have changed what protects the link. `keySize` is the encryption key's, 7 … 16 octets:
+  /// it counts while the link is encrypted.
+  public mutating func setSecurity(_ security: BearerSecurity, keySize: Int = 16, of bearer: BearerID) {
+    guard let index = session(of: bearer) else { return }
+    sessions[index].security = security
+    sessions[index].keySize = keySize
+  }
+  /// The user or the application allows the client what needs authorization, until the bearer closes. Vol 3, Part C, §10.5.
+  public mutating func setAuthorized(_ isAuthorized: Bool, of bearer: BearerID) {
+    guard let index = session(of: bearer) else { return }
+    sessions[index].isAuthorized = isAuthorized
+  }
+
+  /// The position of the attribute that the client wants to read.
+  @inline(__always)
+  func readable(_ handle: AttributeHandle, _ session: Int) throws(Refusal) -> Int {
+    guard let position = database.position(of: handle) else { throw Refusal(handle, .invalidHandle) }
+    if let error = readError(position, session) { throw Refusal(handle, error) }
+    return position
+  }
+  @inline(__always)
+  func writable(_ handle: AttributeHandle, _ session: Int) throws(Refusal) -> Int {
+    guard let position = database.position(of: handle) else { throw Refusal(handle, .invalidHandle) }
+    let access = database.attributes[position].permissions.write
+    if let error = error(access, .writeNotPermitted, session) { throw Refusal(handle, error) }
+    return position
+  }
+  @inline(__always)
+  func readError(_ position: Int, _ session: Int) -> ATTError? {
+    error(database.attributes[position].permissions.read, .readNotPermitted, session)
+  }
+  @inline(__always)
+  private func error(_ access: AttributePermissions.Access, _ forbidden: ATTError, _ session: Int) -> ATTError? {
+    access == .open ? nil : protectedError(access, forbidden, session)
+  }
+  /// Permission, authorization, authentication, encryption, key size: the order of `Server`. Vol 3, Part C, §10.3.1: without
+  /// a key the client is asked to pair (0x05), with one to encrypt (0x0F), with a weak one on an encrypted link to pair
+  /// again (0x05).
+  @inline(never)
+  private func protectedError(
+    _ access: AttributePermissions.Access, _ forbidden: ATTError, _ session: Int
+  ) -> ATTError? {
+    guard access.isPermitted else { return forbidden }
+    if access.needsAuthorization, !sessions[session].isAuthorized { return .insufficientAuthorization }
+    guard access.needsEncryption else { return nil }
+    let security = sessions[session].security
+    if security < (access.needsAuthentication ? .authenticated : .encrypted) {
+      return security == .keysAvailable ? .insufficientEncryption : .insufficientAuthentication
+    }
+    return access.leastKeySize > sessions[session].keySize ? .encryptionKeySizeTooShort : nil
+  }
+}

@@ -1,0 +1,261 @@
+import ATT
+import BasicContainers
+import BindruneWire
+
+// Reading. Vol 3, Part F, §3.4.4.
+//
+// ## Lists over dynamic values
+// Read By Type and both Read Multiple go through their attributes in order. At a dynamic one they stop: what the response
+// has so far is kept with the client's session (`Collected`, at most one ATT_MTU), the application is asked for this one value,
+// and with its answer the same loop goes on where it stopped, with permissions as they are then. So there is one question
+// at a time, one response in the end, and nothing is asked for that has no room in it.
+//
+// Phases of a request: answered → … or answered, collecting, collecting, … answered.
+
+/// What a list request has got together so far, while the application is asked for the next value.
+struct Collected: ~Copyable {
+  /// The response, opcode first; empty before the first value.
+  var response = UniqueArray<UInt8>()
+  /// The Set Of Handles of a Read Multiple.
+  var handles = UniqueArray<UInt8>()
+
+  mutating func keep(_ output: inout OutputRawSpan, from start: Int) {
+    response.removeAll(keepingCapacity: true)
+    for index in start..<output.byteCount { response.append(output.octet(at: index)) }
+    output.truncate(to: start)
+  }
+}
+
+extension Server {
+  // MARK: Read By Type
+
+  mutating func readByType(
+    _ request: ReadByTypeRequest, _ session: Int, _ response: inout OutputRawSpan
+  ) throws(Refusal) -> ServerAnswer {
+    try checkRange(request.startingHandle, request.endingHandle)
+    return try readByType(
+      request, from: request.startingHandle, room: response.freeCapacity, response.byteCount, session, &response)
+  }
+
+  /// Appends to the response, which begins at `start` and has `room` octets, what is found from `next` on.
+  private mutating func readByType(
+    _ request: ReadByTypeRequest, from next: AttributeHandle, room: Int, _ start: Int, _ session: Int,
+    _ response: inout OutputRawSpan
+  ) throws(Refusal) -> ServerAnswer {
+    guard let type = database.index(of: request.attributeType) else {
+      throw Refusal(request.startingHandle, .attributeNotFound)
+    }
+    let group = database.uuids[type].types
+    let first = database.firstPosition(from: next)
+    let end = start &+ room
+    // Of the values, as soon as there is one.
+    var length = response.byteCount > start ? Int(response.octet(at: start &+ 1)) &- 2 : -1
+    for index in Database.lowerBound(database.byType, group, first)..<group.upperBound {
+      let position = Int(database.byType[index])
+      let attribute = database.attributes[position]
+      guard attribute.handle.rawValue <= request.endingHandle.rawValue else { break }
+      if let error = readError(position, session) {
+        // §3.4.4.1: an error of the first attribute is the answer, one of a later attribute ends the list.
+        if length < 0 { throw Refusal(attribute.handle, error) }
+        break
+      }
+      if attribute.kind == .dynamic {
+        guard length < 0 || end &- response.byteCount >= length &+ 2 else { break }
+        try askToRead(attribute.handle, 0, .list(request), room: room, session)
+        sessions[session].collected.keep(&response, from: start)
+        return .later
+      }
+      let count = min(Int(attribute.count), 253)
+      guard appendEntry(attribute.handle, count, end, start, &length, &response) else { break }
+      appendValue(position, from: 0, atMost: length, session, &response)
+      if attribute.handle == database.special.databaseHash { readDatabaseHash(session) }
+    }
+    if length < 0 { throw Refusal(request.startingHandle, .attributeNotFound) }
+    return .now
+  }
+  /// Begins the entry of a value of `count` octets; false where the list ends before it. §3.4.4.2: a value is cut to what
+  /// one response can carry, and its length to what one octet can say; all have one length.
+  @inline(__always)
+  private func appendEntry(
+    _ handle: AttributeHandle, _ count: Int, _ end: Int, _ start: Int, _ length: inout Int,
+    _ response: inout OutputRawSpan
+  ) -> Bool {
+    if length < 0 {
+      length = min(count, end &- response.byteCount &- 4)
+      response.append(ReadByTypeResponse.opcode.rawValue)
+      response.append(UInt8(truncatingIfNeeded: length &+ 2))
+    } else {
+      guard count == length, end &- response.byteCount >= count &+ 2 else { return false }
+    }
+    response.append(littleEndian: handle.rawValue)
+    return true
+  }
+
+  // MARK: Read and Read Blob
+
+  /// Read (`offset` nil) and Read Blob.
+  mutating func read(
+    _ handle: AttributeHandle, _ offset: Int?, _ opcode: ATTOpcode, _ session: Int,
+    _ response: inout OutputRawSpan
+  ) throws(Refusal) -> ServerAnswer {
+    let position = try readable(handle, session)
+    let attribute = database.attributes[position]
+    if attribute.kind == .dynamic {
+      try askToRead(handle, offset ?? 0, .read(opcode), room: response.freeCapacity, session)
+      return .later
+    }
+    let from = offset ?? 0
+    guard from <= Int(attribute.count) else { throw Refusal(handle, .invalidOffset) }
+    // §3.4.4.5 allows 0x0B for a short value; an answer helps the client more.
+    response.append(offset == nil ? ReadResponse.opcode.rawValue : ReadBlobResponse.opcode.rawValue)
+    appendValue(position, from: from, atMost: response.freeCapacity, session, &response)
+    if handle == database.special.databaseHash { readDatabaseHash(session) }
+    return .now
+  }
+
+  // MARK: Read Multiple and Read Multiple Variable
+
+  mutating func readMultiple(
+    _ handles: Octets, in packet: Span<UInt8>, _ opcode: ATTOpcode, _ session: Int, _ response: inout OutputRawSpan
+  ) throws(Refusal) -> ServerAnswer {
+    let start = response.byteCount, handles = packet.extracting(handles.range)
+    let room = response.freeCapacity
+    response.append(
+      opcode == ReadMultipleRequest.opcode
+        ? ReadMultipleResponse.opcode.rawValue : ReadMultipleVariableResponse.opcode.rawValue)
+    let answer = try readMultiple(handles, from: 0, opcode, room: room, start, session, &response)
+    if answer == .later {
+      sessions[session].collected.keep(&response, from: start)
+      sessions[session].collected.handles.removeAll(keepingCapacity: true)
+      sessions[session].collected.handles.append(copying: handles)
+    }
+    return answer
+  }
+
+  /// Appends the values of the handles from octet `index` on. Every handle is checked, even when no value has room any more:
+  /// §3.4.4.7 and §3.4.4.11 let any of them be the answer.
+  private mutating func readMultiple(
+    _ handles: Span<UInt8>, from index: Int, _ opcode: ATTOpcode, room: Int, _ start: Int, _ session: Int,
+    _ response: inout OutputRawSpan
+  ) throws(Refusal) -> ServerAnswer {
+    let end = start &+ room
+    let isVariable = opcode == ReadMultipleVariableRequest.opcode
+    var index = index, isFull = false
+    while index &+ 1 < handles.count {
+      let handle = AttributeHandle(rawValue: UInt16(handles[index]) | UInt16(handles[index &+ 1]) << 8)
+      index &+= 2
+      let position = try readable(handle, session)
+      // §3.4.4.8: what exceeds ATT_MTU − 1 octets is cut off. §3.4.4.12: so it is, but not within a Value Length.
+      let free = end &- response.byteCount
+      if isVariable ? free < 2 : free == 0 { isFull = true }
+      if isFull { continue }
+      if database.attributes[position].kind == .dynamic {
+        try askToRead(handle, 0, .multiple(opcode, next: index), room: room, session)
+        return .later
+      }
+      let count = Int(database.attributes[position].count)
+      if isVariable { response.append(littleEndian: UInt16(truncatingIfNeeded: count)) }
+      appendValue(position, from: 0, atMost: isVariable ? free &- 2 : free, session, &response)
+      if handle == database.special.databaseHash { readDatabaseHash(session) }
+    }
+    return .now
+  }
+
+  // MARK: The application's value
+
+  /// Goes on with a request for which the application has brought `value`. `response` has at least the request's room.
+  mutating func resume(
+    _ pending: PendingRequest, with value: Span<UInt8>, _ session: Int, _ response: inout OutputRawSpan
+  ) throws(Refusal) -> ServerAnswer {
+    let start = response.byteCount, room = min(pending.room, response.freeCapacity), end = start &+ room
+    // The database or the link's security may have changed meanwhile.
+    _ = try readable(pending.handle, session)
+    let value = value.extracting(first: AttributeValue.longest)
+    switch pending.kind {
+    case .write, .execute: throw Refusal(.unlikelyError)
+    case .read(let opcode):
+      response.append(opcode == ReadRequest.opcode ? ReadResponse.opcode.rawValue : ReadBlobResponse.opcode.rawValue)
+      response.append(contentsOf: value.extracting(first: room &- 1))
+      return .now
+    case .list(let request):
+      response.append(contentsOf: sessions[session].collected.response.span)
+      var length = response.byteCount > start ? Int(response.octet(at: start &+ 1)) &- 2 : -1
+      guard appendEntry(pending.handle, min(value.count, 253), end, start, &length, &response) else { return .now }
+      response.append(contentsOf: value.extracting(first: length))
+      guard pending.handle.rawValue < request.endingHandle.rawValue else { return .now }
+      let next = AttributeHandle(rawValue: pending.handle.rawValue &+ 1)
+      return try readByType(request, from: next, room: room, start, session, &response)
+    case .multiple(let opcode, let next):
+      // Out of the session while the loop, which may change it, reads the handles.
+      var collected = Collected()
+      swap(&collected, &sessions[session].collected)
+      defer { swap(&collected, &sessions[session].collected) }
+      response.append(contentsOf: collected.response.span)
+      if opcode == ReadMultipleVariableRequest.opcode { response.append(littleEndian: UInt16(value.count)) }
+      response.append(contentsOf: value.extracting(first: end &- response.byteCount))
+      let answer = try readMultiple(collected.handles.span, from: next, opcode, room: room, start, session, &response)
+      if answer == .later { collected.keep(&response, from: start) }
+      return answer
+    }
+  }
+
+  /// Asks the application for a value from `offset` on.
+  private mutating func askToRead(
+    _ handle: AttributeHandle, _ offset: Int, _ kind: PendingRequest.Kind, room: Int, _ session: Int
+  ) throws(Refusal) {
+    guard hasRoom(effects: 1, octets: 0) else { throw Refusal(handle, .insufficientResources) }
+    let id = ask(kind, handle, room: room, session)
+    effects.append(.readRequested(id, sessions[session].bearer, handle, offset: UInt16(truncatingIfNeeded: offset)))
+  }
+
+  /// Appends at most `limit` octets of a value that the server keeps, from `offset` on, which is within it.
+  @inline(__always)
+  private func appendValue(
+    _ position: Int, from offset: Int, atMost limit: Int, _ session: Int, _ response: inout OutputRawSpan
+  ) {
+    let attribute = database.attributes[position]
+    let count = min(Int(attribute.count) &- offset, limit)
+    switch attribute.kind {
+    case .stored, .dynamic:
+      let from = Int(attribute.start) &+ offset
+      response.append(contentsOf: database.values.span.extracting(from..<(from &+ count)))
+    case .configuration, .features:
+      let value =
+        attribute.kind == .features
+        ? UInt16(sessions[session].features.rawValue)
+        : sessions[session].configurations[Int(attribute.slot)].rawValue
+      for i in offset..<(offset &+ count) { response.append(UInt8(truncatingIfNeeded: value >> (8 * i))) }
+    }
+  }
+
+  // MARK: Read By Group Type
+
+  func readByGroupType(
+    _ request: ReadByGroupTypeRequest, _ session: Int, _ response: inout OutputRawSpan
+  ) throws(Refusal) {
+    try checkRange(request.startingHandle, request.endingHandle)
+    // Vol 3, Part G, §2.5.3: the Characteristic grouping type is not for this request.
+    guard request.attributeGroupType == .primaryService || request.attributeGroupType == .secondaryService else {
+      throw Refusal(request.startingHandle, .unsupportedGroupType)
+    }
+    let group = database.index(of: request.attributeGroupType).map { database.uuids[$0].types } ?? 0..<0
+    let first = database.firstPosition(from: request.startingHandle)
+    let values = database.values.span
+    var length = -1
+    for index in Database.lowerBound(database.byType, group, first)..<group.upperBound {
+      let attribute = database.attributes[Int(database.byType[index])]
+      guard attribute.handle.rawValue <= request.endingHandle.rawValue else { break }
+      if length < 0 {
+        length = Int(attribute.count)
+        response.append(ReadByGroupTypeResponse.opcode.rawValue)
+        response.append(UInt8(truncatingIfNeeded: length &+ 4))
+      }
+      var entry = GroupData()
+      entry.attributeHandle = attribute.handle
+      entry.endGroupHandle = attribute.groupEnd
+      entry.attributeValue = Octets(Int(attribute.start), Int(attribute.count))
+      guard Int(attribute.count) == length, entry.append(to: &response, from: values) else { break }
+    }
+    if length < 0 { throw Refusal(request.startingHandle, .attributeNotFound) }
+  }
+}
