@@ -235,6 +235,9 @@ private struct DatabaseReader {
       case .valueTooLong(let handle): (handle, "the value at \(Fields.text(handle)) is too long")
       case .includeOfNothing(let handle):
         (handle, "no service is declared at the handle that the include at \(Fields.text(handle)) names")
+      // A file builds a database; nothing is removed from it.
+      case .noSuchService(let handle), .includedBy(let handle), .permanentService(let handle):
+        (handle, "cannot be removed")
       }
     let place = handle.flatMap { places[$0] } ?? last
     return FileError(file, line: place.line, column: place.column, words)

@@ -19,6 +19,8 @@ public final class StackTarget: ConformanceTarget {
   private var outgoing = Deque<[UInt8]>()
   private var values = Deque<ReceivedValue>()
   private var answers: [Answer] = []
+  /// Writes of one queue, until the last of them is told.
+  private var gathered: [Write] = []
   /// The procedure that runs, and how the last one ended.
   private var running: (id: RequestID, call: ProcedureCall)?
   private var lastID: UInt64 = 0
@@ -30,8 +32,13 @@ public final class StackTarget: ConformanceTarget {
     var id: ServerRequestID
     var handle: AttributeHandle
     var offset: Int
-    /// The octets of a write.
-    var octets: [UInt8]?
+    /// What is to be written: several values where a client has prepared them together. Nil for a read.
+    var writes: [Write]?
+  }
+  private struct Write {
+    var handle: AttributeHandle
+    var offset: Int
+    var octets: [UInt8]
   }
 
   public init(_ file: DatabaseFile = DatabaseFile()) {
@@ -89,11 +96,11 @@ public final class StackTarget: ConformanceTarget {
         throw .failed("no value of that length can stand at \(handle.script)")
       }
     case .notify(let handle, let octets):
-      if server.configuration(of: handle, on: bearer.id).contains(.notification) {
+      if server.mayBeSent(handle, to: bearer.id).contains(.notification) {
         _ = bearer.offer(notification: handle, octets.span)
       }
     case .indicate(let handle, let octets):
-      if server.configuration(of: handle, on: bearer.id).contains(.indication) {
+      if server.mayBeSent(handle, to: bearer.id).contains(.indication) {
         _ = bearer.indicate(handle, octets.span)
       }
     case .call(let call): self.call(call)
@@ -140,6 +147,8 @@ public final class StackTarget: ConformanceTarget {
     now = max(now, due)
     while let index = answers.firstIndex(where: { $0.due <= now }) { answer(answers.remove(at: index)) }
     bearer.expire(now: now, client: &client)
+    drain()
+    bearer.receiveHeld(now: now, server: &server, client: &client)
     pump()
     return true
   }
@@ -172,13 +181,19 @@ public final class StackTarget: ConformanceTarget {
       switch effect {
       case .readRequested(let id, _, let handle, let offset):
         ask(Answer(due: now, id: id, handle: handle, offset: Int(offset)))
-      case .writeRequested(let id, _, let handle, let offset, let octets):
-        ask(Answer(due: now, id: id, handle: handle, offset: Int(offset), octets: server.bytes(of: octets)))
+      case .writeRequested(let id, _, let handle, let offset, let octets, let following):
+        gathered.append(Write(handle: handle, offset: Int(offset), octets: server.bytes(of: octets)))
+        if following > 0 { continue }
+        ask(Answer(due: now, id: id, handle: gathered[0].handle, offset: gathered[0].offset, writes: gathered))
+        gathered = []
       case .written(_, let handle, let offset, let octets):
         _ = applicationValues[handle]?.write(server.bytes(of: octets), at: Int(offset))
       case .requestCancelled(let id, _): answers.removeAll { $0.id == id }
       default: break
       }
+    }
+    if bearer.canIndicate, let change = server.takeServiceChanged(on: bearer.id) {
+      _ = bearer.indicate(change.handle, change.value.span)
     }
     while let effect = client.nextEffect() {
       switch effect {
@@ -198,20 +213,31 @@ public final class StackTarget: ConformanceTarget {
     answers.append(answer)
   }
   private func answer(_ answer: Answer) {
-    var response = PacketBuffer(capacity: bearer.mtu)
-    let isWritten = response.fill { output in
-      if let octets = answer.octets {
-        if let error = applicationValues[answer.handle]?.write(octets, at: answer.offset) {
-          return server.refuse(answer.id, error, into: &output) != nil
-        }
-        return server.answerWrite(answer.id, into: &output) != nil
-      }
-      switch applicationValues[answer.handle]?.read(at: answer.offset) ?? .error(.unlikelyError) {
-      case .value(let octets): return server.answerRead(answer.id, with: octets.span, into: &output) != nil
-      case .error(let error): return server.refuse(answer.id, error, into: &output) != nil
-      }
+    var response = PacketBuffer(capacity: bearer.mtu), outcome = AnswerOutcome.unwanted(.unknown)
+    _ = response.fill { output in
+      outcome = self.answer(answer, into: &output)
+      return true
     }
-    if isWritten { response.withBytes { _ = bearer.respond($0) } }
+    guard case .response = outcome else { return drain() }
+    response.withBytes { _ = bearer.respond($0) }
+    bearer.receiveHeld(now: now, server: &server, client: &client)
+  }
+  private func answer(_ answer: Answer, into output: inout OutputRawSpan) -> AnswerOutcome {
+    if let writes = answer.writes {
+      // All or none: Vol 3, Part F, §3.4.6.3.
+      var written = applicationValues
+      for write in writes {
+        if let error = written[write.handle]?.write(write.octets, at: write.offset) {
+          return server.refuse(answer.id, error, about: write.handle, into: &output)
+        }
+      }
+      applicationValues = written
+      return server.answerWrite(answer.id, into: &output)
+    }
+    switch applicationValues[answer.handle]?.read(at: answer.offset) ?? .error(.unlikelyError) {
+    case .value(let octets): return server.answerRead(answer.id, with: octets.span, into: &output)
+    case .error(let error): return server.refuse(answer.id, error, into: &output)
+    }
   }
 
   // MARK: The client's procedures

@@ -66,7 +66,7 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
       let plain = try await Tool("explore", "--hci", spec, "--address", address).end()
       #expect(plain.status == 0 && plain.errors == "", "\(plain.errors)")
       #expect(plain.lines.contains { $0.contains("Heart Rate Measurement 2A37 [notify]") })
-      #expect(plain.lines.last?.hasPrefix("5 services, 9 characteristics, 3 descriptors; ATT_MTU 517") == true)
+      #expect(plain.lines.last?.hasPrefix("5 services, 11 characteristics, 3 descriptors; ATT_MTU 517") == true)
 
       let json = try await Tool("explore", "--hci", spec, "--name", "Belt \"1\"", "--json").end()
       #expect(json.status == 0, "\(json.errors)")
