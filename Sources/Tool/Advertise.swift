@@ -62,7 +62,7 @@ struct Advertise: AsyncParsableCommand {
           case .disconnected(let link, let reason):
             if let peer = peers.removeValue(forKey: link) { report.disconnected(peer, reason) }
           case .advertisingStopped(let end): return report.ended(end)
-          case .subscriptionChanged, .written, .readRequested, .writeRequested: break
+          case .subscriptionChanged, .written, .readRequested, .writeRequested, .requestUnanswered: break
           }
         }
       }
