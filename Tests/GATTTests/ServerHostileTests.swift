@@ -274,7 +274,7 @@ private final class Hostile {
     if server.sessions[0].prepared.bytes.count > Self.preparedOctets || server.sessions[0].prepared.runs.count > 8 {
       fail("prepared")
     }
-    if server.sessions[0].collected.response.count > bearer.mtu || server.sessions[0].collected.handles.count > 600 {
+    if server.sessions[0].collected.response.count > bearer.mtu || server.sessions[0].collected.handles.count > 650 {
       fail("collected")
     }
     if server.database.values.count > 8192 || server.sessions[0].configurations.count > 8 { fail("a growing database") }
