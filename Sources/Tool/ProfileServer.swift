@@ -91,6 +91,7 @@ final class ProfileServer: Sendable {
     }
   }
 
+  /// Answers; a client that has gone away meanwhile needs none.
   private func answer(_ event: ServerEvent, on host: Host) async throws {
     switch event {
     case .subscriptionChanged(let link, let handle, let configuration):
@@ -98,20 +99,34 @@ final class ProfileServer: Sendable {
       if configuration.contains(.indication) { try? await host.indicate(value(handle), of: handle, on: link) }
     case .readRequested(let request):
       guard let value = state.withLock({ $0.applicationValues[request.handle] }) else {
-        return await request.reject(.unlikelyError)
+        try? await request.reject(.unlikelyError)
+        return
       }
       try await Task.sleep(for: value.delay)
       switch value.read(at: request.offset) {
-      case .value: await request.respond(value.value)
-      case .error(let error): await request.reject(error)
+      case .value: try? await request.respond(value.value)
+      case .error(let error): try? await request.reject(error)
       }
     case .writeRequested(let request):
       guard let delay = state.withLock({ $0.applicationValues[request.handle]?.delay }) else {
-        return await request.reject(.unlikelyError)
+        try? await request.reject(.unlikelyError)
+        return
       }
       try await Task.sleep(for: delay)
-      let error = state.withLock { $0.applicationValues[request.handle]?.write(request.value, at: request.offset) }
-      if let error { await request.reject(error) } else { await request.accept() }
+      // All or none: Vol 3, Part F, §3.4.6.3.
+      let refusal = state.withLock { state -> (ATTError, AttributeHandle)? in
+        var written = state.applicationValues
+        for write in request.writes {
+          if let error = written[write.handle]?.write(write.value, at: write.offset) { return (error, write.handle) }
+        }
+        state.applicationValues = written
+        return nil
+      }
+      if let (error, handle) = refusal {
+        try? await request.reject(error, about: handle)
+      } else {
+        try? await request.accept()
+      }
     default: break
     }
   }
