@@ -40,9 +40,10 @@ public struct ScriptFile: Sendable {
   }
   /// The whole of a text file, of a megabyte at most.
   public static func text(_ path: String) throws(FileError) -> String {
+    guard FileManager.default.fileExists(atPath: path) else { throw FileError(path, "no such file; is the path right?") }
     let data: Data
     do { data = try Data(contentsOf: URL(filePath: path)) } catch {
-      throw FileError(path, "cannot be read (\(error.localizedDescription)); is the path right?")
+      throw FileError(path, "cannot be read; is it a file, and may you read it?")
     }
     guard data.count <= 1 << 20 else { throw FileError(path, "more than a megabyte; no script or database is so long") }
     guard let text = String(data: data, encoding: .utf8) else {

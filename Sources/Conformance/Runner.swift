@@ -15,10 +15,24 @@ public struct Verdict: Sendable, Equatable {
     public var step: String
     public var expected: String
     public var got: String
+
+    public init(line: Int, step: String, expected: String, got: String) {
+      self.line = line
+      self.step = step
+      self.expected = expected
+      self.got = got
+    }
   }
   public var outcome: Outcome
   /// Every PDU that went over the bearer, in order, as the script would write it: `< 0A 03 00`.
   public var transcript: [String]
+
+  /// A script that could not even be begun.
+  public init(failure: Failure) { self.init(outcome: .failed(failure), transcript: []) }
+  init(outcome: Outcome, transcript: [String]) {
+    self.outcome = outcome
+    self.transcript = transcript
+  }
 }
 
 /// Plays a script against a target, line by line, until one fails.

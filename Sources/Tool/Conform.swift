@@ -67,11 +67,11 @@ struct Conform: AsyncParsableCommand {
   }
 
   private func play() throws {
-    var passed = 0, failed = 0, skipped = 0
+    var passed = 0, failed = 0, skipped = 0, hasConnected = false
     for file in try ScriptFile.all(scripts) {
       let script = try override(file.script())
       if against != nil { Console.status(file.name) }
-      let verdict = try self.verdict(script, file)
+      let verdict = try self.verdict(script, file, &hasConnected)
       switch verdict.outcome {
       case .passed: passed += 1
       case .failed: failed += 1
@@ -105,7 +105,7 @@ struct Conform: AsyncParsableCommand {
     return script
   }
 
-  private func verdict(_ script: Script, _ file: ScriptFile) throws -> Verdict {
+  private func verdict(_ script: Script, _ file: ScriptFile, _ hasConnected: inout Bool) throws -> Verdict {
     let path = database ?? script.database.map { file.neighbour($0) }
     let database = try path.map { try ScriptFile.database($0) } ?? DatabaseFile()
     guard let against else {
@@ -114,9 +114,12 @@ struct Conform: AsyncParsableCommand {
     let whole = path.map { URL(filePath: $0).standardizedFileURL.path }
     do throws(SocketError) {
       let target = try SocketTarget(against, control: control, database: whole)
+      hasConnected = true
       return Runner.run(script, against: target, patience: timeout.duration)
     } catch {
-      throw Failure("\(error.description); is the stack under test there, and does it listen?")
+      // A stack that was there and is gone has failed the script that wanted it.
+      guard hasConnected else { throw Failure("\(error.description); is the stack under test there, and does it listen?") }
+      return Verdict(failure: .init(line: 0, step: "connecting", expected: "a bearer", got: error.description))
     }
   }
 
