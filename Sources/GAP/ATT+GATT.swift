@@ -53,6 +53,30 @@ extension HostCore {
     }
     return upper.links[index].bearer.offer(notification: handle, value)
   }
+  /// Notifies one client of several values: in as few Multiple Handle Value Notifications as they fit if the client takes
+  /// them (Vol 3, Part G, §4.10.2), else in one notification each. Values that the client has not subscribed to are left
+  /// out; one too long for a tuple goes by itself. The answer is the worst of all: after `.full` some may have been taken.
+  public mutating func notify(_ values: [(handle: AttributeHandle, value: [UInt8])], on link: LinkID) -> SendAnswer {
+    guard let index = upper.index(of: link) else { return .closed }
+    let bearer = upper.links[index].bearer.id, room = upper.links[index].bearer.mtu - 1
+    let wanted = values.filter { upper.server.mayBeSent($0.handle, to: bearer).contains(.notification) }
+    let takesTuples = upper.server.features(of: bearer).contains(.multipleHandleValueNotifications)
+    var worst = SendAnswer.queued, tuples: [UInt8] = [], first = 0
+    for (position, value) in wanted.enumerated() {
+      let tuple = value.handle.tuple(of: value.value)
+      if takesTuples, tuples.count + tuple.count <= room {
+        tuples += tuple
+        continue
+      }
+      worst = upper.links[index].send(tuples, wanted[first..<position], worst)
+      (tuples, first) = (tuple, position)
+      if !takesTuples || tuple.count > room {
+        worst = upper.links[index].send([], wanted[position...position], worst)
+        (tuples, first) = ([], position + 1)
+      }
+    }
+    return upper.links[index].send(tuples, wanted[first...], worst)
+  }
   /// Indicates to one client, one value at a time: `.full` until `.indicationConfirmed`. nil: it has not subscribed,
   /// or may not be told now.
   public mutating func indicate(_ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {

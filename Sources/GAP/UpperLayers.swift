@@ -39,10 +39,37 @@ struct Link: ~Copyable {
   mutating func receiveHeld(now: Instant, server: inout Server) {
     bearer.receiveHeld(now: now, server: &server, client: &client)
   }
+  /// Notifies `values`: as `tuples`, if they are two or more and have been put together, else each by itself.
+  mutating func send(
+    _ tuples: [UInt8], _ values: ArraySlice<(handle: AttributeHandle, value: [UInt8])>, _ worst: SendAnswer
+  ) -> SendAnswer {
+    if values.count > 1, !tuples.isEmpty { return worst.worse(bearer.offer(multiple: tuples.span)) }
+    return values.reduce(worst) { $0.worse(bearer.offer(notification: $1.handle, $1.value.span)) }
+  }
   /// Service Changed goes out as soon as no other indication is under way. Vol 3, Part G, §2.5.2.1.
   mutating func indicateServiceChanged(from server: inout Server) {
     guard bearer.canIndicate, let change = server.takeServiceChanged(on: bearer.id) else { return }
     _ = bearer.indicate(change.handle, change.value.span)
+  }
+}
+
+extension SendAnswer {
+  /// The worse of two answers: cut is worse than queued, not taken is worse than both.
+  fileprivate func worse(_ other: SendAnswer) -> SendAnswer {
+    switch (self, other) {
+    case (.closed, _), (_, .closed): .closed
+    case (.full, _), (_, .full): .full
+    case (.cut, _): self
+    default: other
+    }
+  }
+}
+extension AttributeHandle {
+  /// A tuple of a Multiple Handle Value Notification. Vol 3, Part F, §3.4.7.4.
+  func tuple(of value: [UInt8]) -> [UInt8] {
+    let count = value.count
+    return [UInt8(rawValue & 0xFF), UInt8(rawValue >> 8), UInt8(count & 0xFF), UInt8(truncatingIfNeeded: count >> 8)]
+      + value
   }
 }
 

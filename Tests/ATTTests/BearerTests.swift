@@ -206,6 +206,18 @@ import Testing
     #expect(station.respond("0B 07") && station.sent() == ["0B 07", "01 12 00 00 04"])
   }
 
+  /// Vol 3, Part F, §3.4.7.4: several values in one PDU, in order with the others.
+  @Test func multipleHandleValueNotification() {
+    let station = Station(mtu: 23)
+    let tuples = octets("03 00 02 00 01 02 05 00 00 00 07 00 08 00 01 02 03 04 05 06 07 08")
+    #expect(station.notify([9]) == .queued)
+    #expect(station.bearer.offer(multiple: tuples.span) == .queued)
+    #expect(station.notify([8]) == .queued)
+    #expect(station.sent() == ["1B 03 00 09", "23 " + hex(tuples), "1B 03 00 08"])
+    station.close()
+    #expect(station.bearer.offer(multiple: tuples.span) == .closed)
+  }
+
   @Test func onlyOneRequestIsOutstanding() {
     let station = Station()
     station.client.requests = [octets("0A 01 00"), octets("0A 02 00"), octets("0A 03 00")]
