@@ -79,6 +79,11 @@ let package = Package(
       name: "InteropPeripheral", dependencies: ["Bindrune"],
       path: "Tests/Interop/Peripheral", swiftSettings: settings),
 
+    // The same of Tests/Kernel/run.
+    .executableTarget(
+      name: "KernelCentral", dependencies: ["Bindrune", .product(name: "Logging", package: "swift-log")],
+      path: "Tests/Kernel/Central", swiftSettings: settings),
+
     .target(
       name: "TestSupport",
       dependencies: ["BindruneWire", "HCI", "L2CAP", "ATT", "GATT", "GAP", "BindruneSimulator"],

@@ -28,10 +28,11 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("CoreBluetooth", "CoreBluetooth", ["BindruneBroker"]),
   ("BindruneTool", "Tool", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator", "BindruneConformance"]),
   ("BindruneDaemon", "Daemon", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator"]),
-  // Not shipped: what the tests share, and the programs of Tests/Interop.
+  // Not shipped: what the tests share, and the programs of Tests/Interop and Tests/Kernel.
   ("TestSupport", "TestSupport", ["GAP", "BindruneSimulator"]),
   ("InteropCentral", "Central", ["Bindrune"]),
   ("InteropPeripheral", "Peripheral", ["Bindrune"]),
+  ("KernelCentral", "Central", ["Bindrune"]),
 ]
 
 /// The parts that hold no clock, no thread and no chance of their own, and run where Foundation does not.
@@ -53,6 +54,7 @@ func packages(_ module: String) -> [String] {
   case "BindruneTool", "BindruneDaemon":
     collections + system + ["Foundation", "Dispatch", "Logging", "ArgumentParser", "ArgumentParserToolInfo"]
   case "TestSupport": collections + ["Foundation"]
+  case "KernelCentral": ["Logging"]
   default: []
   }
 }

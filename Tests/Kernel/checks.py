@@ -1,0 +1,50 @@
+"""What is checked here, after a case has passed in the guest: a function of the case's name, given the folder of what the
+case has left, that returns None or what is wrong."""
+
+import re
+
+import btsnoop
+
+
+def hosts_trace(folder):
+    """Our traces and the kernel's monitor hold the same packets. Each direction is compared by itself: we note a packet
+    when it is written or read, the kernel when it passes the driver, so those of the two directions may change places."""
+    for name, adapter in [("serve", 0), ("explore", 1)]:
+        ours, kernels = btsnoop.packets(folder / f"{name}.btsnoop"), btsnoop.packets(folder / "btmon.btsnoop", adapter)
+        for is_sent, direction in [(True, "to"), (False, "from")]:
+            mine, theirs = ([packet for packet in packets if packet.is_sent == is_sent] for packets in (ours, kernels))
+            for number, (one, other) in enumerate(zip(mine, theirs)):
+                if one != other:
+                    return f"{name}: packet {number} {direction} the controller is {one}, and btmon's {other}"
+            surplus = theirs[len(mine) :]
+            if len(mine) > len(theirs) or any(not answers_the_last(packet, ours) for packet in surplus):
+                return f"{name}: {len(mine)} packets {direction} the controller, and btmon has {len(theirs)}"
+        if len(ours) < 50:
+            return f"{name}: only {len(ours)} packets"
+    return None
+
+
+def answers_the_last(packet, ours):
+    """Whether `packet` completes a command that we sent after all that we have read: nobody reads while a host closes."""
+    last_read = max((number for number, each in enumerate(ours) if not each.is_sent), default=-1)
+    waiting = [each.octets[:2] for each in ours[last_read + 1 :] if each.type == btsnoop.COMMAND]
+    return not packet.is_sent and packet.type == btsnoop.EVENT and packet.octets[0] == 0x0E and packet.octets[3:5] in waiting
+
+
+def hosts_overrun_reader_of_fragments(folder):
+    """As many fragments that do not fit as the trace has are in the log: none of them passes unseen."""
+    log = (folder / "central.out").read_text(errors="replace")
+    told = len(re.findall("orphanFragment|incompleteFrame", log))
+    seen, missing = 0, 0
+    for packet in btsnoop.packets(folder / "central.btsnoop"):
+        if packet.type != btsnoop.ACL or packet.is_sent:
+            continue
+        data, is_first = packet.octets[4:], packet.octets[1] >> 4 & 3 != 1
+        if is_first:
+            seen += missing > 0
+            missing = int.from_bytes(data[:2], "little") + 4 - len(data)
+        elif missing:
+            missing -= len(data)
+        else:
+            seen += 1
+    return None if told == seen else f"{seen} fragments do not fit in the trace, and {told} in the log"
