@@ -54,7 +54,7 @@ extension AdapterSurvey {
     return kernel.socketError == 0 ? AdapterCheck(.adapter, absence(of: 0)) : .unseen(.adapter)
   }
 
-  /// What concerns adapter `number`; only the first when there is none of that number.
+  /// What concerns adapter `number`, or that there is none of that number.
   public func checks(of number: UInt16) -> [AdapterCheck] {
     guard let adapter = adapters.first(where: { $0.number == number }) else {
       return [
@@ -62,8 +62,7 @@ extension AdapterSurvey {
       ]
     }
     return [
-      AdapterCheck(.adapter, .passed, "there"), radioSwitchCheck(adapter), ownerCheck(adapter), setUpCheck(adapter),
-      powerCheck(adapter), daemonCheck,
+      radioSwitchCheck(adapter), ownerCheck(adapter), setUpCheck(adapter), powerCheck(adapter), daemonCheck,
     ]
   }
 
@@ -102,7 +101,9 @@ extension AdapterSurvey {
 
   private var capabilityCheck: AdapterCheck {
     switch process.hasCapability {
-    case true?: AdapterCheck(.capability, .passed, "effective")
+    case true?:
+      AdapterCheck(
+        .capability, .passed, process.isInUserNamespace == true ? "effective, inside that namespace" : "effective")
     case false?:
       AdapterCheck(
         .capability, .noCapability(program: process.program, isWithheld: process.isCapabilityWithheld))

@@ -112,14 +112,15 @@ public struct AdapterSurvey: Sendable, Equatable {
     for name in machine.names(machine.proc).value ?? [] {
       guard let pid = Int32(name) else { continue }
       let folder = "\(machine.proc)/\(name)"
-      // Gone since, or a kernel's thread without sockets.
+      // Gone since.
       guard let command = machine.text(folder + "/comm").value?.withoutControls else { continue }
       let holder = HCISocketHolder(pid: pid, name: command)
       if command == "bluetoothd", daemon == nil { daemon = holder }
       guard let inodes = inodes.value, !inodes.isEmpty else { continue }
       switch machine.names(folder + "/fd") {
       case .absent: break
-      case .hidden: closed += 1
+      // A thread of the kernel's has no command line, and no sockets.
+      case .hidden: if machine.text(folder + "/cmdline").value != "" { closed += 1 }
       case .seen(let descriptors):
         let holds = descriptors.contains { descriptor in
           guard case .seen(let target) = machine.link("\(folder)/fd/\(descriptor)") else { return false }

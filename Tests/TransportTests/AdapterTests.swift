@@ -160,13 +160,17 @@ extension HCISocketView.Entry {
     try fake.process(612, "bluetoothd", sockets: [4711])
     try fake.process(80, "btmon", sockets: [1, 31337])
     try fake.process(81, "tty", sockets: [313370, 0])
-    // Gone between the listing and the look; a kernel's thread; not a process.
+    // Gone between the listing and the look, twice; not a process.
     try fake.write("proc/900/comm", "gone\n")
     try fake.write("proc/901/status", "")
     try fake.write("proc/acpi/comm", "bluetoothd\n")
-    // Somebody else's.
+    // Somebody else's, and one of the kernel's threads, which have no command line.
     try fake.write("proc/902/comm", "root's\n")
+    try fake.write("proc/902/cmdline", "root's\0--flag\0")
     try fake.hide("proc/902/fd")
+    try fake.write("proc/903/comm", "kworker/0:1\n")
+    try fake.write("proc/903/cmdline", "")
+    try fake.hide("proc/903/fd")
     let survey = fake.survey
     #expect(
       survey.holders == [HCISocketHolder(pid: 80, name: "btmon"), HCISocketHolder(pid: 612, name: "bluetoothd")])
