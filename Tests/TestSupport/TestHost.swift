@@ -177,6 +177,10 @@ public struct TestHost: ~Copyable, HCIHost {
     case .indicationConfirmed(let link, let handle):
       confirmations += 1
       if indicating[link] == handle { indicating[link] = nil }
+    // Three that are outcomes as well, by name: what they say is for people.
+    case .violation(_, .parametersRejected(let status)): violations.append("parametersRejected: \(status)")
+    case .violation(_, .applicationTooSlow(let handle)): violations.append("applicationTooSlow: \(handle.text)")
+    case .violation(_, .transactionTimedOut): violations.append("transactionTimedOut")
     case .violation(_, let violation): violations.append("\(violation)")
     }
   }
