@@ -10,7 +10,7 @@ import BindruneWire
 // and with its answer the same loop goes on where it stopped, with permissions as they are then. So there is one question
 // at a time, one response in the end, and nothing is asked for that has no room in it.
 //
-// Phases of a request: answered → … or answered, collecting, collecting, … answered.
+// Phases of a request: asked → collecting (once for each value of the application) → answered.
 
 /// What a list request has got together so far, while the application is asked for the next value.
 struct Collected: ~Copyable {

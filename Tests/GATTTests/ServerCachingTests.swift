@@ -61,7 +61,7 @@ import Testing
       return "\(handle.text) \(hex(value))"
     }
     func confirm() { tester.server.confirmed(on: tester.bearer, now: .zero) }
-    /// Aware, unaware or informed, found out on a copy's behalf: by what is answered.
+    /// A Read Request at a handle: what is answered tells the phase, and may end it.
     func reading() -> String { tester.ask("0A 22 00") }
   }
 
