@@ -113,7 +113,7 @@ extension Host {
       tell(.requestUnanswered(link, handle))
       logger.warning("\(link): a request about attribute \(handle.text) was not answered within 25 s")
     case .violation(let link, let violation):
-      logger.notice("\(link.map { "\($0): " } ?? "")\(violation)")
+      logger.notice("\(link.map { "\($0): " } ?? "")\(violation.text)")
     }
   }
 

@@ -4,15 +4,15 @@ import GATT
 import HCI
 import L2CAP
 
-/// For a log: who was wrong, how, and what became of it. Half a sentence, without a full stop.
-extension HostViolation: CustomStringConvertible {
-  public var description: String {
+extension HostViolation {
+  /// For a log: who was wrong, how, and what became of it. Half a sentence, without a full stop.
+  public var text: String {
     switch self {
-    case .hci(let violation): text(violation)
-    case .l2cap(let violation): text(violation)
-    case .att(let violation): text(violation)
+    case .hci(let violation): words(violation)
+    case .l2cap(let violation): words(violation)
+    case .att(let violation): words(violation)
     case .gatt(let violation):
-      "the peer's response breaks a rule, \(text(violation)): the request fails or goes on without it"
+      "the peer's response breaks a rule, \(words(violation)): the request fails or goes on without it"
     case .transactionTimedOut: "the peer took more than 30 s over a transaction: the link is taken down"
     case .applicationTooSlow(let handle):
       "the application took more than 25 s over attribute \(handle.text): the client was told Unlikely Error"
@@ -23,7 +23,7 @@ extension HostViolation: CustomStringConvertible {
     }
   }
 
-  private func text(_ violation: HCIViolation) -> String {
+  private func words(_ violation: HCIViolation) -> String {
     switch violation {
     case .malformed(let error): "the controller sent a packet that does not decode (\(error)): ignored"
     case .unexpectedPacketType(let type): "the controller sent a packet of type \(hex(type)): ignored"
@@ -39,7 +39,7 @@ extension HostViolation: CustomStringConvertible {
   }
   private func name(_ opcode: HCIOpcode) -> String { AnyCommand(default: opcode).map { "\($0.name)" } ?? opcode.text }
 
-  private func text(_ violation: L2CAPViolation) -> String {
+  private func words(_ violation: L2CAPViolation) -> String {
     switch violation {
     case .unknownLink: "a packet came for a link that is not open: ignored"
     case .illegalHandle: "the controller gave a connection handle of more than 12 bits: the link is not opened"
@@ -65,7 +65,7 @@ extension HostViolation: CustomStringConvertible {
     }
   }
 
-  private func text(_ violation: ATTViolation) -> String {
+  private func words(_ violation: ATTViolation) -> String {
     switch violation {
     case .emptyPDU: "the peer sent an ATT PDU without an opcode: ignored"
     case .malformed(let opcode, let error):
@@ -83,7 +83,7 @@ extension HostViolation: CustomStringConvertible {
     }
   }
 
-  private func text(_ violation: ResponseViolation) -> String {
+  private func words(_ violation: ResponseViolation) -> String {
     switch violation {
     case .unexpectedResponse: "it belongs to another request"
     case .handlesNotIncreasing(let handle): "handles do not increase at \(handle.text)"

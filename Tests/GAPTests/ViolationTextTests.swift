@@ -26,7 +26,7 @@ import Testing
     (.parametersRejected(.unacceptableConnectionParameters), "0x3B"), (.disconnectRefused(.commandDisallowed), "0x0C"),
     (.valuesLost(7), "7 notifications"), (.hardwareError(0x42), "0x42"),
   ]) func says(violation: HostViolation, words: String) {
-    let text = "\(violation)"
+    let text = violation.text
     #expect(text.contains(words), "\(text)")
     #expect(!text.hasSuffix(".") && !text.contains("Optional") && !text.contains("(rawValue") && !text.contains("\n"))
     #expect(text.first?.isLowercase == true || text.first?.isNumber == true)
