@@ -1,5 +1,6 @@
 import ATT
 import BindruneWire
+import Foundation
 import GATT
 
 // Commands as scripts write them: what goes over a control connection.
@@ -8,10 +9,13 @@ extension Command {
   public var script: String {
     switch self {
     case .mtu(let mtu): "mtu \(mtu)"
-    case .security(let security): "security \(security.script)"
+    case .security(let security, let keySize): "security \(security.script)" + (keySize == 16 ? "" : " \(keySize)")
+    case .authorized(let isAuthorized): isAuthorized ? "authorized" : "unauthorized"
     case .set(let handle, let octets): line("set", handle, octets)
-    case .notify(let handle, let octets): line("notify", handle, octets)
+    case .notify(let values): "notify " + list(values)
     case .indicate(let handle, let octets): line("indicate", handle, octets)
+    case .insert(let path): "insert \(URL(filePath: path).standardizedFileURL.path)"
+    case .remove(let handle): "remove \(handle.script)"
     case .call(let call): "call \(call.script)"
     }
   }
@@ -43,7 +47,7 @@ extension ProcedureCall {
     case .writeWithoutResponse(let handle, let octets): line("write-without-response", handle, octets)
     case .writeLong(let handle, let octets): line("write-long", handle, octets)
     case .writeReliable(let values):
-      "write-reliable " + values.map { "\($0.handle.script) \(hexText($0.octets))" }.joined(separator: ", ")
+      "write-reliable " + list(values)
     case .subscribe(let handle, let configuration):
       "subscribe \(handle.script) \(configuration == .indication ? "indications" : "notifications")"
     case .unsubscribe(let handle): "unsubscribe \(handle.script)"
@@ -57,6 +61,10 @@ extension HandleRange {
   var script: String { "\(first.script)-\(last.script)" }
 }
 
+private func list(_ values: [HandleOctets]) -> String {
+  values.map { $0.octets.isEmpty ? $0.handle.script : "\($0.handle.script) \(hexText($0.octets))" }
+    .joined(separator: ", ")
+}
 private func line(_ verb: String, _ handle: AttributeHandle, _ octets: [UInt8]) -> String {
   octets.isEmpty ? "\(verb) \(handle.script)" : "\(verb) \(handle.script) \(hexText(octets))"
 }

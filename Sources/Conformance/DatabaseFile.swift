@@ -11,6 +11,8 @@ import GATT
 ///               "descriptors": [ { "uuid": "2902" } ] } ] } ] }
 public struct DatabaseFile: Sendable {
   public let database: Database
+  /// The same, to be added to another database: `Server.insert`.
+  public let services: DatabaseBuilder
   /// The values that the server has to ask the application for, and how that answers.
   public let applicationValues: [AttributeHandle: ApplicationValue]
   /// The UUIDs of the primary services that the file describes, in its order.
@@ -19,6 +21,7 @@ public struct DatabaseFile: Sendable {
   /// No attributes at all.
   public init() {
     database = Database()
+    services = DatabaseBuilder()
     applicationValues = [:]
     primaryServices = []
   }
@@ -31,6 +34,7 @@ public struct DatabaseFile: Sendable {
     var reader = DatabaseReader(file: file)
     try reader.read(try JSON(text, file: file))
     if let name, !reader.hasGenericAccess { reader.builder.genericAccess(name: name) }
+    services = reader.builder
     applicationValues = reader.applicationValues
     primaryServices = reader.primaryServices
     do throws(DatabaseError) {
@@ -161,7 +165,7 @@ private struct DatabaseReader {
           "each client has a Client Characteristic Configuration of its own, readable, 0000 to begin with; "
             + "remove \"\(key)\"")
       }
-      handle = builder.configuration(try fields.choice("write", Fields.access) ?? .open, at: at)
+      handle = builder.configuration(try fields.access("write") ?? .open, at: at)
     } else {
       let (value, application) = try self.value(fields)
       handle = builder.descriptor(
@@ -192,11 +196,19 @@ private struct DatabaseReader {
   private func permissions(
     _ fields: Fields, read: AttributePermissions.Access, write: AttributePermissions.Access
   ) throws(FileError) -> AttributePermissions {
-    AttributePermissions(
-      read: try fields.choice("read", Fields.access) ?? read, write: try fields.choice("write", Fields.access) ?? write)
+    AttributePermissions(read: try fields.access("read") ?? read, write: try fields.access("write") ?? write)
   }
 
   private func value(_ fields: Fields) throws(FileError) -> (AttributeValue, ApplicationValue?) {
+    if let kept = try fields.choice("kept", Fields.kept) {
+      for key in ["value", "fixed", "maximum", "delay", "readError", "writeError"] {
+        guard let member = fields.member(key) else { continue }
+        throw FileError(
+          file, line: member.place.line, column: member.place.column,
+          "the server itself keeps this value; remove \"\(key)\" or \"kept\"")
+      }
+      return (kept, nil)
+    }
     let octets = try fields.octets("value"), isFixed = try fields.bool("fixed") ?? false
     let maximum = try fields.number("maximum", 0...AttributeValue.longest)
     if isFixed, let member = fields.member("maximum") {
@@ -246,8 +258,11 @@ private struct DatabaseReader {
 
 /// The members of one object, each asked for by name; a name that nothing knows is an error.
 private struct Fields {
-  static let ofValues = ["value", "fixed", "maximum", "read", "write", "delay", "readError", "writeError"]
-  static let access: [String: AttributePermissions.Access] = [
+  static let ofValues = ["value", "kept", "fixed", "maximum", "read", "write", "delay", "readError", "writeError"]
+  static let kept: [String: AttributeValue] = [
+    "databaseHash": .databaseHash, "clientSupportedFeatures": .clientSupportedFeatures,
+  ]
+  private static let levels: [String: AttributePermissions.Access] = [
     "none": .none, "open": .open, "encrypted": .encrypted, "authenticated": .authenticated,
   ]
   static func text(_ handle: AttributeHandle) -> String { "0x" + hexDigits(UInt64(handle.rawValue), 4) }
@@ -334,6 +349,30 @@ private struct Fields {
   func octets(_ key: String) throws(FileError) -> [UInt8] {
     guard let member = member(key), let text = try string(key) else { return [] }
     return try OctetPattern.octets(text, file: file, place: member.value.place)
+  }
+  /// `"encrypted"`, or a list of what a client needs: `["authenticated", "authorized", "key16"]`.
+  func access(_ key: String) throws(FileError) -> AttributePermissions.Access? {
+    guard let member = member(key) else { return nil }
+    var level: AttributePermissions.Access?, isAuthorized = false, keySize: Int?
+    let words = if case .array(let words) = member.value.value { words } else { [member.value] }
+    for word in words {
+      guard case .string(let text) = word.value else { throw wrong(member, "a word or a list of words") }
+      if let named = Self.levels[text], level == nil {
+        level = named
+      } else if text == "authorized" {
+        isAuthorized = true
+      } else if text.hasPrefix("key"), let size = Int(text.dropFirst(3)), 7...16 ~= size {
+        keySize = size
+      } else {
+        throw FileError(
+          file, line: word.place.line, column: word.place.column,
+          "\"\(key)\" is one of \(Self.levels.keys.sorted().joined(separator: ", ")), or a list of one of them, "
+            + "\"authorized\", \"key7\" to \"key16\"")
+      }
+    }
+    var access = level ?? .open
+    if let keySize { access = access.withKey(of: keySize) }
+    return isAuthorized ? access.withAuthorization : access
   }
   func duration(_ key: String) throws(FileError) -> Duration? {
     guard let member = member(key), let text = try string(key) else { return nil }

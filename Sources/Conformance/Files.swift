@@ -40,7 +40,9 @@ public struct ScriptFile: Sendable {
   }
   /// The whole of a text file, of a megabyte at most.
   public static func text(_ path: String) throws(FileError) -> String {
-    guard FileManager.default.fileExists(atPath: path) else { throw FileError(path, "no such file; is the path right?") }
+    guard FileManager.default.fileExists(atPath: path) else {
+      throw FileError(path, "no such file; is the path right?")
+    }
     let data: Data
     do { data = try Data(contentsOf: URL(filePath: path)) } catch {
       throw FileError(path, "cannot be read; is it a file, and may you read it?")

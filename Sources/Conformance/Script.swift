@@ -59,13 +59,20 @@ public enum Expectation: Sendable, Equatable {
 public enum Command: Sendable, Equatable {
   /// `mtu 64`: the receive MTU that it names in an exchange. Before the first PDU only.
   case mtu(Int)
-  /// `security encrypted`: how the link is protected from here on.
-  case security(BearerSecurity)
+  /// `security encrypted 7`: how the link is protected from here on, and by a key of how many octets.
+  case security(BearerSecurity, keySize: Int)
+  /// `authorized`, `unauthorized`: whether the application allows the client what needs authorization.
+  case authorized(Bool)
   /// `set 0x0012 01 02`: the application changes a value.
   case set(AttributeHandle, [UInt8])
-  /// `notify 0x0012 01 02`; `indicate …`. The side under test may refuse: the client may not have subscribed.
-  case notify(AttributeHandle, [UInt8])
+  /// `notify 0x0012 01 02`; `indicate …`. The side under test may refuse: the client may not have subscribed. Several
+  /// values go in one PDU to a client that takes it: Vol 3, Part G, §4.10.2.
+  case notify([HandleOctets])
   case indicate(AttributeHandle, [UInt8])
+  /// `insert FILE.json`: the services of that file come into the database.
+  case insert(String)
+  /// `remove 0x0030`: the service that is declared there leaves it.
+  case remove(AttributeHandle)
   /// `call read 0x0012`: a procedure of the client.
   case call(ProcedureCall)
 }

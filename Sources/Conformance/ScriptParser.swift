@@ -41,7 +41,9 @@ extension Action {
 }
 
 extension Command {
-  static let words = ["mtu", "security", "set", "notify", "indicate", "call"]
+  static let words = [
+    "mtu", "security", "authorized", "unauthorized", "set", "notify", "indicate", "insert", "remove", "call",
+  ]
 
   /// nil where no command stands.
   init?(_ scanner: inout Scanner) throws(FileError) {
@@ -54,12 +56,21 @@ extension Command {
       }
       self = .mtu(mtu)
     case "security":
-      self = .security(
-        try scanner.choice(
-          "how the link is protected", BearerSecurity.words))
+      let security = try scanner.choice("how the link is protected", BearerSecurity.words)
+      scanner.skipSpace()
+      let at = scanner.at, keySize = scanner.isAtEnd ? 16 : try scanner.number("the key's octets, 7 to 16")
+      guard 7...16 ~= keySize else { throw scanner.failure("a key has 7 to 16 octets (Vol 3, Part H, §2.3.4)", at: at) }
+      self = .security(security, keySize: keySize)
+    case "authorized": self = .authorized(true)
+    case "unauthorized": self = .authorized(false)
     case "set": self = .set(try scanner.handle(), try scanner.octets())
-    case "notify": self = .notify(try scanner.handle(), try scanner.octets())
+    case "notify": self = .notify(try scanner.handlesAndOctets())
     case "indicate": self = .indicate(try scanner.handle(), try scanner.octets())
+    case "insert":
+      let path = scanner.path()
+      guard !path.isEmpty else { throw scanner.failure("a database file is missing, as more.json") }
+      self = .insert(ScriptFile(path: scanner.file).neighbour(path))
+    case "remove": self = .remove(try scanner.handle())
     case "call": self = .call(try ProcedureCall(&scanner))
     default: return nil
     }
@@ -104,11 +115,7 @@ extension ProcedureCall {
     case "write-without-response": self = .writeWithoutResponse(try scanner.handle(), try scanner.octets())
     case "write-long": self = .writeLong(try scanner.handle(), try scanner.octets())
     case "write-reliable":
-      var values: [HandleOctets] = []
-      repeat {
-        values.append(HandleOctets(handle: try scanner.handle(), octets: try scanner.octets()))
-      } while scanner.take(",")
-      self = .writeReliable(values)
+      self = .writeReliable(try scanner.handlesAndOctets())
     case "subscribe":
       let handle = try scanner.handle()
       self = .subscribe(
@@ -178,6 +185,24 @@ extension Scanner {
       skipSpace()
     } while !isAtEnd
     return handles
+  }
+  /// `0x0012 01 02, 0x0015 03`.
+  fileprivate mutating func handlesAndOctets() throws(FileError) -> [HandleOctets] {
+    var values: [HandleOctets] = []
+    repeat {
+      values.append(HandleOctets(handle: try handle(), octets: try octets()))
+    } while take(",")
+    return values
+  }
+  /// Up to white space or the end of the line.
+  fileprivate mutating func path() -> String {
+    skipSpace()
+    var path = ""
+    while !isAtEnd, let next, !next.isWhitespace {
+      path.append(next)
+      at += 1
+    }
+    return path
   }
   /// `0x0001-0x0005`.
   fileprivate mutating func range() throws(FileError) -> HandleRange {

@@ -88,24 +88,46 @@ public final class StackTarget: ConformanceTarget {
     case .mtu(let mtu):
       configuration.preferredMTU = mtu
       bearer = Bearer(bearer.id, configuration: configuration)
-    case .security(let security): server.setSecurity(security, of: bearer.id)
+    case .security(let security, let keySize): server.setSecurity(security, keySize: keySize, of: bearer.id)
+    case .authorized(let isAuthorized): server.setAuthorized(isAuthorized, of: bearer.id)
     case .set(let handle, let octets):
       if applicationValues[handle] != nil {
         applicationValues[handle]?.value = octets
       } else if !server.setValue(handle, to: octets) {
         throw .failed("no value of that length can stand at \(handle.script)")
       }
-    case .notify(let handle, let octets):
-      if server.mayBeSent(handle, to: bearer.id).contains(.notification) {
-        _ = bearer.offer(notification: handle, octets.span)
-      }
+    case .notify(let values): notify(values)
     case .indicate(let handle, let octets):
       if server.mayBeSent(handle, to: bearer.id).contains(.indication) {
         _ = bearer.indicate(handle, octets.span)
       }
+    case .insert(let path): try insert(path)
+    case .remove(let handle):
+      do throws(DatabaseError) { try server.remove(service: handle) } catch { throw .failed("\(error)") }
     case .call(let call): self.call(call)
     }
     pump()
+  }
+
+  private func insert(_ path: String) throws(TargetError) {
+    let file: DatabaseFile
+    do throws(FileError) { file = try ScriptFile.database(path) } catch { throw .failed("\(error)") }
+    do throws(DatabaseError) { try server.insert(file.services) } catch { throw .failed("\(error)") }
+    applicationValues.merge(file.applicationValues) { $1 }
+  }
+
+  /// At once where the client takes it and nothing would be cut: Vol 3, Part G, §4.10.2; Vol 3, Part F, §3.4.7.4.
+  private func notify(_ values: [HandleOctets]) {
+    let values = values.filter { server.mayBeSent($0.handle, to: bearer.id).contains(.notification) }
+    let tuples = values.flatMap { value -> [UInt8] in
+      [value.handle.rawValue, UInt16(value.octets.count)].flatMap { [UInt8($0 & 0xFF), UInt8($0 >> 8)] } + value.octets
+    }
+    let isTaken = server.features(of: bearer.id).contains(.multipleHandleValueNotifications)
+    if values.count > 1, tuples.count < bearer.mtu, isTaken {
+      _ = bearer.offer(multiple: tuples.span)
+    } else {
+      for value in values { _ = bearer.offer(notification: value.handle, value.octets.span) }
+    }
   }
 
   public func result(within time: Duration) throws(TargetError) -> ProcedureResult? {

@@ -39,7 +39,11 @@ import Testing
     ("mtu 518", 3, 5, "23 to 517"),
     ("< 0A 03 00\nmtu 64", 4, 1, "move the line up"),
     ("security much", 3, 10, "authenticated, encrypted, keys, none"),
+    ("security encrypted 6", 3, 20, "7 to 16"),
     ("notify 3 01", 3, 8, "a handle"),
+    ("notify 0x0003 01,", 3, 18, "a handle"),
+    ("insert", 3, 7, "a database file"),
+    ("remove all", 3, 8, "a handle"),
     ("set 0x10000 01", 3, 5, "a handle"),
     ("call dance", 3, 6, "the procedures are"),
     ("call discover-includes 0x0001", 3, 24, "a range"),
@@ -113,7 +117,9 @@ import Testing
 
   /// A command goes over a control connection as text, and is the same command there.
   @Test(arguments: [
-    "mtu 64", "security keys", "security authenticated", "set 0x0012 01 02", "notify 0x0012", "indicate 0x0012 FF",
+    "mtu 64", "security keys", "security authenticated", "security encrypted 7", "authorized", "unauthorized",
+    "insert /b/more.json", "remove 0x0030", "notify 0x0012 01, 0x0015 02 03", "set 0x0012 01 02", "notify 0x0012",
+    "indicate 0x0012 FF",
     "call exchange-mtu", "call discover-all", "call discover-services", "call discover-services 180F",
     "call discover-includes 0x0001-0xFFFF", "call discover-characteristics 0x0001-0x0005 2A00",
     "call discover-descriptors 0x0004-0x0004", "call read 0x0003", "call read-long 0x0003",
@@ -124,6 +130,29 @@ import Testing
   ]) func commandsAreText(_ line: String) throws {
     let command = try #require(try Command(line: line, file: "c"))
     #expect(command.script == line)
+  }
+
+  @Test func whatTheSideUnderTestIsTold() throws {
+    let lines = """
+      insert ../b/more.json  # from where the script stands
+      remove 0x0030
+      security encrypted 7
+      security none
+      authorized
+      unauthorized
+      notify 0x0003 01, 0x0004 02 03
+      """
+    let script = try Script(Self.head + lines, file: "/a/s.exchange")
+    let values = [
+      HandleOctets(handle: AttributeHandle(rawValue: 3), octets: [1]),
+      HandleOctets(handle: AttributeHandle(rawValue: 4), octets: [2, 3]),
+    ]
+    let commands: [Command] = [
+      .insert("/a/../b/more.json"), .remove(AttributeHandle(rawValue: 0x30)), .security(.encrypted, keySize: 7),
+      .security(.none, keySize: 16), .authorized(true), .authorized(false), .notify(values),
+    ]
+    #expect(script.steps.map(\.action) == commands.map { .command($0) })
+    #expect(commands[0].script == "insert /b/more.json")
   }
 
   // MARK: Databases
@@ -160,8 +189,8 @@ import Testing
     ),
     (
       characteristic(#"▸"propertys": ["read"]"#),
-      "unknown key \"propertys\"; a characteristic has uuid, properties, handle, valueHandle, descriptors, value, fixed, "
-        + "maximum, read, write, delay, readError, writeError"
+      "unknown key \"propertys\"; a characteristic has uuid, properties, handle, valueHandle, descriptors, value, kept, "
+        + "fixed, maximum, read, write, delay, readError, writeError"
     ),
     (
       characteristic(#""properties": [▸"reed"]"#),
@@ -183,7 +212,17 @@ import Testing
     ),
     (
       characteristic(#""properties": [], "read": ▸"always""#),
-      "\"read\" is one of authenticated, encrypted, none, open"
+      "\"read\" is one of authenticated, encrypted, none, open, or a list of one of them, \"authorized\", \"key7\" to "
+        + "\"key16\""
+    ),
+    (
+      characteristic(#""properties": [], "write": ["encrypted", ▸"key6"]"#),
+      "\"write\" is one of authenticated, encrypted, none, open, or a list of one of them, \"authorized\", \"key7\" to "
+        + "\"key16\""
+    ),
+    (
+      characteristic(#""properties": [], "kept": "databaseHash", ▸"value": "00"#),
+      "the server itself keeps this value; remove \"value\" or \"kept\""
     ),
     (characteristic(#""properties": [], "delay": ▸"soon""#), "\"delay\" is a time, as \"100ms\" or \"2s\""),
     (
