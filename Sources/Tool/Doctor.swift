@@ -66,9 +66,9 @@ struct Doctor: AsyncParsableCommand {
     let deadline = ContinuousClock().now + .seconds(2)
     while true {
       let survey = AdapterSurvey()
-      let isSettled = survey.adapters.allSatisfy {
-        $0.isStarting != true || (adapter != nil && adapter?.number != $0.number)
-      }
+      let wanted = survey.adapters.filter { adapter == nil || adapter?.number == $0.number }
+      // In its first moments no flag tells that the kernel is at work; it has no address then.
+      let isSettled = wanted.allSatisfy { $0.isStarting != true && ($0.isUp != false || $0.address != nil) }
       if isSettled || ContinuousClock().now >= deadline { return survey }
       try await Task.sleep(for: .milliseconds(50))
     }
