@@ -118,7 +118,9 @@ struct Conform: AsyncParsableCommand {
       return Runner.run(script, against: target, patience: timeout.duration)
     } catch {
       // A stack that was there and is gone has failed the script that wanted it.
-      guard hasConnected else { throw Failure("\(error.description); is the stack under test there, and does it listen?") }
+      guard hasConnected else {
+        throw Failure("\(error.description); is the stack under test there, and does it listen?")
+      }
       return Verdict(failure: .init(line: 0, step: "connecting", expected: "a bearer", got: error.description))
     }
   }

@@ -33,6 +33,10 @@ final class Tool: @unchecked Sendable {
   static var path: String { folder.appending(path: "bindrune").path }
 
   convenience init(_ arguments: String...) throws { try self.init(Self.path, arguments) }
+  /// A run that gets the signal as soon as it has written a line with `text`, however busy the tests are.
+  convenience init(_ arguments: String..., signal: Int32, at text: String) throws {
+    try self.init(Self.path, arguments, signal: (signal, text))
+  }
   /// A whole run with these arguments.
   static func run(_ arguments: [String]) async throws -> End { try await Tool(path, arguments).end() }
   /// A command line for the shell, where `bindrune` is the tool.
@@ -40,7 +44,7 @@ final class Tool: @unchecked Sendable {
     try Tool("/bin/sh", ["-c", #"bindrune() { "\#(path)" "$@"; }; "# + script])
   }
 
-  private init(_ program: String, _ arguments: [String]) throws {
+  private init(_ program: String, _ arguments: [String], signal: (number: Int32, text: String)? = nil) throws {
     process.executableURL = URL(filePath: program)
     process.arguments = arguments
     process.standardInput = FileHandle.nullDevice
@@ -53,9 +57,11 @@ final class Tool: @unchecked Sendable {
       continuation.finish()
     }
     try process.run()
-    output.begin()
-    errors.begin()
     let identifier = process.processIdentifier
+    output.begin { line in
+      if let signal, line.contains(signal.text) { kill(identifier, signal.number) }
+    }
+    errors.begin { _ in }
     Thread.detachNewThread { [weak self] in
       Thread.sleep(forTimeInterval: 30)
       if let self, self.process.isRunning { kill(identifier, SIGKILL) }
@@ -96,7 +102,7 @@ final class Tool: @unchecked Sendable {
       (lines, arrived) = AsyncStream.makeStream()
       (done, finish) = AsyncStream.makeStream()
     }
-    func begin() {
+    func begin(_ heard: @escaping @Sendable (String) -> Void) {
       try? pipe.fileHandleForWriting.close()
       Thread.detachNewThread { [self] in
         var rest = Data()
@@ -106,7 +112,9 @@ final class Tool: @unchecked Sendable {
           text.withLock { $0 += String(decoding: data, as: UTF8.self) }
           rest += data
           while let place = rest.firstIndex(of: UInt8(ascii: "\n")) {
-            arrived.yield(String(decoding: rest[..<place], as: UTF8.self))
+            let line = String(decoding: rest[..<place], as: UTF8.self)
+            heard(line)
+            arrived.yield(line)
             rest.removeSubrange(...place)
           }
         }
