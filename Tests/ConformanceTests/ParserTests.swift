@@ -221,7 +221,7 @@ import Testing
         + "\"key16\""
     ),
     (
-      characteristic(#""properties": [], "kept": "databaseHash", ▸"value": "00"#),
+      characteristic(#""properties": [], "kept": "databaseHash", ▸"value": "00""#),
       "the server itself keeps this value; remove \"value\" or \"kept\""
     ),
     (characteristic(#""properties": [], "delay": ▸"soon""#), "\"delay\" is a time, as \"100ms\" or \"2s\""),
