@@ -67,9 +67,7 @@ struct Doctor: AsyncParsableCommand {
     while true {
       let survey = AdapterSurvey()
       let wanted = survey.adapters.filter { adapter == nil || adapter?.number == $0.number }
-      // In its first moments no flag tells that the kernel is at work; it has no address then.
-      let isSettled = wanted.allSatisfy { $0.isStarting != true && ($0.isUp != false || $0.address != nil) }
-      if isSettled || ContinuousClock().now >= deadline { return survey }
+      if wanted.allSatisfy({ $0.isStarting != true }) || ContinuousClock().now >= deadline { return survey }
       try await Task.sleep(for: .milliseconds(50))
     }
   }

@@ -19,18 +19,26 @@ public struct HCISocketView: Sendable, Equatable {
     public var flags: UInt32
     /// Whether somebody has its user channel; nil when the kernel would not say.
     public var hasUserChannel: Bool?
+    /// Whether the kernel's management interface lists it; nil when that would not say. It leaves out those whose user
+    /// channel is open, and those whose set-up has not been finished, be it under way or given up.
+    public var isManaged: Bool?
 
-    public init(number: UInt16, address: DeviceAddress?, bus: UInt8, flags: UInt32, hasUserChannel: Bool?) {
+    public init(
+      number: UInt16, address: DeviceAddress?, bus: UInt8, flags: UInt32, hasUserChannel: Bool?, isManaged: Bool? = nil
+    ) {
       self.number = number
       self.address = address
       self.bus = bus
       self.flags = flags
       self.hasUserChannel = hasUserChannel
+      self.isManaged = isManaged
     }
     /// Also while somebody has its user channel: ask `hasUserChannel` first.
     public var isUp: Bool { flags & UInt32(bindrune_HCI_UP) != 0 }
-    /// The kernel brings it up at this moment.
-    public var isStarting: Bool { flags & UInt32(bindrune_HCI_INIT) != 0 }
+    /// The kernel brings it up at this moment, or has not finished its set-up.
+    public var isStarting: Bool {
+      flags & UInt32(bindrune_HCI_INIT) != 0 || (isManaged == false && hasUserChannel == false)
+    }
   }
 
   public init(error: CInt, adapters: [Entry] = []) {
@@ -49,7 +57,41 @@ public struct HCISocketView: Sendable, Equatable {
     let numbers = (0..<CInt(min(Int(list.count), bindrune_hci_dev_list_room))).map {
       unsafe bindrune_hci_dev_list_device(&list, $0)
     }
-    return HCISocketView(error: 0, adapters: numbers.sorted().compactMap { Entry($0, over: descriptor) })
+    let managed = managedAdapters()
+    return HCISocketView(
+      error: 0,
+      adapters: numbers.sorted().compactMap { number in
+        Entry(number, over: descriptor, isManaged: managed.map { $0.contains(number) })
+      })
+  }
+
+  /// The numbers that the management interface lists (Read Extended Controller Index List); nil when it would not say.
+  private static func managedAdapters() -> [UInt16]? {
+    let descriptor = socket()
+    guard descriptor >= 0 else { return nil }
+    defer { _ = Glibc.close(descriptor) }
+    let none = UInt16(bindrune_HCI_DEV_NONE)
+    guard bindrune_hci_bind(descriptor, none, UInt16(bindrune_HCI_CHANNEL_CONTROL)) == 0 else { return nil }
+    let command: [UInt8] = [0x3C, 0x00, 0xFF, 0xFF, 0x00, 0x00]  // opcode, no index, no parameters
+    guard unsafe write(descriptor, command, command.count) == command.count else { return nil }
+    // The answer is there when `write` returns; other news of the interface may stand before it.
+    var packet = [UInt8](repeating: 0, count: 1024)
+    for _ in 0..<64 {
+      let count = unsafe recv(descriptor, &packet, packet.count, CInt(MSG_DONTWAIT))
+      guard count > 0 else { return nil }
+      if let numbers = managedAdapters(in: packet[..<count]) { return numbers }
+    }
+    return nil
+  }
+  /// From a Command Complete of Read Extended Controller Index List; nil from anything else.
+  static func managedAdapters(in packet: ArraySlice<UInt8>) -> [UInt16]? {
+    let octets = Array(packet)
+    func number(_ place: Int) -> UInt16 { UInt16(octets[place]) | UInt16(octets[place + 1]) << 8 }
+    // Event, index, length; opcode, status, count; then four octets each: index, type, bus.
+    guard octets.count >= 11, number(0) == 0x0001, number(6) == 0x003C, octets[8] == 0 else { return nil }
+    let count = Int(number(9))
+    guard octets.count >= 11 + 4 * count else { return nil }
+    return (0..<count).map { number(11 + 4 * $0) }
   }
 
   fileprivate static func socket() -> CInt {
@@ -74,7 +116,7 @@ public struct HCISocketView: Sendable, Equatable {
 }
 
 extension HCISocketView.Entry {
-  fileprivate init?(_ number: UInt16, over descriptor: CInt) {
+  fileprivate init?(_ number: UInt16, over descriptor: CInt, isManaged: Bool?) {
     var info = bindrune_hci_dev_info()
     info.device = number
     guard unsafe bindrune_hci_info(descriptor, &info) == 0 else { return nil }
@@ -82,7 +124,7 @@ extension HCISocketView.Entry {
     let address = octets.reversed().reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
     self.init(
       number: number, address: address == 0 ? nil : DeviceAddress(address), bus: info.type & 0x0F, flags: info.flags,
-      hasUserChannel: Self.hasUserChannel(number))
+      hasUserChannel: Self.hasUserChannel(number), isManaged: isManaged)
   }
 
   /// Bound to the raw channel, which the kernel grants to anybody and beside everybody: it answers ioctls of a bound socket

@@ -1,4 +1,4 @@
-import BindruneTransport
+@testable import BindruneTransport
 import BindruneWire
 import Foundation
 import TestSupport
@@ -135,6 +135,29 @@ extension HCISocketView.Entry {
   @Test func buses() {
     #expect([0, 1, 3, 6, 11].map(HCISocketView.busName) == ["virtual", "USB", "UART", "SDIO", "IPC"])
     #expect(HCISocketView.busName(200) == "bus 200")
+  }
+
+  /// A controller that answers nothing: the kernel gives its start up after some seconds, and then no flag tells of it.
+  @Test func setUpThatIsNotFinished() {
+    func entry(_ isManaged: Bool?, owned: Bool?, flags: UInt32 = 0) -> HCISocketView.Entry {
+      .init(number: 0, address: nil, bus: 0, flags: flags, hasUserChannel: owned, isManaged: isManaged)
+    }
+    #expect(entry(false, owned: false).isStarting)
+    #expect(!entry(false, owned: true).isStarting, "one whose user channel is open is not listed either")
+    #expect(!entry(true, owned: false).isStarting && !entry(nil, owned: false).isStarting)
+    #expect(entry(nil, owned: nil, flags: 2).isStarting)
+  }
+
+  /// As BlueZ's doc/mgmt-api.txt describes the answer.
+  @Test func managedAdapters() {
+    let answer: [UInt8] = [
+      0x01, 0x00, 0xFF, 0xFF, 0x0D, 0x00, 0x3C, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x00, 0x01, 0x03, 0x01, 0x01, 0x03,
+    ]
+    #expect(HCISocketView.managedAdapters(in: answer[...]) == [0, 0x0103])
+    for count in 0..<answer.count { #expect(HCISocketView.managedAdapters(in: answer[..<count]) == nil) }
+    var other = answer
+    other[8] = 0x01  // Unknown Command: a kernel that is too old
+    #expect(HCISocketView.managedAdapters(in: other[...]) == nil)
   }
 
   @Test func withoutASocket() throws {

@@ -12,6 +12,8 @@ enum {
   bindrune_BTPROTO_HCI = 1,
   bindrune_HCI_CHANNEL_RAW = 0,
   bindrune_HCI_CHANNEL_USER = 1,
+  bindrune_HCI_CHANNEL_CONTROL = 3,
+  bindrune_HCI_DEV_NONE = 0xFFFF,
   bindrune_SOL_BLUETOOTH = 274,
 };
 
