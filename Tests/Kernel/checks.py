@@ -6,6 +6,18 @@ import re
 import btsnoop
 
 
+def central_long_values_legacy(folder):
+    """What KernelCentral wrote is what bluetoothctl shows as written, to the octet."""
+    dialogue = re.sub(r"\x1b\[[0-9;]*[mPKJ]", "", (folder / "dialogue").read_text(errors="replace"))
+    dump = dialogue.partition("WriteValue:")[2].partition("ReadValue:")[0]
+    rows = re.findall(r"  ((?:[0-9a-f]{2} ){1,16}) ", dump)
+    shown, wanted = bytes.fromhex("".join(rows)), bytes((place * 7 + (place >> 8)) & 0xFF for place in range(510))
+    return None if shown == wanted else f"BlueZ shows {len(shown)} octets as written: {shown.hex(' ')}"
+
+
+central_long_values_ext = central_long_values_legacy
+
+
 def hosts_trace(folder):
     """Our traces and the kernel's monitor hold the same packets. Each direction is compared by itself: we note a packet
     when it is written or read, the kernel when it passes the driver, so those of the two directions may change places."""
