@@ -45,7 +45,7 @@ def answers_the_last(packet, ours):
 
 def hosts_overrun_reader_of_fragments(folder):
     """As many fragments that do not fit as the trace has are in the log: none of them passes unseen."""
-    log = (folder / "central.out").read_text(errors="replace")
+    log = (folder / "central.err").read_text(errors="replace")
     told = len(re.findall("continues no frame|a frame ended after", log))
     seen, missing = 0, 0
     for packet in btsnoop.packets(folder / "central.btsnoop"):

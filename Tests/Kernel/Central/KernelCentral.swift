@@ -85,10 +85,14 @@ struct KernelCentral {
       [1, UInt8(truncatingIfNeeded: count), UInt8(count >> 8), UInt8(truncatingIfNeeded: length), UInt8(length >> 8)],
       to: control.valueHandle)
     let watch = Task {
-      var seen = -1
-      while await tally.received != seen {
-        seen = await tally.received
-        try await Task.sleep(for: .seconds(5))
+      // In short steps: the clock goes on while this process is stopped, and a stop must not look like silence.
+      var seen = 0
+      var stillFor = 0
+      while stillFor < 50 {
+        try await Task.sleep(for: .milliseconds(100))
+        let received = await tally.received
+        stillFor = received == seen ? stillFor + 1 : 0
+        seen = received
       }
       reader.cancel()
     }

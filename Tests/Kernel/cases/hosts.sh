@@ -67,7 +67,7 @@ overrun() { # COUNT LENGTH PACKETS: the reader stops until so many packets have 
   eventually 60 has_sent hci0 "$3" || fail "hci0 has not sent $3 packets"
   kill -CONT "$central"
   finished central "$central" 60
-  succeeded "^received [0-9]+ of $1, in order, lost [0-9]+ in [0-9]+ gaps?, first " '^read: ' '^disconnected'
+  succeeded "^received [0-9]{4,} of $1, in order, lost [0-9]+ in [0-9]+ gaps?, first " '^read: ' '^disconnected'
 }
 has_sent() { # hciN PACKETS
   [ "$(hciconfig "$1" | sed -n 's/.*TX bytes:.* acl:\([0-9]*\).*/\1/p')" -gt "$2" ]
