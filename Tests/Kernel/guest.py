@@ -9,6 +9,8 @@
 import gzip, hashlib, os, re, shutil, stat, subprocess, tempfile
 from pathlib import Path
 
+from debian import Failure, apt, output, run
+
 HERE = Path(__file__).resolve().parent
 
 # What the guest needs of Debian, and the programs that are taken out of it. btvirt is BlueZ's emulated controller.
@@ -30,14 +32,6 @@ FILES = {
     "etc/bluetooth/main.conf": "[Policy]\nAutoEnable=false\n",
     "etc/bluetooth/default.conf": "",
 }
-
-
-class Unavailable(Exception):
-    """This machine cannot do it, by what it is; the words say why."""
-
-
-class Failure(Exception):
-    """It should have worked; the words say what did not."""
 
 
 class Guest:
@@ -74,66 +68,21 @@ class Guest:
 # The packages
 
 
-def repositories(suite):
-    """apt's sources for `suite`: this machine's own, with the suite's name in the place of its own release's."""
-    release = {}
-    for line in Path("/etc/os-release").read_text().splitlines():
-        name, _, value = line.partition("=")
-        release[name] = value.strip('"')
-    if release.get("ID") != "debian":
-        raise Unavailable("apt's sources here are not Debian's")
-    names = [release.get("VERSION_CODENAME"), "oldoldstable", "oldstable", "stable", "testing", "unstable", "sid"]
-    targets = output("apt-get", "indextargets", "--no-release-info", "--format", "$(IDENTIFIER) $(COMPONENT) $(RELEASE) $(REPO_URI)")
-    found = {}
-    for target in targets.splitlines():
-        words = target.split(" ")
-        if words[:2] != ["Packages", "main"] or len(words) != 4:
-            continue
-        if words[2] in names:
-            found.setdefault(suite, words[3])
-        elif re.sub("(-security|/updates)$", "", words[2]) in names:
-            found.setdefault(suite + "-security", words[3])
-    if suite not in found:
-        raise Unavailable("apt here has no source for Debian's main component")
-    keyring = next((path for path in Path("/usr/share/keyrings").glob("debian-archive-keyring.[gp][gp][gp]")), None)
-    if keyring is None:
-        raise Unavailable("the package debian-archive-keyring is missing: install it")
-    return "".join(f"deb [arch=amd64 signed-by={keyring}] {uri} {name} main\n" for name, uri in found.items())
-
-
 def download(suite, packages):
-    """Fetches PACKAGES, the kernel and all they depend on, by an apt whose own state knows of nothing installed."""
-    state = Path(tempfile.mkdtemp(prefix="bindrune-apt-"))
-    try:
-        for folder in ["lists/partial", "archives/partial"]:
-            (state / folder).mkdir(parents=True)
-        (state / "status").touch()
-        (state / "sources.list").write_text(repositories(suite))
-        options = {
-            "Dir::Etc::sourcelist": state / "sources.list", "Dir::Etc::sourceparts": "/dev/null",
-            "Dir::Etc::preferences": "/dev/null", "Dir::Etc::preferencesparts": "/dev/null",
-            "Dir::State::lists": state / "lists", "Dir::State::status": state / "status", "Dir::Cache": state,
-            "Dir::Cache::archives": state / "archives", "APT::Architecture": "amd64", "APT::Architectures": "amd64",
-            "APT::Sandbox::User": output("id", "-un").strip(), "APT::Keep-Downloaded-Packages": "true",
-            "Acquire::Languages": "none", "Acquire::Retries": "3", "Debug::NoLocking": "true",
-        }
-        options = [argument for name, value in options.items() for argument in ("-o", f"{name}={value}")]
-        run("apt-get", *options, "-qq", "--error-on=any", "update")
-        described = output("apt-cache", *options, "show", "--no-all-versions", "linux-image-amd64")
-        kernel = re.search(r"^Depends: (linux-image-\S+)", described, re.M)
+    """Fetches PACKAGES, the kernel and all they depend on."""
+    with apt(suite) as debian:
+        kernel = re.search(r"^Depends: (linux-image-\S+)", debian.described("linux-image-amd64"), re.M)
         if not kernel:
             raise Failure(f"{suite} has no kernel linux-image-amd64")
-        run("apt-get", *options, "-qq", "-y", "--download-only", "--no-install-recommends", "install", *PACKAGES)
+        debian.fetch(*PACKAGES)
         # Of the kernel only the package itself: what makes an initramfs on an installed system is not needed.
-        run("apt-get", *options, "-qq", "download", kernel[1], cwd=state / "archives")
+        debian.fetch_alone(kernel[1])
         shutil.rmtree(packages, ignore_errors=True)
         packages.mkdir(parents=True)
-        found = sorted((state / "archives").glob("*.deb"))
-        for path in found:
+        for path in debian.fetched:
             shutil.move(path, packages / path.name)
-        return len(found), sum(path.stat().st_size for path in packages.iterdir())
-    finally:
-        shutil.rmtree(state, ignore_errors=True)
+        found = list(packages.iterdir())
+        return len(found), sum(path.stat().st_size for path in found)
 
 
 # The initramfs
@@ -251,18 +200,3 @@ class Tree:
             for part in (header + name, content):
                 parts += [part, b"\0" * (-len(part) % 4)]
         return b"".join(parts)
-
-
-# Programs of this machine
-
-
-def run(*command, **options):
-    """`command`, quietly; what it said is told if it fails."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "LC_ALL": "C"}, **options)
-    if done.returncode != 0:
-        words = done.stdout.decode(errors="replace").strip().splitlines()[-20:]
-        raise Failure(f"{command[0]} failed with status {done.returncode}:\n" + "\n".join(words))
-
-
-def output(*command, text=True):
-    return subprocess.run(command, check=True, capture_output=True, text=text, env={**os.environ, "LC_ALL": "C"}).stdout

@@ -4,7 +4,8 @@ import argparse, fnmatch, itertools, os, platform, re, shutil, signal, subproces
 from pathlib import Path
 
 import checks
-from guest import Failure, Guest, Unavailable, run
+from debian import Failure, Unavailable, run
+from guest import Guest
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
