@@ -2,6 +2,8 @@
 """Checks of what a program printed, a line each; exit status 0 all passed, 1 some failed, 2 nothing ran.
 
 checks.py scan FILE                 the lines of `bindrune scan --json` near peer_peripheral.py
+checks.py air FILE [passive]        the lines of `bindrune scan --json` near peer_advertiser.py
+checks.py commands FILE             a btsnoop file of ours: no command was refused, legacy and extended ones were not mixed
 checks.py explore FILE              the lines of `bindrune explore --json` of peer_peripheral.py
 checks.py exit FILE name=value …    what peer_peripheral.py counted
 checks.py refusal FILE STATUS       the words and the exit status of a program without a usable controller
@@ -14,7 +16,12 @@ import os
 import re
 import sys
 
+import advertisements
 import database
+
+sys.dont_write_bytecode = True
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'Kernel'))
+import btsnoop  # noqa: E402
 
 
 class Checks:
@@ -61,6 +68,51 @@ def scan(path):
     check('name', best.get('name'), database.NAME)
     check('services', set(best.get('services') or []) >= {'180D', '180F'})
     check('rssi is a number of dBm', isinstance(best.get('rssi'), int) and -128 < best['rssi'] < 21)
+
+
+def air(path, mode='active'):
+    """Each of advertisements.py is seen as it is, its scan response joined to it."""
+    lines = events(path).get('advertisement', [])
+    for title, each in advertisements.ADVERTISERS.items():
+        mine = [line for line in lines if line.get('address') == each.address]
+        if not mine:
+            check(f'{title}: heard', False)
+            continue
+        last, services, name = mine[-1], each.services, each.name
+        if mode == 'passive':
+            services = [uuid for uuid in services if uuid not in each.services_in_response]
+            name = None if each.name_in_response else name
+            check(f'{title}: no scan response', any(line.get('scan_response') for line in mine), False)
+        check(f'{title}: name', last.get('name'), name)
+        check(f'{title}: services', last.get('services'), services)
+        check(f'{title}: connectable', last.get('connectable'), each.is_connectable)
+        if mode != 'passive' or each.manufacturer == advertisements.OVERFLOW:
+            check(f'{title}: manufacturer data', bytes.fromhex(last.get('manufacturer_data') or '') or None, each.manufacturer)
+        check(f'{title}: service data', last.get('service_data') or {}, each.service_data)
+        check(f'{title}: whole', any(line.get('truncated') for line in mine), False)
+        check(f'{title}: nothing else', {line.get('name') for line in mine} <= {each.name, None})
+
+
+# Vol 4, Part E, §3.1.1: after one of a kind the controller refuses the others until it is reset.
+LEGACY_COMMANDS, EXTENDED_COMMANDS = {*range(0x2006, 0x200E)}, {*range(0x2036, 0x2047)}
+RESET = 0x0C03
+
+
+def commands(path):
+    used, mixed, refused = set(), [], []
+    for packet in btsnoop.packets(path):
+        octets = packet.octets
+        if packet.type == btsnoop.COMMAND:
+            opcode = int.from_bytes(octets[:2], 'little')
+            used = set() if opcode == RESET else used | {opcode}
+            if used & LEGACY_COMMANDS and used & EXTENDED_COMMANDS:
+                mixed.append(f'0x{opcode:04X}')
+        elif packet.type == btsnoop.EVENT and octets[0] in (0x0E, 0x0F):
+            opcode, status = (octets[3:5], octets[5]) if octets[0] == 0x0E else (octets[4:6], octets[2])
+            if status and int.from_bytes(opcode, 'little'):
+                refused.append(f'0x{int.from_bytes(opcode, "little"):04X}: 0x{status:02X}')
+    check('legacy and extended commands are not mixed', mixed, [])
+    check('no command was refused', refused, [])
 
 
 def explore(path):
@@ -142,7 +194,7 @@ def conformance(path, folder):
 
 
 if __name__ == '__main__':
-    commands = {'scan': scan, 'explore': explore, 'exit': counted, 'refusal': refusal, 'advertise': advertise,
+    names = {'scan': scan, 'air': air, 'commands': commands, 'explore': explore, 'exit': counted, 'refusal': refusal, 'advertise': advertise,
                 'demo': demo, 'conformance': conformance}
-    commands[sys.argv[1]](*sys.argv[2:])
+    names[sys.argv[1]](*sys.argv[2:])
     sys.exit(1 if check.failed else 0 if check.passed else 2)

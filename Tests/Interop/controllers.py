@@ -33,6 +33,7 @@ DEVIATIONS = {
         'privacy: size': False,
     },
     'rootcanal': {
+        'sets: anonymous, heard without an address': 0x00,
         'ends: after its events': (0x3C, 1, 3),  # Advertising Timeout for Limit Reached
         'connections: data length told': None,
         'privacy: as an identity': 0,
@@ -330,6 +331,10 @@ class Controllers:
         check('sets: the others are on', (b.reports(since, addresses[1]), bool(b.reports(since, addresses[0]))), ([], True))
         check('sets: removed', await a.status(hci.HCI_LE_Remove_Advertising_Set_Command(advertising_handle=1)), 0)
         check('sets: removed twice', await a.status(hci.HCI_LE_Remove_Advertising_Set_Command(advertising_handle=1)), 0x42)
+        check('sets: anonymous', await a.advertises(4, ANONYMOUS, name('nobody'), own=hci.OwnAddressType.PUBLIC), 0)
+        since = b.now
+        found = await b.report(since, lambda each: each.data == name('nobody'))
+        check('sets: anonymous, heard without an address', found and found.address_type, 0xFF)
         check('sets: all off', await a.status(a.disabling(), hci.HCI_LE_Clear_Advertising_Sets_Command()), 0)
         check('sets: none without a set', await a.status(a.enabling(0)), 0x42)
 
