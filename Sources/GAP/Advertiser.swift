@@ -88,6 +88,8 @@ public enum AdvertisingEnd: BitwiseCopyable, Sendable, Equatable, CustomStringCo
 /// **Phases**: off → setting (removal, parameters, address, data, scan response, enable) → on → disabling → off.
 /// The end of advertising can be told of before the answer to the enable that began it: setting → ended → off.
 /// A restart that the controller refuses beside its links: setting → blocked, until a link goes down.
+///
+/// **Suspended**: it brings advertising to off, keeps what is wanted and tells nobody; `resume` goes on from there.
 struct Advertiser {
   enum Outcome: BitwiseCopyable, Equatable {
     case started
@@ -119,6 +121,11 @@ struct Advertiser {
 
   private(set) var phase = Phase.off
   private var wanted: Wish?
+  private var isSuspended = false
+  /// What the controller is to be brought to.
+  private var goal: Wish? { isSuspended ? nil : wanted }
+  /// Whoever wished last has not been told what came of it.
+  private var owesOutcome = false
   /// What the commands under way, or the advertising that is on, are about.
   private var current: Wish?
   /// What the controller's advertising set is; nil: there is none.
@@ -137,22 +144,52 @@ struct Advertiser {
 
   /// The controller has forgotten everything. True when advertising was on, or on its way.
   mutating func reset() -> Bool {
+    let wasAdvertising = wanted != nil || owesOutcome
     forget(.stopped)
     set = nil
-    defer { phase = .off }
-    if case .off = phase { return false }
-    return true
+    phase = .off
+    isSuspended = false
+    owesOutcome = false
+    return wasAdvertising
   }
   /// From now on nothing is wanted.
   private mutating func forget(_ reason: AdvertisingEnd) {
     wanted = nil
     end = nil
     self.reason = reason
+    owesOutcome = true
+  }
+  /// The outcome where nobody has been told of it.
+  private mutating func owed(_ outcome: Outcome) -> Outcome? {
+    defer { owesOutcome = false }
+    return owesOutcome ? outcome : nil
+  }
+
+  /// Nothing is enabled in the controller, and no command is under way.
+  var isQuiet: Bool {
+    switch phase {
+    case .off, .blocked: true
+    case .setting, .ended, .on, .disabling: false
+    }
+  }
+  /// Brings advertising to off, for as long as it takes to do what a controller refuses while it is on; `isQuiet` tells when.
+  mutating func suspend(hci: inout HCILayer, now: Instant) {
+    isSuspended = true
+    if case .blocked = phase { phase = .off }
+    _ = step(.connection, &hci, now)
+  }
+  /// Brings advertising to what is wanted now. One that has run out of time meanwhile ends with `expire`.
+  mutating func resume(hci: inout HCILayer, now: Instant) {
+    guard isSuspended else { return }
+    isSuspended = false
+    if let end, end <= now { return }
+    _ = step(.connection, &hci, now)
   }
 
   /// nil: do not advertise. The outcome, unless it is certain at once, comes from one of the calls below.
   mutating func want(_ wish: Wish?, hci: inout HCILayer, now: Instant) -> Outcome? {
     wanted = wish
+    owesOutcome = true
     if wish?.parameters.isLimited == true {
       lastTurn &+= 1
       wanted?.turn = lastTurn
@@ -175,13 +212,13 @@ struct Advertiser {
     switch phase {
     case .off:
       if let end, end <= now { forget(.durationOver) }
-      guard let wanted else { return .ended(reason) }
-      current = wanted
-      let first: Step = set == nil || set == wanted.shape ? .parameters : .removal
-      send(first, of: wanted, &hci, now)
+      guard let goal else { return wanted == nil ? owed(.ended(reason)) : nil }
+      current = goal
+      let first: Step = set == nil || set == goal.shape ? .parameters : .removal
+      send(first, of: goal, &hci, now)
       phase = .setting(first, cause)
     case .on:
-      if current == wanted { return .started }
+      if current == goal { return owed(.started) }
       sendEnable(nil, &hci, now)
       phase = .disabling
     case .setting, .ended, .disabling, .blocked: break
@@ -201,7 +238,7 @@ struct Advertiser {
       if usesExtendedCommands, isAccepted {
         if step == .removal { set = nil } else if step == .parameters { set = current?.shape }
       }
-      if let current, wanted == current {
+      if let current, goal == current {
         return isAccepted ? next(after: step, cause, current, &hci, now) : refused(outcome.status, cause, &hci, now)
       }
       // Wanted otherwise meanwhile: begin again, or stop what this command started.
@@ -216,7 +253,7 @@ struct Advertiser {
     guard let next = following(step, current) else {
       phase = .on
       end = end ?? current.parameters.duration.map { now + $0 }
-      return .started
+      return owed(.started)
     }
     send(next, of: current, &hci, now)
     phase = .setting(next, cause)
@@ -248,7 +285,7 @@ struct Advertiser {
       return nil
     }
     forget(.stopped)
-    return .failed(status)
+    return owed(.failed(status))
   }
 
   // MARK: The end
@@ -272,14 +309,21 @@ struct Advertiser {
       phase = .ended(reason)
       guard let current, wanted == current else { return nil }
       end = end ?? current.parameters.duration.map { now + $0 }
-      return .started
+      return owed(.started)
+    // A connection that crossed the command that was to suspend it.
+    case .disabling where wanted == current:
+      phase = .ended(reason)
+      return nil
     case .off, .setting, .ended, .disabling, .blocked: return nil
     }
   }
   private mutating func over(_ reason: AdvertisingEnd, _ hci: inout HCILayer, _ now: Instant) -> Outcome? {
     phase = .off
     let isWanted = wanted != nil && wanted == current
-    if isWanted, reason != .connected || wanted?.parameters.restartsAfterConnection != true { forget(reason) }
+    if isWanted {
+      owesOutcome = true
+      if reason != .connected || wanted?.parameters.restartsAfterConnection != true { forget(reason) }
+    }
     return step(isWanted ? .connection : .wish, &hci, now)
   }
   /// A link has gone down: advertising that the controller refused may be possible again.

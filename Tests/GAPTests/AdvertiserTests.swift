@@ -278,4 +278,81 @@ import Testing
       same(bench.takeAll(), [])
     }
   }
+
+  // MARK: Suspension
+
+  private static func suspend(_ bench: inout Bench) {
+    bench.tell { core, now in core.advertiser.suspend(hci: &core.hci, now: now) }
+  }
+  private static func resume(_ bench: inout Bench) {
+    bench.tell { core, now in core.advertiser.resume(hci: &core.hci, now: now) }
+  }
+
+  /// Off in the controller, on for whoever asked for it.
+  @Test func aSuspensionTellsNobody() {
+    for controller in [PaperController(), .extended] {
+      var bench = Bench.started(controller: controller)
+      expect(bench.core.advertiser.isQuiet)
+      Self.suspend(&bench)
+      Self.resume(&bench)
+      same(bench.takeAll(), [])
+      // Asked for before, its outcome comes after.
+      Self.advertise(&bench)
+      Self.suspend(&bench)
+      expect(!bench.core.advertiser.isQuiet)
+      bench.answerAll()
+      same(bench.takeTexts(), [])
+      expect(bench.core.advertiser.isQuiet)
+      Self.resume(&bench)
+      bench.answerAll()
+      same(bench.takeTexts(), ["advertisingStarted"])
+      _ = bench.takeAll()
+
+      Self.suspend(&bench)
+      expect(!bench.core.advertiser.isQuiet)
+      bench.answerAll()
+      same(bench.takeAll().map { $0.hasSuffix("Advertising_Enable(off)") }, [true])
+      expect(bench.core.advertiser.isQuiet)
+      Self.resume(&bench)
+      bench.answerAll()
+      same(bench.takeAll().last?.hasSuffix("Advertising_Enable(on)"), true)
+      // Stopped, or asked for, while suspended.
+      Self.suspend(&bench)
+      bench.answerAll()
+      bench.tell { core, now in core.stopAdvertising(now: now) }
+      same(bench.takeTexts(), ["advertisingStopped"])
+      Self.advertise(&bench)
+      same(bench.takeTexts(), [])
+      Self.resume(&bench)
+      bench.answerAll()
+      same(bench.takeTexts(), ["advertisingStarted"])
+    }
+  }
+  @Test func theEndDuringASuspension() {
+    var late = Bench.started()
+    Self.advertise(&late, Self.data, AdvertisingParameters(duration: .seconds(3)))
+    late.answerAll()
+    Self.suspend(&late)
+    late.answerAll()
+    _ = late.takeAll()
+    late.now = late.now + .seconds(3)
+    Self.resume(&late)
+    late.wait(.zero)
+    same(late.takeAll(), ["advertisingStopped: the time is over"])
+
+    for restarts in [false, true] {
+      var bench = Bench.started()
+      Self.advertise(&bench, Self.data, AdvertisingParameters(restartsAfterConnection: restarts))
+      bench.answerAll()
+      Self.suspend(&bench)
+      _ = bench.takeAll()
+      // The connection crosses the command.
+      bench.receive(connectionComplete(0x40, .peripheral))
+      bench.answer(.commandDisallowed)
+      same(bench.takeTexts().dropFirst(), restarts ? [] : ["advertisingStopped: a central connected"])
+      Self.resume(&bench)
+      bench.answerAll()
+      same(bench.takeTexts(), restarts ? ["advertisingStarted"] : [])
+    }
+  }
 }
