@@ -12,9 +12,8 @@ public struct AESCMAC: ~Copyable {
   private var code: AES.CMAC
 
   public init(key: UInt128) {
-    let octets = (0..<16).map { UInt8(truncatingIfNeeded: key >> (120 - 8 * $0)) }
     do {
-      code = try AES.CMAC(key: SymmetricKey(data: octets))
+      code = try AES.CMAC(key: SymmetricKey(data: octets(of: key)))
     } catch {
       preconditionFailure("AES has keys of 128 bits: \(error)")
     }

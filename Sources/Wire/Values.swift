@@ -61,21 +61,6 @@ public struct UInt24: WireValue, ExpressibleByIntegerLiteral {
   @inlinable @inline(__always) public var wire: UInt64 { UInt64(value) }
 }
 
-/// A device address: six octets, of which the text gives the most significant first. Vol 6, Part B, §1.3.
-public struct DeviceAddress: WireValue, Hashable {
-  /// The lower 48 bits.
-  public var value: UInt64
-  @inlinable @inline(__always) public init(_ value: UInt64 = 0) { self.value = value }
-  @inlinable @inline(__always) public static var width: Int { 6 }
-  @inlinable @inline(__always) public static var isClosed: Bool { false }
-  @inlinable @inline(__always) public init?(wire: UInt64) { value = wire }
-  @inlinable @inline(__always) public var wire: UInt64 { value }
-  /// `AA:BB:CC:DD:EE:FF`.
-  public var text: String {
-    (0..<6).reversed().map { hexDigits(value >> (8 * UInt64($0)) & 0xFF, 2) }.joined(separator: ":")
-  }
-}
-
 // MARK: Numbers with names
 
 /// An assigned number of a set that grows: any value is legal and survives a round trip.
