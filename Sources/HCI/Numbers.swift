@@ -188,6 +188,23 @@ public struct FilterDuplicates: OpenNumber, Hashable {
   public static var enabledPerPeriod: FilterDuplicates { FilterDuplicates(rawValue: 2) }
 }
 
+/// What the controller takes from a peer whose IRK it has. Vol 4, Part E, §7.8.77; Vol 6, Part B, §4.7.
+public struct PrivacyMode: OpenNumber, Hashable {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+  /// Only private addresses; the mode of every new entry of the resolving list.
+  public static var network: PrivacyMode { PrivacyMode(rawValue: 0) }
+  /// The identity address as well.
+  public static var device: PrivacyMode { PrivacyMode(rawValue: 1) }
+  public var text: String {
+    switch rawValue {
+    case 0: "network"
+    case 1: "device"
+    default: "0x" + hexDigits(wire, 2)
+    }
+  }
+}
+
 /// A modulation, as one number. Vol 4, Part E, §7.7.65.13.
 public struct PHY: OpenNumber, Hashable {
   public var rawValue: UInt8

@@ -1,0 +1,173 @@
+import BindruneWire
+
+// The resolving list: which private addresses the controller knows to be whose. Vol 6, Part B, §6. While address resolution
+// is enabled, the list may not be changed under advertising, scanning or initiating (0x0C).
+
+/// LE Add Device To Resolving List. Vol 4, Part E, §7.8.38.
+///
+/// `peerIRK` zero: the peer uses its identity address; `localIRK` zero: towards this peer we use ours.
+public struct LEAddDeviceToResolvingList: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0027) }
+  public static var name: StaticString { "HCI_LE_Add_Device_To_Resolving_List" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 3) }
+  public var peerIdentityAddressType = AddressType()
+  public var peerIdentityAddress = DeviceAddress()
+  /// 16 octets each, least significant first.
+  public var peerIRK = Octets(), localIRK = Octets()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Peer_Identity_Address_Type", &peerIdentityAddressType)
+    try visit.value("Peer_Identity_Address", &peerIdentityAddress)
+    try visit.octets("Peer_IRK", &peerIRK, .exactly(16))
+    try visit.octets("Local_IRK", &localIRK, .exactly(16))
+  }
+  /// Puts the keys into `arena`, the bytes the command will be written from.
+  public init(
+    _ type: AddressType, _ address: DeviceAddress, peerIRK: UInt128, localIRK: UInt128, in arena: inout [UInt8]
+  ) {
+    peerIdentityAddressType = type
+    peerIdentityAddress = address
+    self.peerIRK = Octets((0..<16).map { UInt8(truncatingIfNeeded: peerIRK >> (8 * $0)) }, in: &arena)
+    self.localIRK = Octets((0..<16).map { UInt8(truncatingIfNeeded: localIRK >> (8 * $0)) }, in: &arena)
+  }
+}
+
+/// LE Remove Device From Resolving List. Vol 4, Part E, §7.8.39.
+public struct LERemoveDeviceFromResolvingList: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0028) }
+  public static var name: StaticString { "HCI_LE_Remove_Device_From_Resolving_List" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 4) }
+  public var peerIdentityAddressType = AddressType()
+  public var peerIdentityAddress = DeviceAddress()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Peer_Identity_Address_Type", &peerIdentityAddressType)
+    try visit.value("Peer_Identity_Address", &peerIdentityAddress)
+  }
+}
+
+/// LE Clear Resolving List. Vol 4, Part E, §7.8.40.
+public struct LEClearResolvingList: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0029) }
+  public static var name: StaticString { "HCI_LE_Clear_Resolving_List" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 5) }
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
+}
+
+/// LE Read Resolving List Size. Vol 4, Part E, §7.8.41.
+///
+/// The number may change at any time: what the memory holds.
+public struct LEReadResolvingListSize: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002A) }
+  public static var name: StaticString { "HCI_LE_Read_Resolving_List_Size" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 6) }
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
+
+  public struct Return: CommandReturn {
+    public var status = HCIStatus()
+    public var resolvingListSize: UInt8 = 0
+    @inlinable public init() {}
+    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+      try visit.value("Status", &status)
+      try visit.value("Resolving_List_Size", &resolvingListSize)
+    }
+  }
+}
+
+/// LE Read Peer Resolvable Address. Vol 4, Part E, §7.8.42.
+///
+/// The private address the peer was last heard with. 0x02: it is not in the list, or has not been heard.
+public struct LEReadPeerResolvableAddress: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002B) }
+  public static var name: StaticString { "HCI_LE_Read_Peer_Resolvable_Address" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 7) }
+  public var peerIdentityAddressType = AddressType()
+  public var peerIdentityAddress = DeviceAddress()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Peer_Identity_Address_Type", &peerIdentityAddressType)
+    try visit.value("Peer_Identity_Address", &peerIdentityAddress)
+  }
+
+  public struct Return: CommandReturn {
+    public var status = HCIStatus()
+    public var peerResolvableAddress = DeviceAddress()
+    @inlinable public init() {}
+    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+      try visit.value("Status", &status)
+      try visit.value("Peer_Resolvable_Address", &peerResolvableAddress)
+    }
+  }
+}
+
+/// LE Read Local Resolvable Address. Vol 4, Part E, §7.8.43.
+///
+/// The private address we use towards the peer. 0x02: it is not in the list, or there is none.
+public struct LEReadLocalResolvableAddress: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002C) }
+  public static var name: StaticString { "HCI_LE_Read_Local_Resolvable_Address" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 0) }
+  public var peerIdentityAddressType = AddressType()
+  public var peerIdentityAddress = DeviceAddress()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Peer_Identity_Address_Type", &peerIdentityAddressType)
+    try visit.value("Peer_Identity_Address", &peerIdentityAddress)
+  }
+
+  public struct Return: CommandReturn {
+    public var status = HCIStatus()
+    public var localResolvableAddress = DeviceAddress()
+    @inlinable public init() {}
+    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+      try visit.value("Status", &status)
+      try visit.value("Local_Resolvable_Address", &localResolvableAddress)
+    }
+  }
+}
+
+/// LE Set Address Resolution Enable. Vol 4, Part E, §7.8.44.
+///
+/// Refused with 0x0C while advertising, scanning or initiating is on.
+public struct LESetAddressResolutionEnable: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002D) }
+  public static var name: StaticString { "HCI_LE_Set_Address_Resolution_Enable" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 1) }
+  public var addressResolutionEnable = false
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Address_Resolution_Enable", &addressResolutionEnable)
+  }
+}
+
+/// LE Set Resolvable Private Address Timeout. Vol 4, Part E, §7.8.45.
+///
+/// How long the controller uses a private address of ours: 1 … 3,600 s, 900 after a reset.
+public struct LESetResolvablePrivateAddressTimeout: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002E) }
+  public static var name: StaticString { "HCI_LE_Set_Resolvable_Private_Address_Timeout" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 2) }
+  public var rpaTimeout: UInt16 = 900
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("RPA_Timeout", &rpaTimeout)
+  }
+}
+
+/// LE Set Privacy Mode. Vol 4, Part E, §7.8.77.
+public struct LESetPrivacyMode: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x004E) }
+  public static var name: StaticString { "HCI_LE_Set_Privacy_Mode" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(39, 2) }
+  public var peerIdentityAddressType = AddressType()
+  public var peerIdentityAddress = DeviceAddress()
+  public var privacyMode = PrivacyMode()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Peer_Identity_Address_Type", &peerIdentityAddressType)
+    try visit.value("Peer_Identity_Address", &peerIdentityAddress)
+    try visit.value("Privacy_Mode", &privacyMode)
+  }
+}
