@@ -39,7 +39,7 @@ let package = Package(
       name: "GATT", dependencies: ["BindruneWire", "ATT", "BindruneToolbox", deque, containers],
       swiftSettings: settings),
     .target(
-      name: "GAP", dependencies: ["BindruneWire", "HCI", "L2CAP", "ATT", "GATT", deque, containers],
+      name: "GAP", dependencies: ["BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "GATT", deque, containers],
       swiftSettings: settings),
     .target(
       name: "BindruneConformance", dependencies: ["BindruneWire", "ATT", "GATT", deque], path: "Sources/Conformance",
@@ -47,7 +47,8 @@ let package = Package(
     .target(
       name: "BindruneSimulator",
       dependencies: [
-        "BindruneWire", "HCI", deque, containers, .product(name: "HeapModule", package: "swift-collections"),
+        "BindruneWire", "BindruneToolbox", "HCI", deque, containers,
+        .product(name: "HeapModule", package: "swift-collections"),
       ],
       path: "Sources/Simulator", swiftSettings: settings),
     .target(name: "CBluetooth"),
@@ -95,10 +96,12 @@ let package = Package(
     .testTarget(name: "L2CAPTests", dependencies: ["L2CAP", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "ATTTests", dependencies: ["ATT", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "GATTTests", dependencies: ["GATT", "TestSupport"], swiftSettings: settings),
-    .testTarget(name: "GAPTests", dependencies: ["GAP", "TestSupport"], swiftSettings: settings),
+    .testTarget(name: "GAPTests", dependencies: ["GAP", "BindruneToolbox", "TestSupport"], swiftSettings: settings),
     .testTarget(
       name: "TransportTests", dependencies: ["BindruneTransport", "TestSupport"] + nio, swiftSettings: settings),
-    .testTarget(name: "SimulatorTests", dependencies: ["BindruneSimulator", "TestSupport"], swiftSettings: settings),
+    .testTarget(
+      name: "SimulatorTests", dependencies: ["BindruneSimulator", "BindruneToolbox", "TestSupport"],
+      swiftSettings: settings),
     .testTarget(
       name: "ScenarioTests", dependencies: ["GAP", "BindruneSimulator", "TestSupport"], swiftSettings: settings),
     .testTarget(

@@ -8,8 +8,9 @@ extension Air {
   mutating func advertise(_ id: ControllerID, _ generation: UInt32) {
     let i = id.index
     guard let set = controllers[i].advertiser(generation) else { return }
-    let advertiser = controllers[i].advertisers[set]
-    guard let address = controllers[i].address(of: advertiser) else { return }
+    var advertiser = controllers[i].advertisers[set]
+    guard let address = controllers[i].address(of: advertiser, now: medium.now) else { return }
+    if advertiser.isDirected { advertiser.peer = controllers[i].target(of: advertiser, now: medium.now) }
     controllers[i].advertisers[set].events += 1
     let isLast = advertiser.maximumEvents > 0 && advertiser.events + 1 >= advertiser.maximumEvents
     var next = medium.now + advertiser.period
@@ -24,14 +25,19 @@ extension Air {
         let scans = controllers[other].scans(channel, at: time, isLegacy: advertiser.isLegacy)
         let initiates = controllers[other].initiates(channel, at: time)
         guard scans || initiates, let strength = carry(from: i, to: other) else { continue }
+        guard let who = controllers[other].resolvingList.identify(address) else { continue }
         if scans {
-          report(advertiser, address, isResponse: false, strength, from: i, to: other)
-          if controllers[other].scanner.isActive, advertiser.isScannable, isAdmitted(other, by: i, advertiser, 1) {
-            requests.append(Request(from: other, connects: false))
+          report(advertiser, who, isResponse: false, strength, from: i, to: other)
+          if controllers[other].scanner.isActive, advertiser.isScannable,
+            let asker = asker(other, controllers[other].scanner.ownAddressType, who, by: i, advertiser, 1)
+          {
+            requests.append(Request(from: other, to: who, asker: asker, connects: false))
           }
         }
-        if initiates, controllers[other].wants(advertiser, address), isAdmitted(other, by: i, advertiser, 2) {
-          requests.append(Request(from: other, connects: true))
+        if initiates, controllers[other].wants(advertiser, who), let initiator = controllers[other].initiator,
+          let asker = asker(other, initiator.ownAddressType, who, by: i, advertiser, 2)
+        {
+          requests.append(Request(from: other, to: who, asker: asker, connects: true))
         }
       }
       if configuration.collides, requests.count > 1 {
@@ -39,15 +45,13 @@ extension Air {
         requests = [requests[Int(medium.radio.random.next() % UInt64(requests.count))]]
       }
       for request in requests where request.connects {
-        if connect(request.from, i, set, address) { return }
+        if connect(request, i, set, address) { return }
       }
       for request in requests where !request.connects {
         guard carry(from: request.from, to: i) != nil else { continue }
-        controllers[i].reportScanRequest(
-          advertiser, controllers[request.from].address(controllers[request.from].scanner.ownAddressType),
-          now: medium.now)
+        controllers[i].reportScanRequest(advertiser, request.asker, now: medium.now)
         guard let strength = carry(from: i, to: request.from) else { continue }
-        report(advertiser, address, isResponse: true, strength, from: i, to: request.from)
+        report(advertiser, request.to, isResponse: true, strength, from: i, to: request.from)
       }
     }
     if isLast {
@@ -59,7 +63,7 @@ extension Air {
   /// What a scanner has heard of an advertisement or a response. Extended data are a chain of PDUs, AUX_ADV_IND or
   /// AUX_SCAN_RSP and then AUX_CHAIN_IND, each of which may be lost, and what follows it with it. Vol 6, Part B, §2.3.4.9.
   private mutating func report(
-    _ advertiser: Advertiser, _ address: AirAddress, isResponse: Bool, _ strength: Int8, from i: Int, to other: Int
+    _ advertiser: Advertiser, _ who: Identified, isResponse: Bool, _ strength: Int8, from i: Int, to other: Int
   ) {
     // ADV_DIRECT_IND has no data; a scannable extended advertisement has it in its response.
     let data = isResponse ? advertiser.scanResponse.octets : advertiser.takesData ? advertiser.data.octets : []
@@ -68,20 +72,23 @@ extension Air {
       received = min(received + Self.octetsInPDU, data.count)
     }
     controllers[other].report(
-      advertiser, address, isResponse: isResponse, data[..<received], isWhole: received == data.count, strength,
+      advertiser, who, isResponse: isResponse, data[..<received], isWhole: received == data.count, strength,
       now: medium.now)
   }
   /// Octets of advertising data in one PDU of a chain, of which a controller may choose the length.
   private static var octetsInPDU: Int { 245 }
-  /// Whether an advertiser with a filter answers somebody: bit 0 is for scan requests, bit 1 for connect requests.
-  private func isAdmitted(_ other: Int, by i: Int, _ advertiser: Advertiser, _ bit: UInt8) -> Bool {
-    if advertiser.filterPolicy & bit == 0 { return true }
-    let type = bit == 1 ? controllers[other].scanner.ownAddressType : controllers[other].initiator?.ownAddressType
-    guard let type, let address = controllers[other].address(type) else { return false }
-    return controllers[i].accepts(address)
+  /// Who asks, as the advertiser knows him; nil when it does not answer him: its filter (bit 0 is for scan requests, bit 1
+  /// for connect requests) or its privacy mode forbids it.
+  private mutating func asker(
+    _ other: Int, _ type: OwnAddressType, _ who: Identified, by i: Int, _ advertiser: Advertiser, _ bit: UInt8
+  ) -> Identified? {
+    guard let own = controllers[other].address(type, towards: who.identity, now: medium.now),
+      let asker = controllers[i].resolvingList.identify(own)
+    else { return nil }
+    return advertiser.filterPolicy & bit == 0 || controllers[i].accepts(asker.identity) ? asker : nil
   }
-  /// SCAN_REQ or CONNECT_IND.
-  private struct Request { var from: Int, connects: Bool }
+  /// SCAN_REQ or CONNECT_IND: the advertiser as the one who asks knows it, and the other way round.
+  private struct Request { var from: Int, to: Identified, asker: Identified, connects: Bool }
 
   /// One packet from one controller to another: its strength there, if it arrives.
   mutating func carry(from a: Int, to b: Int) -> Int8? {
@@ -130,12 +137,11 @@ extension Air {
 
   /// CONNECT_IND. Returns true when the advertiser has received it. The initiator does not know: its link begins in any
   /// case, and ends with 0x3E when the other end never speaks. Vol 6, Part B, §4.5.
-  private mutating func connect(_ c: Int, _ p: Int, _ set: Int, _ address: AirAddress) -> Bool {
-    guard let initiator = controllers[c].initiator, !controllers[c].isFull,
-      let own = controllers[c].address(initiator.ownAddressType)
-    else { return false }
+  private mutating func connect(_ request: Request, _ p: Int, _ set: Int, _ address: AirAddress) -> Bool {
+    let c = request.from
+    guard let initiator = controllers[c].initiator, !controllers[c].isFull else { return false }
     // An advertiser ignores an initiator it is connected to already, and one too many. Vol 6, Part B, §4.5.
-    let isWelcome = !controllers[p].isFull && !controllers[p].connections.contains { $0.peer == own }
+    let isWelcome = !controllers[p].isFull && !controllers[p].connections.contains { $0.peer == request.asker.identity }
     let isReceived = carry(from: c, to: p) != nil && isWelcome
     let parameters = initiator.request.chosen, now = medium.now
     let central = controllers[c].makeHandle()
@@ -144,12 +150,14 @@ extension Air {
       central: LinkEnd(controllers[c].id, central), peripheral: LinkEnd(controllers[p].id, peripheral), parameters,
       start: now)
     controllers[c].initiator = nil
-    controllers[c].open(central, link, .central, address, parameters, now: now)
+    controllers[c].open(
+      central, link, .central, request.to, own: request.asker.air, initiator.ownAddressType, parameters, now: now)
     prepareLength(link, .central)
     if isReceived {
       controllers[p].advertisers[set].isEnabled = false
-      controllers[p].open(peripheral, link, .peripheral, own, parameters, now: now)
       let advertiser = controllers[p].advertisers[set]
+      controllers[p].open(
+        peripheral, link, .peripheral, request.asker, own: address, advertiser.ownAddressType, parameters, now: now)
       if advertiser.handle != nil { controllers[p].reportTermination(advertiser, .success, peripheral, now: now) }
       prepareLength(link, .peripheral)
     } else {
@@ -184,25 +192,26 @@ extension VirtualController {
     initiator?.listening.hears(channel: channel, at: time) ?? false
   }
   /// Whether the advertiser is the one to connect to, and open to us.
-  func wants(_ advertiser: Advertiser, _ address: AirAddress) -> Bool {
+  func wants(_ advertiser: Advertiser, _ who: Identified) -> Bool {
     guard let initiator, advertiser.isConnectable, advertiser.isLegacy || initiator.isExtended else { return false }
-    guard initiator.peer.map({ $0 == address }) ?? accepts(address) else { return false }
-    return !advertiser.isDirected || advertiser.peer == self.address(initiator.ownAddressType)
+    guard initiator.peer.map({ $0 == who.identity || $0 == who.air }) ?? accepts(who.identity) else { return false }
+    return !advertiser.isDirected || ownIdentity(of: advertiser.peer, initiator.ownAddressType) != nil
   }
 
   /// LE Advertising Report, or LE Extended Advertising Report. Vol 4, Part E, §7.7.65.2 and §7.7.65.13.
   /// `isWhole`: there is no more data than that.
   mutating func report(
-    _ advertiser: Advertiser, _ address: AirAddress, isResponse: Bool, _ data: ArraySlice<UInt8>, isWhole: Bool,
+    _ advertiser: Advertiser, _ who: Identified, isResponse: Bool, _ data: ArraySlice<UInt8>, isWhole: Bool,
     _ strength: Int8, now: Instant
   ) {
-    if advertiser.isDirected, advertiser.peer != self.address(scanner.ownAddressType) { return }
-    if scanner.filterPolicy & 1 == 1, !(advertiser.isAnonymous ? acceptsAnonymous : accepts(address)) { return }
+    let target = advertiser.isDirected ? ownIdentity(of: advertiser.peer, scanner.ownAddressType) : nil
+    if advertiser.isDirected, target == nil { return }
+    if scanner.filterPolicy & 1 == 1, !(advertiser.isAnonymous ? acceptsAnonymous : accepts(who.identity)) { return }
     // A host that does not read gets no more of them.
-    guard !isBacklogged, scanner.admits(advertiser, address, isResponse: isResponse) else { return }
+    guard !isBacklogged, scanner.admits(advertiser, who.identity, isResponse: isResponse) else { return }
     do throws(WireError) {
       if !scanner.isExtended {
-        try reportLegacy(advertiser, address, isResponse, Array(data), strength, now: now)
+        try reportLegacy(advertiser, who, isResponse, Array(data), strength, now: now)
         return
       }
       // As much as an event holds. Data status 1: more follows, 2: more was there and is lost.
@@ -210,18 +219,19 @@ extension VirtualController {
       repeat {
         let end = min(start + 229, data.count), isLast = end == data.count
         try reportExtended(
-          advertiser, address, isResponse, data[start..<end], status: !isLast ? 1 : isWhole ? 0 : 2, strength, now: now)
+          advertiser, who, target, isResponse, data[start..<end], status: !isLast ? 1 : isWhole ? 0 : 2, strength,
+          now: now)
         start = end
       } while start < data.count
     } catch {}
   }
   private mutating func reportLegacy(
-    _ advertiser: Advertiser, _ address: AirAddress, _ isResponse: Bool, _ data: [UInt8], _ strength: Int8, now: Instant
+    _ advertiser: Advertiser, _ who: Identified, _ isResponse: Bool, _ data: [UInt8], _ strength: Int8, now: Instant
   ) throws(WireError) {
     var bytes = data, report = LEAdvertisingReport.Report()
     report.eventType = isResponse ? .scanResponse : advertiser.legacyType
-    report.addressType = address.type
-    report.address = address.value
+    report.addressType = who.type
+    report.address = who.identity.value
     report.data = Octets(0, data.count)
     report.rssi = strength
     var event = LEAdvertisingReport()
@@ -229,8 +239,8 @@ extension VirtualController {
     emit(event, from: bytes.span, now: now)
   }
   private mutating func reportExtended(
-    _ advertiser: Advertiser, _ address: AirAddress, _ isResponse: Bool, _ data: ArraySlice<UInt8>, status: UInt8,
-    _ strength: Int8, now: Instant
+    _ advertiser: Advertiser, _ who: Identified, _ target: Identified?, _ isResponse: Bool, _ data: ArraySlice<UInt8>,
+    status: UInt8, _ strength: Int8, now: Instant
   ) throws(WireError) {
     var bytes = Array(data), report = LEExtendedAdvertisingReport.Report()
     report.legacy = advertiser.isLegacy
@@ -239,17 +249,17 @@ extension VirtualController {
     report.directed = advertiser.isDirected
     report.scanResponse = isResponse
     report.dataStatus = status
-    report.addressType = advertiser.isAnonymous ? .anonymous : address.type
-    report.address = advertiser.isAnonymous ? DeviceAddress() : address.value
+    report.addressType = advertiser.isAnonymous ? .anonymous : who.type
+    report.address = advertiser.isAnonymous ? DeviceAddress() : who.identity.value
     if !advertiser.isLegacy {
       report.secondaryPHY = .le1M
       report.advertisingSID = advertiser.sid
     }
     if advertiser.tellsPower { report.txPower = advertiser.power }
     report.rssi = strength
-    if advertiser.isDirected {
-      report.directAddressType = advertiser.peer.type
-      report.directAddress = advertiser.peer.value
+    if let target {
+      report.directAddressType = target.type
+      report.directAddress = target.identity.value
     }
     report.data = Octets(0, bytes.count)
     var event = LEExtendedAdvertisingReport()
@@ -257,12 +267,12 @@ extension VirtualController {
     emit(event, from: bytes.span, now: now)
   }
   /// Somebody has asked for the scan response. Vol 4, Part E, §7.7.65.19.
-  mutating func reportScanRequest(_ advertiser: Advertiser, _ scanner: AirAddress?, now: Instant) {
-    guard advertiser.reportsScanRequests, let handle = advertiser.handle, let scanner else { return }
+  mutating func reportScanRequest(_ advertiser: Advertiser, _ scanner: Identified, now: Instant) {
+    guard advertiser.reportsScanRequests, let handle = advertiser.handle else { return }
     var event = LEScanRequestReceived()
     event.advertisingHandle = handle
     event.scannerAddressType = scanner.type
-    event.scannerAddress = scanner.value
+    event.scannerAddress = scanner.identity.value
     emit(event, now: now)
   }
   /// The end of an advertising set's activity. Vol 4, Part E, §7.7.65.18.
@@ -277,24 +287,27 @@ extension VirtualController {
     emit(event, now: now)
   }
 
-  /// A link has begun at this end.
+  /// A link has begun at this end, which used the address `own` for it.
   mutating func open(
-    _ handle: ConnectionHandle, _ link: LinkID, _ role: LinkRole, _ peer: AirAddress, _ parameters: LinkParameters,
-    now: Instant
+    _ handle: ConnectionHandle, _ link: LinkID, _ role: LinkRole, _ peer: Identified, own: AirAddress,
+    _ ownType: OwnAddressType, _ parameters: LinkParameters, now: Instant
   ) {
-    connections.append(Connection(handle: handle, link: link, role: role, peer: peer))
-    reportConnection(.success, handle, role, peer, parameters, now: now)
+    connections.append(Connection(handle: handle, link: link, role: role, peer: peer.identity))
+    // Only one that the controller made: of others the host knows. Vol 4, Part E, §7.7.65.10.
+    let isMade = ownType.rawValue >= 2 && resolvingList.entries.contains { $0.local.address == own.value }
+    reportConnection(
+      .success, handle, role, peer, local: isMade ? own.value : DeviceAddress(), parameters, now: now)
   }
   /// No link: cancelled, or nobody came.
   mutating func reportNoConnection(_ status: HCIStatus, _ role: LinkRole, now: Instant) {
-    let nobody = AirAddress(isRandom: false, DeviceAddress())
+    let none = AirAddress(isRandom: false, DeviceAddress()), nobody = Identified(air: none, identity: none)
     let nothing = LinkParameters(interval: 0, latency: 0, timeout: 0)
-    reportConnection(status, ConnectionHandle(), role, nobody, nothing, now: now)
+    reportConnection(status, ConnectionHandle(), role, nobody, local: DeviceAddress(), nothing, now: now)
   }
   /// LE Enhanced Connection Complete where the host wants it, else LE Connection Complete. Vol 4, Part E, §7.7.65.10.
   private mutating func reportConnection(
-    _ status: HCIStatus, _ handle: ConnectionHandle, _ role: LinkRole, _ peer: AirAddress, _ parameters: LinkParameters,
-    now: Instant
+    _ status: HCIStatus, _ handle: ConnectionHandle, _ role: LinkRole, _ peer: Identified, local: DeviceAddress,
+    _ parameters: LinkParameters, now: Instant
   ) {
     if leEventMask.contains(.enhancedConnectionComplete) {
       var event = LEEnhancedConnectionComplete()
@@ -302,7 +315,9 @@ extension VirtualController {
       event.connectionHandle = handle
       event.role = role
       event.peerAddressType = peer.type
-      event.peerAddress = peer.value
+      event.peerAddress = peer.identity.value
+      event.localResolvablePrivateAddress = local
+      event.peerResolvablePrivateAddress = peer.privateAddress
       event.connectionInterval = ConnectionInterval(rawValue: parameters.interval)
       event.peripheralLatency = parameters.latency
       event.supervisionTimeout = SupervisionTimeout(rawValue: parameters.timeout)
@@ -312,8 +327,8 @@ extension VirtualController {
       event.status = status
       event.connectionHandle = handle
       event.role = role
-      event.peerAddressType = peer.type
-      event.peerAddress = peer.value
+      event.peerAddressType = peer.identity.type
+      event.peerAddress = peer.identity.value
       event.connectionInterval = ConnectionInterval(rawValue: parameters.interval)
       event.peripheralLatency = parameters.latency
       event.supervisionTimeout = SupervisionTimeout(rawValue: parameters.timeout)

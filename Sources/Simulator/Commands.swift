@@ -113,6 +113,15 @@ extension VirtualController {
     case .leReadSuggestedDefaultDataLength(let command): run(command, packet, &medium)
     case .leWriteSuggestedDefaultDataLength(let command): run(command, packet, &medium)
     case .leReadMaximumDataLength(let command): run(command, packet, &medium)
+    case .leAddDeviceToResolvingList(let command): run(command, packet, &medium)
+    case .leRemoveDeviceFromResolvingList(let command): run(command, packet, &medium)
+    case .leClearResolvingList(let command): run(command, packet, &medium)
+    case .leReadResolvingListSize(let command): run(command, packet, &medium)
+    case .leReadPeerResolvableAddress(let command): run(command, packet, &medium)
+    case .leReadLocalResolvableAddress(let command): run(command, packet, &medium)
+    case .leSetAddressResolutionEnable(let command): run(command, packet, &medium)
+    case .leSetResolvablePrivateAddressTimeout(let command): run(command, packet, &medium)
+    case .leSetPrivacyMode(let command): run(command, packet, &medium)
     default: complete(command.opcode, .unknownHCICommand, now: medium.now)
     }
   }
@@ -127,6 +136,7 @@ extension VirtualController {
     case 0x2022...0x2024, 0x202F: return has(.leDataPacketLengthExtension)
     case 0x2020, 0x2021: return has(.connectionParametersRequestProcedure)
     case 0x2019, 0x201B: return has(.leEncryption)
+    case 0x2027...0x202E, 0x204E: return has(.llPrivacy)
     default: return Self.opcodes.contains(opcode.rawValue)
     }
   }
@@ -134,7 +144,8 @@ extension VirtualController {
   private static let opcodes: [UInt16] = [
     0x0406, 0x041D, 0x0C01, 0x0C03, 0x0C6D, 0x1001, 0x1002, 0x1003, 0x1005, 0x1009, 0x2001, 0x2002, 0x2003, 0x2005,
     0x2006, 0x2007, 0x2008, 0x2009, 0x200A, 0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x2010, 0x2011, 0x2012, 0x2013,
-    0x2016, 0x2019, 0x201B, 0x2020, 0x2021, 0x2022, 0x2023, 0x2024, 0x202F, 0x2035, 0x2036, 0x2037, 0x2038, 0x2039,
+    0x2016, 0x2019, 0x201B, 0x2020, 0x2021, 0x2022, 0x2023, 0x2024, 0x2027, 0x2028, 0x2029, 0x202A, 0x202B, 0x202C,
+    0x202D, 0x202E, 0x204E, 0x202F, 0x2035, 0x2036, 0x2037, 0x2038, 0x2039,
     0x203A, 0x203B, 0x203C, 0x203D, 0x2041, 0x2042, 0x2043, 0x2060,
   ]
   /// Read Local Supported Commands. Vol 4, Part E, §7.4.2: exactly what is answered with something else than 0x01.

@@ -74,6 +74,8 @@ public struct ControllerConfiguration: Sendable {
   public var maximumDataOctets: UInt16 = 251
   /// Links it can have at once.
   public var maximumConnections = 8
+  /// Entries of the resolving list, where LL Privacy is among the features.
+  public var resolvingListSize = 8
   /// Num_HCI_Command_Packets in every answer.
   public var commandCredits: UInt8 = 1
   /// When set, answers carry no command credit, and it comes this much later, alone.
@@ -95,14 +97,14 @@ public struct ControllerConfiguration: Sendable {
     self.address = address
     features = [
       .leEncryption, .connectionParametersRequestProcedure, .extendedRejectIndication,
-      .peripheralInitiatedFeaturesExchange, .leDataPacketLengthExtension, .leExtendedAdvertising,
+      .peripheralInitiatedFeaturesExchange, .leDataPacketLengthExtension, .llPrivacy, .leExtendedAdvertising,
     ]
   }
-  /// A Bluetooth 4.2 controller: 27-octet packets, legacy commands only.
+  /// A Bluetooth 4.2 controller: 27-octet packets, legacy commands only, no resolving list.
   public static func legacy(address: DeviceAddress = DeviceAddress()) -> ControllerConfiguration {
     var controller = ControllerConfiguration(address: address)
     controller.version = CoreVersion(rawValue: 0x08)
-    controller.features.subtract([.leDataPacketLengthExtension, .leExtendedAdvertising])
+    controller.features.subtract([.leDataPacketLengthExtension, .llPrivacy, .leExtendedAdvertising])
     controller.aclDataLength = 27
     controller.maximumDataOctets = 27
     return controller

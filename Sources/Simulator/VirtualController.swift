@@ -52,6 +52,8 @@ struct VirtualController: ~Copyable {
   var outbox = PacketQueue()
   private var packet = PacketBuffer(capacity: 300)
   private var random: SeededGenerator
+  /// Of private addresses: those do not disturb the order of anything else.
+  private var addressChance: SeededGenerator
   /// Commands whose credit the host has not got back.
   var outstandingCommands = 0
 
@@ -65,6 +67,7 @@ struct VirtualController: ~Copyable {
   var acceptList: [AirAddress] = []
   /// The entry of the Filter Accept List for all who advertise without an address.
   var acceptsAnonymous = false
+  var resolvingList = ResolvingList()
   var scanner = Scanner()
   var initiator: Initiator?
   var connections: [Connection] = []
@@ -83,6 +86,7 @@ struct VirtualController: ~Copyable {
   /// One end of a link, as HCI knows it.
   struct Connection {
     let handle: ConnectionHandle, link: LinkID, role: LinkRole
+    /// By its identity address where that is known.
     let peer: AirAddress
     /// Of the controller's ACL buffers, and acknowledged packets that the host does not know of yet.
     var usedBuffers = 0, completed: UInt16 = 0
@@ -93,6 +97,7 @@ struct VirtualController: ~Copyable {
     self.configuration = configuration
     self.air = air
     random = SeededGenerator(seed: seed)
+    addressChance = SeededGenerator(seed: ~seed)
   }
 
   func has(_ feature: LEFeatures) -> Bool { configuration.features.contains(feature) }
@@ -108,6 +113,7 @@ struct VirtualController: ~Copyable {
     advertisers = [Advertiser()]
     acceptList.removeAll()
     acceptsAnonymous = false
+    resolvingList = ResolvingList()
     scanner = Scanner(generation: scanner.generation &+ 1)
     initiator = nil
     connections.removeAll()
@@ -119,9 +125,9 @@ struct VirtualController: ~Copyable {
 
   // MARK: Addresses
 
-  /// The address a device uses on the air; `nil` when there is none of that kind. Vol 6, Part B, §1.3.
+  /// The address a device uses on the air; `nil` when there is none of that kind. Vol 6, Part B, §1.3. 2 and 3 ask for a
+  /// private address and fall back to 0 and 1: this is what they fall back to. Vol 4, Part E, §7.8.5.
   func address(_ type: OwnAddressType) -> AirAddress? {
-    // 2 and 3 ask for a private address and fall back to 0 and 1: the resolving list is empty. Vol 4, Part E, §7.8.5.
     if type.rawValue & 1 == 0 {
       return configuration.address.value == 0 ? nil : AirAddress(isRandom: false, configuration.address)
     }
@@ -134,6 +140,30 @@ struct VirtualController: ~Copyable {
       return address(advertiser.ownAddressType)
     }
     return advertiser.randomAddress.map { AirAddress(isRandom: true, $0) }
+  }
+  /// What is on the air: 2 and 3 are a private address where the resolving list has our IRK for that peer.
+  mutating func address(of advertiser: Advertiser, now: Instant) -> AirAddress? {
+    privateAddress(advertiser.ownAddressType, towards: advertiser.peer, now: now) ?? address(of: advertiser)
+  }
+  mutating func address(_ type: OwnAddressType, towards peer: AirAddress, now: Instant) -> AirAddress? {
+    privateAddress(type, towards: peer, now: now) ?? address(type)
+  }
+  private mutating func privateAddress(
+    _ type: OwnAddressType, towards peer: AirAddress, now: Instant
+  ) -> AirAddress? {
+    if type.rawValue < 2 { return nil }
+    return resolvingList.local(towards: peer, now: now, using: &addressChance)
+  }
+  /// TargetA of directed advertising. Vol 6, Part B, §6.2.2.
+  mutating func target(of advertiser: Advertiser, now: Instant) -> AirAddress {
+    if advertiser.ownAddressType.rawValue < 2 { return advertiser.peer }
+    return resolvingList.target(advertiser.peer, now: now, using: &addressChance) ?? advertiser.peer
+  }
+  /// Whether a directed advertisement for `target` is for us, and by which address we know ourselves there.
+  func ownIdentity(of target: AirAddress, _ type: OwnAddressType) -> Identified? {
+    guard let own = address(type) else { return nil }
+    if target == own { return Identified(air: own, identity: own) }
+    return type.rawValue >= 2 && resolvingList.isLocal(target) ? Identified(air: target, identity: own) : nil
   }
 
   // MARK: Advertising
