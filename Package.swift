@@ -109,7 +109,8 @@ let package = Package(
       dependencies: ["Bindrune", "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport"] + nio,
       swiftSettings: settings),
     .testTarget(
-      name: "ToolTests", dependencies: ["BindruneTool", "BindruneTransport"] + nio, swiftSettings: settings),
+      name: "ToolTests", dependencies: ["BindruneTool", "GAP", "BindruneTransport", "BindruneWire"] + nio,
+      swiftSettings: settings),
     .testTarget(name: "VectorTests", dependencies: ["BindruneWire", "ATT", "TestSupport"], swiftSettings: settings),
     .testTarget(
       name: "ConformanceTests", dependencies: ["BindruneConformance", "BindruneWire", "ATT", "GATT", "TestSupport"],

@@ -19,7 +19,8 @@ struct Advertise: AsyncParsableCommand {
   var name: String
   @Option(
     help: ArgumentHelp(
-      "A service to advertise, 180D or a 128-bit UUID; several times for several.", valueName: "uuid"))
+      "A service to advertise, 180D or a 128-bit UUID; several times for several.", valueName: "uuid"),
+    transform: BluetoothUUID.init(argument:))
   var service: [BluetoothUUID] = []
   @Option(
     help: ArgumentHelp(

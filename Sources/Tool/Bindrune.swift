@@ -14,7 +14,8 @@ struct BindruneCommand: AsyncParsableCommand {
       """,
     version: "0.1.0",
     subcommands: [
-      Demo.self, ScanCommand.self, Explore.self, Serve.self, Advertise.self, Controllers.self, Adapters.self,
+      Demo.self, ScanCommand.self, Explore.self, Serve.self, Advertise.self, Overflow.self, Controllers.self,
+      Adapters.self,
       Doctor.self, Conform.self,
     ])
 
@@ -26,6 +27,7 @@ struct BindruneCommand: AsyncParsableCommand {
     }
     Interruption.begin { work.cancel() }
     let result = await work.result
+    Screen.close()
     Console.status(nil)
     switch (result, Interruption.cause) {
     case (_, .outputFailed(let words)): exit(withError: Failure("Standard output failed: \(words)."))
@@ -62,15 +64,21 @@ struct CommonOptions: ParsableArguments {
   var logLevel: Logger.Level = .warning
 
   var logger: Logger {
-    var logger = Logger(label: "bindrune") { StreamLogHandler.standardError(label: $0) }
+    var logger = Logger(label: "bindrune") { StreamLogHandler(label: $0, stream: ErrorStream()) }
     logger.logLevel = logLevel
     return logger
   }
 }
 
 extension Logger.Level: @retroactive ExpressibleByArgument {}
-extension BluetoothUUID: ExpressibleByArgument {
-  public init?(argument: String) { self.init(argument) }
+extension BluetoothUUID {
+  init(argument: String) throws {
+    guard let uuid = BluetoothUUID(argument) else {
+      throw ValidationError(
+        "\"\(printable(argument))\" is no UUID: write 180D, or 128 bits as 12345678-9ABC-DEF0-1234-56789ABCDEF0.")
+    }
+    self = uuid
+  }
 }
 extension TransportSpec {
   /// The parser shows an error's own sentence only if it is one of its own.

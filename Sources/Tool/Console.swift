@@ -6,7 +6,7 @@ import Synchronization
 enum Console {
   static let isTerminal = isatty(STDOUT_FILENO) == 1
   /// https://no-color.org: any value but the empty one.
-  private static let hasColour = unsafe isTerminal && getenv("NO_COLOR").map { unsafe $0.pointee == 0 } ?? true
+  static let hasColour = unsafe isTerminal && getenv("NO_COLOR").map { unsafe $0.pointee == 0 } ?? true
   private static let status = Mutex("")
 
   enum Style: String {
@@ -18,9 +18,10 @@ enum Console {
     case blue = "34"
     case magenta = "35"
     case cyan = "36"
+    func on(_ text: String) -> String { "\u{1B}[\(rawValue)m\(text)\u{1B}[0m" }
   }
   static func styled(_ text: String, _ style: Style) -> String {
-    hasColour ? "\u{1B}[\(style.rawValue)m\(text)\u{1B}[0m" : text
+    hasColour ? style.on(text) : text
   }
 
   /// Text with commands in `backticks`: bold where there is colour.
@@ -48,10 +49,15 @@ enum Console {
 
   static func warn(_ text: String) {
     status(nil)
-    _ = write("Warning: \(text)\n", to: STDERR_FILENO)
+    error("Warning: \(text)\n")
+  }
+  /// To standard error; what a picture on the screen would hide waits for its end.
+  static func error(_ text: String) {
+    if !Screen.holdBack(text) { _ = write(text, to: STDERR_FILENO) }
   }
 
-  private static func write(_ text: String) {
+  /// Ends the work when nobody reads it.
+  static func write(_ text: String) {
     switch write(text, to: STDOUT_FILENO) {
     case 0: break
     case EPIPE: Interruption.end(.outputClosed)
@@ -70,6 +76,11 @@ enum Console {
       return 0
     }
   }
+}
+
+/// Standard error for who writes by himself, as the logger does.
+struct ErrorStream: TextOutputStream {
+  func write(_ text: String) { Console.error(text) }
 }
 
 /// A JSON object on one line, its members in the order given.
@@ -103,7 +114,8 @@ struct JSONLine: CustomStringConvertible {
       case "\n": result += "\\n"
       case "\t": result += "\\t"
       case "\r": result += "\\r"
-      case _ where scalar.isControl: result += "\\u" + hexDigits(UInt64(scalar.value), 4).lowercased()
+      case _ where scalar.properties.generalCategory == .control:
+        result += "\\u" + hexDigits(UInt64(scalar.value), 4).lowercased()
       default: result.unicodeScalars.append(scalar)
       }
     }
@@ -123,12 +135,4 @@ func readable(_ bytes: [UInt8]) -> String {
   }
   return bytes.count <= 64
     ? hexText(bytes, separator: " ") : hexText(bytes.prefix(64), separator: " ") + " … (\(bytes.count) octets)"
-}
-/// A name from the air on a terminal: control characters could move the cursor.
-func printable(_ name: String) -> String {
-  String(String.UnicodeScalarView(name.unicodeScalars.map { $0.isControl ? "·" : $0 }))
-}
-extension Unicode.Scalar {
-  /// C0, DEL and C1.
-  fileprivate var isControl: Bool { value < 0x20 || 0x7F..<0xA0 ~= value }
 }

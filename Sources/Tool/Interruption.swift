@@ -25,16 +25,22 @@ enum Interruption {
     state.withLock { state in
       state.cancel = cancel
       for number in [SIGINT, SIGTERM] {
-        signal(number, SIG_IGN)  // the source hears of it all the same
-        let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-        source.setEventHandler {
-          signal(number, SIG_DFL)
-          end(.signal(number))
-        }
-        source.resume()
-        state.sources.append(source)
+        state.sources.append(
+          source(number) {
+            signal(number, SIG_DFL)
+            Screen.close()  // at once: a second signal ends the process as it stands
+            end(.signal(number))
+          })
       }
     }
+  }
+  /// Calls `body` for each signal instead of what the system would do.
+  static func source(_ number: CInt, _ body: @escaping @Sendable () -> Void) -> any DispatchSourceSignal {
+    signal(number, SIG_IGN)  // the source hears of it all the same
+    let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+    source.setEventHandler(handler: body)
+    source.resume()
+    return source
   }
   static func end(_ cause: Cause) {
     let cancel = state.withLock { state in

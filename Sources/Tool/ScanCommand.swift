@@ -6,7 +6,10 @@ import GAP
 struct ScanCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "scan", abstract: "Show the devices that advertise.",
-    discussion: "One line for each device when it is first heard, and again when it says something new.")
+    discussion: """
+      On a terminal a table that goes on changing, the near devices first. In a pipe one line for each device when it is \
+      first heard, and again when it says something new.
+      """)
 
   @OptionGroup var options: HostOptions
   @Option(help: ArgumentHelp("How long to scan; without it until interrupted.", valueName: "seconds"))
@@ -14,31 +17,47 @@ struct ScanCommand: AsyncParsableCommand {
   @Option(
     help: ArgumentHelp(
       "Only devices that name this service, 180D or a 128-bit UUID; several times for one of several.",
-      valueName: "uuid"))
+      valueName: "uuid"), transform: BluetoothUUID.init(argument:))
   var service: [BluetoothUUID] = []
+  @Flag(help: "Only listen: no device is asked for its scan response.")
+  var passive = false
   @Flag(help: "Print one JSON object per report.")
   var json = false
 
   func run() async throws {
-    let services = service, table = DeviceTable(json: json)
-    try await Host.using(options) { host in
-      try await untilInterrupted(duration) {
-        await table.begin()
-        for try await advertisement in host.scan(services: services) { await table.show(advertisement) }
+    let scan = (parameters: ScanParameters(isActive: !passive), services: service)
+    if json || !Screen.isPossible {
+      let lines = DeviceLines(json: json)
+      try await Host.using(options) { host in
+        try await untilInterrupted(duration) {
+          for try await advertisement in host.scan(scan.parameters, services: scan.services) {
+            await lines.show(advertisement)
+          }
+        }
       }
+      return await lines.end()
+    }
+    let table = LiveTable(title: "scanning \(options.hci)")
+    do {
+      try await Host.using(options) { host in
+        try await untilInterrupted(duration) {
+          try await table.live(on: host.scan(scan.parameters, services: scan.services))
+        }
+      }
+    } catch {
+      await table.end()
+      throw error
     }
     await table.end()
   }
 }
 
-/// What a scan has found: a line a device, told again when it changes.
-actor DeviceTable {
+/// What a scan finds, in a pipe: a line a device, told again when it changes.
+private actor DeviceLines {
   private var devices: [PeerAddress: AdvertisingData] = [:]
   private let json: Bool
   init(json: Bool) { self.json = json }
-  private var count: String { devices.count == 1 ? "1 device" : "\(devices.count) devices" }
 
-  func begin() { if !json { Console.status("scanning … \(count)") } }
   func show(_ advertisement: Advertisement) {
     if json { return Console.line("\(advertisement.json)") }
     guard devices[advertisement.peer] != advertisement.data else { return }
@@ -46,11 +65,46 @@ actor DeviceTable {
       devices[advertisement.peer] = advertisement.data
     }
     Console.line(advertisement.line)
-    Console.status("scanning … \(count)")
   }
   func end() {
-    Console.status(nil)
-    if !json { Console.line(count) }
+    if !json { Console.line(devices.count == 1 ? "1 device" : "\(devices.count) devices") }
+  }
+}
+
+/// What a scan finds, on a terminal: a picture, drawn four times a second and left behind at the end.
+private actor LiveTable {
+  private var table = DeviceTable()
+  private let title: String
+  private let start = ContinuousClock().now
+  private var now: Duration { ContinuousClock().now - start }
+  init(title: String) { self.title = title }
+
+  nonisolated func live(on scan: AdvertisementSequence) async throws {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { for try await advertisement in scan { await self.heard(advertisement) } }
+      group.addTask {
+        while true {
+          await self.draw()
+          try await Task.sleep(for: .milliseconds(250))
+        }
+      }
+      defer { group.cancelAll() }
+      try await group.next()
+    }
+  }
+  private func heard(_ advertisement: Advertisement) {
+    table.heard(advertisement.peer, advertisement.data, rssi: advertisement.rssi, at: now)
+  }
+  private func draw() {
+    let size = Screen.size
+    Screen.draw(table.picture(title: title, in: size, at: now, hasColour: Console.hasColour), in: size)
+  }
+  /// The whole table, where the terminal's owner can scroll it.
+  func end() {
+    Screen.close()
+    let size = Screen.Size(columns: Screen.size.columns, rows: table.count + 1)
+    for line in table.table(in: size, at: now, hasColour: Console.hasColour) { Console.line(line) }
+    Console.line(table.count == 1 ? "1 device" : "\(table.count) devices")
   }
 }
 
@@ -90,8 +144,4 @@ extension Advertisement {
     }
     return line
   }
-}
-
-extension String {
-  func padded(_ width: Int) -> String { self + String(repeating: " ", count: max(0, width - count)) }
 }

@@ -264,9 +264,9 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
     let colour = try await Tool.shell("env -u NO_COLOR TERM=xterm script -qec '\(scan)' /dev/null").end()
     #expect(colour.status == 0)
     #expect(colour.output.contains("\u{1B}[1mVirtual Heart Rate\u{1B}[0m"), "\(colour.output.debugDescription)")
-    #expect(colour.output.contains("scanning … 1 device"))
+    #expect(colour.output.contains("scanning sim · 1 device"))
     let plain = try await Tool.shell("NO_COLOR=1 TERM=xterm script -qec '\(scan)' /dev/null").end()
-    #expect(plain.output.contains("scanning … 1 device") && !plain.output.contains("m" + "Virtual Heart Rate"))
+    #expect(plain.output.contains("scanning sim · 1 device") && !plain.output.contains("m" + "Virtual Heart Rate"))
     #expect(!plain.output.contains("\u{1B}[0m"))
   }
 

@@ -1,0 +1,100 @@
+import Dispatch
+import Glibc
+import Synchronization
+
+/// The whole terminal, for a picture that is drawn again and again: the alternate screen, which leaves what was there
+/// before untouched. What goes to standard error meanwhile waits until it is closed.
+enum Screen {
+  private enum Phase { case untouched, on, suspended, closed }
+  private struct State {
+    var phase = Phase.untouched
+    /// Of the last picture: a terminal that has become another is wiped first.
+    var size = Size(columns: 0, rows: 0)
+    var waiting = WaitingText()
+    var stopSource: (any DispatchSourceSignal)?
+  }
+  struct Size: Equatable { var columns: Int, rows: Int }
+  private static let state = Mutex(State())
+
+  /// Standard output understands the sequences below.
+  static let isPossible = unsafe Console.isTerminal && getenv("TERM").map { unsafe String(cString: $0) } != "dumb"
+
+  /// As it is now: a window may change at any time. A terminal that does not tell has 80 columns and 24 rows.
+  static var size: Size {
+    var window = winsize()
+    guard unsafe ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &window) == 0, window.ws_col > 0, window.ws_row > 0 else {
+      return Size(columns: 80, rows: 24)
+    }
+    return Size(columns: Int(window.ws_col), rows: Int(window.ws_row))
+  }
+
+  /// Shows `lines` from the top, and nothing else. They fit `size`; after `close` nothing is shown.
+  static func draw(_ lines: [String], in size: Size) {
+    state.withLock { state in
+      guard state.phase == .untouched || state.phase == .on else { return }
+      var picture = ""
+      if state.phase == .untouched {
+        picture = "\u{1B}[?1049h\u{1B}[?25l"
+        state.stopSource = state.stopSource ?? Interruption.source(SIGTSTP, suspend)
+      }
+      if state.phase == .untouched || state.size != size { picture += "\u{1B}[2J" }
+      (state.phase, state.size) = (.on, size)
+      // Each row is erased before it is written: behind the last column the cursor still stands on it. There is no line
+      // feed, which would scroll, and the cursor waits in the corner, so that what is typed scrolls nothing either.
+      for (row, line) in lines.prefix(size.rows).enumerated() { picture += "\u{1B}[\(row + 1);1H\u{1B}[2K" + line }
+      if lines.count < size.rows { picture += "\u{1B}[\(lines.count + 1);1H\u{1B}[J" }
+      Console.write(picture + "\u{1B}[H")
+    }
+  }
+
+  /// Gives the terminal back as it was, for good, and says what had to wait.
+  static func close() {
+    let waiting = state.withLock { state in
+      if state.phase == .on { Console.write(restoration) }
+      state.phase = .closed
+      defer { state.waiting = WaitingText() }
+      return state.waiting
+    }
+    if !waiting.text.isEmpty { Console.error(waiting.text) }
+  }
+
+  /// True: `text` waits until the screen is closed.
+  static func holdBack(_ text: String) -> Bool {
+    guard isatty(STDERR_FILENO) == 1 else { return false }
+    return state.withLock { state in
+      if state.phase == .on { state.waiting.add(text) }
+      return state.phase == .on
+    }
+  }
+
+  private static let restoration = "\u{1B}[?25h\u{1B}[?1049l"
+
+  /// Ctrl-Z: the shell gets its terminal back, and `fg` the picture, with the next drawing.
+  private static func suspend() {
+    state.withLock { state in
+      guard state.phase == .on else { return }
+      Console.write(restoration)
+      state.phase = .suspended
+    }
+    kill(getpid(), SIGSTOP)
+    state.withLock { state in
+      if state.phase == .suspended { state.phase = .untouched }
+    }
+  }
+}
+
+/// The newest of what waits to be said: memory is bounded.
+private struct WaitingText {
+  private var words: [String] = []
+  private var dropped = 0
+  mutating func add(_ text: String) {
+    if words.count == 256 {
+      words.removeFirst()
+      dropped += 1
+    }
+    words.append(text)
+  }
+  var text: String {
+    (dropped == 0 ? "" : "Warning: \(dropped) earlier messages were not kept.\n") + words.joined()
+  }
+}
