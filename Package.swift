@@ -79,6 +79,8 @@ let package = Package(
     .executableTarget(
       name: "InteropPeripheral", dependencies: ["Bindrune"],
       path: "Tests/Interop/Peripheral", swiftSettings: settings),
+    .executableTarget(
+      name: "InteropGAP", dependencies: ["Bindrune"], path: "Tests/Interop/GAP", swiftSettings: settings),
 
     // The same of Tests/Kernel/run.
     .executableTarget(

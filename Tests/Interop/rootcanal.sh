@@ -61,6 +61,14 @@ on_the_air() { # CONTROLLER: what peer_advertiser.py says
   return 1
 }
 
+section_rootcanal_gap() { # advertising, scanning and connections through the API, seen by hosts that are only HCI
+  local address
+  rootcanal_runs || return
+  bounded 150 gap "$python" "$here/gap.py" "$address" --program "$gap" --traces "$logs"
+  tally 'rootcanal' "$logs/gap.out"
+  explain "$logs/gap.err"
+}
+
 section_rootcanal_links() { # both roles with the GATT database, and two centrals at once
   local address server client
   rootcanal_runs || return

@@ -1,0 +1,241 @@
+import Bindrune
+import Glibc
+
+import class Foundation.Thread
+
+/// Does what it is told on standard input, a line each, for `../gap.py`, and says what comes of it, a JSON object a line.
+///
+///     InteropGAP tcp:127.0.0.1:9000 [TRACE]
+///
+///     advertise [name=N] [services=U,…] [manufacturer=HEX] [kind=K] [pdus=P] [interval=MS] [duration=MS] [events=N] [once]
+///     stop-advertising
+///     scan [passive] [services=U,…]            stop-scan
+///     connect ADDRESS [interval=MS]            cancel ADDRESS
+///     parameters ADDRESS interval=MS           disconnect ADDRESS
+///
+/// Each line is answered by {"event":"done"} or {"event":"refused"}; a connection is told of when it is up.
+@main
+struct InteropGAP {
+  static func main() async {
+    let arguments = CommandLine.arguments.dropFirst()
+    guard let spec = arguments.first, arguments.count <= 2 else {
+      print("usage: InteropGAP tcp:HOST:PORT [TRACE]")
+      exit(2)
+    }
+    do {
+      var builder = DatabaseBuilder()
+      builder.genericAccess(name: "InteropGAP")
+      let host = try await Host.open(spec, database: try builder.build(), trace: arguments.dropFirst().first)
+      let driver = Driver(host: host), events = await host.events
+      Task { try await driver.tell(events) }
+      say("ready", ["address": await host.ownAddress.description])
+      for await line in lines() {
+        guard let order = Order(line) else { continue }
+        do {
+          try await driver.obey(order)
+          say("done", ["order": order.verb])
+        } catch {
+          say("refused", ["order": order.verb, "why": "\(error)"])
+        }
+      }
+      await host.close()
+    } catch {
+      say("failed", ["why": "\(error)"])
+      exit(1)
+    }
+  }
+
+  /// Standard input, which blocks, on a thread of its own.
+  private static func lines() -> AsyncStream<String> {
+    AsyncStream { lines in
+      Thread.detachNewThread {
+        while let line = readLine() { lines.yield(line) }
+        lines.finish()
+      }
+    }
+  }
+}
+
+/// A line: a verb, an address perhaps, and values by their names.
+struct Order {
+  let verb: String
+  let address: PeerAddress?
+  private var values: [String: String] = [:]
+  private var flags: Set<String> = []
+
+  init?(_ line: String) {
+    let words = line.split(separator: " ").map(String.init)
+    guard let verb = words.first else { return nil }
+    self.verb = verb
+    var found: PeerAddress?
+    for word in words.dropFirst() {
+      let parts = word.split(separator: "=", maxSplits: 1).map(String.init)
+      if parts.count == 2 {
+        values[parts[0]] = parts[1]
+      } else if let peer = PeerAddress(word) {
+        found = peer
+      } else {
+        flags.insert(word)
+      }
+    }
+    address = found
+  }
+  subscript(name: String) -> String? { values[name] }
+  func has(_ flag: String) -> Bool { flags.contains(flag) }
+  func milliseconds(_ name: String) -> Duration? { values[name].flatMap(Int.init).map { .milliseconds($0) } }
+  var services: [BluetoothUUID] {
+    (values["services"] ?? "").split(separator: ",").compactMap { BluetoothUUID(String($0)) }
+  }
+}
+
+/// What was asked for and is still going on.
+actor Driver {
+  private let host: Host
+  private var links: [PeerAddress: Link] = [:]
+  private var attempts: [PeerAddress: Task<Void, Never>] = [:]
+  private var scan: Task<Void, Never>?
+
+  init(host: Host) { self.host = host }
+
+  struct Misuse: Error { let why: String }
+
+  func obey(_ order: Order) async throws {
+    switch order.verb {
+    case "advertise": try await host.advertise(data(of: order), try parameters(of: order))
+    case "stop-advertising": await host.stopAdvertising()
+    case "scan": beginScan(order)
+    case "stop-scan":
+      scan?.cancel()
+      await scan?.value
+    case "connect": connect(try address(of: order), order)
+    case "cancel": attempts[try address(of: order)]?.cancel()
+    case "parameters": await (try link(of: order)).updateParameters(connectionParameters(of: order))
+    case "disconnect": try await (try link(of: order)).disconnect()
+    default: throw Misuse(why: "no such order")
+    }
+  }
+
+  /// Says what happens by itself.
+  func tell(_ events: ServerEventSequence) async throws {
+    for try await event in events {
+      switch event {
+      case .connected(let link):
+        links[link.peer] = link
+        say("connected", ["peer": link.peer.description, "role": "\(link.role)"])
+      case .disconnected(let id, let reason):
+        guard let peer = links.first(where: { $0.value.id == id })?.key else { continue }
+        links[peer] = nil
+        say("disconnected", ["peer": peer.description, "reason": "\(reason.rawValue)"])
+      case .advertisingStopped(let end): say("stopped", ["end": "\(end)"])
+      default: break
+      }
+    }
+  }
+
+  private func data(of order: Order) -> AdvertisingData {
+    var data = AdvertisingData(localName: order["name"], serviceUUIDs: order.services)
+    if let hex = order["manufacturer"] { data.manufacturerData = octets(hex) }
+    return data
+  }
+  private func parameters(of order: Order) throws -> AdvertisingParameters {
+    var parameters = AdvertisingParameters(duration: order.milliseconds("duration"))
+    parameters.maximumEvents = order["events"].flatMap(UInt8.init)
+    parameters.restartsAfterConnection = !order.has("once")
+    if let interval = order.milliseconds("interval") {
+      parameters.intervalMin = AdvertisingInterval(interval)
+      parameters.intervalMax = parameters.intervalMin
+    }
+    parameters.kind =
+      switch order["kind"] {
+      case nil, "connectable": .connectable
+      case "scannable": .scannable
+      case "nonconnectable": .nonconnectable
+      case let other?: throw Misuse(why: "kind \(other)")
+      }
+    parameters.pdus =
+      switch order["pdus"] {
+      case nil: .automatic
+      case "legacy": .legacy
+      case "extended": .extended
+      case let other?: throw Misuse(why: "PDUs \(other)")
+      }
+    return parameters
+  }
+
+  private func beginScan(_ order: Order) {
+    scan?.cancel()
+    scan = Task { [host] in
+      do {
+        let found = host.scan(ScanParameters(isActive: !order.has("passive")), services: order.services)
+        for try await advertisement in found { say(advertisement) }
+      } catch {
+        say("scan-failed", ["why": "\(error)"])
+      }
+    }
+  }
+
+  private func connect(_ peer: PeerAddress, _ order: Order) {
+    let parameters = connectionParameters(of: order)
+    attempts[peer] = Task { [host] in
+      do throws(BluetoothError) {
+        _ = try await host.connect(to: peer, parameters)
+        say("linked", ["peer": peer.description])
+      } catch {
+        say("unlinked", ["peer": peer.description, "code": "\(error.code)"])
+      }
+    }
+  }
+  private func connectionParameters(of order: Order) -> ConnectionParameters {
+    ConnectionParameters(
+      interval: ConnectionInterval(order.milliseconds("interval") ?? .milliseconds(30)),
+      supervisionTimeout: SupervisionTimeout(.seconds(5)))
+  }
+  private func address(of order: Order) throws -> PeerAddress {
+    guard let address = order.address else { throw Misuse(why: "no address") }
+    return address
+  }
+  private func link(of order: Order) throws -> Link {
+    guard let link = links[try address(of: order)] else { throw Misuse(why: "no link") }
+    return link
+  }
+}
+
+/// One JSON object a line; the values are words, which need no escapes but Swift's.
+func say(_ event: String, _ values: [String: String] = [:]) {
+  let pairs = [("event", event)] + values.sorted { $0.key < $1.key }
+  var line = "{" + pairs.map { "\"\($0)\":\($1.debugDescription)" }.joined(separator: ",") + "}\n"
+  // Not print and fflush(nil), which waits for the lock that readLine holds.
+  _ = line.withUTF8 { unsafe write(STDOUT_FILENO, $0.baseAddress, $0.count) }
+}
+
+func say(_ advertisement: Advertisement) {
+  let data = advertisement.data
+  say(
+    "advertisement",
+    [
+      "peer": advertisement.peer.description, "name": advertisement.name ?? "",
+      "services": data.serviceUUIDs.map(\.description).joined(separator: ","),
+      "manufacturer": hex(data.manufacturerData ?? []),
+      "connectable": "\(advertisement.isConnectable)",
+      "truncated": "\(advertisement.isTruncated)",
+    ])
+}
+
+func hex(_ octets: [UInt8]) -> String {
+  octets.map { ($0 < 16 ? "0" : "") + String($0, radix: 16, uppercase: true) }.joined()
+}
+func octets(_ hex: String) -> [UInt8] {
+  let digits = hex.compactMap(\.hexDigitValue)
+  return stride(from: 0, to: digits.count - 1, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) }
+}
+
+extension PeerAddress {
+  /// `F0:F1:F2:F3:F4:F5/random`.
+  init?(_ text: String) {
+    let parts = text.split(separator: "/"),
+      octets = (parts.first ?? "").split(separator: ":").compactMap { UInt8($0, radix: 16) }
+    guard parts.count == 2, octets.count == 6, ["public", "random"].contains(parts[1]) else { return nil }
+    let value = octets.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+    self.init(DeviceAddress(value), parts[1] == "random" ? .random : .public)
+  }
+}

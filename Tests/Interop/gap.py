@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""Checks of our advertising, scanning and connections by Bumble hosts on controllers that do what the Specification says.
+
+gap.py HOST:PORT --program InteropGAP [--only PART]… [--traces FOLDER]
+
+Ours is the program, which is told what to do; the others are hosts that are only HCI (controllers.py), and Bumble's. Every
+part has fresh controllers. A line per check; exit status 0 all passed, 1 some failed, 2 nothing ran.
+"""
+import argparse
+import asyncio
+import json
+import os
+import sys
+
+from bumble import hci
+from bumble.hci import Address
+
+import advertisements as ad
+import checks
+import database
+import peer_advertiser
+import peers
+from controllers import CONNECTABLE, CONNECTED, NOBODY, BareHost
+
+
+class Ours:
+    """InteropGAP: it is asked, and what it says is kept."""
+
+    def __init__(self, process):
+        self.process, self.said, self.news, self.asked = process, [], asyncio.Event(), 0
+        self.reader = asyncio.get_running_loop().create_task(self.read())
+
+    @classmethod
+    async def open(cls, program, spec, trace):
+        process = await asyncio.create_subprocess_exec(
+            program, f'tcp:{spec}', trace, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+        ours = cls(process)
+        ready = await ours.hears('ready')
+        if ready is None:
+            raise RuntimeError(f'{program} is not ready: {ours.said}')
+        ours.address = parsed(ready['address'])
+        return ours
+
+    async def read(self):
+        while line := await self.process.stdout.readline():
+            self.said.append(json.loads(line))
+            self.news.set()
+
+    async def tell(self, order):
+        """The line, and its answer: None, or why not."""
+        since = len(self.said)
+        self.process.stdin.write(f'{order}\n'.encode())
+        answer = await self.hears(('done', 'refused'), since)
+        return 'no answer' if answer is None else answer.get('why')
+
+    @property
+    def now(self):
+        return len(self.said)
+
+    async def hears(self, events, since=0, seconds=5, **values):
+        """The first thing from there on that it says of this kind and with these values."""
+        events = (events,) if isinstance(events, str) else events
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while True:
+            for each in self.said[since:]:
+                if each['event'] in events and all(each.get(name) == value for name, value in values.items()):
+                    return each
+            self.news.clear()
+            left = end - loop.time()
+            if left <= 0 or self.reader.done():
+                return None
+            try:
+                await asyncio.wait_for(self.news.wait(), left)
+            except asyncio.TimeoutError:
+                return None
+
+    def heard(self, event, since=0, **values):
+        return [each for each in self.said[since:] if each['event'] == event
+                and all(each.get(name) == value for name, value in values.items())]
+
+    async def close(self):
+        self.process.stdin.close()
+        try:
+            await asyncio.wait_for(self.process.wait(), 5)
+        except asyncio.TimeoutError:
+            self.process.kill()
+            return False
+        return self.process.returncode == 0
+
+
+def parsed(text):
+    """F0:F1:F2:F3:F4:F5/random."""
+    address, kind = text.split('/')
+    return Address(address, Address.RANDOM_DEVICE_ADDRESS if kind == 'random' else Address.PUBLIC_DEVICE_ADDRESS)
+
+
+def spelled(address):
+    return address.to_string(with_type_qualifier=False) + ('/public' if address.is_public else '/random')
+
+
+class GAP:
+    def __init__(self, args, check):
+        self.args, self.check = args, check
+        self.part, self.ours, self.opened = '', None, []
+
+    async def us(self):
+        self.trace = os.path.join(self.args.traces, f'gap-{self.part}.btsnoop')
+        self.ours = await Ours.open(self.args.program, self.args.spec, self.trace)
+        return self.ours
+
+    async def host(self, letter):
+        own = Address(f'C{letter}:00:00:00:00:0{letter}', Address.RANDOM_DEVICE_ADDRESS)
+        self.opened.append(await BareHost.open(self.args.spec, own))
+        return self.opened[-1]
+
+    async def end(self):
+        """What holds at the end of every part."""
+        if self.ours:
+            self.check(f'{self.part}: ours ends well', await self.ours.close())
+            checks.check = lambda title, got, want=True: self.check(f'{self.part}: {title}', got, want)
+            checks.commands(self.trace)
+        for host in self.opened:
+            await host.close()
+        self.ours, self.opened = None, []
+
+    # Advertising
+
+    async def part_advertise(self):
+        """Other data while it is on, an end by time and by events, and one by a connection."""
+        ours, b = await self.us(), await self.host('B')
+        check = self.check
+        await b.scans()
+
+        async def heard(since, whole, is_legacy=True):
+            """The data, or the data with the scan response behind them."""
+            report = await b.report(since, lambda each: each.address == bytes(ours.address) and each.data == whole
+                                    and each.is_legacy_pdu == is_legacy)
+            return report is not None
+        first = ad.flags() + ad.short_services('180D') + ad.name('First')
+        since = b.now
+        check('advertise: on', await ours.tell('advertise name=First services=180D interval=30'), None)
+        check('advertise: heard', await heard(since, first))
+        since = b.now
+        second = ad.flags() + ad.short_services('180F') + ad.manufacturer(bytes.fromhex('FFFF07')) + ad.name('Second')
+        check('advertise: other data', await ours.tell('advertise name=Second services=180F manufacturer=FFFF07 interval=30'), None)
+        check('advertise: other data heard', await heard(since, second))
+        since = b.now
+        await heard(since, second)
+        check('advertise: the old data are gone', [each for each in b.reports(since, ours.address) if each.data == first], [])
+
+        long = ad.flags() + ad.manufacturer(bytes.fromhex('FFFF') + bytes(180)) + ad.name('Long')
+        since = b.now
+        check('advertise: long', await ours.tell(
+            f'advertise name=Long kind=nonconnectable interval=30 manufacturer=FFFF{"00" * 180}'), None)
+        check('advertise: long, heard', await heard(since, long, is_legacy=False))
+
+        since = ours.now
+        check('advertise: for 300 ms', await ours.tell('advertise name=Short duration=300 interval=30'), None)
+        check('advertise: its time is over', (await ours.hears('stopped', since) or {}).get('end'), 'the time is over')
+        since = ours.now
+        check('advertise: three times', await ours.tell('advertise name=Three events=3 interval=30'), None)
+        # RootCanal says Advertising Timeout (0x3C) for Limit Reached: PEERS.md.
+        check('advertise: its events are over', (await ours.hears('stopped', since) or {}).get('end') in
+              ('all events have been sent', 'the time is over'))
+        since = b.now
+        check('advertise: silence', await b.report(since, lambda each: each.address == bytes(ours.address), 0.25), None)
+
+    async def part_connected(self):
+        """A connection ends advertising, which goes on beside the link, or does not."""
+        ours, b, c = await self.us(), await self.host('B'), await self.host('C')
+        check = self.check
+        await ours.tell('advertise name=Again services=180D interval=30')
+        mark, since = ours.now, b.now
+        await b(b.connecting(ours.address))
+        up = await b.event(CONNECTED, since)
+        check('connected: up', up and int(up.status), 0)
+        check('connected: told', bool(await ours.hears('connected', mark, peer=spelled(b.own), role='peripheral')))
+        since = c.now
+        await c.scans()
+        check('connected: heard again beside the link', await c.report(
+            since, lambda each: each.address == bytes(ours.address) and each.is_connectable) is not None)
+        await c.stops_scanning()
+        mark, since = ours.now, c.now
+        await ours.tell('advertise name=Once services=180D interval=30 once')
+        await c(c.connecting(ours.address))
+        second = await c.event(CONNECTED, since)
+        check('connected: two at once', second and int(second.status), 0)
+        check('connected: told of both', bool(await ours.hears('connected', mark, peer=spelled(c.own), role='peripheral')))
+        check('connected: over', (await ours.hears('stopped', mark) or {}).get('end'), 'a central connected')
+        for host, end in ((b, up), (c, second)):
+            if end:
+                mark = ours.now
+                await host(hci.HCI_Disconnect_Command(connection_handle=end.connection_handle, reason=0x13))
+                check('connected: gone', bool(await ours.hears('disconnected', mark, peer=spelled(host.own), reason='19')))
+
+    # Scanning
+
+    async def part_scan(self):
+        """What peer_advertiser.py says, without its scan responses and with them; and only who names a service."""
+        ours = await self.us()
+        check = self.check
+        hosts, statuses = await peer_advertiser.begin(self.args.spec)
+        self.opened += hosts
+        check('scan: the advertisers are on', set(statuses.values()), {0})
+
+        async def seen(order, each, seconds=4, **values):
+            since = ours.now
+            await ours.tell(order)
+            found = await ours.hears('advertisement', since, seconds, peer=f'{each.address}/random', **values)
+            await asyncio.sleep(0.3)
+            await ours.tell('stop-scan')
+            return found, ours.heard('advertisement', since)
+        legacy, scannable = ad.ADVERTISERS['legacy commands'], ad.ADVERTISERS['scannable']
+        found, lines = await seen('scan passive', legacy)
+        check('scan: passive', found and (found['name'], found['services']), ('', '180D,180F'))
+        check('scan: passive, none asked', [each for each in lines if each['peer'].startswith(scannable.address) and each['name']], [])
+        found, _ = await seen('scan', legacy, name='Legacy')
+        check('scan: active', found and found['services'], f'180D,180F,{database.custom(0)}')
+        found, lines = await seen('scan services=180F', legacy)
+        check('scan: who names the service', {each['peer'] for each in lines}, {f'{legacy.address}/random'})
+
+    # Connections
+
+    async def part_central(self):
+        """Two links at once, one that nobody answers, parameters, and who ends what."""
+        ours, a, c = await self.us(), await self.host('A'), await self.host('C')
+        check = self.check
+        nobody = spelled(NOBODY)
+        mark = ours.now
+        await ours.tell(f'connect {nobody}')
+        await asyncio.sleep(0.2)
+        check('central: nobody is not given up', ours.heard('unlinked', mark), [])
+        await ours.tell(f'cancel {nobody}')
+        check('central: cancelled', (await ours.hears('unlinked', mark, peer=nobody) or {}).get('code'), 'cancelled')
+
+        ends = {}
+        for host in (a, c):
+            mark, since = ours.now, host.now
+            await host.advertises(0, CONNECTABLE, ad.name('Peer'))
+            await ours.tell(f'connect {spelled(host.own)} interval=30')
+            check('central: linked', bool(await ours.hears('linked', mark, peer=spelled(host.own))))
+            ends[host] = await host.event(CONNECTED, since)
+            check('central: told', ends[host] and (int(ends[host].role), ends[host].connection_interval,
+                                                   bytes(ends[host].peer_address)), (1, 24, bytes(ours.address)))
+        if not all(ends.values()):
+            return
+        since = a.now
+        await ours.tell(f'parameters {spelled(a.own)} interval=50')
+        update = await a.event(hci.HCI_LE_Connection_Update_Complete_Event, since)
+        check('central: parameters', update and update.connection_interval, 40)
+
+        # The peripheral asks over the link layer: §7.7.65.6.
+        since = a.now
+        await a(hci.HCI_LE_Connection_Update_Command(
+            connection_handle=ends[a].connection_handle, connection_interval_min=80, connection_interval_max=80, max_latency=0,
+            supervision_timeout=600, min_ce_length=0, max_ce_length=0))
+        update = await a.event(hci.HCI_LE_Connection_Update_Complete_Event, since)
+        check('central: the peripheral asks the link layer', update and (int(update.status), update.connection_interval), (0, 80))
+        # And over L2CAP: Vol 3, Part A, §4.20.
+        since = a.now
+        a.transport.sink.on_packet(bytes(hci.HCI_AclDataPacket(
+            connection_handle=ends[a].connection_handle, pb_flag=0, bc_flag=0, data_total_length=16,
+            data=bytes.fromhex('0c000500' '12010800' '180018000000f401'))))
+        update = await a.event(hci.HCI_LE_Connection_Update_Complete_Event, since)
+        check('central: the peripheral asks over L2CAP', update and (int(update.status), update.connection_interval), (0, 24))
+
+        mark, since = ours.now, a.now
+        await ours.tell(f'disconnect {spelled(a.own)}')
+        down = await a.event(hci.HCI_Disconnection_Complete_Event, since)
+        check('central: ends a link', down and int(down.reason), 0x13)
+        check('central: which one', bool(await ours.hears('disconnected', mark, peer=spelled(a.own), reason='22')))
+        mark = ours.now
+        await c(hci.HCI_Disconnect_Command(connection_handle=ends[c].connection_handle, reason=0x13))
+        check('central: the other ends the other', bool(await ours.hears('disconnected', mark, peer=spelled(c.own), reason='19')))
+
+
+async def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('spec', metavar='HOST:PORT')
+    parser.add_argument('--program', required=True)
+    parser.add_argument('--traces', default='.', help='folder for btsnoop files of ours')
+    parser.add_argument('--only', action='append', metavar='PART')
+    args = parser.parse_args()
+    check = peers.Checks()
+    gap = GAP(args, check)
+    for part in args.only or [name.removeprefix('part_') for name in vars(GAP) if name.startswith('part_')]:
+        gap.part = part
+        try:
+            await asyncio.wait_for(getattr(gap, f'part_{part}')(), 30)
+        except Exception as error:
+            check(f'{part}: completed', repr(error), 'no error')
+        await gap.end()
+    sys.stdout.flush()
+    os._exit(check.status)  # Bumble's tasks are not waited for
+
+
+if __name__ == '__main__':
+    asyncio.run(main())
