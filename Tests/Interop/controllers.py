@@ -30,7 +30,6 @@ DEVIATIONS = {
         'connections: RSSI, peripheral': False,
         'connections: PHY': 0x01,
         'connections: PHY told': None,
-        'privacy: size': False,
     },
     'rootcanal': {
         'sets: anonymous, heard without an address': 0x00,
