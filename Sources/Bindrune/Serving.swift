@@ -97,11 +97,13 @@ extension Host {
   /// Advertises, and returns when the controller does. Ends with `stopAdvertising` or, if `parameters` say so, with a link,
   /// a time or a number of events: `events` tells `.advertisingStopped`. There is one advertisement: a later call replaces
   /// it. Cancelled before it has begun, it does not begin.
-  /// Legacy PDUs, which every scanner hears, where the data fit them; else extended ones, if the controller has them.
+  /// What is sent, and where, is `parameters.policy`'s business; the result says it. By default all of it: in legacy PDUs,
+  /// which every scanner hears, where they hold it; else in extended ones, if the controller has them; else it is refused.
+  @discardableResult
   public func advertise(
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
-  ) async throws(BluetoothError) {
-    try check()
+  ) async throws(BluetoothError) -> PackedAdvertisement {
+    let packed = try pack(data, parameters)
     advertisingTurn += 1
     let turn = advertisingTurn
     do throws(BluetoothError) {
@@ -117,13 +119,14 @@ extension Host {
       if error.code == .cancelled, turn == advertisingTurn { stopAdvertising() }
       throw error
     }
+    return packed
   }
-  /// What `advertise` would send on this controller.
-  public func advertisingPayloads(
+  /// What `advertise` would send on this controller, and what it would leave out.
+  public func pack(
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
-  ) throws(BluetoothError) -> AdvertisingPayloads {
+  ) throws(BluetoothError) -> PackedAdvertisement {
     try check()
-    do throws(AdvertisingDataError) { return try core.advertisingPayloads(data, parameters) } catch {
+    do throws(AdvertisingDataError) { return try core.pack(data, parameters) } catch {
       throw BluetoothError(error)
     }
   }

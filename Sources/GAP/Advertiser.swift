@@ -11,16 +11,11 @@ public struct AdvertisingParameters: BitwiseCopyable, Sendable, Hashable {
     /// A beacon; with legacy PDUs ADV_NONCONN_IND.
     case nonconnectable
   }
-  /// The PDUs on the air. Every scanner hears legacy ones, which carry 31 octets and 31 more in the scan response; extended
-  /// ones, of Bluetooth 5, carry up to 1,650 (245 where they are connectable), and need a controller that has them.
-  public enum PDUs: UInt8, BitwiseCopyable, Sendable {
-    /// Legacy PDUs where the data fit them, else extended ones.
-    case automatic
-    case legacy
-    case extended
-  }
   public var kind: Kind
-  public var pdus: PDUs
+  /// What of the data is sent, and where: all of it, unless this says otherwise.
+  public var policy: AdvertisingPacker.Policy
+  /// The application is in the background, which `AdvertisingPacker.Policy.coreBluetooth` cares about.
+  public var isInBackground = false
   /// 20 ms … 10.24 s.
   public var intervalMin: AdvertisingInterval
   public var intervalMax: AdvertisingInterval
@@ -34,13 +29,13 @@ public struct AdvertisingParameters: BitwiseCopyable, Sendable, Hashable {
 
   /// 100 ms to 150 ms, connectable, until it is stopped.
   public init(
-    kind: Kind = .connectable, pdus: PDUs = .automatic,
+    kind: Kind = .connectable, policy: AdvertisingPacker.Policy = .everything,
     intervalMin: AdvertisingInterval = AdvertisingInterval(.milliseconds(100)),
     intervalMax: AdvertisingInterval = AdvertisingInterval(.milliseconds(150)), duration: Duration? = nil,
     maximumEvents: UInt8? = nil, restartsAfterConnection: Bool = true
   ) {
     self.kind = kind
-    self.pdus = pdus
+    self.policy = policy
     self.intervalMin = intervalMin
     self.intervalMax = intervalMax
     self.duration = duration

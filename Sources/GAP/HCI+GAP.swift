@@ -33,21 +33,33 @@ extension HostCore {
 
   /// Ends with `.advertisingStarted` or `.advertisingFailed`; `.advertisingStopped` follows when it is over. Of several
   /// calls in a row the last one counts, and has the one outcome; one with a duration or a number of events begins anew.
+  /// Returns what is sent and what is left out.
+  @discardableResult
   public mutating func advertise(
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(), now: Instant
-  ) throws(AdvertisingDataError) {
-    guard phase == .running else { return emit(.advertisingFailed(.commandDisallowed)) }
-    let wish = Advertiser.Wish(parameters: parameters, payloads: try advertisingPayloads(data, parameters))
+  ) throws(AdvertisingDataError) -> PackedAdvertisement {
+    let packed = try pack(data, parameters)
+    guard phase == .running else {
+      emit(.advertisingFailed(.commandDisallowed))
+      return packed
+    }
+    let wish = Advertiser.Wish(parameters: parameters, payloads: packed.payloads)
     tell(advertiser.want(wish, hci: &hci, now: now))
     settle(now)
+    return packed
   }
-  /// What `advertise` would send on this controller.
-  public func advertisingPayloads(
+  /// What `advertise` would send on this controller, and what it would leave out.
+  public func pack(
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
-  ) throws(AdvertisingDataError) -> AdvertisingPayloads {
+  ) throws(AdvertisingDataError) -> PackedAdvertisement {
     let isExtended = controller?.usesExtendedCommands == true
     if !isExtended, parameters.maximumEvents != nil { throw .extendedUnavailable }
-    return try data.payloads(parameters, longestExtended: isExtended ? controller?.maximumAdvertisingDataLength : nil)
+    let packer = AdvertisingPacker(
+      parameters.policy, kind: parameters.kind,
+      longestExtended: isExtended ? controller?.maximumAdvertisingDataLength : nil)
+    let packed = packer.pack(data, isInBackground: parameters.isInBackground), leftOut = packed.leftOut
+    if parameters.policy == .everything, !leftOut.isEmpty { throw .leftOut(leftOut) }
+    return packed
   }
   /// Ends with `.advertisingStopped`.
   public mutating func stopAdvertising(now: Instant) {

@@ -51,7 +51,7 @@ struct Advertise: AsyncParsableCommand {
     try await Host.using(options, database: try builder.build()) { [data, duration] host in
       try await untilInterrupted(nil) {
         let events = await host.events
-        let payloads = try await host.advertisingPayloads(data, parameters)
+        let payloads = try await host.pack(data, parameters).payloads
         try await host.advertise(data, parameters)
         report.began(payloads, as: await host.ownAddress, for: duration)
         var peers: [LinkID: PeerAddress] = [:]

@@ -35,7 +35,11 @@ public enum BluetoothUUID: BitwiseCopyable, Sendable {
     }
     return self
   }
-  /// Octets on the wire: 2 or 16.
+  /// The number of a UUID that has a form of 16 or 32 bits: it stands in the upper 32 bits of the Base UUID.
+  @inlinable public var shortValue: UInt32? {
+    low == Self.baseLow && high & 0xFFFF_FFFF == Self.baseHigh ? UInt32(truncatingIfNeeded: high >> 32) : nil
+  }
+  /// Octets in ATT: 2 or 16.
   @inlinable public var count: Int { if case .short = self { 2 } else { 16 } }
 }
 

@@ -180,7 +180,7 @@ import Testing
     let lab = Lab()
     let (host, relay) = try await lab.relayedHost()
     try await relay.fallSilent()
-    let advertise = { @Sendable () async throws(BluetoothError) in
+    let advertise = { @Sendable () async throws(BluetoothError) -> Void in
       try await host.advertise(AdvertisingData(localName: "x"))
     }
     #expect(try await cancelled(once: nil, advertise) == .cancelled)

@@ -147,13 +147,13 @@ import Testing
     let code = try await errorCode { () async throws(BluetoothError) in try await host.advertise(long) }
     #expect(code == .invalidArgument)
     // Less is shown before it is advertised, and a beacon has more room.
-    let beacon = try await host.advertisingPayloads(data, AdvertisingParameters(kind: .nonconnectable))
+    let beacon = try await host.pack(data, AdvertisingParameters(kind: .nonconnectable)).payloads
     #expect(beacon.advertising.count == 3 + 242 + 3 && !beacon.usesLegacyPDUs)
     try await host.advertise(data, AdvertisingParameters(kind: .nonconnectable))
     await host.close()
     #expect(
       try await errorCode { () async throws(BluetoothError) in
-        _ = try await host.advertisingPayloads(AdvertisingData(localName: "n"))
+        _ = try await host.pack(AdvertisingData(localName: "n"))
       } == .notStarted)
   }
 

@@ -83,7 +83,7 @@ import Testing
     // 1,650 octets: seven commands, five of them in the middle; in the scan response of scannable ones.
     var data = AdvertisingData(flags: nil)
     data.serviceData = (0..<8).map { .init(uuid: .short(0x1800 + $0), data: [UInt8](repeating: 1, count: 202)) }
-    data.other = [.init(type: 0x1B, data: [])]
+    data.other = [.init(type: .pbADV, data: [])]
     let more = Self.commands(&bench, data, AdvertisingParameters(kind: .scannable)).dropFirst(2)
     #expect(
       more.dropFirst().map { $0.contains("Scan_Response_Data_Length: ") } == [
@@ -100,8 +100,8 @@ import Testing
     for (data, parameters) in [
       (Self.data, AdvertisingParameters()), (other, AdvertisingParameters()),
       (other, AdvertisingParameters(kind: .scannable)),
-      (other, AdvertisingParameters(kind: .scannable, pdus: .extended)),
-      (Self.data, AdvertisingParameters(kind: .scannable, pdus: .extended)),
+      (other, AdvertisingParameters(kind: .scannable, policy: .extended)),
+      (Self.data, AdvertisingParameters(kind: .scannable, policy: .extended)),
     ] {
       Self.advertise(&bench, data, parameters)
       if begun.count > 0 { bench.answer() }
@@ -135,10 +135,11 @@ import Testing
 
   @Test func whatTheControllerCannotDo() {
     var legacy = Bench.started()
-    let long = AdvertisingData(localName: "a", serviceUUIDs: (0..<32).map { .short(0x1800 + $0) })
+    // 13 in the advertising data, 14 in the scan response: one octet is left there.
+    let long = AdvertisingData(serviceUUIDs: (0..<28).map { .short(0x1800 + $0) })
     #expect(
-      Self.refusal(&legacy, long) == .tooLong(.completeServiceUUIDs16, needed: 66, available: 31))
-    #expect(Self.refusal(&legacy, Self.data, AdvertisingParameters(pdus: .extended)) == .extendedUnavailable)
+      Self.refusal(&legacy, long)
+        == .leftOut([.init(item: .serviceUUID("181B"), reason: .noRoom(needed: 2, available: 1))]))
     #expect(Self.refusal(&legacy, Self.data, AdvertisingParameters(maximumEvents: 1)) == .extendedUnavailable)
     same(legacy.takeAll(), [])
     // One that lacks one of the extended commands goes by the legacy ones altogether.
@@ -160,7 +161,10 @@ import Testing
     var small = PaperController.extended
     small.maximumAdvertisingData = 40
     var poor = Bench.started(controller: small)
-    #expect(Self.refusal(&poor, long) == .tooMuch(needed: 72, available: 40))
+    let rest = (17..<28).map { number in
+      PackedAdvertisement.LeftOut(item: .serviceUUID(.short(0x1800 + number)), reason: .noRoom(needed: 2, available: 1))
+    }
+    #expect(Self.refusal(&poor, long) == .leftOut(rest))
     same(poor.takeAll(), [])
   }
 

@@ -18,7 +18,7 @@ import Testing
     0x05, 0x16, 0x0F, 0x18, 0x57, 0x01,
     0x05, 0xFF, 0x4C, 0x00, 0xAA, 0xBB,
     0x03, 0x14, 0x0A, 0x18,
-    0x02, 0x1B, 0x00,
+    0x02, 0x29, 0x00,
   ]
 
   @Test func decodesEveryKind() {
@@ -32,7 +32,7 @@ import Testing
     #expect(data.serviceData == [.init(uuid: "180F", data: [0x57, 0x01])])
     #expect(data.manufacturerData == [0x4C, 0x00, 0xAA, 0xBB])
     #expect(data.solicitedServiceUUIDs == ["180A"])
-    #expect(data.other == [.init(type: 0x1B, data: [0x00])])
+    #expect(data.other == [.init(type: .pbADV, data: [0x00])])
     #expect(data.fault == nil)
   }
 
@@ -65,105 +65,121 @@ import Testing
     #expect(data.localName == "blue" && !data.isNameShortened)
   }
 
-  @Test func splitsOverBothLegacyPayloads() throws {
-    let data = AdvertisingData(
-      localName: "A sensor with a name", serviceUUIDs: ["180D", "A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00"])
-    let payloads = try data.payloads(AdvertisingParameters(), longestExtended: nil)
-    #expect(
-      payloads.advertising == [
-        0x02, 0x01, 0x06, 0x03, 0x03, 0x0D, 0x18,
-        0x11, 0x07, 0x00, 0x0C, 0x1A, 0x5F, 0x0E, 0x6F, 0x5C, 0x8E, 0xBD, 0x4B, 0x1D, 0x1D, 0x00, 0x00, 0xB1, 0xA0,
-      ])
-    #expect(payloads.scanResponse == [0x15, 0x09] + Array("A sensor with a name".utf8) && payloads.usesLegacyPDUs)
-  }
-  /// Supplement, Part A, §1.2: a name that does not fit is cut, at a character's end, and says so.
-  @Test func shortensTheName() throws {
-    func names(_ data: AdvertisingData, _ kind: AdvertisingParameters.Kind) throws -> [[UInt8]] {
-      let payloads = try data.payloads(AdvertisingParameters(kind: kind), longestExtended: nil)
-      return [payloads.advertising, payloads.scanResponse]
-    }
-    // 15 characters of 2 octets: 29 are free in the scan response, 26 beside the flags.
-    let data = AdvertisingData(localName: String(repeating: "ß", count: 15))
-    let fourteen: [UInt8] = [0x1D, 0x08] + Array(String(repeating: "ß", count: 14).utf8)
-    #expect(try names(data, .connectable) == [[2, 1, 6], fourteen])
-    #expect(try names(data, .nonconnectable)[0] == [2, 1, 6, 0x1B, 0x08] + Array(fourteen[2..<28]))
-    var full = AdvertisingData(localName: "🌊", flags: nil)
-    full.manufacturerData = [UInt8](repeating: 0xFF, count: 25)
-    // A character is not cut.
-    #expect(throws: AdvertisingDataError.tooLong(.completeLocalName, needed: 6, available: 4)) {
-      try names(full, .nonconnectable)
-    }
-    // Others go before it, whatever their type.
-    full = AdvertisingData(localName: String(repeating: "n", count: 40), flags: nil)
-    full.other = [.init(type: 0x1B, data: [UInt8](repeating: 7, count: 29))]
-    #expect(try names(full, .connectable)[1] == [30, 8] + Array(String(repeating: "n", count: 29).utf8))
-  }
-  @Test func refusesWhatFitsNowhere() {
-    var data = AdvertisingData(serviceUUIDs: [
-      "A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00", "A0B10001-1D1D-4BBD-8E5C-6F0E5F1A0C00",
-    ])
-    #expect(throws: AdvertisingDataError.tooLong(.completeServiceUUIDs128, needed: 34, available: 31)) {
-      try data.payloads(AdvertisingParameters(), longestExtended: nil)
-    }
-    for parameters in [
-      AdvertisingParameters(pdus: .extended), AdvertisingParameters(kind: .scannable, pdus: .extended),
-    ] {
-      #expect(throws: AdvertisingDataError.extendedUnavailable) { try data.payloads(parameters, longestExtended: nil) }
-    }
-    // One structure has a length of one octet, and the whole the controller's maximum, or one PDU.
-    data.manufacturerData = [UInt8](repeating: 0, count: 255)
-    let beacon = AdvertisingParameters(kind: .nonconnectable)
-    #expect(throws: AdvertisingDataError.tooLong(.manufacturerData, needed: 257, available: 256)) {
-      try data.payloads(beacon, longestExtended: 1650)
-    }
-    data.manufacturerData = [UInt8](repeating: 0, count: 213)
-    #expect(throws: AdvertisingDataError.tooMuch(needed: 252, available: 251)) {
-      try data.payloads(beacon, longestExtended: 251)
-    }
-    #expect(throws: AdvertisingDataError.tooMuch(needed: 252, available: 245)) {
-      try data.payloads(AdvertisingParameters(), longestExtended: 1650)
-    }
-    #expect(throws: AdvertisingDataError.tooLong(.completeServiceUUIDs128, needed: 34, available: 31)) {
-      try data.payloads(AdvertisingParameters(pdus: .legacy), longestExtended: 1650)
-    }
-  }
-  /// Vol 4, Part E, §7.8.53: where extended PDUs have their data.
-  @Test func extendedPayloadsAreInOnePlace() throws {
-    let short = AdvertisingData(localName: "n"), octets: [UInt8] = [2, 1, 6, 2, 9, 0x6E]
-    for (kind, place) in [(.connectable, 0), (.scannable, 1), (.nonconnectable, 0)]
-      as [(AdvertisingParameters.Kind, Int)]
-    {
-      let extended = try short.payloads(AdvertisingParameters(kind: kind, pdus: .extended), longestExtended: 31)
-      #expect([extended.advertising, extended.scanResponse] == (place == 0 ? [octets, []] : [[], octets]))
-      #expect(!extended.usesLegacyPDUs)
-      #expect(try short.payloads(AdvertisingParameters(kind: kind), longestExtended: 31).usesLegacyPDUs)
-    }
-    // A long name alone does not drive a device out of every phone's sight; more than that does, and then it is whole.
-    var long = AdvertisingData(localName: String(repeating: "n", count: 60))
-    #expect(try long.payloads(AdvertisingParameters(), longestExtended: 1650).usesLegacyPDUs)
-    long.manufacturerData = [UInt8](repeating: 0xFF, count: 40)
-    let payloads = try long.payloads(AdvertisingParameters(), longestExtended: 1650)
-    #expect(!payloads.usesLegacyPDUs && payloads.advertising.count == 3 + 42 + 62)
-    #expect(AdvertisingData(decoding: payloads.advertising.span) == long)
-  }
+  // MARK: Every type
 
-  @Test func writesWhatItReads() throws {
-    var generator = SplitMix64(seed: 0xAD)
-    for _ in 0..<2_000 {
-      var data = AdvertisingData(
-        flags: Bool.random(using: &generator) ? UInt8.random(in: 0...31, using: &generator) : nil)
-      if Bool.random(using: &generator) { data.localName = "n\(UInt8.random(in: 0...255, using: &generator))" }
-      data.serviceUUIDs = (0..<UInt16.random(in: 0...3, using: &generator)).map { .short(0x1800 + $0) }
-      if Bool.random(using: &generator) { data.txPowerLevel = Int8.random(in: -127...20, using: &generator) }
-      if Bool.random(using: &generator) {
-        data.manufacturerData = [0xFF, 0xFF, UInt8.random(in: 0...255, using: &generator)]
+  /// Octets composed by hand from the Supplement, Part A, the section in brackets; our values behind them. What is read is
+  /// written as the same octets.
+  @Test("S148: every assigned type is read, and written as the same octets") func everyAssignedType() {
+    func check<Value: Equatable>(
+      _ hex: String, _ path: WritableKeyPath<AdvertisingData, Value>, _ value: Value,
+      _ location: SourceLocation = #_sourceLocation
+    ) {
+      let wire = octets(hex), read = AdvertisingData(decoding: wire.span)
+      #expect(read.fault == nil && read[keyPath: path] == value, sourceLocation: location)
+      #expect(read.structures().flatMap(\.octets) == wire, sourceLocation: location)
+      var written = AdvertisingData(flags: nil)
+      written[keyPath: path] = value
+      #expect(written.structures().flatMap(\.octets) == wire, sourceLocation: location)
+    }
+    check("02 01 06", \.flags, 6)  // §1.3
+    check("05 03 0D 18 0F 18", \.serviceUUIDs, ["180D", "180F"])  // §1.1
+    check("05 05 78 56 34 12", \.serviceUUIDs, ["12345678"])
+    check("05 09 46 72 65 64", \.localName, "Fred")  // §1.2
+    check("02 0A F4", \.txPowerLevel, -12)  // §1.5
+    check("04 0D 04 01 5A", \.classOfDevice, 0x5A0104)  // §1.6
+    check("05 12 06 00 80 0C", \.peripheralConnectionIntervalRange, .init(minimum: 6, maximum: 0xC80))  // §1.9
+    check("05 14 0A 18 0F 18", \.solicitedServiceUUIDs, ["180A", "180F"])  // §1.10
+    check("05 1F 78 56 34 12", \.solicitedServiceUUIDs, ["12345678"])
+    check("05 16 0F 18 57 01", \.serviceData, [.init(uuid: "180F", data: [0x57, 0x01])])  // §1.11
+    check("06 20 78 56 34 12 AA", \.serviceData, [.init(uuid: "12345678", data: [0xAA])])
+    check("07 17 06 05 04 03 02 01", \.publicTargetAddresses, [DeviceAddress(0x0102_0304_0506)])  // §1.13
+    check(
+      "0D 18 06 05 04 03 02 C1 01 00 00 00 00 C0", \.randomTargetAddresses,
+      [DeviceAddress(0xC102_0304_0506), DeviceAddress(0xC000_0000_0001)])  // §1.14
+    check("03 19 41 03", \.appearance, 0x0341)  // §1.12
+    check("03 1A A0 00", \.advertisingInterval, .milliseconds(100))  // §1.15
+    check("04 2F 00 00 01", \.advertisingInterval, .milliseconds(40_960))
+    check("05 2F 00 00 00 01", \.advertisingInterval, .milliseconds(10_485_760))
+    // §1.16
+    check("08 1B 06 05 04 03 02 C1 01", \.leDeviceAddress, PeerAddress(DeviceAddress(0xC102_0304_0506), .random))
+    check("08 1B 06 05 04 03 02 01 00", \.leDeviceAddress, PeerAddress(DeviceAddress(0x0102_0304_0506), .public))
+    check("02 1C 02", \.leRole, .peripheralPreferred)  // §1.17
+    check("08 24 17 2F 2F 61 2E 62 63", \.uri, "https://a.bc")  // §1.18
+    check("05 24 01 61 3A 62", \.uri, "a:b")
+    check("04 24 C2 A7 61", \.uri, "\u{A7}a")
+    check("03 27 01 10", \.leSupportedFeatures, 0x1001)  // §1.19
+    check(
+      "08 28 FF FF FF FF 1F 34 12", \.channelMapUpdate, .init(channelMap: 0x1F_FFFF_FFFF, instant: 0x1234))  // §1.20
+    check("05 30 54 75 6E 65", \.broadcastName, "Tune")
+    check(
+      "0C 31 01 02 03 04 05 AA BB 06 07 08 09", \.encryptedData,
+      .init(randomizer: [1, 2, 3, 4, 5], payload: [0xAA, 0xBB], mic: [6, 7, 8, 9]))  // §1.23
+    check(
+      "09 32 78 56 34 12 04 06 03 02", \.periodicAdvertisingResponseTiming,
+      .init(
+        responseAccessAddress: 0x1234_5678, numberOfSubevents: 4, subeventInterval: 6, responseSlotDelay: 3,
+        responseSlotSpacing: 2))  // §1.24
+    check("05 FF 4C 00 AA BB", \.manufacturerData, [0x4C, 0x00, 0xAA, 0xBB])  // §1.4
+    check("04 FF 4C 00 AA 04 FF FF FF BB", \.manufacturerDataList, [[0x4C, 0x00, 0xAA], [0xFF, 0xFF, 0xBB]])
+  }
+  /// Assigned Numbers, §2.3: 50 types; of each structure any sound length is read and written alike.
+  @Test("S148: structures of every type, known or not, keep their octets") func everyTypeKeepsItsOctets() {
+    let assigned = (0...255).map { ADType(rawValue: UInt8($0)) }.filter { $0.name != nil }
+    #expect(assigned.count == 50)
+    #expect(
+      ADType.completeLocalName.description == "Complete Local Name"
+        && ADType(rawValue: 0x33).description == "AD type 0x33")
+    var chance = SplitMix64(seed: 0xAD2)
+    for type in 0...255 {
+      for count in 0...40 {
+        let structure = AdvertisingData.Structure(
+          type: ADType(rawValue: UInt8(type)), data: (0..<count).map { _ in UInt8.random(in: 0...255, using: &chance) })
+        let wire = structure.octets, isSound = structure.type.accepts(octets: count)
+        let list = AdvertisingData.Structure.list(decoding: wire.span)
+        #expect(list.structures == [structure] && list.fault == nil)
+        let data = AdvertisingData(decoding: wire.span)
+        #expect(data.fault == (isSound ? nil : .malformed(offset: 0, type: structure.type)), "\(structure)")
+        // Sound or not, nothing is lost; only a list has a second way to be written.
+        if structure.type.uuidList == nil || !isSound || data.other.count == 1 {
+          #expect(data.structures() == [structure], "\(structure)")
+        }
       }
-      if Bool.random(using: &generator) { data.serviceData = [.init(uuid: "180F", data: [1, 2, 3])] }
-      let payloads = try data.payloads(AdvertisingParameters(), longestExtended: nil)
-      #expect(payloads.advertising.count <= 31 && payloads.scanResponse.count <= 31)
-      var read = AdvertisingData(decoding: payloads.advertising.span)
-      read.merge(payloads.scanResponse.span)
-      #expect(read == data)
+    }
+  }
+  @Test func bothFormsOfAListAreUnderstood() {
+    let data = AdvertisingData(
+      decoding: octets("03 02 0D 18 05 04 78 56 34 12 03 03 0F 18 01 07").span)
+    #expect(data.serviceUUIDs == ["180D", "12345678", "180F"] && data.fault == nil)
+    #expect(data.other == [.init(type: .completeServiceUUIDs128, data: [])])
+  }
+  /// A name need not be UTF-8, nor end with a whole character.
+  @Test func aNameKeepsItsOctets() {
+    let wire = octets("05 08 61 C3 9F C3"), data = AdvertisingData(decoding: wire.span)
+    #expect(data.localName == "aß\u{FFFD}" && data.localNameOctets == octets("61 C3 9F C3"))
+    #expect(data.structures().flatMap(\.octets) == wire)
+  }
+  @Test func faultsSayWhatAndWhere() {
+    let texts = [
+      octets("02 01 06 09 09 61"), octets("02 01 06 00 00 02"), octets("02 01 06 02 03 0D"),
+    ].map { AdvertisingData(decoding: $0.span).fault?.description }
+    #expect(
+      texts == [
+        "the structure at octet 3 needs 10 octets and 3 are left",
+        "the data ended with a zero length, and octet 5 is not zero",
+        "the Complete List of 16-bit Service Class UUIDs at octet 3 has a length that this type cannot have",
+      ])
+  }
+  /// Any octets: no trap, the structures before the fault are those on the wire, and what they mean survives a round trip.
+  @Test func anyOctetsAreReadAsFarAsTheyAreSound() {
+    for packet in Fuzz([Self.everything], longest: 260) {
+      let (structures, fault) = AdvertisingData.Structure.list(decoding: packet.span)
+      let sound = structures.flatMap(\.octets)
+      #expect(packet.starts(with: sound))
+      if fault == nil { #expect(packet.dropFirst(sound.count).allSatisfy { $0 == 0 }) }
+      let data = AdvertisingData(decoding: packet.span)
+      // All of what was read, once more: written, and read again.
+      let again = data.structures().flatMap(\.octets), twice = AdvertisingData(decoding: again.span)
+      #expect(twice.structures() == data.structures())
     }
   }
 }

@@ -11,11 +11,11 @@ import Testing
   private static let data = AdvertisingData(localName: "scenario", serviceUUIDs: ["180D"])
   private static let often = AdvertisingInterval(.milliseconds(20))
   private static func parameters(
-    _ kind: AdvertisingParameters.Kind = .connectable, _ pdus: AdvertisingParameters.PDUs = .automatic,
+    _ kind: AdvertisingParameters.Kind = .connectable, _ policy: AdvertisingPacker.Policy = .everything,
     duration: Duration? = nil, events: UInt8? = nil, restarts: Bool = true
   ) -> AdvertisingParameters {
     AdvertisingParameters(
-      kind: kind, pdus: pdus, intervalMin: often, intervalMax: often, duration: duration, maximumEvents: events,
+      kind: kind, policy: policy, intervalMin: often, intervalMax: often, duration: duration, maximumEvents: events,
       restartsAfterConnection: restarts)
   }
   /// 1,000 octets: a beacon of five PDUs.

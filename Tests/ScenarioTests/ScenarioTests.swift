@@ -62,7 +62,7 @@ extension World where Host == TestHost {
   }
   mutating func advertise(_ host: Int, name: String = "scenario") throws {
     try withHost(host) { host, now throws(AdvertisingDataError) in
-      try host.core.advertise(AdvertisingData(localName: name, serviceUUIDs: ["180D"]), now: now)
+      _ = try host.core.advertise(AdvertisingData(localName: name, serviceUUIDs: ["180D"]), now: now)
     }
     run(for: .seconds(1)) { world in world.readHost(host) { !$0.isAdvertising } }
   }

@@ -152,10 +152,10 @@ actor Driver {
       case "nonconnectable": .nonconnectable
       case let other?: throw Misuse(why: "kind \(other)")
       }
-    parameters.pdus =
+    parameters.policy =
       switch order["pdus"] {
-      case nil: .automatic
-      case "legacy": .legacy
+      case nil: .everything
+      case "legacy": .standard
       case "extended": .extended
       case let other?: throw Misuse(why: "PDUs \(other)")
       }
