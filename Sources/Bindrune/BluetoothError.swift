@@ -14,6 +14,8 @@ public struct BluetoothError: Error, Sendable, Equatable, CustomStringConvertibl
     case controller
     /// The link could not be made.
     case connectionFailed
+    /// The controller has as many links as it can.
+    case connectionLimitReached
     /// The link is gone.
     case disconnected
     /// The peer answered with an ATT error, which `attError` holds.
@@ -91,6 +93,13 @@ extension BluetoothError {
       case .busy:
         BluetoothError(
           .busy, "A link to that device is up already, or too many requests wait: disconnect or wait first.")
+      case .connectionLimitReached:
+        BluetoothError(
+          .connectionLimitReached, "The controller has no room for another link: disconnect one first.",
+          status: .connectionLimitExceeded)
+      case .timedOut: BluetoothError(.timedOut, "The time allowed was over before it was done: allow more.")
+      case .invalidParameters:
+        BluetoothError(.invalidArgument, "No device is named, or the connection parameters contradict each other.")
       case .notStarted: .closed
       }
   }

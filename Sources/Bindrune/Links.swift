@@ -61,15 +61,27 @@ struct LinkState {
 extension Host {
   // MARK: Central
 
-  /// Connects; waits for as long as it takes, unless the task is cancelled. Then nothing is left behind.
+  /// Connects; waits for as long as it takes, unless the task is cancelled or `timeout` is over. Then nothing is left
+  /// behind. Several tasks may wait, for 64 devices at most; one that is absent keeps no other waiting.
   ///
   /// The peer may have missed the connection's first packets: then the link goes down soon, with the status
   /// `.connectionFailedToBeEstablished`, and to connect again is all that helps. Vol 6, Part B, §4.5.
   public func connect(
-    to peer: PeerAddress, _ parameters: ConnectionParameters = .balanced
+    to peer: PeerAddress, _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil
   ) async throws(BluetoothError) -> Link {
-    let outcome = try await request { core, id, now in core.connect(to: peer, parameters, id: id, now: now) }
-    guard case .linked(let id) = outcome else { throw .linkIsDown }
+    try await connect(to: [peer], parameters, timeout: timeout)
+  }
+  /// Connects to the one of `peers` that can be reached first, and gives up the others.
+  public func connect(
+    to peers: [PeerAddress], _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil
+  ) async throws(BluetoothError) -> Link {
+    let outcome = try await request { core, id, now in
+      core.connect(to: peers, parameters, timeout: timeout, id: id, now: now)
+    }
+    // It may be down again already: whoever uses it is told.
+    guard case .linked(let id) = outcome, let peer = links[id]?.peer ?? (peers.count == 1 ? peers[0] : nil) else {
+      throw .linkIsDown
+    }
     return Link(id: id, peer: peer, role: .central, host: self)
   }
 

@@ -44,15 +44,16 @@ extension HostCore {
     _ status: HCIStatus, _ handle: ConnectionHandle, _ role: LinkRole, _ peer: PeerAddress,
     _ parameters: ConnectionParameters, _ now: Instant
   ) {
-    switch connections.completed(status, role, peer.address, hci: &hci, now: now) {
+    switch connections.completed(status, role, peer, hci: &hci, now: now) {
     case .nothing: break
-    case .failed(let id, let failure): emit(.completed(id, .failed(failure)))
     case .unwanted: sendDisconnect(handle, .remoteUserTerminatedConnection, now)
-    case .linkUp(let request):
+    case .linkUp(let request, let wanted):
       let id = linkUp(handle, role, peer, parameters, now)
       if let request { emit(.completed(request, .connected(id))) }
+      if let wanted, wanted != parameters { update(handle, wanted.request, now) }
       if role == .peripheral { tell(advertiser.connected(hci: &hci, now: now)) }
     }
+    tellFailedConnections()
   }
 
   private mutating func linkUp(
@@ -98,6 +99,7 @@ extension HostCore {
       for id in link.disconnectRequests { emit(.completed(id, .disconnected)) }
     }
     tell(advertiser.disconnected(hci: &hci, now: now))
+    connections.disconnected(hci: &hci, now: now)
   }
 
   /// Once for each link: a second command would be refused.

@@ -67,14 +67,31 @@ extension HostCore {
     settle(now)
   }
 
-  /// Ends with `.completed(id, …)`, after `.linkUp` when it succeeds. Never times out by itself. `.busy`: there is a link
-  /// with this peer already, or a request for one, or too many wait.
+  /// Ends with `.completed(id, …)`, after `.linkUp` when it succeeds. Any number of requests may wait, for 64 peers at most;
+  /// an absent peer keeps no other waiting. Never times out unless `timeout` says so. `.busy`: there is a link with this
+  /// peer already, or a request for one, or too many peers are wanted.
   public mutating func connect(
-    to peer: PeerAddress, _ parameters: ConnectionParameters = .balanced, id: RequestID, now: Instant
+    to peer: PeerAddress, _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil, id: RequestID,
+    now: Instant
+  ) {
+    connect(to: [peer], parameters, timeout: timeout, id: id, now: now)
+  }
+  /// Connects to the one of `peers` that can be reached first; from then on the others are not wanted any more.
+  public mutating func connect(
+    to peers: [PeerAddress], _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil, id: RequestID,
+    now: Instant
   ) {
     guard phase == .running else { return emit(.completed(id, .failed(.notStarted))) }
-    if upper.contains(peer: peer) { return emit(.completed(id, .failed(.busy))) }
-    let request = Connections.Request(id: id, peer: peer, parameters: parameters)
+    guard !peers.isEmpty, parameters.request.isValid else {
+      return emit(.completed(id, .failed(.invalidParameters)))
+    }
+    var different: [PeerAddress] = []
+    for peer in peers {
+      if upper.contains(peer: peer) { return emit(.completed(id, .failed(.busy))) }
+      if !different.contains(peer) { different.append(peer) }
+    }
+    let request = Connections.Request(
+      id: id, peers: different, parameters: parameters, deadline: timeout.map { now + $0 })
     if !connections.connect(request, hci: &hci, now: now) { emit(.completed(id, .failed(.busy))) }
     settle(now)
   }
@@ -113,6 +130,10 @@ extension HostCore {
     }
   }
 
+  mutating func tellFailedConnections() {
+    while let (id, failure) = connections.nextFailure() { emit(.completed(id, .failed(failure))) }
+  }
+
   // MARK: From the controller
 
   mutating func handle(_ indication: HCIIndication, in packet: Span<UInt8>, _ now: Instant) {
@@ -136,6 +157,7 @@ extension HostCore {
     advertiser.usesExtendedCommands = info.usesExtendedCommands
     scanner.usesExtendedCommands = info.usesExtendedCommands
     connections.usesExtendedCommands = info.usesExtendedCommands
+    connections.acceptListSize = info.filterAcceptListSize
     guard info.needsRandomAddress else { return run(as: PeerAddress(info.address, .public)) }
     var command = LESetRandomAddress()
     command.randomAddress = configuration.randomStaticAddress
@@ -167,9 +189,8 @@ extension HostCore {
     case Tag.scanner: tell(scanner.completed(outcome, hci: &hci, now: now))
     case Tag.advertiser: tell(advertiser.completed(outcome, hci: &hci, now: now))
     case Tag.connections:
-      if case .failed(let id, let failure) = connections.answered(outcome, hci: &hci, now: now) {
-        emit(.completed(id, .failed(failure)))
-      }
+      connections.answered(outcome, hci: &hci, now: now)
+      tellFailedConnections()
     case Tag.address where phase == .settingAddress:
       // Without any address of its own a controller can neither advertise nor connect: Vol 4, Part E, §7.8.4.
       if outcome.status == .success {

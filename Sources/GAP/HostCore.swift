@@ -116,6 +116,7 @@ public struct HostCore: ~Copyable {
     settle(now)
     l2cap.expire(now: now)
     connections.expire(hci: &hci, now: now)
+    tellFailedConnections()
     tell(advertiser.expire(hci: &hci, now: now))
     for index in 0..<upper.links.count {
       let handle = upper.links[index].handle, isTimeUp = upper.links[index].expire(now: now)
@@ -166,9 +167,9 @@ public struct HostCore: ~Copyable {
   /// Everything that hangs on the controller ends: links, requests, wishes.
   mutating func dropEverything(_ now: Instant) {
     phase = .stopped
-    let wasScanning = scanner.reset(), wasAdvertising = advertiser.reset()
+    let wasScanning = scanner.reset(), wasAdvertising = advertiser.reset(), requests = connections.reset()
     while upper.links.count > 0 { linkDown(upper.links[0].handle, .hardwareFailure, now) }
-    for id in connections.reset() { emit(.completed(id, .failed(.notStarted))) }
+    for id in requests { emit(.completed(id, .failed(.notStarted))) }
     if wasScanning { emit(.scanStopped) }
     if wasAdvertising { emit(.advertisingStopped(.stopped)) }
   }

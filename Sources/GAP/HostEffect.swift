@@ -173,6 +173,12 @@ public enum HostFailure: BitwiseCopyable, Sendable, Equatable {
   case noSuchLink
   /// There is a link with this peer, or a request for one; or too many requests wait.
   case busy
+  /// The controller has no room for another link (0x09, 0x0D: Vol 1, Part F, §2.9, §2.13).
+  case connectionLimitReached
+  /// The time that the caller has set is over.
+  case timedOut
+  /// No peer was named, or numbers are out of range or contradict each other.
+  case invalidParameters
   /// The controller has not been started, or has failed.
   case notStarted
 }

@@ -18,6 +18,8 @@ public struct ControllerInfo: BitwiseCopyable, Sendable {
   public var maximumTxTime: UInt16 = 328
   /// The most octets of advertising data, 31 … 1,650; more than 31 only with extended PDUs.
   public var maximumAdvertisingDataLength = 31
+  /// Entries of the Filter Accept List; 0 where it cannot be used.
+  public var filterAcceptListSize = 0
   /// The extended commands are to be used, where the controller has them: see `usesExtendedCommands`.
   public var prefersExtendedCommands = true
 
@@ -88,7 +90,7 @@ public enum StartFailure: Error, BitwiseCopyable, Sendable, Equatable, CustomStr
 struct ControllerStart {
   enum Step: UInt8 {
     case reset, version, commands, features, leFeatures, address, hostSupport, eventMask, leEventMask, leBuffers,
-      buffers, dataLength, advertisingDataLength, done
+      buffers, dataLength, acceptListSize, advertisingDataLength, done
   }
   private(set) var step = Step.reset
   private(set) var info = ControllerInfo()
@@ -116,6 +118,7 @@ struct ControllerStart {
     case .leBuffers: queue.append(LEReadBufferSize(), now: now)
     case .buffers: queue.append(ReadBufferSize(), now: now)
     case .dataLength: queue.append(LEReadMaximumDataLength(), now: now)
+    case .acceptListSize: queue.append(LEReadFilterAcceptListSize(), now: now)
     case .advertisingDataLength: queue.append(LEReadMaximumAdvertisingDataLength(), now: now)
     case .done: break
     }
@@ -163,6 +166,9 @@ struct ControllerStart {
       let answer = try LEReadMaximumDataLength.decodeReturn(parameters, in: packet)
       info.maximumTxOctets = max(27, answer.supportedMaxTXOctets)
       info.maximumTxTime = max(328, answer.supportedMaxTXTime)
+    case .acceptListSize:
+      info.filterAcceptListSize = Int(
+        try LEReadFilterAcceptListSize.decodeReturn(parameters, in: packet).filterAcceptListSize)
     case .advertisingDataLength:
       let answer = try LEReadMaximumAdvertisingDataLength.decodeReturn(parameters, in: packet)
       info.maximumAdvertisingDataLength = min(max(31, Int(answer.maxAdvertisingDataLength)), 1650)
@@ -183,6 +189,10 @@ struct ControllerStart {
     case .leBuffers: info.commands.contains(LEReadBufferSize.self)
     case .buffers: info.aclCount == 0 && info.commands.contains(ReadBufferSize.self)
     case .dataLength: info.commands.contains(LEReadMaximumDataLength.self)
+    case .acceptListSize:
+      info.commands.contains(LEReadFilterAcceptListSize.self)
+        && info.commands.contains(LEAddDeviceToFilterAcceptList.self)
+        && info.commands.contains(LERemoveDeviceFromFilterAcceptList.self)
     // An extended command like the others: a host that goes by the legacy ones must not send it.
     case .advertisingDataLength:
       info.usesExtendedCommands && info.commands.contains(LEReadMaximumAdvertisingDataLength.self)

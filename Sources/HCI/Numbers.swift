@@ -177,6 +177,8 @@ public struct ScanningFilterPolicy: OpenNumber, Hashable {
 public struct InitiatorFilterPolicy: OpenNumber, Hashable {
   public var rawValue: UInt8
   @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+  public static var peer: InitiatorFilterPolicy { InitiatorFilterPolicy(rawValue: 0) }
+  public static var acceptList: InitiatorFilterPolicy { InitiatorFilterPolicy(rawValue: 1) }
 }
 /// Vol 4, Part E, §7.8.65.
 public struct FilterDuplicates: OpenNumber, Hashable {

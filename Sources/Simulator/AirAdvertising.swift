@@ -195,6 +195,8 @@ extension VirtualController {
   func wants(_ advertiser: Advertiser, _ who: Identified) -> Bool {
     guard let initiator, advertiser.isConnectable, advertiser.isLegacy || initiator.isExtended else { return false }
     guard initiator.peer.map({ $0 == who.identity || $0 == who.air }) ?? accepts(who.identity) else { return false }
+    // One that is connected already is ignored, also where the list names it. Vol 6, Part B, §4.5.
+    if connections.contains(where: { $0.peer == who.identity }) { return false }
     return !advertiser.isDirected || ownIdentity(of: advertiser.peer, initiator.ownAddressType) != nil
   }
 

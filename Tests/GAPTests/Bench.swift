@@ -28,6 +28,7 @@ struct Bench: ~Copyable {
 
   static let peer = PeerAddress(DeviceAddress(0x0000_5E00_5301), .public)
   static let otherPeer = PeerAddress(DeviceAddress(0xC000_5E00_5302), .random)
+  static let thirdPeer = PeerAddress(DeviceAddress(0x0000_5E00_5303), .public)
 
   init(
     _ database: Database = Database(), controller: PaperController = PaperController(),
@@ -133,10 +134,16 @@ struct Bench: ~Copyable {
     case .leSetExtendedScanEnable(let command): command.enable ? "(on)" : "(off)"
     case .leSetAdvertisingEnable(let command): command.advertisingEnable ? "(on)" : "(off)"
     case .leSetExtendedAdvertisingEnable(let command): command.enable ? "(on)" : "(off)"
+    case .leCreateConnection(let command): command.initiatorFilterPolicy == .acceptList ? "(list)" : ""
+    case .leExtendedCreateConnection(let command): command.initiatorFilterPolicy == .acceptList ? "(list)" : ""
+    case .leAddDeviceToFilterAcceptList(let command): "(\(number(command.address)))"
+    case .leRemoveDeviceFromFilterAcceptList(let command): "(\(number(command.address)))"
     case .disconnect(let command): "(\(command.connectionHandle.rawValue), \(hexDigits(command.reason.rawValue)))"
     default: ""
     }
   }
+  /// The last octet of a peer's address: 1, 2, 3.
+  private func number(_ address: DeviceAddress) -> UInt64 { address.value & 0x0F }
   private mutating func drain() {
     while let effect = core.nextEffect() {
       told.append(effect)
@@ -236,6 +243,8 @@ struct PaperController {
     return controller
   }
   var maximumAdvertisingData: UInt16 = 1650
+  /// Entries of the Filter Accept List.
+  var acceptListSize: UInt8 = 0
   var address: [UInt8] = [6, 5, 4, 3, 2, 1]
   var refused: [HCIOpcode: HCIStatus] = [:]
   var silent: Set<HCIOpcode> = []
@@ -261,6 +270,7 @@ struct PaperController {
       let time = 8 * (UInt16(maximumOctets) + 14)
       return commandComplete(
         opcode, .success, [maximumOctets, 0] + little(time) + [maximumOctets, 0] + little(time))
+    case LEReadFilterAcceptListSize.opcode: return commandComplete(opcode, .success, [acceptListSize])
     case LEReadMaximumAdvertisingDataLength.opcode:
       return commandComplete(opcode, .success, little(maximumAdvertisingData))
     default: return commandComplete(opcode)

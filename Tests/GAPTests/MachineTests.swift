@@ -101,31 +101,70 @@ import Testing
     try advertiser.check("advertiser-extended.txt")
   }
 
+  /// Without a Filter Accept List: turns.
   @Test func everyPhaseOfTheConnections() throws {
     let connections = Matrix(
       paths: [
-        [], ["connect 1"], ["connect 1", "connect 2"], ["connect 1", "accepted"],
-        ["connect 1", "cancel 1"], ["connect 1", "cancel 1", "connect 2"],
+        [], ["connect 1"], ["connect 1", "connect 2"], ["connect 1", "accepted"], ["connect 1", "cancel 1"],
+        ["connect 1", "cancel 1", "connect 2"], ["connect 1", "accepted", "connect 2"],
         ["connect 1", "accepted", "cancel 1"], ["connect 1", "accepted", "connect 2", "cancel 1"],
         ["connect 1", "accepted", "cancel 1", "connect 2", "accepted"],
+        ["connect 1", "accepted", "cancel 1", "silence", "connect 2"],
+        ["connect 1", "accepted", "connect 2", "cancel 1", "silence", "refused"],
+        ["connect 1", "accepted", "suspend"], ["connect 1", "accepted", "suspend", "accepted", "end"],
       ],
-      inputs: [
-        ("connect 1", { $0.connect(1, Bench.peer) }),
-        ("connect 2", { $0.connect(2, Bench.otherPeer) }),
-        ("cancel 1", { $0.tell { core, now in core.cancel(RequestID(rawValue: 1), now: now) } }),
-        ("accepted", { $0.answer() }),
-        ("refused", { $0.answer(.commandDisallowed) }),
-        ("silence", { $0.wait(.seconds(2)) }),
-        ("link", { $0.receive(connectionComplete(0x40)) }),
-        ("link with another", { $0.receive(connectionComplete(0x40, .central, Bench.otherPeer)) }),
-        ("link as peripheral", { $0.receive(connectionComplete(0x40, .peripheral)) }),
-        ("failure", { $0.receive(connectionComplete(0, .central, Bench.peer, .connectionFailedToBeEstablished)) }),
-        ("end", { $0.receive(connectionComplete(0, .central, Bench.peer, .unknownConnectionIdentifier)) }),
-        ("restart", { $0.start() }),
-      ],
-      phase: { name($0.connections.phase) })
+      inputs: inputs, phase: { name($0.connections.phase) })
     try connections.check("connections.txt")
   }
+  /// With one of two entries.
+  @Test func everyPhaseOfTheConnectionsWithAnAcceptList() throws {
+    var controller = PaperController.extended
+    controller.acceptListSize = 2
+    let both = ["connect 1", "connect 2"], listed = both + ["accepted", "cancelled", "accepted", "accepted"]
+    let initiating = listed + ["accepted"]
+    let connections = Matrix(
+      paths: [
+        [], both, both + ["accepted"], both + ["accepted", "cancelled"], both + ["accepted", "cancelled", "accepted"],
+        listed, listed + ["cancel 1"], listed + ["connect 3"], listed + ["link"], initiating,
+        initiating + ["connect 3"], initiating + ["connect 3", "turn"],
+        initiating + ["connect 3", "turn", "cancelled"],
+        initiating + ["cancel 1"], initiating + ["cancel 1", "cancelled"], initiating + ["link"],
+        initiating + ["link", "no room"], initiating + ["link", "connect 3", "cancelled", "no room"],
+        initiating + ["suspend"], initiating + ["suspend", "cancelled"], initiating + ["suspend", "cancelled", "link"],
+      ],
+      inputs: inputs + [
+        ("connect 3", { $0.connect(3, Bench.thirdPeer) }),
+        ("no room", { $0.answer(.connectionLimitExceeded) }),
+        ("full list", { $0.answer(.memoryCapacityExceeded) }),
+        ("turn", { $0.wait(.seconds(11)) }),
+        (
+          "cancelled",
+          {
+            $0.answer()
+            $0.receive(connectionComplete(0, .central, Bench.peer, .unknownConnectionIdentifier))
+          }
+        ),
+        ("link down", { $0.receive(disconnectionComplete(0x40)) }),
+      ],
+      phase: { name($0.connections.phase) }, controller: controller)
+    try connections.check("connections-list.txt")
+  }
+  private let inputs: [Matrix.Step] = [
+    ("connect 1", { $0.connect(1, Bench.peer) }),
+    ("connect 2", { $0.connect(2, Bench.otherPeer) }),
+    ("cancel 1", { $0.tell { core, now in core.cancel(RequestID(rawValue: 1), now: now) } }),
+    ("accepted", { $0.answer() }),
+    ("refused", { $0.answer(.commandDisallowed) }),
+    ("silence", { $0.wait(.seconds(2)) }),
+    ("link", { $0.receive(connectionComplete(0x40)) }),
+    ("link with another", { $0.receive(connectionComplete(0x41, .central, Bench.otherPeer)) }),
+    ("link as peripheral", { $0.receive(connectionComplete(0x42, .peripheral, Bench.thirdPeer)) }),
+    ("failure", { $0.receive(connectionComplete(0, .central, Bench.peer, .connectionFailedToBeEstablished)) }),
+    ("end", { $0.receive(connectionComplete(0, .central, Bench.peer, .unknownConnectionIdentifier)) }),
+    ("suspend", { $0.tell { core, now in core.connections.suspend(hci: &core.hci, now: now) } }),
+    ("resume", { $0.tell { core, now in core.connections.resume(hci: &core.hci, now: now) } }),
+    ("restart", { $0.start() }),
+  ]
 }
 
 private func phaseOfTheAdvertiser(_ core: borrowing HostCore) -> String {

@@ -12,7 +12,7 @@ import Testing
         Reset.opcode, ReadLocalVersionInformation.opcode, ReadLocalSupportedCommands.opcode,
         ReadLocalSupportedFeatures.opcode, LEReadLocalSupportedFeatures.opcode, ReadBDADDR.opcode, SetEventMask.opcode,
         LESetEventMask.opcode, LEReadBufferSize.opcode, LEReadMaximumDataLength.opcode,
-        LEReadMaximumAdvertisingDataLength.opcode,
+        LEReadFilterAcceptListSize.opcode, LEReadMaximumAdvertisingDataLength.opcode,
       ])
     let info = try #require(end.started)
     #expect(info.version.hciVersion.edition?.description == "5.4" && info.address.text == "01:02:03:04:05:06")
