@@ -9,7 +9,7 @@ public struct AdvertisingPacker: BitwiseCopyable, Sendable {
   /// What is sent where, and what of it is left out. Decision 0011.
   public enum Policy: String, CaseIterable, BitwiseCopyable, Sendable {
     /// All of it: by `standard` where that leaves nothing out (a name may be shortened), because every scanner hears legacy
-    /// PDUs; else by `extended`. A host refuses to advertise what neither holds.
+    /// PDUs; else by `extended`. A host refuses to advertise what neither holds, flags of what is not connectable excepted.
     case everything
     /// As an iPhone does it: flags, then 28 octets for service UUIDs in the caller's order and the name. What does not fit of
     /// the UUIDs goes into the overflow area in the scan response, and of the name 10 octets, 8 beside the overflow area.
@@ -179,6 +179,9 @@ public struct PackedAdvertisement: Sendable, Hashable {
     case notInThisPolicy
     /// A name is not sent in the background.
     case inBackground
+    /// Flags do not go into a scan response, and scannable extended advertisements have nothing else. Only connectable ones
+    /// have to say them. Supplement, Part A, §1.3.
+    case notInScanResponse
     /// There is one of this kind, and an earlier one was sent.
     case alreadySaid
     /// Its type has no data of this length: no scanner could read it.
@@ -191,6 +194,7 @@ public struct PackedAdvertisement: Sendable, Hashable {
         "needs \(needed) octets and \(available == 1 ? "1 is" : "\(available) are") free"
       case .notInThisPolicy: "is not sent by this policy, which sends a name and services"
       case .inBackground: "is not sent in the background"
+      case .notInScanResponse: "have no place in a scan response"
       case .alreadySaid: "is not sent, since there is another one already"
       case .malformed: "has a length that its type cannot have"
       }
@@ -287,7 +291,13 @@ public struct PackedAdvertisement: Sendable, Hashable {
 
   /// Everything, in the first of the places that has room.
   fileprivate mutating func put(_ items: Items, in places: [Place]) {
-    if let flags = items.flags { put(flags, inOneOf: [places[0]]) }
+    if let flags = items.flags {
+      if places.contains(.advertising) {
+        put(flags, inOneOf: [.advertising])
+      } else {
+        leaveOut(.structure(flags), .notInScanResponse)
+      }
+    }
     for (kind, uuids) in [(UUIDListKind.services, items.serviceUUIDs), (.solicited, items.solicitedUUIDs)] {
       for width in [2, 4, 16] { putList(kind, uuids.filter { $0.width == width }, inOneOf: places) }
     }

@@ -57,7 +57,8 @@ extension HostCore {
     let packer = AdvertisingPacker(
       parameters.policy, kind: parameters.kind,
       longestExtended: isExtended ? controller?.maximumAdvertisingDataLength : nil)
-    let packed = packer.pack(data, isInBackground: parameters.isInBackground), leftOut = packed.leftOut
+    let packed = packer.pack(data, isInBackground: parameters.isInBackground)
+    let leftOut = packed.leftOut.filter { $0.reason != .notInScanResponse }
     if parameters.policy == .everything, !leftOut.isEmpty { throw .leftOut(leftOut) }
     return packed
   }

@@ -207,10 +207,12 @@ private let thirtyThree: [BluetoothUUID] = [
     for (kind, place) in [(.connectable, 0), (.scannable, 1), (.nonconnectable, 0)]
       as [(AdvertisingParameters.Kind, Int)]
     {
-      let extended = AdvertisingPacker(.extended, kind: kind, longestExtended: 31).pack(short).payloads
-      let whole = octets("02 01 06 02 09 6E")
-      #expect([extended.advertising, extended.scanResponse] == (place == 0 ? [whole, []] : [[], whole]))
-      #expect(!extended.usesLegacyPDUs)
+      let extended = AdvertisingPacker(.extended, kind: kind, longestExtended: 31).pack(short)
+      let whole = octets("02 01 06 02 09 6E"), payloads = extended.payloads
+      // Flags do not go into a scan response: Supplement, Part A, §1.3.
+      #expect([payloads.advertising, payloads.scanResponse] == (place == 0 ? [whole, []] : [[], octets("02 09 6E")]))
+      #expect(!payloads.usesLegacyPDUs)
+      #expect(extended.leftOut.map(\.description) == (place == 0 ? [] : ["flags have no place in a scan response"]))
       // A controller of 4.x has none.
       let legacy = AdvertisingPacker(.extended, kind: kind).pack(short)
       #expect(legacy.usesLegacyPDUs && legacy.payloads.advertising == whole && legacy.leftOut == [])
