@@ -249,6 +249,35 @@ private let thirtyThree: [BluetoothUUID] = [
     #expect(packed(long, nil).leftOut.map(\.description) == ["manufacturer data needs 42 octets and 31 are free"])
     #expect(packed(long, 40).leftOut.map(\.reason) == [.noRoom(needed: 42, available: 37)])
   }
+  @Test("S31, S146: the controller gets what was packed, whatever commands it has", arguments: [false, true])
+  func theControllerGetsIt(isExtended: Bool) throws {
+    var bench = isExtended ? Bench.started(controller: .extended) : Bench.started()
+    let data = AdvertisingData(localName: "Fred", serviceUUIDs: thirtyThree)
+    for isInBackground in [false, true] {
+      var parameters = AdvertisingParameters(policy: .coreBluetooth)
+      parameters.isInBackground = isInBackground
+      let packed = try bench.core.pack(data, parameters)
+      bench.tell { core, now in
+        do throws(AdvertisingDataError) { same(try core.advertise(data, parameters, now: now), packed) } catch {
+          Issue.record("\(error)")
+        }
+      }
+      var texts: [String] = []
+      repeat { texts.append(bench.lastCommand) } while bench.answer()
+      #expect(texts.contains { $0.contains("Advertising_Data: \(hex(packed.payloads.advertising))") })
+      #expect(texts.contains { isInBackground || $0.contains("Response_Data: \(hex(packed.payloads.scanResponse))") })
+    }
+    // What a 4.x controller cannot send is left out, and it is said so; all or nothing is refused.
+    var long = AdvertisingData(localName: "long")
+    long.manufacturerData = [UInt8](repeating: 7, count: 40)
+    let packed = try bench.core.pack(long, AdvertisingParameters(policy: .extended))
+    #expect(packed.usesLegacyPDUs != isExtended && packed.leftOut.isEmpty == isExtended)
+    if !isExtended {
+      #expect(throws: AdvertisingDataError.leftOut(packed.leftOut)) { try bench.core.pack(long) }
+    }
+    // Flags that have no place do not make it refuse.
+    if isExtended { #expect(try !bench.core.pack(long, AdvertisingParameters(kind: .scannable)).usesLegacyPDUs) }
+  }
   /// What a scanner could not read back is not sent: Supplement, Part A.
   @Test func malformedIsLeftOut() {
     var data = AdvertisingData()
