@@ -32,6 +32,7 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("TestSupport", "TestSupport", ["GAP", "BindruneSimulator"]),
   ("InteropCentral", "Central", ["Bindrune"]),
   ("InteropPeripheral", "Peripheral", ["Bindrune"]),
+  ("InteropGAP", "GAP", ["Bindrune"]),
   ("KernelCentral", "Central", ["Bindrune"]),
 ]
 
