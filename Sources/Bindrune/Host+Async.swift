@@ -55,9 +55,8 @@ extension Host {
       fail(BluetoothError(.controller, "The controller failed, \(status): open it again."))
 
     case .scanStarted, .scanStopped: break
-    case .scanFailed(let status):
-      endScans(.refused(to: "scan", status))
-    case .advertisement(let report): deliver(report)
+    case .scanFailed(let id, let status): scanFailed(id, .refused(to: "scan", status))
+    case .discovered(let id, let discovery): deliver(discovery, to: id)
 
     case .advertisingStarted: advertising.resume()
     case .advertisingFailed(let status):

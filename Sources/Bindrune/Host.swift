@@ -39,7 +39,7 @@ public actor Host {
   var requests: [RequestID: CheckedContinuation<RequestOutcome, Never>] = [:]
   /// Requests that ended with their link, which has not been told yet.
   var orphans: [RequestID] = []
-  var scans: [UInt64: Scan] = [:]
+  var scans: [ScanID: Scan] = [:]
   var links: [LinkID: LinkState] = [:]
   var incoming: [Mailbox<ServerEvent>] = []
   /// Writes that belong together, until the last of them is told.
@@ -144,11 +144,12 @@ public actor Host {
     case .closing: break
     case .running:
       phase = .closing
+      let scans = scans.keys
       endScans(.closed)
       let ended = endRequests(.closed)
       perform { core, now in
         for request in ended { core.cancel(request, now: now) }
-        core.stopScan(now: now)
+        for scan in scans { core.stopScan(id: scan, now: now) }
         core.stopAdvertising(now: now)
         for link in links.keys { core.disconnect(link, now: now) }
       }

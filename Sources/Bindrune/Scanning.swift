@@ -2,19 +2,38 @@ import BindruneWire
 import GAP
 import HCI
 
-/// What a scan found: one report, with the advertising data and the scan response of its device joined.
+/// A device that a scan has found: what it advertises, with its scan response where the scan is active and one has come.
 public struct Advertisement: Sendable {
   public var peer: PeerAddress
+  /// The address that was heard: another one where `peer` is known by the resolvable addresses that it uses.
+  public var addressOnAir: PeerAddress
   /// dBm; nil when the controller does not know.
   public var rssi: Int?
-  /// As the last advertisement said: scan responses do not.
   public var isConnectable: Bool
-  /// This report was the scan response; `data` holds what came before it too.
-  public var isScanResponse: Bool
-  /// The controller could not deliver all of this report's data.
+  /// A scan response is part of it: of this advertisement, or the last one that the device gave.
+  public var hasScanResponse: Bool
+  /// The controller could not deliver all of the data.
   public var isTruncated: Bool
+  /// Advertising data and scan response data joined.
   public var data: AdvertisingData
+  /// Services that the scan looks for and that the device may offer: their bits are in its overflow area, where other
+  /// services may have the same. Those that it names are in `data`.
+  public var matchedOverflow: [BluetoothUUID]
   public var name: String? { data.localName }
+
+  init(_ discovery: Discovery, in core: borrowing HostCore, filter: ScanFilter) {
+    peer = discovery.peer
+    addressOnAir = discovery.addressOnAir
+    rssi = discovery.rssi.map(Int.init)
+    isConnectable = discovery.isConnectable
+    hasScanResponse = discovery.scanResponse != nil
+    isTruncated = discovery.isTruncated
+    let advertising = core.bytes(of: discovery.advertising)
+    let scanResponse = core.bytes(of: discovery.scanResponse ?? Octets())
+    data = AdvertisingData(decoding: advertising.span)
+    data.fill(from: AdvertisingData(decoding: scanResponse.span))
+    matchedOverflow = filter.overflowHits(advertising.span, scanResponse.span)
+  }
 }
 
 /// Advertisements, for as long as somebody iterates: the controller scans while at least one iterator lives.
@@ -24,7 +43,7 @@ public struct AdvertisementSequence: AsyncSequence, Sendable {
   public typealias Failure = BluetoothError
   let host: Host
   let parameters: ScanParameters
-  let services: [BluetoothUUID]
+  let filter: ScanFilter
 
   public func makeAsyncIterator() -> Iterator { Iterator(sequence: self) }
 
@@ -42,7 +61,7 @@ public struct AdvertisementSequence: AsyncSequence, Sendable {
     ) async throws(BluetoothError) -> Advertisement? {
       if scan == nil {
         if Task.isCancelled { return nil }
-        scan = try await sequence.host.beginScan(sequence.parameters, services: sequence.services)
+        scan = try await sequence.host.beginScan(sequence.parameters, sequence.filter)
       }
       return try await scan?.mailbox.take()
     }
@@ -52,9 +71,9 @@ public struct AdvertisementSequence: AsyncSequence, Sendable {
 /// Ends its scan when the last iterator lets go of it.
 final class ScanHandle: Sendable {
   let mailbox: Mailbox<Advertisement>
-  private let id: UInt64
+  private let id: ScanID
   private let host: Host
-  init(mailbox: Mailbox<Advertisement>, id: UInt64, host: Host) {
+  init(mailbox: Mailbox<Advertisement>, id: ScanID, host: Host) {
     self.mailbox = mailbox
     self.id = id
     self.host = host
@@ -66,63 +85,45 @@ final class ScanHandle: Sendable {
 
 /// One caller's scan.
 struct Scan {
-  var parameters: ScanParameters
-  var services: [BluetoothUUID]
+  let filter: ScanFilter
   let mailbox = Mailbox<Advertisement>(capacity: 1024, overflow: .dropOldest)
-  /// What each device has said so far, so that its advertisement and its scan response are told together. Bounded.
-  private var heard: [PeerAddress: Heard] = [:]
-  private static var capacity: Int { 1024 }
-  private struct Heard {
-    var advertisement = AdvertisingData(flags: nil)
-    var scanResponse = AdvertisingData(flags: nil)
-    var isConnectable = false
-  }
-
-  init(parameters: ScanParameters, services: [BluetoothUUID]) {
-    self.parameters = parameters
-    self.services = services
-  }
-
-  mutating func take(_ report: AdvertisementReport, _ bytes: Span<UInt8>) {
-    var device = heard[report.peer] ?? Heard()
-    if report.isScanResponse {
-      device.scanResponse = AdvertisingData(decoding: bytes)
-    } else {
-      device.advertisement = AdvertisingData(decoding: bytes)
-      device.isConnectable = report.isConnectable
-    }
-    if heard.count == Self.capacity, heard[report.peer] == nil { heard.removeAll(keepingCapacity: true) }
-    heard[report.peer] = device
-
-    var data = device.advertisement
-    data.fill(from: device.scanResponse)
-    guard services.isEmpty || services.contains(where: data.serviceUUIDs.contains) else { return }
-    mailbox.put(
-      Advertisement(
-        peer: report.peer, rssi: report.rssi.map(Int.init), isConnectable: device.isConnectable,
-        isScanResponse: report.isScanResponse, isTruncated: report.isTruncated, data: data))
-  }
 }
 
 extension Host {
-  /// Scans while the sequence is iterated. `services`: only devices that name at least one of them; empty: all.
+  /// Scans while the sequence is iterated, beside other scans. `services`: only devices that name at least one of them, or
+  /// have its bit in their overflow area; empty: all.
   public nonisolated func scan(
     _ parameters: ScanParameters = ScanParameters(), services: [BluetoothUUID] = []
   ) -> AdvertisementSequence {
-    AdvertisementSequence(host: self, parameters: parameters, services: services)
+    scan(parameters, filter: ScanFilter(services: services))
+  }
+  /// Scans while the sequence is iterated, beside other scans, for the devices that meet `filter`.
+  public nonisolated func scan(
+    _ parameters: ScanParameters = ScanParameters(), filter: ScanFilter
+  ) -> AdvertisementSequence {
+    AdvertisementSequence(host: self, parameters: parameters, filter: filter)
   }
 
-  func beginScan(_ parameters: ScanParameters, services: [BluetoothUUID]) throws(BluetoothError) -> ScanHandle {
+  func beginScan(_ parameters: ScanParameters, _ filter: ScanFilter) throws(BluetoothError) -> ScanHandle {
     try check()
-    let id = newRequest().rawValue, scan = Scan(parameters: parameters, services: services)
+    guard parameters.isValid else {
+      throw BluetoothError(
+        .invalidArgument,
+        "A scan cannot listen \(parameters.window.text) of \(parameters.interval.text): both are 2.5 ms to 10.24 s, and the "
+          + "window is at most the interval.")
+    }
+    let id = ScanID(rawValue: newRequest().rawValue), scan = Scan(filter: filter)
     scans[id] = scan
-    updateScan()
+    perform { core, now in core.startScan(parameters, filter: filter, id: id, now: now) }
     return ScanHandle(mailbox: scan.mailbox, id: id, host: self)
   }
-  func endScan(_ id: UInt64) {
+  func endScan(_ id: ScanID) {
     guard let scan = scans.removeValue(forKey: id) else { return }
     scan.mailbox.abandon()
-    updateScan()
+    if case .running = phase { perform { core, now in core.stopScan(id: id, now: now) } }
+  }
+  func scanFailed(_ id: ScanID, _ error: BluetoothError) {
+    scans.removeValue(forKey: id)?.mailbox.finish(error)
   }
   func endScans(_ error: BluetoothError) {
     let ended = scans
@@ -130,24 +131,8 @@ extension Host {
     for scan in ended.values { scan.mailbox.finish(error) }
   }
 
-  /// One scan of the controller for all callers: active and unfiltered if one of them wants it so.
-  private func updateScan() {
-    guard case .running = phase else { return }
-    guard var merged = scans.values.first?.parameters else {
-      return perform { core, now in core.stopScan(now: now) }
-    }
-    for scan in scans.values {
-      merged.isActive = merged.isActive || scan.parameters.isActive
-      merged.filtersDuplicates = merged.filtersDuplicates && scan.parameters.filtersDuplicates
-      if scan.parameters.window.rawValue > merged.window.rawValue {
-        merged.interval = scan.parameters.interval
-        merged.window = scan.parameters.window
-      }
-    }
-    perform { core, now in core.startScan(merged, now: now) }
-  }
-
-  func deliver(_ report: AdvertisementReport) {
-    for id in scans.keys { core.withBytes(of: report.data) { scans[id]?.take(report, $0) } }
+  func deliver(_ discovery: Discovery, to id: ScanID) {
+    guard let scan = scans[id] else { return }
+    scan.mailbox.put(Advertisement(discovery, in: core, filter: scan.filter))
   }
 }

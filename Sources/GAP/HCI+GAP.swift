@@ -18,16 +18,31 @@ extension HostCore {
 
   // MARK: From above
 
-  /// Ends with `.scanStarted` or `.scanFailed`; `.advertisement`s follow. Scanning already: the parameters change. Of
-  /// several calls in a row the last one counts, and has the one outcome.
-  public mutating func startScan(_ parameters: ScanParameters = ScanParameters(), now: Instant) {
-    guard phase == .running else { return emit(.scanFailed(.commandDisallowed)) }
-    tell(scanner.want(parameters, hci: &hci, now: now))
-    settle(now)
+  /// Begins with `.scanStarted`, or ends with `.scanFailed`; `.discovered` follows for each device that meets `filter`. The
+  /// same id again: the scan begins anew, and what it has told it tells again. Scans of several ids go on side by side; each
+  /// is told what it asked for, whatever the others did.
+  public mutating func startScan(
+    _ parameters: ScanParameters = ScanParameters(), filter: ScanFilter = ScanFilter(),
+    id: ScanID = ScanID(rawValue: 0), now: Instant
+  ) {
+    if phase == .running, parameters.isValid {
+      scans.begin(id, parameters, filter)
+    } else {
+      scans.end(id)
+      emit(.scanFailed(id, phase == .running ? .invalidHCICommandParameters : .commandDisallowed))
+    }
+    scan(now)
   }
-  /// Ends with `.scanStopped`. No `.advertisement` follows.
-  public mutating func stopScan(now: Instant) {
-    tell(scanner.want(nil, hci: &hci, now: now))
+  /// `.scanStopped`, and nothing of this scan follows.
+  public mutating func stopScan(id: ScanID = ScanID(rawValue: 0), now: Instant) {
+    scans.end(id)
+    emit(.scanStopped(id))
+    scan(now)
+  }
+  /// Brings the controller to what all scans together want.
+  private mutating func scan(_ now: Instant) {
+    guard phase == .running else { return }
+    tell(scanner.want(scans.merged, hci: &hci, now: now))
     settle(now)
   }
 
@@ -116,9 +131,8 @@ extension HostCore {
 
   private mutating func tell(_ outcome: Scanner.Outcome?) {
     switch outcome {
-    case .started: emit(.scanStarted)
-    case .stopped: emit(.scanStopped)
-    case .failed(let status): emit(.scanFailed(status))
+    case .started: for id in scans.start() { emit(.scanStarted(id)) }
+    case .failed(let status): for id in scans.removeAll() { emit(.scanFailed(id, status)) }
     case nil: break
     }
   }
@@ -209,10 +223,10 @@ extension HostCore {
     switch event {
     case .leAdvertisingReport(let event):
       var cursor = event.reports.cursor
-      while let report = cursor.next(in: packet) { emit(report, in: packet) }
+      while let report = cursor.next(in: packet) { hear(report, in: packet, now) }
     case .leExtendedAdvertisingReport(let event):
       var cursor = event.reports.cursor
-      while let report = cursor.next(in: packet) { emit(report, in: packet) }
+      while let report = cursor.next(in: packet) { hear(report, in: packet, now) }
     case .leConnectionComplete(let event):
       connectionComplete(
         event.status, event.connectionHandle, event.role, PeerAddress(event.peerAddress, event.peerAddressType),
@@ -244,27 +258,42 @@ extension HostCore {
 
   // MARK: Reports
 
-  private mutating func emit(_ report: LEAdvertisingReport.Report, in packet: Span<UInt8>) {
-    guard scanner.isWanted else { return }
-    let type = report.eventType
-    let isConnectable = type == .connectableScannableUndirected || type == .connectableDirected
-    let isScannable = type == .connectableScannableUndirected || type == .scannableUndirected
-    emit(
-      .advertisement(
-        AdvertisementReport(
-          peer: PeerAddress(report.address, report.addressType), isConnectable: isConnectable, isScannable: isScannable,
-          isScanResponse: type == .scanResponse, isDirected: type == .connectableDirected, isLegacy: true,
-          isTruncated: false, rssi: report.rssi == 127 ? nil : report.rssi,
-          data: keep(packet.extracting(report.data.range)))))
+  private mutating func hear(_ report: LEAdvertisingReport.Report, in packet: Span<UInt8>, _ now: Instant) {
+    let type = report.eventType, peer = PeerAddress(report.address, report.addressType)
+    hear(
+      AdvertisementReport(
+        peer: peer, addressOnAir: peer,
+        isConnectable: type == .connectableScannableUndirected || type == .connectableDirected,
+        isScannable: type == .connectableScannableUndirected || type == .scannableUndirected,
+        isScanResponse: type == .scanResponse, isDirected: type == .connectableDirected, isLegacy: true,
+        isTruncated: false, rssi: report.rssi == 127 ? nil : report.rssi),
+      report.data.array(in: packet), now)
   }
-  private mutating func emit(_ report: LEExtendedAdvertisingReport.Report, in packet: Span<UInt8>) {
-    guard scanner.isWanted, let joined = scanner.joiner.take(report, in: packet) else { return }
-    emit(
-      .advertisement(
-        AdvertisementReport(
-          peer: PeerAddress(report.address, report.addressType), isConnectable: report.connectable,
-          isScannable: report.scannable, isScanResponse: report.scanResponse, isDirected: report.directed,
-          isLegacy: report.legacy, isTruncated: joined.isTruncated, rssi: report.rssi == 127 ? nil : report.rssi,
-          data: keep(joined.earlier.span, packet.extracting(joined.data.range)))))
+  private mutating func hear(_ report: LEExtendedAdvertisingReport.Report, in packet: Span<UInt8>, _ now: Instant) {
+    guard let joined = scanner.joiner.take(report, in: packet) else { return }
+    let peer = PeerAddress(report.address, report.addressType)
+    hear(
+      AdvertisementReport(
+        peer: peer, addressOnAir: peer, isConnectable: report.connectable, isScannable: report.scannable,
+        isScanResponse: report.scanResponse, isDirected: report.directed, isLegacy: report.legacy,
+        isTruncated: joined.isTruncated, rssi: report.rssi == 127 ? nil : report.rssi),
+      joined.earlier + joined.data.array(in: packet), now)
+  }
+  /// Every report comes through here, whole.
+  private mutating func hear(_ report: AdvertisementReport, _ octets: [UInt8], _ now: Instant) {
+    // One that was on its way when the last scan ended.
+    if scans.isEmpty { return }
+    scans.hear(HeardPDU(report: report, octets: octets), now: now)
+    tellDiscoveries()
+  }
+  mutating func tellDiscoveries() {
+    for told in scans.takeDiscoveries() {
+      let scanResponse = told.scanResponse ?? [], split = told.advertising.count
+      let range = keep(told.advertising.span, scanResponse.span)
+      var discovery = told.discovery
+      discovery.advertising = Octets(Int(range.offset), split)
+      discovery.scanResponse = told.scanResponse.map { Octets(Int(range.offset) + split, $0.count) }
+      for id in told.scans { emit(.discovered(id, discovery)) }
+    }
   }
 }

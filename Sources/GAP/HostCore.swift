@@ -39,6 +39,7 @@ public struct HostCore: ~Copyable {
   var hci: HCILayer
   var l2cap = L2CAPLayer()
   var upper: UpperLayers
+  var scans = Scans()
   var scanner = Scanner(tag: Tag.scanner)
   var advertiser = Advertiser(tag: Tag.advertiser)
   var connections = Connections(tag: Tag.connections)
@@ -106,7 +107,7 @@ public struct HostCore: ~Copyable {
   /// When `expire` is to be called next.
   public var deadline: Instant? {
     var earliest = Instant?.earliest(hci.deadline, .earliest(l2cap.deadline, connections.deadline))
-    earliest = .earliest(earliest, advertiser.deadline)
+    earliest = .earliest(earliest, .earliest(advertiser.deadline, scans.deadline))
     for index in 0..<upper.links.count { earliest = .earliest(earliest, upper.links[index].bearer.deadline) }
     return earliest
   }
@@ -118,6 +119,8 @@ public struct HostCore: ~Copyable {
     connections.expire(hci: &hci, now: now)
     tellFailedConnections()
     tell(advertiser.expire(hci: &hci, now: now))
+    scans.expire(now: now)
+    tellDiscoveries()
     for index in 0..<upper.links.count {
       let handle = upper.links[index].handle, isTimeUp = upper.links[index].expire(now: now)
       collect(handle, now)
@@ -167,10 +170,11 @@ public struct HostCore: ~Copyable {
   /// Everything that hangs on the controller ends: links, requests, wishes.
   mutating func dropEverything(_ now: Instant) {
     phase = .stopped
-    let wasScanning = scanner.reset(), wasAdvertising = advertiser.reset(), requests = connections.reset()
+    scanner.reset()
+    let wasAdvertising = advertiser.reset(), requests = connections.reset()
     while upper.links.count > 0 { linkDown(upper.links[0].handle, .hardwareFailure, now) }
     for id in requests { emit(.completed(id, .failed(.notStarted))) }
-    if wasScanning { emit(.scanStopped) }
+    for id in scans.removeAll() { emit(.scanStopped(id)) }
     if wasAdvertising { emit(.advertisingStopped(.stopped)) }
   }
 }

@@ -24,22 +24,6 @@ public struct PeerAddress: BitwiseCopyable, Sendable, Hashable, CustomStringConv
   public var description: String { address.text + (isRandom ? "/random" : "/public") }
 }
 
-/// One advertising report of one PDU: an advertisement or a scan response. Its data lies in the core's bytes.
-public struct AdvertisementReport: BitwiseCopyable, Sendable {
-  public var peer: PeerAddress
-  public var isConnectable: Bool
-  public var isScannable: Bool
-  public var isScanResponse: Bool
-  public var isDirected: Bool
-  /// False for the extended PDUs of Bluetooth 5.
-  public var isLegacy: Bool
-  /// The controller could not deliver all of the data.
-  public var isTruncated: Bool
-  /// dBm; nil when the controller does not know.
-  public var rssi: Int8?
-  public var data: Octets
-}
-
 /// What a link runs with. Vol 6, Part B, §4.5.
 public struct ConnectionParameters: BitwiseCopyable, Sendable, Hashable, CustomStringConvertible {
   /// Time between connection events, 7.5 ms … 4 s.
@@ -86,13 +70,13 @@ public enum HostEffect: Sendable {
   /// idle and may be started again. The violation before it says why.
   case controllerFailed(HCIStatus)
 
-  /// What was asked for last is being done.
-  case scanStarted
-  /// Scanning is off.
-  case scanFailed(HCIStatus)
-  case advertisement(AdvertisementReport)
-  /// It was stopped, or the controller was.
-  case scanStopped
+  /// The controller scans, for this caller as well. Once for each `startScan`, unless it fails or is stopped before that.
+  case scanStarted(ScanID)
+  /// It was refused, or the controller stopped: the scan has ended.
+  case scanFailed(ScanID, HCIStatus)
+  case discovered(ScanID, Discovery)
+  /// It was stopped, or the controller was. Nothing more is discovered.
+  case scanStopped(ScanID)
 
   /// What was asked for last is being done, perhaps again after a connection.
   case advertisingStarted

@@ -1,53 +1,41 @@
 import BindruneWire
 import HCI
 
-/// How to scan. Vol 3, Part C, §9.2; Vol 4, Part E, §7.8.10 and §7.8.64.
-public struct ScanParameters: BitwiseCopyable, Sendable, Hashable {
-  /// Active scanning asks scannable advertisers for their scan response.
-  public var isActive: Bool
-  /// From one window's begin to the next, 2.5 ms … 10.24 s.
-  public var interval: ScanInterval
-  /// How long to listen, 2.5 ms … `interval`.
-  public var window: ScanInterval
-  /// The controller reports each advertiser once.
-  public var filtersDuplicates: Bool
-
-  /// Scans all the time, actively, and reports everything.
-  public init(
-    isActive: Bool = true, interval: ScanInterval = ScanInterval(.milliseconds(60)),
-    window: ScanInterval = ScanInterval(.milliseconds(60)), filtersDuplicates: Bool = false
-  ) {
-    self.isActive = isActive
-    self.interval = interval
-    self.window = window
-    self.filtersDuplicates = filtersDuplicates
-  }
+/// How the controller is to scan, for all callers together.
+struct ControllerScan: BitwiseCopyable, Equatable {
+  var isActive: Bool
+  var interval: ScanInterval
+  var window: ScanInterval
+  /// The controller reports each device once …
+  var filtersDuplicates: Bool
+  /// … and once more when scanning begins anew: with another number here.
+  var turn: UInt32
 }
 
 /// # Scanner
 /// **Overview**: brings the controller's scanning to what is wanted, whatever is wanted meanwhile.
 ///
 /// **Function**: `want` states the goal; each command's outcome is one step towards it. There is one command under way at
-/// most, so a stop during a start waits for the start to end. Each wish has one outcome, unless another wish overtakes it.
+/// most, so a stop during a start waits for the start to end. `.started` says that the controller scans as is wanted now.
 /// Legacy or extended commands, never both (Vol 4, Part E, §3.1.1); parameters may only be set while scanning is off
-/// (§7.8.10, §7.8.64).
+/// (§7.8.10, §7.8.64). Suspended, it goes to off and tells nobody; what is wanted is kept for `resume`.
 ///
 /// **Phases**: off → settingParameters → enabling → on → disabling → off.
 struct Scanner {
   enum Outcome: BitwiseCopyable, Equatable {
     case started
-    case stopped
     case failed(HCIStatus)
   }
   enum Phase: BitwiseCopyable {
     case off
-    case settingParameters(ScanParameters)
-    case enabling(ScanParameters)
-    case on(ScanParameters)
+    case settingParameters(ControllerScan)
+    case enabling(ControllerScan)
+    case on(ControllerScan)
     case disabling
   }
   private(set) var phase = Phase.off
-  private var wanted: ScanParameters?
+  private var wanted: ControllerScan?
+  private var isSuspended = false
   private let tag: UInt32
   var joiner = ReportJoiner()
   var usesExtendedCommands = false
@@ -55,33 +43,41 @@ struct Scanner {
 
   init(tag: UInt32) { self.tag = tag }
 
-  /// Reports that come otherwise were on their way when scanning was stopped.
-  var isWanted: Bool { wanted != nil }
+  /// Nothing is on, and no command is under way.
+  var isQuiet: Bool { if case .off = phase { true } else { false } }
 
-  /// The controller has forgotten everything. True when scanning was on, or on its way.
-  mutating func reset() -> Bool {
+  /// The controller has forgotten everything.
+  mutating func reset() {
     wanted = nil
-    defer { phase = .off }
-    if case .off = phase { return false }
-    return true
+    isSuspended = false
+    phase = .off
   }
 
   /// nil: do not scan. The outcome, unless it is certain at once, comes from `completed`.
-  mutating func want(_ parameters: ScanParameters?, hci: inout HCILayer, now: Instant) -> Outcome? {
-    wanted = parameters
+  mutating func want(_ scan: ControllerScan?, hci: inout HCILayer, now: Instant) -> Outcome? {
+    wanted = scan
     return step(&hci, now)
+  }
+  /// Scanning goes off, for what a controller refuses while it is on: its random address is set (Vol 4, Part E, §7.8.4).
+  mutating func suspend(hci: inout HCILayer, now: Instant) {
+    isSuspended = true
+    _ = step(&hci, now)
+  }
+  mutating func resume(hci: inout HCILayer, now: Instant) {
+    isSuspended = false
+    _ = step(&hci, now)
   }
 
   /// Goes on from a phase in which no command is under way.
   private mutating func step(_ hci: inout HCILayer, _ now: Instant) -> Outcome? {
     switch phase {
     case .off:
-      guard let wanted else { return .stopped }
+      guard let wanted, !isSuspended else { return nil }
       joiner.removeAll()
       sendParameters(wanted, &hci, now)
       phase = .settingParameters(wanted)
-    case .on(let parameters):
-      if parameters == wanted { return .started }
+    case .on(let scan):
+      if scan == wanted, !isSuspended { return .started }
       sendEnable(nil, &hci, now)
       phase = .disabling
     case .settingParameters, .enabling, .disabling: break
@@ -94,17 +90,17 @@ struct Scanner {
     let isAccepted = outcome.status == .success
     switch phase {
     case .off, .on: return nil
-    case .settingParameters(let parameters), .enabling(let parameters):
-      if !isAccepted, wanted == parameters {
+    case .settingParameters(let scan), .enabling(let scan):
+      if !isAccepted, wanted == scan {
         wanted = nil
         phase = .off
         return .failed(outcome.status)
       }
       if case .enabling = phase {
-        phase = isAccepted ? .on(parameters) : .off
-      } else if isAccepted, wanted == parameters {
-        sendEnable(parameters, &hci, now)
-        phase = .enabling(parameters)
+        phase = isAccepted ? .on(scan) : .off
+      } else if isAccepted, wanted == scan, !isSuspended {
+        sendEnable(scan, &hci, now)
+        phase = .enabling(scan)
         return nil
       } else {
         phase = .off
@@ -115,33 +111,33 @@ struct Scanner {
     return step(&hci, now)
   }
 
-  private func sendParameters(_ parameters: ScanParameters, _ hci: inout HCILayer, _ now: Instant) {
+  private func sendParameters(_ scan: ControllerScan, _ hci: inout HCILayer, _ now: Instant) {
     if usesExtendedCommands {
       var command = LESetExtendedScanParameters()
       command.ownAddressType = ownAddressType
-      command.le1M.scanType = parameters.isActive ? .active : .passive
-      command.le1M.scanInterval = parameters.interval
-      command.le1M.scanWindow = parameters.window
+      command.le1M.scanType = scan.isActive ? .active : .passive
+      command.le1M.scanInterval = scan.interval
+      command.le1M.scanWindow = scan.window
       hci.send(command, tag: tag, now: now)
     } else {
       var command = LESetScanParameters()
-      command.leScanType = parameters.isActive ? .active : .passive
-      command.leScanInterval = parameters.interval
-      command.leScanWindow = parameters.window
+      command.leScanType = scan.isActive ? .active : .passive
+      command.leScanInterval = scan.interval
+      command.leScanWindow = scan.window
       command.ownAddressType = ownAddressType
       hci.send(command, tag: tag, now: now)
     }
   }
-  private func sendEnable(_ parameters: ScanParameters?, _ hci: inout HCILayer, _ now: Instant) {
+  private func sendEnable(_ scan: ControllerScan?, _ hci: inout HCILayer, _ now: Instant) {
     if usesExtendedCommands {
       var command = LESetExtendedScanEnable()
-      command.enable = parameters != nil
-      command.filterDuplicates = parameters?.filtersDuplicates == true ? .enabled : .disabled
+      command.enable = scan != nil
+      command.filterDuplicates = scan?.filtersDuplicates == true ? .enabled : .disabled
       hci.send(command, tag: tag, now: now)
     } else {
       var command = LESetScanEnable()
-      command.leScanEnable = parameters != nil
-      command.filterDuplicates = parameters?.filtersDuplicates ?? false
+      command.leScanEnable = scan != nil
+      command.filterDuplicates = scan?.filtersDuplicates ?? false
       hci.send(command, tag: tag, now: now)
     }
   }

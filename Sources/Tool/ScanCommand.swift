@@ -93,7 +93,9 @@ private actor LiveTable {
     }
   }
   private func heard(_ advertisement: Advertisement) {
-    table.heard(advertisement.peer, advertisement.data, rssi: advertisement.rssi, at: now)
+    table.heard(
+      advertisement.peer, advertisement.data, rssi: advertisement.rssi, overflow: advertisement.matchedOverflow, at: now
+    )
   }
   private func draw() {
     let size = Screen.size
@@ -116,6 +118,9 @@ extension Advertisement {
     if !data.serviceUUIDs.isEmpty {
       parts.append(data.serviceUUIDs.map { $0.assignedName ?? $0.description }.joined(separator: ", "))
     }
+    if !matchedOverflow.isEmpty {
+      parts.append("overflow: " + matchedOverflow.map(\.description).joined(separator: ", "))
+    }
     if let manufacturer = data.manufacturerData {
       parts.append(
         "manufacturer " + hexText(manufacturer.prefix(2).reversed()) + ": " + hexText(manufacturer.dropFirst(2)))
@@ -130,10 +135,11 @@ extension Advertisement {
     line.add("address_type", peer.isRandom ? "random" : "public")
     line.add("rssi", rssi)
     line.add("connectable", isConnectable)
-    line.add("scan_response", isScanResponse)
+    line.add("scan_response", hasScanResponse)
     if isTruncated { line.add("truncated", true) }
     line.add("name", name)
     line.add("services", data.serviceUUIDs.map(\.description))
+    if !matchedOverflow.isEmpty { line.add("overflow", matchedOverflow.map(\.description)) }
     if let flags = data.flags { line.add("flags", Int(flags)) }
     if let power = data.txPowerLevel { line.add("tx_power", Int(power)) }
     if let manufacturer = data.manufacturerData { line.add("manufacturer_data", hexText(manufacturer)) }

@@ -196,7 +196,7 @@ import Testing
     try await peripheral.advertise(data, AdvertisingParameters(intervalMin: interval, intervalMax: interval))
     try await within { [data] in
       var responses = 0
-      for try await advertisement in central.scan() where responses > 0 || advertisement.isScanResponse {
+      for try await advertisement in central.scan() where responses > 0 || advertisement.hasScanResponse {
         #expect(advertisement.data == data)
         responses += 1
         if responses == 8 { break }
@@ -204,6 +204,52 @@ import Testing
     }
     await central.close()
     await peripheral.close()
+  }
+
+  /// Two callers at once, each with its own filter and its own idea of duplicates; a service in the overflow area is found
+  /// by the one who looks for it.
+  @Test("S32, S107: each caller is told what it looks for") func callersSideBySide() async throws {
+    let lab = Lab()
+    let (central, belt, phone) = (try await lab.host(), try await lab.host(), try await lab.host())
+    try await belt.advertiseFast()
+    var data = AdvertisingData(flags: 6)
+    data.manufacturerData = OverflowArea(["1001"]).manufacturerData
+    let interval = AdvertisingInterval(.milliseconds(20))
+    try await phone.advertise(data, AdvertisingParameters(intervalMin: interval, intervalMax: interval))
+    let (beltAddress, phoneAddress) = (await belt.ownAddress, await phone.ownAddress)
+    async let named = within {
+      var count = 0
+      for try await advertisement in central.scan(filter: ScanFilter(name: .prefix("Be"))) {
+        #expect(
+          advertisement.peer == beltAddress && advertisement.name == "Belt" && advertisement.matchedOverflow == [])
+        count += 1
+        if count == 5 { break }
+      }
+    }
+    async let hit = within {
+      for try await advertisement in central.scan(services: ["3333"]) {
+        #expect(advertisement.peer == phoneAddress && advertisement.addressOnAir == phoneAddress)
+        #expect(advertisement.matchedOverflow == ["3333"] && advertisement.isConnectable)
+        break
+      }
+    }
+    async let once = within {
+      var peers: [PeerAddress] = []
+      for try await advertisement in central.scan(ScanParameters(coalescesDuplicates: true)) {
+        peers.append(advertisement.peer)
+        #expect(advertisement.matchedOverflow == [])
+        if Set(peers) == [beltAddress, phoneAddress] { break }
+      }
+      // At most twice: once without the scan response.
+      #expect(peers.count <= 4)
+    }
+    _ = try await (named, hit, once)
+    let nonsense = ScanParameters(
+      intent: .custom(interval: ScanInterval(.milliseconds(10)), window: ScanInterval(.milliseconds(20))))
+    #expect(
+      try await errorCode { () async throws(BluetoothError) in for try await _ in central.scan(nonsense) {} }
+        == .invalidArgument)
+    for host in [central, belt, phone] { await host.close() }
   }
 
   @Test func parametersChange() async throws {

@@ -152,7 +152,9 @@ struct Bench: ~Copyable {
   }
   private func text(of effect: HostEffect) -> String {
     switch effect {
-    case .scanFailed(let status): return "scanFailed \(hexDigits(status.rawValue))"
+    case .scanStarted(let id): return "scanStarted" + suffix(id)
+    case .scanStopped(let id): return "scanStopped" + suffix(id)
+    case .scanFailed(let id, let status): return "scanFailed\(suffix(id)) \(hexDigits(status.rawValue))"
     case .advertisingStopped(.stopped): return "advertisingStopped"
     case .advertisingStopped(let reason): return "advertisingStopped: \(reason)"
     case .advertisingFailed(let status): return "advertisingFailed \(hexDigits(status.rawValue))"
@@ -167,9 +169,10 @@ struct Bench: ~Copyable {
     case .completed(let id, .failed(let failure)): return "\(id.rawValue): \(failure)"
     case .completed(let id, .gatt(.failed(.bearerClosed(let reason)))): return "\(id.rawValue): bearer \(reason)"
     case .completed(let id, .gatt(let result)): return "\(id.rawValue): \(result)"
-    case .advertisement(let report):
-      let marks = (report.isScanResponse ? " response" : "") + (report.isTruncated ? " truncated" : "")
-      return "advertisement\(marks): \(hex(core.bytes(of: report.data)))"
+    case .discovered(let id, let discovery):
+      let marks = suffix(id) + (discovery.isTruncated ? " truncated" : "")
+      let response = discovery.scanResponse.map { ", response \(hex(core.bytes(of: $0)))" } ?? ""
+      return "discovered\(marks): \(hex(core.bytes(of: discovery.advertising)))\(response)"
     case .parametersChanged(let link, let parameters): return "\(link): \(parameters)"
     case .violation(let link, .parametersRejected(let status)):
       return "\(link.map { "\($0) " } ?? "")parametersRejected \(hexDigits(status.rawValue))"
@@ -182,6 +185,7 @@ struct Bench: ~Copyable {
     default: return "\(effect)"
     }
   }
+  private func suffix(_ id: ScanID) -> String { id.rawValue == 0 ? "" : " \(id.rawValue)" }
   private func hexDigits(_ number: UInt8) -> String { "0x" + hex([number]) }
 
   /// What the core said since the last look.
@@ -210,6 +214,12 @@ func commandComplete(
 }
 func commandStatus(_ opcode: HCIOpcode, _ status: HCIStatus = .success, number: UInt8 = 1) -> [UInt8] {
   [4, 0x0F, 4, status.rawValue, number, UInt8(opcode.rawValue & 0xFF), UInt8(opcode.rawValue >> 8)]
+}
+/// LE Advertising Report with one report: `type` 0 ADV_IND, 1 ADV_DIRECT_IND, 2 ADV_SCAN_IND, 3 ADV_NONCONN_IND, 4 SCAN_RSP.
+func report(_ type: UInt8, _ peer: PeerAddress, _ data: [UInt8], rssi: Int8 = -56) -> [UInt8] {
+  [4, 0x3E, UInt8(12 + data.count), 2, 1, type, peer.type.rawValue]
+    + (0..<6).map { UInt8(truncatingIfNeeded: peer.address.value >> (8 * $0)) } + [UInt8(data.count)] + data
+    + [UInt8(bitPattern: rssi)]
 }
 /// LE Connection Complete: 30 ms, no latency, 5 s.
 func connectionComplete(

@@ -141,8 +141,15 @@ private struct Visit: ~Copyable {
     case 14:
       for _ in 0..<20 { _ = bench.core.notify([UInt8](repeating: 7, count: 20).span, of: notifying, on: link) }
       bench.tell { _, _ in }
-    case 15: bench.tell { core, now in core.startScan(ScanParameters(isActive: now.nanoseconds % 2 == 0), now: now) }
-    case 16: bench.tell { core, now in core.stopScan(now: now) }
+    case 15:
+      let parameters = ScanParameters(
+        isActive: Bool.random(using: &chance), coalescesDuplicates: Bool.random(using: &chance))
+      let filter = Bool.random(using: &chance) ? ScanFilter() : ScanFilter(services: ["180D"], name: .prefix("A"))
+      let id = ScanID(rawValue: UInt64.random(in: 0...2, using: &chance))
+      bench.tell { core, now in core.startScan(parameters, filter: filter, id: id, now: now) }
+    case 16:
+      let id = ScanID(rawValue: UInt64.random(in: 0...2, using: &chance))
+      bench.tell { core, now in core.stopScan(id: id, now: now) }
     case 17: bench.advertise("\(lastID % 3)", restarts: lastID % 2 == 0)
     case 18: bench.tell { core, now in core.stopAdvertising(now: now) }
     case 19: bench.tell { core, now in core.updateParameters(link, .fast, now: now) }

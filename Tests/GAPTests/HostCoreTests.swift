@@ -215,113 +215,6 @@ private let link1 = LinkID(rawValue: 1)
   }
 }
 
-@Suite("HostCore: scanning") struct ScanningTests {
-  private let report = octets("04 3E 10 02 01 00 00 01 53 00 5E 00 00 04 03 09 41 42 C8")
-
-  @Test func reportsOnlyWhileTheyAreWanted() {
-    var bench = Bench.started()
-    bench.receive(report)
-    bench.tell { core, now in core.startScan(now: now) }
-    bench.answerAll()
-    bench.receive(report)
-    bench.tell { core, now in core.stopScan(now: now) }
-    bench.receive(report)
-    bench.answerAll()
-    bench.receive(report)
-    same(bench.takeTexts(), ["scanStarted", "advertisement: 03 09 41 42", "scanStopped"])
-  }
-
-  @Test func severalReportsInOneEvent() throws {
-    var bench = Bench.started()
-    bench.tell { core, now in core.startScan(now: now) }
-    bench.answerAll()
-    _ = bench.takeAll()
-    bench.receive(
-      octets("04 3E 1C 02 02 00 00 01 53 00 5E 00 00 03 02 01 06 C8 04 01 02 53 00 5E 00 C0 03 02 09 42 7F"))
-    same(bench.takeTexts(), ["advertisement: 02 01 06", "advertisement response: 02 09 42"])
-    let reports = bench.reports
-    let first = try #require(reports.first), second = try #require(reports.last)
-    #expect(first.peer == Bench.peer && first.isConnectable && first.isScannable && first.isLegacy && first.rssi == -56)
-    #expect(second.peer == Bench.otherPeer && !second.isConnectable && second.rssi == nil)
-  }
-
-  /// LE Extended Advertising Report with one report.
-  private func extended(
-    _ status: UInt8, _ peer: UInt8, sid: UInt8, _ data: [UInt8], response: Bool = false
-  ) -> [UInt8] {
-    let type = UInt16(status) << 5 | (response ? 8 : 0)
-    return [4, 0x3E, UInt8(26 + data.count), 0x0D, 1] + little(type) + [1, peer, 0x53, 0, 0x5E, 0, 0xC0, 1, 1, sid]
-      + [127, 0xC8, 0, 0, 0, 0, 0, 0, 0, 0, 0, UInt8(data.count)] + data
-  }
-  private static func scanning() -> Bench {
-    var bench = Bench.started(controller: .extended)
-    bench.tell { core, now in core.startScan(now: now) }
-    bench.answerAll()
-    same(
-      bench.takeAll(), ["LE_Set_Extended_Scan_Parameters", "LE_Set_Extended_Scan_Enable(on)", "scanStarted"])
-    return bench
-  }
-
-  @Test func fragmentsAreJoined() {
-    var bench = Self.scanning()
-    bench.receive(extended(0, 1, sid: 0, [1]))
-    bench.receive(extended(1, 1, sid: 0, [2, 3]))
-    bench.receive(extended(1, 2, sid: 0, [4]))
-    bench.receive(extended(1, 1, sid: 1, [5]))
-    bench.receive(extended(1, 1, sid: 0, [6], response: true))
-    bench.receive(extended(1, 1, sid: 0, []))
-    bench.receive(extended(0, 1, sid: 0, [7]))
-    bench.receive(extended(2, 2, sid: 0, [8]))
-    bench.receive(extended(0, 1, sid: 0, [9], response: true))
-    bench.receive(extended(0, 1, sid: 1, []))
-    bench.receive(extended(2, 3, sid: 0, [10]))
-    same(
-      bench.takeTexts(),
-      [
-        "advertisement: 01", "advertisement: 02 03 07", "advertisement truncated: 04 08",
-        "advertisement response: 06 09", "advertisement: 05", "advertisement truncated: 0A",
-      ])
-    same(bench.core.scanner.joiner.octetsKept, 0)
-  }
-
-  @Test func whatIsKeptIsBounded() throws {
-    var bench = Self.scanning()
-    let part = [UInt8](repeating: 0xAA, count: 200)
-    for _ in 0..<20 { bench.receive(extended(1, 1, sid: 0, part)) }
-    same(bench.core.scanner.joiner.octetsKept, ReportJoiner.longest)
-    bench.receive(extended(0, 1, sid: 0, part))
-    let cut = try #require(bench.reports.last)
-    #expect(cut.isTruncated && cut.data.count == 1650)
-    _ = bench.takeAll()
-    for peer in 0..<100 { bench.receive(extended(1, UInt8(peer), sid: 0, part)) }
-    same(bench.core.scanner.joiner.octetsKept, ReportJoiner.capacity * 200)
-    // The last ones are still there.
-    bench.receive(extended(0, 99, sid: 0, [1]))
-    let whole = try #require(bench.reports.last)
-    #expect(!whole.isTruncated && whole.data.count == 201)
-    // A scan begins with nothing.
-    bench.tell { core, now in core.stopScan(now: now) }
-    bench.tell { core, now in core.startScan(now: now) }
-    bench.answerAll()
-    same(bench.core.scanner.joiner.octetsKept, 0)
-  }
-
-  @Test func parametersChangeWhileItIsOn() {
-    var bench = Bench.started()
-    bench.tell { core, now in core.startScan(now: now) }
-    bench.answerAll()
-    bench.tell { core, now in core.startScan(ScanParameters(isActive: false, filtersDuplicates: true), now: now) }
-    bench.answerAll()
-    same(
-      bench.takeAll(),
-      [
-        "LE_Set_Scan_Parameters", "LE_Set_Scan_Enable(on)", "LE_Set_Scan_Enable(off)", "LE_Set_Scan_Parameters",
-        "LE_Set_Scan_Enable(on)", "scanStarted", "scanStarted",
-      ])
-    same(bench.lastCommand, "LE_Scan_Enable: true, Filter_Duplicates: true")
-  }
-}
-
 @Suite("HostCore: links") struct LinkTests {
   /// A central with a link to `Bench.peer`, whose MTU exchange is over.
   private static func central() -> Bench {
@@ -594,9 +487,6 @@ private let link1 = LinkID(rawValue: 1)
 }
 
 extension Bench {
-  var reports: [AdvertisementReport] {
-    told.compactMap { if case .advertisement(let report) = $0 { report } else { nil } }
-  }
   /// `Own_Address_Type` of the commands that scan, advertise and connect.
   mutating func ownAddressTypes() -> [String] {
     var types: [String] = []

@@ -11,25 +11,34 @@ import Testing
   private let a = ScanParameters(isActive: true), b = ScanParameters(isActive: false)
 
   @Test func everyPhaseOfTheScanner() throws {
-    let active = a, passive = b
+    let active = a, passive = b, one = ScanID(rawValue: 1), two = ScanID(rawValue: 2)
+    let setting = ["start 1"], enabling = setting + ["accepted"], on = enabling + ["accepted"]
     let scanner = Matrix(
       paths: [
-        [], ["start a"], ["start a", "stop"], ["start a", "start b"],
-        ["start a", "accepted"], ["start a", "accepted", "stop"], ["start a", "accepted", "start b"],
-        ["start a", "accepted", "accepted"], ["start a", "accepted", "accepted", "stop"],
-        ["start a", "accepted", "accepted", "stop", "start a"], ["start a", "accepted", "accepted", "start b"],
+        [], setting, setting + ["stop 1"], setting + ["start 2"], setting + ["start 2", "stop 2"],
+        enabling, enabling + ["stop 1"], enabling + ["start 2"], enabling + ["start 2", "stop 1"],
+        on, on + ["stop 1"], on + ["stop 1", "start 1"], on + ["start 2"], on + ["start 2", "stop 1"],
+        ["start 2", "accepted", "accepted", "start 1"], ["start 2", "accepted", "accepted", "start 1", "accepted"],
+        ["suspend"], ["suspend", "start 1"], setting + ["suspend"], enabling + ["suspend"], on + ["suspend"],
+        on + ["suspend", "accepted"], on + ["suspend", "resume"], on + ["suspend", "accepted", "start 2"],
+        on + ["suspend", "accepted", "resume"], on + ["suspend", "accepted", "resume", "accepted"],
       ],
       inputs: [
-        ("start a", { $0.tell { core, now in core.startScan(active, now: now) } }),
-        ("start b", { $0.tell { core, now in core.startScan(passive, now: now) } }),
-        ("stop", { $0.tell { core, now in core.stopScan(now: now) } }),
+        ("start 1", { $0.tell { core, now in core.startScan(active, id: one, now: now) } }),
+        ("start 2", { $0.tell { core, now in core.startScan(passive, id: two, now: now) } }),
+        ("start 3, invalid", { $0.tell { core, now in core.startScan(invalid, id: ScanID(rawValue: 3), now: now) } }),
+        ("stop 1", { $0.tell { core, now in core.stopScan(id: one, now: now) } }),
+        ("stop 2", { $0.tell { core, now in core.stopScan(id: two, now: now) } }),
+        ("suspend", { $0.tell { core, now in core.scanner.suspend(hci: &core.hci, now: now) } }),
+        ("resume", { $0.tell { core, now in core.scanner.resume(hci: &core.hci, now: now) } }),
         ("accepted", { $0.answer() }),
         ("refused", { $0.answer(.commandDisallowed) }),
         ("silence", { $0.wait(.seconds(2)) }),
+        ("advertisement", { $0.receive(report(0x03, Bench.peer, [2, 9, 0x41])) }),
         ("restart", { $0.start() }),
         ("hardware error", { $0.receive("04 10 01 00") }),
       ],
-      phase: { name($0.scanner.phase) })
+      phase: { name($0.scanner.phase) + ($0.scanner.isQuiet ? "" : ", not quiet") })
     try scanner.check("scanner.txt")
   }
 
@@ -166,6 +175,10 @@ import Testing
     ("restart", { $0.start() }),
   ]
 }
+
+/// A window longer than its interval.
+private let invalid = ScanParameters(
+  intent: .custom(interval: ScanInterval(rawValue: 16), window: ScanInterval(rawValue: 17)))
 
 private func phaseOfTheAdvertiser(_ core: borrowing HostCore) -> String {
   switch core.advertiser.phase {

@@ -65,7 +65,7 @@ import Testing
       Self.scan(&world)
       let heard = world.readHost(1) { $0.advertisements }, own = world.readHost(0) { $0.core.ownAddress }
       #expect(own.isRandom == random)
-      #expect(heard.contains { $0.peer == own && !$0.isScanResponse && $0.data.serviceUUIDs == ["180D"] })
+      #expect(heard.contains { $0.peer == own && $0.data.serviceUUIDs == ["180D"] })
       #expect(heard.contains { $0.peer == own && $0.data.localName == "scenario" && $0.isLegacy })
 
       // It can be connected to, comes back by itself, and stops when it is told to.
@@ -82,7 +82,7 @@ import Testing
       #expect(world.readHost(1) { $0.advertisements.count } > before)
       same(world.ask(1) { core, id, now in core.disconnect(link, id: id, now: now) }, .done)
       world.withHost(0) { host, now in host.core.stopAdvertising(now: now) }
-      world.run(for: .milliseconds(100))
+      world.run(for: .milliseconds(200))
       let after = world.readHost(1) { $0.advertisements.count }
       world.run(for: .seconds(1))
       same(world.readHost(1) { $0.advertisements.count }, after)
@@ -103,7 +103,7 @@ import Testing
       let heard = world.readHost(1) { $0.advertisements }
       let whole = heard.filter { !$0.isTruncated && $0.data == data }
       #expect(
-        whole.isEmpty == !scanner && whole.allSatisfy { !$0.isLegacy && $0.isScanResponse == (kind == .scannable) })
+        whole.isEmpty == !scanner && whole.allSatisfy { !$0.isLegacy && $0.hasScanResponse == (kind == .scannable) })
       if !scanner { #expect(heard.isEmpty) }
       if kind != .connectable { continue }
       let connected = world.ask(1, for: .seconds(5)) { core, id, now in

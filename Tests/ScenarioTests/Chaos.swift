@@ -97,9 +97,13 @@ struct Chaos: ~Copyable {
     let other = Int.random(in: 0..<world.hostCount, using: &chance)
     switch Int.random(in: 0..<20, using: &chance) {
     case 0:
-      let parameters = ScanParameters(isActive: Bool.random(using: &chance))
-      tell(host, "scan") { host, now in host.core.startScan(parameters, now: now) }
-    case 1: tell(host, "stop scan") { host, now in host.core.stopScan(now: now) }
+      let parameters = ScanParameters(
+        isActive: Bool.random(using: &chance), coalescesDuplicates: Bool.random(using: &chance))
+      let id = ScanID(rawValue: UInt64.random(in: 0...2, using: &chance))
+      tell(host, "scan") { host, now in host.core.startScan(parameters, id: id, now: now) }
+    case 1:
+      let id = ScanID(rawValue: UInt64.random(in: 0...2, using: &chance))
+      tell(host, "stop scan") { host, now in host.core.stopScan(id: id, now: now) }
     case 2...5: advertise(host)
     case 6: tell(host, "stop advertising") { host, now in host.core.stopAdvertising(now: now) }
     case 7...11: if other != host { connect(host, to: other) }
@@ -257,7 +261,7 @@ struct Chaos: ~Copyable {
     reunite()
     for host in 0..<world.hostCount {
       tell(host, "stop") { host, now in
-        host.core.stopScan(now: now)
+        for id in UInt64(0)...2 { host.core.stopScan(id: ScanID(rawValue: id), now: now) }
         host.core.stopAdvertising(now: now)
       }
     }
@@ -286,7 +290,7 @@ struct Chaos: ~Copyable {
       let mayWait = connecting[index]
       let isSending = world.air.usedBuffers(of: world.controller(of: index)) > 0
       let isBusy = world.readHost(index) { host in
-        isSending || !host.questions.isEmpty || !host.full.isEmpty || !host.indicating.isEmpty || host.isScanning
+        isSending || !host.questions.isEmpty || !host.full.isEmpty || !host.indicating.isEmpty || !host.scans.isEmpty
           || host.isAdvertising
           || host.unfinished.contains { !mayWait.contains($0) }
       }
@@ -311,7 +315,7 @@ struct Chaos: ~Copyable {
       if !host.full.isEmpty { faults.append("no edge on \(host.full)") }
       if !host.indicating.isEmpty { faults.append("not confirmed: \(host.indicating)") }
       if !host.questions.isEmpty { faults.append("\(host.questions.count) questions to the application") }
-      if host.isScanning || host.isAdvertising { faults.append("scans or advertises") }
+      if !host.scans.isEmpty || host.isAdvertising { faults.append("scans or advertises") }
       if host.links.count != handles.count { faults.append("\(host.links), but the controller has \(handles)") }
       if let deadline = host.core.deadline, deadline < world.now { faults.append("a deadline in the past") }
       // Named outcomes, not faults.

@@ -38,7 +38,8 @@ public struct TestHost: ~Copyable, HCIHost {
   /// Indications given and not confirmed, by link.
   public private(set) var indicating: [LinkID: AttributeHandle] = [:]
   public private(set) var violations: [String] = []
-  public private(set) var isScanning = false
+  /// Its scans that are on.
+  public private(set) var scans: Set<ScanID> = []
   public private(set) var isAdvertising = false
   /// Each time it was over, why.
   public private(set) var advertisingEnds: [AdvertisingEnd] = []
@@ -46,7 +47,11 @@ public struct TestHost: ~Copyable, HCIHost {
 
   public struct Heard: Sendable {
     public var peer: PeerAddress
-    public var isScanResponse: Bool
+    /// Which of the host's scans was told.
+    public var scan: ScanID
+    public var rssi: Int8?
+    public var isConnectable: Bool
+    public var hasScanResponse: Bool
     public var isLegacy: Bool
     public var isTruncated: Bool
     public var data: AdvertisingData
@@ -132,15 +137,21 @@ public struct TestHost: ~Copyable, HCIHost {
     case .controllerFailed:
       isStarted = false
       failures += 1
-    case .scanStarted: isScanning = true
-    case .scanStopped: isScanning = false
-    case .scanFailed(let status): violations.append("scan: \(status)")
-    case .advertisement(let report):
-      let data = core.withBytes(of: report.data) { AdvertisingData(decoding: $0) }
+    case .scanStarted(let scan): scans.insert(scan)
+    case .scanStopped(let scan): scans.remove(scan)
+    case .scanFailed(let scan, let status):
+      scans.remove(scan)
+      violations.append("scan: \(status)")
+    case .discovered(let scan, let discovery):
+      var data = core.withBytes(of: discovery.advertising) { AdvertisingData(decoding: $0) }
+      if let response = discovery.scanResponse {
+        data.fill(from: core.withBytes(of: response) { AdvertisingData(decoding: $0) })
+      }
       advertisements.append(
         Heard(
-          peer: report.peer, isScanResponse: report.isScanResponse, isLegacy: report.isLegacy,
-          isTruncated: report.isTruncated, data: data))
+          peer: discovery.peer, scan: scan, rssi: discovery.rssi, isConnectable: discovery.isConnectable,
+          hasScanResponse: discovery.scanResponse != nil, isLegacy: discovery.isLegacy,
+          isTruncated: discovery.isTruncated, data: data))
     case .advertisingStarted: isAdvertising = true
     case .advertisingStopped(let reason):
       isAdvertising = false

@@ -1,0 +1,161 @@
+import BindruneWire
+
+/// Which devices a scan is for: those that meet all of what is asked here. Empty: all devices.
+///
+/// What an advertisement and its scan response say counts as one. As far as data is sound it is looked at.
+public struct ScanFilter: Sendable, Hashable {
+  /// Names at least one of these services, or has the bit of one in its overflow area. The area cannot tell all services
+  /// apart: a device that offers another one with the same bit is found, too.
+  public var services: [BluetoothUUID]
+  /// Solicits at least one of these services: it is looking for somebody who offers it.
+  public var solicitedServices: [BluetoothUUID]
+  public var name: Name?
+  /// dBm. Where the controller does not know how strong the signal is, it is not strong enough.
+  public var minimumRSSI: Int8?
+  public var manufacturer: Manufacturer?
+  public var isConnectableOnly: Bool
+
+  public enum Name: Sendable, Hashable {
+    /// The complete local name is this one.
+    case exact(String)
+    /// The local name, complete or shortened, begins so.
+    case prefix(String)
+  }
+  /// Manufacturer specific data of this company, which begin so.
+  public struct Manufacturer: Sendable, Hashable {
+    /// Assigned Numbers, §7.1.
+    public var companyIdentifier: UInt16
+    public var dataPrefix: [UInt8]
+    public init(companyIdentifier: UInt16, dataPrefix: [UInt8] = []) {
+      self.companyIdentifier = companyIdentifier
+      self.dataPrefix = dataPrefix
+    }
+  }
+
+  public init(
+    services: [BluetoothUUID] = [], solicitedServices: [BluetoothUUID] = [], name: Name? = nil,
+    minimumRSSI: Int8? = nil,
+    manufacturer: Manufacturer? = nil, isConnectableOnly: Bool = false
+  ) {
+    self.services = services
+    self.solicitedServices = solicitedServices
+    self.name = name
+    self.minimumRSSI = minimumRSSI
+    self.manufacturer = manufacturer
+    self.isConnectableOnly = isConnectableOnly
+  }
+  /// All devices meet it.
+  public var isEmpty: Bool { self == ScanFilter() }
+
+  /// Which of `services` a device may offer because their bits are in its overflow area, and which it does not name.
+  public func overflowHits(_ advertising: Span<UInt8>, _ scanResponse: Span<UInt8> = Span()) -> [BluetoothUUID] {
+    var found = Findings(self)
+    found.look(at: advertising)
+    found.look(at: scanResponse)
+    return services.filter { found.overflow.contains($0) && !found.named.contains($0) }
+  }
+
+  func isMet(
+    rssi: Int8?, isConnectable: Bool, _ advertising: Span<UInt8>, _ scanResponse: Span<UInt8> = Span()
+  ) -> Bool {
+    if isConnectableOnly && !isConnectable { return false }
+    if let minimumRSSI {
+      guard let rssi, rssi >= minimumRSSI else { return false }
+    }
+    var found = Findings(self)
+    if found.isEnough { return true }
+    found.look(at: advertising)
+    if found.isEnough { return true }
+    found.look(at: scanResponse)
+    return found.isEnough
+  }
+}
+
+/// What of a filter has been found in a device's data.
+private struct Findings {
+  let filter: ScanFilter
+  /// Those of the filter's services that are named.
+  var named: [BluetoothUUID] = []
+  var overflow = OverflowArea()
+  var hasSolicited: Bool
+  var hasName: Bool
+  var hasManufacturer: Bool
+
+  init(_ filter: ScanFilter) {
+    self.filter = filter
+    hasSolicited = filter.solicitedServices.isEmpty
+    hasName = filter.name == nil
+    hasManufacturer = filter.manufacturer == nil
+  }
+  var isEnough: Bool {
+    hasSolicited && hasName && hasManufacturer
+      && (filter.services.isEmpty || !named.isEmpty || filter.services.contains { overflow.contains($0) })
+  }
+
+  mutating func look(at data: Span<UInt8>) {
+    var cursor = ADCursor(Octets(0, data.count))
+    while let structure = cursor.next(in: data) {
+      let octets = data.extracting(structure.data.range)
+      switch structure.type {
+      case .incompleteServiceUUIDs16, .completeServiceUUIDs16: named += uuids(octets, 2, among: filter.services)
+      case .incompleteServiceUUIDs32, .completeServiceUUIDs32: named += uuids(octets, 4, among: filter.services)
+      case .incompleteServiceUUIDs128, .completeServiceUUIDs128: named += uuids(octets, 16, among: filter.services)
+      case .solicitationUUIDs16: solicited(octets, 2)
+      case .solicitationUUIDs32: solicited(octets, 4)
+      case .solicitationUUIDs128: solicited(octets, 16)
+      case .completeLocalName, .shortenedLocalName:
+        look(atName: octets, isComplete: structure.type == .completeLocalName)
+      case .manufacturerData: look(atManufacturerData: octets)
+      default: break
+      }
+    }
+  }
+  private mutating func solicited(_ octets: Span<UInt8>, _ width: Int) {
+    if !hasSolicited { hasSolicited = !uuids(octets, width, among: filter.solicitedServices).isEmpty }
+  }
+  private mutating func look(atName octets: Span<UInt8>, isComplete: Bool) {
+    switch filter.name {
+    case .exact(let name):
+      if isComplete, octets.count == name.utf8.count, octets.begins(name.utf8) { hasName = true }
+    case .prefix(let prefix): if octets.begins(prefix.utf8) { hasName = true }
+    case nil: break
+    }
+  }
+  private mutating func look(atManufacturerData octets: Span<UInt8>) {
+    if let wanted = filter.manufacturer, octets.count >= 2 {
+      let company = UInt16(octets[0]) | UInt16(octets[1]) << 8
+      if company == wanted.companyIdentifier, octets.extracting(2..<octets.count).begins(wanted.dataPrefix) {
+        hasManufacturer = true
+      }
+    }
+    if !filter.services.isEmpty, let area = OverflowArea(manufacturerData: Octets(0, octets.count).array(in: octets)) {
+      for uuid in filter.services where area.contains(uuid) { overflow.insert(uuid) }
+    }
+  }
+  /// Those of a list on the wire that are `wanted`. A list that ends within a UUID is none.
+  private func uuids(_ octets: Span<UInt8>, _ width: Int, among wanted: [BluetoothUUID]) -> [BluetoothUUID] {
+    guard !wanted.isEmpty, octets.count % width == 0 else { return [] }
+    func number(_ from: Int, _ width: Int) -> UInt64 {
+      (0..<width).reduce(0) { $0 | UInt64(octets[from + $1]) << UInt64(8 * $1) }
+    }
+    var found: [BluetoothUUID] = []
+    for from in stride(from: 0, to: octets.count, by: width) {
+      let uuid: BluetoothUUID =
+        switch width {
+        case 2: .short(UInt16(number(from, 2)))
+        case 4: BluetoothUUID(UInt32(number(from, 4)))
+        default: .long(low: number(from, 8), high: number(from + 8, 8))
+        }
+      if wanted.contains(uuid) { found.append(uuid) }
+    }
+    return found
+  }
+}
+
+extension Span<UInt8> {
+  fileprivate func begins(_ octets: some Collection<UInt8>) -> Bool {
+    guard octets.count <= count else { return false }
+    for (index, octet) in octets.enumerated() where self[index] != octet { return false }
+    return true
+  }
+}
