@@ -51,9 +51,11 @@ public struct AdvertisingPacker: BitwiseCopyable, Sendable {
   /// The applications take turns in the order given, an item each: its service UUIDs first, in its own order, then what it
   /// solicits, then its other data, its name last; what comes first has the first claim on the room. The same item of
   /// several is sent once. Of flags, TX power, appearance and name there is one each: the first application's that has it
-  /// wins, those in the foreground being asked first, and the others' are left out as `.alreadySaid`. Under `.coreBluetooth` the UUIDs of those in the background go to
-  /// the overflow area, which lies in the advertising data when all are in the background, else in the scan response.
-  /// `PackedAdvertisement.placements(of:)` says what became of each application's items.
+  /// wins, those in the foreground being asked first, and the others' are left out as `.alreadySaid`.
+  ///
+  /// Under `.coreBluetooth` the UUIDs of those in the background go to the overflow area, which lies in the advertising data
+  /// when all are in the background, else in the scan response. `PackedAdvertisement.placements(of:)` says what became of
+  /// each application's items.
   public func pack(_ sources: [Source]) -> PackedAdvertisement {
     let items = Items(sources)
     switch policy {
@@ -62,8 +64,9 @@ public struct AdvertisingPacker: BitwiseCopyable, Sendable {
     case .extended: return longestExtended.map { packExtended(items, longest: $0) } ?? packLegacy(items)
     case .everything:
       let legacy = packLegacy(items)
-      guard let longestExtended, !legacy.leftOut.isEmpty else { return legacy }
-      return packExtended(items, longest: longestExtended)
+      guard let longestExtended, !legacy.missed.isEmpty else { return legacy }
+      let extended = packExtended(items, longest: longestExtended)
+      return extended.missed.count < legacy.missed.count ? extended : legacy
     }
   }
 
@@ -237,6 +240,8 @@ public struct PackedAdvertisement: Sendable, Hashable {
       if case .leftOut(let reason) = $0.fate { LeftOut(item: $0.item, reason: reason) } else { nil }
     }
   }
+  /// What is left out against the caller's wish: only connectable devices have to say their flags.
+  var missed: [LeftOut] { leftOut.filter { $0.reason != .notInScanResponse } }
   /// What became of one application's items, where several were packed.
   public func placements(of data: AdvertisingData) -> [Placement] {
     let wanted = Set(data.items)

@@ -73,8 +73,7 @@ extension HostCore {
       parameters.policy, kind: parameters.kind,
       longestExtended: isExtended ? controller?.maximumAdvertisingDataLength : nil)
     let packed = packer.pack(data, isInBackground: parameters.isInBackground)
-    let leftOut = packed.leftOut.filter { $0.reason != .notInScanResponse }
-    if parameters.policy == .everything, !leftOut.isEmpty { throw .leftOut(leftOut) }
+    if parameters.policy == .everything, !packed.missed.isEmpty { throw .leftOut(packed.missed) }
     return packed
   }
   /// Ends with `.advertisingStopped`.
