@@ -98,6 +98,11 @@ LEGACY_COMMANDS, EXTENDED_COMMANDS = {*range(0x2006, 0x200E)}, {*range(0x2036, 0
 RESET = 0x0C03
 
 
+def sent(path):
+    """The opcodes of our commands."""
+    return [int.from_bytes(each.octets[:2], 'little') for each in btsnoop.packets(path) if each.type == btsnoop.COMMAND]
+
+
 def commands(path):
     used, mixed, refused = set(), [], []
     for packet in btsnoop.packets(path):

@@ -31,9 +31,9 @@ class Ours:
         self.reader = asyncio.get_running_loop().create_task(self.read())
 
     @classmethod
-    async def open(cls, program, spec, trace):
+    async def open(cls, program, spec, trace, *options):
         process = await asyncio.create_subprocess_exec(
-            program, f'tcp:{spec}', trace, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+            program, f'tcp:{spec}', trace, *options, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
         ours = cls(process)
         ready = await ours.hears('ready')
         if ready is None:
@@ -104,9 +104,9 @@ class GAP:
         self.args, self.check = args, check
         self.part, self.ours, self.opened = '', None, []
 
-    async def us(self):
+    async def us(self, *options):
         self.trace = os.path.join(self.args.traces, f'gap-{self.part}.btsnoop')
-        self.ours = await Ours.open(self.args.program, self.args.spec, self.trace)
+        self.ours = await Ours.open(self.args.program, self.args.spec, self.trace, *options)
         return self.ours
 
     async def host(self, letter):
@@ -219,6 +219,13 @@ class GAP:
         check('scan: active', found and found['services'], f'180D,180F,{database.custom(0)}')
         found, lines = await seen('scan services=180F', legacy)
         check('scan: who names the service', {each['peer'] for each in lines}, {f'{legacy.address}/random'})
+        overflow = ad.ADVERTISERS['overflow']
+        found, lines = await seen('scan services=C007', overflow)
+        check('scan: the overflow area', found and (found['services'], found['overflow']), ('', 'C007'))
+        check('scan: nobody else', {each['peer'] for each in lines}, {f'{overflow.address}/random'})
+        # 1001 and 3333 have one bit: a capture of an iPhone, as C007's.
+        found, _ = await seen('scan services=3333', overflow, seconds=0.5)
+        check('scan: another bit', found, None)
 
     # Connections
 
@@ -273,6 +280,34 @@ class GAP:
         mark = ours.now
         await c(hci.HCI_Disconnect_Command(connection_handle=ends[c].connection_handle, reason=0x13))
         check('central: the other ends the other', bool(await ours.hears('disconnected', mark, peer=spelled(c.own), reason='19')))
+
+    async def part_list(self):
+        """Several devices are waited for at once, through the Filter Accept List; one of them is not there."""
+        ours, a, c = await self.us(), await self.host('A'), await self.host('C')
+        check = self.check
+        nobody = spelled(NOBODY)
+        mark = ours.now
+        await ours.tell(f'connect {nobody}')
+        await ours.tell(f'connect {spelled(a.own)}')
+        await asyncio.sleep(0.2)
+        check('list: nobody yet', ours.heard('linked', mark), [])
+        since = a.now
+        await a.advertises(0, CONNECTABLE, ad.name('A'))
+        check('list: who comes is linked', bool(await ours.hears('linked', mark, peer=spelled(a.own))))
+        check('list: both ends', bool(await a.event(CONNECTED, since)))
+        check('list: who does not is waited for', ours.heard('unlinked', mark), [])
+        mark = ours.now
+        await ours.tell(f'connect {spelled(c.own)},C9:99:99:99:99:98/random')
+        await c.advertises(0, CONNECTABLE, ad.name('C'))
+        check('list: the first of two', bool(await ours.hears('linked', mark, peer=spelled(c.own))))
+        await ours.tell(f'cancel {nobody}')
+        check('list: cancelled', (await ours.hears('unlinked', mark, peer=nobody) or {}).get('code'), 'cancelled')
+        mark = ours.now
+        await ours.tell(f'connect {nobody} timeout=300')
+        check('list: for a time', (await ours.hears('unlinked', mark, peer=nobody) or {}).get('code'), 'timedOut')
+        check('list: the links are up', ours.heard('disconnected'), [])
+        await ours.close()
+        check('list: the controller had a list', 0x2011 in checks.sent(self.trace))  # LE Add Device To Filter Accept List
 
 
 async def main():

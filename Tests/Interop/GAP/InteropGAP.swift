@@ -5,30 +5,30 @@ import class Foundation.Thread
 
 /// Does what it is told on standard input, a line each, for `../gap.py`, and says what comes of it, a JSON object a line.
 ///
-///     InteropGAP tcp:127.0.0.1:9000 [TRACE]
+///     InteropGAP tcp:127.0.0.1:9000 TRACE
 ///
-///     advertise [name=N] [services=U,…] [manufacturer=HEX] [kind=K] [pdus=P] [interval=MS] [duration=MS] [events=N] [once]
+///     advertise [name=N] [services=U,…] [manufacturer=HEX] [kind=K] [interval=MS] [duration=MS] [events=N] [once]
 ///     stop-advertising
-///     scan [passive] [services=U,…]            stop-scan
-///     connect ADDRESS [interval=MS]            cancel ADDRESS
-///     parameters ADDRESS interval=MS           disconnect ADDRESS
+///     scan [passive] [services=U,…]                           stop-scan
+///     connect ADDRESS[,ADDRESS]… [interval=MS] [timeout=MS]   cancel ADDRESS
+///     parameters ADDRESS interval=MS                          disconnect ADDRESS
 ///
 /// Each line is answered by {"event":"done"} or {"event":"refused"}; a connection is told of when it is up.
 @main
 struct InteropGAP {
   static func main() async {
     let arguments = CommandLine.arguments.dropFirst()
-    guard let spec = arguments.first, arguments.count <= 2 else {
-      print("usage: InteropGAP tcp:HOST:PORT [TRACE]")
+    guard let spec = arguments.first, let trace = arguments.dropFirst().first else {
+      print("usage: InteropGAP tcp:HOST:PORT TRACE")
       exit(2)
     }
     do {
       var builder = DatabaseBuilder()
       builder.genericAccess(name: "InteropGAP")
-      let host = try await Host.open(spec, database: try builder.build(), trace: arguments.dropFirst().first)
+      let host = try await Host.open(spec, database: try builder.build(), trace: trace)
       let driver = Driver(host: host), events = await host.events
       Task { try await driver.tell(events) }
-      say("ready", ["address": await host.ownAddress.description])
+      say("ready", ["address": "\(await host.ownAddress)"])
       for await line in lines() {
         guard let order = Order(line) else { continue }
         do {
@@ -56,10 +56,10 @@ struct InteropGAP {
   }
 }
 
-/// A line: a verb, an address perhaps, and values by their names.
+/// A line: a verb, addresses perhaps, and values by their names.
 struct Order {
   let verb: String
-  let address: PeerAddress?
+  private(set) var addresses: [PeerAddress] = []
   private var values: [String: String] = [:]
   private var flags: Set<String> = []
 
@@ -67,18 +67,17 @@ struct Order {
     let words = line.split(separator: " ").map(String.init)
     guard let verb = words.first else { return nil }
     self.verb = verb
-    var found: PeerAddress?
     for word in words.dropFirst() {
       let parts = word.split(separator: "=", maxSplits: 1).map(String.init)
+      let peers = word.split(separator: ",").compactMap { PeerAddress(String($0)) }
       if parts.count == 2 {
         values[parts[0]] = parts[1]
-      } else if let peer = PeerAddress(word) {
-        found = peer
-      } else {
+      } else if peers.isEmpty {
         flags.insert(word)
+      } else {
+        addresses += peers
       }
     }
-    address = found
   }
   subscript(name: String) -> String? { values[name] }
   func has(_ flag: String) -> Bool { flags.contains(flag) }
@@ -107,7 +106,7 @@ actor Driver {
     case "stop-scan":
       scan?.cancel()
       await scan?.value
-    case "connect": connect(try address(of: order), order)
+    case "connect": connect(order)
     case "cancel": attempts[try address(of: order)]?.cancel()
     case "parameters": await (try link(of: order)).updateParameters(connectionParameters(of: order))
     case "disconnect": try await (try link(of: order)).disconnect()
@@ -152,13 +151,7 @@ actor Driver {
       case "nonconnectable": .nonconnectable
       case let other?: throw Misuse(why: "kind \(other)")
       }
-    parameters.policy =
-      switch order["pdus"] {
-      case nil: .everything
-      case "legacy": .standard
-      case "extended": .extended
-      case let other?: throw Misuse(why: "PDUs \(other)")
-      }
+    parameters.policy = .everything
     return parameters
   }
 
@@ -174,16 +167,17 @@ actor Driver {
     }
   }
 
-  private func connect(_ peer: PeerAddress, _ order: Order) {
+  private func connect(_ order: Order) {
     let parameters = connectionParameters(of: order)
-    attempts[peer] = Task { [host] in
+    let attempt = Task { [host] in
       do throws(BluetoothError) {
-        _ = try await host.connect(to: peer, parameters)
-        say("linked", ["peer": peer.description])
+        let link = try await host.connect(to: order.addresses, parameters, timeout: order.milliseconds("timeout"))
+        say("linked", ["peer": link.peer.description])
       } catch {
-        say("unlinked", ["peer": peer.description, "code": "\(error.code)"])
+        say("unlinked", ["peer": order.addresses.map(\.description).joined(separator: ","), "code": "\(error.code)"])
       }
     }
+    for peer in order.addresses { attempts[peer] = attempt }
   }
   private func connectionParameters(of order: Order) -> ConnectionParameters {
     ConnectionParameters(
@@ -191,7 +185,7 @@ actor Driver {
       supervisionTimeout: SupervisionTimeout(.seconds(5)))
   }
   private func address(of order: Order) throws -> PeerAddress {
-    guard let address = order.address else { throw Misuse(why: "no address") }
+    guard let address = order.addresses.first else { throw Misuse(why: "no address") }
     return address
   }
   private func link(of order: Order) throws -> Link {
@@ -217,6 +211,7 @@ func say(_ advertisement: Advertisement) {
       "services": data.serviceUUIDs.map(\.description).joined(separator: ","),
       "manufacturer": hex(data.manufacturerData ?? []),
       "connectable": "\(advertisement.isConnectable)",
+      "overflow": advertisement.matchedOverflow.map(\.description).joined(separator: ","),
       "truncated": "\(advertisement.isTruncated)",
     ])
 }
