@@ -9,51 +9,109 @@ struct Advertise: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Advertise a name and services, and tell who connects.",
     discussion: """
-      What does not fit the advertising data goes into the scan response, and a name that is too long for both is shortened. \
-      More than that takes the extended advertising of Bluetooth 5, where the controller has it. Whoever connects can read \
-      the name; advertising goes on beside the link.
+      --policy says what of it is sent, and where. coreBluetooth does as an iPhone does: flags and 28 octets of services and \
+      name, what does not fit of the services as bits of the overflow area (see bindrune overflow), nothing else; standard \
+      uses all 31 octets of the advertising data and of the scan response for any data, extended the longer advertisements of \
+      Bluetooth 5; they send what fits and say what does not. everything refuses what does not fit.
+
+      --dry-run shows what would be sent, and needs no controller. Whoever connects can read the name; advertising goes on \
+      beside the link.
       """)
 
-  @OptionGroup var options: HostOptions
-  @Option(help: "The name to advertise, at most 248 octets of UTF-8.")
-  var name: String
   @Option(
     help: ArgumentHelp(
-      "A service to advertise, 180D or a 128-bit UUID; several times for several.", valueName: "uuid"),
-    transform: BluetoothUUID.init(argument:))
+      "The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH or sim.", valueName: "spec"),
+    transform: TransportSpec.init(argument:))
+  var hci: TransportSpec?
+  @Flag(help: "Take an adapter down that is up, and bring it up again at the end (not after SIGKILL).")
+  var takeDown = false
+  @OptionGroup var common: CommonOptions
+
+  @Option(help: "The name to advertise, at most 248 octets of UTF-8; without it no name is sent.")
+  var name: String?
+  @Option(
+    help: ArgumentHelp(
+      "A service to advertise, 180D or a 128-bit UUID; several times for several, the most important first.",
+      valueName: "uuid"), transform: BluetoothUUID.init(argument:))
   var service: [BluetoothUUID] = []
   @Option(
     help: ArgumentHelp(
       "Manufacturer data: a company identifier, least significant octet first, and what follows it.", valueName: "hex"))
   var manufacturer: HexOctets?
+  @Option(
+    help: ArgumentHelp("Data of a service, 180F=64 for example; several times for several.", valueName: "uuid=hex"),
+    transform: AdvertisingData.ServiceData.init(argument:))
+  var serviceData: [AdvertisingData.ServiceData] = []
+  @Option(
+    help: ArgumentHelp("A service that is looked for in centrals; several times for several.", valueName: "uuid"),
+    transform: BluetoothUUID.init(argument:))
+  var solicit: [BluetoothUUID] = []
+  @Option(help: ArgumentHelp("What the device looks like, as 0x0341 or 833.", valueName: "number"))
+  var appearance: Number16?
+  @Option(
+    parsing: .unconditional,
+    help: ArgumentHelp("The power that is sent with, -127 … 127 dBm: said, not set.", valueName: "dBm"))
+  var txPower: Int8?
+
+  @Option(help: ArgumentHelp("What of it is sent, and where.", valueName: "policy"))
+  var policy = AdvertisingPacker.Policy.coreBluetooth
+  @Flag(
+    help: "Advertise as an app in the background does: no name, all services in the overflow area (coreBluetooth only)."
+  )
+  var background = false
   @Option(help: ArgumentHelp("How long to advertise; without it until interrupted.", valueName: "seconds"))
   var duration: Seconds?
-  @Flag(help: "Print one JSON object per event.")
+  @Flag(help: "Show what would be sent, and send nothing.")
+  var dryRun = false
+  @Flag(help: "Print one JSON object per event; with --dry-run, one object.")
   var json = false
 
   func validate() throws {
-    if name.isEmpty { throw ValidationError("--name is empty: give the device a name.") }
-    if name.utf8.count > 248 {  // Vol 3, Part C, §12.1
+    if hci == nil, !dryRun {
+      throw ValidationError("No controller is named: add --hci hci0, or --dry-run to see what would be sent.")
+    }
+    if let name, name.isEmpty { throw ValidationError("--name is empty: leave it out to advertise no name.") }
+    // Vol 3, Part C, §12.1; what is sent of a longer one can be seen all the same.
+    if let name, name.utf8.count > 248, !dryRun {
       throw ValidationError("--name has \(name.utf8.count) octets and a device's name has at most 248: shorten it.")
     }
     if let manufacturer, manufacturer.octets.count < 2 {
       throw ValidationError("--manufacturer begins with a company identifier of two octets: FFFF is nobody's.")
     }
+    if background, policy != .coreBluetooth {
+      throw ValidationError("--background is a matter of --policy coreBluetooth: leave one of them out.")
+    }
   }
 
   func run() async throws {
-    var builder = DatabaseBuilder()
-    builder.genericAccess(name: name)
-    builder.genericAttribute()
     var data = AdvertisingData(localName: name, serviceUUIDs: service)
+    data.solicitedServiceUUIDs = solicit
+    data.serviceData = serviceData
     data.manufacturerData = manufacturer?.octets
-    let parameters = AdvertisingParameters(duration: duration?.duration), report = AdvertisingReport(json: json)
-    try await Host.using(options, database: try builder.build()) { [data, duration] host in
+    data.appearance = appearance?.value
+    data.txPowerLevel = txPower
+    let report = AdvertisingReport(json: json)
+    guard let hci, !dryRun else {
+      // What a controller of Bluetooth 5 takes: Vol 4, Part E, §7.8.57.
+      let packer = AdvertisingPacker(policy, longestExtended: 1650)
+      return report.show(packer.pack(data, isInBackground: background), of: data)
+    }
+    var parameters = AdvertisingParameters(policy: policy, duration: duration?.duration)
+    parameters.isInBackground = background
+    try await advertise(data, parameters, HostOptions(hci: hci, takeDown: takeDown, common: common), report)
+  }
+
+  private func advertise(
+    _ data: AdvertisingData, _ parameters: AdvertisingParameters, _ options: HostOptions, _ report: AdvertisingReport
+  ) async throws {
+    var builder = DatabaseBuilder()
+    builder.genericAccess(name: name ?? "Bindrune", appearance: appearance?.value ?? 0)
+    builder.genericAttribute()
+    try await Host.using(options, database: try builder.build()) { [duration] host in
       try await untilInterrupted(nil) {
         let events = await host.events
-        let payloads = try await host.pack(data, parameters).payloads
-        try await host.advertise(data, parameters)
-        report.began(payloads, as: await host.ownAddress, for: duration)
+        let packed = try await host.advertise(data, parameters)
+        report.began(packed, of: data, as: await host.ownAddress, for: duration)
         var peers: [LinkID: PeerAddress] = [:]
         for try await event in events {
           switch event {
@@ -71,6 +129,10 @@ struct Advertise: AsyncParsableCommand {
   }
 }
 
+// MARK: The command line
+
+extension AdvertisingPacker.Policy: ExpressibleByArgument {}
+
 /// Octets from the command line, two hexadecimal digits each.
 struct HexOctets: ExpressibleByArgument {
   let octets: [UInt8]
@@ -81,40 +143,93 @@ struct HexOctets: ExpressibleByArgument {
   }
 }
 
-/// What happens while advertising, for people or for programs.
+/// A number of 16 bits, decimal or after 0x hexadecimal.
+struct Number16: ExpressibleByArgument {
+  let value: UInt16
+  init?(argument: String) {
+    let digits = argument.lowercased().hasPrefix("0x") ? (argument.dropFirst(2), 16) : (argument[...], 10)
+    guard digits.0.first?.isASCII == true, digits.0.first != "+", let value = UInt16(digits.0, radix: digits.1) else {
+      return nil
+    }
+    self.value = value
+  }
+}
+
+extension AdvertisingData.ServiceData {
+  fileprivate init(argument: String) throws {
+    let parts = argument.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+    guard parts.count == 2, let data = HexOctets(argument: String(parts[1])) else {
+      throw ValidationError("write the service, = and two hexadecimal digits for each octet, as 180F=64.")
+    }
+    self.init(uuid: try BluetoothUUID(argument: String(parts[0])), data: data.octets)
+  }
+}
+
+// MARK: The report
+
+/// What is advertised and what happens meanwhile, for people or for programs.
 private struct AdvertisingReport {
   let json: Bool
 
-  func began(_ payloads: AdvertisingPayloads, as address: PeerAddress, for duration: Seconds?) {
-    let pdus = payloads.usesLegacyPDUs ? "legacy" : "extended"
-    if json {
-      var line = line("advertising", address)
-      line.add("pdus", pdus)
-      line.add("advertising_data", hexText(payloads.advertising))
-      line.add("scan_response", hexText(payloads.scanResponse))
-      var said = AdvertisingData(decoding: payloads.advertising.span)
-      said.merge(payloads.scanResponse.span)
-      line.add("name", said.localName)
-      line.add("name_is_shortened", said.isNameShortened)
-      line.add("services", said.serviceUUIDs.map(\.description))
-      return Console.line("\(line)")
-    }
-    show(payloads.advertising, "advertising data", payloads.usesLegacyPDUs)
-    show(payloads.scanResponse, "scan response", payloads.usesLegacyPDUs)
-    let end = duration.map { "for \($0)" } ?? "until interrupted"
-    Console.line("advertising as \(address) with \(pdus) PDUs \(end)")
+  /// Of a dry run.
+  func show(_ packed: PackedAdvertisement, of data: AdvertisingData) {
+    if !json { return describe(packed, of: data) }
+    var line = JSONLine()
+    line.add("advertising", hexText(packed.payloads.advertising).lowercased())
+    line.add("scanResponse", hexText(packed.payloads.scanResponse).lowercased())
+    line.add("overflow", packed.overflow.map(\.description))
+    line.add("shortened", packed.isNameShortened ? "name" : nil)
+    line.add("leftOut", packed.leftOut.map(\.description))
+    Console.line("\(line)")
   }
-  private func show(_ octets: [UInt8], _ title: String, _ isLegacy: Bool) {
-    if octets.isEmpty { return }
-    Console.line(Console.styled(title, .bold) + ", \(octets.count)\(isLegacy ? " of 31" : "") octets")
-    var cursor = ADCursor(Octets(0, octets.count))
-    while let structure = cursor.next(in: octets.span) {
-      let whole = Array(octets[(Int(structure.data.offset) - 2)..<structure.data.range.upperBound])
-      Console.line("  " + AdvertisingData(decoding: whole.span).text)
-      for start in stride(from: 0, to: whole.count, by: 16) {
-        Console.line("    " + hexText(whole[start..<min(start + 16, whole.count)], separator: " "))
+
+  func began(_ packed: PackedAdvertisement, of data: AdvertisingData, as address: PeerAddress, for duration: Seconds?) {
+    let pdus = packed.usesLegacyPDUs ? "legacy" : "extended"
+    if !json {
+      describe(packed, of: data)
+      let end = duration.map { "for \($0)" } ?? "until interrupted"
+      return Console.line("advertising as \(address) with \(pdus) PDUs \(end)")
+    }
+    var line = line("advertising", address), payloads = packed.payloads
+    line.add("pdus", pdus)
+    line.add("advertising_data", hexText(payloads.advertising))
+    line.add("scan_response", hexText(payloads.scanResponse))
+    var said = AdvertisingData(decoding: payloads.advertising.span)
+    said.merge(payloads.scanResponse.span)
+    line.add("name", said.localName)
+    line.add("name_is_shortened", said.isNameShortened)
+    line.add("services", said.serviceUUIDs.map(\.description))
+    line.add("overflow", packed.overflow.map(\.description))
+    line.add("left_out", packed.leftOut.map(\.description))
+    Console.line("\(line)")
+  }
+
+  /// Every octet, and what has no place.
+  private func describe(_ packed: PackedAdvertisement, of data: AdvertisingData) {
+    let limit = packed.usesLegacyPDUs ? " of 31" : ""
+    for (title, structures) in [("advertising data", packed.advertising), ("scan response", packed.scanResponse)] {
+      let count = structures.reduce(0) { $0 + $1.count }
+      if structures.isEmpty {
+        if packed.usesLegacyPDUs { Console.line(Console.styled(title, .bold) + ", empty") }
+        continue
+      }
+      Console.line(Console.styled(title, .bold) + ", \(count)\(limit) octets")
+      for structure in structures {
+        Console.line("  " + structure.text(overflow: packed.overflow))
+        let octets = structure.octets
+        for start in stride(from: 0, to: octets.count, by: 16) {
+          Console.line("    " + hexText(octets[start..<min(start + 16, octets.count)], separator: " "))
+        }
       }
     }
+    if !packed.overflow.isEmpty {
+      let named = packed.overflow.map { "\($0) (bit \(OverflowArea.bit(of: $0)))" }
+      Console.line(Console.styled("overflow", .bold) + ": " + named.joined(separator: ", "))
+    }
+    if packed.isNameShortened, let name = data.localName {
+      Console.line(Console.styled("shortened", .bold) + ": the name, which has \(name.utf8.count) octets")
+    }
+    for entry in packed.leftOut { Console.line(Console.styled("left out", .yellow) + ": \(entry)") }
   }
   func connected(_ peer: PeerAddress) {
     Console.line(json ? "\(line("connected", peer))" : "connected: \(peer)")
@@ -139,19 +254,32 @@ private struct AdvertisingReport {
   }
 }
 
-extension AdvertisingData {
-  /// What one AD structure says.
-  fileprivate var text: String {
-    if let flags { return "flags: " + Self.flagNames(flags) }
-    if let localName { return (isNameShortened ? "shortened name: " : "name: ") + "\"\(printable(localName))\"" }
-    if !serviceUUIDs.isEmpty {
-      return "services: "
-        + serviceUUIDs.map { uuid in uuid.assignedName.map { "\($0) (\(uuid))" } ?? "\(uuid)" }.joined(separator: ", ")
+extension AdvertisingData.Structure {
+  /// What it says. `overflow`: what the overflow area stands for, if this is one.
+  fileprivate func text(overflow: [BluetoothUUID]) -> String {
+    let said = AdvertisingData(decoding: octets.span)
+    func list(_ uuids: [BluetoothUUID]) -> String {
+      uuids.map { uuid in uuid.assignedName.map { "\($0) (\(uuid))" } ?? "\(uuid)" }.joined(separator: ", ")
     }
-    if let manufacturerData {
-      return "manufacturer \(hexText(manufacturerData.prefix(2).reversed())): \(hexText(manufacturerData.dropFirst(2)))"
+    switch type {
+    case .flags: return "flags: " + Self.flagNames(said.flags ?? 0)
+    case .completeLocalName, .shortenedLocalName:
+      return (said.isNameShortened ? "shortened name: " : "name: ") + "\"\(printable(said.localName ?? ""))\""
+    case .completeServiceUUIDs16, .completeServiceUUIDs32, .completeServiceUUIDs128:
+      return "services: " + list(said.serviceUUIDs)
+    case .incompleteServiceUUIDs16, .incompleteServiceUUIDs32, .incompleteServiceUUIDs128:
+      return "services, not all: " + list(said.serviceUUIDs)
+    case .solicitationUUIDs16, .solicitationUUIDs32, .solicitationUUIDs128:
+      return "solicited services: " + list(said.solicitedServiceUUIDs)
+    case .serviceData16, .serviceData32, .serviceData128:
+      return said.serviceData.map { "data of \(list([$0.uuid])): \(hexText($0.data))" }.joined()
+    case .txPowerLevel: return "TX power: \(said.txPowerLevel.map { "\($0)" } ?? "?") dBm"
+    case .appearance: return "appearance: 0x" + hexDigits(UInt64(said.appearance ?? 0), 4)
+    case .manufacturerData where said.overflowArea != nil && !overflow.isEmpty:
+      return "overflow area: " + overflow.map(\.description).joined(separator: ", ")
+    case .manufacturerData: return "manufacturer \(hexText(data.prefix(2).reversed())): \(hexText(data.dropFirst(2)))"
+    default: return "\(type): \(hexText(data))"
     }
-    return "other data"
   }
   /// Core Specification Supplement, Part A, §1.3.
   private static func flagNames(_ flags: UInt8) -> String {

@@ -53,6 +53,14 @@ struct HostOptions: ParsableArguments {
   @Flag(help: "Take an adapter down that is up, and bring it up again at the end (not after SIGKILL).")
   var takeDown = false
   @OptionGroup var common: CommonOptions
+
+  init() {}
+  /// Of a verb that can do without a controller.
+  init(hci: TransportSpec, takeDown: Bool, common: CommonOptions) {
+    self.hci = hci
+    self.takeDown = takeDown
+    self.common = common
+  }
 }
 
 /// What every verb takes.

@@ -135,7 +135,7 @@ case_advertise_too_much_ext() { # also with the commands of 5.x: btvirt's advert
 }
 too_much() {
   radio "$1"
-  attempt bindrune advertise --hci hci0 --name "$long_name" --service $one_uuid --service $another_uuid --service $third_uuid
+  attempt bindrune advertise --hci hci0 --policy everything --name "$long_name" --service $one_uuid --service $another_uuid --service $third_uuid
   refused 'not possible' 'needs [0-9]+ octets and [0-9]+ are free'
 }
 long_name='A name of more than thirty-one octets and a few more'
@@ -146,7 +146,7 @@ advertised() { # RADIO NAME ITS-NAME-ON-THE-AIR OPTION…
   local radio=$1 name=$2 heard=$3
   shift 3
   radio "$radio"
-  background advertise bindrune advertise --hci hci0 --name "$name" --service 180D --manufacturer FFFF0102 "$@"
+  background advertise bindrune advertise --hci hci0 --policy everything --name "$name" --service 180D --manufacturer FFFF0102 "$@"
   local ours=$pid
   heard advertise.out "$left"
   bluetoothctl_runs
