@@ -32,7 +32,7 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("TestSupport", "TestSupport", ["GAP", "BindruneSimulator"]),
   ("InteropCentral", "Central", ["Bindrune"]),
   ("InteropPeripheral", "Peripheral", ["Bindrune"]),
-  ("InteropGAP", "GAP", ["Bindrune"]),
+  ("InteropGAP", "Interop/GAP", ["Bindrune"]),
   ("KernelCentral", "Central", ["Bindrune"]),
 ]
 
