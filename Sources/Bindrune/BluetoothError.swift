@@ -75,6 +75,7 @@ extension BluetoothError {
   }
 
   init(_ error: TransportError) { self.init(.transport, error.description) }
+  init(_ error: IdentityError) { self.init(.invalidArgument, "The identity is not possible: \(error).") }
   init(_ error: AdvertisingDataError) { self.init(.invalidArgument, "The advertisement is not possible: \(error).") }
 
   init(_ failure: StartFailure) {

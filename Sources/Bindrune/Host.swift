@@ -58,7 +58,8 @@ public actor Host {
     self.transport = transport
     self.logger = logger
     self.databaseCache = databaseCache
-    core = HostCore(configuration: configuration, database: database)
+    var chance = SystemRandomNumberGenerator()
+    core = HostCore(configuration: configuration, database: database, chance: &chance)
   }
 
   /// Opens the controller that `spec` names (`hci0`, `serial:PATH,BAUD`, `tcp:HOST:PORT`, `unix:PATH`, or `sim`: alone on a
@@ -193,8 +194,28 @@ public actor Host {
     }
   }
 
-  /// The address that peers see.
+  /// The address that peers see: with `HostConfiguration.addressPolicy` a private one, which changes.
   public var ownAddress: PeerAddress { core.ownAddress }
+  /// The address by which a peer that has our IRK knows us.
+  public var identityAddress: PeerAddress { core.identityAddress }
+
+  /// From now on this device is known by its identity address, whatever private address it uses: in discoveries, as
+  /// `Link.peer`, and for `connect`. `irk` is what the device has given, when it was paired; until there is pairing here, the
+  /// caller knows it. The controller helps where it has a resolving list; the host knows the device on any controller.
+  public func addIdentity(_ identity: PeerAddress, irk: IdentityResolvingKey) throws(BluetoothError) {
+    let error: IdentityError? = perform { core, now in
+      do throws(IdentityError) {
+        try core.addPeerIdentity(identity, irk, now: now)
+        return nil
+      } catch {
+        return error
+      }
+    }
+    if let error { throw BluetoothError(error) }
+  }
+  public func removeIdentity(_ identity: PeerAddress) {
+    perform { core, now in core.removePeerIdentity(identity, now: now) }
+  }
 
   // MARK: Driving the core
 

@@ -42,13 +42,13 @@ extension HostCore {
   /// LE Connection Complete and LE Enhanced Connection Complete: Vol 4, Part E, §7.7.65.1, §7.7.65.10.
   mutating func connectionComplete(
     _ status: HCIStatus, _ handle: ConnectionHandle, _ role: LinkRole, _ peer: PeerAddress,
-    _ parameters: ConnectionParameters, _ now: Instant
+    onAir: PeerAddress, _ parameters: ConnectionParameters, _ now: Instant
   ) {
     switch connections.completed(status, role, peer, hci: &hci, now: now) {
     case .nothing: break
     case .unwanted: sendDisconnect(handle, .remoteUserTerminatedConnection, now)
     case .linkUp(let request, let wanted):
-      let id = linkUp(handle, role, peer, parameters, now)
+      let id = linkUp(handle, role, peer, onAir, parameters, now)
       if let request { emit(.completed(request, .connected(id))) }
       if let wanted, wanted != parameters { update(handle, wanted.request, now) }
       if role == .peripheral { tell(advertiser.connected(hci: &hci, now: now)) }
@@ -57,8 +57,8 @@ extension HostCore {
   }
 
   private mutating func linkUp(
-    _ handle: ConnectionHandle, _ role: LinkRole, _ peer: PeerAddress, _ parameters: ConnectionParameters,
-    _ now: Instant
+    _ handle: ConnectionHandle, _ role: LinkRole, _ peer: PeerAddress, _ peerOnAir: PeerAddress,
+    _ parameters: ConnectionParameters, _ now: Instant
   ) -> LinkID {
     lastLink &+= 1
     let id = LinkID(rawValue: lastLink), bearer = BearerID(rawValue: handle.rawValue)
@@ -66,7 +66,8 @@ extension HostCore {
     configuration.preferredMTU = self.configuration.preferredMTU
     configuration.queueCapacity = self.configuration.queueCapacity
     var link = Link(
-      id: id, handle: handle, role: role, peer: peer, parameters: parameters,
+      id: id, handle: handle, role: role, peer: peer, peerOnAir: peerOnAir, ownOnAir: ownAddress,
+      parameters: parameters,
       bearer: Bearer(bearer, configuration: configuration), client: Client())
     // Either side may ask; the central does, as soon as it can (Vol 3, Part F, §3.4.2.1).
     if role == .central { link.bearer.exchangeMTU() }

@@ -30,15 +30,21 @@ struct Connections {
   struct Request {
     var id: RequestID
     var peers: [PeerAddress]
+    /// Each one's address on the air.
+    var onAir: [PeerAddress]
     var parameters: ConnectionParameters
     /// nil: never.
     var deadline: Instant?
     /// The controller has accepted an attempt for it.
     fileprivate var hasBeenTried = false
 
-    init(id: RequestID, peers: [PeerAddress], parameters: ConnectionParameters, deadline: Instant? = nil) {
+    init(
+      id: RequestID, peers: [PeerAddress], onAir: [PeerAddress], parameters: ConnectionParameters,
+      deadline: Instant? = nil
+    ) {
       self.id = id
       self.peers = peers
+      self.onAir = onAir
       self.parameters = parameters
       self.deadline = deadline
     }
@@ -112,7 +118,9 @@ struct Connections {
       !wishes.contains(where: { request.peers.contains($0.peer) })
     else { return false }
     requests.append(request)
-    for peer in request.peers { wishes.append(Wish(request: request.id, peer: peer, air: peer)) }
+    for (peer, air) in zip(request.peers, request.onAir) {
+      wishes.append(Wish(request: request.id, peer: peer, air: air))
+    }
     goOn(&hci, now)
     return true
   }
@@ -124,6 +132,7 @@ struct Connections {
     return true
   }
 
+  func wants(_ peer: PeerAddress) -> Bool { wishes.contains { $0.peer == peer } }
   /// From now on `peer` is looked for under another address: a private one that is known to be its.
   mutating func use(_ air: PeerAddress, for peer: PeerAddress, hci: inout HCILayer, now: Instant) {
     for index in wishes.indices where wishes[index].peer == peer { wishes[index].air = air }

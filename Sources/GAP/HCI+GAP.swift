@@ -14,6 +14,7 @@ extension HostCore {
     static var disconnect: UInt32 { 0x5_0000 }
     static var unanswered: UInt32 { 0x6_0000 }
     static var update: UInt32 { 0x7_0000 }
+    static var privacy: UInt32 { 0x8_0000 }
   }
 
   // MARK: From above
@@ -42,8 +43,11 @@ extension HostCore {
   /// Brings the controller to what all scans together want.
   private mutating func scan(_ now: Instant) {
     guard phase == .running else { return }
-    tell(scanner.want(scans.merged, hci: &hci, now: now))
+    wantScan(now)
     settle(now)
+  }
+  mutating func wantScan(_ now: Instant) {
+    tell(scanner.want(scans.merged ?? (privacy.isSeeking ? .seeking : nil), hci: &hci, now: now))
   }
 
   /// Ends with `.advertisingStarted` or `.advertisingFailed`; `.advertisingStopped` follows when it is over. Of several
@@ -54,7 +58,7 @@ extension HostCore {
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(), now: Instant
   ) throws(AdvertisingDataError) -> PackedAdvertisement {
     let packed = try pack(data, parameters)
-    guard phase == .running else {
+    guard phase == .running, privacy.permitsConnections || parameters.kind != .connectable else {
       emit(.advertisingFailed(.commandDisallowed))
       return packed
     }
@@ -100,13 +104,16 @@ extension HostCore {
     guard !peers.isEmpty, parameters.request.isValid else {
       return emit(.completed(id, .failed(.invalidParameters)))
     }
+    if !privacy.permitsConnections { return emit(.completed(id, .failed(.controller(.commandDisallowed)))) }
     var different: [PeerAddress] = []
-    for peer in peers {
+    for address in peers {
+      let peer = privacy.identities.resolve(address) ?? address
       if upper.contains(peer: peer) { return emit(.completed(id, .failed(.busy))) }
       if !different.contains(peer) { different.append(peer) }
     }
     let request = Connections.Request(
-      id: id, peers: different, parameters: parameters, deadline: timeout.map { now + $0 })
+      id: id, peers: different, onAir: different.map { addressToConnect(to: $0) }, parameters: parameters,
+      deadline: timeout.map { now + $0 })
     if !connections.connect(request, hci: &hci, now: now) { emit(.completed(id, .failed(.busy))) }
     settle(now)
   }
@@ -172,18 +179,18 @@ extension HostCore {
     scanner.usesExtendedCommands = info.usesExtendedCommands
     connections.usesExtendedCommands = info.usesExtendedCommands
     connections.acceptListSize = info.filterAcceptListSize
-    guard info.needsRandomAddress else { return run(as: PeerAddress(info.address, .public)) }
+    privacy.start(listSize: info.resolvingListSize, now: now)
+    let isRandom = info.needsRandomAddress
+    identityAddress = PeerAddress(
+      isRandom ? configuration.randomStaticAddress : info.address, isRandom ? .random : .public)
+    use(privacy.makeAddress(not: info.address).map { PeerAddress($0, .random) } ?? identityAddress)
+    guard ownAddress.isRandom else { return run() }
     var command = LESetRandomAddress()
-    command.randomAddress = configuration.randomStaticAddress
+    command.randomAddress = ownAddress.address
     hci.send(command, tag: Tag.address, now: now)
     phase = .settingAddress
   }
-  private mutating func run(as address: PeerAddress) {
-    ownAddress = address
-    let type: OwnAddressType = address.isRandom ? .random : .public
-    scanner.ownAddressType = type
-    advertiser.ownAddress = address
-    connections.ownAddressType = type
+  private mutating func run() {
     phase = .running
     emit(.started)
   }
@@ -208,10 +215,11 @@ extension HostCore {
     case Tag.address where phase == .settingAddress:
       // Without any address of its own a controller can neither advertise nor connect: Vol 4, Part E, §7.8.4.
       if outcome.status == .success {
-        run(as: PeerAddress(configuration.randomStaticAddress, .random))
+        run()
       } else {
         startFailed(outcome.timedOut ? .timedOut(outcome.opcode) : .refused(outcome.opcode, outcome.status))
       }
+    case Tag.privacy: privacyChanged(outcome)
     case Tag.disconnect where outcome.status != .success: disconnectRefused(handle, outcome.status, now)
     case Tag.update where outcome.status != .success: parametersRejected(handle, outcome.status)
     default: break
@@ -227,12 +235,15 @@ extension HostCore {
       var cursor = event.reports.cursor
       while let report = cursor.next(in: packet) { hear(report, in: packet, now) }
     case .leConnectionComplete(let event):
+      let names = identify(event.peerAddress, event.peerAddressType, now)
       connectionComplete(
-        event.status, event.connectionHandle, event.role, PeerAddress(event.peerAddress, event.peerAddressType),
+        event.status, event.connectionHandle, event.role, names.peer, onAir: names.onAir,
         ConnectionParameters(event.connectionInterval, event.peripheralLatency, event.supervisionTimeout), now)
     case .leEnhancedConnectionComplete(let event):
+      let names = identify(event.peerAddress, event.peerAddressType, now), other = event.peerResolvablePrivateAddress
       connectionComplete(
-        event.status, event.connectionHandle, event.role, PeerAddress(event.peerAddress, event.peerAddressType),
+        event.status, event.connectionHandle, event.role, names.peer,
+        onAir: other.value == 0 ? names.onAir : PeerAddress(other, .random),
         ConnectionParameters(event.connectionInterval, event.peripheralLatency, event.supervisionTimeout), now)
     case .disconnectionComplete(let event) where event.status == .success:
       linkDown(event.connectionHandle, event.reason, now)
@@ -258,10 +269,10 @@ extension HostCore {
   // MARK: Reports
 
   private mutating func hear(_ report: LEAdvertisingReport.Report, in packet: Span<UInt8>, _ now: Instant) {
-    let type = report.eventType, peer = PeerAddress(report.address, report.addressType)
+    let type = report.eventType, names = identify(report.address, report.addressType, now)
     hear(
       AdvertisementReport(
-        peer: peer, addressOnAir: peer,
+        peer: names.peer, addressOnAir: names.onAir,
         isConnectable: type == .connectableScannableUndirected || type == .connectableDirected,
         isScannable: type == .connectableScannableUndirected || type == .scannableUndirected,
         isScanResponse: type == .scanResponse, isDirected: type == .connectableDirected, isLegacy: true,
@@ -270,10 +281,10 @@ extension HostCore {
   }
   private mutating func hear(_ report: LEExtendedAdvertisingReport.Report, in packet: Span<UInt8>, _ now: Instant) {
     guard let joined = scanner.joiner.take(report, in: packet) else { return }
-    let peer = PeerAddress(report.address, report.addressType)
+    let names = identify(report.address, report.addressType, now)
     hear(
       AdvertisementReport(
-        peer: peer, addressOnAir: peer, isConnectable: report.connectable, isScannable: report.scannable,
+        peer: names.peer, addressOnAir: names.onAir, isConnectable: report.connectable, isScannable: report.scannable,
         isScanResponse: report.scanResponse, isDirected: report.directed, isLegacy: report.legacy,
         isTruncated: joined.isTruncated, rssi: report.rssi == 127 ? nil : report.rssi),
       joined.earlier + joined.data.array(in: packet), now)

@@ -15,6 +15,8 @@ public struct HostConfiguration: Sendable {
   /// The random static address used where the controller has no public one. The driver makes it, from a good generator,
   /// and keeps it: two most significant bits 1 (Vol 6, Part B, §1.3.2.1).
   public var randomStaticAddress = DeviceAddress(0xC000_0000_0001)
+  /// Which of our addresses is on the air.
+  public var addressPolicy = AddressPolicy.identity
   /// Advertise, scan and connect with the extended commands where the controller has all of them; else, or when this is
   /// off, with the legacy ones. They must not be mixed (Vol 4, Part E, §3.1.1). Extended commands send and hear legacy PDUs
   /// as well: turning them off is for controllers that get them wrong.
@@ -29,7 +31,7 @@ public struct HostConfiguration: Sendable {
 /// links, `ATT+GATT` bearers, clients and the server. After every call the driver sends what `nextPacket` writes until it
 /// writes nothing, takes `nextEffect` until it is nil, and arms one timer for `deadline`.
 ///
-/// **Phases**: stopped → starting → settingAddress (where the controller has no public one) → running; back to stopped
+/// **Phases**: stopped → starting → settingAddress (unless the public one is used) → running; back to stopped
 /// when the start or the controller fails. A stopped core neither hears nor sends anything.
 public struct HostCore: ~Copyable {
   enum Phase: BitwiseCopyable { case stopped, starting, settingAddress, running }
@@ -43,16 +45,24 @@ public struct HostCore: ~Copyable {
   var scanner = Scanner(tag: Tag.scanner)
   var advertiser = Advertiser(tag: Tag.advertiser)
   var connections = Connections(tag: Tag.connections)
+  var privacy: Privacy
   var lastLink: UInt32 = 0
   var effects = Deque<HostEffect>()
   /// Where the ranges of `effects` lie.
   var arena = UniqueArray<UInt8>()
   /// What the controller said of itself at the last start.
   public internal(set) var controller: ControllerInfo?
+  /// The one on the air now, and the one by which a peer that has our IRK knows us.
   public internal(set) var ownAddress = PeerAddress(DeviceAddress(), .public)
+  public internal(set) var identityAddress = PeerAddress(DeviceAddress(), .public)
 
-  public init(configuration: HostConfiguration = HostConfiguration(), database: consuming Database) {
+  /// `chance` gives the seed of private addresses: the system's generator, or a test's.
+  public init(
+    configuration: HostConfiguration = HostConfiguration(), database: consuming Database,
+    chance: inout some RandomNumberGenerator
+  ) {
     self.configuration = configuration
+    privacy = Privacy(configuration.addressPolicy, AddressChance(&chance), tag: Tag.privacy)
     var hciConfiguration = HCILayer.Configuration()
     hciConfiguration.prefersExtendedCommands = configuration.prefersExtendedCommands
     hci = HCILayer(configuration: hciConfiguration)
@@ -108,6 +118,7 @@ public struct HostCore: ~Copyable {
   public var deadline: Instant? {
     var earliest = Instant?.earliest(hci.deadline, .earliest(l2cap.deadline, connections.deadline))
     earliest = .earliest(earliest, .earliest(advertiser.deadline, scans.deadline))
+    earliest = .earliest(earliest, privacy.rotation)
     for index in 0..<upper.links.count { earliest = .earliest(earliest, upper.links[index].bearer.deadline) }
     return earliest
   }
@@ -115,6 +126,7 @@ public struct HostCore: ~Copyable {
   /// Does what is due. Calling it early or late is harmless.
   public mutating func expire(now: Instant) {
     settle(now)
+    privacy.expire(not: controller?.address, now: now)
     l2cap.expire(now: now)
     connections.expire(hci: &hci, now: now)
     tellFailedConnections()
@@ -160,16 +172,19 @@ public struct HostCore: ~Copyable {
 
   /// Commands that ended without an answer, timed out or never sent, say so before the call that led to it returns.
   mutating func settle(_ now: Instant) {
-    while true {
-      let indication = hci.expire(now: now)
-      if case .nothing = indication { return }
-      handle(indication, in: Span(), now)
-    }
+    repeat {
+      while true {
+        let indication = hci.expire(now: now)
+        if case .nothing = indication { break }
+        handle(indication, in: Span(), now)
+      }
+    } while changePrivacy(now)
   }
 
   /// Everything that hangs on the controller ends: links, requests, wishes.
   mutating func dropEverything(_ now: Instant) {
     phase = .stopped
+    privacy.reset()
     scanner.reset()
     let wasAdvertising = advertiser.reset(), requests = connections.reset()
     while upper.links.count > 0 { linkDown(upper.links[0].handle, .hardwareFailure, now) }

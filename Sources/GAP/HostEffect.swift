@@ -142,6 +142,8 @@ public enum HostViolation: Sendable {
   case parametersRejected(HCIStatus)
   /// The controller does not take a link down, which stays. Vol 4, Part E, §7.1.6.
   case disconnectRefused(HCIStatus)
+  /// The controller does not take a new private address: it goes on with the old one. Vol 4, Part E, §7.8.4.
+  case privateAddressRefused(HCIStatus)
   /// The effects before them had not been taken, so that many notifications were dropped.
   case valuesLost(Int)
   /// Vol 4, Part E, §7.7.16: everything is gone.

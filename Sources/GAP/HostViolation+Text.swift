@@ -18,6 +18,8 @@ extension HostViolation {
       "the application took more than 25 s over attribute \(handle.text): the client was told Unlikely Error"
     case .parametersRejected(let status): "the connection parameters stay as they were: \(status)"
     case .disconnectRefused(let status): "the controller does not take the link down: \(status)"
+    case .privateAddressRefused(let status):
+      "the controller does not take a new private address, the old one stays: \(status)"
     case .valuesLost(let count): "\(count) notifications were not taken in time, and are lost"
     case .hardwareError(let code): "the controller reports hardware error \(hex(code)): everything on it has ended"
     }

@@ -52,8 +52,9 @@ public enum IdentityError: Error, BitwiseCopyable, Sendable, Equatable, CustomSt
 struct AddressChance: RandomNumberGenerator {
   private let key: AES128
   private var counter: UInt128 = 0
+  init(seed: UInt128) { key = AES128(key: seed) }
   init(_ chance: inout some RandomNumberGenerator) {
-    key = AES128(key: UInt128(chance.next()) << 64 | UInt128(chance.next()))
+    self.init(seed: UInt128(chance.next()) << 64 | UInt128(chance.next()))
   }
   mutating func next() -> UInt64 {
     counter += 1
@@ -107,8 +108,18 @@ struct PeerIdentities {
     older.removeAll()
   }
 
-  /// The peer whose address it is, and whether it was heard with another one before; nil: nobody's, or no private address.
-  mutating func resolve(_ heard: PeerAddress) -> (identity: PeerAddress, isNew: Bool)? {
+  /// The peer whose private address it is; nil: nobody's, or no private address.
+  mutating func resolve(_ address: PeerAddress) -> PeerAddress? { place(of: address).map { peers[$0].identity } }
+  /// The same of an address just heard, and whether the peer was heard with another one before.
+  mutating func hear(_ address: PeerAddress) -> (identity: PeerAddress, isNew: Bool)? {
+    guard let place = place(of: address) else { return nil }
+    defer { peers[place].air = address }
+    return (peers[place].identity, peers[place].air != address)
+  }
+  /// What it was heard with last.
+  func air(of identity: PeerAddress) -> PeerAddress? { peers.first { $0.identity == identity }?.air }
+
+  private mutating func place(of heard: PeerAddress) -> Int? {
     guard !peers.isEmpty, heard.type == .random, heard.address.randomKind == .resolvablePrivate else { return nil }
     let place = newer[heard.address] ?? older[heard.address] ?? search(heard.address)
     if newer[heard.address] == nil {
@@ -118,9 +129,7 @@ struct PeerIdentities {
       }
       newer[heard.address] = place
     }
-    if place < 0 { return nil }
-    defer { peers[place].air = heard }
-    return (peers[place].identity, peers[place].air != heard)
+    return place < 0 ? nil : place
   }
   private mutating func search(_ address: DeviceAddress) -> Int {
     for place in peers.indices {

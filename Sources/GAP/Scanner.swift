@@ -11,6 +11,14 @@ struct ControllerScan: BitwiseCopyable, Equatable {
   /// … and once more when scanning begins anew: with another number here.
   var turn: UInt32
 }
+extension ControllerScan {
+  /// Somebody is looked for, and no caller scans.
+  static var seeking: ControllerScan {
+    ControllerScan(
+      isActive: false, interval: ScanInterval(.milliseconds(60)), window: ScanInterval(.milliseconds(30)),
+      filtersDuplicates: false, turn: 0)
+  }
+}
 
 /// # Scanner
 /// **Overview**: brings the controller's scanning to what is wanted, whatever is wanted meanwhile.

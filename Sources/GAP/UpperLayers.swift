@@ -12,6 +12,8 @@ struct Link: ~Copyable {
   let handle: ConnectionHandle
   let role: LinkRole
   let peer: PeerAddress
+  /// The addresses that it came up with: the peer's and ours.
+  let peerOnAir: PeerAddress, ownOnAir: PeerAddress
   var parameters: ConnectionParameters
   var phase = Phase.up
   var bearer: Bearer

@@ -20,6 +20,8 @@ public struct ControllerInfo: BitwiseCopyable, Sendable {
   public var maximumAdvertisingDataLength = 31
   /// Entries of the Filter Accept List; 0 where it cannot be used.
   public var filterAcceptListSize = 0
+  /// Entries of the resolving list; 0 where it cannot be used.
+  public var resolvingListSize = 0
   /// The extended commands are to be used, where the controller has them: see `usesExtendedCommands`.
   public var prefersExtendedCommands = true
 
@@ -90,7 +92,7 @@ public enum StartFailure: Error, BitwiseCopyable, Sendable, Equatable, CustomStr
 struct ControllerStart {
   enum Step: UInt8 {
     case reset, version, commands, features, leFeatures, address, hostSupport, eventMask, leEventMask, leBuffers,
-      buffers, dataLength, acceptListSize, advertisingDataLength, done
+      buffers, dataLength, acceptListSize, resolvingListSize, advertisingDataLength, done
   }
   private(set) var step = Step.reset
   private(set) var info = ControllerInfo()
@@ -119,6 +121,7 @@ struct ControllerStart {
     case .buffers: queue.append(ReadBufferSize(), now: now)
     case .dataLength: queue.append(LEReadMaximumDataLength(), now: now)
     case .acceptListSize: queue.append(LEReadFilterAcceptListSize(), now: now)
+    case .resolvingListSize: queue.append(LEReadResolvingListSize(), now: now)
     case .advertisingDataLength: queue.append(LEReadMaximumAdvertisingDataLength(), now: now)
     case .done: break
     }
@@ -169,6 +172,8 @@ struct ControllerStart {
     case .acceptListSize:
       info.filterAcceptListSize = Int(
         try LEReadFilterAcceptListSize.decodeReturn(parameters, in: packet).filterAcceptListSize)
+    case .resolvingListSize:
+      info.resolvingListSize = Int(try LEReadResolvingListSize.decodeReturn(parameters, in: packet).resolvingListSize)
     case .advertisingDataLength:
       let answer = try LEReadMaximumAdvertisingDataLength.decodeReturn(parameters, in: packet)
       info.maximumAdvertisingDataLength = min(max(31, Int(answer.maxAdvertisingDataLength)), 1650)
@@ -193,6 +198,11 @@ struct ControllerStart {
       info.commands.contains(LEReadFilterAcceptListSize.self)
         && info.commands.contains(LEAddDeviceToFilterAcceptList.self)
         && info.commands.contains(LERemoveDeviceFromFilterAcceptList.self)
+    case .resolvingListSize:
+      info.features.contains(.llPrivacy) && info.commands.contains(LEReadResolvingListSize.self)
+        && info.commands.contains(LEAddDeviceToResolvingList.self)
+        && info.commands.contains(LERemoveDeviceFromResolvingList.self)
+        && info.commands.contains(LESetAddressResolutionEnable.self)
     // An extended command like the others: a host that goes by the legacy ones must not send it.
     case .advertisingDataLength:
       info.usesExtendedCommands && info.commands.contains(LEReadMaximumAdvertisingDataLength.self)

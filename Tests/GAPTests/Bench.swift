@@ -34,9 +34,9 @@ struct Bench: ~Copyable {
     _ database: Database = Database(), controller: PaperController = PaperController(),
     _ configure: (inout HostConfiguration) -> Void = { _ in }
   ) {
-    var configuration = HostConfiguration()
+    var configuration = HostConfiguration(), chance = SplitMix64(seed: 0)
     configure(&configuration)
-    core = HostCore(configuration: configuration, database: database)
+    core = HostCore(configuration: configuration, database: database, chance: &chance)
     self.controller = controller
   }
   /// A core that has been started.
@@ -253,8 +253,8 @@ struct PaperController {
     return controller
   }
   var maximumAdvertisingData: UInt16 = 1650
-  /// Entries of the Filter Accept List.
-  var acceptListSize: UInt8 = 0
+  /// Entries of the Filter Accept List, and of the resolving list.
+  var acceptListSize: UInt8 = 0, resolvingListSize: UInt8 = 0
   var address: [UInt8] = [6, 5, 4, 3, 2, 1]
   var refused: [HCIOpcode: HCIStatus] = [:]
   var silent: Set<HCIOpcode> = []
@@ -281,6 +281,7 @@ struct PaperController {
       return commandComplete(
         opcode, .success, [maximumOctets, 0] + little(time) + [maximumOctets, 0] + little(time))
     case LEReadFilterAcceptListSize.opcode: return commandComplete(opcode, .success, [acceptListSize])
+    case LEReadResolvingListSize.opcode: return commandComplete(opcode, .success, [resolvingListSize])
     case LEReadMaximumAdvertisingDataLength.opcode:
       return commandComplete(opcode, .success, little(maximumAdvertisingData))
     default: return commandComplete(opcode)

@@ -64,10 +64,13 @@ public struct TestHost: ~Copyable, HCIHost {
     public var isSuccess: Bool { if case .failed = self { false } else { true } }
   }
 
-  public init(_ database: Database = Database(), _ configure: (inout HostConfiguration) -> Void = { _ in }) {
-    var configuration = HostConfiguration()
+  /// `seed` decides its private addresses.
+  public init(
+    _ database: Database = Database(), seed: UInt64 = 0, _ configure: (inout HostConfiguration) -> Void = { _ in }
+  ) {
+    var configuration = HostConfiguration(), chance = SplitMix64(seed: seed)
     configure(&configuration)
-    core = HostCore(configuration: configuration, database: database)
+    core = HostCore(configuration: configuration, database: database, chance: &chance)
   }
 
   /// A number for a request.

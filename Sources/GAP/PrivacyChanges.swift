@@ -1,0 +1,165 @@
+import BindruneWire
+import HCI
+
+/// # Privacy
+/// **Overview**: our own private address, and the controller's resolving list: what may only be changed while nothing
+/// advertises, scans or initiates. Vol 4, Part E, §7.8.4, §7.8.38 – §7.8.45; Vol 3, Part C, §10.7.
+///
+/// **Function**: says what is to be changed; `HostCore` quiets the three machines that use addresses, sends one command
+/// after another, and lets them go on. The list holds the first peers there are, as many as go; the rest is resolved by
+/// the host alone. Entries have device privacy mode where the controller knows it (§7.8.77), so that a peer is heard by
+/// whatever address it uses, as it is where the host resolves. Our own key is not in the list: the host makes our address.
+///
+/// **Phases**: settled → quieting (the three have been asked) → changing (a command is under way) → quieting, until nothing
+/// is left to change → settled.
+struct Privacy {
+  enum Phase: BitwiseCopyable { case settled, quieting, changing(Change) }
+  enum Change: BitwiseCopyable {
+    case address(DeviceAddress)
+    case remove(PeerAddress)
+    case add(PeerAddress, IdentityResolvingKey)
+    case mode(PeerAddress)
+    case resolution
+  }
+  private struct Entry { var identity: PeerAddress, irk: IdentityResolvingKey, hasMode = false }
+
+  var phase = Phase.settled
+  var identities = PeerIdentities()
+  /// A peer is scanned for, because only its private address can be connected to.
+  var isSeeking = false
+  private let policy: AddressPolicy
+  private var chance: AddressChance
+  /// When the next address is due.
+  private(set) var rotation: Instant?
+  private var nextAddress: DeviceAddress?
+  /// Entries that the controller's list can hold; 0: it is not used.
+  private var capacity = 0
+  private var entries: [Entry] = []
+  /// What the controller does not take.
+  private var refused: [PeerAddress] = []
+  private var isResolving = false
+  private let tag: UInt32
+
+  init(_ policy: AddressPolicy, _ chance: AddressChance, tag: UInt32) {
+    self.policy = policy
+    self.chance = chance
+    self.tag = tag
+  }
+  /// Peers cannot connect to an address that nobody knows to be ours, nor should we with it.
+  var permitsConnections: Bool { if case .nonResolvable = policy { false } else { true } }
+
+  /// The controller has forgotten everything; the peers' keys stay.
+  mutating func reset() {
+    phase = .settled
+    isSeeking = false
+    rotation = nil
+    nextAddress = nil
+    capacity = 0
+    entries = []
+    refused = []
+    isResolving = false
+  }
+  mutating func start(listSize: Int, now: Instant) {
+    capacity = listSize
+    rotation = policy.rotation.map { now + $0 }
+  }
+  /// A new address of our own; nil: the policy is our identity.
+  mutating func makeAddress(not publicAddress: DeviceAddress) -> DeviceAddress? {
+    switch policy {
+    case .identity: nil
+    case .resolvable(let irk, _): .resolvablePrivate(irk, using: &chance)
+    case .nonResolvable: .nonResolvablePrivate(not: publicAddress, using: &chance)
+    }
+  }
+  mutating func expire(not publicAddress: DeviceAddress?, now: Instant) {
+    guard let rotation, rotation <= now else { return }
+    self.rotation = policy.rotation.map { now + $0 }
+    nextAddress = makeAddress(not: publicAddress ?? DeviceAddress())
+  }
+
+  /// The controller resolves this peer's addresses, and connects to it by its identity.
+  func isListed(_ identity: PeerAddress) -> Bool { isResolving && entries.contains { $0.identity == identity } }
+  mutating func add(_ identity: PeerAddress, _ irk: IdentityResolvingKey) throws(IdentityError) {
+    try identities.add(identity, irk)
+    refused.removeAll { $0 == identity }
+  }
+
+  // MARK: Changes
+
+  /// What is to be changed next; nil: nothing.
+  var next: Change? {
+    if let nextAddress { return .address(nextAddress) }
+    if capacity == 0 { return nil }
+    let wanted = identities.peers.lazy.filter { !refused.contains($0.identity) }.prefix(capacity)
+    for entry in entries where !wanted.contains(where: { $0.identity == entry.identity && $0.irk == entry.irk }) {
+      return .remove(entry.identity)
+    }
+    for peer in wanted where !entries.contains(where: { $0.identity == peer.identity }) {
+      return .add(peer.identity, peer.irk)
+    }
+    if let entry = entries.first(where: { !$0.hasMode }) { return .mode(entry.identity) }
+    return entries.isEmpty || isResolving ? nil : .resolution
+  }
+  mutating func send(_ change: Change, _ hci: inout HCILayer, _ now: Instant) {
+    phase = .changing(change)
+    switch change {
+    case .address(let address):
+      var command = LESetRandomAddress()
+      command.randomAddress = address
+      hci.send(command, tag: tag, now: now)
+    case .remove(let identity):
+      var command = LERemoveDeviceFromResolvingList()
+      (command.peerIdentityAddressType, command.peerIdentityAddress) = (identity.type, identity.address)
+      hci.send(command, tag: tag, now: now)
+    case .add(let identity, let irk):
+      var octets: [UInt8] = []
+      let command = LEAddDeviceToResolvingList(
+        identity.type, identity.address, peerIRK: irk.value, localIRK: 0, in: &octets)
+      do throws(WireError) {
+        try hci.send(command, from: octets.span, tag: tag, now: now)
+      } catch {
+        preconditionFailure("the command's ranges are of its octets: \(error)")
+      }
+    case .mode(let identity):
+      var command = LESetPrivacyMode()
+      (command.peerIdentityAddressType, command.peerIdentityAddress) = (identity.type, identity.address)
+      command.privacyMode = .device
+      hci.send(command, tag: tag, now: now)
+    case .resolution:
+      var command = LESetAddressResolutionEnable()
+      command.addressResolutionEnable = true
+      hci.send(command, tag: tag, now: now)
+    }
+  }
+  /// What has become of a new address of ours.
+  enum Outcome: BitwiseCopyable { case inUse(DeviceAddress), refused(HCIStatus) }
+  /// A command with our tag has ended.
+  mutating func completed(_ outcome: CommandOutcome) -> Outcome? {
+    guard case .changing(let change) = phase else { return nil }
+    phase = .quieting
+    let isAccepted = outcome.status == .success
+    switch change {
+    case .address(let address):
+      nextAddress = nil
+      return isAccepted ? .inUse(address) : .refused(outcome.status)
+    case .remove(let identity):
+      // Whatever the status: there is nothing more that could be done to remove it.
+      entries.removeAll { $0.identity == identity }
+    case .add(let identity, let irk):
+      if isAccepted {
+        entries.append(Entry(identity: identity, irk: irk))
+      } else if outcome.status == .memoryCapacityExceeded {
+        // It holds fewer than it said.
+        capacity = entries.count
+      } else {
+        refused.append(identity)
+      }
+    case .mode(let identity):
+      // A controller without modes takes every address: Bluetooth 4.2.
+      for index in entries.indices where entries[index].identity == identity { entries[index].hasMode = true }
+    case .resolution:
+      if isAccepted { isResolving = true } else { capacity = 0 }
+    }
+    return nil
+  }
+}

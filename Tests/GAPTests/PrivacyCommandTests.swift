@@ -1,0 +1,148 @@
+import BindruneWire
+import GATT
+import HCI
+import TestSupport
+import Testing
+
+@testable import GAP
+
+/// What the controller is told, and when: addresses and the resolving list are changed while nothing uses them. Vol 4, Part E,
+/// §7.8.4, §7.8.38, §7.8.44.
+@Suite struct PrivacyCommandTests {
+  private static let irk = IdentityResolvingKey(0xec0234a3_57c8ad05_341010a6_0a397d9b)
+  private static let resolvable = PeerAddress(DeviceAddress(0x7081_940D_FBAA), .random)
+  private static let off = "LE_Set_Scan_Enable(off)", on = ["LE_Set_Scan_Parameters", "LE_Set_Scan_Enable(on)"]
+
+  private static func bench(list: UInt8, _ policy: AddressPolicy = .identity, scans: Bool = true) -> Bench {
+    var controller = PaperController()
+    if list > 0 { controller.features.insert(.llPrivacy) }
+    controller.resolvingListSize = list
+    var bench = Bench.started(controller: controller) { $0.addressPolicy = policy }
+    if scans {
+      bench.tell { core, now in core.startScan(ScanParameters(isActive: false), now: now) }
+      bench.answerAll()
+    }
+    _ = bench.takeAll()
+    return bench
+  }
+  private static func know(
+    _ bench: inout Bench, _ peer: PeerAddress = Bench.otherPeer, _ irk: IdentityResolvingKey = irk
+  )
+    throws
+  {
+    var failure: IdentityError?
+    bench.tell { core, now in
+      do throws(IdentityError) { try core.addPeerIdentity(peer, irk, now: now) } catch { failure = error }
+    }
+    if let failure { throw failure }
+  }
+
+  @Test func aKeyGoesIntoTheList() throws {
+    var bench = Self.bench(list: 2)
+    try Self.know(&bench)
+    bench.answerAll()
+    let entered = ["LE_Add_Device_To_Resolving_List", "LE_Set_Privacy_Mode"]
+    same(bench.takeAll(), [Self.off] + entered + ["LE_Set_Address_Resolution_Enable"] + Self.on)
+    // Another key for the same peer, and then none.
+    try Self.know(&bench, Bench.otherPeer, IdentityResolvingKey(5))
+    bench.answerAll()
+    same(bench.takeAll(), [Self.off, "LE_Remove_Device_From_Resolving_List"] + entered + Self.on)
+    bench.tell { core, now in core.removePeerIdentity(Bench.otherPeer, now: now) }
+    bench.answerAll()
+    same(bench.takeAll(), [Self.off, "LE_Remove_Device_From_Resolving_List"] + Self.on)
+  }
+
+  /// The host knows the peer whether or not the controller takes it, and does not ask again.
+  @Test(arguments: [HCIStatus.memoryCapacityExceeded, .invalidHCICommandParameters, .unknownHCICommand])
+  func whatTheControllerDoesNotTakeTheHostKnows(status: HCIStatus) throws {
+    var bench = Self.bench(list: 2)
+    try Self.know(&bench)
+    bench.answer()
+    bench.answer(status)
+    bench.answerAll()
+    same(bench.takeAll(), [Self.off, "LE_Add_Device_To_Resolving_List"] + Self.on)
+    bench.receive(report(3, Self.resolvable, [2, 1, 6]))
+    guard case .discovered(_, let discovery)? = bench.told.last else {
+      Issue.record("nothing discovered")
+      return
+    }
+    #expect(discovery.peer == Bench.otherPeer && discovery.addressOnAir == Self.resolvable)
+    bench.wait(.seconds(10))
+    same(bench.sent, [])
+  }
+
+  /// What the controller has resolved has the same name.
+  @Test func identityTypesAreNames() throws {
+    var bench = Self.bench(list: 2)
+    bench.receive(report(3, PeerAddress(Bench.otherPeer.address, .randomIdentity), [2, 1, 6]))
+    guard case .discovered(_, let discovery)? = bench.told.last else {
+      Issue.record("nothing discovered")
+      return
+    }
+    #expect(discovery.peer == Bench.otherPeer)
+  }
+
+  @Test func anAddressIsChangedInAPause() {
+    var bench = Self.bench(list: 0, .resolvable(Self.irk))
+    let first = bench.core.ownAddress
+    #expect(first.address.randomKind == .resolvablePrivate)
+    bench.wait(.seconds(899))
+    same(bench.sent, [])
+    bench.wait(.seconds(1))
+    bench.answerAll()
+    same(bench.takeAll(), [Self.off, "LE_Set_Random_Address"] + Self.on)
+    let second = bench.core.ownAddress
+    #expect(second != first && second.address.randomKind == .resolvablePrivate)
+    // A refusal: the old one stays, and the next one comes at its time.
+    bench.wait(.seconds(900))
+    bench.answer()
+    bench.answer(.commandDisallowed)
+    bench.answerAll()
+    same(
+      bench.takeAll(), [Self.off, "LE_Set_Random_Address"] + Self.on + ["privateAddressRefused"])
+    same(bench.core.ownAddress, second)
+    bench.wait(.seconds(900))
+    bench.answerAll()
+    expect(bench.core.ownAddress != second)
+  }
+
+  /// Only the host can tell the peer: it is scanned for, and attempts follow its address.
+  @Test func aPeerIsSought() throws {
+    var bench = Self.bench(list: 0, scans: false)
+    try Self.know(&bench)
+    bench.tell { core, now in core.connect(to: Bench.otherPeer, id: RequestID(rawValue: 1), now: now) }
+    bench.answerAll()
+    let begun = bench.takeAll()
+    #expect(Set(begun).isSuperset(of: Self.on), "\(begun)")
+    bench.receive(report(0, Self.resolvable, [2, 1, 6]))
+    same(bench.takeAll(), ["LE_Create_Connection_Cancel"])
+    bench.answer()
+    bench.receive(connectionComplete(0, .central, PeerAddress(DeviceAddress(), .public), .unknownConnectionIdentifier))
+    expect(
+      bench.lastCommand.contains("Peer_Address_Type: random, Peer_Address: 70:81:94:0D:FB:AA"), "\(bench.lastCommand)")
+    bench.answerAll()
+    _ = bench.takeAll()
+    // Heard again with the same address: nothing to do.
+    bench.receive(report(0, Self.resolvable, [2, 1, 6]))
+    same(bench.takeAll(), [])
+    bench.receive(connectionComplete(0x40, .central, Self.resolvable))
+    let told = bench.takeAll()
+    #expect(told.contains("link 1 up: \(Bench.otherPeer), Central") && told.contains("1: link 1"), "\(told)")
+    #expect(told.contains(Self.off), "nobody is sought any more")
+    expect(bench.core.addressesOnAir(of: LinkID(rawValue: 1))?.peer == Self.resolvable)
+  }
+
+  /// Addresses without end, from a scan that goes on: nothing grows beyond its bound.
+  @Test func aStormOfAddresses() throws {
+    var bench = Self.bench(list: 0), chance = SplitMix64(seed: Fuzz.seed)
+    try Self.know(&bench)
+    for _ in 0..<5_000 {
+      let address = DeviceAddress(
+        prand: DeviceAddress.prand(using: &chance), hash: .random(in: 0..<1 << 24, using: &chance))
+      bench.receive(report(3, PeerAddress(address, .random), [2, 1, 6]))
+      bench.forget()
+    }
+    expect(bench.core.privacy.identities.remembered <= 2 * PeerIdentities.capacity)
+    expect(bench.core.privacy.identities.blocks <= 5_000)
+  }
+}
