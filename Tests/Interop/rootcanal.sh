@@ -37,6 +37,9 @@ section_rootcanal_advertise() { # the tool's advertisements in legacy and extend
   advertised 'rootcanal, advertise extended' extended "$address" --name "$name" "${services[@]}" --manufacturer FFFF0102
   check 'rootcanal, advertise extended' commands "$trace"
   trace=
+  bounded 60 packing "$python" "$here/packing.py" "$address" --tool "$tool" --vectors "$root/Fixtures/Vectors/overflow.txt"
+  tally 'rootcanal, packing' "$logs/packing.out"
+  explain "$logs/packing.err"
 }
 
 section_rootcanal_scan() { # everything that peer_advertiser.py says, each thing whole and joined
