@@ -12,7 +12,7 @@ import json
 import os
 import sys
 
-from bumble import hci
+from bumble import crypto, hci
 from bumble.hci import Address
 
 import advertisements as ad
@@ -308,6 +308,67 @@ class GAP:
         check('list: the links are up', ours.heard('disconnected'), [])
         await ours.close()
         check('list: the controller had a list', 0x2011 in checks.sent(self.trace))  # LE Add Device To Filter Accept List
+
+    # Privacy
+
+    async def part_peer_privacy(self):
+        """A peer that hides behind resolvable private addresses and whose key we have keeps its name. Vol 3, Part C, §10.8."""
+        ours, a = await self.us(), await self.host('A')
+        check = self.check
+        irk, identity = bytes(range(16)), Address('F2:00:00:00:00:0A', Address.RANDOM_DEVICE_ADDRESS)
+        private = [Address.generate_private_address(irk) for _ in range(2)]
+        await a.advertises(0, CONNECTABLE, ad.name('Private'), address=private[0], interval=64)
+        mark = ours.now
+        await ours.tell('scan')
+        check('peer privacy: without the key', bool(await ours.hears('advertisement', mark, peer=spelled(private[0]))))
+        check('peer privacy: the key', await ours.tell(f'identity {spelled(identity)} irk={irk[::-1].hex()}'), None)
+        mark = ours.now
+        found = await ours.hears('advertisement', mark, peer=spelled(identity))
+        check('peer privacy: with the key', found and found['name'], 'Private')
+        await a.status(a.disabling(0))
+        await a.advertises(0, CONNECTABLE, ad.name('Moved'), address=private[1], interval=64)
+        found = await ours.hears('advertisement', mark, peer=spelled(identity), name='Moved')
+        check('peer privacy: another address, the same name', found is not None)
+        check('peer privacy: no private address is a name', [each for each in ours.heard('advertisement', mark)
+                                                             if parsed(each['peer']).is_resolvable], [])
+        await ours.tell('stop-scan')
+        mark, since = ours.now, a.now
+        await ours.tell(f'connect {spelled(identity)}')
+        check('peer privacy: connected by name', bool(await ours.hears('linked', mark, peer=spelled(identity))))
+        check('peer privacy: both ends', bool(await a.event(CONNECTED, since)))
+
+    async def part_our_privacy(self):
+        """Our own addresses resolve with our key, and change; a controller with the key reports who we are."""
+        irk = bytes(range(16, 32))
+        ours = await self.us(f'private={irk[::-1].hex()}')
+        b, c = await self.host('B'), await self.host('C')
+        check = self.check
+        identity = parsed((await ours.hears('ready'))['identity'])
+        check('our privacy: the list', await c.status(
+            hci.HCI_LE_Add_Device_To_Resolving_List_Command(
+                peer_identity_address_type=identity.address_type, peer_identity_address=identity, peer_irk=irk,
+                local_irk=bytes(16)), hci.HCI_LE_Set_Address_Resolution_Enable_Command(address_resolution_enable=1)), 0)
+        check('our privacy: advertise', await ours.tell('advertise name=Hidden interval=30'), None)
+        marks = b.now, c.now
+        await b.scans()
+        await c.scans()
+        whole = ad.flags() + ad.name('Hidden')
+        first = await b.report(marks[0], lambda each: each.data == whole)
+        check('our privacy: a resolvable address', first and crypto.ah(irk, first.address[3:]) == first.address[:3])
+        known = await c.report(marks[1], lambda each: each.data == whole)
+        check('our privacy: resolved', known and known.address, bytes(identity))
+        if not first:
+            return
+        second = await b.report(marks[0], lambda each: each.data == whole and each.address != first.address, 4)
+        check('our privacy: it changes', second and crypto.ah(irk, second.address[3:]) == second.address[:3])
+        await b.stops_scanning()
+        # It may change once more until the connection is asked for.
+        since, mark = c.now, ours.now
+        await c.stops_scanning()
+        await c(c.connecting(identity))
+        up = await c.event(CONNECTED, since, 4)
+        check('our privacy: connected by identity', up and (int(up.status), bytes(up.peer_address)), (0, bytes(identity)))
+        check('our privacy: told', bool(await ours.hears('connected', mark, peer=spelled(c.own))))
 
 
 async def main():

@@ -5,30 +5,39 @@ import class Foundation.Thread
 
 /// Does what it is told on standard input, a line each, for `../gap.py`, and says what comes of it, a JSON object a line.
 ///
-///     InteropGAP tcp:127.0.0.1:9000 TRACE
+///     InteropGAP tcp:127.0.0.1:9000 TRACE [private=IRK]
 ///
 ///     advertise [name=N] [services=U,…] [manufacturer=HEX] [kind=K] [interval=MS] [duration=MS] [events=N] [once]
 ///     stop-advertising
 ///     scan [passive] [services=U,…]                           stop-scan
 ///     connect ADDRESS[,ADDRESS]… [interval=MS] [timeout=MS]   cancel ADDRESS
 ///     parameters ADDRESS interval=MS                          disconnect ADDRESS
+///     identity ADDRESS irk=HEX
 ///
-/// Each line is answered by {"event":"done"} or {"event":"refused"}; a connection is told of when it is up.
+/// Each line is answered by {"event":"done"} or {"event":"refused"}; a connection is told of when it is up. An IRK is spelled
+/// as the Specification prints it; with one of our own the address is private, and another one every second.
 @main
 struct InteropGAP {
   static func main() async {
     let arguments = CommandLine.arguments.dropFirst()
     guard let spec = arguments.first, let trace = arguments.dropFirst().first else {
-      print("usage: InteropGAP tcp:HOST:PORT TRACE")
+      print("usage: InteropGAP tcp:HOST:PORT TRACE [private=IRK]")
       exit(2)
     }
     do {
       var builder = DatabaseBuilder()
       builder.genericAccess(name: "InteropGAP")
-      let host = try await Host.open(spec, database: try builder.build(), trace: trace)
+      var configuration = HostConfiguration()
+      if let options = Order("options \(arguments.dropFirst(2).joined(separator: " "))"),
+        let irk = options.key("private")
+      {
+        configuration.addressPolicy = .resolvable(irk, rotation: .seconds(1))
+      }
+      let host = try await Host.open(
+        spec, configuration: configuration, database: try builder.build(), trace: trace)
       let driver = Driver(host: host), events = await host.events
       Task { try await driver.tell(events) }
-      say("ready", ["address": "\(await host.ownAddress)"])
+      say("ready", ["address": "\(await host.ownAddress)", "identity": "\(await host.identityAddress)"])
       for await line in lines() {
         guard let order = Order(line) else { continue }
         do {
@@ -82,6 +91,9 @@ struct Order {
   subscript(name: String) -> String? { values[name] }
   func has(_ flag: String) -> Bool { flags.contains(flag) }
   func milliseconds(_ name: String) -> Duration? { values[name].flatMap(Int.init).map { .milliseconds($0) } }
+  func key(_ name: String) -> IdentityResolvingKey? {
+    values[name].flatMap { UInt128($0, radix: 16) }.map(IdentityResolvingKey.init)
+  }
   var services: [BluetoothUUID] {
     (values["services"] ?? "").split(separator: ",").compactMap { BluetoothUUID(String($0)) }
   }
@@ -109,6 +121,9 @@ actor Driver {
     case "connect": connect(order)
     case "cancel": attempts[try address(of: order)]?.cancel()
     case "parameters": await (try link(of: order)).updateParameters(connectionParameters(of: order))
+    case "identity":
+      guard let irk = order.key("irk") else { throw Misuse(why: "no key") }
+      try await host.addIdentity(try address(of: order), irk: irk)
     case "disconnect": try await (try link(of: order)).disconnect()
     default: throw Misuse(why: "no such order")
     }
