@@ -16,8 +16,12 @@ public struct BluetoothError: Error, Sendable, Equatable, CustomStringConvertibl
     case connectionFailed
     /// The controller has as many links as it can.
     case connectionLimitReached
+    /// The device has not been heard for the link's supervision time-out: it is out of reach or off. The link is gone.
+    case connectionTimedOut
     /// The link is gone.
     case disconnected
+    /// The device, or a controller, does not do what was asked; the link goes on as it was.
+    case refused
     /// The peer answered with an ATT error, which `attError` holds.
     case att
     /// The peer broke the protocol.
@@ -58,7 +62,16 @@ extension BluetoothError {
   static var closed: BluetoothError { BluetoothError(.notStarted, "The host has been closed: open another.") }
   static var linkIsDown: BluetoothError { BluetoothError(.disconnected, "The link is down: connect again.") }
   static func linkWentDown(_ reason: HCIStatus) -> BluetoothError {
-    BluetoothError(.disconnected, "The link went down, \(reason): connect again.", status: reason)
+    switch reason {
+    case .connectionTimeout:
+      BluetoothError(
+        .connectionTimedOut, "The device was not heard any more, \(reason): bring it into reach and connect again.",
+        status: reason)
+    case .connectionFailedToBeEstablished:
+      BluetoothError(
+        .connectionFailed, "The device did not hear the connection, \(reason): connect again.", status: reason)
+    default: BluetoothError(.disconnected, "The link went down, \(reason): connect again.", status: reason)
+    }
   }
   static func refused(to action: String, _ status: HCIStatus) -> BluetoothError {
     // No controller refuses these commands with 0x22, which is about a peer's link layer: see `CommandOutcome.status`.
@@ -69,6 +82,11 @@ extension BluetoothError {
     BluetoothError(
       .controller, "The controller did not answer within 2 s: close the host, and open the controller again.",
       status: .lmpOrLLResponseTimeout)
+  }
+  static func refusedByLink(_ action: String, _ status: HCIStatus?) -> BluetoothError {
+    BluetoothError(
+      .refused, "The device or a controller refuses to \(action)\(status.map { ": \($0)" } ?? ""): go on without.",
+      status: status)
   }
   static func overflow(_ capacity: Int) -> BluetoothError {
     BluetoothError(.overflow, "\(capacity) values waited and more came: take them faster, or ask for fewer.")
@@ -98,6 +116,7 @@ extension BluetoothError {
         BluetoothError(
           .connectionLimitReached, "The controller has no room for another link: disconnect one first.",
           status: .connectionLimitExceeded)
+      case .parametersRejected(let status): .refusedByLink("use other connection parameters", status)
       case .timedOut: BluetoothError(.timedOut, "The time allowed was over before it was done: allow more.")
       case .invalidParameters:
         BluetoothError(.invalidArgument, "No device is named, or the connection parameters contradict each other.")

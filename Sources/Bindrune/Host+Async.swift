@@ -11,6 +11,9 @@ import HCI
 enum RequestOutcome: Sendable {
   case linked(LinkID)
   case done
+  case parameters(ConnectionParameters)
+  case rssi(Int8?)
+  case phys(LinkPHYs)
   case value([UInt8])
   case databaseHash(DatabaseHash?)
   case failed(BluetoothError)
@@ -78,6 +81,8 @@ extension Host {
       tell(.disconnected(id, reason))
       logger.debug("\(id) down: \(reason)")
     case .parametersChanged(let id, let parameters): logger.debug("\(id): \(parameters)")
+    case .dataLengthChanged(let id, let length): logger.debug("\(id): \(length)")
+    case .physChanged(let id, let phys): logger.debug("\(id): \(phys)")
     case .mtuChanged(let id, let mtu):
       links[id]?.mtuChanged(mtu)
       logger.debug("\(id): ATT_MTU \(mtu)")
@@ -119,7 +124,10 @@ extension Host {
   private func outcome(of result: HostResult) -> RequestOutcome {
     switch result {
     case .connected(let link): .linked(link)
-    case .disconnected: .done
+    case .disconnected, .done: .done
+    case .parameters(let parameters): .parameters(parameters)
+    case .rssi(let rssi): .rssi(rssi)
+    case .phys(let phys): .phys(phys)
     case .failed(let failure): .failed(BluetoothError(failure))
     case .gatt(.done), .gatt(.discovered): .done
     case .gatt(.value(let range)), .gatt(.values(let range)): .value(core.bytes(of: range))

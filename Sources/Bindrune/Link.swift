@@ -32,10 +32,68 @@ public struct Link: Sendable, Identifiable {
     let id = id
     _ = try await host.request { core, request, now in core.disconnect(id, id: request, now: now) }
   }
-  /// Asks for other connection parameters and returns at once: a central sets them, a peripheral asks the central over
-  /// L2CAP, which may refuse. Vol 3, Part A, §4.20.
-  public func updateParameters(_ parameters: ConnectionParameters) async {
-    await host.updateParameters(parameters, of: id)
+  /// Asks for other connection parameters, and returns those in force when that is done: the central decides, and need not
+  /// choose what was wanted. Throws `.refused` where it does not want to. One update at a time on a link, else `.busy`.
+  ///
+  /// A central has its controller change them; a peripheral asks the central, over the link layer where both can (Vol 6,
+  /// Part B, §5.1.7), else over L2CAP (Vol 3, Part A, §4.20).
+  @discardableResult
+  public func updateParameters(
+    _ wanted: ConnectionParameterRange
+  ) async throws(BluetoothError) -> ConnectionParameters {
+    let id = id
+    let outcome = try await host.request { core, request, now in
+      core.updateParameters(id, wanted, id: request, now: now)
+    }
+    guard case .parameters(let parameters) = outcome else { throw .linkIsDown }
+    return parameters
+  }
+  @discardableResult
+  public func updateParameters(_ parameters: ConnectionParameters) async throws(BluetoothError) -> ConnectionParameters
+  {
+    try await updateParameters(ConnectionParameterRange(parameters))
+  }
+  /// How quickly this link should answer: see `ConnectionLatency` for the numbers.
+  @discardableResult
+  public func updateParameters(_ latency: ConnectionLatency) async throws(BluetoothError) -> ConnectionParameters {
+    try await updateParameters(ConnectionParameterRange(latency))
+  }
+  /// What the link runs with; nil: it is down.
+  public var parameters: ConnectionParameters? { get async { await host.parameters(of: id) } }
+  /// Octets in one packet on the air. The host asks for as many as its controller can, on every link.
+  public var dataLength: LinkDataLength { get async { await host.dataLength(of: id) ?? LinkDataLength() } }
+
+  /// How strong the peer's last packets were, in dBm; nil: the controller does not know. Vol 4, Part E, §7.5.4.
+  public func readRSSI() async throws(BluetoothError) -> Int8? {
+    let id = id
+    let outcome = try await host.request { core, request, now in core.readRSSI(id, id: request, now: now) }
+    guard case .rssi(let rssi) = outcome else { throw .linkIsDown }
+    return rssi
+  }
+  /// The modulations in use. Vol 4, Part E, §7.8.47.
+  public func readPHYs() async throws(BluetoothError) -> LinkPHYs {
+    let id = id
+    return try await phys { core, request, now in core.readPHYs(id, id: request, now: now) }
+  }
+  /// Asks for other modulations, and returns those in use when that is done, which may be the ones before. A device that
+  /// knows no others, or a controller, makes it throw `.refused`. Vol 4, Part E, §7.8.49.
+  @discardableResult
+  public func setPHYs(_ wanted: PHYPreferences) async throws(BluetoothError) -> LinkPHYs {
+    let id = id
+    return try await phys { core, request, now in core.setPHYs(id, wanted, id: request, now: now) }
+  }
+  private func phys(
+    _ start: @Sendable (inout HostCore, RequestID, Instant) -> Void
+  ) async throws(BluetoothError) -> LinkPHYs {
+    let outcome: RequestOutcome
+    do throws(BluetoothError) {
+      outcome = try await host.request(start)
+    } catch {
+      // Of a link that is up the controller refuses this for want of the feature, its own or the peer's.
+      throw error.code == .connectionFailed ? .refusedByLink("use other modulations", error.status) : error
+    }
+    guard case .phys(let phys) = outcome else { throw .linkIsDown }
+    return phys
   }
   /// A port for one producer of notifications (as a server) or of writes without response (as a client).
   public func sendPort(

@@ -86,8 +86,15 @@ extension Host {
   }
 
   func remoteDatabase(of link: LinkID) -> RemoteDatabase? { core.remoteDatabase(of: link) }
-  func updateParameters(_ parameters: ConnectionParameters, of link: LinkID) {
-    perform { core, now in core.updateParameters(link, parameters, now: now) }
+  func parameters(of link: LinkID) -> ConnectionParameters? { core.parameters(of: link) }
+  func dataLength(of link: LinkID) -> LinkDataLength? { core.dataLength(of: link) }
+  /// The modulations that links to come should use. Vol 4, Part E, §7.8.48.
+  public func setDefaultPHYs(_ wanted: PHYPreferences) async throws(BluetoothError) {
+    do throws(BluetoothError) {
+      _ = try await request { core, id, now in core.setDefaultPHYs(wanted, id: id, now: now) }
+    } catch {
+      throw error.code == .connectionFailed ? .refusedByLink("use other modulations", error.status) : error
+    }
   }
   func mtu(of link: LinkID) -> Int? { core.mtu(of: link) }
 

@@ -22,21 +22,6 @@ extension HostCore {
     settle(now)
   }
 
-  /// Asks for other connection parameters: the central changes them, a peripheral asks the central over L2CAP
-  /// (Vol 3, Part A, §4.20), which every central understands. `.parametersChanged` follows, or `.parametersRejected`.
-  public mutating func updateParameters(_ link: LinkID, _ parameters: ConnectionParameters, now: Instant) {
-    guard let index = upper.index(of: link) else { return }
-    let handle = upper.links[index].handle
-    if upper.links[index].role == .central {
-      update(handle, parameters.request, now)
-    } else if !l2cap.requestParameterUpdate(handle, parameters.request, now: now) {
-      // Another request is on its way, or this one is out of range.
-      parametersRejected(
-        handle, parameters.request.isValid ? .commandDisallowed : .unsupportedFeatureOrParameterValue)
-    }
-    settle(now)
-  }
-
   // MARK: Up and down
 
   /// LE Connection Complete and LE Enhanced Connection Complete: Vol 4, Part E, §7.7.65.1, §7.7.65.10.
@@ -50,7 +35,7 @@ extension HostCore {
     case .linkUp(let request, let wanted):
       let id = linkUp(handle, role, peer, onAir, parameters, now)
       if let request { emit(.completed(request, .connected(id))) }
-      if let wanted, wanted != parameters { update(handle, wanted.request, now) }
+      if let wanted, wanted != parameters { updateParameters(id, wanted, now: now) }
       if role == .peripheral { tell(advertiser.connected(hci: &hci, now: now)) }
     }
     tellFailedConnections()
@@ -92,6 +77,9 @@ extension HostCore {
     l2cap.close(handle)
     if let index = upper.index(of: handle) {
       upper.links[index].close()
+      abandonUpdate(at: index)
+      for id in upper.links[index].requests.all { emit(.completed(id, .failed(.noSuchLink))) }
+      upper.links[index].requests = LinkRequests()
       collect(at: index)
       upper.server.close(BearerID(rawValue: handle.rawValue))
       collectServer()
@@ -127,69 +115,13 @@ extension HostCore {
     for id in requests { emit(.completed(id, .failed(.controller(status)))) }
   }
 
-  // MARK: Connection parameters
-
-  private mutating func update(
-    _ handle: ConnectionHandle, _ request: ConnectionParameterUpdateRequest, _ now: Instant
-  ) {
-    var command = LEConnectionUpdate()
-    command.connectionHandle = handle
-    command.connectionIntervalMin = ConnectionInterval(rawValue: request.intervalMin)
-    command.connectionIntervalMax = ConnectionInterval(rawValue: request.intervalMax)
-    command.maxLatency = request.latency
-    command.supervisionTimeout = SupervisionTimeout(rawValue: request.timeout)
-    hci.send(command, tag: Tag.update | UInt32(handle.rawValue), now: now)
-  }
-  /// LE Connection Update Complete: Vol 4, Part E, §7.7.65.3.
-  mutating func updateComplete(
-    _ status: HCIStatus, _ handle: ConnectionHandle, _ parameters: ConnectionParameters
-  ) {
-    guard status == .success else { return parametersRejected(handle, status) }
-    guard let index = upper.index(of: handle) else { return }
-    upper.links[index].parameters = parameters
-    emit(.parametersChanged(upper.links[index].id, parameters))
-  }
-  mutating func parametersRejected(_ handle: ConnectionHandle, _ status: HCIStatus) {
-    guard let index = upper.index(of: handle) else { return }
-    emit(.violation(upper.links[index].id, .parametersRejected(status)))
-  }
-
-  /// The peer asks for other parameters over the link layer: what is in range is accepted. Vol 4, Part E, §7.7.65.6,
-  /// §7.8.31, §7.8.32.
-  mutating func answer(_ event: LERemoteConnectionParameterRequest, _ now: Instant) {
-    let request = ConnectionParameterUpdateRequest(
-      intervalMin: event.intervalMin.rawValue, intervalMax: event.intervalMax.rawValue, latency: event.maxLatency,
-      timeout: event.timeout.rawValue)
-    guard request.isValid else {
-      var command = LERemoteConnectionParameterRequestNegativeReply()
-      command.connectionHandle = event.connectionHandle
-      return hci.send(command, tag: Tag.unanswered, now: now)
-    }
-    var command = LERemoteConnectionParameterRequestReply()
-    command.connectionHandle = event.connectionHandle
-    command.intervalMin = event.intervalMin
-    command.intervalMax = event.intervalMax
-    command.maxLatency = event.maxLatency
-    command.timeout = event.timeout
-    hci.send(command, tag: Tag.unanswered, now: now)
-  }
-
   // MARK: What L2CAP says
 
   mutating func handle(_ effect: L2CAPEffect, _ now: Instant) {
     switch effect {
     case .parameterUpdateRequested(let handle, let identifier, let request):
-      // Out-of-range requests have been refused by L2CAP; the rest is granted. Vol 3, Part A, §4.21.
-      l2cap.respondToParameterUpdate(handle, identifier: identifier, accepted: true)
-      update(handle, request, now)
-      settle(now)
-    case .parameterUpdateEnded(let handle, let outcome):
-      switch outcome {
-      case .accepted, .linkClosed: break
-      case .rejected: parametersRejected(handle, .unacceptableConnectionParameters)
-      case .notUnderstood: parametersRejected(handle, .unsupportedRemoteFeature)
-      case .timedOut: parametersRejected(handle, .lmpOrLLResponseTimeout)
-      }
+      answer(request, handle, identifier: identifier, now)
+    case .parameterUpdateEnded(let handle, let outcome): updateAnswered(handle, outcome, now)
     case .violation(let handle, let violation):
       emit(.violation(upper.index(of: handle).map { upper.links[$0].id }, .l2cap(violation)))
     }

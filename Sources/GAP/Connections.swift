@@ -13,8 +13,8 @@ import HCI
 /// - Several: all of them are put on the Filter Accept List, and one initiation goes by it (§7.8.14 – §7.8.17), so that an
 ///   absent peer keeps nobody waiting. The list is changed only while nothing initiates; no other machine goes by it.
 /// - More than the list holds, or several and no list: they take turns, as many at a time as go, `turn` each. A turn is
-///   longer than the longest advertising interval (10.24 s and 10 ms: Vol 6, Part B, §4.4.2.2), so that every peer that
-///   is there sends at least once in its own.
+///   longer than the longest interval of legacy advertising (10.24 s: Vol 4, Part E, §7.8.5; and up to 10 ms: Vol 6, Part B,
+///   §4.4.2.2.1), so that every peer that is there sends at least once in its own.
 ///
 /// One initiation has one set of parameters: the first peer's. A link for a request with others says so in its verdict.
 ///

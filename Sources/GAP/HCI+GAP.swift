@@ -15,6 +15,10 @@ extension HostCore {
     static var unanswered: UInt32 { 0x6_0000 }
     static var update: UInt32 { 0x7_0000 }
     static var privacy: UInt32 { 0x8_0000 }
+    static var rssi: UInt32 { 0x11_0000 }
+    static var phys: UInt32 { 0x12_0000 }
+    static var phyUpdate: UInt32 { 0x13_0000 }
+    static var defaultPHYs: UInt32 { 0x14_0000 }
   }
 
   // MARK: From above
@@ -101,7 +105,7 @@ extension HostCore {
     now: Instant
   ) {
     guard phase == .running else { return emit(.completed(id, .failed(.notStarted))) }
-    guard !peers.isEmpty, parameters.request.isValid else {
+    guard !peers.isEmpty, parameters.isValid else {
       return emit(.completed(id, .failed(.invalidParameters)))
     }
     if !privacy.permitsConnections { return emit(.completed(id, .failed(.controller(.commandDisallowed)))) }
@@ -130,6 +134,8 @@ extension HostCore {
         upper.links[index].disconnectRequests.remove(at: place)
         return emit(.completed(id, .failed(.cancelled)))
       }
+      if cancelUpdate(id, at: index) { return }
+      if upper.links[index].requests.remove(id) { return emit(.completed(id, .failed(.cancelled))) }
       upper.links[index].client.cancel(id)
       collect(at: index)
     }
@@ -162,7 +168,7 @@ extension HostCore {
     case .nothing, .acl: break
     case .event(let event): if phase == .running { handle(event, in: packet, now) }
     // Those of a controller's earlier life are nobody's any more.
-    case .command(let outcome): if phase == .running || phase == .settingAddress { handle(outcome, now) }
+    case .command(let outcome): if phase == .running || phase == .settingAddress { handle(outcome, in: packet, now) }
     case .started(let info): started(info, now)
     case .startFailed(let failure): startFailed(failure)
     case .violation(let violation):
@@ -204,7 +210,7 @@ extension HostCore {
     emit(.controllerFailed(status))
   }
 
-  private mutating func handle(_ outcome: CommandOutcome, _ now: Instant) {
+  private mutating func handle(_ outcome: CommandOutcome, in packet: Span<UInt8>, _ now: Instant) {
     let handle = ConnectionHandle(rawValue: UInt16(truncatingIfNeeded: outcome.tag))
     switch outcome.tag & 0xFFFF_0000 {
     case Tag.scanner: tell(scanner.completed(outcome, hci: &hci, now: now))
@@ -221,7 +227,12 @@ extension HostCore {
       }
     case Tag.privacy: privacyChanged(outcome)
     case Tag.disconnect where outcome.status != .success: disconnectRefused(handle, outcome.status, now)
-    case Tag.update where outcome.status != .success: parametersRejected(handle, outcome.status)
+    case Tag.update where outcome.status != .success: updateRefused(handle, outcome.status, now)
+    case Tag.rssi: rssiRead(outcome, handle, in: packet)
+    case Tag.phys: physRead(outcome, handle, in: packet)
+    case Tag.phyUpdate where outcome.status != .success:
+      phyUpdateEnded(handle, .failed(.controller(outcome.status)))
+    case Tag.defaultPHYs: defaultPHYsSet(outcome.status)
     default: break
     }
   }
@@ -250,7 +261,9 @@ extension HostCore {
     case .leConnectionUpdateComplete(let event):
       updateComplete(
         event.status, event.connectionHandle,
-        ConnectionParameters(event.connectionInterval, event.peripheralLatency, event.supervisionTimeout))
+        ConnectionParameters(event.connectionInterval, event.peripheralLatency, event.supervisionTimeout), now)
+    case .lePHYUpdateComplete(let event): phyUpdateComplete(event)
+    case .leDataLengthChange(let event): dataLengthChanged(event)
     case .leAdvertisingSetTerminated(let event) where event.advertisingHandle == Advertiser.handle:
       tell(advertiser.terminated(event.status, hci: &hci, now: now))
     case .leRemoteConnectionParameterRequest(let event): answer(event, now)

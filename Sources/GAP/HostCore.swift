@@ -21,6 +21,8 @@ public struct HostConfiguration: Sendable {
   /// off, with the legacy ones. They must not be mixed (Vol 4, Part E, §3.1.1). Extended commands send and hear legacy PDUs
   /// as well: turning them off is for controllers that get them wrong.
   public var prefersExtendedCommands = true
+  /// What is answered when a peer asks for other connection parameters.
+  public var parameterPolicy = ParameterPolicy.accept
   public init() {}
 }
 
@@ -46,6 +48,7 @@ public struct HostCore: ~Copyable {
   var advertiser = Advertiser(tag: Tag.advertiser)
   var connections = Connections(tag: Tag.connections)
   var privacy: Privacy
+  var defaultPHYRequests: [RequestID] = []
   var lastLink: UInt32 = 0
   var effects = Deque<HostEffect>()
   /// Where the ranges of `effects` lie.
@@ -119,7 +122,10 @@ public struct HostCore: ~Copyable {
     var earliest = Instant?.earliest(hci.deadline, .earliest(l2cap.deadline, connections.deadline))
     earliest = .earliest(earliest, .earliest(advertiser.deadline, scans.deadline))
     earliest = .earliest(earliest, privacy.rotation)
-    for index in 0..<upper.links.count { earliest = .earliest(earliest, upper.links[index].bearer.deadline) }
+    for index in 0..<upper.links.count {
+      earliest = .earliest(earliest, upper.links[index].bearer.deadline)
+      earliest = .earliest(earliest, upper.links[index].update?.deadline)
+    }
     return earliest
   }
 
@@ -134,6 +140,7 @@ public struct HostCore: ~Copyable {
     scans.expire(now: now)
     tellDiscoveries()
     for index in 0..<upper.links.count {
+      expireUpdate(at: index, now)
       let handle = upper.links[index].handle, isTimeUp = upper.links[index].expire(now: now)
       collect(handle, now)
       upper.receiveHeld(at: index, now: now)
@@ -189,6 +196,8 @@ public struct HostCore: ~Copyable {
     let wasAdvertising = advertiser.reset(), requests = connections.reset()
     while upper.links.count > 0 { linkDown(upper.links[0].handle, .hardwareFailure, now) }
     for id in requests { emit(.completed(id, .failed(.notStarted))) }
+    for id in defaultPHYRequests { emit(.completed(id, .failed(.notStarted))) }
+    defaultPHYRequests = []
     for id in scans.removeAll() { emit(.scanStopped(id)) }
     if wasAdvertising { emit(.advertisingStopped(.stopped)) }
   }

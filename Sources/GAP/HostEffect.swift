@@ -50,11 +50,7 @@ public struct ConnectionParameters: BitwiseCopyable, Sendable, Hashable, CustomS
   public static var fast: ConnectionParameters {
     ConnectionParameters(interval: ConnectionInterval(rawValue: 6), supervisionTimeout: SupervisionTimeout(.seconds(5)))
   }
-  var request: ConnectionParameterUpdateRequest {
-    ConnectionParameterUpdateRequest(
-      intervalMin: interval.rawValue, intervalMax: interval.rawValue, latency: latency,
-      timeout: supervisionTimeout.rawValue)
-  }
+  var isValid: Bool { ConnectionParameterRange(self).isValid }
   public var description: String {
     "interval \(interval.text), latency \(latency), supervision time-out \(supervisionTimeout.text)"
   }
@@ -87,6 +83,8 @@ public enum HostEffect: Sendable {
   case linkUp(LinkID, PeerAddress, LinkRole, ConnectionParameters)
   case linkDown(LinkID, reason: HCIStatus)
   case parametersChanged(LinkID, ConnectionParameters)
+  case dataLengthChanged(LinkID, LinkDataLength)
+  case physChanged(LinkID, LinkPHYs)
   case mtuChanged(LinkID, mtu: Int)
 
   /// A request ended: this happens exactly once for each.
@@ -123,6 +121,11 @@ public enum HostResult: BitwiseCopyable, Sendable {
   case connected(LinkID)
   case gatt(ClientResult)
   case disconnected
+  case done
+  case parameters(ConnectionParameters)
+  /// dBm; nil: the controller does not know.
+  case rssi(Int8?)
+  case phys(LinkPHYs)
   case failed(HostFailure)
 }
 
@@ -161,6 +164,8 @@ public enum HostFailure: BitwiseCopyable, Sendable, Equatable {
   case busy
   /// The controller has no room for another link (0x09, 0x0D: Vol 1, Part F, §2.9, §2.13).
   case connectionLimitReached
+  /// Other connection parameters were asked for, and the link goes on as it was: see `HostViolation.parametersRejected`.
+  case parametersRejected(HCIStatus)
   /// The time that the caller has set is over.
   case timedOut
   /// No peer was named, or numbers are out of range or contradict each other.

@@ -18,7 +18,13 @@ struct Link: ~Copyable {
   var phase = Phase.up
   var bearer: Bearer
   var client: Client
+  var dataLength = LinkDataLength()
+  var phys = LinkPHYs()
   var disconnectRequests: [RequestID] = []
+  var requests = LinkRequests()
+  var update: ParameterUpdate?
+  /// As peripheral: the link layer's way of asking for other parameters is closed.
+  var asksOverL2CAP = false
   /// What an outstanding indication is about.
   var indicating: AttributeHandle?
 

@@ -55,6 +55,7 @@ public struct ControllerInfo: BitwiseCopyable, Sendable {
     var mask = LEEventMask.standard
     if features.contains(.connectionParametersRequestProcedure) { mask.insert(.remoteConnectionParameterRequest) }
     if features.contains(.leDataPacketLengthExtension) { mask.insert(.dataLengthChange) }
+    if features.contains(.le2MPHY) || features.contains(.leCodedPHY) { mask.insert(.phyUpdateComplete) }
     if features.contains(.llPrivacy) { mask.insert(.enhancedConnectionComplete) }
     if features.contains(.leExtendedAdvertising) {
       mask.formUnion([.enhancedConnectionComplete, .extendedAdvertisingReport, .advertisingSetTerminated])

@@ -12,7 +12,7 @@ public struct HCIOpcode: OpenNumber, Hashable {
   /// No command: an event with it only tells how many commands the host may send. Vol 4, Part E, §4.4.
   public static var none: HCIOpcode { HCIOpcode() }
   public enum Group: UInt16, Sendable {
-    case linkControl = 1, controllerAndBaseband = 3, informational = 4, le = 8, vendor = 0x3F
+    case linkControl = 1, controllerAndBaseband = 3, informational = 4, statusParameters = 5, le = 8, vendor = 0x3F
   }
 }
 

@@ -11,7 +11,8 @@ import HCI
 /// One seed, one order of calls: the same bytes.
 ///
 /// Follows Vol 6, Part B for the air and Vol 4, Part E for each controller. What is not modelled: clock drift, peripheral
-/// latency, channel maps, collisions of links with each other, other PHYs than LE 1M.
+/// latency, channel maps, collisions of links with each other; other PHYs than LE 1M are there on links only, and only their
+/// times on the air differ.
 public struct Air: ~Copyable {
   var medium: Medium
   var controllers = UniqueArray<VirtualController>()
@@ -54,6 +55,8 @@ public struct Air: ~Copyable {
   public func usedBuffers(of id: ControllerID) -> Int { controllers[id.index].usedBuffers }
   /// Links of this controller.
   public func linkCount(of id: ControllerID) -> Int { controllers[id.index].connections.count }
+  /// The controller is looking for somebody to connect to.
+  public func isInitiating(_ id: ControllerID) -> Bool { controllers[id.index].initiator != nil }
   public func handles(of id: ControllerID) -> [ConnectionHandle] { controllers[id.index].connections.map(\.handle) }
 
   // MARK: Reach

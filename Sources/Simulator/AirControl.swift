@@ -48,6 +48,16 @@ extension Air {
       updateLength(id, role)
       // The host has changed its mind in the meantime.
       if let sent, sent != medium.links[id][role].length { medium.links[id].startLengthUpdate(role) }
+    case .phyRequest(let wish):
+      guard controllers[i].choosesPHYs else { return refuse(pdu, id, role) }
+      receivePHYRequest(wish, id, at: role)
+    case .phyResponse(let wish): choosePHYs(wish, id)
+    case .phyUpdate(let phys):
+      if configuration.isInstant {
+        apply(phys, id)
+      } else {
+        medium.links[id].phyUpdate = (phys, medium.links[id].event + 6)
+      }
     case .encryptionRequest(let random, let diversifier):
       var event = LELongTermKeyRequest()
       guard controllers[i].isEnabled(LELongTermKeyRequest.code, LELongTermKeyRequest.subevent) else {
@@ -75,6 +85,7 @@ extension Air {
     switch type {
     case LLControl.connectionParameterRequestType: reportUpdate(error, id, role)
     case LLControl.peripheralFeatureRequestType: reportFeatures(error, [], id, role)
+    case LLControl.phyRequestType: reportPHYs(error, id, role)
     case LLControl.lengthRequestType: medium.links[id][role].lengthSent = nil
     case LLControl.encryptionRequestType:
       guard medium.links[id][role].awaitsEncryption else { return }

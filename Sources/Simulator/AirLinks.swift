@@ -54,6 +54,7 @@ extension Air {
     guard medium.links.contains(id) else { return }
     medium.links[id].event += 1
     if let update = medium.links[id].update, update.event <= medium.links[id].event { apply(update.parameters, id) }
+    if let update = medium.links[id].phyUpdate, update.event <= medium.links[id].event { apply(update.phys, id) }
     var left = medium.links[id].parameters.period - .microseconds(300)
     var packets = 0
     repeat {
@@ -76,7 +77,7 @@ extension Air {
       let left = medium.links[id][role].data.front.count - medium.links[id][role].progress
       octets = UInt16(min(left, longest(id, role)))
     }
-    return .microseconds(150 + Int64(DataLength.time(octets)))
+    return .microseconds(150 + Int64(DataLength.time(octets, on: medium.links[id][role].phy)))
   }
 
   /// On an instant air: everything that can move, moves. Else the next connection event sees to it.
@@ -118,7 +119,9 @@ extension Air {
     guard medium.links[id][role.other].isOpen else { return false }
     if configuration.isInstant { return medium.links[id].silentSince == nil }
     let from = medium.links[id][role].controller.index, to = medium.links[id][role.other].controller.index
-    return carry(from: from, to: to) != nil
+    guard let strength = carry(from: from, to: to) else { return false }
+    medium.links[id][role.other].strength = strength
+    return true
   }
   /// The other end has received what `role` sent: its own packet on the way is acknowledged, and this one is taken in,
   /// unless it has been before.
@@ -230,6 +233,14 @@ extension Air {
 
   // MARK: Silence where there are no connection events
 
+  /// Signal strength without chance.
+  private func level(from a: Int, to b: Int) -> Int8 {
+    Radio.level(
+      Radio.strength(
+        controllers[a].configuration.transmitPower, from: controllers[a].configuration.position,
+        to: controllers[b].configuration.position))
+  }
+
   private func isReachable(_ a: Int, _ b: Int) -> Bool {
     medium.radio.reaches(
       controllers[a].configuration.transmitPower, controllers[a].id, controllers[a].configuration.position,
@@ -244,6 +255,8 @@ extension Air {
   mutating func noteReach(_ id: LinkID) {
     guard configuration.isInstant, medium.links.contains(id) else { return }
     let a = medium.links[id].central.controller.index, b = medium.links[id].peripheral.controller.index
+    medium.links[id].central.strength = level(from: b, to: a)
+    medium.links[id].peripheral.strength = level(from: a, to: b)
     let isWhole = medium.links[id].central.isOpen && medium.links[id].peripheral.isOpen && isReachable(a, b)
     if isWhole {
       guard medium.links[id].silentSince != nil else { return }

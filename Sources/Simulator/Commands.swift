@@ -113,6 +113,10 @@ extension VirtualController {
     case .leReadSuggestedDefaultDataLength(let command): run(command, packet, &medium)
     case .leWriteSuggestedDefaultDataLength(let command): run(command, packet, &medium)
     case .leReadMaximumDataLength(let command): run(command, packet, &medium)
+    case .readRSSI(let command): run(command, packet, &medium)
+    case .leReadPHY(let command): run(command, packet, &medium)
+    case .leSetDefaultPHY(let command): run(command, packet, &medium)
+    case .leSetPHY(let command): run(command, packet, &medium)
     case .leAddDeviceToResolvingList(let command): run(command, packet, &medium)
     case .leRemoveDeviceFromResolvingList(let command): run(command, packet, &medium)
     case .leClearResolvingList(let command): run(command, packet, &medium)
@@ -134,6 +138,8 @@ extension VirtualController {
     case 0x2060: return configuration.version.rawValue >= 0x0B
     case 0x2035...0x203D, 0x2041...0x2043: return has(.leExtendedAdvertising)
     case 0x2022...0x2024, 0x202F: return has(.leDataPacketLengthExtension)
+    case 0x200F...0x2012: return configuration.filterAcceptListSize > 0
+    case 0x2030...0x2032: return choosesPHYs
     case 0x2020, 0x2021: return has(.connectionParametersRequestProcedure)
     case 0x2019, 0x201B: return has(.leEncryption)
     case 0x2027...0x202E, 0x204E: return has(.llPrivacy)
@@ -142,10 +148,11 @@ extension VirtualController {
   }
   /// Every opcode of `perform` and `performUnspoken`.
   private static let opcodes: [UInt16] = [
-    0x0406, 0x041D, 0x0C01, 0x0C03, 0x0C6D, 0x1001, 0x1002, 0x1003, 0x1005, 0x1009, 0x2001, 0x2002, 0x2003, 0x2005,
+    0x0406, 0x041D, 0x0C01, 0x0C03, 0x0C6D, 0x1001, 0x1002, 0x1003, 0x1005, 0x1009, 0x1405, 0x2001, 0x2002, 0x2003,
+    0x2005,
     0x2006, 0x2007, 0x2008, 0x2009, 0x200A, 0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x2010, 0x2011, 0x2012, 0x2013,
     0x2016, 0x2019, 0x201B, 0x2020, 0x2021, 0x2022, 0x2023, 0x2024, 0x2027, 0x2028, 0x2029, 0x202A, 0x202B, 0x202C,
-    0x202D, 0x202E, 0x204E, 0x202F, 0x2035, 0x2036, 0x2037, 0x2038, 0x2039,
+    0x202D, 0x202E, 0x204E, 0x202F, 0x2030, 0x2031, 0x2032, 0x2035, 0x2036, 0x2037, 0x2038, 0x2039,
     0x203A, 0x203B, 0x203C, 0x203D, 0x2041, 0x2042, 0x2043, 0x2060,
   ]
   /// Read Local Supported Commands. Vol 4, Part E, §7.4.2: exactly what is answered with something else than 0x01.

@@ -4,7 +4,7 @@ import HCI
 // The Filter Accept List. Vol 4, Part E, §7.8.14 – §7.8.17.
 
 extension VirtualController {
-  static var acceptListSize: Int { 8 }
+  var acceptListSize: Int { Int(configuration.filterAcceptListSize) }
   /// It may not be changed while something goes by it.
   fileprivate var usesAcceptList: Bool {
     advertisers.contains { $0.isEnabled && $0.filterPolicy != 0 }
@@ -17,7 +17,7 @@ extension VirtualController {
 extension LEReadFilterAcceptListSize: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     var result = Return(.success)
-    result.filterAcceptListSize = UInt8(VirtualController.acceptListSize)
+    result.filterAcceptListSize = UInt8(controller.acceptListSize)
     return result
   }
 }
@@ -35,7 +35,7 @@ extension LEAddDeviceToFilterAcceptList: Executable {
     let entry = AirAddress(addressType, address), isAnonymous = addressType == .anonymous
     guard isAnonymous || addressType.rawValue <= 1 else { return Return(.invalidHCICommandParameters) }
     if isAnonymous ? controller.acceptsAnonymous : controller.accepts(entry) { return Return(.success) }
-    if controller.acceptCount == VirtualController.acceptListSize { return Return(.memoryCapacityExceeded) }
+    if controller.acceptCount == controller.acceptListSize { return Return(.memoryCapacityExceeded) }
     if isAnonymous { controller.acceptsAnonymous = true } else { controller.acceptList.append(entry) }
     return Return(.success)
   }

@@ -72,6 +72,8 @@ public struct ControllerConfiguration: Sendable {
   public var isDualMode = false
   /// Supported maximum of data octets in one packet on the air, 27 … 251.
   public var maximumDataOctets: UInt16 = 251
+  /// Entries of the Filter Accept List; 0: it has none, nor its commands.
+  public var filterAcceptListSize: UInt8 = 8
   /// Links it can have at once.
   public var maximumConnections = 8
   /// Entries of the resolving list, where LL Privacy is among the features.

@@ -41,12 +41,14 @@ enum LLControl {
   case connectionParameterRequest(LinkRequest)
   case reject(type: UInt8, error: HCIStatus)
   case lengthRequest(DataLength), lengthResponse(DataLength)
+  case phyRequest(PHYWish), phyResponse(PHYWish), phyUpdate(PHYUpdate)
   case encryptionRequest(random: LongTermKeyRand, diversifier: UInt16)
 
   static var encryptionRequestType: UInt8 { 0x03 }
   static var peripheralFeatureRequestType: UInt8 { 0x0E }
   static var connectionParameterRequestType: UInt8 { 0x0F }
   static var lengthRequestType: UInt8 { 0x14 }
+  static var phyRequestType: UInt8 { 0x16 }
 
   /// The PDU's type octet, for those that can be refused.
   var type: UInt8 {
@@ -63,6 +65,9 @@ enum LLControl {
     case .reject: 0x11
     case .lengthRequest: 0x14
     case .lengthResponse: 0x15
+    case .phyRequest: 0x16
+    case .phyResponse: 0x17
+    case .phyUpdate: 0x18
     }
   }
 }
@@ -74,6 +79,15 @@ struct DataLength: BitwiseCopyable, Equatable {
   var receive: UInt16 = 27, transmit: UInt16 = 27
   /// The time on the air of a packet of so many octets on LE 1M: preamble, access address, header, MIC and CRC are 14 more.
   static func time(_ octets: UInt16) -> UInt16 { 8 * (octets + 14) }
+  /// The same on another modulation: LE 2M has one octet of preamble more and half the time for each; LE Coded with S = 8
+  /// has 64 µs an octet after 400 µs of its own. Vol 6, Part B, §2.1, §2.2.
+  static func time(_ octets: UInt16, on phy: PHY) -> UInt16 {
+    switch phy {
+    case .le2M: 4 * (octets + 15)
+    case .leCoded: 400 + 64 * (octets + 9)
+    default: time(octets)
+    }
+  }
   /// What a host's wish in octets and in µs comes to; `nil` outside the ranges of Vol 4, Part E, §7.8.33.
   static func octets(_ octets: UInt16, _ time: UInt16) -> UInt16? {
     guard (27...251).contains(octets), (328...17040).contains(time) else { return nil }
@@ -106,11 +120,16 @@ struct LinkEnd: ~Copyable {
 
   /// connMaxRxOctets and connMaxTxOctets of both ends, and what that comes to. Vol 6, Part B, §4.5.10.
   var length = DataLength(), peerLength = DataLength(), effective = DataLength()
+  /// With what it sends, and what its host has asked for on this link.
+  var phy = PHY.le1M, phyWish: PHYWish?
+  /// How strong the last packet from the other end was, in dBm; 127: none has come.
+  var strength: Int8 = 127
   var peerFeatures: LEFeatures?
   var peerVersion: PeerVersion?
   var hasSentVersion = false
   /// Procedures of this end's host that have not ended.
-  var awaitsFeatures = false, awaitsVersion = false, awaitsUpdate = false, awaitsEncryption = false
+  var awaitsFeatures = false, awaitsVersion = false, awaitsUpdate = false, awaitsEncryption = false,
+    awaitsPHYs = false
   /// The values of the LL_LENGTH_REQ that has no answer yet.
   var lengthSent: DataLength?
   /// The host has been asked for its answer to LL_CONNECTION_PARAM_REQ, for a key.
@@ -155,6 +174,8 @@ struct Link: ~Copyable {
   var event: UInt64 = 0
   /// LL_CONNECTION_UPDATE_IND has been received and comes into force with this event.
   var update: (parameters: LinkParameters, event: UInt64)?
+  /// The same for LL_PHY_UPDATE_IND.
+  var phyUpdate: (phys: PHYUpdate, event: UInt64)?
   let start: Instant
   /// Since when the ends have been out of each other's reach; only kept where there are no connection events.
   var silentSince: Instant?

@@ -46,8 +46,11 @@ struct Radio {
       let spread = UInt64(2 * Int(configuration.fading) + 1)
       strength += Double(random.next() % spread) - Double(configuration.fading)
     }
-    // Without a mathematics library there is no `rounded()`.
-    return Int8(max(-127, min(20, Int(strength < 0 ? strength - 0.5 : strength + 0.5))))
+    return Self.level(strength)
+  }
+  /// As HCI tells it. Without a mathematics library there is no `rounded()`.
+  static func level(_ strength: Double) -> Int8 {
+    Int8(max(-127, min(20, Int(strength < 0 ? strength - 0.5 : strength + 0.5))))
   }
 
   /// log10 without a mathematics library: the exponent is exact, the mantissa's logarithm a series good to 10⁻⁴.

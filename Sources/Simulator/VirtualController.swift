@@ -72,6 +72,8 @@ struct VirtualController: ~Copyable {
   var initiator: Initiator?
   var connections: [Connection] = []
   var suggestedOctets: UInt16 = 27
+  /// Modulations for links to come; nil: all it has.
+  var defaultPHYs: PHYWish?
   /// ACL buffers in use, of all links together.
   var usedBuffers = 0
   /// Data for the host has been left unacknowledged on the air.
@@ -118,6 +120,7 @@ struct VirtualController: ~Copyable {
     initiator = nil
     connections.removeAll()
     suggestedOctets = 27
+    defaultPHYs = nil
     usedBuffers = 0
     hasCompleted = false
     holdsBack = false

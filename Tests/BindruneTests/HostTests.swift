@@ -255,10 +255,15 @@ import Testing
   @Test func parametersChange() async throws {
     let lab = Lab(), belt = try Belt()
     let (central, peripheral, link) = try await lab.linked(belt)
-    await link.updateParameters(.balanced)
+    #expect(try await link.updateParameters(.balanced) == .balanced)
+    #expect(await link.parameters == .balanced)
+    let low = try await link.updateParameters(ConnectionLatency.low)
+    #expect(ConnectionParameterRange(.low).contains(low))
+    #expect(try await link.readRSSI().map { (-127...20).contains($0) } == true)
+    #expect(try await link.readPHYs() == LinkPHYs())
     #expect(try await link.read(belt.short) == [2])
     await central.close()
-    await link.updateParameters(.fast)
+    await #expect(throws: BluetoothError.self) { try await link.updateParameters(.fast) }
     await peripheral.close()
   }
 }

@@ -18,6 +18,8 @@ struct Bench: ~Copyable {
   /// What was sent since the last look: commands by name, their parameters in `lastCommand`, data as hex.
   private(set) var sent: [String] = []
   private(set) var lastCommand = ""
+  /// Whom the last command names: the last octet of the address.
+  private(set) var lastPeer: UInt64 = 0
   private(set) var told: [HostEffect] = []
   private var texts: [String] = []
   /// Effects are put into words: for those who look at them.
@@ -121,6 +123,7 @@ struct Bench: ~Copyable {
         unanswered.append((opcode, now))
         guard let command = try? AnyCommand(bytes.span) else { preconditionFailure(hex(bytes)) }
         sent.append(String("\(command.name)".dropFirst(4)) + enabling(command))
+        if let peer = peer(of: command) { lastPeer = peer.value & 0xFF }
         lastCommand = command.describe(in: bytes.span)
       } else {
         sent.append(hex(bytes))
@@ -144,6 +147,15 @@ struct Bench: ~Copyable {
   }
   /// The last octet of a peer's address: 1, 2, 3.
   private func number(_ address: DeviceAddress) -> UInt64 { address.value & 0x0F }
+  private func peer(of command: AnyCommand) -> DeviceAddress? {
+    switch command {
+    case .leCreateConnection(let command): command.peerAddress
+    case .leExtendedCreateConnection(let command): command.peerAddress
+    case .leAddDeviceToFilterAcceptList(let command): command.address
+    case .leRemoveDeviceFromFilterAcceptList(let command): command.address
+    default: nil
+    }
+  }
   private mutating func drain() {
     while let effect = core.nextEffect() {
       told.append(effect)
@@ -164,6 +176,14 @@ struct Bench: ~Copyable {
     case .linkDown(let link, let reason): return "\(link) down: \(hexDigits(reason.rawValue))"
     case .completed(let id, .connected(let link)): return "\(id.rawValue): \(link)"
     case .completed(let id, .disconnected): return "\(id.rawValue): disconnected"
+    case .completed(let id, .parameters(let parameters)): return "\(id.rawValue): \(parameters)"
+    case .completed(let id, .phys(let phys)): return "\(id.rawValue): \(phys)"
+    case .completed(let id, .rssi(let rssi)): return "\(id.rawValue): rssi \(rssi.map { "\($0)" } ?? "nil")"
+    case .completed(let id, .done): return "\(id.rawValue): done"
+    case .dataLengthChanged(let link, let length): return "\(link): \(length)"
+    case .physChanged(let link, let phys): return "\(link): \(phys)"
+    case .completed(let id, .failed(.parametersRejected(let status))):
+      return "\(id.rawValue): parametersRejected \(hexDigits(status.rawValue))"
     case .completed(let id, .failed(.controller(let status))):
       return "\(id.rawValue): controller \(hexDigits(status.rawValue))"
     case .completed(let id, .failed(let failure)): return "\(id.rawValue): \(failure)"
@@ -247,6 +267,12 @@ struct PaperController {
   /// Not in it: data length extension, so that a new link brings no command of its own. It goes by the legacy commands.
   var features: LEFeatures = .connectionParametersRequestProcedure
   /// One that goes by the extended commands.
+  /// One without the Connection Parameters Request procedure.
+  static var old: PaperController {
+    var controller = PaperController()
+    controller.features = []
+    return controller
+  }
   static var extended: PaperController {
     var controller = PaperController()
     controller.features.insert(.leExtendedAdvertising)

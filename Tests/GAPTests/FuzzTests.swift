@@ -71,6 +71,7 @@ private struct Visit: ~Copyable {
     var controller = PaperController()
     if station == .settingAddress { controller.address = [0, 0, 0, 0, 0, 0] }
     if station == .busy || station == .peripheral { controller.features.insert(.leExtendedAdvertising) }
+    if station == .busy { controller.acceptListSize = 2 }
     bench = Bench(try builder.build(), controller: controller)
     bench.isReading = false
     switch station {
@@ -124,7 +125,7 @@ private struct Visit: ~Copyable {
   /// What else happens meanwhile: the controller answers, time passes, the application acts.
   mutating func goOn(_ chance: inout SplitMix64) throws {
     let link = link, notifying = notifying
-    switch Int.random(in: 0..<24, using: &chance) {
+    switch Int.random(in: 0..<30, using: &chance) {
     case 0...5: bench.answer()
     case 6: bench.answer(.commandDisallowed)
     case 7: bench.wait(.milliseconds(Int.random(in: 1...3000, using: &chance)))
@@ -153,6 +154,25 @@ private struct Visit: ~Copyable {
     case 17: bench.advertise("\(lastID % 3)", restarts: lastID % 2 == 0)
     case 18: bench.tell { core, now in core.stopAdvertising(now: now) }
     case 19: bench.tell { core, now in core.updateParameters(link, .fast, now: now) }
+    case 20:
+      let id = newID(), wish = ConnectionLatency.allCases[Int(id.rawValue % 3)]
+      bench.tell { core, now in core.updateParameters(link, ConnectionParameterRange(wish), id: id, now: now) }
+    case 21:
+      let id = newID()
+      bench.tell { core, now in core.readRSSI(link, id: id, now: now) }
+    case 22:
+      let id = newID(), other = newID()
+      bench.tell { core, now in core.readPHYs(link, id: id, now: now) }
+      bench.tell { core, now in core.setPHYs(link, PHYPreferences(transmit: .le2M), id: other, now: now) }
+    case 23:
+      let id = newID()
+      bench.tell { core, now in core.setDefaultPHYs(PHYPreferences(receive: .leCoded), id: id, now: now) }
+    case 24:
+      let id = newID(), timeout = Bool.random(using: &chance) ? Duration.seconds(1) : nil
+      bench.tell { core, now in
+        core.connect(to: [Bench.thirdPeer, Bench.otherPeer], timeout: timeout, id: id, now: now)
+      }
+    case 25: bench.answer(.connectionLimitExceeded)
     default: break
     }
   }

@@ -199,14 +199,15 @@ private let link1 = LinkID(rawValue: 1)
     bench.answerAll()
     bench.receive(connectionComplete(0x40))
     _ = bench.takeAll()
-    for _ in 0..<400 { bench.tell { core, now in core.updateParameters(link1, .fast, now: now) } }
+    // Links that nobody has asked for, each to be taken down.
+    for handle in 0..<800 { bench.receive(connectionComplete(0x100 + UInt16(handle), .central, Bench.otherPeer)) }
     let refused = bench.takeTexts()
-    #expect(refused.count > 100 && refused.allSatisfy { $0 == "link 1 parametersRejected 0x44" })
+    #expect(refused.count > 100 && refused.allSatisfy { $0 == "disconnectRefused 0x44" })
     bench.tell { core, now in core.startScan(now: now) }
     same(bench.takeTexts(), ["scanFailed 0x44"])
     var answers = 0
     while bench.answer(.commandDisallowed) { answers += 1 }
-    same(answers + refused.count, 400)
+    same(answers + refused.count, 800)
     same(bench.takeTexts().count, answers)
     bench.tell { core, now in core.disconnect(link1, id: id(3), now: now) }
     bench.answer()
@@ -460,8 +461,11 @@ private let link1 = LinkID(rawValue: 1)
     same(bench.takeAll(), ["LE_Remote_Connection_Parameter_Request_Negative_Reply"])
     same(bench.lastCommand.suffix(4), "ers)")
   }
+  /// A controller of Bluetooth 4.0 has no procedure for it: L2CAP. Vol 3, Part A, §4.20.
   @Test func weAskAsPeripheral() {
-    var bench = Self.peripheral()
+    var bench = Bench.started(controller: .old)
+    bench.receive(connectionComplete(0x40, .peripheral))
+    _ = bench.takeAll()
     bench.tell { core, now in core.updateParameters(link1, .fast, now: now) }
     bench.tell { core, now in core.updateParameters(link1, .fast, now: now) }
     same(

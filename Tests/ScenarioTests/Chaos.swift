@@ -42,6 +42,8 @@ struct Chaos: ~Copyable {
       controller.aclBufferCount = [1, 2, 3, 8, 20].randomElement(using: &chance) ?? 1
       controller.commandCredits = [1, 1, 2, 5].randomElement(using: &chance) ?? 1
       controller.maximumConnections = [1, 2, 8, 8].randomElement(using: &chance) ?? 8
+      controller.filterAcceptListSize = [0, 1, 2, 8].randomElement(using: &chance) ?? 8
+      if Bool.random(using: &chance) { controller.features.insert(.le2MPHY) }
       controller.terminatesOnReset = Bool.random(using: &chance)
       if Int.random(in: 0..<4, using: &chance) == 0 {
         controller.commandCreditDelay = .milliseconds(5)
@@ -136,7 +138,7 @@ struct Chaos: ~Copyable {
   /// Something with a link, as client or server.
   private mutating func use(_ link: LinkID, _ host: Int) {
     let peripheral = peripheral
-    switch Int.random(in: 0..<34, using: &chance) {
+    switch Int.random(in: 0..<37, using: &chance) {
     case 0...1: ask(host, link, "discover") { id, client in client.discoverAll(id) }
     case 2: ask(host, link, "read") { id, client in client.read(id, peripheral.short) }
     case 3: ask(host, link, "read long") { id, client in client.readLong(id, peripheral.long) }
@@ -173,6 +175,17 @@ struct Chaos: ~Copyable {
       let parameters = ConnectionParameters(
         interval: ConnectionInterval(.milliseconds(40)), supervisionTimeout: SupervisionTimeout(.seconds(1)))
       tell(host, "update") { host, now in host.core.updateParameters(link, parameters, now: now) }
+    case 34:
+      let wish = pick(ConnectionLatency.allCases) ?? .low
+      request(host, "wish") { core, id, now in
+        core.updateParameters(link, ConnectionParameterRange(wish), id: id, now: now)
+      }
+    case 35: request(host, "strength") { core, id, now in core.readRSSI(link, id: id, now: now) }
+    case 36:
+      let phys = pick([PHYSet.le1M, .le2M, [.le1M, .le2M]]) ?? .le1M
+      request(host, "modulation") { core, id, now in
+        core.setPHYs(link, PHYPreferences(transmit: phys, receive: phys), id: id, now: now)
+      }
     case 26...27:
       guard let id = pick(world.readHost(host) { $0.unfinished }) else { return }
       tell(host, "cancel") { host, now in host.core.cancel(id, now: now) }
@@ -232,6 +245,11 @@ struct Chaos: ~Copyable {
       tell(host, "answer") { host, now in host.answer(question.id, isYes ? value : nil, now: now) }
     }
   }
+  private mutating func request(
+    _ host: Int, _ name: String, _ body: (inout HostCore, RequestID, Instant) -> Void
+  ) {
+    tell(host, name) { host, now in body(&host.core, host.newID(), now) }
+  }
   private mutating func ask(_ host: Int, _ link: LinkID, _ name: String, _ body: (RequestID, inout Client) -> Void) {
     tell(host, name) { host, _ in
       let id = host.newID()
@@ -265,8 +283,8 @@ struct Chaos: ~Copyable {
         host.core.stopAdvertising(now: now)
       }
     }
-    // Longer than any time-out: 30 s of a transaction, and the second in which it ends the link.
-    let end = world.now + .seconds(40)
+    // Longer than any time-out: 40 s of an update, 30 s of a transaction and the second in which it ends the link.
+    let end = world.now + .seconds(45)
     while world.now < end, isBusy {
       for host in 0..<world.hostCount { answer(host) }
       if case .stepLimit = world.run(for: .milliseconds(300)) { return ["somebody talks without end"] }

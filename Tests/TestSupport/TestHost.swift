@@ -60,6 +60,9 @@ public struct TestHost: ~Copyable, HCIHost {
     case linked(LinkID)
     case done
     case value([UInt8])
+    case parameters(ConnectionParameters)
+    case rssi(Int8?)
+    case phys(LinkPHYs)
     case failed(String)
     public var isSuccess: Bool { if case .failed = self { false } else { true } }
   }
@@ -168,7 +171,7 @@ public struct TestHost: ~Copyable, HCIHost {
       full.remove(link)
       indicating[link] = nil
       downs.append((link, reason))
-    case .parametersChanged: break
+    case .parametersChanged, .dataLengthChanged, .physChanged: break
     case .mtuChanged(let link, let mtu): mtus[link] = mtu
     case .completed(let id, let result): completions[id, default: []].append(ending(of: result))
     case .value(let link, let handle, let range, let isIndication):
@@ -201,7 +204,10 @@ public struct TestHost: ~Copyable, HCIHost {
   private func ending(of result: HostResult) -> Ending {
     switch result {
     case .connected(let link): .linked(link)
-    case .disconnected, .gatt(.done), .gatt(.discovered): .done
+    case .parameters(let parameters): .parameters(parameters)
+    case .rssi(let rssi): .rssi(rssi)
+    case .phys(let phys): .phys(phys)
+    case .disconnected, .done, .gatt(.done), .gatt(.discovered): .done
     case .gatt(.databaseHash(let hash)): .value(hash?.octets ?? [])
     case .gatt(.value(let range)), .gatt(.values(let range)): .value(core.bytes(of: range))
     case .gatt(.failed(let error)): .failed("\(error)")

@@ -175,6 +175,22 @@ public struct LEEnhancedConnectionComplete: LEMetaMessage {
   }
 }
 
+/// LE PHY Update Complete. Vol 4, Part E, §7.7.65.12.
+public struct LEPHYUpdateComplete: LEMetaMessage {
+  public static var subeventCode: UInt8 { 0x0C }
+  public static var name: StaticString { "HCI_LE_PHY_Update_Complete" }
+  public var status = HCIStatus()
+  public var connectionHandle = ConnectionHandle()
+  public var txPHY = PHY.le1M, rxPHY = PHY.le1M
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Status", &status)
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("TX_PHY", &txPHY)
+    try visit.value("RX_PHY", &rxPHY)
+  }
+}
+
 /// LE Extended Advertising Report. Vol 4, Part E, §7.7.65.13.
 public struct LEExtendedAdvertisingReport: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x0D }

@@ -120,7 +120,7 @@ actor Driver {
       await scan?.value
     case "connect": connect(order)
     case "cancel": attempts[try address(of: order)]?.cancel()
-    case "parameters": await (try link(of: order)).updateParameters(connectionParameters(of: order))
+    case "parameters": try await (try link(of: order)).updateParameters(connectionParameters(of: order))
     case "identity":
       guard let irk = order.key("irk") else { throw Misuse(why: "no key") }
       try await host.addIdentity(try address(of: order), irk: irk)

@@ -92,7 +92,7 @@ struct InteropPeripheral {
           try await Task.sleep(for: .milliseconds(50))  // the write's answer goes first
           try await link.disconnect()
         case 4:
-          await link.updateParameters(
+          try await link.updateParameters(
             ConnectionParameters(
               interval: ConnectionInterval(.milliseconds(40)), supervisionTimeout: SupervisionTimeout(.seconds(5))))
         default: break

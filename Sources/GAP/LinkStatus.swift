@@ -1,0 +1,152 @@
+import BindruneWire
+import GATT
+import HCI
+
+/// Who waits for what the controller knows of a link.
+struct LinkRequests {
+  var rssi: [RequestID] = [], phys: [RequestID] = []
+  /// An update of the modulation is under way, and who waits for it, if anybody still does.
+  var isUpdatingPHYs = false
+  var phyUpdate: RequestID?
+
+  var all: [RequestID] { rssi + phys + (phyUpdate.map { [$0] } ?? []) }
+  /// True when `id` waited.
+  mutating func remove(_ id: RequestID) -> Bool {
+    guard all.contains(id) else { return false }
+    rssi.removeAll { $0 == id }
+    phys.removeAll { $0 == id }
+    if phyUpdate == id { phyUpdate = nil }
+    return true
+  }
+}
+
+// What the controller knows of a link: its strength, its modulation, the length of its packets.
+extension HostCore {
+  /// How strong the peer's last packets were, in dBm. Ends with `.completed(id, .rssi)`; nil where the controller does not
+  /// know. Several who ask at the same time get one answer. Vol 4, Part E, §7.5.4.
+  public mutating func readRSSI(_ link: LinkID, id: RequestID, now: Instant) {
+    guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
+    upper.links[index].requests.rssi.append(id)
+    guard upper.links[index].requests.rssi.count == 1 else { return }
+    var command = ReadRSSI()
+    command.handle = upper.links[index].handle
+    hci.send(command, tag: Tag.rssi | UInt32(command.handle.rawValue), now: now)
+    settle(now)
+  }
+  /// The modulations in use. Ends with `.completed(id, .phys)`. Vol 4, Part E, §7.8.47.
+  public mutating func readPHYs(_ link: LinkID, id: RequestID, now: Instant) {
+    guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
+    upper.links[index].requests.phys.append(id)
+    guard upper.links[index].requests.phys.count == 1 else { return }
+    var command = LEReadPHY()
+    command.connectionHandle = upper.links[index].handle
+    hci.send(command, tag: Tag.phys | UInt32(command.connectionHandle.rawValue), now: now)
+    settle(now)
+  }
+  /// Asks for other modulations. Ends with `.completed(id, .phys)`: what is in use then, which may be what was, after a
+  /// `.physChanged` if it is new. One such request at a time on a link, else `.busy`. Vol 4, Part E, §7.8.49.
+  public mutating func setPHYs(_ link: LinkID, _ wanted: PHYPreferences, id: RequestID, now: Instant) {
+    guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
+    guard wanted.isValid else { return emit(.completed(id, .failed(.invalidParameters))) }
+    guard !upper.links[index].requests.isUpdatingPHYs else { return emit(.completed(id, .failed(.busy))) }
+    upper.links[index].requests.isUpdatingPHYs = true
+    upper.links[index].requests.phyUpdate = id
+    var command = LESetPHY()
+    command.connectionHandle = upper.links[index].handle
+    command.allPHYs = wanted.indifference
+    command.txPHYs = wanted.transmit ?? []
+    command.rxPHYs = wanted.receive ?? []
+    command.phyOptions = wanted.coding
+    hci.send(command, tag: Tag.phyUpdate | UInt32(command.connectionHandle.rawValue), now: now)
+    settle(now)
+  }
+  /// What links to come should use; the links there are stay as they are. Ends with `.completed(id, .done)`. Vol 4, Part E,
+  /// §7.8.48.
+  public mutating func setDefaultPHYs(_ wanted: PHYPreferences, id: RequestID, now: Instant) {
+    guard phase == .running else { return emit(.completed(id, .failed(.notStarted))) }
+    guard wanted.isValid else { return emit(.completed(id, .failed(.invalidParameters))) }
+    defaultPHYRequests.append(id)
+    var command = LESetDefaultPHY()
+    command.allPHYs = wanted.indifference
+    command.txPHYs = wanted.transmit ?? []
+    command.rxPHYs = wanted.receive ?? []
+    hci.send(command, tag: Tag.defaultPHYs, now: now)
+    settle(now)
+  }
+  /// Octets in one packet on the air; nil: there is no such link.
+  public func dataLength(of link: LinkID) -> LinkDataLength? {
+    upper.index(of: link).map { upper.links[$0].dataLength }
+  }
+  /// What the link runs with; nil: there is no such link.
+  public func parameters(of link: LinkID) -> ConnectionParameters? {
+    upper.index(of: link).map { upper.links[$0].parameters }
+  }
+
+  // MARK: From the controller
+
+  mutating func rssiRead(_ outcome: CommandOutcome, _ handle: ConnectionHandle, in packet: Span<UInt8>) {
+    guard let index = upper.index(of: handle) else { return }
+    let waiting = upper.links[index].requests.rssi
+    upper.links[index].requests.rssi = []
+    let result: HostResult
+    do throws(WireError) {
+      let answer = try ReadRSSI.decodeReturn(outcome.returnParameters, in: packet)
+      result = outcome.status == .success ? .rssi(answer.rssi == 127 ? nil : answer.rssi) : failure(outcome)
+    } catch { result = failure(outcome) }
+    for id in waiting { emit(.completed(id, result)) }
+  }
+  mutating func physRead(_ outcome: CommandOutcome, _ handle: ConnectionHandle, in packet: Span<UInt8>) {
+    guard let index = upper.index(of: handle) else { return }
+    let waiting = upper.links[index].requests.phys
+    upper.links[index].requests.phys = []
+    let result: HostResult
+    // A controller without the command has nothing but LE 1M.
+    if outcome.status == .unknownHCICommand {
+      for id in waiting { emit(.completed(id, .phys(LinkPHYs()))) }
+      return
+    }
+    do throws(WireError) {
+      let answer = try LEReadPHY.decodeReturn(outcome.returnParameters, in: packet)
+      let phys = LinkPHYs(transmit: answer.txPHY, receive: answer.rxPHY)
+      result = outcome.status == .success ? .phys(phys) : failure(outcome)
+    } catch { result = failure(outcome) }
+    for id in waiting { emit(.completed(id, result)) }
+  }
+  /// An answer that does not decode is one without a reason.
+  private func failure(_ outcome: CommandOutcome) -> HostResult {
+    .failed(.controller(outcome.status == .success ? .unspecifiedError : outcome.status))
+  }
+  mutating func phyUpdateEnded(_ handle: ConnectionHandle, _ result: HostResult) {
+    guard let index = upper.index(of: handle) else { return }
+    let waiting = upper.links[index].requests.phyUpdate
+    upper.links[index].requests.isUpdatingPHYs = false
+    upper.links[index].requests.phyUpdate = nil
+    if let waiting { emit(.completed(waiting, result)) }
+  }
+  /// LE PHY Update Complete: Vol 4, Part E, §7.7.65.12.
+  mutating func phyUpdateComplete(_ event: LEPHYUpdateComplete) {
+    guard let index = upper.index(of: event.connectionHandle) else { return }
+    guard event.status == .success else {
+      return phyUpdateEnded(event.connectionHandle, .failed(.controller(event.status)))
+    }
+    let phys = LinkPHYs(transmit: event.txPHY, receive: event.rxPHY)
+    if phys != upper.links[index].phys { emit(.physChanged(upper.links[index].id, phys)) }
+    upper.links[index].phys = phys
+    phyUpdateEnded(event.connectionHandle, .phys(phys))
+  }
+  mutating func defaultPHYsSet(_ status: HCIStatus) {
+    guard !defaultPHYRequests.isEmpty else { return }
+    // Answers to the same command come in the order of the commands.
+    let id = defaultPHYRequests.removeFirst()
+    emit(.completed(id, status == .success ? .done : .failed(.controller(status))))
+  }
+  /// LE Data Length Change: Vol 4, Part E, §7.7.65.7.
+  mutating func dataLengthChanged(_ event: LEDataLengthChange) {
+    guard let index = upper.index(of: event.connectionHandle) else { return }
+    var length = LinkDataLength()
+    (length.transmitOctets, length.transmitTime) = (event.maxTXOctets, event.maxTXTime)
+    (length.receiveOctets, length.receiveTime) = (event.maxRXOctets, event.maxRXTime)
+    upper.links[index].dataLength = length
+    emit(.dataLengthChanged(upper.links[index].id, length))
+  }
+}

@@ -1,0 +1,198 @@
+import BindruneWire
+import GATT
+import HCI
+import L2CAP
+
+/// An update of a link's connection parameters that has begun here and has not ended.
+struct ParameterUpdate: BitwiseCopyable {
+  enum Way: BitwiseCopyable {
+    /// The controller has been told; its event ends it.
+    case linkLayer
+    /// The central's host has been asked.
+    case l2cap
+    /// It has said yes: the next change is the answer.
+    case granted
+  }
+  /// nil: nobody waits, or not any more.
+  var id: RequestID?
+  var wanted: ConnectionParameterUpdateRequest
+  var way: Way
+  var deadline: Instant
+
+  /// The link layer's own time-out for a procedure, after which the link goes: Vol 6, Part B, §5.2. A controller that says
+  /// nothing even then, and a central that has said yes and does nothing, are not waited for any longer.
+  static var timeout: Duration { .seconds(40) }
+}
+
+// Connection parameters, asked for from here and from there. Vol 3, Part C, §9.3.9.
+extension HostCore {
+  /// Asks for other connection parameters. Ends with `.completed(id, …)`: `.parameters` holds what is in force, which need
+  /// not be what was wanted, after a `.parametersChanged` if that is new; `.parametersRejected` says why not. Without an id
+  /// a refusal is a violation. One update at a time on a link, else `.busy`.
+  ///
+  /// A central changes them. A peripheral asks the central's controller, where both have the Connection Parameters Request
+  /// procedure (Vol 6, Part B, §5.1.7), else its host, over L2CAP, which every central understands (Vol 3, Part A, §4.20).
+  public mutating func updateParameters(
+    _ link: LinkID, _ wanted: ConnectionParameterRange, id: RequestID? = nil, now: Instant
+  ) {
+    guard let index = upper.index(of: link) else {
+      if let id { emit(.completed(id, .failed(.noSuchLink))) }
+      return
+    }
+    guard wanted.isValid else { return refuse(id, link, .invalidParameters, .unsupportedFeatureOrParameterValue) }
+    guard upper.links[index].update == nil else { return refuse(id, link, .busy, .commandDisallowed) }
+    let asks = upper.links[index].role == .peripheral
+    if asks, upper.links[index].asksOverL2CAP || !hasParametersRequest {
+      updateOverL2CAP(at: index, id, wanted.request, now)
+    } else {
+      updateOverLinkLayer(at: index, id, wanted.request, now)
+    }
+    settle(now)
+  }
+  public mutating func updateParameters(
+    _ link: LinkID, _ parameters: ConnectionParameters, id: RequestID? = nil, now: Instant
+  ) {
+    updateParameters(link, ConnectionParameterRange(parameters), id: id, now: now)
+  }
+  private mutating func refuse(_ id: RequestID?, _ link: LinkID, _ failure: HostFailure, _ status: HCIStatus) {
+    if let id { emit(.completed(id, .failed(failure))) } else { emit(.violation(link, .parametersRejected(status))) }
+  }
+  private var hasParametersRequest: Bool {
+    controller?.features.contains(.connectionParametersRequestProcedure) == true
+      && hci.supports(LEConnectionUpdate.opcode)
+  }
+
+  mutating func updateOverLinkLayer(
+    at index: Int, _ id: RequestID?, _ wanted: ConnectionParameterUpdateRequest, _ now: Instant
+  ) {
+    let handle = upper.links[index].handle
+    upper.links[index].update = ParameterUpdate(
+      id: id, wanted: wanted, way: .linkLayer, deadline: now + ParameterUpdate.timeout)
+    var command = LEConnectionUpdate()
+    command.connectionHandle = handle
+    command.connectionIntervalMin = ConnectionInterval(rawValue: wanted.intervalMin)
+    command.connectionIntervalMax = ConnectionInterval(rawValue: wanted.intervalMax)
+    command.maxLatency = wanted.latency
+    command.supervisionTimeout = SupervisionTimeout(rawValue: wanted.timeout)
+    hci.send(command, tag: Tag.update | UInt32(handle.rawValue), now: now)
+  }
+  private mutating func updateOverL2CAP(
+    at index: Int, _ id: RequestID?, _ wanted: ConnectionParameterUpdateRequest, _ now: Instant
+  ) {
+    upper.links[index].update = ParameterUpdate(
+      id: id, wanted: wanted, way: .l2cap, deadline: now + ParameterUpdate.timeout)
+    if !l2cap.requestParameterUpdate(upper.links[index].handle, wanted, now: now) {
+      updateEnded(at: index, .commandDisallowed)
+    }
+  }
+
+  // MARK: Ends
+
+  private mutating func updateEnded(at index: Int, _ status: HCIStatus) {
+    guard let update = upper.links[index].update else { return }
+    upper.links[index].update = nil
+    if status != .success {
+      refuse(update.id, upper.links[index].id, .parametersRejected(status), status)
+    } else if let id = update.id {
+      emit(.completed(id, .parameters(upper.links[index].parameters)))
+    }
+  }
+  /// The link is going: whoever waits for an update is told before that.
+  mutating func abandonUpdate(at index: Int) {
+    if let id = upper.links[index].update?.id { emit(.completed(id, .failed(.noSuchLink))) }
+    upper.links[index].update = nil
+  }
+  /// True when `id` waited for an update, which goes on without it.
+  mutating func cancelUpdate(_ id: RequestID, at index: Int) -> Bool {
+    guard upper.links[index].update?.id == id else { return false }
+    upper.links[index].update?.id = nil
+    emit(.completed(id, .failed(.cancelled)))
+    return true
+  }
+  mutating func expireUpdate(at index: Int, _ now: Instant) {
+    guard let update = upper.links[index].update, update.deadline <= now else { return }
+    updateEnded(at: index, .lmpOrLLResponseTimeout)
+  }
+
+  // MARK: From the controller
+
+  /// LE Connection Update was refused. A peripheral's controller may not have it, or not for peripherals.
+  mutating func updateRefused(_ handle: ConnectionHandle, _ status: HCIStatus, _ now: Instant) {
+    guard let index = upper.index(of: handle), let update = upper.links[index].update, update.way == .linkLayer else {
+      return
+    }
+    if upper.links[index].role == .central { return updateEnded(at: index, status) }
+    upper.links[index].asksOverL2CAP = true
+    updateOverL2CAP(at: index, update.id, update.wanted, now)
+  }
+  /// LE Connection Update Complete: Vol 4, Part E, §7.7.65.3.
+  mutating func updateComplete(
+    _ status: HCIStatus, _ handle: ConnectionHandle, _ parameters: ConnectionParameters, _ now: Instant
+  ) {
+    guard let index = upper.index(of: handle) else { return }
+    let way = upper.links[index].update?.way
+    guard status == .success else {
+      // The central's controller or host does not have the procedure.
+      if status == .unsupportedRemoteFeature { return updateRefused(handle, status, now) }
+      return way == .linkLayer ? updateEnded(at: index, status) : ()
+    }
+    upper.links[index].parameters = parameters
+    emit(.parametersChanged(upper.links[index].id, parameters))
+    // One that comes before the central has said yes is its own.
+    if way == .linkLayer || way == .granted { updateEnded(at: index, .success) }
+  }
+
+  /// The peer asks for other parameters over the link layer. Vol 4, Part E, §7.7.65.6, §7.8.31, §7.8.32.
+  mutating func answer(_ event: LERemoteConnectionParameterRequest, _ now: Instant) {
+    let request = ConnectionParameterUpdateRequest(
+      intervalMin: event.intervalMin.rawValue, intervalMax: event.intervalMax.rawValue, latency: event.maxLatency,
+      timeout: event.timeout.rawValue)
+    guard configuration.parameterPolicy.accepts(request) else {
+      var command = LERemoteConnectionParameterRequestNegativeReply()
+      command.connectionHandle = event.connectionHandle
+      return hci.send(command, tag: Tag.unanswered, now: now)
+    }
+    var command = LERemoteConnectionParameterRequestReply()
+    command.connectionHandle = event.connectionHandle
+    command.intervalMin = event.intervalMin
+    command.intervalMax = event.intervalMax
+    command.maxLatency = event.maxLatency
+    command.timeout = event.timeout
+    hci.send(command, tag: Tag.unanswered, now: now)
+  }
+
+  // MARK: From L2CAP
+
+  /// The peripheral asks for other parameters. Out-of-range requests have been refused already. Vol 3, Part A, §4.21.
+  mutating func answer(
+    _ request: ConnectionParameterUpdateRequest, _ handle: ConnectionHandle, identifier: UInt8, _ now: Instant
+  ) {
+    guard let index = upper.index(of: handle) else { return }
+    let isAccepted = configuration.parameterPolicy.accepts(request) && upper.links[index].update == nil
+    l2cap.respondToParameterUpdate(handle, identifier: identifier, accepted: isAccepted)
+    if isAccepted { updateOverLinkLayer(at: index, nil, request, now) }
+    settle(now)
+  }
+  /// What the central's host has said to our request.
+  mutating func updateAnswered(_ handle: ConnectionHandle, _ outcome: ParameterUpdateOutcome, _ now: Instant) {
+    guard let index = upper.index(of: handle), let update = upper.links[index].update, update.way == .l2cap else {
+      return
+    }
+    switch outcome {
+    case .accepted:
+      upper.links[index].update?.way = .granted
+      upper.links[index].update?.deadline = now + ParameterUpdate.timeout
+      // They came into force before the answer did, or were in force anyway: then no event comes.
+      let parameters = upper.links[index].parameters, interval = parameters.interval.rawValue
+      if update.wanted.intervalMin <= interval, interval <= update.wanted.intervalMax,
+        parameters.latency == update.wanted.latency, parameters.supervisionTimeout.rawValue == update.wanted.timeout
+      {
+        updateEnded(at: index, .success)
+      }
+    case .rejected: updateEnded(at: index, .unacceptableConnectionParameters)
+    case .notUnderstood: updateEnded(at: index, .unsupportedRemoteFeature)
+    case .timedOut: updateEnded(at: index, .lmpOrLLResponseTimeout)
+    case .linkClosed: break
+    }
+  }
+}
