@@ -25,9 +25,7 @@ NO_ANSWER = 'no answer'
 
 # What each of them does otherwise, and is expected to: by the name of the check.
 DEVIATIONS = {
-    'bindrune': {  # what it does not have yet
-        'connections: RSSI, central': False,
-        'connections: RSSI, peripheral': False,
+    'bindrune': {  # LE 1M is its only PHY, unless it is configured otherwise
         'connections: PHY': 0x01,
         'connections: PHY told': None,
     },
