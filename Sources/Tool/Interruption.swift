@@ -42,6 +42,14 @@ enum Interruption {
     source.resume()
     return source
   }
+  /// Notices at once that nobody reads the output any more: of who may have nothing to write for long.
+  static func watchOutput() {
+    DispatchQueue(label: "bindrune.output").async {
+      var output = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
+      while unsafe poll(&output, 1, -1) < 0, errno == EINTR {}
+      if output.revents & Int16(POLLERR) != 0 { end(.outputClosed) }
+    }
+  }
   static func end(_ cause: Cause) {
     let cancel = state.withLock { state in
       state.cause = state.cause ?? cause

@@ -8,29 +8,49 @@ struct ScanCommand: AsyncParsableCommand {
     commandName: "scan", abstract: "Show the devices that advertise.",
     discussion: """
       On a terminal a table that goes on changing, the near devices first. In a pipe one line for each device when it is \
-      first heard, and again when it says something new.
+      first heard, and again when it says something new; with --duplicates, for each of its advertisements. What an \
+      advertisement and its scan response say is told together. Of several filters a device has to meet all.
       """)
 
   @OptionGroup var options: HostOptions
-  @Option(help: ArgumentHelp("How long to scan; without it until interrupted.", valueName: "seconds"))
-  var duration: Seconds?
   @Option(
     help: ArgumentHelp(
-      "Only devices that name this service, 180D or a 128-bit UUID; several times for one of several.",
+      "Only devices that name this service or may have it in their overflow area; several times for one of several.",
       valueName: "uuid"), transform: BluetoothUUID.init(argument:))
   var service: [BluetoothUUID] = []
+  @Option(help: "Only devices of this name; of names that begin so, if it ends with *.")
+  var name: String?
+  @Option(
+    parsing: .unconditional,
+    help: ArgumentHelp("Only devices that are heard with so many dBm or more, -70 for example.", valueName: "dBm"))
+  var rssi: Int8?
+  @Option(
+    help: ArgumentHelp("Only devices with manufacturer data of this company, as 0x004C or 76.", valueName: "company"))
+  var manufacturer: Number16?
+  @Flag(help: "Show every advertisement, not only what is new.")
+  var duplicates = false
   @Flag(help: "Only listen: no device is asked for its scan response.")
   var passive = false
-  @Flag(help: "Print one JSON object per report.")
+  @Option(help: ArgumentHelp("How long to scan; without it until interrupted.", valueName: "seconds"))
+  var duration: Seconds?
+  @Flag(help: "Print one JSON object per line.")
   var json = false
 
+  private var filter: ScanFilter {
+    ScanFilter(
+      services: service,
+      name: name.map { $0.hasSuffix("*") ? .prefix(String($0.dropLast())) : .exact($0) }, minimumRSSI: rssi,
+      manufacturer: manufacturer.map { ScanFilter.Manufacturer(companyIdentifier: $0.value) })
+  }
+
   func run() async throws {
-    let scan = (parameters: ScanParameters(isActive: !passive), services: service)
+    let parameters = ScanParameters(isActive: !passive), filter = filter
     if json || !Screen.isPossible {
-      let lines = DeviceLines(json: json)
+      let lines = DeviceLines(json: json, showsDuplicates: duplicates)
+      Interruption.watchOutput()
       try await Host.using(options) { host in
         try await untilInterrupted(duration) {
-          for try await advertisement in host.scan(scan.parameters, services: scan.services) {
+          for try await advertisement in host.scan(parameters, filter: filter) {
             await lines.show(advertisement)
           }
         }
@@ -41,7 +61,7 @@ struct ScanCommand: AsyncParsableCommand {
     do {
       try await Host.using(options) { host in
         try await untilInterrupted(duration) {
-          try await table.live(on: host.scan(scan.parameters, services: scan.services))
+          try await table.live(on: host.scan(parameters, filter: filter))
         }
       }
     } catch {
@@ -56,15 +76,18 @@ struct ScanCommand: AsyncParsableCommand {
 private actor DeviceLines {
   private var devices: [PeerAddress: AdvertisingData] = [:]
   private let json: Bool
-  init(json: Bool) { self.json = json }
+  private let showsDuplicates: Bool
+  init(json: Bool, showsDuplicates: Bool) {
+    self.json = json
+    self.showsDuplicates = showsDuplicates
+  }
 
   func show(_ advertisement: Advertisement) {
-    if json { return Console.line("\(advertisement.json)") }
-    guard devices[advertisement.peer] != advertisement.data else { return }
-    if devices.count < 4096 || devices[advertisement.peer] != nil {
+    let isNew = devices[advertisement.peer] != advertisement.data
+    if devices.count < DeviceTable.capacity || devices[advertisement.peer] != nil {
       devices[advertisement.peer] = advertisement.data
     }
-    Console.line(advertisement.line)
+    if isNew || showsDuplicates { Console.line(json ? "\(advertisement.json)" : advertisement.line) }
   }
   func end() {
     if !json { Console.line(devices.count == 1 ? "1 device" : "\(devices.count) devices") }
@@ -115,12 +138,9 @@ extension Advertisement {
     let strength = rssi.map { "\($0) dBm" } ?? "? dBm"
     var parts = [Console.styled(peer.description, .cyan), strength.padded(8)]
     parts.append(Console.styled(name.map(printable) ?? "(no name)", name == nil ? .dim : .bold))
-    if !data.serviceUUIDs.isEmpty {
-      parts.append(data.serviceUUIDs.map { $0.assignedName ?? $0.description }.joined(separator: ", "))
-    }
-    if !matchedOverflow.isEmpty {
-      parts.append("overflow: " + matchedOverflow.map(\.description).joined(separator: ", "))
-    }
+    let services = data.serviceUUIDs.map { $0.assignedName ?? $0.description }
+    let found = services + matchedOverflow.map { "\($0) (overflow)" }
+    if !found.isEmpty { parts.append(found.joined(separator: ", ")) }
     if let manufacturer = data.manufacturerData {
       parts.append(
         "manufacturer " + hexText(manufacturer.prefix(2).reversed()) + ": " + hexText(manufacturer.dropFirst(2)))
@@ -139,7 +159,7 @@ extension Advertisement {
     if isTruncated { line.add("truncated", true) }
     line.add("name", name)
     line.add("services", data.serviceUUIDs.map(\.description))
-    if !matchedOverflow.isEmpty { line.add("overflow", matchedOverflow.map(\.description)) }
+    line.add("overflow", matchedOverflow.map(\.description))
     if let flags = data.flags { line.add("flags", Int(flags)) }
     if let power = data.txPowerLevel { line.add("tx_power", Int(power)) }
     if let manufacturer = data.manufacturerData { line.add("manufacturer_data", hexText(manufacturer)) }

@@ -125,6 +125,33 @@ import Testing
     #expect(small.status == 0 && small.lines.last == "scan response, empty")
   }
 
+  /// As an iPhone's app goes to the background: a scan that names a service still finds it, and only such a scan.
+  @Test func onTheAir() async throws {
+    let (radio, spec) = try await controllers()
+    let advertiser = try Tool("advertise", "--hci", spec, "--background", "--service", "1001", "--name", "Fred")
+    for line in ["  overflow area: 1001", "left out: name is not sent in the background", "advertising as "] {
+      _ = try await advertiser.line(line)
+    }
+    let hit = try await Tool("scan", "--hci", spec, "--service", "3333", "--duration", "0.6", "--json").end()
+    let report = try #require(try hit.objects().last)
+    #expect(report["overflow"] as? [String] == ["3333"] && report["services"] as? [String] == [])
+    #expect(report["name"] is NSNull)
+    let plain = try await Tool("scan", "--hci", spec, "--service", "3333", "--duration", "0.6").end()
+    #expect(plain.lines.count == 2 && plain.lines[0].contains("3333 (overflow)"), "\(plain.output)")
+    let miss = try await Tool("scan", "--hci", spec, "--service", "C007", "--duration", "0.6").end()
+    #expect(miss.lines == ["0 devices"])
+    let all = try await Tool("scan", "--hci", spec, "--duration", "0.6", "--json").end()
+    #expect(try all.objects().last?["overflow"] as? [String] == [])
+    // Whoever connects reads a name all the same.
+    let address = try #require(report["address"] as? String)
+    let explored = try await Tool("explore", "--hci", spec, "--address", address).end()
+    #expect(explored.status == 0 && explored.output.contains("\"Fred\""), "\(explored.errors)")
+    advertiser.signal(SIGINT)
+    #expect(await advertiser.end().status == 0)
+    radio.signal(SIGINT)
+    _ = await radio.end()
+  }
+
   @Test(
     arguments: [
       ([], "No controller is named: add --hci hci0, or --dry-run to see what would be sent."),

@@ -105,6 +105,38 @@ import Testing
     #expect(kept.contains(peer(0)) && !kept.contains(peer(1)) && kept.contains(peer(UInt64(DeviceTable.capacity + 99))))
   }
 
+  // MARK: In a pipe
+
+  @Test func filters() async throws {
+    let (radio, spec) = try await controllers()
+    let name = "A name for the scan response"
+    let advertiser = try Tool(
+      "advertise", "--hci", spec, "--policy", "standard", "--name", name, "--service", "180D", "--manufacturer",
+      "FFFF01")
+    _ = try await advertiser.line("advertising as ")
+    for (arguments, isFound) in [
+      ([], true), (["--name", name], true), (["--name", "A name*"], true), (["--name", "A name"], false),
+      (["--rssi", "-127"], true), (["--rssi", "20"], false), (["--manufacturer", "0xFFFF"], true),
+      (["--manufacturer", "76"], false), (["--service", "180D", "--service", "1234"], true),
+      (["--service", "180D", "--manufacturer", "76"], false),
+    ] as [([String], Bool)] {
+      let end = try await Tool.run(["scan", "--hci", spec, "--duration", "0.5"] + arguments)
+      #expect(end.status == 0 && end.lines.last == (isFound ? "1 device" : "0 devices"), "\(arguments): \(end.output)")
+    }
+    func objects(_ option: String...) async throws -> [[String: any Sendable]] {
+      try await Tool.run(["scan", "--hci", spec, "--json", "--duration", "1"] + option).objects()
+    }
+    // Its advertisement and its scan response are one; who only listens has no name.
+    let (once, all, passive) = try await (objects(), objects("--duplicates"), objects("--passive"))
+    #expect(once.last?["name"] as? String == name && once.count <= 2 && all.count > 2, "\(once.count), \(all.count)")
+    #expect(passive.count == 1 && passive[0]["name"] is NSNull && passive[0]["scan_response"] as? Bool == false)
+    #expect(passive[0]["services"] as? [String] == ["180D"])
+    advertiser.signal(SIGINT)
+    _ = await advertiser.end()
+    radio.signal(SIGINT)
+    _ = await radio.end()
+  }
+
   // MARK: On a terminal
 
   @Test func live() async throws {
