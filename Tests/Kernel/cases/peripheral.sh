@@ -167,3 +167,69 @@ case_scan_response() { # both halves of what serve advertises reach the kernel
   ask 'scan le' "Device $left A name of twenty-nine octets\."
   ask "info $left" 'UUID: Heart Rate'
 }
+
+# What an iPhone would send: 28 octets beside the flags, and what does not fit as bits of the overflow area.
+
+case_like_an_iphone_legacy() { # policy coreBluetooth: a 128-bit UUID leaves eight octets for the name
+  like_an_iphone legacy
+}
+case_like_an_iphone_ext() { # the same with the commands of 5.x
+  like_an_iphone ext
+}
+like_an_iphone() {
+  seen_by_bluez "$1" --name 'LightBlue on Linux' --service $one_uuid
+  bluez_shows 'Device '$left' LightBlu$' "UUID: .*$one_uuid"
+  monitor_shows 'Flags: 0x06' '128-bit Service UUIDs \(complete\): 1 entr' 'Name \(short\): LightBlu$'
+}
+
+# C007, C008 and 1001 set bits 10 of octet 4, 08 and 02 of octet 7: captures of iPhones, Fixtures/Vectors/overflow.txt.
+case_overflow_legacy() { # the UUIDs that do not fit are bits of Apple's manufacturer data in the scan response
+  overflow legacy
+}
+case_overflow_ext() { # the same with the commands of 5.x
+  overflow ext
+}
+overflow() {
+  seen_by_bluez "$1" --name Fred --service $one_uuid --service 180D --service 180F --service 180A --service 1812 \
+    --service C007 --service C008 --service 1001
+  bluez_shows 'Device '$left' Fred$' 'UUID: Heart Rate' 'UUID: Battery Service' 'UUID: Human Interface Device' \
+    "UUID: .*$one_uuid" 'ManufacturerData.*0x004c' '^ +01 00 00 00 00 10 00 00 0a 00 00 00 00 00 00 00 '
+  ! said 'c007-0000|c008-0000|00001001-' 0 || fail 'a service of the overflow area was advertised'
+  monitor_shows 'Name \(complete\): Fred$' '16-bit Service UUIDs \(partial\): 4 entries' '128-bit Service UUIDs \(partial\): 1 entr' \
+    'Company: Apple, Inc. \(76\)'
+}
+case_background() { # in the background there are no name and no UUIDs, only bits
+  seen_by_bluez legacy --background --name Fred --service C007
+  bluez_shows "Device $left ([0-9A-F]{2}-){5}" 'ManufacturerData.*0x004c' '^ +01 00 00 00 00 10 00 00 00 00 00 00 00 00 00 00 '
+  ! said 'Fred|c007-0000' 0 || fail 'what an iPhone keeps for the foreground was advertised'
+}
+
+case_policy_standard() { # both halves full: two 128-bit UUIDs, a name, manufacturer data
+  seen_by_bluez legacy --policy standard --name 'Both halves' --service $one_uuid --service 180D --manufacturer FFFF0102
+  bluez_shows "Device $left Both halves$" "UUID: .*$one_uuid" 'UUID: Heart Rate' 'ManufacturerData.*0xffff' '^ +01 02  '
+}
+case_policy_extended() { # extended PDUs, as far as btvirt has room
+  seen_by_bluez ext --policy extended --name Extended --service 180D --manufacturer FFFF0102
+  bluez_shows "Device $left Extended$" 'UUID: Heart Rate' 'ManufacturerData.*0xffff'
+  monitor_shows 'LE Extended Advertising Report' 'Name \(complete\): Extended$'
+}
+
+seen_by_bluez() { # RADIO OPTION…: of bindrune advertise, which goes on; btmon tells what BlueZ hears
+  radio "$1"
+  shift
+  background btmon stdbuf -oL btmon --index 1
+  background advertise bindrune advertise --hci hci0 "$@"
+  heard advertise.out "$left"
+  bluetoothctl_runs
+}
+bluez_shows() { # DEVICE-LINE REGEX…: of bluetoothctl's information about us
+  ask 'scan le' "$1"
+  shift
+  ask "info $left" 'RSSI|Connected:'
+  local regex
+  for regex; do answered "$regex"; done
+}
+monitor_shows() { # REGEX…: in what btmon makes of our packets
+  local regex
+  for regex; do heard btmon.out "$regex"; done
+}
