@@ -176,6 +176,16 @@ class GAP:
         up = await b.event(CONNECTED, since)
         check('connected: up', up and int(up.status), 0)
         check('connected: told', bool(await ours.hears('connected', mark, peer=spelled(b.own), role='peripheral')))
+        # As a peripheral it asks the link layer of a central that has the procedure. Vol 6, Part B, §5.1.7.
+        since = b.now
+        asking = asyncio.get_running_loop().create_task(ours.tell(f'parameters {spelled(b.own)} interval=50'))
+        asked = await b.event(hci.HCI_LE_Remote_Connection_Parameter_Request_Event, since)
+        check('connected: asks for parameters', asked and (asked.interval_min, asked.interval_max), (40, 40))
+        if asked:
+            await b(hci.HCI_LE_Remote_Connection_Parameter_Request_Reply_Command(
+                connection_handle=up.connection_handle, interval_min=40, interval_max=40, max_latency=0, timeout=500,
+                min_ce_length=0, max_ce_length=0))
+        check('connected: is told that it has them', await asking, None)
         since = c.now
         await c.scans()
         check('connected: heard again beside the link', await c.report(
@@ -256,6 +266,14 @@ class GAP:
         await ours.tell(f'parameters {spelled(a.own)} interval=50')
         update = await a.event(hci.HCI_LE_Connection_Update_Complete_Event, since)
         check('central: parameters', update and update.connection_interval, 40)
+
+        mark, since = ours.now, a.now
+        check('central: quality', await ours.tell(f'quality {spelled(a.own)}'), None)
+        found = await ours.hears('quality', mark)
+        check('central: PHY', found and found['phys'], '2,2')
+        check('central: RSSI', found and -127 <= int(found['rssi']) <= 20)
+        update = await a.event(hci.HCI_LE_PHY_Update_Complete_Event, since)
+        check('central: PHY told', update and (int(update.tx_phy), int(update.rx_phy)), (2, 2))
 
         # The peripheral asks over the link layer: §7.7.65.6.
         since = a.now

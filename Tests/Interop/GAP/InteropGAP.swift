@@ -12,7 +12,7 @@ import class Foundation.Thread
 ///     scan [passive] [services=U,…]                           stop-scan
 ///     connect ADDRESS[,ADDRESS]… [interval=MS] [timeout=MS]   cancel ADDRESS
 ///     parameters ADDRESS interval=MS                          disconnect ADDRESS
-///     identity ADDRESS irk=HEX
+///     quality ADDRESS                                         identity ADDRESS irk=HEX
 ///
 /// Each line is answered by {"event":"done"} or {"event":"refused"}; a connection is told of when it is up. An IRK is spelled
 /// as the Specification prints it; with one of our own the address is private, and another one every second.
@@ -121,6 +121,13 @@ actor Driver {
     case "connect": connect(order)
     case "cancel": attempts[try address(of: order)]?.cancel()
     case "parameters": try await (try link(of: order)).updateParameters(connectionParameters(of: order))
+    case "quality":
+      let link = try link(of: order), phys = try await link.setPHYs(PHYPreferences(transmit: .le2M, receive: .le2M))
+      say(
+        "quality",
+        [
+          "rssi": "\(try await link.readRSSI() ?? 127)", "phys": "\(phys.transmit.rawValue),\(phys.receive.rawValue)",
+        ])
     case "identity":
       guard let irk = order.key("irk") else { throw Misuse(why: "no key") }
       try await host.addIdentity(try address(of: order), irk: irk)
