@@ -95,6 +95,14 @@ extension BluetoothError {
   init(_ error: TransportError) { self.init(.transport, error.description) }
   init(_ error: IdentityError) { self.init(.invalidArgument, "The identity is not possible: \(error).") }
   init(_ error: AdvertisingDataError) { self.init(.invalidArgument, "The advertisement is not possible: \(error).") }
+  init(_ error: AdvertisingError) {
+    let code: Code =
+      switch error {
+      case .tooManySets: .busy
+      default: .invalidArgument
+      }
+    self.init(code, "The advertisement is not possible: \(error).")
+  }
 
   init(_ failure: StartFailure) {
     self.init(

@@ -61,12 +61,13 @@ extension Host {
     case .scanFailed(let id, let status): scanFailed(id, .refused(to: "scan", status))
     case .discovered(let id, let discovery): deliver(discovery, to: id)
 
-    case .advertisingStarted: advertising.resume()
-    case .advertisingFailed(let status):
-      advertising.resume(.failure(.refused(to: "advertise", status)))
-    case .advertisingStopped(let reason):
-      advertising.resume(.failure(BluetoothError(.cancelled, "Advertising was stopped before it began.")))
-      tell(.advertisingStopped(reason))
+    case .advertisingStarted(let id): advertising[id]?.waiters.resume()
+    case .advertisingFailed(let id, let status):
+      advertising.removeValue(forKey: id)?.waiters.resume(.failure(.refused(to: "advertise", status)))
+    case .advertisingStopped(let id, let reason):
+      advertising.removeValue(forKey: id)?.waiters.resume(
+        .failure(BluetoothError(.cancelled, "Advertising was stopped before it began.")))
+      tell(.advertisingStopped(id, reason))
 
     case .linkUp(let id, let peer, let role, let parameters):
       links[id] = LinkState(peer: peer)
@@ -147,7 +148,8 @@ extension Host {
   /// Called once, when the phase has become `.closed`.
   func endEverything(_ error: BluetoothError) {
     starting.resume(.failure(error))
-    advertising.resume(.failure(error))
+    for state in advertising.values { state.waiters.resume(.failure(error)) }
+    advertising = [:]
     _ = endRequests(error)
     endScans(error)
     for link in links.values { link.end(error) }

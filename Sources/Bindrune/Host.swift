@@ -32,9 +32,9 @@ public actor Host {
 
   // What waits, by what it waits for.
   let starting = Waiters()
-  let advertising = Waiters()
-  let closing = Waiters()
+  var advertising: [AdvertisingSetID: AdvertisingState] = [:]
   var advertisingTurn = 0
+  let closing = Waiters()
   var lastRequest: UInt64 = 0
   var requests: [RequestID: CheckedContinuation<RequestOutcome, Never>] = [:]
   /// Requests that ended with their link, which has not been told yet.
@@ -151,7 +151,7 @@ public actor Host {
       perform { core, now in
         for request in ended { core.cancel(request, now: now) }
         for scan in scans { core.stopScan(id: scan, now: now) }
-        core.stopAdvertising(now: now)
+        for id in advertising.keys { core.stopAdvertising(id, now: now) }
         for link in links.keys { core.disconnect(link, now: now) }
       }
       transport.eventLoop.scheduleTask(in: .seconds(1)) { [weak self] in

@@ -18,8 +18,8 @@ public enum ServerEvent: Sendable {
   case writeRequested(WriteRequest)
   /// A request about this value was not answered within 25 s: the client got Unlikely Error (0x0E).
   case requestUnanswered(LinkID, AttributeHandle)
-  /// Nothing is advertised any more.
-  case advertisingStopped(AdvertisingEnd)
+  /// This is not advertised any more. It may be on the air again: `Host.advertise` after it, or before it was told.
+  case advertisingStopped(AdvertisingSetID, AdvertisingEnd)
 }
 
 /// A client reads a dynamic value. Answer once and within 25 s: then the client gets Unlikely Error (0x0E), and
@@ -93,44 +93,6 @@ extension Host {
   func answer(_ body: (inout HostCore, Instant) -> UnwantedAnswer?) throws(BluetoothError) {
     if let reason = perform(body) { throw BluetoothError(reason) }
   }
-
-  /// Advertises, and returns when the controller does. Ends with `stopAdvertising` or, if `parameters` say so, with a link,
-  /// a time or a number of events: `events` tells `.advertisingStopped`. There is one advertisement: a later call replaces
-  /// it. Cancelled before it has begun, it does not begin.
-  /// What is sent, and where, is `parameters.policy`'s business; the result says it. By default all of it: in legacy PDUs,
-  /// which every scanner hears, where they hold it; else in extended ones, if the controller has them; else it is refused.
-  @discardableResult
-  public func advertise(
-    _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
-  ) async throws(BluetoothError) -> PackedAdvertisement {
-    let packed = try pack(data, parameters)
-    advertisingTurn += 1
-    let turn = advertisingTurn
-    do throws(BluetoothError) {
-      try await advertising.wait {
-        perform { core, now in
-          do throws(AdvertisingDataError) { try core.advertise(data, parameters, now: now) } catch {
-            return .failure(BluetoothError(error))
-          }
-          return nil
-        }
-      }
-    } catch {
-      if error.code == .cancelled, turn == advertisingTurn { stopAdvertising() }
-      throw error
-    }
-    return packed
-  }
-  /// What `advertise` would send on this controller, and what it would leave out.
-  public func pack(
-    _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
-  ) throws(BluetoothError) -> PackedAdvertisement {
-    try check()
-    do throws(AdvertisingDataError) { return try core.pack(data, parameters) } catch {
-      throw BluetoothError(error)
-    }
-  }
-  public func stopAdvertising() { perform { core, now in core.stopAdvertising(now: now) } }
 
   /// Sets a value of the database; clients read it from now on. Nobody is notified by that.
   public func setValue(_ value: [UInt8], of handle: AttributeHandle) {

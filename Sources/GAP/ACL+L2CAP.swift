@@ -29,6 +29,11 @@ extension HostCore {
     _ status: HCIStatus, _ handle: ConnectionHandle, _ role: LinkRole, _ peer: PeerAddress,
     onAir: PeerAddress, _ parameters: ConnectionParameters, _ now: Instant
   ) {
+    // The end of directed advertising, not of an attempt of ours: §7.8.9.
+    if status == .advertisingTimeout {
+      advertiser.timedOut(hci: &hci, now: now)
+      return tellAdvertising()
+    }
     switch connections.completed(status, role, peer, hci: &hci, now: now) {
     case .nothing: break
     case .unwanted: sendDisconnect(handle, .remoteUserTerminatedConnection, now)
@@ -36,7 +41,10 @@ extension HostCore {
       let id = linkUp(handle, role, peer, onAir, parameters, now)
       if let request { emit(.completed(request, .connected(id))) }
       if let wanted, wanted != parameters { updateParameters(id, wanted, now: now) }
-      if role == .peripheral { tell(advertiser.connected(hci: &hci, now: now)) }
+      if role == .peripheral {
+        advertiser.connected(hci: &hci, now: now)
+        tellAdvertising()
+      }
     }
     tellFailedConnections()
   }
@@ -87,7 +95,8 @@ extension HostCore {
       emit(.linkDown(link.id, reason: reason))
       for id in link.disconnectRequests { emit(.completed(id, .disconnected)) }
     }
-    tell(advertiser.disconnected(hci: &hci, now: now))
+    advertiser.disconnected(hci: &hci, now: now)
+    tellAdvertising()
     connections.disconnected(hci: &hci, now: now)
   }
 

@@ -250,7 +250,7 @@ public struct PackedAdvertisement: Sendable, Hashable {
 
   // MARK: Packing
 
-  fileprivate init(advertising: Int, scanResponse: Int, usesLegacyPDUs: Bool = true) {
+  init(advertising: Int, scanResponse: Int, usesLegacyPDUs: Bool = true) {
     advertisingCapacity = advertising
     scanResponseCapacity = scanResponse
     self.usesLegacyPDUs = usesLegacyPDUs

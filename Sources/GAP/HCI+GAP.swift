@@ -5,7 +5,7 @@ import HCI
 
 // The controller's commands and events, and GAP's machines that live by them: Vol 3, Part C, §9.
 extension HostCore {
-  /// Who sent a command; the lower 16 bits are a connection handle where there is one.
+  /// Who sent a command; the lower 16 bits are a connection handle, or an advertising handle, where there is one.
   enum Tag {
     static var scanner: UInt32 { 0x1_0000 }
     static var advertiser: UInt32 { 0x2_0000 }
@@ -54,27 +54,48 @@ extension HostCore {
     tell(scanner.want(scans.merged ?? (privacy.isSeeking ? .seeking : nil), hci: &hci, now: now))
   }
 
+  /// Advertises, beside what is advertised under other numbers, up to `ControllerInfo.maximumAdvertisingSets` things at once.
   /// Ends with `.advertisingStarted` or `.advertisingFailed`; `.advertisingStopped` follows when it is over. Of several
-  /// calls in a row the last one counts, and has the one outcome; one with a duration or a number of events begins anew.
+  /// calls in a row for one number the last one counts, and has the one outcome; one with a duration or a number of events
+  /// begins anew. Where only data of up to 251 octets are others than before, advertising goes on without a gap.
   /// Returns what is sent and what is left out.
   @discardableResult
   public mutating func advertise(
-    _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(), now: Instant
-  ) throws(AdvertisingDataError) -> PackedAdvertisement {
-    let packed = try pack(data, parameters)
-    guard phase == .running, privacy.permitsConnections || parameters.kind != .connectable else {
-      emit(.advertisingFailed(.commandDisallowed))
+    _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(),
+    as id: AdvertisingSetID = .first, now: Instant
+  ) throws(AdvertisingError) -> PackedAdvertisement {
+    try parameters.check(usesExtendedCommands: controller?.usesExtendedCommands == true)
+    let packed = try packed(data, parameters)
+    guard phase == .running, privacy.permitsConnections || !parameters.kind.isConnectable else {
+      emit(.advertisingFailed(id, .commandDisallowed))
       return packed
     }
-    let wish = Advertiser.Wish(parameters: parameters, payloads: packed.payloads)
-    tell(advertiser.want(wish, hci: &hci, now: now))
+    try advertiser.advertise(packed.payloads, parameters, as: id, hci: &hci, now: now)
     settle(now)
     return packed
+  }
+  /// Changes what is advertised under a number; its time and its number of events go on. Ends as `advertise` does.
+  @discardableResult
+  public mutating func setAdvertisingData(
+    _ data: AdvertisingData, of id: AdvertisingSetID = .first, now: Instant
+  ) throws(AdvertisingError) -> PackedAdvertisement {
+    guard let parameters = advertiser.parameters(of: id) else { throw .notAdvertising(id) }
+    let packed = try packed(data, parameters)
+    advertiser.change(id, packed.payloads, hci: &hci, now: now)
+    settle(now)
+    return packed
+  }
+  private func packed(
+    _ data: AdvertisingData, _ parameters: AdvertisingParameters
+  ) throws(AdvertisingError) -> PackedAdvertisement {
+    do throws(AdvertisingDataError) { return try pack(data, parameters) } catch { throw .data(error) }
   }
   /// What `advertise` would send on this controller, and what it would leave out.
   public func pack(
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
   ) throws(AdvertisingDataError) -> PackedAdvertisement {
+    // ADV_DIRECT_IND has no data.
+    if parameters.kind.peer != nil { return PackedAdvertisement(advertising: 0, scanResponse: 0) }
     let isExtended = controller?.usesExtendedCommands == true
     if !isExtended, parameters.maximumEvents != nil { throw .extendedUnavailable }
     let packer = AdvertisingPacker(
@@ -85,8 +106,8 @@ extension HostCore {
     return packed
   }
   /// Ends with `.advertisingStopped`.
-  public mutating func stopAdvertising(now: Instant) {
-    tell(advertiser.want(nil, hci: &hci, now: now))
+  public mutating func stopAdvertising(_ id: AdvertisingSetID = .first, now: Instant) {
+    advertiser.stop(id, hci: &hci, now: now)
     settle(now)
   }
 
@@ -148,12 +169,13 @@ extension HostCore {
     case nil: break
     }
   }
-  mutating func tell(_ outcome: Advertiser.Outcome?) {
-    switch outcome {
-    case .started: emit(.advertisingStarted)
-    case .ended(let reason): emit(.advertisingStopped(reason))
-    case .failed(let status): emit(.advertisingFailed(status))
-    case nil: break
+  mutating func tellAdvertising() {
+    while let (id, outcome) = advertiser.nextOutcome() {
+      switch outcome {
+      case .started: emit(.advertisingStarted(id))
+      case .ended(let reason): emit(.advertisingStopped(id, reason))
+      case .failed(let status): emit(.advertisingFailed(id, status))
+      }
     }
   }
 
@@ -181,7 +203,7 @@ extension HostCore {
   private mutating func started(_ info: ControllerInfo, _ now: Instant) {
     controller = info
     // All of one kind: Vol 4, Part E, §3.1.1.
-    advertiser.usesExtendedCommands = info.usesExtendedCommands
+    advertiser.prepare(info)
     scanner.usesExtendedCommands = info.usesExtendedCommands
     connections.usesExtendedCommands = info.usesExtendedCommands
     connections.acceptListSize = info.filterAcceptListSize
@@ -214,7 +236,9 @@ extension HostCore {
     let handle = ConnectionHandle(rawValue: UInt16(truncatingIfNeeded: outcome.tag))
     switch outcome.tag & 0xFFFF_0000 {
     case Tag.scanner: tell(scanner.completed(outcome, hci: &hci, now: now))
-    case Tag.advertiser: tell(advertiser.completed(outcome, hci: &hci, now: now))
+    case Tag.advertiser:
+      advertiser.completed(outcome, hci: &hci, now: now)
+      tellAdvertising()
     case Tag.connections:
       connections.answered(outcome, hci: &hci, now: now)
       tellFailedConnections()
@@ -264,8 +288,9 @@ extension HostCore {
         ConnectionParameters(event.connectionInterval, event.peripheralLatency, event.supervisionTimeout), now)
     case .lePHYUpdateComplete(let event): phyUpdateComplete(event)
     case .leDataLengthChange(let event): dataLengthChanged(event)
-    case .leAdvertisingSetTerminated(let event) where event.advertisingHandle == Advertiser.handle:
-      tell(advertiser.terminated(event.status, hci: &hci, now: now))
+    case .leAdvertisingSetTerminated(let event):
+      advertiser.terminated(event.advertisingHandle, event.status, hci: &hci, now: now)
+      tellAdvertising()
     case .leRemoteConnectionParameterRequest(let event): answer(event, now)
     case .leLongTermKeyRequest(let event):
       // Until there is pairing there are no keys. Vol 4, Part E, §7.8.26.

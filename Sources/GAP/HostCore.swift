@@ -136,7 +136,8 @@ public struct HostCore: ~Copyable {
     l2cap.expire(now: now)
     connections.expire(hci: &hci, now: now)
     tellFailedConnections()
-    tell(advertiser.expire(hci: &hci, now: now))
+    advertiser.expire(hci: &hci, now: now)
+    tellAdvertising()
     scans.expire(now: now)
     tellDiscoveries()
     for index in 0..<upper.links.count {
@@ -185,6 +186,7 @@ public struct HostCore: ~Copyable {
         if case .nothing = indication { break }
         handle(indication, in: Span(), now)
       }
+      tellAdvertising()
     } while changePrivacy(now)
   }
 
@@ -193,12 +195,12 @@ public struct HostCore: ~Copyable {
     phase = .stopped
     privacy.reset()
     scanner.reset()
-    let wasAdvertising = advertiser.reset(), requests = connections.reset()
+    let wereAdvertising = advertiser.reset(), requests = connections.reset()
     while upper.links.count > 0 { linkDown(upper.links[0].handle, .hardwareFailure, now) }
     for id in requests { emit(.completed(id, .failed(.notStarted))) }
     for id in defaultPHYRequests { emit(.completed(id, .failed(.notStarted))) }
     defaultPHYRequests = []
     for id in scans.removeAll() { emit(.scanStopped(id)) }
-    if wasAdvertising { emit(.advertisingStopped(.stopped)) }
+    for id in wereAdvertising { emit(.advertisingStopped(id, .stopped)) }
   }
 }

@@ -74,11 +74,11 @@ public enum HostEffect: Sendable {
   /// It was stopped, or the controller was. Nothing more is discovered.
   case scanStopped(ScanID)
 
-  /// What was asked for last is being done, perhaps again after a connection.
-  case advertisingStarted
-  /// Advertising is off: the controller refused it, perhaps after a connection.
-  case advertisingFailed(HCIStatus)
-  case advertisingStopped(AdvertisingEnd)
+  /// What was asked for last of this set is being done, perhaps again after a connection.
+  case advertisingStarted(AdvertisingSetID)
+  /// The set is off: the controller refused it, perhaps after a connection.
+  case advertisingFailed(AdvertisingSetID, HCIStatus)
+  case advertisingStopped(AdvertisingSetID, AdvertisingEnd)
 
   case linkUp(LinkID, PeerAddress, LinkRole, ConnectionParameters)
   case linkDown(LinkID, reason: HCIStatus)

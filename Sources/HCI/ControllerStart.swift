@@ -22,6 +22,8 @@ public struct ControllerInfo: BitwiseCopyable, Sendable {
   public var filterAcceptListSize = 0
   /// Entries of the resolving list; 0 where it cannot be used.
   public var resolvingListSize = 0
+  /// How many things it advertises at once; more than one only by the extended commands. Vol 4, Part E, §7.8.58.
+  public var maximumAdvertisingSets = 1
   /// The extended commands are to be used, where the controller has them: see `usesExtendedCommands`.
   public var prefersExtendedCommands = true
 
@@ -93,7 +95,7 @@ public enum StartFailure: Error, BitwiseCopyable, Sendable, Equatable, CustomStr
 struct ControllerStart {
   enum Step: UInt8 {
     case reset, version, commands, features, leFeatures, address, hostSupport, eventMask, leEventMask, leBuffers,
-      buffers, dataLength, acceptListSize, resolvingListSize, advertisingDataLength, done
+      buffers, dataLength, acceptListSize, resolvingListSize, advertisingDataLength, advertisingSets, done
   }
   private(set) var step = Step.reset
   private(set) var info = ControllerInfo()
@@ -124,6 +126,7 @@ struct ControllerStart {
     case .acceptListSize: queue.append(LEReadFilterAcceptListSize(), now: now)
     case .resolvingListSize: queue.append(LEReadResolvingListSize(), now: now)
     case .advertisingDataLength: queue.append(LEReadMaximumAdvertisingDataLength(), now: now)
+    case .advertisingSets: queue.append(LEReadNumberOfSupportedAdvertisingSets(), now: now)
     case .done: break
     }
   }
@@ -178,6 +181,9 @@ struct ControllerStart {
     case .advertisingDataLength:
       let answer = try LEReadMaximumAdvertisingDataLength.decodeReturn(parameters, in: packet)
       info.maximumAdvertisingDataLength = min(max(31, Int(answer.maxAdvertisingDataLength)), 1650)
+    case .advertisingSets:
+      let answer = try LEReadNumberOfSupportedAdvertisingSets.decodeReturn(parameters, in: packet)
+      info.maximumAdvertisingSets = max(1, Int(answer.numSupportedAdvertisingSets))
     case .reset, .hostSupport, .eventMask, .leEventMask, .done: break
     }
   }
@@ -204,9 +210,11 @@ struct ControllerStart {
         && info.commands.contains(LEAddDeviceToResolvingList.self)
         && info.commands.contains(LERemoveDeviceFromResolvingList.self)
         && info.commands.contains(LESetAddressResolutionEnable.self)
-    // An extended command like the others: a host that goes by the legacy ones must not send it.
+    // Extended commands like the others: a host that goes by the legacy ones must not send them.
     case .advertisingDataLength:
       info.usesExtendedCommands && info.commands.contains(LEReadMaximumAdvertisingDataLength.self)
+    case .advertisingSets:
+      info.usesExtendedCommands && info.commands.contains(LEReadNumberOfSupportedAdvertisingSets.self)
     }
   }
 }

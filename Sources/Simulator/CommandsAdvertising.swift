@@ -6,7 +6,6 @@ import HCI
 
 extension VirtualController {
   static var maximumAdvertisingData: Int { 1650 }
-  static var advertisingSets: Int { 8 }
   fileprivate func set(_ handle: UInt8) -> Int? { advertisers.firstIndex { $0.handle == handle } }
 }
 extension LESetExtendedAdvertisingParameters: Executable {
@@ -22,7 +21,7 @@ extension LESetExtendedAdvertisingParameters: Executable {
     guard primaryAdvertisingPHY == .le1M, legacy || secondaryAdvertisingPHY == .le1M else {
       return Return(.unsupportedFeatureOrParameterValue)
     }
-    if existing == nil, controller.advertisers.count > VirtualController.advertisingSets {
+    if existing == nil, controller.advertisers.count > controller.configuration.advertisingSets {
       return Return(.memoryCapacityExceeded)
     }
     var set = existing.map { controller.advertisers[$0] } ?? Advertiser(handle: advertisingHandle)
@@ -109,6 +108,11 @@ extension VirtualController {
       !set.isLegacy || (operation == .complete && data.count <= 31)
     else { return .invalidHCICommandParameters }
     if set.isEnabled, operation != .complete { return .commandDisallowed }
+    // One AUX_ADV_IND has to hold it.
+    if set.isEnabled, part == \.data, data.count > set.longestData {
+      advertisers[index].data = AdvertisingPayload()
+      return .packetTooLong
+    }
     var payload = operation == .first || operation == .complete ? AdvertisingPayload() : set[keyPath: part]
     payload.octets += data.array(in: packet)
     payload.isPartial = operation == .first || operation == .intermediate
@@ -169,7 +173,7 @@ extension LEReadNumberOfSupportedAdvertisingSets: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     guard controller.uses(.extended) else { return Return(.commandDisallowed) }
     var result = Return(.success)
-    result.numSupportedAdvertisingSets = UInt8(VirtualController.advertisingSets)
+    result.numSupportedAdvertisingSets = UInt8(clamping: controller.configuration.advertisingSets)
     return result
   }
 }

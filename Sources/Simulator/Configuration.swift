@@ -84,6 +84,8 @@ public struct ControllerConfiguration: Sendable {
   public var commandCreditDelay: Duration?
   /// Radiated power in dBm.
   public var transmitPower: Int8 = 0
+  /// Advertising sets it can have at once. Vol 4, Part E, §7.8.58.
+  public var advertisingSets = 8
   /// Commands it never answers, as some controllers do.
   public var unansweredCommands: [HCIOpcode] = []
   /// Commands it does not know although it could.

@@ -120,7 +120,7 @@ struct Advertise: AsyncParsableCommand {
             report.connected(link.peer)
           case .disconnected(let link, let reason):
             if let peer = peers.removeValue(forKey: link) { report.disconnected(peer, reason) }
-          case .advertisingStopped(let end): return report.ended(end)
+          case .advertisingStopped(_, let end): return report.ended(end)
           case .subscriptionChanged, .written, .readRequested, .writeRequested, .requestUnanswered: break
           }
         }

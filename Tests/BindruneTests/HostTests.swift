@@ -163,8 +163,8 @@ import Testing
     let (central, beacon) = (try await lab.host(), try await lab.host())
     var data = AdvertisingData(flags: nil)
     data.serviceData = (0..<4).map { .init(uuid: .short(0x1800 + $0), data: [UInt8](repeating: UInt8($0), count: 150)) }
-    let interval = AdvertisingInterval(.milliseconds(20)), events = await beacon.events
-    var parameters = AdvertisingParameters(kind: .nonconnectable, intervalMin: interval, intervalMax: interval)
+    let events = await beacon.events
+    var parameters = AdvertisingParameters(kind: .nonconnectable, interval: .every(.milliseconds(20)))
     try await beacon.advertise(data, parameters)
     try await within { [data] in
       for try await advertisement in central.scan() where advertisement.data == data {
@@ -176,7 +176,7 @@ import Testing
     try await beacon.advertise(data, parameters)
     try await within {
       for try await event in events {
-        guard case .advertisingStopped(let reason) = event else { continue }
+        guard case .advertisingStopped(.first, let reason) = event else { continue }
         #expect(reason == .durationOver)
         break
       }
@@ -192,8 +192,7 @@ import Testing
     var data = AdvertisingData(localName: "A name that fills", serviceUUIDs: ["180D"])
     data.serviceData = [AdvertisingData.ServiceData(uuid: "180F", data: [87, 1, 2, 3, 4, 5])]
     data.manufacturerData = [0xFF, 0xFF, 1, 2, 3, 4, 5, 6]
-    let interval = AdvertisingInterval(.milliseconds(20))
-    try await peripheral.advertise(data, AdvertisingParameters(intervalMin: interval, intervalMax: interval))
+    try await peripheral.advertise(data, AdvertisingParameters(interval: .every(.milliseconds(20))))
     try await within { [data] in
       var responses = 0
       for try await advertisement in central.scan() where responses > 0 || advertisement.hasScanResponse {
@@ -214,8 +213,7 @@ import Testing
     try await belt.advertiseFast()
     var data = AdvertisingData(flags: 6)
     data.manufacturerData = OverflowArea(["1001"]).manufacturerData
-    let interval = AdvertisingInterval(.milliseconds(20))
-    try await phone.advertise(data, AdvertisingParameters(intervalMin: interval, intervalMax: interval))
+    try await phone.advertise(data, AdvertisingParameters(interval: .every(.milliseconds(20))))
     let (beltAddress, phoneAddress) = (await belt.ownAddress, await phone.ownAddress)
     async let named = within {
       var count = 0

@@ -78,10 +78,9 @@ final class Lab: Sendable {
 
 extension Host {
   func advertiseFast(_ name: String = "Belt") async throws {
-    let interval = AdvertisingInterval(.milliseconds(20))
     try await advertise(
       AdvertisingData(localName: name, serviceUUIDs: ["180D"]),
-      AdvertisingParameters(intervalMin: interval, intervalMax: interval))
+      AdvertisingParameters(interval: .every(.milliseconds(20))))
   }
   func find(_ name: String) async throws -> Advertisement {
     for try await advertisement in scan() where advertisement.name == name { return advertisement }

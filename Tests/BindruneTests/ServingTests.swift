@@ -123,6 +123,51 @@ import Testing
     await peripheral.close()
   }
 
+  /// Each is waited for, heard, changed and ended for itself.
+  @Test func severalAdvertisements() async throws {
+    let lab = Lab()
+    let (central, peripheral) = (try await lab.host(), try await lab.host())
+    let ids = (1...3).map { AdvertisingSetID(rawValue: $0) }
+    try await within {
+      let events = await peripheral.events
+      for (number, id) in ids.enumerated() {
+        try await peripheral.advertise(
+          AdvertisingData(localName: "Set \(number)"),
+          AdvertisingParameters(
+            kind: .nonconnectable, interval: .every(.milliseconds(20)),
+            address: DeviceAddress(0xC000_5E00_5300 + UInt64(number))), as: id)
+      }
+      for number in 0...2 {
+        #expect(try await central.find("Set \(number)").peer.address.value == 0xC000_5E00_5300 + UInt64(number))
+      }
+      try await peripheral.setAdvertisingData(AdvertisingData(localName: "Other"), of: ids[1])
+      #expect(try await central.find("Other").peer.address.value == 0xC000_5E00_5301)
+      await peripheral.stopAdvertising(ids[0])
+      try await peripheral.advertise(
+        AdvertisingData(localName: "Brief"), AdvertisingParameters(duration: .milliseconds(30)), as: ids[2])
+      var ends: [AdvertisingSetID: AdvertisingEnd] = [:]
+      for try await event in events {
+        if case .advertisingStopped(let id, let end) = event { ends[id] = end }
+        if ends.count == 2 { break }
+      }
+      #expect(ends == [ids[0]: .stopped, ids[2]: .durationOver])
+    }
+    // What cannot be is said at once, and nothing waits.
+    let most = await peripheral.maximumAdvertisingSets
+    #expect(most == 8)
+    let code = try await errorCode { () async throws(BluetoothError) in
+      for number in 10...20 as ClosedRange<UInt32> {
+        try await peripheral.advertise(AdvertisingData(localName: "x"), as: AdvertisingSetID(rawValue: number))
+      }
+    }
+    #expect(code == .busy)
+    let unknown = try await errorCode { () async throws(BluetoothError) in
+      try await peripheral.setAdvertisingData(AdvertisingData(localName: "x"), of: AdvertisingSetID(rawValue: 99))
+    }
+    #expect(unknown == .invalidArgument)
+    await central.close()
+    await peripheral.close()
+  }
   /// Said again, said otherwise, beside a link: each call of `advertise` returns.
   @Test func advertisingAgain() async throws {
     let lab = Lab()

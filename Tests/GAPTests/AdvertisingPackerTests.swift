@@ -258,7 +258,7 @@ private let thirtyThree: [BluetoothUUID] = [
       parameters.isInBackground = isInBackground
       let packed = try bench.core.pack(data, parameters)
       bench.tell { core, now in
-        do throws(AdvertisingDataError) { same(try core.advertise(data, parameters, now: now), packed) } catch {
+        do throws(AdvertisingError) { same(try core.advertise(data, parameters, now: now), packed) } catch {
           Issue.record("\(error)")
         }
       }

@@ -167,9 +167,10 @@ struct Bench: ~Copyable {
     case .scanStarted(let id): return "scanStarted" + suffix(id)
     case .scanStopped(let id): return "scanStopped" + suffix(id)
     case .scanFailed(let id, let status): return "scanFailed\(suffix(id)) \(hexDigits(status.rawValue))"
-    case .advertisingStopped(.stopped): return "advertisingStopped"
-    case .advertisingStopped(let reason): return "advertisingStopped: \(reason)"
-    case .advertisingFailed(let status): return "advertisingFailed \(hexDigits(status.rawValue))"
+    case .advertisingStarted(let id): return "advertisingStarted" + number(id)
+    case .advertisingStopped(let id, .stopped): return "advertisingStopped" + number(id)
+    case .advertisingStopped(let id, let reason): return "advertisingStopped\(number(id)): \(reason)"
+    case .advertisingFailed(let id, let status): return "advertisingFailed\(number(id)) \(hexDigits(status.rawValue))"
     case .controllerFailed(let status): return "controllerFailed \(hexDigits(status.rawValue))"
     case .startFailed(let failure): return "startFailed: \(failure)"
     case .linkUp(let link, let peer, let role, _): return "\(link) up: \(peer), \(role.text)"
@@ -206,6 +207,9 @@ struct Bench: ~Copyable {
     }
   }
   private func suffix(_ id: ScanID) -> String { id.rawValue == 0 ? "" : " \(id.rawValue)" }
+  private func number(_ id: AdvertisingSetID) -> String { id == .first ? "" : " \(id.rawValue)" }
+  /// Something that the core said otherwise than by an effect.
+  mutating func note(_ text: String) { texts.append(text) }
   private func hexDigits(_ number: UInt8) -> String { "0x" + hex([number]) }
 
   /// What the core said since the last look.
@@ -281,6 +285,7 @@ struct PaperController {
   var maximumAdvertisingData: UInt16 = 1650
   /// Entries of the Filter Accept List, and of the resolving list.
   var acceptListSize: UInt8 = 0, resolvingListSize: UInt8 = 0
+  var advertisingSets: UInt8 = 4
   var address: [UInt8] = [6, 5, 4, 3, 2, 1]
   var refused: [HCIOpcode: HCIStatus] = [:]
   var silent: Set<HCIOpcode> = []
@@ -310,6 +315,7 @@ struct PaperController {
     case LEReadResolvingListSize.opcode: return commandComplete(opcode, .success, [resolvingListSize])
     case LEReadMaximumAdvertisingDataLength.opcode:
       return commandComplete(opcode, .success, little(maximumAdvertisingData))
+    case LEReadNumberOfSupportedAdvertisingSets.opcode: return commandComplete(opcode, .success, [advertisingSets])
     default: return commandComplete(opcode)
     }
   }

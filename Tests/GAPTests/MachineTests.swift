@@ -52,12 +52,15 @@ import Testing
         enabling, enabling + ["stop"], enabling + ["advertise b"],
         enabling + ["connection"], enabling + ["stop", "connection"], enabling + ["connection", "advertise b"],
         enabling + ["connection", "advertise a"],
-        on, on + ["stop"], on + ["advertise b"], on + ["stop", "advertise a"],
+        on, on + ["stop"], on + ["advertise b"], on + ["advertise b", "connection"], on + ["stop", "advertise a"],
+        on + ["change data"], on + ["change data", "refused"], on + ["change data", "connection"],
+        on + ["suspend"], on + ["suspend", "accepted"], on + ["suspend", "resume"], on + ["suspend", "connection"],
+        enabling + ["suspend"], enabling + ["suspend", "resume"], setting + ["suspend", "accepted"],
         on + ["connection"], on + ["connection", "stop"], on + ["connection", "advertise a"],
-        on + ["connection", "disconnection"],
-        on + ["connection", "accepted"], on + ["connection", "accepted", "accepted", "accepted"],
-        on + ["connection", "accepted", "accepted", "accepted", "disconnection"],
-        on + ["connection", "accepted", "accepted", "accepted", "refused"],
+        on + ["connection", "advertise b"], on + ["connection", "disconnection"],
+        on + ["connection", "disconnection", "refused"], on + ["connection", "refused"],
+        on + ["connection", "refused", "disconnection"], on + ["connection", "refused", "change data"],
+        on + ["connection", "refused", "suspend"],
       ],
       inputs: [
         ("advertise a", { bench in bench.advertise("a") }),
@@ -68,6 +71,8 @@ import Testing
         ("silence", { $0.wait(.seconds(2)) }),
         ("connection", { $0.receive(connectionComplete(0x40, .peripheral)) }),
         ("disconnection", { $0.receive(disconnectionComplete(0x40)) }),
+        ("suspend", { $0.suspendAdvertising() }), ("resume", { $0.resumeAdvertising() }),
+        ("change data", { $0.changeAdvertising("c") }),
         ("restart", { $0.start() }),
       ],
       phase: phaseOfTheAdvertiser)
@@ -84,8 +89,12 @@ import Testing
       paths: [
         [], ["advertise a"], ["advertise a", "accepted"], ["advertise a", "accepted", "stop"],
         ["advertise a", "accepted", "accepted"], enabling, enabling + ["stop"], enabling + ["connection"],
-        enabling + ["time over"], enabling + ["advertise b", "time over"], enabling + ["stop", "time over"],
-        on, on + ["stop"], on + ["connection"], on + ["time over"],
+        enabling + ["set terminated"], enabling + ["time over"], enabling + ["advertise b", "time over"],
+        enabling + ["stop", "time over"], on, on + ["stop"], on + ["connection"], on + ["set terminated"],
+        on + ["set terminated", "refused"], on + ["time over"], on + ["advertise b"], on + ["advertise b", "refused"],
+        on + ["advertise b", "set terminated"], on + ["change data"], on + ["change data", "set terminated"],
+        on + ["change data", "time over"], on + ["suspend"], on + ["suspend", "accepted"],
+        on + ["suspend", "set terminated"], enabling + ["suspend"], ["suspend", "advertise a"],
         long, long + ["accepted"], long + ["accepted", "accepted"], long + ["accepted", "accepted", "accepted"],
         on + ["advertise long"], on + ["advertise long", "accepted"], on + ["advertise long", "accepted", "stop"],
         on + ["advertise long", "accepted", "accepted"],
@@ -99,15 +108,50 @@ import Testing
         ("refused", { $0.answer(.connectionLimitExceeded) }),
         ("silence", { $0.wait(.seconds(2)) }),
         ("connection", { $0.receive(connectionComplete(0x40, .peripheral)) }),
-        ("its set terminated", { $0.receive("04 3E 06 12 00 00 40 00 00") }),
+        ("set terminated", { $0.receive("04 3E 06 12 00 00 40 00 00") }),
         ("time over", { $0.receive("04 3E 06 12 3C 00 00 00 00") }),
         ("events over", { $0.receive("04 3E 06 12 43 00 00 00 07") }),
         ("other set terminated", { $0.receive("04 3E 06 12 3C 01 00 00 00") }),
         ("disconnection", { $0.receive(disconnectionComplete(0x40)) }),
+        ("suspend", { $0.suspendAdvertising() }), ("resume", { $0.resumeAdvertising() }),
+        ("change data", { $0.changeAdvertising("c") }),
         ("restart", { $0.start() }),
       ],
       phase: phaseOfTheAdvertiser, controller: controller)
     try advertiser.check("advertiser-extended.txt")
+  }
+
+  /// A controller of two sets: one goes on whatever becomes of the other.
+  @Test func everyPhaseOfTwoAdvertisingSets() throws {
+    let one = ["advertise 1", "accepted", "accepted", "accepted", "accepted"]
+    let both = one + ["advertise 2", "accepted", "accepted", "accepted", "accepted"]
+    var controller = PaperController.extended
+    controller.advertisingSets = 2
+    let advertiser = Matrix(
+      paths: [
+        ["advertise 1"], ["advertise 1", "advertise 2"], ["advertise 1", "advertise 2", "stop 1"], one,
+        one + ["advertise 2"], both, both + ["stop 1"], both + ["stop 1", "accepted"],
+        both + ["stop 1", "stop 2"], both + ["stop 1", "advertise 3"], both + ["set 1 terminated"],
+        both + ["set 1 terminated", "set 2 terminated"], both + ["set 1 terminated", "refused"],
+        both + ["time of 2 over"], both + ["suspend"], both + ["suspend", "accepted", "accepted"],
+        both + ["suspend", "stop 2"], both + ["advertise 1"],
+      ],
+      inputs: [
+        ("advertise 1", { $0.advertise("one", as: 1) }), ("advertise 2", { $0.advertise("two", as: 2) }),
+        ("advertise 3", { $0.advertise("three", as: 3) }), ("stop 1", { $0.stopAdvertising(1) }),
+        ("stop 2", { $0.stopAdvertising(2) }), ("stop 3", { $0.stopAdvertising(3) }),
+        ("accepted", { $0.answer() }), ("refused", { $0.answer(.connectionLimitExceeded) }),
+        ("silence", { $0.wait(.seconds(2)) }),
+        ("set 1 terminated", { $0.receive("04 3E 06 12 00 00 40 00 00") }),
+        ("set 2 terminated", { $0.receive("04 3E 06 12 00 01 41 00 00") }),
+        ("time of 2 over", { $0.receive("04 3E 06 12 3C 01 00 00 00") }),
+        ("unknown set terminated", { $0.receive("04 3E 06 12 00 02 41 00 00") }),
+        ("disconnection", { $0.receive(disconnectionComplete(0x40)) }),
+        ("suspend", { $0.suspendAdvertising() }), ("resume", { $0.resumeAdvertising() }),
+        ("restart", { $0.start() }),
+      ],
+      phase: phaseOfTheAdvertiser, controller: controller)
+    try advertiser.check("advertising-sets.txt")
   }
 
   /// Without a Filter Accept List: turns.
@@ -181,11 +225,15 @@ private let invalid = ScanParameters(
   intent: .custom(interval: ScanInterval(rawValue: 16), window: ScanInterval(rawValue: 17)))
 
 private func phaseOfTheAdvertiser(_ core: borrowing HostCore) -> String {
-  switch core.advertiser.phase {
-  case .setting(let step, .wish): "setting \(name(step))"
-  case .setting(let step, let cause): "setting \(name(step)) after \(cause)"
-  case let phase: name(phase)
+  let phases = core.advertiser.sets.map { set in
+    switch set.phase {
+    case .setting(let step, .wish): "setting \(name(step))"
+    case .setting(let step, let cause): "setting \(name(step)), \(cause)"
+    case .changing(let step): "changing \(name(step))"
+    case let phase: name(phase)
+    }
   }
+  return phases.isEmpty ? "no set" : phases.joined(separator: " | ")
 }
 
 extension Bench {
@@ -202,6 +250,33 @@ extension Bench {
     tell { core, now in
       try! core.advertise(
         AdvertisingData(localName: name), AdvertisingParameters(restartsAfterConnection: restarts), now: now)
+    }
+  }
+  mutating func advertise(_ name: String, as id: UInt32) {
+    do throws(AdvertisingError) {
+      try core.advertise(AdvertisingData(localName: name), as: AdvertisingSetID(rawValue: id), now: now)
+    } catch { note("\(error)") }
+    tell { _, _ in }
+  }
+  mutating func stopAdvertising(_ id: UInt32) {
+    tell { core, now in core.stopAdvertising(AdvertisingSetID(rawValue: id), now: now) }
+  }
+  mutating func changeAdvertising(_ name: String) {
+    do throws(AdvertisingError) { try core.setAdvertisingData(AdvertisingData(localName: name), now: now) } catch {
+      note("\(error)")
+    }
+    tell { _, _ in }
+  }
+  mutating func suspendAdvertising() {
+    tell { core, now in
+      core.advertiser.suspend(hci: &core.hci, now: now)
+      core.settle(now)
+    }
+  }
+  mutating func resumeAdvertising() {
+    tell { core, now in
+      core.advertiser.resume(hci: &core.hci, now: now)
+      core.settle(now)
     }
   }
   mutating func connect(_ id: UInt64, _ peer: PeerAddress = Bench.peer) {

@@ -13,12 +13,13 @@ import Testing
         ReadLocalSupportedFeatures.opcode, LEReadLocalSupportedFeatures.opcode, ReadBDADDR.opcode, SetEventMask.opcode,
         LESetEventMask.opcode, LEReadBufferSize.opcode, LEReadMaximumDataLength.opcode,
         LEReadFilterAcceptListSize.opcode, LEReadMaximumAdvertisingDataLength.opcode,
+        LEReadNumberOfSupportedAdvertisingSets.opcode,
       ])
     let info = try #require(end.started)
     #expect(info.version.hciVersion.edition?.description == "5.4" && info.address.text == "01:02:03:04:05:06")
     #expect(info.aclLength == 251 && info.aclCount == 8 && !info.buffersAreShared && info.maximumTxOctets == 251)
     #expect(!info.needsRandomAddress && !info.isDualMode)
-    #expect(info.usesExtendedCommands && info.maximumAdvertisingDataLength == 1650)
+    #expect(info.usesExtendedCommands && info.maximumAdvertisingDataLength == 1650 && info.maximumAdvertisingSets == 7)
     expect(bench.layer.isRunning && bench.layer.credits.total == 8 && bench.layer.deadline == nil)
     expect(bench.layer.supports(LESetScanEnable.opcode) && !bench.layer.supports(HCIOpcode(rawValue: 0xFC01)))
   }
@@ -62,6 +63,8 @@ import Testing
       let (opcodes, end) = bench.start(controller), info = end.started
       // One of them, sent too early, would forbid the legacy ones.
       #expect(opcodes.contains(LEReadMaximumAdvertisingDataLength.opcode) == info?.usesExtendedCommands)
+      #expect(opcodes.contains(LEReadNumberOfSupportedAdvertisingSets.opcode) == info?.usesExtendedCommands)
+      #expect(info?.maximumAdvertisingSets == (info?.usesExtendedCommands == true ? 7 : 1))
       return info?.usesExtendedCommands
     }
     var controller = PaperController()

@@ -64,6 +64,7 @@ struct PaperController {
     case LEReadMaximumAdvertisingDataLength.opcode:
       return complete(
         opcode, .success, [UInt8(maximumAdvertisingData & 0xFF), UInt8(maximumAdvertisingData >> 8)])
+    case LEReadNumberOfSupportedAdvertisingSets.opcode: return complete(opcode, .success, [7])
     default: return complete(opcode)
     }
   }

@@ -9,13 +9,13 @@ import Testing
 /// Controllers that go by the legacy commands and such that go by the extended ones, on both sides of the air.
 @Suite("Scenarios: advertising") struct AdvertisingScenarioTests {
   private static let data = AdvertisingData(localName: "scenario", serviceUUIDs: ["180D"])
-  private static let often = AdvertisingInterval(.milliseconds(20))
+  private static let often = AdvertisingParameters.Interval.every(.milliseconds(20))
   private static func parameters(
     _ kind: AdvertisingParameters.Kind = .connectable, _ policy: AdvertisingPacker.Policy = .everything,
     duration: Duration? = nil, events: UInt8? = nil, restarts: Bool = true
   ) -> AdvertisingParameters {
     AdvertisingParameters(
-      kind: kind, policy: policy, intervalMin: often, intervalMax: often, duration: duration, maximumEvents: events,
+      kind: kind, policy: policy, interval: often, duration: duration, maximumEvents: events,
       restartsAfterConnection: restarts)
   }
   /// 1,000 octets: a beacon of five PDUs.
@@ -45,7 +45,7 @@ import Testing
   private static func advertise(
     _ world: inout World<TestHost>, _ data: AdvertisingData = data, _ parameters: AdvertisingParameters = parameters()
   ) throws {
-    try world.withHost(0) { host, now throws(AdvertisingDataError) in
+    try world.withHost(0) { host, now throws(AdvertisingError) in
       try host.core.advertise(data, parameters, now: now)
       host.drain()
     }

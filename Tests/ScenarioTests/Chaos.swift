@@ -118,10 +118,9 @@ struct Chaos: ~Copyable {
   private mutating func advertise(_ host: Int) {
     let restarts = Int.random(in: 0..<4, using: &chance) > 0
     tell(host, "advertise") { host, now in
-      let interval = AdvertisingInterval(.milliseconds(20))
       let parameters = AdvertisingParameters(
-        intervalMin: interval, intervalMax: interval, restartsAfterConnection: restarts)
-      do throws(AdvertisingDataError) {
+        interval: .every(.milliseconds(20)), restartsAfterConnection: restarts)
+      do throws(AdvertisingError) {
         try host.core.advertise(AdvertisingData(localName: "chaos", serviceUUIDs: ["180D"]), parameters, now: now)
       } catch { Issue.record("\(error)") }
     }

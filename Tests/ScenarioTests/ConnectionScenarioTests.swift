@@ -237,7 +237,7 @@ private func expect(_ condition: Bool, sourceLocation: SourceLocation = #_source
       default:
         let other = Int.random(in: 0...4, using: &chance)
         world.withHost(other) { host, now in
-          do throws(AdvertisingDataError) {
+          do throws(AdvertisingError) {
             try host.core.advertise(AdvertisingData(localName: "again"), now: now)
           } catch { Issue.record("seed \(seed): \(error)") }
           host.drain()

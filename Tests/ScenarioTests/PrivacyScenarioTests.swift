@@ -60,9 +60,9 @@ import Testing
   private static func advertise(
     _ world: inout World<TestHost>, _ kind: AdvertisingParameters.Kind = .connectable
   ) throws {
-    let often = AdvertisingInterval(.milliseconds(50))
-    try world.withHost(0) { host, now throws(AdvertisingDataError) in
-      try host.core.advertise(data, AdvertisingParameters(kind: kind, intervalMin: often, intervalMax: often), now: now)
+    let parameters = AdvertisingParameters(kind: kind, interval: .every(.milliseconds(50)))
+    try world.withHost(0) { host, now throws(AdvertisingError) in
+      try host.core.advertise(data, parameters, now: now)
       host.drain()
     }
     world.run(for: .milliseconds(100))

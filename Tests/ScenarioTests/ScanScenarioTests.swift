@@ -216,10 +216,10 @@ private struct Reference {
     for number in 1...UInt64(3) { begin(ScanID(rawValue: number)) }
     for index in 1...count {
       let data = Self.data(&chance), kinds: [AdvertisingParameters.Kind] = [.connectable, .scannable, .nonconnectable]
-      let interval = AdvertisingInterval(.milliseconds(Int.random(in: 20...300, using: &chance)))
+      let interval = Duration.milliseconds(Int.random(in: 20...300, using: &chance))
       let parameters = AdvertisingParameters(
-        kind: kinds.randomElement(using: &chance)!, policy: .standard, intervalMin: interval, intervalMax: interval)
-      try world.withHost(index) { host, now throws(AdvertisingDataError) in
+        kind: kinds.randomElement(using: &chance)!, policy: .standard, interval: .every(interval))
+      try world.withHost(index) { host, now throws(AdvertisingError) in
         _ = try host.core.advertise(data, parameters, now: now)
       }
     }

@@ -61,7 +61,7 @@ extension World where Host == TestHost {
     return readHost(host) { $0.ending(id) }
   }
   mutating func advertise(_ host: Int, name: String = "scenario") throws {
-    try withHost(host) { host, now throws(AdvertisingDataError) in
+    try withHost(host) { host, now throws(AdvertisingError) in
       _ = try host.core.advertise(AdvertisingData(localName: name, serviceUUIDs: ["180D"]), now: now)
     }
     run(for: .seconds(1)) { world in world.readHost(host) { !$0.isAdvertising } }

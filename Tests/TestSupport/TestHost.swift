@@ -40,12 +40,21 @@ public struct TestHost: ~Copyable, HCIHost {
   public private(set) var violations: [String] = []
   /// Its scans that are on.
   public private(set) var scans: Set<ScanID> = []
-  public private(set) var isAdvertising = false
-  /// Each time it was over, why.
-  public private(set) var advertisingEnds: [AdvertisingEnd] = []
+  /// The sets that are on, as far as the core has told.
+  public private(set) var advertisingSets: Set<AdvertisingSetID> = []
+  public var isAdvertising: Bool { !advertisingSets.isEmpty }
+  /// Everything that was told of each set, in order.
+  public private(set) var advertisingTold: [AdvertisingSetID: [AdvertisingWord]] = [:]
+  /// Each time the first set was over, why.
+  public var advertisingEnds: [AdvertisingEnd] {
+    (advertisingTold[.first] ?? []).compactMap { if case .stopped(let end) = $0 { end } else { nil } }
+  }
   public private(set) var lastRequest: UInt64 = 0
+  /// When the core was last told something.
+  private var now = Instant.zero
 
   public struct Heard: Sendable {
+    public var at: Instant
     public var peer: PeerAddress
     /// Which of the host's scans was told.
     public var scan: ScanID
@@ -55,6 +64,11 @@ public struct TestHost: ~Copyable, HCIHost {
     public var isLegacy: Bool
     public var isTruncated: Bool
     public var data: AdvertisingData
+  }
+  public enum AdvertisingWord: Sendable, Equatable {
+    case started
+    case stopped(AdvertisingEnd)
+    case failed(HCIStatus)
   }
   public enum Ending: Sendable, Equatable {
     case linked(LinkID)
@@ -118,6 +132,7 @@ public struct TestHost: ~Copyable, HCIHost {
   public func ending(_ id: RequestID) -> Ending? { completions[id]?.first }
 
   public mutating func receive(_ packet: Span<UInt8>, now: Instant) {
+    self.now = now
     core.receive(packet, now: now)
     drain()
   }
@@ -128,6 +143,7 @@ public struct TestHost: ~Copyable, HCIHost {
   }
   public var deadline: Instant? { core.deadline }
   public mutating func expire(now: Instant) {
+    self.now = now
     core.expire(now: now)
     drain()
   }
@@ -155,14 +171,19 @@ public struct TestHost: ~Copyable, HCIHost {
       }
       advertisements.append(
         Heard(
-          peer: discovery.peer, scan: scan, rssi: discovery.rssi, isConnectable: discovery.isConnectable,
+          at: now, peer: discovery.peer, scan: scan, rssi: discovery.rssi, isConnectable: discovery.isConnectable,
           hasScanResponse: discovery.scanResponse != nil, isLegacy: discovery.isLegacy,
           isTruncated: discovery.isTruncated, data: data))
-    case .advertisingStarted: isAdvertising = true
-    case .advertisingStopped(let reason):
-      isAdvertising = false
-      advertisingEnds.append(reason)
-    case .advertisingFailed(let status): violations.append("advertising: \(status)")
+    case .advertisingStarted(let id):
+      advertisingSets.insert(id)
+      advertisingTold[id, default: []].append(.started)
+    case .advertisingStopped(let id, let reason):
+      advertisingSets.remove(id)
+      advertisingTold[id, default: []].append(.stopped(reason))
+    case .advertisingFailed(let id, let status):
+      advertisingSets.remove(id)
+      advertisingTold[id, default: []].append(.failed(status))
+      violations.append("advertising: \(status)")
     case .linkUp(let link, let peer, let role, _):
       links.append(link)
       ups.append((link, peer, role))

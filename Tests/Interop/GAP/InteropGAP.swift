@@ -147,7 +147,7 @@ actor Driver {
         guard let peer = links.first(where: { $0.value.id == id })?.key else { continue }
         links[peer] = nil
         say("disconnected", ["peer": peer.description, "reason": "\(reason.rawValue)"])
-      case .advertisingStopped(let end): say("stopped", ["end": "\(end)"])
+      case .advertisingStopped(_, let end): say("stopped", ["end": "\(end)"])
       default: break
       }
     }
@@ -163,8 +163,7 @@ actor Driver {
     parameters.maximumEvents = order["events"].flatMap(UInt8.init)
     parameters.restartsAfterConnection = !order.has("once")
     if let interval = order.milliseconds("interval") {
-      parameters.intervalMin = AdvertisingInterval(interval)
-      parameters.intervalMax = parameters.intervalMin
+      parameters.interval = .every(interval)
     }
     parameters.kind =
       switch order["kind"] {

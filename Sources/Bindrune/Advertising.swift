@@ -1,0 +1,85 @@
+import BindruneWire
+import GAP
+import HCI
+
+/// Whoever waits for one set.
+struct AdvertisingState {
+  let waiters = Waiters()
+  /// The last call.
+  var turn = 0
+}
+
+extension Host {
+  /// Advertises, and returns when the controller does. Ends with `stopAdvertising` or, if `parameters` say so, with a link,
+  /// a time or a number of events: `events` tells `.advertisingStopped`. A later call with the same `id` replaces it,
+  /// without a gap where only data are others. Cancelled before it has begun, it does not begin.
+  /// What is sent, and where, is `parameters.policy`'s business; the result says it. By default all of it: in legacy PDUs,
+  /// which every scanner hears, where they hold it; else in extended ones, if the controller has them; else it is refused.
+  ///
+  /// Whoever advertises several things at once gives each an `id` of its own; a controller has `maximumAdvertisingSets` of
+  /// them, and one more is `.busy`.
+  @discardableResult
+  public func advertise(
+    _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(),
+    as id: AdvertisingSetID = .first
+  ) async throws(BluetoothError) -> PackedAdvertisement {
+    try await beginAdvertising(id) { (core, now) throws(AdvertisingError) in
+      try core.advertise(data, parameters, as: id, now: now)
+    }
+  }
+  /// Changes what is advertised, and returns when the controller has it. All else goes on as it is, also its time. On the
+  /// air there is no gap, unless the data are longer than 251 octets.
+  @discardableResult
+  public func setAdvertisingData(
+    _ data: AdvertisingData, of id: AdvertisingSetID = .first
+  ) async throws(BluetoothError) -> PackedAdvertisement {
+    try await beginAdvertising(id) { (core, now) throws(AdvertisingError) in
+      try core.setAdvertisingData(data, of: id, now: now)
+    }
+  }
+  private func beginAdvertising(
+    _ id: AdvertisingSetID, _ begin: (inout HostCore, Instant) throws(AdvertisingError) -> PackedAdvertisement
+  ) async throws(BluetoothError) -> PackedAdvertisement {
+    try check()
+    var packed: PackedAdvertisement?
+    let isNew = advertising[id] == nil
+    var state = advertising[id] ?? AdvertisingState()
+    advertisingTurn += 1
+    let turn = advertisingTurn
+    state.turn = turn
+    advertising[id] = state
+    do throws(BluetoothError) {
+      try await state.waiters.wait {
+        let failure = perform { core, now -> BluetoothError? in
+          do throws(AdvertisingError) { packed = try begin(&core, now) } catch { return BluetoothError(error) }
+          return nil
+        }
+        guard let failure else { return nil }
+        // Nothing has been asked of the controller, and nothing will be told.
+        if isNew { advertising[id] = nil }
+        return .failure(failure)
+      }
+    } catch {
+      if error.code == .cancelled, turn == advertising[id]?.turn { stopAdvertising(id) }
+      throw error
+    }
+    guard let packed else { throw .cancelled }
+    return packed
+  }
+  /// Ends with `.advertisingStopped` in `events`.
+  public func stopAdvertising(_ id: AdvertisingSetID = .first) {
+    perform { core, now in core.stopAdvertising(id, now: now) }
+  }
+  /// How many things this controller advertises at once.
+  public var maximumAdvertisingSets: Int { core.controller?.maximumAdvertisingSets ?? 1 }
+
+  /// What `advertise` would send on this controller, and what it would leave out.
+  public func pack(
+    _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
+  ) throws(BluetoothError) -> PackedAdvertisement {
+    try check()
+    do throws(AdvertisingDataError) { return try core.pack(data, parameters) } catch {
+      throw BluetoothError(error)
+    }
+  }
+}

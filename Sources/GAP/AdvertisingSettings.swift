@@ -1,0 +1,106 @@
+import BindruneWire
+import HCI
+
+/// What may only be set while a set is off: the parameters of one command, legacy or extended. Vol 4, Part E, §7.8.5, §7.8.53.
+struct AdvertisingSettings: BitwiseCopyable, Equatable {
+  var properties: AdvertisingProperties
+  /// Units of 0.625 ms.
+  var intervalMin: UInt32, intervalMax: UInt32
+  var ownAddressType: OwnAddressType
+  var peer: PeerAddress?
+  /// dBm.
+  var txPower: Int8?
+
+  init(_ parameters: AdvertisingParameters, usesLegacyPDUs: Bool, ownAddressType: OwnAddressType) {
+    properties = AdvertisingProperties(parameters.kind, usesLegacyPDUs: usesLegacyPDUs)
+    let range = parameters.interval.range(parameters.kind)
+    (intervalMin, intervalMax) = (range.lowerBound.advertisingUnits, range.upperBound.advertisingUnits)
+    self.ownAddressType = ownAddressType
+    peer = parameters.kind.peer
+    txPower = parameters.txPower
+  }
+}
+
+/// Advertising_Event_Properties: what a set's PDUs are. Vol 4, Part E, §7.8.53.
+struct AdvertisingProperties: BitwiseCopyable, Equatable {
+  var isConnectable = false, isScannable = false, isDirected = false, isHighDutyCycle = false
+  var usesLegacyPDUs: Bool
+
+  init(_ kind: AdvertisingParameters.Kind, usesLegacyPDUs: Bool) {
+    self.usesLegacyPDUs = usesLegacyPDUs
+    switch kind {
+    case .connectable:
+      isConnectable = true
+      // Extended PDUs are not both.
+      isScannable = usesLegacyPDUs
+    case .scannable: isScannable = true
+    case .nonconnectable: break
+    case .directed, .directedHighDutyCycle:
+      isConnectable = true
+      isDirected = true
+      isHighDutyCycle = kind.isHighDutyCycle
+    }
+  }
+  /// What a set may hold.
+  var takesData: Bool { usesLegacyPDUs ? !isDirected : !isScannable }
+  var takesScanResponse: Bool { isScannable }
+}
+
+extension AdvertisingParameters.Kind {
+  var isHighDutyCycle: Bool { if case .directedHighDutyCycle = self { true } else { false } }
+  var isConnectable: Bool { self == .connectable || peer != nil }
+  /// Who alone may connect.
+  var peer: PeerAddress? {
+    switch self {
+    case .directed(let peer), .directedHighDutyCycle(let peer): peer
+    case .connectable, .scannable, .nonconnectable: nil
+    }
+  }
+}
+extension Duration {
+  /// Units of 0.625 ms, the nearest number of them.
+  fileprivate var advertisingUnits: UInt32 { UInt32(clamping: (nanoseconds + 312_500) / 625_000) }
+}
+
+extension LESetAdvertisingParameters {
+  init(_ settings: AdvertisingSettings) {
+    self.init()
+    // High duty cycle advertising does not look at them.
+    advertisingIntervalMin = AdvertisingInterval(rawValue: UInt16(clamping: settings.intervalMin))
+    advertisingIntervalMax = AdvertisingInterval(rawValue: UInt16(clamping: settings.intervalMax))
+    let properties = settings.properties
+    advertisingType =
+      if properties.isDirected {
+        properties.isHighDutyCycle ? .connectableDirectedHighDutyCycle : .connectableDirectedLowDutyCycle
+      } else if properties.isConnectable {
+        .connectableScannableUndirected
+      } else {
+        properties.isScannable ? .scannableUndirected : .nonConnectableUndirected
+      }
+    ownAddressType = settings.ownAddressType
+    if let peer = settings.peer {
+      peerAddressType = peer.isRandom ? .random : .public
+      peerAddress = peer.address
+    }
+  }
+}
+extension LESetExtendedAdvertisingParameters {
+  init(_ settings: AdvertisingSettings, handle: UInt8) {
+    self.init()
+    advertisingHandle = handle
+    connectable = settings.properties.isConnectable
+    scannable = settings.properties.isScannable
+    directed = settings.properties.isDirected
+    highDutyCycle = settings.properties.isHighDutyCycle
+    legacy = settings.properties.usesLegacyPDUs
+    primaryAdvertisingIntervalMin = UInt24(settings.intervalMin)
+    primaryAdvertisingIntervalMax = UInt24(settings.intervalMax)
+    ownAddressType = settings.ownAddressType
+    if let peer = settings.peer {
+      peerAddressType = peer.isRandom ? .random : .public
+      peerAddress = peer.address
+    }
+    advertisingTxPower = settings.txPower ?? 127
+    advertisingSID = handle
+  }
+}
