@@ -204,6 +204,45 @@ class GAP:
                 await host(hci.HCI_Disconnect_Command(connection_handle=end.connection_handle, reason=0x13))
                 check('connected: gone', bool(await ours.hears('disconnected', mark, peer=spelled(host.own), reason='19')))
 
+    async def part_sets(self):
+        """Three advertisements at once: each is heard, changed, connected to and ended by itself."""
+        ours, b, c = await self.us(), await self.host('B'), await self.host('C')
+        check = self.check
+        await b.scans()
+        long = ad.flags() + ad.manufacturer(bytes.fromhex('FFFF') + bytes(150)) + ad.name('Two')
+        whole = {1: ad.flags() + ad.name('One'), 2: long, 3: ad.flags() + ad.name('Three')}
+        for number, order in ((1, 'name=One'), (2, f'name=Two manufacturer=FFFF{"00" * 150}'),
+                              (3, 'name=Three kind=nonconnectable')):
+            check(f'sets: {number} on', await ours.tell(f'advertise set={number} {order} interval=30'), None)
+
+        async def heard(data, since, host=b, seconds=2):
+            return await host.report(since, lambda each: each.data == data, seconds)
+        since = b.now
+        for number, data in whole.items():
+            found = await heard(data, since)
+            check(f'sets: {number} heard', found and (found.is_legacy_pdu, found.is_connectable), (number != 2, number != 3))
+        since = b.now
+        check('sets: other data', await ours.tell('data set=3 name=Other'), None)
+        check('sets: other data heard', await heard(ad.flags() + ad.name('Other'), since) is not None)
+        check('sets: the first goes on', await heard(whole[1], since) is not None)
+        mark, since = ours.now, b.now
+        await ours.tell('stop-advertising set=3')
+        check('sets: one ends', bool(await ours.hears('stopped', mark, set='3')))
+        since = b.now
+        check('sets: the second goes on', await heard(long, since) is not None)
+        check('sets: that one is silent', await heard(ad.flags() + ad.name('Other'), since, seconds=0.2), None)
+        mark, since = ours.now, c.now
+        await c(c.connecting(ours.address))
+        up = await c.event(CONNECTED, since)
+        check('sets: a connection', up and int(up.status), 0)
+        since = b.now
+        check('sets: all go on beside it', all([await heard(whole[1], since), await heard(long, since)]))
+        mark = ours.now
+        check('sets: for 300 ms', await ours.tell('advertise set=4 name=Four duration=300 interval=30'), None)
+        check('sets: its time is over', (await ours.hears('stopped', mark, set='4') or {}).get('end'), 'the time is over')
+        since = b.now
+        check('sets: and theirs is not', all([await heard(whole[1], since), await heard(long, since)]))
+
     # Scanning
 
     async def part_scan(self):

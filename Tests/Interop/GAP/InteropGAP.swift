@@ -7,8 +7,9 @@ import class Foundation.Thread
 ///
 ///     InteropGAP tcp:127.0.0.1:9000 TRACE [private=IRK]
 ///
-///     advertise [name=N] [services=U,…] [manufacturer=HEX] [kind=K] [interval=MS] [duration=MS] [events=N] [once]
-///     stop-advertising
+///     advertise [set=N] [name=N] [services=U,…] [manufacturer=HEX] [kind=K] [interval=MS] [duration=MS] [events=N] [once]
+///     data [set=N] [name=N] [services=U,…] [manufacturer=HEX]
+///     stop-advertising [set=N]
 ///     scan [passive] [services=U,…]                           stop-scan
 ///     connect ADDRESS[,ADDRESS]… [interval=MS] [timeout=MS]   cancel ADDRESS
 ///     parameters ADDRESS interval=MS                          disconnect ADDRESS
@@ -94,6 +95,7 @@ struct Order {
   func key(_ name: String) -> IdentityResolvingKey? {
     values[name].flatMap { UInt128($0, radix: 16) }.map(IdentityResolvingKey.init)
   }
+  var set: AdvertisingSetID { values["set"].flatMap(UInt32.init).map(AdvertisingSetID.init(rawValue:)) ?? .first }
   var services: [BluetoothUUID] {
     (values["services"] ?? "").split(separator: ",").compactMap { BluetoothUUID(String($0)) }
   }
@@ -112,8 +114,9 @@ actor Driver {
 
   func obey(_ order: Order) async throws {
     switch order.verb {
-    case "advertise": try await host.advertise(data(of: order), try parameters(of: order))
-    case "stop-advertising": await host.stopAdvertising()
+    case "advertise": try await host.advertise(data(of: order), try parameters(of: order), as: order.set)
+    case "data": try await host.setAdvertisingData(data(of: order), of: order.set)
+    case "stop-advertising": await host.stopAdvertising(order.set)
     case "scan": beginScan(order)
     case "stop-scan":
       scan?.cancel()
@@ -125,9 +128,7 @@ actor Driver {
       let link = try link(of: order), phys = try await link.setPHYs(PHYPreferences(transmit: .le2M, receive: .le2M))
       say(
         "quality",
-        [
-          "rssi": "\(try await link.readRSSI() ?? 127)", "phys": "\(phys.transmit.rawValue),\(phys.receive.rawValue)",
-        ])
+        ["rssi": "\(try await link.readRSSI() ?? 127)", "phys": "\(phys.transmit.rawValue),\(phys.receive.rawValue)"])
     case "identity":
       guard let irk = order.key("irk") else { throw Misuse(why: "no key") }
       try await host.addIdentity(try address(of: order), irk: irk)
@@ -147,7 +148,7 @@ actor Driver {
         guard let peer = links.first(where: { $0.value.id == id })?.key else { continue }
         links[peer] = nil
         say("disconnected", ["peer": peer.description, "reason": "\(reason.rawValue)"])
-      case .advertisingStopped(_, let end): say("stopped", ["end": "\(end)"])
+      case .advertisingStopped(let set, let end): say("stopped", ["set": "\(set.rawValue)", "end": "\(end)"])
       default: break
       }
     }
