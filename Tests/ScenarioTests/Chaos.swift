@@ -294,7 +294,8 @@ struct Chaos: ~Copyable {
         tell(host, "cancel") { host, now in host.core.cancel(id, now: now) }
       }
     }
-    world.run(for: .seconds(3))
+    // Longer than the supervision time-outs that wishes for latency lead to: a link whose other end is gone ends with that.
+    world.run(for: .seconds(8))
     look()
     faults += trace.faults
     for host in 0..<world.hostCount { faults += check(host) }
