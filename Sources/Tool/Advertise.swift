@@ -59,6 +59,11 @@ struct Advertise: AsyncParsableCommand {
     help: "Advertise as an app in the background does: no name, all services in the overflow area (coreBluetooth only)."
   )
   var background = false
+  @Option(
+    help: ArgumentHelp(
+      "How often: fast (every 30 to 60 ms), balanced (100 to 150 ms), background (1 to 1.2 s), or so many milliseconds.",
+      valueName: "interval"), transform: AdvertisingParameters.Interval.init(argument:))
+  var interval = AdvertisingParameters.Interval.balanced
   @Option(help: ArgumentHelp("How long to advertise; without it until interrupted.", valueName: "seconds"))
   var duration: Seconds?
   @Flag(help: "Show what would be sent, and send nothing.")
@@ -96,7 +101,7 @@ struct Advertise: AsyncParsableCommand {
       let packer = AdvertisingPacker(policy, longestExtended: 1650)
       return report.show(packer.pack(data, isInBackground: background), of: data)
     }
-    var parameters = AdvertisingParameters(policy: policy, duration: duration?.duration)
+    var parameters = AdvertisingParameters(policy: policy, interval: interval, duration: duration?.duration)
     parameters.isInBackground = background
     try await advertise(data, parameters, HostOptions(hci: hci, takeDown: takeDown, common: common), report)
   }
@@ -162,6 +167,22 @@ extension AdvertisingData.ServiceData {
       throw ValidationError("write the service, = and two hexadecimal digits for each octet, as 180F=64.")
     }
     self.init(uuid: try BluetoothUUID(argument: String(parts[0])), data: data.octets)
+  }
+}
+
+extension AdvertisingParameters.Interval {
+  fileprivate init(argument: String) throws {
+    switch argument {
+    case "fast": self = .fast
+    case "balanced": self = .balanced
+    case "background": self = .background
+    default:
+      // Longer ones are the controller's business, and its limits the host's words.
+      guard let milliseconds = Double(argument), milliseconds > 0, milliseconds < 1e9 else {
+        throw ValidationError("write fast, balanced, background or a number of milliseconds, 20 or more.")
+      }
+      self = .every(.milliseconds(milliseconds))
+    }
   }
 }
 

@@ -173,6 +173,9 @@ import Testing
       ),
       (["--dry-run", "--appearance", "65536"], "--appearance"), (["--dry-run", "--tx-power", "200"], "--tx-power"),
       (["--dry-run", "--policy", "iphone"], "--policy"),
+      (
+        ["--dry-run", "--interval", "slow"], "write fast, balanced, background or a number of milliseconds, 20 or more."
+      ),
       (["--dry-run", "--policy", "standard", "--background"], "--background is a matter of --policy coreBluetooth"),
       (
         ["--hci", "sim", "--name", String(repeating: "n", count: 249)],
