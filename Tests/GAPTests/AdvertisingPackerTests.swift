@@ -138,7 +138,7 @@ private let thirtyThree: [BluetoothUUID] = [
     let wave = Self.pack(AdvertisingData(localName: "🌊", serviceUUIDs: eleven)).payloads
     #expect(wave.advertising.count == 27 && wave.scanResponse == octets("05 09 F0 9F 8C 8A"))
   }
-  @Test("S143: other data are no keys of Core Bluetooth, and it is said that they are left out") func otherKeys() {
+  @Test("S86: other data are no keys of Core Bluetooth, and it is said that they are left out") func otherKeys() {
     var data = AdvertisingData(localName: "Fred", serviceUUIDs: ["C007"], flags: nil)
     data.txPowerLevel = 4
     data.manufacturerDataList = [[0xFF, 0xFF, 1], [0xFE, 0xFF, 2]]

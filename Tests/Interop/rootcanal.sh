@@ -96,6 +96,8 @@ section_rootcanal_links() { # both roles with the GATT database, and two central
   start serve "$tool" serve --hci "tcp:$address"
   start serve-client "$python" "$here/peer_central.py" --controller "$address" --heart-rate 4 --run-for 40
   client=$pid
+  # One after the other: RootCanal lets two centrals that answer the same advertisement share one link.
+  for _ in $(seq 100); do grep -q '^connected' "$logs/serve.out" && break; sleep 0.1; done
   bounded 60 serve-client2 "$python" "$here/peer_central.py" --controller "$address" --heart-rate 2 \
     --address E0:E1:E2:E3:E4:E6 --run-for 40
   wait "$client"

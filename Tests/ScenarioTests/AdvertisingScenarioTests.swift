@@ -58,7 +58,10 @@ import Testing
     world.run(for: duration)
   }
 
-  @Test(arguments: [false, true], [false, true]) func bothKindsMeet(advertiser: Bool, scanner: Bool) throws {
+  @Test(
+    "S87, S88, S149: what is advertised is found and can be connected to, until it is stopped",
+    arguments: [false, true], [false, true])
+  func bothKindsMeet(advertiser: Bool, scanner: Bool) throws {
     for random in [false, true] {
       var world = Self.world(extended: (advertiser, scanner), random: random)
       try Self.advertise(&world)
