@@ -97,21 +97,22 @@ private struct Findings {
     while let structure = cursor.next(in: data) {
       let octets = data.extracting(structure.data.range)
       switch structure.type {
-      case .incompleteServiceUUIDs16, .completeServiceUUIDs16: named += uuids(octets, 2, among: filter.services)
-      case .incompleteServiceUUIDs32, .completeServiceUUIDs32: named += uuids(octets, 4, among: filter.services)
-      case .incompleteServiceUUIDs128, .completeServiceUUIDs128: named += uuids(octets, 16, among: filter.services)
-      case .solicitationUUIDs16: solicited(octets, 2)
-      case .solicitationUUIDs32: solicited(octets, 4)
-      case .solicitationUUIDs128: solicited(octets, 16)
       case .completeLocalName, .shortenedLocalName:
         look(atName: octets, isComplete: structure.type == .completeLocalName)
       case .manufacturerData: look(atManufacturerData: octets)
-      default: break
+      default: if let list = structure.type.uuidList { look(at: list, octets) }
       }
     }
   }
-  private mutating func solicited(_ octets: Span<UInt8>, _ width: Int) {
-    if !hasSolicited { hasSolicited = !uuids(octets, width, among: filter.solicitedServices).isEmpty }
+  /// A list that ends within a UUID is none.
+  private mutating func look(at list: ADType.UUIDList, _ octets: Span<UInt8>) {
+    let wanted = list.kind == .services ? filter.services : filter.solicitedServices
+    guard !wanted.isEmpty, octets.count % list.width == 0 else { return }
+    let found = list.uuids(Octets(0, octets.count).array(in: octets)).filter(wanted.contains)
+    switch list.kind {
+    case .services: named += found
+    case .solicited: if !found.isEmpty { hasSolicited = true }
+    }
   }
   private mutating func look(atName octets: Span<UInt8>, isComplete: Bool) {
     switch filter.name {
@@ -131,24 +132,6 @@ private struct Findings {
     if !filter.services.isEmpty, let area = OverflowArea(manufacturerData: Octets(0, octets.count).array(in: octets)) {
       for uuid in filter.services where area.contains(uuid) { overflow.insert(uuid) }
     }
-  }
-  /// Those of a list on the wire that are `wanted`. A list that ends within a UUID is none.
-  private func uuids(_ octets: Span<UInt8>, _ width: Int, among wanted: [BluetoothUUID]) -> [BluetoothUUID] {
-    guard !wanted.isEmpty, octets.count % width == 0 else { return [] }
-    func number(_ from: Int, _ width: Int) -> UInt64 {
-      (0..<width).reduce(0) { $0 | UInt64(octets[from + $1]) << UInt64(8 * $1) }
-    }
-    var found: [BluetoothUUID] = []
-    for from in stride(from: 0, to: octets.count, by: width) {
-      let uuid: BluetoothUUID =
-        switch width {
-        case 2: .short(UInt16(number(from, 2)))
-        case 4: BluetoothUUID(UInt32(number(from, 4)))
-        default: .long(low: number(from, 8), high: number(from + 8, 8))
-        }
-      if wanted.contains(uuid) { found.append(uuid) }
-    }
-    return found
   }
 }
 

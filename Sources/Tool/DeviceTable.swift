@@ -62,7 +62,7 @@ struct DeviceTable {
 
   /// At most `size.rows` lines, none wider than `size.columns`.
   func picture(title: String, in size: Screen.Size, at now: Duration, hasColour: Bool) -> [String] {
-    let head = "\(title) · \(count == 1 ? "1 device" : "\(count) devices") · \(Self.age(now))"
+    let head = "\(title) · \(Self.devices(count)) · \(Self.age(now))"
     let lines =
       [Cell(head, .bold).text(min(head.columns, size.columns), hasColour)]
       + table(in: Screen.Size(columns: size.columns, rows: size.rows - 1), at: now, hasColour: hasColour)
@@ -89,6 +89,11 @@ struct DeviceTable {
     }
   }
 
+  /// Services by name, those that are only in the overflow area marked so.
+  static func names(_ services: [BluetoothUUID], overflow: [BluetoothUUID]) -> [String] {
+    services.map { $0.assignedName ?? $0.description } + overflow.map { "\($0) (overflow)" }
+  }
+  static func devices(_ count: Int) -> String { count == 1 ? "1 device" : "\(count) devices" }
   /// A time as short as it can be said.
   fileprivate static func age(_ duration: Duration) -> String {
     let seconds = max(0, duration.components.seconds)
@@ -184,7 +189,7 @@ private enum Column {
     case .count: return Cell("\(row.count)×".leftPadded(6))
     case .age: return Cell(DeviceTable.age(now - row.lastHeard).leftPadded(6))
     case .services:
-      let named = row.services.map { $0.assignedName ?? $0.description } + row.overflow.map { "\($0) (overflow)" }
+      let named = DeviceTable.names(row.services, overflow: row.overflow)
       if named.isEmpty, let company = row.company { return Cell("company " + hexDigits(UInt64(company), 4), .dim) }
       return Cell(named.joined(separator: ", "), row.overflow.isEmpty ? nil : .magenta)
     }

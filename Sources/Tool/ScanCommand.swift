@@ -90,7 +90,7 @@ private actor DeviceLines {
     if isNew || showsDuplicates { Console.line(json ? "\(advertisement.json)" : advertisement.line) }
   }
   func end() {
-    if !json { Console.line(devices.count == 1 ? "1 device" : "\(devices.count) devices") }
+    if !json { Console.line(DeviceTable.devices(devices.count)) }
   }
 }
 
@@ -129,7 +129,7 @@ private actor LiveTable {
     Screen.close()
     let size = Screen.Size(columns: Screen.size.columns, rows: table.count + 1)
     for line in table.table(in: size, at: now, hasColour: Console.hasColour) { Console.line(line) }
-    Console.line(table.count == 1 ? "1 device" : "\(table.count) devices")
+    Console.line(DeviceTable.devices(table.count))
   }
 }
 
@@ -138,8 +138,7 @@ extension Advertisement {
     let strength = rssi.map { "\($0) dBm" } ?? "? dBm"
     var parts = [Console.styled(peer.description, .cyan), strength.padded(8)]
     parts.append(Console.styled(name.map(printable) ?? "(no name)", name == nil ? .dim : .bold))
-    let services = data.serviceUUIDs.map { $0.assignedName ?? $0.description }
-    let found = services + matchedOverflow.map { "\($0) (overflow)" }
+    let found = DeviceTable.names(data.serviceUUIDs, overflow: matchedOverflow)
     if !found.isEmpty { parts.append(found.joined(separator: ", ")) }
     if let manufacturer = data.manufacturerData {
       parts.append(
