@@ -1,8 +1,9 @@
-// What every C bound needs: a corpus, a clock, a median and the common command line.
+// What every C bound needs: a workload, a clock, a median and the common command line.
 //
 //     PROGRAM ID WORKLOADS REPETITIONS BATCHES
 //
-// runs the work of row ID and prints one line: `ID ns MEDIAN check SUM items N`. Bench (Swift) takes and prints the same.
+// runs the work of row ID and prints one line: `ID ns MEDIAN check SUM items N`, behind which more `name value` pairs may
+// follow. Bench (Swift) takes and prints the same. SUM is of one repetition, and the same on both sides.
 // The C here is the bound and nothing else: no error details, no safety beyond what the work itself asks for.
 #pragma once
 #include <stdint.h>
@@ -28,15 +29,17 @@ static inline uint64_t nanoseconds(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-// A workload file: the number of items, then for each its length in two octets and its octets, all little-endian.
+// A workload file, all little-endian: the number of items, then for each its length in two octets and its octets. In a
+// file of requests the kind (0 for K0) stands before the length.
 typedef struct {
   uint8_t *bytes;
   uint32_t count;
   uint32_t *offset;
   uint16_t *length;
+  uint8_t *kind;
 } corpus;
 
-static corpus load(const char *folder, const char *name) {
+static inline corpus load(const char *folder, const char *name, int has_kinds) {
   char path[4096];
   snprintf(path, sizeof path, "%s/%s", folder, name);
   FILE *file = fopen(path, "rb");
@@ -54,7 +57,9 @@ static corpus load(const char *folder, const char *name) {
   memcpy(&c.count, c.bytes, 4);
   c.offset = malloc(sizeof *c.offset * c.count);
   c.length = malloc(sizeof *c.length * c.count);
+  c.kind = calloc(c.count, 1);
   for (uint32_t i = 0, at = 4; i < c.count; i++) {
+    if (has_kinds) c.kind[i] = c.bytes[at++];
     c.length[i] = le16(c.bytes + at);
     c.offset[i] = at + 2;
     at += 2u + c.length[i];
@@ -62,12 +67,29 @@ static corpus load(const char *folder, const char *name) {
   return c;
 }
 
-static int ascending(const void *a, const void *b) {
+static inline int ascending(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
 }
 
-static void report(const char *id, double *batch, int batches, uint64_t sum, uint32_t items) {
+// Without a line end: what else a row has to tell follows it.
+static inline void report(const char *id, double *batch, int batches, uint64_t sum, uint32_t items) {
   qsort(batch, (size_t)batches, sizeof *batch, ascending);
-  printf("%s ns %.2f check %llu items %u\n", id, batch[batches / 2], (unsigned long long)sum, items);
+  printf("%s ns %.2f check %llu items %u", id, batch[batches / 2], (unsigned long long)sum, items);
+}
+
+// One repetition of the row's work; gives the sum to check.
+typedef uint64_t (*work)(void *context);
+
+// Runs `work` in batches of `repetitions`, and reports the time per item. Sums differ only if the work does.
+static inline void measure(const char *id, work once, void *context, uint32_t items, int repetitions, int batches) {
+  double *batch = calloc((size_t)batches, sizeof *batch);
+  uint64_t sum = 0;
+  for (int b = 0; b < batches; b++) {
+    uint64_t start = nanoseconds();
+    for (int r = 0; r < repetitions; r++) sum = once(context);
+    batch[b] = (double)(nanoseconds() - start) / ((double)repetitions * items);
+  }
+  report(id, batch, batches, sum, items);
+  free(batch);
 }

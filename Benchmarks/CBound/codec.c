@@ -233,7 +233,7 @@ OWN_CALL int mode_of(const char *id) {
 int main(int count, char **argument) {
   if (count != 5) return 2;
   int mode = mode_of(argument[1]), repetitions = atoi(argument[3]), batches = atoi(argument[4]);
-  corpus c = load(argument[2], "corpus.bin");
+  corpus c = load(argument[2], "corpus.bin", 0);
   static uint8_t out[1024];
   pdu *decoded = calloc(c.count, sizeof *decoded);
   for (uint32_t i = 0; i < c.count; i++) {
@@ -283,4 +283,5 @@ int main(int count, char **argument) {
     batch[b] = (double)(nanoseconds() - start) / ((double)repetitions * c.count);
   }
   report(argument[1], batch, batches, sum / (uint64_t)repetitions, c.count);
+  putchar('\n');
 }
