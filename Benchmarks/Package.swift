@@ -8,7 +8,8 @@ let package = Package(
   dependencies: [.package(name: "bindrune", path: "..")],
   targets: [
     .executableTarget(
-      name: "Bench", dependencies: [.product(name: "ATT", package: "bindrune")],
+      name: "Bench",
+      dependencies: ["HCI", "L2CAP", "ATT", "GATT", "GAP", "Simulator"].map { .product(name: $0, package: "bindrune") },
       swiftSettings: [.strictMemorySafety(), .treatAllWarnings(as: .error)])
   ],
   swiftLanguageModes: [.v6]

@@ -12,7 +12,8 @@ import BindruneWire
 /// take turns. Two limits keep a link whose peer has gone silent from collecting all buffers:
 /// - While another link waits too, none holds more than max(1, ⌊total / links with data⌋), where a link with data wants
 ///   a buffer or holds some.
-/// - A link that is alone leaves one buffer for each other open link, so that whoever comes next can begin at once.
+/// - A link that waits alone leaves one buffer for each other open link, but no more than half of them, so that whoever
+///   comes next can begin at once.
 ///
 /// A peer that goes silent while others send keeps its share, which costs them little where there are two buffers or more
 /// for each link. One that goes silent while it is alone keeps what it took: the next link has one buffer until the
@@ -23,17 +24,27 @@ public struct DataCredits: ~Copyable {
   /// The controller's buffers.
   public private(set) var total = 0
   /// Those with nothing in them.
-  public private(set) var free = 0
+  @inlinable public var free: Int { freeCount }
+  @usableFromInline var freeCount = 0
 
-  // Not private: Swift 6.3.1 cannot emit the outlined destroy of a UniqueArray of a private type in another file.
-  struct Link: BitwiseCopyable {
-    var handle: ConnectionHandle
-    var inController = 0
-    var wants = false
+  @usableFromInline struct Link: BitwiseCopyable {
+    @usableFromInline var handle: ConnectionHandle
+    @usableFromInline var inController = 0
+    @usableFromInline var wants = false
+    init(handle: ConnectionHandle) { self.handle = handle }
   }
   /// In turn: the link after the one served last is asked first.
-  private var links = UniqueArray<Link>()
-  private var turn = 0
+  @usableFromInline var links = UniqueArray<Link>()
+  /// Places in `links` by connection handle, `nowhere` for those that are not open.
+  @usableFromInline var places = UniqueArray<UInt16>()
+  @usableFromInline static var nowhere: UInt16 { .max }
+  @usableFromInline var turn = 0
+  /// Links that want a buffer, and the place of the one that has said so last: often the only one.
+  @usableFromInline var waiting = 0, latest = 0
+  /// What a link that waits alone may hold.
+  @usableFromInline var limitAlone = 0
+  /// Links that want a buffer or hold some.
+  @usableFromInline var withData = 0
 
   public init() {}
 
@@ -41,14 +52,18 @@ public struct DataCredits: ~Copyable {
   public mutating func configure(aclLength: Int, total: Int) {
     self.aclLength = aclLength
     self.total = total
-    free = total
+    freeCount = total
     links.removeAll(keepingCapacity: true)
+    for handle in places.indices { places[handle] = Self.nowhere }
     turn = 0
+    waiting = 0
+    withData = 0
   }
 
-  private func index(_ handle: ConnectionHandle) -> Int? {
-    for i in 0..<links.count where links[i].handle == handle { return i }
-    return nil
+  @inlinable @inline(__always) func index(_ handle: ConnectionHandle) -> Int? {
+    let handle = Int(handle.rawValue)
+    guard handle < places.count, places[handle] != Self.nowhere else { return nil }
+    return Int(places[handle])
   }
   public func isOpen(_ handle: ConnectionHandle) -> Bool { index(handle) != nil }
   /// The link's packets in the controller.
@@ -57,58 +72,85 @@ public struct DataCredits: ~Copyable {
   /// A new link, with nothing to send. False when it is open already.
   @discardableResult public mutating func open(_ handle: ConnectionHandle) -> Bool {
     guard index(handle) == nil else { return false }
+    while places.count <= Int(handle.rawValue) { places.append(Self.nowhere) }
+    places[Int(handle.rawValue)] = UInt16(links.count)
     links.append(Link(handle: handle))
+    setLimitAlone()
     return true
+  }
+  private mutating func setLimitAlone() {
+    limitAlone = links.count == 1 ? total : max(1, total / 2, total - (links.count - 1))
   }
   /// The link has ended: its buffers are free again.
   public mutating func close(_ handle: ConnectionHandle) {
     guard let index = index(handle) else { return }
-    free += links[index].inController
+    setWants(handle, false)
+    if links[index].inController > 0 { withData -= 1 }
+    freeCount += links[index].inController
     links.remove(at: index)
+    places[Int(handle.rawValue)] = Self.nowhere
+    for later in index..<links.count { places[Int(links[later].handle.rawValue)] = UInt16(later) }
     if turn > index { turn -= 1 }
+    setLimitAlone()
   }
 
   /// The link has, or no longer has, a packet to send.
-  public mutating func setWants(_ handle: ConnectionHandle, _ wants: Bool) {
-    if let index = index(handle) { links[index].wants = wants }
+  @inlinable @inline(__always) public mutating func setWants(_ handle: ConnectionHandle, _ wants: Bool) {
+    guard let index = index(handle) else { return }
+    if wants { latest = index }
+    var link = links[index]
+    guard link.wants != wants else { return }
+    link.wants = wants
+    links[index] = link
+    waiting &+= wants ? 1 : -1
+    if link.inController == 0 { withData &+= wants ? 1 : -1 }
   }
 
   /// The link that may put one packet into the controller now: the caller does so and says `took`, or says that the link
   /// does not want to. Nil when no link may.
-  public func next() -> ConnectionHandle? {
-    guard free > 0 else { return nil }
-    if links.count == 1 { return links[0].wants ? links[0].handle : nil }
-    var waiting = 0, withData = 0
-    for i in 0..<links.count {
-      if links[i].wants { waiting += 1 }
-      if links[i].wants || links[i].inController > 0 { withData += 1 }
+  ///
+  /// Mutating for speed alone: a value of this size that is borrowed for a call is copied (24 instructions).
+  @inlinable @inline(__always) public mutating func next() -> ConnectionHandle? {
+    guard freeCount > 0, waiting > 0 else { return nil }
+    if waiting == 1, latest < links.count {
+      let link = links[latest]
+      if link.wants { return link.inController < limitAlone ? link.handle : nil }
     }
-    guard waiting > 0 else { return nil }
-    let limit = max(1, waiting > 1 ? total / withData : total - (links.count - 1))
-    var best: Int?
+    return nextOfSeveral()
+  }
+  @usableFromInline mutating func nextOfSeveral() -> ConnectionHandle? {
+    let limit = waiting > 1 ? max(1, total / withData) : limitAlone
+    var best: Int?, fewest = limit
     for step in 0..<links.count {
-      let i = turn + step < links.count ? turn + step : turn + step - links.count
-      guard links[i].wants, links[i].inController < limit else { continue }
-      if let best, links[best].inController <= links[i].inController { continue }
-      best = i
+      let index = turn &+ step < links.count ? turn &+ step : turn &+ step &- links.count
+      guard links[index].wants, links[index].inController < fewest else { continue }
+      best = index
+      fewest = links[index].inController
+      // Nobody has fewer.
+      if fewest == 0 { break }
     }
     return best.map { links[$0].handle }
   }
 
   /// A packet of this link went to the controller. Only after `next` has named it (traps otherwise).
-  public mutating func took(_ handle: ConnectionHandle) {
-    guard free > 0, let index = index(handle) else { preconditionFailure("no buffer was granted to this link") }
-    free -= 1
-    links[index].inController += 1
-    turn = index + 1 < links.count ? index + 1 : 0
+  @inlinable @inline(__always) public mutating func took(_ handle: ConnectionHandle) {
+    guard freeCount > 0, let index = index(handle) else { preconditionFailure("no buffer was granted to this link") }
+    freeCount &-= 1
+    var link = links[index]
+    if link.inController == 0, !link.wants { withData &+= 1 }
+    link.inController &+= 1
+    links[index] = link
+    turn = index &+ 1 < links.count ? index &+ 1 : 0
   }
 
   /// Number Of Completed Packets for one link. More than there are count as those there are.
-  mutating func completed(_ handle: ConnectionHandle, _ count: Int) -> HCIViolation? {
+  @inlinable
+  public mutating func completed(_ handle: ConnectionHandle, _ count: Int) -> HCIViolation? {
     guard let index = index(handle) else { return .completedPacketsOfUnknownLink(handle) }
     let given = min(count, links[index].inController)
-    links[index].inController -= given
-    free += given
-    return given == count ? nil : .tooManyCompletedPackets(handle, UInt16(clamping: count - given))
+    links[index].inController &-= given
+    if given > 0, links[index].inController == 0, !links[index].wants { withData &-= 1 }
+    freeCount &+= given
+    return given == count ? nil : .tooManyCompletedPackets(handle, UInt16(clamping: count &- given))
   }
 }

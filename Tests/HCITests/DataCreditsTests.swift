@@ -30,6 +30,15 @@ import Testing
     expect(bench.layer.credits.next() == Self.b)
   }
 
+  /// Many idle links leave it half of the buffers.
+  @Test func aLoneLinkAmongManyGetsHalf() {
+    var bench = Self.bench(total: 8)
+    for handle in UInt16(1)...20 { bench.receive(connected(handle)) }
+    bench.layer.credits.setWants(ConnectionHandle(rawValue: 7), true)
+    while let link = bench.layer.credits.next() { bench.layer.credits.took(link) }
+    expect(bench.layer.credits.outstanding(ConnectionHandle(rawValue: 7)) == 4 && bench.layer.credits.free == 4)
+  }
+
   @Test func aLinkAloneGetsEveryBuffer() {
     var bench = Self.bench(total: 4, Self.a)
     bench.layer.credits.setWants(Self.a, true)
@@ -117,7 +126,7 @@ import Testing
         let next = bench.layer.credits.next()
         let free = total - held.values.reduce(0, +)
         let data = Set(held.filter { $0.value > 0 }.keys).union(wants).count
-        let cap = wants.count > 1 ? max(1, total / data) : max(1, total - (held.count - 1))
+        let cap = wants.count > 1 ? max(1, total / data) : max(1, total / 2, total - (held.count - 1))
         let mayTake = wants.filter { held[$0, default: 0] < cap }
         #expect((next != nil) == (free > 0 && !mayTake.isEmpty))
         guard let next else { break }

@@ -21,9 +21,11 @@ func fail(_ reason: String) -> Never {
   let bytes: UnsafeMutablePointer<UInt8>
   let offset: UnsafeMutablePointer<UInt32>
   let length: UnsafeMutablePointer<UInt16>
+  /// The octet before each length, where the file is `tagged`: the kind of a request.
+  let tag: UnsafeMutablePointer<UInt8>
   let count: Int
 
-  init(_ folder: String, _ name: String) {
+  init(_ folder: String, _ name: String, tagged: Bool = false) {
     guard let file = unsafe fopen("\(folder)/\(name)", "rb") else { fail("cannot read \(folder)/\(name)") }
     unsafe fseek(file, 0, SEEK_END)
     let size = unsafe ftell(file)
@@ -34,8 +36,11 @@ func fail(_ reason: String) -> Never {
     count = unsafe Int(UnsafeRawPointer(bytes).loadUnaligned(as: UInt32.self).littleEndian)
     unsafe offset = .allocate(capacity: count)
     unsafe length = .allocate(capacity: count)
+    unsafe tag = .allocate(capacity: count)
     var at = 4
     for i in 0..<count {
+      unsafe tag[i] = tagged ? bytes[at] : 0
+      if tagged { at += 1 }
       let length = unsafe Int(bytes[at]) | Int(bytes[at + 1]) << 8
       unsafe self.length[i] = UInt16(length)
       unsafe offset[i] = UInt32(at + 2)
@@ -48,8 +53,12 @@ func fail(_ reason: String) -> Never {
   }
 }
 
-/// Runs `work`, which does everything once per repetition, in batches, and prints the line that measure.py reads.
-func measure(_ id: String, items: Int, repetitions: Int, batches: Int, _ work: (Int) -> UInt64) {
+/// Runs `work`, which does everything once per repetition, in batches, and prints the line that measure.py reads. `roundTrips`
+/// and the items per second are printed where they are the figure.
+func measure(
+  _ id: String, items: Int, repetitions: Int, batches: Int, roundTrips: Int? = nil, showsRate: Bool = false,
+  _ work: (Int) -> UInt64
+) {
   var times: [Double] = []
   var sum: UInt64 = 0
   for _ in 0..<batches {
@@ -58,5 +67,9 @@ func measure(_ id: String, items: Int, repetitions: Int, batches: Int, _ work: (
     times.append(Double(nanoseconds() - start) / Double(repetitions * items))
   }
   times.sort()
-  print("\(id) ns \(times[batches / 2]) check \(sum / UInt64(repetitions)) items \(items)")
+  let median = times[batches / 2]
+  var line = "\(id) ns \(median) check \(sum / UInt64(repetitions)) items \(items)"
+  if let roundTrips { line += " round_trips \(roundTrips)" }
+  if showsRate { line += " per_second \(Int(1e9 / median))" }
+  print(line)
 }

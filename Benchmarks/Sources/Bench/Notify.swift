@@ -1,0 +1,285 @@
+// B4: a notification from the call that offers it to the ACL packet for the controller, for 1, 8 and 32 links.
+// B4.queue is the performance core alone: NotificationQueue, Fragmenter, DataCredits. B4.host is the same through the whole
+// HostCore: the application's `notify`, the server's subscriptions, the drain loop, the controller's events.
+//
+// The controller has 8 buffers of 251 octets. As in the C bound it gives them all back when the next notification would not
+// fit any more, and at the end of each repetition.
+import ATT
+import BindruneSimulator
+import BindruneWire
+import GAP
+import GATT
+import HCI
+import L2CAP
+
+/// `B4.queue.244.8`: values of 244 octets, 8 links.
+struct Grid {
+  static let rounds = 1000, buffers = 8, aclLength = 251, mtu = 517
+  let valueCount: Int
+  let links: Int
+  init(_ id: String) {
+    let parts = id.split(separator: ".")
+    guard parts.count == 4, let valueCount = Int(parts[2]), let links = Int(parts[3]) else { fail("no row \(id)") }
+    self.valueCount = valueCount
+    self.links = links
+  }
+  /// Packets of one notification.
+  var packets: Int { (valueCount + 7 + Grid.aclLength - 1) / Grid.aclLength }
+}
+
+/// Where the packets go: counted, and their last octets read. A call, as the driver's write would be.
+@safe struct Emitted {
+  var packets: UInt64 = 0, octets: UInt64 = 0, last: UInt64 = 0
+  /// Packets that the controller holds, by connection handle. Never freed, like the C bound's.
+  let held = UnsafeMutablePointer<Int>.allocate(capacity: 256)
+  init() { unsafe held.initialize(repeating: 0, count: 256) }
+
+  @inline(never) mutating func take(_ packet: UnsafeRawBufferPointer) {
+    packets &+= 1
+    octets &+= UInt64(packet.count &- 1)
+    last &+= unsafe UInt64(packet[packet.count &- 1])
+    unsafe held[Int(packet[1])] &+= 1
+  }
+  var sum: UInt64 { packets &+ octets &+ last }
+  /// What the controller holds of a link, which it gives back.
+  mutating func giveBack(_ link: Int) -> Int {
+    defer { unsafe held[link] = 0 }
+    return unsafe held[link]
+  }
+  func holdsAny(_ links: Int) -> Bool {
+    for link in 1...links where unsafe held[link] > 0 { return true }
+    return false
+  }
+}
+
+// MARK: - The queue alone
+
+/// What one link needs to get values into packets.
+struct QueueLink: ~Copyable {
+  var queue = NotificationQueue(capacity: 16 * 1024)
+  var fragmenter = Fragmenter()
+}
+
+@safe struct QueueEnd: ~Copyable {
+  let links: UnsafeMutablePointer<QueueLink>
+  let count: Int
+  var credits = DataCredits()
+  var emitted = Emitted()
+  let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 1100, alignment: 64)
+
+  init(_ grid: Grid) {
+    count = grid.links
+    unsafe links = .allocate(capacity: count + 1)
+    credits.configure(aclLength: Grid.aclLength, total: Grid.buffers)
+    for link in 1...count {
+      unsafe (links + link - 1).initialize(to: QueueLink())
+      credits.open(ConnectionHandle(rawValue: UInt16(link)))
+    }
+  }
+
+  @inline(__always) mutating func notify(_ link: Int, _ value: Span<UInt8>) {
+    let answer = unsafe links[link &- 1].queue.offer(
+      HandleValueNotification.opcode, AttributeHandle(rawValue: 3), value, limit: 512)
+    guard answer.isAccepted else { fail("the queue is full") }
+    credits.setWants(ConnectionHandle(rawValue: UInt16(truncatingIfNeeded: link)), true)
+    drain()
+  }
+  @inline(__always) mutating func drain() {
+    while let handle = credits.next() {
+      let link = Int(handle.rawValue) &- 1
+      var output = unsafe OutputRawSpan(buffer: room, initializedCount: 0)
+      if unsafe links[link].fragmenter.isEmpty {
+        Fragmenter.begin(&output)
+        _ = unsafe links[link].queue.pull(into: &output)
+        unsafe links[link].fragmenter.seal(
+          from: 0, on: .attribute, of: handle, aclLength: credits.aclLength, &output)
+      } else {
+        _ = unsafe links[link].fragmenter.writeNext(of: handle, aclLength: credits.aclLength, into: &output)
+      }
+      credits.took(handle)
+      if unsafe links[link].fragmenter.isEmpty && links[link].queue.isEmpty { credits.setWants(handle, false) }
+      let count = unsafe output.finalize(for: room)
+      unsafe emitted.take(UnsafeRawBufferPointer(rebasing: room[..<count]))
+    }
+  }
+  mutating func giveBack() {
+    for link in 1...count {
+      let held = emitted.giveBack(link)
+      if held > 0, credits.completed(ConnectionHandle(rawValue: UInt16(link)), held) != nil {
+        fail("too many completed")
+      }
+    }
+    drain()
+  }
+}
+
+func queue(_ id: String, _ repetitions: Int, _ batches: Int) {
+  let grid = Grid(id)
+  var end = QueueEnd(grid)
+  measure(id, items: Grid.rounds * grid.links, repetitions: repetitions, batches: batches) {
+    notify(grid, $0, &end)
+  }
+}
+
+@inline(never) func notify(_ grid: Grid, _ repetitions: Int, _ end: inout QueueEnd) -> UInt64 {
+  let value = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: 512)
+  unsafe value.initialize(repeating: 7)
+  defer { unsafe value.deallocate() }
+  let span = unsafe UnsafeBufferPointer(rebasing: value[..<grid.valueCount]).span
+  let before = end.emitted.sum
+  for _ in 0..<repetitions {
+    var out = 0
+    for _ in 0..<Grid.rounds {
+      for link in 1...grid.links {
+        end.notify(link, span)
+        out &+= grid.packets
+        if out &+ grid.packets > Grid.buffers {
+          end.giveBack()
+          out = 0
+        }
+      }
+    }
+    while end.emitted.holdsAny(grid.links) { end.giveBack() }
+  }
+  return end.emitted.sum &- before
+}
+
+// MARK: - Through the host
+
+/// A host with links to clients that have subscribed, and a controller on paper.
+@safe struct HostEnd: ~Copyable {
+  var core: HostCore
+  var links: [LinkID] = []
+  var emitted = Emitted()
+  let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 1100, alignment: 64)
+  static let value = AttributeHandle(rawValue: 3), configuration = 4
+
+  init(_ grid: Grid) {
+    var builder = DatabaseBuilder(), chance = NoChance()
+    builder.service("180D") { _ = $0.characteristic("2A37", .notify) }
+    do { core = HostCore(database: try builder.build(), chance: &chance) } catch { fail("\(error)") }
+    // A virtual controller answers the commands of the start; links are a matter of events.
+    var air = Air(configuration: .ideal)
+    var kind = ControllerConfiguration(address: DeviceAddress(0x0000_5E00_5301))
+    kind.aclBufferCount = UInt8(Grid.buffers)
+    kind.aclDataLength = UInt16(Grid.aclLength)
+    let controller = air.addController(kind)
+    core.start(now: .zero)
+    converse(&air, controller)
+    guard core.isRunning else { fail("the host does not start") }
+    for link in 1...grid.links {
+      let handle = UInt8(link)
+      receive([
+        0x04, 0x3E, 0x13, 0x01, 0x00, handle, 0x00, 0x01, 0x00, handle, 0x53, 0x00, 0x5E, 0x00, 0x00, 0x06, 0x00, 0x00,
+        0x00, 0xF4, 0x01, 0x00,
+      ])
+      converse(&air, controller)
+      request([0x02, UInt8(Grid.mtu & 0xFF), UInt8(Grid.mtu >> 8)], link)
+      request([0x12, UInt8(HostEnd.configuration), 0x00, 0x01, 0x00], link)
+    }
+    guard links.count == grid.links else { fail("\(links.count) links") }
+    emitted = Emitted()
+  }
+  private mutating func converse(_ air: inout Air, _ controller: ControllerID) {
+    var packet = PacketBuffer(), isQuiet = false
+    while !isQuiet {
+      isQuiet = true
+      while packet.fill({ core.nextPacket(into: &$0, now: .zero) }) {
+        isQuiet = false
+        packet.withBytes { air.receive($0, at: controller, now: .zero) }
+      }
+      while packet.fill({ air.nextPacket(from: controller, into: &$0, now: .zero) }) {
+        isQuiet = false
+        packet.withBytes { core.receive($0, now: .zero) }
+      }
+      takeEffects()
+    }
+  }
+  private mutating func receive(_ packet: [UInt8]) {
+    core.receive(packet.span, now: .zero)
+    takeEffects()
+  }
+  /// A request of the client at the other end of a link, and its response to it.
+  private mutating func request(_ pdu: [UInt8], _ link: Int) {
+    let count = UInt8(pdu.count)
+    receive([0x02, UInt8(link), 0x20, count + 4, 0x00, count, 0x00, 0x04, 0x00] + pdu)
+    drain()
+    giveBack()
+  }
+  @inline(__always) mutating func takeEffects() {
+    while let effect = core.nextEffect() {
+      if case .linkUp(let link, _, _, _) = effect { links.append(link) }
+    }
+  }
+
+  @inline(__always) mutating func notify(_ link: Int, _ value: Span<UInt8>) {
+    guard core.notify(value, of: HostEnd.value, on: links[link &- 1])?.isAccepted == true else { fail("not taken") }
+    drain()
+  }
+  @inline(__always) mutating func drain() {
+    while true {
+      var output = unsafe OutputRawSpan(buffer: room, initializedCount: 0)
+      let wrote = core.nextPacket(into: &output, now: .zero)
+      let count = unsafe output.finalize(for: room)
+      takeEffects()
+      guard wrote else { return }
+      unsafe emitted.take(UnsafeRawBufferPointer(rebasing: room[..<count]))
+    }
+  }
+  /// Number Of Completed Packets: all that the controller holds. Vol 4, Part E, §7.7.19.
+  mutating func giveBack() {
+    var event = InlineArray<40, UInt8>(repeating: 0), entries = 0
+    for link in 1...links.count {
+      let held = emitted.giveBack(link)
+      guard held > 0 else { continue }
+      event[4 &+ 4 &* entries] = UInt8(link)
+      event[6 &+ 4 &* entries] = UInt8(held)
+      entries &+= 1
+    }
+    guard entries > 0 else { return }
+    event[0] = 0x04
+    event[1] = 0x13
+    event[2] = UInt8(1 &+ 4 &* entries)
+    event[3] = UInt8(entries)
+    core.receive(event.span.extracting(first: 4 &+ 4 &* entries), now: .zero)
+    takeEffects()
+    drain()
+  }
+}
+
+func host(_ id: String, _ repetitions: Int, _ batches: Int) {
+  let grid = Grid(id)
+  var end = HostEnd(grid)
+  _ = notify(grid, 1, &end)
+  measure(id, items: Grid.rounds * grid.links, repetitions: repetitions, batches: batches) {
+    notify(grid, $0, &end)
+  }
+}
+
+@inline(never) func notify(_ grid: Grid, _ repetitions: Int, _ end: inout HostEnd) -> UInt64 {
+  let value = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: 512)
+  unsafe value.initialize(repeating: 7)
+  defer { unsafe value.deallocate() }
+  let span = unsafe UnsafeBufferPointer(rebasing: value[..<grid.valueCount]).span
+  let before = end.emitted.sum
+  for _ in 0..<repetitions {
+    var out = 0
+    for _ in 0..<Grid.rounds {
+      for link in 1...grid.links {
+        end.notify(link, span)
+        out &+= grid.packets
+        if out &+ grid.packets > Grid.buffers {
+          end.giveBack()
+          out = 0
+        }
+      }
+    }
+    while end.emitted.holdsAny(grid.links) { end.giveBack() }
+  }
+  return end.emitted.sum &- before
+}
+
+/// Private addresses are not used here.
+struct NoChance: RandomNumberGenerator {
+  mutating func next() -> UInt64 { 4 }
+}
