@@ -13,6 +13,8 @@ public struct Fuzz: Sequence, IteratorProtocol {
   public static var cases: Int { environment("BINDRUNE_FUZZ_CASES").flatMap { Int($0) } ?? 10_000 }
   /// Sequences of PDUs with one peer, from its first word to its last: 20,000, or `BINDRUNE_FUZZ_CASES`.
   public static var sequences: Int { environment("BINDRUNE_FUZZ_CASES").flatMap { Int($0) } ?? 20_000 }
+  /// PDUs in one direction, the fast path against a plain one: 50,000, or `BINDRUNE_FUZZ_CASES`.
+  public static var pdus: Int { environment("BINDRUNE_FUZZ_CASES").flatMap { Int($0) } ?? 50_000 }
   /// 1, or `BINDRUNE_FUZZ_SEED`: a run that failed is repeated with the seed it printed.
   public static var seed: UInt64 { environment("BINDRUNE_FUZZ_SEED").flatMap { UInt64($0) } ?? 1 }
 
