@@ -1,0 +1,124 @@
+"""The rows of Benchmarks/run and what they are held to: data only. A new row is a line in `all_rows`."""
+
+from dataclasses import dataclass
+from itertools import product
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Instructions at most `times` those of the C bound plus `plus`, and the figures that only some rows have."""
+
+    times: float | None = None
+    plus: int = 0
+    instructions: float | None = None
+    allocations: float | None = None
+    ns: float | None = None
+    round_trips: int | None = None
+    per_second: int | None = None
+    # How much more than the row `Row.smaller` it may cost.
+    growth: float | None = None
+
+    def __str__(self):
+        parts = []
+        if self.times is not None:
+            parts.append(f"≤ {self.times:g} × C" + (f" + {self.plus}" if self.plus else ""))
+        if self.instructions is not None:
+            parts.append("at most half of NimBLE's")
+        if self.growth is not None:
+            parts.append(f"≤ {self.growth:g} × at 3,000 attributes")
+        if self.ns is not None:
+            parts.append(f"≤ {self.ns:,} ns")
+        if self.per_second is not None:
+            parts.append(f"≥ {self.per_second:,}/s")
+        return ", ".join(parts)
+
+    def misses(self, row, rows):
+        """What of the goal the row misses, a sentence each; `rows` are those measured so far, by id."""
+        c, instructions = row.get("c_instructions"), row.get("instructions")
+        if self.times is not None and instructions > self.times * c + self.plus:
+            yield f"{instructions} instructions, the goal is {self.times * c + self.plus:.1f}"
+        if self.instructions is not None and instructions > self.instructions:
+            yield f"{instructions} instructions, the goal is {self.instructions:g}"
+        if self.allocations is not None and row["allocations"] > self.allocations:
+            yield f"{row['allocations']} allocations, the goal is {self.allocations:g}"
+        if self.ns is not None and row["ns"] > self.ns:
+            yield f"{row['ns']} ns, the goal is {self.ns:g}"
+        if self.round_trips is not None and row["round_trips"] > self.round_trips:
+            yield f"{row['round_trips']} round trips, the goal is {self.round_trips}"
+        if self.per_second is not None and row["per_second"] < self.per_second:
+            yield f"{row['per_second']} per second, the goal is {self.per_second}"
+        smaller = rows.get(row["id"].replace(".3000", ".300"))
+        if self.growth is not None and smaller and instructions > self.growth * smaller["instructions"]:
+            yield f"{instructions} instructions, the goal is {self.growth:g} × {smaller['id']}'s"
+
+
+@dataclass(frozen=True)
+class Row:
+    id: str
+    bound: str | None  # the C program; None: there is no bound
+    repetitions: int  # of a timed batch: some 10 ms
+    must: Goal | None = None
+    stretch: Goal | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    title: str
+    rows: list[Row]
+
+
+# NimBLE's instructions per notification, value octets × links: B4.host may cost half of them.
+NIMBLE = {
+    (20, 1): 1800, (20, 8): 2600, (20, 32): 3400,
+    (244, 1): 2100, (244, 8): 2900, (244, 32): 3700,
+    (495, 1): 3500, (495, 8): 4200, (495, 32): 5000,
+}  # fmt: skip
+
+
+def codec():
+    yield Row("B1", "codec", 100, Goal(times=1.35, allocations=0), Goal(times=1.1, allocations=0))
+    yield Row("B2", "codec", 100, Goal(times=1.5, allocations=0), Goal(times=1.2, allocations=0))
+
+
+def server():
+    for attributes, kind in product((300, 3000), range(9)):
+        growth = 1.3 if attributes == 3000 else None
+        must = Goal(times=3, plus=400, allocations=0, growth=growth)
+        stretch = Goal(times=2, plus=200, allocations=0, growth=growth)
+        yield Row(f"B3.K{kind}.{attributes}", "server", 1000, must, stretch)
+
+
+def queue():
+    for octets, links in NIMBLE:
+        must, stretch = Goal(times=1.6, allocations=0), Goal(times=1.3, allocations=0)
+        yield Row(f"B4.queue.{octets}.{links}", "notify", max(400 // links, 10), must, stretch)
+
+
+def host():
+    for (octets, links), nimble in NIMBLE.items():
+        must = Goal(times=4, instructions=nimble / 2, allocations=0)
+        stretch = Goal(times=2, instructions=nimble / 2, allocations=0)
+        yield Row(f"B4.host.{octets}.{links}", "notify", max(100 // links, 3), must, stretch)
+
+
+def discovery():
+    for mtu, round_trips in ((23, 85), (517, 26)):
+        must, stretch = Goal(round_trips=round_trips, ns=20_000), Goal(round_trips=round_trips, ns=10_000)
+        yield Row(f"B5.{mtu}", "discovery", 500, must, stretch)
+
+
+def radio():
+    yield Row("B7", None, 1, Goal(per_second=500_000), Goal(per_second=1_000_000))
+
+
+GROUPS = [
+    Group("B1, B2  the ATT codec, per PDU: decode and visit every field; encode", list(codec())),
+    Group("B3  server, per request at MTU 247: bearer, server, database; .300 and .3000 attributes", list(server())),
+    Group("B4.queue  value → ACL packets, per notification: .octets.links", list(queue())),
+    Group("B4.host  the API's call → ACL packets, per notification: .octets.links", list(host())),
+    Group("B5  discovery of the 300-attribute server, per discovery: .MTU", list(discovery())),
+    Group("B7  one host to another over the simulated radio, per notification of 244 octets", list(radio())),
+    Group("x  beside the goals: the loop around B1 and B2", [Row("x.loop", "codec", 100)]),
+]
+# What peers.py measures, where they are installed.
+PEERS = ["x.bumble.decode", *(f"x.bumble.server.K{kind}" for kind in range(9)), "x.tshark"]
