@@ -240,7 +240,7 @@ public struct Bearer: ~Copyable {
   // MARK: To the peer
 
   /// `nextPDU` would write one.
-  @inlinable public func hasPDU<C: AttributeClient & ~Copyable>(client: borrowing C) -> Bool {
+  @inlinable @inline(__always) public func hasPDU<C: AttributeClient & ~Copyable>(client: borrowing C) -> Bool {
     guard isOpen else { return false }
     return (!queue.isEmpty || serverSide.hasIndication) && !clientSide.isExchangingMTU || serverSide.hasResponse
       || clientSide.owesConfirmation || clientSide.isIdle && (clientSide.wantsMTUExchange || client.hasRequest)
@@ -268,21 +268,22 @@ public struct Bearer: ~Copyable {
         return true
       }
       let start = output.byteCount
-      if client.nextRequest(mtu: mtu, into: &output) {
+      if client.hasRequest, client.nextRequest(mtu: mtu, into: &output) {
         clientSide.sent(ATTOpcode(rawValue: output.octet(at: start)), now: now)
         return true
       }
     }
     // No values between our Exchange MTU Request and its answer: Vol 3, Part F, §3.4.2.2. Commands wait with them.
     if clientSide.isExchangingMTU { return false }
-    if serverSide.writeIndication(into: &output, now: now) { return true }
+    if serverSide.hasIndication, serverSide.writeIndication(into: &output, now: now) { return true }
     guard queue.pull(into: &output) else { return false }
     if queue.takeReadyEdge(limit: longestValue) { effects.append(.ready) }
     return true
   }
 
   /// Queues a Handle Value Notification (Vol 3, Part F, §3.4.7.1). Answers at once; the value is copied.
-  @inlinable public mutating func offer(notification handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
+  @inlinable @inline(__always)
+  public mutating func offer(notification handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
     guard isOpen else { return .closed }
     return queue.offer(HandleValueNotification.opcode, handle, value, limit: longestValue)
   }
@@ -343,6 +344,8 @@ public struct Bearer: ~Copyable {
     client.close(closure)
     effects.append(.closed(closure))
   }
+  /// `nextEffect` has something to say.
+  @inlinable @inline(__always) public var hasEffect: Bool { !effects.isEmpty }
   /// What there is to say, in order.
   @inlinable public mutating func nextEffect() -> BearerEffect? { effects.popFirst() }
 }

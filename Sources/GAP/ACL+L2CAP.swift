@@ -64,7 +64,7 @@ extension HostCore {
       bearer: Bearer(bearer, configuration: configuration), client: Client())
     // Either side may ask; the central does, as soon as it can (Vol 3, Part F, §3.4.2.1).
     if role == .central { link.bearer.exchangeMTU() }
-    upper.links.append(link)
+    upper.append(link)
     upper.server.open(bearer)
     l2cap.open(handle, role: role, now: now)
     if let controller, controller.maximumTxOctets > 27, hci.supports(LESetDataLength.opcode) {
@@ -91,7 +91,7 @@ extension HostCore {
       collect(at: index)
       upper.server.close(BearerID(rawValue: handle.rawValue))
       collectServer()
-      let link = upper.links.remove(at: index)
+      let link = upper.remove(at: index)
       emit(.linkDown(link.id, reason: reason))
       for id in link.disconnectRequests { emit(.completed(id, .disconnected)) }
     }

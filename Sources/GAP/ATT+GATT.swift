@@ -38,8 +38,9 @@ extension HostCore {
   /// Write Without Response: bounded, in order with the link's other commands. Vol 3, Part G, §4.9.1.
   /// `value` has at most MTU − 3 octets; more would arrive cut.
   public mutating func write(command value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID) -> SendAnswer {
-    guard let index = upper.index(of: link) else { return .closed }
-    return upper.links[index].bearer.offer(command: handle, value)
+    guard let index = upperLayers.index(of: link) else { return .closed }
+    hci.credits.setWants(upperLayers.links[index].handle, true)
+    return upperLayers.links[index].bearer.offer(command: handle, value)
   }
 
   // MARK: Server
@@ -47,11 +48,10 @@ extension HostCore {
   /// Notifies one client. `.full`: nothing was taken, and one `.readyToSend` follows when there is room.
   /// nil: the client has not subscribed, or may not be told now (`Server.mayBeSent`).
   public mutating func notify(_ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
-    guard let index = upper.index(of: link) else { return .closed }
-    guard upper.server.mayBeSent(handle, to: upper.links[index].bearer.id).contains(.notification) else {
-      return nil
-    }
-    return upper.links[index].bearer.offer(notification: handle, value)
+    guard let index = upperLayers.index(of: link) else { return .closed }
+    guard upperLayers.server.mayNotify(handle, to: upperLayers.links[index].bearer.id) else { return nil }
+    hci.credits.setWants(upperLayers.links[index].handle, true)
+    return upperLayers.links[index].bearer.offer(notification: handle, value)
   }
   /// Notifies one client of several values: in as few Multiple Handle Value Notifications as they fit if the client takes
   /// them (Vol 3, Part G, §4.10.2), else in one notification each. Values that the client has not subscribed to are left
@@ -190,15 +190,21 @@ extension HostCore {
 
   mutating func collect(_ handle: ConnectionHandle, _ now: Instant) {
     while let effect = l2cap.nextEffect() { self.handle(effect, now) }
-    if let index = upper.index(of: handle) { collect(at: index) }
+    if let index = upperLayers.index(of: handle) { collect(at: index) }
     collectServer()
+  }
+  /// `collect` would do something.
+  @inline(__always) func hasNews(of handle: ConnectionHandle) -> Bool {
+    if l2capLayer.hasEffect || upperLayers.server.hasEffect || upperLayers.server.hasServiceChanged { return true }
+    guard let index = upperLayers.index(of: handle) else { return false }
+    return upperLayers.links[index].client.hasEffect || upperLayers.links[index].bearer.hasEffect
   }
 
   /// Takes what a link's client and bearer have to say, with the octets that belong to it.
   mutating func collect(at index: Int) {
-    let link = upper.links[index].id
+    let link = upperLayers.links[index].id
     emptyArena()
-    while let effect = upper.links[index].client.nextEffect() {
+    while let effect = upperLayers.links[index].client.nextEffect() {
       switch effect {
       case .value(let handle, let octets, let kind):
         let value = keepFromClient(octets, at: index)
@@ -214,30 +220,30 @@ extension HostCore {
       case .rediscovered(let range, let error): effects.append(.rediscovered(link, range, error))
       }
     }
-    while let effect = upper.links[index].bearer.nextEffect() {
+    while let effect = upperLayers.links[index].bearer.nextEffect() {
       switch effect {
       case .mtuChanged(let mtu): effects.append(.mtuChanged(link, mtu: mtu))
       case .ready: effects.append(.readyToSend(link))
       case .indicationConfirmed:
-        if let handle = upper.links[index].indicating.take() { effects.append(.indicationConfirmed(link, handle)) }
-      case .indicationFailed: upper.links[index].indicating = nil
+        if let handle = upperLayers.links[index].indicating.take() { effects.append(.indicationConfirmed(link, handle)) }
+      case .indicationFailed: upperLayers.links[index].indicating = nil
       case .answeredForApplication(_, let handle):
-        upper.server.cancelRequest(on: upper.links[index].bearer.id)
+        upper.server.cancelRequest(on: upperLayers.links[index].bearer.id)
         effects.append(.violation(link, .applicationTooSlow(handle)))
       case .closed(let closure):
         if closure == .timedOut { effects.append(.violation(link, .transactionTimedOut)) }
       case .violation(let violation): effects.append(.violation(link, .att(violation)))
       }
     }
-    upper.links[index].indicateServiceChanged(from: &upper.server)
+    if upperLayers.server.hasServiceChanged { upper.indicateServiceChanged(at: index) }
   }
   private mutating func keepFromClient(_ octets: Octets, at index: Int) -> Octets {
-    upper.copy(octets, ofClientAt: index, to: &arena)
+    upperLayers.copy(octets, ofClientAt: index, to: &arena)
   }
 
   mutating func collectServer() {
     emptyArena()
-    while let effect = upper.server.nextEffect() {
+    while let effect = upperLayers.server.nextEffect() {
       switch effect {
       case .subscriptionChanged(let bearer, let handle, let configuration):
         if let link = link(of: bearer) { effects.append(.subscriptionChanged(link, handle, configuration)) }
@@ -257,7 +263,7 @@ extension HostCore {
       }
     }
   }
-  private mutating func keepFromServer(_ octets: Octets) -> Octets { upper.copyFromServer(octets, to: &arena) }
+  private mutating func keepFromServer(_ octets: Octets) -> Octets { upperLayers.copyFromServer(octets, to: &arena) }
   private func link(of bearer: BearerID) -> LinkID? {
     guard let index = upper.index(of: ConnectionHandle(rawValue: bearer.rawValue)) else { return nil }
     return upper.links[index].id

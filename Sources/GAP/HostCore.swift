@@ -41,8 +41,26 @@ public struct HostCore: ~Copyable {
   public let configuration: HostConfiguration
   var phase = Phase.stopped
   var hci: HCILayer
-  var l2cap = L2CAPLayer()
-  var upper: UpperLayers
+  // Whoever changes one of these two by its name may give a link something to send: the next look at the links is at all of
+  // them. The path of each packet changes them by their own names and tells of the one link that it is about.
+  var l2cap: L2CAPLayer {
+    _read { yield l2capLayer }
+    _modify {
+      isWantUnknown = true
+      yield &l2capLayer
+    }
+  }
+  var upper: UpperLayers {
+    _read { yield upperLayers }
+    _modify {
+      isWantUnknown = true
+      yield &upperLayers
+    }
+  }
+  var l2capLayer = L2CAPLayer()
+  var upperLayers: UpperLayers
+  /// Which links have something to send is to be found out.
+  var isWantUnknown = false
   var scans = Scans()
   var scanner = Scanner(tag: Tag.scanner)
   var advertiser = Advertiser(tag: Tag.advertiser)
@@ -50,7 +68,7 @@ public struct HostCore: ~Copyable {
   var privacy: Privacy
   var defaultPHYRequests: [RequestID] = []
   var lastLink: UInt32 = 0
-  var effects = Deque<HostEffect>()
+  @usableFromInline var effects = Deque<HostEffect>()
   /// Where the ranges of `effects` lie.
   var arena = UniqueArray<UInt8>()
   /// What the controller said of itself at the last start.
@@ -69,7 +87,7 @@ public struct HostCore: ~Copyable {
     var hciConfiguration = HCILayer.Configuration()
     hciConfiguration.prefersExtendedCommands = configuration.prefersExtendedCommands
     hci = HCILayer(configuration: hciConfiguration)
-    upper = UpperLayers(server: Server(database: database))
+    upperLayers = UpperLayers(server: Server(database: database))
   }
 
   public var isRunning: Bool { phase == .running }
@@ -87,32 +105,47 @@ public struct HostCore: ~Copyable {
   /// One packet from the controller, H4 packet type first.
   public mutating func receive(_ packet: Span<UInt8>, now: Instant) {
     if phase == .stopped { return }
-    let indication = hci.receive(packet, now: now)
-    if case .acl(let acl) = indication {
-      l2cap.receive(acl, in: packet, now: now, into: &upper)
-      collect(acl.handle, now)
-    } else {
-      handle(indication, in: packet, now)
-      settle(now)
+    do throws(WireError) {
+      switch try hci.frequent(packet) {
+      case .data(let acl):
+        l2capLayer.receive(acl, in: packet, now: now, into: &upperLayers)
+        noteWants(acl.handle)
+        if hasNews(of: acl.handle) { collect(acl.handle, now) }
+        return
+      case .completed(nil): return
+      case .completed(let violation?): return emit(.violation(nil, .hci(violation)))
+      case .other: break
+      }
+    } catch {
+      return emit(.violation(nil, .hci(.malformed(error))))
     }
+    handle(hci.receive(packet, now: now), in: packet, now)
+    settle(now)
+  }
+  /// A link may have come to have something to send, or have it no more.
+  @inline(__always) mutating func noteWants(_ handle: ConnectionHandle) {
+    hci.credits.setWants(handle, l2capLayer.hasPacket(for: handle, upper: upperLayers))
   }
 
   /// Writes the next packet for the controller; false when there is none now. `output` has room for 1,100 octets.
   public mutating func nextPacket(into output: inout OutputRawSpan, now: Instant) -> Bool {
     if phase == .stopped { return false }
-    if hci.nextCommand(into: &output, now: now) { return true }
-    for index in 0..<upper.links.count {
-      let handle = upper.links[index].handle
-      hci.credits.setWants(handle, l2cap.hasPacket(for: handle, upper: upper))
+    if hci.hasCommand, hci.nextCommand(into: &output, now: now) { return true }
+    if isWantUnknown {
+      isWantUnknown = false
+      for index in 0..<upperLayers.links.count { noteWants(upperLayers.links[index].handle) }
     }
     while let handle = hci.credits.next() {
       let length = hci.credits.aclLength
-      if l2cap.nextPacket(for: handle, aclLength: length, into: &output, now: now, from: &upper) {
-        hci.credits.took(handle)
-        collect(handle, now)
-        return true
+      let wrote = l2capLayer.nextPacket(for: handle, aclLength: length, into: &output, now: now, from: &upperLayers)
+      if wrote {
+        hci.credits.took(handle, wantsMore: l2capLayer.hasPacket(for: handle, upper: upperLayers))
+      } else {
+        // A request that found no room in its PDU has failed, and nothing came after it.
+        hci.credits.setWants(handle, false)
       }
-      hci.credits.setWants(handle, false)
+      if hasNews(of: handle) { collect(handle, now) }
+      if wrote { return true }
     }
     return false
   }
@@ -153,7 +186,9 @@ public struct HostCore: ~Copyable {
   }
 
   /// What the layers have to say, in order. Ranges lie in `withBytes(of:)` until the core is called again.
-  public mutating func nextEffect() -> HostEffect? { effects.popFirst() }
+  @inlinable @inline(__always) public mutating func nextEffect() -> HostEffect? {
+    effects.isEmpty ? nil : effects.removeFirst()
+  }
   /// The octets of a range in an effect.
   public borrowing func withBytes<Result, Failure: Error>(
     of range: Octets, _ body: (Span<UInt8>) throws(Failure) -> Result

@@ -28,13 +28,13 @@ struct Link: ~Copyable {
   /// What an outstanding indication is about.
   var indicating: AttributeHandle?
 
-  mutating func receive(_ pdu: Span<UInt8>, now: Instant, server: inout Server) {
+  @inline(__always) mutating func receive(_ pdu: Span<UInt8>, now: Instant, server: inout Server) {
     bearer.receive(pdu, now: now, server: &server, client: &client)
   }
-  mutating func nextPDU(into output: inout OutputRawSpan, now: Instant) -> Bool {
+  @inline(__always) mutating func nextPDU(into output: inout OutputRawSpan, now: Instant) -> Bool {
     bearer.nextPDU(into: &output, now: now, client: &client)
   }
-  var hasPDU: Bool { bearer.hasPDU(client: client) }
+  var hasPDU: Bool { @inline(__always) get { bearer.hasPDU(client: client) } }
   /// True when the bearer has closed because the peer was late.
   mutating func expire(now: Instant) -> Bool {
     let wasOpen = bearer.closure == nil
@@ -83,18 +83,43 @@ extension AttributeHandle {
 
 /// The layers above L2CAP: ATT's bearers, GATT's clients and the one server.
 struct UpperLayers: ~Copyable, L2CAPUpper {
+  /// In the order in which they came.
   var links = UniqueArray<Link>(minimumCapacity: 8)
+  /// Places in `links` by connection handle, `nowhere` where there is none.
+  private var places = UniqueArray<UInt16>()
+  private static var nowhere: UInt16 { .max }
   var server: Server
 
   init(server: consuming Server) { self.server = server }
 
-  func index(of handle: ConnectionHandle) -> Int? {
-    for index in 0..<links.count where links[index].handle == handle { return index }
-    return nil
+  // Inlined, as what is borrowed for a call and is as large as this is copied.
+
+  @inline(__always) func index(of handle: ConnectionHandle) -> Int? {
+    let handle = Int(handle.rawValue)
+    guard handle < places.count, places[handle] != UpperLayers.nowhere else { return nil }
+    return Int(places[handle])
   }
-  func index(of id: LinkID) -> Int? {
-    for index in 0..<links.count where links[index].id == id { return index }
-    return nil
+  @inline(__always) func index(of id: LinkID) -> Int? {
+    // Their numbers ascend.
+    var low = 0, high = links.count
+    while low < high {
+      let middle = (low &+ high) &>> 1
+      if links[middle].id.rawValue < id.rawValue { low = middle &+ 1 } else { high = middle }
+    }
+    return low < links.count && links[low].id == id ? low : nil
+  }
+  /// The last link has come.
+  mutating func append(_ link: consuming Link) {
+    let handle = Int(link.handle.rawValue)
+    while places.count <= handle { places.append(UpperLayers.nowhere) }
+    places[handle] = UInt16(links.count)
+    links.append(link)
+  }
+  mutating func remove(at index: Int) -> Link {
+    let link = links.remove(at: index)
+    places[Int(link.handle.rawValue)] = UpperLayers.nowhere
+    for later in index..<links.count { places[Int(links[later].handle.rawValue)] = UInt16(later) }
+    return link
   }
   func contains(peer: PeerAddress) -> Bool {
     for index in 0..<links.count where links[index].peer == peer { return true }
@@ -103,8 +128,9 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
 
   mutating func receiveHeld(at index: Int, now: Instant) { links[index].receiveHeld(now: now, server: &server) }
   mutating func indicateServiceChanged() {
-    for index in 0..<links.count { links[index].indicateServiceChanged(from: &server) }
+    for index in 0..<links.count { indicateServiceChanged(at: index) }
   }
+  mutating func indicateServiceChanged(at index: Int) { links[index].indicateServiceChanged(from: &server) }
 
   /// Copies octets of an effect from the arena of whoever said it: they are gone with its next effect.
   func copy(_ octets: Octets, ofClientAt index: Int, to arena: inout UniqueArray<UInt8>) -> Octets {
@@ -118,17 +144,18 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
     return Octets(start, arena.count - start)
   }
 
+  @inline(__always)
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant) {
     guard channel == .attribute, let index = index(of: link) else { return }
     links[index].receive(payload, now: now, server: &server)
   }
-  mutating func nextPayload(
+  @inline(__always) mutating func nextPayload(
     on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
   ) -> Bool {
     guard channel == .attribute, let index = index(of: link) else { return false }
     return links[index].nextPDU(into: &output, now: now)
   }
-  func hasPayload(on channel: ChannelID, of link: ConnectionHandle) -> Bool {
+  @inline(__always) func hasPayload(on channel: ChannelID, of link: ConnectionHandle) -> Bool {
     guard channel == .attribute, let index = index(of: link) else { return false }
     return links[index].hasPDU
   }

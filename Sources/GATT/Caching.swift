@@ -86,7 +86,10 @@ extension Server {
     for index in 0..<sessions.count {
       sessions[index].awareness = .unaware
       // §7.1: lost for a client that has not asked for it.
-      if wantsServiceChanged(index) { sessions[index].serviceChanged.waiting.formUnion(range) }
+      if wantsServiceChanged(index) {
+        sessions[index].serviceChanged.waiting.formUnion(range)
+        hasServiceChanged = true
+      }
       recordChanged(index)
     }
   }
@@ -105,10 +108,12 @@ extension Server {
   /// The Service Changed indication that is due on `bearer`, as handle and value; nil when there is none. Take it only when
   /// the bearer can indicate, and give it to `Bearer.indicate` at once: the next confirmation is taken for its own.
   public mutating func takeServiceChanged(on bearer: BearerID) -> (handle: AttributeHandle, value: [UInt8])? {
-    guard let index = session(of: bearer), sessions[index].serviceChanged.sent == nil,
+    guard hasServiceChanged, let index = session(of: bearer), sessions[index].serviceChanged.sent == nil,
       let range = sessions[index].serviceChanged.waiting, wantsServiceChanged(index)
     else { return nil }
     sessions[index].serviceChanged = ServiceChangedPhase(waiting: nil, sent: range)
+    hasServiceChanged = false
+    for other in 0..<sessions.count where sessions[other].serviceChanged.waiting != nil { hasServiceChanged = true }
     let first = range.first.rawValue, last = range.last.rawValue
     return (
       database.special.serviceChanged,
@@ -247,6 +252,7 @@ extension Server {
     sessions[index].awareness = record.isAware && missed == nil ? .aware : .unaware
     let waiting = HandleRange.union(record.unconfirmed, missed)
     sessions[index].serviceChanged.waiting = wantsServiceChanged(index) ? waiting : nil
+    if sessions[index].serviceChanged.waiting != nil { hasServiceChanged = true }
   }
 
   /// Something that outlives the bearer has changed.

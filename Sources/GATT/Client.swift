@@ -42,14 +42,14 @@ public struct Client: AttributeClient, ~Copyable {
   public internal(set) var remote = RemoteDatabase()
   public let configuration: ClientConfiguration
 
-  enum Phase: BitwiseCopyable, Equatable {
+  @usableFromInline enum Phase: BitwiseCopyable, Equatable {
     case idle
     /// The active request has something to ask.
     case asking
     case awaiting
     case closed(BearerClosure)
   }
-  var phase = Phase.idle
+  @usableFromInline var phase = Phase.idle
   var active: Procedure?
   /// The active request is being served by `discovery`.
   var isDiscovering = false
@@ -74,11 +74,11 @@ public struct Client: AttributeClient, ~Copyable {
   }
   var subscriptions: [Subscription] = []
 
-  var effects: Deque<ClientEffect> = []
+  @usableFromInline var effects: Deque<ClientEffect> = []
   private var arena = UniqueArray<UInt8>()
   /// What `valueCapacity` bounds.
   private var undrained = 0
-  private var lost = 0
+  @usableFromInline var lost = 0
 
   public init(configuration: ClientConfiguration = ClientConfiguration()) { self.configuration = configuration }
 
@@ -278,7 +278,7 @@ public struct Client: AttributeClient, ~Copyable {
 
   // MARK: The bearer's side
 
-  public var hasRequest: Bool { phase == .asking }
+  @inlinable @inline(__always) public var hasRequest: Bool { if case .asking = phase { true } else { false } }
 
   /// See `AttributeClient`. A request for which `mtu` has no room (Read Multiple of too many handles) fails here, and the
   /// next one is tried.
@@ -406,6 +406,8 @@ public struct Client: AttributeClient, ~Copyable {
 
   // MARK: Effects
 
+  /// `nextEffect` has something to say.
+  @inlinable @inline(__always) public var hasEffect: Bool { !effects.isEmpty || lost > 0 }
   public mutating func nextEffect() -> ClientEffect? {
     if let effect = effects.popFirst() { return effect }
     guard lost > 0 else { return nil }

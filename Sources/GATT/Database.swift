@@ -118,6 +118,8 @@ struct Configuration: BitwiseCopyable, Sendable, Equatable {
   var value = AttributeHandle()
   /// The bits that the characteristic's properties allow.
   var supported = ClientCharacteristicConfiguration()
+  /// Neither the value nor the descriptor asks for a protected link: what has been subscribed to may be sent.
+  var isUnprotected = false
 }
 
 /// Values of the Generic Attribute service that the server looks after. Vol 3, Part G, §7.

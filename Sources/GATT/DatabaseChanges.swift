@@ -172,10 +172,14 @@ extension Database {
       let free = configurations.firstIndex(of: Configuration()) ?? configurations.count
       if free == configurations.count { configurations.append(Configuration()) }
       attribute.slot = UInt16(free)
+      var isUnprotected = pending.permissions.write == .open
       if let owner = attributes.lastIndex(where: { $0.handle == valueHandle }) {
         attributes[owner].slot = attribute.slot
+        let read = attributes[owner].permissions.read
+        if read.isPermitted, read != .open { isUnprotected = false }
       }
-      configurations[free] = Configuration(descriptor: pending.handle, value: valueHandle, supported: supported)
+      configurations[free] = Configuration(
+        descriptor: pending.handle, value: valueHandle, supported: supported, isUnprotected: isUnprotected)
     case .bytes, .databaseHash, .include, .characteristic: break
     }
     values += value

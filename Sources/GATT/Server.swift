@@ -37,8 +37,12 @@ import DequeModule
 public struct Server: AttributeServer, ~Copyable {
   public internal(set) var database: Database
   public let configuration: ServerConfiguration
+  /// In the order in which they were opened.
   var sessions = UniqueArray<Session>()
-  var effects = Deque<ServerEffect>()
+  /// Places in `sessions` by bearer, `nowhere` where there is none.
+  var places = UniqueArray<UInt16>()
+  static var nowhere: UInt16 { .max }
+  @usableFromInline var effects = Deque<ServerEffect>()
   /// Octets of the effects are the first `arenaCount`; there are none when all effects are taken.
   var arena: [UInt8] = []
   var arenaCount = 0
@@ -48,7 +52,9 @@ public struct Server: AttributeServer, ~Copyable {
   /// Changes of the database, the latest last: what a bonded client has missed.
   var changes = Deque<DatabaseChange>()
   /// A bonded client's record has changed and nobody has been told.
-  var hasUnstoredRecord = false
+  @usableFromInline var hasUnstoredRecord = false
+  /// `takeServiceChanged` may have one for some bearer; false: it has none.
+  public internal(set) var hasServiceChanged = false
 
   public init(database: Database, configuration: ServerConfiguration = ServerConfiguration()) {
     self.database = database

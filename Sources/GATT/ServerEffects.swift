@@ -1,5 +1,6 @@
 import ATT
 import BindruneWire
+import DequeModule
 
 /// Names one question to the application.
 public struct ServerRequestID: BitwiseCopyable, Sendable, Hashable {
@@ -103,6 +104,8 @@ struct EndedRequest: BitwiseCopyable {
 // MARK: - Effects
 
 extension Server {
+  /// `nextEffect` has something to say.
+  @inlinable @inline(__always) public var hasEffect: Bool { !effects.isEmpty || hasUnstoredRecord }
   /// What happened, in order; `nil` when there is no more, and then the octets of all effects are gone.
   public mutating func nextEffect() -> ServerEffect? {
     if let effect = effects.popFirst() { return effect }

@@ -93,6 +93,8 @@ extension Server {
   public mutating func open(_ bearer: BearerID) {
     close(bearer)
     let none = Array(repeating: ClientCharacteristicConfiguration(), count: database.configurations.count)
+    while places.count <= Int(bearer.rawValue) { places.append(Self.nowhere) }
+    places[Int(bearer.rawValue)] = UInt16(sessions.count)
     sessions.append(Session(bearer: bearer, configurations: none))
   }
   /// The bearer is gone, and with it its configurations (Vol 3, Part G, §3.3.3.3: not bonded, not kept) and its
@@ -103,14 +105,17 @@ extension Server {
     cancelRequest(ofSession: index, .disconnected)
     if let effect = storeRecord(ofSession: index) { effects.append(effect) }
     let session = sessions.remove(at: index)
+    places[Int(bearer.rawValue)] = Self.nowhere
+    for later in index..<sessions.count { places[Int(sessions[later].bearer.rawValue)] = UInt16(later) }
     for (slot, configuration) in session.configurations.enumerated() where !configuration.isEmpty {
       effects.append(.subscriptionChanged(bearer, database.configurations[slot].value, []))
     }
   }
   @inline(__always)
   func session(of bearer: BearerID) -> Int? {
-    for index in 0..<sessions.count where sessions[index].bearer == bearer { return index }
-    return nil
+    let bearer = Int(bearer.rawValue)
+    guard bearer < places.count, places[bearer] != Self.nowhere else { return nil }
+    return Int(places[bearer])
   }
 }
 
@@ -131,6 +136,7 @@ extension Server {
     guard attribute.slot != .max else { return [] }
     let configuration = sessions[index].configurations[Int(attribute.slot)]
     if configuration.isEmpty || ignoresDatabase(index) { return [] }
+    if database.configurations[Int(attribute.slot)].isUnprotected { return configuration }
     if attribute.permissions.read.isPermitted, readError(position, index) != nil { return [] }
     do throws(Refusal) {
       _ = try writable(database.configurations[Int(attribute.slot)].descriptor, index)
@@ -138,6 +144,17 @@ extension Server {
       return []
     }
     return configuration
+  }
+  /// `mayBeSent` contains a notification: the question before each of them. Mutating for speed alone: a server that is
+  /// borrowed for a call is copied (30 instructions).
+  public mutating func mayNotify(_ handle: AttributeHandle, to bearer: BearerID) -> Bool {
+    guard let index = session(of: bearer), let position = database.position(of: handle) else { return false }
+    let slot = Int(database.attributes[position].slot)
+    guard slot < sessions[index].configurations.count else { return false }
+    if sessions[index].awareness == .aware, database.configurations[slot].isUnprotected {
+      return sessions[index].configurations[slot].contains(.notification)
+    }
+    return mayBeSent(handle, to: bearer).contains(.notification)
   }
   /// Calls `body` with every bearer whose client wants notifications or indications of the value at `handle`.
   public func forEachSubscriber(

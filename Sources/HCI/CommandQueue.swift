@@ -59,13 +59,13 @@ public struct CommandQueue: ~Copyable {
   /// How many commands may be sent now.
   public private(set) var credit = 1
 
-  private struct Entry: BitwiseCopyable {
+  @usableFromInline struct Entry: BitwiseCopyable {
     var opcode: HCIOpcode, tag: UInt32, count: UInt16, isAnsweredByStatus: Bool
     /// Of those outstanding.
     var deadline = Instant.zero
   }
   /// In the order of sending; `bytes` holds their packets one after another.
-  private var waiting = Deque<Entry>()
+  @usableFromInline var waiting = Deque<Entry>()
   private var bytes = Deque<UInt8>()
   /// In the order of sending, so the first has the earliest deadline.
   private var outstanding = Deque<Entry>()
@@ -80,6 +80,7 @@ public struct CommandQueue: ~Copyable {
     self.capacity = capacity
   }
 
+  @inlinable @inline(__always) var hasWaiting: Bool { !waiting.isEmpty }
   /// Nothing waits and nothing is outstanding.
   public var isEmpty: Bool { waiting.isEmpty && outstanding.isEmpty }
 

@@ -132,13 +132,18 @@ public struct DataCredits: ~Copyable {
     return best.map { links[$0].handle }
   }
 
-  /// A packet of this link went to the controller. Only after `next` has named it (traps otherwise).
-  @inlinable @inline(__always) public mutating func took(_ handle: ConnectionHandle) {
+  /// A packet of this link went to the controller. Only after `next` has named it (traps otherwise). `wantsMore`: it has
+  /// another one.
+  @inlinable @inline(__always) public mutating func took(_ handle: ConnectionHandle, wantsMore: Bool = true) {
     guard freeCount > 0, let index = index(handle) else { preconditionFailure("no buffer was granted to this link") }
     freeCount &-= 1
     var link = links[index]
     if link.inController == 0, !link.wants { withData &+= 1 }
     link.inController &+= 1
+    if !wantsMore, link.wants {
+      link.wants = false
+      waiting &-= 1
+    }
     links[index] = link
     turn = index &+ 1 < links.count ? index &+ 1 : 0
   }

@@ -58,7 +58,7 @@ public struct HCILayer: ~Copyable {
   private var phase = Phase.off
   /// Where the start is, while starting. Not inside `Phase`, which every packet asks for and would copy.
   private var sequence = ControllerStart(prefersExtendedCommands: true)
-  private var queue: CommandQueue
+  @usableFromInline var queue: CommandQueue
   /// What is known of the controller; defaults before it has started.
   public private(set) var info = ControllerInfo()
   /// The controller's buffers. Links open and close with their events; the owner says who wants to send.
@@ -117,6 +117,8 @@ public struct HCILayer: ~Copyable {
     }
   }
 
+  /// Commands wait; `nextCommand` may have to wait with them.
+  @inlinable @inline(__always) public var hasCommand: Bool { queue.hasWaiting }
   /// Writes the next command packet, H4 packet type octet first; false when none may go.
   public mutating func nextCommand(into output: inout OutputRawSpan, now: Instant) -> Bool {
     queue.next(into: &output, now: now)
@@ -131,23 +133,50 @@ public struct HCILayer: ~Copyable {
     }
     guard phase == .running || phase == .starting else { return .nothing }
     do throws(WireError) {
+      switch try frequent(packet) {
+      case .data(let acl): return .acl(acl)
+      case .completed(let violation): return violation.map { .violation($0) } ?? .nothing
+      case .other: break
+      }
       switch HCIPacketType(rawValue: packet[0]) {
       case .acl:
-        let acl = try ACLPacket(packet)
-        return isRunning ? .acl(acl) : .nothing
-      case .event:
-        // By far the most frequent, and it does not go up: through the enum of all events it would take twice
-        // the instructions.
-        if isRunning, packet.count >= EventHeader.count, packet[1] == NumberOfCompletedPackets.code {
-          let completed = try Decoder.decode(NumberOfCompletedPackets.self, packet, from: EventHeader.count)
-          try checkTotalLength(packet[2], packet.count - EventHeader.count)
-          return receive(completed, in: packet)
-        }
-        return receive(try HCIEvent(packet), in: packet, now: now)
+        _ = try ACLPacket(packet)
+        return .nothing
+      case .event: return receive(try HCIEvent(packet), in: packet, now: now)
       default: return .violation(.unexpectedPacketType(packet[0]))
       }
     } catch {
       return .violation(.malformed(error))
+    }
+  }
+
+  /// What nearly all packets are while links carry data.
+  public enum FrequentPacket: BitwiseCopyable, Sendable {
+    /// Data of a link. Its range refers to the packet.
+    case data(ACLPacket)
+    /// Number Of Completed Packets; it does not go up. All entries count; of several wrong ones the first is told.
+    case completed(HCIViolation?)
+    /// Anything else, which has not been looked at: it is `receive`'s.
+    case other
+  }
+  /// The short way for the two most frequent packets: `receive`, which means the same, takes twice the instructions, because
+  /// what it returns can be any event. Throws for one of the two that does not decode; a layer that is not running has only
+  /// `.other`.
+  public mutating func frequent(_ packet: Span<UInt8>) throws(WireError) -> FrequentPacket {
+    guard isRunning, packet.count >= EventHeader.count else { return .other }
+    switch packet[0] {
+    case HCIPacketType.acl.rawValue: return .data(try ACLPacket(packet))
+    case HCIPacketType.event.rawValue where packet[1] == NumberOfCompletedPackets.code:
+      let completed = try Decoder.decode(NumberOfCompletedPackets.self, packet, from: EventHeader.count)
+      try checkTotalLength(packet[2], packet.count - EventHeader.count)
+      var violation: HCIViolation?
+      var entries = completed.handles.cursor
+      while let entry = entries.next(in: packet) {
+        let found = credits.completed(entry.connectionHandle, Int(entry.numCompletedPackets))
+        violation = violation ?? found
+      }
+      return .completed(violation)
+    default: return .other
     }
   }
 
@@ -167,17 +196,6 @@ public struct HCILayer: ~Copyable {
     default: break
     }
     return .event(event)
-  }
-
-  /// All entries count; of several wrong ones the first is told.
-  private mutating func receive(_ completed: NumberOfCompletedPackets, in packet: Span<UInt8>) -> HCIIndication {
-    var violation: HCIViolation?
-    var entries = completed.handles.cursor
-    while let entry = entries.next(in: packet) {
-      let found = credits.completed(entry.connectionHandle, Int(entry.numCompletedPackets))
-      violation = violation ?? found
-    }
-    return violation.map { .violation($0) } ?? .nothing
   }
 
   private mutating func take(_ match: CommandQueue.Match, in packet: Span<UInt8>, now: Instant) -> HCIIndication {

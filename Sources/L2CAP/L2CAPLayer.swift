@@ -169,7 +169,7 @@ public struct L2CAPLayer: ~Copyable {
   // MARK: To the controller
 
   /// `nextPacket` would write one.
-  @inlinable
+  @inlinable @inline(__always)
   public func hasPacket<Upper: L2CAPUpper & ~Copyable>(for link: ConnectionHandle, upper: borrowing Upper) -> Bool {
     guard let place = place(of: link) else { return false }
     return !links[place].fragmenter.isEmpty || links[place].hasControl || upper.hasPayload(on: .attribute, of: link)
@@ -224,6 +224,8 @@ public struct L2CAPLayer: ~Copyable {
   public mutating func expire(now: Instant) {
     for place in links.indices { links[place].signaling.expire(now: now, of: links[place].handle, &effects) }
   }
+  /// `nextEffect` has something to say.
+  @inlinable @inline(__always) public var hasEffect: Bool { !effects.isEmpty }
   /// What there is to say, in order.
   @inlinable public mutating func nextEffect() -> L2CAPEffect? { effects.popFirst() }
 }

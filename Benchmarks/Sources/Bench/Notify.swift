@@ -96,8 +96,8 @@ struct QueueLink: ~Copyable {
       } else {
         _ = unsafe links[link].fragmenter.writeNext(of: handle, aclLength: credits.aclLength, into: &output)
       }
-      credits.took(handle)
-      if unsafe links[link].fragmenter.isEmpty && links[link].queue.isEmpty { credits.setWants(handle, false) }
+      let isDone = unsafe links[link].fragmenter.isEmpty && links[link].queue.isEmpty
+      credits.took(handle, wantsMore: !isDone)
       let count = unsafe output.finalize(for: room)
       unsafe emitted.take(UnsafeRawBufferPointer(rebasing: room[..<count]))
     }
