@@ -1,6 +1,7 @@
 import ATT
 import BindruneTransport
 import BindruneWire
+import DequeModule
 import GAP
 import GATT
 import HCI
@@ -41,6 +42,9 @@ public actor Host {
   var orphans: [RequestID] = []
   var scans: [ScanID: Scan] = [:]
   var links: [LinkID: LinkState] = [:]
+  /// How ports ask to be emptied, and the links of those that have.
+  var doorbell: Doorbell?
+  var ringing = Deque<LinkID>()
   var incoming: [Mailbox<ServerEvent>] = []
   /// Writes that belong together, until the last of them is told.
   var gathered: [WriteRequest.Write] = []

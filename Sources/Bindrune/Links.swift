@@ -27,6 +27,8 @@ struct LinkState {
     ports.removeAll { $0.port == nil }
     ports.append(WeakPort(port: port))
   }
+  /// Takes the ports with values to send, or puts them back: a copy would be a new one at every turn.
+  mutating func exchange(_ ports: inout Deque<SendPort>) { swap(&sending, &ports) }
   func mtuChanged(_ mtu: Int) {
     for entry in ports { entry.port?.mtuChanged(mtu) }
   }
@@ -115,34 +117,45 @@ extension Host {
     _ kind: SendPort.Kind, to handle: AttributeHandle, on link: LinkID, capacity: Int
   ) throws(BluetoothError) -> SendPort {
     guard links[link] != nil, let mtu = core.mtu(of: link) else { throw .linkIsDown }
-    let port = SendPort(link: link, handle: handle, kind: kind, capacity: capacity, mtu: mtu) { [weak self] port in
-      self?.onEventLoop { host in
-        host.links[link]?.sending.append(port)
-        host.sendFromPorts(of: link)
-      }
-    }
+    let doorbell = doorbell ?? Doorbell(self)
+    self.doorbell = doorbell
+    let port = SendPort(link: link, handle: handle, kind: kind, capacity: capacity, mtu: mtu) { doorbell.ring($0) }
     links[link]?.add(port)
     return port
   }
+  /// A port has values to send, and has had none.
+  func fetch(_ port: SendPort) {
+    links[port.link]?.sending.append(port)
+    // Where others wait already, the bearer will say when there is room.
+    if links[port.link]?.sending.count == 1 { ringing.append(port.link) }
+  }
+  func sendFromPorts() {
+    while let link = ringing.popFirst() { sendFromPorts(of: link) }
+  }
   /// Fills the link's queue from its ports, a value each in turn, until it is full or they are empty.
   func sendFromPorts(of link: LinkID) {
-    guard var sending = links[link]?.sending, !sending.isEmpty else { return }
+    var sending = Deque<SendPort>()
+    links[link]?.exchange(&sending)
+    guard !sending.isEmpty else { return }
     perform { core, _ in
-      defer { links[link]?.sending = sending }
-      while let port = sending.popFirst() {
-        let rest = port.sendNext { value in
-          switch port.kind {
-          // For a client that has unsubscribed meanwhile the value is gone, as it would be on the air.
-          case .notification: core.notify(value.span, of: port.handle, on: link) != .full
-          case .command: core.write(command: value.span, to: port.handle, on: link) != .full
-          }
+      send(&sending, by: &core)
+      links[link]?.exchange(&sending)
+    }
+  }
+  private func send(_ ports: inout Deque<SendPort>, by core: inout HostCore) {
+    while let port = ports.popFirst() {
+      let rest = port.sendNext { value in
+        switch port.kind {
+        // For a client that has unsubscribed meanwhile the value is gone, as it would be on the air.
+        case .notification: core.notify(value, of: port.handle, on: port.link) != .full
+        case .command: core.write(command: value, to: port.handle, on: port.link) != .full
         }
-        switch rest {
-        case .nothing: break
-        case .more: sending.append(port)
-        // The bearer will say when there is room again.
-        case .refused: return sending.prepend(port)
-        }
+      }
+      switch rest {
+      case .nothing: break
+      case .more: ports.append(port)
+      // The bearer will say when there is room again.
+      case .refused: return ports.prepend(port)
       }
     }
   }

@@ -12,45 +12,120 @@ import Testing
       mtu: mtu, wake: wake)
   }
 
-  /// 20 octets cost 36: a port of 100 takes two, and is ready again when one value of the MTU, 39, fits.
-  @Test func boundedInBytesWithOneEdgePerRun() async throws {
+  /// 20 octets take 22: a port of 514 takes 23 such values. It is ready when one value of the MTU fits, and not before.
+  @Test(arguments: [(mtu: 23, sent: 1), (mtu: 247, sent: 11), (mtu: 517, sent: 23)])
+  func boundedInBytes(_ mtu: Int, _ sent: Int) async throws {
     let woken = Atomic(0)
-    let port = port(100) { _ in woken.add(1, ordering: .relaxed) }
+    let port = port(0, mtu: mtu) { _ in woken.add(1, ordering: .relaxed) }
     let value = [UInt8](repeating: 7, count: 20)
-    #expect(port.offer(value) && port.offer(value) && !port.offer(value) && !port.offer(value))
-    #expect(woken.load(ordering: .relaxed) == 1 && port.readyEdges == 0)
-    #expect(port.sendNext { _ in false } == .refused)
-    #expect(port.readyEdges == 0)
-    #expect(port.sendNext { _ in true } == .more)
-    #expect(port.readyEdges == 1)
-    try await port.waitUntilReady()
-    #expect(port.sendNext { _ in true } == .nothing)
-    #expect(port.readyEdges == 1)
-    #expect(port.offer(value) && port.offer(value) && !port.offer(value))
-    #expect(woken.load(ordering: .relaxed) == 2)
-    #expect(port.sendNext { _ in true } == .more && port.sendNext { _ in true } == .nothing)
-    #expect(port.readyEdges == 2)
+    #expect(port.capacity == 514 && port.longestValue == min(mtu - 3, 512))
+    for run in 1...3 {
+      var taken = 0
+      while port.offer(value) { taken += 1 }
+      #expect(taken == 23 && port.count == 506)
+      for _ in 0..<5 { #expect(!port.offer(value)) }
+      #expect(woken.load(ordering: .relaxed) == run, "one wake for a burst")
+      #expect(port.sendNext { _ in false } == .refused && port.count == 506 && port.readyEdges == run - 1)
+      for number in 1...23 {
+        #expect(port.readyEdges == (number > sent ? run : run - 1))
+        #expect(port.sendNext { _ in true } == (number < 23 ? .more : .nothing))
+        #expect(port.readyEdges == (number >= sent ? run : run - 1))
+      }
+      try await port.waitUntilReady()
+      #expect(port.count == 0 && port.sendNext { _ in true } == .nothing && port.readyEdges == run)
+    }
   }
 
-  /// A port smaller than a value works, one value at a time.
-  @Test func aTinyPort() async throws {
-    let port = port(1, mtu: 517)
-    let lengths = Mutex([Int]())
+  /// Against a list that does the same the slow way: every length at every place of the ring, refusals, wakes, edges.
+  @Test(arguments: [514, 515, 600, 1000, 4096]) func likeAList(_ capacity: Int) {
+    for seed in UInt64(0)..<20 {
+      var chance = SplitMix64(seed: seed), model: [[UInt8]] = []
+      var (isRefused, isAwaited, wakes, edges) = (false, false, 0, 0)
+      let woken = Atomic(0), port = port(capacity) { _ in woken.add(1, ordering: .relaxed) }
+      var used: Int { model.reduce(0) { $0 + $1.count + 2 } }
+      for step in 0..<2000 {
+        switch Int.random(in: 0..<20, using: &chance) {
+        case 0: port.mtuChanged(Int.random(in: 23...600, using: &chance))
+        case 1...10:
+          let value = (0..<Int.random(in: 0...600, using: &chance)).map { UInt8(truncatingIfNeeded: $0 + step) }
+          let kept = Array(value.prefix(512)), fits = used + kept.count + 2 <= capacity
+          #expect(port.offer(value) == fits)
+          if fits {
+            model.append(kept)
+            if !isAwaited { wakes += 1 }
+            isAwaited = true
+          } else {
+            isRefused = true
+          }
+        default:
+          let isTaken = Int.random(in: 0..<4, using: &chance) > 0, first = model.first
+          var lent: [UInt8]?
+          let rest = port.sendNext { value in
+            lent = value.indices.map { value[$0] }
+            return isTaken
+          }
+          #expect(lent == first)
+          if first != nil, !isTaken {
+            #expect(rest == .refused)
+            break
+          }
+          if first != nil { model.removeFirst() }
+          isAwaited = !model.isEmpty
+          #expect(rest == (model.isEmpty ? .nothing : .more))
+          if isRefused, used + port.longestValue + 2 <= capacity { (isRefused, edges) = (false, edges + 1) }
+        }
+        #expect(port.count == used && port.readyEdges == edges && woken.load(ordering: .relaxed) == wakes)
+      }
+    }
+  }
+
+  /// 512 octets are the longest value; what is longer leaves cut to that, or to what the link's MTU carries.
+  @Test func whatIsTooLongIsCut() async throws {
+    let port = port(0, mtu: 517)
+    var lengths: [Int] = []
     for _ in 0..<3 {
-      #expect(port.offer([UInt8](repeating: 1, count: 2000)) && !port.offer([1]))
+      #expect(port.offer([UInt8](repeating: 1, count: 2000)) && !port.offer([]))
       #expect(
         port.sendNext { value in
-          lengths.withLock { $0.append(value.count) }
+          lengths.append(value.count)
           return true
         } == .nothing)
       try await port.waitUntilReady()
     }
-    #expect(lengths.withLock { $0 } == [512, 512, 512] && port.readyEdges == 3)
+    #expect(lengths == [512, 512, 512] && port.readyEdges == 3)
+    let most = self.port(.max)
+    #expect(most.capacity == 1 << 24, "memory has a limit, whatever is asked for")
+
+    var configuration = HostConfiguration()
+    configuration.preferredMTU = 100
+    let lab = Lab(), belt = try Belt(), peripheral = try await lab.host(belt.database), served = configuration
+    try await peripheral.advertiseFast()
+    let central = try await lab.host(Database(), served)
+    try await within {
+      let link = try await central.connect(to: peripheral.ownAddress, .fast)
+      let measurement = try await link.discovered("2A37")
+      var events = await peripheral.events.makeAsyncIterator()
+      let first = Task {
+        for try await value in link.notifications(of: measurement) { return value.value }
+        return []
+      }
+      var client: LinkID?
+      while client == nil, let event = try await events.next() {
+        if case .subscriptionChanged(let id, _, _) = event { client = id }
+      }
+      let up = try #require(client)
+      let port = try await peripheral.sendPort(.notification, to: belt.notifying, on: up, capacity: 2000)
+      #expect(port.longestValue == 97 && port.offer([UInt8](repeating: 9, count: 400)))
+      #expect(try await first.value == [UInt8](repeating: 9, count: 97))
+    }
+    await central.close()
+    await peripheral.close()
   }
 
   @Test func theEndOfTheLinkEndsWaiters() async throws {
-    let port = port(1)
-    #expect(port.offer([1]) && !port.offer([2]))
+    let port = port(0)
+    let longest = [UInt8](repeating: 1, count: 512)
+    #expect(port.offer(longest) && !port.offer([2]))
     let waiters = (0..<3).map { _ in Task { try await port.waitUntilReady() } }
     let cancelled = Task { try await port.waitUntilReady() }
     cancelled.cancel()
@@ -58,8 +133,43 @@ import Testing
     port.close(.linkIsDown)
     port.close(.closed)
     for waiter in waiters { await #expect(throws: BluetoothError.linkIsDown) { try await waiter.value } }
-    #expect(!port.offer([3]) && port.sendNext { _ in true } == .nothing && port.readyEdges == 0)
+    #expect(!port.offer([3]) && port.count == 0 && port.sendNext { _ in true } == .nothing && port.readyEdges == 0)
     await #expect(throws: BluetoothError.linkIsDown) { try await port.waitUntilReady() }
+  }
+
+  /// Real threads: none of their values is lost, doubled, torn or out of order, and no wake is missed or superfluous.
+  @Test(arguments: [0, 2_000, 1 << 16]) func eightThreadsShareAPort(_ capacity: Int) {
+    #expect(SendPortThreads(capacity: capacity).share(count: 2_000) == [])
+  }
+  @Test(arguments: [0, 1 << 16]) func closedUnderEightThreads(_ capacity: Int) async {
+    #expect(await SendPortThreads(capacity: capacity).close() == [])
+  }
+
+  /// Offered to in one burst, two ports of a link send a value each in turn.
+  @Test func portsTakeTurns() async throws {
+    let lab = Lab(), belt = try Belt()
+    let (central, peripheral, link) = try await lab.linked(belt)
+    try await within {
+      var events = await peripheral.events.makeAsyncIterator()
+      let ports = [
+        try await link.sendPort(.command, to: belt.short), try await link.sendPort(.command, to: belt.short),
+      ]
+      // On the loop that empties them: it comes when all have been offered.
+      try await lab.radio.eventLoop.submit {
+        for (number, port) in ports.enumerated() {
+          for _ in 0..<50 { #expect(port.offer([UInt8(number)])) }
+        }
+      }.get()
+      for number in 0..<100 {
+        guard case .written(_, _, let value, _)? = try await events.next() else {
+          Issue.record("not value \(number)")
+          return
+        }
+        #expect(value == [UInt8(number & 1)], "value \(number)")
+      }
+    }
+    await central.close()
+    await peripheral.close()
   }
 
   /// Eight producers, each with a port of its own that is far too small: nothing is lost, each one's values in order.
@@ -82,7 +192,7 @@ import Testing
         Issue.record("only \(next)")
       }
       guard case .subscriptionChanged(let client, _, _) = try await events.next() else { return }
-      let back = try await peripheral.sendPort(.notification, to: belt.notifying, on: client, capacity: 1)
+      let back = try await peripheral.sendPort(.notification, to: belt.notifying, on: client, capacity: 0)
       #expect(back.kind == .notification)
       try await withThrowingTaskGroup(of: Void.self) { group in
         for producer in 0..<8 {
@@ -139,8 +249,8 @@ import Testing
       var events = await peripheral.events.makeAsyncIterator()
       try await link.write([1], to: belt.short)
       guard case .written(let client, _, _, _) = try await events.next() else { return }
-      let port = try await peripheral.sendPort(.notification, to: belt.notifying, on: client, capacity: 30)
-      for _ in 0..<20 {
+      let port = try await peripheral.sendPort(.notification, to: belt.notifying, on: client, capacity: 0)
+      for _ in 0..<2000 {
         while !port.offer([1, 2, 3]) { try await port.waitUntilReady() }
       }
       // With the link goes the port.

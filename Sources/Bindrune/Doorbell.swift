@@ -1,0 +1,34 @@
+import DequeModule
+import NIOCore
+import Synchronization
+
+/// How the ports of one host ask its event loop to come: whoever is first wakes it, and it finds all who have rung by then.
+/// So a burst of offers, in however many ports, costs one wake. A port that has rung lives until it is fetched.
+final class Doorbell: Sendable {
+  private let ports = Mutex(Deque<SendPort>())
+  private let eventLoop: any EventLoop
+  // The host owns this.
+  private weak let host: Host?
+
+  init(_ host: Host) {
+    self.host = host
+    eventLoop = host.transport.eventLoop
+  }
+
+  func ring(_ port: SendPort) {
+    let isFirst = ports.withLock { ports in
+      ports.append(port)
+      return ports.count == 1
+    }
+    if isFirst { eventLoop.execute { self.answer() } }
+  }
+  private func answer() {
+    // Without a host there is nobody to send anything, and the ports are let go.
+    let host = host
+    while let port = ports.withLock({ $0.first }) {
+      host?.assumeIsolated { $0.fetch(port) }
+      ports.withLock { _ = $0.popFirst() }
+    }
+    host?.assumeIsolated { $0.sendFromPorts() }
+  }
+}

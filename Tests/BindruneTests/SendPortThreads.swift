@@ -1,0 +1,142 @@
+import Foundation
+
+@testable import Bindrune
+
+/// Threads that use one `SendPort` at once: eight producers, and one that stands for the event loop. What goes wrong is a
+/// fault in words. `swift test` runs this, and `Tests/ThreadSanitizer/run` the same under ThreadSanitizer.
+final class SendPortThreads: @unchecked Sendable {
+  // Sendable: what the threads share is the port, and what `condition` guards.
+  private let condition = NSCondition()
+  private var rings = 0, running = 0, found: [String] = []
+  private var port: SendPort!
+  static let producers = 8
+
+  /// `capacity` octets.
+  init(capacity: Int) {
+    port = SendPort(
+      link: LinkID(rawValue: 1), handle: AttributeHandle(rawValue: 3), kind: .notification, capacity: capacity, mtu: 247
+    ) { [unowned self] _ in
+      condition.withLock {
+        rings += 1
+        condition.broadcast()
+      }
+    }
+  }
+
+  private func fault(_ text: String) { condition.withLock { if found.count < 10 { found.append(text) } } }
+  private func start(_ body: @escaping @Sendable () -> Void) {
+    condition.withLock { running += 1 }
+    Thread.detachNewThread {
+      body()
+      self.condition.withLock {
+        self.running -= 1
+        self.condition.broadcast()
+      }
+    }
+  }
+  /// All threads have ended; false after half a minute.
+  private func join() -> Bool {
+    let limit = Date(timeIntervalSinceNow: 30)
+    return condition.withLock {
+      while running > 0 { guard condition.wait(until: limit) else { return false } }
+      return true
+    }
+  }
+  /// Waits until the port has woken the event loop; false after ten seconds.
+  private func awaitRing() -> Bool {
+    let limit = Date(timeIntervalSinceNow: 10)
+    return condition.withLock {
+      while rings == 0 { guard condition.wait(until: limit) else { return false } }
+      rings -= 1
+      return true
+    }
+  }
+
+  /// Number `number` of `producer`: who it is from, which it is, and as many octets more as those say.
+  private static func value(_ producer: Int, _ number: Int) -> [UInt8] {
+    let fill = UInt8(truncatingIfNeeded: producer &* 31 &+ number)
+    return [UInt8(producer), UInt8(number & 255), UInt8(number >> 8)]
+      + [UInt8](repeating: fill, count: (number &* 7 &+ producer) % 240)
+  }
+
+  /// Each producer offers `count` values and tries again where there is no room; all of them leave, in each one's order.
+  func share(count: Int) -> [String] {
+    let port = port!
+    for producer in 0..<Self.producers {
+      start {
+        for number in 0..<count {
+          let value = Self.value(producer, number)
+          // With and without an array; one of them watches what anybody may.
+          while number.isMultiple(of: 2) ? !port.offer(value) : !port.offer(value.span) { sched_yield() }
+          if producer == 0, port.count > port.capacity { self.fault("beyond the capacity") }
+        }
+      }
+    }
+    start {
+      var next = [Int](repeating: 0, count: Self.producers), left = Self.producers * count, turn = 0
+      while left > 0 {
+        guard self.awaitRing() else { return self.fault("not woken") }
+        let before = left
+        var rest = SendRing.Rest.more
+        while rest != .nothing {
+          turn += 1
+          if turn.isMultiple(of: 100) { port.mtuChanged(23 + turn % 500) }
+          rest = port.sendNext { span in
+            if turn.isMultiple(of: 5) { return false }
+            let value = span.indices.map { span[$0] }, producer = Int(value[0])
+            let expected = Self.value(producer, next[producer])
+            if value != expected { self.fault("\(value.prefix(4)), not \(expected.prefix(4))") }
+            next[producer] += 1
+            left -= 1
+            return true
+          }
+        }
+        if left == before { self.fault("woken for nothing") }
+      }
+    }
+    if !join() { fault("not done") }
+    if port.count != 0 { fault("\(port.count) octets are left") }
+    return condition.withLock { found }
+  }
+
+  /// The link goes down while all offer: nothing is taken or lent after that, and everybody who waits is told once.
+  func close() async -> [String] {
+    let port = port!
+    for producer in 0..<Self.producers {
+      start {
+        var number = 0
+        while port.offer([UInt8](repeating: UInt8(producer), count: 100)) || !self.isClosed {
+          number += 1
+          if number.isMultiple(of: 16) { sched_yield() }
+        }
+        if port.offer([1]) { self.fault("taken after the end") }
+      }
+    }
+    let waiters = (0..<Self.producers).map { _ in
+      Task {
+        var edges = 0
+        while true {
+          do throws(BluetoothError) { try await port.waitUntilReady() } catch { return edges }
+          edges += 1
+          await Task.yield()
+        }
+      }
+    }
+    start {
+      for _ in 0..<2000 { _ = port.sendNext { _ in true } }
+      port.close(.linkIsDown)
+      self.condition.withLock { self.hasClosed = true }
+      if port.sendNext({ _ in true }) != .nothing { self.fault("lent after the end") }
+      port.close(.closed)
+    }
+    if !join() { fault("not done") }
+    for waiter in waiters { _ = await waiter.value }
+    do throws(BluetoothError) {
+      try await port.waitUntilReady()
+      fault("ready after the end")
+    } catch { if error != .linkIsDown { fault("\(error)") } }
+    return condition.withLock { found }
+  }
+  private var hasClosed = false
+  private var isClosed: Bool { condition.withLock { hasClosed } }
+}

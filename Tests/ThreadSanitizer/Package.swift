@@ -1,0 +1,13 @@
+// swift-tools-version:6.2
+import PackageDescription
+
+// SendPort, its ring and its waiters as they are, under ThreadSanitizer: `run` says why in a package of their own.
+let package = Package(
+  name: "thread-sanitizer",
+  targets: [
+    .target(name: "ATT"), .target(name: "GAP"),
+    .target(name: "Bindrune", dependencies: ["ATT", "GAP"]),
+    .executableTarget(name: "threads", dependencies: ["Bindrune"]),
+  ],
+  swiftLanguageModes: [.v6]
+)

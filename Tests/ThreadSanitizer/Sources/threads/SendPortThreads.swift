@@ -1,0 +1,1 @@
+../../../BindruneTests/SendPortThreads.swift
