@@ -32,6 +32,30 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
 /// **Phases**: open → refused (an offer was answered `.full`) → open again, when there is room for one value of the MTU:
 /// that edge is reported exactly once.
 ///
+/// **Contract**, as a bearer and its host keep it; behind each promise the test that holds it, `QueueTraffic` being the
+/// model that `QueueContractTests/overSeededWorlds` compares every answer, PDU and edge with.
+///
+/// 1. *Bounded.* At most `capacity` octets wait for one bearer, eight for each value's header and its filling up to a
+///    multiple of eight included, whatever the caller does. The memory is allocated in `init` and never grows: offering,
+///    sending and refusing allocate nothing. (`likeAList`, `QueueTraffic`; `Benchmarks/run` counts allocations)
+/// 2. *An answer at once, one edge.* A value that does not fit is answered `.full` and not taken. However many are refused,
+///    exactly one `.ready` follows, as soon as there is room for a value of the greatest length that the MTU in force
+///    carries: such a value is taken then. (`oneReadyEdge`, `likeAList`, `QueueTraffic`)
+/// 3. *First in, first out*, for a bearer's notifications and commands together, so for each subscription too: none lost,
+///    none doubled, none on another link, while the link lives. What was taken leaves even if the client unsubscribes
+///    meanwhile. (`likeAList`, `QueueTraffic`)
+/// 4. *Cut, and told so.* A value longer than min(ATT_MTU − 3, 512) octets at the time of its offer is cut to that and
+///    answered `.cut(to:)`. The MTU never shrinks, so what waits always fits. (`valuesAreCutTo512`, `QueueTraffic`)
+/// 5. *Never too early in a packet.* A value is written into its ACL packet when the controller has a buffer for the link.
+///    So a response overtakes whatever has no buffer, and waits for nothing but the rest of a frame that has begun.
+///    (`aResponseOvertakesWhatHasNoBuffer`, `aResponseWaitsForTheRestOfAFrameAndNoMore`, `QueueTraffic`)
+/// 6. *One indication at a time* for each bearer, before notifications: the next is `.full` until the peer's confirmation,
+///    which is told once. Vol 3, Part F, §3.3.2. (`QueueTraffic`; `AirTrace` looks at the packets)
+/// 7. *The end of the link* drops what waits, ends requests and indications once each, and from then on offers are
+///    `.closed`. (`nothingOutlivesTheLink`, `QueueTraffic`)
+/// 8. *A fair share* of the controller's buffers for each link: `DataCredits` says what share, and what a silent peer costs
+///    the others. (`whatASilentPeerCosts`)
+///
 /// A ring of octets. Each entry is a header of eight octets and the value, filled up to a multiple of eight, so that a
 /// header never wraps around the end of the ring; a value may. The memory is raw and allocated once: safe arrays cost 2.5
 /// times as much here, a class ten times.

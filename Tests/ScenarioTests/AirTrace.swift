@@ -4,15 +4,10 @@ import HCI
 import TestSupport
 import Testing
 
-/// What the packets between hosts and controllers say about the Attribute Protocol, from the outside: L2CAP frames are put
-/// together here once more, so that nothing of the stack judges itself.
+/// What the packets between hosts and controllers say about the Attribute Protocol, from the outside.
 struct AirTrace {
-  /// One direction of one link at one controller.
-  private struct Stream: Hashable {
-    var controller: ControllerID, handle: UInt16, isToHost: Bool
-    var reverse: Stream { Stream(controller: controller, handle: handle, isToHost: !isToHost) }
-  }
-  private var frames: [Stream: [UInt8]] = [:]
+  private typealias Stream = AirFrames.Stream
+  private var frames = AirFrames()
   /// The request, or indication, that has no answer yet.
   private var requests: [Stream: UInt8] = [:]
   private var indications: Set<Stream> = []
@@ -22,28 +17,14 @@ struct AirTrace {
   mutating func check(_ records: [PacketRecord]) { for record in records { check(record) } }
 
   private mutating func check(_ record: PacketRecord) {
-    let bytes = record.bytes
-    switch bytes[0] {
-    case 1 where bytes[1] == 0x03 && bytes[2] == 0x0C: forget { $0.controller == record.controller }
-    case 4 where bytes[1] == 0x05:
-      let handle = UInt16(bytes[4]) | UInt16(bytes[5]) << 8
-      forget { $0.controller == record.controller && $0.handle == handle }
-    case 2:
-      let word = UInt16(bytes[1]) | UInt16(bytes[2]) << 8
-      let stream = Stream(controller: record.controller, handle: word & 0x0FFF, isToHost: record.isToHost)
-      if word >> 12 & 0b11 == 0b01 {
-        frames[stream, default: []] += bytes[5...]
-      } else {
-        if let left = frames[stream], !left.isEmpty { faults.append("\(record.time): a frame that was not completed") }
-        frames[stream] = Array(bytes[5...])
+    for sight in frames.read(record) {
+      switch sight {
+      case .reset: forget { $0.controller == record.controller }
+      case .linkDown(let handle): forget { $0.controller == record.controller && $0.handle == handle }
+      case .payload(let stream, 4, let pdu): if let opcode = pdu.first { check(pdu: opcode, on: stream, record) }
+      case .fault(let fault): faults.append("\(record.time): \(fault)")
+      case .linkUp, .began, .payload: break
       }
-      guard let frame = frames[stream], frame.count >= 4 else { return }
-      let length = Int(frame[0]) | Int(frame[1]) << 8
-      guard frame.count >= 4 + length else { return }
-      frames[stream] = []
-      if frame.count > 4 + length { faults.append("\(record.time): a frame longer than it says") }
-      if frame[2] == 4, frame[3] == 0, length > 0 { check(pdu: frame[4], on: stream, record) }
-    default: break
     }
   }
   /// Vol 3, Part F, §3.3.2.
@@ -72,7 +53,6 @@ struct AirTrace {
     }
   }
   private mutating func forget(_ isMeant: (Stream) -> Bool) {
-    frames = frames.filter { !isMeant($0.key) }
     requests = requests.filter { !isMeant($0.key) }
     indications = indications.filter { !isMeant($0) }
   }

@@ -30,6 +30,8 @@ public struct TestHost: ~Copyable, HCIHost {
   public private(set) var records: [BondID: [UInt8]] = [:]
   public private(set) var mtus: [LinkID: Int] = [:]
   public private(set) var readyEdges = 0
+  /// The same by link.
+  public private(set) var edges: [LinkID: Int] = [:]
   /// Links whose queue was full when it was offered something, and that have not said since that there is room again.
   public private(set) var full: Set<LinkID> = []
   /// Edges that came though no offer had been refused: there must be none.
@@ -211,6 +213,7 @@ public struct TestHost: ~Copyable, HCIHost {
     case .storeClient(let bond, let record): records[bond] = core.bytes(of: record)
     case .readyToSend(let link):
       readyEdges += 1
+      edges[link, default: 0] += 1
       if full.remove(link) == nil { needlessEdges += 1 }
     case .indicationConfirmed(let link, let handle):
       confirmations += 1

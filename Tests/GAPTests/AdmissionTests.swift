@@ -1,0 +1,122 @@
+import ATT
+import BindruneWire
+import GATT
+import TestSupport
+import Testing
+
+@testable import GAP
+
+/// When a value becomes a packet: when the controller has a buffer for its link, and never earlier.
+@Suite struct AdmissionTests {
+  private struct Station: ~Copyable {
+    var bench: Bench
+    let link: LinkID, notifying: AttributeHandle, read: AttributeHandle
+  }
+  /// A peripheral with a client that has subscribed, on a controller with `buffers` buffers of 27 octets.
+  private static func bench(buffers: UInt8) throws -> Station {
+    var builder = DatabaseBuilder()
+    let (notifying, read) = builder.service("180D") {
+      ($0.characteristic("2A37", [.notify, .indicate]).value, $0.characteristic("2A38", .read, value: [7]).value)
+    }
+    var controller = PaperController()
+    controller.buffers = [27, 0, buffers]
+    var bench = Bench.started(try builder.build(), controller: controller)
+    bench.receive(connectionComplete(0x40, .peripheral))
+    // Client Characteristic Configuration: both. Vol 3, Part G, §3.3.3.3.
+    bench.receive(data(0x40, [0x12] + little(notifying.rawValue + 1) + [3, 0]))
+    bench.receive(completedPackets(0x40, 1))
+    bench.answerAll()
+    guard case .linkUp(let link, _, _, _)? = bench.told.first(where: { if case .linkUp = $0 { true } else { false } })
+    else { throw CancellationError() }
+    _ = bench.takeAll()
+    return Station(bench: bench, link: link, notifying: notifying, read: read)
+  }
+  /// A notification of 20 times `octet`: one packet.
+  private static func packet(_ handle: AttributeHandle, _ octet: UInt8) -> String {
+    hex([2, 0x40, 0x00, 27, 0, 23, 0, 4, 0, 0x1B] + little(handle.rawValue) + [UInt8](repeating: octet, count: 20))
+  }
+  private static let response = hex([2, 0x40, 0x00, 6, 0, 2, 0, 4, 0, 0x0B, 7])
+
+  @Test func aResponseOvertakesWhatHasNoBuffer() throws {
+    var station = try Self.bench(buffers: 2)
+    let link = station.link, notifying = station.notifying, read = station.read
+    station.bench.tell { core, _ in
+      for octet in UInt8(1)...5 {
+        let value = [UInt8](repeating: octet, count: 20)
+        expect(core.notify(value.span, of: notifying, on: link) == .queued)
+      }
+      expect(core.indicate([9].span, of: notifying, on: link) == .queued)
+    }
+    let indication = hex([2, 0x40, 0x00, 8, 0, 4, 0, 4, 0, 0x1D] + little(notifying.rawValue) + [9])
+    // Two buffers, two packets
+    same(station.bench.takeAll(), [indication, Self.packet(notifying, 1)])
+    station.bench.receive(data(0x40, [0x0A] + little(read.rawValue)))
+    // No buffer, no packet: the response waits as well
+    same(station.bench.takeAll(), [])
+    station.bench.receive(completedPackets(0x40, 1))
+    // Before four values that were offered before the request came
+    same(station.bench.takeAll(), [Self.response])
+    station.bench.receive(completedPackets(0x40, 2))
+    same(station.bench.takeAll(), [Self.packet(notifying, 2), Self.packet(notifying, 3)])
+    station.bench.receive(data(0x40, [0x0A] + little(read.rawValue)))
+    station.bench.receive(completedPackets(0x40, 1))
+    station.bench.receive(completedPackets(0x40, 1))
+    same(station.bench.takeAll(), [Self.response, Self.packet(notifying, 4)])
+    station.bench.receive(completedPackets(0x40, 2))
+    same(station.bench.takeAll(), [Self.packet(notifying, 5)])
+  }
+
+  /// A frame that has begun is finished first: Vol 3, Part A, §7.2.1. Nothing else of the value was in a packet before.
+  @Test func aResponseWaitsForTheRestOfAFrameAndNoMore() throws {
+    var station = try Self.bench(buffers: 1)
+    let link = station.link, notifying = station.notifying, read = station.read
+    station.bench.receive(data(0x40, [0x02, 0x00, 0x01]))  // Exchange MTU Request: 256
+    let answer = hex([2, 0x40, 0, 7, 0, 3, 0, 4, 0, 0x03, 0x05, 0x02])
+    same(station.bench.takeAll(), [answer, "mtuChanged(link 1, mtu: 256)"])
+    station.bench.receive(completedPackets(0x40, 1))
+    station.bench.tell { core, _ in
+      for octet in UInt8(1)...2 {
+        let value = [UInt8](repeating: octet, count: 40)
+        expect(core.notify(value.span, of: notifying, on: link) == .queued)
+      }
+    }
+    let first = { (octet: UInt8) in
+      let headers: [UInt8] = [2, 0x40, 0x00, 27, 0, 43, 0, 4, 0, 0x1B]
+      return hex(headers + little(notifying.rawValue) + [UInt8](repeating: octet, count: 20))
+    }
+    let rest = { (octet: UInt8) in hex([2, 0x40, 0x10, 20, 0] + [UInt8](repeating: octet, count: 20)) }
+    same(station.bench.takeAll(), [first(1)])
+    station.bench.receive(data(0x40, [0x0A] + little(read.rawValue)))
+    var sent: [String] = []
+    for _ in 0..<4 {
+      station.bench.receive(completedPackets(0x40, 1))
+      let packets = station.bench.takeAll()
+      #expect(packets.count == 1)
+      sent += packets
+    }
+    #expect(sent == [rest(1), Self.response, first(2), rest(2)])
+  }
+
+  /// With the link goes everything: what waits leaves on no other link, and nothing more is taken.
+  @Test func nothingOutlivesTheLink() throws {
+    var station = try Self.bench(buffers: 1)
+    let link = station.link, notifying = station.notifying
+    station.bench.tell { core, _ in
+      for octet in UInt8(1)...3 {
+        let value = [UInt8](repeating: octet, count: 20)
+        expect(core.notify(value.span, of: notifying, on: link) == .queued)
+      }
+    }
+    _ = station.bench.takeAll()
+    station.bench.receive(disconnectionComplete(0x40))
+    station.bench.receive(connectionComplete(0x40, .peripheral))
+    station.bench.answerAll()
+    let sent = station.bench.takeAll()
+    #expect(!sent.contains { $0.contains(hex([0x1B] + little(notifying.rawValue))) }, "\(sent)")
+    station.bench.tell { core, _ in
+      expect(core.notify([1].span, of: notifying, on: link) == .closed)
+      expect(core.write(command: [1].span, to: notifying, on: link) == .closed)
+      expect(core.indicate([1].span, of: notifying, on: link) == .closed)
+    }
+  }
+}

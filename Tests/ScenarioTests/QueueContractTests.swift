@@ -1,0 +1,113 @@
+import ATT
+import BindruneSimulator
+import BindruneWire
+import Foundation
+import GAP
+import GATT
+import HCI
+import TestSupport
+import Testing
+
+/// What `NotificationQueue` promises, through a whole host and over simulated air.
+@Suite("Queue contract") struct QueueContractTests {
+  /// `BINDRUNE_SEEDS` of them, 60 if it is not set.
+  private static let seeds = ProcessInfo.processInfo.environment["BINDRUNE_SEEDS"].flatMap { Int($0) } ?? 60
+
+  /// Every promise that `QueueTraffic` looks at, over seeded worlds; and each has been put to the test often enough.
+  @Test func overSeededWorlds() throws {
+    var done: [String: Int] = [:]
+    for seed in 0..<Self.seeds {
+      var traffic = try QueueTraffic(seed: UInt64(seed))
+      traffic.run(steps: 60)
+      traffic.settle()
+      for fault in traffic.faults { Issue.record("seed \(seed): \(fault)") }
+      done.merge(traffic.done, uniquingKeysWith: +)
+    }
+    let counts = done.sorted { $0.key < $1.key }.map { "\($0.value) × \($0.key)" }
+    print("queue contract, seeds 0 ..< \(Self.seeds):", counts.joined(separator: ", "))
+    for name in [
+      "offer", "full", "cut", "edge", "indication", "overtaking response", "disconnect", "purge", "offer after the end",
+      "arrival",
+    ] { #expect(done[name, default: 0] >= Self.seeds / 4, "\(name): not often enough to mean anything") }
+  }
+  /// `BINDRUNE_SEED=96 swift test --filter QueueContractTests/oneSeed` says what is wrong with one.
+  @Test func oneSeed() throws {
+    guard let seed = ProcessInfo.processInfo.environment["BINDRUNE_SEED"].flatMap({ UInt64($0) }) else { return }
+    var traffic = try QueueTraffic(seed: seed)
+    traffic.run(steps: 60)
+    traffic.settle()
+    print(traffic.done, traffic.faults)
+  }
+
+  // MARK: Fairness
+
+  /// A server whose `links` clients have subscribed, on a controller with `buffers` buffers; connection events of 30 ms,
+  /// and a supervision time-out that lets a peer be silent for as long as we look.
+  private struct Server: ~Copyable {
+    var world: World<TestHost>
+    let server: Int, clients: [Int], links: [LinkID], notifying: AttributeHandle
+
+    init(links count: Int, buffers: Int) throws {
+      let values = try QueueTraffic.Values()
+      var air = AirConfiguration.realistic
+      air.loss = 0
+      var world = World<TestHost>(seed: 1, configuration: air)
+      let server = world.addStarted(TestHost(values.database)) { $0.aclBufferCount = UInt8(buffers) }
+      try world.advertise(server)
+      var clients: [Int] = [], parameters = ConnectionParameters.fast
+      parameters.interval = ConnectionInterval(.milliseconds(30))
+      parameters.supervisionTimeout = SupervisionTimeout(.seconds(30))
+      for _ in 0..<count {
+        let client = world.addStarted(TestHost()), peer = PeerAddress(address(server + 1), .public)
+        clients.append(client)
+        guard
+          case .linked(let link)? = world.ask(client, { $0.connect(to: peer, parameters, id: $1, now: $2) })
+        else { preconditionFailure("no link") }
+        same(world.subscribe(client, link, values.notifying[0]), .done)
+      }
+      notifying = values.notifying[0]
+      links = world.readHost(server) { $0.links }
+      self.clients = clients
+      self.server = server
+      self.world = world
+    }
+    /// Keeps the queues of `talking` links full for two seconds; how many values each client has got meanwhile.
+    mutating func talk(_ talking: Range<Int>) -> [Int] {
+      let before = clients.map { client in world.readHost(client) { $0.values.count } }
+      for _ in 0..<100 {
+        for link in links[talking] {
+          world.withHost(server) { host, _ in
+            while host.notify([UInt8](repeating: 1, count: 20), of: notifying, on: link) == .queued {}
+          }
+        }
+        world.run(for: .milliseconds(20))
+      }
+      return zip(clients, before).map { client, before in world.readHost(client) { $0.values.count } - before }
+    }
+    mutating func silence(_ client: Int) { world.separate(server, clients[client]) }
+  }
+
+  /// What a peer that goes silent costs the others, for n buffers. While all send: less than a twentieth where there are two
+  /// or more, and everything where the one there is holds its packet. While it alone sends: then it has all but one for
+  /// each of the others, and each of them sends by that one.
+  @Test func whatASilentPeerCosts() throws {
+    print("links  buffers  values of the others in 2 s: all talk, one falls silent meanwhile, it did so while alone")
+    for links in 2...4 {
+      for buffers in [1, 2, 3, 4, 6, 8, 12, 16] {
+        var meanwhile = try Server(links: links, buffers: buffers)
+        let before = meanwhile.talk(0..<links)[1...].reduce(0, +)
+        meanwhile.silence(0)
+        let after = meanwhile.talk(0..<links)[1...].reduce(0, +)
+        var alone = try Server(links: links, buffers: buffers)
+        alone.silence(0)
+        _ = alone.talk(0..<1)
+        let late = alone.talk(0..<links)[1...].reduce(0, +)
+        let percent = { (count: Int) in "\(count) (\(100 * count / max(before, 1)) %)" }
+        print("\(links)      \(buffers)        \(before), \(percent(after)), \(percent(late))")
+        if buffers > 1 { #expect(20 * after >= 19 * before, "\(links) links, \(buffers) buffers: \(after)") }
+        // A share is max(1, ⌊n / links⌋) buffers: each of the others has one of them.
+        if buffers >= links { #expect(late * max(1, buffers / links) * 20 >= before * 19, "late: \(late)") }
+      }
+    }
+  }
+}
