@@ -111,7 +111,7 @@ let package = Package(
       dependencies: ["Bindrune", "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport"] + nio,
       swiftSettings: settings),
     .testTarget(
-      name: "ToolTests", dependencies: ["BindruneTool", "GAP", "BindruneTransport", "BindruneWire"] + nio,
+      name: "ToolTests", dependencies: ["BindruneTool", "Bindrune", "GAP", "BindruneTransport", "BindruneWire"] + nio,
       swiftSettings: settings),
     .testTarget(name: "VectorTests", dependencies: ["BindruneWire", "ATT", "TestSupport"], swiftSettings: settings),
     .testTarget(

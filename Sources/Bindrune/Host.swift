@@ -198,6 +198,8 @@ public actor Host {
     }
   }
 
+  /// What the controller has told of itself, its buffers for one; nil until it has started.
+  public var controller: ControllerInfo? { core.controller }
   /// The address that peers see: with `HostConfiguration.addressPolicy` a private one, which changes.
   public var ownAddress: PeerAddress { core.ownAddress }
   /// The address by which a peer that has our IRK knows us.

@@ -14,9 +14,8 @@ struct BindruneCommand: AsyncParsableCommand {
       """,
     version: "0.1.0",
     subcommands: [
-      Demo.self, ScanCommand.self, Explore.self, Serve.self, Advertise.self, Overflow.self, Controllers.self,
-      Adapters.self,
-      Doctor.self, Conform.self,
+      Demo.self, ScanCommand.self, Explore.self, Serve.self, Advertise.self, Overflow.self, Bench.self,
+      Controllers.self, Adapters.self, Doctor.self, Conform.self,
     ])
 
   /// The parser's own `main`, with an end for whoever interrupts.

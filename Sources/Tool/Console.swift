@@ -93,13 +93,18 @@ struct JSONLine: CustomStringConvertible {
   mutating func add(_ key: String, _ value: String?) { add(key, raw: value.map(Self.quoted) ?? "null") }
   mutating func add(_ key: String, _ value: Int?) { add(key, raw: value.map { String($0) } ?? "null") }
   mutating func add(_ key: String, _ value: Bool?) { add(key, raw: value.map { $0 ? "true" : "false" } ?? "null") }
+  /// With three digits behind the point; null: not a number.
+  mutating func add(_ key: String, _ value: Double?) {
+    let finite = value.flatMap { $0.isFinite ? $0 : nil }
+    add(key, raw: finite.map { decimal($0, 3) } ?? "null")
+  }
   mutating func add(_ key: String, _ values: [String]) {
     add(key, raw: "[" + values.map(Self.quoted).joined(separator: ",") + "]")
   }
   mutating func add(_ key: String, _ objects: [JSONLine]) {
     add(key, raw: "[" + objects.map(\.description).joined(separator: ",") + "]")
   }
-  mutating func add(_ key: String, _ object: JSONLine) { add(key, raw: object.description) }
+  mutating func add(_ key: String, _ object: JSONLine?) { add(key, raw: object?.description ?? "null") }
   var description: String { text + "}" }
 
   init(event: String? = nil) {

@@ -51,18 +51,12 @@ struct Explore: AsyncParsableCommand {
     }
   }
 
-  private func discover(_ peer: PeerAddress, _ host: Host, attempts: Int = 3) async throws -> (Link, RemoteDatabase) {
+  private func discover(_ peer: PeerAddress, _ host: Host) async throws -> (Link, RemoteDatabase) {
     status("connecting to \(peer)")
-    guard let link = try await withLimit(timeout.duration, { try await host.connect(to: peer) }) else {
-      throw Failure("\(peer) did not answer in \(timeout): bring it closer, or raise --timeout.")
-    }
-    status("discovering what \(peer) has")
-    do throws(BluetoothError) {
+    return try await host.reach(peer, within: timeout) { link in
+      status("discovering what \(peer) has")
       return (link, try await link.discoverAll())
-    } catch {
-      guard error.status == .connectionFailedToBeEstablished, attempts > 1 else { throw error }
     }
-    return try await discover(peer, host, attempts: attempts - 1)
   }
 
   private func status(_ text: String?) {
@@ -81,45 +75,12 @@ struct Explore: AsyncParsableCommand {
   }
 
   private func find(_ host: Host) async throws -> PeerAddress {
-    let wanted = address, name = name
-    if let wanted, let type = wanted.type { return PeerAddress(wanted.address, type) }
-    let device = wanted.map { "device \($0.address.text)" } ?? "device named \"\(printable(name ?? ""))\""
-    status("looking for a \(device)")
-    let found = try await withLimit(timeout.duration) {
-      for try await advertisement in host.scan() {
-        if name.map({ $0 == advertisement.name }) ?? (wanted?.address == advertisement.peer.address) {
-          return advertisement.peer
-        }
-      }
-      throw CancellationError()
-    }
-    guard let found else {
-      throw Failure("No \(device) was heard in \(timeout): check that it advertises, or raise --timeout.")
+    let wanted = address.map { WantedDevice.address($0) } ?? .name(name ?? "")
+    status("looking for a \(wanted.text)")
+    guard let found = try await wanted.find(by: host, within: timeout) else {
+      throw Failure("No \(wanted.text) was heard in \(timeout): check that it advertises, or raise --timeout.")
     }
     return found
-  }
-}
-
-/// An address as it is typed.
-struct WantedAddress: ExpressibleByArgument {
-  var address: DeviceAddress
-  var type: AddressType?
-  init?(argument: String) {
-    let parts = argument.split(separator: "/", omittingEmptySubsequences: false)
-    switch parts.count == 2 ? parts[1] : "" {
-    case "public": type = .public
-    case "random": type = .random
-    case "" where parts.count == 1: type = nil
-    default: return nil
-    }
-    let octets = parts[0].split(separator: ":", omittingEmptySubsequences: false)
-    guard octets.count == 6, octets.allSatisfy({ $0.utf8.count == 2 }) else { return nil }
-    var value: UInt64 = 0
-    for octet in octets {
-      guard let number = UInt8(octet, radix: 16) else { return nil }
-      value = value << 8 | UInt64(number)
-    }
-    address = DeviceAddress(value)
   }
 }
 

@@ -8,18 +8,20 @@ import Logging
 import NIOCore
 import NIOPosix
 
-/// A host on the controller that the options name, started; and, on `sim`, the sensor that shares its radio.
+/// A host on the controller that the options name, started; and, on `sim`, the sensor that shares its radio, unless the verb
+/// brings a radio of its own.
 struct OpenHost {
   let host: Host
   private let sensor: (host: Host, task: Task<Void, any Error>)?
 
   static func open(
-    _ options: HostOptions, configuration: HostConfiguration = HostConfiguration(), database: Database = Database()
+    _ options: HostOptions, configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
+    radio: SimulatedRadio? = nil
   ) async throws -> OpenHost {
     let logger = options.common.logger
-    let loop = MultiThreadedEventLoopGroup.singleton.next()
-    var sensor: (host: Host, task: Task<Void, any Error>)?, radio: SimulatedRadio?
-    if options.hci == .sim {
+    let loop = radio?.eventLoop ?? MultiThreadedEventLoopGroup.singleton.next()
+    var sensor: (host: Host, task: Task<Void, any Error>)?, radio = radio
+    if options.hci == .sim, radio == nil {
       let air = SimulatedRadio(on: loop, seed: 1, configuration: .quiet())
       let belt = HeartRateSensor(name: "Virtual Heart Rate")
       let host = Host(air.controller(), database: belt.database, logger: logger)
@@ -74,9 +76,9 @@ extension Host {
   /// Runs `body` and closes the host, whichever way it ends.
   static func using<Result>(
     _ options: HostOptions, configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
-    _ body: (Host) async throws -> Result
+    radio: SimulatedRadio? = nil, _ body: (Host) async throws -> Result
   ) async throws -> Result {
-    let open = try await OpenHost.open(options, configuration: configuration, database: database)
+    let open = try await OpenHost.open(options, configuration: configuration, database: database, radio: radio)
     do {
       let result = try await body(open.host)
       await open.close()

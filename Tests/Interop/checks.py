@@ -8,6 +8,7 @@ checks.py explore FILE              the lines of `bindrune explore --json` of pe
 checks.py exit FILE name=value …    what peer_peripheral.py counted
 checks.py refusal FILE STATUS       the words and the exit status of a program without a usable controller
 checks.py advertise FILE PDUS       the lines of `bindrune advertise --json`, beside peer_scanner.py
+checks.py bench FILE COUNT          what `bindrune bench --json` printed, of so many of each
 checks.py demo FILE STATUS SECONDS  what `bindrune demo` printed
 checks.py conformance FILE FOLDER   the lines of `bindrune conform --json` against Bumble; the scripts' folder
 """
@@ -175,6 +176,17 @@ def advertise(path, pdus):
     check('whoever connects is told of, and goes', len(came) > 0 and came == went or (came, went))
 
 
+def bench(path, count):
+    """Nothing is lost, whatever the controllers: the numbers agree."""
+    told, count = json.load(open(path)), int(count)
+    check('complete', told['complete'])
+    check('reads', told['reads']['count'], count)
+    check('histogram', sum(row['count'] for row in told['reads']['histogram']), count)
+    check('write commands, offered and arrived', [told['writes'][it] for it in ('offered', 'arrived')], [count] * 2)
+    check('notifications, sent and received', [told['notifications'][it] for it in ('sent', 'received')], [count] * 2)
+    check('notifications in order', told['notifications']['gaps'], 0)
+
+
 def demo(path, status, seconds):
     text = open(path).read()
     check('exit status', int(status), 0)
@@ -200,6 +212,6 @@ def conformance(path, folder):
 
 if __name__ == '__main__':
     names = {'scan': scan, 'air': air, 'commands': commands, 'explore': explore, 'exit': counted, 'refusal': refusal, 'advertise': advertise,
-                'demo': demo, 'conformance': conformance}
+                'bench': bench, 'demo': demo, 'conformance': conformance}
     names[sys.argv[1]](*sys.argv[2:])
     sys.exit(1 if check.failed else 0 if check.passed else 2)

@@ -105,3 +105,10 @@ section_rootcanal_links() { # both roles with the GATT database, and two central
   tally 'rootcanal, serve second' "$logs/serve-client2.out"
   ! grep -q '^FAIL' "$logs/serve-client.out" "$logs/serve-client2.out" || explain "$logs/serve.out" "$logs/serve.err"
 }
+
+section_rootcanal_bench() {
+  local address
+  rootcanal_runs || return
+  measured 'rootcanal, bench' "$address"
+  measured 'rootcanal, bench, LE 2M' "$address" --phy 2M --size 20 --interval balanced
+}

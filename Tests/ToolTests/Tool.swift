@@ -143,3 +143,18 @@ func withFolder<Result>(_ body: (URL) async throws -> Result) async throws -> Re
   defer { try? FileManager.default.removeItem(at: folder) }
   return try await body(folder)
 }
+
+/// One sentence, capital to full stop, and status 1.
+func expectSentence(
+  _ end: Tool.End, _ words: String, within bound: Duration = .seconds(25),
+  _ location: SourceLocation = #_sourceLocation
+) {
+  #expect(end.status == 1, sourceLocation: location)
+  let lines = end.errors.split(separator: "\n")
+  #expect(lines.count == 1, "\(end.errors)", sourceLocation: location)
+  let sentence = lines.first?.dropFirst("Error: ".count) ?? ""
+  #expect(end.errors.hasPrefix("Error: ") && end.errors.hasSuffix(".\n"), sourceLocation: location)
+  #expect(sentence.first?.isUppercase == true || sentence.first?.isNumber == true, sourceLocation: location)
+  #expect(sentence.contains(words), "\(sentence)", sourceLocation: location)
+  #expect(end.duration < bound, sourceLocation: location)
+}

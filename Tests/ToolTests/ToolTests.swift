@@ -180,21 +180,6 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
 
   // MARK: What goes wrong
 
-  /// One sentence, capital to full stop, and status 1.
-  private func expectSentence(
-    _ end: Tool.End, _ words: String, within bound: Duration = .seconds(25),
-    _ location: SourceLocation = #_sourceLocation
-  ) {
-    #expect(end.status == 1, sourceLocation: location)
-    let lines = end.errors.split(separator: "\n")
-    #expect(lines.count == 1, "\(end.errors)", sourceLocation: location)
-    let sentence = lines.first?.dropFirst("Error: ".count) ?? ""
-    #expect(end.errors.hasPrefix("Error: ") && end.errors.hasSuffix(".\n"), sourceLocation: location)
-    #expect(sentence.first?.isUppercase == true || sentence.first?.isNumber == true, sourceLocation: location)
-    #expect(sentence.contains(words), "\(sentence)", sourceLocation: location)
-    #expect(end.duration < bound, sourceLocation: location)
-  }
-
   @Test func nobodyThere() async throws {
     expectSentence(try await Tool("scan", "--hci", "tcp:127.0.0.1:1").end(), "Nobody listens at tcp:127.0.0.1:1")
     expectSentence(try await Tool("serve", "--hci", "unix:/no/such.sock").end(), "no socket at unix:/no/such.sock")
@@ -281,7 +266,9 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
     #expect(!plain.output.contains("\u{1B}[0m"))
   }
 
-  @Test(arguments: ["", "demo", "scan", "explore", "serve", "advertise", "controllers"]) func help(verb: String)
+  @Test(arguments: ["", "demo", "scan", "explore", "serve", "advertise", "bench", "controllers"]) func help(
+    verb: String
+  )
     async throws
   {
     let end = try await (verb.isEmpty ? Tool("--help") : Tool(verb, "--help")).end()

@@ -1,0 +1,401 @@
+import ArgumentParser
+import Bindrune
+import BindruneTransport
+import BindruneWire
+import GAP
+import HCI
+import NIOPosix
+
+struct Bench: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Measure a link: reads and their latency, write commands, notifications, each per second.",
+    discussion: """
+      It takes two ends. On one machine, or adapter, "bindrune bench --hci SPEC --role peripheral" advertises the bench \
+      service and serves; on the other "bindrune bench --hci SPEC" looks for it, connects and measures. Two adapters of one \
+      machine are measured by "bindrune bench --hci hci0 --hci hci1", the first being the central. "bindrune bench --hci sim" \
+      needs none: both ends are on a virtual radio in this process, and the figures are that radio's.
+
+      What is counted has arrived: write commands are counted at the other end, notifications here, both against the number \
+      that was sent. Their time is that from the first to the last, and one connection interval. A read's latency is the time \
+      from the call to its answer; percentiles are at most 3 % above the truth.
+      """)
+
+  enum Role: String, ExpressibleByArgument, CaseIterable { case central, peripheral }
+
+  @Option(
+    help: ArgumentHelp(
+      "The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH; a second one for the peripheral's end; or sim.",
+      valueName: "spec"), transform: TransportSpec.init(argument:))
+  var hci: [TransportSpec] = []
+  @Flag(help: "Take an adapter down that is up, and bring it up again at the end (not after SIGKILL).")
+  var takeDown = false
+  @OptionGroup var common: CommonOptions
+
+  @Option(help: "The end that --hci is: central (measures, the default) or peripheral (is measured).")
+  var role: Role?
+  @Option(help: "The name that the peripheral advertises, at most 29 octets of UTF-8.")
+  var name: String?
+  @Option(
+    help: ArgumentHelp(
+      "The other end: AA:BB:CC:DD:EE:FF/public or …/random, or its name; without it the first that offers the service.",
+      valueName: "address or name"))
+  var peer: String?
+  @Option(
+    help: ArgumentHelp("How long to look for the peer, and then to connect; 10 without it.", valueName: "seconds"))
+  var timeout: Seconds?
+  @Option(help: ArgumentHelp("How long to measure each of the three; 5 without it.", valueName: "seconds"))
+  var seconds: Seconds?
+  @Option(help: ArgumentHelp("So many of each of the three, if that takes less time.", valueName: "number"))
+  var count: Int?
+  @Option(
+    help: ArgumentHelp(
+      "Octets in a write command and in a notification, 4 … 512; without it what the MTU carries.", valueName: "octets")
+  )
+  var size: Int?
+  @Option(
+    help: ArgumentHelp(
+      "The connection interval: fast (7.5 ms, the default), balanced (30 ms), or 7.5 … 4000 milliseconds.",
+      valueName: "interval"), transform: ConnectionParameters.init(argument:))
+  var interval: ConnectionParameters?
+  @Option(help: ArgumentHelp("The modulation to ask for: 1M, 2M or coded.", valueName: "phy"))
+  var phy: WantedPHY?
+  @Flag(help: "Print one JSON object; as peripheral, one per event.")
+  var json = false
+
+  /// Both ends are in this process.
+  private var hasBothEnds: Bool { hci.count == 2 || hci == [.sim] }
+
+  func validate() throws {
+    if hci.isEmpty {
+      throw ValidationError("No controller is named: add --hci hci0, or --hci sim for a virtual radio.")
+    }
+    if hci.count > 2 { throw ValidationError("--hci is given \(hci.count) times, and a link has two ends.") }
+    if hci.count == 2, hci.contains(.sim) { throw ValidationError("sim has both ends: name it alone.") }
+    if hasBothEnds, role != nil || peer != nil || name != nil {
+      throw ValidationError("Both ends are here: leave --role, --peer and --name out.")
+    }
+    if role == .peripheral {
+      let others = [
+        ("--peer", peer != nil), ("--timeout", timeout != nil), ("--seconds", seconds != nil),
+        ("--count", count != nil),
+        ("--size", size != nil), ("--interval", interval != nil), ("--phy", phy != nil),
+      ]
+      if let (option, _) = others.first(where: \.1) {
+        throw ValidationError("\(option) is the central's business: give it there.")
+      }
+      if let name, name.isEmpty { throw ValidationError("--name is empty: leave it out, or give one.") }
+      if let name, name.utf8.count > 29 {
+        throw ValidationError("--name has \(name.utf8.count) octets and 29 fit the scan response: shorten it.")
+      }
+    } else if name != nil {
+      throw ValidationError("--name is what a peripheral advertises: add --role peripheral, or say --peer.")
+    }
+    if let size, !BenchService.sizes.contains(size) { throw ValidationError("--size is 4 … 512 octets.") }
+    if let count, !(1...Int(UInt32.max)).contains(count) { throw ValidationError("--count is 1 … 4294967295.") }
+  }
+
+  func run() async throws {
+    if hasBothEnds { return try await measureBothEnds() }
+    if role == .peripheral { return try await serve() }
+    let (plan, report) = plan
+    try await Host.using(options(0), configuration: BenchService.configuration) { host in
+      let ends = [await BenchEnd("central", hci[0], host)]
+      let peer = try await find(host)
+      try await measure(peer, from: host, plan, report, ends)
+    }
+  }
+
+  private func options(_ index: Int) -> HostOptions {
+    var common = common
+    if index > 0 { common.trace = common.trace.map { "\($0).\(index + 1)" } }
+    return HostOptions(hci: hci[min(index, hci.count - 1)], takeDown: takeDown, common: common)
+  }
+  private var plan: (BenchCentral.Plan, BenchReport) {
+    let plan = BenchCentral.Plan(limit: seconds ?? Seconds(5), count: count ?? Int(UInt32.max), size: size)
+    return (plan, BenchReport(json: json, plan: plan))
+  }
+  private func status(_ text: String?) {
+    if !json { Console.status(text.map { $0 + " …" }) }
+  }
+
+  // MARK: The central
+
+  private func find(_ host: Host) async throws -> PeerAddress {
+    let limit = timeout ?? Seconds(10)
+    guard let peer else {
+      status("looking for a device with the bench service")
+      let wanted = WantedDevice.service(BenchService.uuid, called: "the bench service")
+      if let found = try await wanted.find(by: host, within: limit) { return found }
+      throw Failure(
+        "No \(wanted.text) was heard in \(limit): start `bindrune bench --role peripheral` there, or raise --timeout.")
+    }
+    let wanted = WantedAddress(argument: peer).map { WantedDevice.address($0) } ?? .name(peer)
+    status("looking for a \(wanted.text)")
+    if let found = try await wanted.find(by: host, within: limit) { return found }
+    throw Failure("No \(wanted.text) was heard in \(limit): check that it advertises, or raise --timeout.")
+  }
+
+  private func measure(
+    _ peer: PeerAddress, from host: Host, _ plan: BenchCentral.Plan, _ report: BenchReport, _ ends: [BenchEnd]
+  ) async throws {
+    status("connecting to \(peer)")
+    let central = try await host.reach(peer, interval ?? .fast, within: timeout ?? Seconds(10)) { link in
+      if let phy { try await use(phy, on: link) }
+      return try await BenchCentral(link, plan, report)
+    }
+    let link = try await BenchLink(central.link)
+    status(nil)
+    if !json { for line in ends.flatMap(\.lines) + link.lines + note { Console.line(line) } }
+    let result: Result<Void, any Error>
+    do {
+      try await central.run()
+      report.update { $0.isComplete = true }
+      status("disconnecting")
+      result = .success(try await central.link.disconnect())
+    } catch {
+      result = .failure(error)
+    }
+    if json {
+      var line = JSONLine()
+      for end in ends { line.add(end.role, end.json) }
+      line.add("link", link.json)
+      line.add("virtual", hci == [.sim])
+      report.add(to: &line)
+      Console.line("\(line)")
+    }
+    try result.get()
+  }
+  private func use(_ phy: WantedPHY, on link: Link) async throws {
+    do throws(BluetoothError) {
+      try await link.setPHYs(phy.preferences)
+    } catch {
+      guard error.code == .refused else { throw error }
+      let reason = error.status.map { ", \($0)" } ?? ""
+      throw Failure("\(link.peer) or a controller refuses --phy \(phy.rawValue)\(reason): leave it out.")
+    }
+  }
+  private var note: [String] {
+    hci == [.sim] ? ["sim is a virtual radio: the figures are that radio's, and no adapter's"] : []
+  }
+
+  // MARK: The peripheral
+
+  private func serve() async throws {
+    let name = name ?? BenchServer.defaultName, server = BenchServer(name: name), json = json, spec = hci[0]
+    try await Host.using(
+      options(0), configuration: BenchService.configuration, database: server.service.database
+    ) { host in
+      try await untilInterrupted(nil) {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+          group.addTask {
+            let end = await BenchEnd("peripheral", spec, host)
+            try await server.run(on: host) {
+              if json { return Console.line("\(end.event)") }
+              for line in end.lines { Console.line(line) }
+              Console.line("serving \(printable(name)) as \(end.address)")
+            } _: { event in
+              if json { return Console.line("\(event.json)") }
+              for line in event.lines { Console.line(line) }
+            }
+          }
+          group.addTask {
+            while true {
+              if !json { Console.status(server.live) }
+              try await Task.sleep(for: .milliseconds(250))
+            }
+          }
+          defer { group.cancelAll() }
+          try await group.next()
+        }
+      }
+    }
+  }
+
+  // MARK: Both
+
+  private func measureBothEnds() async throws {
+    let (plan, report) = plan, server = BenchServer(name: BenchServer.defaultName)
+    let radio =
+      hci == [.sim]
+      ? SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next(), seed: 1, configuration: .quiet()) : nil
+    let configuration = BenchService.configuration
+    try await Host.using(
+      options(1), configuration: configuration, database: server.service.database, radio: radio
+    ) { peripheral in
+      try await Host.using(options(0), configuration: configuration, radio: radio) { central in
+        let ends = [
+          await BenchEnd("central", hci[0], central), await BenchEnd("peripheral", hci.last ?? .sim, peripheral),
+        ]
+        try await withThrowingTaskGroup(of: Void.self) { group in
+          group.addTask { try await server.run(on: peripheral) }
+          group.addTask { try await measure(peripheral.ownAddress, from: central, plan, report, ends) }
+          defer { group.cancelAll() }
+          try await group.next()
+        }
+        try Task.checkCancellation()
+      }
+    }
+  }
+}
+
+// MARK: The command line
+
+extension ConnectionParameters {
+  fileprivate init(argument: String) throws {
+    switch argument {
+    case "fast": self = .fast
+    case "balanced": self = .balanced
+    default:
+      guard let milliseconds = Double(argument), 7.5...4000 ~= milliseconds else {
+        throw ValidationError("write fast, balanced or a number of milliseconds, 7.5 … 4000.")
+      }
+      // More than twice the interval, Vol 4, Part E, §7.8.12; and time for some events to fail.
+      self.init(
+        interval: ConnectionInterval(.milliseconds(milliseconds)),
+        supervisionTimeout: SupervisionTimeout(.milliseconds(max(5000, 6 * milliseconds))))
+    }
+  }
+}
+
+/// `--phy`.
+enum WantedPHY: String, ExpressibleByArgument, CaseIterable {
+  case le1M = "1M"
+  case le2M = "2M"
+  case coded
+  var preferences: PHYPreferences {
+    let set: PHYSet =
+      switch self {
+      case .le1M: .le1M
+      case .le2M: .le2M
+      case .coded: .leCoded
+      }
+    return PHYPreferences(transmit: set, receive: set)
+  }
+}
+
+// MARK: What decides the figures
+
+/// One end: its controller.
+private struct BenchEnd: Sendable {
+  let role: String
+  let spec: TransportSpec
+  let address: PeerAddress
+  let controller: ControllerInfo
+  init(_ role: String, _ spec: TransportSpec, _ host: Host) async {
+    self.role = role
+    self.spec = spec
+    address = await host.ownAddress
+    controller = await host.controller ?? ControllerInfo()
+  }
+  private var edition: String { controller.version.hciVersion.edition.map { "\($0)" } ?? "unknown" }
+  private var company: String { "0x" + hexDigits(UInt64(controller.version.companyIdentifier.rawValue), 4) }
+  private var revision: String { "0x" + hexDigits(UInt64(controller.version.hciSubversion), 4) }
+
+  var lines: [String] {
+    let shared = controller.buffersAreShared ? ", which BR/EDR uses too" : ""
+    return [
+      "\(role) on \(spec): \(address), \(controller.aclCount) buffers of \(controller.aclLength) octets\(shared)",
+      "  Bluetooth \(edition), company \(company), revision \(revision)",
+    ]
+  }
+  var json: JSONLine {
+    var line = JSONLine()
+    add(to: &line)
+    return line
+  }
+  var event: JSONLine {
+    var line = JSONLine(event: "serving")
+    add(to: &line)
+    return line
+  }
+  private func add(to line: inout JSONLine) {
+    line.add("hci", "\(spec)")
+    line.add("address", address.address.text)
+    line.add("address_type", address.isRandom ? "random" : "public")
+    line.add("bluetooth", edition)
+    line.add("company", Int(controller.version.companyIdentifier.rawValue))
+    line.add("revision", Int(controller.version.hciSubversion))
+    line.add("buffers", controller.aclCount)
+    line.add("buffer_octets", controller.aclLength)
+    line.add("buffers_shared", controller.buffersAreShared)
+  }
+}
+
+/// What the link has settled on.
+private struct BenchLink {
+  let peer: PeerAddress
+  let mtu: Int
+  let parameters: ConnectionParameters?
+  let length: LinkDataLength
+  let phys: LinkPHYs
+  init(_ link: Link) async throws {
+    peer = link.peer
+    mtu = await link.mtu
+    parameters = await link.parameters
+    length = await link.dataLength
+    phys = try await link.readPHYs()
+  }
+  var lines: [String] {
+    let interval = parameters.map { ", interval \(text(of: $0.interval.duration)), latency \($0.latency)" } ?? ""
+    return ["link to \(peer): ATT_MTU \(mtu)\(interval)", "  packets of \(length); \(phys)"]
+  }
+  var json: JSONLine {
+    var line = JSONLine()
+    line.add("peer", peer.address.text)
+    line.add("peer_type", peer.isRandom ? "random" : "public")
+    line.add("mtu", mtu)
+    line.add("interval_ms", parameters.map { $0.interval.duration / .milliseconds(1) })
+    line.add("latency", parameters.map { Int($0.latency) })
+    line.add("supervision_timeout_ms", parameters.map { $0.supervisionTimeout.duration / .milliseconds(1) })
+    line.add("tx_octets", Int(length.transmitOctets))
+    line.add("rx_octets", Int(length.receiveOctets))
+    line.add("tx_phy", phys.transmit.text)
+    line.add("rx_phy", phys.receive.text)
+    return line
+  }
+}
+
+// MARK: What the peripheral tells
+
+extension BenchServer {
+  /// What the current central gets; nil: nothing.
+  fileprivate var live: String? {
+    guard let client = current.first else { return nil }
+    return "notifications accepted: \(client.sent.count)\(client.sent.rateText) · "
+      + "write commands: \(client.arrived.count)\(client.arrived.rateText) …"
+  }
+}
+extension BenchServer.Event {
+  fileprivate var lines: [String] {
+    switch self {
+    case .connected(let peer): ["connected: \(peer)"]
+    case .served(let client, let reason):
+      [
+        "write commands: \(client.arrived.count) arrived\(client.arrived.rateText)",
+        "notifications: \(client.sent.count) accepted\(client.sent.rateText)",
+        "disconnected: \(client.link.peer)\(reason.map { ": \($0)" } ?? "")",
+      ]
+    }
+  }
+  fileprivate var json: JSONLine {
+    switch self {
+    case .connected(let peer): return Self.line("connected", peer)
+    case .served(let client, let reason):
+      var line = Self.line("served", client.link.peer), writes = JSONLine(), notifications = JSONLine()
+      writes.add("arrived", client.arrived.count)
+      writes.add(client.arrived)
+      notifications.add("accepted", client.sent.count)
+      notifications.add(client.sent)
+      line.add("writes", writes)
+      line.add("notifications", notifications)
+      line.add("reason", reason.map { "\($0)" })
+      return line
+    }
+  }
+  private static func line(_ event: String, _ peer: PeerAddress) -> JSONLine {
+    var line = JSONLine(event: event)
+    line.add("address", peer.address.text)
+    line.add("address_type", peer.isRandom ? "random" : "public")
+    return line
+  }
+}

@@ -1,0 +1,156 @@
+import ATT
+import Bindrune
+import BindruneWire
+import GAP
+import GATT
+
+/// The central's end of `bench`: asks the bench service of a link, and counts.
+///
+/// Reads come first, on a quiet link; the notifications last, because what of them is still on its way when they are told
+/// to stop would disturb the others.
+struct BenchCentral: Sendable {
+  /// What to measure, and for how long each.
+  struct Plan: Sendable {
+    var limit: Seconds
+    /// At most so many of each.
+    var count: Int
+    /// Octets of a value; nil: what one packet of ATT carries.
+    var size: Int?
+  }
+  let link: Link
+  private let plan: Plan
+  private let size: Int
+  private let report: BenchReport
+  private let interval: Duration
+  /// How long what is on its way may take until the next of it arrives.
+  private var patience: Duration { max(.seconds(2), interval * 4) }
+  private let stream: RemoteCharacteristic
+  private let sample: AttributeHandle, sink: AttributeHandle, control: AttributeHandle, counters: AttributeHandle
+
+  init(_ link: Link, _ plan: Plan, _ report: BenchReport) async throws {
+    guard let service = try await link.discoverServices(BenchService.uuid).first else {
+      throw Failure("\(link.peer) has no bench service: start `bindrune bench --role peripheral` there.")
+    }
+    let all = try await link.discoverCharacteristics(of: service)
+    func characteristic(_ uuid: BluetoothUUID) throws -> RemoteCharacteristic {
+      if let found = all.first(where: { $0.uuid == uuid }) { return found }
+      throw Self.otherVersion(link.peer)
+    }
+    stream = try characteristic(BenchService.streamUUID)
+    sample = try characteristic(BenchService.sampleUUID).valueHandle
+    sink = try characteristic(BenchService.sinkUUID).valueHandle
+    control = try characteristic(BenchService.controlUUID).valueHandle
+    counters = try characteristic(BenchService.countersUUID).valueHandle
+    _ = try await link.discoverDescriptors(of: stream)
+
+    let mtu = await link.mtu, longest = min(mtu - 3, BenchService.sizes.upperBound)
+    size = plan.size ?? longest
+    guard size <= longest else {
+      throw Failure("ATT_MTU \(mtu) carries \(longest) octets and --size is \(size): ask for \(longest) at most.")
+    }
+    interval = await link.parameters?.interval.duration ?? .zero
+    self.link = link
+    self.plan = plan
+    self.report = report
+  }
+  private static func otherVersion(_ peer: PeerAddress) -> Failure {
+    Failure("\(peer) has the bench service of another version: start the same version of bindrune there.")
+  }
+
+  /// Measures one thing after the other; the report has each as far as it came, whichever way this ends.
+  func run() async throws {
+    try await report.measure(.reads(octets: BenchService.sampleSize), readSamples)
+    try await report.measure(.writes(size: size), writeCommands)
+    try await report.measure(.notifications(size: size, interval: interval), receiveNotifications)
+  }
+
+  private func readSamples() async throws {
+    try await forTheTime {
+      let start = ContinuousClock.now
+      var before = start
+      for _ in 0..<plan.count {
+        _ = try await link.read(sample)
+        let now = ContinuousClock.now
+        report.update { $0.reads?.add(now - before, after: now - start) }
+        before = now
+      }
+    }
+  }
+
+  private func writeCommands() async throws {
+    let port = try await link.sendPort(.command, to: sink, capacity: BenchService.portCapacity)
+    do {
+      try await forTheTime {
+        var value = [UInt8](repeating: 0, count: size), count = 0
+        while count < plan.count {
+          try Task.checkCancellation()
+          number(&value, count)
+          if port.offer(value.span) {
+            count += 1
+            report.update { $0.writes?.offered = count }
+          } else {
+            try await port.waitUntilReady()
+          }
+        }
+      }
+    } catch {
+      // Interrupted or not: what has arrived so far can be known while the link is up.
+      _ = await Task { try await withLimit(.seconds(2)) { try await countArrivals() } }.result
+      throw error
+    }
+    var progress = ContinuousClock.now, last = -1
+    while true {
+      let (arrived, offered) = try await countArrivals()
+      if arrived >= offered { return }
+      if arrived > last { (last, progress) = (arrived, .now) }
+      if .now - progress > patience { return }
+    }
+  }
+  @discardableResult
+  private func countArrivals() async throws -> (arrived: Int, offered: Int) {
+    let counters = try await readCounters()
+    return report.update { results in
+      results.writes?.arrived = counters.arrived
+      return (counters.arrived.count, results.writes?.offered ?? 0)
+    }
+  }
+  private func readCounters() async throws -> BenchCounters {
+    guard let counters = BenchCounters(try await link.read(counters)) else { throw Self.otherVersion(link.peer) }
+    return counters
+  }
+
+  private func receiveNotifications() async throws {
+    let subscription = try await link.subscribe(to: stream)
+    try await link.write(BenchOrder(size: size, count: plan.count).octets, to: control)
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask {
+        for try await notification in subscription where report.received(notification.value) { return }
+        try Task.checkCancellation()
+        throw BluetoothError(.disconnected, "The subscription ended before the measurement did: connect again.")
+      }
+      group.addTask {
+        try await Task.sleep(for: plan.limit.duration)
+        try await link.write(BenchOrder.stop.octets, to: control)
+        let sent = try await readCounters().sent
+        report.update { $0.notifications?.sent = sent }
+        // The rest is on its way.
+        var last = -1
+        while true {
+          let count = report.results.notifications?.received.count ?? 0
+          if count == last || count == report.results.notifications?.sent { return }
+          last = count
+          try await Task.sleep(for: patience)
+        }
+      }
+      defer { group.cancelAll() }
+      try await group.next()
+    }
+    try await subscription.end()
+  }
+
+  /// Ends `body` when the time is over, which is a good end.
+  private func forTheTime(_ body: @escaping @Sendable () async throws -> Void) async throws {
+    _ = try await withLimit(plan.limit.duration, body)
+    try Task.checkCancellation()
+  }
+}

@@ -1,0 +1,258 @@
+import Bindrune
+import BindruneWire
+import GAP
+import HCI
+import Synchronization
+
+/// What `bench` measures as a central: told from any task, shown while it goes on, and as far as it came.
+final class BenchReport: Sendable {
+  enum Measurement: Sendable {
+    case reads(octets: Int)
+    case writes(size: Int)
+    case notifications(size: Int, interval: Duration)
+  }
+  struct Results: Sendable {
+    struct Reads: Sendable {
+      var octets: Int
+      var latency = Histogram()
+      /// From the first request to the last response.
+      var span = Duration.zero
+      var perSecond: Double? { span > .zero ? Double(latency.count) / (span / .seconds(1)) : nil }
+      mutating func add(_ latency: Duration, after span: Duration) {
+        self.latency.add(latency)
+        self.span = span
+      }
+    }
+    struct Writes: Sendable {
+      var size: Int
+      var offered = 0
+      /// As the other end counted them.
+      var arrived: Tally?
+    }
+    struct Notifications: Sendable {
+      var size: Int
+      var received: Tally
+      /// As the other end counted them, once they have been told to stop.
+      var sent: Int?
+      /// Times that a value was not the one behind the value before it.
+      var gaps = 0
+      fileprivate var next: UInt32 = 0
+    }
+    var reads: Reads?
+    var writes: Writes?
+    var notifications: Notifications?
+    var isComplete = false
+  }
+
+  private let state = Mutex(Results())
+  private let json: Bool
+  private let plan: BenchCentral.Plan
+  init(json: Bool, plan: BenchCentral.Plan) {
+    self.json = json
+    self.plan = plan
+  }
+
+  var results: Results { state.withLock { $0 } }
+  @discardableResult
+  func update<Result>(_ body: (inout Results) -> Result) -> Result { state.withLock { body(&$0) } }
+
+  /// True: this was the last.
+  func received(_ value: [UInt8]) -> Bool {
+    update { results in
+      guard var notifications = results.notifications.take() else { return true }
+      defer { results.notifications = notifications }
+      notifications.received.add(value.count)
+      let number = value.prefix(4).reversed().reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
+      if number != notifications.next { notifications.gaps += 1 }
+      notifications.next = number &+ 1
+      if notifications.received.count == plan.count { notifications.sent = plan.count }
+      return notifications.received.count == notifications.sent
+    }
+  }
+
+  /// Runs `body`, which measures this, with its rate on a terminal; then shows what came of it, also if it throws.
+  func measure(_ measurement: Measurement, _ body: () async throws -> Void) async throws {
+    update { results in
+      switch measurement {
+      case .reads(let octets): results.reads = Results.Reads(octets: octets)
+      case .writes(let size): results.writes = Results.Writes(size: size)
+      case .notifications(let size, let interval):
+        results.notifications = Results.Notifications(size: size, received: Tally(interval: interval))
+      }
+    }
+    let start = ContinuousClock.now
+    let ticker = Task {
+      while !json, Console.isTerminal, !Task.isCancelled {
+        Console.status(live(measurement, ContinuousClock.now - start))
+        try? await Task.sleep(for: .milliseconds(250))
+      }
+    }
+    let result: Result<Void, any Error>
+    do { result = .success(try await body()) } catch { result = .failure(error) }
+    ticker.cancel()
+    await ticker.value
+    Console.status(nil)
+    if !json { for line in lines(measurement) { Console.line(line) } }
+    try result.get()
+  }
+
+  // MARK: For people
+
+  func live(_ measurement: Measurement, _ elapsed: Duration) -> String {
+    let results = results
+    let (words, count, rate): (String, Int, Double?) =
+      switch measurement {
+      case .reads: ("reads", results.reads?.latency.count ?? 0, results.reads?.perSecond)
+      case .writes:
+        (
+          "write commands offered", results.writes?.offered ?? 0,
+          results.writes.flatMap { $0.offered > 0 ? Double($0.offered) / (elapsed / .seconds(1)) : nil }
+        )
+      case .notifications:
+        ("notifications", results.notifications?.received.count ?? 0, results.notifications?.received.perSecond)
+      }
+    let time =
+      elapsed < plan.limit.duration
+      ? "\(decimal(elapsed / .seconds(1), 1)) of \(plan.limit)" : "waiting for the last"
+    return "\(words): \(count)\(rate.map { ", \(rateText($0))" } ?? "") · \(time) …"
+  }
+
+  private func lines(_ measurement: Measurement) -> [String] {
+    let results = results
+    switch measurement {
+    case .reads:
+      guard let reads = results.reads else { return [] }
+      let latency = reads.latency
+      let head = "reads of \(reads.octets) octets: \(latency.count) round trips"
+      guard let rate = reads.perSecond, let shares = latency.shares else { return [head] }
+      let times = shares.map { "\($0.name) \(text(of: $0.duration))" }.joined(separator: ", ")
+      return [head + " in \(text(of: reads.span)), \(styledRate(rate))", "  " + times] + latency.lines
+    case .writes:
+      guard let writes = results.writes else { return [] }
+      let head = "write commands of \(writes.size) octets: "
+      guard let arrived = writes.arrived else {
+        return [head + "\(writes.offered) offered, and the other end did not tell how many arrived"]
+      }
+      return [head + "\(arrived.count) of \(writes.offered) arrived" + arrived.rateText]
+    case .notifications:
+      guard let notifications = results.notifications else { return [] }
+      let of = notifications.sent.map { " of \($0)" } ?? "", gaps = notifications.gaps
+      return [
+        "notifications of \(notifications.size) octets: \(notifications.received.count)\(of) received"
+          + notifications.received.rateText
+          + (gaps == 0 ? "" : "; \(gaps) not in order: the link, or an end of it, has a defect")
+      ]
+    }
+  }
+
+  // MARK: For programs
+
+  func add(to line: inout JSONLine) {
+    let results = results
+    line.add("complete", results.isComplete)
+    line.add("reads", results.reads.map(\.json))
+    line.add("writes", results.writes.map(\.json))
+    line.add("notifications", results.notifications.map(\.json))
+  }
+}
+
+extension BenchReport.Results.Reads {
+  fileprivate var json: JSONLine {
+    var line = JSONLine(), latencies = JSONLine()
+    line.add("octets", octets)
+    line.add("count", latency.count)
+    line.add("seconds", span / .seconds(1))
+    line.add("per_second", perSecond)
+    for (name, duration) in latency.shares ?? [] { latencies.add(name, duration / .microseconds(1)) }
+    line.add("latency_us", latencies)
+    line.add(
+      "histogram",
+      latency.rows(atMost: .max).filter { $0.count > 0 }.map { row in
+        var line = JSONLine()
+        line.add("from_us", row.lower / .microseconds(1))
+        line.add("to_us", row.upper / .microseconds(1))
+        line.add("count", row.count)
+        return line
+      })
+    return line
+  }
+}
+extension BenchReport.Results.Writes {
+  fileprivate var json: JSONLine {
+    var line = JSONLine()
+    line.add("size", size)
+    line.add("offered", offered)
+    line.add("arrived", arrived?.count)
+    line.add(arrived)
+    return line
+  }
+}
+extension BenchReport.Results.Notifications {
+  fileprivate var json: JSONLine {
+    var line = JSONLine()
+    line.add("size", size)
+    line.add("sent", sent)
+    line.add("received", received.count)
+    line.add("gaps", gaps)
+    line.add(received)
+    return line
+  }
+}
+extension JSONLine {
+  /// Everything but the count, which has a name of its own in each place.
+  mutating func add(_ tally: Tally?) {
+    add("octets", tally?.octets)
+    add("seconds", tally.map { $0.span / .seconds(1) })
+    add("per_second", tally?.perSecond)
+    add("octets_per_second", tally?.octetsPerSecond)
+  }
+}
+
+// MARK: Words
+
+extension Tally {
+  /// ` in 5.00 s, 246.1/s, 126 kB/s`; empty where there is no rate.
+  var rateText: String {
+    guard let perSecond, let octetsPerSecond else { return "" }
+    return " in \(text(of: span)), \(styledRate(perSecond)), \(decimal(octetsPerSecond / 1000, 1)) kB/s"
+  }
+}
+
+extension Histogram {
+  /// nil: nothing was seen.
+  fileprivate var shares: [(name: String, duration: Duration)]? {
+    guard let p50 = percentile(0.5), let p90 = percentile(0.9), let p99 = percentile(0.99) else { return nil }
+    return [("min", shortest), ("p50", p50), ("p90", p90), ("p99", p99), ("max", longest)]
+  }
+  /// A row for each range: bars on a terminal, where the fullest has 32 columns.
+  fileprivate var lines: [String] {
+    let rows = rows(atMost: 16), most = rows.map(\.count).max() ?? 0
+    return rows.map { row in
+      let range = "\(text(of: row.lower)) … \(text(of: row.upper))".leftPadded(24)
+      if !Console.isTerminal { return range + ": \(row.count)" }
+      let eighths = row.count == 0 ? 0 : max(1, row.count * 32 * 8 / most)
+      let bar = String(repeating: "█", count: eighths / 8) + ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8]
+      return range + " " + Console.styled(bar.padded(32), .cyan) + " \(row.count)"
+    }
+  }
+}
+
+/// A number with so many digits behind the point.
+func decimal(_ value: Double, _ digits: Int) -> String {
+  let scale = (0..<digits).reduce(1) { scale, _ in scale * 10 }
+  let units = Int(min((abs(value) * Double(scale)).rounded(), 9e15)), fraction = String(units % scale)
+  let rest = digits == 0 ? "" : "." + String(repeating: "0", count: digits - fraction.utf8.count) + fraction
+  return (value < 0 && units > 0 ? "-" : "") + "\(units / scale)" + rest
+}
+private func rateText(_ perSecond: Double) -> String {
+  decimal(perSecond, perSecond < 10 ? 2 : perSecond < 1000 ? 1 : 0) + "/s"
+}
+private func styledRate(_ perSecond: Double) -> String { Console.styled(rateText(perSecond), .bold) }
+/// `873 µs`, `15.02 ms`, `5.00 s`.
+func text(of duration: Duration) -> String {
+  switch duration {
+  case ..<Duration.milliseconds(1): decimal(duration / .microseconds(1), 0) + " µs"
+  case ..<Duration.seconds(1): decimal(duration / .milliseconds(1), 2) + " ms"
+  default: decimal(duration / .seconds(1), 2) + " s"
+  }
+}

@@ -1,0 +1,84 @@
+import ArgumentParser
+import Bindrune
+import BindruneWire
+import GAP
+import HCI
+
+/// A device as it is named on the command line.
+enum WantedDevice: Sendable {
+  case address(WantedAddress)
+  /// The first one heard is taken.
+  case name(String)
+  case service(BluetoothUUID, called: String)
+
+  /// `device named "Belt"`.
+  var text: String {
+    switch self {
+    case .address(let wanted): "device \(wanted.address.text)"
+    case .name(let name): "device named \"\(printable(name))\""
+    case .service(_, let name): "device with \(name)"
+    }
+  }
+
+  /// Its whole address, from the air where it is not known; nil: it was not heard within `limit`.
+  func find(by host: Host, within limit: Seconds) async throws -> PeerAddress? {
+    if case .address(let wanted) = self, let type = wanted.type { return PeerAddress(wanted.address, type) }
+    return try await withLimit(limit.duration) {
+      for try await advertisement in host.scan(filter: filter) where isMet(by: advertisement) {
+        return advertisement.peer
+      }
+      throw CancellationError()
+    }
+  }
+  private var filter: ScanFilter {
+    if case .service(let uuid, _) = self { ScanFilter(services: [uuid]) } else { ScanFilter() }
+  }
+  private func isMet(by advertisement: Advertisement) -> Bool {
+    switch self {
+    case .address(let wanted): wanted.address == advertisement.peer.address
+    case .name(let name): name == advertisement.name
+    // Not whoever may have it in his overflow area.
+    case .service(let uuid, _): advertisement.data.serviceUUIDs.contains(uuid)
+    }
+  }
+}
+
+/// An address as it is typed.
+struct WantedAddress: ExpressibleByArgument, Sendable {
+  var address: DeviceAddress
+  var type: AddressType?
+  init?(argument: String) {
+    let parts = argument.split(separator: "/", omittingEmptySubsequences: false)
+    switch parts.count == 2 ? parts[1] : "" {
+    case "public": type = .public
+    case "random": type = .random
+    case "" where parts.count == 1: type = nil
+    default: return nil
+    }
+    let octets = parts[0].split(separator: ":", omittingEmptySubsequences: false)
+    guard octets.count == 6, octets.allSatisfy({ $0.utf8.count == 2 }) else { return nil }
+    var value: UInt64 = 0
+    for octet in octets {
+      guard let number = UInt8(octet, radix: 16) else { return nil }
+      value = value << 8 | UInt64(number)
+    }
+    address = DeviceAddress(value)
+  }
+}
+
+extension Host {
+  /// Connects and does `first` on the link. Where the peer has missed the connection's first packets, all is done again on
+  /// another link, three times at most: Vol 6, Part B, §4.5.
+  nonisolated func reach<Result>(
+    _ peer: PeerAddress, _ parameters: ConnectionParameters = .balanced, within limit: Seconds, attempts: Int = 3,
+    _ first: (Link) async throws -> Result
+  ) async throws -> Result {
+    guard let link = try await withLimit(limit.duration, { try await self.connect(to: peer, parameters) }) else {
+      throw Failure("\(peer) did not answer in \(limit): bring it closer, or raise --timeout.")
+    }
+    do {
+      return try await first(link)
+    } catch let error as BluetoothError where error.status == .connectionFailedToBeEstablished && attempts > 1 {}
+    return try await reach(peer, parameters, within: limit, attempts: attempts - 1, first)
+  }
+}

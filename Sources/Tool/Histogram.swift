@@ -1,0 +1,66 @@
+import BindruneWire
+
+/// How often which duration was seen, in buckets that each reach 3 % further than the one before: told of durations, asked
+/// for percentiles and rows. It has the same size whatever it is told.
+///
+/// A bucket is named by the position of the duration's first binary digit, in nanoseconds, and the five digits behind it.
+struct Histogram: Sendable {
+  private static var digits: Int { 5 }
+  /// Buckets to a doubling.
+  private static var fineness: Int { 1 << digits }
+  /// Of a duration's 63 binary digits.
+  private var buckets = [Int](repeating: 0, count: (63 - digits + 1) * fineness)
+  private(set) var count = 0
+  private(set) var shortest = Duration.zero
+  private(set) var longest = Duration.zero
+
+  mutating func add(_ duration: Duration) {
+    shortest = count == 0 ? duration : min(shortest, duration)
+    longest = max(longest, duration)
+    count += 1
+    buckets[Self.bucket(of: UInt64(clamping: duration.nanoseconds))] += 1
+  }
+
+  private static func bucket(of nanoseconds: UInt64) -> Int {
+    let shift = max(0, 63 - nanoseconds.leadingZeroBitCount - digits)
+    return shift * fineness + Int(nanoseconds >> UInt64(shift))
+  }
+  /// The least duration of a bucket.
+  private static func floor(of bucket: Int) -> UInt64 {
+    let shift = max(0, bucket / fineness - 1)
+    return UInt64(bucket - shift * fineness) << UInt64(shift)
+  }
+
+  /// The duration that `share` of all, 0 … 1, did not exceed: at most 3 % too long. nil: nothing was seen.
+  func percentile(_ share: Double) -> Duration? {
+    if count == 0 { return nil }
+    let rank = max(1, Int((share * Double(count)).rounded(.up)))
+    var sum = 0
+    for (bucket, count) in buckets.enumerated() {
+      sum += count
+      if sum >= rank { return min(longest, .nanoseconds(Int64(clamping: Self.floor(of: bucket + 1) - 1))) }
+    }
+    return longest
+  }
+
+  /// From `lower` on, less than `upper`.
+  struct Row: Equatable {
+    var lower: Duration, upper: Duration
+    var count: Int
+  }
+  /// All that was seen, and the gaps between, in at most so many rows of equal ratio.
+  func rows(atMost limit: Int) -> [Row] {
+    guard let first = buckets.firstIndex(where: { $0 > 0 }), let last = buckets.lastIndex(where: { $0 > 0 }) else {
+      return []
+    }
+    var width = 1
+    while last / width - first / width >= limit { width *= 2 }
+    return (first / width...last / width).map { row in
+      let range = row * width..<min((row + 1) * width, buckets.count)
+      return Row(
+        lower: .nanoseconds(Int64(clamping: Self.floor(of: range.lowerBound))),
+        upper: .nanoseconds(Int64(clamping: Self.floor(of: range.upperBound))),
+        count: buckets[range].reduce(0, +))
+    }
+  }
+}

@@ -1,0 +1,379 @@
+import Bindrune
+import Foundation
+import NIOPosix
+import Testing
+
+@testable import BindruneTool
+
+@Suite("Tool: bench", .timeLimit(.minutes(1))) struct BenchTests {
+  // MARK: Figures
+
+  /// Percentiles are those of the sorted durations (nearest rank), at most 1/32 above; rows have all of them, once.
+  @Test(arguments: [1, 2, 100, 10_000]) func histogram(count: Int) throws {
+    let seed = UInt64.random(in: 0...UInt64.max)
+    var chance = SeededGenerator(seed: seed)
+    let scale = Int64(1) << Int64.random(in: 3...40, using: &chance)
+    let durations = (0..<count).map { _ in
+      // Some in a narrow band, some far away, as latencies are.
+      Int64.random(in: 0..<8, using: &chance) == 0
+        ? Int64.random(in: 0...scale * 64, using: &chance) : scale / 2 + Int64.random(in: 0...scale / 8, using: &chance)
+    }
+    var histogram = Histogram()
+    for duration in durations { histogram.add(.nanoseconds(duration)) }
+    let sorted = durations.sorted()
+    #expect(histogram.count == count)
+    #expect(histogram.shortest == .nanoseconds(sorted[0]) && histogram.longest == .nanoseconds(sorted[count - 1]))
+    for percent in [1, 50, 90, 99, 100] {
+      let truth = sorted[max(0, (percent * count + 99) / 100 - 1)]
+      let told = try #require(histogram.percentile(Double(percent) / 100)).nanoseconds
+      #expect(truth <= told && told <= truth + truth / 32, "\(percent) %, seed \(seed)")
+    }
+    for limit in [1, 4, 16, .max] {
+      let rows = histogram.rows(atMost: limit)
+      #expect(rows.count <= limit && rows.reduce(0) { $0 + $1.count } == count)
+      #expect(zip(rows, rows.dropFirst()).allSatisfy { $0.upper == $1.lower })
+      #expect(rows.first?.count != 0 && rows.last?.count != 0)
+      for row in rows {
+        #expect(row.count == durations.count { row.lower <= .nanoseconds($0) && .nanoseconds($0) < row.upper })
+      }
+    }
+  }
+  @Test func histogramOfExtremes() {
+    #expect(Histogram().percentile(0.5) == nil && Histogram().rows(atMost: 4) == [])
+    var histogram = Histogram()
+    for duration: Duration in [.zero, .nanoseconds(1), .seconds(Int64.max), .seconds(-1)] { histogram.add(duration) }
+    #expect(histogram.count == 4 && histogram.rows(atMost: 3).reduce(0) { $0 + $1.count } == 4)
+    #expect(histogram.rows(atMost: 3).count <= 3 && histogram.percentile(0.5) == Duration.zero)
+  }
+
+  /// Two at once, and one 30 ms later, over a link with an interval of 10 ms: three in 40 ms.
+  @Test func tally() {
+    var tally = Tally(interval: .milliseconds(10))
+    #expect(tally.perSecond == nil)
+    let start = ContinuousClock.now
+    for milliseconds in [0, 0, 30] { tally.add(20, at: start + .milliseconds(milliseconds)) }
+    #expect(tally.count == 3 && tally.octets == 60 && tally.span == .milliseconds(40))
+    #expect(tally.perSecond == 75 && tally.octetsPerSecond == 1500)
+  }
+  @Test(
+    arguments: [
+      (0, 0, "0"), (0.04, 1, "0.0"), (0.05, 1, "0.1"), (1.5, 3, "1.500"), (-2.25, 2, "-2.25"), (999.96, 1, "1000.0"),
+      (7, 0, "7"), (0.005, 3, "0.005"),
+    ] as [(Double, Int, String)])
+  func decimals(value: Double, digits: Int, text: String) { #expect(decimal(value, digits) == text) }
+
+  /// As the service's table has it, written out by hand.
+  @Test func wire() throws {
+    let counters = BenchCounters(
+      arrived: Tally(count: 0x0102_0304, octets: 0x0A0B_0C0D_0E0F, span: .microseconds(0x10_0000_0001)), sent: 7)
+    let octets: [UInt8] = [4, 3, 2, 1, 0x0F, 0x0E, 0x0D, 0x0C, 0x0B, 0x0A, 1, 0, 0, 0, 0x10, 0, 7, 0, 0, 0]
+    #expect(counters.octets == octets && BenchCounters(octets) == counters)
+    #expect(BenchCounters(Array(octets.dropLast())) == nil && BenchCounters(octets + [0]) == nil)
+    let order = BenchOrder(size: 0x0102, count: 0x0304_0506)
+    #expect(order.octets == [2, 1, 6, 5, 4, 3] && BenchOrder(order.octets) == order)
+    #expect(
+      BenchOrder.stop.octets == [0, 0, 0, 0, 0, 0] && BenchOrder([]) == nil
+        && BenchOrder([UInt8](repeating: 1, count: 7)) == nil)
+    // What nobody can send is as near as can be.
+    #expect(BenchOrder([0xFF, 0xFF, 1, 0, 0, 0])?.size == 512 && BenchOrder([1, 0, 1, 0, 0, 0])?.size == 4)
+    var value: [UInt8] = [9, 9, 9, 9, 0, 0]
+    number(&value, 0x0102_0304)
+    #expect(value == [4, 3, 2, 1, 0, 0])
+  }
+
+  // MARK: Both ends here
+
+  @Test func json() async throws {
+    let end = try await Tool("bench", "--hci", "sim", "--seconds", "0.3", "--size", "40", "--json").end()
+    #expect(end.status == 0 && end.errors == "" && end.lines.count == 1)
+    let object = try #require(try end.objects().first)
+    let counts = try Counts(object)
+    #expect(counts.isComplete && counts.reads > 0 && counts.arrived > 0 && counts.received > 0)
+    #expect(object["virtual"] as? Bool == true)
+    for end in ["central", "peripheral"] {
+      let end = try #require(object[end] as? Object)
+      #expect(end["hci"] as? String == "sim" && end["bluetooth"] as? String == "5.4")
+      #expect(end["buffers"] as? Int == 8 && end["buffer_octets"] as? Int == 251)
+    }
+    let link = try #require(object["link"] as? Object)
+    #expect(link["peer"] as? String == part("peripheral", of: object)["address"] as? String)
+    #expect(link["mtu"] as? Int == 517 && link["interval_ms"] as? Double == 7.5 && link["latency"] as? Int == 0)
+    #expect(link["tx_octets"] as? Int == 251 && link["tx_phy"] as? String == "LE 1M")
+    for (name, octets) in [("writes", 40 * counts.arrived), ("notifications", 40 * counts.received)] {
+      let measured = try #require(object[name] as? Object)
+      #expect(measured["size"] as? Int == 40 && measured["octets"] as? Int == octets)
+      let seconds = try #require(measured["seconds"] as? Double), rate = try #require(measured["per_second"] as? Double)
+      #expect(seconds > 0 && rate > 0 && measured["octets_per_second"] as? Double ?? 0 > rate)
+    }
+  }
+
+  /// As many as asked for, however much time there would be.
+  @Test func count() async throws {
+    let end = try await Tool("bench", "--hci", "sim", "--count", "7", "--seconds", "20", "--interval", "10", "--json")
+      .end()
+    let object = try #require(try end.objects().first), counts = try Counts(object)
+    #expect(end.status == 0 && counts.isComplete)
+    for count in [counts.reads, counts.offered, counts.arrived, counts.sent, counts.received] { #expect(count == 7) }
+    #expect(part("link", of: object)["interval_ms"] as? Double == 10)
+  }
+
+  @Test func lines() async throws {
+    let end = try await Tool("bench", "--hci", "sim", "--count", "30", "--seconds", "20").end()
+    #expect(end.status == 0 && end.errors == "" && !end.output.contains("\u{1B}") && !end.output.contains("\r"))
+    for words in [
+      "central on sim: ", "peripheral on sim: ", "link to ", "sim is a virtual radio: ",
+      "reads of 20 octets: 30 round trips in ",
+      "write commands of 512 octets: 30 of 30 arrived in ", "notifications of 512 octets: 30 of 30 received in ",
+    ] { #expect(end.lines.count { $0.hasPrefix(words) } == 1, "\(words)") }
+    let rows = end.lines.compactMap { line in
+      line.wholeMatch(of: /\s+[0-9.]+ .?s … [0-9.]+ .?s: ([0-9]+)/).flatMap { Int($0.1) }
+    }
+    #expect(!rows.isEmpty && rows.count <= 16 && rows.reduce(0, +) == 30)
+    #expect(end.lines.allSatisfy { $0.columns <= 100 })
+  }
+
+  @Test func onATerminal() async throws {
+    let terminal = try Terminal("bench", "--hci", "sim", "--seconds", "25", columns: 100, rows: 50)
+    _ = try await terminal.screen {
+      $0.lines.last?.wholeMatch(of: /reads: [0-9]+, [0-9.]+\/s · [0-9.]+ of 25 s …/) != nil
+    }
+    terminal.signal(SIGINT)
+    let (screen, status) = await terminal.end()
+    #expect(status == 128 + SIGINT && screen.faults == [])
+    #expect(
+      screen.lines.contains { $0.hasPrefix("reads of 20 octets: ") } && !screen.lines.contains { $0.hasSuffix("…") })
+    #expect(screen.lines.last?.wholeMatch(of: /\s+[0-9.]+ .?s … [0-9.]+ .?s [█▏▎▍▌▋▊▉]+ +[0-9]+/) != nil)
+  }
+  /// Less than the 80 columns of a terminal.
+  @Test func liveLines() async throws {
+    let plan = BenchCentral.Plan(limit: Seconds(5), count: .max, size: nil)
+    let report = BenchReport(json: true, plan: plan)
+    try await report.measure(.reads(octets: 20)) {
+      #expect(report.live(.reads(octets: 20), .zero) == "reads: 0 · 0.0 of 5 s …")
+      report.update { for _ in 0..<4 { $0.reads?.add(.milliseconds(15), after: .milliseconds(60)) } }
+    }
+    #expect(report.live(.reads(octets: 20), .milliseconds(60)) == "reads: 4, 66.7/s · 0.1 of 5 s …")
+    try await report.measure(.writes(size: 512)) { report.update { $0.writes?.offered = 123_456_789 } }
+    let longest = report.live(.writes(size: 512), .seconds(6))
+    #expect(longest == "write commands offered: 123456789, 20576132/s · waiting for the last …")
+    #expect(longest.columns < 80)
+    let notifications = BenchReport.Measurement.notifications(size: 4, interval: .milliseconds(10))
+    try await report.measure(notifications) {
+      for number: UInt8 in [0, 1, 2, 4] { #expect(!report.received([number, 0, 0, 0])) }
+    }
+    #expect(report.live(notifications, .seconds(4)).hasPrefix("notifications: 4, "))
+    #expect(report.results.notifications?.gaps == 1)
+  }
+
+  // MARK: Two processes
+
+  /// Both tell of the same, and one central comes after the other.
+  @Test func twoProcesses() async throws {
+    let (radio, spec) = try await controllers()
+    let peripheral = try Tool("bench", "--hci", spec, "--role", "peripheral", "--name", "Bench \"1\"", "--json")
+    let serving = try object(try await peripheral.line("\"serving\""))
+    #expect(serving["hci"] as? String == spec && serving["buffers"] as? Int == 8)
+    let address = try #require(serving["address"] as? String)
+    for peer in [[], ["--peer", "Bench \"1\""], ["--peer", address], ["--peer", address + "/public"]] {
+      let end = try await Tool.run(["bench", "--hci", spec, "--seconds", "0.2", "--json"] + peer)
+      #expect(end.status == 0 && end.errors == "", "\(peer): \(end.errors)")
+      let told = try #require(try end.objects().first), counts = try Counts(told)
+      #expect(counts.isComplete && counts.arrived == counts.offered && counts.received == counts.sent)
+      #expect(part("link", of: told)["peer"] as? String == address && told["peripheral"] == nil)
+      let central = part("central", of: told)["address"] as? String
+      let connected = try object(try await peripheral.line("\"connected\"")),
+        served = try object(try await peripheral.line("\"served\""))
+      #expect(connected["address"] as? String == central && served["address"] as? String == central)
+      #expect(part("writes", of: served)["arrived"] as? Int == counts.arrived)
+      #expect(part("notifications", of: served)["accepted"] as? Int == counts.sent)
+      #expect((served["reason"] as? String)?.hasPrefix("0x13") == true)
+    }
+    peripheral.signal(SIGINT)
+    #expect(await peripheral.end().status == 0)
+    // Two adapters in one process.
+    let end = try await Tool("bench", "--hci", spec, "--hci", spec, "--count", "5", "--seconds", "20", "--json").end()
+    let counts = try Counts(try #require(try end.objects().first))
+    #expect(end.status == 0 && counts.isComplete && counts.arrived == 5 && counts.received == 5)
+    radio.signal(SIGINT)
+    _ = await radio.end()
+  }
+
+  /// The least MTU decides the size; what is more is refused.
+  @Test func leastMTU() async throws {
+    let (radio, spec) = try await controllers()
+    var configuration = HostConfiguration()
+    configuration.preferredMTU = 23
+    let server = BenchServer(name: "Least")
+    let host = try await Host.open(spec, configuration: configuration, database: server.service.database)
+    let serving = Task { try await server.run(on: host) }
+    let end = try await Tool("bench", "--hci", spec, "--peer", "Least", "--seconds", "0.2", "--json").end()
+    let told = try #require(try end.objects().first), counts = try Counts(told)
+    #expect(counts.isComplete && counts.arrived > 0 && part("link", of: told)["mtu"] as? Int == 23)
+    #expect(part("writes", of: told)["octets"] as? Int == 20 * counts.arrived)
+    #expect(part("notifications", of: told)["octets"] as? Int == 20 * counts.received)
+    expectSentence(
+      try await Tool("bench", "--hci", spec, "--size", "21").end(), "ATT_MTU 23 carries 20 octets and --size is 21")
+    serving.cancel()
+    await host.close()
+    radio.signal(SIGINT)
+    _ = await radio.end()
+  }
+
+  // MARK: What goes wrong
+
+  @Test func nobodyThere() async throws {
+    let (radio, spec) = try await controllers()
+    func bench(_ arguments: String...) async throws -> Tool.End {
+      try await Tool.run(["bench", "--hci", spec, "--timeout", "0.3"] + arguments)
+    }
+    expectSentence(try await bench(), "start `bindrune bench --role peripheral` there, or raise --timeout")
+    expectSentence(try await bench("--peer", "Nobody"), "No device named \"Nobody\" was heard in 0.3 s")
+    expectSentence(try await bench("--peer", "00:11:22:33:44:55"), "No device 00:11:22:33:44:55 was heard in 0.3 s")
+    expectSentence(try await bench("--peer", "00:11:22:33:44:55/public"), "did not answer in 0.3 s")
+    // Somebody else is there.
+    let belt = try Tool("serve", "--hci", spec, "--name", "Belt")
+    _ = try await belt.line("serving Belt")
+    expectSentence(
+      try await Tool("bench", "--hci", spec, "--peer", "Belt").end(),
+      "has no bench service: start `bindrune bench --role peripheral` there")
+    belt.signal(SIGINT)
+    #expect(await belt.end().status == 0)
+    // LE 1M is all that these controllers have.
+    expectSentence(try await Tool("bench", "--hci", "sim", "--phy", "2M").end(), "refuses --phy 2M, 0x01")
+    radio.signal(SIGINT)
+    _ = await radio.end()
+  }
+
+  /// A service with our UUID that has nothing in it, and one that counts in another way: what was measured is told.
+  @Test(arguments: [false, true]) func anotherVersion(hasCharacteristics: Bool) async throws {
+    let (radio, spec) = try await controllers()
+    var builder = DatabaseBuilder()
+    builder.service(BenchService.uuid) { service in
+      service.characteristic(BenchService.sampleUUID, .read, value: [1])
+      guard hasCharacteristics else { return }
+      service.characteristic(BenchService.sinkUUID, .writeWithoutResponse)
+      service.characteristic(BenchService.streamUUID, .notify)
+      service.characteristic(BenchService.controlUUID, .write)
+      service.characteristic(BenchService.countersUUID, .read, value: [1, 2, 3])
+    }
+    let host = try await Host.open(spec, database: try builder.build())
+    try await host.advertise(AdvertisingData(serviceUUIDs: [BenchService.uuid]))
+    let end = try await Tool("bench", "--hci", spec, "--count", "5", "--seconds", "20").end()
+    expectSentence(end, "has the bench service of another version")
+    #expect(end.lines.contains { $0.hasPrefix("reads of 20 octets: 5 round trips") } == hasCharacteristics)
+    #expect(end.lines.contains { $0.contains("did not tell how many arrived") } == hasCharacteristics)
+    await host.close()
+    radio.signal(SIGINT)
+    _ = await radio.end()
+  }
+
+  /// The peer goes, or all controllers do: what was measured so far is told, and the reason.
+  @Test(arguments: ["peer", "controllers"]) func lostInTheMiddle(who: String) async throws {
+    let (radio, spec) = try await controllers()
+    let peripheral = try Tool("bench", "--hci", spec, "--role", "peripheral")
+    _ = try await peripheral.line("serving Bindrune Bench as ")
+    let central = try Tool("bench", "--hci", spec, "--seconds", "25")
+    _ = try await central.line("link to ")
+    (who == "peer" ? peripheral : radio).signal(who == "peer" ? SIGINT : SIGKILL)
+    let end = await central.end()
+    expectSentence(end, who == "peer" ? "The link " : "closed the connection")
+    #expect(end.lines.contains { $0.hasPrefix("reads of 20 octets: ") })
+    let other = await peripheral.end()
+    #expect(other.status == (who == "peer" ? 0 : 1))
+    // It tells of its central all the same.
+    for words in ["write commands: 0 arrived", "notifications: 0 accepted", "disconnected: "] {
+      #expect(other.lines.contains { $0.hasPrefix(words) }, "\(other.output)")
+    }
+    radio.signal(SIGINT)
+    _ = await radio.end()
+  }
+
+  /// The link is ended, so that the peer need not wait for the supervision time-out; and what was measured is told.
+  @Test(arguments: [SIGINT, SIGTERM]) func interrupted(signal: Int32) async throws {
+    let (radio, spec) = try await controllers()
+    let peripheral = try Tool("bench", "--hci", spec, "--role", "peripheral")
+    _ = try await peripheral.line("serving ")
+    let end = try await Tool("bench", "--hci", spec, "--seconds", "25", signal: signal, at: "link to ").end()
+    #expect(end.status == 128 + signal && end.errors == "", "\(end.errors)")
+    #expect(end.lines.contains { $0.hasPrefix("reads of 20 octets: ") })
+    #expect(!end.lines.contains { $0.hasPrefix("write commands") || $0.hasPrefix("notifications") })
+    #expect(try await peripheral.line("disconnected: ").contains("0x13"))
+    // As an object, in the middle of whatever it is.
+    let central = try Tool("bench", "--hci", spec, "--seconds", "25", "--json")
+    _ = try await peripheral.line("connected: ")
+    central.signal(signal)
+    let json = await central.end()
+    #expect(json.status == 128 + signal && json.errors == "")
+    for object in try json.objects() { #expect(try Counts(object).isComplete == false) }
+    peripheral.signal(signal)
+    #expect(await peripheral.end().status == 0)
+    let both = try await Tool("bench", "--hci", "sim", "--seconds", "25", signal: signal, at: "sim is a virtual radio")
+      .end()
+    #expect(both.status == 128 + signal && both.errors == "" && both.lines.last?.hasPrefix("sim is") == false)
+    radio.signal(SIGINT)
+    _ = await radio.end()
+  }
+
+  // MARK: The command line
+
+  @Test(
+    arguments: [
+      ([], "No controller is named"), (["--hci", "sim", "--hci", "hci0"], "sim has both ends"),
+      (["--hci", "hci0", "--hci", "hci1", "--hci", "hci2"], "a link has two ends"),
+      (["--hci", "sim", "--role", "peripheral"], "Both ends are here"),
+      (["--hci", "sim", "--peer", "Belt"], "Both ends are here"),
+      (["--hci", "hci0", "--hci", "hci1", "--name", "n"], "Both ends are here"),
+      (["--hci", "hci0", "--name", "n"], "--role peripheral"),
+      (["--hci", "hci0", "--role", "peripheral", "--count", "1"], "--count is the central's business"),
+      (["--hci", "hci0", "--role", "peripheral", "--name", ""], "--name is empty"),
+      (["--hci", "hci0", "--role", "peripheral", "--name", String(repeating: "ß", count: 15)], "--name has 30 octets"),
+      (["--hci", "sim", "--size", "3"], "--size is 4 … 512"), (["--hci", "sim", "--size", "513"], "--size is 4 … 512"),
+      (["--hci", "sim", "--count", "0"], "--count is 1 …"), (["--hci", "sim", "--interval", "7.4"], "7.5 … 4000"),
+      (["--hci", "sim", "--interval", "slow"], "fast, balanced or"), (["--hci", "sim", "--seconds", "0"], "seconds"),
+      (["--hci", "sim", "--phy", "3M"], "phy"), (["--hci", "sim", "--role", "observer"], "role"),
+      (["--hci", "bluetooth"], "hci"),
+    ] as [([String], String)])
+  func usage(arguments: [String], words: String) async throws {
+    let end = try await Tool.run(["bench"] + arguments)
+    #expect(end.status == 64 && end.output == "" && end.errors.hasPrefix("Error: "))
+    #expect(end.errors.contains(words), "\(end.errors)")
+  }
+}
+
+private typealias Object = [String: any Sendable]
+private func object(_ line: String) throws -> Object {
+  try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? Object)
+}
+private func part(_ name: String, of object: Object) -> Object { object[name] as? Object ?? [:] }
+
+/// The numbers of `bench --json`, which have to agree with each other however far it came.
+private struct Counts {
+  var isComplete: Bool
+  var reads = 0, offered = 0, arrived = 0, sent = 0, received = 0
+
+  init(_ object: Object) throws {
+    isComplete = try #require(object["complete"] as? Bool)
+    if let measured = object["reads"] as? Object {
+      reads = try #require(measured["count"] as? Int)
+      let rows = try #require(measured["histogram"] as? [Object])
+      #expect(rows.reduce(0) { $0 + ($1["count"] as? Int ?? 0) } == reads)
+      for row in rows { #expect(try #require(row["from_us"] as? Double) < #require(row["to_us"] as? Double)) }
+      if reads > 0 {
+        let latency = part("latency_us", of: measured)
+        let shares = try ["min", "p50", "p90", "p99", "max"].map { try #require(latency[$0] as? Double) }
+        #expect(shares == shares.sorted() && shares[0] > 0)
+        #expect(try #require(measured["seconds"] as? Double) * 1e6 >= shares[4] * 0.999)
+      }
+    }
+    if let measured = object["writes"] as? Object {
+      offered = try #require(measured["offered"] as? Int)
+      arrived = measured["arrived"] as? Int ?? 0
+      #expect(arrived <= offered && (isComplete ? measured["arrived"] is Int : true))
+    }
+    if let measured = object["notifications"] as? Object {
+      received = try #require(measured["received"] as? Int)
+      sent = measured["sent"] as? Int ?? received
+      #expect(received <= sent && measured["gaps"] as? Int == 0 && (isComplete ? measured["sent"] is Int : true))
+    }
+  }
+}
