@@ -287,6 +287,25 @@ public struct Bearer: ~Copyable {
     guard isOpen else { return .closed }
     return queue.offer(HandleValueNotification.opcode, handle, value, limit: longestValue)
   }
+  /// Nothing waits, and nothing keeps values back: a value may be written at once.
+  @inlinable @inline(__always) public func isQuiet<C: AttributeClient & ~Copyable>(client: borrowing C) -> Bool {
+    isOpen && queue.isEmpty && !clientSide.isExchangingMTU && !hasPDU(client: client)
+  }
+  /// Appends a Handle Value Notification to `output` instead of queueing it: only while `isQuiet`, and into a packet that is
+  /// sent now. `output` has room for ATT_MTU octets.
+  @inlinable @inline(__always)
+  public mutating func write(
+    notification handle: AttributeHandle, _ value: Span<UInt8>, into output: inout OutputRawSpan
+  ) -> SendAnswer {
+    NotificationQueue.write(HandleValueNotification.opcode, handle, value, limit: longestValue, into: &output)
+  }
+  /// The same for a Write Command.
+  @inlinable @inline(__always)
+  public mutating func write(
+    command handle: AttributeHandle, _ value: Span<UInt8>, into output: inout OutputRawSpan
+  ) -> SendAnswer {
+    NotificationQueue.write(WriteCommand.opcode, handle, value, limit: longestValue, into: &output)
+  }
   /// Queues a Multiple Handle Value Notification (Vol 3, Part F, §3.4.7.4): `tuples` are two or more of handle, length and
   /// value, together at most ATT_MTU − 1 octets (traps otherwise), because they are never cut. Only for a client that says it
   /// can take it: Vol 3, Part G, §4.10.2.

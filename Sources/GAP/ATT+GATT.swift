@@ -43,6 +43,20 @@ extension HostCore {
     return upperLayers.links[index].bearer.offer(command: handle, value)
   }
 
+  /// The same, and where nothing waits before it and the controller has a buffer, the packet stands in `output` at once: the
+  /// driver sends what it finds there. One copy instead of two. `output` as for `nextPacket`.
+  public mutating func write(
+    command value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID, into output: inout OutputRawSpan
+  ) -> SendAnswer {
+    guard let index = upperLayers.index(of: link) else { return .closed }
+    guard takeBuffer(at: index) else { return write(command: value, to: handle, on: link) }
+    var answer = SendAnswer.closed
+    writePacket(at: index, into: &output) { bearer, output in
+      answer = bearer.write(command: handle, value, into: &output)
+    }
+    return answer
+  }
+
   // MARK: Server
 
   /// Notifies one client. `.full`: nothing was taken, and one `.readyToSend` follows when there is room.
@@ -52,6 +66,41 @@ extension HostCore {
     guard upperLayers.server.mayNotify(handle, to: upperLayers.links[index].bearer.id) else { return nil }
     hci.credits.setWants(upperLayers.links[index].handle, true)
     return upperLayers.links[index].bearer.offer(notification: handle, value)
+  }
+  /// The same, and where nothing waits before it and the controller has a buffer, the packet stands in `output` at once: the
+  /// driver sends what it finds there. One copy instead of two. `output` as for `nextPacket`.
+  public mutating func notify(
+    _ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID, into output: inout OutputRawSpan
+  ) -> SendAnswer? {
+    guard let index = upperLayers.index(of: link) else { return .closed }
+    guard upperLayers.server.mayNotify(handle, to: upperLayers.links[index].bearer.id) else { return nil }
+    guard takeBuffer(at: index) else {
+      hci.credits.setWants(upperLayers.links[index].handle, true)
+      return upperLayers.links[index].bearer.offer(notification: handle, value)
+    }
+    var answer = SendAnswer.closed
+    writePacket(at: index, into: &output) { bearer, output in
+      answer = bearer.write(notification: handle, value, into: &output)
+    }
+    return answer
+  }
+  /// Takes a buffer for a packet that is about to be written: no command waits, no link, and nothing on this one.
+  @inline(__always) private mutating func takeBuffer(at index: Int) -> Bool {
+    guard phase == .running, !isWantUnknown, !hci.hasCommand, upperLayers.isQuiet(at: index) else { return false }
+    return hci.credits.takeAtOnce(upperLayers.links[index].handle)
+  }
+  @inline(__always) private mutating func writePacket(
+    at index: Int, into output: inout OutputRawSpan, _ write: (inout Bearer, inout OutputRawSpan) -> Void
+  ) {
+    let handle = upperLayers.links[index].handle
+    let hasMore = l2capLayer.writePacket(for: handle, aclLength: hci.credits.aclLength, into: &output) { output in
+      write(&upperLayers.links[index].bearer, &output)
+    }
+    switch hasMore {
+    case false?: break
+    case true?: hci.credits.setWants(handle, true)
+    case nil: _ = hci.credits.completed(handle, 1)
+    }
   }
   /// Notifies one client of several values: in as few Multiple Handle Value Notifications as they fit if the client takes
   /// them (Vol 3, Part G, §4.10.2), else in one notification each. Values that the client has not subscribed to are left
@@ -225,7 +274,8 @@ extension HostCore {
       case .mtuChanged(let mtu): effects.append(.mtuChanged(link, mtu: mtu))
       case .ready: effects.append(.readyToSend(link))
       case .indicationConfirmed:
-        if let handle = upperLayers.links[index].indicating.take() { effects.append(.indicationConfirmed(link, handle)) }
+        guard let handle = upperLayers.links[index].indicating.take() else { break }
+        effects.append(.indicationConfirmed(link, handle))
       case .indicationFailed: upperLayers.links[index].indicating = nil
       case .answeredForApplication(_, let handle):
         upper.server.cancelRequest(on: upperLayers.links[index].bearer.id)

@@ -126,6 +126,7 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
     return false
   }
 
+  @inline(__always) func isQuiet(at index: Int) -> Bool { links[index].bearer.isQuiet(client: links[index].client) }
   mutating func receiveHeld(at index: Int, now: Instant) { links[index].receiveHeld(now: now, server: &server) }
   mutating func indicateServiceChanged() {
     for index in 0..<links.count { indicateServiceChanged(at: index) }

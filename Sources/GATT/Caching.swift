@@ -138,10 +138,10 @@ extension Server {
   }
   /// The client does not know the database as it is, and has said that it can be told so.
   @inline(__always)
-  func ignoresDatabase(_ session: Int) -> Bool {
+  mutating func ignoresDatabase(_ session: Int) -> Bool {
     sessions[session].awareness != .aware && usesRobustCaching(session)
   }
-  private func usesRobustCaching(_ session: Int) -> Bool {
+  private mutating func usesRobustCaching(_ session: Int) -> Bool {
     sessions[session].features.contains(.robustCaching) && database.special.supportRobustCaching
   }
 
@@ -163,7 +163,7 @@ extension Server {
   }
 
   /// Whether `part`, written at `offset`, clears no bit. Vol 3, Part G, §7.2.
-  func accepts(features part: Span<UInt8>, at offset: Int, _ session: Int) -> Bool {
+  mutating func accepts(features part: Span<UInt8>, at offset: Int, _ session: Int) -> Bool {
     guard offset == 0 else { return true }
     let wanted = part.isEmpty ? [] : ClientSupportedFeatures(rawValue: part[0])
     return sessions[session].features.isSubset(of: wanted)

@@ -75,7 +75,7 @@ public struct Client: AttributeClient, ~Copyable {
   var subscriptions: [Subscription] = []
 
   @usableFromInline var effects: Deque<ClientEffect> = []
-  private var arena = UniqueArray<UInt8>()
+  @usableFromInline var arena = UniqueArray<UInt8>()
   /// What `valueCapacity` bounds.
   private var undrained = 0
   @usableFromInline var lost = 0
@@ -422,6 +422,7 @@ public struct Client: AttributeClient, ~Copyable {
   }
 
   /// Lends the bytes of an effect. Traps when `octets` is no range of the arena.
+  @inlinable @inline(__always)
   public borrowing func withBytes<Result, Failure: Error>(
     _ octets: Octets, _ body: (Span<UInt8>) throws(Failure) -> Result
   ) throws(Failure) -> Result {

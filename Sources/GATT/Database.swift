@@ -10,8 +10,8 @@ import BindruneWire
 /// | question | answered by | cost |
 /// |---|---|---|
 /// | which attribute has this handle, or the next one after it | `positions`, indexed by handle | one load |
-/// | which attributes have this type | `uuids` (hashed), then its part of `byType` | one probe + a binary search |
-/// | which services have this UUID | the same, in `byService` | one probe + a binary search |
+/// | which attributes have this type | `uuids` (hashed), then its `types` in `grouped` | one probe + a binary search |
+/// | which services have this UUID | the same, its `services` | one probe + a binary search |
 ///
 /// so that no answer costs more in a database of 3,000 attributes than in one of 300.
 public struct Database: Sendable {
@@ -26,10 +26,9 @@ public struct Database: Sendable {
   var uuids: [UUIDEntry] = []
   /// Open addressing: position in `uuids` + 1, or 0. A power of two, at most half full.
   var hashed: [UInt32] = []
-  /// Positions of attributes, grouped by type, ascending within a group.
-  var byType: [UInt16] = []
-  /// Positions of service declarations, grouped by the service's UUID, ascending within a group.
-  var byService: [UInt16] = []
+  /// Positions of attributes, grouped by UUID, ascending within a group: those that have it as their type, and the service
+  /// declarations that have it as their service's.
+  var grouped: [UInt16] = []
   /// The Client Characteristic Configuration descriptors: one slot in every client's session each.
   var configurations: [Configuration] = []
   /// The last handle that a service has ever had: those of a removed service are not given out again, since clients may
@@ -132,7 +131,7 @@ struct SpecialHandles: BitwiseCopyable, Sendable {
   var supportRobustCaching: Bool { serviceChanged.rawValue != 0 && databaseHash.rawValue != 0 }
 }
 
-/// A UUID and its parts of `byType` and `byService`.
+/// A UUID and its parts of `grouped`.
 struct UUIDEntry: Sendable {
   /// In its shortest form.
   let uuid: BluetoothUUID
@@ -179,8 +178,9 @@ extension Database {
     let mixed = (low ^ (high &* 0x9E37_79B9_7F4A_7C15)) &* 0xD6E8_FEB8_6659_FD93
     return Int(truncatingIfNeeded: mixed >> 32)
   }
-  /// The first index in `group`, a part of `list`, whose attribute stands at or after `position`.
-  static func lowerBound(_ list: [UInt16], _ group: Range<Int>, _ position: Int) -> Int {
+  /// The first index in `group`, a part of `grouped`, whose attribute stands at or after `position`.
+  @inline(__always)
+  static func lowerBound(_ list: Span<UInt16>, _ group: Range<Int>, _ position: Int) -> Int {
     var low = group.lowerBound
     var high = group.upperBound
     while low < high {

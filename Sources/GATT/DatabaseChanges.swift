@@ -221,13 +221,12 @@ extension Database {
       services[index].append(UInt16(position))
     }
     while types.count < uuids.count { types.append([]) }
-    byType = []
-    byService = []
+    grouped = []
     for index in uuids.indices {
-      uuids[index].types = byType.count..<(byType.count + types[index].count)
-      byType += types[index]
-      uuids[index].services = byService.count..<(byService.count + services[index].count)
-      byService += services[index]
+      uuids[index].types = grouped.count..<(grouped.count + types[index].count)
+      grouped += types[index]
+      uuids[index].services = grouped.count..<(grouped.count + services[index].count)
+      grouped += services[index]
     }
     hash = calculatedHash()
     if let position = position(of: special.databaseHash) {

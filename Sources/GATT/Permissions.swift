@@ -76,31 +76,32 @@ extension Server {
 
   /// The position of the attribute that the client wants to read.
   @inline(__always)
-  func readable(_ handle: AttributeHandle, _ session: Int) throws(Refusal) -> Int {
+  mutating func readable(_ handle: AttributeHandle, _ session: Int) throws(Refusal) -> Int {
     guard let position = database.position(of: handle) else { throw Refusal(handle, .invalidHandle) }
     if let error = readError(position, session) { throw Refusal(handle, error) }
     return position
   }
   @inline(__always)
-  func writable(_ handle: AttributeHandle, _ session: Int) throws(Refusal) -> Int {
+  mutating func writable(_ handle: AttributeHandle, _ session: Int) throws(Refusal) -> Int {
     guard let position = database.position(of: handle) else { throw Refusal(handle, .invalidHandle) }
     let access = database.attributes[position].permissions.write
     if let error = error(access, .writeNotPermitted, session) { throw Refusal(handle, error) }
     return position
   }
   @inline(__always)
-  func readError(_ position: Int, _ session: Int) -> ATTError? {
+  mutating func readError(_ position: Int, _ session: Int) -> ATTError? {
     error(database.attributes[position].permissions.read, .readNotPermitted, session)
   }
   @inline(__always)
-  private func error(_ access: AttributePermissions.Access, _ forbidden: ATTError, _ session: Int) -> ATTError? {
+  private mutating func error(_ access: AttributePermissions.Access, _ forbidden: ATTError, _ session: Int) -> ATTError?
+  {
     access == .open ? nil : protectedError(access, forbidden, session)
   }
   /// Permission, authorization, authentication, encryption, key size: the order of `Server`. Vol 3, Part C, §10.3.1: without
   /// a key the client is asked to pair (0x05), with one to encrypt (0x0F), with a weak one on an encrypted link to pair
   /// again (0x05).
   @inline(never)
-  private func protectedError(
+  private mutating func protectedError(
     _ access: AttributePermissions.Access, _ forbidden: ATTError, _ session: Int
   ) -> ATTError? {
     guard access.isPermitted else { return forbidden }

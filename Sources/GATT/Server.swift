@@ -34,6 +34,9 @@ import DequeModule
 /// The application is asked and answers later (`answerRead`, `answerWrite`, `refuse`), also for lists over several of
 /// them: `ServerReads`. Find By Type Value alone compares no dynamic values: no GATT procedure asks for them (Vol 3,
 /// Part G, §4.4.2).
+///
+/// ## Why nearly everything is mutating
+/// For speed: what is borrowed for a call and is as large as a server is copied for it, some 30 instructions.
 public struct Server: AttributeServer, ~Copyable {
   public internal(set) var database: Database
   public let configuration: ServerConfiguration
@@ -44,8 +47,8 @@ public struct Server: AttributeServer, ~Copyable {
   static var nowhere: UInt16 { .max }
   @usableFromInline var effects = Deque<ServerEffect>()
   /// Octets of the effects are the first `arenaCount`; there are none when all effects are taken.
-  var arena: [UInt8] = []
-  var arenaCount = 0
+  @usableFromInline var arena: [UInt8] = []
+  @usableFromInline var arenaCount = 0
   private var lastRequest: UInt32 = 0
   /// Questions that need no answer any more, the latest last, and why.
   var ended = Deque<EndedRequest>()
@@ -160,33 +163,46 @@ struct Refusal: Error {
 extension Server {
   /// Vol 3, Part F, §3.4.3.1 and others: 0x0000 and a range that runs backwards are errors of the starting handle.
   @inline(__always)
-  func checkRange(_ start: AttributeHandle, _ end: AttributeHandle) throws(Refusal) {
+  mutating func checkRange(_ start: AttributeHandle, _ end: AttributeHandle) throws(Refusal) {
     guard start.rawValue != 0, start.rawValue <= end.rawValue else { throw Refusal(start, .invalidHandle) }
   }
-  private func findInformation(_ request: FindInformationRequest, _ response: inout OutputRawSpan) throws(Refusal) {
+  private mutating func findInformation(_ request: FindInformationRequest, _ response: inout OutputRawSpan)
+    throws(Refusal)
+  {
     try checkRange(request.startingHandle, request.endingHandle)
+    let attributes = database.attributes.span, uuids = database.uuids.span
     var position = database.firstPosition(from: request.startingHandle)
-    let nothing = Span<UInt8>()
-    var format = 0
-    while position < database.attributes.count {
-      let attribute = database.attributes[position]
-      guard attribute.handle.rawValue <= request.endingHandle.rawValue else { break }
-      var entry = InformationData()
-      entry.handle = attribute.handle
-      entry.uuid = database.uuids[Int(attribute.type)].uuid
-      if format == 0 {
-        format = entry.uuid.count
-        response.append(FindInformationResponse.opcode.rawValue)
-        response.append(format == 2 ? InformationFormat.short.rawValue : InformationFormat.long.rawValue)
-      }
-      // §3.4.3.2: one format a response.
-      guard entry.uuid.count == format, entry.append(to: &response, from: nothing) else { break }
-      position &+= 1
+    guard position < attributes.count, attributes[position].handle.rawValue <= request.endingHandle.rawValue else {
+      throw Refusal(request.startingHandle, .attributeNotFound)
     }
-    if format == 0 { throw Refusal(request.startingHandle, .attributeNotFound) }
+    response.append(FindInformationResponse.opcode.rawValue)
+    // §3.4.3.2: one format a response.
+    if case .short = uuids[Int(attributes[position].type)].uuid {
+      response.append(InformationFormat.short.rawValue)
+      while position < attributes.count, response.freeCapacity >= 4 {
+        let attribute = attributes[position]
+        guard attribute.handle.rawValue <= request.endingHandle.rawValue,
+          case .short(let uuid) = uuids[Int(attribute.type)].uuid
+        else { break }
+        response.append(littleEndian: UInt32(attribute.handle.rawValue) | UInt32(uuid) &<< 16)
+        position &+= 1
+      }
+    } else {
+      response.append(InformationFormat.long.rawValue)
+      while position < attributes.count, response.freeCapacity >= 18 {
+        let attribute = attributes[position]
+        guard attribute.handle.rawValue <= request.endingHandle.rawValue,
+          case .long(let low, let high) = uuids[Int(attribute.type)].uuid
+        else { break }
+        response.append(littleEndian: attribute.handle.rawValue)
+        response.append(littleEndian: low)
+        response.append(littleEndian: high)
+        position &+= 1
+      }
+    }
   }
 
-  private func findByTypeValue(
+  private mutating func findByTypeValue(
     _ request: FindByTypeValueRequest, _ packet: Span<UInt8>, _ session: Int, _ response: inout OutputRawSpan
   ) throws(Refusal) {
     try checkRange(request.startingHandle, request.endingHandle)
@@ -198,16 +214,14 @@ extension Server {
       throw Refusal(request.startingHandle, .attributeNotFound)
     }
     let type = UInt16(truncatingIfNeeded: index)
-    let list = isService ? database.byService : database.byType
     var group = isService ? 0..<0 : database.uuids[index].types
     // A service's UUID is indexed; a value that is no UUID is no service's.
     if isService, let uuid = BluetoothUUID(value), let index = database.index(of: uuid) {
       group = database.uuids[index].services
     }
-    let nothing = Span<UInt8>()
     let first = database.firstPosition(from: request.startingHandle)
-    for index in Database.lowerBound(list, group, first)..<group.upperBound {
-      let position = Int(list[index])
+    for index in Database.lowerBound(database.grouped.span, group, first)..<group.upperBound {
+      let position = Int(database.grouped[index])
       let attribute = database.attributes[position]
       guard attribute.handle.rawValue <= request.endingHandle.rawValue else { break }
       if isService {
@@ -216,15 +230,13 @@ extension Server {
       } else {
         guard matches(position, value, session) else { continue }
       }
-      var entry = HandlesInformation()
-      entry.foundAttributeHandle = attribute.handle
-      entry.groupEndHandle = attribute.groupEnd
-      guard entry.append(to: &response, from: nothing) else { break }
+      guard response.freeCapacity >= 4 else { break }
+      response.append(littleEndian: UInt32(attribute.handle.rawValue) | UInt32(attribute.groupEnd.rawValue) &<< 16)
     }
     if response.byteCount == start + 1 { throw Refusal(request.startingHandle, .attributeNotFound) }
   }
   /// A value that the client may not read is not compared: a match would tell it.
-  private func matches(_ position: Int, _ value: Span<UInt8>, _ session: Int) -> Bool {
+  private mutating func matches(_ position: Int, _ value: Span<UInt8>, _ session: Int) -> Bool {
     let attribute = database.attributes[position]
     if readError(position, session) != nil { return false }
     switch attribute.kind {
@@ -259,7 +271,7 @@ extension WireRecord {
 
 extension BluetoothUUID {
   /// `nil` unless `bytes` are 2 or 16 octets.
-  init?(_ bytes: Span<UInt8>) {
+  @inline(__always) init?(_ bytes: Span<UInt8>) {
     do throws(WireError) { self = try Decoder.decode(ServiceDeclaration.self, bytes).serviceUUID } catch { return nil }
   }
 }

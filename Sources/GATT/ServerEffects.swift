@@ -107,13 +107,14 @@ extension Server {
   /// `nextEffect` has something to say.
   @inlinable @inline(__always) public var hasEffect: Bool { !effects.isEmpty || hasUnstoredRecord }
   /// What happened, in order; `nil` when there is no more, and then the octets of all effects are gone.
-  public mutating func nextEffect() -> ServerEffect? {
-    if let effect = effects.popFirst() { return effect }
-    if hasUnstoredRecord, let effect = nextRecord() { return effect }
+  @inlinable @inline(__always) public mutating func nextEffect() -> ServerEffect? {
+    if hasEffect, let effect = takeEffect() { return effect }
     arenaCount = 0
     return nil
   }
+  @usableFromInline mutating func takeEffect() -> ServerEffect? { effects.popFirst() ?? nextRecord() }
   /// Lends the octets of an effect: valid until `nextEffect` returned `nil`.
+  @inlinable @inline(__always)
   public func withBytes<Result, Failure: Error>(
     of octets: Octets, _ body: (Span<UInt8>) throws(Failure) -> Result
   ) throws(Failure) -> Result {
@@ -125,7 +126,7 @@ extension Server {
   }
   /// Whether `effects` more effects with `octets` octets together may wait.
   @inline(__always)
-  func hasRoom(effects more: Int, octets: Int) -> Bool {
+  mutating func hasRoom(effects more: Int, octets: Int) -> Bool {
     effects.count &+ more <= configuration.waitingEffects && arenaCount &+ octets <= configuration.waitingOctets
   }
   @inline(__always)

@@ -24,7 +24,7 @@ extension Server {
 
   /// Whether `part` may be written at `offset`, as far as length and value go.
   @inline(__always)
-  func checkWrite(_ position: Int, at offset: Int, _ part: Span<UInt8>, _ session: Int) throws(Refusal) {
+  mutating func checkWrite(_ position: Int, at offset: Int, _ part: Span<UInt8>, _ session: Int) throws(Refusal) {
     let attribute = database.attributes[position]
     // §3.4.5.1: a fixed-length value takes fewer octets than it has, not more. §3.2.9: at most 512.
     guard offset &+ part.count <= Int(attribute.maximum) else {
@@ -131,7 +131,7 @@ extension Server {
   }
 
   /// Whether every write of the queue can be done. Returns how many of them the application has to agree to.
-  private func check(_ queue: borrowing PreparedWrites, _ session: Int) throws(Refusal) -> Int {
+  private mutating func check(_ queue: borrowing PreparedWrites, _ session: Int) throws(Refusal) -> Int {
     // §3.4.6.3: what was meant for the database as it was cannot be written into another.
     if let handle = queue.overtaken { throw Refusal(handle, .databaseOutOfSync) }
     var questions = 0

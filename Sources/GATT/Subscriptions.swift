@@ -130,7 +130,7 @@ extension Server {
   /// What may be sent to the client now of the value at `handle`: what it has asked for, unless it has to discover the
   /// database anew first (Vol 3, Part G, §2.5.2.1), or its link is not protected as the configuration and the value ask for
   /// (Vol 3, Part C, §10.3.1.1: a configuration outlives the link, its security does not).
-  public func mayBeSent(_ handle: AttributeHandle, to bearer: BearerID) -> ClientCharacteristicConfiguration {
+  public mutating func mayBeSent(_ handle: AttributeHandle, to bearer: BearerID) -> ClientCharacteristicConfiguration {
     guard let index = session(of: bearer), let position = database.position(of: handle) else { return [] }
     let attribute = database.attributes[position]
     guard attribute.slot != .max else { return [] }
@@ -145,8 +145,7 @@ extension Server {
     }
     return configuration
   }
-  /// `mayBeSent` contains a notification: the question before each of them. Mutating for speed alone: a server that is
-  /// borrowed for a call is copied (30 instructions).
+  /// `mayBeSent` contains a notification: the question before each of them.
   public mutating func mayNotify(_ handle: AttributeHandle, to bearer: BearerID) -> Bool {
     guard let index = session(of: bearer), let position = database.position(of: handle) else { return false }
     let slot = Int(database.attributes[position].slot)
@@ -183,7 +182,7 @@ extension Server {
   /// Bits that are reserved for future use are ignored (Vol 1, Part E, §2.4); a bit that the properties do not allow
   /// shall not be set (Vol 3, Part G, §3.3.3.3) and is answered with 0xFD, Client Characteristic Configuration
   /// Descriptor Improperly Configured (Supplement to the Core Specification, Part B, §1.2).
-  func accepts(configuration slot: Int, at offset: Int, _ part: Span<UInt8>) -> Bool {
+  mutating func accepts(configuration slot: Int, at offset: Int, _ part: Span<UInt8>) -> Bool {
     guard offset == 0, !part.isEmpty else { return true }
     let wanted = ClientCharacteristicConfiguration(rawValue: UInt16(part[0])).intersection([.notification, .indication])
     return wanted.isSubset(of: database.configurations[slot].supported)

@@ -148,6 +148,19 @@ public struct DataCredits: ~Copyable {
     turn = index &+ 1 < links.count ? index &+ 1 : 0
   }
 
+  /// Takes a buffer for a packet of this link at once, if there is one and no link waits for any: as `setWants`, `next` and
+  /// `took` would together.
+  @inlinable @inline(__always) public mutating func takeAtOnce(_ handle: ConnectionHandle) -> Bool {
+    guard freeCount > 0, waiting == 0, let index = index(handle) else { return false }
+    let held = links[index].inController
+    guard held < limitAlone else { return false }
+    if held == 0 { withData &+= 1 }
+    links[index].inController = held &+ 1
+    freeCount &-= 1
+    turn = index &+ 1 < links.count ? index &+ 1 : 0
+    return true
+  }
+
   /// Number Of Completed Packets for one link. More than there are count as those there are.
   @inlinable
   public mutating func completed(_ handle: ConnectionHandle, _ count: Int) -> HCIViolation? {

@@ -188,6 +188,22 @@ public struct L2CAPLayer: ~Copyable {
     return links[place].nextPacket(aclLength: aclLength, into: &output, now: now, from: &upper)
   }
 
+  /// The same for a payload of 0x0004 that `write` appends, before which nothing waits on this link (traps otherwise).
+  /// Returns whether fragments of it are left for `nextPacket`; nil, and nothing is written, when the link is not open.
+  @inlinable @inline(__always)
+  public mutating func writePacket(
+    for link: ConnectionHandle, aclLength: Int, into output: inout OutputRawSpan,
+    _ write: (inout OutputRawSpan) -> Void
+  ) -> Bool? {
+    guard let place = place(of: link) else { return nil }
+    precondition(links[place].fragmenter.isEmpty, "a frame is finished before the next begins")
+    let start = output.byteCount
+    Fragmenter.begin(&output)
+    write(&output)
+    links[place].fragmenter.seal(from: start, on: .attribute, of: link, aclLength: aclLength, &output)
+    return !links[place].fragmenter.isEmpty
+  }
+
   // MARK: Connection parameters
 
   /// As peripheral: asks the central for other connection parameters (Vol 3, Part A, §4.20). Ends with

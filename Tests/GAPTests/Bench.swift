@@ -105,6 +105,20 @@ struct Bench: ~Copyable {
     collect()
   }
 
+  /// A call that may leave a packet in the room that it is given.
+  mutating func write<Result>(_ body: (inout HostCore, inout OutputRawSpan) -> Result) -> Result {
+    var output = PacketBuffer(), result: Result?
+    _ = output.fill { output in
+      result = body(&core, &output)
+      return true
+    }
+    guard let result else { preconditionFailure() }
+    drain()
+    if output.count > 0 { sent.append(hex(output.bytes)) }
+    collect()
+    return result
+  }
+
   /// Forgets what was said and sent.
   mutating func forget() {
     told = []

@@ -78,10 +78,25 @@ struct QueueLink: ~Copyable {
   }
 
   @inline(__always) mutating func notify(_ link: Int, _ value: Span<UInt8>) {
+    let handle = ConnectionHandle(rawValue: UInt16(truncatingIfNeeded: link))
+    // As HostCore does: a value before which nothing waits goes straight into its packet.
+    if unsafe links[link &- 1].queue.isEmpty && links[link &- 1].fragmenter.isEmpty, credits.takeAtOnce(handle) {
+      var output = unsafe OutputRawSpan(buffer: room, initializedCount: 0)
+      Fragmenter.begin(&output)
+      _ = NotificationQueue.write(
+        HandleValueNotification.opcode, AttributeHandle(rawValue: 3), value, limit: 512, into: &output)
+      unsafe links[link &- 1].fragmenter.seal(
+        from: 0, on: .attribute, of: handle, aclLength: credits.aclLength, &output)
+      let count = unsafe output.finalize(for: room)
+      unsafe emitted.take(UnsafeRawBufferPointer(rebasing: room[..<count]))
+      if unsafe links[link &- 1].fragmenter.isEmpty { return }
+      credits.setWants(handle, true)
+      return drain()
+    }
     let answer = unsafe links[link &- 1].queue.offer(
       HandleValueNotification.opcode, AttributeHandle(rawValue: 3), value, limit: 512)
     guard answer.isAccepted else { fail("the queue is full") }
-    credits.setWants(ConnectionHandle(rawValue: UInt16(truncatingIfNeeded: link)), true)
+    credits.setWants(handle, true)
     drain()
   }
   @inline(__always) mutating func drain() {
@@ -213,7 +228,11 @@ func queue(_ id: String, _ repetitions: Int, _ batches: Int) {
   }
 
   @inline(__always) mutating func notify(_ link: Int, _ value: Span<UInt8>) {
-    guard core.notify(value, of: HostEnd.value, on: links[link &- 1])?.isAccepted == true else { fail("not taken") }
+    var output = unsafe OutputRawSpan(buffer: room, initializedCount: 0)
+    let answer = core.notify(value, of: HostEnd.value, on: links[link &- 1], into: &output)
+    guard answer?.isAccepted == true else { fail("not taken") }
+    let count = unsafe output.finalize(for: room)
+    if count > 0 { unsafe emitted.take(UnsafeRawBufferPointer(rebasing: room[..<count])) }
     drain()
   }
   @inline(__always) mutating func drain() {
