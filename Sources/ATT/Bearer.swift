@@ -76,7 +76,8 @@ public struct Bearer: ~Copyable {
   /// The greatest ATT_MTU that is of use: a value of 512 octets, and five for the longest header.
   public static var largestMTU: Int { 517 }
   /// A transaction that is not complete by then ends the bearer: Vol 3, Part F, §3.3.3.
-  public static var transactionTimeout: Duration { .seconds(30) }
+  public static var transactionTimeout: Duration { .seconds(Int(transactionSeconds)) }
+  static var transactionSeconds: UInt64 { 30 }
 
   @usableFromInline enum Phase: BitwiseCopyable {
     case open

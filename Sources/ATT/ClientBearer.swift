@@ -36,7 +36,7 @@ import DequeModule
   /// Takes note of the request that `nextRequest` wrote: its 30 s begin. Vol 3, Part F, §3.3.3.
   @usableFromInline mutating func sent(_ opcode: ATTOpcode, now: Instant) {
     precondition(PDUType(opcode) == .request, "a client writes requests")
-    phase = .awaiting(opcode, deadline: now + Bearer.transactionTimeout)
+    phase = .awaiting(opcode, deadline: now.adding(seconds: Bearer.transactionSeconds))
   }
   @usableFromInline mutating func writeMTURequest(_ clientRxMTU: Int, into output: inout OutputRawSpan, now: Instant) {
     var request = ExchangeMTURequest()

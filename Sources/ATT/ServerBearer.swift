@@ -117,11 +117,11 @@ import DequeModule
       precondition(count > 0, "a server that answers writes a response")
       set(.ready(count: count), room: room)
     case .later:
-      set(.awaited(opcode, request.subject, deadline: now + ServerBearer.patience), room: room)
+      set(.awaited(opcode, request.subject, deadline: now.adding(seconds: ServerBearer.patience)), room: room)
     }
   }
-  /// An application that has not answered by then is answered for.
-  @usableFromInline static var patience: Duration { .seconds(25) }
+  /// An application that has not answered after so many seconds is answered for.
+  @usableFromInline static var patience: UInt64 { 25 }
 
   /// Answers with an Error Response about no attribute, handle 0x0000. Vol 3, Part F, §3.3 and §3.4.1.1.
   @usableFromInline mutating func refuse(_ opcode: ATTOpcode, _ error: ATTError, room: Int) {
@@ -197,7 +197,7 @@ import DequeModule
   @usableFromInline mutating func writeIndication(into output: inout OutputRawSpan, now: Instant) -> Bool {
     guard case .waiting(let count) = indication else { return false }
     unsafe output.append(from: rooms + 2 * roomCount, count: count)
-    indication = .sent(deadline: now + Bearer.transactionTimeout)
+    indication = .sent(deadline: now.adding(seconds: Bearer.transactionSeconds))
     return true
   }
   /// True when a confirmation is due now.

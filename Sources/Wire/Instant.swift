@@ -15,6 +15,12 @@ public struct Instant: BitwiseCopyable, Sendable, Hashable, Comparable, CustomSt
     let (sum, overflow) = instant.nanoseconds.addingReportingOverflow(UInt64(nanoseconds))
     return Instant(nanoseconds: overflow ? .max : sum)
   }
+  /// The same for a whole number of seconds that is known when this is compiled: to take a `Duration` apart costs 130
+  /// instructions.
+  @inlinable @inline(__always) public func adding(seconds: UInt64) -> Instant {
+    let (sum, overflow) = nanoseconds.addingReportingOverflow(seconds &* 1_000_000_000)
+    return Instant(nanoseconds: overflow ? .max : sum)
+  }
   /// The time from `earlier` to `later`; negative when `later` comes first.
   public static func - (later: Instant, earlier: Instant) -> Duration {
     later >= earlier

@@ -51,7 +51,7 @@ private final class ScriptedKernel: Sendable {
     kernel.view = { HCISocketView(error: 0, adapters: self.state.withLock { $0.view.map { [$0] } ?? [] }) }
     kernel.isPresent = { _ in self.state.withLock { $0.isPresent } }
     kernel.error = { code, adapter in .system(adapter, code) }
-    kernel.patience = .seconds(20)
+    kernel.patience = .minutes(1)
     return kernel
   }
 
