@@ -263,6 +263,11 @@ struct QueueTraffic: ~Copyable {
       ]
     }
     if answers != [.closed, .closed, .closed] { faults.append("\(link) is down, but \(answers)") }
+    // A request ends too, and once: `settle` looks.
+    tell(end.host) { host, _ in
+      let id = host.newID()
+      host.core.withClient(of: link, id: id) { $0.read(id, handles.long) }
+    }
   }
 
   // MARK: What must hold
