@@ -101,6 +101,12 @@ def host():
         yield Row(f"B4.host.{octets}.{links}", "notify", max(100 // links, 3), must, stretch)
 
 
+def waiting():
+    """Values that find no buffer: they go through the queue. In the C bound all do."""
+    for way, (octets, links) in product(("queue", "host"), ((20, 1), (244, 1), (244, 8), (495, 8))):
+        yield Row(f"x.{way}.{octets}.{links}", "notify", max(100 // links, 10))
+
+
 def discovery():
     for mtu, round_trips in ((23, 85), (517, 26)):
         must, stretch = Goal(round_trips=round_trips, ns=20_000), Goal(round_trips=round_trips, ns=10_000)
@@ -118,6 +124,7 @@ GROUPS = [
     Group("B4.host  the API's call → ACL packets, per notification: .octets.links", list(host())),
     Group("B5  discovery of the 300-attribute server, per discovery: .MTU", list(discovery())),
     Group("B7  one host to another over the simulated radio, per notification of 244 octets", list(radio())),
+    Group("x.queue, x.host  as B4, for values that wait for a buffer: .octets.links", list(waiting())),
     Group("x  beside the goals: the loop around B1 and B2", [Row("x.loop", "codec", 100)]),
 ]
 # What peers.py measures, where they are installed.

@@ -108,7 +108,9 @@ int main(int count, char **argument) {
   if (count != 5) return 2;
   workload w;
   if ((sscanf(argument[1], "B4.queue.%u.%u", &w.value_count, &w.links) != 2 &&
-       sscanf(argument[1], "B4.host.%u.%u", &w.value_count, &w.links) != 2) ||
+       sscanf(argument[1], "B4.host.%u.%u", &w.value_count, &w.links) != 2 &&
+       sscanf(argument[1], "x.queue.%u.%u", &w.value_count, &w.links) != 2 &&
+       sscanf(argument[1], "x.host.%u.%u", &w.value_count, &w.links) != 2) ||
       w.value_count > 512 || w.links < 1 || w.links > most_links)
     return fprintf(stderr, "no row %s\n", argument[1]), 2;
   while (unused_count < pool_size) {

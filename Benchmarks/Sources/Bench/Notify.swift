@@ -2,6 +2,9 @@
 // B4.queue is the performance core alone: NotificationQueue, Fragmenter, DataCredits. B4.host is the same through the whole
 // HostCore: the application's `notify`, the server's subscriptions, the drain loop, the controller's events.
 //
+// A value before which nothing waits is written into its packet at once; the rows that begin with `x.` are about those that
+// find no buffer and wait: as many as the controller has room for are offered, then they are sent.
+//
 // The controller has 8 buffers of 251 octets. As in the C bound it gives them all back when the next notification would not
 // fit any more, and at the end of each repetition.
 import ATT
@@ -17,11 +20,13 @@ struct Grid {
   static let rounds = 1000, buffers = 8, aclLength = 251, mtu = 517
   let valueCount: Int
   let links: Int
+  let areWaiting: Bool
   init(_ id: String) {
     let parts = id.split(separator: ".")
     guard parts.count == 4, let valueCount = Int(parts[2]), let links = Int(parts[3]) else { fail("no row \(id)") }
     self.valueCount = valueCount
     self.links = links
+    areWaiting = parts[0] == "x"
   }
   /// Packets of one notification.
   var packets: Int { (valueCount + 7 + Grid.aclLength - 1) / Grid.aclLength }
@@ -52,6 +57,74 @@ struct Grid {
   }
 }
 
+/// What is measured: the queue alone, or the whole host.
+protocol NotifyingEnd: ~Copyable {
+  var emitted: Emitted { get }
+  /// A value, and all packets that the controller takes then.
+  mutating func notify(_ link: Int, _ value: Span<UInt8>)
+  /// A value that waits.
+  mutating func offer(_ link: Int, _ value: Span<UInt8>)
+  mutating func drain()
+  /// The controller is done with all packets that it holds.
+  mutating func giveBack()
+}
+
+func measure(_ id: String, _ grid: Grid, _ repetitions: Int, _ batches: Int, _ end: inout some NotifyingEnd & ~Copyable)
+{
+  let value = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: 512)
+  unsafe value.initialize(repeating: 7)
+  defer { unsafe value.deallocate() }
+  let span = unsafe UnsafeBufferPointer(rebasing: value[..<grid.valueCount]).span
+  // Once unmeasured: what grows on first use has grown.
+  _ = notify(grid, 1, span, &end)
+  measure(id, items: Grid.rounds * grid.links, repetitions: repetitions, batches: batches) {
+    grid.areWaiting ? wait(grid, $0, span, &end) : notify(grid, $0, span, &end)
+  }
+}
+@inline(never)
+func notify(_ grid: Grid, _ repetitions: Int, _ value: Span<UInt8>, _ end: inout some NotifyingEnd & ~Copyable)
+  -> UInt64
+{
+  let before = end.emitted.sum
+  for _ in 0..<repetitions {
+    var out = 0
+    for _ in 0..<Grid.rounds {
+      for link in 1...grid.links {
+        end.notify(link, value)
+        out &+= grid.packets
+        if out &+ grid.packets > Grid.buffers {
+          end.giveBack()
+          out = 0
+        }
+      }
+    }
+    while end.emitted.holdsAny(grid.links) { end.giveBack() }
+  }
+  return end.emitted.sum &- before
+}
+@inline(never)
+func wait(_ grid: Grid, _ repetitions: Int, _ value: Span<UInt8>, _ end: inout some NotifyingEnd & ~Copyable) -> UInt64
+{
+  let before = end.emitted.sum
+  for _ in 0..<repetitions {
+    var out = 0
+    for _ in 0..<Grid.rounds {
+      for link in 1...grid.links {
+        end.offer(link, value)
+        out &+= grid.packets
+        if out &+ grid.packets > Grid.buffers {
+          end.drain()
+          end.giveBack()
+          out = 0
+        }
+      }
+    }
+    end.drain()
+    while end.emitted.holdsAny(grid.links) { end.giveBack() }
+  }
+  return end.emitted.sum &- before
+}
+
 // MARK: - The queue alone
 
 /// What one link needs to get values into packets.
@@ -60,7 +133,7 @@ struct QueueLink: ~Copyable {
   var fragmenter = Fragmenter()
 }
 
-@safe struct QueueEnd: ~Copyable {
+@safe struct QueueEnd: ~Copyable, NotifyingEnd {
   let links: UnsafeMutablePointer<QueueLink>
   let count: Int
   var credits = DataCredits()
@@ -93,11 +166,14 @@ struct QueueLink: ~Copyable {
       credits.setWants(handle, true)
       return drain()
     }
+    offer(link, value)
+    drain()
+  }
+  @inline(__always) mutating func offer(_ link: Int, _ value: Span<UInt8>) {
     let answer = unsafe links[link &- 1].queue.offer(
       HandleValueNotification.opcode, AttributeHandle(rawValue: 3), value, limit: 512)
     guard answer.isAccepted else { fail("the queue is full") }
-    credits.setWants(handle, true)
-    drain()
+    credits.setWants(ConnectionHandle(rawValue: UInt16(truncatingIfNeeded: link)), true)
   }
   @inline(__always) mutating func drain() {
     while let handle = credits.next() {
@@ -131,38 +207,13 @@ struct QueueLink: ~Copyable {
 func queue(_ id: String, _ repetitions: Int, _ batches: Int) {
   let grid = Grid(id)
   var end = QueueEnd(grid)
-  measure(id, items: Grid.rounds * grid.links, repetitions: repetitions, batches: batches) {
-    notify(grid, $0, &end)
-  }
-}
-
-@inline(never) func notify(_ grid: Grid, _ repetitions: Int, _ end: inout QueueEnd) -> UInt64 {
-  let value = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: 512)
-  unsafe value.initialize(repeating: 7)
-  defer { unsafe value.deallocate() }
-  let span = unsafe UnsafeBufferPointer(rebasing: value[..<grid.valueCount]).span
-  let before = end.emitted.sum
-  for _ in 0..<repetitions {
-    var out = 0
-    for _ in 0..<Grid.rounds {
-      for link in 1...grid.links {
-        end.notify(link, span)
-        out &+= grid.packets
-        if out &+ grid.packets > Grid.buffers {
-          end.giveBack()
-          out = 0
-        }
-      }
-    }
-    while end.emitted.holdsAny(grid.links) { end.giveBack() }
-  }
-  return end.emitted.sum &- before
+  measure(id, grid, repetitions, batches, &end)
 }
 
 // MARK: - Through the host
 
 /// A host with links to clients that have subscribed, and a controller on paper.
-@safe struct HostEnd: ~Copyable {
+@safe struct HostEnd: ~Copyable, NotifyingEnd {
   var core: HostCore
   var links: [LinkID] = []
   var emitted = Emitted()
@@ -235,6 +286,9 @@ func queue(_ id: String, _ repetitions: Int, _ batches: Int) {
     if count > 0 { unsafe emitted.take(UnsafeRawBufferPointer(rebasing: room[..<count])) }
     drain()
   }
+  @inline(__always) mutating func offer(_ link: Int, _ value: Span<UInt8>) {
+    guard core.notify(value, of: HostEnd.value, on: links[link &- 1])?.isAccepted == true else { fail("not taken") }
+  }
   @inline(__always) mutating func drain() {
     while true {
       var output = unsafe OutputRawSpan(buffer: room, initializedCount: 0)
@@ -269,33 +323,7 @@ func queue(_ id: String, _ repetitions: Int, _ batches: Int) {
 func host(_ id: String, _ repetitions: Int, _ batches: Int) {
   let grid = Grid(id)
   var end = HostEnd(grid)
-  _ = notify(grid, 1, &end)
-  measure(id, items: Grid.rounds * grid.links, repetitions: repetitions, batches: batches) {
-    notify(grid, $0, &end)
-  }
-}
-
-@inline(never) func notify(_ grid: Grid, _ repetitions: Int, _ end: inout HostEnd) -> UInt64 {
-  let value = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: 512)
-  unsafe value.initialize(repeating: 7)
-  defer { unsafe value.deallocate() }
-  let span = unsafe UnsafeBufferPointer(rebasing: value[..<grid.valueCount]).span
-  let before = end.emitted.sum
-  for _ in 0..<repetitions {
-    var out = 0
-    for _ in 0..<Grid.rounds {
-      for link in 1...grid.links {
-        end.notify(link, span)
-        out &+= grid.packets
-        if out &+ grid.packets > Grid.buffers {
-          end.giveBack()
-          out = 0
-        }
-      }
-    }
-    while end.emitted.holdsAny(grid.links) { end.giveBack() }
-  }
-  return end.emitted.sum &- before
+  measure(id, grid, repetitions, batches, &end)
 }
 
 /// Private addresses are not used here.

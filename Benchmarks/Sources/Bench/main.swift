@@ -10,8 +10,8 @@ let workloads = arguments[2]
 switch id {
 case "B1", "B2", "x.loop": codec(id, workloads, repetitions, batches)
 case _ where id.hasPrefix("B3."): server(id, workloads, repetitions, batches)
-case _ where id.hasPrefix("B4.queue."): queue(id, repetitions, batches)
-case _ where id.hasPrefix("B4.host."): host(id, repetitions, batches)
+case _ where id.hasPrefix("B4.queue.") || id.hasPrefix("x.queue."): queue(id, repetitions, batches)
+case _ where id.hasPrefix("B4.host.") || id.hasPrefix("x.host."): host(id, repetitions, batches)
 case _ where id.hasPrefix("B5."): discovery(id, repetitions, batches)
 case "B7": radio(id, repetitions, batches)
 default: fail("no row \(id)")
