@@ -96,10 +96,10 @@ class Measurement:
                 )
         # Counts do not mind company: all of a row's at once, on all cores.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            # What two more repetitions cost: start-up drops out.
+            # What more repetitions cost: start-up drops out.
             def slope(count):
-                few, many = pool.submit(count, 1), pool.submit(count, 3)
-                return lambda: (many.result() - few.result()) / 2 / items
+                few, many = pool.submit(count, row.counted), pool.submit(count, 3 * row.counted)
+                return lambda: (many.result() - few.result()) / (2 * row.counted) / items
 
             instructions = [slope(program.instructions) for program in pair]
             allocations = slope(ours.allocations)

@@ -68,7 +68,11 @@ func measure(
   }
   times.sort()
   let median = times[batches / 2]
-  var line = "\(id) ns \(median) check \(sum / UInt64(repetitions)) items \(items)"
+  // Hundredths as integers: how long it takes to spell a Double depends on its digits, and this is counted too.
+  let hundredths = Int(median * 100)
+  let fraction = hundredths % 100
+  var line = "\(id) ns \(hundredths / 100).\(fraction / 10)\(fraction % 10)"
+  line += " check \(sum / UInt64(repetitions)) items \(items)"
   if let roundTrips { line += " round_trips \(roundTrips)" }
   if showsRate { line += " per_second \(Int(1e9 / median))" }
   print(line)
