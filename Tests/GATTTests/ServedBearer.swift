@@ -2,6 +2,7 @@ import ATT
 import BindruneWire
 import GATT
 import TestSupport
+import Testing
 
 /// A server behind its bearer, as a client's PDUs reach it: octets in, octets out. An application that answers at once.
 final class ServedBearer {
@@ -12,14 +13,14 @@ final class ServedBearer {
   private(set) var events: [PlainServer.Event] = []
   private var bearer: Bearer
   private var client = Client()
-  private var packet = PacketBuffer(), answer: PacketBuffer
+  private var packet = PacketBuffer(), response: PacketBuffer
   let id = BearerID(rawValue: 1)
 
   init(_ database: Database, mtu: Int) {
     var configuration = BearerConfiguration()
     configuration.preferredMTU = mtu
     bearer = Bearer(id, configuration: configuration)
-    answer = PacketBuffer(capacity: mtu)
+    response = PacketBuffer(capacity: mtu)
     server = Server(database: database)
     server.open(id)
     if mtu > Bearer.defaultMTU { _ = ask([0x02, UInt8(mtu & 0xFF), UInt8(mtu >> 8)]) }
@@ -30,23 +31,17 @@ final class ServedBearer {
   func ask(_ request: [UInt8]) -> [UInt8]? {
     events = []
     bearer.receive(request.span, now: .zero, server: &server, client: &client)
-    while let question = takeEffects() {
-      // An answer may lead to the next question of the same request.
-      if let answer = respond(to: question) { bearer.respond(answer.span) }
+    while let answer = takeEffects() {
+      // It may lead to the next question of the same request.
+      if let response = respond(answer) { bearer.respond(response.span) }
     }
     while bearer.nextEffect() != nil {}
     return packet.fill { bearer.nextPDU(into: &$0, now: .zero, client: &client) } ? packet.bytes : nil
   }
 
-  private struct Question {
-    var id: ServerRequestID
-    /// An error, or what was asked for: for a write nothing.
-    var refusal: (error: ATTError, about: AttributeHandle)?
-    var value: [UInt8]?
-  }
-  /// Writes down what the server says and finds what it asks.
-  private func takeEffects() -> Question? {
-    var question: Question?
+  /// Writes down what the server says and answers what it asks.
+  private func takeEffects() -> PlainAnswer? {
+    var answer: PlainAnswer?
     while let effect = server.nextEffect() {
       switch effect {
       case .subscriptionChanged(_, let handle, let configuration):
@@ -55,38 +50,31 @@ final class ServedBearer {
         events.append(.written(Int(handle.rawValue), offset: Int(offset), server.bytes(of: value)))
       case .readRequested(let id, _, let handle, let offset):
         events.append(.reads(Int(handle.rawValue), offset: Int(offset)))
-        question = Question(id: id)
-        do throws(PlainError) {
-          question?.value = try application[Int(handle.rawValue), default: .init()].read(from: Int(offset))
-        } catch {
-          question?.refusal = (ATTError(rawValue: error.code), handle)
-        }
+        answer = PlainAnswer(id, handle, application[Int(handle.rawValue)], from: Int(offset))
       case .writeRequested(let id, _, let handle, let offset, let value, let following):
         let octets = server.bytes(of: value)
         events.append(.writes(Int(handle.rawValue), offset: Int(offset), octets, following: following))
-        if question == nil { question = Question(id: id) }
-        if question?.refusal == nil, let error = application[Int(handle.rawValue)]?.writeError {
-          question?.refusal = (ATTError(rawValue: error), handle)
-        }
+        if answer == nil { answer = PlainAnswer(id) }
+        answer?.write(handle, application[Int(handle.rawValue)])
       case .requestCancelled, .store: break
       }
     }
-    return question
+    return answer
   }
   /// The response PDU; nil when the request goes on.
-  private func respond(to question: Question) -> [UInt8]? {
+  private func respond(_ answer: PlainAnswer) -> [UInt8]? {
     var outcome = AnswerOutcome.unwanted(.unknown)
-    _ = answer.fill { output in
-      if let (error, handle) = question.refusal {
-        outcome = server.refuse(question.id, error, about: handle, into: &output)
-      } else if let value = question.value {
-        outcome = server.answerRead(question.id, with: value.span, into: &output)
+    _ = response.fill { output in
+      if let (error, handle) = answer.refusal {
+        outcome = server.refuse(answer.id, error, about: handle, into: &output)
+      } else if let value = answer.value {
+        outcome = server.answerRead(answer.id, with: value.span, into: &output)
       } else {
-        outcome = server.answerWrite(question.id, into: &output)
+        outcome = server.answerWrite(answer.id, into: &output)
       }
       return true
     }
-    if case .response = outcome { return answer.bytes }
+    if case .response = outcome { return response.bytes }
     return nil
   }
 
@@ -95,6 +83,13 @@ final class ServedBearer {
     server.setAuthorized(isAuthorized, of: id)
   }
   func setValue(_ raw: Int, _ value: [UInt8]) -> Bool { server.setValue(handle(UInt16(raw)), to: value) }
+  /// What may be sent of a value, and whether the question before each notification is answered alike.
+  func mayBeSent(_ raw: Int) -> UInt16 {
+    let value = handle(UInt16(raw)), allowed = server.mayBeSent(value, to: id)
+    let mayNotify = server.mayNotify(value, to: id)
+    #expect(mayNotify == allowed.contains(.notification))
+    return allowed.rawValue
+  }
   func insert(_ builder: DatabaseBuilder) throws { try server.insert(builder) }
   func remove(_ service: AttributeHandle) throws {
     events = []

@@ -56,6 +56,11 @@ import Testing
       plain.isAuthorized = services.one(in: 2)
       served.setSecurity(plain.security, keySize: plain.keySize, isAuthorized: plain.isAuthorized)
     }
+    if services.one(in: 8), let row = plain.attributes.randomElement(using: &services.chance),
+      row.type != PlainUUID(0x2902)
+    {
+      #expect(served.mayBeSent(row.handle) == plain.mayBeSent(row.handle))
+    }
     if services.one(in: 30), let row = plain.attributes.randomElement(using: &services.chance),
       // The application's values: what makes services is changed by inserting and removing.
       !(0x2800...0x2803).contains(where: { row.type == PlainUUID($0) })

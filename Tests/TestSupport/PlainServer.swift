@@ -1,3 +1,4 @@
+import ATT
 import GATT
 
 /// A server that answers as Vol 3, Part F, §3.4 says and as slowly as it can: a table of attributes that every request
@@ -98,6 +99,18 @@ public struct PlainServer {
     else { return false }
     attributes[index].value = .stored(value, isFixed: isFixed, maximum: maximum)
     return true
+  }
+
+  /// What may be sent to the client of the value at `handle`: what it has configured, if its link is protected as reading
+  /// the value and writing the configuration ask for. Vol 3, Part C, §10.3.1.1.
+  public func mayBeSent(_ handle: Int) -> UInt16 {
+    for row in attributes {
+      guard case .configuration(handle, _) = row.value, let value = attributes.first(where: { $0.handle == handle })
+      else { continue }
+      let isReadable = value.read.level == .none || error(value.read, forbidden: 0x02) == nil
+      return isReadable && error(row.write, forbidden: 0x03) == nil ? configurations[row.handle] ?? 0 : 0
+    }
+    return 0
   }
 
   // MARK: Requests. Vol 3, Part F, §3.4
@@ -415,6 +428,28 @@ public struct PlainServer {
       attributes[index].value = .stored(Array(value.prefix(end)), isFixed: false, maximum: maximum)
     }
     return [0x19]
+  }
+}
+
+/// What an application that answers at once says to one question of a `Server`.
+public struct PlainAnswer {
+  public let id: ServerRequestID
+  /// Of a read that is not refused.
+  public private(set) var value: [UInt8]?
+  public private(set) var refusal: (error: ATTError, about: AttributeHandle)?
+  /// To a read.
+  public init(
+    _ id: ServerRequestID, _ handle: AttributeHandle, _ application: PlainServer.Application?, from offset: Int
+  ) {
+    self.id = id
+    do throws(PlainError) { value = try (application ?? PlainServer.Application()).read(from: offset) } catch {
+      refusal = (ATTError(rawValue: error.code), handle)
+    }
+  }
+  /// To several writes: the first that is refused decides.
+  public init(_ id: ServerRequestID) { self.id = id }
+  public mutating func write(_ handle: AttributeHandle, _ application: PlainServer.Application?) {
+    if refusal == nil, let code = application?.writeError { refusal = (ATTError(rawValue: code), handle) }
   }
 }
 
