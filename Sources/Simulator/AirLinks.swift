@@ -5,6 +5,8 @@ import HCI
 // Vol 6, Part B, §4.5 and §5.1.
 
 extension Air {
+  private var isInstant: Bool { medium.radio.configuration.isInstant }
+
   // MARK: Data from the host
 
   /// An ACL data packet from a host. Vol 4, Part E, §5.4.2 and §4.1.1.
@@ -35,7 +37,7 @@ extension Air {
     let link = controllers[i].connections[index].link, role = controllers[i].connections[index].role
     let isContinuing = packet[2] >> 4 & 0b11 == PacketBoundaryFlag.continuing.rawValue
     let data = packet.extracting(ACLPacket.headerCount..<packet.count)
-    if configuration.isInstant, medium.links[link].silentSince == nil, !medium.links[link][role].isBusy {
+    if isInstant, medium.links[link].silentSince == nil, !medium.links[link][role].isBusy {
       let peer = medium.links[link][role.other].controller.index
       if !controllers[peer].isBacklogged, length <= Int(controllers[peer].configuration.aclDataLength) {
         let to = medium.links[link][role.other].handle
@@ -74,7 +76,7 @@ extension Air {
     if !medium.links[id][role].control.isEmpty {
       octets = 12
     } else if !medium.links[id][role].data.isEmpty {
-      let left = medium.links[id][role].data.front.count - medium.links[id][role].progress
+      let left = medium.links[id][role].data.frontCount - medium.links[id][role].progress
       octets = UInt16(min(left, longest(id, role)))
     }
     return .microseconds(150 + Int64(DataLength.time(octets, on: medium.links[id][role].phy)))
@@ -82,7 +84,7 @@ extension Air {
 
   /// On an instant air: everything that can move, moves. Else the next connection event sees to it.
   mutating func serve(_ id: LinkID) {
-    guard configuration.isInstant, medium.links.contains(id), medium.links[id].silentSince == nil else { return }
+    guard isInstant, medium.links.contains(id), medium.links[id].silentSince == nil else { return }
     var moved: Int
     repeat {
       moved = medium.moved
@@ -92,7 +94,7 @@ extension Air {
   /// A host has caught up: data that was held back for it moves.
   mutating func resume(_ id: ControllerID) {
     controllers[id.index].holdsBack = false
-    guard configuration.isInstant else { return }
+    guard isInstant else { return }
     for connection in controllers[id.index].connections { medium.errands.append(.serve(connection.link)) }
     runErrands()
   }
@@ -112,12 +114,12 @@ extension Air {
   }
   /// Data octets in one packet: what the ends have agreed on; without an air between them, what the other's host takes.
   private func longest(_ id: LinkID, _ role: LinkRole) -> Int {
-    if !configuration.isInstant { return Int(medium.links[id][role].effective.transmit) }
+    if !isInstant { return Int(medium.links[id][role].effective.transmit) }
     return Int(controllers[medium.links[id][role.other].controller.index].configuration.aclDataLength)
   }
   private mutating func reaches(_ id: LinkID, from role: LinkRole) -> Bool {
     guard medium.links[id][role.other].isOpen else { return false }
-    if configuration.isInstant { return medium.links[id].silentSince == nil }
+    if isInstant { return medium.links[id].silentSince == nil }
     let from = medium.links[id][role].controller.index, to = medium.links[id][role.other].controller.index
     guard let strength = carry(from: from, to: to) else { return false }
     medium.links[id][role.other].strength = strength
@@ -148,27 +150,19 @@ extension Air {
       medium.links[id][role].isDelivered = true
       medium.moved += 1
       let handle = medium.links[id][role.other].handle
-      Self.hand(&medium.links[id], role, count, to: &controllers[to], handle, now: medium.now)
+      Self.hand(medium.links[id][role], count, to: &controllers[to], handle, now: medium.now)
     }
   }
   /// Moves a fragment to the receiving controller. LLID 2 begins an L2CAP PDU, 1 continues it. Vol 6, Part B, §2.4.
   private static func hand(
-    _ link: inout Link, _ role: LinkRole, _ count: Int, to controller: inout VirtualController,
-    _ handle: ConnectionHandle, now: Instant
-  ) {
-    switch role {
-    case .central: hand(link.central, count, to: &controller, handle, now: now)
-    case .peripheral: hand(link.peripheral, count, to: &controller, handle, now: now)
-    }
-  }
-  private static func hand(
     _ end: borrowing LinkEnd, _ count: Int, to controller: inout VirtualController, _ handle: ConnectionHandle,
     now: Instant
   ) {
-    let start = end.data.front.lowerBound + end.progress
     let isContinuing = end.progress > 0 || end.data.tag == 1
-    let data = end.data.bytes.span.extracting(start..<start + count)
-    controller.deliver(handle, isContinuing ? .continuing : .first, data, now: now)
+    end.data.withFront { packet in
+      let data = packet.extracting(end.progress..<end.progress + count)
+      controller.deliver(handle, isContinuing ? .continuing : .first, data, now: now)
+    }
   }
   /// The packet on the way from `role` has been acknowledged.
   private mutating func acknowledge(_ id: LinkID, _ role: LinkRole) {
@@ -184,7 +178,7 @@ extension Air {
       }
     case .data(let count):
       medium.links[id][role].progress += count
-      guard medium.links[id][role].progress >= medium.links[id][role].data.front.count else { return }
+      guard medium.links[id][role].progress >= medium.links[id][role].data.frontCount else { return }
       medium.links[id][role].progress = 0
       medium.links[id][role].data.removeFirst()
       let i = medium.links[id][role].controller.index
@@ -253,7 +247,7 @@ extension Air {
   }
   /// On an instant air: starts the supervision time-out of a link that has fallen silent, or lets a link go on.
   mutating func noteReach(_ id: LinkID) {
-    guard configuration.isInstant, medium.links.contains(id) else { return }
+    guard isInstant, medium.links.contains(id) else { return }
     let a = medium.links[id].central.controller.index, b = medium.links[id].peripheral.controller.index
     medium.links[id].central.strength = level(from: b, to: a)
     medium.links[id].peripheral.strength = level(from: a, to: b)

@@ -160,7 +160,7 @@ struct LinkEnd: ~Copyable {
     if !control.isEmpty {
       flight = .control
     } else if !data.isEmpty {
-      flight = .data(min(data.front.count - progress, most))
+      flight = .data(min(data.frontCount - progress, most))
     }
   }
 }
@@ -168,7 +168,9 @@ struct LinkEnd: ~Copyable {
 /// Two controllers that talk. Vol 6, Part B, §4.5.
 struct Link: ~Copyable {
   let id: LinkID
-  var central: LinkEnd, peripheral: LinkEnd
+  /// The central's and the peripheral's. In an array, and not two properties that a role chooses from: that would be an
+  /// accessor of two ways, which the compiler cannot inline, and each access an allocation.
+  private(set) var ends = UniqueArray<LinkEnd>(minimumCapacity: 2)
   var parameters: LinkParameters
   /// connEventCount.
   var event: UInt64 = 0
@@ -185,8 +187,8 @@ struct Link: ~Copyable {
     start: Instant
   ) {
     self.id = id
-    self.central = central
-    self.peripheral = peripheral
+    ends.append(central)
+    ends.append(peripheral)
     self.parameters = parameters
     self.start = start
   }
@@ -198,9 +200,17 @@ struct Link: ~Copyable {
     self[role].lengthSent = length
     self[role].control.append(.lengthRequest(length))
   }
-  subscript(role: LinkRole) -> LinkEnd {
-    _read { if role == .central { yield central } else { yield peripheral } }
-    _modify { if role == .central { yield &central } else { yield &peripheral } }
+  @inline(__always) subscript(role: LinkRole) -> LinkEnd {
+    _read { yield ends[Int(role.rawValue)] }
+    _modify { yield &ends[Int(role.rawValue)] }
+  }
+  @inline(__always) var central: LinkEnd {
+    _read { yield ends[0] }
+    _modify { yield &ends[0] }
+  }
+  @inline(__always) var peripheral: LinkEnd {
+    _read { yield ends[1] }
+    _modify { yield &ends[1] }
   }
 }
 
@@ -211,7 +221,7 @@ struct LinkTable: ~Copyable {
 
   var count: Int { slots.count }
   func contains(_ id: LinkID) -> Bool { id.index < slots.count && slots[id.index].id == id && slots[id.index].isOpen }
-  subscript(_ id: LinkID) -> Link {
+  @inline(__always) subscript(_ id: LinkID) -> Link {
     _read { yield slots[id.index] }
     _modify { yield &slots[id.index] }
   }

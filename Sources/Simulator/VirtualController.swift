@@ -228,9 +228,8 @@ struct VirtualController: ~Copyable {
   mutating func nextPacket(into output: inout OutputRawSpan, now: Instant) -> Bool {
     if hasCompleted { return writeCompletedPackets(into: &output) }
     guard let release = outbox.release, release <= now else { return false }
-    let front = outbox.front
-    guard front.count <= output.freeCapacity else { return false }
-    output.append(contentsOf: outbox.bytes.span.extracting(front))
+    guard outbox.frontCount <= output.freeCapacity else { return false }
+    outbox.withFront { output.append(contentsOf: $0) }
     if outbox.tag == 1 { outstandingCommands = max(0, outstandingCommands - 1) }
     outbox.removeFirst()
     return true

@@ -23,10 +23,12 @@ public protocol HCIHost: ~Copyable {
 ///     world.run(for: .seconds(1))
 public struct World<Host: HCIHost & ~Copyable>: ~Copyable {
   public var air: Air
-  private var hosts = UniqueArray<Host>()
-  private var controllers: [ControllerID] = []
-  private var packet: PacketBuffer
-  public private(set) var now = Instant.zero
+  // Everything that a packet passes through can be inlined: a module that runs hosts of its own has a `World` made for them.
+  @usableFromInline var hosts = UniqueArray<Host>()
+  @usableFromInline var controllers: [ControllerID] = []
+  @usableFromInline var packet: PacketBuffer
+  @usableFromInline var time = Instant.zero
+  @inlinable public var now: Instant { time }
   /// Packets and deadlines that one run handles at most.
   public var stepLimit = 5_000_000
 
@@ -42,7 +44,7 @@ public struct World<Host: HCIHost & ~Copyable>: ~Copyable {
     case stepLimit
   }
 
-  public init(seed: UInt64 = 0, configuration: AirConfiguration = .realistic, packetCapacity: Int = 1100) {
+  @inlinable public init(seed: UInt64 = 0, configuration: AirConfiguration = .realistic, packetCapacity: Int = 1100) {
     air = Air(seed: seed, configuration: configuration)
     packet = PacketBuffer(capacity: packetCapacity)
   }
@@ -59,11 +61,11 @@ public struct World<Host: HCIHost & ~Copyable>: ~Copyable {
   public var hostCount: Int { hosts.count }
   public func controller(of host: Int) -> ControllerID { controllers[host] }
   /// Talks to a host; what it has to say then goes out with the next run.
-  public mutating func withHost<Result, Failure: Error>(
+  @inlinable public mutating func withHost<Result, Failure: Error>(
     _ host: Int, _ body: (inout Host, Instant) throws(Failure) -> Result
   ) throws(Failure) -> Result { try body(&hosts[host], now) }
   /// Looks at a host.
-  public func readHost<Result, Failure: Error>(
+  @inlinable public func readHost<Result, Failure: Error>(
     _ host: Int, _ body: (borrowing Host) throws(Failure) -> Result
   ) throws(Failure) -> Result { try body(hosts[host]) }
 
@@ -82,18 +84,18 @@ public struct World<Host: HCIHost & ~Copyable>: ~Copyable {
   // MARK: Time
 
   /// Runs for a length of virtual time.
-  @discardableResult
+  @discardableResult @inlinable
   public mutating func run(for duration: Duration) -> Outcome { run(until: now + duration) }
   /// Runs until `deadline`; all that is due then has been done.
-  @discardableResult
+  @discardableResult @inlinable
   public mutating func run(until deadline: Instant) -> Outcome { run(until: deadline, while: { _ in true }) }
   /// Runs while the condition holds, `duration` at most.
-  @discardableResult
+  @discardableResult @inlinable
   public mutating func run(for duration: Duration, while condition: (borrowing World) -> Bool) -> Outcome {
     run(until: now + duration, while: condition)
   }
   /// Runs while the condition holds, until `deadline` at most. The condition is looked at between two instants.
-  @discardableResult
+  @discardableResult @inlinable
   public mutating func run(until deadline: Instant, while condition: (borrowing World) -> Bool) -> Outcome {
     var steps = stepLimit
     while true {
@@ -101,16 +103,16 @@ public struct World<Host: HCIHost & ~Copyable>: ~Copyable {
       if !condition(self) { return .conditionMet }
       if steps <= 0 { return .stepLimit }
       guard let next = nextDeadline else {
-        now = max(now, deadline)
+        time = max(now, deadline)
         air.advance(to: now)
         return .idle
       }
       guard next <= deadline else {
-        now = max(now, deadline)
+        time = max(now, deadline)
         air.advance(to: now)
         return .timeOver
       }
-      now = max(now, next)
+      time = max(now, next)
       air.advance(to: now)
       for index in 0..<hosts.count {
         guard let due = hosts[index].deadline, due <= now else { continue }
@@ -121,25 +123,25 @@ public struct World<Host: HCIHost & ~Copyable>: ~Copyable {
     }
   }
   /// When something happens next by itself; never before `now`.
-  private var nextDeadline: Instant? {
+  @inlinable var nextDeadline: Instant? {
     var next = air.deadline
     for index in 0..<hosts.count { next = .earliest(next, hosts[index].deadline) }
     return next.map { max($0, now) }
   }
   /// Carries packets until nobody has one. Time stands still.
-  private mutating func settle(_ steps: inout Int) {
+  @inlinable mutating func settle(_ steps: inout Int) {
     var isQuiet: Bool
     repeat {
       isQuiet = true
       for index in 0..<hosts.count {
         let controller = controllers[index]
-        while steps > 0, packet.fill({ hosts[index].nextPacket(into: &$0, now: now) }) {
-          packet.withBytes { air.receive($0, at: controller, now: now) }
+        while steps > 0, packet.fill({ hosts[index].nextPacket(into: &$0, now: time) }) {
+          packet.withBytes { air.receive($0, at: controller, now: time) }
           steps -= 1
           isQuiet = false
         }
-        while steps > 0, packet.fill({ air.nextPacket(from: controller, into: &$0, now: now) }) {
-          packet.withBytes { hosts[index].receive($0, now: now) }
+        while steps > 0, packet.fill({ air.nextPacket(from: controller, into: &$0, now: time) }) {
+          packet.withBytes { hosts[index].receive($0, now: time) }
           steps -= 1
           isQuiet = false
         }

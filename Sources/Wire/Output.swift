@@ -41,29 +41,32 @@ extension OutputRawSpan {
 @safe public struct PacketBuffer: ~Copyable {
   @usableFromInline let room: UnsafeMutableRawBufferPointer
   /// Octets of the packet last written.
-  public private(set) var count = 0
+  public var count: Int { written }
+  @usableFromInline var written = 0
 
   /// `capacity` octets; 1,100 hold any packet this stack sends.
   public init(capacity: Int = 1100) { unsafe room = .allocate(byteCount: capacity, alignment: 16) }
   deinit { unsafe room.deallocate() }
 
   /// Empties the buffer and lets `write` fill it. Returns what `write` returned.
+  @inlinable @inline(__always)
   public mutating func fill<Failure: Error>(
     _ write: (inout OutputRawSpan) throws(Failure) -> Bool
   ) throws(Failure) -> Bool {
-    count = 0
+    written = 0
     var output = unsafe OutputRawSpan(buffer: room, initializedCount: 0)
     let wrote = try write(&output)
-    count = unsafe output.finalize(for: room)
+    written = unsafe output.finalize(for: room)
     return wrote
   }
   /// Lends the packet.
+  @inlinable @inline(__always)
   public borrowing func withBytes<Result, Failure: Error>(
     _ body: (Span<UInt8>) throws(Failure) -> Result
   ) throws(Failure) -> Result {
-    let bytes = unsafe UnsafeBufferPointer(start: room.baseAddress?.assumingMemoryBound(to: UInt8.self), count: count)
+    let bytes = unsafe UnsafeBufferPointer(start: room.baseAddress?.assumingMemoryBound(to: UInt8.self), count: written)
     return try unsafe body(bytes.span)
   }
   /// A copy of the packet.
-  public var bytes: [UInt8] { unsafe Array(room[..<count]) }
+  public var bytes: [UInt8] { unsafe Array(room[..<written]) }
 }
