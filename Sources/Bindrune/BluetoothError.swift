@@ -91,6 +91,10 @@ extension BluetoothError {
   static func overflow(_ capacity: Int) -> BluetoothError {
     BluetoothError(.overflow, "\(capacity) values waited and more came: take them faster, or ask for fewer.")
   }
+  static func overflow(octets: Int) -> BluetoothError {
+    BluetoothError(
+      .overflow, "Values of \(octets) octets waited and more came: take them faster, or subscribe with more capacity.")
+  }
 
   init(_ error: TransportError) { self.init(.transport, error.description) }
   init(_ error: IdentityError) { self.init(.invalidArgument, "The identity is not possible: \(error).") }

@@ -91,8 +91,8 @@ extension Host {
     // The reason is told next, with the link's end.
     case .completed(let id, .gatt(.failed(.bearerClosed(.disconnected)))): orphans.append(id)
     case .completed(let id, let result): complete(id, outcome(of: result))
-    case .value(let id, let handle, let range, let isIndication):
-      received(ReceivedValue(handle: handle, value: core.bytes(of: range), isIndication: isIndication), on: id)
+    // In `pump`: many come at once.
+    case .value: break
     case .servicesChanged(let id, let range): servicesChanged(range, on: id)
     case .rediscovered(let id, _, let error): rediscovered(error, on: id)
 

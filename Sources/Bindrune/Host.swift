@@ -28,6 +28,8 @@ public actor Host {
   private var packet = PacketBuffer(capacity: 1100)
   private var timer: (deadline: Instant, scheduled: Scheduled<Void>)?
   private var isPumping = false
+  /// When the packets came that are being received: one look at the clock for all that come together.
+  private var arrival: Instant?
 
   enum Phase { case stopped, starting, running, closing, closed(BluetoothError) }
 
@@ -229,9 +231,15 @@ public actor Host {
 
   /// Does `change` to the core, then everything that follows from it.
   func perform<Result>(_ change: (inout HostCore, Instant) -> Result) -> Result {
+    arrival = nil
     let result = change(&core, now)
     pump()
     return result
+  }
+  fileprivate func receive(_ packet: Span<UInt8>) {
+    let now = arrival ?? now
+    arrival = now
+    core.receive(packet, now: now)
   }
 
   /// Sends what there is to send, tells what there is to tell, and arms the timer.
@@ -240,10 +248,12 @@ public actor Host {
     guard !isPumping else { return }
     isPumping = true
     defer { isPumping = false }
+    arrival = nil
     var isQuiet: Bool
     repeat {
       isQuiet = true
       var hasSent = false
+      let now = now
       while transport.isWritable, packet.fill({ core.nextPacket(into: &$0, now: now) }) {
         hasSent = true
         packet.withBytes { transport.send($0) }
@@ -252,14 +262,27 @@ public actor Host {
         isQuiet = false
         transport.flush()
       }
-      while let effect = core.nextEffect() {
-        isQuiet = false
-        if case .closed = phase { continue }
-        handle(effect)
-      }
+      if tellEffects() { isQuiet = false }
     } while !isQuiet
     closeIfQuiet()
     armTimer()
+  }
+  /// Tells all that the core has to say; false when that was nothing.
+  private func tellEffects() -> Bool {
+    var isAny = false, readers: Readers?
+    while let effect = core.nextEffect() {
+      isAny = true
+      if case .closed = phase { continue }
+      if case .value(let link, let handle, let octets, let isIndication) = effect {
+        readers = received(octets, of: handle, isIndication: isIndication, on: link, readers)
+      } else {
+        readers?.wake()
+        readers = nil
+        handle(effect)
+      }
+    }
+    readers?.wake()
+    return isAny
   }
 
   /// One timer. It may go off too early, which costs less than a new one for every packet.
@@ -297,7 +320,7 @@ final class HostReceiver: HCIReceiver {
 
   func received(_ packet: Span<UInt8>) {
     guard let host else { return }
-    host.assumeIsolated { $0.core.receive(packet, now: $0.now) }
+    host.assumeIsolated { $0.receive(packet) }
   }
   func receivedAll() { host?.assumeIsolated { $0.pump() } }
   func writable() { host?.assumeIsolated { $0.pump() } }

@@ -261,10 +261,13 @@ extension Link {
   ///
   /// A second subscriber of the same characteristic costs no request, and shares what the first one asked for unless it
   /// says what it wants. Vol 3, Part G, §4.10, §4.11.
+  ///
+  /// `capacity`: octets that may wait for the reader, 16 for each value included; a single value always may.
   public func subscribe(
-    to characteristic: RemoteCharacteristic, _ configuration: ClientCharacteristicConfiguration? = nil
+    to characteristic: RemoteCharacteristic, _ configuration: ClientCharacteristicConfiguration? = nil,
+    capacity: Int = 1 << 20
   ) async throws(BluetoothError) -> Subscription {
-    try await host.subscribe(to: characteristic, configuration, on: id)
+    try await host.subscribe(to: characteristic, configuration, capacity: capacity, on: id)
   }
   /// Subscribes when iteration begins, unsubscribes when it ends: for a loop. See `Subscription`.
   public func notifications(of characteristic: RemoteCharacteristic) -> NotificationSequence {

@@ -12,7 +12,7 @@ struct LinkState {
   var events: [Mailbox<LinkEvent>] = []
   var unheard: Deque<LinkEvent>? = []
   /// Who has subscribed, by value handle.
-  var values: [AttributeHandle: [Mailbox<ReceivedValue>]] = [:]
+  var values: [AttributeHandle: [Inbox<ReceivedBatch>]] = [:]
   /// The one indication that may be outstanding.
   let confirmation = Waiters()
   /// The ports with values to send, in turn: until they have sent them they live, even if nobody else holds them.

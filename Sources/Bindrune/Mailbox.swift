@@ -1,48 +1,41 @@
 import DequeModule
 import Synchronization
 
-/// Elements from the host's event loop to one consuming task: bounded, in order, ended once.
-final class Mailbox<Element: Sendable>: Sendable {
-  /// What happens to an element that comes while `capacity` wait.
-  enum Overflow: Sendable {
-    /// The oldest goes: the newest report of a device is worth more.
-    case dropOldest
-    /// The sequence ends with `.overflow`, after those that wait: a gap would go unseen.
-    case end
-  }
-  private typealias Waiter = CheckedContinuation<Result<Element?, BluetoothError>, Never>
-  private struct State {
-    var elements = Deque<Element>()
-    var ending: Result<Void, BluetoothError>?
-    var waiter: Waiter?
-  }
-  private let state = Mutex(State())
-  private let capacity: Int
-  private let overflow: Overflow
+/// What waits for a reader, in order.
+protocol Pile: Sendable {
+  associatedtype Element: Sendable
+  var isEmpty: Bool { get }
+  mutating func popFirst() -> Element?
+  /// Everything that waits; nothing waits afterwards.
+  mutating func takeAll() -> Self
+}
 
-  init(capacity: Int, overflow: Overflow) {
-    self.capacity = capacity
-    self.overflow = overflow
+/// From the host's event loop to one reading task: in order, ended once. How much may wait, and what happens then, is the
+/// pile's.
+final class Inbox<Waiting: Pile>: Sendable {
+  private struct State {
+    var pile: Waiting
+    var ending: Result<Void, BluetoothError>?
+    var reader: CheckedContinuation<Void, Never>?
   }
+  private let state: Mutex<State>
+
+  init(_ pile: Waiting) { state = Mutex(State(pile: pile)) }
 
   /// It takes nothing more; what waits may still be taken.
   var isFinished: Bool { state.withLock { $0.ending != nil } }
 
-  func put(_ element: Element) {
-    let waiter = state.withLock { state -> Waiter? in
-      guard state.ending == nil else { return nil }
-      if let waiter = state.waiter.take() { return waiter }
-      if state.elements.count == capacity {
-        guard overflow == .dropOldest else {
-          state.ending = .failure(.overflow(capacity))
-          return nil
-        }
-        state.elements.removeFirst()
-      }
-      state.elements.append(element)
-      return nil
+  /// Adds to what waits, or ends it with the error that `change` returns. The reader sleeps on until `wake`.
+  func add(_ change: (inout Waiting) -> BluetoothError?) {
+    state.withLock { state in
+      guard state.ending == nil, let error = change(&state.pile) else { return }
+      state.ending = .failure(error)
     }
-    waiter?.resume(returning: .success(element))
+  }
+  /// Wakes the reader if it has something to read: once for a batch, which costs far more than to add to it.
+  func wake() {
+    let reader = state.withLock { state in state.pile.isEmpty && state.ending == nil ? nil : state.reader.take() }
+    reader?.resume()
   }
 
   /// nil: the sequence ends well. What waits is still delivered.
@@ -52,33 +45,93 @@ final class Mailbox<Element: Sendable>: Sendable {
   func abandon() { end(.success(()), keepingElements: false) }
 
   private func end(_ ending: Result<Void, BluetoothError>, keepingElements: Bool) {
-    let (waiter, dropped) = state.withLock { state -> (Waiter?, Deque<Element>) in
-      var dropped = Deque<Element>()
-      // Let go outside the lock: an element's end may lead back here.
-      if !keepingElements { swap(&dropped, &state.elements) }
+    let dropped = state.withLock { state -> Waiting? in
       if state.ending == nil { state.ending = ending }
-      return (state.waiter.take(), dropped)
+      // Let go outside the lock: an element's end may lead back here.
+      return keepingElements ? nil : state.pile.takeAll()
     }
-    waiter?.resume(returning: ending.map { nil })
+    wake()
     withExtendedLifetime(dropped) {}
   }
 
   /// The next element; nil at the end. Cancelling the task ends the mailbox. One task at a time (traps otherwise).
-  func take() async throws(BluetoothError) -> Element? {
-    let result = await withTaskCancellationHandler {
-      await withCheckedContinuation { (continuation: Waiter) in
-        let ready = state.withLock { state -> Result<Element?, BluetoothError>? in
-          if let element = state.elements.popFirst() { return .success(element) }
-          if let ending = state.ending { return ending.map { nil } }
-          precondition(state.waiter == nil, "one iterator, one task")
-          state.waiter = continuation
-          return nil
+  func take() async throws(BluetoothError) -> Waiting.Element? { try await take { $0.popFirst() } }
+  /// All that waits.
+  func takeAll() async throws(BluetoothError) -> Waiting? { try await take { $0.isEmpty ? nil : $0.takeAll() } }
+
+  private func take<Taken: Sendable>(_ some: (inout Waiting) -> Taken?) async throws(BluetoothError) -> Taken? {
+    if Task.isCancelled { abandon() }
+    while true {
+      let found = state.withLock { state -> Result<Taken?, BluetoothError>? in
+        if let taken = some(&state.pile) { return .success(taken) }
+        return state.ending?.map { nil }
+      }
+      if let found { return try found.get() }
+      await sleep()
+    }
+  }
+  /// Returns when there is something to read, or the end.
+  private func sleep() async {
+    await withTaskCancellationHandler {
+      await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+        let mustSleep = state.withLock { state in
+          guard state.pile.isEmpty, state.ending == nil else { return false }
+          precondition(state.reader == nil, "one iterator, one task")
+          state.reader = continuation
+          return true
         }
-        if let ready { continuation.resume(returning: ready) }
+        if !mustSleep { continuation.resume() }
       }
     } onCancel: {
       abandon()
     }
-    return try result.get()
+  }
+}
+
+/// An inbox of single elements.
+typealias Mailbox<Element: Sendable> = Inbox<BoundedQueue<Element>>
+
+/// Elements of which at most `capacity` wait.
+struct BoundedQueue<Element: Sendable>: Pile {
+  /// What happens to an element that comes while `capacity` wait.
+  enum Overflow: Sendable {
+    /// The oldest goes: the newest report of a device is worth more.
+    case dropOldest
+    /// The sequence ends with `.overflow`, after those that wait: a gap would go unseen.
+    case end
+  }
+  private var elements = Deque<Element>()
+  private let capacity: Int
+  private let overflow: Overflow
+
+  init(capacity: Int, overflow: Overflow) {
+    self.capacity = capacity
+    self.overflow = overflow
+  }
+  var isEmpty: Bool { elements.isEmpty }
+  mutating func popFirst() -> Element? { elements.popFirst() }
+  mutating func takeAll() -> Self {
+    var all = Self(capacity: capacity, overflow: overflow)
+    swap(&all, &self)
+    return all
+  }
+  mutating func append(_ element: Element) -> BluetoothError? {
+    if elements.count == capacity {
+      if overflow == .end { return .overflow(capacity) }
+      elements.removeFirst()
+    }
+    elements.append(element)
+    return nil
+  }
+}
+
+extension Inbox {
+  convenience init<Element>(capacity: Int, overflow: BoundedQueue<Element>.Overflow)
+  where Waiting == BoundedQueue<Element> {
+    self.init(BoundedQueue(capacity: capacity, overflow: overflow))
+  }
+  func put<Element>(_ element: Element) where Waiting == BoundedQueue<Element> {
+    add { $0.append(element) }
+    wake()
   }
 }

@@ -23,6 +23,8 @@ public final class SimulatedRadio: @unchecked Sendable {
   private var packet = PacketBuffer(capacity: 260)
   private var packetCapacity = 260
   private var isClosed = false
+  /// When the packets came that are being received: one look at the clock for all that come together.
+  private var arrival: Instant?
   /// The one timer, and when it goes off.
   private var timer: Scheduled<Void>?
   private var armed = Instant.zero
@@ -89,6 +91,7 @@ public final class SimulatedRadio: @unchecked Sendable {
   /// Lends the air: to move controllers, to separate them, to change the loss.
   public func withAir<Result>(_ body: (inout Air) -> Result) -> Result {
     eventLoop.preconditionInEventLoop()
+    arrival = nil
     let result = body(&air)
     pump()
     return result
@@ -126,7 +129,7 @@ public final class SimulatedRadio: @unchecked Sendable {
       self.id = id
       self.transport = transport
     }
-    func received(_ packet: Span<UInt8>) { radio.air.receive(packet, at: id, now: radio.now) }
+    func received(_ packet: Span<UInt8>) { radio.receive(packet, at: id) }
     func receivedAll() { radio.pump() }
     func writable() { radio.pump() }
     func failed(_ error: TransportError) { radio.ended(self, error) }
@@ -135,6 +138,11 @@ public final class SimulatedRadio: @unchecked Sendable {
   /// Since the radio began.
   private var now: Instant { Instant(nanoseconds: UInt64((NIODeadline.now() - start).nanoseconds)) }
 
+  private func receive(_ packet: Span<UInt8>, at id: ControllerID) {
+    let now = arrival ?? now
+    arrival = now
+    air.receive(packet, at: id, now: now)
+  }
   private func ended(_ port: Port, _ error: TransportError) {
     logger.debug("a host went away", metadata: ["controller": "\(port.id.index)", "reason": "\(error)"])
     ports.removeAll { $0 === port }
@@ -145,6 +153,7 @@ public final class SimulatedRadio: @unchecked Sendable {
   /// Lets happen what is due, hands out what the controllers have to say, and sleeps until something happens by itself.
   private func pump() {
     guard !isClosed else { return }
+    arrival = nil
     let now = now
     air.advance(to: now)
     // A packet taken from one controller can make room for a peer's: until all are quiet or their hosts are slow.

@@ -22,8 +22,9 @@ public struct ReceivedValue: Sendable, Hashable {
 ///     for try await value in rate { print(value.value) }
 ///     try await rate.end()
 ///
-/// 1,024 values may wait for the reader; after that the sequence ends with `.overflow`. It ends with `.servicesChanged`
-/// when the server no longer has the characteristic as it was. A cancelled task ends it. One task reads at a time.
+/// Values wait for the reader up to the subscription's `capacity`; after that the sequence ends with `.overflow`, behind
+/// those that wait. It ends with `.servicesChanged` when the server no longer has the characteristic as it was. A cancelled
+/// task ends it. One task reads at a time, value by value or in `batches`.
 public struct Subscription: AsyncSequence, Sendable {
   public typealias Element = ReceivedValue
   public typealias Failure = BluetoothError
@@ -44,6 +45,26 @@ public struct Subscription: AsyncSequence, Sendable {
       try await holder.mailbox.take()
     }
   }
+
+  /// The same values, each time all that have come since the last: for much data. A reader that keeps up is woken once for
+  /// many values, and nothing is allocated for each of them.
+  public var batches: Batches { Batches(holder: holder) }
+
+  /// What `Subscription.batches` gives.
+  public struct Batches: AsyncSequence, Sendable {
+    public typealias Element = ReceivedBatch
+    public typealias Failure = BluetoothError
+    let holder: SubscriptionHolder
+    public func makeAsyncIterator() -> Iterator { Iterator(holder: holder) }
+
+    public struct Iterator: AsyncIteratorProtocol {
+      let holder: SubscriptionHolder
+      public mutating func next() async throws(BluetoothError) -> ReceivedBatch? { try await holder.mailbox.takeAll() }
+      public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> ReceivedBatch? {
+        try await holder.mailbox.takeAll()
+      }
+    }
+  }
 }
 
 /// The values of one characteristic for one loop: see `Link.notifications(of:)`.
@@ -62,25 +83,52 @@ public struct NotificationSequence: AsyncSequence, Sendable {
 
     public mutating func next() async throws(BluetoothError) -> ReceivedValue? { try await next(isolation: nil) }
     public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> ReceivedValue? {
-      if subscription == nil {
-        do throws(BluetoothError) {
-          subscription = try await sequence.link.subscribe(to: sequence.characteristic)
-        } catch  where error.code == .cancelled {
-          return nil
-        }
-      }
-      return try await subscription?.holder.mailbox.take()
+      try await sequence.subscribe(&subscription)?.take()
     }
+  }
+
+  /// The same values, each time all that have come since the last: see `Subscription.batches`.
+  public var batches: Batches { Batches(sequence: self) }
+
+  /// What `NotificationSequence.batches` gives.
+  public struct Batches: AsyncSequence, Sendable {
+    public typealias Element = ReceivedBatch
+    public typealias Failure = BluetoothError
+    let sequence: NotificationSequence
+    public func makeAsyncIterator() -> Iterator { Iterator(sequence: sequence) }
+
+    public struct Iterator: AsyncIteratorProtocol {
+      let sequence: NotificationSequence
+      private var subscription: Subscription?
+      init(sequence: NotificationSequence) { self.sequence = sequence }
+
+      public mutating func next() async throws(BluetoothError) -> ReceivedBatch? { try await next(isolation: nil) }
+      public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> ReceivedBatch? {
+        try await sequence.subscribe(&subscription)?.takeAll()
+      }
+    }
+  }
+
+  /// Subscribes the first time. Nil: the task has been cancelled meanwhile.
+  private func subscribe(_ subscription: inout Subscription?) async throws(BluetoothError) -> Inbox<ReceivedBatch>? {
+    if subscription == nil {
+      do throws(BluetoothError) {
+        subscription = try await link.subscribe(to: characteristic)
+      } catch  where error.code == .cancelled {
+        return nil
+      }
+    }
+    return subscription?.holder.mailbox
   }
 }
 
 /// Unsubscribes when the last one lets go of it.
 final class SubscriptionHolder: Sendable {
-  let mailbox: Mailbox<ReceivedValue>
+  let mailbox: Inbox<ReceivedBatch>
   let host: Host
   let link: LinkID
   let valueHandle: AttributeHandle
-  init(mailbox: Mailbox<ReceivedValue>, host: Host, link: LinkID, valueHandle: AttributeHandle) {
+  init(mailbox: Inbox<ReceivedBatch>, host: Host, link: LinkID, valueHandle: AttributeHandle) {
     self.mailbox = mailbox
     self.host = host
     self.link = link
@@ -127,10 +175,11 @@ public struct LinkEventSequence: AsyncSequence, Sendable {
 
 extension Host {
   func subscribe(
-    to characteristic: RemoteCharacteristic, _ configuration: ClientCharacteristicConfiguration?, on link: LinkID
+    to characteristic: RemoteCharacteristic, _ configuration: ClientCharacteristicConfiguration?, capacity: Int,
+    on link: LinkID
   ) async throws(BluetoothError) -> Subscription {
     guard links[link] != nil else { throw .linkIsDown }
-    let mailbox = Mailbox<ReceivedValue>(capacity: 1024, overflow: .end), handle = characteristic.valueHandle
+    let handle = characteristic.valueHandle, mailbox = Inbox(ReceivedBatch(handle, capacity: capacity))
     // Before the server is asked: the first value may come before its answer does.
     links[link]?.values[handle, default: []].append(mailbox)
     do throws(BluetoothError) {
@@ -146,7 +195,7 @@ extension Host {
   }
 
   /// Nobody waits for its end. The client counts subscribers, and asks the server when the last one has gone.
-  func unsubscribe(_ mailbox: Mailbox<ReceivedValue>, of handle: AttributeHandle, on link: LinkID) {
+  func unsubscribe(_ mailbox: Inbox<ReceivedBatch>, of handle: AttributeHandle, on link: LinkID) {
     mailbox.abandon()
     guard remove(mailbox, of: handle, on: link) else { return }
     let id = newRequest()
@@ -154,7 +203,7 @@ extension Host {
   }
   /// Also when the task is cancelled the server has been asked: nobody is left who could do it later.
   func endSubscription(
-    _ mailbox: Mailbox<ReceivedValue>, of handle: AttributeHandle, on link: LinkID
+    _ mailbox: Inbox<ReceivedBatch>, of handle: AttributeHandle, on link: LinkID
   ) async throws(BluetoothError) {
     mailbox.abandon()
     guard remove(mailbox, of: handle, on: link) else { return }
@@ -167,7 +216,7 @@ extension Host {
   }
   /// True when it was there: the link is up, and the characteristic still what it was.
   @discardableResult
-  private func remove(_ mailbox: Mailbox<ReceivedValue>, of handle: AttributeHandle, on link: LinkID) -> Bool {
+  private func remove(_ mailbox: Inbox<ReceivedBatch>, of handle: AttributeHandle, on link: LinkID) -> Bool {
     guard let all = links[link]?.values[handle] else { return false }
     let others = all.filter { $0 !== mailbox }
     links[link]?.values[handle] = others.isEmpty ? nil : others
@@ -187,12 +236,34 @@ extension Host {
     links[link]?.events.append(mailbox)
     return LinkEventSequence(mailbox: mailbox)
   }
-  func received(_ value: ReceivedValue, on link: LinkID) {
-    if let mailboxes = links[link]?.values[value.handle] {
-      for mailbox in mailboxes { mailbox.put(value) }
-    } else if !core.isServiceChanged(value.handle, on: link) {
-      links[link]?.tell(.value(value))
+  /// Hands a value to those who have subscribed to it, without waking them, and returns them.
+  func received(
+    _ octets: Octets, of handle: AttributeHandle, isIndication: Bool, on link: LinkID, _ known: Readers?
+  ) -> Readers? {
+    let readers: Readers
+    if let known, known.handle == handle, known.link == link {
+      readers = known
+    } else {
+      known?.wake()
+      guard let inboxes = links[link]?.values[handle] else {
+        if !core.isServiceChanged(handle, on: link) {
+          let value = ReceivedValue(handle: handle, value: core.bytes(of: octets), isIndication: isIndication)
+          links[link]?.tell(.value(value))
+        }
+        return nil
+      }
+      readers = Readers(link: link, handle: handle, inboxes: inboxes)
     }
+    core.withBytes(of: octets) { value in
+      for inbox in readers.inboxes { inbox.add { $0.append(value, isIndication: isIndication) } }
+    }
+    return readers
+  }
+  /// Who has subscribed to a characteristic: looked up, and woken, once for values that come one after another.
+  struct Readers {
+    let link: LinkID, handle: AttributeHandle
+    let inboxes: [Inbox<ReceivedBatch>]
+    func wake() { for inbox in inboxes { inbox.wake() } }
   }
   func servicesChanged(_ range: HandleRange, on link: LinkID) {
     logger.info("\(link): services changed, \(range.first.text) to \(range.last.text)")
