@@ -10,7 +10,10 @@ let package = Package(
     .executableTarget(
       name: "Bench",
       dependencies: ["HCI", "L2CAP", "ATT", "GATT", "GAP", "Simulator"].map { .product(name: $0, package: "bindrune") },
-      swiftSettings: [.strictMemorySafety(), .treatAllWarnings(as: .error)])
+      swiftSettings: [.strictMemorySafety(), .treatAllWarnings(as: .error)]),
+    // By the clock on the wall, with threads: not for callgrind, and not built with Bench.
+    .executableTarget(
+      name: "HostBench", dependencies: ["Bindrune", "Simulator"].map { .product(name: $0, package: "bindrune") }),
   ],
   swiftLanguageModes: [.v6]
 )
