@@ -2,9 +2,9 @@ import BindruneWire
 
 /// What became of a value that was offered: the answer comes at once, on the caller's own call.
 public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
-  /// It waits its turn, whole.
+  /// It waits its turn, whole, or is on its way already.
   case queued
-  /// It waits its turn, and the peer will see only this many octets of it: min(ATT_MTU − 3, 512).
+  /// The same, but the peer will see only this many octets of it: min(ATT_MTU − 3, 512).
   /// Vol 3, Part F, §3.4.7.1: a longer value is cut, and the client reads the rest.
   case cut(to: Int)
   /// There is no room now, and the value is not taken. One `.ready` follows when there is room for any value.

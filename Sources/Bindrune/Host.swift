@@ -25,7 +25,10 @@ public actor Host {
   let logger: Logger
   var core: HostCore
   private(set) var phase = Phase.stopped
-  private var packet = PacketBuffer(capacity: 1100)
+  /// The packet that is being sent. Empty between two of them.
+  var packet = PacketBuffer(capacity: 1100)
+  /// Packets were sent whose octets the transport may still hold.
+  var isUnflushed = false
   private var timer: (deadline: Instant, scheduled: Scheduled<Void>)?
   private var isPumping = false
   /// When the packets came that are being received: one look at the clock for all that come together.
@@ -252,13 +255,14 @@ public actor Host {
     var isQuiet: Bool
     repeat {
       isQuiet = true
-      var hasSent = false
       let now = now
       while transport.isWritable, packet.fill({ core.nextPacket(into: &$0, now: now) }) {
-        hasSent = true
         packet.withBytes { transport.send($0) }
+        packet.removeAll()
+        isUnflushed = true
       }
-      if hasSent {
+      if isUnflushed {
+        isUnflushed = false
         isQuiet = false
         transport.flush()
       }

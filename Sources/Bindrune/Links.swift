@@ -132,31 +132,49 @@ extension Host {
   func sendFromPorts() {
     while let link = ringing.popFirst() { sendFromPorts(of: link) }
   }
-  /// Fills the link's queue from its ports, a value each in turn, until it is full or they are empty.
+  /// Sends from the link's ports, a value each in turn, until its queue is full or they are empty.
   func sendFromPorts(of link: LinkID) {
     var sending = Deque<SendPort>()
     links[link]?.exchange(&sending)
     guard !sending.isEmpty else { return }
-    perform { core, _ in
-      send(&sending, by: &core)
-      links[link]?.exchange(&sending)
-    }
+    send(&sending)
+    links[link]?.exchange(&sending)
+    pump()
   }
-  private func send(_ ports: inout Deque<SendPort>, by core: inout HostCore) {
+  private func send(_ ports: inout Deque<SendPort>) {
     while let port = ports.popFirst() {
-      let rest = port.sendNext { value in
-        switch port.kind {
-        // For a client that has unsubscribed meanwhile the value is gone, as it would be on the air.
-        case .notification: core.notify(value, of: port.handle, on: port.link) != .full
-        case .command: core.write(command: value, to: port.handle, on: port.link) != .full
-        }
-      }
-      switch rest {
+      switch port.sendNext({ send($0, from: port) }) {
       case .nothing: break
       case .more: ports.append(port)
       // The bearer will say when there is room again.
-      case .refused: return ports.prepend(port)
+      case .refused:
+        ports.prepend(port)
+        return sendWritten()
+      }
+      sendWritten()
+    }
+  }
+  /// Into the link's queue, or at once into the packet, where nothing waits before it. False: there is no room.
+  private func send(_ value: Span<UInt8>, from port: SendPort) -> Bool {
+    guard transport.isWritable else {
+      switch port.kind {
+      // For a client that has unsubscribed meanwhile the value is gone, as it would be on the air.
+      case .notification: return core.notify(value, of: port.handle, on: port.link) != .full
+      case .command: return core.write(command: value, to: port.handle, on: port.link) != .full
       }
     }
+    return packet.fill { output in
+      switch port.kind {
+      case .notification: core.notify(value, of: port.handle, on: port.link, into: &output) != .full
+      case .command: core.write(command: value, to: port.handle, on: port.link, into: &output) != .full
+      }
+    }
+  }
+  /// What was written at once goes now, and leaves the transport with the packets that `pump` sends after it.
+  private func sendWritten() {
+    guard packet.count > 0 else { return }
+    packet.withBytes { transport.send($0) }
+    packet.removeAll()
+    isUnflushed = true
   }
 }

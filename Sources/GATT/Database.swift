@@ -196,9 +196,14 @@ extension Database {
 extension Database {
   /// Replaces the value at `handle`. False, and nothing changes, when there is no value of ours there or `value` does
   /// not fit its length: 512 octets at most (Vol 3, Part F, §3.2.9), exactly the old number where the length is fixed.
+  /// Declarations are no values: services are inserted and removed.
   public mutating func setValue(_ handle: AttributeHandle, to value: Span<UInt8>) -> Bool {
     guard let position = position(of: handle), attributes[position].kind == .stored else { return false }
     let attribute = attributes[position]
+    switch uuids[Int(attribute.type)].uuid {
+    case .primaryService, .secondaryService, .include, .characteristic: return false
+    default: break
+    }
     guard attribute.isFixed ? value.count == attribute.count : value.count <= attribute.maximum else { return false }
     replace(position, with: value)
     return true

@@ -63,6 +63,8 @@ extension Server {
   ) throws(Refusal) {
     // §3.4.6.1: permissions now, offset and length when the queue is executed.
     _ = try writable(request.attributeHandle, session)
+    // The echo has the request's length: one that is too long for it is not queued.
+    guard packet.count <= response.freeCapacity else { throw Refusal(request.attributeHandle, .invalidPDU) }
     let part = packet.extracting(request.partAttributeValue.range)
     guard
       sessions[session].prepared.append(
@@ -73,7 +75,6 @@ extension Server {
     echo.valueOffset = request.valueOffset
     echo.partAttributeValue = request.partAttributeValue
     response.append(PrepareWriteResponse.opcode.rawValue)
-    // A request that fits the MTU has an echo that does.
     guard echo.append(to: &response, from: packet) else { throw Refusal(request.attributeHandle, .invalidPDU) }
   }
 

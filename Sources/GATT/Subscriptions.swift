@@ -133,7 +133,7 @@ extension Server {
   public mutating func mayBeSent(_ handle: AttributeHandle, to bearer: BearerID) -> ClientCharacteristicConfiguration {
     guard let index = session(of: bearer), let position = database.position(of: handle) else { return [] }
     let attribute = database.attributes[position]
-    guard attribute.slot != .max else { return [] }
+    guard attribute.slot != .max, attribute.kind != .configuration else { return [] }
     let configuration = sessions[index].configurations[Int(attribute.slot)]
     if configuration.isEmpty || ignoresDatabase(index) { return [] }
     if database.configurations[Int(attribute.slot)].isUnprotected { return configuration }
@@ -149,7 +149,9 @@ extension Server {
   public mutating func mayNotify(_ handle: AttributeHandle, to bearer: BearerID) -> Bool {
     guard let index = session(of: bearer), let position = database.position(of: handle) else { return false }
     let slot = Int(database.attributes[position].slot)
-    guard slot < sessions[index].configurations.count else { return false }
+    guard slot < sessions[index].configurations.count, database.configurations[slot].value == handle else {
+      return false
+    }
     if sessions[index].awareness == .aware, database.configurations[slot].isUnprotected {
       return sessions[index].configurations[slot].contains(.notification)
     }
@@ -173,8 +175,8 @@ extension Server {
   }
   private func slot(of handle: AttributeHandle) -> Int? {
     guard let position = database.position(of: handle) else { return nil }
-    let slot = database.attributes[position].slot
-    return slot == .max ? nil : Int(slot)
+    let attribute = database.attributes[position]
+    return attribute.slot == .max || attribute.kind == .configuration ? nil : Int(attribute.slot)
   }
 
   /// Whether `part`, written at `offset`, is a configuration that the characteristic supports.

@@ -12,8 +12,8 @@ import BindruneWire
 /// take turns. Two limits keep a link whose peer has gone silent from collecting all buffers:
 /// - While another link waits too, none holds more than max(1, ⌊total / links with data⌋), where a link with data wants
 ///   a buffer or holds some.
-/// - A link that waits alone leaves one buffer for each other open link, but no more than half of them, so that whoever
-///   comes next can begin at once.
+/// - A link that waits alone leaves one buffer for each other open link, so that whoever comes next can begin at once; but
+///   half of the buffers it may always hold.
 ///
 /// What a silent peer costs the others until the supervision time-out ends its link, as `whatASilentPeerCosts` measures it
 /// over the air with 1 … 16 buffers and 2 … 4 links:

@@ -59,6 +59,8 @@ extension OutputRawSpan {
     written = unsafe output.finalize(for: room)
     return wrote
   }
+  /// There is no packet.
+  public mutating func removeAll() { written = 0 }
   /// Lends the packet.
   @inlinable @inline(__always)
   public borrowing func withBytes<Result, Failure: Error>(
