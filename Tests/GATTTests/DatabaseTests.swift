@@ -346,7 +346,8 @@ import Testing
     var builder = DatabaseBuilder()
     builder.service("180D") { _ = $0.characteristic("2A37", [.read, .notify], value: [1]) }
     let tester = ServerUnderTest(try builder.build()), hash = tester.server.database.hash
-    #expect(!tester.setValue(1, [0x00, 0x01]) && !tester.setValue(2, [2, 3, 0, 0x37, 0x2A]) && tester.setValue(3, [2]))
+    #expect(
+      !tester.setValue(1, [0x00, 0x01]) && !tester.setValue(2, [2, 3, 0, 0x37, 0x2A]) && tester.setValue(3, [2]))
     #expect(tester.ask("06 01 00 01 00 00 28 0D 18") == "07 01 00 04 00" && tester.server.database.hash == hash)
   }
   /// A configuration is nobody's value, although it is subscribed by.
@@ -355,12 +356,12 @@ import Testing
     builder.service("180D") { _ = $0.characteristic("2A37", .notify) }
     let tester = ServerUnderTest(try builder.build())
     #expect(tester.ask("12 04 00 01 00") == "13")
-    for handle: (raw: UInt16, isSent: Bool) in [(1, false), (2, false), (3, true), (4, false), (5, false)] {
-      let attribute = AttributeHandle(rawValue: handle.raw), bearer = tester.bearer
-      #expect(tester.server.mayNotify(attribute, to: bearer) == handle.isSent)
-      #expect(tester.server.mayBeSent(attribute, to: bearer).isEmpty != handle.isSent)
-      #expect(tester.server.configuration(of: attribute, on: bearer).isEmpty != handle.isSent)
-      #expect(tester.server.subscribers(of: attribute).isEmpty != handle.isSent)
+    for raw in UInt16(1)...5 {
+      let attribute = AttributeHandle(rawValue: raw), bearer = tester.bearer, isSent = raw == 3
+      #expect(tester.server.mayNotify(attribute, to: bearer) == isSent)
+      #expect(tester.server.mayBeSent(attribute, to: bearer).isEmpty != isSent)
+      #expect(tester.server.configuration(of: attribute, on: bearer).isEmpty != isSent)
+      #expect(tester.server.subscribers(of: attribute).isEmpty != isSent)
     }
   }
   /// A Prepare Write Request longer than the ATT_MTU is refused and not queued: its echo would not fit.
