@@ -239,7 +239,7 @@ def arguments():
     parser.add_argument("--peers", action="store_true", help="Bumble's rows too; installs it if need be, beside ours")
     parser.add_argument("--readme", action="store_true", help="the README's table, in Markdown, instead of this one")
     parser.add_argument("--list", action="store_true", help="the ids of all rows")
-    for hidden in ("--work", "--thresholds", "--peer-python"):
+    for hidden in ("--work", "--thresholds", "--peer-python", "--host-bench"):
         parser.add_argument(hidden, type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.check + chosen.record + chosen.readme > 1:
@@ -300,7 +300,7 @@ def main():
             put(figures, word)
     if not is_short and not chosen.readme:
         peer_rows = [id for id in PEERS if matches(id, chosen.rows)]
-        for index, row in enumerate(peers.measured(peer_rows, chosen.work, chosen.peer_python)):
+        for index, row in enumerate(peers.measured(peer_rows, chosen.work, chosen.peer_python, chosen.host_bench)):
             if index == 0:
                 heading("x  peers, as installed here: times only")
             put(row)

@@ -21,9 +21,24 @@ ROUNDS = 5
 MTU = 247
 
 
-def measured(ids, work, peer_python):
+# bumble_link.py's rows: two hosts over TCP, on Bumble's controllers.
+LINKS = ["x.bumble.link", "x.B7.tcp", "x.bumble.send", "x.bumble.receive"]
+
+
+def measured(ids, work, peer_python, host_bench):
     """The rows of those peers that are here, as they come."""
-    bumble = [id for id in ids if id.startswith("x.bumble.")]
+    if "x.B7.Host" in ids and host_bench:
+        yield {"id": "x.B7.Host", "per_second": statistics.median(host_to_host(host_bench) for _ in range(ROUNDS))}
+    links = [id for id in ids if id in LINKS]
+    if links and peer_python and host_bench:
+        program = [str(peer_python), str(Path(__file__).with_name("bumble_link.py"))]
+        done = subprocess.run(
+            [*program, "--ours", str(host_bench), "--acl", "251", "--json"], stdout=subprocess.PIPE, text=True
+        )
+        yield from (row for row in map(json.loads, done.stdout.splitlines()) if row["id"] in links)
+        if done.returncode:
+            print("Two hosts over TCP: a pair did not get through, or ours was not faster, see above", file=sys.stderr)
+    bumble = [id for id in ids if id.startswith("x.bumble.") and id not in LINKS]
     if bumble and peer_python:
         command = [str(peer_python), __file__, "bumble", str(work / "workloads"), *bumble]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
@@ -46,6 +61,14 @@ def load(path, has_kinds=False):
         items.append((kind, data[at + 2 : at + 2 + length]))
         at += 2 + length
     return items
+
+
+def host_to_host(program):
+    """Notifications of 244 octets per second, SendPort to subscription, over the radio in the process, in real time."""
+    done = subprocess.run([str(program), "memory", "5000"], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{program}: status {done.returncode}\n{done.stderr[-1500:]}")
+    return int(done.stdout.split()[-1])
 
 
 # MARK: tshark

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from itertools import product
 
+import peers
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -130,4 +132,4 @@ GROUPS = [
     Group("x  beside the goals: the loop around B1 and B2", [Row("x.loop", "codec", 100)]),
 ]
 # What peers.py measures, where they are installed.
-PEERS = ["x.bumble.decode", *(f"x.bumble.server.K{kind}" for kind in range(9)), "x.tshark"]
+PEERS = ["x.B7.Host", *peers.LINKS, "x.bumble.decode", *(f"x.bumble.server.K{kind}" for kind in range(9)), "x.tshark"]
