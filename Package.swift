@@ -2,6 +2,8 @@
 import PackageDescription
 
 let settings: [SwiftSetting] = [.strictMemorySafety(), .treatAllWarnings(as: .error)]
+// The facade's classes are Apple's: its own types do not show what they are made of.
+let facade: [SwiftSetting] = settings + [.enableUpcomingFeature("InternalImportsByDefault")]
 let nio: [Target.Dependency] = [
   .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
 ]
@@ -12,6 +14,7 @@ let package = Package(
   name: "bindrune",
   products: [
     .executable(name: "bindrune", targets: ["BindruneTool"]),
+    .library(name: "CoreBluetooth", targets: ["CoreBluetooth"]),
     .library(name: "Bindrune", targets: ["Bindrune"]),
     .library(name: "HCI", targets: ["HCI"]),
     .library(name: "L2CAP", targets: ["L2CAP"]),
@@ -62,6 +65,11 @@ let package = Package(
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
       swiftSettings: settings),
+    .target(
+      name: "BindruneBroker", dependencies: ["Bindrune", .product(name: "Logging", package: "swift-log")] + nio,
+      path: "Sources/Broker", swiftSettings: settings),
+    .target(
+      name: "CoreBluetooth", dependencies: ["BindruneBroker"], swiftSettings: facade),
     .executableTarget(
       name: "BindruneTool",
       dependencies: [
@@ -109,6 +117,11 @@ let package = Package(
     .testTarget(
       name: "BindruneTests",
       dependencies: ["Bindrune", "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport"] + nio,
+      swiftSettings: settings),
+    .testTarget(
+      name: "BrokerTests", dependencies: ["BindruneBroker", "TestSupport"], swiftSettings: settings),
+    .testTarget(
+      name: "CoreBluetoothTests", dependencies: ["CoreBluetooth", "BindruneBroker", "TestSupport"],
       swiftSettings: settings),
     .testTarget(
       name: "ToolTests", dependencies: ["BindruneTool", "Bindrune", "GAP", "BindruneTransport", "BindruneWire"] + nio,

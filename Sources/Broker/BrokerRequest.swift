@@ -1,0 +1,123 @@
+/// Names a request of a session until it is answered by exactly one `BrokerEvent.completed`. The session's owner chooses it,
+/// and uses none twice.
+public struct OperationID: Hashable, Sendable {
+  public var rawValue: UInt64
+  public init(rawValue: UInt64) { self.rawValue = rawValue }
+}
+
+/// What a session is asked for. Plain values: a request can be carried out in this process or be written to a socket.
+///
+/// A peer is named by its identifier: `UUID(PeerAddress)`. Requests on a peer that is not connected for this session complete
+/// with `.disconnected`; those that wait when its link ends are not completed: `.disconnected` says it for all of them.
+public enum BrokerRequest: Equatable, Sendable {
+  // MARK: Central
+
+  /// Scans; replaces what this session has scanned for before. `services` empty: all devices. A device is told once, and
+  /// again when it shows more than before (its scan response, for one); `allowsDuplicates`: every time it is heard.
+  case scan(services: [BluetoothUUID], solicitedServices: [BluetoothUUID], allowsDuplicates: Bool)
+  case stopScan
+  /// Waits for as long as it takes: `.connected`, `.connectionFailed`, or, when it is cancelled, `.disconnected`.
+  /// A peer that is connected for another session is connected for this one too, at once.
+  case connect(UUID, ConnectOptions)
+  /// The peer is of no more use to this session: always answered by `.disconnected` without a reason if the session was
+  /// connected or connecting. The link itself ends when no session uses it any more.
+  case cancelConnection(UUID)
+  case readRSSI(OperationID, UUID)
+  /// All primary services, or those with `uuids`. Completes with `.services`.
+  case discoverServices(OperationID, UUID, [BluetoothUUID]?)
+  /// Of the service that is declared at the handle. Completes with `.includedServices`.
+  case discoverIncludedServices(OperationID, UUID, AttributeHandle, [BluetoothUUID]?)
+  /// Of the service that is declared at the handle. Completes with `.characteristics`.
+  case discoverCharacteristics(OperationID, UUID, AttributeHandle, [BluetoothUUID]?)
+  /// Of the characteristic whose value has the handle. Completes with `.descriptors`.
+  case discoverDescriptors(OperationID, UUID, AttributeHandle)
+  /// A characteristic's value or a descriptor, whole. Completes with `.value`.
+  case read(OperationID, UUID, AttributeHandle)
+  /// With a response. Completes with `.done`.
+  case write(OperationID, UUID, AttributeHandle, Data)
+  /// Notifications where the characteristic has them, else indications, of the value at the handle. Completes with
+  /// `.notifying`. A session that has asked twice has asked once.
+  case setNotifying(OperationID, UUID, AttributeHandle, Bool)
+
+  // MARK: Peripheral
+
+  /// Completes with `.published`.
+  case addService(OperationID, ServiceDescription)
+  /// The service of this session that was published at the handle; others of it that include it go on without.
+  case removeService(AttributeHandle)
+  case removeAllServices
+  /// The value of an attribute that the database keeps.
+  case setValue(AttributeHandle, Data)
+  /// Answers `.readRequested` with the value from its offset on, or `.writeRequested`: exactly once.
+  case respond(ServerRequest, Data?)
+  case reject(ServerRequest, ATTError)
+  /// Completes with `.done` when the controller advertises. One at a time for a session.
+  case startAdvertising(OperationID, localName: String?, services: [BluetoothUUID])
+  case stopAdvertising
+  case setDesiredLatency(UUID, ConnectionLatency)
+}
+
+/// Names a client's request to this session until it is answered.
+public struct ServerRequest: Hashable, Sendable {
+  public var rawValue: UInt64
+  public init(rawValue: UInt64) { self.rawValue = rawValue }
+}
+
+public struct ConnectOptions: Hashable, Sendable {
+  /// Seconds to wait before the connection is sought.
+  public var startDelay: Double
+  /// A link that ends without this session's doing is sought again, for as long as it takes.
+  public var reconnects: Bool
+  public init(startDelay: Double = 0, reconnects: Bool = false) {
+    self.startDelay = startDelay
+    self.reconnects = reconnects
+  }
+}
+
+/// A service to publish.
+public struct ServiceDescription: Equatable, Sendable {
+  public struct Descriptor: Equatable, Sendable {
+    public var uuid: BluetoothUUID
+    public var value: Data
+    public init(uuid: BluetoothUUID, value: Data) {
+      self.uuid = uuid
+      self.value = value
+    }
+  }
+  public struct Characteristic: Equatable, Sendable {
+    public var uuid: BluetoothUUID
+    /// Those of the Specification: Vol 3, Part G, §3.3.1.1. With `.notify` or `.indicate` it has a configuration descriptor.
+    public var properties: CharacteristicProperties
+    /// Of the value. Its configuration may be written as openly as the characteristic is subscribed to:
+    public var permissions: AttributePermissions
+    public var configuring: AttributePermissions.Access
+    /// Nil: the application is asked for it. Else the database keeps it.
+    public var value: Data?
+    public var descriptors: [Descriptor]
+    public init(
+      uuid: BluetoothUUID, properties: CharacteristicProperties, permissions: AttributePermissions,
+      configuring: AttributePermissions.Access = .open, value: Data? = nil, descriptors: [Descriptor] = []
+    ) {
+      self.uuid = uuid
+      self.properties = properties
+      self.permissions = permissions
+      self.configuring = configuring
+      self.value = value
+      self.descriptors = descriptors
+    }
+  }
+  public var uuid: BluetoothUUID
+  public var isPrimary: Bool
+  /// Where the services that it includes were published.
+  public var includes: [AttributeHandle]
+  public var characteristics: [Characteristic]
+  public init(
+    uuid: BluetoothUUID, isPrimary: Bool = true, includes: [AttributeHandle] = [],
+    characteristics: [Characteristic] = []
+  ) {
+    self.uuid = uuid
+    self.isPrimary = isPrimary
+    self.includes = includes
+    self.characteristics = characteristics
+  }
+}

@@ -1,0 +1,34 @@
+// Who a peer is, as a UUID: the address itself, reversibly. So an identifier means the same device in every run and in every
+// process of a machine, and nothing has to be stored for that. A device that changes its address is another one until it is
+// paired, as it is for everybody who does not have its key.
+//
+//     F0F1F2F3-F4F5-8001-B14E-4472756E6500
+//     address       │└ 0: public, 1: random
+//                   └ version 8: "custom", RFC 9562, §5.8
+
+/// Behind the variant's two bits (10, the first of 0xB1), "NDrune" and a zero.
+private let tag: UInt64 = 0xB14E_4472_756E_6500
+
+extension UUID {
+  /// The identifier of the device at `peer`.
+  public init(_ peer: PeerAddress) {
+    let high = peer.address.value << 16 | 0x8000 | (peer.isRandom ? 1 : 0)
+    func octet(_ word: UInt64, _ index: UInt64) -> UInt8 { UInt8(truncatingIfNeeded: word >> (56 - 8 * index)) }
+    self.init(
+      uuid: (
+        octet(high, 0), octet(high, 1), octet(high, 2), octet(high, 3), octet(high, 4), octet(high, 5), octet(high, 6),
+        octet(high, 7), octet(tag, 0), octet(tag, 1), octet(tag, 2), octet(tag, 3), octet(tag, 4), octet(tag, 5),
+        octet(tag, 6), octet(tag, 7)
+      ))
+  }
+}
+
+extension PeerAddress {
+  /// The device that `identifier` names; nil: it comes from elsewhere, and names none.
+  public init?(_ identifier: UUID) {
+    let octets = unsafe withUnsafeBytes(of: identifier.uuid) { unsafe [UInt8]($0) }
+    let words = [octets[..<8], octets[8...]].map { $0.reduce(UInt64(0)) { $0 << 8 | UInt64($1) } }
+    guard words[1] == tag, words[0] & 0xFFFE == 0x8000 else { return nil }
+    self.init(DeviceAddress(words[0] >> 16), words[0] & 1 == 1 ? .random : .public)
+  }
+}

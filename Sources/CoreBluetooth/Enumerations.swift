@@ -1,0 +1,89 @@
+// The closed sets of numbers, with Apple's raw values.
+
+/// What a manager can do now.
+public enum CBManagerState: Int, Sendable {
+  /// Nothing is known yet; an update is imminent.
+  case unknown = 0
+  /// The connection with the adapter was lost for a moment; an update is imminent.
+  case resetting = 1
+  /// There is no Bluetooth Low Energy here.
+  case unsupported = 2
+  /// The app may not use Bluetooth.
+  case unauthorized = 3
+  case poweredOff = 4
+  case poweredOn = 5
+}
+@available(*, deprecated, renamed: "CBManagerState") public typealias CBCentralManagerState = CBManagerState
+@available(*, deprecated, renamed: "CBManagerState") public typealias CBPeripheralManagerState = CBManagerState
+
+/// Whether the app may use Bluetooth.
+public enum CBManagerAuthorization: Int, Sendable {
+  case notDetermined = 0
+  case restricted = 1
+  case denied = 2
+  case allowedAlways = 3
+}
+@available(*, deprecated, renamed: "CBManagerAuthorization")
+public enum CBPeripheralManagerAuthorizationStatus: Int, Sendable {
+  case notDetermined = 0
+  case restricted = 1
+  case denied = 2
+  case authorized = 3
+}
+
+/// Where a peripheral's link stands.
+public enum CBPeripheralState: Int, Sendable {
+  case disconnected = 0
+  case connecting = 1
+  case connected = 2
+  case disconnecting = 3
+}
+
+public enum CBCharacteristicWriteType: Int, Sendable {
+  /// The peripheral says whether it has written.
+  case withResponse = 0
+  /// Best effort, and nothing is told.
+  case withoutResponse = 1
+}
+
+/// How quickly a link answers, and how much it lets the devices sleep.
+public enum CBPeripheralManagerConnectionLatency: Int, Sendable {
+  case low = 0
+  case medium = 1
+  case high = 2
+}
+
+/// Of iOS alone: `CBCentralManager.registerForConnectionEvents`.
+public enum CBConnectionEvent: Int, Sendable {
+  case peerDisconnected = 0
+  case peerConnected = 1
+}
+
+/// What can be done with a characteristic's value. Core Specification, Vol 3, Part G, §3.3.1.1; the last two are Apple's own.
+public struct CBCharacteristicProperties: OptionSet, Sendable {
+  public let rawValue: UInt
+  public init(rawValue: UInt) { self.rawValue = rawValue }
+  public static let broadcast = Self(rawValue: 0x01)
+  public static let read = Self(rawValue: 0x02)
+  public static let writeWithoutResponse = Self(rawValue: 0x04)
+  public static let write = Self(rawValue: 0x08)
+  public static let notify = Self(rawValue: 0x10)
+  public static let indicate = Self(rawValue: 0x20)
+  public static let authenticatedSignedWrites = Self(rawValue: 0x40)
+  public static let extendedProperties = Self(rawValue: 0x80)
+  public static let notifyEncryptionRequired = Self(rawValue: 0x100)
+  public static let indicateEncryptionRequired = Self(rawValue: 0x200)
+}
+
+/// What a central may do with a published value.
+public struct CBAttributePermissions: OptionSet, Sendable {
+  public let rawValue: UInt
+  public init(rawValue: UInt) { self.rawValue = rawValue }
+  public static let readable = Self(rawValue: 0x01)
+  public static let writeable = Self(rawValue: 0x02)
+  public static let readEncryptionRequired = Self(rawValue: 0x04)
+  public static let writeEncryptionRequired = Self(rawValue: 0x08)
+}
+
+/// Names a listener for L2CAP channels. Core Specification, Vol 3, Part A, §4.22.
+public typealias CBL2CAPPSM = UInt16

@@ -1,0 +1,142 @@
+public import Foundation
+
+/// The domain of `CBError`.
+public let CBErrorDomain = "CBErrorDomain"
+/// The domain of `CBATTError`.
+public let CBATTErrorDomain = "CBATTErrorDomain"
+
+/// Why something could not be done, above the Attribute Protocol.
+public struct CBError: CustomNSError, LocalizedError, Hashable, Sendable {
+  public enum Code: Int, Sendable {
+    case unknown = 0
+    case invalidParameters = 1
+    case invalidHandle = 2
+    case notConnected = 3
+    case outOfSpace = 4
+    case operationCancelled = 5
+    case connectionTimeout = 6
+    case peripheralDisconnected = 7
+    case uuidNotAllowed = 8
+    case alreadyAdvertising = 9
+    case connectionFailed = 10
+    case connectionLimitReached = 11
+    case unknownDevice = 12
+    case operationNotSupported = 13
+    case peerRemovedPairingInformation = 14
+    case encryptionTimedOut = 15
+    case tooManyLEPairedDevices = 16
+    case leGattExceededBackgroundNotificationLimit = 17
+    case leGattNearBackgroundNotificationLimit = 18
+    @available(*, deprecated, renamed: "unknownDevice") public static var unkownDevice: Code { .unknownDevice }
+  }
+  public let code: Code
+  /// What is known beside the code.
+  public let userInfo: [String: String]
+  public init(_ code: Code, userInfo: [String: String] = [:]) {
+    self.code = code
+    self.userInfo = userInfo
+  }
+
+  public static var errorDomain: String { CBErrorDomain }
+  public var errorCode: Int { code.rawValue }
+  public var errorUserInfo: [String: Any] { [NSLocalizedDescriptionKey: errorDescription ?? ""] }
+  public var errorDescription: String? { userInfo[NSLocalizedDescriptionKey] ?? code.sentence }
+  public static func == (a: CBError, b: CBError) -> Bool { a.code == b.code }
+  public func hash(into hasher: inout Hasher) { hasher.combine(code) }
+
+  public static var unknown: Code { .unknown }
+  public static var invalidParameters: Code { .invalidParameters }
+  public static var invalidHandle: Code { .invalidHandle }
+  public static var notConnected: Code { .notConnected }
+  public static var outOfSpace: Code { .outOfSpace }
+  public static var operationCancelled: Code { .operationCancelled }
+  public static var connectionTimeout: Code { .connectionTimeout }
+  public static var peripheralDisconnected: Code { .peripheralDisconnected }
+  public static var uuidNotAllowed: Code { .uuidNotAllowed }
+  public static var alreadyAdvertising: Code { .alreadyAdvertising }
+  public static var connectionFailed: Code { .connectionFailed }
+  public static var connectionLimitReached: Code { .connectionLimitReached }
+  public static var unknownDevice: Code { .unknownDevice }
+  public static var operationNotSupported: Code { .operationNotSupported }
+  public static var peerRemovedPairingInformation: Code { .peerRemovedPairingInformation }
+  public static var encryptionTimedOut: Code { .encryptionTimedOut }
+  public static var tooManyLEPairedDevices: Code { .tooManyLEPairedDevices }
+}
+
+extension CBError.Code {
+  /// `catch CBError.peripheralDisconnected`.
+  public static func ~= (code: CBError.Code, error: any Error) -> Bool { (error as? CBError)?.code == code }
+
+  var sentence: String {
+    switch self {
+    case .unknown: "Something unexpected went wrong."
+    case .invalidParameters: "A parameter is not possible."
+    case .invalidHandle: "There is no attribute with this handle."
+    case .notConnected: "The device is not connected."
+    case .outOfSpace: "There is no room for it."
+    case .operationCancelled: "The operation was cancelled."
+    case .connectionTimeout: "The device has not answered for too long."
+    case .peripheralDisconnected: "The device has ended the connection."
+    case .uuidNotAllowed: "This UUID is not allowed here."
+    case .alreadyAdvertising: "Advertising is on already."
+    case .connectionFailed: "The connection could not be made."
+    case .connectionLimitReached: "There are as many connections as the adapter can have."
+    case .unknownDevice: "The device is not known."
+    case .operationNotSupported: "The operation is not supported."
+    case .peerRemovedPairingInformation: "The device has forgotten the pairing."
+    case .encryptionTimedOut: "The device did not encrypt the connection in time."
+    case .tooManyLEPairedDevices: "There are as many paired devices as can be remembered."
+    case .leGattExceededBackgroundNotificationLimit: "More notifications came in the background than are allowed."
+    case .leGattNearBackgroundNotificationLimit: "Nearly as many notifications came in the background as are allowed."
+    }
+  }
+}
+
+/// What the other side has answered. Core Specification, Vol 3, Part F, §3.4.1.1.
+public struct CBATTError: CustomNSError, LocalizedError, Hashable, Sendable {
+  public enum Code: Int, Sendable {
+    case success = 0x00
+    case invalidHandle = 0x01
+    case readNotPermitted = 0x02
+    case writeNotPermitted = 0x03
+    case invalidPdu = 0x04
+    case insufficientAuthentication = 0x05
+    case requestNotSupported = 0x06
+    case invalidOffset = 0x07
+    case insufficientAuthorization = 0x08
+    case prepareQueueFull = 0x09
+    case attributeNotFound = 0x0A
+    case attributeNotLong = 0x0B
+    case insufficientEncryptionKeySize = 0x0C
+    case invalidAttributeValueLength = 0x0D
+    case unlikelyError = 0x0E
+    case insufficientEncryption = 0x0F
+    case unsupportedGroupType = 0x10
+    case insufficientResources = 0x11
+  }
+  public let code: Code
+  public init(_ code: Code) { self.code = code }
+
+  public static var errorDomain: String { CBATTErrorDomain }
+  public var errorCode: Int { code.rawValue }
+  public var errorUserInfo: [String: Any] { [NSLocalizedDescriptionKey: errorDescription ?? ""] }
+
+  public static var success: Code { .success }
+  public static var invalidHandle: Code { .invalidHandle }
+  public static var readNotPermitted: Code { .readNotPermitted }
+  public static var writeNotPermitted: Code { .writeNotPermitted }
+  public static var invalidPdu: Code { .invalidPdu }
+  public static var insufficientAuthentication: Code { .insufficientAuthentication }
+  public static var requestNotSupported: Code { .requestNotSupported }
+  public static var invalidOffset: Code { .invalidOffset }
+  public static var insufficientAuthorization: Code { .insufficientAuthorization }
+  public static var prepareQueueFull: Code { .prepareQueueFull }
+  public static var attributeNotFound: Code { .attributeNotFound }
+  public static var attributeNotLong: Code { .attributeNotLong }
+  public static var insufficientEncryptionKeySize: Code { .insufficientEncryptionKeySize }
+  public static var invalidAttributeValueLength: Code { .invalidAttributeValueLength }
+  public static var unlikelyError: Code { .unlikelyError }
+  public static var insufficientEncryption: Code { .insufficientEncryption }
+  public static var unsupportedGroupType: Code { .unsupportedGroupType }
+  public static var insufficientResources: Code { .insufficientResources }
+}
