@@ -20,7 +20,7 @@ struct Advertise: AsyncParsableCommand {
 
   @Option(
     help: ArgumentHelp(
-      "The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH or sim.", valueName: "spec"),
+      "The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim or sim:NAME.", valueName: "spec"),
     transform: TransportSpec.init(argument:))
   var hci: TransportSpec?
   @Flag(help: "Take an adapter down that is up, and bring it up again at the end (not after SIGKILL).")

@@ -24,7 +24,7 @@ struct Bench: AsyncParsableCommand {
 
   @Option(
     help: ArgumentHelp(
-      "The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH; a second one for the peripheral's end; or sim.",
+      "The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim:NAME; a second one for the peripheral's end; or sim.",
       valueName: "spec"), transform: TransportSpec.init(argument:))
   var hci: [TransportSpec] = []
   @Flag(help: "Take an adapter down that is up, and bring it up again at the end (not after SIGKILL).")
@@ -159,7 +159,7 @@ struct Bench: AsyncParsableCommand {
       var line = JSONLine()
       for end in ends { line.add(end.role, end.json) }
       line.add("link", link.json)
-      line.add("virtual", hci == [.sim])
+      line.add("virtual", virtual != nil)
       report.add(to: &line)
       Console.line("\(line)")
     }
@@ -175,7 +175,15 @@ struct Bench: AsyncParsableCommand {
     }
   }
   private var note: [String] {
-    hci == [.sim] ? ["sim is a virtual radio: the figures are that radio's, and no adapter's"] : []
+    virtual.map { ["\($0) is a virtual radio: the figures are that radio's, and no adapter's"] } ?? []
+  }
+  private var virtual: TransportSpec? {
+    hci.first { spec in
+      switch spec {
+      case .sim, .radio: true
+      default: false
+      }
+    }
   }
 
   // MARK: The peripheral

@@ -10,7 +10,8 @@ struct BindruneCommand: AsyncParsableCommand {
     abstract: "Bluetooth LE on Linux, down to the HCI packets.",
     discussion: """
       A controller is named by where it is: hci0 is an adapter of this machine, serial:PATH, tcp:HOST:PORT and unix:PATH \
-      speak H4, sim is a virtual radio in this process with a heart rate sensor on it. No controller at hand? Start "bindrune controllers" and connect several hosts to it.
+      speak H4, sim is a virtual radio in this process with a heart rate sensor on it. No controller at hand? Start \
+      "bindrune controllers --name desk", and every program of yours that opens sim:desk is on one virtual radio.
       """,
     version: "0.1.0",
     subcommands: [
@@ -46,7 +47,7 @@ extension Error {
 struct HostOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp(
-      "The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH or sim.", valueName: "spec"),
+      "The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim or sim:NAME.", valueName: "spec"),
     transform: TransportSpec.init(argument:))
   var hci: TransportSpec
   @Flag(help: "Take an adapter down that is up, and bring it up again at the end (not after SIGKILL).")

@@ -62,12 +62,21 @@ struct Controllers: AsyncParsableCommand {
     discussion: """
       Every connection is one fresh controller, and all are on one virtual radio; closing the connection takes the \
       controller away. Prints the address that hosts connect to. A trace is written for each: FILE, FILE.2, FILE.3 …
+
+      --name gives the radio a name by which all of your programs find it: after "bindrune controllers --name desk", \
+      "--hci sim:desk" is a controller on it. --listen is for hosts that want an address, those of other stacks among them; \
+      both together are two ways to the same radio.
       """)
 
   @Option(
+    help: ArgumentHelp(
+      "The radio's name: letters, digits, '-', '_' and '.', not beginning with '.'.", valueName: "name"),
+    transform: { try TransportSpec(argument: "sim:" + $0) })
+  var name: TransportSpec?
+  @Option(
     help: ArgumentHelp("Where to listen: tcp:HOST:PORT (port 0: any that is free) or unix:PATH.", valueName: "spec"),
     transform: TransportSpec.init(argument:))
-  var listen: TransportSpec
+  var listen: TransportSpec?
   @Option(help: ArgumentHelp("Packets of a hundred that go astray in the air.", valueName: "percent"))
   var loss = 0.0
   @Option(help: "Seed of the radio's chance: which packets are lost, and how late the others are.")
@@ -75,6 +84,10 @@ struct Controllers: AsyncParsableCommand {
   @OptionGroup var common: CommonOptions
 
   func validate() throws {
+    if name == nil, listen == nil {
+      throw ValidationError(
+        "Nobody could connect: add --name desk, or --listen tcp:127.0.0.1:0 for a host of any kind.")
+    }
     if !(0...100 ~= loss) { throw ValidationError("--loss is a number from 0 to 100.") }
   }
 
@@ -82,13 +95,23 @@ struct Controllers: AsyncParsableCommand {
     let loop = MultiThreadedEventLoopGroup.singleton.next()
     let radio = SimulatedRadio(on: loop, seed: seed, configuration: .quiet(loss: loss / 100), logger: common.logger)
     let traces = common.trace.map { Traces(path: $0) }
-    let server = try await H4Server.listen(on: listen, loop: loop) { stream in
-      radio.attach(traces?.trace(stream) ?? stream)
+    var servers: [H4Server] = []
+    var result = Result<Void, any Error>.success(())
+    do {
+      for spec in [name, listen].compactMap(\.self) {
+        let server = try await H4Server.listen(on: spec, loop: loop) { stream in
+          radio.attach(traces?.trace(stream) ?? stream)
+        }
+        servers.append(server)
+      }
+      for server in servers { Console.line("listening on \(server.address)") }
+      try await untilInterrupted(nil) { while true { try await Task.sleep(for: .seconds(86_400)) } }
+    } catch {
+      result = .failure(error)  // a socket file goes with its server, however this ends
     }
-    Console.line("listening on \(server.address)")
-    try await untilInterrupted(nil) { while true { try await Task.sleep(for: .seconds(86_400)) } }
-    await server.close()
+    for server in servers { await server.close() }
     try await loop.submit { radio.close() }.get()
+    try result.get()
   }
 }
 

@@ -14,7 +14,7 @@ public final class H4Server: Sendable {
     self.address = address
   }
 
-  /// Listens at `tcp:HOST:PORT` (port 0: the system chooses) or `unix:PATH`. Everything happens on `loop`: `accept` is
+  /// Listens at `tcp:HOST:PORT` (port 0: the system chooses), `unix:PATH` or `sim:NAME`. Everything happens on `loop`: `accept` is
   /// called there for every connection and starts it; a connection that is not started is not read.
   /// A socket file that a dead process left behind is replaced, one that is in use is not.
   public static func listen(
@@ -37,19 +37,25 @@ public final class H4Server: Sendable {
         let channel = try await bootstrap.childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
           .bind(host: host, port: port).get()
         return H4Server(channel, .tcp(host: host, port: channel.localAddress?.port ?? port))
-      case .unix(let path):
-        let channel: any Channel
-        do {
-          channel = try await bootstrap.bind(unixDomainSocketPath: path).get()
-        } catch let error as IOError where error.errnoCode == EADDRINUSE {
-          guard await isAbandoned(spec, loop) else { throw error }
-          channel = try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
-        }
-        return H4Server(channel, spec)
-      case .sim, .adapter, .serial: throw TransportError.unsuitable(spec, "hosts connect to tcp:HOST:PORT or unix:PATH")
+      case .unix(let path): return H4Server(try await bind(bootstrap, path, loop), spec)
+      case .radio(let name):
+        return H4Server(try await bind(bootstrap, try SharedRadio(name).path(creates: true), loop), spec)
+      case .sim, .adapter, .serial:
+        throw TransportError.unsuitable(spec, "hosts connect to tcp:HOST:PORT, unix:PATH or sim:NAME")
       }
     } catch {
       throw TransportError(error, at: spec)
+    }
+  }
+
+  private static func bind(
+    _ bootstrap: ServerBootstrap, _ path: String, _ loop: any EventLoop
+  ) async throws -> any Channel {
+    do {
+      return try await bootstrap.bind(unixDomainSocketPath: path).get()
+    } catch let error as IOError where error.errnoCode == EADDRINUSE {
+      guard await isAbandoned(.unix(path: path), loop) else { throw error }
+      return try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
     }
   }
 

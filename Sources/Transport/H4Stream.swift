@@ -187,6 +187,13 @@ extension H4Stream {
           .connect(host: host, port: port, channelInitializer: initializer)
       case .unix(let path):
         return try await bootstrap.connect(unixDomainSocketPath: path, channelInitializer: initializer)
+      case .radio(let name):
+        let path = try SharedRadio(name).path(creates: false)
+        do {
+          return try await bootstrap.connect(unixDomainSocketPath: path, channelInitializer: initializer)
+        } catch let error as IOError where error.errnoCode == ENOENT || error.errnoCode == ECONNREFUSED {
+          throw TransportError.noRadio(name: name, path: path)
+        }
       case .serial(let path, let baud):
         let input = try SerialPort.open(path, baud: baud, for: spec)
         // The channel wants a descriptor for each direction, and no child of this process gets one.

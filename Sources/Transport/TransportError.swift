@@ -9,6 +9,8 @@ public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible 
   /// The path of a Unix socket or a serial port does not exist.
   case notFound(TransportSpec)
   case permissionDenied(TransportSpec)
+  /// No process runs the virtual radio of this name: nobody listens at the path.
+  case noRadio(name: String, path: String)
   /// The host's name or address leads nowhere.
   case unresolved(TransportSpec)
   /// No answer to the connection attempt in that many seconds, rounded up.
@@ -40,6 +42,8 @@ public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible 
     case .notFound(let spec) where spec.isSerial:
       "There is no device at \(spec): plug it in, or correct the path."
     case .notFound(let spec): "There is no socket at \(spec): start the controller there, or correct the path."
+    case .noRadio(let name, let path):
+      #"Nobody runs the radio sim:\#(name) (at \#(path)): start it with "bindrune controllers --name \#(name)"."#
     case .permissionDenied(let spec) where spec.isSerial:
       "No permission for \(spec): become a member of the group that owns it (on Debian dialout), and log in again."
     case .permissionDenied(let spec):
@@ -47,6 +51,8 @@ public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible 
     case .unresolved(let spec): "The host of \(spec) has no address: correct its name, or write a numeric address."
     case .timedOut(let spec, let seconds):
       "No answer from \(spec) in \(seconds) s: check that the host is up and that no firewall drops the port."
+    case .addressInUse(.radio(let name)):
+      "The radio sim:\(name) runs already: join it, stop the process that runs it, or choose another name."
     case .addressInUse(let spec): "Somebody listens at \(spec) already: stop that process, or choose another address."
     case .closed: "The other side closed the connection: look at its log, and start it again."
     case .unplugged(let spec): "\(spec) is gone: plug it in again, and open it again."

@@ -5,6 +5,7 @@
 ///     tcp:127.0.0.1:9000           H4 over TCP; IPv6 in brackets: tcp:[::1]:9000
 ///     unix:/run/hci.sock           H4 over a stream socket in the file system
 ///     sim                          a virtual controller in this process
+///     sim:desk                     one on a virtual radio that this user's processes share
 ///
 /// More may follow: a switch over it keeps a `default`.
 public enum TransportSpec: Sendable, Hashable, CustomStringConvertible {
@@ -18,6 +19,9 @@ public enum TransportSpec: Sendable, Hashable, CustomStringConvertible {
   case unix(path: String)
   /// A fresh virtual controller on the process's own radio.
   case sim
+  /// A fresh virtual controller on the radio that a process of this user runs under this name (`bindrune controllers --name`):
+  /// H4 over a Unix socket in the user's runtime folder. ASCII letters, digits, '-', '_' and '.', not beginning with '.'.
+  case radio(name: String)
 
   var isSerial: Bool {
     if case .serial = self { true } else { false }
@@ -32,6 +36,9 @@ public enum TransportSpec: Sendable, Hashable, CustomStringConvertible {
     let rest = parts.count == 2 ? String(parts[1]) : nil
     switch (parts[0], rest) {
     case ("sim", nil): self = .sim
+    case ("sim", let name?):
+      guard SharedRadio.isName(name) else { throw Self.badName(text) }
+      self = .radio(name: name)
     case ("tcp", let rest?): self = try Self.tcp(rest, of: text)
     case ("unix", let path?):
       if path.isEmpty || path.utf8.contains(0) {
@@ -52,8 +59,14 @@ public enum TransportSpec: Sendable, Hashable, CustomStringConvertible {
       }
       self = .adapter(number)
     default:
-      throw .specification(#""\#(text)" is no transport: write hci0, serial:PATH, tcp:HOST:PORT, unix:PATH or sim"#)
+      throw .specification(
+        #""\#(text)" is no transport: write hci0, serial:PATH, tcp:HOST:PORT, unix:PATH, sim or sim:NAME"#)
     }
+  }
+
+  static func badName(_ text: String) -> TransportError {
+    .specification(
+      #"The name in "\#(text)" is none: write sim:NAME with letters, digits, '-', '_' and '.', for example sim:desk"#)
   }
 
   /// Behind the last comma stands the rate.
@@ -98,6 +111,7 @@ public enum TransportSpec: Sendable, Hashable, CustomStringConvertible {
     case .tcp(let host, let port): host.contains(":") ? "tcp:[\(host)]:\(port)" : "tcp:\(host):\(port)"
     case .unix(let path): "unix:" + path
     case .sim: "sim"
+    case .radio(let name): "sim:" + name
     }
   }
 }

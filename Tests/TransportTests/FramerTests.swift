@@ -168,6 +168,7 @@ private func frame(_ stream: [UInt8], cuts: [Int] = [], _ framer: consuming H4Fr
     ("tcp:127.0.0.1:9000", TransportSpec.tcp(host: "127.0.0.1", port: 9000)),
     ("tcp:localhost:0", .tcp(host: "localhost", port: 0)), ("tcp:[::1]:65535", .tcp(host: "::1", port: 65535)),
     ("unix:/run/hci.sock", .unix(path: "/run/hci.sock")), ("unix:a:b", .unix(path: "a:b")), ("sim", .sim),
+    ("sim:desk", .radio(name: "desk")), ("sim:1", .radio(name: "1")), ("sim:A.b-c_9..", .radio(name: "A.b-c_9..")),
     ("hci0", .adapter(0)), ("hci65534", .adapter(65_534)),
     ("serial:/dev/ttyACM0", .serial(path: "/dev/ttyACM0", baud: 115_200)),
     ("serial:/dev/ttyACM0,1000000", .serial(path: "/dev/ttyACM0", baud: 1_000_000)),
@@ -179,7 +180,8 @@ private func frame(_ stream: [UInt8], cuts: [Int] = [], _ framer: consuming H4Fr
 
   @Test(arguments: [
     "", "tcp", "tcp:", "tcp:host", "tcp::9000", "tcp:host:", "tcp:host:65536", "tcp:host:-1", "tcp:host:+1",
-    "tcp:host:x", "tcp:::1:9000", "tcp:[::1:9000", "unix", "unix:", "sim:", "sim:1", "usb:0", "hci", "hcix", "SIM",
+    "tcp:host:x", "tcp:::1:9000", "tcp:[::1:9000", "unix", "unix:", "sim:", "sim:.desk", "sim:..", "sim:a/b", "sim:a b",
+    "sim:a:b", "sim:bü", "usb:0", "hci", "hcix", "SIM",
     "unix:" + String(repeating: "x", count: 108), "serial", "hci-1", "hci+1", "hci00", "hci65535", "hci0:1", "hci 0",
     "serial:", "serial:,115200", "serial:/dev/ttyS0,", "serial:/dev/ttyS0,fast", "serial:/dev/ttyS0,-1",
     "serial:/dev/ttyS0,+9600", "serial:/dev/ttyS0,09600", "serial:/dev/ttyS0,99999999999",

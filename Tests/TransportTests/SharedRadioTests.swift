@@ -1,0 +1,177 @@
+import Foundation
+import NIOPosix
+import TestSupport
+import Testing
+
+@testable import BindruneTransport
+
+/// Where `sim:NAME` is looked for, and what is not trusted. XDG Base Directory Specification 0.8, "Environment variables".
+@Suite(.timeLimit(.minutes(1))) struct SharedRadioTests {
+  /// A radio named desk for whom the machine's folders are two of the test's own.
+  private func withFolders(_ body: (_ radio: inout SharedRadio, _ root: String) throws -> Void) throws {
+    let root = "/tmp/bindrune-test-\(UInt64.random(in: 0 ... .max))"
+    for folder in [root, root + "/run", root + "/tmp"] {
+      try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
+    }
+    defer { try? FileManager.default.removeItem(atPath: root) }
+    var radio = SharedRadio("desk")
+    (radio.runtimeFolder, radio.temporaryFolder) = (root + "/run", root + "/tmp")
+    try body(&radio, root)
+  }
+  private func expectMode(_ mode: Int, _ path: String, _ location: SourceLocation = #_sourceLocation) throws {
+    let found = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int
+    #expect(found == mode, sourceLocation: location)
+  }
+  private func set(_ mode: Int, _ path: String) throws {
+    try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: path)
+  }
+
+  @Test func itIsInTheUsersRuntimeFolder() throws {
+    try withFolders { radio, root in
+      var path = try radio.path(creates: true)
+      #expect(path == root + "/run/bindrune/desk.sock")
+      try expectMode(0o700, root + "/run/bindrune")
+      path = try radio.path(creates: false)
+      #expect(path == root + "/run/bindrune/desk.sock")
+      // Nothing is left over by looking.
+      let found = try FileManager.default.subpathsOfDirectory(atPath: root).sorted()
+      #expect(found == ["run", "run/bindrune", "tmp"])
+    }
+  }
+
+  @Test(arguments: [nil, "", "run", "/no/such/folder", "/dev/null"] as [String?])
+  func withoutOneItIsInAFolderOfTheUsersOwn(runtimeFolder: String?) throws {
+    try withFolders { radio, root in
+      radio.runtimeFolder = runtimeFolder
+      let path = try radio.path(creates: true)
+      #expect(path == root + "/tmp/bindrune-\(geteuid())/desk.sock")
+      try expectMode(0o700, root + "/tmp/bindrune-\(geteuid())")
+    }
+  }
+
+  /// As under sudo, which may keep the environment.
+  @Test func anotherUsersRuntimeFolderIsNotUsed() throws {
+    try withFolders { radio, root in
+      radio.user = geteuid() + 1
+      // The folder that is made instead is this user's, and not that one's: it is not trusted either.
+      let error = #expect(throws: TransportError.self) { try radio.path(creates: true) }
+      #expect(error?.description.contains("\(root)/tmp/bindrune-\(geteuid() + 1) belongs to another user") == true)
+      #expect(!FileManager.default.fileExists(atPath: root + "/run/bindrune"))
+    }
+  }
+
+  @Test(arguments: [true, false]) func aFolderThatOthersMayEnterIsNotTrusted(creates: Bool) throws {
+    try withFolders { radio, root in
+      let folder = root + "/run/bindrune"
+      _ = try radio.path(creates: true)
+      for mode in [0o701, 0o720, 0o777] {
+        try set(mode, folder)
+        let error = #expect(throws: TransportError.self) { try radio.path(creates: creates) }
+        #expect(error?.description.contains("close it with chmod 700 \(folder)") == true)
+      }
+      try set(0o700, folder)
+      _ = try radio.path(creates: creates)
+    }
+  }
+
+  @Test(arguments: [true, false]) func whatIsNoFolderIsNotTrusted(creates: Bool) throws {
+    try withFolders { radio, root in
+      let folder = root + "/run/bindrune"
+      // A link to a folder that is all right.
+      try FileManager.default.createDirectory(atPath: root + "/own", withIntermediateDirectories: false)
+      try set(0o700, root + "/own")
+      try FileManager.default.createSymbolicLink(atPath: folder, withDestinationPath: root + "/own")
+      for _ in 0..<2 {
+        let error = #expect(throws: TransportError.self) { try radio.path(creates: creates) }
+        #expect(error?.description.contains("\(folder) is no folder, remove it") == true)
+        try FileManager.default.removeItem(atPath: folder)
+        #expect(FileManager.default.createFile(atPath: folder, contents: nil))
+      }
+    }
+  }
+
+  @Test func aFolderThatCannotBeMadeSaysWhy() throws {
+    try withFolders { radio, root in
+      (radio.runtimeFolder, radio.temporaryFolder) = (nil, root + "/gone")
+      let error = #expect(throws: TransportError.self) { try radio.path(creates: true) }
+      #expect(error?.description.contains("cannot be made: No such file or directory") == true)
+    }
+  }
+
+  @Test func nobodyRunsIt() throws {
+    try withFolders { radio, root in
+      let path = root + "/run/bindrune/desk.sock"
+      #expect(throws: TransportError.noRadio(name: "desk", path: path)) { try radio.path(creates: false) }
+      #expect(!FileManager.default.fileExists(atPath: root + "/run/bindrune"))
+      let error = TransportError.noRadio(name: "desk", path: path)
+      #expect(error.description.contains(#"start it with "bindrune controllers --name desk"."#))
+    }
+  }
+
+  @Test func aPathThatIsTooLongIsNotCut() throws {
+    try withFolders { radio, root in
+      let room = 107 - "\(root)/run/bindrune/.sock".utf8.count
+      for count in [room, room + 1] {
+        var long = SharedRadio(String(repeating: "n", count: count))
+        (long.runtimeFolder, long.temporaryFolder) = (radio.runtimeFolder, radio.temporaryFolder)
+        if count == room {
+          let path = try long.path(creates: true)
+          #expect(path.utf8.count == 107)
+        } else {
+          let error = #expect(throws: TransportError.self) { try long.path(creates: true) }
+          #expect(error?.description.contains("108 octets where the system takes 107: use a shorter name") == true)
+        }
+      }
+    }
+  }
+
+  /// A value of the type may have been made by hand.
+  @Test(arguments: ["", ".", "..", "../../home/x", "a/b", "a\0b"]) func noNameLeavesTheFolder(name: String) async throws
+  {
+    try await withLoop { loop in
+      let spec = TransportSpec.radio(name: name)
+      await #expect(throws: TransportError.self) { try await H4Stream.connect(to: spec, on: loop) }
+      await #expect(throws: TransportError.self) { try await H4Server.listen(on: spec, loop: loop) { _ in } }
+    }
+  }
+
+  @Test func itRunsOnceAndGoesWithItsProcess() async throws {
+    let name = "test-\(UInt64.random(in: 0 ... .max))", spec = TransportSpec.radio(name: name)
+    let path = try SharedRadio(name).path(creates: true)
+    try await withLoop { loop in
+      await #expect(throws: TransportError.noRadio(name: name, path: path)) {
+        try await H4Stream.connect(to: spec, on: loop)
+      }
+      // What a killed process leaves, a socket file that nobody listens at, is nobody, and is replaced.
+      let dead = try await H4Server.listen(on: .unix(path: path + "x"), loop: loop) { _ in }
+      try FileManager.default.moveItem(atPath: path + "x", toPath: path)
+      await dead.close()
+      await #expect(throws: TransportError.noRadio(name: name, path: path)) {
+        try await H4Stream.connect(to: spec, on: loop)
+      }
+      let server = try await H4Server.listen(on: spec, loop: loop) { stream in
+        let recorder = Recorder(loop)
+        recorder.onPacket = { _, packet in
+          stream.send(packet)
+          stream.flush()
+        }
+        stream.start(recorder)
+      }
+      #expect(server.address == spec)
+      await #expect(throws: TransportError.addressInUse(spec)) {
+        try await H4Server.listen(on: spec, loop: loop) { _ in }
+      }
+      let stream = try await H4Stream.connect(to: spec, on: loop)
+      let recorder = Recorder(loop)
+      try await loop.run {
+        stream.start(recorder)
+        stream.send(acl(1))
+        stream.flush()
+      }
+      try await recorder.wait { $0.packets == [acl(1)] }
+      try await loop.run { stream.close() }
+      await server.close()
+      #expect(!FileManager.default.fileExists(atPath: path))
+    }
+  }
+}
