@@ -23,7 +23,7 @@ extension Host {
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(),
     as id: AdvertisingSetID = .first
   ) async throws(BluetoothError) -> PackedAdvertisement {
-    try await beginAdvertising(id) { (core, now) throws(AdvertisingError) in
+    try await waitForAdvertising(id) { (core, now) throws(AdvertisingError) in
       try core.advertise(data, parameters, as: id, now: now)
     }
   }
@@ -33,38 +33,61 @@ extension Host {
   public func setAdvertisingData(
     _ data: AdvertisingData, of id: AdvertisingSetID = .first
   ) async throws(BluetoothError) -> PackedAdvertisement {
-    try await beginAdvertising(id) { (core, now) throws(AdvertisingError) in
+    try await waitForAdvertising(id) { (core, now) throws(AdvertisingError) in
       try core.setAdvertisingData(data, of: id, now: now)
     }
   }
-  private func beginAdvertising(
+  private func waitForAdvertising(
     _ id: AdvertisingSetID, _ begin: (inout HostCore, Instant) throws(AdvertisingError) -> PackedAdvertisement
   ) async throws(BluetoothError) -> PackedAdvertisement {
     try check()
     var packed: PackedAdvertisement?
-    let isNew = advertising[id] == nil
-    var state = advertising[id] ?? AdvertisingState()
-    advertisingTurn += 1
-    let turn = advertisingTurn
-    state.turn = turn
-    advertising[id] = state
+    let turn = takeTurn(id)
     do throws(BluetoothError) {
-      try await state.waiters.wait {
-        let failure = perform { core, now -> BluetoothError? in
-          do throws(AdvertisingError) { packed = try begin(&core, now) } catch { return BluetoothError(error) }
-          return nil
-        }
-        guard let failure else { return nil }
-        // Nothing has been asked of the controller, and nothing will be told.
-        if isNew { advertising[id] = nil }
-        return .failure(failure)
+      try await turn.waiters.wait {
+        do throws(BluetoothError) { packed = try take(turn, id, begin) } catch { return .failure(error) }
+        return nil
       }
     } catch {
-      if error.code == .cancelled, turn == advertising[id]?.turn { stopAdvertising(id) }
+      if error.code == .cancelled, turn.number == advertising[id]?.turn { stopAdvertising(id) }
       throw error
     }
     guard let packed else { throw .cancelled }
     return packed
+  }
+  /// `advertise` without waiting: the observer is told `.advertisingStarted` or `.advertisingFailed`, unless this throws.
+  @discardableResult
+  public func beginAdvertising(
+    _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(),
+    as id: AdvertisingSetID = .first
+  ) throws(BluetoothError) -> PackedAdvertisement {
+    try checkRunning()
+    return try take(takeTurn(id), id) { (core, now) throws(AdvertisingError) in
+      try core.advertise(data, parameters, as: id, now: now)
+    }
+  }
+  /// One call that advertises something: the last one of a set is whose cancellation stops it.
+  private struct Turn { let number: Int, isNew: Bool, waiters: Waiters }
+  private func takeTurn(_ id: AdvertisingSetID) -> Turn {
+    let isNew = advertising[id] == nil
+    var state = advertising[id] ?? AdvertisingState()
+    advertisingTurn += 1
+    state.turn = advertisingTurn
+    advertising[id] = state
+    return Turn(number: advertisingTurn, isNew: isNew, waiters: state.waiters)
+  }
+  private func take(
+    _ turn: Turn, _ id: AdvertisingSetID,
+    _ begin: (inout HostCore, Instant) throws(AdvertisingError) -> PackedAdvertisement
+  ) throws(BluetoothError) -> PackedAdvertisement {
+    let result = perform { core, now -> Result<PackedAdvertisement, BluetoothError> in
+      do throws(AdvertisingError) { return .success(try begin(&core, now)) } catch {
+        return .failure(BluetoothError(error))
+      }
+    }
+    // Nothing has been asked of the controller, and nothing will be told.
+    if case .failure = result, turn.isNew { advertising[id] = nil }
+    return try result.get()
   }
   /// Ends with `.advertisingStopped` in `events`.
   public func stopAdvertising(_ id: AdvertisingSetID = .first) {

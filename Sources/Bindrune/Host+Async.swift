@@ -8,15 +8,13 @@ import HCI
 // The only continuations of the stack: what the core completes, by what waits for it.
 
 /// How a request ended, with its octets copied out of the core.
-enum RequestOutcome: Sendable {
-  case linked(LinkID)
-  case done
-  case parameters(ConnectionParameters)
-  case rssi(Int8?)
-  case phys(LinkPHYs)
-  case value([UInt8])
-  case databaseHash(DatabaseHash?)
-  case failed(BluetoothError)
+typealias RequestResult = Result<HostOutcome, BluetoothError>
+
+/// Who hears how a request ended.
+enum Requester {
+  case task(CheckedContinuation<RequestResult, Never>)
+  /// It has begun this.
+  case observer(HostOperation)
 }
 
 extension Host {
@@ -25,27 +23,44 @@ extension Host {
   /// Starts something that ends with `.completed(id, …)` and waits for that; a cancelled task cancels the request.
   func request(
     _ start: @Sendable (inout HostCore, RequestID, Instant) -> Void
-  ) async throws(BluetoothError) -> RequestOutcome {
+  ) async throws(BluetoothError) -> HostOutcome {
     try check()
     let id = newRequest()
-    let outcome = await withTaskCancellationHandler {
+    let result = await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
-        requests[id] = continuation
+        requests[id] = .task(continuation)
         perform { core, now in start(&core, id, now) }
       }
     } onCancel: {
       onEventLoop { host in host.perform { core, now in core.cancel(id, now: now) } }
     }
-    if case .failed(let error) = outcome { throw error }
-    return outcome
+    return try result.get()
   }
 
   func newRequest() -> RequestID {
     lastRequest += 1
     return RequestID(rawValue: lastRequest)
   }
-  private func complete(_ id: RequestID, _ outcome: RequestOutcome) {
-    requests.removeValue(forKey: id)?.resume(returning: outcome)
+  private func complete(_ id: RequestID, _ result: RequestResult) {
+    switch requests.removeValue(forKey: id) {
+    case .task(let continuation)?: continuation.resume(returning: result)
+    case .observer?: tell(.completed(id, result))
+    case nil: break
+    }
+  }
+  /// What a link's end completes: before it is told itself.
+  private func completeRequests(of link: LinkID, _ error: BluetoothError) {
+    for request in orphans { complete(request, .failure(error)) }
+    orphans = []
+    for (id, operation) in begun where operation.link == link {
+      if case .disconnect = operation { complete(id, .success(.done)) } else { complete(id, .failure(error)) }
+    }
+  }
+  /// What the observer has begun, in that order.
+  private var begun: [(RequestID, HostOperation)] {
+    var begun: [(RequestID, HostOperation)] = []
+    for case (let id, .observer(let operation)) in requests { begun.append((id, operation)) }
+    return begun.sorted { $0.0.rawValue < $1.0.rawValue }
   }
 
   // MARK: What the core says
@@ -61,23 +76,26 @@ extension Host {
     case .scanFailed(let id, let status): scanFailed(id, .refused(to: "scan", status))
     case .discovered(let id, let discovery): deliver(discovery, to: id)
 
-    case .advertisingStarted(let id): advertising[id]?.waiters.resume()
+    case .advertisingStarted(let id):
+      advertising[id]?.waiters.resume()
+      tell(.advertisingStarted(id))
     case .advertisingFailed(let id, let status):
-      advertising.removeValue(forKey: id)?.waiters.resume(.failure(.refused(to: "advertise", status)))
+      let error = BluetoothError.refused(to: "advertise", status)
+      advertising.removeValue(forKey: id)?.waiters.resume(.failure(error))
+      tell(.advertisingFailed(id, error))
     case .advertisingStopped(let id, let reason):
       advertising.removeValue(forKey: id)?.waiters.resume(
         .failure(BluetoothError(.cancelled, "Advertising was stopped before it began.")))
       tell(.advertisingStopped(id, reason))
 
     case .linkUp(let id, let peer, let role, let parameters):
-      links[id] = LinkState(peer: peer)
+      links[id] = LinkState(peer: peer, isObserved: observer != nil)
       if case .closing = phase { perform { core, now in core.disconnect(id, now: now) } }
       tell(.connected(Link(id: id, peer: peer, role: role, host: self)))
       logger.debug("\(id) up: \(peer), \(role), \(parameters)")
     case .linkDown(let id, let reason):
       let error = BluetoothError.linkWentDown(reason)
-      for request in orphans { complete(request, .failed(error)) }
-      orphans = []
+      completeRequests(of: id, error)
       links.removeValue(forKey: id)?.end(error)
       tell(.disconnected(id, reason))
       logger.debug("\(id) down: \(reason)")
@@ -86,11 +104,12 @@ extension Host {
     case .physChanged(let id, let phys): logger.debug("\(id): \(phys)")
     case .mtuChanged(let id, let mtu):
       links[id]?.mtuChanged(mtu)
+      tell(.mtuChanged(id, mtu))
       logger.debug("\(id): ATT_MTU \(mtu)")
 
     // The reason is told next, with the link's end.
     case .completed(let id, .gatt(.failed(.bearerClosed(.disconnected)))): orphans.append(id)
-    case .completed(let id, let result): complete(id, outcome(of: result))
+    case .completed(let id, let result): complete(id, outcome(of: result, for: requests[id]))
     // In `pump`: many come at once.
     case .value: break
     case .servicesChanged(let id, let range): servicesChanged(range, on: id)
@@ -113,7 +132,9 @@ extension Host {
     // Nobody is bonded yet.
     case .storeClient: break
     case .readyToSend(let id): sendFromPorts(of: id)
-    case .indicationConfirmed(let id, _): links[id]?.confirmation.resume()
+    case .indicationConfirmed(let id, let handle):
+      links[id]?.confirmation.resume()
+      tell(.indicationConfirmed(id, handle))
     case .violation(let link?, .applicationTooSlow(let handle)):
       tell(.requestUnanswered(link, handle))
       logger.warning("\(link): a request about attribute \(handle.text) was not answered within 25 s")
@@ -122,26 +143,37 @@ extension Host {
     }
   }
 
-  private func outcome(of result: HostResult) -> RequestOutcome {
+  private func outcome(of result: HostResult, for requester: Requester?) -> RequestResult {
     switch result {
-    case .connected(let link): .linked(link)
-    case .disconnected, .done: .done
-    case .parameters(let parameters): .parameters(parameters)
-    case .rssi(let rssi): .rssi(rssi)
-    case .phys(let phys): .phys(phys)
-    case .failed(let failure): .failed(BluetoothError(failure))
-    case .gatt(.done), .gatt(.discovered): .done
-    case .gatt(.value(let range)), .gatt(.values(let range)): .value(core.bytes(of: range))
-    case .gatt(.databaseHash(let hash)): .databaseHash(hash)
-    case .gatt(.failed(let error)): .failed(BluetoothError(error))
+    // It has been told already that the link is up, and not yet that it is down.
+    case .connected(let id):
+      links[id].map { .success(.linked(Link(id: id, peer: $0.peer, role: .central, host: self))) }
+        ?? .failure(.linkIsDown)
+    case .disconnected, .done, .gatt(.done): .success(.done)
+    case .parameters(let parameters): .success(.parameters(parameters))
+    case .rssi(let rssi): .success(.rssi(rssi))
+    case .phys(let phys): .success(.phys(phys))
+    case .failed(let failure): .failure(BluetoothError(failure))
+    case .gatt(.discovered):
+      if case .observer(let operation)? = requester,
+        let database = operation.link.flatMap({ core.remoteDatabase(of: $0) })
+      {
+        .success(.database(database))
+      } else {
+        .success(.done)
+      }
+    case .gatt(.value(let range)), .gatt(.values(let range)): .success(.value(core.bytes(of: range)))
+    case .gatt(.databaseHash(let hash)): .success(.databaseHash(hash))
+    case .gatt(.failed(let error)): .failure(BluetoothError(error))
     }
   }
 
   /// Ends all requests for their callers, and tells which they were.
   func endRequests(_ error: BluetoothError) -> [RequestID] {
     let ended = requests
+    for (id, _) in begun { tellLater(.completed(id, .failure(error))) }
     requests = [:]
-    for continuation in ended.values { continuation.resume(returning: .failed(error)) }
+    for case .task(let continuation) in ended.values { continuation.resume(returning: .failure(error)) }
     return Array(ended.keys)
   }
 
@@ -156,6 +188,7 @@ extension Host {
     links = [:]
     for mailbox in incoming { mailbox.finish(error) }
     incoming = []
+    tellLater(.failed(error))
     closing.resume()
   }
 }

@@ -31,6 +31,8 @@ public actor Host {
   var isUnflushed = false
   private var timer: (deadline: Instant, scheduled: Scheduled<Void>)?
   private var isPumping = false
+  /// `pump` will be called, in a later turn of the event loop.
+  private var isPumpDue = false
   /// When the packets came that are being received: one look at the clock for all that come together.
   private var arrival: Instant?
 
@@ -42,7 +44,7 @@ public actor Host {
   var advertisingTurn = 0
   let closing = Waiters()
   var lastRequest: UInt64 = 0
-  var requests: [RequestID: CheckedContinuation<RequestOutcome, Never>] = [:]
+  var requests: [RequestID: Requester] = [:]
   /// Requests that ended with their link, which has not been told yet.
   var orphans: [RequestID] = []
   var scans: [ScanID: Scan] = [:]
@@ -54,19 +56,29 @@ public actor Host {
   /// Writes that belong together, until the last of them is told.
   var gathered: [WriteRequest.Write] = []
 
+  /// Is told everything, in order, on the event loop: see `HostObserver`. Whoever is set after `start` has missed what was
+  /// before. Not kept alive.
+  public weak var observer: (any HostObserver)?
+  /// What the observer is to be told before anything else that the core says.
+  var untold = Deque<HostEvent>()
+  /// The octets that it is lent: the core may be called meanwhile.
+  var lent: [UInt8] = []
+
   nonisolated let databaseCache: any DatabaseCache
   /// What is being put into the cache.
   var remembering: Task<Void, Never>?
 
   /// A host on `transport`; `start` brings it up. `databaseCache`: where it keeps what it discovers of its peers.
+  /// `observer`: whom it tells everything from the beginning, see `HostObserver`; it is not kept alive.
   public init(
     _ transport: any HCITransport, configuration: HostConfiguration = HostConfiguration(),
     database: Database = Database(), databaseCache: any DatabaseCache = MemoryDatabaseCache(),
-    logger: Logger = .silent
+    observer: (any HostObserver)? = nil, logger: Logger = .silent
   ) {
     self.transport = transport
     self.logger = logger
     self.databaseCache = databaseCache
+    self.observer = observer
     var chance = SystemRandomNumberGenerator()
     core = HostCore(configuration: configuration, database: database, chance: &chance)
   }
@@ -76,21 +88,27 @@ public actor Host {
   ///
   /// `takesDown`: an adapter that is up is taken down first, and is up again when the host is closed; see
   /// `TransportSpec.open`. `trace`: the path of a btsnoop file for every packet.
+  ///
+  /// `eventLoop`: where it runs; nil: on the radio's, or one that NIO chooses. `radio`: the one that `sim` is on, which must
+  /// be on that loop. `observer`: whom it tells everything, see `HostObserver`; where the start fails it may hear of that too.
   public static func open(
-    _ spec: String, takesDown: Bool = false, configuration: HostConfiguration = HostConfiguration(),
-    database: Database = Database(), databaseCache: any DatabaseCache = MemoryDatabaseCache(), trace: String? = nil,
+    _ spec: String, on eventLoop: (any EventLoop)? = nil, radio: SimulatedRadio? = nil, takesDown: Bool = false,
+    configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
+    databaseCache: any DatabaseCache = MemoryDatabaseCache(), observer: (any HostObserver)? = nil, trace: String? = nil,
     logger: Logger = .silent
   ) async throws(BluetoothError) -> Host {
     let transport: any HCITransport
     do throws(TransportError) {
-      let loop = MultiThreadedEventLoopGroup.singleton.next(), spec = try TransportSpec(spec)
-      let radio = spec == .sim ? SimulatedRadio(on: loop) : nil
+      let spec = try TransportSpec(spec)
+      let loop = eventLoop ?? radio?.eventLoop ?? MultiThreadedEventLoopGroup.singleton.next()
+      let radio = radio ?? (spec == .sim ? SimulatedRadio(on: loop) : nil)
       transport = try await spec.open(on: loop, radio: radio, takesDown: takesDown, trace: trace, logger: logger)
     } catch {
       throw Task.isCancelled ? .cancelled : BluetoothError(error)
     }
     let host = Host(
-      transport, configuration: configuration, database: database, databaseCache: databaseCache, logger: logger)
+      transport, configuration: configuration, database: database, databaseCache: databaseCache, observer: observer,
+      logger: logger)
     do throws(BluetoothError) {
       try await host.start()
     } catch {
@@ -195,8 +213,13 @@ public actor Host {
 
   /// Throws unless the controller is running, and the caller's task too.
   func check() throws(BluetoothError) {
+    try checkRunning()
+    if Task.isCancelled { throw .cancelled }
+  }
+  /// Throws unless the controller is running.
+  func checkRunning() throws(BluetoothError) {
     switch phase {
-    case .running: if Task.isCancelled { throw .cancelled }
+    case .running: return
     case .closed(let error): throw error
     case .closing: throw .closed
     case .stopped, .starting: throw BluetoothError(.notStarted, "The host has not been started: call start() first.")
@@ -232,12 +255,24 @@ public actor Host {
 
   var now: Instant { Instant(nanoseconds: NIODeadline.now().uptimeNanoseconds) }
 
-  /// Does `change` to the core, then everything that follows from it.
+  /// Does `change` to the core, then everything that follows from it: with an observer in a later turn, so that it is never
+  /// called back from within a call of its own.
   func perform<Result>(_ change: (inout HostCore, Instant) -> Result) -> Result {
     arrival = nil
     let result = change(&core, now)
-    pump()
+    if observer == nil { pump() } else { pumpLater() }
     return result
+  }
+  func pumpLater() {
+    guard !isPumping, !isPumpDue else { return }
+    isPumpDue = true
+    // Keeps the host: the last words must be told even if nobody else holds it.
+    transport.eventLoop.execute {
+      self.assumeIsolated { host in
+        host.isPumpDue = false
+        host.pump()
+      }
+    }
   }
   fileprivate func receive(_ packet: Span<UInt8>) {
     let now = arrival ?? now
@@ -266,9 +301,12 @@ public actor Host {
         isQuiet = false
         transport.flush()
       }
-      if tellEffects() { isQuiet = false }
+      if tellUntold() || tellEffects() { isQuiet = false }
+      if isQuiet {
+        closeIfQuiet()
+        isQuiet = untold.isEmpty
+      }
     } while !isQuiet
-    closeIfQuiet()
     armTimer()
   }
   /// Tells all that the core has to say; false when that was nothing.
@@ -302,7 +340,8 @@ public actor Host {
       guard let self else { return }
       self.assumeIsolated { host in
         host.timer = nil
-        host.perform { core, now in core.expire(now: now) }
+        host.core.expire(now: host.now)
+        host.pump()
       }
     }
     timer = (deadline, scheduled)

@@ -85,7 +85,7 @@ public struct Link: Sendable, Identifiable {
   private func phys(
     _ start: @Sendable (inout HostCore, RequestID, Instant) -> Void
   ) async throws(BluetoothError) -> LinkPHYs {
-    let outcome: RequestOutcome
+    let outcome: HostOutcome
     do throws(BluetoothError) {
       outcome = try await host.request(start)
     } catch {
@@ -104,7 +104,7 @@ public struct Link: Sendable, Identifiable {
 
   func procedure(
     _ start: @Sendable (inout Client, RequestID) -> Void
-  ) async throws(BluetoothError) -> RequestOutcome {
+  ) async throws(BluetoothError) -> HostOutcome {
     let id = id
     return try await host.request { core, request, _ in core.withClient(of: id, id: request) { start(&$0, request) } }
   }

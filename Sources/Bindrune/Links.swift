@@ -17,7 +17,13 @@ struct LinkState {
   let confirmation = Waiters()
   /// The ports with values to send, in turn: until they have sent them they live, even if nobody else holds them.
   var sending = Deque<SendPort>()
-  init(peer: PeerAddress) { self.peer = peer }
+  /// `isObserved`: nothing waits unheard.
+  init(peer: PeerAddress, isObserved: Bool) {
+    self.peer = peer
+    if isObserved { unheard = nil }
+  }
+  /// What the server does by itself is kept for somebody, or told.
+  var hears: Bool { unheard != nil || !events.isEmpty }
 
   /// All ports that somebody holds.
   private var ports: [WeakPort] = []
@@ -81,13 +87,12 @@ extension Host {
       core.connect(to: peers, parameters, timeout: timeout, id: id, now: now)
     }
     // It may be down again already: whoever uses it is told.
-    guard case .linked(let id) = outcome, let peer = links[id]?.peer ?? (peers.count == 1 ? peers[0] : nil) else {
-      throw .linkIsDown
-    }
-    return Link(id: id, peer: peer, role: .central, host: self)
+    guard case .linked(let link) = outcome else { throw .linkIsDown }
+    return link
   }
 
-  func remoteDatabase(of link: LinkID) -> RemoteDatabase? { core.remoteDatabase(of: link) }
+  /// What has been discovered on the link so far; nil: it is down.
+  public func remoteDatabase(of link: LinkID) -> RemoteDatabase? { core.remoteDatabase(of: link) }
   func parameters(of link: LinkID) -> ConnectionParameters? { core.parameters(of: link) }
   func dataLength(of link: LinkID) -> LinkDataLength? { core.dataLength(of: link) }
   /// The modulations that links to come should use. Vol 4, Part E, §7.8.48.
@@ -98,7 +103,8 @@ extension Host {
       throw error.code == .connectionFailed ? .refusedByLink("use other modulations", error.status) : error
     }
   }
-  func mtu(of link: LinkID) -> Int? { core.mtu(of: link) }
+  /// ATT_MTU in force, 23 … 517; nil: the link is down.
+  public func mtu(of link: LinkID) -> Int? { core.mtu(of: link) }
 
   func write(command value: [UInt8], to handle: AttributeHandle, on link: LinkID) throws(BluetoothError) -> Bool {
     guard links[link] != nil, let mtu = core.mtu(of: link) else { throw .linkIsDown }

@@ -61,7 +61,7 @@ public struct AdvertisementSequence: AsyncSequence, Sendable {
     ) async throws(BluetoothError) -> Advertisement? {
       if scan == nil {
         if Task.isCancelled { return nil }
-        scan = try await sequence.host.beginScan(sequence.parameters, sequence.filter)
+        scan = try await sequence.host.openScan(sequence.parameters, sequence.filter)
       }
       return try await scan?.mailbox.take()
     }
@@ -86,7 +86,8 @@ final class ScanHandle: Sendable {
 /// One caller's scan.
 struct Scan {
   let filter: ScanFilter
-  let mailbox = Mailbox<Advertisement>(capacity: 1024, overflow: .dropOldest)
+  /// nil: the observer's.
+  var mailbox: Mailbox<Advertisement>?
 }
 
 extension Host {
@@ -104,35 +105,48 @@ extension Host {
     AdvertisementSequence(host: self, parameters: parameters, filter: filter)
   }
 
-  func beginScan(_ parameters: ScanParameters, _ filter: ScanFilter) throws(BluetoothError) -> ScanHandle {
+  func openScan(_ parameters: ScanParameters, _ filter: ScanFilter) throws(BluetoothError) -> ScanHandle {
     try check()
+    let mailbox = Mailbox<Advertisement>(capacity: 1024, overflow: .dropOldest)
+    return ScanHandle(mailbox: mailbox, id: try begin(Scan(filter: filter, mailbox: mailbox), parameters), host: self)
+  }
+  /// Scans until `endScan`, beside other scans: the observer is told `.discovered`, or `.scanFailed` when the controller
+  /// does not scan or stops. Where the host ends, the scan has ended too.
+  public func beginScan(_ parameters: ScanParameters, _ filter: ScanFilter) throws(BluetoothError) -> ScanID {
+    try checkRunning()
+    return try begin(Scan(filter: filter), parameters)
+  }
+  private func begin(_ scan: Scan, _ parameters: ScanParameters) throws(BluetoothError) -> ScanID {
     guard parameters.isValid else {
       throw BluetoothError(
         .invalidArgument,
         "A scan cannot listen \(parameters.window.text) of \(parameters.interval.text): both are 2.5 ms to 10.24 s, and the "
           + "window is at most the interval.")
     }
-    let id = ScanID(rawValue: newRequest().rawValue), scan = Scan(filter: filter)
+    let id = ScanID(rawValue: newRequest().rawValue)
     scans[id] = scan
-    perform { core, now in core.startScan(parameters, filter: filter, id: id, now: now) }
-    return ScanHandle(mailbox: scan.mailbox, id: id, host: self)
+    perform { core, now in core.startScan(parameters, filter: scan.filter, id: id, now: now) }
+    return id
   }
-  func endScan(_ id: ScanID) {
+  /// Nothing more is told of it. One that has ended already is none.
+  public func endScan(_ id: ScanID) {
     guard let scan = scans.removeValue(forKey: id) else { return }
-    scan.mailbox.abandon()
+    scan.mailbox?.abandon()
     if case .running = phase { perform { core, now in core.stopScan(id: id, now: now) } }
   }
   func scanFailed(_ id: ScanID, _ error: BluetoothError) {
-    scans.removeValue(forKey: id)?.mailbox.finish(error)
+    guard let scan = scans.removeValue(forKey: id) else { return }
+    if let mailbox = scan.mailbox { mailbox.finish(error) } else { tell(.scanFailed(id, error)) }
   }
   func endScans(_ error: BluetoothError) {
     let ended = scans
     scans = [:]
-    for scan in ended.values { scan.mailbox.finish(error) }
+    for scan in ended.values { scan.mailbox?.finish(error) }
   }
 
   func deliver(_ discovery: Discovery, to id: ScanID) {
     guard let scan = scans[id] else { return }
-    scan.mailbox.put(Advertisement(discovery, in: core, filter: scan.filter))
+    let advertisement = Advertisement(discovery, in: core, filter: scan.filter)
+    if let mailbox = scan.mailbox { mailbox.put(advertisement) } else { tell(.discovered(id, advertisement)) }
   }
 }

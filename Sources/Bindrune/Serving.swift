@@ -25,21 +25,16 @@ public enum ServerEvent: Sendable {
 /// A client reads a dynamic value. Answer once and within 25 s: then the client gets Unlikely Error (0x0E), and
 /// `.requestUnanswered` tells of it. An answer that nobody waits for throws.
 public struct ReadRequest: Sendable {
-  let id: ServerRequestID
+  public let id: ServerRequestID
   public let link: LinkID
   public let handle: AttributeHandle
   public let offset: Int
   let host: Host
   /// The whole value: what the offset asks for is taken from it, and 0x07 answers an offset beyond its end.
   public func respond(_ value: [UInt8]) async throws(BluetoothError) {
-    let rest = offset <= value.count ? Array(value[offset...]) : nil
-    try await host.answer { core, now in
-      if let rest { core.answerRead(id, rest, now: now) } else { core.refuse(id, .invalidOffset, now: now) }
-    }
+    try await host.respond(to: self, with: value)
   }
-  public func reject(_ error: ATTError) async throws(BluetoothError) {
-    try await host.answer { core, now in core.refuse(id, error, now: now) }
-  }
+  public func reject(_ error: ATTError) async throws(BluetoothError) { try await host.reject(self, error) }
 }
 
 /// A client writes a dynamic value, or several at once: all are to be written or none. Answer once and within 25 s, as a
@@ -51,7 +46,7 @@ public struct WriteRequest: Sendable {
     public let offset: Int
     public let value: [UInt8]
   }
-  let id: ServerRequestID
+  public let id: ServerRequestID
   public let link: LinkID
   /// In the order in which they are to be written. More than one only from a queue of prepared writes, Vol 3, Part F, §3.4.6.
   public let writes: [Write]
@@ -61,12 +56,10 @@ public struct WriteRequest: Sendable {
   public var offset: Int { writes[0].offset }
   public var value: [UInt8] { writes[0].value }
   /// All has been written.
-  public func accept() async throws(BluetoothError) {
-    try await host.answer { core, now in core.answerWrite(id, now: now) }
-  }
+  public func accept() async throws(BluetoothError) { try await host.accept(self) }
   /// Nothing has been written; `handle` says which of several writes is at fault.
   public func reject(_ error: ATTError, about handle: AttributeHandle? = nil) async throws(BluetoothError) {
-    try await host.answer { core, now in core.refuse(id, error, about: handle, now: now) }
+    try await host.reject(self, error, about: handle)
   }
 }
 
@@ -83,15 +76,38 @@ extension Host {
   func tell(_ event: ServerEvent) -> Bool {
     incoming.removeAll { $0.isFinished }
     for mailbox in incoming { mailbox.put(event) }
-    return !incoming.isEmpty
+    let isHeard = !incoming.isEmpty
+    return tell(.server(event)) || isHeard
   }
   /// A client's request that nobody listens to is refused at once: an answer could not come.
   func ask(_ event: ServerEvent, _ id: ServerRequestID) {
     if !tell(event) { _ = perform { core, now in core.refuse(id, .unlikelyError, now: now) } }
   }
   /// The application's answer to a client's request.
-  func answer(_ body: (inout HostCore, Instant) -> UnwantedAnswer?) throws(BluetoothError) {
+  private func answer(_ body: (inout HostCore, Instant) -> UnwantedAnswer?) throws(BluetoothError) {
     if let reason = perform(body) { throw BluetoothError(reason) }
+  }
+  /// `ReadRequest.respond` without waiting: `value` is the whole value.
+  public func respond(to request: ReadRequest, with value: [UInt8]) throws(BluetoothError) {
+    guard request.offset <= value.count else { return try reject(request, .invalidOffset) }
+    try respond(to: request, withRest: Array(value[request.offset...]))
+  }
+  /// The same for whoever has cut the value: `rest` begins at the request's offset.
+  public func respond(to request: ReadRequest, withRest rest: [UInt8]) throws(BluetoothError) {
+    try answer { core, now in core.answerRead(request.id, rest, now: now) }
+  }
+  public func reject(_ request: ReadRequest, _ error: ATTError) throws(BluetoothError) {
+    try answer { core, now in core.refuse(request.id, error, now: now) }
+  }
+  /// `WriteRequest.accept` without waiting: all has been written.
+  public func accept(_ request: WriteRequest) throws(BluetoothError) {
+    try answer { core, now in core.answerWrite(request.id, now: now) }
+  }
+  /// Nothing has been written; `handle` says which of several writes is at fault.
+  public func reject(
+    _ request: WriteRequest, _ error: ATTError, about handle: AttributeHandle? = nil
+  ) throws(BluetoothError) {
+    try answer { core, now in core.refuse(request.id, error, about: handle, now: now) }
   }
 
   /// Sets a value of the database; clients read it from now on. Nobody is notified by that.
@@ -132,9 +148,17 @@ extension Host {
   /// Vol 3, Part G, §4.11.
   public func indicate(_ value: [UInt8], of handle: AttributeHandle, on link: LinkID) async throws(BluetoothError) {
     try check()
-    guard let confirmation = links[link]?.confirmation else { throw .linkIsDown }
+    let confirmation = links[link]?.confirmation
+    try beginIndication(value, of: handle, on: link)
+    try await confirmation?.wait()
+  }
+  /// The same without waiting: the observer is told `.indicationConfirmed`, or that the link is down.
+  public func beginIndication(
+    _ value: [UInt8], of handle: AttributeHandle, on link: LinkID
+  ) throws(BluetoothError) {
+    try checkRunning()
     switch perform({ core, _ in core.indicate(value.span, of: handle, on: link) }) {
-    case .queued, .cut: try await confirmation.wait()
+    case .queued, .cut: return
     case .full: throw BluetoothError(.busy, "An indication is outstanding on this link: wait until it is confirmed.")
     case .closed: throw .linkIsDown
     case nil:

@@ -245,36 +245,60 @@ extension Host {
       readers = known
     } else {
       known?.wake()
-      guard let inboxes = links[link]?.values[handle] else {
-        if !core.isServiceChanged(handle, on: link) {
-          let value = ReceivedValue(handle: handle, value: core.bytes(of: octets), isIndication: isIndication)
-          links[link]?.tell(.value(value))
-        }
-        return nil
-      }
-      readers = Readers(link: link, handle: handle, inboxes: inboxes)
+      readers = self.readers(of: handle, on: link)
     }
     core.withBytes(of: octets) { value in
       for inbox in readers.inboxes { inbox.add { $0.append(value, isIndication: isIndication) } }
     }
+    if readers.isUnclaimed {
+      let value = ReceivedValue(handle: handle, value: core.bytes(of: octets), isIndication: isIndication)
+      links[link]?.tell(.value(value))
+    }
+    if let observer = readers.observer {
+      lend(octets) { observer.host(self, received: $0, of: handle, isIndication: isIndication, on: link) }
+    }
     return readers
   }
-  /// Who has subscribed to a characteristic: looked up, and woken, once for values that come one after another.
+  private func readers(of handle: AttributeHandle, on link: LinkID) -> Readers {
+    let inboxes = links[link]?.values[handle] ?? [], isServiceChanged = core.isServiceChanged(handle, on: link)
+    return Readers(
+      link: link, handle: handle, inboxes: inboxes,
+      isUnclaimed: inboxes.isEmpty && !isServiceChanged && links[link]?.hears == true,
+      observer: isServiceChanged ? nil : observer)
+  }
+  /// Lends a copy of the octets, in memory that is used again: while the core lends its own it cannot be called.
+  private func lend(_ octets: Octets, _ body: (Span<UInt8>) -> Void) {
+    var copy: [UInt8] = []
+    swap(&copy, &lent)
+    copy.removeAll(keepingCapacity: true)
+    core.withBytes(of: octets) { value in
+      unsafe value.withUnsafeBufferPointer { unsafe copy.append(contentsOf: $0) }
+    }
+    body(copy.span)
+    swap(&copy, &lent)
+  }
+  /// Who gets a characteristic's values: looked up, and woken, once for values that come one after another.
   struct Readers {
     let link: LinkID, handle: AttributeHandle
+    /// Of those who have subscribed.
     let inboxes: [Inbox<ReceivedBatch>]
+    /// They are the link's: nobody has subscribed to them.
+    let isUnclaimed: Bool
+    let observer: (any HostObserver)?
     func wake() { for inbox in inboxes { inbox.wake() } }
   }
   func servicesChanged(_ range: HandleRange, on link: LinkID) {
     logger.info("\(link): services changed, \(range.first.text) to \(range.last.text)")
     links[link]?.servicesChanged(range)
     links[link]?.tell(.servicesChanged(range))
+    tell(.servicesChanged(link, range))
     remember(nil, of: link)
   }
   func rediscovered(_ error: ClientError?, on link: LinkID) {
     if let error { return logger.notice("\(link): services changed and could not be discovered: \(error)") }
     guard let database = core.remoteDatabase(of: link) else { return }
     links[link]?.tell(.rediscovered(database))
+    tell(.rediscovered(link, database))
     remember(database, of: link)
   }
 
