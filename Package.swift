@@ -68,8 +68,9 @@ let package = Package(
     .target(
       name: "BindruneBroker", dependencies: ["Bindrune", .product(name: "Logging", package: "swift-log")] + nio,
       path: "Sources/Broker", swiftSettings: settings),
+    .target(name: "CCoreBluetooth"),
     .target(
-      name: "CoreBluetooth", dependencies: ["BindruneBroker"], swiftSettings: facade),
+      name: "CoreBluetooth", dependencies: ["BindruneBroker", "CCoreBluetooth"], swiftSettings: facade),
     .executableTarget(
       name: "BindruneTool",
       dependencies: [

@@ -1,6 +1,10 @@
-// The closed sets of numbers, with Apple's raw values.
+// The sets of numbers, with Apple's raw values. Apple may add to them, and code written for Apple's says what then
+// (`@unknown default`): `nonexhaustive` keeps that from being called superfluous here.
 
 /// What a manager can do now.
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum CBManagerState: Int, Sendable {
   /// Nothing is known yet; an update is imminent.
   case unknown = 0
@@ -17,6 +21,9 @@ public enum CBManagerState: Int, Sendable {
 @available(*, deprecated, renamed: "CBManagerState") public typealias CBPeripheralManagerState = CBManagerState
 
 /// Whether the app may use Bluetooth.
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum CBManagerAuthorization: Int, Sendable {
   case notDetermined = 0
   case restricted = 1
@@ -24,6 +31,9 @@ public enum CBManagerAuthorization: Int, Sendable {
   case allowedAlways = 3
 }
 @available(*, deprecated, renamed: "CBManagerAuthorization")
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum CBPeripheralManagerAuthorizationStatus: Int, Sendable {
   case notDetermined = 0
   case restricted = 1
@@ -32,6 +42,9 @@ public enum CBPeripheralManagerAuthorizationStatus: Int, Sendable {
 }
 
 /// Where a peripheral's link stands.
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum CBPeripheralState: Int, Sendable {
   case disconnected = 0
   case connecting = 1
@@ -39,6 +52,9 @@ public enum CBPeripheralState: Int, Sendable {
   case disconnecting = 3
 }
 
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum CBCharacteristicWriteType: Int, Sendable {
   /// The peripheral says whether it has written.
   case withResponse = 0
@@ -47,6 +63,9 @@ public enum CBCharacteristicWriteType: Int, Sendable {
 }
 
 /// How quickly a link answers, and how much it lets the devices sleep.
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum CBPeripheralManagerConnectionLatency: Int, Sendable {
   case low = 0
   case medium = 1
@@ -54,6 +73,9 @@ public enum CBPeripheralManagerConnectionLatency: Int, Sendable {
 }
 
 /// Of iOS alone: `CBCentralManager.registerForConnectionEvents`.
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
 public enum CBConnectionEvent: Int, Sendable {
   case peerDisconnected = 0
   case peerConnected = 1

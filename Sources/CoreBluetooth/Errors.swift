@@ -1,3 +1,6 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Apple's names.
+@_exported public import CCoreBluetooth
 public import Foundation
 
 /// The domain of `CBError`.
@@ -6,7 +9,11 @@ public let CBErrorDomain = "CBErrorDomain"
 public let CBATTErrorDomain = "CBATTErrorDomain"
 
 /// Why something could not be done, above the Attribute Protocol.
-public struct CBError: CustomNSError, LocalizedError, Hashable, Sendable {
+public struct CBError: CustomNSError, Hashable, @unchecked Sendable {
+  // Sendable as Apple's: what is in `userInfo` is not changed by those who hand it on.
+  #if hasAttribute(nonexhaustive)
+    @nonexhaustive(warn)
+  #endif
   public enum Code: Int, Sendable {
     case unknown = 0
     case invalidParameters = 1
@@ -31,16 +38,15 @@ public struct CBError: CustomNSError, LocalizedError, Hashable, Sendable {
   }
   public let code: Code
   /// What is known beside the code.
-  public let userInfo: [String: String]
-  public init(_ code: Code, userInfo: [String: String] = [:]) {
+  public let userInfo: [String: Any]
+  public init(_ code: Code, userInfo: [String: Any] = [:]) {
     self.code = code
     self.userInfo = userInfo
   }
 
   public static var errorDomain: String { CBErrorDomain }
   public var errorCode: Int { code.rawValue }
-  public var errorUserInfo: [String: Any] { [NSLocalizedDescriptionKey: errorDescription ?? ""] }
-  public var errorDescription: String? { userInfo[NSLocalizedDescriptionKey] ?? code.sentence }
+  public var errorUserInfo: [String: Any] { [NSLocalizedDescriptionKey: code.sentence].merging(userInfo) { $1 } }
   public static func == (a: CBError, b: CBError) -> Bool { a.code == b.code }
   public func hash(into hasher: inout Hasher) { hasher.combine(code) }
 
@@ -61,6 +67,8 @@ public struct CBError: CustomNSError, LocalizedError, Hashable, Sendable {
   public static var peerRemovedPairingInformation: Code { .peerRemovedPairingInformation }
   public static var encryptionTimedOut: Code { .encryptionTimedOut }
   public static var tooManyLEPairedDevices: Code { .tooManyLEPairedDevices }
+  public static var leGattExceededBackgroundNotificationLimit: Code { .leGattExceededBackgroundNotificationLimit }
+  public static var leGattNearBackgroundNotificationLimit: Code { .leGattNearBackgroundNotificationLimit }
 }
 
 extension CBError.Code {
@@ -93,33 +101,22 @@ extension CBError.Code {
 }
 
 /// What the other side has answered. Core Specification, Vol 3, Part F, §3.4.1.1.
-public struct CBATTError: CustomNSError, LocalizedError, Hashable, Sendable {
-  public enum Code: Int, Sendable {
-    case success = 0x00
-    case invalidHandle = 0x01
-    case readNotPermitted = 0x02
-    case writeNotPermitted = 0x03
-    case invalidPdu = 0x04
-    case insufficientAuthentication = 0x05
-    case requestNotSupported = 0x06
-    case invalidOffset = 0x07
-    case insufficientAuthorization = 0x08
-    case prepareQueueFull = 0x09
-    case attributeNotFound = 0x0A
-    case attributeNotLong = 0x0B
-    case insufficientEncryptionKeySize = 0x0C
-    case invalidAttributeValueLength = 0x0D
-    case unlikelyError = 0x0E
-    case insufficientEncryption = 0x0F
-    case unsupportedGroupType = 0x10
-    case insufficientResources = 0x11
-  }
+public struct CBATTError: CustomNSError, Hashable, @unchecked Sendable {
+  // Sendable as `CBError`.
+  public typealias Code = CBATTErrorCode
   public let code: Code
-  public init(_ code: Code) { self.code = code }
+  /// What is known beside the code.
+  public let userInfo: [String: Any]
+  public init(_ code: Code, userInfo: [String: Any] = [:]) {
+    self.code = code
+    self.userInfo = userInfo
+  }
 
   public static var errorDomain: String { CBATTErrorDomain }
   public var errorCode: Int { code.rawValue }
-  public var errorUserInfo: [String: Any] { [NSLocalizedDescriptionKey: errorDescription ?? ""] }
+  public var errorUserInfo: [String: Any] { [NSLocalizedDescriptionKey: code.sentence].merging(userInfo) { $1 } }
+  public static func == (a: CBATTError, b: CBATTError) -> Bool { a.code == b.code }
+  public func hash(into hasher: inout Hasher) { hasher.combine(code) }
 
   public static var success: Code { .success }
   public static var invalidHandle: Code { .invalidHandle }
@@ -139,4 +136,33 @@ public struct CBATTError: CustomNSError, LocalizedError, Hashable, Sendable {
   public static var insufficientEncryption: Code { .insufficientEncryption }
   public static var unsupportedGroupType: Code { .unsupportedGroupType }
   public static var insufficientResources: Code { .insufficientResources }
+}
+
+extension CBATTError.Code {
+  /// `catch CBATTError.readNotPermitted`.
+  public static func ~= (code: CBATTError.Code, error: any Error) -> Bool { (error as? CBATTError)?.code == code }
+
+  var sentence: String {
+    switch self {
+    case .success: "The operation succeeded."
+    case .invalidHandle: "There is no attribute with this handle."
+    case .readNotPermitted: "The attribute cannot be read."
+    case .writeNotPermitted: "The attribute cannot be written."
+    case .invalidPdu: "The request was malformed."
+    case .insufficientAuthentication: "The attribute asks for an authenticated link."
+    case .requestNotSupported: "The other side does not know this request."
+    case .invalidOffset: "The offset is beyond the value's end."
+    case .insufficientAuthorization: "The attribute asks for authorization."
+    case .prepareQueueFull: "Too many writes are queued."
+    case .attributeNotFound: "There is no such attribute."
+    case .attributeNotLong: "The attribute cannot be read in parts."
+    case .insufficientEncryptionKeySize: "The link's key is too short for the attribute."
+    case .invalidAttributeValueLength: "The value has a length that the attribute does not take."
+    case .unlikelyError: "Something unlikely went wrong on the other side."
+    case .insufficientEncryption: "The attribute asks for an encrypted link."
+    case .unsupportedGroupType: "The other side does not group attributes by this type."
+    case .insufficientResources: "The other side has too few resources."
+    @unknown default: "The other side answered with error 0x\(String(rawValue, radix: 16, uppercase: true))."
+    }
+  }
 }

@@ -1,3 +1,4 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
 // Apple's module brings these along, and client code relies on it: most of it imports CoreBluetooth alone.
 @_exported public import Dispatch
 @_exported public import Foundation

@@ -25,7 +25,9 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("BindruneTrace", "Trace", ["GAP", "SMP", "ATT", "L2CAP", "HCI"]),
   ("BindruneReplay", "Replay", ["GAP", "BindruneTrace"]),
   ("BindruneBroker", "Broker", ["Bindrune"]),
-  ("CoreBluetooth", "CoreBluetooth", ["BindruneBroker"]),
+  // An enumeration that holds numbers beside its own, which only C's do.
+  ("CCoreBluetooth", "CCoreBluetooth", []),
+  ("CoreBluetooth", "CoreBluetooth", ["BindruneBroker", "CCoreBluetooth"]),
   ("BindruneTool", "Tool", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator", "BindruneConformance"]),
   ("BindruneDaemon", "Daemon", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator"]),
   // Not shipped: what the tests share, and the programs of Tests/Interop and Tests/Kernel.

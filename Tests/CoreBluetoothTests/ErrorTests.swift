@@ -1,0 +1,57 @@
+import CoreBluetooth
+import Testing
+
+@Suite struct ErrorTests {
+  @Test func asAClientMeetsThem() throws {
+    #expect(CBErrorDomain == "CBErrorDomain" && CBATTErrorDomain == "CBATTErrorDomain")
+    #expect(CBError.errorDomain == CBErrorDomain && CBATTError.errorDomain == CBATTErrorDomain)
+    let codes: [CBError.Code] = [
+      CBError.unknown, CBError.invalidParameters, CBError.invalidHandle, CBError.notConnected, CBError.outOfSpace,
+      CBError.operationCancelled, CBError.connectionTimeout, CBError.peripheralDisconnected, CBError.uuidNotAllowed,
+      CBError.alreadyAdvertising, CBError.connectionFailed, CBError.connectionLimitReached, CBError.unknownDevice,
+      CBError.operationNotSupported, CBError.peerRemovedPairingInformation, CBError.encryptionTimedOut,
+      CBError.tooManyLEPairedDevices, CBError.leGattExceededBackgroundNotificationLimit,
+      CBError.leGattNearBackgroundNotificationLimit,
+    ]
+    #expect(codes.map(\.rawValue) == Array(0...18))
+    #expect(codes == (0...18).compactMap(CBError.Code.init(rawValue:)))
+    let answers: [CBATTError.Code] = [
+      CBATTError.success, CBATTError.invalidHandle, CBATTError.readNotPermitted, CBATTError.writeNotPermitted,
+      CBATTError.invalidPdu, CBATTError.insufficientAuthentication, CBATTError.requestNotSupported,
+      CBATTError.invalidOffset, CBATTError.insufficientAuthorization, CBATTError.prepareQueueFull,
+      CBATTError.attributeNotFound, CBATTError.attributeNotLong, CBATTError.insufficientEncryptionKeySize,
+      CBATTError.invalidAttributeValueLength, CBATTError.unlikelyError, CBATTError.insufficientEncryption,
+      CBATTError.unsupportedGroupType, CBATTError.insufficientResources,
+    ]
+    #expect(answers.map(\.rawValue) == Array(0...0x11))
+
+    // As a client meets them: caught by type or by code, compared, bridged, and shown to people.
+    func fails(_ error: any Error) throws { throw error }
+    do { try fails(CBError(.peripheralDisconnected)) } catch CBError.peripheralDisconnected {} catch {
+      Issue.record("\(error) is not caught by its code")
+    }
+    do { try fails(CBATTError(.readNotPermitted)) } catch CBATTError.readNotPermitted {} catch {
+      Issue.record("\(error) is not caught by its code")
+    }
+    do { try fails(CBATTError(.invalidOffset)) } catch let error as CBATTError {
+      #expect(error.code == .invalidOffset && error.errorCode == 7 && error == CBATTError(.invalidOffset))
+    }
+    let told: any Error = CBError(.connectionTimeout, userInfo: [NSLocalizedDescriptionKey: "Gone.", "more": 1])
+    #expect(told.localizedDescription == "Gone." && (told as? CBError)?.userInfo["more"] as? Int == 1)
+    #expect((told as NSError).domain == CBErrorDomain && (told as NSError).code == 6)
+    #expect((told as NSError).localizedDescription == "Gone.")
+    for code in codes { #expect(!(CBError(code) as any Error).localizedDescription.contains("CBError")) }
+    for code in answers { #expect(!(CBATTError(code) as any Error).localizedDescription.contains("CBATTError")) }
+  }
+
+  @Test("An application's own error survives, which Apple's enumeration holds too") func unknownAnswers() throws {
+    let code = try #require(CBATTError.Code(rawValue: 0x80))
+    let error: any Error = CBATTError(code)
+    #expect((error as NSError).code == 0x80 && (error as? CBATTError)?.code.rawValue == 0x80)
+    #expect(error.localizedDescription.contains("0x80"))
+    switch code {
+    case .success, .invalidHandle: Issue.record("0x80 is taken for another")
+    default: break
+    }
+  }
+}
