@@ -101,6 +101,12 @@ public struct Link: Sendable, Identifiable {
   ) async throws(BluetoothError) -> SendPort {
     try await host.sendPort(kind, to: handle, on: id, capacity: capacity)
   }
+  /// A port for the values of all characteristics, which leave in the order in which they were offered.
+  public func sendPort(
+    _ kind: SendPort.Kind, capacity: Int = 16 * 1024
+  ) async throws(BluetoothError) -> SendPort {
+    try await host.sendPort(kind, on: id, capacity: capacity)
+  }
 
   func procedure(
     _ start: @Sendable (inout Client, RequestID) -> Void

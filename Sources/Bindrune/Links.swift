@@ -38,17 +38,25 @@ struct LinkState {
   func mtuChanged(_ mtu: Int) {
     for entry in ports { entry.port?.mtuChanged(mtu) }
   }
-  /// What the handles in `range` meant is over: for those who read values, and for those who write.
-  mutating func servicesChanged(_ range: HandleRange) {
+  /// What the handles in `range` meant is over: for those who read values, and for those who write. Returns the ports that
+  /// have room again.
+  mutating func servicesChanged(_ range: HandleRange) -> [SendPort] {
     let error = BluetoothError(ClientError.databaseChanged)
     for (handle, mailboxes) in values where range.contains(handle) {
       values[handle] = nil
       for mailbox in mailboxes { mailbox.finish(error) }
     }
-    for case let port? in ports.map(\.port) where port.kind == .command && range.contains(port.handle) {
+    var ready: [SendPort] = []
+    for case let port? in ports.map(\.port) where port.kind == .command {
+      guard let handle = port.handle else {
+        if port.removeAll(where: range.contains) { ready.append(port) }
+        continue
+      }
+      guard range.contains(handle) else { continue }
       sending.removeAll { $0 === port }
       port.close(error)
     }
+    return ready
   }
   mutating func tell(_ event: LinkEvent) {
     events.removeAll { $0.isFinished }
@@ -119,13 +127,22 @@ extension Host {
 
   // MARK: Ports
 
+  /// A port for all characteristics of a link: see `Link.sendPort`. `onReady` is called on the event loop, once per ready edge.
+  public func sendPort(
+    _ kind: SendPort.Kind, on link: LinkID, capacity: Int = 16 * 1024, onReady: (@Sendable () -> Void)? = nil
+  ) throws(BluetoothError) -> SendPort {
+    try sendPort(kind, to: nil, on: link, capacity: capacity, onReady: onReady)
+  }
   func sendPort(
-    _ kind: SendPort.Kind, to handle: AttributeHandle, on link: LinkID, capacity: Int
+    _ kind: SendPort.Kind, to handle: AttributeHandle?, on link: LinkID, capacity: Int,
+    onReady: (@Sendable () -> Void)? = nil
   ) throws(BluetoothError) -> SendPort {
     guard links[link] != nil, let mtu = core.mtu(of: link) else { throw .linkIsDown }
     let doorbell = doorbell ?? Doorbell(self)
     self.doorbell = doorbell
-    let port = SendPort(link: link, handle: handle, kind: kind, capacity: capacity, mtu: mtu) { doorbell.ring($0) }
+    let port = SendPort(link: link, handle: handle, kind: kind, capacity: capacity, mtu: mtu, onReady: onReady) {
+      doorbell.ring($0)
+    }
     links[link]?.add(port)
     return port
   }
@@ -149,30 +166,30 @@ extension Host {
   }
   private func send(_ ports: inout Deque<SendPort>) {
     while let port = ports.popFirst() {
-      switch port.sendNext({ send($0, from: port) }) {
+      let (rest, isEdge) = port.sendNext { send($0, to: $1, from: port) }
+      sendWritten()
+      if isEdge { port.tellReady() }
+      switch rest {
       case .nothing: break
       case .more: ports.append(port)
       // The bearer will say when there is room again.
-      case .refused:
-        ports.prepend(port)
-        return sendWritten()
+      case .refused: return ports.prepend(port)
       }
-      sendWritten()
     }
   }
   /// Into the link's queue, or at once into the packet, where nothing waits before it. False: there is no room.
-  private func send(_ value: Span<UInt8>, from port: SendPort) -> Bool {
+  private func send(_ value: Span<UInt8>, to handle: AttributeHandle, from port: SendPort) -> Bool {
     guard transport.isWritable else {
       switch port.kind {
       // For a client that has unsubscribed meanwhile the value is gone, as it would be on the air.
-      case .notification: return core.notify(value, of: port.handle, on: port.link) != .full
-      case .command: return core.write(command: value, to: port.handle, on: port.link) != .full
+      case .notification: return core.notify(value, of: handle, on: port.link) != .full
+      case .command: return core.write(command: value, to: handle, on: port.link) != .full
       }
     }
     return packet.fill { output in
       switch port.kind {
-      case .notification: core.notify(value, of: port.handle, on: port.link, into: &output) != .full
-      case .command: core.write(command: value, to: port.handle, on: port.link, into: &output) != .full
+      case .notification: core.notify(value, of: handle, on: port.link, into: &output) != .full
+      case .command: core.write(command: value, to: handle, on: port.link, into: &output) != .full
       }
     }
   }

@@ -2,14 +2,16 @@ import ATT
 import GAP
 import Synchronization
 
-/// Where one producer puts values for one link's characteristic: notifications, or writes without response.
+/// Where one producer puts values for one link: notifications, or writes without response. For one characteristic, or for all
+/// of the link, so that values of several characteristics keep their order: then each offer says which.
 ///
 /// `offer` answers on the caller's thread, without waiting for the host, from any thread. What it promises:
 ///
-/// 1. *Bounded.* At most `capacity` octets wait, two for each value included. The memory is allocated with the port: no
+/// 1. *Bounded.* At most `capacity` octets wait, `costOfValue` for each value included. The memory is allocated with the port: no
 ///    offer allocates, and no use makes it grow. (`boundedInBytes`, `likeAList`)
 /// 2. *False when full, then one edge.* After a run of refusals there is exactly one ready edge, when there is room again
-///    for one value of the MTU: `waitUntilReady` returns, and `readyEdges` grows by one. (`boundedInBytes`, `likeAList`)
+///    for one value of the MTU: `waitUntilReady` returns, `readyEdges` grows by one, and `onReady` is called on the event
+///    loop. (`boundedInBytes`, `likeAList`, `oneCallPerEdge`)
 /// 3. *First in, first out.* Values leave in the order in which they were offered. None is lost, doubled or torn while the
 ///    link lives, even if the port is let go; several producers may share it. (`eightProducers`, `aPortThatIsLetGo`,
 ///    `eightThreadsShareAPort`)
@@ -20,7 +22,9 @@ import Synchronization
 ///    however many ports of the host are offered something until it comes. (`likeAList`, `eightThreadsShareAPort`,
 ///    `portsTakeTurns`)
 /// 7. *The end of the link* ends the port: what waits in it is dropped, each waiter completes once, with the link's error,
-///    and no offer is taken. (`theEndOfTheLinkEndsWaiters`, `closedUnderEightThreads`)
+///    and no offer is taken; `onReady` is not called. (`theEndOfTheLinkEndsWaiters`, `closedUnderEightThreads`)
+/// 8. *When the server's services change*, what was to be written to the handles that are gone is dropped, and a port for one
+///    of them ends. (`servicesChanged`)
 public final class SendPort: Sendable {
   public enum Kind: Sendable { case notification, command }
 
@@ -32,31 +36,51 @@ public final class SendPort: Sendable {
   private let state: Mutex<State>
   private let ready = Waiters()
   private let wake: @Sendable (SendPort) -> Void
+  private let onReady: (@Sendable () -> Void)?
   let link: LinkID
-  let handle: AttributeHandle
+  /// The characteristic's; nil: the port is for all of the link.
+  let handle: AttributeHandle?
   let kind: Kind
-  /// Octets that may wait in this port, two for each value included: at least 514, one value of the greatest length.
+  /// Octets that may wait in this port, `costOfValue` for each value included: at least one value of the greatest length.
   public let capacity: Int
+  /// Octets that a value takes besides its own: two, or four where each has a handle.
+  public let costOfValue: Int
 
   init(
-    link: LinkID, handle: AttributeHandle, kind: Kind, capacity: Int, mtu: Int,
-    wake: @escaping @Sendable (SendPort) -> Void
+    link: LinkID, handle: AttributeHandle?, kind: Kind, capacity: Int, mtu: Int,
+    onReady: (@Sendable () -> Void)? = nil, wake: @escaping @Sendable (SendPort) -> Void
   ) {
     self.link = link
     self.handle = handle
     self.kind = kind
+    self.onReady = onReady
     self.wake = wake
-    let ring = SendRing(capacity: capacity, longest: Self.longestValue(mtu))
+    let ring = SendRing(capacity: capacity, longest: Self.longestValue(mtu), handle: handle)
     self.capacity = ring.capacity
+    costOfValue = ring.headerCount
     state = Mutex(State(ring: ring))
   }
   private static func longestValue(_ mtu: Int) -> Int { min(mtu - 3, SendRing.longestValue) }
 
   /// True: the value is on its way. False: full, or the link is gone (`waitUntilReady` tells which).
   /// A value longer than min(MTU − 3, 512) octets is cut to that when it leaves. To a client that has not subscribed
-  /// nothing is sent.
+  /// nothing is sent. For a port that has a handle; traps otherwise.
   public func offer(_ value: Span<UInt8>) -> Bool {
-    switch state.withLock({ $0.ring.offer(value) }) {
+    guard let handle else {
+      preconditionFailure("a port for all of a link must be told whose value it is: offer(_:to:)")
+    }
+    return take(value, handle)
+  }
+  public func offer(_ value: [UInt8]) -> Bool { offer(value.span) }
+  /// The same for a port of a whole link: `handle` is that of a characteristic's value, or of a descriptor. Traps where the
+  /// port has another.
+  public func offer(_ value: Span<UInt8>, to handle: AttributeHandle) -> Bool {
+    precondition(self.handle == nil || self.handle == handle, "this port is for another handle")
+    return take(value, handle)
+  }
+  public func offer(_ value: [UInt8], to handle: AttributeHandle) -> Bool { offer(value.span, to: handle) }
+  @inline(__always) private func take(_ value: Span<UInt8>, _ handle: AttributeHandle) -> Bool {
+    switch state.withLock({ $0.ring.offer(value, to: handle) }) {
     case .refused: return false
     case .taken: return true
     case .takenByTheFirst:
@@ -64,11 +88,17 @@ public final class SendPort: Sendable {
       return true
     }
   }
-  public func offer(_ value: [UInt8]) -> Bool { offer(value.span) }
+
+  /// There is room now for one value of the greatest length, `longestValue`. Where there is not, one ready edge follows, as
+  /// after a refused offer, unless the port has ended.
+  public func isReady() -> Bool { state.withLock { $0.ring.hasRoom(for: $0.ring.longest + $0.ring.headerCount) } }
+  /// There is room for `count` octets, each value with its length and `costOfValue`: for whoever offers to several ports all
+  /// or nothing. Where there is not, a ready edge follows as above, which promises room for one value and not for `count`.
+  public func hasRoom(for count: Int) -> Bool { state.withLock { $0.ring.hasRoom(for: count) } }
 
   /// The longest value that leaves whole now: min(MTU − 3, 512) octets. It may grow, and never shrinks.
   public var longestValue: Int { state.withLock { $0.ring.longest } }
-  /// Octets that wait now, two for each value included.
+  /// Octets that wait now, `costOfValue` for each value included.
   public var count: Int { state.withLock { $0.ring.count } }
   /// Ready edges so far: one for each run of refusals.
   public var readyEdges: Int { state.withLock { $0.ring.edges } }
@@ -89,11 +119,17 @@ public final class SendPort: Sendable {
 
   // MARK: The event loop's side
 
-  /// Lends the oldest value to `send`, under the lock; it stays if that refuses it.
-  func sendNext(_ send: (Span<UInt8>) -> Bool) -> SendRing.Rest {
-    let (rest, isEdge) = state.withLock { $0.ring.sendFirst(send) }
-    if isEdge { ready.resume() }
-    return rest
+  /// Lends the oldest value to `send`, under the lock; it stays if that refuses it. After an edge: `tellReady`.
+  func sendNext(_ send: (Span<UInt8>, AttributeHandle) -> Bool) -> (rest: SendRing.Rest, isEdge: Bool) {
+    state.withLock { $0.ring.sendFirst(send) }
+  }
+  func tellReady() {
+    ready.resume()
+    onReady?()
+  }
+  /// Drops the values whose handle `isGone`. True: after this edge `tellReady`.
+  func removeAll(where isGone: (AttributeHandle) -> Bool) -> Bool {
+    state.withLock { $0.ring.removeAll(where: isGone) }
   }
   func mtuChanged(_ mtu: Int) { state.withLock { $0.ring.longest = Self.longestValue(mtu) } }
   func close(_ error: BluetoothError) {

@@ -1,3 +1,5 @@
+import ATT
+
 /// # SendRing
 /// **Overview**: the values that wait in one `SendPort`, and whether anybody has to be told of them: all that the port's
 /// lock guards, and nothing else. It knows no lock, no link and no host.
@@ -8,18 +10,20 @@
 /// **Phases**: open → refused (an offer did not fit) → open again, when there is room for one value of the MTU: that edge
 /// is told exactly once; → closed from any of them, for good.
 ///
-/// A ring of octets. Each entry is a header of two octets, its length, and the value. An entry begins within `capacity`,
-/// and may run on into the room behind it, which is as long as the longest entry: so each lies in one piece, and can be
-/// lent as it is.
+/// A ring of octets. Each entry is a header and the value: two octets of length and, where the values are for different
+/// handles, two of handle. An entry begins within `capacity`, and may run on into the room behind it, which is as long as the
+/// longest entry: so each lies in one piece, and can be lent as it is.
 @safe struct SendRing: ~Copyable, @unchecked Sendable {
   // Sendable: the memory is its own, and it cannot be copied.
 
-  /// Octets that an entry takes besides its value.
-  static var headerCount: Int { 2 }
   /// The longest attribute value: Vol 3, Part F, §3.2.9.
   static var longestValue: Int { 512 }
 
   private let room: UnsafeMutableRawPointer
+  /// Whose values these are; nil: each says it.
+  let handle: AttributeHandle?
+  /// Octets that an entry takes besides its value.
+  let headerCount: Int
   /// Octets that may wait, headers included.
   let capacity: Int
   /// Where the oldest entry begins, and how many octets are in use from there on.
@@ -35,8 +39,10 @@
   private(set) var isClosed = false
 
   /// Room for `capacity` octets, headers included: at least one value of the greatest length, at most 16 MiB.
-  init(capacity: Int, longest: Int) {
-    let entry = SendRing.headerCount + SendRing.longestValue
+  init(capacity: Int, longest: Int, handle: AttributeHandle?) {
+    self.handle = handle
+    headerCount = handle == nil ? 4 : 2
+    let entry = headerCount + SendRing.longestValue
     self.capacity = min(max(capacity, entry), 1 << 24)
     self.longest = longest
     unsafe room = .allocate(byteCount: self.capacity + entry, alignment: 8)
@@ -51,47 +57,76 @@
   enum Answer { case taken, takenByTheFirst, refused }
 
   /// Takes a copy of `value`, of its first 512 octets at most.
-  mutating func offer(_ value: Span<UInt8>) -> Answer {
-    let count = min(value.count, SendRing.longestValue), space = count + SendRing.headerCount
-    guard !isClosed else { return .refused }
-    guard space <= capacity - used else {
-      isRefused = true
-      return .refused
-    }
-    let end = head + used
+  mutating func offer(_ value: Span<UInt8>, to handle: AttributeHandle) -> Answer {
+    let count = min(value.count, SendRing.longestValue), space = count + headerCount
+    guard hasRoom(for: space) else { return .refused }
     // Within the room: an entry begins before `capacity`, and behind that there is room for the longest.
-    let entry = unsafe room + (end < capacity ? end : end - capacity)
+    let entry = unsafe room + place(head + used)
     unsafe entry.storeBytes(of: UInt16(count), as: UInt16.self)
+    if self.handle == nil { unsafe entry.storeBytes(of: handle.rawValue, toByteOffset: 2, as: UInt16.self) }
     unsafe value.withUnsafeBytes { bytes in
       guard let from = bytes.baseAddress else { return }
-      unsafe (entry + SendRing.headerCount).copyMemory(from: from, byteCount: count)
+      unsafe (entry + headerCount).copyMemory(from: from, byteCount: count)
     }
     used += space
     defer { isAwaited = true }
     return isAwaited ? .taken : .takenByTheFirst
   }
 
+  /// There is room for `count` octets, headers included; where there is not, that counts as an offer that was refused.
+  mutating func hasRoom(for count: Int) -> Bool {
+    if isClosed { return false }
+    if count <= capacity - used { return true }
+    isRefused = true
+    return false
+  }
+  /// Where in the room the entry begins that is so far from the room's beginning, once around at most.
+  @inline(__always) private func place(_ offset: Int) -> Int { offset < capacity ? offset : offset - capacity }
+
   /// What is left after one value.
   enum Rest { case nothing, more, refused }
 
   /// Lends the oldest value to `send`; it stays if that refuses it. When nothing is left, whoever offers next wakes the
   /// event loop again. `isEdge`: a run of refusals is over.
-  mutating func sendFirst(_ send: (Span<UInt8>) -> Bool) -> (rest: Rest, isEdge: Bool) {
+  mutating func sendFirst(_ send: (Span<UInt8>, AttributeHandle) -> Bool) -> (rest: Rest, isEdge: Bool) {
     if used > 0 {
-      let entry = unsafe room + head
-      let count = Int(unsafe entry.loadUnaligned(as: UInt16.self))
-      let octets = unsafe (entry + SendRing.headerCount).assumingMemoryBound(to: UInt8.self)
-      guard unsafe send(UnsafeBufferPointer(start: octets, count: count).span) else { return (.refused, false) }
-      let space = count + SendRing.headerCount
-      head += space
-      if head >= capacity { head -= capacity }
+      let (count, handle) = entry(at: head)
+      let octets = unsafe (room + head + headerCount).assumingMemoryBound(to: UInt8.self)
+      guard unsafe send(UnsafeBufferPointer(start: octets, count: count).span, handle) else { return (.refused, false) }
+      let space = count + headerCount
+      head = place(head + space)
       used -= space
     }
     isAwaited = used > 0
     return (used > 0 ? .more : .nothing, takeEdge())
   }
+  /// How long the value is that begins there, and whose it is.
+  @inline(__always) private func entry(at place: Int) -> (count: Int, handle: AttributeHandle) {
+    let entry = unsafe room + place
+    let count = Int(unsafe entry.loadUnaligned(as: UInt16.self))
+    let handle = unsafe handle ?? AttributeHandle(rawValue: entry.loadUnaligned(fromByteOffset: 2, as: UInt16.self))
+    return (count, handle)
+  }
+
+  /// Forgets the values whose handle `isGone`; the others keep their order. True: a run of refusals is over.
+  mutating func removeAll(where isGone: (AttributeHandle) -> Bool) -> Bool {
+    var from = head, to = head, left = used
+    used = 0
+    while left > 0 {
+      let (count, handle) = entry(at: from), space = count + headerCount
+      if !isGone(handle) {
+        // Onto itself, or onto what has been looked at already: those still to come lie behind both.
+        if to != from { unsafe (room + to).copyMemory(from: room + from, byteCount: space) }
+        to = place(to + space)
+        used += space
+      }
+      from = place(from + space)
+      left -= space
+    }
+    return takeEdge()
+  }
   private mutating func takeEdge() -> Bool {
-    guard isRefused, longest + SendRing.headerCount <= capacity - used else { return false }
+    guard isRefused, longest + headerCount <= capacity - used else { return false }
     isRefused = false
     edges += 1
     return true

@@ -289,7 +289,7 @@ extension Host {
   }
   func servicesChanged(_ range: HandleRange, on link: LinkID) {
     logger.info("\(link): services changed, \(range.first.text) to \(range.last.text)")
-    links[link]?.servicesChanged(range)
+    for port in links[link]?.servicesChanged(range) ?? [] { port.tellReady() }
     links[link]?.tell(.servicesChanged(range))
     tell(.servicesChanged(link, range))
     remember(nil, of: link)

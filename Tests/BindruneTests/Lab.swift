@@ -32,26 +32,31 @@ final class Lab: Sendable {
   let radio: SimulatedRadio
   init() { radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next(), configuration: .ideal) }
 
-  func host(_ database: Database = Database(), _ configuration: HostConfiguration = HostConfiguration()) async throws
-    -> Host
-  {
-    let host = Host(radio.controller(), configuration: configuration, database: database)
+  func host(
+    _ database: Database = Database(), _ configuration: HostConfiguration = HostConfiguration(),
+    observer: (any HostObserver)? = nil
+  ) async throws -> Host {
+    let host = Host(radio.controller(), configuration: configuration, database: database, observer: observer)
     try await host.start()
     return host
   }
   /// A host whose packets pass through `Relay`.
-  func relayedHost(_ database: Database = Database()) async throws -> (Host, Relay) {
-    let (host, relay) = try await unstartedHost(database)
+  func relayedHost(
+    _ database: Database = Database(), observer: (any HostObserver)? = nil
+  ) async throws -> (Host, Relay) {
+    let (host, relay) = try await unstartedHost(database, observer: observer)
     try await host.start()
     return (host, relay)
   }
-  func unstartedHost(_ database: Database = Database()) async throws -> (Host, Relay) {
+  func unstartedHost(
+    _ database: Database = Database(), observer: (any HostObserver)? = nil
+  ) async throws -> (Host, Relay) {
     let radio = radio
     let (transport, relay) = try await radio.eventLoop.submit {
       let (host, end) = MemoryTransport.pair(on: radio.eventLoop)
       return (host, Relay(end, radio.controller()))
     }.get()
-    return (Host(transport, database: database), relay)
+    return (Host(transport, database: database, observer: observer), relay)
   }
   /// A host over TCP, by a relay.
   func streamedHost(_ database: Database = Database()) async throws -> (Host, Relay) {
@@ -124,9 +129,12 @@ final class Relay: HCIReceiver, @unchecked Sendable {
 
   private final class Back: HCIReceiver, @unchecked Sendable {
     let host: any HCITransport
-    var onPacket: (([UInt8]) -> Bool)?
+    var onPacket: (([UInt8]) -> Void)?
     init(_ host: any HCITransport) { self.host = host }
-    func received(_ packet: Span<UInt8>) { host.send(packet) }
+    func received(_ packet: Span<UInt8>) {
+      onPacket?(packet.indices.map { packet[$0] })
+      host.send(packet)
+    }
     func receivedAll() { host.flush() }
     func writable() {}
     func failed(_ error: TransportError) { host.close() }
@@ -137,6 +145,10 @@ final class Relay: HCIReceiver, @unchecked Sendable {
       $0.host.send(octets(text).span)
       $0.host.flush()
     }
+  }
+  /// From now on `body` sees every packet that the controller gives to the host.
+  func watch(_ body: @escaping @Sendable ([UInt8]) -> Void) async throws {
+    try await onLoop { $0.back.onPacket = body }
   }
   func fallSilent() async throws { try await onLoop { $0.isSilent = true } }
   func close() async throws {

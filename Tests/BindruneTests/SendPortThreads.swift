@@ -2,6 +2,15 @@ import Foundation
 
 @testable import Bindrune
 
+extension SendPort {
+  /// What the event loop does for one value.
+  func sendNext(_ send: (Span<UInt8>) -> Bool) -> SendRing.Rest {
+    let (rest, isEdge) = sendNext { value, _ in send(value) }
+    if isEdge { tellReady() }
+    return rest
+  }
+}
+
 /// Threads that use one `SendPort` at once: eight producers, and one that stands for the event loop. What goes wrong is a
 /// fault in words. `swift test` runs this, and `Tests/ThreadSanitizer/run` the same under ThreadSanitizer.
 final class SendPortThreads: @unchecked Sendable {

@@ -1,0 +1,92 @@
+import Bindrune
+import Synchronization
+import Testing
+
+/// An observer that keeps what it is told, and may answer to it on the spot.
+final class Recorder: HostObserver {
+  enum Told: Sendable {
+    case event(HostEvent)
+    case value([UInt8], AttributeHandle, isIndication: Bool, LinkID)
+  }
+  typealias Reaction = @Sendable (isolated Host, Told) -> Void
+  private struct State {
+    var told: [Told] = []
+    var reaction: Reaction?
+    var isCalling = false
+  }
+  private let state = Mutex(State())
+  init(_ reaction: Reaction? = nil) { react(reaction) }
+
+  func host(_ host: isolated Host, did event: HostEvent) { keep(.event(event), host) }
+  func host(
+    _ host: isolated Host, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool, on link: LinkID
+  ) {
+    keep(.value(value.indices.map { value[$0] }, handle, isIndication: isIndication, link), host)
+  }
+  private func keep(_ told: Told, _ host: isolated Host) {
+    let (reaction, isCalling) = state.withLock { state in
+      state.told.append(told)
+      return (state.reaction, state.isCalling)
+    }
+    #expect(!isCalling, "called back from within a call: \(told)")
+    reaction?(host, told)
+  }
+
+  /// From now on `reaction` is called with whatever is told.
+  func react(_ reaction: Reaction?) { state.withLock { $0.reaction = reaction } }
+  /// Around a call to the host, from within which nothing must be told.
+  @discardableResult func calling<Result, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure)
+    -> Result
+  {
+    state.withLock { $0.isCalling = true }
+    defer { state.withLock { $0.isCalling = false } }
+    return try body()
+  }
+
+  var told: [Told] { state.withLock { $0.told } }
+  var events: [HostEvent] { told.compactMap { if case .event(let event) = $0 { event } else { nil } } }
+  /// How each request ended, in order.
+  var completions: [(id: RequestID, result: Result<HostOutcome, BluetoothError>)] {
+    events.compactMap { if case .completed(let id, let result) = $0 { (id, result) } else { nil } }
+  }
+  /// What `match` gives for the first of the events that it gives something for.
+  func first<Found: Sendable>(
+    at location: SourceLocation = #_sourceLocation, _ match: @escaping @Sendable (HostEvent) -> Found?
+  ) async throws -> Found {
+    try await within(at: location) {
+      while true {
+        if let found = self.events.lazy.compactMap(match).first { return found }
+        await Task.yield()
+      }
+    }
+  }
+  /// How it ended.
+  func result(
+    of id: RequestID, at location: SourceLocation = #_sourceLocation
+  ) async throws -> Result<HostOutcome, BluetoothError> {
+    try await first(at: location) { if case .completed(id, let result) = $0 { result } else { nil } }
+  }
+  /// The first link that has come up.
+  func link(at location: SourceLocation = #_sourceLocation) async throws -> Link {
+    try await first(at: location) { if case .server(.connected(let link)) = $0 { link } else { nil } }
+  }
+}
+
+extension Host {
+  /// Runs on the event loop, in one piece.
+  func run<Value: Sendable, Failure: Error>(
+    _ body: @Sendable (isolated Host) throws(Failure) -> Value
+  ) throws(Failure) -> Value { try body(self) }
+  /// Begins it, and waits for its end.
+  func end(of operation: HostOperation, _ recorder: Recorder) async throws -> HostOutcome {
+    try await recorder.result(of: run { $0.begin(operation) }).get()
+  }
+}
+/// What `body` throws; nil: nothing. For a reaction, which cannot throw.
+func thrown(by body: () throws(BluetoothError) -> Void) -> BluetoothError? {
+  do throws(BluetoothError) { try body() } catch { return error }
+  return nil
+}
+extension Result where Failure == BluetoothError {
+  var code: BluetoothError.Code? { if case .failure(let error) = self { error.code } else { nil } }
+}
