@@ -1,10 +1,21 @@
+import BindruneBroker
 public import Foundation
 
 /// What services, characteristics and descriptors have in common.
 open class CBAttribute: NSObject, @unchecked Sendable {
-  // Sendable: what changes is guarded by its manager's lock.
+  // Sendable: what changes is guarded by a lock.
   private let type: CBUUID
-  init(uuid: CBUUID) { type = uuid }
+  /// Guards what the properties of something that was found show: its manager's.
+  let shared: NSLock
+  init(uuid: CBUUID, guardedBy lock: NSLock) {
+    type = uuid
+    shared = lock
+  }
+  /// For something of this device, whose class guards it with a lock of its own.
+  init(uuid: CBUUID) {
+    type = uuid
+    shared = NSLock()
+  }
 
   /// What it is, as the Specification or its maker has numbered it.
   open var uuid: CBUUID { type }

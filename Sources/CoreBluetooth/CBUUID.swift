@@ -1,4 +1,5 @@
 import BindruneBroker
+public import CoreFoundation
 public import Foundation
 
 /// A UUID of services, characteristics and descriptors: 16, 32 or 128 bits.
@@ -47,6 +48,13 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {
   public convenience init(nsuuid theUUID: UUID) {
     self.init(checked: unsafe withUnsafeBytes(of: theUUID.uuid) { unsafe [UInt8]($0) })
   }
+  /// The same UUID as Core Foundation's.
+  @available(*, deprecated, message: "use init(nsuuid:)")
+  public convenience init(cfuuid theUUID: CFUUID) {
+    self.init(checked: unsafe withUnsafeBytes(of: CFUUIDGetUUIDBytes(theUUID)) { unsafe [UInt8]($0) })
+  }
+  /// All zeros; Apple's module compiles it too.
+  public convenience override init() { self.init(BluetoothUUID()) }
   private convenience init(checked bytes: [UInt8]) {
     guard bytes.count == 2 || bytes.count == 4 else {
       let high = bytes[..<8].reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
@@ -78,5 +86,5 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {
   open override func isEqual(_ object: Any?) -> Bool { (object as? CBUUID)?.uuid == uuid }
   open override var hash: Int { uuid.hashValue }
   /// As Apple prints it: the UUID, or the name of one that is assigned.
-  open override var description: String { uuidString }
+  open override var description: String { uuid.assignedName ?? uuidString }
 }

@@ -5,45 +5,70 @@ import Foundation
 /// which takes all that have come by then; so a burst costs one turn of the queue.
 final class Delivery: @unchecked Sendable {
   // Sendable: everything that changes is guarded by the lock.
+  private enum Item {
+    case event(BrokerEvent)
+    /// An answer that needs no session.
+    case call(@Sendable () -> Void)
+  }
   private let lock = NSLock()
-  private var waiting: [BrokerEvent] = []
+  private var waiting: [Item] = []
   private var isScheduled = false
   private var isClosed = false
   let queue: DispatchQueue
-  /// Called on the queue.
-  private let handle: @Sendable (BrokerEvent) -> Void
+  /// Called on the queue; until there is one everything waits.
+  private var handle: (@Sendable (BrokerEvent) -> Void)?
 
-  /// `queue` nil: the main queue.
-  init(on queue: DispatchQueue?, _ handle: @escaping @Sendable (BrokerEvent) -> Void) {
+  /// `queue` nil: the main queue. Without `handle`, `start` begins.
+  init(on queue: DispatchQueue?, _ handle: (@Sendable (BrokerEvent) -> Void)? = nil) {
     self.queue = queue ?? .main
     self.handle = handle
   }
-
-  /// From any thread.
-  func put(_ event: BrokerEvent) {
-    let isFirst = lock.withLock { () -> Bool in
-      guard !isClosed else { return false }
-      waiting.append(event)
-      defer { isScheduled = true }
-      return !isScheduled
+  func start(_ handle: @escaping @Sendable (BrokerEvent) -> Void) {
+    let isFirst = lock.withLock {
+      self.handle = handle
+      return schedules()
     }
     if isFirst { queue.async { self.drain() } }
   }
+
+  /// From any thread.
+  func put(_ event: BrokerEvent) { put(.event(event)) }
+  /// From any thread: `call` has its turn among the events.
+  func perform(_ call: @escaping @Sendable () -> Void) { put(.call(call)) }
+  private func put(_ item: Item) {
+    let isFirst = lock.withLock { () -> Bool in
+      guard !isClosed else { return false }
+      waiting.append(item)
+      return schedules()
+    }
+    if isFirst { queue.async { self.drain() } }
+  }
+  /// Under the lock. True: a drain is to be scheduled.
+  private func schedules() -> Bool {
+    guard handle != nil, !waiting.isEmpty, !isScheduled else { return false }
+    isScheduled = true
+    return true
+  }
   private func drain() {
-    let events = lock.withLock {
+    let (items, handle) = lock.withLock { () -> ([Item], (@Sendable (BrokerEvent) -> Void)?) in
       isScheduled = false
       defer { waiting = [] }
-      return waiting
+      return (waiting, self.handle)
     }
-    for event in events {
+    guard let handle else { return }
+    for item in items {
       if lock.withLock({ isClosed }) { return }
-      handle(event)
+      switch item {
+      case .event(let event): handle(event)
+      case .call(let call): call()
+      }
     }
   }
   /// Nothing is delivered any more, not even what waits: the manager is gone.
   func close() {
     let dropped = lock.withLock {
       isClosed = true
+      handle = nil
       defer { waiting = [] }
       return waiting
     }

@@ -107,5 +107,15 @@ public struct CBAttributePermissions: OptionSet, Sendable {
   public static let writeEncryptionRequired = Self(rawValue: 0x08)
 }
 
+/// What is said to register for: `CBCentralManager.registerForConnectionEvents`.
+public struct CBConnectionEventMatchingOption: RawRepresentable, Hashable, Sendable {
+  public let rawValue: String
+  public init(rawValue: String) { self.rawValue = rawValue }
+  /// `[CBUUID]`: devices that have one of these services.
+  public static let serviceUUIDs = Self(rawValue: "kCBConnectionEventMatchingOptionServiceUUIDs")
+  /// `[UUID]`: these devices.
+  public static let peripheralUUIDs = Self(rawValue: "kCBConnectionEventMatchingOptionPeripheralUUIDs")
+}
+
 /// Names a listener for L2CAP channels. Core Specification, Vol 3, Part A, §4.22.
 public typealias CBL2CAPPSM = UInt16

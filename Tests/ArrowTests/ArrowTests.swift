@@ -51,7 +51,7 @@ func packages(_ module: String) -> [String] {
   case "BindruneTransport": collections + system
   case "Bindrune": collections + system + ["Logging"]
   case "BindruneBroker": collections + system + ["Logging", "Foundation", "Dispatch"]
-  case "CoreBluetooth": collections + ["Foundation", "Dispatch", "Synchronization"]
+  case "CoreBluetooth": collections + ["Foundation", "CoreFoundation", "Dispatch", "Synchronization"]
   case "BindruneTrace", "BindruneReplay": collections + ["Foundation"]
   case "BindruneConformance": collections + ["Foundation", "Glibc"]
   case "BindruneTool", "BindruneDaemon":

@@ -1,0 +1,425 @@
+package import BindruneBroker
+public import Foundation
+
+/// Finds devices that advertise, and connects to them.
+///
+///     let central = CBCentralManager(delegate: self, queue: nil)
+///     func centralManagerDidUpdateState(_ central: CBCentralManager) {
+///       if central.state == .poweredOn { central.scanForPeripherals(withServices: [CBUUID(string: "180D")]) }
+///     }
+///
+/// The adapter is the one that the environment or the configuration file names, or `CBManagerOptionAdapterKey`.
+open class CBCentralManager: CBManager, @unchecked Sendable {
+  /// Of iOS: what `supports` is asked for.
+  public struct Feature: OptionSet, Sendable {
+    public let rawValue: UInt
+    public init(rawValue: UInt) { self.rawValue = rawValue }
+    /// To scan for advertisements of the extended kind, and to connect to who sends them.
+    public static let extendedScanAndConnect = Self(rawValue: 1)
+  }
+
+  let delivery: Delivery
+  let session: any BrokerSession
+  // Under the lock. What is weak is never loaded under it, except to be returned: who is let go there would wait for it.
+  private weak var currentDelegate: (any CBCentralManagerDelegate)?
+  private var scanning = false
+  private var peripherals: [UUID: Known] = [:]
+  private var lastSerial: UInt64 = 0
+  /// Which peripheral wants the link to a device.
+  private var wishes: [UUID: UInt64] = [:]
+  private var requests: [OperationID: (peer: UUID, request: PeripheralRequest)] = [:]
+  private var lastOperation: UInt64 = 0
+  private var linked: [LinkedPeer] = []
+  private var registration: ConnectionEventRegistration?
+
+  /// The app keeps the peripherals; the manager only finds them again.
+  private struct Known {
+    weak var peripheral: CBPeripheral?
+    let serial: UInt64
+  }
+
+  /// A manager without a delegate, on the main queue.
+  public override init() {
+    (delivery, session) = Self.open(adapter: nil, on: nil)
+    super.init()
+    begin(nil)
+  }
+  /// - Parameter queue: where the delegates are called; nil: the main queue.
+  public convenience init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?) {
+    self.init(delegate: delegate, queue: queue, options: nil)
+  }
+  /// - Parameters:
+  ///   - queue: where the delegates are called; nil: the main queue.
+  ///   - options: by the keys `CBCentralManagerOption…` and `CBManagerOptionAdapterKey`.
+  public init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
+    (delivery, session) = Self.open(adapter: options?[CBManagerOptionAdapterKey] as? String, on: queue)
+    super.init()
+    begin(delegate)
+  }
+  /// Over a session of the caller's.
+  package init(
+    delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?,
+    session open: (@escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession
+  ) {
+    let delivery = Delivery(on: queue)
+    self.delivery = delivery
+    session = open { delivery.put($0) }
+    super.init()
+    begin(delegate)
+  }
+  private static func open(adapter: String?, on queue: DispatchQueue?) -> (Delivery, any BrokerSession) {
+    let delivery = Delivery(on: queue)
+    return (delivery, DirectSession(adapter: adapter) { delivery.put($0) })
+  }
+  private func begin(_ delegate: (any CBCentralManagerDelegate)?) {
+    self.delegate = delegate
+    delivery.start { [weak self] in self?.handle($0) }
+  }
+  deinit {
+    delivery.close()
+    session.close()
+    for peripheral in peripherals.values.compactMap(\.peripheral) { peripheral.lost(isValid: false) }
+  }
+
+  open var delegate: (any CBCentralManagerDelegate)? {
+    get { lock.withLock { currentDelegate } }
+    set { lock.withLock { currentDelegate = newValue } }
+  }
+  /// Whether this manager scans.
+  open var isScanning: Bool { lock.withLock { scanning } }
+  /// Of iOS. An adapter is known only when a manager has been made, so nothing can be promised before: false.
+  open class func supports(_ features: Feature) -> Bool { features.isEmpty }
+
+  // MARK: Peripherals that are known
+
+  /// Those of the devices that an identifier of this machine names: an identifier is the device's address, and stays the
+  /// same in every run of every program. Others are left out.
+  open func retrievePeripherals(withIdentifiers identifiers: [UUID]) -> [CBPeripheral] {
+    guard isPoweredOn("retrieve peripherals") else { return [] }
+    return identifiers.filter { PeerAddress($0) != nil }.map(peripheral)
+  }
+  /// Devices that are connected to this machine, whoever has connected them, and have one of the services as far as anybody
+  /// has discovered them. To use them, connect to them.
+  open func retrieveConnectedPeripherals(withServices serviceUUIDs: [CBUUID]) -> [CBPeripheral] {
+    guard isPoweredOn("retrieve connected peripherals") else { return [] }
+    let wanted = Set(serviceUUIDs.map(\.uuid))
+    let found = lock.withLock { linked.filter { !wanted.isDisjoint(with: $0.services) } }
+    return found.map { found in
+      let peripheral = peripheral(found.peer)
+      if let name = found.name { peripheral.withLink { $0.name = $0.name ?? name } }
+      return peripheral
+    }
+  }
+
+  // MARK: Scanning
+
+  /// Replaces what was scanned for before.
+  /// - Parameters:
+  ///   - serviceUUIDs: nil: every device. Else those that advertise one of the services.
+  ///   - options: by the keys `CBCentralManagerScanOption…`. What has a wrong type is ignored.
+  open func scanForPeripherals(withServices serviceUUIDs: [CBUUID]?, options: [String: Any]? = nil) {
+    guard isPoweredOn("scan") else { return }
+    let solicited = options?[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] as? [CBUUID]
+    let request = BrokerRequest.scan(
+      services: filter(serviceUUIDs) ?? [], solicitedServices: filter(solicited) ?? [],
+      allowsDuplicates: options?.bool(CBCentralManagerScanOptionAllowDuplicatesKey) ?? false)
+    lock.withLock {
+      scanning = true
+      session.send(request)
+    }
+  }
+  open func stopScan() {
+    guard isPoweredOn("stop a scan") else { return }
+    lock.withLock {
+      scanning = false
+      session.send(.stopScan)
+    }
+  }
+
+  // MARK: Connecting
+
+  /// Waits for the device for as long as it takes, unless it is cancelled. To cancel it, let go of the peripheral, or call
+  /// `cancelPeripheralConnection`.
+  /// - Parameter options: by the keys `CBConnectPeripheralOption…`. What has a wrong type is ignored.
+  open func connect(_ peripheral: CBPeripheral, options: [String: Any]? = nil) {
+    guard isPoweredOn("connect") else { return }
+    guard peripheral.manager === self, peripheral.withLink({ $0.isValid }) else {
+      Log.misuse(self, "cannot connect \(peripheral), which it has not found since the adapter is on: find it again.")
+      let error = CBError(.unknownDevice, "The device is not known to this manager: find or retrieve it with this one.")
+      return delivery.perform { [weak self] in
+        guard let self else { return }
+        delegate?.centralManager(self, didFailToConnect: peripheral, error: error)
+      }
+    }
+    let wish = ConnectOptions(
+      startDelay: max(0, (options?[CBConnectPeripheralOptionStartDelayKey] as? NSNumber)?.doubleValue ?? 0),
+      reconnects: options?.bool(CBConnectPeripheralOptionEnableAutoReconnect) ?? false)
+    let isConnected = lock.withLock { () -> Bool in
+      if peripheral.link.state == .connected { return true }
+      if peripheral.link.state == .disconnecting { peripheral.link.endsAhead += 1 }
+      if peripheral.link.state != .connecting {
+        peripheral.link.state = .connecting
+        wishes[peripheral.peer] = peripheral.serial
+        session.send(.connect(peripheral.peer, wish))  // under the lock, so that the order is that of the wishes
+      }
+      return false
+    }
+    guard isConnected else { return }
+    delivery.perform { [weak self] in
+      guard let self, peripheral.state == .connected else { return }
+      delegate?.centralManager(self, didConnect: peripheral)
+    }
+  }
+  /// The delegate is told, without an error, when the peripheral is disconnected for this app. The link itself ends when no
+  /// app uses it any more.
+  open func cancelPeripheralConnection(_ peripheral: CBPeripheral) {
+    guard isPoweredOn("cancel a connection") else { return }
+    guard peripheral.manager === self else { return Log.misuse(self, "has not found \(peripheral).") }
+    lock.withLock {
+      guard [.connecting, .connected].contains(peripheral.link.state) else { return }
+      peripheral.link.state = .disconnecting
+      wishes[peripheral.peer] = nil
+      session.send(.cancelConnection(peripheral.peer))
+    }
+  }
+  /// Nobody keeps the peripheral any more.
+  func abandoned(_ peer: UUID, _ serial: UInt64, _ name: String) {
+    let isCancelled = lock.withLock {
+      if peripherals[peer]?.serial == serial { peripherals[peer] = nil }
+      guard wishes[peer] == serial else { return false }
+      wishes[peer] = nil
+      session.send(.cancelConnection(peer))
+      return true
+    }
+    if isCancelled {
+      Log.misuse(self, "cancels the connection of \(name), which nobody keeps: keep a reference to it.")
+    }
+  }
+
+  /// Of iOS: from now on the delegate is told when one of the devices connects to this machine, or disconnects, whoever does
+  /// it.
+  /// - Parameter options: nil: every device.
+  open func registerForConnectionEvents(options: [CBConnectionEventMatchingOption: Any]? = nil) {
+    let services = options?[.serviceUUIDs] as? [CBUUID], peers = options?[.peripheralUUIDs] as? [UUID]
+    let registration = ConnectionEventRegistration(
+      services: services.map { Set($0.map(\.uuid)) }, peers: peers.map(Set.init))
+    lock.withLock { self.registration = registration }
+  }
+
+  // MARK: What objects ask of the manager
+
+  /// The peripheral of a device: the one that there is, or a new one.
+  private func peripheral(_ peer: UUID) -> CBPeripheral {
+    lock.withLock {
+      if let known = peripherals[peer]?.peripheral { return known }
+      lastSerial += 1
+      let peripheral = CBPeripheral(peer, of: self, serial: lastSerial)
+      peripherals[peer] = Known(peripheral: peripheral, serial: lastSerial)
+      return peripheral
+    }
+  }
+  private func known(_ peer: UUID) -> CBPeripheral? { lock.withLock { peripherals[peer]?.peripheral } }
+  private func isPoweredOn(_ action: String) -> Bool {
+    if state == .poweredOn { return true }
+    Log.misuse(self, "cannot \(action) before it is powered on: wait for centralManagerDidUpdateState(_:).")
+    return false
+  }
+  /// False: the peripheral is not connected, and nothing was asked.
+  func begin(_ request: PeripheralRequest, on peripheral: CBPeripheral, _ make: (OperationID) -> BrokerRequest) -> Bool
+  {
+    lock.withLock {
+      guard peripheral.link.state == .connected else { return false }
+      lastOperation += 1
+      let id = OperationID(rawValue: lastOperation)
+      requests[id] = (peripheral.peer, request)
+      session.send(make(id))
+      return true
+    }
+  }
+
+  // MARK: What the session tells, on the queue
+
+  private func handle(_ event: BrokerEvent) {
+    switch event {
+    case .adapter(let state): changed(state)
+    case .discovered(let found): discovered(found)
+    case .scanFailed(let error):
+      lock.withLock { scanning = false }
+      Log.note(self, "does not scan any more. \(error)")
+    case .connected(let peer, let name, let longestWrite): connected(peer, name, longestWrite)
+    case .connectionFailed(let peer, let error):
+      guard let peripheral = ended(peer) else { return }
+      delegate?.centralManager(self, didFailToConnect: peripheral, error: connecting(error))
+    case .disconnected(let peer, let error, let isReconnecting, let seconds):
+      disconnected(peer, error, isReconnecting, seconds)
+    case .nameChanged(let peer, let name):
+      guard let peripheral = known(peer) else { return }
+      peripheral.withLink { $0.name = name }
+      peripheral.delegate?.peripheralDidUpdateName(peripheral)
+    case .longestWriteChanged(let peer, let count): known(peer)?.withLink { $0.longestWrite = count }
+    case .servicesChanged(let peer, let range): connectedPeripheral(peer)?.servicesChanged(range)
+    case .value(let peer, let handle, let value): connectedPeripheral(peer)?.received(value, of: handle)
+    case .readyToWrite(let peer):
+      guard let peripheral = connectedPeripheral(peer) else { return }
+      peripheral.delegate?.peripheralIsReady(toSendWriteWithoutResponse: peripheral)
+    case .linkedPeers(let peers): linkedPeersChanged(peers)
+    case .completed(let id, let result):
+      guard let (peer, request) = lock.withLock({ requests.removeValue(forKey: id) }) else { return }
+      known(peer)?.complete(request, result)
+    case .subscribed, .unsubscribed, .longestUpdateChanged, .readRequested, .writeRequested, .requestEnded,
+      .readyToUpdate, .advertisingEnded:
+      break  // of the peripheral half
+    }
+  }
+  private func connectedPeripheral(_ peer: UUID) -> CBPeripheral? {
+    guard let peripheral = known(peer), peripheral.state == .connected else { return nil }
+    return peripheral
+  }
+
+  /// The session tells nothing of what ends with this: the links, the scan.
+  private func changed(_ adapter: AdapterState) {
+    let new = CBManagerState(adapter)
+    guard new != state else { return }
+    if new != .poweredOn {
+      let isGone = new != .poweredOff
+      let lost = lock.withLock {
+        (scanning, requests, wishes, linked) = (false, [:], [:], [])
+        defer { if isGone { peripherals = [:] } }
+        return peripherals.values.compactMap(\.peripheral)
+      }
+      for peripheral in lost { peripheral.lost(isValid: !isGone) }
+      if let why = adapter.hindrance { Log.note(self, why) }
+    }
+    setState(new)
+    delegate?.centralManagerDidUpdateState(self)
+  }
+  private func discovered(_ found: DiscoveredPeer) {
+    guard isScanning else { return }  // heard before the scan was stopped
+    let peripheral = peripheral(found.peer)
+    if let name = found.name { peripheral.withLink { $0.name = name } }
+    delegate?.centralManager(
+      self, didDiscover: peripheral, advertisementData: found.advertisementData,
+      rssi: NSNumber(value: found.rssi ?? 127))
+  }
+  private func connected(_ peer: UUID, _ name: String?, _ longestWrite: Int) {
+    guard let peripheral = known(peer) else { return }
+    let isWanted = peripheral.withLink { link in
+      // Cancelled since: its end comes next.
+      guard link.state == .connecting, link.endsAhead == 0 else { return false }
+      link.state = .connected
+      link.longestWrite = longestWrite
+      link.name = name ?? link.name
+      return true
+    }
+    if isWanted { delegate?.centralManager(self, didConnect: peripheral) }
+  }
+  private func disconnected(_ peer: UUID, _ error: BluetoothError?, _ isReconnecting: Bool, _ seconds: Double) {
+    guard let peripheral = known(peer) else { return }
+    let isCancelled = peripheral.state == .disconnecting || peripheral.withLink { $0.endsAhead > 0 }
+    guard ended(peer, isReconnecting: isReconnecting) != nil else { return }
+    delegate?.centralManager(
+      self, didDisconnectPeripheral: peripheral, timestamp: seconds, isReconnecting: isReconnecting && !isCancelled,
+      error: isCancelled ? nil : error?.facade)
+  }
+  /// A link has ended, or will not come. Nil: nobody is to be told.
+  private func ended(_ peer: UUID, isReconnecting: Bool = false) -> CBPeripheral? {
+    let peripheral = known(peer)
+    let (isTold, invalid) = lock.withLock { () -> (Bool, [CBService]) in
+      requests = requests.filter { $0.value.peer != peer }
+      guard let peripheral, peripheral.link.state != .disconnected else { return (false, []) }
+      let invalid = peripheral.link.end()
+      if isReconnecting {
+        // Cancelled in the meantime: another end comes.
+        if peripheral.link.state == .disconnecting { return (false, invalid) }
+        peripheral.link.state = .connecting
+      } else if peripheral.link.endsAhead > 0 {
+        peripheral.link.endsAhead -= 1
+      } else {
+        peripheral.link.state = .disconnected
+        if wishes[peer] == peripheral.serial { wishes[peer] = nil }
+      }
+      return (true, invalid)
+    }
+    for service in invalid { service.invalidate() }
+    return isTold ? peripheral : nil
+  }
+  private func connecting(_ error: BluetoothError) -> any Error {
+    switch error.code {
+    case .transport, .controller, .refused, .protocolViolation: CBError(.connectionFailed, error.diagnostics)
+    default: error.facade
+    }
+  }
+  private func linkedPeersChanged(_ peers: [LinkedPeer]) {
+    let (before, registration) = lock.withLock {
+      defer { linked = peers }
+      return (linked, self.registration)
+    }
+    guard let registration else { return }
+    for gone in before where registration.matches(gone) && !peers.contains(where: { $0.peer == gone.peer }) {
+      delegate?.centralManager(self, connectionEventDidOccur: .peerDisconnected, for: peripheral(gone.peer))
+    }
+    // A device whose services become known only now, and match only now, is new to this app.
+    for new in peers where registration.matches(new) {
+      guard !before.contains(where: { $0.peer == new.peer && registration.matches($0) }) else { continue }
+      delegate?.centralManager(self, connectionEventDidOccur: .peerConnected, for: peripheral(new.peer))
+    }
+  }
+}
+
+/// Which devices `registerForConnectionEvents` was called for; nil does not restrict.
+private struct ConnectionEventRegistration {
+  var services: Set<BluetoothUUID>?
+  var peers: Set<UUID>?
+  func matches(_ peer: LinkedPeer) -> Bool {
+    services.map { !$0.isDisjoint(with: peer.services) } ?? true && peers?.contains(peer.peer) ?? true
+  }
+}
+
+extension CBPeripheral {
+  /// The adapter, or the manager, is gone, and every link with it: nobody is told of each.
+  func lost(isValid: Bool) {
+    let invalid = withLink { link in
+      link.state = .disconnected
+      link.endsAhead = 0
+      link.isValid = link.isValid && isValid
+      return link.end()
+    }
+    for service in invalid { service.invalidate() }
+  }
+}
+
+extension AdapterState {
+  /// Why it is not on: the cause and the cure.
+  var hindrance: String? {
+    switch self {
+    case .unknown, .poweredOn: nil
+    case .resetting(let why), .unsupported(let why), .unauthorized(let why), .poweredOff(let why): why
+    }
+  }
+}
+
+extension [String: Any] {
+  /// A flag; what is no number is ignored.
+  func bool(_ key: String) -> Bool? { (self[key] as? NSNumber)?.boolValue }
+}
+
+extension DiscoveredPeer {
+  /// With Apple's keys and types, and no key for what was not advertised.
+  var advertisementData: [String: Any] {
+    var data: [String: Any] = [CBAdvertisementDataIsConnectable: NSNumber(value: isConnectable)]
+    data[CBAdvertisementDataLocalNameKey] = localName
+    data[CBAdvertisementDataManufacturerDataKey] = manufacturerData
+    data[CBAdvertisementDataTxPowerLevelKey] = txPower.map { NSNumber(value: $0) }
+    for (key, uuids) in [
+      (CBAdvertisementDataServiceUUIDsKey, services), (CBAdvertisementDataOverflowServiceUUIDsKey, overflowServices),
+      (CBAdvertisementDataSolicitedServiceUUIDsKey, solicitedServices),
+    ] where !uuids.isEmpty {
+      data[key] = uuids.map { CBUUID($0) }
+    }
+    if !serviceData.isEmpty {
+      data[CBAdvertisementDataServiceDataKey] = Dictionary(
+        uniqueKeysWithValues: serviceData.map { (CBUUID($0.key), $0.value) })
+    }
+    return data
+  }
+}

@@ -1,0 +1,64 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// The names are Apple's.
+public import Foundation
+
+/// Whom a central manager tells, on its queue. Every method but the first has a default.
+public protocol CBCentralManagerDelegate: NSObjectProtocol {
+  /// What the manager can do has changed: only in `poweredOn` may it be asked for anything.
+  func centralManagerDidUpdateState(_ central: CBCentralManager)
+  /// Before everything else, when the system has started the app again: what the manager was doing before.
+  func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any])
+  /// A device was heard. Keep the peripheral to use it: the manager does not.
+  /// - Parameters:
+  ///   - advertisementData: by the keys `CBAdvertisementData…`.
+  ///   - RSSI: dBm; 127: not known.
+  func centralManager(
+    _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+    rssi RSSI: NSNumber
+  )
+  func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral)
+  /// The connection could not be made, for a reason that waiting does not cure.
+  func centralManager(_ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?)
+  /// - Parameter error: nil: the app has cancelled the connection.
+  func centralManager(
+    _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?)
+  /// Instead of the one before, where it is implemented.
+  /// - Parameters:
+  ///   - timestamp: when, which may be earlier than now.
+  ///   - isReconnecting: the connection is sought again; see `CBConnectPeripheralOptionEnableAutoReconnect`.
+  func centralManager(
+    _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
+    isReconnecting: Bool, error: (any Error)?
+  )
+  /// Of iOS: see `CBCentralManager.registerForConnectionEvents`.
+  func centralManager(
+    _ central: CBCentralManager, connectionEventDidOccur event: CBConnectionEvent, for peripheral: CBPeripheral)
+  /// Of iOS: never called here.
+  func centralManager(_ central: CBCentralManager, didUpdateANCSAuthorizationFor peripheral: CBPeripheral)
+}
+
+// What Apple's framework does for a delegate that does not implement them. Swift on Linux has no optional requirements.
+extension CBCentralManagerDelegate {
+  public func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {}
+  public func centralManager(
+    _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+    rssi RSSI: NSNumber
+  ) {}
+  public func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {}
+  public func centralManager(
+    _ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?
+  ) {}
+  public func centralManager(
+    _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
+  ) {}
+  public func centralManager(
+    _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
+    isReconnecting: Bool, error: (any Error)?
+  ) {
+    centralManager(central, didDisconnectPeripheral: peripheral, error: error)
+  }
+  public func centralManager(
+    _ central: CBCentralManager, connectionEventDidOccur event: CBConnectionEvent, for peripheral: CBPeripheral
+  ) {}
+  public func centralManager(_ central: CBCentralManager, didUpdateANCSAuthorizationFor peripheral: CBPeripheral) {}
+}

@@ -1,0 +1,140 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// The names are Apple's.
+import BindruneBroker
+public import Foundation
+
+/// A device that a central manager has found or knows: its link, and what it has.
+///
+/// Every request is answered by a call of the delegate, on the manager's queue, unless the link ends first: then the
+/// manager's delegate is told of that, and nothing more of the requests. The services of a link, and what was found in them,
+/// are of no use after it.
+///
+/// The app keeps the peripheral: when nobody does, its connection, or the wish for one, is cancelled.
+open class CBPeripheral: CBPeer, @unchecked Sendable {
+  /// Guards what the properties of this peripheral and of everything found on it show: the manager's lock.
+  let shared: NSLock
+  /// Which object it is, of those that may have been one device for the manager one after the other.
+  let serial: UInt64
+  private weak var owner: CBCentralManager?
+  private weak var currentDelegate: (any CBPeripheralDelegate)?
+  /// Under the lock.
+  var link = PeripheralLink()
+
+  init(_ identifier: UUID, of manager: CBCentralManager, serial: UInt64) {
+    shared = manager.lock
+    self.serial = serial
+    owner = manager
+    super.init(identifier: identifier)
+  }
+  /// A peripheral of no manager, which answers nothing: for subclasses that stand in for a device.
+  public init() {
+    shared = NSLock()
+    serial = 0
+    super.init(identifier: UUID())
+  }
+  deinit { owner?.abandoned(peer, serial, Log.name(self)) }
+
+  var manager: CBCentralManager? { owner }
+  /// Under the lock of the manager.
+  func withLink<Value>(_ body: (inout PeripheralLink) -> Value) -> Value { shared.withLock { body(&link) } }
+
+  // MARK: What is known
+
+  open var delegate: (any CBPeripheralDelegate)? {
+    get { shared.withLock { currentDelegate } }
+    set { shared.withLock { currentDelegate = newValue } }
+  }
+  /// What the device calls itself.
+  open var name: String? { withLink { $0.name } }
+  open var state: CBPeripheralState { withLink { $0.state } }
+  /// Those that have been discovered; nil until then, and when the link has ended.
+  open var services: [CBService]? { withLink { $0.services } }
+  /// dBm, as it was read last.
+  @available(*, deprecated, message: "use readRSSI()") open var rssi: NSNumber? { withLink { $0.rssi } }
+  /// Of iOS: whether the device may have Apple's notifications.
+  open var ancsAuthorized: Bool { false }
+  /// Whether a write without response now is sent. If not, the delegate is told when it is:
+  /// `peripheralIsReady(toSendWriteWithoutResponse:)`.
+  open var canSendWriteWithoutResponse: Bool {
+    guard state == .connected else { return false }
+    return owner?.session.port(.command, of: identifier) != nil
+  }
+  /// How many octets one write can have: 512 with a response, ATT_MTU − 3 without. Core Specification, Vol 3, Part F,
+  /// §3.2.9 and §3.4.5.3.
+  open func maximumWriteValueLength(for type: CBCharacteristicWriteType) -> Int {
+    type == .withResponse ? 512 : withLink { min($0.longestWrite, 512) }
+  }
+
+  // MARK: Requests
+
+  open func readRSSI() { request(.rssi) { .readRSSI($0, $1) } }
+
+  /// - Parameter serviceUUIDs: nil: all, which takes longer.
+  open func discoverServices(_ serviceUUIDs: [CBUUID]?) {
+    let filter = filter(serviceUUIDs)
+    request(.services(isAll: filter == nil)) { .discoverServices($0, $1, filter) }
+  }
+  open func discoverIncludedServices(_ includedServiceUUIDs: [CBUUID]?, for service: CBService) {
+    let filter = filter(includedServiceUUIDs)
+    request(.includedServices(service, isAll: filter == nil), in: service) {
+      .discoverIncludedServices($0, $1, $2, filter)
+    }
+  }
+  open func discoverCharacteristics(_ characteristicUUIDs: [CBUUID]?, for service: CBService) {
+    let filter = filter(characteristicUUIDs)
+    request(.characteristics(service, isAll: filter == nil), in: service) {
+      .discoverCharacteristics($0, $1, $2, filter)
+    }
+  }
+  open func discoverDescriptors(for characteristic: CBCharacteristic) {
+    request(.descriptors(characteristic), in: characteristic) { .discoverDescriptors($0, $1, $2) }
+  }
+
+  open func readValue(for characteristic: CBCharacteristic) {
+    request(.read(characteristic), in: characteristic) { .read($0, $1, $2) }
+  }
+  open func readValue(for descriptor: CBDescriptor) {
+    request(.readDescriptor(descriptor), in: descriptor) { .read($0, $1, $2) }
+  }
+
+  /// With a response, the delegate is told whether the value was written. Without, nothing is told: what cannot be sent is
+  /// dropped, and longer values than `maximumWriteValueLength` are cut.
+  open func writeValue(_ data: Data, for characteristic: CBCharacteristic, type: CBCharacteristicWriteType) {
+    guard type == .withResponse else { return writeWithoutResponse(data, for: characteristic) }
+    request(.write(characteristic), in: characteristic, data) { .write($0, $1, $2, data) }
+  }
+  /// A client's configuration is no value to write: `setNotifyValue` does that.
+  open func writeValue(_ data: Data, for descriptor: CBDescriptor) {
+    guard descriptor.uuid != CBUUID(string: CBUUIDClientCharacteristicConfigurationString) else {
+      Log.misuse(self, "A Client Characteristic Configuration cannot be written: use setNotifyValue(_:for:).")
+      return fail(
+        .writeDescriptor(descriptor),
+        CBError(.invalidParameters, "A Client Characteristic Configuration is set by setNotifyValue(_:for:)."))
+    }
+    request(.writeDescriptor(descriptor), in: descriptor, data) { .write($0, $1, $2, data) }
+  }
+
+  /// Notifications, or indications if there are no notifications.
+  open func setNotifyValue(_ enabled: Bool, for characteristic: CBCharacteristic) {
+    guard
+      !characteristic.properties.isDisjoint(with: [.notify, .indicate]) || characteristic.service?.peripheral !== self
+    else {
+      return fail(
+        .notify(characteristic),
+        CBATTError(.requestNotSupported, "\(characteristic.uuid) has neither notifications nor indications: read it."))
+    }
+    request(.notify(characteristic), in: characteristic) { .setNotifying($0, $1, $2, enabled) }
+  }
+
+  /// There are no L2CAP channels yet: the delegate is told so.
+  open func openL2CAPChannel(_ PSM: CBL2CAPPSM) {
+    fail(.openChannel, CBError(.operationNotSupported, "L2CAP channels are not supported: use characteristics."))
+  }
+
+  open override var description: String {
+    let (name, state, mtu) = withLink { ($0.name, $0.state, $0.longestWrite + 3) }
+    let states = ["disconnected", "connecting", "connected", "disconnecting"]
+    return "\(Log.name(self).dropLast()), identifier = \(identifier), name = \(name ?? "(null)"), mtu = \(mtu), "
+      + "state = \(states.indices.contains(state.rawValue) ? states[state.rawValue] : "\(state.rawValue)")>"
+  }
+}

@@ -1,0 +1,50 @@
+import BindruneBroker
+import Foundation
+
+/// A service of a peripheral: one that was found there, or (`CBMutableService`) one of this device.
+open class CBService: CBAttribute, @unchecked Sendable {
+  /// Under the lock.
+  private weak var owner: CBPeripheral?
+  private let primary: Bool
+  private var included: [CBService]?
+  private var contents: [CBCharacteristic]?
+  private var valid = true
+  /// Where it was found; nil for a service of this device.
+  let found: FoundService?
+
+  /// For a service of this device.
+  override init(uuid: CBUUID) {
+    primary = true
+    found = nil
+    super.init(uuid: uuid)
+  }
+  init(_ found: FoundService, of peripheral: CBPeripheral) {
+    primary = found.isPrimary
+    self.found = found
+    owner = peripheral
+    super.init(uuid: CBUUID(found.uuid), guardedBy: peripheral.shared)
+  }
+
+  /// Whose service it is; nil when that is gone, and for a service of this device.
+  open var peripheral: CBPeripheral? { shared.withLock { owner } }
+  /// Whether it stands for itself, or is only there to be included by others.
+  open var isPrimary: Bool { primary }
+  /// Nil until they have been discovered.
+  open var includedServices: [CBService]? { shared.withLock { included } }
+  /// Nil until they have been discovered.
+  open var characteristics: [CBCharacteristic]? { shared.withLock { contents } }
+
+  func setIncludedServices(_ services: [CBService]?) { shared.withLock { included = services } }
+  func setCharacteristics(_ characteristics: [CBCharacteristic]?) { shared.withLock { contents = characteristics } }
+  /// False: the link on which it was found has ended, or the peripheral has changed its services.
+  var isValid: Bool { shared.withLock { valid } }
+  /// Services may include each other: what is of no more use lets go of the others.
+  func invalidate() {
+    shared.withLock { valid = false }
+    setIncludedServices(nil)
+  }
+
+  open override var description: String {
+    "\(Log.name(self).dropLast()), isPrimary = \(isPrimary ? "YES" : "NO"), UUID = \(uuid)>"
+  }
+}

@@ -1,0 +1,33 @@
+import BindruneBroker
+import Foundation
+
+extension CBError {
+  /// `sentence`: the cause, and the cure.
+  init(_ code: Code, _ sentence: String) { self.init(code, userInfo: [NSLocalizedDescriptionKey: sentence]) }
+}
+extension CBATTError {
+  init(_ code: Code, _ sentence: String) { self.init(code, userInfo: [NSLocalizedDescriptionKey: sentence]) }
+}
+
+extension BluetoothError {
+  /// As the facade tells it: what the peer has answered is a `CBATTError`, everything else a `CBError`, with our sentence.
+  var facade: any Error {
+    if let attError {
+      return CBATTError(CBATTError.Code(rawValue: Int(attError.rawValue)) ?? .unlikelyError, diagnostics)
+    }
+    let code: CBError.Code =
+      switch code {
+      case .transport, .controller, .protocolViolation, .notStarted, .att: .unknown
+      case .connectionFailed: .connectionFailed
+      case .connectionLimitReached: .connectionLimitReached
+      case .connectionTimedOut, .timedOut: .connectionTimeout
+      case .disconnected: .peripheralDisconnected
+      case .refused: .operationNotSupported
+      case .servicesChanged: .invalidHandle
+      case .cancelled: .operationCancelled
+      case .invalidArgument: .invalidParameters
+      case .busy, .overflow: .outOfSpace
+      }
+    return CBError(code, diagnostics)
+  }
+}

@@ -1,0 +1,27 @@
+import Foundation
+
+/// What the module has to tell whoever writes the program: a call that cannot be carried out, and why Bluetooth is not to be
+/// had. A line each on standard error; Apple's goes to the system's log.
+final class Log: @unchecked Sendable {
+  // Sendable: everything that changes is guarded by the lock.
+  static let shared = Log()
+  private let lock = NSLock()
+  private var listeners: [@Sendable (String) -> Void] = []
+
+  /// `object` is the one that was misused: `API MISUSE: <CBPeripheralManager: 0x5581…> …`.
+  static func misuse(_ object: AnyObject, _ sentence: String) {
+    shared.write("API MISUSE: \(name(object)) \(sentence)")
+  }
+  static func note(_ object: AnyObject, _ sentence: String) { shared.write("\(name(object)) \(sentence)") }
+  /// Class and address: which one it is, of several.
+  static func name(_ object: AnyObject) -> String {
+    "<\(type(of: object)): 0x\(String(UInt(bitPattern: ObjectIdentifier(object)), radix: 16))>"
+  }
+
+  /// Every line from now on, for tests.
+  func listen(_ listener: @escaping @Sendable (String) -> Void) { lock.withLock { listeners.append(listener) } }
+  private func write(_ line: String) {
+    for listener in lock.withLock({ listeners }) { listener(line) }
+    FileHandle.standardError.write(Data("[CoreBluetooth] \(line)\n".utf8))
+  }
+}

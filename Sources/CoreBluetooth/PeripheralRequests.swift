@@ -1,0 +1,242 @@
+import BindruneBroker
+import Foundation
+
+/// What a peripheral shows, and what its requests lean on.
+struct PeripheralLink {
+  var state = CBPeripheralState.disconnected
+  var name: String?
+  /// Octets of one write without response, ATT_MTU − 3; until a link says otherwise, of the least MTU.
+  var longestWrite = 20
+  var rssi: NSNumber?
+  /// Those that were asked for. Nil: nobody has asked yet.
+  var services: [CBService]?
+  /// Everything that was found, also services that are only included: by the handle of the declaration, or of the value.
+  var foundServices: [AttributeHandle: CBService] = [:]
+  var foundCharacteristics: [AttributeHandle: CBCharacteristic] = [:]
+  /// Ends that belong to connections that were cancelled before the one that is wanted now.
+  var endsAhead = 0
+  /// False: the adapter was gone in between. The app has to find the peripheral again.
+  var isValid = true
+
+  /// The link has ended. Returns what is of no more use.
+  mutating func end() -> [CBService] {
+    defer { (services, foundServices, foundCharacteristics, longestWrite) = (nil, [:], [:], 20) }
+    return Array(foundServices.values)
+  }
+}
+
+/// What a peripheral was asked for: whom to tell of the answer.
+enum PeripheralRequest {
+  case rssi
+  case services(isAll: Bool)
+  case includedServices(CBService, isAll: Bool)
+  case characteristics(CBService, isAll: Bool)
+  case descriptors(CBCharacteristic)
+  case read(CBCharacteristic)
+  case readDescriptor(CBDescriptor)
+  case write(CBCharacteristic)
+  case writeDescriptor(CBDescriptor)
+  case notify(CBCharacteristic)
+  case openChannel
+}
+
+/// An empty list filters as little as none does.
+func filter(_ uuids: [CBUUID]?) -> [BluetoothUUID]? {
+  guard let uuids, !uuids.isEmpty else { return nil }
+  return uuids.map(\.uuid)
+}
+
+extension CBPeripheral {
+  // MARK: Asking
+
+  func request(_ request: PeripheralRequest, _ make: (OperationID, UUID) -> BrokerRequest) {
+    guard let manager else { return Log.misuse(self, "belongs to no manager, or its manager is gone.") }
+    guard !manager.begin(request, on: self, { make($0, peer) }) else { return }
+    Log.misuse(self, "can only be asked for something while it is connected.")
+    fail(request, CBError(.notConnected, "The device is not connected: connect, and ask again."))
+  }
+  /// What concerns an attribute that was found on this link. A value has at most 512 octets: Core Specification, Vol 3,
+  /// Part F, §3.2.9.
+  func request(
+    _ request: PeripheralRequest, in attribute: CBAttribute, _ value: Data = Data(),
+    _ make: (OperationID, UUID, AttributeHandle) -> BrokerRequest
+  ) {
+    guard state == .connected else { return self.request(request) { make($0, $1, AttributeHandle()) } }
+    switch handle(of: attribute) {
+    case .failure(let error):
+      Log.misuse(self, error.localizedDescription)
+      fail(request, error)
+    case .success where value.count > 512:
+      fail(
+        request,
+        CBATTError(.invalidAttributeValueLength, "The value has \(value.count) octets: an attribute has 512 at most."))
+    case .success(let handle): self.request(request) { make($0, $1, handle) }
+    }
+  }
+  /// Of a service its declaration's, of a characteristic its value's.
+  private func handle(of attribute: CBAttribute) -> Result<AttributeHandle, CBError> {
+    let service: CBService?
+    let handle: AttributeHandle?
+    switch attribute {
+    case let found as CBService: (service, handle) = (found, found.found?.handle)
+    case let found as CBCharacteristic: (service, handle) = (found.service, found.found?.handle)
+    case let found as CBDescriptor: (service, handle) = (found.characteristic?.service, found.found?.handle)
+    default: (service, handle) = (nil, nil)
+    }
+    guard let handle else {
+      return .failure(CBError(.invalidParameters, "\(attribute.uuid) is an attribute of this device, not of that one."))
+    }
+    guard let service, service.isValid else {
+      return .failure(
+        CBError(
+          .invalidHandle, "\(attribute.uuid) was found before the device was connected, or changed: discover again."))
+    }
+    guard service.peripheral === self else {
+      return .failure(CBError(.invalidParameters, "\(attribute.uuid) was found on another device."))
+    }
+    return .success(handle)
+  }
+  func writeWithoutResponse(_ data: Data, for characteristic: CBCharacteristic) {
+    guard let manager else { return Log.misuse(self, "belongs to no manager, or its manager is gone.") }
+    guard state == .connected else { return Log.misuse(self, "can only be written to while it is connected.") }
+    guard case .success(let handle) = handle(of: characteristic) else {
+      return Log.misuse(self, "was asked to write \(characteristic), which is not of this link.")
+    }
+    guard characteristic.properties.contains(.writeWithoutResponse) else {
+      return Log.misuse(self, "does not take \(characteristic.uuid) without a response: it has not that property.")
+    }
+    _ = handle
+    _ = manager.session.port(.command, of: peer)?.offer([UInt8](data))
+  }
+
+  /// Answers without a session, in turn.
+  func fail(_ request: PeripheralRequest, _ error: any Error) {
+    manager?.delivery.perform { [weak self] in self?.report(request, error) }
+  }
+
+  // MARK: Answers, on the manager's queue
+
+  func complete(_ request: PeripheralRequest, _ result: Result<BrokerAnswer, BluetoothError>) {
+    switch result {
+    case .failure(let error): report(request, facadeError(error, of: request))
+    case .success(let answer): report(request, take(answer, of: request) ? nil : CBError(.unknown))
+    }
+  }
+  private func facadeError(_ error: BluetoothError, of request: PeripheralRequest) -> any Error {
+    switch (error.code, request) {
+    // Nothing to subscribe with, which Apple tells as the peer's answer.
+    case (.invalidArgument, .notify): CBATTError(.attributeNotFound, error.diagnostics)
+    case (.disconnected, _): CBError(.notConnected, error.diagnostics)
+    default: error.facade
+    }
+  }
+  /// False: that is no answer to this request.
+  private func take(_ answer: BrokerAnswer, of request: PeripheralRequest) -> Bool {
+    switch (request, answer) {
+    case (.rssi, .rssi(let value)): withLink { $0.rssi = value.map { NSNumber(value: $0) } }
+    case (.services(let isAll), .services(let found)):
+      let services = objects(for: found)
+      withLink { $0.services = merged(isAll ? nil : $0.services, services) { $0.found?.handle } }
+    case (.includedServices(let service, let isAll), .includedServices(let found)):
+      guard service.isValid else { return true }
+      service.setIncludedServices(
+        merged(isAll ? nil : service.includedServices, objects(for: found)) { $0.found?.handle })
+    case (.characteristics(let service, let isAll), .characteristics(let found)):
+      guard service.isValid else { return true }
+      let characteristics = objects(for: found, of: service)
+      service.setCharacteristics(merged(isAll ? nil : service.characteristics, characteristics) { $0.found?.handle })
+    case (.descriptors(let characteristic), .descriptors(let found)):
+      let known = characteristic.descriptors ?? []
+      characteristic.setDescriptors(
+        found.map { found in known.first { $0.found == found } ?? CBDescriptor(found, of: characteristic) })
+    case (.read(let characteristic), .value(let value)): characteristic.setValue(value)
+    case (.readDescriptor(let descriptor), .value(let value)):
+      descriptor.setValue(CBDescriptor.value(value, of: descriptor.uuid))
+    case (.notify(let characteristic), .notifying(let isNotifying)): characteristic.setNotifying(isNotifying)
+    case (.write, .done), (.writeDescriptor, .done): break
+    default: return false
+    }
+    return true
+  }
+  /// One object for one attribute, as long as the link lives and the attribute is what it was.
+  private func objects(for found: [FoundService]) -> [CBService] {
+    withLink { link in
+      found.map { found in
+        if let known = link.foundServices[found.handle], known.found?.uuid == found.uuid { return known }
+        let service = CBService(found, of: self)
+        link.foundServices[found.handle] = service
+        return service
+      }
+    }
+  }
+  private func objects(for found: [FoundCharacteristic], of service: CBService) -> [CBCharacteristic] {
+    withLink { link in
+      found.map { found in
+        if let known = link.foundCharacteristics[found.handle], known.found == found { return known }
+        let characteristic = CBCharacteristic(found, of: service)
+        link.foundCharacteristics[found.handle] = characteristic
+        return characteristic
+      }
+    }
+  }
+
+  /// Tells the delegate of the answer to a request.
+  func report(_ request: PeripheralRequest, _ error: (any Error)?) {
+    guard let delegate else { return }
+    switch request {
+    case .rssi:
+      let known = error == nil ? withLink { $0.rssi } : nil
+      delegate.peripheral(self, didReadRSSI: known ?? 127, error: error)
+    case .services: delegate.peripheral(self, didDiscoverServices: error)
+    case .includedServices(let service, _):
+      delegate.peripheral(self, didDiscoverIncludedServicesFor: service, error: error)
+    case .characteristics(let service, _):
+      delegate.peripheral(self, didDiscoverCharacteristicsFor: service, error: error)
+    case .descriptors(let characteristic):
+      delegate.peripheral(self, didDiscoverDescriptorsFor: characteristic, error: error)
+    case .read(let characteristic): delegate.peripheral(self, didUpdateValueFor: characteristic, error: error)
+    case .readDescriptor(let descriptor): delegate.peripheral(self, didUpdateValueFor: descriptor, error: error)
+    case .write(let characteristic): delegate.peripheral(self, didWriteValueFor: characteristic, error: error)
+    case .writeDescriptor(let descriptor): delegate.peripheral(self, didWriteValueFor: descriptor, error: error)
+    case .notify(let characteristic):
+      delegate.peripheral(self, didUpdateNotificationStateFor: characteristic, error: error)
+    case .openChannel: delegate.peripheral(self, didOpen: nil, error: error)
+    }
+  }
+
+  // MARK: What the peripheral does by itself, on the manager's queue
+
+  func received(_ value: Data, of handle: AttributeHandle) {
+    guard let characteristic = withLink({ $0.foundCharacteristics[handle] }) else { return }
+    characteristic.setValue(value)
+    delegate?.peripheral(self, didUpdateValueFor: characteristic, error: nil)
+  }
+  func servicesChanged(_ range: HandleRange) {
+    func isHit(_ service: CBService) -> Bool {
+      guard let found = service.found else { return false }
+      return found.handle.rawValue <= range.last.rawValue && found.endHandle.rawValue >= range.first.rawValue
+    }
+    let invalid = withLink { link -> [CBService] in
+      let invalid = link.foundServices.filter { isHit($0.value) }
+      for case let (handle, found?) in invalid.map({ ($0.key, $0.value.found) }) {
+        link.foundServices[handle] = nil
+        for value in link.foundCharacteristics.keys
+        where found.handle.rawValue < value.rawValue && value.rawValue <= found.endHandle.rawValue {
+          link.foundCharacteristics[value] = nil
+        }
+      }
+      link.services?.removeAll(where: isHit)
+      return invalid.sorted { $0.key.rawValue < $1.key.rawValue }.map { $0.value }
+    }
+    for service in invalid { service.invalidate() }
+    delegate?.peripheral(self, didModifyServices: invalid)
+  }
+}
+
+/// What was known and what was found now, each once, in the order of the handles.
+private func merged<Object: AnyObject>(
+  _ known: [Object]?, _ found: [Object], _ handle: (Object) -> AttributeHandle?
+) -> [Object] {
+  let others = (known ?? []).filter { known in !found.contains { $0 === known || handle($0) == handle(known) } }
+  return (others + found).sorted { (handle($0)?.rawValue ?? 0) < (handle($1)?.rawValue ?? 0) }
+}
