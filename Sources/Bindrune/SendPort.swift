@@ -11,7 +11,7 @@ import Synchronization
 ///    offer allocates, and no use makes it grow. (`boundedInBytes`, `likeAList`)
 /// 2. *False when full, then one edge.* After a run of refusals there is exactly one ready edge, when there is room again
 ///    for one value of the MTU: `waitUntilReady` returns, `readyEdges` grows by one, and `onReady` is called on the event
-///    loop. (`boundedInBytes`, `likeAList`, `oneCallPerEdge`)
+///    loop. (`boundedInBytes`, `likeAList`)
 /// 3. *First in, first out.* Values leave in the order in which they were offered. None is lost, doubled or torn while the
 ///    link lives, even if the port is let go; several producers may share it. (`eightProducers`, `aPortThatIsLetGo`,
 ///    `eightThreadsShareAPort`)

@@ -138,11 +138,11 @@ import Testing
   }
 
   /// Real threads: none of their values is lost, doubled, torn or out of order, and no wake is missed or superfluous.
-  @Test(arguments: [0, 2_000, 1 << 16]) func eightThreadsShareAPort(_ capacity: Int) {
-    #expect(SendPortThreads(capacity: capacity).share(count: 2_000) == [])
+  @Test(arguments: [0, 2_000, 1 << 16], [false, true]) func eightThreadsShareAPort(_ capacity: Int, _ isForLink: Bool) {
+    #expect(SendPortThreads(capacity: capacity, isForLink: isForLink).share(count: 2_000) == [])
   }
-  @Test(arguments: [0, 1 << 16]) func closedUnderEightThreads(_ capacity: Int) async {
-    #expect(await SendPortThreads(capacity: capacity).close() == [])
+  @Test(arguments: [0, 1 << 16], [false, true]) func closedUnderEightThreads(_ capacity: Int, _ isForLink: Bool) async {
+    #expect(await SendPortThreads(capacity: capacity, isForLink: isForLink).close() == [])
   }
 
   /// Offered to in one burst, two ports of a link send a value each in turn.

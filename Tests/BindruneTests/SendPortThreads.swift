@@ -16,14 +16,19 @@ extension SendPort {
 final class SendPortThreads: @unchecked Sendable {
   // Sendable: what the threads share is the port, and what `condition` guards.
   private let condition = NSCondition()
-  private var rings = 0, running = 0, found: [String] = []
+  private var rings = 0, calls = 0, running = 0, found: [String] = []
   private var port: SendPort!
   static let producers = 8
 
-  /// `capacity` octets.
-  init(capacity: Int) {
+  private static let handle = AttributeHandle(rawValue: 3)
+  private let isForLink: Bool
+
+  /// `capacity` octets. `isForLink`: each producer's values are for a handle of its own.
+  init(capacity: Int, isForLink: Bool = false) {
+    self.isForLink = isForLink
     port = SendPort(
-      link: LinkID(rawValue: 1), handle: AttributeHandle(rawValue: 3), kind: .notification, capacity: capacity, mtu: 247
+      link: LinkID(rawValue: 1), handle: isForLink ? nil : Self.handle, kind: .notification, capacity: capacity,
+      mtu: 247, onReady: { [unowned self] in condition.withLock { calls += 1 } }
     ) { [unowned self] _ in
       condition.withLock {
         rings += 1
@@ -68,15 +73,22 @@ final class SendPortThreads: @unchecked Sendable {
       + [UInt8](repeating: fill, count: (number &* 7 &+ producer) % 240)
   }
 
+  private func handle(of producer: Int) -> AttributeHandle {
+    isForLink ? AttributeHandle(rawValue: UInt16(producer + 1)) : Self.handle
+  }
+
   /// Each producer offers `count` values and tries again where there is no room; all of them leave, in each one's order.
   func share(count: Int) -> [String] {
     let port = port!
     for producer in 0..<Self.producers {
+      let handle = handle(of: producer)
       start {
         for number in 0..<count {
           let value = Self.value(producer, number)
           // With and without an array; one of them watches what anybody may.
-          while number.isMultiple(of: 2) ? !port.offer(value) : !port.offer(value.span) { sched_yield() }
+          while number.isMultiple(of: 2) ? !port.offer(value, to: handle) : !port.offer(value.span, to: handle) {
+            sched_yield()
+          }
           if producer == 0, port.count > port.capacity { self.fault("beyond the capacity") }
         }
       }
@@ -90,21 +102,28 @@ final class SendPortThreads: @unchecked Sendable {
         while rest != .nothing {
           turn += 1
           if turn.isMultiple(of: 100) { port.mtuChanged(23 + turn % 500) }
-          rest = port.sendNext { span in
+          // Questions arm edges as refusals do.
+          if turn.isMultiple(of: 7) { _ = port.isReady() }
+          let isEdge: Bool
+          (rest, isEdge) = port.sendNext { span, handle in
             if turn.isMultiple(of: 5) { return false }
             let value = span.indices.map { span[$0] }, producer = Int(value[0])
             let expected = Self.value(producer, next[producer])
             if value != expected { self.fault("\(value.prefix(4)), not \(expected.prefix(4))") }
+            if handle != self.handle(of: producer) { self.fault("for \(handle), not producer \(producer)'s") }
             next[producer] += 1
             left -= 1
             return true
           }
+          if isEdge { port.tellReady() }
         }
         if left == before { self.fault("woken for nothing") }
       }
     }
     if !join() { fault("not done") }
     if port.count != 0 { fault("\(port.count) octets are left") }
+    let told = condition.withLock { calls }
+    if told != port.readyEdges { fault("\(told) calls for \(port.readyEdges) edges") }
     return condition.withLock { found }
   }
 
@@ -114,11 +133,11 @@ final class SendPortThreads: @unchecked Sendable {
     for producer in 0..<Self.producers {
       start {
         var number = 0
-        while port.offer([UInt8](repeating: UInt8(producer), count: 100)) || !self.isClosed {
+        while port.offer([UInt8](repeating: UInt8(producer), count: 100), to: Self.handle) || !self.isClosed {
           number += 1
           if number.isMultiple(of: 16) { sched_yield() }
         }
-        if port.offer([1]) { self.fault("taken after the end") }
+        if port.offer([1], to: Self.handle) { self.fault("taken after the end") }
       }
     }
     let waiters = (0..<Self.producers).map { _ in
@@ -132,7 +151,10 @@ final class SendPortThreads: @unchecked Sendable {
       }
     }
     start {
-      for _ in 0..<2000 { _ = port.sendNext { _ in true } }
+      for number in 0..<2000 {
+        _ = port.sendNext { _ in true }
+        if number.isMultiple(of: 100), port.removeAll(where: { _ in self.isForLink }) { port.tellReady() }
+      }
       port.close(.linkIsDown)
       self.condition.withLock { self.hasClosed = true }
       if port.sendNext({ _ in true }) != .nothing { self.fault("lent after the end") }

@@ -4,8 +4,12 @@ import Foundation
 @main struct Main {
   static func main() async {
     var faults: [String] = []
-    for capacity in [0, 2_000, 1 << 16] { faults += SendPortThreads(capacity: capacity).share(count: 2_000) }
-    for capacity in [0, 1 << 16] { faults += await SendPortThreads(capacity: capacity).close() }
+    for isForLink in [false, true] {
+      for capacity in [0, 2_000, 1 << 16] {
+        faults += SendPortThreads(capacity: capacity, isForLink: isForLink).share(count: 2_000)
+      }
+      for capacity in [0, 1 << 16] { faults += await SendPortThreads(capacity: capacity, isForLink: isForLink).close() }
+    }
     for fault in faults { print(fault) }
     exit(faults.isEmpty ? 0 : 1)
   }
