@@ -1,0 +1,58 @@
+import BindruneBroker
+public import Foundation
+
+/// A central's request to read or to write a value that the program keeps. `CBPeripheralManager.respond` answers it.
+open class CBATTRequest: NSObject, @unchecked Sendable {
+  // Sendable: what changes is guarded by the lock.
+  private let lock = NSLock()
+  private let sender: CBCentral
+  private let target: CBCharacteristic
+  private let start: Int
+  private var octets: Data?
+  let answer: ExpectedAnswer
+  /// Whether it is the one, of those that came together, that Apple asks programs to respond to.
+  let isFirst: Bool
+
+  init(
+    from central: CBCentral, for characteristic: CBCharacteristic, offset: Int, value: Data?, answer: ExpectedAnswer,
+    isFirst: Bool = true
+  ) {
+    sender = central
+    target = characteristic
+    start = offset
+    octets = value
+    self.answer = answer
+    self.isFirst = isFirst
+  }
+
+  open var central: CBCentral { sender }
+  open var characteristic: CBCharacteristic { target }
+  /// Octets of the value that come before what is read or written.
+  open var offset: Int { start }
+  /// Of a write: what is to be written at the offset. Of a read: nil, and to be set to the value from the offset on.
+  open var value: Data? {
+    get { lock.withLock { octets } }
+    set { lock.withLock { octets = newValue } }
+  }
+
+  open override var description: String {
+    "\(Log.name(self).dropLast()), central = \(sender.identifier), characteristic = \(target.uuid), offset = \(start)>"
+  }
+}
+
+/// The one answer that a central waits for, to the requests that came together. When the last of them is let go, and none
+/// was responded to, nobody can answer any more: the central is told so then, rather than after its 30 s.
+final class ExpectedAnswer: @unchecked Sendable {
+  // Sendable: nobody changes it.
+  let id: ServerRequest
+  let isRead: Bool
+  private weak var manager: CBPeripheralManager?
+
+  init(_ id: ServerRequest, isRead: Bool, from manager: CBPeripheralManager) {
+    self.id = id
+    self.isRead = isRead
+    self.manager = manager
+  }
+  deinit { manager?.letGo(id) }
+  func isFrom(_ manager: CBPeripheralManager) -> Bool { self.manager === manager }
+}

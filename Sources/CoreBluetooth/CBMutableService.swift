@@ -1,0 +1,174 @@
+import BindruneBroker
+public import Foundation
+
+/// A service to publish with `CBPeripheralManager.add`. Once it is published it cannot be changed: whoever tries is told so on
+/// standard error, and nothing happens.
+open class CBMutableService: CBService, @unchecked Sendable {
+  // Sendable: what changes is guarded by the lock.
+  private let lock = NSLock()
+  private let primary: Bool
+  private var included: [CBService]?
+  private var parts: [CBCharacteristic]?
+  /// Who has published it, or is about to.
+  private weak var owner: CBPeripheralManager?
+
+  /// `isPrimary` false: it means something only in the services that include it. Core Specification, Vol 3, Part G, §2.6.1.
+  public init(type UUID: CBUUID, primary isPrimary: Bool) {
+    primary = isPrimary
+    super.init(uuid: UUID)
+  }
+
+  open override var isPrimary: Bool { primary }
+  /// What a local service belongs to is its manager: always nil.
+  open override var peripheral: CBPeripheral? { nil }
+  /// Services of the same manager, each to be published before this one.
+  open override var includedServices: [CBService]? {
+    get { lock.withLock { included } }
+    set { change("includedServices") { included = newValue } }
+  }
+  open override var characteristics: [CBCharacteristic]? {
+    get { lock.withLock { parts } }
+    set {
+      guard change("characteristics", { parts = newValue }) else { return }
+      for case let characteristic as CBMutableCharacteristic in newValue ?? [] { characteristic.setService(self) }
+    }
+  }
+  @discardableResult
+  private func change(_ property: String, _ body: () -> Void) -> Bool {
+    let isFree = lock.withLock {
+      guard owner == nil else { return false }
+      body()
+      return true
+    }
+    if !isFree { Log.misuse(self, "\(property) cannot be changed while the service is published.") }
+    return isFree
+  }
+
+  /// True: nobody has published it, and `manager` may.
+  func claim(for manager: CBPeripheralManager) -> Bool {
+    lock.withLock {
+      guard owner == nil else { return false }
+      owner = manager
+      return true
+    }
+  }
+  func release() { lock.withLock { owner = nil } }
+}
+
+/// A characteristic of a service to publish.
+///
+/// With a value it is *cached*: the database answers for it, and it can be read and nothing else. Without, it is *dynamic*:
+/// every read and write becomes a request to the manager's delegate, and `value` is the program's own to keep or not.
+open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
+  // Sendable: what changes is guarded by the lock.
+  private let lock = NSLock()
+  private var currentProperties: CBCharacteristicProperties
+  private var currentPermissions: CBAttributePermissions
+  private var currentValue: Data?
+  private var currentDescriptors: [CBDescriptor]?
+  private weak var parent: CBService?
+  /// Who has published it, or is about to; at which handle; and whether the database answers for it.
+  private weak var owner: CBPeripheralManager?
+  private var handle: AttributeHandle?
+  private var isCached = false
+  private var subscribers: [CBCentral] = []
+
+  public init(
+    type UUID: CBUUID, properties: CBCharacteristicProperties, value: Data?, permissions: CBAttributePermissions
+  ) {
+    currentProperties = properties
+    currentPermissions = permissions
+    currentValue = value
+    super.init(uuid: UUID)
+  }
+
+  open var permissions: CBAttributePermissions {
+    get { lock.withLock { currentPermissions } }
+    set { change("permissions") { currentPermissions = newValue } }
+  }
+  open override var properties: CBCharacteristicProperties {
+    get { lock.withLock { currentProperties } }
+    set { change("properties") { currentProperties = newValue } }
+  }
+  /// Of a dynamic characteristic, what the program has set: it may change it at any time, and no central sees that.
+  open override var value: Data? {
+    get { lock.withLock { currentValue } }
+    set { change("value", ifDynamic: true) { currentValue = newValue } }
+  }
+  /// `CBUUIDCharacteristicUserDescriptionString` and `CBUUIDCharacteristicFormatString`: the others are the database's own.
+  open override var descriptors: [CBDescriptor]? {
+    get { lock.withLock { currentDescriptors } }
+    set {
+      guard change("descriptors", { currentDescriptors = newValue }) else { return }
+      for case let descriptor as CBMutableDescriptor in newValue ?? [] { descriptor.setCharacteristic(self) }
+    }
+  }
+  open override var service: CBService? { lock.withLock { parent } }
+  /// Who gets the value's updates now.
+  open var subscribedCentrals: [CBCentral]? { lock.withLock { subscribers } }
+
+  @discardableResult
+  private func change(_ property: String, ifDynamic: Bool = false, _ body: () -> Void) -> Bool {
+    let isFree = lock.withLock {
+      guard owner == nil || (ifDynamic && !isCached) else { return false }
+      body()
+      return true
+    }
+    if !isFree { Log.misuse(self, "\(property) cannot be changed while the characteristic is published.") }
+    return isFree
+  }
+  func setService(_ service: CBService) { lock.withLock { parent = service } }
+
+  func claim(for manager: CBPeripheralManager) -> Bool {
+    lock.withLock {
+      guard owner == nil else { return false }
+      (owner, isCached) = (manager, currentValue != nil)
+      return true
+    }
+  }
+  func publish(at handle: AttributeHandle) { lock.withLock { self.handle = handle } }
+  func release() { lock.withLock { (owner, handle, isCached, subscribers) = (nil, nil, false, []) } }
+
+  /// Where `manager` has published it, and who has subscribed; nil: it has not.
+  func audience(of manager: CBPeripheralManager) -> (handle: AttributeHandle, centrals: [CBCentral])? {
+    lock.withLock {
+      guard owner === manager, let handle else { return nil }
+      return (handle, subscribers)
+    }
+  }
+  /// False: it has subscribed already.
+  func addSubscriber(_ central: CBCentral) -> Bool {
+    lock.withLock {
+      guard !subscribers.contains(where: { $0 === central }) else { return false }
+      subscribers.append(central)
+      return true
+    }
+  }
+  /// False: it has not subscribed.
+  func removeSubscriber(_ central: CBCentral) -> Bool {
+    lock.withLock {
+      guard let index = subscribers.firstIndex(where: { $0 === central }) else { return false }
+      subscribers.remove(at: index)
+      return true
+    }
+  }
+  func removeSubscribers() { lock.withLock { subscribers = [] } }
+}
+
+/// A descriptor of a characteristic to publish: its description, a `String`, or its presentation format, a `Data`.
+/// Core Specification, Vol 3, Part G, §3.3.3.2 and §3.3.3.5.
+open class CBMutableDescriptor: CBDescriptor, @unchecked Sendable {
+  // Sendable: what changes is guarded by the lock.
+  private let lock = NSLock()
+  private let content: Any?
+  private weak var parent: CBCharacteristic?
+
+  public init(type UUID: CBUUID, value: Any?) {
+    content = value
+    super.init(uuid: UUID)
+  }
+
+  open override var value: Any? { content }
+  open override var characteristic: CBCharacteristic? { lock.withLock { parent } }
+  func setCharacteristic(_ characteristic: CBCharacteristic) { lock.withLock { parent = characteristic } }
+}

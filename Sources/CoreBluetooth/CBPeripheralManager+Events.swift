@@ -1,0 +1,301 @@
+import BindruneBroker
+import Foundation
+
+// What a peripheral manager makes of its session's events, on its queue: the properties change under the lock, then the
+// delegate is called without it.
+
+extension CBPeripheralManager {
+  func handle(_ event: BrokerEvent) {
+    switch event {
+    case .adapter(let state): adapterChanged(state)
+    case .completed(let id, let result): completed(id, result)
+    case .subscribed(let peer, let handle, let longestUpdate): subscribed(peer, handle, longestUpdate)
+    case .unsubscribed(let peer, let handle): unsubscribed(peer, handle)
+    case .longestUpdateChanged(let peer, let count):
+      lock.withLock { centrals[peer]?.central }?.setLongestUpdate(count)
+    case .readRequested(let id, let peer, let handle, let offset, let longestUpdate):
+      readRequested(id, peer, handle, offset, longestUpdate)
+    case .writeRequested(let id, let peer, let writes, let longestUpdate):
+      writeRequested(id, peer, writes, longestUpdate)
+    case .requestEnded(let id): lock.withLock { _ = unanswered.remove(id) }
+    case .readyToUpdate(let peer): ready(peer)
+    case .advertisingEnded(let error):
+      lock.withLock { advertising = .idle }
+      Log.note(self, "is not advertising any more: \(error)")
+    case .discovered, .scanFailed, .connected, .connectionFailed, .disconnected, .nameChanged, .longestWriteChanged,
+      .servicesChanged, .value, .readyToWrite, .linkedPeers:
+      break  // The central's.
+    }
+  }
+
+  // MARK: State
+
+  private func adapterChanged(_ new: AdapterState) {
+    let state = CBManagerState(new)
+    var isNews = false
+    var dropped: [Adding] = [], gone: [Published] = [], startsDropped = 0
+    var resumed: (id: OperationID, advertisement: Advertisement)?
+    lock.withLock {
+      isNews = CBManagerState(adapter) != state
+      adapter = new
+      guard new != .poweredOn else {
+        guard case .paused(let advertisement) = advertising else { return }
+        let id = nextID()
+        advertising = .starting(id, advertisement)
+        resumed = (id, advertisement)
+        return
+      }
+      // Every link has ended, and what was begun will not be done.
+      unanswered = []
+      refusing = []
+      for characteristic in characteristics.values { characteristic.removeSubscribers() }
+      centrals = [:]
+      (dropped, adding) = (adding, [])
+      for service in dropped where service.error == nil { service.tree?.release() }
+      switch advertising {
+      case .on(let advertisement): advertising = .paused(advertisement)
+      // Nobody waits for it when it was to go on.
+      case .starting(let id, let advertisement): advertising = starts.contains(id) ? .idle : .paused(advertisement)
+      case .idle, .paused: break
+      }
+      (startsDropped, starts) = (starts.count, [])
+      if state != .poweredOff {
+        advertising = .idle
+        for service in published { forget(service) }
+        (gone, published) = (published, [])
+      }
+    }
+    // Let go without the lock: a program's subclass may do anything then.
+    withExtendedLifetime(gone) {}
+    if let (id, advertisement) = resumed {
+      session.send(.startAdvertising(id, localName: advertisement.localName, services: advertisement.services))
+    }
+    if isNews {
+      setState(state)
+      if showsPowerAlert, state == .poweredOff { Log.note(self, "needs Bluetooth: \(new.why)") }
+      delegate?.peripheralManagerDidUpdateState(self)
+    }
+    for service in dropped {
+      let error = service.error ?? CBError(.unknown, "The service is not published: \(new.why)")
+      delegate?.peripheralManager(self, didAdd: service.service, error: error)
+    }
+    for _ in 0..<startsDropped {
+      let error = CBError(.unknown, "It is not advertised: \(new.why)")
+      delegate?.peripheralManagerDidStartAdvertising(self, error: error)
+    }
+  }
+
+  // MARK: Answers
+
+  private func completed(_ id: OperationID, _ result: Result<BrokerAnswer, BluetoothError>) {
+    let (isAwaited, isStarting) = lock.withLock {
+      let isAwaited = starts.remove(id) != nil
+      if case .starting(id, _) = advertising { return (isAwaited, true) }
+      return (isAwaited, false)
+    }
+    guard isAwaited || isStarting else { return added(id, result) }
+    let error = advertisingStarted(id, result)
+    if isAwaited {
+      delegate?.peripheralManagerDidStartAdvertising(self, error: error)
+    } else if let error {
+      // It was to go on when the adapter was back: nobody has asked for it now.
+      Log.note(self, "is not advertising any more: \(error.localizedDescription)")
+    }
+  }
+  /// Nil: it is on.
+  private func advertisingStarted(_ id: OperationID, _ result: Result<BrokerAnswer, BluetoothError>) -> (any Error)? {
+    lock.withLock {
+      guard case .starting(id, let advertisement) = advertising else {
+        return CBError(.operationCancelled, "Advertising was stopped before it began.")
+      }
+      if case .failure(let error) = result {
+        advertising = .idle
+        return error.facade
+      }
+      advertising = .on(advertisement)
+      return nil
+    }
+  }
+
+  // MARK: Services
+
+  /// Sends the next service on its way, unless one is.
+  func publishNext() {
+    let next: (id: OperationID, description: ServiceDescription?)? = lock.withLock {
+      guard let first = adding.first, !first.isSent else { return nil }
+      adding[0].isSent = true
+      guard first.error == nil, let tree = first.tree, var description = first.description else {
+        return (first.id, nil)
+      }
+      for service in tree.included {
+        guard let other = published.first(where: { $0.tree.service === service }) else {
+          adding[0].error = .invalid(
+            "The service \(first.service.uuid) includes \(service.uuid), which is not published here: add that first.")
+          tree.release()
+          return (first.id, nil)
+        }
+        description.includes.append(other.handle)
+      }
+      return (first.id, description)
+    }
+    guard let (id, description) = next else { return }
+    if let description {
+      session.send(.addService(id, description))
+    } else {
+      inTurn { $0.added(id, .failure(BluetoothError(.invalidArgument, "It cannot be published."))) }
+    }
+  }
+
+  private func added(_ id: OperationID, _ result: Result<BrokerAnswer, BluetoothError>) {
+    var unwanted: AttributeHandle?
+    let outcome: (service: CBMutableService, error: (any Error)?)? = lock.withLock {
+      guard let first = adding.first, first.id == id else {
+        // It was given up while the adapter was at work.
+        if case .success(.published(let place)) = result { unwanted = place.handle }
+        return nil
+      }
+      adding.removeFirst()
+      switch (result, first.tree) {
+      case (.success(.published(let place)), let tree?):
+        if let error = first.error {
+          unwanted = place.handle
+          return (first.service, error)
+        }
+        published.append(Published(tree: tree, handle: place.handle))
+        for (characteristic, found) in zip(tree.characteristics, place.characteristics) {
+          characteristic.publish(at: found.value)
+          characteristics[found.value] = characteristic
+        }
+        return (first.service, nil)
+      case (.failure(let error), _):
+        if first.error == nil { first.tree?.release() }
+        return (first.service, first.error ?? error.facade)
+      default:
+        if first.error == nil { first.tree?.release() }
+        return (first.service, first.error ?? CBError(.unknown))
+      }
+    }
+    if let unwanted { session.send(.removeService(unwanted)) }
+    guard let outcome else { return }
+    publishNext()
+    delegate?.peripheralManager(self, didAdd: outcome.service, error: outcome.error)
+  }
+
+  // MARK: Centrals
+
+  /// With the lock held. The same object for as long as anybody holds it: who has subscribed is held by the characteristic.
+  private func central(_ peer: UUID, longestUpdate: Int) -> CBCentral {
+    if let central = centrals[peer]?.central {
+      central.setLongestUpdate(longestUpdate)
+      return central
+    }
+    let central = CBCentral(identifier: peer, longestUpdate: longestUpdate)
+    centrals = centrals.filter { $0.value.central != nil }
+    centrals[peer] = WeakCentral(central: central)
+    return central
+  }
+
+  private func subscribed(_ peer: UUID, _ handle: AttributeHandle, _ longestUpdate: Int) {
+    let port = session.port(.notification, of: peer)
+    let new: (CBCentral, CBMutableCharacteristic)? = lock.withLock {
+      guard let characteristic = characteristics[handle] else { return nil }
+      let central = central(peer, longestUpdate: longestUpdate)
+      central.port = port
+      return characteristic.addSubscriber(central) ? (central, characteristic) : nil
+    }
+    if let (central, characteristic) = new {
+      delegate?.peripheralManager(self, central: central, didSubscribeTo: characteristic)
+    }
+  }
+
+  private func unsubscribed(_ peer: UUID, _ handle: AttributeHandle) {
+    var isReady = false
+    let old: (CBCentral, CBMutableCharacteristic)? = lock.withLock {
+      guard let central = centrals[peer]?.central, let characteristic = characteristics[handle],
+        characteristic.removeSubscriber(central)
+      else { return nil }
+      let isSubscribed = characteristics.values.contains { $0.subscribedCentrals?.contains { $0 === central } == true }
+      if !isSubscribed {
+        // Its port may be gone with its link, and would never be ready.
+        isReady = refusing.remove(peer) != nil && refusing.isEmpty
+      }
+      return (central, characteristic)
+    }
+    if let (central, characteristic) = old {
+      delegate?.peripheralManager(self, central: central, didUnsubscribeFrom: characteristic)
+    }
+    if isReady { delegate?.peripheralManagerIsReady(toUpdateSubscribers: self) }
+  }
+
+  // MARK: Requests
+
+  private func readRequested(
+    _ id: ServerRequest, _ peer: UUID, _ handle: AttributeHandle, _ offset: Int, _ longestUpdate: Int
+  ) {
+    let request: CBATTRequest? = lock.withLock {
+      guard let characteristic = characteristics[handle] else { return nil }
+      unanswered.insert(id)
+      return CBATTRequest(
+        from: central(peer, longestUpdate: longestUpdate), for: characteristic, offset: offset, value: nil,
+        answer: ExpectedAnswer(id, isRead: true, from: self))
+    }
+    guard let request else { return session.send(.reject(id, .invalidHandle)) }
+    guard let delegate else { return respond(to: request, withResult: .requestNotSupported) }
+    delegate.peripheralManager(self, didReceiveRead: request)
+  }
+
+  private func writeRequested(_ id: ServerRequest, _ peer: UUID, _ writes: [ServerWrite], _ longestUpdate: Int) {
+    let requests: [CBATTRequest] = lock.withLock {
+      let targets = writes.compactMap { characteristics[$0.handle] }
+      guard targets.count == writes.count, !writes.isEmpty else { return [] }
+      unanswered.insert(id)
+      let central = central(peer, longestUpdate: longestUpdate)
+      let answer = ExpectedAnswer(id, isRead: false, from: self)
+      return zip(writes, targets).enumerated().map { index, part in
+        CBATTRequest(
+          from: central, for: part.1, offset: part.0.offset, value: part.0.value, answer: answer, isFirst: index == 0)
+      }
+    }
+    guard let first = requests.first else { return session.send(.reject(id, .invalidHandle)) }
+    guard let delegate else { return respond(to: first, withResult: .requestNotSupported) }
+    delegate.peripheralManager(self, didReceiveWrite: requests)
+  }
+
+  /// Nobody can respond any more.
+  func letGo(_ id: ServerRequest) {
+    guard lock.withLock({ unanswered.remove(id) != nil }) else { return }
+    Log.misuse(self, "has let a request go without responding: the central is told of an unlikely error.")
+    session.send(.reject(id, .unlikelyError))
+  }
+
+  // MARK: Updates
+
+  /// With the lock held, so that what has been found to have room still has it when the value is offered.
+  func send(_ value: Data, at handle: AttributeHandle, to subscribers: [CBCentral], of chosen: [CBCentral]?) -> Bool {
+    func isMeant(_ central: CBCentral) -> Bool { chosen?.contains { $0 === central } ?? true }
+    let count = min(value.count, 512)
+    var isRefused = false
+    // One refusal of several is found before anything is sent.
+    if subscribers.count > 1 {
+      for central in subscribers where isMeant(central) {
+        guard let port = central.port, !port.hasRoom(for: count + port.costOfValue) else { continue }
+        refusing.insert(central.identifier)
+        isRefused = true
+      }
+      if isRefused { return false }
+    }
+    let octets = value.span
+    for central in subscribers where isMeant(central) {
+      guard let port = central.port, !port.offer(octets, to: handle) else { continue }
+      refusing.insert(central.identifier)
+      isRefused = true
+    }
+    return !isRefused
+  }
+
+  private func ready(_ peer: UUID) {
+    if lock.withLock({ refusing.remove(peer) != nil && refusing.isEmpty }) {
+      delegate?.peripheralManagerIsReady(toUpdateSubscribers: self)
+    }
+  }
+}

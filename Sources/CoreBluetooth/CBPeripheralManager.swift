@@ -1,0 +1,390 @@
+package import BindruneBroker
+public import Foundation
+
+/// This machine as a peripheral: publishes services, advertises them, answers centrals and sends them updates.
+///
+/// Every call to the delegate comes on the manager's queue, in the order in which things happened. A call that cannot be
+/// carried out does not end the program: it is told to the delegate where there is a method for that, and on standard error.
+///
+/// | in a state other than `poweredOn` | |
+/// |---|---|
+/// | `add`, `startAdvertising` | answered with `CBError.unknown`, which says what is in the way |
+/// | `updateValue` | false, and nothing follows |
+/// | the others | a line on standard error |
+///
+/// Below `poweredOn` advertising pauses, and goes on by itself at the next `poweredOn`. Below `poweredOff` it ends, and the
+/// published services are gone: they have to be added again.
+open class CBPeripheralManager: CBManager, @unchecked Sendable {
+  // Sendable: everything that changes is guarded by the lock.
+
+  /// What is to be advertised.
+  struct Advertisement {
+    var localName: String?
+    var services: [BluetoothUUID] = []
+  }
+  enum Advertising {
+    case idle
+    case starting(OperationID, Advertisement)
+    case on(Advertisement)
+    /// The adapter is switched off.
+    case paused(Advertisement)
+  }
+  /// A service on its way into the database. One at a time: a service that includes another needs its handle.
+  struct Adding {
+    let id: OperationID
+    let service: CBMutableService
+    let tree: ServiceTree?
+    var description: ServiceDescription?
+    /// Why it is not published.
+    var error: CBError?
+    var isSent = false
+  }
+  struct Published {
+    let tree: ServiceTree
+    let handle: AttributeHandle
+  }
+
+  private weak var currentDelegate: (any CBPeripheralManagerDelegate)?
+  let showsPowerAlert: Bool
+  let session: any BrokerSession
+  let delivery: Delivery
+  private var lastID: UInt64 = 0
+
+  // Guarded by the lock.
+  var adapter = AdapterState.unknown
+  var advertising = Advertising.idle
+  /// Calls of `startAdvertising` that wait for their answer.
+  var starts: Set<OperationID> = []
+  var adding: [Adding] = []
+  var published: [Published] = []
+  var characteristics: [AttributeHandle: CBMutableCharacteristic] = [:]
+  /// Of those that the program still holds: see `central(_:longestUpdate:)`.
+  var centrals: [UUID: WeakCentral] = [:]
+  /// Requests of centrals that nobody has responded to.
+  var unanswered: Set<ServerRequest> = []
+  /// Centrals for which `updateValue` has found no room: the ready call waits for all of them.
+  var refusing: Set<UUID> = []
+  struct WeakCentral { weak var central: CBCentral? }
+
+  /// A manager without a delegate, on the main queue.
+  public override init() {
+    (delivery, session) = Self.open(adapter: nil, on: nil)
+    showsPowerAlert = false
+    super.init()
+    begin(nil)
+  }
+  /// `queue` nil: the main queue.
+  public convenience init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?) {
+    self.init(delegate: delegate, queue: queue, options: nil)
+  }
+  /// `queue` nil: the main queue. `options`: `CBPeripheralManagerOptionShowPowerAlertKey`, a Bool: says on standard error that
+  /// Bluetooth is off, if it is; `CBPeripheralManagerOptionRestoreIdentifierKey`, a String: is accepted, and nothing is
+  /// restored yet; `CBManagerOptionAdapterKey`, a String: which adapter. Values of other types are ignored.
+  public init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
+    (delivery, session) = Self.open(adapter: options?[CBManagerOptionAdapterKey] as? String, on: queue)
+    showsPowerAlert = options?.bool(CBPeripheralManagerOptionShowPowerAlertKey) ?? false
+    super.init()
+    begin(delegate)
+  }
+  /// Over a session of the caller's.
+  package init(
+    delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil,
+    session open: (@escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession
+  ) {
+    let delivery = Delivery(on: queue)
+    self.delivery = delivery
+    session = open { delivery.put($0) }
+    showsPowerAlert = options?.bool(CBPeripheralManagerOptionShowPowerAlertKey) ?? false
+    super.init()
+    begin(delegate)
+  }
+  private static func open(adapter: String?, on queue: DispatchQueue?) -> (Delivery, any BrokerSession) {
+    let delivery = Delivery(on: queue)
+    return (delivery, DirectSession(adapter: adapter) { delivery.put($0) })
+  }
+  private func begin(_ delegate: (any CBPeripheralManagerDelegate)?) {
+    currentDelegate = delegate
+    delivery.start { [weak self] in self?.handle($0) }
+  }
+  deinit {
+    delivery.close()
+    session.close()
+  }
+
+  open weak var delegate: (any CBPeripheralManagerDelegate)? {
+    get { lock.withLock { currentDelegate } }
+    set { lock.withLock { currentDelegate = newValue } }
+  }
+
+  /// Whether the program may share data. Linux asks nobody: what it does not permit is the state `unauthorized`.
+  @available(*, deprecated, message: "use CBManager.authorization")
+  open class func authorizationStatus() -> CBPeripheralManagerAuthorizationStatus { .authorized }
+
+  // MARK: Services
+
+  /// Publishes a service with all that belongs to it; `peripheralManager(_:didAdd:error:)` answers. What it includes must have
+  /// been added before. More than one service may have the same UUID.
+  ///
+  /// Errors: `invalidParameters` for a tree that breaks a rule, which the error names, `uuidNotAllowed` for the services of
+  /// the adapter itself, `outOfSpace`, `operationCancelled` for a service removed before it was published, and `unknown` in
+  /// a state other than `poweredOn`.
+  open func add(_ service: CBMutableService) {
+    lock.withLock {
+      let id = nextID()
+      do throws(CBError) {
+        try checkPower()
+        let tree = try ServiceTree(service)
+        guard tree.claim(for: self) else {
+          throw .invalid(
+            "The service \(service.uuid), or one of its characteristics, is published already: remove it first.")
+        }
+        do throws(CBError) {
+          adding.append(Adding(id: id, service: service, tree: tree, description: try tree.describe()))
+        } catch {
+          tree.release()
+          throw error
+        }
+      } catch {
+        adding.append(Adding(id: id, service: service, tree: nil, description: nil, error: error))
+      }
+    }
+    publishNext()
+  }
+
+  /// Takes a service of this manager from the database. One that another includes stays: remove that first.
+  open func remove(_ service: CBMutableService) {
+    let (removed, misuse): (Published?, String?) = lock.withLock {
+      if let misuse = powerMisuse { return (nil, misuse) }
+      let waiting = adding.filter { $0.error == nil }.compactMap(\.tree)
+      if let user = (waiting + published.map(\.tree)).first(where: { $0.included.contains { $0 === service } }) {
+        return (nil, "cannot remove the service \(service.uuid): \(user.service.uuid) includes it, remove that first.")
+      }
+      if let index = adding.lastIndex(where: { $0.service === service && $0.error == nil }) {
+        cancelAdding(index)
+        return (nil, nil)
+      }
+      guard let index = published.firstIndex(where: { $0.tree.service === service }) else {
+        return (nil, "cannot remove the service \(service.uuid): it has not been added here.")
+      }
+      let removed = published.remove(at: index)
+      forget(removed)
+      return (removed, nil)
+    }
+    if let misuse { Log.misuse(self, misuse) }
+    if let removed { session.send(.removeService(removed.handle)) }
+  }
+
+  /// Takes all services of this manager from the database.
+  open func removeAllServices() {
+    let (removed, misuse): ([Published], String?) = lock.withLock {
+      if let misuse = powerMisuse { return ([], misuse) }
+      for index in adding.indices where adding[index].error == nil { cancelAdding(index) }
+      for service in published { forget(service) }
+      defer { published = [] }
+      return (published, nil)
+    }
+    if let misuse { return Log.misuse(self, misuse) }
+    session.send(.removeAllServices)
+    // Let go without the lock: a program's subclass may do anything then.
+    withExtendedLifetime(removed) {}
+  }
+
+  // MARK: Advertising
+
+  /// Advertises: `CBAdvertisementDataLocalNameKey`, a String, and `CBAdvertisementDataServiceUUIDsKey`, an array of CBUUIDs.
+  /// Other keys are ignored. `peripheralManagerDidStartAdvertising(_:error:)` answers.
+  ///
+  /// Errors: `alreadyAdvertising`, `invalidParameters` for a value of another type, `operationCancelled` if it was stopped
+  /// before it began, and `unknown` in a state other than `poweredOn`.
+  open func startAdvertising(_ advertisementData: [String: Any]?) {
+    let supported = [CBAdvertisementDataLocalNameKey, CBAdvertisementDataServiceUUIDsKey]
+    for key in (advertisementData ?? [:]).keys.sorted() where !supported.contains(key) {
+      Log.misuse(self, "does not advertise \(key): the local name and the service UUIDs are what it can.")
+    }
+    let outcome: Result<(OperationID, Advertisement), CBError> = lock.withLock {
+      do throws(CBError) {
+        try checkPower()
+        guard case .idle = advertising else {
+          throw CBError(.alreadyAdvertising, "Advertising is on already: stop it first.")
+        }
+        let id = nextID(), advertisement = try Advertisement(advertisementData ?? [:])
+        advertising = .starting(id, advertisement)
+        starts.insert(id)
+        return .success((id, advertisement))
+      } catch {
+        return .failure(error)
+      }
+    }
+    switch outcome {
+    case .success((let id, let advertisement)):
+      session.send(.startAdvertising(id, localName: advertisement.localName, services: advertisement.services))
+    case .failure(let error):
+      inTurn { $0.delegate?.peripheralManagerDidStartAdvertising($0, error: error) }
+    }
+  }
+
+  /// Ends the advertisement; connections go on.
+  open func stopAdvertising() {
+    let (isOn, misuse): (Bool, String?) = lock.withLock {
+      // What is paused is stopped without the adapter.
+      let misuse = powerMisuse
+      switch advertising {
+      case .idle: return (false, misuse)
+      case .paused:
+        advertising = .idle
+        return (false, nil)
+      case .starting, .on:
+        advertising = .idle
+        return (true, misuse)
+      }
+    }
+    if let misuse { Log.misuse(self, misuse) }
+    if isOn { session.send(.stopAdvertising) }
+  }
+
+  /// From the success of `startAdvertising` until it is stopped, except while the adapter is off.
+  open var isAdvertising: Bool {
+    lock.withLock {
+      guard case .on = advertising else { return false }
+      return true
+    }
+  }
+
+  // MARK: Centrals
+
+  /// Asks the central for another connection interval; it need not grant it. Core Specification, Vol 3, Part A, §4.20.
+  open func setDesiredConnectionLatency(_ latency: CBPeripheralManagerConnectionLatency, for central: CBCentral) {
+    if let misuse = lock.withLock({ powerMisuse }) { return Log.misuse(self, misuse) }
+    let wish: ConnectionLatency =
+      switch latency {
+      case .low: .low
+      case .medium: .medium
+      case .high: .high
+      @unknown default: .medium
+      }
+    session.send(.setDesiredLatency(central.identifier, wish))
+  }
+
+  /// Answers a read, with the request's `value`, or all the writes that came together: exactly once, and for writes to the
+  /// first of them. Whoever responds again, or to another manager's request, is told so on standard error, and the central is
+  /// not; a response to another of the writes is taken for the one that is meant. Requests that are let go without a
+  /// response are answered with `unlikelyError`.
+  open func respond(to request: CBATTRequest, withResult result: CBATTError.Code) {
+    guard request.answer.isFrom(self) else {
+      return Log.misuse(self, "cannot respond to a request of another manager: \(request)")
+    }
+    guard lock.withLock({ unanswered.remove(request.answer.id) != nil }) else {
+      return Log.misuse(
+        self,
+        "has responded already, or the central is gone or has waited too long: respond once, within 25 s: \(request)")
+    }
+    if !request.isFirst { Log.misuse(self, "was to respond to the first request of the array: \(request)") }
+    if result != .success {
+      session.send(.reject(request.answer.id, ATTError(rawValue: UInt8(truncatingIfNeeded: result.rawValue))))
+    } else {
+      session.send(.respond(request.answer.id, request.answer.isRead ? request.value ?? Data() : nil))
+    }
+  }
+
+  /// Sends a value to those of `centrals` that have subscribed, or to all that have, as each has subscribed: by notification
+  /// or indication. Core Specification, Vol 3, Part G, §4.10 and §4.11.
+  ///
+  /// True: it is on its way, to as many as there are, cut for each to its `maximumUpdateValueLength`. False: there is no room
+  /// for one of them, and nobody gets it; `peripheralManagerIsReady(toUpdateSubscribers:)` is called once when there is.
+  /// False, too, and without that call: the characteristic is not published here, or the state is not `poweredOn`.
+  ///
+  /// The characteristic's `value` stays as it is: it is the program's own. From any thread.
+  @discardableResult
+  open func updateValue(
+    _ value: Data, for characteristic: CBMutableCharacteristic, onSubscribedCentrals centrals: [CBCentral]?
+  ) -> Bool {
+    lock.lock()
+    guard adapter == .poweredOn, let audience = characteristic.audience(of: self) else {
+      let misuse = powerMisuse ?? "cannot update the characteristic \(characteristic.uuid): it is not published here."
+      lock.unlock()
+      Log.misuse(self, misuse)
+      return false
+    }
+    defer { lock.unlock() }
+    return send(value, at: audience.handle, to: audience.centrals, of: centrals)
+  }
+
+  // MARK: L2CAP channels
+
+  /// Answered with `CBError.operationNotSupported`: there are no channels yet.
+  open func publishL2CAPChannel(withEncryption encryptionRequired: Bool) {
+    inTurn {
+      $0.delegate?.peripheralManager($0, didPublishL2CAPChannel: 0, error: CBError(.operationNotSupported))
+    }
+  }
+  /// Answered with `CBError.operationNotSupported`: there are no channels yet.
+  open func unpublishL2CAPChannel(_ psm: CBL2CAPPSM) {
+    inTurn {
+      $0.delegate?.peripheralManager($0, didUnpublishL2CAPChannel: psm, error: CBError(.operationNotSupported))
+    }
+  }
+
+  /// Calls the delegate on the queue for what no session is asked for, in its turn among the events.
+  func inTurn(_ call: @escaping @Sendable (CBPeripheralManager) -> Void) {
+    delivery.perform { [weak self] in
+      if let self { call(self) }
+    }
+  }
+
+  // MARK: With the lock held
+
+  func nextID() -> OperationID {
+    lastID += 1
+    return OperationID(rawValue: lastID)
+  }
+  /// What is wrong with a call now; nil: nothing.
+  var powerMisuse: String? {
+    adapter == .poweredOn ? nil : "can only accept this command while in the powered on state: \(adapter.why)"
+  }
+  private func checkPower() throws(CBError) {
+    guard adapter != .poweredOn else { return }
+    throw CBError(.unknown, "The peripheral manager is not powered on: \(adapter.why)")
+  }
+  /// It is not published any more. What centrals still ask about it is refused.
+  func forget(_ service: Published) {
+    for characteristic in service.tree.characteristics {
+      guard let (handle, _) = characteristic.audience(of: self) else { continue }
+      characteristics[handle] = nil
+    }
+    service.tree.release()
+  }
+  /// Its answer is an error; if it is published already, it is taken back when that is known.
+  private func cancelAdding(_ index: Int) {
+    adding[index].error = CBError(.operationCancelled, "The service was removed before it was published.")
+    adding[index].tree?.release()
+  }
+}
+
+extension CBPeripheralManager.Advertisement {
+  init(_ data: [String: Any]) throws(CBError) {
+    self.init()
+    if let name = data[CBAdvertisementDataLocalNameKey] {
+      guard let name = name as? String else {
+        throw .invalid("The local name to advertise is not a String.")
+      }
+      localName = name
+    }
+    if let uuids = data[CBAdvertisementDataServiceUUIDsKey] {
+      guard let uuids = uuids as? [CBUUID] else {
+        throw .invalid("The service UUIDs to advertise are not an array of CBUUIDs.")
+      }
+      services = uuids.map(\.uuid)
+    }
+  }
+}
+
+extension AdapterState {
+  /// One sentence: the cause, and what helps.
+  var why: String {
+    switch self {
+    case .unknown: "The state is not known yet: wait for peripheralManagerDidUpdateState."
+    case .resetting(let why), .unsupported(let why), .unauthorized(let why), .poweredOff(let why): why
+    case .poweredOn: "It is powered on."
+    }
+  }
+}

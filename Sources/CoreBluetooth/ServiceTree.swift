@@ -1,0 +1,136 @@
+import BindruneBroker
+import Foundation
+
+/// What `CBPeripheralManager.add` publishes: a service as it was when it was added, with what belongs to it.
+struct ServiceTree {
+  let service: CBMutableService
+  let included: [CBMutableService]
+  let characteristics: [CBMutableCharacteristic]
+
+  /// Throws where Apple raises an exception, or answers with an error: what is not allowed, in which attribute.
+  init(_ service: CBMutableService) throws(CBError) {
+    let uuid = service.uuid
+    // There is one of each, which is the adapter's own: Vol 3, Part C, §12, and Part G, §7.
+    guard ![CBUUID(string: "1800"), CBUUID(string: "1801")].contains(uuid) else {
+      throw CBError(.uuidNotAllowed, "The service \(uuid) is the adapter's own: publish another.")
+    }
+    var included: [CBMutableService] = []
+    for other in service.includedServices ?? [] {
+      guard let other = other as? CBMutableService else {
+        throw .invalid("The service \(uuid) includes \(other.uuid), which is not a CBMutableService.")
+      }
+      included.append(other)
+    }
+    var characteristics: [CBMutableCharacteristic] = []
+    for characteristic in service.characteristics ?? [] {
+      guard let characteristic = characteristic as? CBMutableCharacteristic else {
+        throw .invalid(
+          "The service \(uuid) has a characteristic, \(characteristic.uuid), that is not a CBMutableCharacteristic.")
+      }
+      guard !characteristics.contains(where: { $0 === characteristic }) else {
+        throw .invalid("The service \(uuid) has the same CBMutableCharacteristic, \(characteristic.uuid), twice.")
+      }
+      characteristics.append(characteristic)
+    }
+    self.service = service
+    self.included = included
+    self.characteristics = characteristics
+  }
+
+  /// All but what it includes, whose handles are known when they have been published. When it is claimed it does not change.
+  func describe() throws(CBError) -> ServiceDescription {
+    var description = ServiceDescription(uuid: service.uuid.uuid, isPrimary: service.isPrimary)
+    for characteristic in characteristics {
+      description.characteristics.append(try ServiceDescription.Characteristic(characteristic))
+    }
+    return description
+  }
+
+  /// True: nobody has published any part of it, and `manager` may.
+  func claim(for manager: CBPeripheralManager) -> Bool {
+    guard service.claim(for: manager) else { return false }
+    for (index, characteristic) in characteristics.enumerated() where !characteristic.claim(for: manager) {
+      for claimed in characteristics[..<index] { claimed.release() }
+      service.release()
+      return false
+    }
+    return true
+  }
+  func release() {
+    for characteristic in characteristics { characteristic.release() }
+    service.release()
+  }
+}
+
+extension ServiceDescription.Characteristic {
+  init(_ characteristic: CBMutableCharacteristic) throws(CBError) {
+    let uuid = characteristic.uuid, value = characteristic.value
+    var properties = characteristic.properties
+    let permissions = characteristic.permissions
+    guard properties.isDisjoint(with: [.broadcast, .extendedProperties]) else {
+      throw .invalid("The characteristic \(uuid) is broadcast or has extended properties: local ones cannot.")
+    }
+    if let value {
+      guard properties.isSubset(of: .read), permissions.isSubset(of: [.readable, .readEncryptionRequired]) else {
+        throw .invalid(
+          "The characteristic \(uuid) has a value, so it can only be read: give it no value to be asked for it, or no"
+            + " other properties and permissions than to read.")
+      }
+      guard value.count <= 512 else {
+        throw .invalid(
+          "The value of the characteristic \(uuid) has \(value.count) octets: 512 are the most. Vol 3, Part F, §3.2.9.")
+      }
+    }
+    // Who may subscribe only on an encrypted link may subscribe.
+    if properties.contains(.notifyEncryptionRequired) { properties.insert(.notify) }
+    if properties.contains(.indicateEncryptionRequired) { properties.insert(.indicate) }
+    let isProtected = !properties.isDisjoint(with: [.notifyEncryptionRequired, .indicateEncryptionRequired])
+    self.init(
+      uuid: uuid.uuid, properties: CharacteristicProperties(rawValue: UInt8(truncatingIfNeeded: properties.rawValue)),
+      permissions: AttributePermissions(
+        read: .init(permissions, open: .readable, encrypted: .readEncryptionRequired),
+        write: .init(permissions, open: .writeable, encrypted: .writeEncryptionRequired)),
+      configuring: isProtected ? .encrypted : .open, value: value)
+    for descriptor in characteristic.descriptors ?? [] {
+      descriptors.append(try ServiceDescription.Descriptor(descriptor, of: uuid))
+    }
+  }
+}
+
+extension AttributePermissions.Access {
+  fileprivate init(
+    _ permissions: CBAttributePermissions, open: CBAttributePermissions, encrypted: CBAttributePermissions
+  ) {
+    self = permissions.contains(encrypted) ? .encrypted : permissions.contains(open) ? .open : .none
+  }
+}
+
+extension ServiceDescription.Descriptor {
+  /// Apple lets programs describe a value in words and in its format, and no more.
+  init(_ descriptor: CBDescriptor, of characteristic: CBUUID) throws(CBError) {
+    let value: Data
+    guard descriptor is CBMutableDescriptor else {
+      throw .invalid("The descriptor \(descriptor.uuid) of \(characteristic) is not a CBMutableDescriptor.")
+    }
+    switch (descriptor.uuid.uuidString, descriptor.value) {
+    case (CBUUIDCharacteristicUserDescriptionString, let text as String): value = Data(text.utf8)
+    case (CBUUIDCharacteristicFormatString, let format as Data): value = format
+    case (CBUUIDCharacteristicUserDescriptionString, _), (CBUUIDCharacteristicFormatString, _):
+      throw .invalid(
+        "The descriptor \(descriptor.uuid) of \(characteristic) has a value of another type: 2901 is a String, 2904 a Data."
+      )
+    default:
+      throw .invalid("The descriptor \(descriptor.uuid) of \(characteristic) cannot be published: 2901 and 2904 can.")
+    }
+    guard value.count <= 512 else {
+      throw .invalid(
+        "The descriptor \(descriptor.uuid) of \(characteristic) has \(value.count) octets: 512 are the most."
+          + " Vol 3, Part F, §3.2.9.")
+    }
+    self.init(uuid: descriptor.uuid.uuid, value: value)
+  }
+}
+
+extension CBError {
+  static func invalid(_ sentence: String) -> CBError { CBError(.invalidParameters, sentence) }
+}
