@@ -120,7 +120,7 @@ let package = Package(
       dependencies: ["Bindrune", "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport"] + nio,
       swiftSettings: settings),
     .testTarget(
-      name: "BrokerTests", dependencies: ["BindruneBroker", "TestSupport"], swiftSettings: settings),
+      name: "BrokerTests", dependencies: ["BindruneBroker", "Bindrune", "TestSupport"] + nio, swiftSettings: settings),
     .testTarget(
       name: "CoreBluetoothTests", dependencies: ["CoreBluetooth", "BindruneBroker", "TestSupport"],
       swiftSettings: settings),

@@ -61,7 +61,8 @@ extension BluetoothError {
   static var cancelled: BluetoothError { BluetoothError(.cancelled, "The task was cancelled.") }
   static var closed: BluetoothError { BluetoothError(.notStarted, "The host has been closed: open another.") }
   static var linkIsDown: BluetoothError { BluetoothError(.disconnected, "The link is down: connect again.") }
-  static func linkWentDown(_ reason: HCIStatus) -> BluetoothError {
+  /// Why a link is down of which `ServerEvent.disconnected` gives the reason.
+  public static func linkWentDown(_ reason: HCIStatus) -> BluetoothError {
     switch reason {
     case .connectionTimeout:
       BluetoothError(

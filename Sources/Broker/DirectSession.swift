@@ -1,11 +1,30 @@
-/// A session in this process, over a `Host` of its own or one that it shares with the other sessions of the same adapter.
+/// A session in this process, over a `Host` that it shares with the other sessions of the same adapter.
+///
+/// Without `close`, it is closed when it is let go.
 public final class DirectSession: BrokerSession {
-  /// `adapter`: as `TransportSpec` spells it, or `sim:NAME`; nil: what the environment or the configuration file says.
-  /// `deliver` is called in order, never twice at a time, from the adapter's thread.
-  public init(adapter: String? = nil, deliver: @escaping @Sendable (BrokerEvent) -> Void) {
-    deliver(.adapter(.unknown))
+  private let adapter: Adapter
+  private let session: AdapterSession
+
+  /// `adapter`: as `TransportSpec` spells it; nil: what the environment or a configuration file says, see `AdapterChoice`.
+  /// What is wrong with it is told as `AdapterState.unsupported`.
+  ///
+  /// `deliver` is called in order, never twice at a time, from the adapter's thread. The first event is the adapter's state.
+  public convenience init(adapter: String? = nil, deliver: @escaping @Sendable (BrokerEvent) -> Void) {
+    self.init(on: AdapterRegistry.shared.adapter(AdapterChoice.result(adapter)), deliver: deliver)
   }
-  public func send(_ request: BrokerRequest) {}
-  public func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? { nil }
-  public func close() {}
+  /// `adapter` counts it among its users already, where a registry keeps it.
+  init(on adapter: Adapter, deliver: @escaping @Sendable (BrokerEvent) -> Void) {
+    session = AdapterSession(deliver: deliver)
+    self.adapter = adapter
+    adapter.add(session)
+  }
+  deinit { close() }
+
+  public func send(_ request: BrokerRequest) {
+    if session.put(request) { adapter.eventLoop.execute { [adapter, session] in adapter.drain(session) } }
+  }
+  public func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? { session.port(kind, of: peer) }
+  public func close() {
+    if session.close() { adapter.eventLoop.execute { [adapter, session] in adapter.closed(session) } }
+  }
 }

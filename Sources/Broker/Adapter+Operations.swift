@@ -1,0 +1,269 @@
+import Foundation
+
+/// What a session has asked of a device's server, and waits for.
+final class PeerOperation {
+  let id: OperationID
+  let session: AdapterSession
+  let link: LinkID
+  let question: Question
+  /// Requests of the host that it still takes.
+  var outstanding: Int
+  /// It has been answered, or nobody waits for it.
+  var isOver = false
+
+  enum Question {
+    case rssi
+    case services([BluetoothUUID]?)
+    /// Of the service that is declared at the handle.
+    case includedServices(AttributeHandle, [BluetoothUUID]?)
+    case characteristics(AttributeHandle, [BluetoothUUID]?)
+    /// Of the characteristic whose value has the handle.
+    case descriptors(AttributeHandle)
+    case read
+    case write
+  }
+
+  init(_ id: OperationID, _ session: AdapterSession, _ link: LinkID, _ question: Question, outstanding: Int) {
+    self.id = id
+    self.session = session
+    self.link = link
+    self.question = question
+    self.outstanding = outstanding
+  }
+}
+
+extension Adapter {
+  /// The link to a peer that is connected for the session; without one the operation is over.
+  func link(
+    of peer: UUID, for session: AdapterSession, _ id: OperationID
+  ) -> LinkID? {
+    if let address = PeerAddress(peer), case .connected = session.interests[address],
+      case .linked(let link) = central.reaches[address]
+    {
+      return link
+    }
+    session.complete(
+      id, .failure(BluetoothError(.disconnected, "The device is not connected: connect to it first.")))
+    return nil
+  }
+
+  /// Asks the host for all that answers the question: all at once, so that operations are answered in their order.
+  func ask(
+    _ question: PeerOperation.Question, _ id: OperationID, _ peer: UUID, _ session: AdapterSession,
+    _ host: isolated Host,
+    _ requests: (LinkID) -> [HostOperation]
+  ) {
+    guard let link = link(of: peer, for: session, id) else { return }
+    let requests = requests(link)
+    let operation = PeerOperation(id, session, link, question, outstanding: requests.count)
+    for request in requests { central.operations[host.begin(request)] = operation }
+  }
+
+  /// Where few services are wanted each is asked for: Vol 3, Part G, §4.4.2. Else all are, in fewer requests: §4.4.1.
+  func discoverServices(
+    _ wanted: [BluetoothUUID]?, _ id: OperationID, _ peer: UUID, _ session: AdapterSession, _ host: isolated Host
+  ) {
+    let wanted = wanted.flatMap { $0.isEmpty ? nil : $0 }
+    ask(.services(wanted), id, peer, session, host) { link in
+      guard let wanted, wanted.count <= 3 else { return [.discoverServices(link, nil)] }
+      return wanted.map { .discoverServices(link, $0) }
+    }
+  }
+  func discover(
+    in service: AttributeHandle, _ question: PeerOperation.Question, _ id: OperationID, _ peer: UUID,
+    _ session: AdapterSession, _ host: isolated Host, _ request: (LinkID, RemoteService) -> HostOperation
+  ) {
+    guard let link = link(of: peer, for: session, id) else { return }
+    guard let known = host.remoteDatabase(of: link)?.service(at: service) else {
+      return session.complete(id, .failure(.unknownAttribute(service)))
+    }
+    ask(question, id, peer, session, host) { [request($0, known)] }
+  }
+  func discoverDescriptors(
+    of characteristic: AttributeHandle, _ id: OperationID, _ peer: UUID, _ session: AdapterSession,
+    _ host: isolated Host
+  ) {
+    guard let link = link(of: peer, for: session, id) else { return }
+    guard let known = host.remoteDatabase(of: link)?.characteristic(valueHandle: characteristic) else {
+      return session.complete(id, .failure(.unknownAttribute(characteristic)))
+    }
+    guard let range = known.descriptorRange else { return session.complete(id, .success(.descriptors([]))) }
+    ask(.descriptors(characteristic), id, peer, session, host) { [.discoverDescriptors($0, range)] }
+  }
+
+  /// One of an operation's requests has ended.
+  func answered(_ operation: PeerOperation, _ result: Result<HostOutcome, BluetoothError>, _ host: isolated Host) {
+    operation.outstanding -= 1
+    if operation.isOver { return }
+    switch result {
+    case .success(let outcome):
+      if case .database(let database) = outcome { learn(database, on: operation.link) }
+      if operation.outstanding > 0 { return }
+      operation.isOver = true
+      operation.session.complete(operation.id, answer(to: operation.question, outcome))
+    case .failure(let error):
+      operation.isOver = true
+      // The end of the link is told next, for all that waits.
+      if !error.isEndOfLink { operation.session.complete(operation.id, .failure(error)) }
+    }
+  }
+  private func answer(to question: PeerOperation.Question, _ outcome: HostOutcome) -> Result<
+    BrokerAnswer, BluetoothError
+  > {
+    switch (question, outcome) {
+    case (.rssi, .rssi(let rssi)): return .success(.rssi(rssi.map(Int.init)))
+    case (.read, .value(let value)): return .success(.value(Data(value)))
+    case (.services(let wanted), .database(let database)):
+      let found = database.services.filter { $0.isPrimary && wanted?.contains($0.uuid) ?? true }
+      return .success(.services(found.map { FoundService($0) }))
+    case (.includedServices(let handle, let wanted), .database(let database)):
+      guard let service = database.service(at: handle) else { return .failure(.unknownAttribute(handle)) }
+      let found = database.includes(of: service).compactMap { FoundService($0, in: database) }
+      return .success(.includedServices(found.filter { wanted?.contains($0.uuid) ?? true }))
+    case (.characteristics(let handle, let wanted), .database(let database)):
+      guard let service = database.service(at: handle) else { return .failure(.unknownAttribute(handle)) }
+      let found = database.characteristics(of: service).filter { wanted?.contains($0.uuid) ?? true }
+      return .success(
+        .characteristics(
+          found.map { FoundCharacteristic(handle: $0.valueHandle, uuid: $0.uuid, properties: $0.properties) }))
+    case (.descriptors(let handle), .database(let database)):
+      guard let characteristic = database.characteristic(valueHandle: handle) else {
+        return .failure(.unknownAttribute(handle))
+      }
+      return .success(.descriptors(Array(database.descriptors(of: characteristic))))
+    default: return .success(.done)
+    }
+  }
+
+  /// The session has no more use for the link, which others may go on using.
+  func release(_ link: LinkID, by session: AdapterSession, _ host: isolated Host) {
+    for (id, operation) in central.operations where operation.link == link && operation.session === session {
+      operation.isOver = true
+      host.cancel(id)
+    }
+    releaseSubscriptions(on: link, by: session, host)
+  }
+
+  func servicesChanged(_ range: HandleRange, on link: LinkID, _ host: isolated Host) {
+    guard var state = central.links[link] else { return }
+    // The subscriptions are over; those that begin or end now are answered.
+    for (handle, subscription) in state.subscriptions where range.contains(handle) {
+      if case .on = subscription.phase { state.subscriptions[handle] = nil }
+    }
+    // Service Changed itself may be elsewhere now.
+    if state.errandRequest == nil { state.errand = .serviceChanged }
+    central.links[link] = state
+    for session in sessions {
+      guard case .connected = session.interests[state.peer] else { continue }
+      session.tell(.servicesChanged(UUID(state.peer), range))
+    }
+    if let database = host.remoteDatabase(of: link) { learn(database, on: link) }
+    goOn(link, host)
+  }
+  private func learn(_ database: RemoteDatabase, on link: LinkID) {
+    let services = database.services.filter(\.isPrimary).map(\.uuid)
+    guard let known = central.links[link]?.services, known != services else { return }
+    central.links[link]?.services = services
+    tellLinks()
+  }
+}
+
+// MARK: Errands
+
+/// What the adapter wants of a server on its own account, a step at a time and only while nobody else waits: to be told of
+/// changes of services (Vol 3, Part G, §7.1), and the device's name (Vol 3, Part C, §12.1).
+enum Errand {
+  case serviceChanged
+  case serviceChangedCharacteristics(HandleRange)
+  case follow
+  case name
+  case nameCharacteristics(HandleRange)
+  case nameValue(AttributeHandle)
+  case done
+}
+
+extension Adapter {
+  /// Takes the next step of the link's errand, if nobody waits for anything.
+  func goOn(_ link: LinkID, _ host: isolated Host) {
+    guard let state = central.links[link], state.errandRequest == nil,
+      case .linked(link) = central.reaches[state.peer],
+      sessions.contains(where: { if case .connected = $0.interests[state.peer] { true } else { false } }),
+      !central.operations.values.contains(where: { $0.link == link }),
+      !central.configurations.values.contains(where: { $0.link == link })
+    else { return }
+    let request: HostOperation
+    switch state.errand {
+    case .serviceChanged: request = .discoverServices(link, .genericAttribute)
+    case .serviceChangedCharacteristics(let range), .nameCharacteristics(let range):
+      request = .discoverCharacteristics(link, range)
+    case .follow: request = .followChanges(link)
+    case .name: request = .discoverServices(link, .genericAccess)
+    case .nameValue(let handle): request = .read(link, handle)
+    case .done: return
+    }
+    central.links[link]?.errandRequest = host.begin(request)
+  }
+  /// True when it was an errand's. Whatever a server refuses, the errand passes over.
+  func errandEnded(_ id: RequestID, _ result: Result<HostOutcome, BluetoothError>, _ host: isolated Host) -> Bool {
+    guard let link = central.links.first(where: { $0.value.errandRequest == id })?.key,
+      let state = central.links[link]
+    else { return false }
+    central.links[link]?.errandRequest = nil
+    var database = RemoteDatabase()
+    if case .success(.database(let found)) = result { database = found }
+    switch state.errand {
+    case .serviceChanged:
+      let service = database.service(.genericAttribute)
+      central.links[link]?.errand = service.map { .serviceChangedCharacteristics($0.range) } ?? .name
+    case .serviceChangedCharacteristics: central.links[link]?.errand = .follow
+    case .follow: central.links[link]?.errand = .name
+    case .name:
+      let service = database.service(.genericAccess)
+      central.links[link]?.errand = service.map { .nameCharacteristics($0.range) } ?? .done
+    case .nameCharacteristics:
+      let name = database.characteristic(.deviceName, in: .genericAccess)
+      central.links[link]?.errand = name.map { .nameValue($0.valueHandle) } ?? .done
+    case .nameValue:
+      central.links[link]?.errand = .done
+      if case .success(.value(let octets)) = result { told(octets, name: state.peer) }
+    case .done: break
+    }
+    if !database.services.isEmpty { learn(database, on: link) }
+    goOn(link, host)
+    return true
+  }
+  private func told(_ octets: [UInt8], name peer: PeerAddress) {
+    let name = String(decoding: octets, as: UTF8.self)
+    guard !name.isEmpty, central.names.set(name, of: peer) else { return }
+    for session in sessions {
+      guard case .connected = session.interests[peer] else { continue }
+      session.tell(.nameChanged(UUID(peer), name))
+    }
+    tellLinks()
+  }
+}
+
+extension BluetoothError {
+  /// The request ended because its link did, which is told for itself.
+  var isEndOfLink: Bool { [.disconnected, .connectionTimedOut, .connectionFailed].contains(code) }
+
+  static func unknownAttribute(_ handle: AttributeHandle) -> BluetoothError {
+    BluetoothError(
+      .invalidArgument,
+      "Nothing has been discovered at attribute \(handle.rawValue), or it has changed: discover first.")
+  }
+}
+
+extension FoundService {
+  init(_ service: RemoteService) {
+    self.init(
+      handle: service.handle, endHandle: service.endHandle, uuid: service.uuid, isPrimary: service.isPrimary)
+  }
+  /// Nil: nobody tells what it is.
+  init?(_ include: RemoteInclude, in database: RemoteDatabase) {
+    let service = database.service(at: include.serviceHandle)
+    guard let uuid = include.uuid ?? service?.uuid else { return nil }
+    self.init(
+      handle: include.serviceHandle, endHandle: include.endHandle, uuid: uuid, isPrimary: service?.isPrimary ?? false)
+  }
+}

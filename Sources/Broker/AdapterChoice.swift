@@ -1,0 +1,132 @@
+import Foundation
+
+/// Which controller a program uses that says nothing about it, and how. By whoever says something first:
+///
+/// 1. `DirectSession(adapter:)`;
+/// 2. the environment: `BINDRUNE_HCI`, `BINDRUNE_TAKE_DOWN`, `BINDRUNE_TRACE`;
+/// 3. the configuration file, `$XDG_CONFIG_HOME/bindrune/config` (by default in `~/.config`), or else
+///    `/etc/bindrune/config`;
+/// 4. `hci0`.
+///
+/// A line of the file is `KEY = VALUE`, empty, or a comment:
+///
+///     # The dongle, although bluetoothd uses it.
+///     adapter = hci1
+///     take-down = yes
+///     trace = /tmp/program.btsnoop
+public struct AdapterChoice: Equatable, Sendable {
+  public var spec: TransportSpec
+  /// An adapter that is up is taken down, and brought up again at the end. Adapters of this machine only: others have no
+  /// kernel above them.
+  public var takesDown: Bool
+  /// The path of a btsnoop file for every packet.
+  public var trace: String?
+  public init(spec: TransportSpec, takesDown: Bool = false, trace: String? = nil) {
+    self.spec = spec
+    self.takesDown = takesDown
+    self.trace = trace
+  }
+
+  static func result(_ adapter: String?) -> Result<AdapterChoice, TransportError> {
+    do throws(TransportError) { return .success(try AdapterChoice(adapter)) } catch { return .failure(error) }
+  }
+
+  /// What is wrong is a `.specification` whose sentence says where it stands and what to write.
+  /// `read` gives a file's text; nil: there is no such file.
+  public init(
+    _ adapter: String? = nil, environment: [String: String] = ProcessInfo.processInfo.environment,
+    read: (String) throws -> String? = AdapterChoice.text(ofFile:)
+  ) throws(TransportError) {
+    let file = try Self.file(environment, read)
+    func variable(_ name: String) -> String? { environment[name].flatMap { $0.isEmpty ? nil : $0 } }
+
+    let places: [(String?, String)] = [
+      (adapter, ""), (variable("BINDRUNE_HCI"), "BINDRUNE_HCI: "), (file.adapter?.value, file.adapter?.place ?? ""),
+      ("hci0", ""),
+    ]
+    let (text, place) = places.lazy.compactMap { text, place in text.map { ($0, place) } }.first ?? ("hci0", "")
+    do throws(TransportError) {
+      spec = try TransportSpec(text)
+    } catch {
+      guard case .specification(let sentence) = error else { throw error }
+      throw .specification(place + sentence)
+    }
+
+    var takesDown = file.takesDown ?? false
+    if let word = variable("BINDRUNE_TAKE_DOWN") {
+      guard let isMeant = Self.truth(word) else {
+        throw .specification("BINDRUNE_TAKE_DOWN is \(word.debugDescription): set it to 1 or 0")
+      }
+      takesDown = isMeant
+    }
+    if case .adapter = spec { self.takesDown = takesDown } else { self.takesDown = false }
+    trace = variable("BINDRUNE_TRACE") ?? file.trace
+  }
+
+  // MARK: The file
+
+  private struct File {
+    var adapter: (value: String, place: String)?
+    var takesDown: Bool?
+    var trace: String?
+  }
+  /// The first that is there.
+  private static func file(
+    _ environment: [String: String], _ read: (String) throws -> String?
+  ) throws(TransportError) -> File {
+    var folders: [String] = []
+    // Relative paths are to be ignored: XDG Base Directory Specification, "Environment variables".
+    if let folder = environment["XDG_CONFIG_HOME"], folder.hasPrefix("/") {
+      folders.append(folder)
+    } else if let home = environment["HOME"], home.hasPrefix("/") {
+      folders.append(home + "/.config")
+    }
+    for folder in folders + ["/etc"] {
+      let path = folder + "/bindrune/config", text: String?
+      do { text = try read(path) } catch {
+        throw .specification("\(path) cannot be read (\(error.localizedDescription)): mend or remove it")
+      }
+      if let text { return try parse(text, path) }
+    }
+    return File()
+  }
+  private static func parse(_ text: String, _ path: String) throws(TransportError) -> File {
+    var file = File()
+    for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
+      let line = line.trimmingCharacters(in: .whitespaces), place = "\(path), line \(index + 1): "
+      if line.isEmpty || line.hasPrefix("#") { continue }
+      let parts = line.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+        .map { $0.trimmingCharacters(in: .whitespaces) }
+      guard parts.count == 2, !parts[1].isEmpty else {
+        throw .specification(
+          "\(place)\(line.debugDescription) sets nothing: write KEY = VALUE, for example adapter = hci0")
+      }
+      switch parts[0] {
+      case "adapter": file.adapter = (parts[1], place)
+      case "take-down":
+        guard let isMeant = truth(parts[1]) else {
+          throw .specification("\(place)take-down is \(parts[1].debugDescription): write yes or no")
+        }
+        file.takesDown = isMeant
+      case "trace": file.trace = parts[1]
+      default:
+        throw .specification("\(place)there is no \(parts[0].debugDescription): write adapter, take-down or trace")
+      }
+    }
+    return file
+  }
+  private static func truth(_ word: String) -> Bool? {
+    switch word.lowercased() {
+    case "1", "yes", "true", "on": true
+    case "0", "no", "false", "off": false
+    default: nil
+    }
+  }
+  public static func text(ofFile path: String) throws -> String? {
+    do {
+      return String(decoding: try Data(contentsOf: URL(filePath: path)), as: UTF8.self)
+    } catch let error as CocoaError where error.code == .fileReadNoSuchFile {
+      return nil
+    }
+  }
+}

@@ -1,0 +1,59 @@
+import Foundation
+import Logging
+import NIOPosix
+
+/// The adapters of this process: one for each choice, so that all sessions share it.
+final class AdapterRegistry: @unchecked Sendable {
+  // Sendable: the lock.
+  static let shared = AdapterRegistry()
+
+  private let lock = NSLock()
+  private var entries: [String: (adapter: Adapter, users: Int)] = [:]
+
+  /// The adapter for `choice`, with one user more: until `Registration.leave`. Of a choice that is wrong there is an adapter,
+  /// too, which says so.
+  func adapter(_ choice: Result<AdapterChoice, TransportError>) -> Adapter {
+    let key: String
+    switch choice {
+    case .success(let choice): key = "\(choice.spec)"
+    case .failure(let error): key = error.description
+    }
+    return lock.withLock {
+      let adapter = entries[key]?.adapter ?? make(choice, key)
+      entries[key] = (adapter, (entries[key]?.users ?? 0) + 1)
+      return adapter
+    }
+  }
+  private func make(_ choice: Result<AdapterChoice, TransportError>, _ key: String) -> Adapter {
+    let loop = MultiThreadedEventLoopGroup.singleton.next()
+    // As long as the adapter: a controller that is opened again is on the same radio.
+    let radio = (try? choice.get().spec) == .sim ? SimulatedRadio(on: loop, logger: .adapter) : nil
+    return Adapter(on: loop, registration: Registration(registry: self, key: key)) {
+      loop async throws(TransportError) in
+      let choice = try choice.get()
+      return try await choice.spec.open(
+        on: loop, radio: radio, takesDown: choice.takesDown, trace: choice.trace, logger: .adapter)
+    }
+  }
+
+  /// An adapter's place in the registry.
+  struct Registration: Sendable {
+    fileprivate let registry: AdapterRegistry
+    fileprivate let key: String
+    /// A session has been closed.
+    func leave() { registry.lock.withLock { registry.entries[key]?.users -= 1 } }
+    /// The adapter is closed; it goes unless somebody has come meanwhile.
+    func end() {
+      registry.lock.withLock { if registry.entries[key]?.users == 0 { registry.entries[key] = nil } }
+    }
+  }
+}
+
+extension Logger {
+  /// What an unmodified program has to say about its adapter: to standard error, warnings only.
+  static var adapter: Logger {
+    var logger = Logger(label: "bindrune") { StreamLogHandler.standardError(label: $0) }
+    logger.logLevel = .warning
+    return logger
+  }
+}

@@ -1,0 +1,87 @@
+import Foundation
+import Synchronization
+
+/// The adapter's end of a session: what the session has asked for and not got yet, what it is connected to. Everything on the
+/// event loop but what the lock guards.
+final class AdapterSession: @unchecked Sendable {
+  // Sendable: the lock, or the event loop.
+
+  private let deliver: @Sendable (BrokerEvent) -> Void
+  /// A number that no other session of this process has.
+  let id: Int
+
+  // MARK: Under the lock
+
+  private let lock = NSLock()
+  private var requests: [BrokerRequest] = []
+  private var isClosed = false
+  private var commandPorts: [UUID: SendPort] = [:]
+  private var notificationPorts: [UUID: SendPort] = [:]
+  private static let lastID = Atomic<Int>(0)
+
+  // MARK: On the event loop
+
+  /// The central's half: see `Adapter+Scanning` and `Adapter+Connecting`.
+  var scans: [ScanID] = []
+  /// What is scanned for beside those who solicit: these devices are told by the other scan.
+  var scannedServices: [BluetoothUUID] = []
+  var interests: [PeerAddress: Interest] = [:]
+
+  init(deliver: @escaping @Sendable (BrokerEvent) -> Void) {
+    self.deliver = deliver
+    id = Self.lastID.add(1, ordering: .relaxed).newValue
+  }
+
+  /// Tells the application's side, unless the session has been closed.
+  func tell(_ event: BrokerEvent) {
+    if !lock.withLock({ isClosed }) { deliver(event) }
+  }
+  func complete(_ operation: OperationID, _ result: Result<BrokerAnswer, BluetoothError>) {
+    tell(.completed(operation, result))
+  }
+
+  // MARK: From any thread
+
+  /// True when nobody is on the way to fetch it.
+  func put(_ request: BrokerRequest) -> Bool {
+    lock.withLock {
+      requests.append(request)
+      return requests.count == 1
+    }
+  }
+  /// In the order in which they were put.
+  func takeRequests() -> [BrokerRequest] {
+    lock.withLock {
+      defer { requests = [] }
+      return requests
+    }
+  }
+  /// True the first time.
+  func close() -> Bool {
+    lock.withLock {
+      defer {
+        isClosed = true
+        commandPorts = [:]
+        notificationPorts = [:]
+      }
+      return !isClosed
+    }
+  }
+  func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? {
+    lock.withLock { kind == .command ? commandPorts[peer] : notificationPorts[peer] }
+  }
+  func setPort(_ port: SendPort?, _ kind: SendPort.Kind, of peer: UUID) {
+    lock.withLock {
+      // A session that has been closed keeps none.
+      let port = isClosed ? nil : port
+      if kind == .command { commandPorts[peer] = port } else { notificationPorts[peer] = port }
+    }
+  }
+  /// Below poweredOn there is nowhere to send.
+  func removePorts() {
+    lock.withLock {
+      commandPorts = [:]
+      notificationPorts = [:]
+    }
+  }
+}

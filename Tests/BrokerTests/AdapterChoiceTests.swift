@@ -1,0 +1,82 @@
+import Foundation
+import Testing
+
+@testable import BindruneBroker
+
+@Suite struct AdapterChoiceTests {
+  let home = "/home/ada/.config/bindrune/config", etc = "/etc/bindrune/config"
+  func choice(
+    _ adapter: String? = nil, _ environment: [String: String] = [:], _ files: [String: String] = [:]
+  ) throws(TransportError) -> AdapterChoice {
+    try AdapterChoice(adapter, environment: environment.merging(["HOME": "/home/ada"]) { a, _ in a }) { files[$0] }
+  }
+  func sentence(
+    _ adapter: String? = nil, _ environment: [String: String] = [:], _ files: [String: String] = [:]
+  ) -> String? {
+    do { _ = try choice(adapter, environment, files) } catch { return error.description }
+    return nil
+  }
+
+  @Test func whoeverSaysSomethingFirst() throws {
+    #expect(try choice() == AdapterChoice(spec: .adapter(0)))
+    #expect(try choice(nil, [:], [etc: "adapter = hci3"]).spec == .adapter(3))
+    #expect(try choice(nil, [:], [etc: "adapter = hci3", home: "adapter=hci2"]).spec == .adapter(2))
+    #expect(try choice(nil, ["BINDRUNE_HCI": "sim"], [home: "adapter = hci2"]).spec == .sim)
+    #expect(try choice(nil, ["BINDRUNE_HCI": ""], [home: "adapter = hci2"]).spec == .adapter(2))
+    #expect(try choice("tcp:127.0.0.1:9000", ["BINDRUNE_HCI": "sim"]).spec == .tcp(host: "127.0.0.1", port: 9000))
+    // The first file that is there is the only one.
+    #expect(try choice(nil, [:], [etc: "adapter = hci3", home: ""]).spec == .adapter(0))
+    let config = try choice(
+      nil, ["XDG_CONFIG_HOME": "/x"], ["/x/bindrune/config": "adapter = hci5", home: "adapter = hci2"])
+    #expect(config.spec == .adapter(5))
+    // Relative paths are ignored: XDG Base Directory Specification.
+    #expect(try choice(nil, ["XDG_CONFIG_HOME": "x"], [home: "adapter = hci2"]).spec == .adapter(2))
+  }
+  @Test func takesDownAndTrace() throws {
+    let file = "# mine\r\n\r\n  adapter = hci1  \r\ntake-down = yes\ntrace = /tmp/a = b.btsnoop\n"
+    let expected = AdapterChoice(spec: .adapter(1), takesDown: true, trace: "/tmp/a = b.btsnoop")
+    #expect(try choice(nil, [:], [home: file]) == expected)
+    #expect(try choice(nil, ["BINDRUNE_TAKE_DOWN": "0"], [home: file]).takesDown == false)
+    #expect(
+      try choice(nil, ["BINDRUNE_TAKE_DOWN": "1", "BINDRUNE_TRACE": "/t"])
+        == AdapterChoice(spec: .adapter(0), takesDown: true, trace: "/t"))
+    // Only an adapter of this machine can be taken down.
+    #expect(try choice("sim", ["BINDRUNE_TAKE_DOWN": "1"]).takesDown == false)
+  }
+  /// A sentence with the place and the cure.
+  @Test func whatIsWrongIsSaid() {
+    #expect(sentence("hci")?.contains("hci0") == true)
+    #expect(sentence(nil, ["BINDRUNE_HCI": "bogus"])?.hasPrefix("BINDRUNE_HCI: ") == true)
+    #expect(sentence(nil, ["BINDRUNE_TAKE_DOWN": "perhaps"])?.contains("1 or 0") == true)
+    for (text, words) in [
+      ("adapter = bogus", "line 1: \"bogus\""), ("\nadapter", "line 2: \"adapter\" sets nothing"),
+      ("adapter =", "sets nothing"), ("take-down = maybe", "write yes or no"), ("speed = 3", "there is no \"speed\""),
+    ] {
+      let said = sentence(nil, [:], [home: text])
+      #expect(said?.hasPrefix(home) == true && said?.contains(words) == true, "\(said ?? "nothing")")
+    }
+    // Whoever says something else does not escape a file that is wrong.
+    #expect(sentence("sim", [:], [home: "speed = 3"]) != nil)
+    #expect(throws: TransportError.self) {
+      try AdapterChoice(environment: ["HOME": "/home/ada"]) { _ in throw CocoaError(.fileReadNoPermission) }
+    }
+  }
+  @Test func filesAreRead() throws {
+    let path = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path
+    #expect(try AdapterChoice.text(ofFile: path) == nil)
+    try Data("adapter = sim".utf8).write(to: URL(filePath: path))
+    defer { try? FileManager.default.removeItem(atPath: path) }
+    #expect(try AdapterChoice.text(ofFile: path) == "adapter = sim")
+  }
+  /// A program that says nothing else gets the choice's adapter, or its sentence.
+  @Test func aSessionOfAWrongChoice() async throws {
+    let said = AsyncStream.makeStream(of: BrokerEvent.self)
+    let session = DirectSession(adapter: "bogus") { said.continuation.yield($0) }
+    for await event in said.stream {
+      guard case .adapter(.unsupported(let why)) = event else { continue }
+      #expect(why.contains("bogus"))
+      break
+    }
+    session.close()
+  }
+}

@@ -1,0 +1,234 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import BindruneBroker
+
+@Suite struct ConnectionTests {
+  /// S112, and the header: the error is nil only after the session's own cancel, and the link is down by then.
+  @Test func connectsAndCancels() async throws {
+    let room = Room(), (host, peer) = try await room.sensor(try Sensor())
+    let probe = try await Probe.poweredOn(room.adapter())
+    probe.send(.connect(peer, ConnectOptions()))
+    try await probe.connected(peer)
+    #expect(
+      try await probe.history().contains {
+        if case .linkedPeers(let all) = $0 { all.map(\.peer) == [peer] } else { false }
+      })
+    // Once more is answered once more.
+    probe.send(.connect(peer, ConnectOptions()))
+    try await probe.connected(peer)
+    probe.send(.cancelConnection(peer))
+    let end = try await probe.disconnected(peer)
+    #expect(end.error == nil && !end.isReconnecting && abs(end.seconds - Date().timeIntervalSinceReferenceDate) < 60)
+    #expect(probe.session.port(.command, of: peer) == nil)
+    #expect(try await probe.adapter.eventLoop.submit { probe.adapter.links.all.isEmpty }.get())
+    #expect(try await probe.errorCode { .readRSSI($0, peer) } == .disconnected)
+    // Cancelling and connecting at once: the end of the one, then the other.
+    probe.send(.connect(peer, ConnectOptions()))
+    try await probe.connected(peer)
+    probe.send(.cancelConnection(peer))
+    probe.send(.connect(peer, ConnectOptions()))
+    #expect(try await probe.disconnected(peer).error == nil)
+    try await probe.connected(peer)
+    withExtendedLifetime(host) {}
+  }
+  @Test func waitsForAsLongAsItTakes() async throws {
+    let room = Room(), host = try await room.host(try Sensor().database), peer = UUID(await host.ownAddress)
+    let one = try await Probe.poweredOn(room.adapter()), two = try await Probe.poweredOn(one.adapter)
+    one.send(.connect(peer, ConnectOptions()))
+    two.send(.connect(peer, ConnectOptions()))
+    // Cancelled while it waits.
+    one.send(.cancelConnection(peer))
+    #expect(try await one.disconnected(peer).error == nil)
+    one.send(.connect(peer, ConnectOptions()))
+    one.send(.cancelConnection(peer))
+    two.send(.cancelConnection(peer))
+    two.send(.connect(peer, ConnectOptions()))
+    try await two.settle()
+    try await host.advertiseAsSensor()
+    try await two.connected(peer)
+    try await one.settle()
+    #expect(!(try await one.history().contains { if case .connected = $0 { true } else { false } }))
+    // What is nothing to a session can be cancelled, and nobody is told.
+    func ends() async throws -> Int {
+      try await one.history().filter { if case .disconnected = $0 { true } else { false } }.count
+    }
+    let count = try await ends()
+    one.send(.cancelConnection(UUID()))
+    one.send(.cancelConnection(UUID(PeerAddress(DeviceAddress(5), .public))))
+    try await one.settle()
+    #expect(try await ends() == count)
+  }
+  @Test func foreignIdentifiers() async throws {
+    let probe = try await Probe.poweredOn(Room().adapter()), stranger = UUID()
+    probe.send(.connect(stranger, ConnectOptions()))
+    try await probe.wait("failure") {
+      if case .connectionFailed(stranger, let error) = $0, error.code == .invalidArgument { true } else { nil }
+    }
+  }
+
+  /// One link for two sessions: it ends with the last one.
+  @Test func sessionsShareALink() async throws {
+    let room = Room(), sensor = try Sensor(), (host, peer) = try await room.sensor(sensor)
+    let one = try await Probe.poweredOn(room.adapter()), two = try await Probe.poweredOn(one.adapter)
+    one.send(.connect(peer, ConnectOptions()))
+    try await one.connected(peer)
+    two.send(.connect(peer, ConnectOptions()))
+    try await two.connected(peer)
+    #expect(try await one.adapter.eventLoop.submit { one.adapter.links.all.count }.get() == 1)
+    #expect(one.session.port(.command, of: peer) !== two.session.port(.command, of: peer))
+    one.send(.cancelConnection(peer))
+    #expect(try await one.disconnected(peer).error == nil)
+    #expect(try await two.ask { .read($0, peer, sensor.location) } == .value(Data([2])))
+    #expect(try await one.errorCode { .read($0, peer, sensor.location) } == .disconnected)
+    two.session.close()
+    try await eventually { try await one.adapter.eventLoop.submit { one.adapter.links.all.isEmpty }.get() }
+    #expect(!(try await two.history().contains { if case .disconnected = $0 { true } else { false } }))
+    withExtendedLifetime(host) {}
+  }
+
+  /// The peer ends it: with the reason, and whoever wants it back gets it back.
+  @Test func reconnects() async throws {
+    let room = Room(), (host, peer) = try await room.sensor(try Sensor())
+    let one = try await Probe.poweredOn(room.adapter()), two = try await Probe.poweredOn(one.adapter)
+    one.send(.connect(peer, ConnectOptions(reconnects: true)))
+    two.send(.connect(peer, ConnectOptions()))
+    try await one.connected(peer)
+    try await two.connected(peer)
+    for _ in 0..<3 {
+      await host.disconnectAll()
+      let end = try await one.disconnected(peer)
+      #expect(
+        end.error?.code == .disconnected && end.error?.status == .remoteUserTerminatedConnection && end.isReconnecting)
+      try await one.connected(peer)
+    }
+    let end = try await two.disconnected(peer)
+    #expect(end.error != nil && !end.isReconnecting)
+    one.send(.cancelConnection(peer))
+    #expect(try await one.disconnected(peer).error == nil)
+    try await two.settle()
+    #expect(try await two.history().filter { if case .disconnected = $0 { true } else { false } }.count == 1)
+  }
+  /// A device that falls silent: the link times out, and what waited on it is covered by its end.
+  @Test func theEndCoversWhatWaits() async throws {
+    let room = Room(), sensor = try Sensor(), (host, peer) = try await room.sensor(sensor)
+    let probe = try await Probe.poweredOn(room.adapter())
+    probe.send(.connect(peer, ConnectOptions()))
+    try await probe.connected(peer)
+    let ids = (0..<20).map { _ in probe.newID() }
+    await host.close()
+    for id in ids { probe.send(.read(id, peer, sensor.long)) }
+    try await probe.disconnected(peer)
+    try await probe.settle()
+    let events = try await probe.history()
+    let end = try #require(events.firstIndex { if case .disconnected = $0 { true } else { false } })
+    for (index, event) in events.enumerated() {
+      guard case .completed(let id, let result) = event, ids.contains(id) else { continue }
+      // Answered before, or asked of nobody afterwards.
+      if index < end {
+        #expect(throws: Never.self) { try result.get() }
+      } else {
+        #expect(throws: BluetoothError.self) { try result.get() }
+      }
+    }
+  }
+
+  @Test func delayed() async throws {
+    let room = Room(), (host, peer) = try await room.sensor(try Sensor())
+    let probe = try await Probe.poweredOn(room.adapter())
+    let begin = ContinuousClock.now
+    probe.send(.connect(peer, ConnectOptions(startDelay: 0.2)))
+    try await probe.connected(peer)
+    #expect(ContinuousClock.now - begin >= .milliseconds(200))
+    probe.send(.cancelConnection(peer))
+    try await probe.disconnected(peer)
+    // Cancelled before it begins, and without end.
+    for delay in [3600, .infinity, 1e300] {
+      probe.send(.connect(peer, ConnectOptions(startDelay: delay)))
+      probe.send(.cancelConnection(peer))
+      #expect(try await probe.disconnected(peer).error == nil)
+    }
+    probe.send(.connect(peer, ConnectOptions(startDelay: .nan)))
+    try await probe.connected(peer)
+    withExtendedLifetime(host) {}
+  }
+
+  /// The link that a central has made serves a session that wants it, and is not the session's to end.
+  @Test func theOtherSidesLink() async throws {
+    let room = Room(), adapter = room.adapter(), probe = try await Probe.poweredOn(adapter)
+    let sensor = try Sensor(), host = try await room.host(sensor.database), peer = UUID(await host.ownAddress)
+    guard case .running(let own) = try await adapter.eventLoop.submit({ adapter.phase }).get() else { return }
+    try await own.advertiseAsSensor()
+    // It waits already when the link comes.
+    probe.send(.connect(peer, ConnectOptions()))
+    let link = try await host.connect(to: own.ownAddress)
+    try await probe.connected(peer)
+    #expect(try await probe.ask { .read($0, peer, sensor.location) } == .value(Data([2])))
+    probe.send(.cancelConnection(peer))
+    #expect(try await probe.disconnected(peer).error == nil)
+    // And again, at once.
+    probe.send(.connect(peer, ConnectOptions()))
+    try await probe.connected(peer)
+    #expect(await link.parameters != nil)
+    try await link.disconnect()
+    #expect(try await probe.disconnected(peer).error != nil)
+  }
+
+  /// More devices than the host seeks at once: they take turns, and nobody is forgotten.
+  @Test func moreThanThereIsRoomFor() async throws {
+    let room = Room(), (host, peer) = try await room.sensor(try Sensor())
+    let probe = try await Probe.poweredOn(room.adapter())
+    let absent = (1...70).map { UUID(PeerAddress(DeviceAddress(0xC000_0000_0000 + UInt64($0)), .random)) }
+    for peer in absent { probe.send(.connect(peer, ConnectOptions())) }
+    probe.send(.connect(peer, ConnectOptions()))
+    try await probe.connected(peer)
+    for peer in absent {
+      probe.send(.cancelConnection(peer))
+      #expect(try await probe.disconnected(peer).error == nil)
+    }
+    try await eventually {
+      try await probe.adapter.eventLoop.submit {
+        probe.adapter.central.connects.isEmpty && probe.adapter.central.waiting.isEmpty
+      }.get()
+    }
+    withExtendedLifetime(host) {}
+  }
+
+  /// The controller has no room for another link: the session is told, and the others keep theirs.
+  @Test func theControllersLimit() async throws {
+    let room = Room(), (one, first) = try await room.sensor(try Sensor()),
+      (two, second) = try await room.sensor(try Sensor())
+    let probe = try await Probe.poweredOn(
+      room.adapter { loop async throws(TransportError) in
+        var configuration = ControllerConfiguration()
+        configuration.maximumConnections = 1
+        return room.radio.controller(configuration)
+      })
+    probe.send(.connect(first, ConnectOptions()))
+    try await probe.connected(first)
+    probe.send(.connect(second, ConnectOptions()))
+    try await probe.wait("failure") {
+      if case .connectionFailed(second, let error) = $0, error.code == .connectionLimitReached { true } else { nil }
+    }
+    probe.send(.cancelConnection(first))
+    try await probe.disconnected(first)
+    probe.send(.connect(second, ConnectOptions()))
+    try await probe.connected(second)
+    withExtendedLifetime((one, two)) {}
+  }
+  /// A device that has the least ATT_MTU, 23 (Vol 3, Part F, §3.2.8), never says that it has another.
+  @Test func theLeastMTU() async throws {
+    let room = Room(), sensor = try Sensor()
+    var configuration = HostConfiguration()
+    configuration.preferredMTU = 23
+    let host = Host(room.radio.controller(), configuration: configuration, database: sensor.database)
+    try await host.start()
+    try await host.advertiseAsSensor()
+    let peer = UUID(await host.ownAddress), probe = try await Probe.poweredOn(room.adapter())
+    probe.send(.connect(peer, ConnectOptions()))
+    #expect(try await probe.connected(peer) == 20)
+    #expect(try await probe.ask { .read($0, peer, sensor.long) } == .value(Data(Sensor.longValue)))
+    withExtendedLifetime(host) {}
+  }
+}

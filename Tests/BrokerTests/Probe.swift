@@ -1,0 +1,210 @@
+import Foundation
+import NIOCore
+import NIOPosix
+import TestSupport
+import Testing
+
+@testable import Bindrune
+@testable import BindruneBroker
+
+// Others of these names are Foundation's and the transport's.
+typealias Host = Bindrune.Host
+typealias Adapter = BindruneBroker.Adapter
+
+/// A session, and everything that it is told.
+final class Probe: @unchecked Sendable {
+  // Sendable: everything happens on the adapter's event loop, or, of operations, in the one task of the test.
+  let adapter: Adapter
+  private(set) var session: DirectSession!
+  /// All of it, in order.
+  private(set) var log: [BrokerEvent] = []
+  /// What nobody has waited for yet.
+  private var fresh: [BrokerEvent] = []
+  private var check: (() -> Void)?
+  private var last: UInt64 = 0
+
+  init(_ adapter: Adapter) {
+    self.adapter = adapter
+    session = DirectSession(on: adapter) { [weak self] in self?.hear($0) }
+  }
+  /// One that has an adapter already.
+  static func poweredOn(_ adapter: Adapter, at location: SourceLocation = #_sourceLocation) async throws -> Probe {
+    let probe = Probe(adapter)
+    try await probe.state(.poweredOn, at: location)
+    return probe
+  }
+  private func hear(_ event: BrokerEvent) {
+    log.append(event)
+    fresh.append(event)
+    check?()
+  }
+
+  func send(_ request: BrokerRequest) { session.send(request) }
+
+  /// The first event, of those that nobody has waited for, of which `pick` makes something; half a minute at most.
+  @discardableResult
+  func wait<Result: Sendable>(
+    _ what: String, at location: SourceLocation = #_sourceLocation,
+    _ pick: @escaping @Sendable (BrokerEvent) -> Result?
+  ) async throws -> Result {
+    let loop = adapter.eventLoop
+    return try await loop.flatSubmit { () -> EventLoopFuture<Result> in
+      let promise = loop.makePromise(of: Result.self)
+      let limit = loop.scheduleTask(in: .seconds(30)) {
+        self.check = nil
+        Issue.record("no \(what), only \(self.fresh)", sourceLocation: location)
+        promise.fail(CancellationError())
+      }
+      self.check = {
+        for (index, event) in self.fresh.enumerated() {
+          guard let result = pick(event) else { continue }
+          self.fresh.remove(at: index)
+          self.check = nil
+          limit.cancel()
+          return promise.succeed(result)
+        }
+      }
+      self.check?()
+      return promise.futureResult
+    }.get()
+  }
+  func state(_ state: AdapterState, at location: SourceLocation = #_sourceLocation) async throws {
+    try await wait("\(state)", at: location) { if case .adapter(state) = $0 { true } else { nil } }
+  }
+  @discardableResult
+  func connected(_ peer: UUID, at location: SourceLocation = #_sourceLocation) async throws -> Int {
+    try await wait("connection", at: location) {
+      if case .connected(peer, _, let longest) = $0 { longest } else { nil }
+    }
+  }
+  struct End: Sendable {
+    let error: BluetoothError?
+    let isReconnecting: Bool
+    let seconds: Double
+  }
+  @discardableResult
+  func disconnected(_ peer: UUID, at location: SourceLocation = #_sourceLocation) async throws -> End {
+    try await wait("disconnection", at: location) {
+      if case .disconnected(peer, let error, let isReconnecting, let seconds) = $0 {
+        End(error: error, isReconnecting: isReconnecting, seconds: seconds)
+      } else {
+        nil
+      }
+    }
+  }
+  func value(of handle: AttributeHandle, at location: SourceLocation = #_sourceLocation) async throws -> [UInt8] {
+    try await wait("value", at: location) { if case .value(_, handle, let data) = $0 { [UInt8](data) } else { nil } }
+  }
+
+  func newID() -> OperationID {
+    last += 1
+    return OperationID(rawValue: last)
+  }
+  func completion(
+    of id: OperationID, at location: SourceLocation = #_sourceLocation
+  ) async throws -> Result<BrokerAnswer, BluetoothError> {
+    try await wait("answer", at: location) { if case .completed(id, let result) = $0 { result } else { nil } }
+  }
+  @discardableResult
+  func ask(
+    at location: SourceLocation = #_sourceLocation, _ request: (OperationID) -> BrokerRequest
+  ) async throws -> BrokerAnswer {
+    let id = newID()
+    send(request(id))
+    return try await completion(of: id, at: location).get()
+  }
+  func errorCode(
+    at location: SourceLocation = #_sourceLocation, _ request: (OperationID) -> BrokerRequest
+  ) async throws -> BluetoothError.Code? {
+    let id = newID()
+    send(request(id))
+    guard case .failure(let error) = try await completion(of: id, at: location) else { return nil }
+    return error.code
+  }
+
+  /// What is on its way to the session has arrived: another round through the adapter.
+  func settle() async throws {
+    let id = newID()
+    send(.readRSSI(id, UUID()))
+    _ = try await completion(of: id)
+  }
+  /// Everything so far.
+  func history() async throws -> [BrokerEvent] { try await adapter.eventLoop.submit { self.log }.get() }
+}
+
+extension [BrokerEvent] {
+  var states: [AdapterState] { compactMap { if case .adapter(let state) = $0 { state } else { nil } } }
+}
+
+/// Adapters and other people's hosts on one radio, in real time, without loss.
+struct Room: Sendable {
+  let radio: SimulatedRadio
+  init() { radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next(), configuration: .ideal) }
+
+  /// Quick, so that nobody waits; `open`: another way to the controller than the radio.
+  func adapter(
+    _ patience: AdapterPatience = .short,
+    open: (@Sendable (any EventLoop) async throws(TransportError) -> any HCITransport)? = nil
+  ) -> Adapter {
+    let radio = radio
+    let onRadio: @Sendable (any EventLoop) async throws(TransportError) -> any HCITransport = {
+      _ async throws(TransportError) in radio.controller()
+    }
+    return Adapter(on: radio.eventLoop, patience: patience, logger: .silent, open: open ?? onRadio)
+  }
+  func host(_ database: Database) async throws -> Host {
+    let host = Host(radio.controller(), database: database)
+    try await host.start()
+    return host
+  }
+  /// A peripheral with a `Sensor`, advertising, and its identifier.
+  func sensor(_ sensor: Sensor, name: String = "Sensor") async throws -> (Host, UUID) {
+    let host = try await host(sensor.database)
+    try await host.advertiseAsSensor(name)
+    return (host, UUID(await host.ownAddress))
+  }
+}
+extension AdapterPatience {
+  static var short: AdapterPatience {
+    AdapterPatience(
+      first: .milliseconds(1), longest: .milliseconds(8), establishing: .milliseconds(50), seeking: .milliseconds(1),
+      turn: .milliseconds(20))
+  }
+}
+extension Host {
+  func advertiseAsSensor(_ name: String = "Sensor") async throws {
+    var parameters = AdvertisingParameters(interval: .every(.milliseconds(20)))
+    parameters.restartsAfterConnection = true
+    try await advertise(AdvertisingData(localName: name, serviceUUIDs: ["180D"]), parameters)
+  }
+}
+
+extension Host {
+  func disconnectAll() { for link in links.keys { begin(.disconnect(link)) } }
+}
+
+/// A database with one of each.
+struct Sensor: Sendable {
+  let database: Database
+  let measurement: AttributeHandle, location: AttributeHandle, control: AttributeHandle
+  let long: AttributeHandle, silent: AttributeHandle
+  static let longValue = (0..<512).map { UInt8(truncatingIfNeeded: $0 &* 7) }
+
+  init(name: String = "Belt") throws {
+    var builder = DatabaseBuilder()
+    builder.genericAccess(name: name)
+    builder.genericAttribute()
+    var found: [AttributeHandle] = []
+    builder.service("180D") { service in
+      found.append(service.characteristic("2A37", .notify).value)
+      found.append(service.characteristic("2A38", [.read, .write, .writeWithoutResponse], value: [2]).value)
+      found.append(service.characteristic("2A39", .write, value: .stored([0])).value)
+    }
+    builder.service("A4E649F4-4BE5-11E5-885D-FEFF819CDC9F") { service in
+      found.append(service.characteristic("2A9F", [.read, .write], value: .stored(Self.longValue)).value)
+      found.append(service.characteristic("2A19", .read, value: .stored([50])).value)
+    }
+    database = try builder.build()
+    (measurement, location, control, long, silent) = (found[0], found[1], found[2], found[3], found[4])
+  }
+}
