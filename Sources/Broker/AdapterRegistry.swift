@@ -9,6 +9,7 @@ final class AdapterRegistry: @unchecked Sendable {
 
   private let lock = NSLock()
   private var entries: [String: (adapter: Adapter, users: Int)] = [:]
+  private var provided: [String: Adapter] = [:]
 
   /// The adapter for `choice`, with one user more: until `Registration.leave`. Of a choice that is wrong there is an adapter,
   /// too, which says so.
@@ -24,6 +25,13 @@ final class AdapterRegistry: @unchecked Sendable {
       return adapter
     }
   }
+
+  /// The adapter that the program calls by this name, or else of the choice that it is.
+  func adapter(_ name: String?) -> Adapter {
+    name.flatMap { name in lock.withLock { provided[name] } } ?? adapter(AdapterChoice.result(name))
+  }
+  func provide(_ adapter: Adapter, as name: String) { lock.withLock { provided[name] = adapter } }
+
   private func make(_ choice: Result<AdapterChoice, TransportError>, _ key: String) -> Adapter {
     let loop = MultiThreadedEventLoopGroup.singleton.next()
     // As long as the adapter: a controller that is opened again is on the same radio.

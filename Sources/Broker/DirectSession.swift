@@ -1,3 +1,5 @@
+import NIOCore
+
 /// A session in this process, over a `Host` that it shares with the other sessions of the same adapter.
 ///
 /// Without `close`, it is closed when it is let go.
@@ -5,12 +7,12 @@ public final class DirectSession: BrokerSession {
   private let adapter: Adapter
   private let session: AdapterSession
 
-  /// `adapter`: as `TransportSpec` spells it; nil: what the environment or a configuration file says, see `AdapterChoice`.
+  /// `adapter`: as `TransportSpec` spells it, or as the program has called it; nil: what the environment or a configuration file says, see `AdapterChoice`.
   /// What is wrong with it is told as `AdapterState.unsupported`.
   ///
   /// `deliver` is called in order, never twice at a time, from the adapter's thread. The first event is the adapter's state.
   public convenience init(adapter: String? = nil, deliver: @escaping @Sendable (BrokerEvent) -> Void) {
-    self.init(on: AdapterRegistry.shared.adapter(AdapterChoice.result(adapter)), deliver: deliver)
+    self.init(on: AdapterRegistry.shared.adapter(adapter), deliver: deliver)
   }
   /// `adapter` counts it among its users already, where a registry keeps it.
   init(on adapter: Adapter, deliver: @escaping @Sendable (BrokerEvent) -> Void) {
@@ -19,6 +21,18 @@ public final class DirectSession: BrokerSession {
     adapter.add(session)
   }
   deinit { close() }
+
+  /// For programs that embed the stack: from now on there is an adapter of this name, for `init(adapter:deliver:)` and for the
+  /// facade's option. Its controller is what `open` gives, on `loop`: at the first session, and again after each failure.
+  ///
+  ///     let radio = SimulatedRadio(on: loop)
+  ///     for name in ["left", "right"] { DirectSession.provideAdapter(named: name, on: loop) { _ in radio.controller() } }
+  public static func provideAdapter(
+    named name: String, on loop: any EventLoop,
+    open: @escaping @Sendable (any EventLoop) async throws(TransportError) -> any HCITransport
+  ) {
+    AdapterRegistry.shared.provide(Adapter(on: loop, open: open), as: name)
+  }
 
   public func send(_ request: BrokerRequest) {
     if session.put(request) { adapter.eventLoop.execute { [adapter, session] in adapter.drain(session) } }

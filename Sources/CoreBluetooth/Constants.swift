@@ -33,7 +33,7 @@ public let CBPeripheralManagerOptionShowPowerAlertKey = "kCBInitOptionShowPowerA
 /// String: under which the manager's state is kept.
 public let CBPeripheralManagerOptionRestoreIdentifierKey = "kCBInitOptionRestoreIdentifier"
 /// String, not Apple's: which adapter this manager uses, as `BINDRUNE_HCI` spells it (`hci0`, `tcp:HOST:PORT`,
-/// `sim:NAME` …). Without it the environment or the configuration file says.
+/// `sim:NAME` …), or as an embedding program has called it. Without it the environment or the configuration file says.
 public let CBManagerOptionAdapterKey = "bindruneManagerOptionAdapter"
 
 // MARK: Scanning

@@ -127,6 +127,28 @@ import Testing
     #expect(registry.adapter(.success(AdapterChoice(spec: .sim))) !== first)
   }
 
+  /// Two on one radio in one process, for whoever embeds.
+  @Test func whatTheProgramProvides() async throws {
+    let room = Room(), radio = room.radio
+    for name in ["provided-left", "provided-right"] {
+      DirectSession.provideAdapter(named: name, on: radio.eventLoop) { _ async throws(TransportError) in
+        radio.controller()
+      }
+    }
+    let left = AdapterRegistry.shared.adapter("provided-left")
+    #expect(AdapterRegistry.shared.adapter("provided-left") === left)
+    #expect(AdapterRegistry.shared.adapter("provided-right") !== left)
+    let probe = try await Probe.poweredOn(left)
+    _ = try await Probe.poweredOn(AdapterRegistry.shared.adapter("provided-right"))
+    // By its name, as the facade asks for it: the same controller, and so no third one.
+    let (states, told) = AsyncStream.makeStream(of: AdapterState.self)
+    let session = DirectSession(adapter: "provided-left") { if case .adapter(let state) = $0 { told.yield(state) } }
+    for await state in states where state == .poweredOn { break }
+    #expect(try await radio.eventLoop.submit { radio.controllerCount }.get() == 2)
+    session.close()
+    probe.session.close()
+  }
+
   /// Each cause is the state that a user expects, with its sentence.
   @Test func causes() {
     func name(_ state: AdapterState) -> String { String("\(state)".prefix { $0 != "(" }) }
