@@ -122,7 +122,8 @@ let package = Package(
     .testTarget(
       name: "BrokerTests", dependencies: ["BindruneBroker", "Bindrune", "TestSupport"] + nio, swiftSettings: settings),
     .testTarget(
-      name: "CoreBluetoothTests", dependencies: ["CoreBluetooth", "BindruneBroker", "TestSupport"],
+      name: "CoreBluetoothTests",
+      dependencies: ["CoreBluetooth", "BindruneBroker", "Bindrune", "GATT", "TestSupport"] + nio,
       swiftSettings: settings),
     .testTarget(
       name: "ToolTests", dependencies: ["BindruneTool", "Bindrune", "GAP", "BindruneTransport", "BindruneWire"] + nio,

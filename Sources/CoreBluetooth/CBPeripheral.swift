@@ -57,7 +57,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {
   /// `peripheralIsReady(toSendWriteWithoutResponse:)`.
   open var canSendWriteWithoutResponse: Bool {
     guard state == .connected else { return false }
-    return owner?.session.port(.command, of: identifier) != nil
+    return owner?.session.port(.command, of: peer)?.isReady() ?? false
   }
   /// How many octets one write can have: 512 with a response, ATT_MTU − 3 without. Core Specification, Vol 3, Part F,
   /// §3.2.9 and §3.4.5.3.

@@ -105,8 +105,7 @@ extension CBPeripheral {
     guard characteristic.properties.contains(.writeWithoutResponse) else {
       return Log.misuse(self, "does not take \(characteristic.uuid) without a response: it has not that property.")
     }
-    _ = handle
-    _ = manager.session.port(.command, of: peer)?.offer([UInt8](data))
+    _ = manager.session.port(.command, of: peer)?.offer([UInt8](data), to: handle)
   }
 
   /// Answers without a session, in turn.

@@ -1,0 +1,233 @@
+import BindruneBroker
+import CoreBluetooth
+import Foundation
+import Testing
+
+@Suite struct CentralConnectionTests {
+  let gone = BluetoothError(.connectionTimedOut, "The device was not heard any more.")
+
+  @Test("S112: a connection is asked for, waits, and is told; its state is seen before")
+  func connect() throws {
+    let lab = CentralLab()
+    let peripheral = try #require(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
+    lab.manager.connect(peripheral)
+    #expect(peripheral.state == .connecting)
+    lab.manager.connect(peripheral)  // is waited for already
+    #expect(lab.asked() == [.connect(lab.peer, ConnectOptions())])
+    #expect(lab.recorder.calls.isEmpty)
+    lab.tell(.connected(lab.peer, name: "Strap", longestWrite: 244))
+    #expect(lab.recorder.values as? [CBPeripheralState] == [.connected])
+    #expect(peripheral.name == "Strap")
+    #expect(peripheral.maximumWriteValueLength(for: .withoutResponse) == 244)
+    #expect(peripheral.maximumWriteValueLength(for: .withResponse) == 512)
+    lab.tell(.longestWriteChanged(lab.peer, 514))
+    #expect(peripheral.maximumWriteValueLength(for: .withoutResponse) == 512)
+    lab.manager.connect(peripheral)  // is there already
+    lab.settle()
+    #expect(lab.recorder.take() == ["connect", "connect"])
+    #expect(lab.asked().isEmpty)
+  }
+  @Test("Connect options; of a wrong type they are ignored")
+  func options() throws {
+    let lab = CentralLab()
+    let peripheral = try #require(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
+    lab.manager.connect(
+      peripheral,
+      options: [
+        CBConnectPeripheralOptionStartDelayKey: 2.5, CBConnectPeripheralOptionEnableAutoReconnect: true,
+        CBConnectPeripheralOptionNotifyOnConnectionKey: true,
+      ])
+    lab.manager.cancelPeripheralConnection(peripheral)
+    lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 0))
+    lab.manager.connect(
+      peripheral,
+      options: [
+        CBConnectPeripheralOptionStartDelayKey: "soon", CBConnectPeripheralOptionEnableAutoReconnect: [1],
+        "somebody else's": NSNull(),
+      ])
+    #expect(
+      lab.asked() == [
+        .connect(lab.peer, ConnectOptions(startDelay: 2.5, reconnects: true)), .cancelConnection(lab.peer),
+        .connect(lab.peer, ConnectOptions()),
+      ])
+  }
+  @Test(
+    "A connection that cannot be made is told with its cause",
+    arguments: [
+      (BluetoothError.Code.connectionLimitReached, CBError.Code.connectionLimitReached),
+      (.controller, .connectionFailed), (.connectionFailed, .connectionFailed), (.timedOut, .connectionTimeout),
+    ])
+  func failure(code: BluetoothError.Code, expected: CBError.Code) throws {
+    let lab = CentralLab()
+    let peripheral = try #require(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
+    lab.manager.connect(peripheral)
+    lab.tell(.connectionFailed(lab.peer, BluetoothError(code, "The cause, and the cure.")))
+    #expect(lab.recorder.values as? [CBPeripheralState] == [.disconnected])
+    let error = try #require(lab.recorder.errors.first as? CBError)
+    #expect(error.code == expected)
+    #expect(error.localizedDescription == "The cause, and the cure.")
+    #expect(lab.recorder.take() == ["fail"])
+  }
+  @Test("A cancelled connection ends without an error, pending or made")
+  func cancel() throws {
+    let lab = CentralLab()
+    let peripheral = try #require(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
+    lab.manager.cancelPeripheralConnection(peripheral)
+    #expect(lab.asked().isEmpty)
+    for isMade in [false, true] {
+      lab.manager.connect(peripheral)
+      if isMade { lab.tell(.connected(lab.peer, name: nil, longestWrite: 20)) }
+      lab.manager.cancelPeripheralConnection(peripheral)
+      #expect(peripheral.state == .disconnecting)
+      lab.manager.cancelPeripheralConnection(peripheral)
+      #expect(lab.asked().last == .cancelConnection(lab.peer))
+      // The link may break at the same moment: it was cancelled all the same.
+      lab.tell(.disconnected(lab.peer, isMade ? gone : nil, isReconnecting: false, seconds: 7))
+      #expect(peripheral.state == .disconnected)
+      #expect(lab.recorder.errors.last.flatMap { $0 } == nil)
+      #expect(lab.recorder.take() == (isMade ? ["connect", "disconnect"] : ["disconnect"]))
+    }
+  }
+  @Test("Cancelled and wanted again: the first connection's end does not end the second")
+  func cancelAndConnectAgain() throws {
+    let lab = CentralLab()
+    let peripheral = try lab.connected()
+    lab.manager.cancelPeripheralConnection(peripheral)
+    lab.manager.connect(peripheral)
+    #expect(lab.asked() == [.cancelConnection(lab.peer), .connect(lab.peer, ConnectOptions())])
+    lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
+    #expect(peripheral.state == .connecting)
+    lab.tell(.connected(lab.peer, name: nil, longestWrite: 20))
+    #expect(peripheral.state == .connected)
+    lab.tell(.disconnected(lab.peer, gone, isReconnecting: false, seconds: 2))
+    #expect(peripheral.state == .disconnected)
+    #expect(lab.recorder.errors.map { ($0 as? CBError)?.code } == [nil, nil, .connectionTimeout])
+    #expect(lab.recorder.take() == ["disconnect", "connect", "disconnect"])
+  }
+  @Test("A connection that was made while it was cancelled is not told")
+  func cancelCrossesConnected() throws {
+    let lab = CentralLab()
+    let peripheral = try #require(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
+    lab.manager.connect(peripheral)
+    lab.manager.cancelPeripheralConnection(peripheral)
+    lab.manager.connect(peripheral)
+    lab.tell(
+      .connected(lab.peer, name: nil, longestWrite: 20),
+      .disconnected(lab.peer, nil, isReconnecting: false, seconds: 1),
+      .connected(lab.peer, name: nil, longestWrite: 20))
+    #expect(lab.recorder.take() == ["disconnect", "connect"])
+    #expect(peripheral.state == .connected)
+  }
+  @Test("A peripheral that nobody keeps is no longer wanted: its connection is cancelled, pending or made")
+  func abandoned() throws {
+    for isMade in [false, true] {
+      let lines = LogLines()
+      let lab = CentralLab()
+      var peripheral = lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first
+      if let peripheral { lab.manager.connect(peripheral) }
+      if isMade { lab.tell(.connected(lab.peer, name: nil, longestWrite: 20)) }
+      _ = (lab.recorder.take(), lab.asked())
+      peripheral = nil
+      #expect(lab.asked() == [.cancelConnection(lab.peer)])
+      lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
+      #expect(lab.recorder.calls.isEmpty)
+      #expect(lines.of(lab.manager).contains { $0.contains("keep a reference") })
+      withExtendedLifetime(peripheral) {}
+    }
+    // One that was found but not connected goes without a word.
+    let lab = CentralLab()
+    _ = lab.manager.retrievePeripherals(withIdentifiers: [lab.peer])
+    #expect(lab.asked().isEmpty)
+  }
+  @Test("After a disconnection: no answer to what was asked before, services nil, what was found is of no more use")
+  func disconnection() throws {
+    let lab = CentralLab()
+    let (peripheral, service, characteristics) = try lab.explored()
+    peripheral.readValue(for: characteristics[1])
+    let id = try #require(lab.asked().last?.operation)
+    lab.tell(
+      .disconnected(
+        lab.peer, BluetoothError(.disconnected, "The device has hung up."), isReconnecting: false, seconds: 9),
+      .completed(id, .failure(gone)), .value(lab.peer, 0x12, Data([1])),
+      .servicesChanged(lab.peer, HandleRange(1, 0xFFFF)), .readyToWrite(lab.peer))
+    #expect(lab.recorder.values.first.flatMap { $0 } == nil)
+    #expect((lab.recorder.errors.first as? CBError)?.code == .peripheralDisconnected)
+    #expect(lab.recorder.take() == ["disconnect"])
+    #expect(lab.recorder.ends.map(\.timestamp) == [9])
+    #expect(peripheral.services == nil)
+
+    // Of the next link they are not.
+    lab.manager.connect(peripheral)
+    lab.tell(.connected(lab.peer, name: nil, longestWrite: 20))
+    _ = (lab.recorder.take(), lab.asked())
+    peripheral.readValue(for: characteristics[1])
+    peripheral.discoverCharacteristics(nil, for: service)
+    lab.settle()
+    #expect(lab.asked().isEmpty)
+    #expect(lab.recorder.errors.map { ($0 as? CBError)?.code } == [.invalidHandle, .invalidHandle])
+    #expect(lab.recorder.take() == ["value", "characteristics"])
+  }
+  @Test("A link that is sought again is told so, and its peripheral is connecting")
+  func reconnecting() throws {
+    let lab = CentralLab()
+    let peripheral = try lab.connected()
+    lab.tell(.disconnected(lab.peer, gone, isReconnecting: true, seconds: 12.5))
+    #expect(peripheral.state == .connecting)
+    lab.tell(.connected(lab.peer, name: nil, longestWrite: 20))
+    #expect(peripheral.state == .connected)
+    #expect(lab.recorder.take() == ["disconnect", "connect"])
+    #expect(lab.recorder.ends.map(\.isReconnecting) == [true])
+    #expect(lab.recorder.ends.map(\.timestamp) == [12.5])
+    #expect(lab.asked().isEmpty)
+    // Cancelled before it is there.
+    lab.tell(.disconnected(lab.peer, gone, isReconnecting: true, seconds: 13))
+    lab.manager.cancelPeripheralConnection(peripheral)
+    lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 14))
+    #expect(peripheral.state == .disconnected)
+  }
+  @Test("The method of old is called for a delegate that has not the one with a time")
+  func disconnectionOfOld() throws {
+    final class Old: NSObject, CBCentralManagerDelegate {
+      var told: [CBError.Code?] = []
+      func centralManagerDidUpdateState(_ central: CBCentralManager) {}
+      func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
+      ) { told.append((error as? CBError)?.code) }
+    }
+    let lab = CentralLab()
+    let peripheral = try lab.connected()
+    let old = Old()
+    lab.manager.delegate = old
+    lab.tell(.disconnected(lab.peer, gone, isReconnecting: false, seconds: 1))
+    #expect(old.told == [.connectionTimeout])
+    withExtendedLifetime(peripheral) {}
+  }
+  @Test("A peripheral of another manager is an unknown device")
+  func foreignPeripheral() throws {
+    let (lab, other) = (CentralLab(), CentralLab())
+    let foreign = try #require(other.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
+    lab.manager.connect(foreign)
+    lab.manager.cancelPeripheralConnection(foreign)
+    lab.settle()
+    #expect(lab.asked().isEmpty && other.asked().isEmpty)
+    #expect((lab.recorder.errors.first as? CBError)?.code == .unknownDevice)
+    #expect(lab.recorder.take() == ["fail"])
+    #expect(foreign.state == .disconnected)
+  }
+  @Test("A subclass can stand in for a peripheral; it answers nothing")
+  func subclass() {
+    final class Fake: CBPeripheral, @unchecked Sendable {
+      override var name: String? { "Fake" }
+      override var state: CBPeripheralState { .connected }
+    }
+    let lab = CentralLab()
+    let fake = Fake()
+    fake.delegate = lab.recorder
+    fake.discoverServices(nil)
+    fake.readRSSI()
+    #expect(fake.name == "Fake" && !fake.canSendWriteWithoutResponse)
+    lab.manager.connect(fake)
+    lab.settle()
+    #expect(lab.recorder.take() == ["fail"])
+  }
+}

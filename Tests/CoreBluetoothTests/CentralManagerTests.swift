@@ -1,0 +1,304 @@
+import BindruneBroker
+import CoreBluetooth
+import Foundation
+import Testing
+
+@Suite struct CentralManagerTests {
+  // MARK: State
+
+  @Test("S105: the delegate is told the state once it is known, and the property says it before")
+  func state() {
+    let lab = CentralLab(nil)
+    #expect(lab.manager.state == .unknown)
+    lab.tell(.adapter(.unknown))
+    #expect(lab.recorder.calls.isEmpty)
+    lab.tell(.adapter(.poweredOff("It is off.")), .adapter(.poweredOn), .adapter(.poweredOn))
+    #expect(lab.recorder.values as? [CBManagerState] == [.poweredOff, .poweredOn])
+    for (state, expected) in [
+      (AdapterState.resetting(""), CBManagerState.resetting), (.unsupported(""), .unsupported),
+      (.unauthorized(""), .unauthorized), (.unknown, .unknown),
+    ] {
+      lab.tell(.adapter(state))
+      #expect(lab.manager.state == expected)
+    }
+  }
+  @Test("S104: without a queue the delegate is called on the main queue", .timeLimit(.minutes(1)))
+  func mainQueue() async {
+    final class Delegate: NSObject, CBCentralManagerDelegate, @unchecked Sendable {
+      static let key = DispatchSpecificKey<Bool>()
+      let told: CheckedContinuation<Bool, Never>
+      init(_ told: CheckedContinuation<Bool, Never>) { self.told = told }
+      func centralManagerDidUpdateState(_ central: CBCentralManager) {
+        told.resume(returning: DispatchQueue.getSpecific(key: Self.key) == true)
+      }
+    }
+    final class Kept: @unchecked Sendable {
+      var objects: [AnyObject] = []
+    }
+    let kept = Kept()
+    DispatchQueue.main.setSpecific(key: Delegate.key, value: true)
+    let isMain = await withCheckedContinuation { told in
+      let delegate = Delegate(told)
+      let manager = CBCentralManager(delegate: delegate, queue: nil) { deliver in
+        let session = ScriptedSession(deliver)
+        session.tell(.adapter(.poweredOn))
+        return session
+      }
+      kept.objects = [delegate, manager]
+    }
+    #expect(isMain)
+    withExtendedLifetime(kept) {}
+  }
+  @Test("Calls on a manager that is not powered on are refused in the log, and ask nothing of the adapter")
+  func notPoweredOn() throws {
+    let lines = LogLines()
+    let lab = CentralLab()
+    let peripheral = try #require(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
+    lab.tell(.adapter(.poweredOff("It is off.")))
+    lab.manager.scanForPeripherals(withServices: nil)
+    lab.manager.stopScan()
+    lab.manager.connect(peripheral)
+    lab.manager.cancelPeripheralConnection(peripheral)
+    #expect(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).isEmpty)
+    #expect(lab.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "180D")]).isEmpty)
+    #expect(lab.asked().isEmpty)
+    #expect(!lab.manager.isScanning)
+    #expect(peripheral.state == .disconnected)
+    #expect(lines.of(lab.manager).filter { $0.contains("API MISUSE") }.count == 6)
+    #expect(lines.of(lab.manager).contains { $0.contains("It is off.") })
+  }
+  @Test("Below poweredOn scans and links are over without a word; below poweredOff the peripherals are of no more use")
+  func adapterIsGone() throws {
+    let lab = CentralLab()
+    let (peripheral, service, _) = try lab.explored()
+    lab.manager.scanForPeripherals(withServices: nil)
+    peripheral.readRSSI()
+    let pending = lab.asked().last?.operation
+    lab.tell(.adapter(.poweredOff("It is off.")), .completed(try #require(pending), .success(.rssi(-3))))
+    #expect(lab.recorder.take() == ["state"])
+    #expect(!lab.manager.isScanning)
+    #expect(peripheral.state == .disconnected)
+    #expect(peripheral.services == nil)
+    #expect(service.includedServices == nil)
+
+    lab.tell(.adapter(.poweredOn))
+    #expect(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first === peripheral)
+    lab.tell(.adapter(.resetting("The controller restarts.")), .adapter(.poweredOn))
+    #expect(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first !== peripheral)
+    _ = (lab.asked(), lab.recorder.take())
+    lab.manager.connect(peripheral)
+    lab.settle()
+    #expect(lab.asked().isEmpty)
+    #expect((lab.recorder.errors.first as? CBError)?.code == .unknownDevice)
+    #expect(lab.recorder.take() == ["fail"])
+  }
+
+  // MARK: Scanning
+
+  @Test("S106, S107: what is scanned for; options of a wrong type are ignored; a scan replaces the one before")
+  func scan() {
+    let lab = CentralLab()
+    lab.manager.scanForPeripherals(withServices: nil)
+    lab.manager.scanForPeripherals(withServices: [], options: [:])
+    lab.manager.scanForPeripherals(
+      withServices: [CBUUID(string: "180D"), CBUUID(string: "A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00")],
+      options: [
+        CBCentralManagerScanOptionAllowDuplicatesKey: true,
+        CBCentralManagerScanOptionSolicitedServiceUUIDsKey: [CBUUID(string: "1805")],
+      ])
+    lab.manager.scanForPeripherals(
+      withServices: nil,
+      options: [
+        CBCentralManagerScanOptionAllowDuplicatesKey: "yes", CBCentralManagerScanOptionSolicitedServiceUUIDsKey: 5,
+      ])
+    let all = BrokerRequest.scan(services: [], solicitedServices: [], allowsDuplicates: false)
+    #expect(
+      lab.asked() == [
+        all, all,
+        .scan(
+          services: ["180D", "A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00"], solicitedServices: ["1805"],
+          allowsDuplicates: true), all,
+      ])
+    #expect(lab.manager.isScanning)
+  }
+  @Test("S108, S110: a discovery has Apple's keys and types, the RSSI and the name")
+  func discovery() throws {
+    let lab = CentralLab()
+    lab.manager.scanForPeripherals(withServices: nil)
+    lab.tell(
+      .discovered(
+        DiscoveredPeer(
+          peer: lab.peer, name: "Strap", rssi: -60, isConnectable: true, localName: "Strap",
+          manufacturerData: Data([0x4C, 0x00, 1]), services: ["180D"], overflowServices: ["1001"],
+          solicitedServices: ["1805"], serviceData: ["180F": Data([99])], txPower: -4)),
+      .discovered(DiscoveredPeer(peer: CentralLab.peer(0xC0FF_EE00_0001), isConnectable: false)))
+    #expect(lab.recorder.take() == ["discover", "discover"])
+    let (peripheral, data, rssi) = lab.recorder.found[0]
+    #expect(peripheral.identifier == lab.peer)
+    #expect(peripheral.name == "Strap")
+    #expect(peripheral.state == .disconnected)
+    #expect(rssi == -60)
+    #expect(data[CBAdvertisementDataLocalNameKey] as? String == "Strap")
+    #expect(data[CBAdvertisementDataManufacturerDataKey] as? Data == Data([0x4C, 0x00, 1]))
+    #expect(data[CBAdvertisementDataServiceUUIDsKey] as? [CBUUID] == [CBUUID(string: "180D")])
+    #expect(data[CBAdvertisementDataOverflowServiceUUIDsKey] as? [CBUUID] == [CBUUID(string: "1001")])
+    #expect(data[CBAdvertisementDataSolicitedServiceUUIDsKey] as? [CBUUID] == [CBUUID(string: "1805")])
+    #expect(data[CBAdvertisementDataServiceDataKey] as? [CBUUID: Data] == [CBUUID(string: "180F"): Data([99])])
+    #expect(data[CBAdvertisementDataTxPowerLevelKey] as? NSNumber == -4)
+    #expect((data[CBAdvertisementDataIsConnectable] as? NSNumber)?.boolValue == true)
+    #expect(data.count == 8)
+    let other = lab.recorder.found[1]
+    #expect(other.rssi == 127)
+    #expect(other.peripheral.name == nil)
+    #expect(other.data.keys.sorted() == [CBAdvertisementDataIsConnectable])
+  }
+  @Test("S109: the app keeps the peripheral, the manager does not; while it lives, it is the one for its device")
+  func peripheralsAreKeptByTheApp() {
+    let lab = CentralLab()
+    lab.manager.scanForPeripherals(withServices: nil)
+    lab.recorder.keeps = false
+    lab.tell(.discovered(DiscoveredPeer(peer: lab.peer)))
+    weak let gone = lab.recorder.found.first?.peripheral
+    #expect(gone == nil)
+    lab.recorder.keeps = true
+    lab.tell(.discovered(DiscoveredPeer(peer: lab.peer)), .discovered(DiscoveredPeer(peer: lab.peer)))
+    #expect(lab.recorder.found.count == 2)
+    #expect(lab.recorder.found[0].peripheral === lab.recorder.found[1].peripheral)
+    #expect(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first === lab.recorder.found[0].peripheral)
+  }
+  @Test("S111: after stopScan nothing is discovered, not even what was heard before")
+  func stopScan() {
+    let lab = CentralLab()
+    lab.manager.scanForPeripherals(withServices: nil)
+    lab.queue.suspend()
+    lab.session.tell(.discovered(DiscoveredPeer(peer: lab.peer)))
+    lab.manager.stopScan()
+    lab.queue.resume()
+    lab.settle()
+    #expect(lab.recorder.calls.isEmpty)
+    #expect(!lab.manager.isScanning)
+    #expect(lab.asked().last == .stopScan)
+    lab.manager.scanForPeripherals(withServices: nil)
+    lab.tell(.scanFailed(BluetoothError(.controller, "The controller refuses.")))
+    #expect(!lab.manager.isScanning)
+  }
+
+  // MARK: Retrieving
+
+  @Test("Peripherals are retrieved by the identifiers of this machine alone")
+  func retrieve() {
+    let lab = CentralLab()
+    let other = CentralLab.peer(0xC0FF_EE00_0001)
+    let found = lab.manager.retrievePeripherals(withIdentifiers: [lab.peer, UUID(), other, lab.peer])
+    #expect(found.map(\.identifier) == [lab.peer, other, lab.peer])
+    #expect(found.first === found.last)
+    #expect(lab.asked().isEmpty)
+  }
+  @Test("Connected peripherals are those of the machine that have one of the services")
+  func retrieveConnected() {
+    let lab = CentralLab()
+    let other = CentralLab.peer(0xC0FF_EE00_0001)
+    lab.tell(
+      .linkedPeers([
+        LinkedPeer(peer: lab.peer, name: "Strap", services: ["180D", "180F"]), LinkedPeer(peer: other, services: []),
+      ]))
+    let found = lab.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "180F")])
+    #expect(found.map(\.identifier) == [lab.peer])
+    #expect(found.first?.name == "Strap")
+    #expect(found.first?.state == .disconnected)
+    #expect(lab.manager.retrieveConnectedPeripherals(withServices: []).isEmpty)
+    lab.tell(.linkedPeers([]))
+    #expect(lab.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "180F")]).isEmpty)
+  }
+  @Test("Connection events come for devices and services that were registered for")
+  func connectionEvents() {
+    let lab = CentralLab()
+    let other = CentralLab.peer(0xC0FF_EE00_0001)
+    lab.tell(.linkedPeers([LinkedPeer(peer: lab.peer)]))
+    lab.manager.registerForConnectionEvents(options: [.serviceUUIDs: [CBUUID(string: "180D")]])
+    lab.tell(
+      .linkedPeers([LinkedPeer(peer: lab.peer), LinkedPeer(peer: other)]),
+      .linkedPeers([LinkedPeer(peer: lab.peer), LinkedPeer(peer: other, services: ["180D"])]), .linkedPeers([]))
+    #expect(lab.recorder.calls == ["peer connected", "peer disconnected"])
+    #expect(lab.recorder.values as? [UUID] == [other, other])
+  }
+
+  // MARK: Delegates and managers that vanish
+
+  @Test("A delegate that vanishes is not called; a new one is, from the next event on")
+  func delegateVanishes() {
+    let lab = CentralLab()
+    do {
+      let short = CentralRecorder()
+      lab.manager.delegate = short
+      lab.tell(.adapter(.poweredOff("It is off.")))
+      #expect(short.calls == ["state"])
+    }
+    #expect(lab.manager.delegate == nil)
+    lab.tell(.adapter(.poweredOn))
+    lab.manager.delegate = lab.recorder
+    lab.tell(.adapter(.poweredOff("It is off.")))
+    #expect(lab.recorder.calls == ["state"])
+  }
+  @Test("A manager that vanishes closes its session; what waits is told to nobody; its peripherals are of no more use")
+  func managerVanishes() throws {
+    let lab = CentralLab()
+    let (peripheral, service, characteristics) = try lab.explored()
+    peripheral.readValue(for: characteristics[1])
+    let id = try #require(lab.asked().last?.operation)
+    lab.queue.suspend()
+    lab.session.tell(.completed(id, .success(.value(Data([1])))))
+    lab.letManagerGo()
+    #expect(lab.session.isClosed)
+    lab.queue.resume()
+    lab.tell(.connected(lab.peer, name: nil, longestWrite: 20))
+    #expect(lab.recorder.calls.isEmpty)
+    #expect(peripheral.state == .disconnected)
+    #expect(peripheral.services == nil)
+    #expect(service.peripheral === peripheral)
+    peripheral.readValue(for: characteristics[1])
+    peripheral.discoverServices(nil)
+    peripheral.writeValue(Data([1]), for: characteristics[2], type: .withoutResponse)
+    #expect(!peripheral.canSendWriteWithoutResponse)
+    lab.settle()
+    #expect(lab.recorder.calls.isEmpty && lab.asked().isEmpty)
+  }
+  @Test("A manager that vanishes in its delegate's call makes no other")
+  func managerVanishesInACall() {
+    let lab = CentralLab(nil)
+    lab.recorder.then["state"] = { lab.letManagerGo() }
+    lab.queue.suspend()
+    for state in [AdapterState.poweredOn, .poweredOff("It is off."), .poweredOn] { lab.session.tell(.adapter(state)) }
+    lab.queue.resume()
+    lab.settle()
+    #expect(lab.session.isClosed)
+    #expect(lab.recorder.calls == ["state"])
+  }
+  @Test("Delegate methods may call everything")
+  func reentrant() {
+    let lab = CentralLab()
+    lab.recorder.then["discover"] = {
+      guard let peripheral = lab.recorder.found.last?.peripheral else { return }
+      lab.manager.stopScan()
+      lab.manager.connect(peripheral)
+      lab.manager.cancelPeripheralConnection(peripheral)
+      lab.manager.delegate = lab.manager.delegate
+      _ = (lab.manager.isScanning, peripheral.state, peripheral.description, lab.manager.state)
+    }
+    lab.manager.scanForPeripherals(withServices: nil)
+    lab.tell(
+      .discovered(DiscoveredPeer(peer: lab.peer)), .disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
+    #expect(lab.recorder.calls == ["discover", "disconnect"])
+    #expect(lab.asked().count == 4)
+  }
+  @Test("Many events cost few turns of the queue, and keep their order")
+  func batches() {
+    let lab = CentralLab()
+    lab.manager.scanForPeripherals(withServices: nil)
+    lab.queue.suspend()
+    for rssi in 0..<1000 { lab.session.tell(.discovered(DiscoveredPeer(peer: lab.peer, rssi: -rssi % 100))) }
+    lab.queue.resume()
+    lab.queue.sync {}  // one turn
+    #expect(lab.recorder.found.map(\.rssi.intValue) == (0..<1000).map { -$0 % 100 })
+  }
+}

@@ -1,0 +1,147 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// The names are Apple's.
+import Foundation
+import NIOPosix
+import Testing
+
+@testable import Bindrune
+@testable import BindruneBroker
+@testable import CoreBluetooth
+
+/// What a client does, as the guide to the central's tasks has it: nothing of ours but the stream that the test reads.
+private final class HeartRateApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
+  // Sendable: everything on the manager's queue.
+  let steps: AsyncStream<String>
+  private let step: AsyncStream<String>.Continuation
+  private var peripheral: CBPeripheral?
+  private var characteristics: [CBUUID: CBCharacteristic] = [:]
+  override init() { (steps, step) = AsyncStream.makeStream(of: String.self) }
+
+  func centralManagerDidUpdateState(_ central: CBCentralManager) {
+    guard central.state == .poweredOn else { return }
+    central.scanForPeripherals(withServices: [CBUUID(string: "180D")], options: nil)
+  }
+  func centralManager(
+    _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+    rssi RSSI: NSNumber
+  ) {
+    guard let name = advertisementData[CBAdvertisementDataLocalNameKey] as? String,
+      advertisementData[CBAdvertisementDataServiceUUIDsKey] as? [CBUUID] == [CBUUID(string: "180D")]
+    else { return }
+    step.yield("discovered \(name) \(peripheral.name ?? "") \(RSSI.intValue < 20)")
+    self.peripheral = peripheral
+    central.stopScan()
+    central.connect(peripheral, options: nil)
+  }
+  func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
+    step.yield("connected")
+    peripheral.delegate = self
+    peripheral.discoverServices(nil)
+  }
+  func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
+    let own = (peripheral.services ?? []).filter { !["1800", "1801"].contains($0.uuid.uuidString) }
+    step.yield("services \(own.map(\.uuid.uuidString))")
+    for service in own where service.uuid == CBUUID(string: "180D") {
+      peripheral.discoverCharacteristics(nil, for: service)
+    }
+  }
+  func peripheral(_ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?) {
+    for characteristic in service.characteristics ?? [] { characteristics[characteristic.uuid] = characteristic }
+    step.yield("characteristics \((service.characteristics ?? []).map(\.uuid.uuidString))")
+    guard let location = characteristics[CBUUID(string: "2A38")], let control = characteristics[CBUUID(string: "2A39")],
+      let measurement = characteristics[CBUUID(string: "2A37")]
+    else { return }
+    peripheral.readValue(for: location)
+    peripheral.readValue(for: measurement)
+    peripheral.writeValue(Data([7]), for: control, type: .withResponse)
+    peripheral.writeValue(Data([7]), for: location, type: .withResponse)
+    peripheral.setNotifyValue(true, for: measurement)
+  }
+  func peripheral(_ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?) {
+    let what =
+      error.map { "error \(($0 as? CBATTError)?.code.rawValue ?? -1)" } ?? "\([UInt8](characteristic.value ?? Data()))"
+    step.yield("\(characteristic.uuid.uuidString) \(what)")
+    if characteristic.value == Data([60, 3]), let control = characteristics[CBUUID(string: "2A39")] {
+      while peripheral.canSendWriteWithoutResponse, characteristic.isNotifying {
+        peripheral.writeValue(Data([9]), for: control, type: .withoutResponse)
+        break
+      }
+      peripheral.readValue(for: control)
+    }
+    if characteristic.value == Data([9]) {
+      peripheral.setNotifyValue(false, for: characteristics[CBUUID(string: "2A37")]!)
+    }
+  }
+  func peripheral(_ peripheral: CBPeripheral, didWriteValueFor characteristic: CBCharacteristic, error: (any Error)?) {
+    step.yield("\(characteristic.uuid.uuidString) written \((error as? CBATTError)?.code.rawValue ?? 0)")
+  }
+  func peripheral(
+    _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic, error: (any Error)?
+  ) {
+    step.yield("notifying \(characteristic.isNotifying)")
+    if !characteristic.isNotifying { peripheral.readRSSI() }
+  }
+  func peripheral(_ peripheral: CBPeripheral, didReadRSSI RSSI: NSNumber, error: (any Error)?) {
+    step.yield("rssi \(RSSI.intValue < 20)")
+    finish?()
+  }
+  var finish: (() -> Void)?
+  func centralManager(
+    _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
+  ) {
+    step.yield("disconnected \(error.map { "\($0)" } ?? "") \(peripheral.services == nil)")
+    step.finish()
+  }
+}
+
+@Suite struct CentralOverTheAirTests {
+  @Test(
+    "S105–S128: scan, connect, discover, read, write, subscribe and disconnect, over a simulated radio",
+    .timeLimit(.minutes(1)))
+  func wholeTask() async throws {
+    let radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next(), configuration: .ideal)
+    let adapter = BindruneBroker.Adapter(on: radio.eventLoop) { _ async throws(TransportError) in radio.controller() }
+    var builder = DatabaseBuilder()
+    builder.genericAccess(name: "Belt")
+    builder.genericAttribute()
+    var measurement = AttributeHandle()
+    builder.service("180D") { service in
+      measurement = service.characteristic("2A37", .notify).value
+      _ = service.characteristic("2A38", .read, value: [2])
+      _ = service.characteristic("2A39", [.read, .write, .writeWithoutResponse], value: .stored([0]))
+    }
+    builder.service("180F") { service in _ = service.characteristic("2A19", .read, value: [50]) }
+    let host = Bindrune.Host(radio.controller(), database: try builder.build())
+    try await host.start()
+    try await host.advertise(
+      AdvertisingData(localName: "Belt", serviceUUIDs: ["180D"]),
+      AdvertisingParameters(interval: .every(.milliseconds(20))))
+
+    let app = HeartRateApp()
+    let manager = CBCentralManager(delegate: app, queue: DispatchQueue(label: "app")) { deliver in
+      DirectSession(on: adapter, deliver: deliver)
+    }
+    app.finish = { [weak manager, weak app] in
+      guard let manager,
+        let peripheral = manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "180D")]).first
+      else { return }
+      withExtendedLifetime(app) { manager.cancelPeripheralConnection(peripheral) }
+    }
+    var steps: [String] = []
+    for await step in app.steps {
+      steps.append(step)
+      if step == "notifying true" {
+        for beat in UInt8(1)...3 { await host.notify([60, beat], of: measurement) }
+      }
+    }
+    #expect(
+      steps == [
+        "discovered Belt Belt true", "connected", "services [\"180D\", \"180F\"]",
+        "characteristics [\"2A37\", \"2A38\", \"2A39\"]", "2A38 [2]", "2A37 error 2", "2A39 written 0",
+        "2A38 written 3",
+        "notifying true", "2A37 [60, 1]", "2A37 [60, 2]", "2A37 [60, 3]", "2A39 [9]", "notifying false", "rssi true",
+        "disconnected  true",
+      ])
+    withExtendedLifetime((manager, host)) {}
+  }
+}
