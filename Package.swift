@@ -14,6 +14,8 @@ let package = Package(
   name: "bindrune",
   products: [
     .executable(name: "bindrune", targets: ["BindruneTool"]),
+    .executable(name: "HeartRateCentral", targets: ["HeartRateCentral"]),
+    .executable(name: "HeartRatePeripheral", targets: ["HeartRatePeripheral"]),
     .library(name: "CoreBluetooth", targets: ["CoreBluetooth"]),
     .library(name: "Bindrune", targets: ["Bindrune"]),
     .library(name: "HCI", targets: ["HCI"]),
@@ -81,6 +83,14 @@ let package = Package(
       ] + nio,
       path: "Sources/Tool", swiftSettings: settings),
 
+    // Programs as they are written for Apple's systems: their settings are a new package's.
+    .executableTarget(
+      name: "HeartRateCentral", dependencies: ["CoreBluetooth"], path: "Examples/HeartRateCentral",
+      swiftSettings: [.treatAllWarnings(as: .error)]),
+    .executableTarget(
+      name: "HeartRatePeripheral", dependencies: ["CoreBluetooth"], path: "Examples/HeartRatePeripheral",
+      swiftSettings: [.treatAllWarnings(as: .error)]),
+
     // The programs of Tests/Interop/run, which are no tests of `swift test`.
     .executableTarget(
       name: "InteropCentral", dependencies: ["Bindrune"],
@@ -123,7 +133,7 @@ let package = Package(
       name: "BrokerTests", dependencies: ["BindruneBroker", "Bindrune", "TestSupport"] + nio, swiftSettings: settings),
     .testTarget(
       name: "CoreBluetoothTests",
-      dependencies: ["CoreBluetooth", "BindruneBroker", "Bindrune", "GATT", "TestSupport"] + nio,
+      dependencies: ["CoreBluetooth", "BindruneBroker", "BindruneTransport", "Bindrune", "GATT", "TestSupport"] + nio,
       swiftSettings: settings),
     .testTarget(
       name: "ToolTests", dependencies: ["BindruneTool", "Bindrune", "GAP", "BindruneTransport", "BindruneWire"] + nio,

@@ -63,6 +63,7 @@ public struct CBError: CustomNSError, Hashable, @unchecked Sendable {
   public static var connectionFailed: Code { .connectionFailed }
   public static var connectionLimitReached: Code { .connectionLimitReached }
   public static var unknownDevice: Code { .unknownDevice }
+  @available(*, deprecated, renamed: "unknownDevice") public static var unkownDevice: Code { .unknownDevice }
   public static var operationNotSupported: Code { .operationNotSupported }
   public static var peerRemovedPairingInformation: Code { .peerRemovedPairingInformation }
   public static var encryptionTimedOut: Code { .encryptionTimedOut }
