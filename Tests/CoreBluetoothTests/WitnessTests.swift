@@ -1,0 +1,95 @@
+import BindruneBroker
+import CoreBluetooth
+import Testing
+
+/// What a delegate implements is what is called: each method is one that the protocol names, so it is found through the
+/// protocol alone, as the managers call it.
+@Suite struct WitnessTests {
+  let queue = DispatchQueue(label: "witness")
+  /// A manager that is on, and a peripheral of it.
+  func made() throws -> (CBCentralManager, CBPeripheral) {
+    let manager = CBCentralManager(delegate: nil, queue: queue) { SilentSession(deliver: $0) }
+    queue.sync {}  // behind the first event
+    let peer = UUID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random))
+    return (manager, try #require(manager.retrievePeripherals(withIdentifiers: [peer]).first))
+  }
+
+  @Test func central() throws {
+    let every = EveryCentralCall()
+    let delegate: any CBCentralManagerDelegate = every
+    let (manager, peripheral) = try made()
+    delegate.centralManagerDidUpdateState(manager)
+    delegate.centralManager(manager, willRestoreState: [:])
+    delegate.centralManager(manager, didDiscover: peripheral, advertisementData: [:], rssi: -40)
+    delegate.centralManager(manager, didConnect: peripheral)
+    delegate.centralManager(manager, didFailToConnect: peripheral, error: nil)
+    delegate.centralManager(manager, didDisconnectPeripheral: peripheral, error: nil)
+    delegate.centralManager(
+      manager, didDisconnectPeripheral: peripheral, timestamp: 0, isReconnecting: false, error: nil)
+    delegate.centralManager(manager, connectionEventDidOccur: .peerConnected, for: peripheral)
+    delegate.centralManager(manager, didUpdateANCSAuthorizationFor: peripheral)
+    #expect(Set(every.called).count == 9 && every.called.count == 9, "\(every.called)")
+  }
+
+  @Test func peripheral() throws {
+    let every = EveryPeripheralCall()
+    let delegate: any CBPeripheralDelegate = every
+    let (manager, peripheral) = try made()
+    defer { withExtendedLifetime(manager) {} }
+    let service = CBMutableService(type: CBUUID(string: "180D"), primary: true)
+    let characteristic = CBMutableCharacteristic(
+      type: CBUUID(string: "2A37"), properties: .notify, value: nil, permissions: .readable)
+    let descriptor = CBMutableDescriptor(type: CBUUID(string: CBUUIDCharacteristicUserDescriptionString), value: "Rate")
+    delegate.peripheralDidUpdateName(peripheral)
+    delegate.peripheral(peripheral, didModifyServices: [service])
+    delegate.peripheral(peripheral, didReadRSSI: -40, error: nil)
+    delegate.peripheral(peripheral, didDiscoverServices: nil)
+    delegate.peripheral(peripheral, didDiscoverIncludedServicesFor: service, error: nil)
+    delegate.peripheral(peripheral, didDiscoverCharacteristicsFor: service, error: nil)
+    delegate.peripheral(peripheral, didUpdateValueFor: characteristic, error: nil)
+    delegate.peripheral(peripheral, didWriteValueFor: characteristic, error: nil)
+    delegate.peripheral(peripheral, didUpdateNotificationStateFor: characteristic, error: nil)
+    delegate.peripheral(peripheral, didDiscoverDescriptorsFor: characteristic, error: nil)
+    delegate.peripheral(peripheral, didUpdateValueFor: descriptor, error: nil)
+    delegate.peripheral(peripheral, didWriteValueFor: descriptor, error: nil)
+    delegate.peripheralIsReady(toSendWriteWithoutResponse: peripheral)
+    delegate.peripheral(peripheral, didOpen: nil, error: nil)
+    #expect(Set(every.called).count == 14 && every.called.count == 14, "\(every.called)")
+  }
+
+  /// Those with a central or a request, which a client cannot make, are called in `SeedTests`.
+  @Test func peripheralManager() {
+    let every = EveryPeripheralManagerCall()
+    let delegate: any CBPeripheralManagerDelegate = every
+    let manager = CBPeripheralManager(
+      delegate: nil, queue: queue, options: [CBManagerOptionAdapterKey: "unix:/nonexistent/rune"])
+    delegate.peripheralManagerDidUpdateState(manager)
+    delegate.peripheralManager(manager, willRestoreState: [:])
+    delegate.peripheralManagerDidStartAdvertising(manager, error: nil)
+    delegate.peripheralManager(
+      manager, didAdd: CBMutableService(type: CBUUID(string: "180D"), primary: true), error: nil)
+    delegate.peripheralManagerIsReady(toUpdateSubscribers: manager)
+    delegate.peripheralManager(manager, didReceiveWrite: [])
+    delegate.peripheralManager(manager, didPublishL2CAPChannel: 0x80, error: nil)
+    delegate.peripheralManager(manager, didUnpublishL2CAPChannel: 0x80, error: nil)
+    delegate.peripheralManager(manager, didOpen: nil, error: nil)
+    #expect(Set(every.called).count == 9 && every.called.count == 9, "\(every.called)")
+  }
+
+  /// Whoever knows only the older of the two is called by the newer.
+  final class Older: Witness, CBCentralManagerDelegate {
+    func centralManagerDidUpdateState(_ central: CBCentralManager) {}
+    func centralManager(
+      _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
+    ) { note() }
+  }
+  @Test func theNewerDisconnectionCallsTheOlder() throws {
+    let older = Older()
+    let delegate: any CBCentralManagerDelegate = older
+    let (manager, peripheral) = try made()
+    delegate.centralManager(
+      manager, didDisconnectPeripheral: peripheral, timestamp: 0, isReconnecting: false,
+      error: CBError(.connectionTimeout))
+    #expect(older.called.count == 1)
+  }
+}
