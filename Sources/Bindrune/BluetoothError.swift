@@ -34,6 +34,8 @@ public struct BluetoothError: Error, Sendable, Equatable, CustomStringConvertibl
     case cancelled
     /// The caller asked for something that cannot be: too long a value, data that does not fit.
     case invalidArgument
+    /// There is no room for it.
+    case outOfSpace
     /// Too much waits already.
     case busy
     /// Values came faster than they were taken; the sequence has ended rather than leave a gap unseen.
@@ -134,6 +136,14 @@ extension BluetoothError {
       case .invalidParameters:
         BluetoothError(.invalidArgument, "No device is named, or the connection parameters contradict each other.")
       case .notStarted: .closed
+      }
+  }
+  init(_ error: DatabaseError) {
+    self =
+      switch error {
+      case .handleOutOfRange(let handle) where handle > 0xFFFF:
+        BluetoothError(.outOfSpace, "The database has no room, all 65,535 handles are in use: remove services.")
+      default: BluetoothError(.invalidArgument, "The database cannot be changed like this: \(error).")
       }
   }
   init(_ reason: UnwantedAnswer) {

@@ -135,6 +135,7 @@ extension Host {
     case .indicationConfirmed(let id, let handle):
       links[id]?.confirmation.resume()
       tell(.indicationConfirmed(id, handle))
+      sendFromPorts(of: id)
     case .violation(let link?, .applicationTooSlow(let handle)):
       tell(.requestUnanswered(link, handle))
       logger.warning("\(link): a request about attribute \(handle.text) was not answered within 25 s")

@@ -179,19 +179,25 @@ extension Host {
   }
   /// Into the link's queue, or at once into the packet, where nothing waits before it. False: there is no room.
   private func send(_ value: Span<UInt8>, to handle: AttributeHandle, from port: SendPort) -> Bool {
+    let link = port.link
     guard transport.isWritable else {
       switch port.kind {
-      // For a client that has unsubscribed meanwhile the value is gone, as it would be on the air.
-      case .notification: return core.notify(value, of: handle, on: port.link) != .full
-      case .command: return core.write(command: value, to: handle, on: port.link) != .full
+      case .notification: return (core.notify(value, of: handle, on: link) ?? indicate(value, handle, link)) != .full
+      case .command: return core.write(command: value, to: handle, on: link) != .full
       }
     }
     return packet.fill { output in
       switch port.kind {
-      case .notification: core.notify(value, of: handle, on: port.link, into: &output) != .full
-      case .command: core.write(command: value, to: handle, on: port.link, into: &output) != .full
+      case .notification:
+        (core.notify(value, of: handle, on: link, into: &output) ?? indicate(value, handle, link)) != .full
+      case .command: core.write(command: value, to: handle, on: link, into: &output) != .full
       }
     }
+  }
+  /// A client that has not asked for notifications may have asked for indications: one at a time, so the port waits until it is
+  /// confirmed. For a client that has unsubscribed meanwhile the value is gone, as it would be on the air.
+  private func indicate(_ value: Span<UInt8>, _ handle: AttributeHandle, _ link: LinkID) -> SendAnswer? {
+    core.indicate(value, of: handle, on: link)
   }
   /// What was written at once goes now, and leaves the transport with the packets that `pump` sends after it.
   private func sendWritten() {

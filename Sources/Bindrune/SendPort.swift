@@ -3,7 +3,8 @@ import GAP
 import Synchronization
 
 /// Where one producer puts values for one link: notifications, or writes without response. For one characteristic, or for all
-/// of the link, so that values of several characteristics keep their order: then each offer says which.
+/// of the link, so that values of several characteristics keep their order: then each offer says which. A client that has asked
+/// for indications and not for notifications gets those, each when it has confirmed the one before.
 ///
 /// `offer` answers on the caller's thread, without waiting for the host, from any thread. What it promises:
 ///

@@ -115,22 +115,21 @@ extension Host {
     perform { core, _ in _ = core.setValue(handle, to: value) }
   }
   /// Adds services while clients are connected: begin with `DatabaseBuilder(after: host.database)`. Clients that have asked
-  /// for it are told by Service Changed. Vol 3, Part G, §2.5.2.
+  /// for it are told by Service Changed. Vol 3, Part G, §2.5.2. `.outOfSpace`: there are no handles left.
   public func insert(_ services: DatabaseBuilder) throws(BluetoothError) {
     try change { (core) throws(DatabaseError) in try core.insert(services) }
   }
-  /// Removes the service that is declared at `handle`. Its handles are not used again.
-  public func remove(service handle: AttributeHandle) throws(BluetoothError) {
-    try change { (core) throws(DatabaseError) in try core.remove(service: handle) }
+  /// Removes the service that is declared at `handle`. Its handles are not used again. Services that include it keep it there,
+  /// or, with `andIncludes`, go on without.
+  public func remove(service handle: AttributeHandle, andIncludes: Bool = false) throws(BluetoothError) {
+    try change { (core) throws(DatabaseError) in try core.remove(service: handle, andIncludes: andIncludes) }
   }
   private func change(_ body: (inout HostCore) throws(DatabaseError) -> Void) throws(BluetoothError) {
     let failure = perform { core, _ -> DatabaseError? in
       do throws(DatabaseError) { try body(&core) } catch { return error }
       return nil
     }
-    if let failure {
-      throw BluetoothError(.invalidArgument, "The database cannot be changed like this: \(failure).")
-    }
+    if let failure { throw BluetoothError(failure) }
   }
   /// The services that clients see, as they are now.
   public var database: Database { perform { core, _ in core.database } }

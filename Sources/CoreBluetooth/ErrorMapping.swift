@@ -26,7 +26,7 @@ extension BluetoothError {
       case .servicesChanged: .invalidHandle
       case .cancelled: .operationCancelled
       case .invalidArgument: .invalidParameters
-      case .busy, .overflow: .outOfSpace
+      case .busy, .overflow, .outOfSpace: .outOfSpace
       }
     return CBError(code, diagnostics)
   }

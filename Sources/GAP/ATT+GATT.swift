@@ -126,8 +126,8 @@ extension HostCore {
     }
     return upper.links[index].send(tuples, wanted[first...], worst)
   }
-  /// Indicates to one client, one value at a time: `.full` until `.indicationConfirmed`. nil: it has not subscribed,
-  /// or may not be told now.
+  /// Indicates to one client, one value at a time: `.full` until `.indicationConfirmed`, or `.readyToSend` where it was
+  /// Service Changed that was outstanding. nil: it has not subscribed, or may not be told now.
   public mutating func indicate(_ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
     guard let index = upper.index(of: link) else { return .closed }
     guard upper.server.mayBeSent(handle, to: upper.links[index].bearer.id).contains(.indication) else {
@@ -135,6 +135,7 @@ extension HostCore {
     }
     let answer = upper.links[index].bearer.indicate(handle, value)
     if answer.isAccepted { upper.links[index].indicating = handle }
+    upper.links[index].isIndicationRefused = answer == .full
     return answer
   }
   /// The links whose client has subscribed to `handle`.
@@ -198,8 +199,8 @@ extension HostCore {
     databaseChanged()
   }
   /// Removes the service that is declared at `handle`: `Server.remove`.
-  public mutating func remove(service handle: AttributeHandle) throws(DatabaseError) {
-    try upper.server.remove(service: handle)
+  public mutating func remove(service handle: AttributeHandle, andIncludes: Bool = false) throws(DatabaseError) {
+    try upper.server.remove(service: handle, andIncludes: andIncludes)
     databaseChanged()
   }
   private mutating func databaseChanged() {
@@ -274,8 +275,13 @@ extension HostCore {
       case .mtuChanged(let mtu): effects.append(.mtuChanged(link, mtu: mtu))
       case .ready: effects.append(.readyToSend(link))
       case .indicationConfirmed:
-        guard let handle = upperLayers.links[index].indicating.take() else { break }
-        effects.append(.indicationConfirmed(link, handle))
+        if let handle = upperLayers.links[index].indicating.take() {
+          effects.append(.indicationConfirmed(link, handle))
+        } else if upperLayers.links[index].isIndicationRefused {
+          // Of Service Changed, which is nobody's business, but another may follow.
+          effects.append(.readyToSend(link))
+        }
+        upperLayers.links[index].isIndicationRefused = false
       case .indicationFailed: upperLayers.links[index].indicating = nil
       case .answeredForApplication(_, let handle):
         upper.server.cancelRequest(on: upperLayers.links[index].bearer.id)

@@ -23,6 +23,9 @@ public struct HostConfiguration: Sendable {
   public var prefersExtendedCommands = true
   /// What is answered when a peer asks for other connection parameters.
   public var parameterPolicy = ParameterPolicy.accept
+  /// What our server takes a link to be protected by when it comes up. `.keysAvailable` answers 0x0F where encryption is needed,
+  /// also to peers that have no key.
+  public var initialSecurity = BearerSecurity.none
   public init() {}
 }
 
@@ -87,7 +90,9 @@ public struct HostCore: ~Copyable {
     var hciConfiguration = HCILayer.Configuration()
     hciConfiguration.prefersExtendedCommands = configuration.prefersExtendedCommands
     hci = HCILayer(configuration: hciConfiguration)
-    upperLayers = UpperLayers(server: Server(database: database))
+    var server = ServerConfiguration()
+    server.initialSecurity = configuration.initialSecurity
+    upperLayers = UpperLayers(server: Server(database: database, configuration: server))
   }
 
   public var isRunning: Bool { phase == .running }

@@ -27,6 +27,8 @@ struct Link: ~Copyable {
   var asksOverL2CAP = false
   /// What an outstanding indication is about.
   var indicating: AttributeHandle?
+  /// The application has been refused an indication, and is told when another is possible.
+  var isIndicationRefused = false
 
   @inline(__always) mutating func receive(_ pdu: Span<UInt8>, now: Instant, server: inout Server) {
     bearer.receive(pdu, now: now, server: &server, client: &client)

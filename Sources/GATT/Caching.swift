@@ -61,12 +61,12 @@ extension Server {
   }
 
   /// Removes a service while clients are connected. Who has subscribed to its values has so no more, and is told as in
-  /// `insert`.
-  public mutating func remove(service handle: AttributeHandle) throws(DatabaseError) {
+  /// `insert`. `andIncludes`: see `Database.remove`.
+  public mutating func remove(service handle: AttributeHandle, andIncludes: Bool = false) throws(DatabaseError) {
     let hash = database.hash, configurations = database.configurations
     guard let service = database.attribute(handle) else { throw .noSuchService(handle) }
-    let range = HandleRange(handle, service.groupEnd)
-    try database.remove(service: handle)
+    let range = HandleRange(handle, service.groupEnd), concerned = database.range(concernedBy: range)
+    try database.remove(service: handle, andIncludes: andIncludes)
     for index in 0..<sessions.count {
       for (slot, removed) in configurations.enumerated() where range.contains(removed.descriptor) {
         if sessions[index].configurations[slot].isEmpty { continue }
@@ -75,7 +75,7 @@ extension Server {
       }
     }
     for index in 0..<sessions.count { sessions[index].prepared.overtake(range) }
-    changed(range, from: hash)
+    changed(concerned, from: hash)
   }
 
   private mutating func changed(_ range: HandleRange, from hash: UInt128) {

@@ -23,6 +23,12 @@ public struct DatabaseBuilder: Sendable {
   /// For services that are to be inserted into `database`: their handles come after all that it has ever given out, unless
   /// `at:` puts them into a gap.
   public init(after database: borrowing Database) { next = database.lastReserved + 1 }
+  /// The same for one service of `count` attributes. When the handles after all others are used up, it gets those of services
+  /// that have been removed: who is connected is told by Service Changed. Vol 3, Part G, §2.5.2.
+  public init(after database: borrowing Database, for count: Int) {
+    self.init(after: database)
+    if next + count - 1 > 0xFFFF, let gap = database.gap(of: count) { next = gap }
+  }
 
   /// Adds a service and, through `contents`, what it includes and has. Returns what `contents` returns.
   ///

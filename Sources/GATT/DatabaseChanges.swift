@@ -37,8 +37,9 @@ extension Database {
   }
 
   /// Removes the service that is declared at `handle`. Its handles are not given out again, unless `at:` asks for them.
+  /// Other services that include it keep it, or, with `andIncludes`, go on without: their Include declarations go too.
   /// `Server.remove` also tells the clients.
-  public mutating func remove(service handle: AttributeHandle) throws(DatabaseError) {
+  public mutating func remove(service handle: AttributeHandle, andIncludes: Bool = false) throws(DatabaseError) {
     guard let position = position(of: handle), isService(attributes[position]) else {
       throw .noSuchService(handle)
     }
@@ -46,19 +47,13 @@ extension Database {
     if special.service == range || attributes.contains(where: { $0.kind == .features && range.contains($0.handle) }) {
       throw .permanentService(handle)
     }
-    for attribute in attributes where uuids[Int(attribute.type)].uuid == .include && !range.contains(attribute.handle) {
-      let start = Int(attribute.start)
-      if attribute.kind == .stored, attribute.count >= 2,
-        UInt16(values[start]) | UInt16(values[start + 1]) << 8 == handle.rawValue
-      {
-        throw .includedBy(attribute.handle)
-      }
-    }
+    let includes = includes(of: range)
+    if !andIncludes, let include = includes.first { throw .includedBy(include) }
     var left = Database()
     left.lastReserved = lastReserved
     left.special = special
     left.configurations = configurations.map { range.contains($0.descriptor) ? Configuration() : $0 }
-    for var attribute in attributes where !range.contains(attribute.handle) {
+    for var attribute in attributes where !range.contains(attribute.handle) && !includes.contains(attribute.handle) {
       let value = attribute.kind == .stored ? values[attribute.range] : []
       attribute.type = UInt16(truncatingIfNeeded: left.intern(uuids[Int(attribute.type)].uuid))
       attribute.start = UInt32(left.values.count)
@@ -68,6 +63,33 @@ extension Database {
     }
     left.index()
     self = left
+  }
+
+  /// The first of `count` handles in a row that no service has.
+  func gap(of count: Int) -> Int? {
+    var first = 1
+    for attribute in attributes where isService(attribute) {
+      if Int(attribute.handle.rawValue) - first >= count { return first }
+      first = Int(attribute.groupEnd.rawValue) + 1
+    }
+    return first + count - 1 <= 0xFFFF ? first : nil
+  }
+  /// The Include declarations in other services that name the service of this range.
+  private func includes(of service: HandleRange) -> [AttributeHandle] {
+    attributes.filter { attribute in
+      guard attribute.kind == .stored, attribute.count >= 2, !service.contains(attribute.handle),
+        uuids[Int(attribute.type)].uuid == .include
+      else { return false }
+      let start = Int(attribute.start)
+      return UInt16(values[start]) | UInt16(values[start + 1]) << 8 == service.first.rawValue
+    }.map(\.handle)
+  }
+  /// The attributes that a removal of the service at this range concerns: its own, and whole services that include it.
+  func range(concernedBy service: HandleRange) -> HandleRange {
+    includes(of: service).reduce(service) { range, include in
+      let owner = attributes.last { isService($0) && $0.handle.rawValue < include.rawValue }
+      return owner.map { HandleRange.union(range, HandleRange($0.handle, $0.groupEnd)) } ?? range
+    }
   }
 
   /// The octets that `attribute` begins with.

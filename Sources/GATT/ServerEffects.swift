@@ -26,7 +26,7 @@ public enum ServerEffect: BitwiseCopyable, Sendable, Equatable {
   case store(BondID, Octets)
 }
 
-/// Bounds of what a client can make the server keep.
+/// Bounds of what a client can make the server keep, and what it may do before anybody has told of its link's security.
 public struct ServerConfiguration: Sendable {
   /// Octets in one client's prepare queue: 0x09, Prepare Queue Full, beyond it.
   public var preparedOctets = 4096
@@ -35,6 +35,8 @@ public struct ServerConfiguration: Sendable {
   /// Effects and octets waiting for the layer above: 0x11, Insufficient Resources, beyond it; commands are dropped.
   public var waitingEffects = 1024
   public var waitingOctets = 65_536
+  /// What protects a bearer's link when it opens.
+  public var initialSecurity = BearerSecurity.none
   public init() {}
 }
 

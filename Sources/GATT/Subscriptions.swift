@@ -95,7 +95,9 @@ extension Server {
     let none = Array(repeating: ClientCharacteristicConfiguration(), count: database.configurations.count)
     while places.count <= Int(bearer.rawValue) { places.append(Self.nowhere) }
     places[Int(bearer.rawValue)] = UInt16(sessions.count)
-    sessions.append(Session(bearer: bearer, configurations: none))
+    var session = Session(bearer: bearer, configurations: none)
+    session.security = configuration.initialSecurity
+    sessions.append(session)
   }
   /// The bearer is gone, and with it its configurations (Vol 3, Part G, §3.3.3.3: not bonded, not kept) and its
   /// prepared writes. What the application still works on for it is cancelled, once. A bonded client's record, if it has

@@ -133,6 +133,46 @@ import Testing
     return nil
   }
 
+  /// A client that wants indications gets each value as one, the next when it has confirmed: in the order of the offers, however
+  /// many wait. Vol 3, Part F, §3.4.7.2.
+  @Test func indications() async throws {
+    var builder = DatabaseBuilder()
+    let handles = builder.service("180D") { service in
+      ["2A35", "2A1C"].map { service.characteristic($0, .indicate).value }
+    }
+    let lab = Lab(), peripheral = try await lab.host(try builder.build()), central = try await lab.host()
+    let count = 100
+    try await within {
+      var events = await peripheral.events.makeAsyncIterator()
+      try await peripheral.advertiseFast()
+      let link = try await central.connect(to: peripheral.ownAddress, .fast), database = try await link.discover()
+      guard case .connected(let server) = try await events.next() else {
+        Issue.record("not connected")
+        return
+      }
+      var subscriptions: [Subscription] = []
+      for handle in handles {
+        subscriptions.append(try await link.subscribe(to: try #require(database.characteristic(valueHandle: handle))))
+      }
+      let port = try await peripheral.sendPort(.notification, on: server.id)
+      for number in 0..<count {
+        #expect(port.offer([UInt8(number)], to: handles[number % 2]))
+      }
+      for (first, subscription) in subscriptions.enumerated() {
+        var received: [UInt8] = []
+        for try await value in subscription {
+          #expect(value.isIndication)
+          received += value.value
+          if received.count == count / 2 { break }
+        }
+        #expect(received == stride(from: first, to: count, by: 2).map { UInt8($0) })
+      }
+      #expect(port.count == 0)
+    }
+    await central.close()
+    await peripheral.close()
+  }
+
   /// The server's services change while the port is full: what was for handles that are gone is dropped, what was for others
   /// waits on, and there is one edge.
   @Test func servicesChanged() async throws {

@@ -66,6 +66,45 @@ import Testing
     same(station.bench.takeAll(), [Self.packet(notifying, 5)])
   }
 
+  /// Service Changed is an indication too, of which the application hears nothing: one of its own that was refused meanwhile is
+  /// possible when that is confirmed, and it is told so. Vol 3, Part F, §3.4.7.3.
+  @Test func anIndicationBehindServiceChanged() throws {
+    var builder = DatabaseBuilder()
+    let changed = builder.genericAttribute()
+    let indicating = builder.service("180D") { $0.characteristic("2A37", .indicate) }
+    var bench = Bench.started(try builder.build())
+    bench.receive(connectionComplete(0x40, .peripheral))
+    for case let configuration? in [changed.configuration, indicating.configuration] {
+      bench.receive(data(0x40, [0x12] + little(configuration.rawValue) + [2, 0]))
+      bench.receive(completedPackets(0x40, 1))
+    }
+    bench.answerAll()
+    guard case .linkUp(let link, _, _, _)? = bench.told.first(where: { if case .linkUp = $0 { true } else { false } })
+    else { throw CancellationError() }
+    _ = bench.takeAll()
+    let indication = hex([2, 0x40, 0, 8, 0, 4, 0, 4, 0, 0x1D] + little(indicating.value.rawValue) + [9])
+    for isRefused in [false, true] {
+      bench.tell { core, _ in
+        var more = DatabaseBuilder(after: core.database)
+        more.service("180F") { _ in }
+        do throws(DatabaseError) { try core.insert(more) } catch { expect(false) }
+        if isRefused { expect(core.indicate([9].span, of: indicating.value, on: link) == .full) }
+      }
+      // §7.1 of Vol 3, Part G: from the Generic Attribute service to the one that has come.
+      let last: UInt8 = isRefused ? 14 : 13
+      let range = hex([2, 0x40, 0, 11, 0, 7, 0, 4, 0, 0x1D] + little(changed.value.rawValue) + [1, 0, last, 0])
+      same(bench.takeAll(), [range])
+      bench.receive(completedPackets(0x40, 1))
+      bench.receive(data(0x40, [0x1E]))
+      same(bench.takeAll(), isRefused ? ["readyToSend(link 1)"] : [])
+    }
+    bench.tell { core, _ in expect(core.indicate([9].span, of: indicating.value, on: link) == .queued) }
+    same(bench.takeAll(), [indication])
+    bench.receive(completedPackets(0x40, 1))
+    bench.receive(data(0x40, [0x1E]))
+    same(bench.takeAll(), ["indicationConfirmed(link 1, \(String(reflecting: indicating.value)))"])
+  }
+
   /// A frame that has begun is finished first: Vol 3, Part A, §7.2.1. Nothing else of the value was in a packet before.
   @Test func aResponseWaitsForTheRestOfAFrameAndNoMore() throws {
     var station = try Self.bench(buffers: 1)

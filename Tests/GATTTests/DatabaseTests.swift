@@ -248,6 +248,54 @@ import Testing
     #expect(database.allAttributes == (try small()).allAttributes)
   }
 
+  /// A service that others include goes, and its includes with it: the others go on, at the handles that they have, with
+  /// the subscriptions that they have.
+  @Test func removalWithIncludes() throws {
+    var builder = DatabaseBuilder()
+    builder.genericAttribute()
+    builder.service("180F", at: handle(0x10)) { $0.characteristic("2A19", .read, value: [1]) }
+    builder.service("180D", at: handle(0x20)) { service in
+      service.include(handle(0x30))
+      service.include(handle(0x10))
+      service.characteristic("2A37", .notify)
+    }
+    builder.service("180A", at: handle(0x30)) { _ in }
+    let tester = ServerUnderTest(try builder.build())
+    #expect(tester.ask("12 04 00 02 00") == "13" && tester.ask("12 25 00 01 00") == "13")
+    _ = tester.told()
+    let before = tester.server.database.hash
+    try tester.server.remove(service: handle(0x10), andIncludes: true)
+    #expect(tester.told() == [] && tester.server.database.hash != before)
+    #expect(tester.ask("10 10 00 FF FF 00 28") == "11 06 20 00 25 00 0D 18 30 00 30 00 0A 18")
+    #expect(tester.ask("08 20 00 25 00 02 28") == "09 08 21 00 30 00 30 00 0A 18")
+    #expect(tester.ask("0A 22 00") == "01 0A 22 00 01" && tester.ask("0A 25 00") == "0B 01 00")
+    // §7.1: from the Generic Attribute service, whose hash has changed, to the end of the one that has included it.
+    #expect(tester.server.takeServiceChanged(on: tester.bearer)?.value == [0x01, 0x00, 0x25, 0x00])
+  }
+
+  /// A service that comes when all handles have been given out gets those of services that are gone.
+  @Test func handlesAreGivenOutAgain() throws {
+    var database = try small()
+    func add(_ count: Int) throws(DatabaseError) -> UInt16 {
+      var builder = DatabaseBuilder(after: database, for: count)
+      let service = builder.service("180A") { service in
+        for _ in 1..<count { service.descriptor("2901", value: []) }
+        return service.handle
+      }
+      try database.insert(builder)
+      return service.rawValue
+    }
+    #expect(try add(0xFFFF - 0x33) == 0x34)
+    // Before the first, and between 0x1F and 0x30; 17 in a row are nowhere.
+    #expect(try add(15) == 0x01 && add(16) == 0x20)
+    #expect(throws: DatabaseError.handleOutOfRange(0x10000)) { try add(1) }
+    try database.remove(service: handle(0x30))
+    #expect(throws: DatabaseError.handleOutOfRange(0x10000)) { try add(5) }
+    #expect(try add(4) == 0x30)
+    try database.remove(service: handle(0x34))
+    #expect(try add(0xFFFF - 0x33) == 0x34)
+  }
+
   /// Nothing changes when a change is refused.
   @Test func whatCannotBeChanged() throws {
     var builder = DatabaseBuilder()

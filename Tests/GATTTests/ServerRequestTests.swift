@@ -119,6 +119,11 @@ import Testing
     #expect(tester.server.database.value(handle(0x36)) == Array("secret".utf8))
     // What may not be read may not be guessed either.
     #expect(tester.ask("06 01 00 FF FF 00 2A 73 65 63 72 65 74") == "01 06 01 00 0A")
+    // What is taken for granted before anybody has told.
+    var configuration = ServerConfiguration()
+    configuration.initialSecurity = .keysAvailable
+    let trusting = ServerUnderTest(tester.server.database, configuration: configuration)
+    #expect(trusting.ask("0A 36 00") == "01 0A 36 00 0F")
     // Written without being readable: read permission is asked for first where both fail.
     #expect(tester.ask("0A 3C 00") == "01 0A 3C 00 02")
     #expect(tester.ask("12 38 00 01") == "01 12 38 00 03")
