@@ -63,7 +63,8 @@ extension Adapter {
   ) async throws(OpeningFailure) -> Host {
     let transport: any HCITransport
     do throws(TransportError) { transport = try await open(loop) } catch { throw OpeningFailure(error) }
-    let host = Host(transport, database: database, observer: observer, logger: logger)
+    let host = Host(
+      transport, configuration: .ofAdapter, database: database, observer: observer, logger: logger)
     do throws(BluetoothError) {
       try await host.start()
       return host

@@ -1,0 +1,139 @@
+/// What an adapter serves and advertises for its sessions, and who its clients are. Only what is known: `Adapter+Serving` and
+/// `Adapter+Advertising` do what there is to do.
+struct Serving {
+  /// What the next host begins with: that of the last one, or as it is in the beginning.
+  var database = Database.ofAdapter
+  /// By the handles of their declarations.
+  private(set) var services: [AttributeHandle: Service] = [:]
+  /// By the handles of their values.
+  private(set) var values: [AttributeHandle: Value] = [:]
+  /// Whoever is at the other end of a link, in whichever role of the link layer.
+  var clients: [LinkID: Client] = [:]
+  /// The requests that wait for their sessions: one at most for each link. Vol 3, Part F, §3.3.2.
+  var requests: [ServerRequest: Waiting] = [:]
+  /// Wishes for other connection parameters that are under way.
+  var updates: [RequestID: LinkID] = [:]
+  /// By session.
+  var advertising: [Int: Advertising] = [:]
+  private var lastRequest: UInt64 = 0
+  private var lastSet: UInt32 = 0
+
+  struct Service {
+    let session: AdapterSession
+    let published: PublishedService
+    let last: AttributeHandle
+    func contains(_ handle: AttributeHandle) -> Bool {
+      published.handle.rawValue...last.rawValue ~= handle.rawValue
+    }
+  }
+  struct Value {
+    let session: AdapterSession
+    let properties: CharacteristicProperties
+  }
+  struct Client {
+    let peer: UUID
+    /// Value handles, in the order in which the client has subscribed.
+    var subscriptions: [AttributeHandle] = []
+    /// Those that have been told of it.
+    var sessions: [AdapterSession] = []
+    /// The one of its requests that waits for a session.
+    var request: ServerRequest?
+    /// A wish that came while another was under way.
+    var latency: ConnectionLatency?
+  }
+  struct Waiting {
+    enum Kind {
+      case read(ReadRequest)
+      case write(WriteRequest)
+    }
+    let session: AdapterSession
+    let link: LinkID
+    let kind: Kind
+  }
+  struct Advertising {
+    let set: AdvertisingSetID
+    /// To be completed when the controller advertises.
+    var operation: OperationID?
+  }
+
+  // MARK: Services
+
+  mutating func add(_ published: PublishedService, _ description: ServiceDescription, of session: AdapterSession) {
+    let last = published.handle.rawValue + UInt16(description.handleCount - 1)
+    services[published.handle] = Service(
+      session: session, published: published, last: AttributeHandle(rawValue: last))
+    for (characteristic, description) in zip(published.characteristics, description.characteristics) {
+      values[characteristic.value] = Value(session: session, properties: description.properties)
+    }
+  }
+  mutating func remove(_ service: AttributeHandle) -> Service? {
+    guard let removed = services.removeValue(forKey: service) else { return nil }
+    for characteristic in removed.published.characteristics { values[characteristic.value] = nil }
+    return removed
+  }
+  /// In the order of their handles.
+  func services(of session: AdapterSession) -> [AttributeHandle] {
+    services.filter { $0.value.session === session }.keys.sorted { $0.rawValue < $1.rawValue }
+  }
+  /// The database begins anew: what was published is gone.
+  mutating func forgetServices() {
+    database = .ofAdapter
+    services = [:]
+    values = [:]
+  }
+
+  /// All links have ended.
+  mutating func forgetClients() {
+    clients = [:]
+    requests = [:]
+    updates = [:]
+  }
+
+  // MARK: Numbers
+
+  mutating func newRequest() -> ServerRequest {
+    lastRequest += 1
+    return ServerRequest(rawValue: lastRequest)
+  }
+  /// Each time another: what an earlier one still has to say is then about nothing.
+  mutating func newSet() -> AdvertisingSetID {
+    lastSet &+= 1
+    return AdvertisingSetID(rawValue: lastSet)
+  }
+}
+
+extension ServerRequest {
+  /// Of a write without response: nobody waits for an answer, and one is not missed.
+  var ofCommand: ServerRequest { ServerRequest(rawValue: rawValue | 1 << 63) }
+  var isCommand: Bool { rawValue >> 63 == 1 }
+}
+
+extension HostConfiguration {
+  /// As long as there is no pairing, what needs encryption is answered with 0x0F, Insufficient Encryption, and not with 0x05,
+  /// which asks for a pairing that nobody can have: Decision 0023.
+  static var ofAdapter: HostConfiguration {
+    var configuration = HostConfiguration()
+    configuration.initialSecurity = .keysAvailable
+    return configuration
+  }
+}
+
+extension Database {
+  /// What an adapter serves by itself, before anybody has published anything.
+  static var ofAdapter: Database {
+    var builder = DatabaseBuilder()
+    // Appearance: generic computer. Assigned Numbers, §2.6.
+    builder.genericAccess(name: machineName, appearance: 0x0080)
+    builder.genericAttribute()
+    // Two services of which nothing is missing: there is nothing to go wrong.
+    return (try? builder.build()) ?? Database()
+  }
+  /// At most 248 octets: Vol 3, Part C, §12.1.
+  private static var machineName: String {
+    let octets = unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 249) { name in
+      guard let start = name.baseAddress, unsafe gethostname(start, name.count) == 0 else { return [UInt8]() }
+      return unsafe name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
+    }
+    return octets.isEmpty ? "Linux" : String(decoding: octets, as: UTF8.self)
+  }
+}

@@ -1,0 +1,244 @@
+import Foundation
+import Testing
+
+@testable import BindruneBroker
+
+/// What a peripheral does by itself: values, advertising, wishes for the link.
+@Suite("Updating", .timeLimit(.minutes(2))) struct UpdatingTests {
+  // MARK: Subscriptions
+
+  /// S99 … S103, S151: who subscribes is told, with the room that a value has, and gets what the session puts into its port.
+  @Test func notifications() async throws {
+    let ward = try await Ward()
+    let (a, pulse, link) = try await ward.linked()
+    let b = try await ward.session()
+    let other = try await b.publishPulse()
+    _ = try await link.discoverAll()
+    let peer = UUID(await ward.central.ownAddress)
+    #expect(a.session.port(.notification, of: peer) == nil)
+    let rate = try await link.subscribe(to: try await link.characteristic(pulse.measurement))
+    let subscription = try await a.subscribed(to: pulse.measurement)
+    // 517 − 3, and an attribute has 512 at most: Vol 3, Part F, §3.2.9.
+    #expect(subscription.central == peer && subscription.longest == 512)
+    let port = try #require(a.session.port(.notification, of: peer))
+    #expect(b.session.port(.notification, of: peer) == nil && a.session.port(.notification, of: UUID()) == nil)
+    // More than fits: none of those that were refused is sent, and one edge follows.
+    var sent: [[UInt8]] = []
+    while true {
+      let value = (0..<100).map { _ in UInt8(truncatingIfNeeded: sent.count) }
+      guard port.offer(value, to: pulse.measurement) else { break }
+      sent.append(value)
+    }
+    try await a.wait("edge") { if case .readyToUpdate(peer) = $0 { true } else { nil } }
+    #expect(port.offer([0xFF], to: pulse.measurement))
+    var received: [[UInt8]] = []
+    for try await value in rate {
+      #expect(!value.isIndication)
+      if value.value == [0xFF] { break }
+      received.append(value.value)
+    }
+    #expect(received == sent && sent.count > 100)
+    #expect(try await a.history().filter { if case .readyToUpdate = $0 { true } else { false } }.count == 1)
+
+    // Each session has a port of its own, and hears of its own values only.
+    _ = try await link.subscribe(to: try await link.characteristic(other.measurement))
+    try await b.subscribed(to: other.measurement)
+    let second = b.session.port(.notification, of: peer)
+    #expect(second != nil && second !== port)
+    try await rate.end()
+    try await a.unsubscribed(from: pulse.measurement)
+    // To whoever has not subscribed nothing is sent, and the port stays until the link ends.
+    #expect(port.offer([1], to: pulse.measurement))
+    try await link.disconnect()
+    try await b.unsubscribed(from: other.measurement)
+    try await b.settle()
+    #expect(b.session.port(.notification, of: peer) == nil && !port.offer([1], to: pulse.measurement))
+  }
+
+  /// A central that goes has unsubscribed from everything, once each. S100.
+  @Test func whoGoesHasUnsubscribed() async throws {
+    let ward = try await Ward()
+    let (session, pulse, link) = try await ward.linked()
+    let other = try await ward.room.host(Database())
+    let stays = try await other.connect(to: try await ward.address(), .fast)
+    _ = try await stays.discover()
+    var held: [Subscription] = []
+    for each in [link, stays] {
+      for value in [pulse.measurement, pulse.alarm] {
+        held.append(try await each.subscribe(to: try await each.characteristic(value)))
+        try await session.subscribed(to: value)
+      }
+    }
+    try await link.disconnect()
+    try await session.unsubscribed(from: pulse.measurement)
+    try await session.unsubscribed(from: pulse.alarm)
+    let peer = UUID(await ward.central.ownAddress)
+    #expect(
+      try await session.history().filter { if case .unsubscribed = $0 { true } else { false } }.count == 2)
+    #expect(session.session.port(.notification, of: peer) == nil)
+    #expect(session.session.port(.notification, of: UUID(await other.ownAddress)) != nil)
+    _ = held
+    await other.close()
+  }
+
+  /// The room for a value changes with the MTU, which the central may exchange after it has subscribed. S152.
+  @Test func longestUpdate() async throws {
+    let ward = try await Ward()
+    let (session, pulse, link) = try await ward.linked()
+    let rate = try await link.subscribe(to: try await link.characteristic(pulse.measurement))
+    let peer = try await session.subscribed(to: pulse.measurement).central
+    let adapter = ward.adapter
+    try await adapter.eventLoop.submit {
+      guard let client = adapter.serving.clients.keys.first else { return }
+      adapter.withHost { adapter.serve(.mtuChanged(client, 517), $0) }
+    }.get()
+    let longest = try await session.wait("room") {
+      if case .longestUpdateChanged(peer, let longest) = $0 { longest } else { nil }
+    }
+    #expect(longest == 512)
+    // What is too long is cut when it leaves.
+    let port = try #require(session.session.port(.notification, of: peer))
+    #expect(port.offer([UInt8](repeating: 7, count: 600), to: pulse.measurement))
+    var values = rate.makeAsyncIterator()
+    #expect(try await values.next()?.value == [UInt8](repeating: 7, count: 512))
+  }
+
+  /// A client that wants indications gets each value as one, in order, the next when it has confirmed; notifications where it
+  /// wants both. Vol 3, Part F, §3.4.7.2; S151.
+  @Test func indications() async throws {
+    let ward = try await Ward()
+    let (session, pulse, link) = try await ward.linked()
+    let rate = try await link.subscribe(to: try await link.characteristic(pulse.measurement), .indication)
+    let alarm = try await link.subscribe(to: try await link.characteristic(pulse.alarm))
+    try await session.subscribed(to: pulse.measurement)
+    let peer = try await session.subscribed(to: pulse.alarm).central
+    let port = try #require(session.session.port(.notification, of: peer))
+    for octet in UInt8(0)..<50 {
+      #expect(port.offer([octet], to: pulse.measurement) && port.offer([octet], to: pulse.alarm))
+    }
+    for subscription in [rate, alarm] {
+      var values: [UInt8] = []
+      for try await value in subscription {
+        #expect(value.isIndication)
+        values += value.value
+        if values.count == 50 { break }
+      }
+      #expect(values == Array(0..<50))
+    }
+    // Both: notifications.
+    let both = try await link.subscribe(
+      to: try await link.characteristic(pulse.measurement), [.notification, .indication])
+    #expect(port.offer([99], to: pulse.measurement))
+    for try await value in both {
+      #expect(!value.isIndication && value.value == [99])
+      break
+    }
+  }
+
+  // MARK: Advertising
+
+  /// S86 … S88: found by name and service, connectable; it goes on after a connection, and ends when it is stopped. S149.
+  @Test func advertising() async throws {
+    let ward = try await Ward()
+    let session = try await ward.session()
+    try await session.advertise("Here")
+    #expect(
+      try await session.errorCode { .startAdvertising($0, localName: "Twice", services: []) } == .busy)
+    let address = try await ward.address()
+    for _ in 0..<2 {
+      for try await found in ward.central.scan() where found.name == "Here" {
+        #expect(found.isConnectable && found.data.serviceUUIDs == ["180D"] && found.peer == address)
+        // LE only, general discoverable: Supplement, Part A, §1.3.
+        #expect(found.data.flags == 0x06)
+        break
+      }
+      try await ward.link().disconnect()
+    }
+    session.send(.stopAdvertising)
+    try await session.settle()
+    // Whether or not the controller had begun: each is answered, and the last one counts.
+    var codes: [BluetoothError.Code?] = []
+    for round in 0..<5 {
+      let id = session.newID()
+      session.send(.startAdvertising(id, localName: "Round \(round)", services: []))
+      if round < 4 { session.send(.stopAdvertising) }
+      if case .failure(let error) = try await session.completion(of: id) {
+        codes.append(error.code)
+      } else {
+        codes.append(nil)
+      }
+    }
+    #expect(codes == [.cancelled, .cancelled, .cancelled, .cancelled, nil])
+    for try await found in ward.central.scan() where found.name != nil {
+      #expect(found.name == "Round 4")
+      break
+    }
+    #expect(!(try await session.history()).contains { if case .advertisingEnded = $0 { true } else { false } })
+  }
+
+  /// More services than the advertisement holds: the rest is in the overflow area. S143 … S146.
+  @Test func overflow() async throws {
+    let ward = try await Ward()
+    let session = try await ward.session()
+    let services: [BluetoothUUID] = [
+      "A4E649F4-4BE5-11E5-885D-FEFF819CDC9F", "C4C1F6E2-4BE5-11E5-885D-FEFF819CDC9F", "180D",
+    ]
+    try await session.ask { .startAdvertising($0, localName: "Full of them", services: services) }
+    var seen: Advertisement?
+    for try await found in ward.central.scan() where found.hasScanResponse {
+      seen = found
+      break
+    }
+    let found = try #require(seen)
+    #expect(found.data.serviceUUIDs == ["180D", services[0]])
+    #expect(found.data.overflowArea?.contains(services[1]) == true)
+  }
+
+  /// Several sessions advertise at once where the controller has sets; where it has none the second is told.
+  @Test func severalSessions() async throws {
+    let ward = try await Ward()
+    let (a, b) = (try await ward.session(), try await ward.session())
+    try await a.advertise("One")
+    try await b.advertise("Two")
+    var names: Set<String> = []
+    for try await found in ward.central.scan() where names.count < 2 {
+      if let name = found.name { names.insert(name) }
+      if names.count == 2 { break }
+    }
+    #expect(names == ["One", "Two"])
+
+    var old = ControllerConfiguration()
+    old.version = .init(rawValue: 0x08)
+    old.features.remove(.leExtendedAdvertising)
+    let configuration = old
+    let small = try await Ward { room in
+      room.adapter { _ async throws(TransportError) in room.radio.controller(configuration) }
+    }
+    let (c, d) = (try await small.session(), try await small.session())
+    try await c.advertise("First")
+    #expect(try await d.errorCode { .startAdvertising($0, localName: "Second", services: []) } == .busy)
+    c.send(.stopAdvertising)
+    try await c.settle()
+    try await d.advertise("Second")
+    for try await found in small.central.scan() where found.name != nil {
+      #expect(found.name == "Second")
+      break
+    }
+    // One that closes makes room.
+    d.session.close()
+    try await c.advertise("Third")
+  }
+
+  /// S153, S155: the central is asked for what the word means, and the last wish counts.
+  @Test func latency() async throws {
+    let ward = try await Ward()
+    let (session, pulse, link) = try await ward.linked()
+    _ = try await link.subscribe(to: try await link.characteristic(pulse.measurement))
+    let peer = try await session.subscribed(to: pulse.measurement).central
+    for latency in [ConnectionLatency.high, .medium, .low] { session.send(.setDesiredLatency(peer, latency)) }
+    session.send(.setDesiredLatency(UUID(), .low))
+    let wanted = ConnectionParameterRange(.low)
+    while let parameters = await link.parameters, !wanted.contains(parameters) { await Task.yield() }
+    #expect(await link.parameters != nil)
+  }
+}
