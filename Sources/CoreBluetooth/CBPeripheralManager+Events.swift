@@ -209,17 +209,13 @@ extension CBPeripheralManager {
   }
 
   private func unsubscribed(_ peer: UUID, _ handle: AttributeHandle) {
-    var isReady = false
-    let old: (CBCentral, CBMutableCharacteristic)? = lock.withLock {
-      guard let central = centrals[peer]?.central, let characteristic = characteristics[handle],
-        characteristic.removeSubscriber(central)
-      else { return nil }
+    let (old, isReady): ((CBCentral, CBMutableCharacteristic)?, Bool) = lock.withLock {
+      let central = centrals[peer]?.central, characteristic = characteristics[handle]
+      var old: (CBCentral, CBMutableCharacteristic)?
+      if let central, let characteristic, characteristic.removeSubscriber(central) { old = (central, characteristic) }
       let isSubscribed = characteristics.values.contains { $0.subscribedCentrals?.contains { $0 === central } == true }
-      if !isSubscribed {
-        // Its port may be gone with its link, and would never be ready.
-        isReady = refusing.remove(peer) != nil && refusing.isEmpty
-      }
-      return (central, characteristic)
+      // The port of who has no subscription may be gone with its link, and would never be ready.
+      return (old, !isSubscribed && refusing.remove(peer) != nil && refusing.isEmpty)
     }
     if let (central, characteristic) = old {
       delegate?.peripheralManager(self, central: central, didUnsubscribeFrom: characteristic)

@@ -291,7 +291,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   ///
   /// True: it is on its way, to as many as there are, cut for each to its `maximumUpdateValueLength`. False: there is no room
   /// for one of them, and nobody gets it; `peripheralManagerIsReady(toUpdateSubscribers:)` is called once when there is.
-  /// False, too, and without that call: the characteristic is not published here, or the state is not `poweredOn`.
+  /// False, too, and without that call: the characteristic is not published here, or the state is not `poweredOn`, or falls
+  /// below it before there is room.
   ///
   /// The characteristic's `value` stays as it is: it is the program's own. From any thread.
   @discardableResult
@@ -380,11 +381,5 @@ extension CBPeripheralManager.Advertisement {
 
 extension AdapterState {
   /// One sentence: the cause, and what helps.
-  var why: String {
-    switch self {
-    case .unknown: "The state is not known yet: wait for peripheralManagerDidUpdateState."
-    case .resetting(let why), .unsupported(let why), .unauthorized(let why), .poweredOff(let why): why
-    case .poweredOn: "It is powered on."
-    }
-  }
+  var why: String { hindrance ?? "The state is not known yet: wait for peripheralManagerDidUpdateState." }
 }

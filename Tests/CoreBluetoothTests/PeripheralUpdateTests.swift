@@ -132,6 +132,17 @@ private struct Serving {
     #expect(serving.script.calls() == ["unsubscribed FF01 0", "ready"])
     #expect(serving.update([2]))
   }
+  @Test("S102: nor does one that goes after its service was removed")
+  func fullAndRemoved() throws {
+    let serving = try Serving()
+    _ = serving.subscribe(1, capacity: 520)
+    while serving.update([UInt8](repeating: 1, count: 100)) {}
+    _ = serving.script.calls()
+    serving.script.manager.remove(serving.service)
+    #expect(serving.script.calls().isEmpty)
+    serving.script.tell(.unsubscribed(Serving.peer(1), handle(0x12)))
+    #expect(serving.script.calls() == ["ready"])
+  }
   @Test("S103: the seed's loop sends every value once, in order")
   func loop() throws {
     let serving = try Serving(), port = serving.subscribe(1, capacity: 520)
