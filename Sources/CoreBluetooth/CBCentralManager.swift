@@ -324,13 +324,13 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   /// A link has ended, or will not come. Nil: nobody is to be told.
   private func ended(_ peer: UUID, isReconnecting: Bool = false) -> CBPeripheral? {
     let peripheral = known(peer)
-    let (isTold, invalid) = lock.withLock { () -> (Bool, [CBService]) in
+    let isTold = lock.withLock {
       requests = requests.filter { $0.value.peer != peer }
-      guard let peripheral, peripheral.link.state != .disconnected else { return (false, []) }
-      let invalid = peripheral.link.end()
+      guard let peripheral, peripheral.link.state != .disconnected else { return false }
+      peripheral.link.end()
       if isReconnecting {
         // Cancelled in the meantime: another end comes.
-        if peripheral.link.state == .disconnecting { return (false, invalid) }
+        if peripheral.link.state == .disconnecting { return false }
         peripheral.link.state = .connecting
       } else if peripheral.link.endsAhead > 0 {
         peripheral.link.endsAhead -= 1
@@ -338,9 +338,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
         peripheral.link.state = .disconnected
         if wishes[peer] == peripheral.serial { wishes[peer] = nil }
       }
-      return (true, invalid)
+      return true
     }
-    for service in invalid { service.invalidate() }
     return isTold ? peripheral : nil
   }
   private func connecting(_ error: BluetoothError) -> any Error {
@@ -378,13 +377,12 @@ private struct ConnectionEventRegistration {
 extension CBPeripheral {
   /// The adapter, or the manager, is gone, and every link with it: nobody is told of each.
   func lost(isValid: Bool) {
-    let invalid = withLink { link in
+    withLink { link in
       link.state = .disconnected
       link.endsAhead = 0
       link.isValid = link.isValid && isValid
-      return link.end()
+      link.end()
     }
-    for service in invalid { service.invalidate() }
   }
 }
 

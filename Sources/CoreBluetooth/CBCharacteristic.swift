@@ -39,6 +39,8 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {
 
   func setValue(_ value: Data?) { shared.withLock { current = value } }
   func setDescriptors(_ descriptors: [CBDescriptor]?) { shared.withLock { contents = descriptors } }
+  /// It is of no more use. Under the lock.
+  func invalidate() { notifying = false }
   func setNotifying(_ isNotifying: Bool) { shared.withLock { notifying = isNotifying } }
 
   open override var description: String {

@@ -38,10 +38,11 @@ open class CBService: CBAttribute, @unchecked Sendable {
   func setCharacteristics(_ characteristics: [CBCharacteristic]?) { shared.withLock { contents = characteristics } }
   /// False: the link on which it was found has ended, or the peripheral has changed its services.
   var isValid: Bool { shared.withLock { valid } }
-  /// Services may include each other: what is of no more use lets go of the others.
+  /// It is of no more use. Services may include each other, so it lets go of them. Under the lock.
   func invalidate() {
-    shared.withLock { valid = false }
-    setIncludedServices(nil)
+    valid = false
+    included = nil
+    for characteristic in contents ?? [] { characteristic.invalidate() }
   }
 
   open override var description: String {

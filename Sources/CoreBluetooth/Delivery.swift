@@ -2,7 +2,8 @@ import BindruneBroker
 import Foundation
 
 /// From a session's callback to a manager's queue: in order, in batches. Whoever puts the first event schedules one drain,
-/// which takes all that have come by then; so a burst costs one turn of the queue.
+/// which takes all that have come by then; so a burst costs one turn of the queue. There is one drain at a time, so the order
+/// holds on a concurrent queue too.
 final class Delivery: @unchecked Sendable {
   // Sendable: everything that changes is guarded by the lock.
   private enum Item {
@@ -51,7 +52,6 @@ final class Delivery: @unchecked Sendable {
   }
   private func drain() {
     let (items, handle) = lock.withLock { () -> ([Item], (@Sendable (BrokerEvent) -> Void)?) in
-      isScheduled = false
       defer { waiting = [] }
       return (waiting, self.handle)
     }
@@ -63,6 +63,12 @@ final class Delivery: @unchecked Sendable {
       case .call(let call): call()
       }
     }
+    // What has come meanwhile has to wait its turn: others use the queue too.
+    let isMore = lock.withLock {
+      isScheduled = false
+      return schedules()
+    }
+    if isMore { queue.async { self.drain() } }
   }
   /// Nothing is delivered any more, not even what waits: the manager is gone.
   func close() {

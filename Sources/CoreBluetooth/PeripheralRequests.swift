@@ -18,10 +18,10 @@ struct PeripheralLink {
   /// False: the adapter was gone in between. The app has to find the peripheral again.
   var isValid = true
 
-  /// The link has ended. Returns what is of no more use.
-  mutating func end() -> [CBService] {
-    defer { (services, foundServices, foundCharacteristics, longestWrite) = (nil, [:], [:], 20) }
-    return Array(foundServices.values)
+  /// The link has ended: what was found on it is of no more use. Under the lock.
+  mutating func end() {
+    for service in foundServices.values { service.invalidate() }
+    (services, foundServices, foundCharacteristics, longestWrite) = (nil, [:], [:], 20)
   }
 }
 
@@ -217,8 +217,9 @@ extension CBPeripheral {
     }
     let invalid = withLink { link -> [CBService] in
       let invalid = link.foundServices.filter { isHit($0.value) }
-      for case let (handle, found?) in invalid.map({ ($0.key, $0.value.found) }) {
-        link.foundServices[handle] = nil
+      for case let (service, found?) in invalid.values.map({ ($0, $0.found) }) {
+        service.invalidate()
+        link.foundServices[found.handle] = nil
         for value in link.foundCharacteristics.keys
         where found.handle.rawValue < value.rawValue && value.rawValue <= found.endHandle.rawValue {
           link.foundCharacteristics[value] = nil
@@ -227,7 +228,6 @@ extension CBPeripheral {
       link.services?.removeAll(where: isHit)
       return invalid.sorted { $0.key.rawValue < $1.key.rawValue }.map { $0.value }
     }
-    for service in invalid { service.invalidate() }
     delegate?.peripheral(self, didModifyServices: invalid)
   }
 }

@@ -1,3 +1,5 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// The names are Apple's.
 import BindruneBroker
 import CoreBluetooth
 import Foundation
@@ -300,5 +302,79 @@ import Testing
     lab.queue.resume()
     lab.queue.sync {}  // one turn
     #expect(lab.recorder.found.map(\.rssi.intValue) == (0..<1000).map { -$0 % 100 })
+  }
+  @Test("The order holds on a concurrent queue, one call at a time")
+  func concurrentQueue() throws {
+    final class Delegate: NSObject, CBCentralManagerDelegate, @unchecked Sendable {
+      let lock = NSLock()
+      var isIn = false
+      var found: [Int] = []
+      let all = DispatchSemaphore(value: 0)
+      func centralManagerDidUpdateState(_ central: CBCentralManager) { all.signal() }
+      func centralManager(
+        _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+        rssi RSSI: NSNumber
+      ) {
+        #expect(
+          lock.withLock { () -> Bool in
+            defer { isIn = true }
+            return !isIn
+          })
+        lock.withLock { found.append(-RSSI.intValue) }
+        if RSSI.intValue == -999 { all.signal() }
+        lock.withLock { isIn = false }
+      }
+    }
+    let delegate = Delegate()
+    var session: ScriptedSession?
+    let manager = CBCentralManager(delegate: delegate, queue: .global()) { deliver in
+      let made = ScriptedSession(deliver)
+      session = made
+      return made
+    }
+    let script = try #require(session)
+    script.tell(.adapter(.poweredOn))
+    #expect(delegate.all.wait(timeout: .now() + 30) == .success)
+    manager.scanForPeripherals(withServices: nil)
+    for rssi in 0..<1000 { script.tell(.discovered(DiscoveredPeer(peer: CentralLab.peer(), rssi: -rssi))) }
+    #expect(delegate.all.wait(timeout: .now() + 30) == .success)
+    #expect(delegate.lock.withLock { delegate.found } == Array(0..<1000))
+  }
+  @Test("Eight threads ask, connect, cancel and let go while events come: nothing is lost, and nobody waits for ever")
+  func threads() throws {
+    let lab = CentralLab()
+    let (peripheral, service, characteristics) = try lab.explored()
+    let others = (1...4).map { CentralLab.peer(0xC0FF_EE00_0000 + UInt64($0)) }
+    DispatchQueue.concurrentPerform(iterations: 8) { thread in
+      for turn in 0..<200 {
+        switch (thread, turn % 4) {
+        case (0, _): lab.session.tell(.value(lab.peer, 0x12, Data([UInt8(turn)])))
+        case (1, _): peripheral.readValue(for: characteristics[1])
+        case (2, _):
+          _ = (peripheral.services, service.characteristics, characteristics[0].value, characteristics[0].isNotifying)
+          _ = (peripheral.state, peripheral.name, peripheral.description, service.peripheral, lab.manager.isScanning)
+        case (3, 0): lab.manager.scanForPeripherals(withServices: nil)
+        case (3, _): lab.session.tell(.discovered(DiscoveredPeer(peer: others[turn % 4], name: "\(turn)", rssi: -turn)))
+        case (4, 0): lab.session.tell(.nameChanged(lab.peer, "\(turn)"))
+        case (4, _): peripheral.delegate = turn % 4 == 1 ? nil : lab.recorder
+        default:
+          // Found anew and let go each time: its connection is cancelled with it.
+          guard let other = lab.manager.retrievePeripherals(withIdentifiers: [others[thread % 4]]).first else {
+            continue
+          }
+          lab.manager.connect(other)
+          lab.session.tell(.connected(other.identifier, name: nil, longestWrite: 20))
+          other.discoverServices(nil)
+          if turn % 4 == 0 { lab.manager.cancelPeripheralConnection(other) }
+          lab.session.tell(.disconnected(other.identifier, nil, isReconnecting: false, seconds: 0))
+        }
+      }
+    }
+    lab.settle()
+    let asked = lab.asked()
+    #expect(asked.count { if case .read = $0 { true } else { false } } == 200)
+    #expect(Set(asked.compactMap(\.operation)).count == asked.compactMap(\.operation).count)
+    lab.letManagerGo()
+    #expect(lab.session.isClosed)
   }
 }
