@@ -89,7 +89,9 @@ extension Adapter {
   func cancelConnection(_ peer: UUID, for session: AdapterSession, _ host: isolated Host) {
     guard let address = PeerAddress(peer), let interest = session.interests[address] else { return }
     switch interest {
-    case .disconnecting: session.interests[address] = .disconnecting(next: nil)
+    case .disconnecting(let next):
+      session.interests[address] = .disconnecting(next: nil)
+      if next != nil { tellDisconnected(address, nil, to: session) }
     case .delayed, .connecting:
       interest.timer?.cancel()
       session.interests[address] = nil

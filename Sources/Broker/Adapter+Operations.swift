@@ -150,8 +150,10 @@ extension Adapter {
     for (handle, subscription) in state.subscriptions where range.contains(handle) {
       if case .on = subscription.phase { state.subscriptions[handle] = nil }
     }
-    // Service Changed itself may be elsewhere now.
-    if state.errandRequest == nil { state.errand = .serviceChanged }
+    // What has been found out of it, too; of a step that is under way nobody waits for the end.
+    if let request = state.errandRequest { host.cancel(request) }
+    state.errandRequest = nil
+    state.errand = .serviceChanged
     central.links[link] = state
     for session in sessions {
       guard case .connected = session.interests[state.peer] else { continue }

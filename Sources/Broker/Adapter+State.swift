@@ -132,7 +132,17 @@ extension Adapter {
       eventLoop.execute { self.hostClosed() }
     }
   }
+  /// The process ends: so do the sessions, without a word. From any thread; `done` when nothing of the host is left.
+  func shutDown(_ done: @escaping @Sendable () -> Void) {
+    eventLoop.execute { [self] in
+      for session in sessions where session.close() { closed(session) }
+      guard case .closing = phase else { return done() }
+      whenClosed.append(done)
+    }
+  }
   private func hostClosed() {
+    for done in whenClosed { done() }
+    whenClosed = []
     if sessions.isEmpty {
       phase = .idle
       failures = 0

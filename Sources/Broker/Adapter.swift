@@ -30,6 +30,9 @@ final class Adapter: HostObserver, @unchecked Sendable {
   /// It has worked, and the last end was no wish of ours.
   var isRestarting = false
 
+  /// Who waits for the end of the host that is being closed.
+  var whenClosed: [@Sendable () -> Void] = []
+
   var links = LinkTable()
   var central = Central()
   /// The peripheral's half: see `Adapter+Peripheral`.

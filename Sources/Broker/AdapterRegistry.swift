@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 import Logging
 import NIOPosix
@@ -5,7 +6,14 @@ import NIOPosix
 /// The adapters of this process: one for each choice, so that all sessions share it.
 final class AdapterRegistry: @unchecked Sendable {
   // Sendable: the lock.
-  static let shared = AdapterRegistry()
+
+  /// The process's. A program that ends with `exit`, or by returning, need not have closed its sessions: its peers see a
+  /// disconnection and not a silence, and an adapter that was taken down is up again.
+  static let shared: AdapterRegistry = {
+    let registry = AdapterRegistry()
+    atexit { AdapterRegistry.shared.closeAll(within: .milliseconds(1500)) }
+    return registry
+  }()
 
   private let lock = NSLock()
   private var entries: [String: (adapter: Adapter, users: Int)] = [:]
@@ -42,6 +50,17 @@ final class AdapterRegistry: @unchecked Sendable {
       return try await choice.spec.open(
         on: loop, radio: radio, takesDown: choice.takesDown, trace: choice.trace, logger: .adapter)
     }
+  }
+
+  /// Ends all adapters, whatever their sessions want, and waits for that: not for one whose own thread this is.
+  func closeAll(within limit: DispatchTimeInterval) {
+    let closing = DispatchGroup()
+    let adapters = lock.withLock { entries.values.map { $0.adapter } + Array(provided.values) }
+    for adapter in adapters where !adapter.eventLoop.inEventLoop {
+      closing.enter()
+      adapter.shutDown { closing.leave() }
+    }
+    _ = closing.wait(timeout: .now() + limit)
   }
 
   /// An adapter's place in the registry.

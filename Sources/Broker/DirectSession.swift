@@ -7,8 +7,8 @@ public final class DirectSession: BrokerSession {
   private let adapter: Adapter
   private let session: AdapterSession
 
-  /// `adapter`: as `TransportSpec` spells it, or as the program has called it; nil: what the environment or a configuration file says, see `AdapterChoice`.
-  /// What is wrong with it is told as `AdapterState.unsupported`.
+  /// `adapter`: as `TransportSpec` spells it, or as the program has called it; nil: what the environment or a configuration
+  /// file says, see `AdapterChoice`. What is wrong with it is told as `AdapterState.unsupported`.
   ///
   /// `deliver` is called in order, never twice at a time, from the adapter's thread. The first event is the adapter's state.
   public convenience init(adapter: String? = nil, deliver: @escaping @Sendable (BrokerEvent) -> Void) {

@@ -73,6 +73,8 @@ public struct Client: AttributeClient, ~Copyable {
     var subscribers: Int
   }
   var subscriptions: [Subscription] = []
+  /// Where Service Changed was when `followChanges` subscribed to it.
+  var followed: AttributeHandle?
 
   @usableFromInline var effects: Deque<ClientEffect> = []
   @usableFromInline var arena = UniqueArray<UInt8>()

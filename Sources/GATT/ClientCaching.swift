@@ -74,6 +74,7 @@ extension Client {
   /// After the features: the subscription, if there is one to be had.
   private mutating func followServiceChanged() -> ClientResult? {
     guard let changed = remote.characteristic(.serviceChanged, in: .genericAttribute) else { return .done }
+    followed = changed.valueHandle
     active?.become(.subscribe(changed.valueHandle, .indication))
     return beginSubscribing(changed.valueHandle, .indication)
   }
@@ -160,9 +161,13 @@ extension Client {
 
   // MARK: Changes
 
-  /// The value of Service Changed, which stands in the Generic Attribute service. Vol 3, Part G, §7.
+  /// The value of Service Changed, which stands in the Generic Attribute service. Vol 3, Part G, §7. While nothing is known of
+  /// the handle, because it has just been said to have changed itself, it is what it was when it was followed: §7.1.
   public func isServiceChanged(_ valueHandle: AttributeHandle) -> Bool {
-    guard remote.characteristic(valueHandle: valueHandle)?.uuid == .serviceChanged else { return false }
+    guard let characteristic = remote.characteristic(valueHandle: valueHandle) else {
+      return valueHandle == followed && remote.service(containing: valueHandle) == nil
+    }
+    guard characteristic.uuid == .serviceChanged else { return false }
     guard let service = remote.service(containing: valueHandle) else { return true }
     return service.uuid == .genericAttribute
   }

@@ -2,6 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
+@testable import Bindrune
 @testable import BindruneBroker
 
 @Suite struct ConnectionTests {
@@ -31,6 +32,12 @@ import Testing
     probe.send(.connect(peer, ConnectOptions()))
     #expect(try await probe.disconnected(peer).error == nil)
     try await probe.connected(peer)
+    // An end for each wish: of the link, and of the connection that was asked for meanwhile and cancelled, too.
+    probe.send(.cancelConnection(peer))
+    probe.send(.connect(peer, ConnectOptions()))
+    probe.send(.cancelConnection(peer))
+    for _ in 0..<2 { #expect(try await probe.disconnected(peer).error == nil) }
+    try await eventually { try await probe.adapter.eventLoop.submit { probe.adapter.central.reaches.isEmpty }.get() }
     withExtendedLifetime(host) {}
   }
   @Test func waitsForAsLongAsItTakes() async throws {
@@ -230,5 +237,58 @@ import Testing
     #expect(try await probe.connected(peer) == 20)
     #expect(try await probe.ask { .read($0, peer, sensor.long) } == .value(Data(Sensor.longValue)))
     withExtendedLifetime(host) {}
+  }
+
+  /// The device did not hear the connection, 0x3E (Vol 6, Part B, §4.5): nobody is told, and it is sought again. One that ends
+  /// the link before it has answered anything is a failure, with its reason. What the host says here of these links is made up.
+  @Test func notEstablished() async throws {
+    let absent = PeerAddress(DeviceAddress(0xC000_0000_0001), .random), peer = UUID(absent)
+    let adapter = Room().adapter(), probe = try await Probe.poweredOn(adapter)
+    func isDown(_ number: UInt32, _ reason: HCIStatus) async throws {
+      try await adapter.eventLoop.submit {
+        _ = adapter.withHost { host in
+          let link = Link(id: LinkID(rawValue: number), peer: absent, role: .central, host: host)
+          adapter.host(host, did: .server(.connected(link)))
+          adapter.host(host, did: .server(.disconnected(link.id, reason)))
+        }
+      }.get()
+    }
+    probe.send(.connect(peer, ConnectOptions()))
+    try await probe.settle()
+    try await isDown(1001, .connectionFailedToBeEstablished)
+    try await probe.settle()
+    #expect(try await adapter.eventLoop.submit { adapter.central.reaches[absent] != nil }.get())
+    let told = try await probe.history().filter {
+      switch $0 {
+      case .connected, .connectionFailed, .disconnected: true
+      default: false
+      }
+    }
+    #expect(told.isEmpty)
+    try await isDown(1002, .remoteUserTerminatedConnection)
+    let error = try await probe.wait("failure") {
+      if case .connectionFailed(peer, let error) = $0 { error } else { nil }
+    }
+    #expect(error.status == .remoteUserTerminatedConnection)
+    try await eventually { try await adapter.eventLoop.submit { adapter.central.reaches.isEmpty }.get() }
+  }
+
+  /// The end of the process: the peer sees a disconnection, as fast as a link ends.
+  @Test func shutDown() async throws {
+    let room = Room(), (host, peer) = try await room.sensor(try Sensor()), adapter = room.adapter()
+    let probe = try await Probe.poweredOn(adapter), events = await host.events
+    probe.send(.connect(peer, ConnectOptions()))
+    try await probe.connected(peer)
+    await withCheckedContinuation { continuation in adapter.shutDown { continuation.resume() } }
+    #expect(!(try await probe.history().contains { if case .disconnected = $0 { true } else { false } }))
+    for try await event in events {
+      guard case .disconnected(_, let reason) = event else { continue }
+      #expect(reason == .remoteUserTerminatedConnection)
+      break
+    }
+    // Again, and of one that has never begun: nothing to wait for.
+    for adapter in [adapter, room.adapter()] {
+      await withCheckedContinuation { continuation in adapter.shutDown { continuation.resume() } }
+    }
   }
 }

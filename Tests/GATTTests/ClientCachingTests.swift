@@ -173,6 +173,25 @@ import Testing
     #expect(dialogue.effects() == ["6 done"])
   }
 
+  /// Everything has changed, Service Changed itself among it, and changes again before the client knows what it has now: the
+  /// handle is still that of Service Changed. Vol 3, Part G, §7.1.
+  @Test func changesWhileNothingIsKnown() {
+    let dialogue = Dialogue(mtu: 64)
+    dialogue.client.discoverAll(1)
+    dialogue.play(Self.discovery)
+    dialogue.client.followChanges(2)
+    dialogue.play("> 12 0600 05\n< 13\n> 12 0400 0200\n< 13")
+    #expect(dialogue.effects() == ["1 discovered", "2 done"])
+    for _ in 0..<2 {
+      dialogue.send(octets("1D 0300 0100 FFFF"))
+      #expect(dialogue.effects() == ["indication 3: 01 00 FF FF", "changed 0001-FFFF"])
+      #expect(dialogue.client.remote.isEmpty)
+    }
+    // Another handle of which nothing is known is none.
+    dialogue.send(octets("1D 0500 0100 FFFF"))
+    #expect(dialogue.effects() == ["indication 5: 01 00 FF FF"])
+  }
+
   @Test func moreChangesMeanwhile() {
     let dialogue = Self.synchronized()
     dialogue.send(octets("1D 0300 1000 1300"))
