@@ -260,7 +260,8 @@ extension Host {
     return readers
   }
   private func readers(of handle: AttributeHandle, on link: LinkID) -> Readers {
-    let inboxes = links[link]?.values[handle] ?? [], isServiceChanged = core.isServiceChanged(handle, on: link)
+    let inboxes = links[link]?.values[handle] ?? [], observer = observer
+    let isServiceChanged = (inboxes.isEmpty || observer != nil) && core.isServiceChanged(handle, on: link)
     return Readers(
       link: link, handle: handle, inboxes: inboxes,
       isUnclaimed: inboxes.isEmpty && !isServiceChanged && links[link]?.hears == true,

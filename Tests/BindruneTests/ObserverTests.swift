@@ -184,7 +184,7 @@ import Testing
     #expect(recorder.events.count { if case .failed = $0 { true } else { false } } == 1)
   }
 
-  enum End: CaseIterable { case disconnect, peer, close, transport, hardware, letGo }
+  enum End: CaseIterable { case disconnect, task, peer, close, transport, hardware }
   /// However a link or the host ends: each operation completes once and before it is told that its link is down; nothing is
   /// told of that link afterwards, and nothing but `.failed` of the host.
   @Test(arguments: End.allCases) func everythingEndsOnce(_ end: End) async throws {
@@ -229,7 +229,7 @@ import Testing
     case .hardware:
       try await relay.fromController("04 10 01 42")
       code = .disconnected
-    case .letGo:
+    case .task:
       try await link.disconnect()
       code = .disconnected
     }

@@ -138,10 +138,13 @@ import Testing
   }
 
   /// Real threads: none of their values is lost, doubled, torn or out of order, and no wake is missed or superfluous.
-  @Test(arguments: [0, 2_000, 1 << 16], [false, true]) func eightThreadsShareAPort(_ capacity: Int, _ isForLink: Bool) {
+  @Test(arguments: [(0, false), (2_000, true), (1 << 16, true)]) func eightThreadsShareAPort(
+    _ capacity: Int, _ isForLink: Bool
+  ) {
     #expect(SendPortThreads(capacity: capacity, isForLink: isForLink).share(count: 2_000) == [])
   }
-  @Test(arguments: [0, 1 << 16], [false, true]) func closedUnderEightThreads(_ capacity: Int, _ isForLink: Bool) async {
+  @Test(arguments: [(0, true), (1 << 16, false)]) func closedUnderEightThreads(_ capacity: Int, _ isForLink: Bool) async
+  {
     #expect(await SendPortThreads(capacity: capacity, isForLink: isForLink).close() == [])
   }
 
