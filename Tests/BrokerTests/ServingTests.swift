@@ -130,7 +130,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     let service = try #require(included.service(at: heart.handle))
     #expect(!service.isPrimary && included.includes(of: service).map(\.serviceHandle) == [battery.handle])
     let measurement = heart.characteristics[0].value
-    _ = try await link.subscribe(to: try #require(included.characteristic("2A37")))
+    let rate = try await link.subscribe(to: try #require(included.characteristic("2A37")))
     try await a.subscribed(to: measurement)
     let other = try await b.publishPulse()
     _ = try await next()
@@ -152,6 +152,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     try await a.unsubscribed(from: measurement)
     #expect(try await next()?.services.map(\.handle).last == other.service.handle)
     #expect(try await link.read(other.location) == [2])
+    withExtendedLifetime(rate) {}
   }
 
   // MARK: Requests
@@ -384,7 +385,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
       room.adapter { _ async throws(TransportError) in await ways.open(room.radio) }
     }
     let (session, pulse, link) = try await ward.linked()
-    _ = try await link.subscribe(to: try await link.characteristic(pulse.measurement))
+    let rate = try await link.subscribe(to: try await link.characteristic(pulse.measurement))
     try await session.subscribed(to: pulse.measurement)
     let peer = UUID(await ward.central.ownAddress)
     #expect(session.session.port(.notification, of: peer) != nil)
@@ -404,6 +405,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     try await session.advertise("Again")
     let database = try await ward.link().discoverAll()
     #expect(database.services.map(\.uuid) == ["1800", "1801", "180D"])
+    withExtendedLifetime(rate) {}
   }
 
   /// Before it is powered on, whatever is asked for is answered.

@@ -41,10 +41,10 @@ import Testing
     #expect(try await a.history().filter { if case .readyToUpdate = $0 { true } else { false } }.count == 1)
 
     // Each session has a port of its own, and hears of its own values only.
-    _ = try await link.subscribe(to: try await link.characteristic(other.measurement))
+    let second = try await link.subscribe(to: try await link.characteristic(other.measurement))
     try await b.subscribed(to: other.measurement)
-    let second = b.session.port(.notification, of: peer)
-    #expect(second != nil && second !== port)
+    let own = b.session.port(.notification, of: peer)
+    #expect(own != nil && own !== port)
     try await rate.end()
     try await a.unsubscribed(from: pulse.measurement)
     // To whoever has not subscribed nothing is sent, and the port stays until the link ends.
@@ -53,6 +53,7 @@ import Testing
     try await b.unsubscribed(from: other.measurement)
     try await b.settle()
     #expect(b.session.port(.notification, of: peer) == nil && !port.offer([1], to: pulse.measurement))
+    withExtendedLifetime(second) {}
   }
 
   /// A central that goes has unsubscribed from everything, once each. S100.
@@ -77,7 +78,7 @@ import Testing
       try await session.history().filter { if case .unsubscribed = $0 { true } else { false } }.count == 2)
     #expect(session.session.port(.notification, of: peer) == nil)
     #expect(session.session.port(.notification, of: UUID(await other.ownAddress)) != nil)
-    _ = held
+    withExtendedLifetime(held) {}
     await other.close()
   }
 
@@ -233,12 +234,13 @@ import Testing
   @Test func latency() async throws {
     let ward = try await Ward()
     let (session, pulse, link) = try await ward.linked()
-    _ = try await link.subscribe(to: try await link.characteristic(pulse.measurement))
+    let rate = try await link.subscribe(to: try await link.characteristic(pulse.measurement))
     let peer = try await session.subscribed(to: pulse.measurement).central
     for latency in [ConnectionLatency.high, .medium, .low] { session.send(.setDesiredLatency(peer, latency)) }
     session.send(.setDesiredLatency(UUID(), .low))
     let wanted = ConnectionParameterRange(.low)
     while let parameters = await link.parameters, !wanted.contains(parameters) { await Task.yield() }
     #expect(await link.parameters != nil)
+    withExtendedLifetime(rate) {}
   }
 }
