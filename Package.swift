@@ -136,7 +136,8 @@ let package = Package(
       dependencies: ["CoreBluetooth", "BindruneBroker", "BindruneTransport", "Bindrune", "GATT", "TestSupport"] + nio,
       swiftSettings: settings),
     .testTarget(
-      name: "ToolTests", dependencies: ["BindruneTool", "Bindrune", "GAP", "BindruneTransport", "BindruneWire"] + nio,
+      name: "ToolTests",
+      dependencies: ["BindruneTool", "Bindrune", "GAP", "BindruneTransport", "BindruneWire", "TestSupport"] + nio,
       swiftSettings: settings),
     .testTarget(name: "VectorTests", dependencies: ["BindruneWire", "ATT", "TestSupport"], swiftSettings: settings),
     .testTarget(

@@ -59,7 +59,7 @@ func packages(_ module: String) -> [String] {
   case "BindruneConformance": collections + ["Foundation", "Glibc"]
   case "BindruneTool", "BindruneDaemon":
     collections + system + ["Foundation", "Dispatch", "Logging", "ArgumentParser", "ArgumentParserToolInfo"]
-  case "TestSupport": collections + ["Foundation"]
+  case "TestSupport": collections + ["Foundation", "Synchronization", "Testing"]
   case "KernelCentral": ["Logging"]
   default: []
   }

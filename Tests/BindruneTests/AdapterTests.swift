@@ -11,7 +11,7 @@ import Testing
 
 /// Whole hosts over what this machine's adapters are reached by: sockets that keep packets, and serial lines. The
 /// controllers are virtual; Tests/Kernel has the real sockets.
-@Suite("Adapters", .timeLimit(.minutes(1))) struct AdapterTests {
+@Suite("Adapters", .realTime, .timeLimit(.minutes(5))) struct AdapterTests {
   /// Two ends of a socket that keeps packets whole.
   private func socketPair() throws -> (host: CInt, controller: CInt) {
     var ends: [CInt] = [-1, -1]

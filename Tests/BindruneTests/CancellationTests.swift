@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// Whatever is cancelled returns at once, and leaves nothing behind: neither here, nor in the controller, nor at the peer.
-@Suite("Cancellation", .timeLimit(.minutes(1))) struct CancellationTests {
+@Suite("Cancellation", .realTime, .timeLimit(.minutes(5))) struct CancellationTests {
   /// Cancelled when `begun` has returned; with nil, before it begins.
   private func cancelled(
     once begun: (@Sendable () async throws -> Void)?,

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// Whatever breaks below, each caller hears of it once, by its name, and soon.
-@Suite("Failure", .timeLimit(.minutes(1))) struct FailureTests {
+@Suite("Failure", .realTime, .timeLimit(.minutes(5))) struct FailureTests {
   /// Everything that can wait on a host, each as a task that gives the code of its error; nil: ended well.
   private func waiting(
     on central: Host, _ peripheral: Host, _ belt: Belt

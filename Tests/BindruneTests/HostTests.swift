@@ -2,7 +2,7 @@ import Bindrune
 import TestSupport
 import Testing
 
-@Suite("Host", .timeLimit(.minutes(1))) struct HostTests {
+@Suite("Host", .realTime, .timeLimit(.minutes(5))) struct HostTests {
   @Test func theWholeWalk() async throws {
     let lab = Lab(), belt = try Belt()
     try await within {

@@ -1,8 +1,9 @@
+import TestSupport
 import Testing
 
 @testable import Bindrune
 
-@Suite("Mailbox", .timeLimit(.minutes(1))) struct MailboxTests {
+@Suite("Mailbox", .realTime, .timeLimit(.minutes(5))) struct MailboxTests {
   private func rest(_ mailbox: Mailbox<Int>) async throws(BluetoothError) -> [Int] {
     var taken: [Int] = []
     while let element = try await mailbox.take() { taken.append(element) }

@@ -3,7 +3,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("Observer", .timeLimit(.minutes(2))) struct ObserverTests {
+@Suite("Observer", .realTime, .timeLimit(.minutes(5))) struct ObserverTests {
   /// Two characteristics that notify, and one that the application keeps.
   private struct Meter {
     let database: Database

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Bindrune
 
-@Suite("SendPort", .timeLimit(.minutes(1))) struct SendPortTests {
+@Suite("SendPort", .realTime, .timeLimit(.minutes(5))) struct SendPortTests {
   private func port(_ capacity: Int, mtu: Int = 23, wake: @escaping @Sendable (SendPort) -> Void = { _ in }) -> SendPort
   {
     SendPort(

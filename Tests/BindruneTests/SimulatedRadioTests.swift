@@ -83,7 +83,7 @@ private func isReport(_ packet: [UInt8]) -> Bool {
   packet.starts(with: [0x04, 0x3E]) && packet[3] == 0x02 && packet.dropLast().suffix(6) == octets("05 09 42 69 6E 64")
 }
 
-@Suite(.timeLimit(.minutes(1))) struct SimulatedRadioTests {
+@Suite(.realTime, .timeLimit(.minutes(5))) struct SimulatedRadioTests {
   private func withRadio(_ body: (SimulatedRadio) async throws -> Void) async throws {
     let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     let radio = SimulatedRadio(on: group.next())

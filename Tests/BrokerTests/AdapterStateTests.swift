@@ -7,7 +7,7 @@ import Testing
 @testable import BindruneBroker
 
 /// What becomes of the controller, as the sessions see it (rows S75, S105, S134, S158).
-@Suite struct AdapterStateTests {
+@Suite(.realTime, .timeLimit(.minutes(5))) struct AdapterStateTests {
   @Test func unknownThenPoweredOn() async throws {
     let adapter = Room().adapter()
     let first = try await Probe.poweredOn(adapter), second = try await Probe.poweredOn(adapter)

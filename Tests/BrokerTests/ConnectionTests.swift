@@ -5,7 +5,7 @@ import Testing
 @testable import Bindrune
 @testable import BindruneBroker
 
-@Suite struct ConnectionTests {
+@Suite(.realTime, .timeLimit(.minutes(5))) struct ConnectionTests {
   /// S112, and the header: the error is nil only after the session's own cancel, and the link is down by then.
   @Test func connectsAndCancels() async throws {
     let room = Room(), (host, peer) = try await room.sensor(try Sensor())

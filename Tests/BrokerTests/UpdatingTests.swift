@@ -1,10 +1,11 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import BindruneBroker
 
 /// What a peripheral does by itself: values, advertising, wishes for the link.
-@Suite("Updating", .timeLimit(.minutes(2))) struct UpdatingTests {
+@Suite("Updating", .realTime, .timeLimit(.minutes(5))) struct UpdatingTests {
   // MARK: Subscriptions
 
   /// S99 … S103, S151: who subscribes is told, with the room that a value has, and gets what the session puts into its port.

@@ -2,6 +2,7 @@
 // The names are Apple's.
 import Foundation
 import NIOPosix
+import TestSupport
 import Testing
 
 @testable import Bindrune
@@ -94,7 +95,7 @@ private final class HeartRateApp: NSObject, CBCentralManagerDelegate, CBPeripher
   }
 }
 
-@Suite struct CentralOverTheAirTests {
+@Suite(.realTime, .timeLimit(.minutes(5))) struct CentralOverTheAirTests {
   @Test(
     "S105–S128: scan, connect, discover, read, write, subscribe and disconnect, over a simulated radio",
     .timeLimit(.minutes(1)))

@@ -2,6 +2,7 @@
 // The names are Apple's.
 import Foundation
 import NIOPosix
+import TestSupport
 import Testing
 
 @testable import Bindrune
@@ -21,7 +22,7 @@ private final class HeartRateSensor: NSObject, CBPeripheralManagerDelegate, @unc
   private let battery = CBMutableService(type: CBUUID(string: "180F"), primary: true)
   private let heartRate = CBMutableService(type: CBUUID(string: "180D"), primary: true)
   private var next: UInt16 = 0
-  let last: UInt16 = 2_000
+  let last: UInt16 = 8_000
   private(set) var refusals = 0
   override init() {
     (steps, step) = AsyncStream.makeStream(of: String.self)
@@ -183,7 +184,7 @@ private final class HeartRateApp: NSObject, CBCentralManagerDelegate, CBPeripher
   }
 }
 
-@Suite struct PeripheralOverTheAirTests {
+@Suite(.realTime, .timeLimit(.minutes(5))) struct PeripheralOverTheAirTests {
   @Test(
     "S74–S103, S137, S138, S150–S153: publish, advertise, serve, update, over a simulated radio",
     .timeLimit(.minutes(1)))

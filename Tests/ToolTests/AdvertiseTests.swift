@@ -1,9 +1,10 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// What `bindrune advertise` sends. Octets are captures of iPhones, their flags made those of an LE-only device, or composed by
 /// hand after the Core Specification Supplement, Part A; masks are made of observed bits (Fixtures/Vectors/overflow.txt).
-@Suite("Tool: advertise", .timeLimit(.minutes(1))) struct AdvertiseTests {
+@Suite("Tool: advertise", .realTime, .timeLimit(.minutes(5))) struct AdvertiseTests {
   private static let long = "12345678-9ABC-DEF0-1234-56789ABCDEF0"
   private static let longOnAir = "f0debc9a78563412f0debc9a78563412"
   private static let captured = """

@@ -1,11 +1,12 @@
 import Bindrune
 import Foundation
 import NIOPosix
+import TestSupport
 import Testing
 
 @testable import BindruneTool
 
-@Suite("Tool: bench", .timeLimit(.minutes(1))) struct BenchTests {
+@Suite("Tool: bench", .realTime, .timeLimit(.minutes(5))) struct BenchTests {
   // MARK: Figures
 
   /// Percentiles are those of the sorted durations (nearest rank), at most 1/32 above; rows have all of them, once.

@@ -1,8 +1,9 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// `controllers --name`, and the verbs that join it, each in a process of its own.
-@Suite("Radio", .timeLimit(.minutes(1))) struct RadioTests {
+@Suite("Radio", .realTime, .timeLimit(.minutes(5))) struct RadioTests {
   /// The tool, for a user whose runtime folder is `folder`.
   private func tool(_ folder: URL, _ arguments: String) throws -> Tool {
     try Tool.shell("exec env XDG_RUNTIME_DIR=\(folder.path) \(Tool.path) \(arguments)")

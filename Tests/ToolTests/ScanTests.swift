@@ -1,11 +1,12 @@
 import BindruneWire
 import Foundation
 import GAP
+import TestSupport
 import Testing
 
 @testable import BindruneTool
 
-@Suite("Tool: scan", .timeLimit(.minutes(1))) struct ScanTests {
+@Suite("Tool: scan", .realTime, .timeLimit(.minutes(5))) struct ScanTests {
   // MARK: The table, without a terminal
 
   private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0xC0FF_EE00_0000 | number), .random) }

@@ -1,12 +1,13 @@
 import BindruneTransport
 import Foundation
 import NIOPosix
+import TestSupport
 import Testing
 
 private let isTsharkHere = FileManager.default.isExecutableFile(atPath: "/usr/bin/tshark")
 private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bin/script")
 
-@Suite("Tool", .timeLimit(.minutes(1))) struct ToolTests {
+@Suite("Tool", .realTime, .timeLimit(.minutes(5))) struct ToolTests {
   // MARK: Demo
 
   @Test func demo() async throws {

@@ -6,7 +6,7 @@ import NIOPosix
 import TestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct StreamTests {
+@Suite(.realTime, .timeLimit(.minutes(5))) struct StreamTests {
   private static let loopback = TransportSpec.tcp(host: "127.0.0.1", port: 0)
 
   /// A server whose connections do what `serve` says to their recorder before they start.
