@@ -247,7 +247,9 @@ extension Adapter {
 
 extension BluetoothError {
   /// The request ended because its link did, which is told for itself.
-  var isEndOfLink: Bool { [.disconnected, .connectionTimedOut, .connectionFailed].contains(code) }
+  var isEndOfLink: Bool {
+    code == .disconnected || code == .connectionTimedOut || status == .connectionFailedToBeEstablished
+  }
 
   static func unknownAttribute(_ handle: AttributeHandle) -> BluetoothError {
     BluetoothError(
