@@ -164,10 +164,10 @@ extension Client {
   /// The value of Service Changed, which stands in the Generic Attribute service. Vol 3, Part G, §7. While nothing is known of
   /// the handle, because it has just been said to have changed itself, it is what it was when it was followed: §7.1.
   public func isServiceChanged(_ valueHandle: AttributeHandle) -> Bool {
-    guard let characteristic = remote.characteristic(valueHandle: valueHandle) else {
-      return valueHandle == followed && remote.service(containing: valueHandle) == nil
+    let characteristic = remote.characteristic(valueHandle: valueHandle)
+    guard characteristic?.uuid == .serviceChanged || (characteristic == nil && valueHandle == followed) else {
+      return false
     }
-    guard characteristic.uuid == .serviceChanged else { return false }
     guard let service = remote.service(containing: valueHandle) else { return true }
     return service.uuid == .genericAttribute
   }

@@ -176,17 +176,38 @@ import Testing
   /// Everything has changed, Service Changed itself among it, and changes again before the client knows what it has now: the
   /// handle is still that of Service Changed. Vol 3, Part G, §7.1.
   @Test func changesWhileNothingIsKnown() {
+    let services = """
+      > 10 0100 FFFF 0028
+      < 11 06 0100 0800 0118  1000 1300 0D18
+      > 10 1400 FFFF 0028
+      < 01 10 1400 0A
+      """
     let dialogue = Dialogue(mtu: 64)
-    dialogue.client.discoverAll(1)
-    dialogue.play(Self.discovery)
-    dialogue.client.followChanges(2)
+    dialogue.client.discoverPrimaryServices(1)
+    dialogue.play(services)
+    dialogue.client.discoverCharacteristics(2, in: HandleRange(0x01, 0x08))
+    dialogue.play(
+      """
+      > 08 0100 0800 0328
+      < 09 07 0200 20 0300 052A  0500 0A 0600 292B  0700 02 0800 2A2B
+      > 08 0800 0800 0328
+      < 01 08 0800 0A
+      """)
+    dialogue.client.followChanges(3)
     dialogue.play("> 12 0600 05\n< 13\n> 12 0400 0200\n< 13")
-    #expect(dialogue.effects() == ["1 discovered", "2 done"])
+    #expect(dialogue.effects() == ["1 discovered", "2 discovered", "3 done"])
+    let changed = ["indication 3: 01 00 FF FF", "changed 0001-FFFF"]
     for _ in 0..<2 {
       dialogue.send(octets("1D 0300 0100 FFFF"))
-      #expect(dialogue.effects() == ["indication 3: 01 00 FF FF", "changed 0001-FFFF"])
+      #expect(dialogue.effects() == changed)
       #expect(dialogue.client.remote.isEmpty)
     }
+    // The service has been found again, and what is in it has not.
+    dialogue.client.discoverPrimaryServices(4)
+    dialogue.play(services)
+    #expect(dialogue.effects() == ["4 discovered"])
+    dialogue.send(octets("1D 0300 0100 FFFF"))
+    #expect(dialogue.effects() == changed)
     // Another handle of which nothing is known is none.
     dialogue.send(octets("1D 0500 0100 FFFF"))
     #expect(dialogue.effects() == ["indication 5: 01 00 FF FF"])
