@@ -27,7 +27,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     // Robust caching: Vol 3, Part G, §7.
     #expect(database.hash != nil && database.characteristic("2B29") != nil && database.characteristic("2A05") != nil)
     let name = try #require(database.characteristic("2A00", in: "1800"))
-    let machine = try #require(ProcessInfo.processInfo.environment["HOSTNAME"] ?? (try? hostName()))
+    let machine = try hostName()
     #expect(String(decoding: try await link.read(name), as: UTF8.self) == machine)
 
     for pulse in [first, second] {
