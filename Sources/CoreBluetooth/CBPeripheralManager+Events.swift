@@ -246,7 +246,8 @@ extension CBPeripheralManager {
       guard targets.count == writes.count, !writes.isEmpty else { return [] }
       unanswered.insert(id)
       let central = central(peer, longestUpdate: longestUpdate)
-      let answer = ExpectedAnswer(id, isRead: false, from: self)
+      let isOptional = targets.allSatisfy { !$0.properties.contains(.write) }
+      let answer = ExpectedAnswer(id, isRead: false, isOptional: isOptional, from: self)
       return zip(writes, targets).enumerated().map { index, part in
         CBATTRequest(
           from: central, for: part.1, offset: part.0.offset, value: part.0.value, answer: answer, isFirst: index == 0)
@@ -258,9 +259,11 @@ extension CBPeripheralManager {
   }
 
   /// Nobody can respond any more.
-  func letGo(_ id: ServerRequest) {
+  func letGo(_ id: ServerRequest, isReported: Bool) {
     guard lock.withLock({ unanswered.remove(id) != nil }) else { return }
-    Log.misuse(self, "has let a request go without responding: the central is told of an unlikely error.")
+    if isReported {
+      Log.misuse(self, "has let a request go without responding: the central is told of an unlikely error.")
+    }
     session.send(.reject(id, .unlikelyError))
   }
 

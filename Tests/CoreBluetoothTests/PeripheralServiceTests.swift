@@ -152,7 +152,7 @@ private func heartRateService() -> CBMutableService {
     #expect(script.calls() == ["added \(uuid) CBError 8"])
   }
 
-  @Test("S138: included services are published first; one that is on its way is waited for")
+  @Test("S138, S140: included services are published first, and removed last; one that is on its way is waited for")
   func included() throws {
     let script = PeripheralScript()
     let battery = CBMutableService(type: CBUUID(string: "180F"), primary: false), service = heartRateService()
