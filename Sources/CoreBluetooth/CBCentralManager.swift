@@ -27,6 +27,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   private var lastSerial: UInt64 = 0
   /// Which peripheral wants the link to a device.
   private var wishes: [UUID: UInt64] = [:]
+  /// Ends to come of wishes that were cancelled because nobody kept the peripheral: nobody is told of them.
+  private var abandonedEnds: [UUID: Int] = [:]
   private var requests: [OperationID: (peer: UUID, request: PeripheralRequest)] = [:]
   private var lastOperation: UInt64 = 0
   private var linked: [LinkedPeer] = []
@@ -188,6 +190,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       if peripherals[peer]?.serial == serial { peripherals[peer] = nil }
       guard wishes[peer] == serial else { return false }
       wishes[peer] = nil
+      requests = requests.filter { $0.value.peer != peer }
+      abandonedEnds[peer, default: 0] += 1
       session.send(.cancelConnection(peer))
       return true
     }
@@ -283,7 +287,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     if new != .poweredOn {
       let isGone = new != .poweredOff
       let lost = lock.withLock {
-        (scanning, requests, wishes, linked) = (false, [:], [:], [])
+        (scanning, requests, wishes, abandonedEnds, linked) = (false, [:], [:], [:], [])
         defer { if isGone { peripherals = [:] } }
         return peripherals.values.compactMap(\.peripheral)
       }
@@ -302,7 +306,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       rssi: NSNumber(value: found.rssi ?? 127))
   }
   private func connected(_ peer: UUID, _ name: String?, _ longestWrite: Int) {
-    guard let peripheral = known(peer) else { return }
+    guard let peripheral = known(peer), lock.withLock({ abandonedEnds[peer] == nil }) else { return }
     let isWanted = peripheral.withLink { link in
       // Cancelled since: its end comes next.
       guard link.state == .connecting, link.endsAhead == 0 else { return false }
@@ -314,23 +318,26 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     if isWanted { delegate?.centralManager(self, didConnect: peripheral) }
   }
   private func disconnected(_ peer: UUID, _ error: BluetoothError?, _ isReconnecting: Bool, _ seconds: Double) {
-    guard let peripheral = known(peer) else { return }
-    let isCancelled = peripheral.state == .disconnecting || peripheral.withLink { $0.endsAhead > 0 }
-    guard ended(peer, isReconnecting: isReconnecting) != nil else { return }
+    let isCancelled = known(peer)?.withLink { $0.state == .disconnecting || $0.endsAhead > 0 } ?? false
+    guard let peripheral = ended(peer, isReconnecting: isReconnecting) else { return }
     delegate?.centralManager(
-      self, didDisconnectPeripheral: peripheral, timestamp: seconds, isReconnecting: isReconnecting && !isCancelled,
+      self, didDisconnectPeripheral: peripheral, timestamp: seconds, isReconnecting: isReconnecting,
       error: isCancelled ? nil : error?.facade)
   }
   /// A link has ended, or will not come. Nil: nobody is to be told.
   private func ended(_ peer: UUID, isReconnecting: Bool = false) -> CBPeripheral? {
     let peripheral = known(peer)
     let isTold = lock.withLock {
+      if let ends = abandonedEnds[peer] {
+        if !isReconnecting { abandonedEnds[peer] = ends > 1 ? ends - 1 : nil }
+        return false
+      }
       requests = requests.filter { $0.value.peer != peer }
       guard let peripheral, peripheral.link.state != .disconnected else { return false }
       peripheral.link.end()
       if isReconnecting {
         // Cancelled in the meantime: another end comes.
-        if peripheral.link.state == .disconnecting { return false }
+        if peripheral.link.state == .disconnecting || peripheral.link.endsAhead > 0 { return false }
         peripheral.link.state = .connecting
       } else if peripheral.link.endsAhead > 0 {
         peripheral.link.endsAhead -= 1

@@ -139,6 +139,39 @@ import Testing
     _ = lab.manager.retrievePeripherals(withIdentifiers: [lab.peer])
     #expect(lab.asked().isEmpty)
   }
+  @Test("A device that is found again after its peripheral was let go: the end of the old connection is nobody's")
+  func abandonedAndFoundAgain() throws {
+    let lab = CentralLab()
+    var old: CBPeripheral? = try lab.connected()
+    old?.readRSSI()
+    let id = try #require(lab.asked().last?.operation)
+    withExtendedLifetime(old) {}
+    old = nil
+    let new = try #require(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
+    lab.manager.connect(new)
+    #expect(lab.asked() == [.cancelConnection(lab.peer), .connect(lab.peer, ConnectOptions())])
+    new.delegate = lab.recorder
+    lab.tell(.completed(id, .success(.rssi(-3))), .disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
+    #expect(lab.recorder.calls.isEmpty && new.state == .connecting)
+    lab.tell(
+      .connected(lab.peer, name: nil, longestWrite: 20),
+      .disconnected(lab.peer, gone, isReconnecting: false, seconds: 2))
+    #expect(lab.recorder.take() == ["connect", "disconnect"])
+    #expect(new.state == .disconnected)
+  }
+  @Test("A link that is sought again while the app cancels it and wants it anew ends once")
+  func reconnectingCrossesCancel() throws {
+    let lab = CentralLab()
+    let peripheral = try lab.connected()
+    lab.manager.cancelPeripheralConnection(peripheral)
+    lab.manager.connect(peripheral)
+    lab.tell(
+      .disconnected(lab.peer, gone, isReconnecting: true, seconds: 1),
+      .disconnected(lab.peer, nil, isReconnecting: false, seconds: 2), .connected(lab.peer, name: nil, longestWrite: 20)
+    )
+    #expect(lab.recorder.take() == ["disconnect", "connect"])
+    #expect(peripheral.state == .connected)
+  }
   @Test("After a disconnection: no answer to what was asked before, services nil, what was found is of no more use")
   func disconnection() throws {
     let lab = CentralLab()
