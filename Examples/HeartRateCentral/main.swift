@@ -59,9 +59,10 @@ final class HeartRateCentral: NSObject, CBCentralManagerDelegate, CBPeripheralDe
     _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
   ) {
     if left == 0 { exit(EXIT_SUCCESS) }
-    if useless.contains(peripheral.identifier) { return scan() }
-    note("disconnected: \(error?.localizedDescription ?? "the sensor gives no reason"); waiting for it")
-    central.connect(peripheral)
+    if !useless.contains(peripheral.identifier) {
+      note("disconnected: \(error?.localizedDescription ?? "no reason given")")
+    }
+    scan()
   }
   /// The sensor has no use, so others are looked for.
   private func leave(_ peripheral: CBPeripheral, because reason: String) {
