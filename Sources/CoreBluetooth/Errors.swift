@@ -43,6 +43,10 @@ public struct CBError: CustomNSError, Hashable, @unchecked Sendable {
     self.code = code
     self.userInfo = userInfo
   }
+  /// Of an error that was bridged to Foundation's.
+  public init(_nsError error: NSError) {
+    self.init(Code(rawValue: error.code) ?? .unknown, userInfo: error.userInfo)
+  }
 
   public static var errorDomain: String { CBErrorDomain }
   public var errorCode: Int { code.rawValue }
@@ -111,6 +115,10 @@ public struct CBATTError: CustomNSError, Hashable, @unchecked Sendable {
   public init(_ code: Code, userInfo: [String: Any] = [:]) {
     self.code = code
     self.userInfo = userInfo
+  }
+  /// Of an error that was bridged to Foundation's.
+  public init(_nsError error: NSError) {
+    self.init(Code(rawValue: error.code) ?? .unlikelyError, userInfo: error.userInfo)
   }
 
   public static var errorDomain: String { CBATTErrorDomain }

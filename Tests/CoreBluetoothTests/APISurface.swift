@@ -217,6 +217,11 @@ import Testing
     #expect(CBError(.notConnected).errorUserInfo[NSLocalizedDescriptionKey] is String)
     let codes: (CBError.Code, CBATTErrorCode) = (CBError(.unknown).code, CBATTError(.success).code)
     #expect(codes.0 == .unknown && codes.1 == .success)
+    let bridged = CBATTError(.invalidOffset, userInfo: ["more": 1]) as NSError
+    #expect(
+      CBATTError(_nsError: bridged).code == .invalidOffset
+        && CBATTError(_nsError: bridged).userInfo["more"] as? Int == 1)
+    #expect(CBError(_nsError: CBError(.notConnected) as NSError).code == .notConnected)
     let zone: Any = CBUUID(string: "180D").copy(with: nil)
     #expect((zone as? CBUUID)?.hash == CBUUID(string: "0000180D-0000-1000-8000-00805F9B34FB").hash)
     #expect(CBUUID() == CBUUID())

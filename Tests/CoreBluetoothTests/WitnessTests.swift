@@ -76,6 +76,56 @@ import Testing
     #expect(Set(every.called).count == 9 && every.called.count == 9, "\(every.called)")
   }
 
+  @Test("Optional methods are called with a question mark, as Apple's are") func optionalCalls() throws {
+    let (manager, peripheral) = try made()
+    let central = EveryCentralCall(), other = EveryPeripheralCall(), server = EveryPeripheralManagerCall()
+    let one: (any CBCentralManagerDelegate)? = central
+    one?.centralManager?(manager, willRestoreState: [:])
+    one?.centralManager?(manager, didDiscover: peripheral, advertisementData: [:], rssi: -40)
+    one?.centralManager?(manager, didConnect: peripheral)
+    one?.centralManager?(manager, didFailToConnect: peripheral, error: nil)
+    one?.centralManager?(manager, didDisconnectPeripheral: peripheral, error: nil)
+    one?.centralManager?(
+      manager, didDisconnectPeripheral: peripheral, timestamp: 0, isReconnecting: false, error: nil)
+    one?.centralManager?(manager, connectionEventDidOccur: .peerConnected, for: peripheral)
+    one?.centralManager?(manager, didUpdateANCSAuthorizationFor: peripheral)
+    #expect(Set(central.called).count == 8 && central.called.count == 8, "\(central.called)")
+
+    let two: (any CBPeripheralDelegate)? = other
+    let service = CBMutableService(type: CBUUID(string: "180D"), primary: true)
+    let value = CBMutableCharacteristic(
+      type: CBUUID(string: "2A37"), properties: .notify, value: nil, permissions: .readable)
+    let descriptor = CBMutableDescriptor(type: CBUUID(string: CBUUIDCharacteristicUserDescriptionString), value: "Rate")
+    two?.peripheralDidUpdateName?(peripheral)
+    two?.peripheral?(peripheral, didModifyServices: [service])
+    two?.peripheral?(peripheral, didReadRSSI: -40, error: nil)
+    two?.peripheral?(peripheral, didDiscoverServices: nil)
+    two?.peripheral?(peripheral, didDiscoverIncludedServicesFor: service, error: nil)
+    two?.peripheral?(peripheral, didDiscoverCharacteristicsFor: service, error: nil)
+    two?.peripheral?(peripheral, didUpdateValueFor: value, error: nil)
+    two?.peripheral?(peripheral, didWriteValueFor: value, error: nil)
+    two?.peripheral?(peripheral, didUpdateNotificationStateFor: value, error: nil)
+    two?.peripheral?(peripheral, didDiscoverDescriptorsFor: value, error: nil)
+    two?.peripheral?(peripheral, didUpdateValueFor: descriptor, error: nil)
+    two?.peripheral?(peripheral, didWriteValueFor: descriptor, error: nil)
+    two?.peripheralIsReady?(toSendWriteWithoutResponse: peripheral)
+    two?.peripheral?(peripheral, didOpen: nil, error: nil)
+    #expect(Set(other.called).count == 14 && other.called.count == 14, "\(other.called)")
+
+    let three: (any CBPeripheralManagerDelegate)? = server
+    let publisher = CBPeripheralManager(
+      delegate: nil, queue: queue, options: [CBManagerOptionAdapterKey: "unix:/nonexistent/rune"])
+    three?.peripheralManager?(publisher, willRestoreState: [:])
+    three?.peripheralManagerDidStartAdvertising?(publisher, error: nil)
+    three?.peripheralManager?(publisher, didAdd: service, error: nil)
+    three?.peripheralManager?(publisher, didReceiveWrite: [])
+    three?.peripheralManagerIsReady?(toUpdateSubscribers: publisher)
+    three?.peripheralManager?(publisher, didPublishL2CAPChannel: 0x80, error: nil)
+    three?.peripheralManager?(publisher, didUnpublishL2CAPChannel: 0x80, error: nil)
+    three?.peripheralManager?(publisher, didOpen: nil, error: nil)
+    #expect(Set(server.called).count == 8 && server.called.count == 8, "\(server.called)")
+  }
+
   /// Whoever knows only the older of the two is called by the newer.
   final class Older: Witness, CBCentralManagerDelegate {
     func centralManagerDidUpdateState(_ central: CBCentralManager) {}

@@ -309,6 +309,53 @@ public final class DelegateProxy: NSObject, CBCentralManagerDelegate {
     target?.centralManagerDidUpdateState(central)
   }
   public func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
-    target?.centralManager(central, didConnect: peripheral)
+    target?.centralManager?(central, didConnect: peripheral)
+  }
+}
+
+/// A device that stands in for a real one.
+open class FakePeripheral: CBPeripheral {
+  private var fakeState = CBPeripheralState.disconnected
+  open override var state: CBPeripheralState {
+    get { fakeState }
+    set { fakeState = newValue }
+  }
+  open override func discoverServices(_ serviceUUIDs: [CBUUID]?) {
+    delegate?.peripheral?(self, didDiscoverServices: nil)
+    delegate?.peripheralDidUpdateName?(self)
+    if delegate?.peripheralIsReady?(toSendWriteWithoutResponse: self) == nil { state = .connected }
+  }
+}
+
+/// The names that most delegates give to what they keep are the first words of Apple's methods too.
+open class Keeper: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, CBPeripheralManagerDelegate {
+  public var centralManager: CBCentralManager!
+  public lazy var peripheralManager = CBPeripheralManager(delegate: self, queue: nil)
+  public private(set) var peripheral: CBPeripheral?
+
+  public func centralManagerDidUpdateState(_ central: CBCentralManager) {
+    guard central === centralManager, let manager = centralManager else { return }
+    if manager.state == .poweredOn { centralManager.scanForPeripherals(withServices: nil) }
+    if let peripheral { self.centralManager.connect(peripheral) }
+    let kept = peripheral
+    print(kept?.name ?? "", centralManager.isScanning, self[keyPath: \Keeper.peripheral]?.state == .connected)
+  }
+  public func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) {
+    peripheralManager.startAdvertising(nil)
+  }
+  public func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
+    self.peripheral = peripheral
+    centralManager(central, didDisconnectPeripheral: peripheral, error: CBError(_nsError: CBError(.unknown) as NSError))
+  }
+}
+
+/// The same, from a protocol of the client's.
+public protocol Peripheralled: CBPeripheralDelegate { var kept: CBPeripheral? { get } }
+extension Peripheralled {
+  public var peripheral: CBPeripheral? { kept }
+  public func refresh() {
+    let peripheral = self.peripheral
+    peripheral?.delegate?.peripheral?(kept!, didModifyServices: peripheral?.services ?? [])
+    print(self.peripheral?.name ?? "")
   }
 }
