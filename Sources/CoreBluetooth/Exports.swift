@@ -7,4 +7,8 @@
 public typealias CFAbsoluteTime = Double
 
 /// The time now.
+@_disfavoredOverload  // who imports CoreFoundation too has that one's
 public func CFAbsoluteTimeGetCurrent() -> CFAbsoluteTime { Date.timeIntervalSinceReferenceDate }
+
+/// Its name in C, as which Apple's initialisers show it.
+public typealias dispatch_queue_t = DispatchQueue
