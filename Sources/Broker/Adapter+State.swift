@@ -161,7 +161,7 @@ extension Adapter {
     self.state = state
     if state != .poweredOn { endLinks() }
     stateChanged(to: state)
-    if let why = state.why { logger.warning("\(why)") }
+    if let why = state.why { logger.debug("\(why)") }  // the facade says it
     for session in sessions { session.tell(.adapter(state)) }
   }
   /// Everything of the sessions has ended, and they are told no more of it than the state.

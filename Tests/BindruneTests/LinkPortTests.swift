@@ -199,8 +199,8 @@ import Testing
       while edges < port.readyEdges {
         edges = port.readyEdges
         while port.offer([UInt8](repeating: 1, count: 16), to: offered.isMultiple(of: 2) ? kept : gone) { offered += 1 }
-        // Two turns: what was offered has gone as far as it can.
-        for _ in 0..<2 { try await lab.radio.eventLoop.submit {}.get() }
+        // Some turns: what was offered has gone as far as it can, and the host's own loop is not the radio's.
+        for _ in 0..<50 { try await lab.radio.eventLoop.submit {}.get() }
       }
       let waiting = port.count / 20
       #expect(waiting == 100 && port.count == 2_000 && !port.isReady())

@@ -226,7 +226,7 @@ import Testing
     #expect((zone as? CBUUID)?.hash == CBUUID(string: "0000180D-0000-1000-8000-00805F9B34FB").hash)
     #expect(CBUUID() == CBUUID())
     let queue: dispatch_queue_t = .main
-    #expect(queue === DispatchQueue.main)
+    #expect(queue.label == DispatchQueue.main.label)
     let now: CFAbsoluteTime = CFAbsoluteTimeGetCurrent()
     #expect(abs(now - Date().timeIntervalSinceReferenceDate) < 60)
   }

@@ -94,7 +94,7 @@ final class Tool: @unchecked Sendable {
     let pipe = Pipe()
     let lines: AsyncStream<String>
     private let arrived: AsyncStream<String>.Continuation
-    private let text = Mutex("")
+    private let octets = Mutex(Data())
     private let done: AsyncStream<Void>
     private let finish: AsyncStream<Void>.Continuation
 
@@ -109,7 +109,7 @@ final class Tool: @unchecked Sendable {
         while true {
           let data = pipe.fileHandleForReading.availableData
           if data.isEmpty { break }
-          text.withLock { $0 += String(decoding: data, as: UTF8.self) }
+          octets.withLock { $0 += data }
           rest += data
           while let place = rest.firstIndex(of: UInt8(ascii: "\n")) {
             let line = String(decoding: rest[..<place], as: UTF8.self)
@@ -124,7 +124,8 @@ final class Tool: @unchecked Sendable {
     }
     func whole() async -> String {
       for await _ in done {}
-      return text.withLock { $0 }
+      // Only now: a character may come in two pieces.
+      return octets.withLock { String(decoding: $0, as: UTF8.self) }
     }
   }
 }
