@@ -105,6 +105,7 @@ let package = Package(
     .executableTarget(
       name: "KernelCentral", dependencies: ["Bindrune", .product(name: "Logging", package: "swift-log")],
       path: "Tests/Kernel/Central", swiftSettings: settings),
+    .executableTarget(name: "KernelNotifier", path: "Tests/Kernel/Notifier"),
 
     .target(
       name: "TestSupport",

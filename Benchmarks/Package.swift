@@ -11,6 +11,8 @@ let package = Package(
       name: "Bench",
       dependencies: ["HCI", "L2CAP", "ATT", "GATT", "GAP", "Simulator"].map { .product(name: $0, package: "bindrune") },
       swiftSettings: [.strictMemorySafety(), .treatAllWarnings(as: .error)]),
+    .executableTarget(
+      name: "FacadeBench", dependencies: ["CoreBluetooth", "Bindrune"].map { .product(name: $0, package: "bindrune") }),
     // By the clock on the wall, with threads: not for callgrind, and not built with Bench.
     .executableTarget(
       name: "HostBench", dependencies: ["Bindrune", "Simulator"].map { .product(name: $0, package: "bindrune") }),

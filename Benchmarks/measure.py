@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what Benchmarks/run has built, and holds it to goals (rows.py) and thresholds (Thresholds/*.json).
 
-A row is measured by a program of ours, Bench, and by a C bound; both take `ID WORKLOADS REPETITIONS BATCHES` and print
+A row is measured by a program of ours, Bench or FacadeBench, and by a C bound; both take `ID WORKLOADS REPETITIONS BATCHES` and print
 `ID ns MEDIAN check SUM items N`, and behind it further `name value` pairs. The two sums must be equal: both did the same
 work. Rows that begin with `x.` are figures beside the goals.
 """
@@ -82,7 +82,7 @@ class Measurement:
         self.workloads = short_workloads(work / "workloads") if is_short else work / "workloads"
 
     def row(self, row):
-        ours = Program(self.work / "Bench", row.id, self.workloads)
+        ours = Program(self.work / row.program, row.id, self.workloads)
         bound = Program(self.work / row.bound, row.id, self.workloads) if row.bound else None
         printed = ours.run(1)[0]
         items = int(printed["items"])
@@ -224,7 +224,7 @@ def arguments():
         prog="Benchmarks/run",
         description="Builds ours and the C bounds, measures both in one go, and prints one table: instructions "
         "(callgrind's) and heap allocations per item, the C bound's beside ours, times, and which goal is met.",
-        epilog="Rows: B1 B2 B3.K0.300 … B3.K8.3000 B4.queue.20.1 … B4.host.495.32 B5.23 B5.517 B7, and x. for what is "
+        epilog="Rows: B1 B2 B3.K0.300 … B3.K8.3000 B4.queue.20.1 … B4.host.495.32 B5.23 B5.517 B7 B8, and x. for what is "
         "beside the goals; --list names all. Instructions and allocations are the same on every run; of times only the "
         "ratio within one run means something. BINDRUNE_BENCH_DIR: where it builds (Benchmarks/.build/measure).",
     )

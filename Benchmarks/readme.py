@@ -36,6 +36,7 @@ LINES = [
     (["B5.23"], "discovery, MTU 23", ["200,000", "", "", "7,400,000", "55,800,000"]),
     (["B5.517"], "discovery, MTU 517", ["91,000", "", "", "6,900,000", "38,200,000"]),
     (["B7"], "host to host over the simulated radio", [""] * 5),
+    (["B8"], "the same from `CBPeripheralManager` to a `CBPeripheralDelegate`, with all threads, in real time", [""] * 5),
 ]  # fmt: skip
 
 

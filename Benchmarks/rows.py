@@ -63,6 +63,8 @@ class Row:
     stretch: Goal | None = None
     # Of a counted run, which is done with these and with three times as many: more where a repetition is a single item.
     counted: int = 1
+    # Ours: the product of Benchmarks/Package.swift that does the work.
+    program: str = "Bench"
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,11 @@ def radio():
     yield Row("B7", None, 1, Goal(per_second=500_000), Goal(per_second=1_000_000))
 
 
+def facade():
+    """With threads, by the clock on the wall: counts vary by a percent or two with how the threads take turns."""
+    yield Row("B8", None, 1, Goal(per_second=250_000), Goal(per_second=500_000), program="FacadeBench")
+
+
 GROUPS = [
     Group("B1, B2  the ATT codec, per PDU: decode and visit every field; encode", list(codec())),
     Group("B3  server, per request at MTU 247: bearer, server, database; .300 and .3000 attributes", list(server())),
@@ -128,6 +135,7 @@ GROUPS = [
     Group("B4.host  the API's call → ACL packets, per notification: .octets.links", list(host())),
     Group("B5  discovery of the 300-attribute server, per discovery: .MTU", list(discovery())),
     Group("B7  one host to another over the simulated radio, per notification of 244 octets", list(radio())),
+    Group("B8  CBPeripheralManager to CBPeripheralDelegate, on that radio in real time, per notification of 244 octets", list(facade())),
     Group("x.queue, x.host  as B4, for values that wait for a buffer: .octets.links", list(waiting())),
     Group("x  beside the goals: the loop around B1 and B2", [Row("x.loop", "codec", 100)]),
 ]

@@ -39,6 +39,7 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("InteropPeripheral", "Peripheral", ["Bindrune"]),
   ("InteropGAP", "Interop/GAP", ["Bindrune"]),
   ("KernelCentral", "Central", ["Bindrune"]),
+  ("KernelNotifier", "Notifier", []),
 ]
 
 /// The parts that hold no clock, no thread and no chance of their own, and run where Foundation does not.

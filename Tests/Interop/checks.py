@@ -197,6 +197,24 @@ def demo(path, status, seconds):
     check('ten notified values', len(values), 10)
 
 
+def heart_rates(path, first=None):
+    """What HeartRateCentral prints: ten lines with a heart rate each, from `first` on one more each time, as Bumble's does."""
+    lines = open(path).read().splitlines()
+    rates = [int(number[0]) if number else None for number in (re.search(r'\d+', line) for line in lines)]
+    check('ten lines', len(lines) == 10 or lines)
+    if first:
+        check('in order, none missing', rates, list(range(int(first), int(first) + 10)))
+    else:
+        check('heart rates', [rate for rate in rates if rate is None or not 30 <= rate <= 240], [])
+
+
+def disconnection(path):
+    """Of whoever has connected to peer_peripheral.py: Remote User Terminated Connection, not a link that fell silent."""
+    found = events(path)
+    check('connections', len(found.get('connection', [])), 1)
+    check('disconnected by the central', [each.get('reason') for each in found.get('disconnection', [])], [0x13])
+
+
 def conformance(path, folder):
     results = {}
     for line in open(path):
@@ -212,6 +230,6 @@ def conformance(path, folder):
 
 if __name__ == '__main__':
     names = {'scan': scan, 'air': air, 'commands': commands, 'explore': explore, 'exit': counted, 'refusal': refusal, 'advertise': advertise,
-                'bench': bench, 'demo': demo, 'conformance': conformance}
+                'bench': bench, 'demo': demo, 'heart_rates': heart_rates, 'disconnection': disconnection, 'conformance': conformance}
     names[sys.argv[1]](*sys.argv[2:])
     sys.exit(1 if check.failed else 0 if check.passed else 2)

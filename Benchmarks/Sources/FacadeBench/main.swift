@@ -1,0 +1,171 @@
+// FacadeBench B8 WORKLOADS REPETITIONS BATCHES: notifications of 244 octets a second, from CBPeripheralManager.updateValue to
+// CBPeripheralDelegate.peripheral(_:didUpdateValueFor:error:), by the clock on the wall.
+//
+// Both managers are in this process, each on a queue and an adapter of its own; their two virtual controllers are on one radio
+// in memory, on which a packet takes no time. Everything between the two applications is in the figure: the facade and the
+// broker twice, two hosts, two controllers, the radio, and all that changes threads. Each value has its number in front, and
+// the delegate looks at each: none may be missing, none out of order.
+//
+// The line printed is Bench's, so that measure.py reads both.
+import Bindrune
+import BindruneBroker
+import CoreBluetooth
+import NIOPosix
+
+let length = 244
+let service = CBUUID(string: "180D"), measurement = CBUUID(string: "2A37")
+
+func fail(_ reason: String) -> Never {
+  print(reason)
+  exit(1)
+}
+
+/// Puts values until there is no room, and goes on when there is.
+final class Sender: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
+  // Sendable: everything happens on `queue`.
+  let queue = DispatchQueue(label: "sender")
+  let isAdvertising = DispatchSemaphore(value: 0), hasSubscriber = DispatchSemaphore(value: 0)
+  private let characteristic = CBMutableCharacteristic(
+    type: measurement, properties: .notify, value: nil, permissions: .readable)
+  private var manager: CBPeripheralManager!
+  private var value = Data(repeating: 7, count: length)
+  private var number: UInt32 = 0
+  private var left = 0
+
+  init(_ adapter: String) {
+    super.init()
+    manager = CBPeripheralManager(delegate: self, queue: queue, options: [CBManagerOptionAdapterKey: adapter])
+  }
+  func begin(_ count: Int) {
+    queue.async {
+      self.left += count
+      self.send()
+    }
+  }
+  private func send() {
+    while left > 0 {
+      withUnsafeBytes(of: number.littleEndian) { value.replaceSubrange(0..<4, with: $0) }
+      guard manager.updateValue(value, for: characteristic, onSubscribedCentrals: nil) else { return }
+      number &+= 1
+      left -= 1
+    }
+  }
+
+  func peripheralManagerDidUpdateState(_ manager: CBPeripheralManager) {
+    guard manager.state == .poweredOn else { return }
+    let mutable = CBMutableService(type: service, primary: true)
+    mutable.characteristics = [characteristic]
+    manager.add(mutable)
+  }
+  func peripheralManager(_ manager: CBPeripheralManager, didAdd service: CBService, error: (any Error)?) {
+    if let error { fail("\(error)") }
+    manager.startAdvertising([CBAdvertisementDataServiceUUIDsKey: [service.uuid]])
+  }
+  func peripheralManagerDidStartAdvertising(_ manager: CBPeripheralManager, error: (any Error)?) {
+    if let error { fail("\(error)") }
+    isAdvertising.signal()
+  }
+  func peripheralManager(
+    _ manager: CBPeripheralManager, central: CBCentral, didSubscribeTo characteristic: CBCharacteristic
+  ) {
+    hasSubscriber.signal()
+  }
+  func peripheralManagerIsReady(toUpdateSubscribers manager: CBPeripheralManager) { send() }
+}
+
+/// Finds the sender, subscribes, and looks at what comes.
+final class Receiver: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
+  // Sendable: everything happens on `queue`.
+  let queue = DispatchQueue(label: "receiver")
+  let isSubscribed = DispatchSemaphore(value: 0), hasAll = DispatchSemaphore(value: 0)
+  private var manager: CBCentralManager!
+  private var sender: CBPeripheral?
+  private var received: UInt32 = 0, expected: UInt32 = 0, octets: UInt64 = 0
+
+  init(_ adapter: String) {
+    super.init()
+    manager = CBCentralManager(delegate: self, queue: queue, options: [CBManagerOptionAdapterKey: adapter])
+  }
+  func expect(_ count: Int) { queue.sync { expected &+= UInt32(count) } }
+  /// What all values so far add up to.
+  var sum: UInt64 { queue.sync { octets } }
+
+  func centralManagerDidUpdateState(_ manager: CBCentralManager) {
+    if manager.state == .poweredOn { manager.scanForPeripherals(withServices: [service]) }
+  }
+  func centralManager(
+    _ manager: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any], rssi: NSNumber
+  ) {
+    manager.stopScan()
+    sender = peripheral
+    peripheral.delegate = self
+    manager.connect(peripheral)
+  }
+  func centralManager(_ manager: CBCentralManager, didConnect peripheral: CBPeripheral) {
+    peripheral.discoverServices([service])
+  }
+  func centralManager(_ manager: CBCentralManager, didDisconnectPeripheral: CBPeripheral, error: (any Error)?) {
+    fail("the link went down: \(error.map { "\($0)" } ?? "")")
+  }
+  func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
+    guard let found = peripheral.services?.first else { fail("no service: \(error.map { "\($0)" } ?? "")") }
+    peripheral.discoverCharacteristics([measurement], for: found)
+  }
+  func peripheral(
+    _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
+  ) {
+    guard let found = service.characteristics?.first else { fail("no characteristic: \(error.map { "\($0)" } ?? "")") }
+    peripheral.setNotifyValue(true, for: found)
+  }
+  func peripheral(
+    _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic, error: (any Error)?
+  ) {
+    if let error { fail("\(error)") }
+    isSubscribed.signal()
+  }
+  func peripheral(
+    _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
+  ) {
+    guard let value = characteristic.value, value.count == length,
+      value.withUnsafeBytes({ UInt32(littleEndian: $0.loadUnaligned(as: UInt32.self)) }) == received
+    else { fail("value \(received) is missing, or not whole") }
+    octets &+= UInt64(value.count) &+ UInt64(value[length - 1])
+    received &+= 1
+    if received == expected { hasAll.signal() }
+  }
+}
+
+let arguments = CommandLine.arguments
+guard arguments.count == 5, arguments[1] == "B8", let repetitions = Int(arguments[3]), let batches = Int(arguments[4])
+else {
+  fail("usage: FacadeBench B8 WORKLOADS REPETITIONS BATCHES")
+}
+let items = 20_000
+let loop = MultiThreadedEventLoopGroup.singleton.next()
+let radio = SimulatedRadio(on: loop, configuration: .ideal)
+for name in ["sender", "receiver"] {
+  DirectSession.provideAdapter(named: name, on: loop) { _ in radio.controller() }
+}
+let sender = Sender("sender")
+sender.isAdvertising.wait()
+let receiver = Receiver("receiver")
+receiver.isSubscribed.wait()
+sender.hasSubscriber.wait()
+
+/// Seconds until `count` values have been sent and received.
+func exchange(_ count: Int) -> Double {
+  receiver.expect(count)
+  let start = ContinuousClock.now
+  sender.begin(count)
+  receiver.hasAll.wait()
+  return (ContinuousClock.now - start) / .seconds(1)
+}
+
+_ = exchange(items)  // until everything is warm
+var times: [Double] = []
+let before = receiver.sum
+for _ in 0..<batches { times.append(exchange(repetitions * items) * 1e9 / Double(repetitions * items)) }
+let median = Int(times.sorted()[batches / 2] * 10)
+let check = (receiver.sum - before) / UInt64(repetitions * batches)
+print("B8 ns \(median / 10).\(median % 10) check \(check) items \(items) per_second \(10_000_000_000 / median)")
+exit(0)
