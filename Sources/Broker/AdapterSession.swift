@@ -1,4 +1,5 @@
 import Foundation
+import NIOCore
 import Synchronization
 
 /// The adapter's end of a session: what the session has asked for and not got yet, what it is connected to. Everything on the
@@ -7,6 +8,7 @@ final class AdapterSession: @unchecked Sendable {
   // Sendable: the lock, or the event loop.
 
   private let deliver: @Sendable (BrokerEvent) -> Void
+  private let eventLoop: any EventLoop
   /// A number that no other session of this process has.
   let id: Int
 
@@ -21,20 +23,33 @@ final class AdapterSession: @unchecked Sendable {
 
   // MARK: On the event loop
 
+  /// What has been told in this turn of the loop.
+  private var told: [BrokerEvent] = []
   /// The central's half: see `Adapter+Scanning` and `Adapter+Connecting`.
   var scans: [ScanID] = []
   /// What is scanned for beside those who solicit: these devices are told by the other scan.
   var scannedServices: [BluetoothUUID] = []
   var interests: [PeerAddress: Interest] = [:]
 
-  init(deliver: @escaping @Sendable (BrokerEvent) -> Void) {
+  init(on eventLoop: any EventLoop, deliver: @escaping @Sendable (BrokerEvent) -> Void) {
+    self.eventLoop = eventLoop
     self.deliver = deliver
     id = Self.lastID.add(1, ordering: .relaxed).newValue
   }
 
-  /// Tells the application's side, unless the session has been closed.
+  /// Tells the application's side, unless the session has been closed. All of one turn goes over at its end, so that the
+  /// other side is woken for many values and not for each.
   func tell(_ event: BrokerEvent) {
-    if !lock.withLock({ isClosed }) { deliver(event) }
+    told.append(event)
+    if told.count == 1 { eventLoop.execute { self.handOver() } }
+  }
+  private func handOver() {
+    var events: [BrokerEvent] = []
+    swap(&events, &told)
+    for event in events {
+      if lock.withLock({ isClosed }) { return }
+      deliver(event)
+    }
   }
   func complete(_ operation: OperationID, _ result: Result<BrokerAnswer, BluetoothError>) {
     tell(.completed(operation, result))

@@ -16,7 +16,7 @@ public final class DirectSession: BrokerSession {
   }
   /// `adapter` counts it among its users already, where a registry keeps it.
   init(on adapter: Adapter, deliver: @escaping @Sendable (BrokerEvent) -> Void) {
-    session = AdapterSession(deliver: deliver)
+    session = AdapterSession(on: adapter.eventLoop, deliver: deliver)
     self.adapter = adapter
     adapter.add(session)
   }

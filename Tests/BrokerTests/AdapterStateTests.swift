@@ -139,14 +139,14 @@ import Testing
     #expect(AdapterRegistry.shared.adapter("provided-left") === left)
     #expect(AdapterRegistry.shared.adapter("provided-right") !== left)
     let probe = try await Probe.poweredOn(left)
-    _ = try await Probe.poweredOn(AdapterRegistry.shared.adapter("provided-right"))
+    let other = try await Probe.poweredOn(AdapterRegistry.shared.adapter("provided-right"))
     // By its name, as the facade asks for it: the same controller, and so no third one.
     let (states, told) = AsyncStream.makeStream(of: AdapterState.self)
     let session = DirectSession(adapter: "provided-left") { if case .adapter(let state) = $0 { told.yield(state) } }
     for await state in states where state == .poweredOn { break }
     #expect(try await radio.eventLoop.submit { radio.controllerCount }.get() == 2)
     session.close()
-    probe.session.close()
+    for probe in [probe, other] { probe.session.close() }
   }
 
   /// Each cause is the state that a user expects, with its sentence.
