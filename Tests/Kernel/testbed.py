@@ -36,7 +36,7 @@ def main():
     try:
         if platform.machine() != "x86_64" or not Path("/usr/bin/dpkg-deb").exists():
             raise Unavailable("this is not Debian for amd64")
-        install_missing({"qemu-system-x86_64": "qemu-system-x86", "xz": "xz-utils"})
+        install_missing({"qemu-system-x86_64": "qemu-system-x86", "xz": "xz-utils", "strip": "binutils"})
         programs = static_programs(build=not options.skip_build)
         guest = Guest(CACHE / options.suite, options.suite, say)
         guest.ensure()
@@ -158,7 +158,7 @@ class Boot:
         # Nested virtualisation that only opens /dev/kvm does not boot this kernel.
         has_kvm = os.access("/dev/kvm", os.W_OK) and re.search(r"^flags.*\b(vmx|svm)\b", Path("/proc/cpuinfo").read_text(), re.M)
         return ["qemu-system-x86_64", "-machine", "pc", "-accel", "kvm" if has_kvm else "tcg", "-cpu", "host" if has_kvm else "max",
-                "-m", "768", "-nodefaults", "-nographic", "-serial", "stdio", "-no-reboot", "-kernel", self.guest.kernel,
+                "-m", "1024", "-nodefaults", "-nographic", "-serial", "stdio", "-no-reboot", "-kernel", self.guest.kernel,
                 "-initrd", self.guest.initrd, "-append", "console=ttyS0 panic=-1 loglevel=4",
                 "-virtfs", f"local,path={self.share},mount_tag=share,security_model=none", "-device", "virtio-rng-pci"]
 
@@ -212,7 +212,7 @@ def report(options, cases, guest, programs):
         shutil.copytree(HERE / name, folder / name)
     (folder / "bin").mkdir()
     for path in programs:
-        shutil.copy(path, folder / "bin")
+        run("strip", "-o", folder / "bin" / path.name, path)  # the guest has them in its memory
     (folder / "results").mkdir()
     say(f"{', '.join(guest.about())}: {len(cases)} cases")
     for file in dict.fromkeys(case.file for case in cases):
