@@ -132,10 +132,20 @@ extension Adapter {
       eventLoop.execute { self.hostClosed() }
     }
   }
-  /// The process ends: so do the sessions, without a word. From any thread; `done` when nothing of the host is left.
+  /// The process ends: nobody is told of anything any more. From any thread; `done` when that is so.
+  func silence(_ done: @escaping @Sendable () -> Void) {
+    eventLoop.execute { [self] in
+      for session in sessions { _ = session.close() }
+      done()
+    }
+  }
+  /// All sessions end, without a word. From any thread; `done` when nothing of the host is left.
   func shutDown(_ done: @escaping @Sendable () -> Void) {
     eventLoop.execute { [self] in
-      for session in sessions where session.close() { closed(session) }
+      for session in sessions {
+        _ = session.close()
+        closed(session)
+      }
       guard case .closing = phase else { return done() }
       whenClosed.append(done)
     }
@@ -161,7 +171,7 @@ extension Adapter {
     self.state = state
     if state != .poweredOn { endLinks() }
     stateChanged(to: state)
-    if let why = state.why { logger.debug("\(why)") }  // the facade says it
+    if let hindrance = state.hindrance { logger.warning("\(hindrance)") }
     for session in sessions { session.tell(.adapter(state)) }
   }
   /// Everything of the sessions has ended, and they are told no more of it than the state.
@@ -173,17 +183,7 @@ extension Adapter {
 
   /// What a request gets that the adapter cannot carry out now.
   var notReady: BluetoothError {
-    BluetoothError(.notStarted, state.why ?? "The adapter is being opened: wait until it is powered on.")
-  }
-}
-
-extension AdapterState {
-  /// What hinders it.
-  var why: String? {
-    switch self {
-    case .unknown, .poweredOn: nil
-    case .resetting(let why), .unsupported(let why), .unauthorized(let why), .poweredOff(let why): why
-    }
+    BluetoothError(.notStarted, state.hindrance ?? "The adapter is being opened: wait until it is powered on.")
   }
 }
 

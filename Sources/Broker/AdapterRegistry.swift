@@ -54,13 +54,18 @@ final class AdapterRegistry: @unchecked Sendable {
 
   /// Ends all adapters, whatever their sessions want, and waits for that: not for one whose own thread this is.
   func closeAll(within limit: DispatchTimeInterval) {
-    let closing = DispatchGroup()
     let adapters = lock.withLock { entries.values.map { $0.adapter } + Array(provided.values) }
-    for adapter in adapters where !adapter.eventLoop.inEventLoop {
-      closing.enter()
-      adapter.shutDown { closing.leave() }
+      .filter { !$0.eventLoop.inEventLoop }
+    let deadline = DispatchTime.now() + limit
+    // All sessions before the first link: what ends one adapter's is no news for those of another.
+    for step in [Adapter.silence, Adapter.shutDown] {
+      let group = DispatchGroup()
+      for adapter in adapters {
+        group.enter()
+        step(adapter)({ group.leave() })
+      }
+      _ = group.wait(timeout: deadline)
     }
-    _ = closing.wait(timeout: .now() + limit)
   }
 
   /// An adapter's place in the registry.

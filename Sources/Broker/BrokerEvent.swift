@@ -60,7 +60,7 @@ public enum BrokerAnswer: Sendable, Equatable {
   case published(PublishedService)
 }
 
-/// What the adapter can do now. What hinders it is one sentence with the cause and the cure.
+/// What the adapter can do now.
 public enum AdapterState: Equatable, Sendable {
   case unknown
   case resetting(String)
@@ -68,6 +68,14 @@ public enum AdapterState: Equatable, Sendable {
   case unauthorized(String)
   case poweredOff(String)
   case poweredOn
+
+  /// Why it cannot do more: one sentence with the cause and the cure.
+  public var hindrance: String? {
+    switch self {
+    case .unknown, .poweredOn: nil
+    case .resetting(let why), .unsupported(let why), .unauthorized(let why), .poweredOff(let why): why
+    }
+  }
 }
 
 /// A device that a scan has found, and what it says of itself.

@@ -61,6 +61,10 @@ public enum BrokerRequest: Equatable, Sendable {
 public struct ServerRequest: Hashable, Sendable {
   public var rawValue: UInt64
   public init(rawValue: UInt64) { self.rawValue = rawValue }
+
+  /// A write without response: nobody waits for an answer, and one is not missed.
+  public var isCommand: Bool { rawValue >> 63 == 1 }
+  public var ofCommand: ServerRequest { ServerRequest(rawValue: rawValue | 1 << 63) }
 }
 
 public struct ConnectOptions: Hashable, Sendable {

@@ -102,12 +102,6 @@ struct Serving {
   }
 }
 
-extension ServerRequest {
-  /// Of a write without response: nobody waits for an answer, and one is not missed.
-  var ofCommand: ServerRequest { ServerRequest(rawValue: rawValue | 1 << 63) }
-  var isCommand: Bool { rawValue >> 63 == 1 }
-}
-
 extension HostConfiguration {
   /// As long as there is no pairing, what needs encryption is answered with 0x0F, Insufficient Encryption, and not with 0x05,
   /// which asks for a pairing that nobody can have: Decision 0023.

@@ -46,16 +46,14 @@ final class ExpectedAnswer: @unchecked Sendable {
   // Sendable: nobody changes it.
   let id: ServerRequest
   let isRead: Bool
-  /// Of a write that cannot be but one without response: nobody waits, and programs need not say anything.
-  private let isOptional: Bool
   private weak var manager: CBPeripheralManager?
 
-  init(_ id: ServerRequest, isRead: Bool, isOptional: Bool = false, from manager: CBPeripheralManager) {
+  init(_ id: ServerRequest, isRead: Bool, from manager: CBPeripheralManager) {
     self.id = id
     self.isRead = isRead
-    self.isOptional = isOptional
     self.manager = manager
   }
-  deinit { manager?.letGo(id, isReported: !isOptional) }
+  /// Of a write without response nobody misses it.
+  deinit { manager?.letGo(id, isReported: !id.isCommand) }
   func isFrom(_ manager: CBPeripheralManager) -> Bool { self.manager === manager }
 }

@@ -20,6 +20,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
 
   let delivery: Delivery
   let session: any BrokerSession
+  private let showsPowerAlert: Bool
   // Under the lock. What is weak is never loaded under it, except to be returned: who is let go there would wait for it.
   private weak var currentDelegate: (any CBCentralManagerDelegate)?
   private var scanning = false
@@ -42,7 +43,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
 
   /// A manager without a delegate, on the main queue.
   public override init() {
-    (delivery, session) = Self.open(adapter: nil, on: nil)
+    (delivery, session) = Delivery.direct(adapter: nil, on: nil)
+    showsPowerAlert = false
     super.init()
     begin(nil)
   }
@@ -54,24 +56,22 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   ///   - queue: where the delegates are called; nil: the main queue.
   ///   - options: by the keys `CBCentralManagerOption…` and `CBManagerOptionAdapterKey`.
   public init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
-    (delivery, session) = Self.open(adapter: options?[CBManagerOptionAdapterKey] as? String, on: queue)
+    (delivery, session) = Delivery.direct(adapter: options?[CBManagerOptionAdapterKey] as? String, on: queue)
+    showsPowerAlert = options?.bool(CBCentralManagerOptionShowPowerAlertKey) ?? false
     super.init()
     begin(delegate)
   }
   /// Over a session of the caller's.
   package init(
-    delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?,
+    delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil,
     session open: (@escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession
   ) {
     let delivery = Delivery(on: queue)
     self.delivery = delivery
     session = open { delivery.put($0) }
+    showsPowerAlert = options?.bool(CBCentralManagerOptionShowPowerAlertKey) ?? false
     super.init()
     begin(delegate)
-  }
-  private static func open(adapter: String?, on queue: DispatchQueue?) -> (Delivery, any BrokerSession) {
-    let delivery = Delivery(on: queue)
-    return (delivery, DirectSession(adapter: adapter) { delivery.put($0) })
   }
   private func begin(_ delegate: (any CBCentralManagerDelegate)?) {
     self.delegate = delegate
@@ -292,7 +292,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
         return peripherals.values.compactMap(\.peripheral)
       }
       for peripheral in lost { peripheral.lost(isValid: !isGone) }
-      if let why = adapter.hindrance { Log.note(self, why) }
+      if new == .poweredOff, showsPowerAlert, let why = adapter.hindrance { Log.note(self, "needs Bluetooth: \(why)") }
     }
     setState(new)
     delegate?.centralManagerDidUpdateState(self)
@@ -389,16 +389,6 @@ extension CBPeripheral {
       link.endsAhead = 0
       link.isValid = link.isValid && isValid
       link.end()
-    }
-  }
-}
-
-extension AdapterState {
-  /// Why it is not on: the cause and the cure.
-  var hindrance: String? {
-    switch self {
-    case .unknown, .poweredOn: nil
-    case .resetting(let why), .unsupported(let why), .unauthorized(let why), .poweredOff(let why): why
     }
   }
 }

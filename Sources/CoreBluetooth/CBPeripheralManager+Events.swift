@@ -246,8 +246,7 @@ extension CBPeripheralManager {
       guard targets.count == writes.count, !writes.isEmpty else { return [] }
       unanswered.insert(id)
       let central = central(peer, longestUpdate: longestUpdate)
-      let isOptional = targets.allSatisfy { !$0.properties.contains(.write) }
-      let answer = ExpectedAnswer(id, isRead: false, isOptional: isOptional, from: self)
+      let answer = ExpectedAnswer(id, isRead: false, from: self)
       return zip(writes, targets).enumerated().map { index, part in
         CBATTRequest(
           from: central, for: part.1, offset: part.0.offset, value: part.0.value, answer: answer, isFirst: index == 0)

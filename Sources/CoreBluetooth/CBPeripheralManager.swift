@@ -68,7 +68,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
 
   /// A manager without a delegate, on the main queue.
   public override init() {
-    (delivery, session) = Self.open(adapter: nil, on: nil)
+    (delivery, session) = Delivery.direct(adapter: nil, on: nil)
     showsPowerAlert = false
     super.init()
     begin(nil)
@@ -81,7 +81,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   /// Bluetooth is off, if it is; `CBPeripheralManagerOptionRestoreIdentifierKey`, a String: is accepted, and nothing is
   /// restored yet; `CBManagerOptionAdapterKey`, a String: which adapter. Values of other types are ignored.
   public init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
-    (delivery, session) = Self.open(adapter: options?[CBManagerOptionAdapterKey] as? String, on: queue)
+    (delivery, session) = Delivery.direct(adapter: options?[CBManagerOptionAdapterKey] as? String, on: queue)
     showsPowerAlert = options?.bool(CBPeripheralManagerOptionShowPowerAlertKey) ?? false
     super.init()
     begin(delegate)
@@ -97,10 +97,6 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     showsPowerAlert = options?.bool(CBPeripheralManagerOptionShowPowerAlertKey) ?? false
     super.init()
     begin(delegate)
-  }
-  private static func open(adapter: String?, on queue: DispatchQueue?) -> (Delivery, any BrokerSession) {
-    let delivery = Delivery(on: queue)
-    return (delivery, DirectSession(adapter: adapter) { delivery.put($0) })
   }
   private func begin(_ delegate: (any CBPeripheralManagerDelegate)?) {
     currentDelegate = delegate

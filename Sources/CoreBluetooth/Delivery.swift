@@ -15,6 +15,8 @@ final class Delivery: @unchecked Sendable {
   private var waiting: [Item] = []
   private var isScheduled = false
   private var isClosed = false
+  /// The queue stands still, and that has been told.
+  private var hasLost = false
   let queue: DispatchQueue
   /// Called on the queue; until there is one everything waits.
   private var handle: (@Sendable (BrokerEvent) -> Void)?
@@ -23,6 +25,11 @@ final class Delivery: @unchecked Sendable {
   init(on queue: DispatchQueue?, _ handle: (@Sendable (BrokerEvent) -> Void)? = nil) {
     self.queue = queue ?? .main
     self.handle = handle
+  }
+  /// With a session of this process on the adapter, see `AdapterChoice`.
+  static func direct(adapter: String?, on queue: DispatchQueue?) -> (Delivery, any BrokerSession) {
+    let delivery = Delivery(on: queue)
+    return (delivery, DirectSession(adapter: adapter) { delivery.put($0) })
   }
   func start(_ handle: @escaping @Sendable (BrokerEvent) -> Void) {
     let isFirst = lock.withLock {
@@ -33,16 +40,23 @@ final class Delivery: @unchecked Sendable {
   }
 
   /// From any thread.
-  func put(_ event: BrokerEvent) { put(.event(event)) }
+  func put(_ event: BrokerEvent) { put(.event(event), unless: event.mostWaiting) }
   /// From any thread: `call` has its turn among the events.
-  func perform(_ call: @escaping @Sendable () -> Void) { put(.call(call)) }
-  private func put(_ item: Item) {
-    let isFirst = lock.withLock { () -> Bool in
-      guard !isClosed else { return false }
+  func perform(_ call: @escaping @Sendable () -> Void) { put(.call(call), unless: .max) }
+  private func put(_ item: Item, unless most: Int) {
+    let (isFirst, isFirstLost) = lock.withLock { () -> (Bool, Bool) in
+      guard !isClosed else { return (false, false) }
+      if waiting.count >= most {
+        defer { hasLost = true }
+        return (false, !hasLost)
+      }
       waiting.append(item)
-      return schedules()
+      return (schedules(), false)
     }
     if isFirst { queue.async { self.drain() } }
+    if isFirstLost {
+      Log.note(queue, "\"\(queue.label)\" stands still: \(most) events wait for it, and what comes now is dropped.")
+    }
   }
   /// Under the lock. True: a drain is to be scheduled.
   private func schedules() -> Bool {
@@ -52,7 +66,7 @@ final class Delivery: @unchecked Sendable {
   }
   private func drain() {
     let (items, handle) = lock.withLock { () -> ([Item], (@Sendable (BrokerEvent) -> Void)?) in
-      defer { waiting = [] }
+      defer { (waiting, hasLost) = ([], false) }
       return (waiting, self.handle)
     }
     guard let handle else { return }
@@ -79,5 +93,18 @@ final class Delivery: @unchecked Sendable {
       return waiting
     }
     withExtendedLifetime(dropped) {}
+  }
+}
+
+extension BrokerEvent {
+  /// While so many wait, this one is dropped: a device must not fill the memory of a program that stands still. What the
+  /// program has asked for is never dropped, nor what a central waits for an answer to.
+  fileprivate var mostWaiting: Int {
+    switch self {
+    case .discovered: 1024  // it will be heard again
+    case .value: 65_536
+    case .writeRequested(let request, _, _, _) where request.isCommand: 65_536
+    default: .max
+    }
   }
 }

@@ -163,10 +163,10 @@ import Testing
     ]
     for (error, state) in expected {
       #expect(name(AdapterState(error)) == state, "\(error)")
-      #expect(AdapterState(error).why?.contains(error.cause) == true)
+      #expect(AdapterState(error).hindrance?.contains(error.cause) == true)
     }
-    #expect(AdapterState(.up(0, daemon: true)).why?.contains("--take-down") == false)
-    #expect(AdapterState(.up(0, daemon: true)).why?.contains("BINDRUNE_TAKE_DOWN=1") == true)
+    #expect(AdapterState(.up(0, daemon: true)).hindrance?.contains("--take-down") == false)
+    #expect(AdapterState(.up(0, daemon: true)).hindrance?.contains("BINDRUNE_TAKE_DOWN=1") == true)
   }
 }
 

@@ -146,8 +146,8 @@ final class CentralLab: @unchecked Sendable {
   private(set) var manager: CBCentralManager!
 
   /// `state` nil: nothing has been told yet.
-  init(_ state: AdapterState? = .poweredOn) {
-    manager = CBCentralManager(delegate: recorder, queue: queue) { [unowned self] deliver in
+  init(_ state: AdapterState? = .poweredOn, options: [String: Any]? = nil) {
+    manager = CBCentralManager(delegate: recorder, queue: queue, options: options) { [unowned self] deliver in
       session = ScriptedSession(deliver)
       return session
     }

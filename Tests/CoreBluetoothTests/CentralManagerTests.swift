@@ -67,7 +67,39 @@ import Testing
     #expect(!lab.manager.isScanning)
     #expect(peripheral.state == .disconnected)
     #expect(lines.of(lab.manager).filter { $0.contains("API MISUSE") }.count == 6)
-    #expect(lines.of(lab.manager).contains { $0.contains("It is off.") })
+    #expect(!lines.of(lab.manager).contains { $0.contains("It is off.") })
+  }
+  @Test("The power alert is a line, if it is asked for and Bluetooth is off")
+  func powerAlert() {
+    let lines = LogLines()
+    for (options, count) in [(nil, 0), (false, 0), (true, 1)] as [(Bool?, Int)] {
+      let lab = CentralLab(nil, options: options.map { [CBCentralManagerOptionShowPowerAlertKey: $0] })
+      lab.tell(.adapter(.unsupported("There is none.")), .adapter(.poweredOff("It is off.")))
+      #expect(lines.of(lab.manager).filter { $0.contains("It is off.") }.count == count)
+      #expect(!lines.of(lab.manager).contains { $0.contains("There is none.") })
+    }
+  }
+  @Test("While the queue stands still a device cannot fill the memory: what it says too much is dropped, and that is told once")
+  func standsStill() throws {
+    let lines = LogLines(), lab = CentralLab()
+    lab.manager.scanForPeripherals(withServices: nil)
+    let (peripheral, _, characteristics) = try lab.explored()
+    lab.queue.suspend()
+    lab.session.tell(.nameChanged(lab.peer, "before"))
+    for number in 0..<2000 as Range<UInt64> { lab.session.tell(.discovered(DiscoveredPeer(peer: CentralLab.peer(0xF000_0000_0000 + number)))) }
+    for number in 0..<70_000 { lab.session.tell(.value(lab.peer, 0x12, Data("\(number)".utf8))) }
+    lab.session.tell(.nameChanged(lab.peer, "after"))
+    lab.queue.resume()
+    lab.settle()
+    let calls = lab.recorder.take()
+    #expect(calls.filter { $0 == "discover" }.count == 1023)
+    #expect(calls.filter { $0 == "value" }.count == 65_536 - 1024)
+    #expect(characteristics[0].value == Data("\(65_536 - 1024 - 1)".utf8))
+    #expect(peripheral.name == "after")
+    #expect(lines.of(lab.queue).count == 1)
+
+    lab.tell(.value(lab.peer, 0x12, Data([1])), .discovered(DiscoveredPeer(peer: lab.peer)))
+    #expect(lab.recorder.take() == ["value", "discover"])
   }
   @Test("Below poweredOn scans and links are over without a word; below poweredOff the peripherals are of no more use")
   func adapterIsGone() throws {

@@ -146,19 +146,20 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     #expect(serving.script.session.takeRequests() == [.reject(id(2), .unlikelyError)])
     #expect(serving.script.misuses().filter { $0.contains("without responding") }.count == 2)
   }
-  @Test("a write that needs no response may be let go without a word")
+  @Test("a write without response may be let go without a word, whatever the characteristic permits beside")
   func commandLetGo() throws {
     let script = PeripheralScript(), service = CBMutableService(type: CBUUID(string: "FF00"), primary: true)
     service.characteristics = [
       CBMutableCharacteristic(
-        type: CBUUID(string: "FF01"), properties: .writeWithoutResponse, value: nil, permissions: .writeable)
+        type: CBUUID(string: "FF01"), properties: [.write, .writeWithoutResponse], value: nil, permissions: .writeable)
     ]
     try script.publish(service, at: 0x10)
     script.tell(
       .writeRequested(
-        id(1), central: UUID(), [ServerWrite(handle: handle(0x12), offset: 0, value: Data([1]))], longestUpdate: 20))
+        id(1).ofCommand, central: UUID(), [ServerWrite(handle: handle(0x12), offset: 0, value: Data([1]))],
+        longestUpdate: 20))
     #expect(script.delegate.takeRequests().count == 1)
-    #expect(script.session.takeRequests() == [.reject(id(1), .unlikelyError)])
+    #expect(script.session.takeRequests() == [.reject(id(1).ofCommand, .unlikelyError)])
     #expect(script.misuses().isEmpty)
   }
   @Test("nobody waits any more: a response is reported, and not sent")
