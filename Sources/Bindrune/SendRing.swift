@@ -7,8 +7,8 @@ import ATT
 /// **Function**: `offer` copies a value in, `sendFirst` lends the oldest to whoever sends it and forgets it when that has
 /// taken it. Memory is allocated once: no offer and no value sent allocates, and no use makes it grow.
 ///
-/// **Phases**: open → refused (an offer did not fit) → open again, when there is room for one value of the MTU: that edge
-/// is told exactly once; → closed from any of them, for good.
+/// **Phases**: open → refused (an offer did not fit) → open again, when half of it is free, and room for one value of the MTU:
+/// that edge is told exactly once; → closed from any of them, for good.
 ///
 /// A ring of octets. Each entry is a header and the value: two octets of length and, where the values are for different
 /// handles, two of handle. An entry begins within `capacity`, and may run on into the room behind it, which is as long as the
@@ -28,7 +28,7 @@ import ATT
   let capacity: Int
   /// Where the oldest entry begins, and how many octets are in use from there on.
   private var head = 0, used = 0
-  /// What an edge promises room for: min(ATT_MTU − 3, 512) octets.
+  /// The longest value that leaves whole: min(ATT_MTU − 3, 512) octets.
   var longest: Int
   /// An offer was refused, and the edge is still to come.
   private(set) var isRefused = false
@@ -126,7 +126,8 @@ import ATT
     return takeEdge()
   }
   private mutating func takeEdge() -> Bool {
-    guard isRefused, longest + headerCount <= capacity - used else { return false }
+    // Half of it at least: a producer that is woken for one value is put to sleep by the next, and woken again.
+    guard isRefused, max(longest + headerCount, capacity / 2) <= capacity - used else { return false }
     isRefused = false
     edges += 1
     return true

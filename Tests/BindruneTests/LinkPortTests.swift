@@ -7,27 +7,33 @@ import Testing
 /// One port for all characteristics of a link.
 @Suite("SendPort of a link", .realTime, .timeLimit(.minutes(5))) struct LinkPortTests {
   private func port(
-    _ capacity: Int, mtu: Int = 23, onReady: (@Sendable () -> Void)? = nil,
+    _ capacity: Int, mtu: Int = 23, of handle: AttributeHandle? = nil, onReady: (@Sendable () -> Void)? = nil,
     wake: @escaping @Sendable (SendPort) -> Void = { _ in }
   ) -> SendPort {
     SendPort(
-      link: LinkID(rawValue: 1), handle: nil, kind: .command, capacity: capacity, mtu: mtu, onReady: onReady, wake: wake
+      link: LinkID(rawValue: 1), handle: handle, kind: .command, capacity: capacity, mtu: mtu, onReady: onReady,
+      wake: wake
     )
   }
 
   /// Against a list that does the same the slow way: every length at every place of the ring, handles, refusals, questions
-  /// for room, values that are dropped from the middle, and one call of `onReady` for each edge.
-  @Test(arguments: [516, 517, 600, 1000, 4096]) func likeAList(_ capacity: Int) {
-    for seed in UInt64(0)..<5 {
+  /// for room, values that are dropped from the middle, wakes, and one call of `onReady` for each edge. Also the port of one
+  /// characteristic.
+  @Test(arguments: [516, 517, 600, 1000, 4096], [nil, AttributeHandle(rawValue: 3)])
+  func likeAList(_ capacity: Int, _ handle: AttributeHandle?) {
+    let cost = handle == nil ? 4 : 2
+    for seed in UInt64(0)..<10 {
       var chance = SplitMix64(seed: seed), model: [(value: [UInt8], handle: AttributeHandle)] = []
       var (isRefused, isAwaited, wakes, edges) = (false, false, 0, 0)
       let woken = Atomic(0), called = Atomic(0)
       let port = port(
-        capacity, onReady: { called.add(1, ordering: .relaxed) }, wake: { _ in woken.add(1, ordering: .relaxed) })
-      #expect(port.capacity == capacity && port.costOfValue == 4)
-      var used: Int { model.reduce(0) { $0 + $1.value.count + 4 } }
+        capacity, of: handle, onReady: { called.add(1, ordering: .relaxed) },
+        wake: { _ in woken.add(1, ordering: .relaxed) })
+      #expect(port.capacity == capacity && port.costOfValue == cost)
+      var used: Int { model.reduce(0) { $0 + $1.value.count + cost } }
       func takeEdge() {
-        if isRefused, used + port.longestValue + 4 <= capacity { (isRefused, edges) = (false, edges + 1) }
+        guard isRefused, used + max(port.longestValue + cost, capacity / 2) <= capacity else { return }
+        (isRefused, edges) = (false, edges + 1)
       }
       for step in 0..<1000 {
         switch Int.random(in: 0..<24, using: &chance) {
@@ -38,7 +44,7 @@ import Testing
           model.removeAll { $0.handle == gone }
           takeEdge()
         case 2:
-          let isReady = used + port.longestValue + 4 <= capacity
+          let isReady = used + port.longestValue + cost <= capacity
           #expect(port.isReady() == isReady)
           if !isReady { isRefused = true }
         case 3:
@@ -47,8 +53,8 @@ import Testing
           if !hasRoom { isRefused = true }
         case 4...13:
           let value = (0..<Int.random(in: 0...600, using: &chance)).map { UInt8(truncatingIfNeeded: $0 + step) }
-          let handle = AttributeHandle(rawValue: UInt16.random(in: 0..<4, using: &chance))
-          let kept = Array(value.prefix(512)), fits = used + kept.count + 4 <= capacity
+          let handle = handle ?? AttributeHandle(rawValue: UInt16.random(in: 0..<4, using: &chance))
+          let kept = Array(value.prefix(512)), fits = used + kept.count + cost <= capacity
           #expect(port.offer(value, to: handle) == fits)
           if fits {
             model.append((kept, handle))

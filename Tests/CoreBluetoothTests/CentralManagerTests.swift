@@ -79,14 +79,18 @@ import Testing
       #expect(!lines.of(lab.manager).contains { $0.contains("There is none.") })
     }
   }
-  @Test("While the queue stands still a device cannot fill the memory: what it says too much is dropped, and that is told once")
+  @Test(
+    "While the queue stands still a device cannot fill the memory: what it says too much is dropped, and that is told once"
+  )
   func standsStill() throws {
     let lines = LogLines(), lab = CentralLab()
     lab.manager.scanForPeripherals(withServices: nil)
     let (peripheral, _, characteristics) = try lab.explored()
     lab.queue.suspend()
     lab.session.tell(.nameChanged(lab.peer, "before"))
-    for number in 0..<2000 as Range<UInt64> { lab.session.tell(.discovered(DiscoveredPeer(peer: CentralLab.peer(0xF000_0000_0000 + number)))) }
+    for number in 0..<2000 as Range<UInt64> {
+      lab.session.tell(.discovered(DiscoveredPeer(peer: CentralLab.peer(0xF000_0000_0000 + number))))
+    }
     for number in 0..<70_000 { lab.session.tell(.value(lab.peer, 0x12, Data("\(number)".utf8))) }
     lab.session.tell(.nameChanged(lab.peer, "after"))
     lab.queue.resume()
