@@ -63,6 +63,11 @@ extension Adapter {
   ) async throws(OpeningFailure) -> Host {
     let transport: any HCITransport
     do throws(TransportError) { transport = try await open(loop) } catch { throw OpeningFailure(error) }
+    guard transport.eventLoop === loop else {
+      transport.eventLoop.execute { transport.close() }
+      let why = "The controller that was provided is on another event loop: open it on the one that is given."
+      throw OpeningFailure(state: .unsupported(why), isFinal: true)
+    }
     let host = Host(
       transport, configuration: .ofAdapter, database: database, observer: observer, logger: logger)
     do throws(BluetoothError) {

@@ -49,6 +49,17 @@ import Testing
     #expect(try await probe.errorCode { .readRSSI($0, UUID()) } == .notStarted)
   }
 
+  /// Everything of an adapter happens on its loop, the controller's part too.
+  @Test func aControllerOnAnotherLoop() async throws {
+    let room = Room()
+    let elsewhere = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next())
+    #expect(elsewhere.eventLoop !== room.radio.eventLoop)
+    let probe = Probe(room.adapter { _ async throws(TransportError) in elsewhere.controller() })
+    try await probe.state(
+      .unsupported("The controller that was provided is on another event loop: open it on the one that is given."))
+    probe.session.close()
+  }
+
   /// The controller is lost while everything is under way: one event, and nothing of what was before it.
   @Test func resettingAndBack() async throws {
     let room = Room(), (host, peer) = try await room.sensor(try Sensor()), ways = Ways()

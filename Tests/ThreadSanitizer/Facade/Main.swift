@@ -67,10 +67,15 @@ final class Script: BrokerSession, @unchecked Sendable {
 final class Client: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, CBPeripheralManagerDelegate,
   @unchecked Sendable
 {
-  // Sendable: what changes is touched on the manager's queue, and after `isDone`.
+  // Sendable: what changes is touched on the manager's queue, and after `isDone`; what is found, under the lock.
   private(set) var last: UInt32 = 0
   private(set) var faults: [String] = []
-  private var found: CBPeripheral?
+  private let lock = Foundation.NSLock()  // not the module's, which `run` exchanges
+  private var kept: CBPeripheral?
+  private(set) var found: CBPeripheral? {
+    get { lock.withLock { kept } }
+    set { lock.withLock { kept = newValue } }
+  }
   let count: UInt32
   let isDone = DispatchSemaphore(value: 0)
   init(count: UInt32) { self.count = count }
@@ -149,6 +154,7 @@ func threads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
     if client.isDone.wait(timeout: .now() + 60) == .timedOut { faults.append("the end was not told") }
     faults += client.faults
     faults += serve()
+    faults += overTheAir()
     for fault in faults { print(fault) }
     exit(faults.isEmpty ? 0 : 1)
   }

@@ -1,0 +1,98 @@
+// The same over the adapters of this process: two hosts on one virtual radio, and programs on threads of their
+// own above them.
+import Bindrune
+import BindruneBroker
+@testable import CoreBluetooth
+import NIOPosix
+
+/// Sends numbers, as many as there is room for, to whoever subscribes.
+final class Sender: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
+  // Sendable: what changes is touched on the manager's queue.
+  let characteristic = CBMutableCharacteristic(
+    type: CBUUID(string: "2A37"), properties: .notify, value: nil, permissions: .readable)
+  let command = CBMutableCharacteristic(
+    type: CBUUID(string: "2A39"), properties: [.write, .writeWithoutResponse], value: nil, permissions: .writeable)
+  let isAdvertising = DispatchSemaphore(value: 0), isUnsubscribed = DispatchSemaphore(value: 0)
+  private var last: UInt32 = 0
+
+  func peripheralManagerDidUpdateState(_ manager: CBPeripheralManager) {
+    guard manager.state == .poweredOn else { return }
+    let service = CBMutableService(type: CBUUID(string: "180D"), primary: true)
+    service.characteristics = [characteristic, command]
+    manager.add(service)
+    manager.startAdvertising([CBAdvertisementDataServiceUUIDsKey: [service.uuid]])
+  }
+  func peripheralManagerDidStartAdvertising(_ manager: CBPeripheralManager, error: (any Error)?) {
+    isAdvertising.signal()
+  }
+  func peripheralManager(
+    _ manager: CBPeripheralManager, central: CBCentral, didSubscribeTo characteristic: CBCharacteristic
+  ) {
+    last = 0
+    peripheralManagerIsReady(toUpdateSubscribers: manager)
+  }
+  func peripheralManager(
+    _ manager: CBPeripheralManager, central: CBCentral, didUnsubscribeFrom characteristic: CBCharacteristic
+  ) { isUnsubscribed.signal() }
+  func peripheralManagerIsReady(toUpdateSubscribers manager: CBPeripheralManager) {
+    while last < 500, manager.updateValue(octets(last + 1), for: characteristic, onSubscribedCentrals: nil) { last += 1 }
+  }
+  private func octets(_ number: UInt32) -> Data { Data((0..<4).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) }) }
+  func peripheralManager(_ manager: CBPeripheralManager, didReceiveWrite requests: [CBATTRequest]) {
+    manager.respond(to: requests[0], withResult: .success)
+  }
+}
+
+func overTheAir() -> [String] {
+  var faults: [String] = []
+  let loop = MultiThreadedEventLoopGroup.singleton.next(), radio = SimulatedRadio(on: loop, configuration: .ideal)
+  for name in ["sender", "receiver"] {
+    DirectSession.provideAdapter(named: name, on: loop) { _ in radio.controller() }
+  }
+  let sender = Sender()
+  let server = CBPeripheralManager(
+    delegate: sender, queue: DispatchQueue(label: "sender"), options: [CBManagerOptionAdapterKey: "sender"])
+  if sender.isAdvertising.wait(timeout: .now() + 60) == .timedOut { return ["it does not advertise"] }
+
+  for round in 1...3 {
+    let client = Client(count: 500)
+    let manager = CBCentralManager(
+      delegate: client, queue: DispatchQueue(label: "receiver"), options: [CBManagerOptionAdapterKey: "receiver"])
+    threads(5) { thread in
+      for turn in 0..<200 {
+        let peripheral = client.found
+        _ = (manager.state, manager.isScanning, server.isAdvertising, peripheral?.name, peripheral?.state)
+        _ = (peripheral?.canSendWriteWithoutResponse, peripheral?.maximumWriteValueLength(for: .withoutResponse))
+        _ = sender.characteristic.subscribedCentrals?.first?.maximumUpdateValueLength
+        for characteristic in peripheral?.services?.first?.characteristics ?? [] where characteristic.properties.contains(.write) {
+          let type = turn.isMultiple(of: 10) ? CBCharacteristicWriteType.withResponse : .withoutResponse
+          peripheral?.writeValue(Data([UInt8(thread)]), for: characteristic, type: type)
+        }
+        if thread == 1 { peripheral?.readRSSI() }
+        if thread == 2 {
+          server.setDesiredConnectionLatency(.low, for: CBCentral(identifier: UUID(), longestUpdate: 20))
+        }
+        // A manager of the same adapter that vanishes with operations in flight.
+        if thread == 3, turn.isMultiple(of: 20) {
+          let gone = CBCentralManager(
+            delegate: nil, queue: DispatchQueue(label: "gone"), options: [CBManagerOptionAdapterKey: "receiver"])
+          gone.scanForPeripherals(withServices: nil)
+          if let peripheral = peripheral.flatMap({ gone.retrievePeripherals(withIdentifiers: [$0.identifier]) })?.first {
+            gone.connect(peripheral)
+          }
+        }
+      }
+    }
+    if client.isDone.wait(timeout: .now() + 60) == .timedOut {
+      faults.append("round \(round): \(client.last) of \(client.count) values")
+    }
+    client.found.map(manager.cancelPeripheralConnection)
+    if client.isDone.wait(timeout: .now() + 60) == .timedOut { faults.append("round \(round): the end was not told") }
+    if sender.isUnsubscribed.wait(timeout: .now() + 60) == .timedOut {
+      faults.append("round \(round): the end was not told to the peripheral")
+    }
+    faults += client.faults
+  }
+  withExtendedLifetime(server) {}
+  return faults
+}
