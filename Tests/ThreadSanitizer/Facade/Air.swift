@@ -35,7 +35,9 @@ final class Sender: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
     _ manager: CBPeripheralManager, central: CBCentral, didUnsubscribeFrom characteristic: CBCharacteristic
   ) { isUnsubscribed.signal() }
   func peripheralManagerIsReady(toUpdateSubscribers manager: CBPeripheralManager) {
-    while last < 500, manager.updateValue(octets(last + 1), for: characteristic, onSubscribedCentrals: nil) { last += 1 }
+    while last < 500, manager.updateValue(octets(last + 1), for: characteristic, onSubscribedCentrals: nil) {
+      last += 1
+    }
   }
   private func octets(_ number: UInt32) -> Data { Data((0..<4).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) }) }
   func peripheralManager(_ manager: CBPeripheralManager, didReceiveWrite requests: [CBATTRequest]) {
@@ -64,7 +66,8 @@ func overTheAir() -> [String] {
         _ = (manager.state, manager.isScanning, server.isAdvertising, peripheral?.name, peripheral?.state)
         _ = (peripheral?.canSendWriteWithoutResponse, peripheral?.maximumWriteValueLength(for: .withoutResponse))
         _ = sender.characteristic.subscribedCentrals?.first?.maximumUpdateValueLength
-        for characteristic in peripheral?.services?.first?.characteristics ?? [] where characteristic.properties.contains(.write) {
+        for characteristic in peripheral?.services?.first?.characteristics ?? []
+        where characteristic.properties.contains(.write) {
           let type = turn.isMultiple(of: 10) ? CBCharacteristicWriteType.withResponse : .withoutResponse
           peripheral?.writeValue(Data([UInt8(thread)]), for: characteristic, type: type)
         }
@@ -77,7 +80,8 @@ func overTheAir() -> [String] {
           let gone = CBCentralManager(
             delegate: nil, queue: DispatchQueue(label: "gone"), options: [CBManagerOptionAdapterKey: "receiver"])
           gone.scanForPeripherals(withServices: nil)
-          if let peripheral = peripheral.flatMap({ gone.retrievePeripherals(withIdentifiers: [$0.identifier]) })?.first {
+          if let peripheral = peripheral.flatMap({ gone.retrievePeripherals(withIdentifiers: [$0.identifier]) })?.first
+          {
             gone.connect(peripheral)
           }
         }
