@@ -18,9 +18,6 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     public static let extendedScanAndConnect = Self(rawValue: 1)
   }
 
-  let delivery: Delivery
-  let session: any BrokerSession
-  private let showsPowerAlert: Bool
   // Under the lock. What is weak is never loaded under it, except to be returned: who is let go there would wait for it.
   private weak var currentDelegate: (any CBCentralManagerDelegate)?
   private var scanning = false
@@ -42,10 +39,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   }
 
   /// A manager without a delegate, on the main queue.
-  public override init() {
-    (delivery, session) = Delivery.direct(adapter: nil, on: nil)
-    showsPowerAlert = false
-    super.init()
+  public init() {
+    super.init(nil, nil)
     begin(nil)
   }
   /// - Parameter queue: where the delegates are called; nil: the main queue.
@@ -56,9 +51,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   ///   - queue: where the delegates are called; nil: the main queue.
   ///   - options: by the keys `CBCentralManagerOption…` and `CBManagerOptionAdapterKey`.
   public init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
-    (delivery, session) = Delivery.direct(adapter: options?[CBManagerOptionAdapterKey] as? String, on: queue)
-    showsPowerAlert = options?.bool(CBCentralManagerOptionShowPowerAlertKey) ?? false
-    super.init()
+    super.init(queue, options)
     begin(delegate)
   }
   /// Over a session of the caller's.
@@ -66,11 +59,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil,
     session open: (@escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession
   ) {
-    let delivery = Delivery(on: queue)
-    self.delivery = delivery
-    session = open { delivery.put($0) }
-    showsPowerAlert = options?.bool(CBCentralManagerOptionShowPowerAlertKey) ?? false
-    super.init()
+    super.init(queue, options) { open($1) }
     begin(delegate)
   }
   private func begin(_ delegate: (any CBCentralManagerDelegate)?) {

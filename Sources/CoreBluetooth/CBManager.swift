@@ -8,9 +8,24 @@ open class CBManager: NSObject, @unchecked Sendable {
   /// Guards what the properties of this manager and of its objects show.
   let lock = NSLock()
   private var currentState = CBManagerState.unknown
+  let delivery: Delivery
+  let session: any BrokerSession
+  let showsPowerAlert: Bool
 
-  /// Managers are made by the initialisers of the subclasses.
-  override init() { super.init() }
+  /// Managers are made by the initialisers of the subclasses. `open` gets the adapter's name, see `AdapterChoice`.
+  init(
+    _ queue: DispatchQueue?, _ options: [String: Any]?,
+    session open: (String?, @escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession = {
+      DirectSession(adapter: $0, deliver: $1)
+    }
+  ) {
+    let delivery = Delivery(on: queue)
+    self.delivery = delivery
+    session = open(options?[CBManagerOptionAdapterKey] as? String) { delivery.put($0) }
+    // The centrals' key is the same.
+    showsPowerAlert = options?.bool(CBPeripheralManagerOptionShowPowerAlertKey) ?? false
+    super.init()
+  }
 
   /// What the manager can do now; `unknown` until the delegate is told for the first time.
   open var state: CBManagerState { lock.withLock { currentState } }

@@ -45,9 +45,6 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   }
 
   private weak var currentDelegate: (any CBPeripheralManagerDelegate)?
-  let showsPowerAlert: Bool
-  let session: any BrokerSession
-  let delivery: Delivery
   private var lastID: UInt64 = 0
 
   // Guarded by the lock.
@@ -67,10 +64,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   struct WeakCentral { weak var central: CBCentral? }
 
   /// A manager without a delegate, on the main queue.
-  public override init() {
-    (delivery, session) = Delivery.direct(adapter: nil, on: nil)
-    showsPowerAlert = false
-    super.init()
+  public init() {
+    super.init(nil, nil)
     begin(nil)
   }
   /// `queue` nil: the main queue.
@@ -81,9 +76,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   /// Bluetooth is off, if it is; `CBPeripheralManagerOptionRestoreIdentifierKey`, a String: is accepted, and nothing is
   /// restored yet; `CBManagerOptionAdapterKey`, a String: which adapter. Values of other types are ignored.
   public init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
-    (delivery, session) = Delivery.direct(adapter: options?[CBManagerOptionAdapterKey] as? String, on: queue)
-    showsPowerAlert = options?.bool(CBPeripheralManagerOptionShowPowerAlertKey) ?? false
-    super.init()
+    super.init(queue, options)
     begin(delegate)
   }
   /// Over a session of the caller's.
@@ -91,11 +84,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil,
     session open: (@escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession
   ) {
-    let delivery = Delivery(on: queue)
-    self.delivery = delivery
-    session = open { delivery.put($0) }
-    showsPowerAlert = options?.bool(CBPeripheralManagerOptionShowPowerAlertKey) ?? false
-    super.init()
+    super.init(queue, options) { open($1) }
     begin(delegate)
   }
   private func begin(_ delegate: (any CBPeripheralManagerDelegate)?) {

@@ -26,11 +26,6 @@ final class Delivery: @unchecked Sendable {
     self.queue = queue ?? .main
     self.handle = handle
   }
-  /// With a session of this process on the adapter, see `AdapterChoice`.
-  static func direct(adapter: String?, on queue: DispatchQueue?) -> (Delivery, any BrokerSession) {
-    let delivery = Delivery(on: queue)
-    return (delivery, DirectSession(adapter: adapter) { delivery.put($0) })
-  }
   func start(_ handle: @escaping @Sendable (BrokerEvent) -> Void) {
     let isFirst = lock.withLock {
       self.handle = handle
