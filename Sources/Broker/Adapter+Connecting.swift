@@ -322,7 +322,7 @@ extension Adapter {
 
   // MARK: Telling
 
-  static func longestWrite(_ mtu: Int) -> Int { min(mtu - 3, 512) }
+  static func longestWrite(_ mtu: Int) -> Int { mtu - 3 }
 
   private func tellConnected(_ peer: PeerAddress, to session: AdapterSession, _ host: isolated Host) {
     let mtu = central.reaches[peer]?.link.flatMap { host.mtu(of: $0) } ?? 23

@@ -18,6 +18,9 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     public static let extendedScanAndConnect = Self(rawValue: 1)
   }
 
+  let delivery: Delivery
+  let session: any BrokerSession
+  private let showsPowerAlert: Bool
   // Under the lock. What is weak is never loaded under it, except to be returned: who is let go there would wait for it.
   private weak var currentDelegate: (any CBCentralManagerDelegate)?
   private var scanning = false
@@ -39,10 +42,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   }
 
   /// A manager without a delegate, on the main queue.
-  public init() {
-    super.init(nil, nil)
-    begin(nil)
-  }
+  public convenience override init() { self.init(delegate: nil, queue: nil, options: nil) }
   /// - Parameter queue: where the delegates are called; nil: the main queue.
   public convenience init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?) {
     self.init(delegate: delegate, queue: queue, options: nil)
@@ -51,20 +51,18 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   ///   - queue: where the delegates are called; nil: the main queue.
   ///   - options: by the keys `CBCentralManagerOption…` and `CBManagerOptionAdapterKey`.
   public init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
-    super.init(queue, options)
-    begin(delegate)
+    (delivery, session) = Delivery.opened(on: queue, options)
+    showsPowerAlert = options?.bool(CBCentralManagerOptionShowPowerAlertKey) ?? false
+    super.init()
+    currentDelegate = delegate
+    delivery.start { [weak self] in self?.handle($0) }
   }
   /// Over a session of the caller's.
-  package init(
+  package convenience init(
     delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil,
-    session open: (@escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession
+    session open: @escaping (@escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession
   ) {
-    super.init(queue, options) { open($1) }
-    begin(delegate)
-  }
-  private func begin(_ delegate: (any CBCentralManagerDelegate)?) {
-    self.delegate = delegate
-    delivery.start { [weak self] in self?.handle($0) }
+    self.init(delegate: delegate, queue: queue, options: SessionOpener(open).added(to: options))
   }
   deinit {
     delivery.close()
@@ -72,7 +70,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     for peripheral in peripherals.values.compactMap(\.peripheral) { peripheral.lost(isValid: false) }
   }
 
-  open var delegate: (any CBCentralManagerDelegate)? {
+  open weak var delegate: (any CBCentralManagerDelegate)? {
     get { lock.withLock { currentDelegate } }
     set { lock.withLock { currentDelegate = newValue } }
   }

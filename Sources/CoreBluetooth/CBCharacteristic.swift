@@ -26,7 +26,7 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {
   }
 
   /// Whose characteristic it is.
-  open var service: CBService? { shared.withLock { owner } }
+  open weak var service: CBService? { shared.withLock { owner } }
   /// What can be done with its value.
   open var properties: CBCharacteristicProperties { allowed }
   /// As it was read or notified last; nil until then.

@@ -21,7 +21,7 @@ open class CBDescriptor: CBAttribute, @unchecked Sendable {
   }
 
   /// Whose descriptor it is.
-  open var characteristic: CBCharacteristic? { shared.withLock { owner } }
+  open weak var characteristic: CBCharacteristic? { shared.withLock { owner } }
   /// As it was read last; nil until then. A number (`NSNumber`) for Extended Properties and the configurations, a text
   /// (`String`) for a User Description, else `Data`.
   open var value: Any? { shared.withLock { current } }

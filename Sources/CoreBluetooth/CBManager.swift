@@ -8,24 +8,6 @@ open class CBManager: NSObject, @unchecked Sendable {
   /// Guards what the properties of this manager and of its objects show.
   let lock = NSLock()
   private var currentState = CBManagerState.unknown
-  let delivery: Delivery
-  let session: any BrokerSession
-  let showsPowerAlert: Bool
-
-  /// Managers are made by the initialisers of the subclasses. `open` gets the adapter's name, see `AdapterChoice`.
-  init(
-    _ queue: DispatchQueue?, _ options: [String: Any]?,
-    session open: (String?, @escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession = {
-      DirectSession(adapter: $0, deliver: $1)
-    }
-  ) {
-    let delivery = Delivery(on: queue)
-    self.delivery = delivery
-    session = open(options?[CBManagerOptionAdapterKey] as? String) { delivery.put($0) }
-    // The centrals' key is the same.
-    showsPowerAlert = options?.bool(CBPeripheralManagerOptionShowPowerAlertKey) ?? false
-    super.init()
-  }
 
   /// What the manager can do now; `unknown` until the delegate is told for the first time.
   open var state: CBManagerState { lock.withLock { currentState } }
@@ -35,6 +17,26 @@ open class CBManager: NSObject, @unchecked Sendable {
   open class var authorization: CBManagerAuthorization { .allowedAlways }
   @available(*, deprecated, message: "use the class property")
   open var authorization: CBManagerAuthorization { Self.authorization }
+}
+
+extension Delivery {
+  /// With a session of this process on the adapter that `options` names, see `AdapterChoice`, or with that of a `SessionOpener`.
+  static func opened(on queue: DispatchQueue?, _ options: [String: Any]?) -> (Delivery, any BrokerSession) {
+    let delivery = Delivery(on: queue)
+    if let opener = options?[SessionOpener.key] as? SessionOpener {
+      return (delivery, opener.open { delivery.put($0) })
+    }
+    return (delivery, DirectSession(adapter: options?[CBManagerOptionAdapterKey] as? String) { delivery.put($0) })
+  }
+}
+
+/// Another session than one of this process: among the options, so that each manager has one designated initialiser, as
+/// Apple's have, and a subclass that overrides that one inherits the others.
+final class SessionOpener {
+  static let key = "bindruneSession"
+  let open: (@escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession
+  init(_ open: @escaping (@escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession) { self.open = open }
+  func added(to options: [String: Any]?) -> [String: Any] { (options ?? [:]).merging([Self.key: self]) { $1 } }
 }
 
 extension CBManagerState {

@@ -20,7 +20,7 @@ open class CBMutableService: CBService, @unchecked Sendable {
 
   open override var isPrimary: Bool { primary }
   /// What a local service belongs to is its manager: always nil.
-  open override var peripheral: CBPeripheral? { nil }
+  open override weak var peripheral: CBPeripheral? { nil }
   /// Services of the same manager, each to be published before this one.
   open override var includedServices: [CBService]? {
     get { lock.withLock { included } }
@@ -103,7 +103,7 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
       for case let descriptor as CBMutableDescriptor in newValue ?? [] { descriptor.setCharacteristic(self) }
     }
   }
-  open override var service: CBService? { lock.withLock { parent } }
+  open override weak var service: CBService? { lock.withLock { parent } }
   /// Who gets the value's updates now.
   open var subscribedCentrals: [CBCentral]? { lock.withLock { subscribers } }
 
@@ -169,6 +169,6 @@ open class CBMutableDescriptor: CBDescriptor, @unchecked Sendable {
   }
 
   open override var value: Any? { content }
-  open override var characteristic: CBCharacteristic? { lock.withLock { parent } }
+  open override weak var characteristic: CBCharacteristic? { lock.withLock { parent } }
   func setCharacteristic(_ characteristic: CBCharacteristic) { lock.withLock { parent = characteristic } }
 }

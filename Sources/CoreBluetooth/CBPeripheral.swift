@@ -40,7 +40,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {
 
   // MARK: What is known
 
-  open var delegate: (any CBPeripheralDelegate)? {
+  open weak var delegate: (any CBPeripheralDelegate)? {
     get { shared.withLock { currentDelegate } }
     set { shared.withLock { currentDelegate = newValue } }
   }
@@ -51,6 +51,15 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {
   open var services: [CBService]? { withLink { $0.services } }
   /// dBm, as it was read last.
   @available(*, deprecated, message: "use readRSSI()") open var rssi: NSNumber? { withLink { $0.rssi } }
+  /// `mtuLength` is the ATT_MTU, an `NSNumber`, `name` a `String`, `state` an `NSNumber`.
+  open override func value(forKey key: String) -> Any? {
+    switch key {
+    case "mtuLength": NSNumber(value: withLink { $0.longestWrite } + 3)
+    case "name": name
+    case "state": NSNumber(value: state.rawValue)
+    default: super.value(forKey: key)
+    }
+  }
   /// Of iOS: whether the device may have Apple's notifications.
   open var ancsAuthorized: Bool { false }
   /// Whether a write without response now is sent. If not, the delegate is told when it is:

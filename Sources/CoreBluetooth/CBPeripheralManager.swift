@@ -44,6 +44,9 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     let handle: AttributeHandle
   }
 
+  let delivery: Delivery
+  let session: any BrokerSession
+  let showsPowerAlert: Bool
   private weak var currentDelegate: (any CBPeripheralManagerDelegate)?
   private var lastID: UInt64 = 0
 
@@ -64,10 +67,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   struct WeakCentral { weak var central: CBCentral? }
 
   /// A manager without a delegate, on the main queue.
-  public init() {
-    super.init(nil, nil)
-    begin(nil)
-  }
+  public convenience override init() { self.init(delegate: nil, queue: nil, options: nil) }
   /// `queue` nil: the main queue.
   public convenience init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?) {
     self.init(delegate: delegate, queue: queue, options: nil)
@@ -76,20 +76,18 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   /// Bluetooth is off, if it is; `CBPeripheralManagerOptionRestoreIdentifierKey`, a String: is accepted, and nothing is
   /// restored yet; `CBManagerOptionAdapterKey`, a String: which adapter. Values of other types are ignored.
   public init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
-    super.init(queue, options)
-    begin(delegate)
-  }
-  /// Over a session of the caller's.
-  package init(
-    delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil,
-    session open: (@escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession
-  ) {
-    super.init(queue, options) { open($1) }
-    begin(delegate)
-  }
-  private func begin(_ delegate: (any CBPeripheralManagerDelegate)?) {
+    (delivery, session) = Delivery.opened(on: queue, options)
+    showsPowerAlert = options?.bool(CBPeripheralManagerOptionShowPowerAlertKey) ?? false
+    super.init()
     currentDelegate = delegate
     delivery.start { [weak self] in self?.handle($0) }
+  }
+  /// Over a session of the caller's.
+  package convenience init(
+    delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil,
+    session open: @escaping (@escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession
+  ) {
+    self.init(delegate: delegate, queue: queue, options: SessionOpener(open).added(to: options))
   }
   deinit {
     delivery.close()

@@ -26,7 +26,7 @@ open class CBService: CBAttribute, @unchecked Sendable {
   }
 
   /// Whose service it is; nil when that is gone, and for a service of this device.
-  open var peripheral: CBPeripheral? { shared.withLock { owner } }
+  open weak var peripheral: CBPeripheral? { shared.withLock { owner } }
   /// Whether it stands for itself, or is only there to be included by others.
   open var isPrimary: Bool { primary }
   /// Nil until they have been discovered.

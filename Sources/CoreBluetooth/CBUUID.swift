@@ -19,13 +19,14 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {
     let isBase = uuid.low == BluetoothUUID.baseLow && uuid.high & 0xFFFF_FFFF == BluetoothUUID.baseHigh
     count = !isBase ? 16 : uuid.high >> 48 == 0 ? 2 : 4
   }
-  /// `180D`, `0000180D`, or `0000180D-0000-1000-8000-00805F9B34FB`, in either case.
+  /// `180D`, `0000180D`, or `0000180D-0000-1000-8000-00805F9B34FB`, in either case, with `0x` in front or without.
   ///
   /// Any other string is the caller's bug: it ends the process with a sentence that names the string, as Apple's raises an
   /// exception that Swift cannot catch.
   public convenience init(string theString: String) {
-    let groups = theString.split(separator: "-", omittingEmptySubsequences: false).map(\.utf8.count)
-    let digits = theString.filter { $0 != "-" }
+    let text = theString.lowercased().hasPrefix("0x") ? theString.dropFirst(2) : Substring(theString)
+    let groups = text.split(separator: "-", omittingEmptySubsequences: false).map(\.utf8.count)
+    let digits = text.filter { $0 != "-" }
     var bytes: [UInt8] = [], rest = Substring(digits)
     while let byte = UInt8(rest.prefix(2), radix: 16), rest.utf8.count >= 2 {
       bytes.append(byte)
@@ -53,8 +54,8 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {
   public convenience init(cfuuid theUUID: CFUUID) {
     self.init(checked: unsafe withUnsafeBytes(of: CFUUIDGetUUIDBytes(theUUID)) { unsafe [UInt8]($0) })
   }
-  /// All zeros; Apple's module compiles it too.
-  public convenience override init() { self.init(BluetoothUUID()) }
+  /// `0000`: for subclasses that stand in for one.
+  public override init() { (uuid, count) = (BluetoothUUID(), 2) }
   private convenience init(checked bytes: [UInt8]) {
     guard bytes.count == 2 || bytes.count == 4 else {
       let high = bytes[..<8].reduce(UInt64(0)) { $0 << 8 | UInt64($1) }

@@ -17,8 +17,32 @@ public enum CBManagerState: Int, Sendable {
   case poweredOff = 4
   case poweredOn = 5
 }
-@available(*, deprecated, renamed: "CBManagerState") public typealias CBCentralManagerState = CBManagerState
-@available(*, deprecated, renamed: "CBManagerState") public typealias CBPeripheralManagerState = CBManagerState
+/// Of the time before `CBManagerState`, with the same numbers.
+@available(*, deprecated, message: "use CBManagerState")
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
+public enum CBCentralManagerState: Int, Sendable {
+  case unknown = 0
+  case resetting = 1
+  case unsupported = 2
+  case unauthorized = 3
+  case poweredOff = 4
+  case poweredOn = 5
+}
+/// Of the time before `CBManagerState`, with the same numbers.
+@available(*, deprecated, message: "use CBManagerState")
+#if hasAttribute(nonexhaustive)
+  @nonexhaustive(warn)
+#endif
+public enum CBPeripheralManagerState: Int, Sendable {
+  case unknown = 0
+  case resetting = 1
+  case unsupported = 2
+  case unauthorized = 3
+  case poweredOff = 4
+  case poweredOn = 5
+}
 
 /// Whether the app may use Bluetooth.
 #if hasAttribute(nonexhaustive)

@@ -48,6 +48,9 @@ public struct CBError: CustomNSError, Hashable, @unchecked Sendable {
     self.init(Code(rawValue: error.code) ?? .unknown, userInfo: error.userInfo)
   }
 
+  /// The same error as Foundation's.
+  public var _nsError: NSError { self as NSError }
+
   public static var errorDomain: String { CBErrorDomain }
   public var errorCode: Int { code.rawValue }
   public var errorUserInfo: [String: Any] { [NSLocalizedDescriptionKey: code.sentence].merging(userInfo) { $1 } }
@@ -120,6 +123,9 @@ public struct CBATTError: CustomNSError, Hashable, @unchecked Sendable {
   public init(_nsError error: NSError) {
     self.init(Code(rawValue: error.code) ?? .unlikelyError, userInfo: error.userInfo)
   }
+
+  /// The same error as Foundation's.
+  public var _nsError: NSError { self as NSError }
 
   public static var errorDomain: String { CBATTErrorDomain }
   public var errorCode: Int { code.rawValue }

@@ -52,6 +52,10 @@ extension CBPeripheralDelegate {
   @_disfavoredOverload public var peripheralDidUpdateName: _PeripheralDidUpdateNameCalls? {
     _PeripheralDidUpdateNameCalls(delegate: self)
   }
+  @available(*, deprecated, message: "use peripheral(_:didReadRSSI:error:)")
+  @_disfavoredOverload public var peripheralDidUpdateRSSI: _PeripheralDidUpdateRSSICalls? {
+    _PeripheralDidUpdateRSSICalls(delegate: self)
+  }
   @_disfavoredOverload public var peripheral: _PeripheralCalls? { _PeripheralCalls(delegate: self) }
   @_disfavoredOverload public var peripheralIsReady: _PeripheralIsReadyCalls? {
     _PeripheralIsReadyCalls(delegate: self)
@@ -61,6 +65,14 @@ public struct _PeripheralDidUpdateNameCalls {
   let delegate: any CBPeripheralDelegate
   public func callAsFunction(_ peripheral: CBPeripheral) {
     delegate.peripheralDidUpdateName(peripheral)
+  }
+}
+
+@available(*, deprecated, message: "use peripheral(_:didReadRSSI:error:)")
+public struct _PeripheralDidUpdateRSSICalls {
+  let delegate: any CBPeripheralDelegate
+  public func callAsFunction(_ peripheral: CBPeripheral, error: (any Error)?) {
+    delegate.peripheralDidUpdateRSSI(peripheral, error: error)
   }
 }
 

@@ -80,7 +80,7 @@ import Testing
     let probe = try await Probe.poweredOn(room.adapter())
     probe.send(.connect(peer, ConnectOptions()))
     // 517, the greatest ATT_MTU, less three; a value has 512 at most. Vol 3, Part F, §3.2.9.
-    #expect(try await probe.connected(peer) == 512)
+    #expect(try await probe.connected(peer) == 514)
     return (probe, host, peer)
   }
   func services(_ probe: Probe, _ peer: UUID, _ wanted: [BluetoothUUID]? = nil) async throws -> [FoundService] {

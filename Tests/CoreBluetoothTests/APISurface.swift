@@ -221,7 +221,8 @@ import Testing
     #expect(
       CBATTError(_nsError: bridged).code == .invalidOffset
         && CBATTError(_nsError: bridged).userInfo["more"] as? Int == 1)
-    #expect(CBError(_nsError: CBError(.notConnected) as NSError).code == .notConnected)
+    #expect(CBError(_nsError: CBError(.notConnected)._nsError).code == .notConnected)
+    #expect(CBATTError(.invalidOffset)._nsError.domain == CBATTErrorDomain)
     let zone: Any = CBUUID(string: "180D").copy(with: nil)
     #expect((zone as? CBUUID)?.hash == CBUUID(string: "0000180D-0000-1000-8000-00805F9B34FB").hash)
     #expect(CBUUID() == CBUUID())
@@ -292,6 +293,7 @@ private struct Old: OldNames {
   @available(*, deprecated) func check() {
     let states: (CBCentralManagerState, CBPeripheralManagerState) = (.poweredOn, .unsupported)
     #expect(states.0.rawValue == 5 && states.1.rawValue == 2)
+    #expect(CBCentralManagerState(rawValue: 4) == .poweredOff && CBPeripheralManagerState(rawValue: 6) == nil)
     let status: CBPeripheralManagerAuthorizationStatus = CBPeripheralManager.authorizationStatus()
     #expect(status == .authorized)
     #expect(

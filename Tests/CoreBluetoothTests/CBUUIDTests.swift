@@ -4,7 +4,7 @@ import Testing
 @Suite struct CBUUIDTests {
   @Test(
     "S78, S79: the forms of one UUID are one UUID",
-    arguments: ["180D", "180d", "0000180D", "0000180D-0000-1000-8000-00805F9B34FB"])
+    arguments: ["180D", "180d", "0x180D", "0X180d", "0000180D", "0x0000180D", "0000180D-0000-1000-8000-00805F9B34FB"])
   func forms(text: String) {
     let uuid = CBUUID(string: text)
     #expect(uuid == CBUUID(string: "180D"))
@@ -24,9 +24,18 @@ import Testing
     #expect(CBUUID(string: "12345678").data == Data([0x12, 0x34, 0x56, 0x78]))
     #expect(CBUUID(string: "12345678") == CBUUID(string: "12345678-0000-1000-8000-00805F9B34FB"))
     #expect(CBUUID(string: "180D") != CBUUID(string: "180F"))
-    #expect(CBUUID() == CBUUID())
+    #expect(CBUUID() == CBUUID(string: "0000"))
     #expect(uuid.copy() as? CBUUID == uuid)
     #expect(!uuid.isEqual("A0B1"))
+  }
+  @Test("A subclass that stands in for one may be made without a string")
+  func subclass() {
+    final class Fake: CBUUID, @unchecked Sendable {
+      override init() { super.init() }
+      override var uuidString: String { "FAKE" }
+    }
+    #expect(Fake().uuidString == "FAKE")
+    #expect(Fake().data == Data(count: 2))
   }
   @Test("It prints as Apple's does: the name of an assigned one, else the UUID")
   func description() {

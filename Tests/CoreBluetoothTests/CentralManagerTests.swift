@@ -69,6 +69,18 @@ import Testing
     #expect(lines.of(lab.manager).filter { $0.contains("API MISUSE") }.count == 6)
     #expect(!lines.of(lab.manager).contains { $0.contains("It is off.") })
   }
+  @Test("Values by key: those that programs read, and nil with a line for another")
+  func valuesByKey() throws {
+    let lines = LogLines(), lab = CentralLab(), peripheral = try lab.connected(longestWrite: 182)
+    #expect(peripheral.value(forKey: "identifier") as? UUID == lab.peer)
+    #expect((peripheral.value(forKey: "identifier") as? NSUUID)?.uuidString == lab.peer.uuidString)
+    #expect(peripheral.value(forKey: "mtuLength") as? Int == 185)
+    #expect(peripheral.value(forKey: "name") as? String == "Thermostat")
+    #expect(peripheral.value(forKey: "state") as? Int == CBPeripheralState.connected.rawValue)
+    #expect(lines.of(peripheral).isEmpty)
+    #expect(peripheral.value(forKey: "BDAddress") == nil)
+    #expect(lines.of(peripheral).count == 1)
+  }
   @Test("The power alert is a line, if it is asked for and Bluetooth is off")
   func powerAlert() {
     let lines = LogLines()

@@ -128,6 +128,57 @@ open class LoggingManager: CBCentralManager {
 class NamedService: CBMutableService {
   var label = ""
 }
+// Who overrides the designated initialiser has the others from it.
+class CountingCentral: CBCentralManager {
+  static var made: [CBCentralManager] { [CountingCentral(), CountingCentral(delegate: nil, queue: .main)] }
+  override init(delegate: CBCentralManagerDelegate?, queue: DispatchQueue?, options: [String: Any]?) {
+    super.init(delegate: delegate, queue: queue, options: options)
+  }
+}
+class CountingPeripheral: CBPeripheralManager {
+  static var made: [CBPeripheralManager] { [CountingPeripheral(), CountingPeripheral(delegate: nil, queue: .main)] }
+  override init(delegate: CBPeripheralManagerDelegate?, queue: DispatchQueue?, options: [String: Any]?) {
+    super.init(delegate: delegate, queue: queue, options: options)
+  }
+}
+class KeepingCentral: CBCentralManager {
+  convenience init() { self.init(delegate: nil, queue: nil) }
+}
+class FakeUUID: CBUUID {
+  override init() { super.init() }
+}
+// Apple's are weak; either may be overridden.
+class WeakPeripheral: CBPeripheral {
+  private weak var kept: CBPeripheralDelegate?
+  override weak var delegate: CBPeripheralDelegate? {
+    get { kept }
+    set { kept = newValue }
+  }
+}
+class StrongPeripheral: CBPeripheral {
+  private var kept: CBPeripheralDelegate?
+  override var delegate: CBPeripheralDelegate? {
+    get { kept }
+    set { kept = newValue }
+  }
+}
+class WeakService: CBService {
+  override weak var peripheral: CBPeripheral? { super.peripheral }
+}
+
+// MARK: What programs read by name, and old states
+
+func address(of peripheral: CBPeripheral) -> UUID? { peripheral.value(forKey: "identifier") as? UUID }
+func mtu(of peripheral: CBPeripheral) -> Int? { (peripheral.value(forKey: "mtuLength") as? NSNumber)?.intValue }
+
+@available(*, deprecated)
+extension CBCentralManagerState: CustomStringConvertible {
+  public var description: String { "central \(rawValue)" }
+}
+@available(*, deprecated)
+extension CBPeripheralManagerState: CustomStringConvertible {
+  public var description: String { "peripheral \(rawValue)" }
+}
 
 // MARK: A manager in a manager, by name, with closures
 
