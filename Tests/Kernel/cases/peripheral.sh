@@ -60,8 +60,9 @@ gatttool_session() {
   attempt gatttool -i hci1 -b $left --char-read -u a0b10001-1d1d-4bbd-8e5c-6f0e5f1a0c00
   succeeded 'value: 48 45 4c 4c 4f'
   attempt gatttool -i hci1 -b $left --char-read -u a0b10007-1d1d-4bbd-8e5c-6f0e5f1a0c00
-  [ "$status" != 0 ] || grep -q 'value: 73' out && fail 'a value that needs encryption was read without'
-  return 0
+  # Insufficient Authentication, and Pairing Not Supported to what the kernel then tries: it ends the link, and gatttool 5.82 may
+  # not notice and wait.
+  ! grep -q 'value:' out || fail 'a value that needs encryption was read without'
 }
 serve_interop() { # RADIO: the database of Tests/Interop on hci0, the kernel's host on hci1
   radio "$1"
