@@ -103,8 +103,10 @@ final class HeartRatePeripheral: NSObject, @preconcurrency CBPeripheralManagerDe
   }
 
   func stop() {
-    manager.stopAdvertising()
-    manager.removeAllServices()
+    if manager.state == .poweredOn {
+      manager.stopAdvertising()
+      manager.removeAllServices()
+    }
     exit(EXIT_SUCCESS)
   }
 }
