@@ -201,13 +201,17 @@ import Testing
       let single = try await link.sendPort(.command, to: gone), other = try await link.sendPort(.command, to: kept)
       // The controller takes nothing more: buffers, the link's queue and the port fill up.
       try await relay.fallSilent()
-      var offered = 0, edges = -1
-      while edges < port.readyEdges {
-        edges = port.readyEdges
+      var offered = 0, before = -1
+      while before < offered {
+        before = offered
         while port.offer([UInt8](repeating: 1, count: 16), to: offered.isMultiple(of: 2) ? kept : gone) { offered += 1 }
-        // Some turns: what was offered has gone as far as it can, and the host's own loop is not the radio's.
-        for _ in 0..<50 { try await lab.radio.eventLoop.submit {}.get() }
+        // Some turns of the radio's loop and the host's: what was offered has gone as far as it can.
+        for _ in 0..<50 {
+          try await lab.radio.eventLoop.submit {}.get()
+          _ = await central.mtu(of: link.id)
+        }
       }
+      let edges = port.readyEdges
       let waiting = port.count / 20
       #expect(waiting == 100 && port.count == 2_000 && !port.isReady())
       let remaining = (offered - waiting..<offered).count { $0.isMultiple(of: 2) }
