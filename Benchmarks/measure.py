@@ -294,12 +294,9 @@ def main():
             if row.must:
                 misses = list(row.must.misses(figures, measured))
                 word = "missed" if misses else "must" if any(row.stretch.misses(figures, measured)) else "stretch"
-                if chosen.check and not row.has_threshold:
-                    pass
-                elif chosen.check and row.id not in limits:
-                    misses.append("no threshold; `Benchmarks/run --record` writes one")
-                elif chosen.check:
-                    misses += exceeds(figures, limits[row.id])
+                if chosen.check and row.has_threshold:
+                    limit = limits.get(row.id)
+                    misses += exceeds(figures, limit) if limit else ["no threshold; `Benchmarks/run --record` writes one"]
                 missed += [f"{row.id}: {why}" for why in misses]
             put(figures, word)
     if not is_short and not chosen.readme:

@@ -11,8 +11,8 @@ import Synchronization
 /// 1. *Bounded.* At most `capacity` octets wait, `costOfValue` for each value included. The memory is allocated with the port: no
 ///    offer allocates, and no use makes it grow. (`boundedInBytes`, `likeAList`)
 /// 2. *False when full, then one edge.* After a run of refusals there is exactly one ready edge, when half of `capacity` is
-///    free again, and room for one value of the MTU: `waitUntilReady` returns, `readyEdges` grows by one, and `onReady` is called on the event
-///    loop. (`boundedInBytes`, `likeAList`)
+///    free again, and room for one value of the MTU: `waitUntilReady` returns, `readyEdges` grows by one, and `onReady` is
+///    called on the event loop. (`boundedInBytes`, `likeAList`)
 /// 3. *First in, first out.* Values leave in the order in which they were offered. None is lost, doubled or torn while the
 ///    link lives, even if the port is let go; several producers may share it. (`eightProducers`, `aPortThatIsLetGo`,
 ///    `eightThreadsShareAPort`)
@@ -94,7 +94,8 @@ public final class SendPort: Sendable {
   /// after a refused offer, unless the port has ended.
   public func isReady() -> Bool { state.withLock { $0.ring.hasRoom(for: $0.ring.longest + $0.ring.headerCount) } }
   /// There is room for `count` octets, each value with its length and `costOfValue`: for whoever offers to several ports all
-  /// or nothing. Where there is not, a ready edge follows as above, which promises room for one value, and half of `capacity`, but not for `count`.
+  /// or nothing. Where there is not, a ready edge follows as above, which promises room for one value, and half of
+  /// `capacity`, but not for `count`.
   public func hasRoom(for count: Int) -> Bool { state.withLock { $0.ring.hasRoom(for: count) } }
 
   /// The longest value that leaves whole now: min(MTU − 3, 512) octets. It may grow, and never shrinks.
@@ -104,8 +105,8 @@ public final class SendPort: Sendable {
   /// Ready edges so far: one for each run of refusals.
   public var readyEdges: Int { state.withLock { $0.ring.edges } }
 
-  /// Returns at once where nothing was refused, else at the ready edge; throws when the link is gone, or the task is cancelled. Where
-  /// several producers share the port, another may have been quicker: offer again, and wait again.
+  /// Returns at once where nothing was refused, else at the ready edge; throws when the link is gone, or the task is
+  /// cancelled. Where several producers share the port, another may have been quicker: offer again, and wait again.
   public func waitUntilReady() async throws(BluetoothError) {
     repeat {
       try await ready.wait {

@@ -24,7 +24,7 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {
   /// Any other string is the caller's bug: it ends the process with a sentence that names the string, as Apple's raises an
   /// exception that Swift cannot catch.
   public convenience init(string theString: String) {
-    let text = theString.lowercased().hasPrefix("0x") ? theString.dropFirst(2) : Substring(theString)
+    let text = theString.prefix(2).lowercased() == "0x" ? theString.dropFirst(2) : Substring(theString)
     let groups = text.split(separator: "-", omittingEmptySubsequences: false).map(\.utf8.count)
     let digits = text.filter { $0 != "-" }
     var bytes: [UInt8] = [], rest = Substring(digits)
