@@ -285,7 +285,7 @@ extension AdvertisingData.Structure {
     switch type {
     case .flags: return "flags: " + Self.flagNames(said.flags ?? 0)
     case .completeLocalName, .shortenedLocalName:
-      return (said.isNameShortened ? "shortened name: " : "name: ") + "\"\(printable(said.localName ?? ""))\""
+      return (said.isNameShortened ? "shortened name: " : "name: ") + "\"\((said.localName ?? "").printable())\""
     case .completeServiceUUIDs16, .completeServiceUUIDs32, .completeServiceUUIDs128:
       return "services: " + list(said.serviceUUIDs)
     case .incompleteServiceUUIDs16, .incompleteServiceUUIDs32, .incompleteServiceUUIDs128:

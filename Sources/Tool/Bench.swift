@@ -200,7 +200,7 @@ struct Bench: AsyncParsableCommand {
             try await server.run(on: host) {
               if json { return Console.line("\(end.event)") }
               for line in end.lines { Console.line(line) }
-              Console.line("serving \(printable(name)) as \(end.address)")
+              Console.line("serving \(name.printable()) as \(end.address)")
             } _: { event in
               if json { return Console.line("\(event.json)") }
               for line in event.lines { Console.line(line) }

@@ -83,7 +83,7 @@ extension BluetoothUUID {
   init(argument: String) throws {
     guard let uuid = BluetoothUUID(argument) else {
       throw ValidationError(
-        "\"\(printable(argument))\" is no UUID: write 180D, or 128 bits as 12345678-9ABC-DEF0-1234-56789ABCDEF0.")
+        "\"\(argument.printable())\" is no UUID: write 180D, or 128 bits as 12345678-9ABC-DEF0-1234-56789ABCDEF0.")
     }
     self = uuid
   }

@@ -63,7 +63,7 @@ struct Conform: AsyncParsableCommand {
     let server = try StackServer(
       on: address, control: control, database: ScriptFile.database(database ?? ""), mtu: mtu)
     Console.line("listening on \(server.address)" + (server.controlAddress.map { ", control on \($0)" } ?? ""))
-    try server.run(until: { Task.isCancelled }) { line in if verbose { Console.line(printable(line)) } }
+    try server.run(until: { Task.isCancelled }) { line in if verbose { Console.line(line.printable()) } }
   }
 
   private func play() throws {

@@ -119,8 +119,8 @@ struct JSONLine: CustomStringConvertible {
       case "\n": result += "\\n"
       case "\t": result += "\\t"
       case "\r": result += "\\r"
-      case _ where scalar.properties.generalCategory == .control:
-        result += "\\u" + hexDigits(UInt64(scalar.value), 4).lowercased()
+      case _ where !scalar.isPrintable:
+        for unit in String(scalar).utf16 { result += "\\u" + hexDigits(UInt64(unit), 4).lowercased() }
       default: result.unicodeScalars.append(scalar)
       }
     }
@@ -135,7 +135,7 @@ func hexText(_ bytes: some Collection<UInt8>, separator: String = "") -> String 
 /// --json has all of it.
 func readable(_ bytes: [UInt8]) -> String {
   let text = String(decoding: bytes, as: UTF8.self)
-  if bytes.count > 1, Array(text.utf8) == bytes, !text.unicodeScalars.contains(where: \.isControl) {
+  if bytes.count > 1, Array(text.utf8) == bytes, text.unicodeScalars.allSatisfy(\.isPrintable) {
     return "\"\(text)\""
   }
   return bytes.count <= 64

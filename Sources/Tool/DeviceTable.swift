@@ -178,7 +178,7 @@ private enum Column {
     let strength = row.strength.map { "\(Int($0.rounded()))" } ?? "?"
     switch self {
     case .name:
-      let name = printable(row.name ?? "")
+      let name = (row.name ?? "").printable()
       return name.isEmpty ? Cell("(no name)", .dim) : Cell(name, .bold)
     case .address: return Cell(row.peer.address.text, .cyan)
     case .addressAndType: return Cell(row.peer.description, .cyan)

@@ -15,7 +15,7 @@ enum WantedDevice: Sendable {
   var text: String {
     switch self {
     case .address(let wanted): "device \(wanted.address.text)"
-    case .name(let name): "device named \"\(printable(name))\""
+    case .name(let name): "device named \"\(name.printable())\""
     case .service(_, let name): "device with \(name)"
     }
   }

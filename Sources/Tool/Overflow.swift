@@ -74,7 +74,7 @@ extension OverflowArea {
   fileprivate init(argument: String) throws {
     guard let octets = HexOctets(argument: argument)?.octets else {
       throw Failure(
-        "\"\(printable(argument.cut(to: 60)))\" is not hexadecimal: give --decode two digits for each octet of the mask."
+        "\"\(argument.printable(limit: 60))\" is not hexadecimal: give --decode two digits for each octet of the mask."
       )
     }
     let data = AdvertisingData(decoding: octets.span)

@@ -137,7 +137,7 @@ extension Advertisement {
   var line: String {
     let strength = rssi.map { "\($0) dBm" } ?? "? dBm"
     var parts = [Console.styled(peer.description, .cyan), strength.padded(8)]
-    parts.append(Console.styled(name.map(printable) ?? "(no name)", name == nil ? .dim : .bold))
+    parts.append(Console.styled(name?.printable() ?? "(no name)", name == nil ? .dim : .bold))
     let found = DeviceTable.names(data.serviceUUIDs, overflow: matchedOverflow)
     if !found.isEmpty { parts.append(found.joined(separator: ", ")) }
     if let manufacturer = data.manufacturerData {

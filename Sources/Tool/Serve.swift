@@ -36,7 +36,7 @@ struct Serve: AsyncParsableCommand {
     try await Host.using(options, database: sensor.database) { host in
       try await untilInterrupted(duration) {
         try await host.advertise(sensor.advertisingData(name: name))
-        Console.line("serving \(printable(name)) as \(await host.ownAddress)")
+        Console.line("serving \(name.printable()) as \(await host.ownAddress)")
         try await sensor.run(on: host, period: .seconds(1)) { Console.line($0) }
       }
     }
@@ -49,7 +49,7 @@ extension Serve {
     try await Host.using(options, database: profile.database) { host in
       try await untilInterrupted(duration) {
         try await host.advertise(profile.advertisingData(name: name))
-        Console.line("serving \(printable(name)) as \(await host.ownAddress)")
+        Console.line("serving \(name.printable()) as \(await host.ownAddress)")
         try await profile.run(on: host, period: .seconds(1)) { Console.line($0) }
       }
     }

@@ -37,17 +37,4 @@ extension Unicode.Scalar {
     default: return properties.isEmojiPresentation ? 2 : 1
     }
   }
-  /// What could move the cursor or turn the line round: C0, DEL, C1, line and paragraph separators, and the format characters
-  /// of bidirectional text.
-  var isControl: Bool {
-    switch value {
-    case 0..<0x20, 0x7F..<0xA0, 0x61C, 0x200E, 0x200F, 0x2028...0x202E, 0x2066...0x2069: true
-    default: false
-    }
-  }
-}
-
-/// A name from the air on a terminal: control characters could move the cursor.
-func printable(_ name: String) -> String {
-  String(String.UnicodeScalarView(name.unicodeScalars.map { $0.isControl ? "·" : $0 }))
 }

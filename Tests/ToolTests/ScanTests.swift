@@ -63,7 +63,7 @@ import Testing
         let lines = picture(table, columns, rows)
         #expect(lines.count == min(rows, 42), "\(columns) × \(rows)")
         #expect(lines.allSatisfy { $0.columns <= columns }, "\(columns) × \(rows)")
-        #expect(!lines.contains { $0.unicodeScalars.contains(where: \.isControl) })
+        #expect(lines.allSatisfy { $0.unicodeScalars.allSatisfy(\.isPrintable) })
         if rows == 24 { #expect(lines.last == "… 19 more".cut(to: columns)) }
       }
     }
