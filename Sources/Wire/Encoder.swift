@@ -2,7 +2,11 @@
 ///
 /// Every store is preceded by a check against `capacity`; nothing becomes part of the output before ``commit(_:)``.
 @safe public struct Encoder: FieldVisitor {
-  @usableFromInline let out: UnsafeMutableRawPointer
+  /// The beginning of the output; an output without any room has no address.
+  @usableFromInline let base: UnsafeMutableRawPointer?
+  /// Where the free part begins.
+  @usableFromInline let start: Int
+  /// Octets written, and the most that the free part holds.
   @usableFromInline var at: Int
   @usableFromInline let capacity: Int
   @usableFromInline let source: UnsafeRawPointer?
@@ -13,12 +17,11 @@
   /// An encoder over the free part of `output`. It must not outlive either span; `commit` makes what it wrote part of
   /// `output`.
   @unsafe @inlinable @inline(__always) public init(_ output: inout OutputRawSpan, _ source: Span<UInt8>) {
-    let free = unsafe output.withUnsafeMutableBytes { bytes, count in
-      unsafe (bytes.baseAddress.unsafelyUnwrapped + count, bytes.count &- count)
-    }
-    unsafe self.out = free.0
+    let room = unsafe output.withUnsafeMutableBytes { bytes, _ in bytes.baseAddress }
+    unsafe base = room
+    start = output.byteCount
     at = 0
-    unsafe capacity = free.1
+    capacity = output.freeCapacity
     let from = unsafe source.withUnsafeBytes { unsafe $0 }
     unsafe self.source = from.baseAddress
     sourceCount = from.count
@@ -37,8 +40,12 @@
   @inlinable @inline(__always) func need(_ count: Int, _ label: StaticString) throws(WireError) {
     if capacity &- at < count { throw WireError(.noRoom, label, needed: count, available: capacity &- at) }
   }
+  /// Where the next octet goes. The caller guarantees room for one, so there is an address.
+  @unsafe @inlinable @inline(__always) var next: UnsafeMutableRawPointer {
+    unsafe base.unsafelyUnwrapped + start + at
+  }
   @inlinable @inline(__always) mutating func store<I: FixedWidthInteger & BitwiseCopyable>(_ value: I) {
-    unsafe out.storeBytes(of: value.littleEndian, toByteOffset: at, as: I.self)
+    unsafe next.storeBytes(of: value.littleEndian, as: I.self)
     at &+= MemoryLayout<I>.size
   }
   /// The lower `width` octets of `value`; the width is a constant wherever this is called.
@@ -69,7 +76,7 @@
     if offset &+ count > sourceCount {
       throw WireError(.invalid, label, needed: offset &+ count, available: sourceCount)
     }
-    if count > 0 { unsafe out.advanced(by: at).copyMemory(from: source.unsafelyUnwrapped + offset, byteCount: count) }
+    if count > 0 { unsafe next.copyMemory(from: source.unsafelyUnwrapped + offset, byteCount: count) }
     at &+= count
   }
   /// A count or length that its field cannot say is an error, not a smaller number.

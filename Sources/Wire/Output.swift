@@ -2,19 +2,25 @@ extension OutputRawSpan {
   /// Appends `bytes`; the caller has checked that `freeCapacity` suffices (traps otherwise).
   @inlinable @inline(__always) public mutating func append(contentsOf bytes: Span<UInt8>) {
     precondition(bytes.count <= freeCapacity)
+    // Nothing to copy may come with nowhere to copy it to: an empty span need not have an address.
+    if bytes.isEmpty { return }
     unsafe withUnsafeMutableBytes { room, count in
       unsafe bytes.withUnsafeBytes { from in
-        if let base = from.baseAddress {
-          unsafe room.baseAddress.unsafelyUnwrapped.advanced(by: count).copyMemory(from: base, byteCount: from.count)
-        }
+        let to = unsafe room.baseAddress.unsafelyUnwrapped + count
+        unsafe to.copyMemory(from: from.baseAddress.unsafelyUnwrapped, byteCount: from.count)
       }
       count &+= bytes.count
     }
   }
-  /// Appends a number, least significant octet first.
+  /// Appends a number, least significant octet first, at any offset; traps without room for it.
   @inlinable @inline(__always)
   public mutating func append<I: FixedWidthInteger & BitwiseCopyable>(littleEndian value: I) {
-    unsafe append(value.littleEndian, as: I.self)
+    precondition(MemoryLayout<I>.size <= freeCapacity)
+    unsafe withUnsafeMutableBytes { room, count in
+      // Not `append(_:as:)`: it initializes memory, which must be aligned for the type. Storing bytes needs no alignment.
+      unsafe room.baseAddress.unsafelyUnwrapped.storeBytes(of: value.littleEndian, toByteOffset: count, as: I.self)
+      count &+= MemoryLayout<I>.size
+    }
   }
   /// Overwrites two octets written earlier: lengths that are known only afterwards.
   @inlinable @inline(__always) public mutating func patch(_ value: UInt16, at offset: Int) {

@@ -5,14 +5,15 @@ public struct WireError: Error, BitwiseCopyable, Sendable, CustomStringConvertib
     case truncated
     /// The field has a value that the Specification does not allow there.
     case invalid
-    /// Octets are left after the last field.
+    /// Octets are left after the last field, or after the length that a field gives.
     case trailing
     /// Encoding only: the output has no room for the field.
     case noRoom
     /// A number that names no message; `available` is that number.
     case unknown
   }
-  /// The Specification's name of the field; empty for `trailing`.
+  /// The Specification's name of the field. For `trailing` it is the field that says the length; empty where the message
+  /// ends with its last field.
   public let field: StaticString
   /// Octets that the field wants, at most 65,535.
   public let needed: UInt16
@@ -29,9 +30,9 @@ public struct WireError: Error, BitwiseCopyable, Sendable, CustomStringConvertib
   /// `truncated "Value Offset": needed 2, available 1`.
   public var description: String {
     switch reason {
-    case .trailing: "trailing: \(available) octets after the last field"
+    case .trailing where field.utf8CodeUnitCount == 0: "trailing: \(available) octets after the last field"
     case .unknown: "unknown \"\(field)\": 0x\(hexDigits(UInt64(available), 2))"
-    case .truncated, .invalid, .noRoom: "\(reason) \"\(field)\": needed \(needed), available \(available)"
+    case .truncated, .invalid, .trailing, .noRoom: "\(reason) \"\(field)\": needed \(needed), available \(available)"
     }
   }
 }

@@ -106,6 +106,35 @@ import Testing
     #expect(throws: WireError.self) { try blobs.encoded(from: arena.span) }
   }
 
+  /// An output without any room has no address: a message does not fit it, and nothing fits it.
+  @Test func anOutputWithoutRoom() throws {
+    let packet = octets("01 02")
+    var output = OutputRawSpan()
+    var error: WireError?
+    do throws(WireError) {
+      try Everything().encode(into: &output, from: packet.span)
+    } catch let thrown {
+      error = thrown
+    }
+    output.append(contentsOf: packet.span.extracting(1..<1))
+    let count = output.byteCount
+    #expect(error?.reason == .noRoom && error?.available == 0 && count == 0)
+  }
+
+  @Test func numbersAreAppendedAtAnyOffset() {
+    var buffer = PacketBuffer(capacity: 32)
+    for offset in 0..<9 {
+      _ = buffer.fill { output in
+        for _ in 0..<offset { output.append(0xEE) }
+        output.append(littleEndian: UInt16(0x0201))
+        output.append(littleEndian: UInt32(0x0605_0403))
+        output.append(littleEndian: UInt64(0x0E0D_0C0B_0A09_0807))
+        return true
+      }
+      #expect(buffer.bytes == [UInt8](repeating: 0xEE, count: offset) + (1...14))
+    }
+  }
+
   @Test func aPartOfAPacketIsDecodedInPlace() throws {
     let packet = octets("FF FF 04 01 00 02 03 FF")
     let types = try Decoder.decode(Types.self, packet.span, from: 2, to: 7)
