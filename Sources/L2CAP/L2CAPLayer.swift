@@ -30,8 +30,9 @@ public enum L2CAPEffect: Sendable {
 /// **Overview**: the Logical Link Control and Adaptation Protocol on LE links (Vol 3, Part A): it makes whole payloads of
 /// ACL packets, ACL packets of payloads, and knows which of three channels a payload belongs to.
 ///
-/// **Function**: up, `receive` hands payloads of 0x0004 to the layer above and keeps 0x0005 (signaling) and, until there
-/// is pairing, 0x0006 to itself. Down, `nextPacket` writes one ACL packet for a link: the rest of a frame already begun,
+/// **Function**: up, `receive` hands payloads of 0x0004 to the layer above. Signaling commands (0x0005) it answers itself,
+/// and a request for other connection parameters becomes an effect, because the layer above decides on it. Until there is
+/// pairing it also refuses what comes from a Security Manager (0x0006). Down, `nextPacket` writes one ACL packet for a link: the rest of a frame already begun,
 /// else a signaling command, else a Security Manager command, else what the layer above gives.
 ///
 /// **Phases** of a link: closed → open → closed, told by `open` and `close`.
@@ -138,7 +139,7 @@ public struct L2CAPLayer: ~Copyable {
     }
   }
 
-  /// A frame that is not for the layer above.
+  /// A frame that is not handed up: one of another channel than 0x0004, or of 0x0004 with a length that it cannot have.
   @usableFromInline
   mutating func receive(_ frame: Recombined.Frame, in packet: Span<UInt8>, at place: Int) {
     let link = links[place].handle, channel = frame.channel

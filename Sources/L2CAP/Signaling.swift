@@ -9,8 +9,8 @@ public struct SignalCode: OpenNumber, ExpressibleByIntegerLiteral {
   @inlinable @inline(__always) public init(integerLiteral value: UInt8) { rawValue = value }
   @inlinable @inline(__always) public init() { rawValue = 0 }
 
-  /// Answers something, or needs no answer: it is never rejected, or two stacks would reject each other for ever.
-  /// Credits (0x16) are the one indication.
+  /// It wants an answer, so that it is rejected if it is not understood. Responses are not, nor are credits (0x16), the one
+  /// indication: two stacks would reject each other for ever.
   @inlinable public var isRequest: Bool {
     switch rawValue {
     case 0x01, 0x03, 0x05, 0x07, 0x09, 0x0B, 0x0D, 0x0F, 0x11, 0x13, 0x15, 0x16, 0x18, 0x1A: false
@@ -177,7 +177,7 @@ struct SignalingChannel: ~Copyable {
 
   /// The RTX timer of the one request there is.
   static var responseTimeout: Duration { .seconds(30) }
-  /// The most answers that wait on one link.
+  /// The most answers that wait on one link, that to a raised request included.
   static var mostAnswers: Int { 8 }
 
   let role: LinkRole
@@ -201,7 +201,7 @@ struct SignalingChannel: ~Copyable {
   mutating func respondToParameterUpdate(identifier: UInt8, accepted: Bool) -> Bool {
     guard case .raised(identifier) = peers else { return false }
     peers = .none
-    // The request raised kept its place among the answers: this cannot be one too many.
+    // `answer` has kept a place free for it.
     answers.append(Answer(identifier: identifier, content: .parameterUpdate(accepted: accepted)))
     return true
   }
@@ -266,7 +266,7 @@ struct SignalingChannel: ~Copyable {
     if case .raised(identifier) = peers {
       return effects.report(.unexpectedSignal(code, identifier: identifier), link)
     }
-    guard request.isValid, case .none = peers, answers.count < SignalingChannel.mostAnswers else {
+    guard request.isValid, case .none = peers, hasRoomForAnswer else {
       if !answer(identifier, .parameterUpdate(accepted: false)) { effects.report(.tooManySignals(code), link) }
       return
     }
@@ -283,8 +283,13 @@ struct SignalingChannel: ~Copyable {
     ours = .none
     effects.append(.parameterUpdateEnded(link, answer))
   }
+  /// A request that the layer above still decides on has its place among the answers already.
+  private var hasRoomForAnswer: Bool {
+    let raised = if case .raised = peers { 1 } else { 0 }
+    return answers.count + raised < SignalingChannel.mostAnswers
+  }
   private mutating func answer(_ identifier: UInt8, _ content: Answer.Content) -> Bool {
-    guard answers.count < SignalingChannel.mostAnswers else { return false }
+    guard hasRoomForAnswer else { return false }
     answers.append(Answer(identifier: identifier, content: content))
     return true
   }

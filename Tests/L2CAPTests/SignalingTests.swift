@@ -200,6 +200,20 @@ import Testing
     #expect(station.sent().count == 8)
   }
 
+  /// The answer to a request that the layer above still decides on is one of the eight.
+  @Test func aRaisedRequestHasItsPlaceAmongTheAnswers() {
+    let station = Station(.central)
+    station.receive(signal: "12 09 08 00 18 00 28 00 00 00 C8 00")
+    for _ in 0..<20 { station.receive(signal: "08 01 00 00") }
+    let told = station.effects().map { String($0.prefix(8)) }
+    #expect(told == ["requeste"] + Array(repeating: "rejected", count: 7) + Array(repeating: "too many", count: 13))
+    #expect(station.respond(9, accepted: true))
+    station.receive(signal: "08 01 00 00")
+    #expect(station.effects() == ["too many 08"])
+    let sent = station.sent()
+    #expect(sent.count == 8 && sent.last == "05: 13 09 02 00 00 00")
+  }
+
   /// Vol 3, Part H, §3.3: any command is answered by a device that does not pair, except for the answer itself.
   @Test func securityManagerSaysNo() {
     for (command, role, isAnswered) in [
