@@ -30,6 +30,12 @@ import DequeModule
 /// An Error Response names the first attribute in error (§3.4.4.7), except for 0x0E and 0x11 (§3.3). Commands are never
 /// answered (§3.4.5.3).
 ///
+/// ## Queued writes
+/// A queue may hold writes to any values that the client may write, also to several, whatever the Reliable Write bit of their
+/// Characteristic Extended Properties says (Vol 3, Part G, §3.3.3.1). The bit tells a client where it may use the sub-procedure
+/// of §4.9.5; a server that refused the PDUs could not tell that sub-procedure from a long write (§4.9.4), and no error of a
+/// Prepare Write Request stands for a missing bit (Vol 3, Part F, §3.4.6.1).
+///
 /// ## Dynamic values
 /// The application is asked and answers later (`answerRead`, `answerWrite`, `refuse`), also for lists over several of
 /// them: `ServerReads`. Find By Type Value alone compares no dynamic values: no GATT procedure asks for them (Vol 3,

@@ -50,6 +50,16 @@ import Testing
     #expect(tester.told() == [])
   }
 
+  /// Vol 3, Part G, §3.3.3.1: none of the two has Characteristic Extended Properties, so none has the Reliable Write bit. Both
+  /// are written at once all the same.
+  @Test func severalValuesWithoutReliableWrite() {
+    #expect(tester.ask("08 01 00 FF FF 00 29") == "01 08 01 00 0A")
+    #expect(tester.ask("16 3E 00 00 00 01 02") == "17 3E 00 00 00 01 02")
+    #expect(tester.ask("16 34 00 00 00 05") == "17 34 00 00 00 05")
+    #expect(tester.ask("18 01") == "19")
+    #expect(tester.told() == ["1 wrote 0x003E+0: 01 02", "1 wrote 0x0034+0: 05"])
+  }
+
   /// Permissions count when a part is prepared, offset and length when the queue is executed.
   @Test func errorsOfPreparing() {
     #expect(tester.ask("16 06 00 00 00 AA") == "01 16 06 00 01")
