@@ -90,10 +90,11 @@ public struct AdvertisingPacker: BitwiseCopyable, Sendable {
       }
     }
     for uuid in items.solicitedUUIDs { packed.leaveOut(.solicitedServiceUUID(uuid), .notInThisPolicy) }
-    // When some overflow, all lists are called incomplete, whatever the width of those: a scanner learns that there are more.
+    // A list is incomplete if UUIDs of its own width overflow. Supplement, Part A, §1.1.
     for width in [2, 4, 16] {
       packed.putList(
-        .services, chosen.filter { $0.width == width }, in: .advertising, isComplete: overflow.isEmpty)
+        .services, chosen.filter { $0.width == width }, in: .advertising,
+        isComplete: !overflow.contains { $0.width == width })
     }
     if !overflow.isEmpty {
       let area = AdvertisingData.Structure(type: .manufacturerData, data: OverflowArea(overflow).manufacturerData)

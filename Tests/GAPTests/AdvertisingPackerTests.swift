@@ -83,15 +83,16 @@ private let thirtyThree: [BluetoothUUID] = [
     // 18 octets of 28 for the first; 2 and four times 2 for those behind it; the others overflow.
     let eight = (1...8).map { BluetoothUUID.short($0) }
     let packed = Self.pack(AdvertisingData(localName: "Fred", serviceUUIDs: [one128] + eight))
+    // Supplement, Part A, §1.1: the 16-bit list is incomplete (0x02), and that of the one 128-bit UUID complete (0x07).
     #expect(
-      packed.payloads.advertising == octets("02 01 06 09 02 01 00 02 00 03 00 04 00 11 06") + one128Octets)
+      packed.payloads.advertising == octets("02 01 06 09 02 01 00 02 00 03 00 04 00 11 07") + one128Octets)
     #expect(packed.overflow == ["0005", "0006", "0007", "0008"])
     // No octet of the name is left in the advertising data: 8 go beside the overflow area.
     let mask = OverflowArea(packed.overflow).mask
     #expect(packed.payloads.scanResponse == octets("14 FF 4C 00 01") + mask + octets("05 09") + Array("Fred".utf8))
     // A second 128-bit UUID does not fit, and a 16-bit one behind it does.
     let mixed = Self.pack(AdvertisingData(serviceUUIDs: [one128, "A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00", "180D"]))
-    #expect(mixed.payloads.advertising == octets("02 01 06 03 02 0D 18 11 06") + one128Octets)
+    #expect(mixed.payloads.advertising == octets("02 01 06 03 03 0D 18 11 06") + one128Octets)
     #expect(mixed.overflow == ["A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00"])
   }
   @Test("S148: UUIDs of 32 bits have their own lists") func uuidsOf32Bits() {

@@ -48,10 +48,10 @@ def cases(vectors):
         ad.flags() + ad.long_services(LONG) + ad.structure(0x08, b'LightBlu'), b''
     yield '33 services in the foreground', services, ad.flags() + ad.structure(0x02, listed), overflow(foreground)
     yield '33 services in the background', ['--background', '--name', 'Fred'] + services, ad.flags() + overflow(background), b''
-    # The bits of C007 and C008: hcidumps. Both lists are incomplete then (02, 06).
+    # The bits of C007 and C008: hcidumps. The list of 16 bits is incomplete then (02), that of 128 bits complete (07).
     yield 'both', ['--service', LONG] + [option for uuid in ('180D', '180F', '180A', '1812', 'C007', 'C008')
                                          for option in ('--service', uuid)], \
-        ad.flags() + ad.structure(0x02, bytes.fromhex('0d180f180a181218')) + ad.structure(0x06, ad.long_services(LONG)[2:]), \
+        ad.flags() + ad.structure(0x02, bytes.fromhex('0d180f180a181218')) + ad.long_services(LONG), \
         overflow(bits(o4=0x10, o7=0x08))
     yield 'policy standard', ['--policy', 'standard', '--name', 'Both halves', '--service', LONG, '--manufacturer', 'FFFF0102'], \
         None, None

@@ -47,7 +47,7 @@ import Testing
       testDescription: "eight UUIDs of 16 bits after one of 128, and a name that no room is left for",
       arguments: services([long, "180D", "180F", "181A", "1809", "0458", "0970", "0B0C", "1135"])
         + ["--name", "LightBlue"],
-      advertising: "02010609020d180f181a180918" + "1106" + longOnAir,
+      advertising: "02010609020d180f181a180918" + "1107" + longOnAir,
       scanResponse: "14ff4c0001" + "00008000040000000000800000000400" + "09084c69676874426c75",
       overflow: ["0458", "0970", "0B0C", "1135"], isShortened: true),
     Dry(
@@ -114,8 +114,8 @@ import Testing
       end.lines == [
         "advertising data, 31 of 31 octets", "  flags: general discoverable, BR/EDR not supported", "    02 01 06",
         "  services, not all: Heart Rate (180D), Battery (180F), Environmental Sensing (181A), Health Thermometer (1809)",
-        "    09 02 0D 18 0F 18 1A 18 09 18", "  services, not all: \(Self.long)",
-        "    11 06 F0 DE BC 9A 78 56 34 12 F0 DE BC 9A 78 56", "    34 12",
+        "    09 02 0D 18 0F 18 1A 18 09 18", "  services: \(Self.long)",
+        "    11 07 F0 DE BC 9A 78 56 34 12 F0 DE BC 9A 78 56", "    34 12",
         "scan response, 31 of 31 octets", "  overflow area: 1001, 3333",
         "    14 FF 4C 00 01 00 00 00 00 00 00 00 02 00 00 00", "    00 00 00 00 00",
         "  shortened name: \"LightBlu\"", "    09 08 4C 69 67 68 74 42 6C 75",
