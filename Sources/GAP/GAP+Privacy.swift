@@ -106,13 +106,23 @@ extension HostCore {
     case nil: break
     }
   }
-  /// A peer that is wanted, and whose private address only the host can tell, is scanned for.
+  /// Scans for wanted peers whose private addresses only the host can resolve.
   private mutating func seek(_ now: Instant) {
     let isNeeded = privacy.identities.peers.contains {
       !privacy.isListed($0.identity) && connections.wants($0.identity)
     }
-    if isNeeded == privacy.isSeeking { return }
-    privacy.isSeeking = isNeeded
+    switch privacy.seeking {
+    case .off where isNeeded: privacy.seeking = .scanning
+    case .pausing(let until) where isNeeded && until <= now: privacy.seeking = .scanning
+    case .scanning where !isNeeded, .pausing where !isNeeded: privacy.seeking = .off
+    case .off, .scanning, .pausing: return
+    }
     wantScan(now)
+  }
+  /// The controller has refused a scan. The requests for the peers that it was to find wait on, so it is asked again.
+  mutating func pauseSeeking(_ status: HCIStatus, _ now: Instant) {
+    guard case .scanning = privacy.seeking else { return }
+    privacy.seeking = .pausing(until: now + Privacy.seekPause)
+    emit(.violation(nil, .seekRefused(status)))
   }
 }

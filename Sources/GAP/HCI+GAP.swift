@@ -51,7 +51,7 @@ extension HostCore {
     settle(now)
   }
   mutating func wantScan(_ now: Instant) {
-    tell(scanner.want(scans.merged ?? (privacy.isSeeking ? .seeking : nil), hci: &hci, now: now))
+    tell(scanner.want(scans.merged ?? (privacy.seeking == .scanning ? .seeking : nil), hci: &hci, now: now), now)
   }
 
   /// Advertises, beside what is advertised under other numbers, up to `ControllerInfo.maximumAdvertisingSets` things at once.
@@ -162,10 +162,12 @@ extension HostCore {
     }
   }
 
-  private mutating func tell(_ outcome: Scanner.Outcome?) {
+  private mutating func tell(_ outcome: Scanner.Outcome?, _ now: Instant) {
     switch outcome {
     case .started: for id in scans.start() { emit(.scanStarted(id)) }
-    case .failed(let status): for id in scans.removeAll() { emit(.scanFailed(id, status)) }
+    case .failed(let status):
+      for id in scans.removeAll() { emit(.scanFailed(id, status)) }
+      pauseSeeking(status, now)
     case nil: break
     }
   }
@@ -235,7 +237,7 @@ extension HostCore {
   private mutating func handle(_ outcome: CommandOutcome, in packet: Span<UInt8>, _ now: Instant) {
     let handle = ConnectionHandle(rawValue: UInt16(truncatingIfNeeded: outcome.tag))
     switch outcome.tag & 0xFFFF_0000 {
-    case Tag.scanner: tell(scanner.completed(outcome, hci: &hci, now: now))
+    case Tag.scanner: tell(scanner.completed(outcome, hci: &hci, now: now), now)
     case Tag.advertiser:
       advertiser.completed(outcome, hci: &hci, now: now)
       tellAdvertising()

@@ -159,7 +159,7 @@ public struct HostCore: ~Copyable {
   public var deadline: Instant? {
     var earliest = Instant?.earliest(hci.deadline, .earliest(l2cap.deadline, connections.deadline))
     earliest = .earliest(earliest, .earliest(advertiser.deadline, scans.deadline))
-    earliest = .earliest(earliest, privacy.rotation)
+    earliest = .earliest(earliest, privacy.deadline)
     for index in 0..<upper.links.count {
       earliest = .earliest(earliest, upper.links[index].bearer.deadline)
       earliest = .earliest(earliest, upper.links[index].update?.deadline)

@@ -147,6 +147,9 @@ public enum HostViolation: Sendable {
   case disconnectRefused(HCIStatus)
   /// The controller does not take a new private address: it goes on with the old one. Vol 4, Part E, §7.8.4.
   case privateAddressRefused(HCIStatus)
+  /// The controller refuses to scan for a peer that is to be connected to and whose private address only the host can
+  /// resolve. The request waits on, and the controller is asked again after 10 s.
+  case seekRefused(HCIStatus)
   /// The effects before them had not been taken, so that many notifications were dropped.
   case valuesLost(Int)
   /// Vol 4, Part E, §7.7.16: everything is gone.

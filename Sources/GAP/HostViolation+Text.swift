@@ -20,6 +20,8 @@ extension HostViolation {
     case .disconnectRefused(let status): "the controller does not take the link down: \(status)"
     case .privateAddressRefused(let status):
       "the controller does not take a new private address, the old one stays: \(status)"
+    case .seekRefused(let status):
+      "the controller does not scan for a peer with a private address, it is asked again in 10 s: \(status)"
     case .valuesLost(let count): "\(count) notifications were not taken in time, and are lost"
     case .hardwareError(let code): "the controller reports hardware error \(hex(code)): everything on it has ended"
     }

@@ -25,8 +25,15 @@ struct Privacy {
 
   var phase = Phase.settled
   var identities = PeerIdentities()
-  /// A peer is scanned for, because only its private address can be connected to.
-  var isSeeking = false
+  /// Whether a peer is scanned for because only its private address can be connected to.
+  enum Seeking: BitwiseCopyable, Equatable {
+    case off, scanning
+    /// The controller has refused to scan; it is asked again then.
+    case pausing(until: Instant)
+  }
+  var seeking = Seeking.off
+  /// How long a controller that has refused to scan for a peer is left alone.
+  static var seekPause: Duration { .seconds(10) }
   private let policy: AddressPolicy
   private var chance: AddressChance
   /// When the next address is due.
@@ -51,7 +58,7 @@ struct Privacy {
   /// The controller has forgotten everything; the peers' keys stay.
   mutating func reset() {
     phase = .settled
-    isSeeking = false
+    seeking = .off
     rotation = nil
     nextAddress = nil
     capacity = 0
@@ -70,6 +77,10 @@ struct Privacy {
     case .resolvable(let irk, _): .resolvablePrivate(irk, using: &chance)
     case .nonResolvable: .nonResolvablePrivate(not: publicAddress, using: &chance)
     }
+  }
+  /// When `expire` has something to do, or a pause of `seeking` ends.
+  var deadline: Instant? {
+    if case .pausing(let until) = seeking { .earliest(rotation, until) } else { rotation }
   }
   mutating func expire(not publicAddress: DeviceAddress?, now: Instant) {
     guard let rotation, rotation <= now else { return }

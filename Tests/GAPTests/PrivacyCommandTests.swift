@@ -132,6 +132,71 @@ import Testing
     expect(bench.core.addressesOnAir(of: LinkID(rawValue: 1))?.peer == Self.resolvable)
   }
 
+  /// The controller refuses to scan for the peer: it is said, and asked again after a pause, for as long as somebody wants
+  /// the peer; the request for it waits on and ends once.
+  @Test func aRefusedSeekIsTriedAgain() throws {
+    var bench = Self.bench(list: 0, scans: false)
+    try Self.know(&bench)
+    let id = RequestID(rawValue: 1)
+    bench.tell { core, now in core.connect(to: Bench.otherPeer, id: id, now: now) }
+    for _ in 0..<3 {
+      while let next = bench.unanswered.first {
+        bench.answer(next.opcode == LESetScanParameters.opcode ? .commandDisallowed : .success)
+      }
+      let told = bench.takeAll()
+      #expect(told.suffix(2) == ["LE_Set_Scan_Parameters", "seekRefused"], "\(told)")
+      bench.wait(.milliseconds(9_999))
+      same(bench.takeAll(), [])
+      bench.wait(.milliseconds(1))
+    }
+    // Now the controller scans, and the peer is there.
+    bench.answerAll()
+    let begun = bench.takeAll()
+    #expect(begun == Self.on, "\(begun)")
+    bench.receive(report(0, Self.resolvable, [2, 1, 6]))
+    bench.answer()
+    bench.receive(connectionComplete(0, .central, PeerAddress(DeviceAddress(), .public), .unknownConnectionIdentifier))
+    bench.answerAll()
+    bench.receive(connectionComplete(0x40, .central, Self.resolvable))
+    bench.answerAll()
+    let told = bench.takeAll()
+    #expect(told.filter { $0.hasPrefix("1: ") } == ["1: link 1"] && told.contains(Self.off), "\(told)")
+  }
+  /// A scan of the application's that is refused says so, and what was sought by it is sought again; nobody seeks for a
+  /// request that has been cancelled in the pause.
+  @Test func aRefusedScanOfTheApplicationPausesTheSeek() throws {
+    var bench = Self.bench(list: 0, scans: false)
+    try Self.know(&bench)
+    let id = RequestID(rawValue: 1)
+    bench.tell { core, now in core.connect(to: Bench.otherPeer, id: id, now: now) }
+    bench.answerAll()
+    bench.tell { core, now in core.startScan(now: now) }
+    bench.answer()
+    bench.answer(.commandDisallowed)
+    let told = bench.takeAll()
+    #expect(told.contains("scanFailed 0x0C") && told.contains("seekRefused"), "\(told)")
+    bench.tell { core, now in core.startScan(now: now) }
+    bench.answerAll()
+    #expect(bench.takeAll().contains("scanStarted"))
+    bench.tell { core, now in core.stopScan(now: now) }
+    bench.answerAll()
+    same(bench.takeAll(), [Self.off, "scanStopped"])
+    bench.wait(.seconds(10))
+    bench.answerAll()
+    same(bench.takeAll(), Self.on)
+    // Refused once more, and given up.
+    bench.tell { core, now in core.startScan(now: now) }
+    bench.answer()
+    bench.answer(.commandDisallowed)
+    bench.tell { core, now in core.cancel(id, now: now) }
+    bench.answerAll()
+    bench.receive(connectionComplete(0, .central, PeerAddress(DeviceAddress(), .public), .unknownConnectionIdentifier))
+    let ended = bench.takeAll()
+    #expect(ended.filter { $0.hasPrefix("1: ") } == ["1: cancelled"], "\(ended)")
+    bench.wait(.seconds(60))
+    same(bench.takeAll(), [])
+  }
+
   /// Addresses without end, from a scan that goes on: nothing grows beyond its bound.
   @Test func aStormOfAddresses() throws {
     var bench = Self.bench(list: 0), chance = SplitMix64(seed: Fuzz.seed)
