@@ -99,7 +99,8 @@ public struct HostCore: ~Copyable {
 
   // MARK: The driver's calls
 
-  /// Starts the controller, or starts it again. Ends with `.started` or `.startFailed`.
+  /// Starts the controller, or starts it again. Ends with `.started` or `.startFailed` within 8 s, or 2 s later where the
+  /// controller has to be given a random address.
   public mutating func start(now: Instant) {
     dropEverything(now)
     phase = .starting

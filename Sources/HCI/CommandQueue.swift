@@ -84,6 +84,9 @@ public struct CommandQueue: ~Copyable {
   /// Nothing waits and nothing is outstanding.
   public var isEmpty: Bool { waiting.isEmpty && outstanding.isEmpty }
 
+  /// The command that was sent first of those without an answer, else the one that waits to be sent.
+  var oldest: HCIOpcode? { (outstanding.first ?? waiting.first)?.opcode }
+
   /// Puts a command at the end. One that does not fit any more ends as `.aborted`.
   public mutating func append<C: HCICommand>(
     _ command: C, from source: Span<UInt8>, tag: UInt32, now: Instant

@@ -70,6 +70,9 @@ public struct ControllerInfo: BitwiseCopyable, Sendable {
 public enum StartFailure: Error, BitwiseCopyable, Sendable, Equatable, CustomStringConvertible {
   /// No answer to a command that every controller has; of HCI_Reset: there is no controller.
   case timedOut(HCIOpcode)
+  /// The start as a whole took longer than `HCILayer.Configuration.startTimeout`, and was still at this command: the
+  /// controller is slow, or leaves many commands without an answer.
+  case tookTooLong(HCIOpcode)
   case refused(HCIOpcode, HCIStatus)
   /// The answer was too short or too long.
   case malformed(HCIOpcode)
@@ -79,6 +82,7 @@ public enum StartFailure: Error, BitwiseCopyable, Sendable, Equatable, CustomStr
   public var description: String {
     switch self {
     case .timedOut(let opcode): "the controller does not answer \(name(opcode))"
+    case .tookTooLong(let opcode): "the controller takes too long and is still at \(name(opcode))"
     case .refused(let opcode, let status): "the controller refuses \(name(opcode)): \(status)"
     case .malformed(let opcode): "the controller's answer to \(name(opcode)) is malformed"
     case .noBuffers: "the controller has no buffers for ACL data"

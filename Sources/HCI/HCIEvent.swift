@@ -12,6 +12,7 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
   case hardwareError(HardwareError)
   case numberOfCompletedPackets(NumberOfCompletedPackets)
   case dataBufferOverflow(DataBufferOverflow)
+  case encryptionKeyRefreshComplete(EncryptionKeyRefreshComplete)
   case leConnectionComplete(LEConnectionComplete)
   case leAdvertisingReport(LEAdvertisingReport)
   case leConnectionUpdateComplete(LEConnectionUpdateComplete)
@@ -43,6 +44,7 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
     case 0x10: self = .hardwareError(try reader.read())
     case 0x13: self = .numberOfCompletedPackets(try reader.read())
     case 0x1A: self = .dataBufferOverflow(try reader.read())
+    case 0x30: self = .encryptionKeyRefreshComplete(try reader.read())
     case 0x3E:
       switch subevent {
       case 0x01: self = .leConnectionComplete(try reader.read())
@@ -75,6 +77,7 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
     case .hardwareError(let event): try visitor.visit(event)
     case .numberOfCompletedPackets(let event): try visitor.visit(event)
     case .dataBufferOverflow(let event): try visitor.visit(event)
+    case .encryptionKeyRefreshComplete(let event): try visitor.visit(event)
     case .leConnectionComplete(let event): try visitor.visit(event)
     case .leAdvertisingReport(let event): try visitor.visit(event)
     case .leConnectionUpdateComplete(let event): try visitor.visit(event)

@@ -46,6 +46,9 @@ public struct HCILayer: ~Copyable {
   public struct Configuration: Sendable {
     /// How long the controller may take to answer a command.
     public var commandTimeout = Duration.seconds(2)
+    /// How long a start may take from Reset to the last of its commands, up to 16. A controller may leave one of the optional
+    /// ones without an answer and start all the same, which costs `commandTimeout`; this bounds the sum.
+    public var startTimeout = Duration.seconds(8)
     /// Octets of commands that may wait.
     public var commandCapacity = 4096
     /// See `ControllerInfo.prefersExtendedCommands`.
@@ -58,6 +61,8 @@ public struct HCILayer: ~Copyable {
   private var phase = Phase.off
   /// Where the start is, while starting. Not inside `Phase`, which every packet asks for and would copy.
   private var sequence = ControllerStart(prefersExtendedCommands: true)
+  /// When the start has taken too long, while starting.
+  private var startDeadline = Instant.zero
   @usableFromInline var queue: CommandQueue
   /// What is known of the controller; defaults before it has started.
   public private(set) var info = ControllerInfo()
@@ -76,7 +81,7 @@ public struct HCILayer: ~Copyable {
   static var longestACLData: Int { 1023 }
 
   /// Starts or restarts the controller. All links are gone with it, and commands in progress end as `.aborted`.
-  /// Ends with `.started` or `.startFailed` from `receive` or `expire`.
+  /// Ends with `.started` or `.startFailed` from `receive` or `expire`, within `Configuration.startTimeout`.
   public mutating func start(now: Instant) {
     // The commands of an earlier start that is not over are nobody's but its own.
     queue.abortAll(silently: phase == .starting)
@@ -84,6 +89,7 @@ public struct HCILayer: ~Copyable {
     info = ControllerInfo()
     sequence = ControllerStart(prefersExtendedCommands: configuration.prefersExtendedCommands)
     sequence.send(into: &queue, now: now)
+    startDeadline = now + configuration.startTimeout
     phase = .starting
   }
 
@@ -235,10 +241,16 @@ public struct HCILayer: ~Copyable {
 
   // MARK: Time
 
-  public var deadline: Instant? { queue.deadline }
+  public var deadline: Instant? { phase == .starting ? .earliest(queue.deadline, startDeadline) : queue.deadline }
 
   /// What time has brought. Call until `.nothing`.
   public mutating func expire(now: Instant) -> HCIIndication {
+    if phase == .starting, startDeadline <= now {
+      phase = .failed
+      let opcode = queue.oldest ?? .none
+      queue.abortAll(silently: true)
+      return .startFailed(.tookTooLong(opcode))
+    }
     // A step of the start that goes on means nothing to the layers above; the next outcome may.
     while let outcome = queue.expire(now: now) {
       let indication = end(outcome, in: Span(), now: now)

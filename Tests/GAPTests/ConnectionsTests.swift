@@ -369,7 +369,7 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     bench.tell { core, now in core.setPHYs(link1, PHYPreferences(transmit: .le2M), id: id(2), now: now) }
     bench.tell { core, now in core.setPHYs(link1, PHYPreferences(transmit: .le2M), id: id(3), now: now) }
     same(
-      bench.lastCommand, "Connection_Handle: 0x0040, ALL_PHYS: 0x02, TX_PHYS: 0x02, RX_PHYS: 0x00, PHY_Options: 0x0000")
+      bench.lastCommand, "Connection_Handle: 0x0040, All_PHYs: 0x02, TX_PHYs: 0x02, RX_PHYs: 0x00, PHY_Options: 0x0000")
     bench.answer()
     bench.receive(octets("04 3E 06 0C 00 40 00 02 01"))
     same(bench.takeTexts(), ["3: busy", "link 1: LE 2M out, LE 1M in", "2: LE 2M out, LE 1M in"])

@@ -163,6 +163,41 @@ import Testing
     expect(bench.layer.expire(now: .ms(2_010)).failure == .timedOut(Reset.opcode))
   }
 
+  /// A controller may leave three commands without an answer, which takes 6 s. With more the start ends after 8 s.
+  @Test func theWholeStartIsBounded() {
+    let optional = Array(Bench.startOpcodes.dropFirst(3))
+    var few = PaperController(), many = PaperController(), bench = Bench()
+    few.silent = Set(optional.prefix(3))
+    #expect(bench.start(few).end.started != nil && bench.now == .ms(6_001))
+    many.silent = Set(optional)
+    bench = Bench()
+    let end = bench.start(many).end
+    #expect(bench.now == .ms(8_001))
+    #expect(end.failure == .tookTooLong(SetEventMask.opcode))
+    #expect(end.failure?.description == "the controller takes too long and is still at HCI_Set_Event_Mask")
+    expect(!bench.layer.isRunning && bench.sent() == [] && bench.layer.deadline == nil)
+    #expect(bench.receive(complete(SetEventMask.opcode)).isNothing)
+    #expect(bench.start().end.started != nil, "the next start may succeed")
+    expect(bench.layer.deadline == nil, "a layer that runs has no start to end")
+  }
+  /// One that answers everything, each command after 1 s.
+  @Test func aSlowControllerDoesNotStart() {
+    var bench = Bench(), sent: [HCIOpcode] = [], end: StartFailure?
+    bench.layer.start(now: bench.now)
+    while end == nil, sent.count < 20 {
+      sent += bench.sent()
+      let answer = bench.now + .seconds(1)
+      if let deadline = bench.layer.deadline, deadline < answer {
+        bench.now = deadline
+        end = bench.layer.expire(now: deadline).failure
+      } else {
+        bench.now = answer
+        if let answer = sent.last.flatMap({ PaperController().answer($0) }) { end = bench.receive(answer).failure }
+      }
+    }
+    #expect(sent.count == 9 && end == sent.last.map { .tookTooLong($0) } && bench.now == .ms(8_001))
+  }
+
   @Test func whatComesBeforeTheAnswerIsNotOurs() {
     var bench = Bench()
     bench.layer.start(now: bench.now)
@@ -193,6 +228,42 @@ import Testing
     info.features = [.leDataPacketLengthExtension]
     #expect(info.leEventMask.contains(.dataLengthChange) && !info.leEventMask.contains(.extendedAdvertisingReport))
     #expect(EventMask.standard.rawValue == 0x2000_8000_0204_E890)
+  }
+
+  /// Vol 4, Part E, §7.3.1: bit n of a mask that this stack sends is event code n + 1, and §7.8.1: subevent code n + 1. What
+  /// the controller is asked for is understood when it comes.
+  @Test func everyEventOfTheMasksIsDecoded() {
+    var info = ControllerInfo()
+    info.features = LEFeatures(rawValue: .max)
+    for bit in UInt8(0)..<64 {
+      let isLEMeta = bit == 61
+      if EventMask.standard.rawValue >> bit & 1 == 1, !isLEMeta {
+        #expect(HCIEvent(default: bit + 1) != nil, "event 0x\(hex([bit + 1]))")
+      }
+      if info.leEventMask.rawValue >> bit & 1 == 1 {
+        #expect(HCIEvent(default: 0x3E, subevent: bit + 1) != nil, "subevent 0x\(hex([bit + 1]))")
+      }
+    }
+  }
+
+  /// What the length octet says and what is there, where a field takes all octets up to the end.
+  @Test func whatIsWrongWithTheLength() {
+    for (packet, words) in [
+      ("04 FF 02 01 02 03", "trailing \"Parameter_Total_Length\": needed 2, available 3"),
+      ("04 0E 04 01 03 0C 00 00 00", "trailing \"Parameter_Total_Length\": needed 4, available 6"),
+      ("04 10 01 2A 00 00", "trailing: 2 octets after the last field"),
+      ("04 10 02 2A", "truncated \"Parameter_Total_Length\": needed 2, available 1"),
+      ("01 01 FC 00 07", "trailing \"Parameter_Total_Length\": needed 0, available 1"),
+    ] {
+      let packet = octets(packet)
+      var error: WireError?
+      do throws(WireError) {
+        if packet[0] == 4 { _ = try HCIEvent(packet.span) } else { _ = try AnyCommand(packet.span) }
+      } catch let thrown {
+        error = thrown
+      }
+      #expect(error?.description == words)
+    }
   }
 }
 

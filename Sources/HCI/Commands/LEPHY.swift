@@ -65,9 +65,9 @@ public struct LESetDefaultPHY: HCICommand {
   public var txPHYs = PHYSet.le1M, rxPHYs = PHYSet.le1M
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.value("ALL_PHYS", &allPHYs)
-    try visit.value("TX_PHYS", &txPHYs)
-    try visit.value("RX_PHYS", &rxPHYs)
+    try visit.value("All_PHYs", &allPHYs)
+    try visit.value("TX_PHYs", &txPHYs)
+    try visit.value("RX_PHYs", &rxPHYs)
   }
 }
 
@@ -87,9 +87,9 @@ public struct LESetPHY: HCICommand {
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Connection_Handle", &connectionHandle)
-    try visit.value("ALL_PHYS", &allPHYs)
-    try visit.value("TX_PHYS", &txPHYs)
-    try visit.value("RX_PHYS", &rxPHYs)
+    try visit.value("All_PHYs", &allPHYs)
+    try visit.value("TX_PHYs", &txPHYs)
+    try visit.value("RX_PHYs", &rxPHYs)
     try visit.value("PHY_Options", &phyOptions)
   }
 }

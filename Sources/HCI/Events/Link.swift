@@ -32,6 +32,21 @@ public struct EncryptionChange: HCIEventMessage {
   }
 }
 
+/// Encryption Key Refresh Complete. Vol 4, Part E, §7.7.39.
+///
+/// The link has changed its key while it was encrypted, or status says why not.
+public struct EncryptionKeyRefreshComplete: HCIEventMessage {
+  public static var code: UInt8 { 0x30 }
+  public static var name: StaticString { "HCI_Encryption_Key_Refresh_Complete" }
+  public var status = HCIStatus()
+  public var connectionHandle = ConnectionHandle()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Status", &status)
+    try visit.value("Connection_Handle", &connectionHandle)
+  }
+}
+
 /// Read Remote Version Information Complete. Vol 4, Part E, §7.7.12.
 public struct ReadRemoteVersionInformationComplete: HCIEventMessage {
   public static var code: UInt8 { 0x0C }
