@@ -56,6 +56,9 @@ public enum ATTViolation: Sendable {
   case repeatedMTUExchange
   /// An Rx MTU below 23. Taken for 23: Vol 3, Part F, §3.2.8.
   case mtuTooSmall(UInt16)
+  /// A PDU longer than the ATT_MTU in force, the most that a peer may send (Vol 3, Part F, §3.2.8). Taken like any other;
+  /// only a Prepare Write Request, whose response would repeat it, is answered with Invalid PDU (0x04). Decision 0033.
+  case longerThanMTU(ATTOpcode, count: Int, mtu: Int)
 }
 
 /// # Bearer
@@ -123,6 +126,7 @@ public struct Bearer: ~Copyable {
     _ pdu: Span<UInt8>, now: Instant, server: inout S, client: inout C
   ) {
     guard isOpen else { return }
+    if pdu.count > mtu { reportLongerThanMTU(pdu) }
     let message: ATTPDU
     do throws(WireError) {
       message = try ATTPDU(pdu)
@@ -171,6 +175,12 @@ public struct Bearer: ~Copyable {
     guard let held = unsafe serverSide.takeHeld() else { return }
     unsafe receive(held.span, now: now, server: &server, client: &client)
     serverSide.held = .none
+  }
+
+  /// A request that was held has been reported when it came.
+  @inline(never) @usableFromInline mutating func reportLongerThanMTU(_ pdu: Span<UInt8>) {
+    if serverSide.isServingHeld { return }
+    effects.report(.longerThanMTU(ATTOpcode(rawValue: pdu[0]), count: pdu.count, mtu: mtu))
   }
 
   /// What cannot be decoded: Vol 3, Part F, §3.3.

@@ -84,6 +84,8 @@ extension HostViolation {
       "the peer indicated \(handle.text) before the confirmation of its last indication: dropped"
     case .repeatedMTUExchange: "the peer exchanged the MTU a second time: answered, without effect"
     case .mtuTooSmall(let mtu): "the peer's MTU of \(mtu) octets is below 23: taken for 23"
+    case .longerThanMTU(let opcode, let count, let mtu):
+      "the peer's \(opcode) has \(count) octets, more than the MTU of \(mtu): taken all the same"
     }
   }
 

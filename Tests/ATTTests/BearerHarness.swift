@@ -150,6 +150,7 @@ func text(_ effect: BearerEffect) -> String {
     case .indicationBeforeConfirmation(let handle): "early indication \(handle.rawValue)"
     case .repeatedMTUExchange: "repeated MTU exchange"
     case .mtuTooSmall(let mtu): "mtu too small \(mtu)"
+    case .longerThanMTU(let opcode, let count, let mtu): "longer \(hex([opcode.rawValue])): \(count) of \(mtu)"
     }
   }
 }

@@ -206,6 +206,31 @@ import Testing
     #expect(station.respond("0B 07") && station.sent() == ["0B 07", "01 12 00 00 04"])
   }
 
+  /// Vol 3, Part F, §3.2.8: no PDU is longer than ATT_MTU. One that is, of any kind, is reported, once, and taken.
+  @Test func longerThanTheMTU() {
+    let station = Station()
+    station.client.requests = [octets("0A 03 00")]
+    #expect(station.sent() == ["0A 03 00"])
+    let octets = [UInt8](repeating: 7, count: 21)
+    for (pdu, taker, answers) in [
+      ([0x12, 3, 0] + octets, "server", 1), ([0x52, 3, 0] + octets, "server", 0), ([0x1B, 3, 0] + octets, "client", 0),
+      ([0x1D, 3, 0] + octets, "client", 1), ([0x0B, 3, 0] + octets, "client", 0),
+    ] as [([UInt8], String, Int)] {
+      station.receive(pdu)
+      #expect(station.events() == ["\(taker): \(hex(pdu))", "longer \(hex([pdu[0]])): 24 of 23"])
+      #expect(station.sent().count == answers)
+    }
+    #expect(station.client.completed == 1)
+    // One that is held is reported when it comes. Of the MTU's length they are in order.
+    station.server.answersLater = true
+    station.receive("0A 01 00")
+    station.receive([0x12, 3, 0] + octets)
+    #expect(station.respond("0B 07"))
+    #expect(station.events().filter { $0.hasPrefix("longer") } == ["longer 12: 24 of 23"])
+    station.receive([0x1B, 3, 0] + octets.dropLast())
+    #expect(station.events().count == 1)
+  }
+
   /// Vol 3, Part F, §3.4.7.4: several values in one PDU, in order with the others.
   @Test func multipleHandleValueNotification() {
     let station = Station(mtu: 23)

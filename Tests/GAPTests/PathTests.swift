@@ -351,6 +351,7 @@ private final class End {
       Happening("early indication", link, number: Int(handle.rawValue))
     case .repeatedMTUExchange: Happening("repeated MTU exchange", link)
     case .mtuTooSmall(let mtu): Happening("MTU too small", link, number: Int(mtu))
+    case .longerThanMTU(_, let count, _): Happening("longer than the MTU", link, number: count)
     }
   }
 }

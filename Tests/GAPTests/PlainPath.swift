@@ -57,6 +57,7 @@ struct PlainBearer {
 
   mutating func receive(_ pdu: [UInt8], _ said: inout Happenings) {
     let opcode = pdu[0]
+    if pdu.count > mtu { said.att.append(Happening("longer than the MTU", link, number: pdu.count)) }
     do throws(WireError) { _ = try ATTPDU(pdu.span) } catch { return malformed(pdu, error, &said) }
     switch opcode {
     case 0x02:

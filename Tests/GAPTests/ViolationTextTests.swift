@@ -21,6 +21,8 @@ import Testing
     (.l2cap(.incompleteFrame(received: 3, expected: nil)), "3 of unknown many octets"),
     (.l2cap(.frameTooLong(.attribute, length: 600)), "0x0004"), (.l2cap(.rejectedSignal(0x14)), "0x14"),
     (.att(.malformed(.readRequest, truncated)), "ATT_READ_REQ"), (.att(.mtuTooSmall(22)), "22 octets"),
+    (.att(.longerThanMTU(.handleValueNotification, count: 30, mtu: 23)), "30 octets, more than the MTU of 23"),
+    (.seekRefused(.commandDisallowed), "0x0C"),
     (.att(.indicationBeforeConfirmation(handle)), "0x0022"), (.gatt(.handlesNotIncreasing(handle)), "0x0022"),
     (.transactionTimedOut, "30 s"), (.applicationTooSlow(handle), "0x0022"),
     (.parametersRejected(.unacceptableConnectionParameters), "0x3B"), (.disconnectRefused(.commandDisallowed), "0x0C"),
