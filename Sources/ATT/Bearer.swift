@@ -3,10 +3,10 @@ import DequeModule
 
 /// What a bearer is like.
 public struct BearerConfiguration: BitwiseCopyable, Sendable {
-  /// The ATT_MTU that we offer, and the longest PDU that we take: 23 … 517 octets. 517 carries the longest attribute
-  /// value (512) in any PDU.
+  /// The ATT_MTU that we offer: 23 … 517 octets. 517 carries the longest attribute value (512) in any PDU.
   public var preferredMTU = 517
-  /// Octets that waiting notifications and commands may take, eight for each value's header included.
+  /// Octets that waiting notifications and commands may take, eight for each value's header included. At least 528: room for
+  /// the longest PDU.
   public var queueCapacity = 16 * 1024
   @inlinable public init() {}
 }
@@ -16,7 +16,7 @@ public enum BearerEffect: Sendable {
   /// An MTU exchange has ended, ours or the peer's; this is the ATT_MTU in force now. Ours may have changed nothing: the
   /// peer need not support it.
   case mtuChanged(Int)
-  /// After an `offer` that was answered `.full`: there is room for one value of the MTU now.
+  /// After an `offer` that was answered `.full`: there is room for the longest PDU of the MTU now.
   case ready
   /// The peer has confirmed our indication; another may be given.
   case indicationConfirmed
@@ -77,7 +77,7 @@ public struct Bearer: ~Copyable {
   /// The least ATT_MTU, and the one in force until an exchange: Vol 3, Part F, §3.2.8; Vol 3, Part G, §5.2.1.
   public static var defaultMTU: Int { 23 }
   /// The greatest ATT_MTU that is of use: a value of 512 octets, and five for the longest header.
-  public static var largestMTU: Int { 517 }
+  @inlinable public static var largestMTU: Int { 517 }
   /// A transaction that is not complete by then ends the bearer: Vol 3, Part F, §3.3.3.
   public static var transactionTimeout: Duration { .seconds(Int(transactionSeconds)) }
   static var transactionSeconds: UInt64 { 30 }
@@ -288,7 +288,7 @@ public struct Bearer: ~Copyable {
     if clientSide.isExchangingMTU { return false }
     if serverSide.hasIndication, serverSide.writeIndication(into: &output, now: now) { return true }
     guard queue.pull(into: &output) else { return false }
-    if queue.takeReadyEdge(limit: longestValue) { effects.append(.ready) }
+    if queue.takeReadyEdge(limit: mtu &- 3) { effects.append(.ready) }
     return true
   }
 

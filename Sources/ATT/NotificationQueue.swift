@@ -7,7 +7,7 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
   /// The same, but the peer will see only this many octets of it: min(ATT_MTU − 3, 512).
   /// Vol 3, Part F, §3.4.7.1: a longer value is cut, and the client reads the rest.
   case cut(to: Int)
-  /// There is no room now, and the value is not taken. One `.ready` follows when there is room for any value.
+  /// There is no room now, and the value is not taken. One `.ready` follows when there is room for any PDU of the MTU.
   case full
   /// The bearer is closed: nothing will be sent any more.
   case closed
@@ -29,8 +29,8 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
 /// and handle before it, when the controller has a buffer for the link and never earlier. Two copies, no allocation
 /// after `init`.
 ///
-/// **Phases**: open → refused (an offer was answered `.full`) → open again, when there is room for one value of the MTU:
-/// that edge is reported exactly once.
+/// **Phases**: open → refused (an offer was answered `.full`) → open again, when there is room for the longest PDU of the
+/// MTU: that edge is reported exactly once.
 ///
 /// **Contract**, as a bearer and its host keep it; behind each promise the test that holds it, `QueueTraffic` being the
 /// model that `QueueContractTests/overSeededWorlds` compares every answer, PDU and edge with.
@@ -39,8 +39,9 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
 ///    multiple of eight included, whatever the caller does. The memory is allocated in `init` and never grows: offering,
 ///    sending and refusing allocate nothing. (`likeAList`, `QueueTraffic`; `Benchmarks/run` counts allocations)
 /// 2. *An answer at once, one edge.* A value that does not fit is answered `.full` and not taken. However many are refused,
-///    exactly one `.ready` follows, as soon as there is room for a value of the greatest length that the MTU in force
-///    carries: such a value is taken then. (`oneReadyEdge`, `likeAList`, `QueueTraffic`)
+///    exactly one `.ready` follows, as soon as there is room for the longest PDU that the MTU in force carries: any value
+///    is taken then, and any Multiple Handle Value Notification, which is up to two octets longer. (`oneReadyEdge`,
+///    `readyForTheLongestPDU`, `likeAList`, `QueueTraffic`)
 /// 3. *First in, first out*, for a bearer's notifications and commands together, so for each subscription too: none lost,
 ///    none doubled, none on another link, while the link lives. What was taken leaves even if the client unsubscribes
 ///    meanwhile. (`likeAList`, `QueueTraffic`)
@@ -64,6 +65,9 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
   @inlinable public static var headerCount: Int { 8 }
   /// The longest attribute value: Vol 3, Part F, §3.2.9.
   @inlinable public static var longestValue: Int { 512 }
+  /// The most octets of an entry besides its header: a PDU of the greatest ATT_MTU without its opcode and first handle. Only
+  /// a Multiple Handle Value Notification is so long, whose tuples fill ATT_MTU − 1 octets (Vol 3, Part F, §3.4.7.4).
+  @inlinable public static var longestEntry: Int { Bearer.largestMTU &- 3 }
 
   @usableFromInline let ring: UnsafeMutableRawPointer
   /// Octets of the ring, a multiple of 8.
@@ -74,9 +78,9 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
   /// An offer has been refused and nobody has been told yet that there is room again.
   @usableFromInline var isRefused = false
 
-  /// Room for `capacity` octets, headers included: at least one value of the greatest length, at most 16 MiB.
+  /// Room for `capacity` octets, headers included: at least one entry of the greatest length, at most 16 MiB.
   public init(capacity: Int) {
-    let least = NotificationQueue.headerCount + NotificationQueue.longestValue
+    let least = NotificationQueue.headerCount + NotificationQueue.longestEntry
     self.capacity = (min(max(capacity, least), 1 << 24) + 7) & ~7
     unsafe ring = .allocate(byteCount: self.capacity, alignment: 8)
   }
@@ -87,7 +91,7 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
   /// The octets that a value of `count` octets takes in the ring.
   @inlinable @inline(__always) static func space(_ count: Int) -> Int { headerCount &+ (count &+ 7) & ~7 }
 
-  /// Takes a copy of `value`, of at most `limit` octets of it (0 … 512), to be sent under `opcode`.
+  /// Takes a copy of `value`, of at most `limit` octets of it (0 … `longestEntry`), to be sent under `opcode`.
   @inlinable @inline(__always)
   public mutating func offer(
     _ opcode: ATTOpcode, _ handle: AttributeHandle, _ value: Span<UInt8>, limit: Int
@@ -133,8 +137,8 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
     return count == value.count ? .queued : .cut(to: count)
   }
 
-  /// Appends the PDU that has waited longest to `output`, which has room for it (traps otherwise: it is at most 515
-  /// octets, and at most the MTU at the time of its offer). False when nothing waits.
+  /// Appends the PDU that has waited longest to `output`, which has room for it (traps otherwise: it is at most as long as
+  /// the MTU at the time of its offer). False when nothing waits.
   @inlinable @inline(__always) public mutating func pull(into output: inout OutputRawSpan) -> Bool {
     guard used > 0 else { return false }
     let header = unsafe ring.load(fromByteOffset: head, as: UInt64.self)
@@ -144,7 +148,7 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
     precondition(output.freeCapacity >= count &+ 3)
     unsafe output.withUnsafeMutableBytes { room, written in
       let to = unsafe room.baseAddress.unsafelyUnwrapped + written
-      unsafe to.storeBytes(of: UInt16(truncatingIfNeeded: header), as: UInt16.self)
+      unsafe to.storeBytes(of: UInt16(truncatingIfNeeded: header).littleEndian, as: UInt16.self)
       unsafe to.storeBytes(of: UInt8(truncatingIfNeeded: header &>> 16), toByteOffset: 2, as: UInt8.self)
       let first = min(count, capacity &- at)
       unsafe (to + 3).copyMemory(from: ring + at, byteCount: first)
@@ -158,7 +162,7 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
     return true
   }
 
-  /// True once after a refusal, as soon as a value of `limit` octets would be taken.
+  /// True once after a refusal, as soon as an entry of `limit` octets would be taken.
   @inlinable @inline(__always) public mutating func takeReadyEdge(limit: Int) -> Bool {
     guard isRefused, NotificationQueue.space(limit) <= capacity &- used else { return false }
     isRefused = false

@@ -108,7 +108,7 @@ public enum HostEffect: Sendable {
   case requestCancelled(ServerRequestID, LinkID?)
   /// What the server remembers of a bonded client has changed: these octets replace the bond's old ones. `restoreClient`.
   case storeClient(BondID, Octets)
-  /// After a `.full`: there is room again for one value of the MTU.
+  /// After a `.full`: there is room again for the longest PDU of the MTU.
   case readyToSend(LinkID)
   case indicationConfirmed(LinkID, AttributeHandle)
 

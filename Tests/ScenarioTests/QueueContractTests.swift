@@ -39,6 +39,46 @@ import Testing
     print(traffic.done, traffic.faults)
   }
 
+  /// Several values that together fill the longest PDU get in, each time after the one edge, also where the queue is as small
+  /// as it can be. Vol 3, Part F, §3.4.7.4.
+  @Test func theLongestPDUsGetIn() throws {
+    var builder = DatabaseBuilder()
+    builder.genericAccess(name: "tuples")
+    builder.genericAttribute()
+    let (one, other) = builder.service("180D") {
+      ($0.characteristic("2A37", .notify).value, $0.characteristic("2A1C", .notify).value)
+    }
+    let database = try builder.build()
+    var world = World<TestHost>(seed: 1, configuration: .realistic)
+    let server = world.addStarted(TestHost(database) { $0.queueCapacity = 0 })
+    try world.advertise(server)
+    let client = world.addStarted(TestHost())
+    let link = try need(world.connect(client, to: server))
+    for handle in [one, other] { same(world.subscribe(client, link, handle), .done) }
+    let back = try need(world.readHost(server) { $0.links.last })
+    same(world.readHost(server) { $0.core.mtu(of: back) }, 517)
+
+    // Two headers of four octets and 508 of values: ATT_MTU − 1.
+    let values = [(handle: one, value: [UInt8](repeating: 1, count: 256)), (other, [UInt8](repeating: 2, count: 252))]
+    var taken = 0
+    for _ in 0..<20 {
+      let edges = world.readHost(server) { $0.edges[back, default: 0] }
+      var answer = SendAnswer.queued
+      while answer == .queued {
+        answer = world.withHost(server) { host, _ in host.notify(values, on: back) }
+        if answer == .queued { taken += 1 }
+      }
+      same(answer, .full)
+      world.run(for: .seconds(5)) { world in world.readHost(server) { $0.edges[back, default: 0] } == edges }
+      same(world.readHost(server) { $0.edges[back, default: 0] }, edges + 1)
+    }
+    same(taken, 20)
+    world.run(for: .seconds(5))
+    same(world.readHost(client) { $0.values.map(\.handle) }, (0..<taken).flatMap { _ in [one, other] })
+    same(world.readHost(client) { $0.values.map(\.value.count) }, (0..<taken).flatMap { _ in [256, 252] })
+    same(world.readHost(server) { $0.needlessEdges }, 0)
+  }
+
   // MARK: Fairness
 
   /// A server whose `links` clients have subscribed, on a controller with `buffers` buffers; connection events of 30 ms,

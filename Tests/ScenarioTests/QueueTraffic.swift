@@ -53,6 +53,8 @@ struct QueueTraffic: ~Copyable {
     var owes: UInt8?
     var used: Int { waiting.reduce(0) { $0 + QueueTraffic.space($1.value.count) } }
     var longest: Int { min(mtu - 3, 512) }
+    /// The most octets of an entry: those of the longest PDU, which is a Multiple Handle Value Notification.
+    var longestEntry: Int { mtu - 3 }
   }
   /// The octets of the queue that a value takes: `NotificationQueue` says so.
   static func space(_ count: Int) -> Int { 8 + (count + 7) / 8 * 8 }
@@ -87,7 +89,7 @@ struct QueueTraffic: ~Copyable {
       controller.aclBufferCount = UInt8.random(in: 1...16, using: &chance)
       let capacity = [0, 520, 600, 1024, 4096, 16384].randomElement(using: &chance) ?? 0
       let mtu = [23, 65, 247, 515, 517].randomElement(using: &chance) ?? 23
-      capacities.append((max(capacity, 520) + 7) & ~7)
+      capacities.append((max(capacity, 528) + 7) & ~7)
       seen.append(0)
       connecting.append([])
       confirmations.append(0)
@@ -341,7 +343,7 @@ struct QueueTraffic: ~Copyable {
     let entry = ends[end].waiting.removeFirst()
     if entry.opcode != opcode || entry.value.count + 3 != length { fault(end, "not the value that has waited longest") }
     ends[end].inFlight = entry
-    if ends[end].isRefused, ends[end].used + Self.space(ends[end].longest) <= capacities[ends[end].host] {
+    if ends[end].isRefused, ends[end].used + Self.space(ends[end].longestEntry) <= capacities[ends[end].host] {
       ends[end].isRefused = false
       ends[end].edges += 1
       ends[end].hasNewEdge = true

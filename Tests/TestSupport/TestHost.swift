@@ -107,6 +107,14 @@ public struct TestHost: ~Copyable, HCIHost {
   public mutating func notify(_ value: [UInt8], of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
     account(core.notify(value.span, of: handle, on: link), link)
   }
+  /// Offers several values at once, and keeps account of refusals.
+  public mutating func notify(
+    _ values: [(handle: AttributeHandle, value: [UInt8])], on link: LinkID
+  ) -> SendAnswer {
+    let answer = core.notify(values, on: link)
+    if answer == .full { full.insert(link) }
+    return answer
+  }
   /// Offers a Write Command, and keeps account of refusals.
   public mutating func write(command value: [UInt8], to handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
     account(core.write(command: value.span, to: handle, on: link), link)
