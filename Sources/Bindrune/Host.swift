@@ -253,7 +253,7 @@ public actor Host {
 
   // MARK: Driving the core
 
-  var now: Instant { Instant(nanoseconds: NIODeadline.now().uptimeNanoseconds) }
+  var now: Instant { Instant(nanoseconds: transport.eventLoop.now.uptimeNanoseconds) }
 
   /// Does `change` to the core, then everything that follows from it: with an observer in a later turn, so that it is never
   /// called back from within a call of its own.

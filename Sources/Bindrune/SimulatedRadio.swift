@@ -17,7 +17,7 @@ public final class SimulatedRadio: @unchecked Sendable {
   // Sendable because everything but `controller` and `listen` happens on the event loop, which is checked.
   public let eventLoop: any EventLoop
   private let logger: Logger
-  private let start = NIODeadline.now()
+  private let start: NIODeadline
   private var air: Air
   private var ports: [Port] = []
   private var packet = PacketBuffer(capacity: 260)
@@ -36,6 +36,7 @@ public final class SimulatedRadio: @unchecked Sendable {
   ) {
     self.eventLoop = eventLoop
     self.logger = logger
+    start = eventLoop.now
     air = Air(seed: seed, configuration: configuration)
   }
 
@@ -136,7 +137,7 @@ public final class SimulatedRadio: @unchecked Sendable {
   }
 
   /// Since the radio began.
-  private var now: Instant { Instant(nanoseconds: UInt64((NIODeadline.now() - start).nanoseconds)) }
+  private var now: Instant { Instant(nanoseconds: UInt64((eventLoop.now - start).nanoseconds)) }
 
   private func receive(_ packet: Span<UInt8>, at id: ControllerID) {
     let now = arrival ?? now
