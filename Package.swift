@@ -109,7 +109,7 @@ let package = Package(
 
     .target(
       name: "TestSupport",
-      dependencies: ["BindruneWire", "HCI", "L2CAP", "ATT", "GATT", "GAP", "BindruneSimulator"],
+      dependencies: ["BindruneWire", "HCI", "L2CAP", "ATT", "GATT", "GAP", "BindruneSimulator"] + nio,
       path: "Tests/TestSupport", swiftSettings: settings),
     .testTarget(
       name: "WireTests", dependencies: ["BindruneWire", "ATT", "HCI", "TestSupport"], swiftSettings: settings),

@@ -60,7 +60,7 @@ func packages(_ module: String) -> [String] {
   case "BindruneConformance": collections + ["Foundation", "Glibc"]
   case "BindruneTool", "BindruneDaemon":
     collections + system + ["Foundation", "Dispatch", "Logging", "ArgumentParser", "ArgumentParserToolInfo"]
-  case "TestSupport": collections + ["Foundation", "Synchronization", "Testing"]
+  case "TestSupport": collections + ["Foundation", "Dispatch", "Synchronization", "Testing", "NIOCore", "NIOPosix"]
   case "KernelCentral": ["Logging"]
   default: []
   }

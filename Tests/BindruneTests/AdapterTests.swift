@@ -11,7 +11,7 @@ import Testing
 
 /// Whole hosts over what this machine's adapters are reached by: sockets that keep packets, and serial lines. The
 /// controllers are virtual; Tests/Kernel has the real sockets.
-@Suite("Adapters", .realTime, .timeLimit(.minutes(5))) struct AdapterTests {
+@Suite("Adapters", .realTime, .hang) struct AdapterTests {
   /// Two ends of a socket that keeps packets whole.
   private func socketPair() throws -> (host: CInt, controller: CInt) {
     var ends: [CInt] = [-1, -1]
@@ -61,7 +61,7 @@ import Testing
   }
 
   @Test func twoHostsOverPacketSockets() async throws {
-    let lab = Lab(), belt = try Belt()
+    let lab = Lab.overSockets(), belt = try Belt()
     let central = Host(try await socket(lab, adapter: 0))
     let peripheral = Host(try await socket(lab, adapter: 1), database: belt.database)
     try await central.start()
@@ -74,7 +74,7 @@ import Testing
 
   /// `serial:PATH,BAUD`, as anybody spells it; the controller has the other end of a pseudo terminal.
   @Test func aHostOverASerialLine() async throws {
-    let lab = Lab(), belt = try Belt(), radio = lab.radio
+    let lab = Lab.overSockets(), belt = try Belt(), radio = lab.radio
     let peripheral = try await lab.host(belt.database)
     let master = unsafe open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
     try #require(master >= 0)
@@ -100,7 +100,7 @@ import Testing
 
   /// In mid-connection: whoever waits is told by name, and a host can be opened on the next adapter at once.
   @Test func unplugged() async throws {
-    let lab = Lab(), belt = try Belt(), ends = try socketPair(), radio = lab.radio
+    let lab = Lab.overSockets(), belt = try Belt(), ends = try socketPair(), radio = lab.radio
     let peripheral = try await lab.host(belt.database)
     var served = await peripheral.events.makeAsyncIterator()
     try await peripheral.advertiseFast()
@@ -133,7 +133,7 @@ import Testing
   /// Each command ends by its time-out, with a name; the host closes all the same, and the next one on the same
   /// controller works.
   @Test func aSilentController() async throws {
-    let lab = Lab(), radio = lab.radio
+    let lab = Lab.overSockets(), radio = lab.radio
     let relays = AsyncStream.makeStream(of: Relay.self)
     let server = try await H4Server.listen(on: .tcp(host: "127.0.0.1", port: 0), loop: radio.eventLoop) { stream in
       relays.continuation.yield(Relay(stream, radio.controller()))
@@ -195,7 +195,7 @@ import Testing
 
   /// It is up again as soon as `close` returns, whichever way the host went.
   @Test func anAdapterIsUpAgainAfterwards() async throws {
-    let lab = Lab(), radio = lab.radio, ends = try socketPair(), kernel = PaperKernel()
+    let lab = Lab.overSockets(), radio = lab.radio, ends = try socketPair(), kernel = PaperKernel()
     let far = try await UserChannelSocket.adopt(ends.controller, of: 0, on: radio.eventLoop)
     _ = try await radio.eventLoop.submit { radio.attach(far) }.get()
     let host = try await kernel.host(ends.host)

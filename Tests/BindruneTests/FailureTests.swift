@@ -1,102 +1,12 @@
 import Bindrune
+import BindruneTransport
+import NIOCore
 import NIOPosix
 import TestSupport
 import Testing
 
 /// Whatever breaks below, each caller hears of it once, by its name, and soon.
-@Suite("Failure", .realTime, .timeLimit(.minutes(5))) struct FailureTests {
-  /// Everything that can wait on a host, each as a task that gives the code of its error; nil: ended well.
-  private func waiting(
-    on central: Host, _ peripheral: Host, _ belt: Belt
-  ) async throws -> [(name: String, task: Task<BluetoothError.Code?, Never>)] {
-    func task(
-      _ name: String, _ body: @escaping @Sendable () async throws(BluetoothError) -> Void
-    ) -> (String, Task<BluetoothError.Code?, Never>) {
-      (
-        name,
-        Task {
-          do throws(BluetoothError) { try await body() } catch { return error.code }
-          return nil
-        }
-      )
-    }
-    try await peripheral.advertiseFast()
-    let link = try await central.connect(to: peripheral.ownAddress, .fast)
-    let database = try await link.discoverAll()
-    let (measurement, indicated) = (
-      try #require(database.characteristic("2A37")), try #require(database.characteristic("2A05"))
-    )
-    var served = await peripheral.events.makeAsyncIterator()
-    let port = try await link.sendPort(.command, to: belt.short, capacity: 1)
-    let events = await central.events
-    var tasks = [
-      task("values") { () async throws(BluetoothError) in for try await _ in link.notifications(of: measurement) {} },
-      task("values") { () async throws(BluetoothError) in for try await _ in link.notifications(of: indicated) {} },
-    ]
-    for _ in tasks {
-      guard case .subscriptionChanged? = try await served.next() else {
-        Issue.record("not subscribed")
-        return []
-      }
-    }
-    tasks += [
-      task("events") { () async throws(BluetoothError) in for try await _ in events {} },
-      task("scan") { () async throws(BluetoothError) in for try await _ in central.scan() {} },
-      task("connect") { () async throws(BluetoothError) in
-        _ = try await central.connect(to: PeerAddress(DeviceAddress(0xC0FF_EE00_0001), .random))
-      },
-      task("read") { () async throws(BluetoothError) in _ = try await link.read(belt.dynamic) },
-    ]
-    guard case .readRequested? = try await served.next() else {
-      Issue.record("not asked")
-      return []
-    }
-    tasks += [
-      task("read behind it") { () async throws(BluetoothError) in _ = try await link.read(belt.short) },
-      task("port") { () async throws(BluetoothError) in
-        while true {
-          if !port.offer([1]) { try await port.waitUntilReady() }
-          await Task.yield()
-        }
-      },
-    ]
-    return tasks
-  }
-  /// Each has ended, with one of `codes`; and so does whatever comes later.
-  private func expectEnd(
-    _ tasks: [(name: String, task: Task<BluetoothError.Code?, Never>)], of host: Host, _ codes: [BluetoothError.Code]
-  ) async throws {
-    for (name, task) in tasks {
-      let code = try await within { await task.value }
-      #expect(code.map(codes.contains) == true, "\(name): \(code.map { "\($0)" } ?? "ended well")")
-    }
-    let late = try await errorCode { () async throws(BluetoothError) in try await host.start() }
-    #expect(late.map(codes.contains) == true)
-    #expect(try await errorCode { () async throws(BluetoothError) in for try await _ in host.scan() {} } == late)
-    #expect(try await errorCode { () async throws(BluetoothError) in for try await _ in await host.events {} } == late)
-  }
-
-  @Test func theTransportEnds() async throws {
-    let lab = Lab(), belt = try Belt()
-    let peripheral = try await lab.host(belt.database)
-    let (central, relay) = try await lab.streamedHost()
-    let tasks = try await waiting(on: central, peripheral, belt)
-    try await relay.close()
-    try await expectEnd(tasks, of: central, [.transport])
-    await central.close()
-    await peripheral.close()
-  }
-
-  @Test func garbage() async throws {
-    let lab = Lab(), belt = try Belt()
-    let peripheral = try await lab.host(belt.database)
-    let (central, relay) = try await lab.streamedHost()
-    let tasks = try await waiting(on: central, peripheral, belt)
-    try await relay.fromController("47 45 54 20 2F 20 48 54 54 50")
-    try await expectEnd(tasks, of: central, [.transport])
-    await peripheral.close()
-  }
-
+@Suite("Failure", .virtualTime, .hang) struct FailureTests {
   @Test func hardwareError() async throws {
     let lab = Lab(), belt = try Belt()
     let peripheral = try await lab.host(belt.database)
@@ -140,7 +50,7 @@ import Testing
     let link = try await central.connect(to: peripheral.ownAddress, .fast)
     let read = Task { try await link.read(belt.dynamic) }
     try await relay.fallSilent()
-    let clock = ContinuousClock(), start = clock.now
+    let start = VirtualLoop.current.now
     let closing = Task {
       // Also in a cancelled task the end is the same.
       while !Task.isCancelled { await Task.yield() }
@@ -148,30 +58,21 @@ import Testing
     }
     closing.cancel()
     try await within { await closing.value }
-    #expect(clock.now - start < .seconds(25))
+    #expect(VirtualLoop.current.now - start < .milliseconds(1_500))
     await #expect(throws: BluetoothError.self) { try await read.value }
     try await relay.close()
     await peripheral.close()
   }
 
-  /// Two seconds without an answer to HCI_Reset; garbage is no answer.
-  @Test(arguments: [false, true]) func noControllerThere(saysGarbage: Bool) async throws {
-    let server = try await H4Server.listen(
-      on: .tcp(host: "127.0.0.1", port: 0), loop: MultiThreadedEventLoopGroup.singleton.next()
-    ) { stream in
-      guard saysGarbage else { return }
-      let garbage = [UInt8](repeating: 0x55, count: 100)
-      stream.send(garbage.span)
-      stream.flush()
-    }
-    let clock = ContinuousClock(), start = clock.now
-    let error = try await within { () -> BluetoothError? in
-      do throws(BluetoothError) { _ = try await Host.open("\(server.address)") } catch { return error }
-      return nil
-    }
+  /// Two seconds without an answer to HCI_Reset.
+  @Test func noControllerThere() async throws {
+    let (transport, controller) = MemoryTransport.pair(on: VirtualLoop.current), host = Host(transport)
+    let start = VirtualLoop.current.now
+    let error = await #expect(throws: BluetoothError.self) { try await within { try await host.start() } }
     #expect(error?.code == .controller && error?.diagnostics.contains("HCI_Reset") == true)
-    #expect(clock.now - start < .seconds(25))
-    await server.close()
+    let time = VirtualLoop.current.now - start
+    #expect(time >= .seconds(2) && time < .milliseconds(2_500))
+    withExtendedLifetime(controller) {}
   }
 
   @Test func aHostThatIsLetGo() async throws {
@@ -204,4 +105,116 @@ import Testing
     try await eventually { try await lab.controllerCount() == 1 }
     await peripheral.close()
   }
+}
+
+/// What only a socket has: an end, and octets that are no packets.
+@Suite("Failure of a stream", .realTime, .hang) struct StreamFailureTests {
+  @Test func theTransportEnds() async throws {
+    let lab = Lab.overSockets(), belt = try Belt()
+    let peripheral = try await lab.host(belt.database)
+    let (central, relay) = try await lab.streamedHost()
+    let tasks = try await waiting(on: central, peripheral, belt)
+    try await relay.close()
+    try await expectEnd(tasks, of: central, [.transport])
+    await central.close()
+    await peripheral.close()
+  }
+
+  @Test func garbage() async throws {
+    let lab = Lab.overSockets(), belt = try Belt()
+    let peripheral = try await lab.host(belt.database)
+    let (central, relay) = try await lab.streamedHost()
+    let tasks = try await waiting(on: central, peripheral, belt)
+    try await relay.fromController("47 45 54 20 2F 20 48 54 54 50")
+    try await expectEnd(tasks, of: central, [.transport])
+    await peripheral.close()
+  }
+
+  /// Garbage is no answer to HCI_Reset.
+  @Test func garbageInsteadOfAController() async throws {
+    let server = try await H4Server.listen(
+      on: .tcp(host: "127.0.0.1", port: 0), loop: MultiThreadedEventLoopGroup.singleton.next()
+    ) { stream in
+      let garbage = [UInt8](repeating: 0x55, count: 100)
+      stream.send(garbage.span)
+      stream.flush()
+    }
+    let error = try await within { () -> BluetoothError? in
+      do throws(BluetoothError) { _ = try await Host.open("\(server.address)") } catch { return error }
+      return nil
+    }
+    #expect(error?.code == .controller && error?.diagnostics.contains("HCI_Reset") == true)
+    await server.close()
+  }
+}
+
+/// Everything that can wait on a host, each as a task that gives the code of its error; nil: ended well.
+private func waiting(
+  on central: Host, _ peripheral: Host, _ belt: Belt
+) async throws -> [(name: String, task: Task<BluetoothError.Code?, Never>)] {
+  func task(
+    _ name: String, _ body: @escaping @Sendable () async throws(BluetoothError) -> Void
+  ) -> (String, Task<BluetoothError.Code?, Never>) {
+    (
+      name,
+      Task {
+        do throws(BluetoothError) { try await body() } catch { return error.code }
+        return nil
+      }
+    )
+  }
+  try await peripheral.advertiseFast()
+  let link = try await central.connect(to: peripheral.ownAddress, .fast)
+  let database = try await link.discoverAll()
+  let (measurement, indicated) = (
+    try #require(database.characteristic("2A37")), try #require(database.characteristic("2A05"))
+  )
+  var served = await peripheral.events.makeAsyncIterator()
+  let port = try await link.sendPort(.command, to: belt.short, capacity: 1)
+  let events = await central.events
+  var tasks = [
+    task("values") { () async throws(BluetoothError) in for try await _ in link.notifications(of: measurement) {} },
+    task("values") { () async throws(BluetoothError) in for try await _ in link.notifications(of: indicated) {} },
+  ]
+  for _ in tasks {
+    guard case .subscriptionChanged? = try await served.next() else {
+      Issue.record("not subscribed")
+      return []
+    }
+  }
+  tasks += [
+    task("events") { () async throws(BluetoothError) in for try await _ in events {} },
+    task("scan") { () async throws(BluetoothError) in for try await _ in central.scan() {} },
+    task("connect") { () async throws(BluetoothError) in
+      _ = try await central.connect(to: PeerAddress(DeviceAddress(0xC0FF_EE00_0001), .random))
+    },
+    task("read") { () async throws(BluetoothError) in _ = try await link.read(belt.dynamic) },
+  ]
+  guard case .readRequested? = try await served.next() else {
+    Issue.record("not asked")
+    return []
+  }
+  tasks += [
+    task("read behind it") { () async throws(BluetoothError) in _ = try await link.read(belt.short) },
+    task("port") { () async throws(BluetoothError) in
+      while true {
+        if !port.offer([1]) { try await port.waitUntilReady() }
+        await Task.yield()
+      }
+    },
+  ]
+  return tasks
+}
+/// Each has ended, with one of `codes`; and so does whatever comes later.
+private func expectEnd(
+  _ tasks: [(name: String, task: Task<BluetoothError.Code?, Never>)], of host: Host, _ codes: [BluetoothError.Code]
+) async throws {
+  for (name, task) in tasks {
+    let code = try await within { await task.value }
+    #expect(code.map(codes.contains) == true, "\(name): \(code.map { "\($0)" } ?? "ended well")")
+  }
+  let late = try await errorCode { () async throws(BluetoothError) in try await host.start() }
+  #expect(late.map(codes.contains) == true)
+  #expect(try await errorCode { () async throws(BluetoothError) in for try await _ in host.scan() {} } == late)
+  #expect(try await errorCode { () async throws(BluetoothError) in for try await _ in await host.events {} } == late)
 }

@@ -2,7 +2,7 @@ import Bindrune
 import TestSupport
 import Testing
 
-@Suite("Host", .realTime, .timeLimit(.minutes(5))) struct HostTests {
+@Suite("Host", .virtualTime, .hang) struct HostTests {
   @Test func theWholeWalk() async throws {
     let lab = Lab(), belt = try Belt()
     try await within {
@@ -116,7 +116,7 @@ import Testing
   }
 
   @Test func openAlone() async throws {
-    let host = try await Host.open("sim")
+    let host = try await Host.open("sim", on: VirtualLoop.current)
     try await host.advertiseFast()
     await host.close()
     #expect(try await errorCode { () async throws(BluetoothError) in try await host.start() } == .notStarted)

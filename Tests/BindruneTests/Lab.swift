@@ -27,10 +27,15 @@ struct Belt {
   }
 }
 
-/// Hosts on one radio, in real time, without loss or delay.
+/// Hosts on one radio without loss or delay.
 final class Lab: Sendable {
   let radio: SimulatedRadio
-  init() { radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next(), configuration: .ideal) }
+  /// In the test's own time, without `eventLoop`.
+  init(on eventLoop: (any EventLoop)? = nil) {
+    radio = SimulatedRadio(on: eventLoop ?? VirtualLoop.current, configuration: .ideal)
+  }
+  /// In real time, as sockets need it.
+  static func overSockets() -> Lab { Lab(on: MultiThreadedEventLoopGroup.singleton.next()) }
 
   func host(
     _ database: Database = Database(), _ configuration: HostConfiguration = HostConfiguration(),
@@ -58,7 +63,7 @@ final class Lab: Sendable {
     }.get()
     return (Host(transport, database: database, observer: observer), relay)
   }
-  /// A host over TCP, by a relay.
+  /// A host over TCP, by a relay: in a lab over sockets.
   func streamedHost(_ database: Database = Database()) async throws -> (Host, Relay) {
     let radio = radio
     let relays = AsyncStream.makeStream(of: Relay.self)
@@ -167,31 +172,6 @@ final class Relay: HCIReceiver, @unchecked Sendable {
   }
 }
 
-/// What `body` gives, or a failed test after half a minute: the bound of every wait here, far above what it takes while other tests hold the processors.
-func within<Result: Sendable>(
-  for limit: Duration = .seconds(30), at location: SourceLocation = #_sourceLocation,
-  _ body: @escaping @Sendable () async throws -> Result
-) async throws -> Result {
-  try await withThrowingTaskGroup(of: Result?.self) { group in
-    group.addTask { try await body() }
-    group.addTask {
-      try await Task.sleep(for: limit)
-      return nil
-    }
-    defer { group.cancelAll() }
-    guard let result = try await group.next(), let result else {
-      Issue.record("not within \(limit)", sourceLocation: location)
-      throw CancellationError()
-    }
-    return result
-  }
-}
-/// Until `condition` holds: for what nothing announces.
-func eventually(
-  at location: SourceLocation = #_sourceLocation, _ condition: @escaping @Sendable () async throws -> Bool
-) async throws {
-  try await within(at: location) { while try await !condition() { await Task.yield() } }
-}
 /// The code of the error that ends `body`.
 func errorCode(
   at location: SourceLocation = #_sourceLocation, _ body: @escaping @Sendable () async throws(BluetoothError) -> Void

@@ -5,7 +5,7 @@ import Testing
 @testable import Bindrune
 
 /// One port for all characteristics of a link.
-@Suite("SendPort of a link", .realTime, .timeLimit(.minutes(5))) struct LinkPortTests {
+@Suite("SendPort of a link", .virtualTime, .hang) struct LinkPortTests {
   private func port(
     _ capacity: Int, mtu: Int = 23, of handle: AttributeHandle? = nil, onReady: (@Sendable () -> Void)? = nil,
     wake: @escaping @Sendable (SendPort) -> Void = { _ in }

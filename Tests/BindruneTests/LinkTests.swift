@@ -51,7 +51,7 @@ private actor SpyCache: DatabaseCache {
   }
 }
 
-@Suite("Link", .realTime, .timeLimit(.minutes(5))) struct LinkTests {
+@Suite("Link", .virtualTime, .hang) struct LinkTests {
   private func linked(
     _ sensor: Sensor, _ cache: any DatabaseCache = MemoryDatabaseCache()
   ) async throws -> (central: Host, peripheral: Host, link: Link) {

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Bindrune
 
-@Suite("Mailbox", .realTime, .timeLimit(.minutes(5))) struct MailboxTests {
+@Suite("Mailbox", .realTime, .hang) struct MailboxTests {
   private func rest(_ mailbox: Mailbox<Int>) async throws(BluetoothError) -> [Int] {
     var taken: [Int] = []
     while let element = try await mailbox.take() { taken.append(element) }

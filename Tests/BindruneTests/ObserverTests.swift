@@ -3,7 +3,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("Observer", .realTime, .timeLimit(.minutes(5))) struct ObserverTests {
+@Suite("Observer", .virtualTime, .hang) struct ObserverTests {
   /// Two characteristics that notify, and one that the application keeps.
   private struct Meter {
     let database: Database

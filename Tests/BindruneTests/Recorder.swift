@@ -1,5 +1,6 @@
 import Bindrune
 import Synchronization
+import TestSupport
 import Testing
 
 /// An observer that keeps what it is told, and may answer to it on the spot.

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Bindrune
 
-@Suite("SendPort", .realTime, .timeLimit(.minutes(5))) struct SendPortTests {
+@Suite("SendPort", .virtualTime, .hang) struct SendPortTests {
   private func port(_ capacity: Int, mtu: Int = 23, wake: @escaping @Sendable (SendPort) -> Void = { _ in }) -> SendPort
   {
     SendPort(

@@ -47,7 +47,7 @@ private final class ScriptedHost: HCIReceiver, @unchecked Sendable {
     self.waiting = nil
     waiting.promise.succeed()
   }
-  /// Until `predicate` holds, ten seconds at most.
+  /// Until `predicate` holds, five minutes at most.
   func wait(
     _ sourceLocation: SourceLocation = #_sourceLocation, until predicate: @escaping @Sendable (ScriptedHost) -> Bool
   ) async throws {
@@ -55,7 +55,7 @@ private final class ScriptedHost: HCIReceiver, @unchecked Sendable {
     try await loop.flatSubmit {
       let promise = loop.makePromise(of: Void.self)
       self.waiting = (predicate, promise)
-      let limit = loop.scheduleTask(in: .seconds(10)) {
+      let limit = loop.scheduleTask(in: .minutes(5)) {
         Issue.record("heard only \(self.packets.map { hex($0) })", sourceLocation: sourceLocation)
         self.waiting = nil
         promise.fail(CancellationError())
@@ -83,17 +83,15 @@ private func isReport(_ packet: [UInt8]) -> Bool {
   packet.starts(with: [0x04, 0x3E]) && packet[3] == 0x02 && packet.dropLast().suffix(6) == octets("05 09 42 69 6E 64")
 }
 
-@Suite(.realTime, .timeLimit(.minutes(5))) struct SimulatedRadioTests {
-  private func withRadio(_ body: (SimulatedRadio) async throws -> Void) async throws {
-    let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-    let radio = SimulatedRadio(on: group.next())
-    do { try await body(radio) } catch { Issue.record(error) }
-    try await radio.eventLoop.submit { radio.close() }.get()
-    try await group.shutdownGracefully()
-  }
+private func withRadio(on loop: any EventLoop, _ body: (SimulatedRadio) async throws -> Void) async throws {
+  let radio = SimulatedRadio(on: loop)
+  do { try await body(radio) } catch { Issue.record(error) }
+  try await radio.eventLoop.submit { radio.close() }.get()
+}
 
+@Suite(.virtualTime, .hang) struct SimulatedRadioTests {
   @Test func hostsOfTheProcessHearEachOther() async throws {
-    try await withRadio { radio in
+    try await withRadio(on: VirtualLoop.current) { radio in
       let speaker = ScriptedHost(radio.controller(), advertising)
       let listener = ScriptedHost(radio.controller(), scanning)
       try await speaker.begin()
@@ -106,8 +104,26 @@ private func isReport(_ packet: [UInt8]) -> Bool {
     }
   }
 
+  @Test func closingTheRadioEndsItsControllers() async throws {
+    try await withRadio(on: VirtualLoop.current) { radio in
+      let host = ScriptedHost(radio.controller(), [reset])
+      try await host.begin()
+      try await host.wait { $0.packets == [resetAnswer] }
+      try await radio.eventLoop.submit { radio.close() }.get()
+      try await host.wait { $0.error == .closed }
+      let late = ScriptedHost(radio.controller(), [reset])
+      try await late.begin()
+      try await late.wait { $0.error == .closed }
+    }
+  }
+}
+
+/// For hosts of other processes.
+@Suite(.realTime, .hang) struct RadioServerTests {
+  private let loop = MultiThreadedEventLoopGroup.singleton.next()
+
   @Test func foreignHostsShareTheRadio() async throws {
-    try await withRadio { radio in
+    try await withRadio(on: loop) { radio in
       let server = try await radio.listen(on: .tcp(host: "127.0.0.1", port: 0))
       let speaker = ScriptedHost(radio.controller(), advertising)
       let stream = try await H4Stream.connect(to: server.address, on: radio.eventLoop)
@@ -120,7 +136,7 @@ private func isReport(_ packet: [UInt8]) -> Bool {
   }
 
   @Test func aClosedConnectionTakesItsControllerAlong() async throws {
-    try await withRadio { radio in
+    try await withRadio(on: loop) { radio in
       let server = try await radio.listen(on: .tcp(host: "127.0.0.1", port: 0))
       // Its own loop: the other end is another process as far as the radio knows.
       let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
@@ -145,7 +161,7 @@ private func isReport(_ packet: [UInt8]) -> Bool {
   }
 
   @Test func aSpecificationOpens() async throws {
-    try await withRadio { radio in
+    try await withRadio(on: loop) { radio in
       let server = try await radio.listen(on: .tcp(host: "127.0.0.1", port: 0))
       for spec in [TransportSpec.sim, server.address] {
         let host = ScriptedHost(try await spec.open(on: radio.eventLoop, radio: radio), [reset])
@@ -161,19 +177,6 @@ private func isReport(_ packet: [UInt8]) -> Bool {
       await #expect(throws: TransportError.trace(path: "/no/such/file", "No such file or directory")) {
         _ = try await TransportSpec.sim.open(on: radio.eventLoop, radio: radio, trace: "/no/such/file")
       }
-    }
-  }
-
-  @Test func closingTheRadioEndsItsControllers() async throws {
-    try await withRadio { radio in
-      let host = ScriptedHost(radio.controller(), [reset])
-      try await host.begin()
-      try await host.wait { $0.packets == [resetAnswer] }
-      try await radio.eventLoop.submit { radio.close() }.get()
-      try await host.wait { $0.error == .closed }
-      let late = ScriptedHost(radio.controller(), [reset])
-      try await late.begin()
-      try await late.wait { $0.error == .closed }
     }
   }
 }

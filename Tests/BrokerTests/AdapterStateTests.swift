@@ -7,7 +7,7 @@ import Testing
 @testable import BindruneBroker
 
 /// What becomes of the controller, as the sessions see it (rows S75, S105, S134, S158).
-@Suite(.realTime, .timeLimit(.minutes(5))) struct AdapterStateTests {
+@Suite(.virtualTime, .hang) struct AdapterStateTests {
   @Test func unknownThenPoweredOn() async throws {
     let adapter = Room().adapter()
     let first = try await Probe.poweredOn(adapter), second = try await Probe.poweredOn(adapter)
@@ -207,19 +207,5 @@ actor Ways {
   func cut() async throws {
     let end = try #require(last)
     try await end.eventLoop.submit { end.close() }.get()
-  }
-}
-
-/// Until `condition` holds, half a minute at most: for what nothing announces.
-func eventually(
-  at location: SourceLocation = #_sourceLocation, _ condition: () async throws -> Bool
-) async throws {
-  let end = ContinuousClock.now + .seconds(30)
-  while try await !condition() {
-    if ContinuousClock.now > end {
-      Issue.record("not within 30 s", sourceLocation: location)
-      throw CancellationError()
-    }
-    await Task.yield()
   }
 }

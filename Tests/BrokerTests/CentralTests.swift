@@ -4,7 +4,7 @@ import Testing
 
 @testable import BindruneBroker
 
-@Suite(.realTime, .timeLimit(.minutes(5))) struct ScanTests {
+@Suite(.virtualTime, .hang) struct ScanTests {
   /// S106, S108, S110: everybody, once, and again with what the scan response adds.
   @Test func everybodyOnce() async throws {
     let room = Room(), (host, peer) = try await room.sensor(try Sensor(), name: "Sensor")
@@ -73,7 +73,7 @@ import Testing
   }
 }
 
-@Suite(.realTime, .timeLimit(.minutes(5))) struct OperationTests {
+@Suite(.virtualTime, .hang) struct OperationTests {
   /// A connected session, and the sensor's host.
   func connected(_ sensor: Sensor) async throws -> (Probe, Host, UUID) {
     let room = Room(), (host, peer) = try await room.sensor(sensor)

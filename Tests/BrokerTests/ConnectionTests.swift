@@ -1,11 +1,12 @@
 import Foundation
+import NIOCore
 import TestSupport
 import Testing
 
 @testable import Bindrune
 @testable import BindruneBroker
 
-@Suite(.realTime, .timeLimit(.minutes(5))) struct ConnectionTests {
+@Suite(.virtualTime, .hang) struct ConnectionTests {
   /// S112, and the header: the error is nil only after the session's own cancel, and the link is down by then.
   @Test func connectsAndCancels() async throws {
     let room = Room(), (host, peer) = try await room.sensor(try Sensor())
@@ -144,10 +145,10 @@ import Testing
   @Test func delayed() async throws {
     let room = Room(), (host, peer) = try await room.sensor(try Sensor())
     let probe = try await Probe.poweredOn(room.adapter())
-    let begin = ContinuousClock.now
+    let begin = VirtualLoop.current.now
     probe.send(.connect(peer, ConnectOptions(startDelay: 0.2)))
     try await probe.connected(peer)
-    #expect(ContinuousClock.now - begin >= .milliseconds(200))
+    #expect(VirtualLoop.current.now - begin >= .milliseconds(200))
     probe.send(.cancelConnection(peer))
     try await probe.disconnected(peer)
     // Cancelled before it begins, and without end.

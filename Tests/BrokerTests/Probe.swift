@@ -1,6 +1,5 @@
 import Foundation
 import NIOCore
-import NIOPosix
 import TestSupport
 import Testing
 
@@ -136,10 +135,10 @@ extension [BrokerEvent] {
   var states: [AdapterState] { compactMap { if case .adapter(let state) = $0 { state } else { nil } } }
 }
 
-/// Adapters and other people's hosts on one radio, in real time, without loss.
+/// Adapters and other people's hosts on one radio, without loss, in the test's own time.
 struct Room: Sendable {
   let radio: SimulatedRadio
-  init() { radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next(), configuration: .ideal) }
+  init() { radio = SimulatedRadio(on: VirtualLoop.current, configuration: .ideal) }
 
   /// Quick, so that nobody waits; `open`: another way to the controller than the radio.
   func adapter(

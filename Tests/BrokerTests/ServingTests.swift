@@ -9,7 +9,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
   if case .failure(let error) = result { error } else { nil }
 }
 
-@Suite("Serving", .realTime, .timeLimit(.minutes(5))) struct ServingTests {
+@Suite("Serving", .virtualTime, .hang) struct ServingTests {
   // MARK: Publishing
 
   /// S81 … S85, S137, S139: what two sessions publish is one database, in which a UUID may be twice.

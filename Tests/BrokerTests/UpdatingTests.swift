@@ -5,7 +5,7 @@ import Testing
 @testable import BindruneBroker
 
 /// What a peripheral does by itself: values, advertising, wishes for the link.
-@Suite("Updating", .realTime, .timeLimit(.minutes(5))) struct UpdatingTests {
+@Suite("Updating", .virtualTime, .hang) struct UpdatingTests {
   // MARK: Subscriptions
 
   /// S99 … S103, S151: who subscribes is told, with the room that a value has, and gets what the session puts into its port.

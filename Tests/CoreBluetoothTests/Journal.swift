@@ -1,4 +1,6 @@
 import CoreBluetooth
+import NIOCore
+import TestSupport
 import Testing
 
 /// What has happened to a client, in order: tests wait for it.
@@ -42,9 +44,9 @@ final class Journal: @unchecked Sendable {
       return waiters.count < count
     }
   }
-  /// Waits for it, with a bound.
+  /// Waits for it, for two minutes of the test's own time at most.
   @discardableResult func wait(
-    for text: String, seconds: Double = 20, sourceLocation: SourceLocation = #_sourceLocation
+    for text: String, sourceLocation: SourceLocation = #_sourceLocation
   ) async -> Entry? {
     let entry = await withCheckedContinuation { (continuation: CheckedContinuation<Entry?, Never>) in
       let id = lock.withLock { () -> Int? in
@@ -57,7 +59,7 @@ final class Journal: @unchecked Sendable {
         return lastID
       }
       guard let id else { return }
-      DispatchQueue.global().asyncAfter(deadline: .now() + seconds) {
+      VirtualLoop.current.scheduleTask(in: .minutes(2)) {
         if self.end(id) { continuation.resume(returning: nil) }
       }
     }

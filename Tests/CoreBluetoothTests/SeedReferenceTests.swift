@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// What the reference of CBPeripheralManager says of each method, over a simulated radio.
-@MainActor @Suite("Seed: CBPeripheralManager", .serialized, .realTime, .timeLimit(.minutes(5)))
+@MainActor @Suite("Seed: CBPeripheralManager", .serialized, .virtualTime, .hang)
 struct SeedReferenceTests {
   private func characteristic(_ uuid: String, _ value: Data? = Data([1])) -> CBMutableCharacteristic {
     CBMutableCharacteristic(
@@ -25,7 +25,7 @@ struct SeedReferenceTests {
 
   @Test("S138–S140: what is included is published first and removed last; of two alike one is removed")
   func included() async throws {
-    let air = try await Adapters()
+    let air = Adapters()
     let tasks = PeripheralTasks(name: "Rune", options: [CBManagerOptionAdapterKey: air.peripheral])
     await tasks.journal.wait(for: "advertising true")
     let manager = try #require(tasks.myPeripheralManager)
@@ -63,7 +63,7 @@ struct SeedReferenceTests {
   @Test("S89, S100, S152–S154: two centrals, each told what fits it; a wish for its latency") func twoCentrals()
     async throws
   {
-    let air = try await Adapters()
+    let air = Adapters()
     let tasks = PeripheralTasks(name: "Rune", options: [CBManagerOptionAdapterKey: air.peripheral])
     await tasks.journal.wait(for: "advertising true")
     var centrals: [CentralTasks] = []

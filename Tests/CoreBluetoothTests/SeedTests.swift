@@ -2,45 +2,39 @@ import BindruneBroker
 import BindruneTransport
 import CoreBluetooth
 import NIOCore
-import NIOPosix
 import TestSupport
 import Testing
 
-/// Adapters on one virtual radio, each at a socket of its own: for a peripheral and its centrals in this process.
-final class Adapters: Sendable {
+/// Adapters on one virtual radio, in the test's own time: for a peripheral and its centrals in this process, with delegates on
+/// the main queue.
+struct Adapters {
   private let radio: SimulatedRadio
-  private let servers: [H4Server]
   /// As `CBManagerOptionAdapterKey` takes them.
   let central: String
   let peripheral: String
   let secondCentral: String
 
-  init() async throws {
-    let loop = MultiThreadedEventLoopGroup.singleton.next()
-    let folder = FileManager.default.temporaryDirectory.appending(path: "rune-\(UUID().uuidString.prefix(8))").path
-    let radio = SimulatedRadio(on: loop, seed: 7)
-    let specs = ["a", "b", "c"].map { TransportSpec.unix(path: "\(folder)-\($0)") }
-    var servers: [H4Server] = []
-    for spec in specs { servers.append(try await radio.listen(on: spec)) }
-    self.servers = servers
+  init() {
+    let loop = VirtualLoop.current, radio = SimulatedRadio(on: loop, seed: 7)
+    loop.follow(.main)
+    // Adapters are the process's: each test has its own.
+    let names = (0..<3).map { "\($0)-\(UUID())" }
+    for name in names {
+      DirectSession.provideAdapter(named: name, on: loop) { _ async throws(TransportError) in radio.controller() }
+    }
     self.radio = radio
-    central = "unix:\(folder)-a"
-    peripheral = "unix:\(folder)-b"
-    secondCentral = "unix:\(folder)-c"
+    (central, peripheral, secondCentral) = (names[0], names[1], names[2])
   }
-  func close() async throws {
-    for server in servers { await server.close() }
-    try await radio.eventLoop.submit { self.radio.close() }.get()
-  }
+  func close() async throws { try await radio.eventLoop.submit { [radio] in radio.close() }.get() }
 }
 
 /// The seeds' own code, over a simulated radio.
-@MainActor @Suite("Seeds", .serialized, .realTime, .timeLimit(.minutes(5))) struct SeedTests {
+@MainActor @Suite("Seeds", .serialized, .virtualTime, .hang) struct SeedTests {
   /// Both roles, up to the central's having discovered everything.
   private func meet(
     _ body: (CentralTasks, PeripheralTasks) async throws -> Void
   ) async throws {
-    let air = try await Adapters()
+    let air = Adapters()
     do {
       let peripheral = PeripheralTasks(name: "Rune", options: [CBManagerOptionAdapterKey: air.peripheral])
       await peripheral.journal.wait(for: "advertising true")
@@ -59,7 +53,7 @@ final class Adapters: Sendable {
   @Test("S73–S75, S104, S105, S134: a manager is unknown, then tells its state, on the main queue") func state()
     async throws
   {
-    let air = try await Adapters()
+    let air = Adapters()
     let central = CentralTasks(options: [CBManagerOptionAdapterKey: air.central])
     let peripheral = PeripheralTasks(options: [CBManagerOptionAdapterKey: air.peripheral])
     #expect(central.myCentralManager.state == .unknown && peripheral.myPeripheralManager.state == .unknown)
@@ -71,7 +65,7 @@ final class Adapters: Sendable {
 
   @Test("S76–S88, S129, S133, S137, S149, S150: a tree is published and advertised, until it is stopped")
   func published() async throws {
-    let air = try await Adapters()
+    let air = Adapters()
     let peripheral = PeripheralTasks(options: [CBManagerOptionAdapterKey: air.peripheral])
     #expect(!peripheral.myPeripheralManager.isAdvertising && peripheral.myPeripheralManager.delegate === peripheral)
     for uuid in [peripheral.heartRateServiceUUID, peripheral.myCustomServiceUUID] {
@@ -90,7 +84,7 @@ final class Adapters: Sendable {
 
   @Test("S106–S111: what is discovered, with its name, services and signal", arguments: [nil, ["180D"]] as [[String]?])
   func discovery(_ services: [String]?) async throws {
-    let air = try await Adapters()
+    let air = Adapters()
     let peripheral = PeripheralTasks(name: "Rune", options: [CBManagerOptionAdapterKey: air.peripheral])
     await peripheral.journal.wait(for: "advertising true")
     let central = CentralTasks(
@@ -108,7 +102,7 @@ final class Adapters: Sendable {
   }
 
   @Test("S107: a scan for other services finds nothing") func filtered() async throws {
-    let air = try await Adapters()
+    let air = Adapters()
     let peripheral = PeripheralTasks(name: "Rune", options: [CBManagerOptionAdapterKey: air.peripheral])
     await peripheral.journal.wait(for: "advertising true")
     let other = CentralTasks(
@@ -234,7 +228,7 @@ final class Adapters: Sendable {
 
   @Test("S57, S58, S65, S156, S157: options for restoration are taken; with nothing to restore the state comes first")
   func restoration() async throws {
-    let air = try await Adapters()
+    let air = Adapters()
     let central = RestorableTasks()
     let manager = CBCentralManager(
       delegate: central, queue: nil,

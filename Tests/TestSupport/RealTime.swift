@@ -1,54 +1,78 @@
 // A static build of the programs, as Tests/Kernel/run makes it, has no Testing, and builds this module too.
 #if canImport(Testing)
+  import Dispatch
   import Synchronization
   import Testing
 
-  /// For suites whose tests wait for a radio, a process or a socket in real time: only a few of them run at once. A test run
-  /// begins all its tests together; some hundred hosts on two cores, beside tests that only calculate, would run into the
-  /// stack's own time-outs, and prove nothing by that.
+  /// For suites whose tests need sockets, processes or threads, and so the machine's own time: only a few of them run at
+  /// once, on threads of their own. A test run begins all its tests together, and those that only calculate hold the threads
+  /// that Swift has for tasks, on a busy machine for longer than the stack's time-outs.
   ///
-  /// A time limit counts the waiting too: give the suite minutes.
+  /// A time limit counts the waiting for a place too. It is there for a test that hangs: give the suite `.hang`.
   public struct RealTime: TestTrait, SuiteTrait, TestScoping {
     public let isRecursive = true
+    private static let places = Places(10)
 
     public func provideScope(
       for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
-      await Self.enter()
-      defer { Self.leave() }
-      try await function()
+      try await Self.places.withPlace {
+        try await withTaskExecutorPreference(TestThreads.shared) { try await function() }
+      }
     }
+  }
+  extension Trait where Self == RealTime {
+    public static var realTime: Self { Self() }
+  }
+  extension Trait where Self == TimeLimitTrait {
+    /// Longer than a whole run takes beside 12 busy processes on two processors.
+    public static var hang: Self { .timeLimit(.minutes(30)) }
+  }
 
-    private struct Places {
-      var free = 10
+  /// As many threads as there are jobs.
+  private final class TestThreads: TaskExecutor {
+    static let shared = TestThreads()
+    private let queue = DispatchQueue(label: "tests in real time", attributes: .concurrent)
+    func enqueue(_ job: consuming ExecutorJob) {
+      let job = UnownedJob(job)
+      queue.async { unsafe job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+    }
+  }
+
+  /// Lets a few in at once, in the order in which they came.
+  final class Places: Sendable {
+    private struct State {
+      var free: Int
       var waiting: [CheckedContinuation<Void, Never>] = []
     }
-    private static let places = Mutex(Places())
+    private let state: Mutex<State>
+    init(_ count: Int) { state = Mutex(State(free: count)) }
 
-    private static func enter() async {
+    func withPlace(_ body: () async throws -> Void) async throws {
+      await enter()
+      defer { leave() }
+      try await body()
+    }
+    private func enter() async {
       await withCheckedContinuation { continuation in
-        let isFree = places.withLock { places in
-          guard places.free > 0 else {
-            places.waiting.append(continuation)
+        let isFree = state.withLock { state in
+          guard state.free > 0 else {
+            state.waiting.append(continuation)
             return false
           }
-          places.free -= 1
+          state.free -= 1
           return true
         }
         if isFree { continuation.resume() }
       }
     }
-    private static func leave() {
-      let next = places.withLock { places in
-        guard places.waiting.isEmpty else { return places.waiting.removeFirst() as CheckedContinuation<Void, Never>? }
-        places.free += 1
+    private func leave() {
+      let next = state.withLock { state in
+        guard state.waiting.isEmpty else { return state.waiting.removeFirst() as CheckedContinuation<Void, Never>? }
+        state.free += 1
         return nil
       }
       next?.resume()
     }
-  }
-
-  extension Trait where Self == RealTime {
-    public static var realTime: Self { Self() }
   }
 #endif

@@ -5,7 +5,7 @@ import Testing
 private let scripts = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
   .deletingLastPathComponent().appending(path: "Fixtures/Scripts").path
 
-@Suite("Tool: conform", .realTime, .timeLimit(.minutes(5))) struct ConformTests {
+@Suite("Tool: conform", .realTime, .hang) struct ConformTests {
   @Test func allScripts() async throws {
     let end = try await Tool("conform", scripts).end()
     #expect(end.status == 0 && end.errors == "")

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// The verbs that look for adapters, on whatever machine this is: what it has of Bluetooth is asked of the kernel here, too.
-@Suite("Doctor", .realTime, .timeLimit(.minutes(5))) struct DoctorTests {
+@Suite("Doctor", .realTime, .hang) struct DoctorTests {
   /// Whether this process gets an HCI socket: AF_BLUETOOTH 31, BTPROTO_HCI 1.
   private static let hasSockets: Bool = {
     let descriptor = socket(31, CInt(SOCK_RAW.rawValue), 1)

@@ -47,7 +47,7 @@ final class Terminal: @unchecked Sendable {
       close(master)
     }
     Thread.detachNewThread { [weak self] in
-      Thread.sleep(forTimeInterval: 30)
+      Thread.sleep(forTimeInterval: 600)
       if let self, self.process.isRunning { kill(self.process.processIdentifier, SIGKILL) }
     }
   }

@@ -7,7 +7,7 @@ import Testing
 private let isTsharkHere = FileManager.default.isExecutableFile(atPath: "/usr/bin/tshark")
 private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bin/script")
 
-@Suite("Tool", .realTime, .timeLimit(.minutes(5))) struct ToolTests {
+@Suite("Tool", .realTime, .hang) struct ToolTests {
   // MARK: Demo
 
   @Test func demo() async throws {
@@ -58,7 +58,7 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
       let server = try Tool("serve", "--hci", spec, "--name", "Belt \"1\"")
       _ = try await server.line("serving Belt \"1\" as ")
 
-      let heard = try await Tool("scan", "--hci", spec, "--service", "180d", "--duration", "0.6", "--json").end()
+      let heard = try await Tool.scan("--hci", spec, "--service", "180d", "--json", until: "Belt")
       #expect(heard.status == 0)
       let report = try #require(try heard.objects().last)
       #expect(report["name"] as? String == "Belt \"1\"" && report["services"] as? [String] == ["180D", "180F"])
@@ -98,7 +98,7 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
     let began = try await advertiser.line("\"advertising\"")
     #expect(began.contains(#""pdus":"legacy","advertising_data":"02010605030D180F1805FFFFFF0102050952756E65""#))
     #expect(began.contains(#""scan_response":"","name":"Rune","name_is_shortened":false,"services":["180D","180F"]"#))
-    let heard = try await Tool("scan", "--hci", spec, "--service", "180F", "--duration", "0.6", "--json").end()
+    let heard = try await Tool.scan("--hci", spec, "--service", "180F", "--json", until: "Rune")
     let report = try #require(try heard.objects().last)
     #expect(report["name"] as? String == "Rune" && report["manufacturer_data"] as? String == "FFFF0102")
     let explored = try await Tool("explore", "--hci", spec, "--name", "Rune").end()
@@ -159,7 +159,7 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
   }
 
   @Test func scan() async throws {
-    let end = try await Tool("scan", "--hci", "sim", "--duration", "0.5").end()
+    let end = try await Tool.scan("--hci", "sim", until: "Virtual Heart Rate")
     #expect(end.status == 0 && end.errors == "" && end.lines.last == "1 device")
     #expect(end.lines.count == 2 && end.lines[0].contains("Virtual Heart Rate"))
     let none = try await Tool("scan", "--hci", "sim", "--duration", "0.3", "--service", "1234").end()
@@ -240,7 +240,7 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
     let end = try await Tool.shell(
       "{ bindrune scan --hci sim --json; echo status $? >&2; } | head -1; { bindrune demo; echo status $? >&2; } | head -1"
     ).end()
-    #expect(end.errors == "status 0\nstatus 0\n" && end.duration < .seconds(25))
+    #expect(end.errors == "status 0\nstatus 0\n")
   }
 
   @Test func interrupted() async throws {
@@ -257,7 +257,7 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
   // MARK: Looks
 
   @Test(.enabled(if: isScriptHere)) func onATerminal() async throws {
-    let scan = "\(Tool.path) scan --hci sim --duration 1"
+    let scan = "\(Tool.path) scan --hci sim --duration 3"
     let colour = try await Tool.shell("env -u NO_COLOR TERM=xterm script -qec '\(scan)' /dev/null").end()
     #expect(colour.status == 0)
     #expect(colour.output.contains("\u{1B}[1mVirtual Heart Rate\u{1B}[0m"), "\(colour.output.debugDescription)")

@@ -5,7 +5,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-@Suite(.realTime, .timeLimit(.minutes(5))) struct BTSnoopTests {
+@Suite(.realTime, .hang) struct BTSnoopTests {
   private func withFile(_ body: (String) async throws -> Void) async throws {
     let path = NSTemporaryDirectory() + "bindrune-\(UInt64.random(in: 0 ... .max)).btsnoop"
     defer { try? FileManager.default.removeItem(atPath: path) }

@@ -4,7 +4,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-@Suite(.realTime, .timeLimit(.minutes(5))) struct MemoryTests {
+@Suite(.realTime, .hang) struct MemoryTests {
   /// A pair with a recorder at each end, both started.
   private func withPair(
     _ body: (any EventLoop, MemoryTransport, MemoryTransport, Recorder, Recorder) async throws -> Void

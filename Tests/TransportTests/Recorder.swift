@@ -5,7 +5,7 @@ import NIOPosix
 import TestSupport
 import Testing
 
-/// A receiver that keeps what it is told, and lets a test wait for it, never longer than ten seconds.
+/// A receiver that keeps what it is told, and lets a test wait for it, never longer than ten minutes: only a hang takes that.
 final class Recorder: HCIReceiver, @unchecked Sendable {
   // Everything happens on the loop.
   let loop: any EventLoop
@@ -52,7 +52,7 @@ final class Recorder: HCIReceiver, @unchecked Sendable {
     try await loop.flatSubmit {
       let promise = self.loop.makePromise(of: Void.self)
       self.waiting = (predicate, promise)
-      let limit = self.loop.scheduleTask(in: .seconds(10)) {
+      let limit = self.loop.scheduleTask(in: .minutes(10)) {
         Issue.record("nothing more came: \(self.packets.count) packets, \(self.errors)", sourceLocation: sourceLocation)
         self.waiting = nil
         promise.fail(CancellationError())

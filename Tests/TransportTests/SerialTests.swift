@@ -40,7 +40,7 @@ final class SerialLine: Sendable {
   }
 }
 
-@Suite(.realTime, .timeLimit(.minutes(5))) struct SerialTests {
+@Suite(.realTime, .hang) struct SerialTests {
   /// Every octet value, in both directions: nothing is interpreted.
   @Test func packetsGoBothWays() async throws {
     try await withLoop { loop in

@@ -6,7 +6,7 @@ import Testing
 @testable import BindruneTransport
 
 /// Where `sim:NAME` is looked for, and what is not trusted. XDG Base Directory Specification 0.8, "Environment variables".
-@Suite(.realTime, .timeLimit(.minutes(5))) struct SharedRadioTests {
+@Suite(.realTime, .hang) struct SharedRadioTests {
   /// A radio named desk for whom the machine's folders are two of the test's own.
   private func withFolders(_ body: (_ radio: inout SharedRadio, _ root: String) throws -> Void) throws {
     let root = "/tmp/bindrune-test-\(UInt64.random(in: 0 ... .max))"

@@ -6,7 +6,7 @@ import NIOPosix
 import TestSupport
 import Testing
 
-@Suite(.realTime, .timeLimit(.minutes(5))) struct StreamTests {
+@Suite(.realTime, .hang) struct StreamTests {
   private static let loopback = TransportSpec.tcp(host: "127.0.0.1", port: 0)
 
   /// A server whose connections do what `serve` says to their recorder before they start.

@@ -7,7 +7,7 @@ import Testing
 @testable import BindruneTransport
 
 /// Over sockets that keep packets whole. That the kernel's own is one of them is shown by Tests/Kernel.
-@Suite(.realTime, .timeLimit(.minutes(5))) struct UserChannelSocketTests {
+@Suite(.realTime, .hang) struct UserChannelSocketTests {
   private func withSocket(
     _ kind: PacketPair.Kind = .sequence,
     _ body: (any EventLoop, UserChannelSocket, Recorder, PacketPair) async throws -> Void

@@ -72,7 +72,7 @@ extension UserChannelSocket {
   }
 }
 
-@Suite(.realTime, .timeLimit(.minutes(5))) struct UserChannelTests {
+@Suite(.realTime, .hang) struct UserChannelTests {
   /// Seen on 6.1 and 6.12: a new adapter says ENODEV, then EBUSY, then it is there.
   @Test func anAdapterInSetUpIsWaitedFor() async throws {
     let script = ScriptedKernel(bind: [ENODEV, ENODEV, EBUSY, EBUSY, 0])

@@ -1,0 +1,251 @@
+// A static build of the programs, as Tests/Kernel/run makes it, has no Testing, and builds this module too.
+#if canImport(Testing)
+  import Dispatch
+  import NIOCore
+  import NIOPosix
+  import Synchronization
+  import Testing
+
+  /// An event loop with a clock of its own, for tests of what runs on event loops: hosts, radios, adapters.
+  ///
+  /// Tasks run at once, on a thread. The clock stands still while there is something to do, on the loop or for the test, and
+  /// then goes to the next timer. How fast it goes therefore depends on the tests' own progress and not on the machine's: a
+  /// test that gets no processor for a minute has lost no time. See Decision 0027.
+  ///
+  /// *For the test* is an estimate, because nobody can ask a task whether it waits. The clock moves by `step` at most, and
+  /// before each step come the tasks and blocks that were ready (`round`). A time-out of 2 s thus needs more than 1,000
+  /// turns of every queue that the test uses.
+  public final class VirtualLoop: NIOSerialEventLoopExecutor, Sendable {
+    /// The test's loop, inside a suite or test with the trait `virtualTime`.
+    @TaskLocal fileprivate static var loopOfTest: VirtualLoop?
+    public static var current: VirtualLoop {
+      guard let loop = loopOfTest else { preconditionFailure("the suite needs the trait .virtualTime") }
+      return loop
+    }
+
+    /// The clock's longest step.
+    private static let step = TimeAmount.milliseconds(1)
+    /// A test that needs more time by its own clock hangs.
+    static let limit = TimeAmount.minutes(5)
+    private static let threads = MultiThreadedEventLoopGroup(numberOfThreads: 2)
+
+    private struct Timer: Sendable {
+      let id: Int
+      let deadline: NIODeadline
+      let run: @Sendable () -> Void
+      let cancel: @Sendable () -> Void
+    }
+    private struct State: ~Copyable {
+      var now = NIODeadline.uptimeNanoseconds(1_000_000_000)
+      /// Tasks that have not ended.
+      var pending = 0
+      /// By deadline; of the same deadline, in the order in which they were scheduled.
+      var timers: [Timer] = []
+      var lastID = 0
+      var queues: [DispatchQueue] = []
+      var waits: [SourceLocation] = []
+      /// The clock, while there is nothing that it could be moved for.
+      var parked: CheckedContinuation<Void, Never>?
+      var isStopped = false
+
+      var isIdle: Bool { pending == 0 && timers.isEmpty }
+      var isDue: Bool { pending == 0 && timers.first.map { $0.deadline <= now } == true }
+    }
+    private let state = Mutex(State())
+    private let thread: any EventLoop = VirtualLoop.threads.next()
+
+    /// A clock that nobody moves yet.
+    public init() {}
+    deinit {
+      let timers = state.withLock { state in
+        defer { state.timers = [] }
+        return state.timers
+      }
+      for timer in timers { timer.cancel() }
+    }
+
+    /// From now on the clock also waits for the blocks of `queue`, for instance those of a delegate.
+    public func follow(_ queue: DispatchQueue) { state.withLock { $0.queues.append(queue) } }
+
+    // MARK: EventLoop
+
+    public var now: NIODeadline { state.withLock { $0.now } }
+    public var inEventLoop: Bool { thread.inEventLoop }
+
+    public func execute(_ task: @escaping @Sendable () -> Void) {
+      change { $0.pending += 1 }
+      thread.execute {
+        task()
+        self.state.withLock { $0.pending -= 1 }
+      }
+    }
+    @discardableResult public func scheduleTask<Result>(
+      deadline: NIODeadline, _ task: @escaping @Sendable () throws -> Result
+    ) -> Scheduled<Result> {
+      // A promise of the thread's: one of this loop would keep the loop, and the loop keeps the timer.
+      let promise = thread.makePromise(of: Result.self)
+      let id = change { state in
+        state.lastID += 1
+        let timer = Timer(
+          id: state.lastID, deadline: deadline,
+          run: { promise.assumeIsolated().completeWith(Swift.Result { try task() }) },
+          cancel: { promise.fail(EventLoopError.cancelled) })
+        let place = state.timers.lastIndex { $0.deadline <= deadline }
+        state.timers.insert(timer, at: place.map { $0 + 1 } ?? 0)
+        return timer.id
+      }
+      return Scheduled(promise: promise) { [weak self] in
+        // Released outside of the lock: what it keeps may end with it.
+        let timer = self?.state.withLock { state in
+          state.timers.firstIndex { $0.id == id }.map { state.timers.remove(at: $0) }
+        }
+        withExtendedLifetime(timer) {}
+      }
+    }
+    @discardableResult public func scheduleTask<Result>(
+      in time: TimeAmount, _ task: @escaping @Sendable () throws -> Result
+    ) -> Scheduled<Result> {
+      scheduleTask(deadline: now + time, task)
+    }
+    public func shutdownGracefully(queue: DispatchQueue, _ callback: @escaping @Sendable ((any Error)?) -> Void) {
+      queue.async { callback(nil) }
+    }
+
+    private func change<Result>(_ body: (inout State) -> Result) -> Result {
+      let (result, parked) = state.withLock { state in
+        let result = body(&state)
+        guard !state.isIdle || state.isStopped else { return (result, nil as CheckedContinuation<Void, Never>?) }
+        return (result, state.parked.take())
+      }
+      parked?.resume()
+      return result
+    }
+
+    // MARK: The clock
+
+    /// Runs `test`, in the caller's task, with the clock going.
+    func run(_ test: () async throws -> Void) async throws {
+      // Cancelled in here only, while the task waits for `clock`.
+      nonisolated(unsafe) let task = unsafe withUnsafeCurrentTask { unsafe $0 }
+      let clock = Task { await moveClock { unsafe task?.cancel() } }
+      let result: Result<Void, any Error>
+      do {
+        result = .success(try await Self.$loopOfTest.withValue(self) { try await test() })
+      } catch {
+        result = .failure(error)
+      }
+      change { $0.isStopped = true }
+      if await clock.value {
+        let wait = state.withLock { $0.waits.last }
+        let text: Comment = "The test's clock has reached its limit, \(Self.limit)."
+        if let wait { Issue.record(text, sourceLocation: wait) } else { Issue.record(text) }
+      }
+      try result.get()
+    }
+    /// Names the place in the test if the time runs out during `body`.
+    fileprivate func waiting<Result>(
+      at location: SourceLocation, _ body: () async throws -> Result
+    ) async throws -> Result {
+      state.withLock { $0.waits.append(location) }
+      defer { state.withLock { state in state.waits.lastIndex(of: location).map { _ = state.waits.remove(at: $0) } } }
+      return try await body()
+    }
+    /// Until `isStopped`; true if the time was too long, and `timeOut` has been called.
+    private func moveClock(_ timeOut: () -> Void) async -> Bool {
+      let end = now + Self.limit
+      var isOver = false
+      while !state.withLock({ $0.isStopped }) {
+        await park()
+        await round()
+        await advance()
+        if !isOver, now >= end {
+          isOver = true
+          timeOut()
+        }
+      }
+      return isOver
+    }
+    private func park() async {
+      await withCheckedContinuation { continuation in
+        let isParked = state.withLock { state in
+          guard state.isIdle, !state.isStopped else { return false }
+          state.parked = continuation
+          return true
+        }
+        if !isParked { continuation.resume() }
+      }
+    }
+    /// Every task that was ready has had its turn, and every block in the queues that are followed.
+    private func round() async {
+      // To the end of the queue in which Swift's tasks are; on Linux there is one, for tasks have the same priority.
+      await Task.yield()
+      for queue in state.withLock({ $0.queues }) {
+        await withCheckedContinuation { next in queue.async { next.resume() } }
+      }
+    }
+    /// Moves the clock by one step, or less to the next timer, and lets go off what is due; not while there is something
+    /// to do.
+    private func advance() async {
+      let isDue = state.withLock { state in
+        guard state.pending == 0 else { return false }
+        let next = state.now + Self.step
+        state.now = max(state.now, min(next, state.timers.first?.deadline ?? next))
+        return state.isDue
+      }
+      guard isDue else { return }
+      await withCheckedContinuation { next in
+        thread.execute {
+          while let timer = self.state.withLock({ $0.isDue ? $0.timers.removeFirst() : nil }) { timer.run() }
+          next.resume()
+        }
+      }
+    }
+  }
+
+  /// What `body` gives. In virtual time the test's clock is the limit, and this is the place that is named when it is reached;
+  /// in real time ten minutes are, which only a hang takes.
+  public func within<Result: Sendable>(
+    at location: SourceLocation = #_sourceLocation, _ body: @escaping @Sendable () async throws -> Result
+  ) async throws -> Result {
+    if let loop = VirtualLoop.loopOfTest { return try await loop.waiting(at: location, body) }
+    return try await withThrowingTaskGroup(of: Result?.self) { group in
+      group.addTask { try await body() }
+      group.addTask {
+        try await Task.sleep(for: .seconds(600))
+        return nil
+      }
+      defer { group.cancelAll() }
+      guard let result = try await group.next(), let result else {
+        Issue.record("not within ten minutes", sourceLocation: location)
+        throw CancellationError()
+      }
+      return result
+    }
+  }
+  /// Until `condition` holds: for what nothing announces.
+  public func eventually(
+    at location: SourceLocation = #_sourceLocation, _ condition: @escaping @Sendable () async throws -> Bool
+  ) async throws {
+    try await within(at: location) {
+      while try await !condition() {
+        try Task.checkCancellation()
+        await Task.yield()
+      }
+    }
+  }
+
+  /// Each test of the suite has a loop of its own, `VirtualLoop.current`, and no other limit than the clock's.
+  public struct VirtualTime: TestTrait, SuiteTrait, TestScoping {
+    public let isRecursive = true
+    private static let places = Places(6)
+
+    public func provideScope(
+      for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
+    ) async throws {
+      try await Self.places.withPlace { try await VirtualLoop().run(function) }
+    }
+  }
+  extension Trait where Self == VirtualTime {
+    public static var virtualTime: Self { Self() }
+  }
+#endif
