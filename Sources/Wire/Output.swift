@@ -13,14 +13,16 @@ extension OutputRawSpan {
     }
   }
   /// Appends a number, least significant octet first, at any offset; traps without room for it.
-  @inlinable @inline(__always)
-  public mutating func append<I: FixedWidthInteger & BitwiseCopyable>(littleEndian value: I) {
-    precondition(MemoryLayout<I>.size <= freeCapacity)
-    unsafe withUnsafeMutableBytes { room, count in
-      // Not `append(_:as:)`: it initializes memory, which must be aligned for the type. Storing bytes needs no alignment.
-      unsafe room.baseAddress.unsafelyUnwrapped.storeBytes(of: value.littleEndian, toByteOffset: count, as: I.self)
-      count &+= MemoryLayout<I>.size
-    }
+  ///
+  /// As octets: `append(_:as:)` initializes memory, which must be aligned for the type. Each is one store all the same.
+  @inlinable @inline(__always) public mutating func append(littleEndian value: UInt16) {
+    unsafe append(unsafeBitCast(value.littleEndian, to: [2 of UInt8].self), as: [2 of UInt8].self)
+  }
+  @inlinable @inline(__always) public mutating func append(littleEndian value: UInt32) {
+    unsafe append(unsafeBitCast(value.littleEndian, to: [4 of UInt8].self), as: [4 of UInt8].self)
+  }
+  @inlinable @inline(__always) public mutating func append(littleEndian value: UInt64) {
+    unsafe append(unsafeBitCast(value.littleEndian, to: [8 of UInt8].self), as: [8 of UInt8].self)
   }
   /// Overwrites two octets written earlier: lengths that are known only afterwards.
   @inlinable @inline(__always) public mutating func patch(_ value: UInt16, at offset: Int) {
