@@ -41,6 +41,7 @@ import Testing
       guard let handle, credits > 0, sent < toSend else { return false }
       credits -= 1
       ACLPacket.writeHeader(ConnectionHandle(rawValue: handle), .firstNonFlushable, count: 20, into: &output)
+      // The number of the message, which the other end looks for.
       output.append(littleEndian: UInt32(sent))
       for _ in 0..<16 { output.append(0xAA) }
       sent += 1
