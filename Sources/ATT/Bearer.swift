@@ -69,7 +69,14 @@ public enum ATTViolation: Sendable {
 ///
 /// **Function**: PDUs go in by `receive`, which calls the server or the client while the PDU is borrowed; they are pulled
 /// out by `nextPDU`, in this order: responses, confirmations, requests, indications, then notifications and commands as
-/// they were offered. So no flood of notifications delays an answer. The rest comes out of `nextEffect`.
+/// they were offered. So no flood of notifications delays an answer of the server's own. The rest comes out of
+/// `nextEffect`.
+///
+/// **Order**: what the layers above ask for leaves in the order of their calls: a request after the commands that were
+/// offered before it, and a command after the requests that were made before it (`AttributeClient.holdsCommands`); an
+/// application's answer and an indication after the notifications that were offered before them, and notifications after
+/// those. Requests wait for one another (Vol 3, Part F, §3.3.2); so do indications. While our Exchange MTU Request awaits
+/// its response, which keeps values back (§3.4.2.2), an answer goes before them: the peer may wait for it.
 ///
 /// **Phases**: open → closed: by `close` (the link is gone) or by a transaction that took more than 30 s (Vol 3, Part F,
 /// §3.3.3). Closing fails everything that waits, each once, and a closed bearer takes and gives nothing.
@@ -103,6 +110,8 @@ public struct Bearer: ~Copyable {
   @usableFromInline var serverSide: ServerBearer
   @usableFromInline var clientSide = ClientBearer()
   @usableFromInline var queue: NotificationQueue
+  /// A command was refused because a request is to leave before it.
+  @usableFromInline var isCommandRefused = false
   @usableFromInline var effects = Deque<BearerEffect>()
 
   public init(_ id: BearerID, configuration: BearerConfiguration = BearerConfiguration()) {
@@ -264,7 +273,8 @@ public struct Bearer: ~Copyable {
     into output: inout OutputRawSpan, now: Instant, client: inout C
   ) -> Bool {
     guard isOpen else { return false }
-    if let opcode = serverSide.writeResponse(into: &output) {
+    let sent = clientSide.isExchangingMTU ? .max : queue.notificationsSent
+    if let opcode = serverSide.writeResponse(into: &output, sent: sent) {
       if opcode == ExchangeMTUResponse.opcode { mtuResponseSent() }
       return true
     }
@@ -279,14 +289,20 @@ public struct Bearer: ~Copyable {
         return true
       }
       let start = output.byteCount
-      if client.hasRequest, client.nextRequest(mtu: mtu, into: &output) {
+      if client.hasRequest, client.commandsBeforeRequest <= queue.commandsSent,
+        client.nextRequest(mtu: mtu, into: &output)
+      {
         clientSide.sent(ATTOpcode(rawValue: output.octet(at: start)), now: now)
+        releaseCommands(client: client)
         return true
       }
     }
     // No values between our Exchange MTU Request and its answer: Vol 3, Part F, §3.4.2.2. Commands wait with them.
     if clientSide.isExchangingMTU { return false }
-    if serverSide.hasIndication, serverSide.writeIndication(into: &output, now: now) { return true }
+    if serverSide.hasIndication, serverSide.writeIndication(into: &output, sent: sent, now: now) {
+      queue.notificationsSent &+= 1
+      return true
+    }
     guard queue.pull(into: &output) else { return false }
     if queue.takeReadyEdge(limit: mtu &- 3) { effects.append(.ready) }
     return true
@@ -327,23 +343,48 @@ public struct Bearer: ~Copyable {
     return queue.offer(
       MultipleHandleValueNotification.opcode, first, tuples.extracting(2..<tuples.count), limit: tuples.count &- 2)
   }
-  /// Queues a Write Command (Vol 3, Part F, §3.4.5.3). Answers at once; the value is copied.
-  @inlinable public mutating func offer(command handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
+  /// Queues a Write Command (Vol 3, Part F, §3.4.5.3). Answers at once; the value is copied. `.full` also while a request that
+  /// was made before it has not left.
+  @inlinable public mutating func offer<C: AttributeClient & ~Copyable>(
+    command handle: AttributeHandle, _ value: Span<UInt8>, client: borrowing C
+  ) -> SendAnswer {
     guard isOpen else { return .closed }
+    if client.holdsCommands {
+      isCommandRefused = true
+      return .full
+    }
     return queue.offer(WriteCommand.opcode, handle, value, limit: longestValue)
   }
+  /// The ready edge of commands that were refused for a request, when that has left or ended. Call it when requests have
+  /// ended; the bearer does when it has written one.
+  @inlinable public mutating func releaseCommands<C: AttributeClient & ~Copyable>(client: borrowing C) {
+    guard isCommandRefused, !client.holdsCommands else { return }
+    isCommandRefused = false
+    queue.isRefused = true
+    if queue.takeReadyEdge(limit: mtu &- 3) { effects.append(.ready) }
+  }
+  /// The place of a request that is made now: see `AttributeClient.commandsBeforeRequest`.
+  @inlinable public var commandsTaken: UInt64 { queue.commandsTaken }
   /// No indication is under way: `indicate` takes one.
   public var canIndicate: Bool { isOpen && serverSide.canIndicate }
   /// Sends a Handle Value Indication (Vol 3, Part F, §3.4.7.2). One at a time: `.full` until `.indicationConfirmed`.
   public mutating func indicate(_ handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
     guard isOpen else { return .closed }
-    return serverSide.indicate(handle, value, limit: longestValue)
+    let answer = serverSide.indicate(handle, value, limit: longestValue, after: queue.notificationsTaken)
+    // It counts as a notification: an answer that is given after it leaves after it.
+    if answer.isAccepted { queue.notificationsTaken &+= 1 }
+    return answer
   }
-  /// The answer that a server's `.later` promised: a whole PDU of at most ATT_MTU octets. False when none is awaited: the
+  /// The answer that a server's `.later` promised: a whole PDU of at most ATT_MTU octets. It leaves after the notifications
+  /// that the bearer has taken; `isKept`: not before `releaseAnswer`, or the end of the 25 s. False when none is awaited: the
   /// bearer is closed, or the request has been answered for after 25 s.
-  @discardableResult public mutating func respond(_ response: Span<UInt8>) -> Bool {
+  @discardableResult public mutating func respond(_ response: Span<UInt8>, isKept: Bool = false) -> Bool {
     guard isOpen else { return false }
-    return serverSide.respond(response, mtu: mtu)
+    return serverSide.respond(response, mtu: mtu, after: isKept ? nil : queue.notificationsTaken)
+  }
+  /// The bearer has all notifications now that are to leave before the answer that is kept. False when none is kept.
+  @discardableResult public mutating func releaseAnswer() -> Bool {
+    serverSide.release(after: queue.notificationsTaken)
   }
 
   // MARK: Time, end, effects

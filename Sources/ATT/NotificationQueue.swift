@@ -44,13 +44,15 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
 ///    `readyForTheLongestPDU`, `likeAList`, `QueueTraffic`)
 /// 3. *First in, first out*, for a bearer's notifications and commands together, so for each subscription too: none lost,
 ///    none doubled, none on another link, while the link lives. What was taken leaves even if the client unsubscribes
-///    meanwhile. (`likeAList`, `QueueTraffic`)
+///    meanwhile. Requests, application's answers and indications keep their place among them: see `Bearer`. (`likeAList`,
+///    `QueueTraffic`, `OrderTests`)
 /// 4. *Cut, and told so.* A value longer than min(ATT_MTU − 3, 512) octets at the time of its offer is cut to that and
 ///    answered `.cut(to:)`. The MTU never shrinks, so what waits always fits. (`valuesAreCutTo512`, `QueueTraffic`)
 /// 5. *Never too early in a packet.* A value is written into its ACL packet when the controller has a buffer for the link.
-///    So a response overtakes whatever has no buffer, and waits for nothing but the rest of a frame that has begun.
+///    So a response that the server gives by itself overtakes whatever has no buffer, and waits for nothing but the rest of
+///    a frame that has begun.
 ///    (`aResponseOvertakesWhatHasNoBuffer`, `aResponseWaitsForTheRestOfAFrameAndNoMore`, `QueueTraffic`)
-/// 6. *One indication at a time* for each bearer, before notifications: the next is `.full` until the peer's confirmation,
+/// 6. *One indication at a time* for each bearer: the next is `.full` until the peer's confirmation,
 ///    which is told once. Vol 3, Part F, §3.3.2. (`QueueTraffic`; `AirTrace` looks at the packets)
 /// 7. *The end of the link* drops what waits, ends requests and indications once each, and from then on offers are
 ///    `.closed`. (`nothingOutlivesTheLink`, `QueueTraffic`)
@@ -77,6 +79,10 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
   @usableFromInline var used = 0
   /// An offer has been refused and nobody has been told yet that there is room again.
   @usableFromInline var isRefused = false
+  /// How many values of each kind this queue has taken, and how many of those have left it. `Bearer` compares them, so that a
+  /// request, an answer or an indication leaves in its place among the values.
+  @usableFromInline var commandsTaken: UInt64 = 0, commandsSent: UInt64 = 0
+  @usableFromInline var notificationsTaken: UInt64 = 0, notificationsSent: UInt64 = 0
 
   /// Room for `capacity` octets, headers included: at least one entry of the greatest length, at most 16 MiB.
   public init(capacity: Int) {
@@ -114,6 +120,7 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
       if first < count { unsafe ring.copyMemory(from: from + first, byteCount: count &- first) }
     }
     used &+= space
+    if opcode.isCommand { commandsTaken &+= 1 } else { notificationsTaken &+= 1 }
     return count == value.count ? .queued : .cut(to: count)
   }
 
@@ -159,6 +166,11 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
     head &+= space
     if head >= capacity { head &-= capacity }
     used &-= space
+    if ATTOpcode(rawValue: UInt8(truncatingIfNeeded: header)).isCommand {
+      commandsSent &+= 1
+    } else {
+      notificationsSent &+= 1
+    }
     return true
   }
 

@@ -10,7 +10,9 @@ import DequeModule
 /// the response, and after 25 s the bearer sends Unlikely Error (0x0E) in the application's name, in time for the peer's
 /// 30 s. Every request that is taken gets exactly one response, in the order of the requests.
 ///
-/// **Phases** of an answer: none → awaited (by the application) → ready → none, when it is sent.
+/// **Phases** of an answer: none → awaited (by the application) → ready → none, when it is sent. The application's answer
+/// leaves after the notifications that were offered before it. Where some of those have not reached the bearer yet it is
+/// kept: awaited → kept → ready, by `release`, or when the 25 s are over.
 /// A client that does not wait for its response is out of order but does no harm: one further request is taken. If the
 /// first response only waits for the controller, the second request is served at once and its response waits behind; if
 /// the application is still at work on the first, the second is held as it came, and served when the first has its answer.
@@ -23,11 +25,14 @@ import DequeModule
   @usableFromInline enum Answer: BitwiseCopyable {
     case none
     case awaited(ATTOpcode, AttributeHandle, deadline: Instant)
-    case ready(count: Int)
+    case kept(count: Int, deadline: Instant)
+    /// Leaves when the bearer has sent so many notifications.
+    case ready(count: Int, after: UInt64)
   }
   @usableFromInline enum Indication: BitwiseCopyable {
     case none
-    case waiting(count: Int)
+    /// Leaves when the bearer has sent so many notifications.
+    case waiting(count: Int, after: UInt64)
     case sent(deadline: Instant)
   }
 
@@ -91,7 +96,10 @@ import DequeModule
   /// being served.
   @unsafe @usableFromInline mutating func takeHeld() -> UnsafeBufferPointer<UInt8>? {
     guard case .waiting(let count) = held else { return nil }
-    if case .awaited = current { return nil }
+    switch current {
+    case .awaited, .kept: return nil
+    case .none, .ready: break
+    }
     held = .served
     return unsafe UnsafeBufferPointer(
       start: UnsafePointer((rooms + 3 * roomCount).assumingMemoryBound(to: UInt8.self)), count: count)
@@ -115,7 +123,7 @@ import DequeModule
     switch answer {
     case .now:
       precondition(count > 0, "a server that answers writes a response")
-      set(.ready(count: count), room: room)
+      set(.ready(count: count, after: 0), room: room)
     case .later:
       set(.awaited(opcode, request.subject, deadline: now.adding(seconds: ServerBearer.patience)), room: room)
     }
@@ -142,30 +150,44 @@ import DequeModule
     var output = unsafe OutputRawSpan(buffer: buffer, initializedCount: 0)
     let count = output.append(message)
     _ = unsafe output.finalize(for: buffer)
-    set(.ready(count: count), room: room)
+    set(.ready(count: count, after: 0), room: room)
   }
 
-  /// The application's answer, a whole PDU. False when none is awaited.
-  mutating func respond(_ response: Span<UInt8>, mtu: Int) -> Bool {
+  /// The application's answer, a whole PDU, which leaves after so many notifications; nil: it is kept until `release` says.
+  /// False when none is awaited.
+  mutating func respond(_ response: Span<UInt8>, mtu: Int, after notifications: UInt64?) -> Bool {
     precondition(!response.isEmpty && response.count <= mtu, "a response is one PDU of at most ATT_MTU octets")
-    let room: Int
-    if case .awaited = current {
-      room = front
-    } else if case .awaited = following {
-      room = front ^ 1
+    let room: Int, due: Instant
+    if case .awaited(_, _, let deadline) = current {
+      (room, due) = (front, deadline)
+    } else if case .awaited(_, _, let deadline) = following {
+      (room, due) = (front ^ 1, deadline)
     } else {
       return false
     }
     unsafe response.withUnsafeBytes { bytes in
       unsafe (rooms + room * roomCount).copyMemory(from: bytes.baseAddress.unsafelyUnwrapped, byteCount: bytes.count)
     }
-    set(.ready(count: response.count), room: room)
+    set(
+      notifications.map { .ready(count: response.count, after: $0) } ?? .kept(count: response.count, deadline: due),
+      room: room)
     return true
   }
+  /// All that was offered before the answer that is kept has reached the bearer. False when none is kept.
+  mutating func release(after notifications: UInt64) -> Bool {
+    for (answer, room) in [(current, front), (following, front ^ 1)] {
+      guard case .kept(let count, _) = answer else { continue }
+      set(.ready(count: count, after: notifications), room: room)
+      return true
+    }
+    return false
+  }
 
-  /// Appends the response that is ready and returns its opcode; nil when there is none.
-  @inlinable @inline(__always) mutating func writeResponse(into output: inout OutputRawSpan) -> ATTOpcode? {
-    guard case .ready(let count) = current else { return nil }
+  /// Appends the response that is ready and returns its opcode; nil when there is none, or when it is to leave after more
+  /// notifications than have been `sent`.
+  @inlinable @inline(__always)
+  mutating func writeResponse(into output: inout OutputRawSpan, sent: UInt64) -> ATTOpcode? {
+    guard case .ready(let count, let place) = current, place <= sent else { return nil }
     let from = unsafe rooms + front &* roomCount
     let opcode = unsafe ATTOpcode(rawValue: from.load(as: UInt8.self))
     unsafe output.append(from: from, count: count)
@@ -177,8 +199,10 @@ import DequeModule
 
   // MARK: Indications
 
-  /// Keeps an indication until it is sent. Vol 3, Part F, §3.4.7.2.
-  mutating func indicate(_ handle: AttributeHandle, _ value: Span<UInt8>, limit: Int) -> SendAnswer {
+  /// Keeps an indication until so many notifications and it are sent. Vol 3, Part F, §3.4.7.2.
+  mutating func indicate(
+    _ handle: AttributeHandle, _ value: Span<UInt8>, limit: Int, after notifications: UInt64
+  ) -> SendAnswer {
     guard case .none = indication else { return .full }
     let count = min(value.count, limit)
     let buffer = unsafe UnsafeMutableRawBufferPointer(start: rooms + 2 * roomCount, count: roomCount)
@@ -186,16 +210,18 @@ import DequeModule
     output.append(HandleValueIndication.opcode.rawValue)
     output.append(littleEndian: handle.rawValue)
     output.append(contentsOf: value.extracting(first: count))
-    indication = .waiting(count: unsafe output.finalize(for: buffer))
+    indication = .waiting(count: unsafe output.finalize(for: buffer), after: notifications)
     return count == value.count ? .queued : .cut(to: count)
   }
   /// No indication is under way.
   var canIndicate: Bool { if case .none = indication { true } else { false } }
   @inlinable @inline(__always) var hasIndication: Bool { if case .waiting = indication { true } else { false } }
 
-  /// Appends the indication that waits, and starts its 30 s.
-  @usableFromInline mutating func writeIndication(into output: inout OutputRawSpan, now: Instant) -> Bool {
-    guard case .waiting(let count) = indication else { return false }
+  /// Appends the indication that waits, and starts its 30 s; false when there is none, or when it is to leave after more
+  /// notifications than have been `sent`.
+  @usableFromInline
+  mutating func writeIndication(into output: inout OutputRawSpan, sent: UInt64, now: Instant) -> Bool {
+    guard case .waiting(let count, let place) = indication, place <= sent else { return false }
     unsafe output.append(from: rooms + 2 * roomCount, count: count)
     indication = .sent(deadline: now.adding(seconds: Bearer.transactionSeconds))
     return true
@@ -209,9 +235,12 @@ import DequeModule
 
   // MARK: Time and end
 
-  /// When the application's time is up.
+  /// When the application's time is up, or that of an answer that is kept.
   private static func deadline(of answer: Answer) -> Instant? {
-    if case .awaited(_, _, let deadline) = answer { deadline } else { nil }
+    switch answer {
+    case .awaited(_, _, let deadline), .kept(_, let deadline): deadline
+    case .none, .ready: nil
+    }
   }
   /// When the bearer's time is up.
   var confirmationDeadline: Instant? { if case .sent(let deadline) = indication { deadline } else { nil } }
@@ -219,13 +248,18 @@ import DequeModule
     .earliest(
       confirmationDeadline, .earliest(ServerBearer.deadline(of: current), ServerBearer.deadline(of: following)))
   }
-  /// Answers for the application where its time is up.
+  /// Answers for the application where its time is up. An answer that is kept overtakes what it was kept for, so that the
+  /// peer has it within its 30 s.
   mutating func expire(now: Instant, _ effects: inout Deque<BearerEffect>) {
     for room in [front, front ^ 1] {
-      let answer = room == front ? current : following
-      guard case .awaited(let opcode, let handle, let deadline) = answer, deadline <= now else { continue }
-      refuse(opcode, ATTError(rawValue: 0x0E), room: room)
-      effects.append(.answeredForApplication(opcode, handle))
+      switch room == front ? current : following {
+      case .awaited(let opcode, let handle, let deadline) where deadline <= now:
+        refuse(opcode, ATTError(rawValue: 0x0E), room: room)
+        effects.append(.answeredForApplication(opcode, handle))
+      case .kept(let count, let deadline) where deadline <= now:
+        set(.ready(count: count, after: 0), room: room)
+      case .none, .awaited, .kept, .ready: break
+      }
     }
   }
   /// Drops everything. True when an indication has not been confirmed and never will be.

@@ -34,6 +34,11 @@ public protocol AttributeClient: ~Copyable {
   mutating func nextRequest(mtu: Int, into request: inout OutputRawSpan) -> Bool
   /// True when `nextRequest` would write one.
   var hasRequest: Bool { get }
+  /// The place of that request: it leaves when so many commands of the bearer have left (`Bearer.commandsTaken` at the
+  /// time when the request was made).
+  var commandsBeforeRequest: UInt64 { get }
+  /// A request has been made and has not left: commands that are offered now come after it, and are not taken before.
+  var holdsCommands: Bool { get }
   /// The response to the request last written, an Error Response included.
   mutating func receive(response: ATTPDU, in packet: Span<UInt8>, mtu: Int, now: Instant)
   /// A notification or (already confirmed by the bearer) an indication: 0x1B, 0x1D or 0x23.

@@ -22,7 +22,8 @@ final class Doorbell: Sendable {
     }
     if isFirst { eventLoop.execute { self.answer() } }
   }
-  private func answer() {
+  /// On the event loop.
+  func answer() {
     // Without a host there is nobody to send anything, and the ports are let go.
     let host = host
     while let port = ports.withLock({ $0.first }) {

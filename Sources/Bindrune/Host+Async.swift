@@ -24,12 +24,23 @@ extension Host {
   func request(
     _ start: @Sendable (inout HostCore, RequestID, Instant) -> Void
   ) async throws(BluetoothError) -> HostOutcome {
+    try await request { host, id in host.perform { core, now in start(&core, id, now) } }
+  }
+  /// The same for a request to the link's client, in its place: see `ask`.
+  func request(
+    of link: LinkID, _ body: @Sendable (inout Client, RequestID) -> Void
+  ) async throws(BluetoothError) -> HostOutcome {
+    try await request { host, id in host.ask(id, of: link, after: nil) { body(&$0, id) } }
+  }
+  private func request(
+    _ begin: (isolated Host, RequestID) -> Void
+  ) async throws(BluetoothError) -> HostOutcome {
     try check()
     let id = newRequest()
     let result = await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
         requests[id] = .task(continuation)
-        perform { core, now in start(&core, id, now) }
+        begin(self, id)
       }
     } onCancel: {
       onEventLoop { host in host.perform { core, now in core.cancel(id, now: now) } }

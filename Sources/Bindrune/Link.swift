@@ -13,8 +13,8 @@ import HCI
 ///       for try await value in link.notifications(of: rate) { print(value.value) }
 ///     }
 ///
-/// Requests of one link are asked one at a time, in the order in which they were made, as ATT has it. Each ends with its
-/// answer or with a `BluetoothError`: `.att` holds the server's own error; `.timedOut`, after 30 s of silence, comes with
+/// Requests of one link are asked one at a time, in the order in which they were made, as ATT has it, and in order with the
+/// values that were written without response, by ports too. Each ends with its answer or with a `BluetoothError`: `.att` holds the server's own error; `.timedOut`, after 30 s of silence, comes with
 /// the end of the link (Vol 3, Part F, §3.3.3).
 public struct Link: Sendable, Identifiable {
   public let id: LinkID
@@ -111,8 +111,7 @@ public struct Link: Sendable, Identifiable {
   func procedure(
     _ start: @Sendable (inout Client, RequestID) -> Void
   ) async throws(BluetoothError) -> HostOutcome {
-    let id = id
-    return try await host.request { core, request, _ in core.withClient(of: id, id: request) { start(&$0, request) } }
+    try await host.request(of: id, start)
   }
 }
 
@@ -252,7 +251,8 @@ extension Link {
   ) async throws(BluetoothError) {
     _ = try await procedure { $0.writeReliable($1, values) }
   }
-  /// Write Without Response. False: the queue is full; nothing was sent. Vol 3, Part G, §4.9.1.
+  /// Write Without Response. False: there is no room, or a value or a request from before has not left; nothing was sent.
+  /// Vol 3, Part G, §4.9.1.
   @discardableResult
   public func writeWithoutResponse(_ value: [UInt8], to handle: AttributeHandle) async throws(BluetoothError) -> Bool {
     try await host.write(command: value, to: handle, on: id)

@@ -17,6 +17,14 @@ struct LinkState {
   let confirmation = Waiters()
   /// The ports with values to send, in turn: until they have sent them they live, even if nobody else holds them.
   var sending = Deque<SendPort>()
+  /// Requests that the core holds until the values before them have been written, in order.
+  var held = Deque<HeldRequest>()
+  struct HeldRequest {
+    let id: RequestID
+    let places: [SendPort.Fence]
+  }
+  /// The places of the answer to the client that the core keeps until the values before it have been written.
+  var keptAnswer: [SendPort.Fence]?
   /// `isObserved`: nothing waits unheard.
   init(peer: PeerAddress, isObserved: Bool) {
     self.peer = peer
@@ -32,6 +40,16 @@ struct LinkState {
   mutating func add(_ port: SendPort) {
     ports.removeAll { $0.port == nil }
     ports.append(WeakPort(port: port))
+  }
+  /// Values of this kind wait in ports.
+  func hasValues(_ kind: SendPort.Kind) -> Bool {
+    ports.contains { entry in entry.port.map { $0.kind == kind && $0.count > 0 } ?? false }
+  }
+  /// The place of what is asked for now: a fence in each port of this kind, also in those without values, as what they are
+  /// offered from now on comes after it. None where nothing is before it.
+  func places(among kind: SendPort.Kind) -> [SendPort.Fence] {
+    guard hasValues(kind) || kind == .command && !held.isEmpty else { return [] }
+    return ports.compactMap { $0.port?.kind == kind ? $0.port?.fence() : nil }
   }
   /// Takes the ports with values to send, or puts them back: a copy would be a new one at every turn.
   mutating func exchange(_ ports: inout Deque<SendPort>) { swap(&sending, &ports) }
@@ -122,6 +140,7 @@ extension Host {
         .invalidArgument,
         "\(value.count) octets do not fit one write without response, which carries \(limit): use write.")
     }
+    guard !hasValues(.command, on: link) else { return false }
     return perform { core, _ in core.write(command: value.span, to: handle, on: link).isAccepted }
   }
 
@@ -162,21 +181,67 @@ extension Host {
     guard !sending.isEmpty else { return }
     send(&sending)
     links[link]?.exchange(&sending)
+    releaseHeld(on: link)
     pump()
   }
+  /// A port that is refused keeps its turn, and so do the others of its kind: commands wait while a request does, and
+  /// notifications go on; these wait while an indication does, and commands go on.
   private func send(_ ports: inout Deque<SendPort>) {
-    while let port = ports.popFirst() {
+    var areCommandsRefused = false, areNotificationsRefused = false
+    while let index = ports.firstIndex(where: {
+      $0.kind == .command ? !areCommandsRefused : !areNotificationsRefused
+    }) {
+      let port = ports[index]
       let (rest, isEdge) = port.sendNext { send($0, to: $1, from: port) }
       sendWritten()
       if isEdge { port.tellReady() }
       switch rest {
-      case .nothing: break
-      case .more: ports.append(port)
+      case .nothing, .fenced: ports.remove(at: index)
+      case .more:
+        if ports.count == 1 { continue }
+        ports.remove(at: index)
+        ports.append(port)
       // The bearer will say when there is room again.
-      case .refused: return ports.prepend(port)
+      case .refused: if port.kind == .command { areCommandsRefused = true } else { areNotificationsRefused = true }
       }
     }
   }
+  // MARK: Order
+
+  /// Hands a request to the link's client, in its place: after the values that have been offered to the link's ports, or to
+  /// the one where its caller has taken a place.
+  func ask(
+    _ id: RequestID, of link: LinkID, after place: SendPort.Fence?, _ body: (inout Client) -> Void
+  ) {
+    let places = place.map { [$0] } ?? self.places(among: .command, on: link)
+    let isHeld = links[link]?.held.isEmpty == false || !places.allSatisfy(\.isReached)
+    perform { core, _ in core.withClient(of: link, id: id, isHeld: isHeld, body) }
+    if isHeld { links[link]?.held.append(LinkState.HeldRequest(id: id, places: places)) }
+  }
+  /// Where what is made now stands among the values of the link's ports.
+  func places(among kind: SendPort.Kind, on link: LinkID) -> [SendPort.Fence] {
+    fetchAll()
+    return links[link]?.places(among: kind) ?? []
+  }
+  /// Values of this kind wait in the link's ports: what is written past them would overtake them.
+  func hasValues(_ kind: SendPort.Kind, on link: LinkID) -> Bool {
+    fetchAll()
+    return links[link]?.hasValues(kind) == true
+  }
+  /// What has been offered goes to the core, as far as it has room.
+  private func fetchAll() { doorbell?.answer() }
+  /// Ports have sent: requests and an answer may have come to their places.
+  func releaseHeld(on link: LinkID) {
+    while let request = links[link]?.held.first, request.places.allSatisfy(\.isReached) {
+      links[link]?.held.removeFirst()
+      perform { core, _ in core.release(request.id, on: link) }
+    }
+    if let places = links[link]?.keptAnswer, places.allSatisfy(\.isReached) {
+      links[link]?.keptAnswer = nil
+      perform { core, now in core.releaseAnswer(on: link, now: now) }
+    }
+  }
+
   /// Into the link's queue, or at once into the packet, where nothing waits before it. False: there is no room.
   private func send(_ value: Span<UInt8>, to handle: AttributeHandle, from port: SendPort) -> Bool {
     let link = port.link

@@ -113,13 +113,18 @@ public enum HostOperation: Sendable {
 extension Host {
   /// Begins something and returns; the observer is told how it ends by exactly one `.completed` with this number, never before
   /// this has returned. On a host that is not running it ends with that error.
+  ///
+  /// What is asked of a link's server leaves after what has been offered to the link's ports.
   @discardableResult
-  public func begin(_ operation: HostOperation) -> RequestID {
+  public func begin(_ operation: HostOperation) -> RequestID { begin(operation, after: nil) }
+  /// The same for a caller who has taken a place among the values of a port, from whatever thread it has asked.
+  @discardableResult
+  package func begin(_ operation: HostOperation, after place: SendPort.Fence?) -> RequestID {
     let id = newRequest()
     do throws(BluetoothError) {
       try checkRunning()
       requests[id] = .observer(operation)
-      perform { core, now in Self.start(operation, id, &core, now) }
+      start(operation, id, after: place)
     } catch {
       tellLater(.completed(id, .failure(error)))
     }
@@ -131,13 +136,15 @@ extension Host {
     perform { core, now in core.cancel(id, now: now) }
   }
 
-  private static func start(_ operation: HostOperation, _ id: RequestID, _ core: inout HostCore, _ now: Instant) {
-    func client(_ link: LinkID, _ body: (inout Client) -> Void) { core.withClient(of: link, id: id, body) }
+  private func start(_ operation: HostOperation, _ id: RequestID, after place: SendPort.Fence?) {
+    func client(_ link: LinkID, _ body: (inout Client) -> Void) { ask(id, of: link, after: place, body) }
     switch operation {
-    case .connect(let peer, let parameters): core.connect(to: peer, parameters, id: id, now: now)
-    case .disconnect(let link): core.disconnect(link, id: id, now: now)
-    case .readRSSI(let link): core.readRSSI(link, id: id, now: now)
-    case .updateParameters(let link, let wanted): core.updateParameters(link, wanted, id: id, now: now)
+    case .connect(let peer, let parameters):
+      perform { core, now in core.connect(to: peer, parameters, id: id, now: now) }
+    case .disconnect(let link): perform { core, now in core.disconnect(link, id: id, now: now) }
+    case .readRSSI(let link): perform { core, now in core.readRSSI(link, id: id, now: now) }
+    case .updateParameters(let link, let wanted):
+      perform { core, now in core.updateParameters(link, wanted, id: id, now: now) }
     case .discoverAll(let link): client(link) { $0.discoverAll(id) }
     case .discoverServices(let link, let uuid): client(link) { $0.discoverPrimaryServices(id, uuid) }
     case .discoverIncludedServices(let link, let range): client(link) { $0.discoverIncludedServices(id, in: range) }

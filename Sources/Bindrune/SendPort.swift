@@ -24,7 +24,10 @@ import Synchronization
 ///    `portsTakeTurns`)
 /// 7. *The end of the link* ends the port: what waits in it is dropped, each waiter completes once, with the link's error,
 ///    and no offer is taken; `onReady` is not called. (`theEndOfTheLinkEndsWaiters`, `closedUnderEightThreads`)
-/// 8. *When the server's services change*, what was to be written to the handles that are gone is dropped, and a port for one
+/// 8. *In its place.* A request that is made on the link (`Link.read`, `Host.begin` …) leaves after the values that have been
+///    offered to the link's `.command` ports, an answer to the client after those of its `.notification` ports, and what is
+///    offered after them leaves after them. (`OrderTests`)
+/// 9. *When the server's services change*, what was to be written to the handles that are gone is dropped, and a port for one
 ///    of them ends. (`servicesChanged`)
 public final class SendPort: Sendable {
   public enum Kind: Sendable { case notification, command }
@@ -118,6 +121,23 @@ public final class SendPort: Sendable {
       // The edge of one run of refusals may come to those who wait for the edge of the next.
     } while state.withLock { $0.ring.isRefused }
   }
+
+  // MARK: Places
+
+  /// A place among the values of a port: values that are offered while it is held stay in the port, behind those that were
+  /// offered before. From any thread.
+  package final class Fence: Sendable {
+    private let port: SendPort
+    private let id: UInt64
+    fileprivate init(_ port: SendPort, _ id: UInt64) { (self.port, self.id) = (port, id) }
+    /// The values that were offered before have left the port.
+    var isReached: Bool { port.state.withLock { $0.ring.hasReached(id) } }
+    deinit {
+      if port.state.withLock({ $0.ring.removeFence(id) }) { port.wake(port) }
+    }
+  }
+  /// Nil: the link is gone.
+  package func fence() -> Fence? { state.withLock { $0.ring.addFence() }.map { Fence(self, $0) } }
 
   // MARK: The event loop's side
 

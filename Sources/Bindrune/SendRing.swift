@@ -1,11 +1,13 @@
 import ATT
+import DequeModule
 
 /// # SendRing
 /// **Overview**: the values that wait in one `SendPort`, and whether anybody has to be told of them: all that the port's
 /// lock guards, and nothing else. It knows no lock, no link and no host.
 ///
 /// **Function**: `offer` copies a value in, `sendFirst` lends the oldest to whoever sends it and forgets it when that has
-/// taken it. Memory is allocated once: no offer and no value sent allocates, and no use makes it grow.
+/// taken it. Memory is allocated once: no offer and no value sent allocates, and no use makes it grow. A fence stands where a
+/// request or an answer belongs among the values: nothing behind it is lent while it stands.
 ///
 /// **Phases**: open → refused (an offer did not fit) → open again, when half of it is free, and room for one value of the MTU:
 /// that edge is told exactly once; → closed from any of them, for good.
@@ -34,6 +36,13 @@ import ATT
   private(set) var isRefused = false
   /// The event loop knows that there are values, and will come.
   private var isAwaited = false
+  /// The fences that stand, oldest first, each with the values between the one before it and itself.
+  private var fences = Deque<(id: UInt64, values: Int)>()
+  /// The values behind the last fence.
+  private var valuesBehind = 0
+  private var lastFence: UInt64 = 0
+  /// The event loop has come as far as a fence, and comes again when that has gone.
+  private var isStopped = false
   /// Edges so far: one for each run of refusals.
   private(set) var edges = 0
   private(set) var isClosed = false
@@ -69,6 +78,7 @@ import ATT
       unsafe (entry + headerCount).copyMemory(from: from, byteCount: count)
     }
     used += space
+    valuesBehind += 1
     defer { isAwaited = true }
     return isAwaited ? .taken : .takenByTheFirst
   }
@@ -83,19 +93,24 @@ import ATT
   /// Where in the room the entry begins that is so far from the room's beginning, once around at most.
   @inline(__always) private func place(_ offset: Int) -> Int { offset < capacity ? offset : offset - capacity }
 
-  /// What is left after one value.
-  enum Rest { case nothing, more, refused }
+  /// What is left after one value. After `.fenced` the caller need not come again: who removes the fence wakes it.
+  enum Rest { case nothing, more, refused, fenced }
 
   /// Lends the oldest value to `send`; it stays if that refuses it. When nothing is left, whoever offers next wakes the
   /// event loop again. `isEdge`: a run of refusals is over.
   mutating func sendFirst(_ send: (Span<UInt8>, AttributeHandle) -> Bool) -> (rest: Rest, isEdge: Bool) {
     if used > 0 {
+      if let fence = fences.first, fence.values == 0 {
+        isStopped = true
+        return (.fenced, false)
+      }
       let (count, handle) = entry(at: head)
       let octets = unsafe (room + head + headerCount).assumingMemoryBound(to: UInt8.self)
       guard unsafe send(UnsafeBufferPointer(start: octets, count: count).span, handle) else { return (.refused, false) }
       let space = count + headerCount
       head = place(head + space)
       used -= space
+      if fences.isEmpty { valuesBehind -= 1 } else { fences[0].values -= 1 }
     }
     isAwaited = used > 0
     return (used > 0 ? .more : .nothing, takeEdge())
@@ -111,10 +126,19 @@ import ATT
   /// Forgets the values whose handle `isGone`; the others keep their order. True: a run of refusals is over.
   mutating func removeAll(where isGone: (AttributeHandle) -> Bool) -> Bool {
     var from = head, to = head, left = used
+    // Which fence the value stands before, and how many values from there on do.
+    var fence = 0, before = fences.first?.values ?? valuesBehind
     used = 0
     while left > 0 {
       let (count, handle) = entry(at: from), space = count + headerCount
-      if !isGone(handle) {
+      while before == 0, fence < fences.count {
+        fence += 1
+        before = fence < fences.count ? fences[fence].values : valuesBehind
+      }
+      before -= 1
+      if isGone(handle) {
+        if fence < fences.count { fences[fence].values -= 1 } else { valuesBehind -= 1 }
+      } else {
         // Onto itself, or onto what has been looked at already: those still to come lie behind both.
         if to != from { unsafe (room + to).copyMemory(from: room + from, byteCount: space) }
         to = place(to + space)
@@ -125,6 +149,36 @@ import ATT
     }
     return takeEdge()
   }
+  // MARK: Fences
+
+  /// A fence behind the values that wait now. Nil: closed.
+  mutating func addFence() -> UInt64? {
+    if isClosed { return nil }
+    lastFence += 1
+    fences.append((lastFence, valuesBehind))
+    valuesBehind = 0
+    return lastFence
+  }
+  /// The values before the fence have left.
+  func hasReached(_ fence: UInt64) -> Bool {
+    for (id, values) in fences {
+      if values > 0 { return false }
+      if id == fence { return true }
+    }
+    // Closed: no value is left.
+    return true
+  }
+  /// True: the event loop has stopped there, and is to be woken.
+  mutating func removeFence(_ id: UInt64) -> Bool {
+    guard let index = fences.firstIndex(where: { $0.id == id }) else { return false }
+    let (_, values) = fences.remove(at: index)
+    if index < fences.count { fences[index].values += values } else { valuesBehind += values }
+    guard isStopped, fences.first?.values != 0 else { return false }
+    isStopped = false
+    isAwaited = used > 0
+    return isAwaited
+  }
+
   private mutating func takeEdge() -> Bool {
     // Half of it at least: a producer that is woken for one value is put to sleep by the next, and woken again.
     guard isRefused, max(longest + headerCount, capacity / 2) <= capacity - used else { return false }
@@ -139,6 +193,8 @@ import ATT
     isClosed = true
     used = 0
     isRefused = false
+    fences = []
+    valuesBehind = 0
     return true
   }
 }

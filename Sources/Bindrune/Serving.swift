@@ -83,9 +83,15 @@ extension Host {
   func ask(_ event: ServerEvent, _ id: ServerRequestID) {
     if !tell(event) { _ = perform { core, now in core.refuse(id, .unlikelyError, now: now) } }
   }
-  /// The application's answer to a client's request.
-  private func answer(_ body: (inout HostCore, Instant) -> UnwantedAnswer?) throws(BluetoothError) {
-    if let reason = perform(body) { throw BluetoothError(reason) }
+  /// The application's answer to a client's request: it leaves after the values that have been offered to the link's ports,
+  /// or to the one where the application has taken a place, but not later than 25 s after the request.
+  private func answer(
+    on link: LinkID, after place: SendPort.Fence?, _ body: (inout HostCore, _ isKept: Bool, Instant) -> UnwantedAnswer?
+  ) throws(BluetoothError) {
+    let places = place.map { [$0] } ?? self.places(among: .notification, on: link)
+    let isKept = !places.allSatisfy(\.isReached)
+    if let reason = perform({ core, now in body(&core, isKept, now) }) { throw BluetoothError(reason) }
+    links[link]?.keptAnswer = isKept ? places : nil
   }
   /// `ReadRequest.respond` without waiting: `value` is the whole value.
   public func respond(to request: ReadRequest, with value: [UInt8]) throws(BluetoothError) {
@@ -94,20 +100,39 @@ extension Host {
   }
   /// The same for whoever has cut the value: `rest` begins at the request's offset.
   public func respond(to request: ReadRequest, withRest rest: [UInt8]) throws(BluetoothError) {
-    try answer { core, now in core.answerRead(request.id, rest, now: now) }
+    try respond(to: request, withRest: rest, after: nil)
   }
   public func reject(_ request: ReadRequest, _ error: ATTError) throws(BluetoothError) {
-    try answer { core, now in core.refuse(request.id, error, now: now) }
+    try reject(request, error, after: nil)
   }
   /// `WriteRequest.accept` without waiting: all has been written.
-  public func accept(_ request: WriteRequest) throws(BluetoothError) {
-    try answer { core, now in core.answerWrite(request.id, now: now) }
-  }
+  public func accept(_ request: WriteRequest) throws(BluetoothError) { try accept(request, after: nil) }
   /// Nothing has been written; `handle` says which of several writes is at fault.
   public func reject(
     _ request: WriteRequest, _ error: ATTError, about handle: AttributeHandle? = nil
   ) throws(BluetoothError) {
-    try answer { core, now in core.refuse(request.id, error, about: handle, now: now) }
+    try reject(request, error, about: handle, after: nil)
+  }
+
+  // The same for an application that has taken a place among the values of a port, from whatever thread it answers.
+
+  package func respond(
+    to request: ReadRequest, withRest rest: [UInt8], after place: SendPort.Fence?
+  ) throws(BluetoothError) {
+    try answer(on: request.link, after: place) { $0.answerRead(request.id, rest, isKept: $1, now: $2) }
+  }
+  package func reject(
+    _ request: ReadRequest, _ error: ATTError, after place: SendPort.Fence?
+  ) throws(BluetoothError) {
+    try answer(on: request.link, after: place) { $0.refuse(request.id, error, isKept: $1, now: $2) }
+  }
+  package func accept(_ request: WriteRequest, after place: SendPort.Fence?) throws(BluetoothError) {
+    try answer(on: request.link, after: place) { $0.answerWrite(request.id, isKept: $1, now: $2) }
+  }
+  package func reject(
+    _ request: WriteRequest, _ error: ATTError, about handle: AttributeHandle? = nil, after place: SendPort.Fence?
+  ) throws(BluetoothError) {
+    try answer(on: request.link, after: place) { $0.refuse(request.id, error, about: handle, isKept: $1, now: $2) }
   }
 
   /// Sets a value of the database; clients read it from now on. Nobody is notified by that.
@@ -138,8 +163,10 @@ extension Host {
   /// got nothing: use a `SendPort` where that matters.
   @discardableResult
   public func notify(_ value: [UInt8], of handle: AttributeHandle) -> [LinkID] {
-    perform { core, _ in
-      core.subscribers(of: handle).filter { core.notify(value.span, of: handle, on: $0) == .full }
+    let subscribers = core.subscribers(of: handle)
+    let behind = subscribers.filter { hasValues(.notification, on: $0) }
+    return perform { core, _ in
+      subscribers.filter { behind.contains($0) || core.notify(value.span, of: handle, on: $0) == .full }
     }
   }
   /// Indicates to one subscriber and waits for its confirmation; a value longer than min(MTU − 3, 512) octets is cut to
@@ -156,6 +183,10 @@ extension Host {
     _ value: [UInt8], of handle: AttributeHandle, on link: LinkID
   ) throws(BluetoothError) {
     try checkRunning()
+    if hasValues(.notification, on: link) {
+      throw BluetoothError(
+        .busy, "Values wait in this link's ports: wait until they have left, or offer this one there.")
+    }
     switch perform({ core, _ in core.indicate(value.span, of: handle, on: link) }) {
     case .queued, .cut: return
     case .full: throw BluetoothError(.busy, "An indication is outstanding on this link: wait until it is confirmed.")

@@ -183,9 +183,7 @@ extension Host {
     // Before the server is asked: the first value may come before its answer does.
     links[link]?.values[handle, default: []].append(mailbox)
     do throws(BluetoothError) {
-      _ = try await request { core, id, _ in
-        core.withClient(of: link, id: id) { $0.subscribe(id, handle, configuration) }
-      }
+      _ = try await request(of: link) { $0.subscribe($1, handle, configuration) }
     } catch {
       remove(mailbox, of: handle, on: link)
       throw error
@@ -199,7 +197,7 @@ extension Host {
     mailbox.abandon()
     guard remove(mailbox, of: handle, on: link) else { return }
     let id = newRequest()
-    perform { core, _ in core.withClient(of: link, id: id) { $0.unsubscribe(id, handle) } }
+    ask(id, of: link, after: nil) { $0.unsubscribe(id, handle) }
   }
   /// Also when the task is cancelled the server has been asked: nobody is left who could do it later.
   func endSubscription(
@@ -209,10 +207,10 @@ extension Host {
     guard remove(mailbox, of: handle, on: link) else { return }
     if Task.isCancelled {
       let id = newRequest()
-      perform { core, _ in core.withClient(of: link, id: id) { $0.unsubscribe(id, handle) } }
+      ask(id, of: link, after: nil) { $0.unsubscribe(id, handle) }
       throw .cancelled
     }
-    _ = try await request { core, id, _ in core.withClient(of: link, id: id) { $0.unsubscribe(id, handle) } }
+    _ = try await request(of: link) { $0.unsubscribe($1, handle) }
   }
   /// True when it was there: the link is up, and the characteristic still what it was.
   @discardableResult
@@ -291,6 +289,8 @@ extension Host {
   func servicesChanged(_ range: HandleRange, on link: LinkID) {
     logger.info("\(link): services changed, \(range.first.text) to \(range.last.text)")
     for port in links[link]?.servicesChanged(range) ?? [] { port.tellReady() }
+    // What they waited for may be gone.
+    releaseHeld(on: link)
     links[link]?.tell(.servicesChanged(range))
     tell(.servicesChanged(link, range))
     remember(nil, of: link)

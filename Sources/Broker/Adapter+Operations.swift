@@ -56,7 +56,7 @@ extension Adapter {
     guard let link = link(of: peer, for: session, id) else { return }
     let requests = requests(link)
     let operation = PeerOperation(id, session, link, question, outstanding: requests.count)
-    for request in requests { central.operations[host.begin(request)] = operation }
+    for request in requests { central.operations[host.begin(request, after: place)] = operation }
   }
 
   /// Where few services are wanted each is asked for: Vol 3, Part G, §4.4.2. Else all are, in fewer requests: §4.4.1.

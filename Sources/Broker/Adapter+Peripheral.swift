@@ -21,18 +21,18 @@ extension Adapter {
     case .setValue(let handle, let value):
       guard serving.services.values.contains(where: { $0.session === session && $0.contains(handle) }) else { return }
       host.setValue(Array(value), of: handle)
-    case .respond(let request, let value):
+    case .respond(let request, _, let value):
       answer(request, of: session) { (waiting) throws(BluetoothError) in
         switch waiting {
-        case .read(let read): try host.respond(to: read, withRest: Array(value ?? Data()))
-        case .write(let write): try host.accept(write)
+        case .read(let read): try host.respond(to: read, withRest: Array(value ?? Data()), after: place)
+        case .write(let write): try host.accept(write, after: place)
         }
       }
-    case .reject(let request, let error):
+    case .reject(let request, _, let error):
       answer(request, of: session) { (waiting) throws(BluetoothError) in
         switch waiting {
-        case .read(let read): try host.reject(read, error)
-        case .write(let write): try host.reject(write, error)
+        case .read(let read): try host.reject(read, error, after: place)
+        case .write(let write): try host.reject(write, error, after: place)
         }
       }
     case .startAdvertising(let operation, let localName, let services):
@@ -59,7 +59,8 @@ extension Adapter {
     host?.assumeIsolated { host in
       stopAdvertising(of: session, host)
       for (id, waiting) in serving.requests where waiting.session === session {
-        perform(peripheral: .reject(id, .unlikelyError), of: session, host)
+        guard let central = serving.clients[waiting.link]?.peer else { continue }
+        perform(peripheral: .reject(id, central: central, .unlikelyError), of: session, host)
       }
     }
     for handle in serving.services(of: session) { remove(handle, host) }

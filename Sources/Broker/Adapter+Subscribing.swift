@@ -55,13 +55,13 @@ extension Adapter {
       answers = state.waiting.map { ($0, $0.isOn) }
       state.waiting = []
     case .on:
-      let request = host.begin(.unsubscribe(link, handle))
+      let request = host.begin(.unsubscribe(link, handle), after: place)
       central.configurations[request] = (link, handle)
       answers = state.waiting.filter(\.isOn).map { ($0, true) }
       state.waiting.removeAll(where: \.isOn)
       state.phase = .turningOff
     case .off where isWanted:
-      let request = host.begin(.subscribe(link, handle, nil))
+      let request = host.begin(.subscribe(link, handle, nil), after: place)
       central.configurations[request] = (link, handle)
       answers = state.waiting.filter { !$0.isOn }.map { ($0, false) }
       state.waiting.removeAll { !$0.isOn }

@@ -33,6 +33,9 @@ final class Adapter: HostObserver, @unchecked Sendable {
   /// Who waits for the end of the host that is being closed.
   var whenClosed: [@Sendable () -> Void] = []
 
+  /// Where the request that is being carried out stands among its session's values.
+  var place: SendPort.Fence?
+
   var links = LinkTable()
   var central = Central()
   /// The peripheral's half: see `Adapter+Peripheral`.
@@ -63,7 +66,10 @@ final class Adapter: HostObserver, @unchecked Sendable {
   }
   /// What the session has asked for since the last time.
   func drain(_ session: AdapterSession) {
-    for request in session.takeRequests() where sessions.contains(where: { $0 === session }) {
+    for placed in session.takeRequests() where sessions.contains(where: { $0 === session }) {
+      let request = placed.request
+      place = placed.place
+      defer { place = nil }
       let isDone = withHost { host in
         if request.isPeripheral {
           self.perform(peripheral: request, of: session, host)
@@ -164,6 +170,19 @@ struct LinkTable {
 }
 
 extension BrokerRequest {
+  /// The values that it keeps its order with: those that its session has offered before it leave before it.
+  var line: (kind: SendPort.Kind, peer: UUID)? {
+    switch self {
+    case .discoverServices(_, let peer, _), .discoverIncludedServices(_, let peer, _, _),
+      .discoverCharacteristics(_, let peer, _, _), .discoverDescriptors(_, let peer, _), .read(_, let peer, _),
+      .write(_, let peer, _, _), .setNotifying(_, let peer, _, _):
+      (.command, peer)
+    case .respond(_, let central, _), .reject(_, let central, _): (.notification, central)
+    case .scan, .stopScan, .connect, .cancelConnection, .readRSSI, .addService, .removeService, .removeAllServices,
+      .setValue, .startAdvertising, .stopAdvertising, .setDesiredLatency:
+      nil
+    }
+  }
   /// Of the peripheral's half: services, requests, advertising.
   var isPeripheral: Bool {
     switch self {

@@ -2,6 +2,12 @@ import Foundation
 import NIOCore
 import Synchronization
 
+/// A request, and where it stands among the values that its session has offered to the same peer.
+struct PlacedRequest {
+  let request: BrokerRequest
+  let place: SendPort.Fence?
+}
+
 /// The adapter's end of a session: what the session has asked for and not got yet, what it is connected to. Everything on the
 /// event loop but what the lock guards.
 final class AdapterSession: @unchecked Sendable {
@@ -15,7 +21,7 @@ final class AdapterSession: @unchecked Sendable {
   // MARK: Under the lock
 
   private let lock = NSLock()
-  private var requests: [BrokerRequest] = []
+  private var requests: [PlacedRequest] = []
   private var isClosed = false
   private var commandPorts: [UUID: SendPort] = [:]
   private var notificationPorts: [UUID: SendPort] = [:]
@@ -57,15 +63,16 @@ final class AdapterSession: @unchecked Sendable {
 
   // MARK: From any thread
 
-  /// True when nobody is on the way to fetch it.
+  /// True if the caller must schedule a drain.
   func put(_ request: BrokerRequest) -> Bool {
     lock.withLock {
-      requests.append(request)
+      let place = request.line.flatMap { ports($0.kind)[$0.peer]?.fence() }
+      requests.append(PlacedRequest(request: request, place: place))
       return requests.count == 1
     }
   }
   /// In the order in which they were put.
-  func takeRequests() -> [BrokerRequest] {
+  func takeRequests() -> [PlacedRequest] {
     lock.withLock {
       defer { requests = [] }
       return requests
@@ -82,8 +89,9 @@ final class AdapterSession: @unchecked Sendable {
       return !isClosed
     }
   }
-  func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? {
-    lock.withLock { kind == .command ? commandPorts[peer] : notificationPorts[peer] }
+  func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? { lock.withLock { ports(kind)[peer] } }
+  private func ports(_ kind: SendPort.Kind) -> [UUID: SendPort] {
+    kind == .command ? commandPorts : notificationPorts
   }
   func setPort(_ port: SendPort?, _ kind: SendPort.Kind, of peer: UUID) {
     lock.withLock {

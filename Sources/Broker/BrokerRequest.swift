@@ -48,9 +48,9 @@ public enum BrokerRequest: Equatable, Sendable {
   case removeAllServices
   /// The value of an attribute that the database keeps.
   case setValue(AttributeHandle, Data)
-  /// Answers `.readRequested` with the value from its offset on, or `.writeRequested`: exactly once.
-  case respond(ServerRequest, Data?)
-  case reject(ServerRequest, ATTError)
+  /// Answers `.readRequested` with the value from its offset on, or `.writeRequested`, of this central: exactly once.
+  case respond(ServerRequest, central: UUID, Data?)
+  case reject(ServerRequest, central: UUID, ATTError)
   /// Completes with `.done` when the controller advertises. One at a time for a session.
   case startAdvertising(OperationID, localName: String?, services: [BluetoothUUID])
   case stopAdvertising

@@ -274,6 +274,7 @@ public final class StackTarget: ConformanceTarget {
     let id = RequestID(rawValue: lastID)
     ended = nil
     running = (id, call)
+    client.commandsBefore = bearer.commandsTaken
     switch call {
     case .exchangeMTU: if !bearer.exchangeMTU() { end(.failed("exchanged before")) }
     case .discoverAll: client.discoverAll(id)
@@ -288,7 +289,7 @@ public final class StackTarget: ConformanceTarget {
     case .readMultipleVariable(let handles): client.readMultipleVariable(id, handles)
     case .write(let handle, let octets): client.write(id, handle, octets.span)
     case .writeWithoutResponse(let handle, let octets):
-      end(bearer.offer(command: handle, octets.span).isAccepted ? .done : .failed("no room"))
+      end(bearer.offer(command: handle, octets.span, client: client).isAccepted ? .done : .failed("no room"))
     case .writeLong(let handle, let octets): client.writeLong(id, handle, octets.span)
     case .writeReliable(let values): client.writeReliable(id, values.map { ($0.handle, $0.octets) })
     case .subscribe(let handle, let configuration): client.subscribe(id, handle, configuration)

@@ -45,15 +45,17 @@ open class CBATTRequest: NSObject, @unchecked Sendable {
 final class ExpectedAnswer: @unchecked Sendable {
   // Sendable: nobody changes it.
   let id: ServerRequest
+  let central: UUID
   let isRead: Bool
   private weak var manager: CBPeripheralManager?
 
-  init(_ id: ServerRequest, isRead: Bool, from manager: CBPeripheralManager) {
+  init(_ id: ServerRequest, of central: UUID, isRead: Bool, from manager: CBPeripheralManager) {
     self.id = id
+    self.central = central
     self.isRead = isRead
     self.manager = manager
   }
   /// Of a write without response nobody misses it.
-  deinit { manager?.letGo(id, isReported: !id.isCommand) }
+  deinit { manager?.letGo(id, of: central, isReported: !id.isCommand) }
   func isFrom(_ manager: CBPeripheralManager) -> Bool { self.manager === manager }
 }

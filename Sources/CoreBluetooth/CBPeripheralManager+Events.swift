@@ -233,9 +233,9 @@ extension CBPeripheralManager {
       unanswered.insert(id)
       return CBATTRequest(
         from: central(peer, longestUpdate: longestUpdate), for: characteristic, offset: offset, value: nil,
-        answer: ExpectedAnswer(id, isRead: true, from: self))
+        answer: ExpectedAnswer(id, of: peer, isRead: true, from: self))
     }
-    guard let request else { return session.send(.reject(id, .invalidHandle)) }
+    guard let request else { return session.send(.reject(id, central: peer, .invalidHandle)) }
     guard let delegate else { return respond(to: request, withResult: .requestNotSupported) }
     delegate.peripheralManager(self, didReceiveRead: request)
   }
@@ -246,24 +246,24 @@ extension CBPeripheralManager {
       guard targets.count == writes.count, !writes.isEmpty else { return [] }
       unanswered.insert(id)
       let central = central(peer, longestUpdate: longestUpdate)
-      let answer = ExpectedAnswer(id, isRead: false, from: self)
+      let answer = ExpectedAnswer(id, of: peer, isRead: false, from: self)
       return zip(writes, targets).enumerated().map { index, part in
         CBATTRequest(
           from: central, for: part.1, offset: part.0.offset, value: part.0.value, answer: answer, isFirst: index == 0)
       }
     }
-    guard let first = requests.first else { return session.send(.reject(id, .invalidHandle)) }
+    guard let first = requests.first else { return session.send(.reject(id, central: peer, .invalidHandle)) }
     guard let delegate else { return respond(to: first, withResult: .requestNotSupported) }
     delegate.peripheralManager(self, didReceiveWrite: requests)
   }
 
   /// Nobody can respond any more.
-  func letGo(_ id: ServerRequest, isReported: Bool) {
+  func letGo(_ id: ServerRequest, of central: UUID, isReported: Bool) {
     guard lock.withLock({ unanswered.remove(id) != nil }) else { return }
     if isReported {
       Log.misuse(self, "has let a request go without responding: the central is told of an unlikely error.")
     }
-    session.send(.reject(id, .unlikelyError))
+    session.send(.reject(id, central: central, .unlikelyError))
   }
 
   // MARK: Updates

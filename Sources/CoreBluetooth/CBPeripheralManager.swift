@@ -262,10 +262,12 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
         "has responded already, or the central is gone or has waited too long: respond once, within 25 s: \(request)")
     }
     if !request.isFirst { Log.misuse(self, "was to respond to the first request of the array: \(request)") }
+    let answer = request.answer
     if result != .success {
-      session.send(.reject(request.answer.id, ATTError(rawValue: UInt8(truncatingIfNeeded: result.rawValue))))
+      let error = ATTError(rawValue: UInt8(truncatingIfNeeded: result.rawValue))
+      session.send(.reject(answer.id, central: answer.central, error))
     } else {
-      session.send(.respond(request.answer.id, request.answer.isRead ? request.value ?? Data() : nil))
+      session.send(.respond(answer.id, central: answer.central, answer.isRead ? request.value ?? Data() : nil))
     }
   }
 

@@ -9,10 +9,21 @@ import L2CAP
 extension HostCore {
   // MARK: Client
 
-  /// Starts a procedure of `link`'s GATT client; `body` hands `id` to it. Ends with `.completed(id, …)` in any case.
-  public mutating func withClient(of link: LinkID, id: RequestID, _ body: (inout Client) -> Void) {
+  /// Starts a procedure of `link`'s GATT client; `body` hands `id` to it. Ends with `.completed(id, …)` in any case. It leaves
+  /// after the commands that have been written on the link. `isHeld`: there are more of those to come before it; it waits,
+  /// and the requests made after it do, until `release`.
+  public mutating func withClient(
+    of link: LinkID, id: RequestID, isHeld: Bool = false, _ body: (inout Client) -> Void
+  ) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
+    upper.links[index].client.commandsBefore = isHeld ? nil : upper.links[index].bearer.commandsTaken
     body(&upper.links[index].client)
+    collect(at: index)
+  }
+  /// All commands have been written that are to leave before this request, which is held. Nothing where it has ended.
+  public mutating func release(_ id: RequestID, on link: LinkID) {
+    guard let index = upper.index(of: link) else { return }
+    upper.links[index].client.place(id, after: upper.links[index].bearer.commandsTaken)
     collect(at: index)
   }
   /// What the client has discovered so far; nil when the link is gone.
@@ -35,12 +46,12 @@ extension HostCore {
     guard let index = upper.index(of: link) else { return nil }
     return upper.links[index].bearer.mtu
   }
-  /// Write Without Response: bounded, in order with the link's other commands. Vol 3, Part G, §4.9.1.
-  /// `value` has at most MTU − 3 octets; more would arrive cut.
+  /// Write Without Response: bounded, in order with the link's other commands and requests: `.full` also while a request that
+  /// was made before it has not left. Vol 3, Part G, §4.9.1. `value` has at most MTU − 3 octets; more would arrive cut.
   public mutating func write(command value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID) -> SendAnswer {
     guard let index = upperLayers.index(of: link) else { return .closed }
     hci.credits.setWants(upperLayers.links[index].handle, true)
-    return upperLayers.links[index].bearer.offer(command: handle, value)
+    return upperLayers.links[index].offer(command: handle, value)
   }
 
   /// The same, and where nothing waits before it and the controller has a buffer, the packet stands in `output` at once: the
@@ -49,7 +60,9 @@ extension HostCore {
     command value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID, into output: inout OutputRawSpan
   ) -> SendAnswer {
     guard let index = upperLayers.index(of: link) else { return .closed }
-    guard takeBuffer(at: index) else { return write(command: value, to: handle, on: link) }
+    guard !upperLayers.links[index].client.holdsCommands, takeBuffer(at: index) else {
+      return write(command: value, to: handle, on: link)
+    }
     var answer = SendAnswer.closed
     writePacket(at: index, into: &output) { bearer, output in
       answer = bearer.write(command: handle, value, into: &output)
@@ -153,26 +166,37 @@ extension HostCore {
   }
 
   /// The application's answer to `.readRequested`: the value from the offset that was asked for. Like the other answers it
-  /// returns nil, or why nobody waits for it.
+  /// returns nil, or why nobody waits for it, and leaves after the notifications that were offered before it; `isKept`: there
+  /// are more of those to come, and it waits for `releaseAnswer`, but not longer than 25 s after the request.
   @discardableResult
-  public mutating func answerRead(_ id: ServerRequestID, _ value: [UInt8], now: Instant) -> UnwantedAnswer? {
-    respond(to: id, now) { server, output in server.answerRead(id, with: value.span, into: &output) }
+  public mutating func answerRead(
+    _ id: ServerRequestID, _ value: [UInt8], isKept: Bool = false, now: Instant
+  ) -> UnwantedAnswer? {
+    respond(to: id, isKept, now) { server, output in server.answerRead(id, with: value.span, into: &output) }
   }
   /// The application's yes to `.writeRequested`.
   @discardableResult
-  public mutating func answerWrite(_ id: ServerRequestID, now: Instant) -> UnwantedAnswer? {
-    respond(to: id, now) { server, output in server.answerWrite(id, into: &output) }
+  public mutating func answerWrite(_ id: ServerRequestID, isKept: Bool = false, now: Instant) -> UnwantedAnswer? {
+    respond(to: id, isKept, now) { server, output in server.answerWrite(id, into: &output) }
   }
   /// The application's no to either; `handle` says which of several writes it is about.
   @discardableResult
   public mutating func refuse(
-    _ id: ServerRequestID, _ error: ATTError, about handle: AttributeHandle? = nil, now: Instant
+    _ id: ServerRequestID, _ error: ATTError, about handle: AttributeHandle? = nil, isKept: Bool = false, now: Instant
   ) -> UnwantedAnswer? {
-    respond(to: id, now) { server, output in server.refuse(id, error, about: handle, into: &output) }
+    respond(to: id, isKept, now) { server, output in server.refuse(id, error, about: handle, into: &output) }
+  }
+  /// All notifications have been offered that are to leave before the answer that is kept on the link.
+  public mutating func releaseAnswer(on link: LinkID, now: Instant) {
+    guard let index = upper.index(of: link), upper.links[index].bearer.releaseAnswer() else { return }
+    upper.receiveHeld(at: index, now: now)
+    collectServer()
+    collect(at: index)
   }
   /// Lets the server write a late response, of at most the waiting bearer's ATT_MTU, and hands it to that bearer.
   private mutating func respond(
-    to id: ServerRequestID, _ now: Instant, _ write: (inout Server, inout OutputRawSpan) -> AnswerOutcome
+    to id: ServerRequestID, _ isKept: Bool, _ now: Instant,
+    _ write: (inout Server, inout OutputRawSpan) -> AnswerOutcome
   ) -> UnwantedAnswer? {
     guard let bearer = upper.server.bearer(waitingFor: id),
       let index = upper.index(of: ConnectionHandle(rawValue: bearer.rawValue))
@@ -184,8 +208,8 @@ extension HostCore {
       return true
     }
     if case .response = outcome {
-      response.withBytes { _ = upper.links[index].bearer.respond($0) }
-      upper.receiveHeld(at: index, now: now)
+      response.withBytes { _ = upper.links[index].bearer.respond($0, isKept: isKept) }
+      if !isKept { upper.receiveHeld(at: index, now: now) }
     }
     collectServer()
     collect(at: index)
@@ -270,6 +294,7 @@ extension HostCore {
       case .rediscovered(let range, let error): effects.append(.rediscovered(link, range, error))
       }
     }
+    upperLayers.links[index].releaseCommands()
     while let effect = upperLayers.links[index].bearer.nextEffect() {
       switch effect {
       case .mtuChanged(let mtu): effects.append(.mtuChanged(link, mtu: mtu))

@@ -44,6 +44,11 @@ struct Link: ~Copyable {
     return wasOpen && bearer.closure != nil
   }
   mutating func close() { bearer.close(client: &client) }
+  mutating func offer(command handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
+    bearer.offer(command: handle, value, client: client)
+  }
+  /// Requests may have ended: see `Bearer.releaseCommands`.
+  mutating func releaseCommands() { bearer.releaseCommands(client: client) }
 
   /// What the client has sent before it had an answer, if it has it now.
   mutating func receiveHeld(now: Instant, server: inout Server) {

@@ -36,7 +36,7 @@ public struct ClientConfiguration: BitwiseCopyable, Sendable {
 ///       any ── close ──▶ closed
 ///
 /// Cancelling while a request is in flight completes the caller at once; the client stays in `awaiting` until the response
-/// has come and gone.
+/// has come and gone. While the first of those that wait has no place yet (`place`), the client is idle.
 public struct Client: AttributeClient, ~Copyable {
   /// What discoveries have found. It changes when one completes, and when the server's services change.
   public internal(set) var remote = RemoteDatabase()
@@ -55,6 +55,14 @@ public struct Client: AttributeClient, ~Copyable {
   var isDiscovering = false
   var discovery = Discovery()
   var waiting: Deque<Procedure> = []
+  /// The place of the next request that is made: so many commands of the bearer leave before it. Nil: its caller has made
+  /// commands that have not reached the bearer; the request waits until `place`.
+  public var commandsBefore: UInt64? = 0
+  /// The place of the active request.
+  public private(set) var commandsBeforeRequest: UInt64 = 0
+  /// The active request has left: what is asked for after it may follow. One that writes has left with its last PDU, any
+  /// other with its first.
+  private var hasLeft = false
 
   /// A reading of the Database Hash, in the midst of the active request or on its behalf.
   enum HashReading: BitwiseCopyable { case none, wanted, awaited }
@@ -190,18 +198,29 @@ public struct Client: AttributeClient, ~Copyable {
       complete(procedure, .failed(refusal))
     } else if waiting.count < configuration.maximumWaiting {
       waiting.append(procedure)
+      waiting[waiting.count - 1].commandsBefore = commandsBefore
       if phase == .idle { next() }
     } else {
       complete(procedure, .failed(.busy))
     }
   }
 
-  /// Begins the requests that wait, up to one that has something to ask.
+  /// Gives a request that waits for it its place: after so many commands of the bearer. Nothing where it has ended already.
+  public mutating func place(_ id: RequestID, after commands: UInt64) {
+    emptyArena()
+    guard let index = waiting.firstIndex(where: { $0.id == id }) else { return }
+    waiting[index].commandsBefore = commands
+    if phase == .idle { next() }
+  }
+
+  /// Begins the requests that wait, up to one that has something to ask, or no place yet.
   mutating func next() {
     active = nil
     phase = .idle
-    while let procedure = waiting.popFirst() {
+    while let place = waiting.first?.commandsBefore, let procedure = waiting.popFirst() {
       active = procedure
+      commandsBeforeRequest = place
+      hasLeft = false
       isDiscovering = false
       hashReading = .none
       hasBeenOutOfSync = false
@@ -238,6 +257,7 @@ public struct Client: AttributeClient, ~Copyable {
     guard let procedure = active else { return }
     complete(procedure, result)
     active?.abandon()
+    hasLeft = true
     phase = .asking
     if active?.rollBack() == true { return }
     next()
@@ -261,10 +281,12 @@ public struct Client: AttributeClient, ~Copyable {
     if let index = waiting.firstIndex(where: { $0.id == id }) {
       waiting.remove(at: index)
       complete(id, .failed(.cancelled))
+      if phase == .idle { next() }
     } else if active?.id == id {
       if phase == .asking { return end(.failed(.cancelled)) }
       complete(id, .failed(.cancelled))
       active?.abandon()
+      hasLeft = true
     }
   }
 
@@ -281,6 +303,8 @@ public struct Client: AttributeClient, ~Copyable {
   // MARK: The bearer's side
 
   @inlinable @inline(__always) public var hasRequest: Bool { if case .asking = phase { true } else { false } }
+  @inlinable @inline(__always) public var holdsCommands: Bool { if case .idle = phase { false } else { isHolding } }
+  @usableFromInline var isHolding: Bool { active != nil && !hasLeft || waiting.first?.commandsBefore != nil }
 
   /// See `AttributeClient`. A request for which `mtu` has no room (Read Multiple of too many handles) fails here, and the
   /// next one is tried.
@@ -290,12 +314,19 @@ public struct Client: AttributeClient, ~Copyable {
       phase = .awaiting
       if hashReading == .wanted {
         hashReading = .awaited
-        if (try? DatabaseHash.request.encode(into: &request, from: Span())) != nil { return true }
+        if (try? DatabaseHash.request.encode(into: &request, from: Span())) != nil {
+          if active?.isWriting == false { hasLeft = true }
+          return true
+        }
       } else if isDiscovering {
         var source: [UInt8] = []
         let pdu = discovery.request(source: &source)
-        if (try? pdu.encode(into: &request, from: source.span)) != nil { return true }
+        if (try? pdu.encode(into: &request, from: source.span)) != nil {
+          if active?.isWriting == false { hasLeft = true }
+          return true
+        }
       } else if active?.writeRequest(mtu: mtu, into: &request) == true {
+        if active?.isWriting == false || active?.hasWrittenLast == true { hasLeft = true }
         return true
       }
       end(.failed(.valueTooLong))

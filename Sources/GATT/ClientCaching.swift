@@ -247,8 +247,7 @@ extension Client {
         waiting.append(procedure)
       }
     }
-    guard let again else { return }
-    waiting.append(Procedure(nil, .rediscover(again)))
+    if let again { waiting.append(Procedure(nil, .rediscover(again))) }
     if phase == .idle { next() }
   }
 }

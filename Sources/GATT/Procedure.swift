@@ -71,6 +71,8 @@ struct Procedure {
   private var next = 1
   /// Of the request in flight: a Read answered in full length may go on.
   private var requestMTU = 23
+  /// Its place: so many commands of the bearer leave before its first PDU. Nil: that is not known yet, and it waits.
+  var commandsBefore: UInt64? = 0
 
   /// Without `id`, the client asks for itself.
   init(_ id: RequestID?, _ kind: Kind, parts: [Part] = [], octets: [UInt8] = []) {
@@ -112,6 +114,20 @@ struct Procedure {
     case .subscribe(let handle, _), .unsubscribe(let handle): range.contains(handle)
     default: parts.contains { range.contains($0.handle) }
     }
+  }
+
+  /// What it asks for takes effect with a write, and not before.
+  var isWriting: Bool {
+    switch kind {
+    case .write, .writeParts, .subscribe, .unsubscribe, .followChanges: true
+    case .discover, .read, .readLong, .readByType, .readMultiple, .readMultipleVariable, .databaseHash, .rediscover:
+      false
+    }
+  }
+  /// The PDU that has just been written is the last of what it writes.
+  var hasWrittenLast: Bool {
+    // Following changes writes twice, and is a subscription by then.
+    kind != .followChanges && (phase == .writing || phase == .executing)
   }
 
   // MARK: Requests

@@ -38,6 +38,8 @@ struct FakeClient: AttributeClient {
     return true
   }
   var hasRequest: Bool { !requests.isEmpty }
+  var commandsBeforeRequest: UInt64 = 0
+  var holdsCommands = false
   mutating func receive(response: ATTPDU, in packet: Span<UInt8>, mtu: Int, now: Instant) {
     if case .errorResponse(let error) = response {
       log.append("client: error \(hex([error.requestOpcodeInError.rawValue, error.errorCode.rawValue]))")
@@ -95,7 +97,7 @@ final class Station {
     bearer.offer(notification: AttributeHandle(rawValue: handle), value.span)
   }
   func write(_ value: [UInt8], _ handle: UInt16 = 3) -> SendAnswer {
-    bearer.offer(command: AttributeHandle(rawValue: handle), value.span)
+    bearer.offer(command: AttributeHandle(rawValue: handle), value.span, client: client)
   }
   func indicate(_ value: [UInt8], _ handle: UInt16 = 3) -> SendAnswer {
     bearer.indicate(AttributeHandle(rawValue: handle), value.span)

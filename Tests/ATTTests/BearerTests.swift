@@ -262,7 +262,7 @@ import Testing
     station.receive("0A 01 00")
     #expect(station.sent() == ["0B 01 00", "1E", "02 05 02"])
     station.receive("03 17 00")
-    #expect(station.sent() == ["0A 09 00", "1D 03 00 03", "1B 03 00 01", "52 03 00 02"])
+    #expect(station.sent() == ["0A 09 00", "1B 03 00 01", "1D 03 00 03", "52 03 00 02"])
     #expect(station.indicate([4]) == .full)
     station.receive("1E")
     #expect(station.indicate([4]) == .queued && station.sent() == ["1D 03 00 04"])
@@ -338,7 +338,7 @@ extension String {
     station.receive("1D 07 00 01")
     #expect(station.sent() == ["0B 01 00", "1E"])
     station.receive(answer)
-    #expect(station.sent() == ["1D 03 00 02", "1B 03 00 01", "1B 03 00 03"])
+    #expect(station.sent() == ["1B 03 00 01", "1D 03 00 02", "1B 03 00 03"])
   }
 
   @Test func peerThatDoesNotKnowIt() {

@@ -17,8 +17,8 @@ import Testing
   }
 
   /// Against a list that does the same the slow way: every length at every place of the ring, handles, refusals, questions
-  /// for room, values that are dropped from the middle, wakes, and one call of `onReady` for each edge. Also the port of one
-  /// characteristic.
+  /// for room, values that are dropped from the middle, fences that come and go in any order, wakes, and one call of `onReady`
+  /// for each edge. Also the port of one characteristic.
   @Test(arguments: [516, 517, 600, 1000, 4096], [nil, AttributeHandle(rawValue: 3)])
   func likeAList(_ capacity: Int, _ handle: AttributeHandle?) {
     let cost = handle == nil ? 4 : 2
@@ -30,17 +30,31 @@ import Testing
         capacity, of: handle, onReady: { called.add(1, ordering: .relaxed) },
         wake: { _ in woken.add(1, ordering: .relaxed) })
       #expect(port.capacity == capacity && port.costOfValue == cost)
+      // Each fence, and how many of the values stand before it; the event loop has come as far as the first of them.
+      var fences: [(fence: SendPort.Fence?, values: Int)] = [], isStopped = false
       var used: Int { model.reduce(0) { $0 + $1.value.count + cost } }
       func takeEdge() {
         guard isRefused, used + max(port.longestValue + cost, capacity / 2) <= capacity else { return }
         (isRefused, edges) = (false, edges + 1)
       }
       for step in 0..<1000 {
-        switch Int.random(in: 0..<24, using: &chance) {
+        switch Int.random(in: 0..<28, using: &chance) {
+        case 24: if fences.count < 5 { fences.append((port.fence(), model.count)) }
+        case 25, 26, 27:
+          #expect(fences.allSatisfy { $0.fence?.isReached == ($0.values == 0) }, "seed \(seed), step \(step)")
+          guard !fences.isEmpty else { break }
+          fences.remove(at: Int.random(in: 0..<fences.count, using: &chance))
+          guard isStopped, fences.first?.values != 0 else { break }
+          isStopped = false
+          isAwaited = !model.isEmpty
+          if isAwaited { wakes += 1 }
         case 0: port.mtuChanged(Int.random(in: 23...600, using: &chance))
         case 1:
           let gone = AttributeHandle(rawValue: UInt16.random(in: 0..<4, using: &chance))
           if port.removeAll(where: { $0 == gone }) { port.tellReady() }
+          for index in fences.indices {
+            fences[index].values -= model[..<fences[index].values].count { $0.handle == gone }
+          }
           model.removeAll { $0.handle == gone }
           takeEdge()
         case 2:
@@ -71,12 +85,20 @@ import Testing
             return isTaken
           }
           if isEdge { port.tellReady() }
+          if first != nil, fences.first?.values == 0 {
+            #expect(rest == .fenced && lent == nil, "seed \(seed), step \(step)")
+            isStopped = true
+            break
+          }
           #expect(lent?.value == first?.value && lent?.handle == first?.handle, "seed \(seed), step \(step)")
           if first != nil, !isTaken {
             #expect(rest == .refused)
             break
           }
-          if first != nil { model.removeFirst() }
+          if first != nil {
+            model.removeFirst()
+            for index in fences.indices { fences[index].values -= 1 }
+          }
           isAwaited = !model.isEmpty
           #expect(rest == (model.isEmpty ? .nothing : .more))
           takeEdge()

@@ -56,9 +56,9 @@ extension Probe {
   }
   func writeRequest(
     at location: SourceLocation = #_sourceLocation
-  ) async throws -> (id: ServerRequest, writes: [ServerWrite]) {
+  ) async throws -> (id: ServerRequest, central: UUID, writes: [ServerWrite]) {
     try await wait("write", at: location) {
-      if case .writeRequested(let id, _, let writes, _) = $0 { (id, writes) } else { nil }
+      if case .writeRequested(let id, let central, let writes, _) = $0 { (id, central, writes) } else { nil }
     }
   }
   @discardableResult

@@ -169,19 +169,21 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     let read = try await session.readRequest()
     #expect(read.central == UUID(await ward.central.ownAddress) && read.handle == pulse.control && read.offset == 0)
     // Nobody else can answer it.
-    stranger.send(.respond(read.id, Data([6, 6, 6])))
-    stranger.send(.reject(read.id, .unlikelyError))
+    stranger.send(.respond(read.id, central: read.central, Data([6, 6, 6])))
+    stranger.send(.reject(read.id, central: read.central, .unlikelyError))
     try await stranger.settle()
-    session.send(.respond(read.id, Data(long)))
-    session.send(.respond(read.id, Data([1])))
-    session.send(.reject(read.id, .unlikelyError))
-    session.send(.respond(ServerRequest(rawValue: 4711), Data([1])))
+    session.send(.respond(read.id, central: read.central, Data(long)))
+    session.send(.respond(read.id, central: read.central, Data([1])))
+    session.send(.reject(read.id, central: read.central, .unlikelyError))
+    session.send(.respond(ServerRequest(rawValue: 4711), central: read.central, Data([1])))
     #expect(try await value == long)
     async let error = link.attError { link throws(BluetoothError) in _ = try await link.read(pulse.control) }
-    session.send(.reject(try await session.readRequest().id, .insufficientAuthorization))
+    let asked1 = try await session.readRequest()
+    session.send(.reject(asked1.id, central: asked1.central, .insufficientAuthorization))
     #expect(await error == .insufficientAuthorization)
     async let nothing = link.read(pulse.control)
-    session.send(.respond(try await session.readRequest().id, nil))
+    let asked2 = try await session.readRequest()
+    session.send(.respond(asked2.id, central: asked2.central, nil))
     #expect(try await nothing == [])
     let history = try await stranger.history()
     #expect(!history.contains { if case .readRequested = $0 { true } else { false } })
@@ -203,7 +205,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     for offset in [0, 22, 44] {
       let read = try await session.readRequest()
       #expect(read.offset == offset)
-      session.send(.respond(read.id, Data(value[offset...])))
+      session.send(.respond(read.id, central: read.central, Data(value[offset...])))
     }
     #expect(try await answer == value)
     await central.close()
@@ -222,11 +224,12 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     async let written: Void = link.write([1, 2], to: pulse.control)
     var request = try await session.writeRequest()
     #expect(request.writes == [ServerWrite(handle: pulse.control, offset: 0, value: Data([1, 2]))])
-    session.send(.respond(request.id, nil))
-    session.send(.respond(request.id, nil))
+    session.send(.respond(request.id, central: request.central, nil))
+    session.send(.respond(request.id, central: request.central, nil))
     try await written
     async let refused = link.attError { link throws(BluetoothError) in try await link.write([3], to: pulse.control) }
-    session.send(.reject(try await session.writeRequest().id, .invalidAttributeValueLength))
+    let wanted3 = try await session.writeRequest()
+    session.send(.reject(wanted3.id, central: wanted3.central, .invalidAttributeValueLength))
     #expect(await refused == .invalidAttributeValueLength)
     // A queue of prepared writes over two values of the session: all or nothing. Vol 3, Part G, §4.9.5.
     let both = [
@@ -237,14 +240,14 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     request = try await session.writeRequest()
     #expect(request.writes.map(\.handle) == both.map(\.handle) && request.writes.map(\.offset) == [0, 0])
     #expect(request.writes.map { [UInt8]($0.value) } == both.map(\.value))
-    session.send(.respond(request.id, nil))
+    session.send(.respond(request.id, central: request.central, nil))
     try await several
     // Without response: nobody waits for an answer, and one does no harm.
     #expect(try await link.writeWithoutResponse([5], to: pulse.index))
     request = try await session.writeRequest()
     #expect(request.writes == [ServerWrite(handle: pulse.index, offset: 0, value: Data([5]))])
-    session.send(.respond(request.id, nil))
-    session.send(.reject(request.id, .unlikelyError))
+    session.send(.respond(request.id, central: request.central, nil))
+    session.send(.reject(request.id, central: request.central, .unlikelyError))
     // What the properties do not offer: Vol 3, Part G, §3.3.1.1.
     #expect(
       await link.attError { link throws(BluetoothError) in try await link.write([1], to: pulse.index) }
@@ -253,7 +256,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     async let last: Void = link.write([8], to: pulse.control)
     request = try await session.writeRequest()
     #expect(request.writes.map { [UInt8]($0.value) } == [[8]])
-    session.send(.respond(request.id, nil))
+    session.send(.respond(request.id, central: request.central, nil))
     try await last
   }
 
@@ -312,7 +315,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
       adapter.withHost { adapter.serve(.server(.requestUnanswered(peer, handle)), $0) }
     }.get()
     try await ended(request.id)
-    session.send(.respond(request.id, Data([1])))
+    session.send(.respond(request.id, central: request.central, Data([1])))
     try await session.settle()
     try await link.disconnect()
     #expect(await read.value == nil)
@@ -322,11 +325,12 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     try await second.disconnect()
     try await ended(request.id)
     _ = await again.value
-    session.send(.respond(request.id, Data([2])))
+    session.send(.respond(request.id, central: request.central, Data([2])))
     // The next one is not answered by it.
     let third = try await ward.link()
     async let value = third.read(handle)
-    session.send(.respond(try await session.readRequest().id, Data([3])))
+    let asked4 = try await session.readRequest()
+    session.send(.respond(asked4.id, central: asked4.central, Data([3])))
     #expect(try await value == [3])
     #expect(try await session.history().filter { if case .requestEnded = $0 { true } else { false } }.count == 2)
   }
@@ -420,7 +424,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
       try await session.errorCode { .startAdvertising($0, localName: nil, services: []) } == .notStarted)
     session.send(.removeAllServices)
     session.send(.stopAdvertising)
-    session.send(.respond(ServerRequest(rawValue: 1), nil))
+    session.send(.respond(ServerRequest(rawValue: 1), central: UUID(), nil))
     session.send(.setDesiredLatency(UUID(), .low))
     session.send(.removeService(AttributeHandle(rawValue: 1)))
     try await session.settle()

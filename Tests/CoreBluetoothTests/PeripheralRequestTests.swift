@@ -8,7 +8,7 @@ import Testing
 /// A manager with one dynamic characteristic, value handle 0x12, and another, 0x14.
 private struct Serving {
   let script = PeripheralScript()
-  let central = UUID(PeerAddress(DeviceAddress(0x0000_5E00_5301), .public))
+  let central = someCentral
   let first = CBMutableCharacteristic(
     type: CBUUID(string: "FF01"), properties: [.read, .write], value: nil, permissions: [.readable, .writeable])
   let second = CBMutableCharacteristic(
@@ -27,6 +27,9 @@ private struct Serving {
     script.tell(.writeRequested(ServerRequest(rawValue: id), central: central, writes, longestUpdate: 20))
   }
 }
+/// Whose requests these are.
+private let someCentral = UUID(PeerAddress(DeviceAddress(0x0000_5E00_5301), .public))
+
 private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: number) }
 
 @Suite struct PeripheralRequestTests {
@@ -47,8 +50,9 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     for (number, offset) in [(1, 0), (2, 3), (3, 5), (4, 6)] as [(UInt64, Int)] { serving.read(number, offset: offset) }
     #expect(
       serving.script.session.takeRequests() == [
-        .respond(id(1), Data([1, 2, 3, 4, 5])), .respond(id(2), Data([4, 5])), .respond(id(3), Data()),
-        .reject(id(4), .invalidOffset),
+        .respond(id(1), central: someCentral, Data([1, 2, 3, 4, 5])),
+        .respond(id(2), central: someCentral, Data([4, 5])), .respond(id(3), central: someCentral, Data()),
+        .reject(id(4), central: someCentral, .invalidOffset),
       ])
     #expect(
       serving.script.calls() == ["read FF01 0 true", "read FF01 3 true", "read FF01 5 true", "read FF01 6 true"])
@@ -78,7 +82,8 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     serving.script.manager.respond(to: requests[2], withResult: .insufficientResources)
     #expect(
       serving.script.session.takeRequests() == [
-        .respond(id(1), Data()), .reject(id(2), ATTError(rawValue: 0x80)), .reject(id(3), ATTError(rawValue: 0x11)),
+        .respond(id(1), central: someCentral, Data()), .reject(id(2), central: someCentral, ATTError(rawValue: 0x80)),
+        .reject(id(3), central: someCentral, ATTError(rawValue: 0x11)),
       ])
   }
 
@@ -94,7 +99,7 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
         ServerWrite(handle: handle(0x14), offset: 0, value: Data()),
       ])
     #expect(serving.script.calls() == ["write FF01 0 [1, 2], FF01 2 [3], FF02 0 []"])
-    #expect(serving.script.session.takeRequests() == [.respond(id(1), nil)])
+    #expect(serving.script.session.takeRequests() == [.respond(id(1), central: someCentral, nil)])
     #expect(serving.script.misuses().isEmpty)
   }
 
@@ -105,7 +110,7 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     let request = try #require(serving.script.delegate.takeRequests().first)
     serving.script.manager.respond(to: request, withResult: .success)
     serving.script.manager.respond(to: request, withResult: .readNotPermitted)
-    #expect(serving.script.session.takeRequests() == [.respond(id(1), Data())])
+    #expect(serving.script.session.takeRequests() == [.respond(id(1), central: someCentral, Data())])
     #expect(serving.script.misuses().filter { $0.contains("respond once") }.count == 1)
   }
   @Test("S98: a response to another of the writes is reported, and the central gets it")
@@ -115,7 +120,8 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     let requests = serving.script.delegate.takeRequests()
     serving.script.manager.respond(to: requests[1], withResult: .invalidAttributeValueLength)
     serving.script.manager.respond(to: requests[0], withResult: .success)
-    #expect(serving.script.session.takeRequests() == [.reject(id(1), .invalidAttributeValueLength)])
+    #expect(
+      serving.script.session.takeRequests() == [.reject(id(1), central: someCentral, .invalidAttributeValueLength)])
     #expect(serving.script.misuses().count == 2)
   }
   @Test("another manager's request is reported, and stays its own manager's")
@@ -127,7 +133,7 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     #expect(other.session.takeRequests().isEmpty && serving.script.session.takeRequests().isEmpty)
     #expect(other.misuses().count == 1)
     serving.script.manager.respond(to: request, withResult: .success)
-    #expect(serving.script.session.takeRequests() == [.respond(id(1), Data())])
+    #expect(serving.script.session.takeRequests() == [.respond(id(1), central: someCentral, Data())])
   }
 
   @Test("a request that is let go without a response is answered: no central hangs")
@@ -138,12 +144,12 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     var requests = serving.script.delegate.takeRequests()
     #expect(serving.script.session.takeRequests().isEmpty)
     requests.removeFirst()
-    #expect(serving.script.session.takeRequests() == [.reject(id(1), .unlikelyError)])
+    #expect(serving.script.session.takeRequests() == [.reject(id(1), central: someCentral, .unlikelyError)])
     // Who holds one of those that came together can still respond.
     requests.removeFirst()
     #expect(serving.script.session.takeRequests().isEmpty)
     requests.removeAll()
-    #expect(serving.script.session.takeRequests() == [.reject(id(2), .unlikelyError)])
+    #expect(serving.script.session.takeRequests() == [.reject(id(2), central: someCentral, .unlikelyError)])
     #expect(serving.script.misuses().filter { $0.contains("without responding") }.count == 2)
   }
   @Test("a write without response may be let go without a word, whatever the characteristic permits beside")
@@ -156,10 +162,10 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     try script.publish(service, at: 0x10)
     script.tell(
       .writeRequested(
-        id(1).ofCommand, central: UUID(), [ServerWrite(handle: handle(0x12), offset: 0, value: Data([1]))],
+        id(1).ofCommand, central: someCentral, [ServerWrite(handle: handle(0x12), offset: 0, value: Data([1]))],
         longestUpdate: 20))
     #expect(script.delegate.takeRequests().count == 1)
-    #expect(script.session.takeRequests() == [.reject(id(1).ofCommand, .unlikelyError)])
+    #expect(script.session.takeRequests() == [.reject(id(1).ofCommand, central: someCentral, .unlikelyError)])
     #expect(script.misuses().isEmpty)
   }
   @Test("nobody waits any more: a response is reported, and not sent")
@@ -198,7 +204,7 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     serving.write(4, [ServerWrite(handle: handle(0x12), offset: 0, value: Data([1]))])
     #expect(
       serving.script.session.takeRequests()
-        == (1...4).map { .reject(id($0), ATTError(rawValue: 0x06)) })
+        == (1...4).map { .reject(id($0), central: someCentral, ATTError(rawValue: 0x06)) })
   }
   @Test("a request for what was removed meanwhile is refused")
   func removed() throws {
@@ -208,7 +214,8 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     serving.write(2, [ServerWrite(handle: handle(0x14), offset: 0, value: Data())])
     #expect(
       serving.script.session.takeRequests() == [
-        .removeAllServices, .reject(id(1), .invalidHandle), .reject(id(2), .invalidHandle),
+        .removeAllServices, .reject(id(1), central: someCentral, .invalidHandle),
+        .reject(id(2), central: someCentral, .invalidHandle),
       ])
     #expect(serving.script.calls().isEmpty)
   }
@@ -220,7 +227,7 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     DispatchQueue.concurrentPerform(iterations: 8) { _ in
       serving.script.manager.respond(to: requests[0], withResult: .success)
     }
-    #expect(serving.script.session.takeRequests() == [.respond(id(1), Data())])
+    #expect(serving.script.session.takeRequests() == [.respond(id(1), central: someCentral, Data())])
     #expect(serving.script.misuses().count == 7)
   }
 }

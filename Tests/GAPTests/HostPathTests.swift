@@ -92,6 +92,14 @@ private final class HostWorld {
       deliver(request, to: peer)
       if let response = peers[peer].server.respond(to: request, mtu: mtu) {
         peers[peer].link.bearer.responses.append(response)
+        // The application's answer has a place among the notifications.
+        let isApplication = peers[peer].server.events.contains {
+          switch $0 {
+          case .reads, .writes: true
+          case .subscribed, .written: false
+          }
+        }
+        peers[peer].link.bearer.responsePlace = isApplication ? peers[peer].link.bearer.notificationsTaken : 0
       }
       // One database for all of them.
       for other in peers.indices { peers[other].server.attributes = peers[peer].server.attributes }

@@ -184,7 +184,7 @@ private final class Both {
       if answer != .full, answer != .queued { differences.append("multiple answers \(answer)") }
       answer = whole
     case 2, 3:
-      answer = end.bearer.offer(command: attribute, value.span)
+      answer = end.bearer.offer(command: attribute, value.span, client: end.client)
       if answer.isAccepted { link.bearer.queue.append(link.bearer.pdu(WriteCommand.opcode, attribute, value)) }
     default:
       answer = end.bearer.offer(notification: attribute, value.span)
@@ -311,6 +311,8 @@ private final class End {
       return true
     }
     var hasRequest: Bool { !requests.isEmpty }
+    var commandsBeforeRequest: UInt64 { 0 }
+    var holdsCommands: Bool { false }
     mutating func receive(response: ATTPDU, in packet: Span<UInt8>, mtu: Int, now: Instant) {
       calls.append(("response", encoded(response, from: packet)))
     }

@@ -44,10 +44,18 @@ struct PlainBearer {
   /// At most two.
   var responses: [[UInt8]] = []
   var owesConfirmation = false
-  var indication: [UInt8]?
+  var indication: [UInt8]? { didSet { if indication != nil { indicationPlace = notificationsTaken - 1 } } }
   var isIndicating = false
   /// Notifications and commands.
   var queue: [[UInt8]] = []
+  private var notificationsSent = 0
+  /// How many notifications and indications leave before what is asked for now.
+  var notificationsTaken: Int {
+    notificationsSent + queue.filter { $0[0] & 0x40 == 0 }.count + (indication == nil ? 0 : 1)
+  }
+  /// How many leave before the first response, and before the indication.
+  var responsePlace = 0
+  private var indicationPlace = 0
   private enum PeerExchange { case notAsked, answering(Int), done }
   private var peerExchange = PeerExchange.notAsked
 
@@ -128,9 +136,10 @@ struct PlainBearer {
 
   // MARK: Down
 
-  /// Responses, confirmations, requests, indications, then what was queued.
+  /// Responses, confirmations, requests, indications, then what was queued; what has a place among the notifications waits
+  /// until that.
   mutating func next(_ said: inout Happenings) -> [UInt8]? {
-    if !responses.isEmpty {
+    if !responses.isEmpty, responsePlace <= notificationsSent || awaiting == 0x02 {
       let response = responses.removeFirst()
       if response[0] == 0x03, case .answering(let other) = peerExchange {
         peerExchange = .done
@@ -156,12 +165,15 @@ struct PlainBearer {
     }
     // Vol 3, Part F, §3.4.2.2: no values between an Exchange MTU Request and its answer.
     if awaiting == 0x02 { return nil }
-    if let indication {
+    if let indication, indicationPlace <= notificationsSent {
       self.indication = nil
+      notificationsSent += 1
       isIndicating = true
       return indication
     }
-    return queue.isEmpty ? nil : queue.removeFirst()
+    if queue.isEmpty { return nil }
+    if queue[0][0] & 0x40 == 0 { notificationsSent += 1 }
+    return queue.removeFirst()
   }
 
   /// The PDU of a value that is sent, cut to what one PDU carries.

@@ -30,6 +30,8 @@ func database(services: Int) -> Database {
 struct NoClient: AttributeClient, ~Copyable {
   mutating func nextRequest(mtu: Int, into request: inout OutputRawSpan) -> Bool { false }
   var hasRequest: Bool { false }
+  var commandsBeforeRequest: UInt64 { 0 }
+  var holdsCommands: Bool { false }
   mutating func receive(response: ATTPDU, in packet: Span<UInt8>, mtu: Int, now: Instant) {}
   mutating func receive(value: ATTPDU, in packet: Span<UInt8>, now: Instant) {}
   mutating func close(_ reason: BearerClosure) {}

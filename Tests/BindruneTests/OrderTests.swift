@@ -1,0 +1,210 @@
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Bindrune
+
+/// What one caller asks for on one link leaves in the order of its calls, through ports and past them.
+@Suite(.virtualTime, .hang) struct OrderTests {
+  private struct Desk {
+    let lab = Lab()
+    let peripheral: Host, central: Host, link: Link
+    let values: [AttributeHandle]
+
+    /// `dynamic`: the peripheral's application answers.
+    init(dynamic: Bool = false, observer: (any HostObserver)? = nil) async throws {
+      var builder = DatabaseBuilder()
+      values = builder.service("180D") { service in
+        ["2A38", "2A39", "2A3A"].map {
+          service.characteristic(
+            $0, [.read, .write, .writeWithoutResponse, .notify], value: dynamic ? .dynamic : .stored([0, 0])
+          ).value
+        }
+      }
+      peripheral = try await lab.host(try builder.build())
+      central = try await lab.host(observer: observer)
+      try await peripheral.advertiseFast()
+      link = try await central.connect(to: peripheral.ownAddress, .fast)
+    }
+    func close() async {
+      await central.close()
+      await peripheral.close()
+    }
+  }
+  private static func octets(_ number: Int) -> [UInt8] { [UInt8(number >> 8), UInt8(number & 0xFF)] }
+
+  /// A read sees what was written before it, without a response.
+  @Test func aReadAfterCommands() async throws {
+    let desk = try await Desk(), value = desk.values[0]
+    let port = try await desk.link.sendPort(.command, to: value)
+    try await within {
+      var number = 0
+      for round in 0..<20 {
+        for _ in 0..<(round.isMultiple(of: 2) ? 20 : 100) {
+          number += 1
+          while !port.offer(Self.octets(number)) { try await port.waitUntilReady() }
+        }
+        #expect(try await desk.link.read(value) == Self.octets(number), "round \(round)")
+      }
+    }
+    await desk.close()
+  }
+
+  /// A write with a response arrives behind 3,000 commands that the port has taken as it had room.
+  @Test func aWriteAfterFlowControlledCommands() async throws {
+    let desk = try await Desk(), count = 3_000
+    let port = try await desk.link.sendPort(.command, to: desk.values[0], capacity: 1_000)
+    try await within {
+      var events = await desk.peripheral.events.makeAsyncIterator()
+      async let written: Void = {
+        for number in 1...count {
+          while !port.offer(Self.octets(number)) { try await port.waitUntilReady() }
+        }
+        try await desk.link.write([1], to: desk.values[1])
+      }()
+      var arrived = 0
+      while case .written(_, let handle, _, _)? = try await nextWritten(&events), handle == desk.values[0] {
+        arrived += 1
+      }
+      #expect(arrived == count)
+      try await written
+    }
+    await desk.close()
+  }
+  private func nextWritten(_ events: inout ServerEventSequence.AsyncIterator) async throws -> ServerEvent? {
+    while let event = try await events.next() { if case .written = event { return event } }
+    return nil
+  }
+
+  /// An observer's mix of commands, by two ports, and of requests, in one turn of the loop or in many: they arrive in the order of
+  /// the calls.
+  @Test(arguments: UInt64(1)...12) func aSeededMix(seed: UInt64) async throws {
+    let recorder = Recorder(), desk = try await Desk(observer: recorder), count = 300
+    let ports = [
+      try await desk.central.sendPort(.command, on: desk.link.id, capacity: 2_000),
+      try await desk.link.sendPort(.command, to: desk.values[1], capacity: 600),
+    ]
+    try await within {
+      var events = await desk.peripheral.events.makeAsyncIterator()
+      async let made: [Int] = {
+        var chance = SplitMix64(seed: seed), made: [Int] = [], number = 0
+        while number < count {
+          number += 1
+          switch Int.random(in: 0..<8, using: &chance) {
+          case 0:
+            let long = [UInt8](repeating: 0, count: Int.random(in: 0..<2, using: &chance) * 400)
+            let value = Self.octets(number) + long
+            await desk.central.begin(.write(desk.link.id, desk.values[2], value))
+            made.append(number)
+          case 1:
+            let read = await desk.central.begin(.read(desk.link.id, desk.values[0]))
+            // 256 requests may wait.
+            _ = try await recorder.result(of: read)
+          case let which:
+            // One port for a run of calls: of values in several ports nobody has said in which order they come.
+            let port = ports[which % 2]
+            if port.offer(Self.octets(number), to: desk.values[1]) {
+              made.append(number)
+            } else {
+              try await port.waitUntilReady()
+            }
+            await desk.central.begin(.read(desk.link.id, desk.values[0]))
+          }
+        }
+        await desk.central.begin(.write(desk.link.id, desk.values[2], Self.octets(0xFFFF)))
+        return made
+      }()
+      var arrived: [Int] = []
+      while case .written(_, _, let value, _)? = try await nextWritten(&events) {
+        let number = Int(value[0]) << 8 | Int(value[1])
+        if number == 0xFFFF { break }
+        arrived.append(number)
+      }
+      let expected = try await made
+      let place =
+        zip(expected, arrived).enumerated().first { $1.0 != $1.1 }?.offset ?? min(expected.count, arrived.count)
+      #expect(
+        expected == arrived,
+        "seed \(seed): \(arrived[place...].prefix(5)) arrived at \(place), not \(expected[place...].prefix(5))")
+    }
+    await desk.close()
+  }
+
+  /// An answer leaves behind the notifications that the application has offered before it, and those offered after it follow it.
+  @Test func anAnswerAmongNotifications() async throws {
+    let recorder = Recorder(), desk = try await Desk(dynamic: true, observer: recorder)
+    try await within {
+      var events = await desk.peripheral.events.makeAsyncIterator()
+      let database = try await desk.link.discover()
+      let rate = try #require(database.characteristic(valueHandle: desk.values[0]))
+      let subscription = try await desk.link.subscribe(to: rate)
+      let server = try #require(await desk.peripheral.links.keys.first)
+      let port = try await desk.peripheral.sendPort(.notification, on: server, capacity: 1_000)
+      var expected: [String] = []
+      for round in 0..<20 {
+        let read = await desk.central.begin(.read(desk.link.id, desk.values[1]))
+        while case let event? = try await events.next() {
+          guard case .readRequested(let request) = event else { continue }
+          for number in 0..<60 {
+            let value = [UInt8(round), UInt8(number)]
+            if number == 30 {
+              try await request.respond([UInt8(round)])
+              expected.append("answer \(round)")
+            }
+            while !port.offer(value, to: desk.values[0]) { try await port.waitUntilReady() }
+            expected.append("\(value)")
+          }
+          break
+        }
+        _ = try await recorder.result(of: read)
+      }
+      let last = try #require(expected.last)
+      let found = { @Sendable in
+        recorder.told.compactMap { told -> String? in
+          switch told {
+          case .value(let value, desk.values[0], _, _): "\(value)"
+          case .event(.completed(_, .success(.value(let value)))): "answer \(value[0])"
+          default: nil
+          }
+        }
+      }
+      try await eventually { found().last == last }
+      #expect(found() == expected)
+      try await subscription.end()
+    }
+    await desk.close()
+  }
+
+  /// A request that is cancelled, or whose link ends, while it waits for values ends once.
+  @Test func endsWhileItWaits() async throws {
+    let lab = Lab(), recorder = Recorder()
+    var builder = DatabaseBuilder()
+    let value = builder.service("180D") { $0.characteristic("2A39", [.read, .writeWithoutResponse], value: [0]).value }
+    let peripheral = try await lab.host(try builder.build())
+    let (central, relay) = try await lab.relayedHost(observer: recorder)
+    try await peripheral.advertiseFast()
+    try await within {
+      let link = try await central.connect(to: peripheral.ownAddress, .fast)
+      let port = try await central.sendPort(.command, on: link.id, capacity: 2_000)
+      // The controller takes nothing more: its buffers, the link's queue and the port fill up.
+      try await relay.fallSilent()
+      while await central.hasValues(.command, on: link.id) == false {
+        while port.offer([UInt8](repeating: 1, count: 100), to: value) {}
+      }
+      let first = await central.begin(.read(link.id, value)), second = await central.begin(.read(link.id, value))
+      await central.cancel(first)
+      guard case .failure(let reason) = try await recorder.result(of: first), reason.code == .cancelled else {
+        Issue.record("not cancelled")
+        return
+      }
+      #expect(recorder.completions.map(\.id).contains(second) == false)
+      await peripheral.close()
+      guard case .failure(let reason) = try await recorder.result(of: second), reason.code == .disconnected else {
+        Issue.record("not ended with its link")
+        return
+      }
+      #expect(recorder.completions.map(\.id).filter { $0 == first || $0 == second } == [first, second])
+    }
+    await central.close()
+  }
+}
