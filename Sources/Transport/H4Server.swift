@@ -16,7 +16,8 @@ public final class H4Server: Sendable {
 
   /// Listens at `tcp:HOST:PORT` (port 0: the system chooses), `unix:PATH` or `sim:NAME`. Everything happens on `loop`: `accept` is
   /// called there for every connection and starts it; a connection that is not started is not read.
-  /// A socket file that a dead process left behind is replaced, one that is in use is not.
+  /// A socket file that a dead process left behind is replaced; one that is in use is not, nor is any other file. Of several
+  /// processes that listen at one `sim:NAME` exactly one succeeds.
   public static func listen(
     on spec: TransportSpec, loop: any EventLoop, limits: H4Framer.Limits = H4Framer.Limits(),
     accept: @escaping @Sendable (H4Stream) -> Void
@@ -24,7 +25,12 @@ public final class H4Server: Sendable {
     let bootstrap = ServerBootstrap(group: loop, childGroup: loop)
       .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
       .serverChannelOption(.backlog, value: 64)
-      .serverChannelInitializer { channel in channel.eventLoop.makeCompletedFuture { try channel.closeInChildren() } }
+      .serverChannelInitializer { channel in
+        channel.eventLoop.makeCompletedFuture {
+          try channel.closeInChildren()
+          try channel.pipeline.syncOperations.addHandler(AcceptPause())
+        }
+      }
       .childChannelOption(.autoRead, value: false)
       .childChannelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
@@ -37,9 +43,18 @@ public final class H4Server: Sendable {
         let channel = try await bootstrap.childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
           .bind(host: host, port: port).get()
         return H4Server(channel, .tcp(host: host, port: channel.localAddress?.port ?? port))
-      case .unix(let path): return H4Server(try await bind(bootstrap, path, loop), spec)
+      case .unix(let path): return H4Server(try await bind(bootstrap, path, loop, for: spec), spec)
       case .radio(let name):
-        return H4Server(try await bind(bootstrap, try SharedRadio(name).path(creates: true), loop), spec)
+        let radio = SharedRadio(name), lock = try radio.takeName()
+        do {
+          let channel = try await bind(bootstrap, try radio.path(creates: true), loop, for: spec)
+          // The socket file is gone by then.
+          channel.closeFuture.whenComplete { _ in Glibc.close(lock) }
+          return H4Server(channel, spec)
+        } catch {
+          Glibc.close(lock)
+          throw error
+        }
       case .sim, .adapter, .serial:
         throw TransportError.unsuitable(spec, "hosts connect to tcp:HOST:PORT, unix:PATH or sim:NAME")
       }
@@ -49,16 +64,24 @@ public final class H4Server: Sendable {
   }
 
   private static func bind(
-    _ bootstrap: ServerBootstrap, _ path: String, _ loop: any EventLoop
+    _ bootstrap: ServerBootstrap, _ path: String, _ loop: any EventLoop, for spec: TransportSpec
   ) async throws -> any Channel {
     do {
       return try await bootstrap.bind(unixDomainSocketPath: path).get()
     } catch let error as IOError where error.errnoCode == EADDRINUSE {
+      guard isSocket(path) else {
+        throw TransportError.unsuitable(spec, "\(path) is not a socket, remove it or choose another address")
+      }
       guard await isAbandoned(.unix(path: path), loop) else { throw error }
       return try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
     }
   }
 
+  /// The file itself, not what a symbolic link leads to.
+  private static func isSocket(_ path: String) -> Bool {
+    var status = stat()
+    return unsafe lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFSOCK
+  }
   /// A socket file that refuses connections.
   private static func isAbandoned(_ spec: TransportSpec, _ loop: any EventLoop) async -> Bool {
     do throws(TransportError) {
@@ -70,4 +93,22 @@ public final class H4Server: Sendable {
 
   /// Stops listening; a socket file goes with it. Connections live on: whoever accepted them closes them.
   public func close() async { try? await channel.close() }
+}
+
+/// Keeps a server from spinning while its process has no descriptor left for the connection that waits.
+///
+/// NIO's own backoff delays the next read; but after an `accept` that has failed the read before is still pending, and the
+/// selector reports the socket as readable again at once. So reading stops altogether for a moment.
+private final class AcceptPause: ChannelInboundHandler {
+  typealias InboundIn = any Channel
+  /// Short for whoever waits, and no load.
+  private static var pause: TimeAmount { .milliseconds(100) }
+
+  func errorCaught(context: ChannelHandlerContext, error: any Error) {
+    guard error is IOError, let options = context.channel.syncOptions else { return context.fireErrorCaught(error) }
+    let channel = context.channel
+    // A channel that has closed takes no options, and needs none.
+    try? options.setOption(.autoRead, value: false)
+    context.eventLoop.scheduleTask(in: Self.pause) { try? channel.syncOptions?.setOption(.autoRead, value: true) }
+  }
 }

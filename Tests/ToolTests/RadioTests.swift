@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import TestSupport
 import Testing
 
@@ -71,6 +72,85 @@ import Testing
       #expect(await radio.end().status == 0)
       _ = await server.end()
     }
+  }
+
+  /// Of many that start at once exactly one has the name, and the others say so; the next round finds it free, whether its
+  /// owner was ended or killed.
+  @Test(arguments: [SIGTERM, SIGKILL]) func exactlyOneRuns(signal: Int32) async throws {
+    try await withFolder { folder in
+      for _ in 0..<3 {
+        let many = try (0..<6).map { _ in try tool(folder, "controllers --name desk") }
+        let listening = try await withThrowingTaskGroup(of: Tool?.self) { group in
+          for one in many {
+            group.addTask {
+              guard (try? await one.line("listening on ")) == nil else { return one }
+              expectSentence(await one.end(), "The radio sim:desk runs already")
+              return nil
+            }
+          }
+          return try await group.reduce(into: [Tool]()) { if let one = $1 { $0.append(one) } }
+        }
+        #expect(listening.count == 1)
+        // It is there for others.
+        let scan = try await tool(folder, "scan --hci sim:desk --duration 0.1").end()
+        #expect(scan.status == 0, "\(scan.errors)")
+        for one in listening {
+          one.signal(signal)
+          _ = await one.end()
+        }
+      }
+    }
+  }
+
+  /// Without a descriptor for the next connection the radio waits, and does not spin; then it goes on.
+  @Test func moreHostsThanDescriptors() async throws {
+    try await withFolder { folder in
+      let path = folder.appending(path: "hci.sock").path
+      let radio = try Tool.shell(
+        "ulimit -n 24; NIO_SINGLETON_GROUP_LOOP_COUNT=1 exec \(Tool.path) controllers --listen unix:\(path)")
+      _ = try await radio.line("listening on ")
+      var hosts = (0..<40).map { _ in connection(to: path) }
+      defer { for host in hosts { close(host) } }
+      for host in hosts {
+        let written = unsafe write(host, [0x01, 0x03, 0x0C, 0x00] as [UInt8], 4)
+        #expect(written == 4)
+      }
+      // The first is served. A process that spins is never off the processor of its own accord.
+      #expect(answer(of: hosts[0]) == [0x04, 0x0E, 0x04, 0x01, 0x03, 0x0C, 0x00])
+      let before = radio.voluntarySwitches
+      while radio.voluntarySwitches < before + 20 {
+        try #require(radio.isRunning, "it never slept")
+        try await Task.sleep(for: .milliseconds(20))
+      }
+      // Those that waited have their turn.
+      for host in hosts[..<30] { close(host) }
+      hosts.removeFirst(30)
+      for host in hosts { #expect(answer(of: host) == [0x04, 0x0E, 0x04, 0x01, 0x03, 0x0C, 0x00]) }
+      radio.signal(SIGTERM)
+      #expect(await radio.end().status == 0)
+    }
+  }
+  private func connection(to path: String) -> Int32 {
+    let descriptor = Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: path.utf8) }
+    let size = socklen_t(MemoryLayout<sockaddr_un>.size)
+    let status = unsafe withUnsafePointer(to: &address) {
+      unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { unsafe connect(descriptor, $0, size) }
+    }
+    #expect(status == 0, "\(errno)")
+    return descriptor
+  }
+  /// The next seven octets; fewer when the other side has closed.
+  private func answer(of host: Int32) -> [UInt8] {
+    var octets: [UInt8] = [], room = [UInt8](repeating: 0, count: 7)
+    while octets.count < 7 {
+      let count = unsafe read(host, &room, 7 - octets.count)
+      if count <= 0 { break }
+      octets += room[..<count]
+    }
+    return octets
   }
 
   /// The name's file goes also where the other address cannot be had.

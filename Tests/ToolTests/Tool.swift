@@ -78,6 +78,17 @@ final class Tool: @unchecked Sendable {
   }
 
   func signal(_ number: Int32) { kill(process.processIdentifier, number) }
+  var isRunning: Bool { process.isRunning }
+  /// How often its threads have given up the processor to wait for something.
+  var voluntarySwitches: Int {
+    let tasks = "/proc/\(process.processIdentifier)/task"
+    let threads = (try? FileManager.default.contentsOfDirectory(atPath: tasks)) ?? []
+    return threads.reduce(0) { sum, thread in
+      let status = (try? String(contentsOfFile: "\(tasks)/\(thread)/status", encoding: .utf8)) ?? ""
+      let line = status.split(separator: "\n").first { $0.hasPrefix("voluntary_ctxt_switches:") }
+      return sum + (line.flatMap { Int($0.split(separator: "\t").last ?? "") } ?? 0)
+    }
+  }
 
   /// The next line that contains `text`.
   func line(_ text: String, _ location: SourceLocation = #_sourceLocation) async throws -> String {

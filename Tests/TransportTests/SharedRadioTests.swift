@@ -135,6 +135,73 @@ import Testing
     }
   }
 
+  /// One owner at a time, whatever is left of those before.
+  @Test func theNameIsTakenOnce() throws {
+    try withFolders { radio, root in
+      let lock = root + "/run/bindrune/desk.lock"
+      for _ in 0..<3 {
+        let owner = try radio.takeName()
+        try expectMode(0o600, lock)
+        #expect(throws: TransportError.addressInUse(.radio(name: "desk"))) { try radio.takeName() }
+        close(owner)
+      }
+      // The file stays, so that nobody locks one that another has removed.
+      #expect(FileManager.default.fileExists(atPath: lock))
+    }
+  }
+
+  enum Foreign: CaseIterable { case link, folder, fifo }
+  @Test(arguments: Foreign.allCases) func aLockThatIsNoFileIsNotOpened(foreign: Foreign) throws {
+    try withFolders { radio, root in
+      _ = try radio.path(creates: true)
+      let lock = root + "/run/bindrune/desk.lock"
+      switch foreign {
+      case .link:
+        try FileManager.default.createSymbolicLink(atPath: lock, withDestinationPath: root + "/victim")
+      case .folder: try FileManager.default.createDirectory(atPath: lock, withIntermediateDirectories: false)
+      case .fifo: #expect(unsafe mkfifo(lock, 0o600) == 0)
+      }
+      let error = #expect(throws: TransportError.self) { try radio.takeName() }
+      #expect(
+        error?.description.contains("\(lock) is not a regular file, remove it") == true, "\(String(describing: error))")
+      #expect(!FileManager.default.fileExists(atPath: root + "/victim"))
+    }
+  }
+
+  enum Place: CaseIterable { case file, folder, link, deadLink, fifo }
+  /// What is no socket is somebody's, and stays.
+  @Test(arguments: Place.allCases, [true, false]) func aFileInTheSocketsPlace(place: Place, isNamed: Bool) async throws
+  {
+    let name = "test-\(UInt64.random(in: 0 ... .max))", path = try SharedRadio(name).path(creates: true)
+    defer {
+      for end in [".sock", ".lock", ".aim"] { try? FileManager.default.removeItem(atPath: path.dropLast(5) + end) }
+    }
+    let spec = isNamed ? TransportSpec.radio(name: name) : .unix(path: path)
+    switch place {
+    case .file: #expect(FileManager.default.createFile(atPath: path, contents: Data("mine".utf8)))
+    case .folder: try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+    case .link, .deadLink:
+      let aim = path.dropLast(5) + ".aim"
+      if place == .link { #expect(FileManager.default.createFile(atPath: String(aim), contents: Data("mine".utf8))) }
+      try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: String(aim))
+    case .fifo: #expect(unsafe mkfifo(path, 0o600) == 0)
+    }
+    let before = try FileManager.default.attributesOfItem(atPath: path)
+    try await withLoop { loop in
+      let error = await #expect(throws: TransportError.self) {
+        try await H4Server.listen(on: spec, loop: loop) { _ in }
+      }
+      #expect(error?.description.contains("\(path) is not a socket, remove it") == true, "\(String(describing: error))")
+      let after = try FileManager.default.attributesOfItem(atPath: path)
+      #expect(after[.systemFileNumber] as? Int == before[.systemFileNumber] as? Int)
+      #expect(after[.type] as? FileAttributeType == before[.type] as? FileAttributeType)
+      // The name is free again.
+      try FileManager.default.removeItem(atPath: path)
+      let server = try await H4Server.listen(on: spec, loop: loop) { _ in }
+      await server.close()
+    }
+  }
+
   @Test func itRunsOnceAndGoesWithItsProcess() async throws {
     let name = "test-\(UInt64.random(in: 0 ... .max))", spec = TransportSpec.radio(name: name)
     let path = try SharedRadio(name).path(creates: true)
