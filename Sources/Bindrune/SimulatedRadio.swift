@@ -62,7 +62,7 @@ public final class SimulatedRadio: @unchecked Sendable {
   ) async throws(TransportError) -> H4Server {
     try await H4Server.listen(on: spec, loop: eventLoop) { stream in
       let id = self.attach(stream, configuration)
-      self.logger.debug("a host connected", metadata: ["controller": "\(id.index)"])
+      self.logger.debug("a host connected", metadata: ["controller": "\(id.number)"])
     }
   }
 
@@ -87,7 +87,7 @@ public final class SimulatedRadio: @unchecked Sendable {
   }
 
   /// Public addresses from the block kept for documentation. RFC 7042, §2.1.2.
-  private func nextAddress() -> DeviceAddress { DeviceAddress(0x00_00_5E_00_53_01 + UInt64(air.controllerCount)) }
+  private func nextAddress() -> DeviceAddress { DeviceAddress(0x00_00_5E_00_53_01 + UInt64(air.controllersAdded)) }
 
   /// Lends the air: to move controllers, to separate them, to change the loss.
   public func withAir<Result>(_ body: (inout Air) -> Result) -> Result {
@@ -145,7 +145,7 @@ public final class SimulatedRadio: @unchecked Sendable {
     air.receive(packet, at: id, now: now)
   }
   private func ended(_ port: Port, _ error: TransportError) {
-    logger.debug("a host went away", metadata: ["controller": "\(port.id.index)", "reason": "\(error)"])
+    logger.debug("a host went away", metadata: ["controller": "\(port.id.number)", "reason": "\(error)"])
     ports.removeAll { $0 === port }
     air.removeController(port.id)
     pump()

@@ -10,6 +10,8 @@ struct Advertiser {
   var generation: UInt32 = 0
   /// Whether it sends legacy PDUs.
   var isLegacy = true
+  /// Where extended PDUs begin, LE 1M or LE Coded, and where they go on. Legacy PDUs are all on LE 1M.
+  var primaryPHY = PHY.le1M, secondaryPHY = PHY.le1M
   var isConnectable = true, isScannable = true, isDirected = false, isHighDuty = false
   /// Without its address; with its transmit power.
   var isAnonymous = false, tellsPower = false

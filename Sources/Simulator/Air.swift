@@ -11,11 +11,16 @@ import HCI
 /// One seed, one order of calls: the same bytes.
 ///
 /// Follows Vol 6, Part B for the air and Vol 4, Part E for each controller. What is not modelled: clock drift, peripheral
-/// latency, channel maps, collisions of links with each other; other PHYs than LE 1M are there on links only, and only their
+/// latency, what a channel map spares, collisions of links with each other; other PHYs than LE 1M are there on links only, and only their
 /// times on the air differ.
 public struct Air: ~Copyable {
   var medium: Medium
+  /// One for each place, also for those whose controller has gone.
   var controllers = UniqueArray<VirtualController>()
+  /// Places whose controller has gone.
+  private var vacant: [Int] = []
+  /// Number of controllers there ever were.
+  public private(set) var controllersAdded = 0
   private let seed: UInt64
   private var isRecording = false
   private var records: [PacketRecord] = []
@@ -30,10 +35,11 @@ public struct Air: ~Copyable {
 
   /// A controller as after power on.
   public mutating func addController(_ configuration: ControllerConfiguration) -> ControllerID {
-    let id = ControllerID(controllers.count)
-    var number = SeededGenerator(seed: seed &+ UInt64(id.index) &* 0xD1B5_4A32_D192_ED03)
-    controllers.append(
-      VirtualController(id, configuration, medium.radio.configuration, seed: number.next()))
+    let id = ControllerID(number: controllersAdded, index: vacant.popLast() ?? controllers.count)
+    controllersAdded += 1
+    var number = SeededGenerator(seed: seed &+ UInt64(id.number) &* 0xD1B5_4A32_D192_ED03)
+    let controller = VirtualController(id, configuration, medium.radio.configuration, seed: number.next())
+    if id.index < controllers.count { controllers[id.index] = controller } else { controllers.append(controller) }
     return id
   }
   /// Takes a controller off the air without a word, as when its power goes: its peers' links end by supervision time-out.
@@ -43,26 +49,36 @@ public struct Air: ~Copyable {
       medium.links[connection.link][connection.role].close()
       noteReach(connection.link)
     }
+    controllers[id.index].endTest(&medium)
+    runErrands()
     controllers[id.index].reset()
     controllers[id.index].outbox = PacketQueue()
     controllers[id.index].isPresent = false
+    medium.radio.forget(id)
+    vacant.append(id.index)
   }
-  public func isPresent(_ id: ControllerID) -> Bool { id.index < controllers.count && controllers[id.index].isPresent }
-  /// Number of controllers there ever were.
-  public var controllerCount: Int { controllers.count }
-  public func faults(of id: ControllerID) -> HostFaults { controllers[id.index].faults }
+  public func isPresent(_ id: ControllerID) -> Bool {
+    id.index < controllers.count && controllers[id.index].id == id && controllers[id.index].isPresent
+  }
+  /// What a controller's host has done against the rules; nothing once the controller has gone.
+  public func faults(of id: ControllerID) -> HostFaults {
+    isPresent(id) ? controllers[id.index].faults : HostFaults()
+  }
   /// ACL buffers of this controller that are in use.
-  public func usedBuffers(of id: ControllerID) -> Int { controllers[id.index].usedBuffers }
+  public func usedBuffers(of id: ControllerID) -> Int { isPresent(id) ? controllers[id.index].usedBuffers : 0 }
   /// Links of this controller.
-  public func linkCount(of id: ControllerID) -> Int { controllers[id.index].connections.count }
+  public func linkCount(of id: ControllerID) -> Int { handles(of: id).count }
   /// The controller is looking for somebody to connect to.
-  public func isInitiating(_ id: ControllerID) -> Bool { controllers[id.index].initiator != nil }
-  public func handles(of id: ControllerID) -> [ConnectionHandle] { controllers[id.index].connections.map(\.handle) }
+  public func isInitiating(_ id: ControllerID) -> Bool { isPresent(id) && controllers[id.index].initiator != nil }
+  public func handles(of id: ControllerID) -> [ConnectionHandle] {
+    isPresent(id) ? controllers[id.index].connections.map(\.handle) : []
+  }
 
   // MARK: Reach
 
   /// Puts two controllers out of each other's reach: their links end by supervision time-out, unless they meet again before.
   public mutating func separate(_ a: ControllerID, _ b: ControllerID) {
+    guard isPresent(a), isPresent(b) else { return }
     medium.radio.separate(a, b)
     noteReachOfAll()
   }
@@ -73,6 +89,7 @@ public struct Air: ~Copyable {
   }
   /// Moves a controller: strength falls with distance, and at about 560 m a 0 dBm signal is lost.
   public mutating func move(_ id: ControllerID, to position: Position) {
+    guard isPresent(id) else { return }
     controllers[id.index].configuration.position = position
     noteReachOfAll()
   }
@@ -91,6 +108,7 @@ public struct Air: ~Copyable {
     case HCIPacketType.command.rawValue:
       controllers[id.index].receiveCommand(packet, &medium)
       runErrands()
+      if medium.schedule.isCrowded { dropLateEvents() }
     case HCIPacketType.acl.rawValue:
       receiveData(packet, at: id)
     case HCIPacketType.synchronous.rawValue, HCIPacketType.iso.rawValue:
@@ -110,10 +128,10 @@ public struct Air: ~Copyable {
     let start = output.byteCount
     guard controllers[id.index].nextPacket(into: &output, now: now) else { return false }
     if isRecording { record(output, from: start, id) }
-    if controllers[id.index].holdsBack, !controllers[id.index].isBacklogged { resume(id) }
+    if controllers[id.index].holdsBack, controllers[id.index].takesData { resume(id) }
     return true
   }
-  /// Whether `nextPacket` would write one.
+  /// Whether it is time to ask `nextPacket`. It may have none all the same, where the host has no buffer for the data.
   public func hasPacket(from id: ControllerID, now: Instant) -> Bool {
     guard isPresent(id), let release = controllers[id.index].release else { return false }
     return release <= now
@@ -155,6 +173,23 @@ public struct Air: ~Copyable {
     }
     medium.now = max(medium.now, now)
   }
+  /// Whether an event still has something to happen to.
+  private func isAhead(_ event: Schedule.Event) -> Bool {
+    switch event {
+    case .advertising(let id, let generation), .advertisingTimeout(let id, let generation):
+      isPresent(id) && controllers[id.index].advertiser(generation) != nil
+    case .scanning(let id, let generation):
+      isPresent(id) && controllers[id.index].scanner.isEnabled && controllers[id.index].scanner.generation == generation
+    case .connectionEvent(let link): medium.links.contains(link)
+    case .supervision(let link, let since): medium.links.contains(link) && medium.links[link].silentSince == since
+    case .commandCredit(let id): isPresent(id)
+    }
+  }
+  private mutating func dropLateEvents() {
+    var entries = medium.schedule.takeAll()
+    entries.removeAll { !isAhead($0.event) }
+    medium.schedule.restore(entries)
+  }
   /// The latest time the air has been told.
   public var now: Instant { medium.now }
 
@@ -169,6 +204,7 @@ public struct Air: ~Copyable {
       case .abandon(let link, let role): abandon(link, role)
       case .cancelled(let id): reportCancelled(id)
       case .versionKnown(let link, let role): reportVersion(link, role)
+      case .transmitted(let transmission): count(transmission)
       }
     }
     medium.errands.removeAll(keepingCapacity: true)

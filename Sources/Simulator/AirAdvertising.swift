@@ -7,7 +7,7 @@ extension Air {
   /// One advertising event: the same PDU on each channel in turn, and what the others make of it.
   mutating func advertise(_ id: ControllerID, _ generation: UInt32) {
     let i = id.index
-    guard let set = controllers[i].advertiser(generation) else { return }
+    guard isPresent(id), let set = controllers[i].advertiser(generation) else { return }
     var advertiser = controllers[i].advertisers[set]
     guard let address = controllers[i].address(of: advertiser, now: medium.now) else { return }
     if advertiser.isDirected { advertiser.peer = controllers[i].target(of: advertiser, now: medium.now) }
@@ -22,13 +22,13 @@ extension Air {
       let time = medium.now + .microseconds(1200 * Int64(channel))
       var requests: [Request] = []
       for other in 0..<controllers.count where other != i && controllers[other].isPresent {
-        let scans = controllers[other].scans(channel, at: time, isLegacy: advertiser.isLegacy)
-        let initiates = controllers[other].initiates(channel, at: time)
-        guard scans || initiates, let strength = carry(from: i, to: other) else { continue }
+        let scan = controllers[other].scan(of: advertiser, channel, at: time)
+        let initiates = controllers[other].initiates(advertiser, channel, at: time)
+        guard scan != nil || initiates, let strength = carry(from: i, to: other) else { continue }
         guard let who = controllers[other].resolvingList.identify(address) else { continue }
-        if scans {
+        if let scan {
           report(advertiser, who, isResponse: false, strength, from: i, to: other)
-          if controllers[other].scanner.isActive, advertiser.isScannable,
+          if scan.isActive, advertiser.isScannable,
             let asker = asker(other, controllers[other].scanner.ownAddressType, who, by: i, advertiser, 1)
           {
             requests.append(Request(from: other, to: who, asker: asker, connects: false))
@@ -101,7 +101,7 @@ extension Air {
   /// §7.8.9), LE Advertising Set Terminated for a set (§7.8.56).
   mutating func endAdvertising(_ id: ControllerID, _ generation: UInt32) {
     let i = id.index
-    guard let set = controllers[i].advertiser(generation) else { return }
+    guard isPresent(id), let set = controllers[i].advertiser(generation) else { return }
     let advertiser = controllers[i].advertisers[set]
     controllers[i].advertisers[set].isEnabled = false
     if advertiser.handle == nil {
@@ -117,7 +117,7 @@ extension Air {
   /// The duration or the period of extended scanning is over. Vol 4, Part E, §7.8.65.
   mutating func scanTimer(_ id: ControllerID, _ generation: UInt32) {
     let i = id.index
-    guard controllers[i].scanner.isEnabled, controllers[i].scanner.generation == generation,
+    guard isPresent(id), controllers[i].scanner.isEnabled, controllers[i].scanner.generation == generation,
       let duration = controllers[i].scanner.duration
     else { return }
     guard let period = controllers[i].scanner.period else {
@@ -139,16 +139,20 @@ extension Air {
   /// case, and ends with 0x3E when the other end never speaks. Vol 6, Part B, §4.5.
   private mutating func connect(_ request: Request, _ p: Int, _ set: Int, _ address: AirAddress) -> Bool {
     let c = request.from
-    guard let initiator = controllers[c].initiator, !controllers[c].isFull else { return false }
+    // CONNECT_IND goes out on the PHY of the advertisement, AUX_CONNECT_REQ on that of AUX_ADV_IND, and the link begins there.
+    let advertised = controllers[p].advertisers[set], phy = advertised.isLegacy ? PHY.le1M : advertised.secondaryPHY
+    guard let initiator = controllers[c].initiator, let parameters = initiator.parameters(on: phy),
+      !controllers[c].isFull
+    else { return false }
     // An advertiser ignores an initiator it is connected to already, and one too many. Vol 6, Part B, §4.5.
     let isWelcome = !controllers[p].isFull && !controllers[p].connections.contains { $0.peer == request.asker.identity }
     let isReceived = carry(from: c, to: p) != nil && isWelcome
-    let parameters = initiator.request.chosen, now = medium.now
+    let now = medium.now
     let central = controllers[c].makeHandle()
     let peripheral = isReceived ? controllers[p].makeHandle() : ConnectionHandle()
     let link = medium.links.open(
-      central: LinkEnd(controllers[c].id, central), peripheral: LinkEnd(controllers[p].id, peripheral), parameters,
-      start: now)
+      central: LinkEnd(controllers[c].id, central, phy), peripheral: LinkEnd(controllers[p].id, peripheral, phy),
+      parameters, controllers[c].linkChannels, start: now)
     controllers[c].initiator = nil
     controllers[c].open(
       central, link, .central, request.to, own: request.asker.air, initiator.ownAddressType, parameters, now: now)
@@ -184,12 +188,20 @@ extension Air {
 }
 
 extension VirtualController {
-  func scans(_ channel: Int, at time: Instant, isLegacy: Bool) -> Bool {
-    scanner.isEnabled && !scanner.isPausing && (isLegacy || scanner.isExtended)
-      && scanner.listening.hears(channel: channel, at: time)
+  /// How this controller scans there, if it hears the advertisement: legacy PDUs on LE 1M, extended ones on their primary
+  /// PHY, and what they point to on their secondary one. Vol 4, Part E, §7.8.64; Vol 6, Part B, §2.3.4.
+  func scan(of advertiser: Advertiser, _ channel: Int, at time: Instant) -> PHYScan? {
+    guard scanner.isEnabled, !scanner.isPausing, advertiser.isLegacy || scanner.isExtended,
+      advertiser.isLegacy || phys.contains(advertiser.secondaryPHY.set),
+      let scan = scanner[advertiser.primaryPHY], scan.listening.hears(channel: channel, at: time)
+    else { return nil }
+    return scan
   }
-  func initiates(_ channel: Int, at time: Instant) -> Bool {
-    initiator?.listening.hears(channel: channel, at: time) ?? false
+  /// Vol 4, Part E, §7.8.66.
+  func initiates(_ advertiser: Advertiser, _ channel: Int, at time: Instant) -> Bool {
+    guard let listening = initiator?[advertiser.primaryPHY] else { return false }
+    return (advertiser.isLegacy || phys.contains(advertiser.secondaryPHY.set))
+      && listening.hears(channel: channel, at: time)
   }
   /// Whether the advertiser is the one to connect to, and open to us.
   func wants(_ advertiser: Advertiser, _ who: Identified) -> Bool {
@@ -206,6 +218,7 @@ extension VirtualController {
     _ advertiser: Advertiser, _ who: Identified, isResponse: Bool, _ data: ArraySlice<UInt8>, isWhole: Bool,
     _ strength: Int8, now: Instant
   ) {
+    let strength = atAntenna(strength)
     let target = advertiser.isDirected ? ownIdentity(of: advertiser.peer, scanner.ownAddressType) : nil
     if advertiser.isDirected, target == nil { return }
     if scanner.filterPolicy & 1 == 1, !(advertiser.isAnonymous ? acceptsAnonymous : accepts(who.identity)) { return }
@@ -253,8 +266,9 @@ extension VirtualController {
     report.dataStatus = status
     report.addressType = advertiser.isAnonymous ? .anonymous : who.type
     report.address = advertiser.isAnonymous ? DeviceAddress() : who.identity.value
+    report.primaryPHY = advertiser.primaryPHY
     if !advertiser.isLegacy {
-      report.secondaryPHY = .le1M
+      report.secondaryPHY = advertiser.secondaryPHY
       report.advertisingSID = advertiser.sid
     }
     if advertiser.tellsPower { report.txPower = advertiser.power }

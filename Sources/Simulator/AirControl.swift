@@ -17,6 +17,12 @@ extension Air {
         // At least six events later. An instant that has passed (0x28) cannot happen here: it is counted from now.
         medium.links[id].update = (parameters, medium.links[id].event + 6)
       }
+    case .channelMap(let channels):
+      if configuration.isInstant {
+        medium.links[id].channels = channels
+      } else {
+        medium.links[id].channelUpdate = (channels, medium.links[id].event + 6)
+      }
     case .featureRequest(let features):
       medium.links[id][role].peerFeatures = features
       reply(.featureResponse(controllers[i].configuration.features), id, role)

@@ -39,7 +39,7 @@ extension Air {
     let data = packet.extracting(ACLPacket.headerCount..<packet.count)
     if isInstant, medium.links[link].silentSince == nil, !medium.links[link][role].isBusy {
       let peer = medium.links[link][role.other].controller.index
-      if !controllers[peer].isBacklogged, length <= Int(controllers[peer].configuration.aclDataLength) {
+      if controllers[peer].takesData, length <= Int(controllers[peer].configuration.aclDataLength) {
         let to = medium.links[link][role.other].handle
         controllers[peer].deliver(to, isContinuing ? .continuing : .first, data, now: medium.now)
         return controllers[i].complete(index)
@@ -56,6 +56,9 @@ extension Air {
     guard medium.links.contains(id) else { return }
     medium.links[id].event += 1
     if let update = medium.links[id].update, update.event <= medium.links[id].event { apply(update.parameters, id) }
+    if let update = medium.links[id].channelUpdate, update.event <= medium.links[id].event {
+      (medium.links[id].channels, medium.links[id].channelUpdate) = (update.channels, nil)
+    }
     if let update = medium.links[id].phyUpdate, update.event <= medium.links[id].event { apply(update.phys, id) }
     var left = medium.links[id].parameters.period - .microseconds(300)
     var packets = 0
@@ -143,7 +146,7 @@ extension Air {
       receive(pdu, id, at: role.other)
     case .data(let count):
       let to = medium.links[id][role.other].controller.index
-      if controllers[to].isBacklogged {
+      if !controllers[to].takesData {
         controllers[to].holdsBack = true
         return
       }
@@ -219,7 +222,7 @@ extension Air {
     guard medium.links.contains(id) else { return }
     medium.links[id][role].close()
     let i = medium.links[id][role].controller.index, peer = medium.links[id][role.other].controller.index
-    if controllers[i].configuration.terminatesOnReset, isReachable(i, peer) {
+    if controllers[i].configuration.terminatesOnReset, medium.links[id][role.other].isOpen, isReachable(i, peer) {
       close(id, role.other, .remoteUserTerminatedConnection)
     }
     noteReach(id)
@@ -249,10 +252,13 @@ extension Air {
   mutating func noteReach(_ id: LinkID) {
     guard isInstant, medium.links.contains(id) else { return }
     let a = medium.links[id].central.controller.index, b = medium.links[id].peripheral.controller.index
-    medium.links[id].central.strength = level(from: b, to: a)
-    medium.links[id].peripheral.strength = level(from: a, to: b)
-    let isWhole = medium.links[id].central.isOpen && medium.links[id].peripheral.isOpen && isReachable(a, b)
-    if isWhole {
+    // An end that has closed may belong to a controller that has gone, and its place to another one.
+    let isOpen = medium.links[id].central.isOpen && medium.links[id].peripheral.isOpen
+    if isOpen {
+      medium.links[id].central.strength = level(from: b, to: a)
+      medium.links[id].peripheral.strength = level(from: a, to: b)
+    }
+    if isOpen, isReachable(a, b) {
       guard medium.links[id].silentSince != nil else { return }
       medium.links[id].silentSince = nil
       serve(id)

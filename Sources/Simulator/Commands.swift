@@ -1,3 +1,4 @@
+import BindruneToolbox
 import BindruneWire
 import HCI
 
@@ -29,29 +30,29 @@ extension VirtualController {
       return
     }
     let opcode = HCIOpcode(rawValue: UInt16(packet[1]) | UInt16(packet[2]) << 8)
-    if outstandingCommands >= Int(configuration.commandCredits) { faults.commandsWithoutCredit += 1 }
+    let needsCredit = opcode != HostNumberOfCompletedPackets.opcode
+    if needsCredit, outstandingCommands >= Int(configuration.commandCredits) { faults.commandsWithoutCredit += 1 }
     // A host that far behind does not read its answers: nothing more is kept for it.
     if isBacklogged || configuration.unansweredCommands.contains(opcode) { return }
-    outstandingCommands += 1
+    if needsCredit { outstandingCommands += 1 }
     do throws(WireError) {
       try obey(opcode, packet, &medium)
     } catch {
       faults.malformedPackets += 1
-      if AnyCommand(default: opcode)?.isAnsweredByStatus ?? (opcode == LEEnableEncryption.opcode) {
+      if !needsCredit { outstandingCommands += 1 }
+      if AnyCommand(default: opcode)?.isAnsweredByStatus == true {
         answer(opcode, .invalidHCICommandParameters, now: medium.now)
       } else {
         complete(opcode, .invalidHCICommandParameters, now: medium.now)
       }
     }
-    if let delay = configuration.commandCreditDelay {
+    if let delay = configuration.commandCreditDelay, needsCredit {
       medium.schedule.plan(.commandCredit(id), at: medium.now + air.commandLatency + delay)
     }
   }
   private mutating func obey(_ opcode: HCIOpcode, _ packet: Span<UInt8>, _ medium: inout Medium) throws(WireError) {
     guard knows(opcode) else { return complete(opcode, .unknownHCICommand, now: medium.now) }
-    let command = try AnyCommand(packet)
-    if case .unknown = command { return try performUnspoken(opcode, packet, &medium) }
-    perform(command, packet, &medium)
+    perform(try AnyCommand(packet), packet, &medium)
   }
 
   mutating func run<C: Executable>(_ command: C, _ packet: Span<UInt8>, _ medium: inout Medium) {
@@ -68,6 +69,11 @@ extension VirtualController {
     case .readRemoteVersionInformation(let command): run(command, packet, &medium)
     case .setEventMask(let command): run(command, packet, &medium)
     case .reset(let command): run(command, packet, &medium)
+    case .readTransmitPowerLevel(let command): run(command, packet, &medium)
+    case .setControllerToHostFlowControl(let command): run(command, packet, &medium)
+    case .hostBufferSize(let command): run(command, packet, &medium)
+    case .setEventMaskPage2(let command): run(command, packet, &medium)
+    case .hostNumberOfCompletedPackets(let command): perform(command, packet, &medium)
     case .writeLEHostSupport(let command): run(command, packet, &medium)
     case .readLocalVersionInformation(let command): run(command, packet, &medium)
     case .readLocalSupportedCommands: completeSupportedCommands(now: medium.now)
@@ -126,41 +132,47 @@ extension VirtualController {
     case .leSetAddressResolutionEnable(let command): run(command, packet, &medium)
     case .leSetResolvablePrivateAddressTimeout(let command): run(command, packet, &medium)
     case .leSetPrivacyMode(let command): run(command, packet, &medium)
-    default: complete(command.opcode, .unknownHCICommand, now: medium.now)
+    case .leSetHostChannelClassification(let command): run(command, packet, &medium)
+    case .leReadChannelMap(let command): run(command, packet, &medium)
+    case .leEncrypt(let command): completeEncryption(command, packet, now: medium.now)
+    case .leRand(let command): run(command, packet, &medium)
+    case .leEnableEncryption(let command): run(command, packet, &medium)
+    case .leReadSupportedStates(let command): run(command, packet, &medium)
+    case .leReceiverTest(let command): run(command, packet, &medium)
+    case .leReceiverTestV2(let command): run(command, packet, &medium)
+    case .leTransmitterTest(let command): run(command, packet, &medium)
+    case .leTransmitterTestV2(let command): run(command, packet, &medium)
+    case .leTestEnd(let command): run(command, packet, &medium)
+    case .leReadRFPathCompensation(let command): run(command, packet, &medium)
+    case .leWriteRFPathCompensation(let command): run(command, packet, &medium)
+    case .unknown(let opcode, _): complete(opcode, .unknownHCICommand, now: medium.now)
     }
   }
 
-  /// Whether this controller, as it is configured, has the command.
+  /// Whether this controller, as it is configured, has the command. Vol 4, Part E, §3.1: which feature brings which.
   func knows(_ opcode: HCIOpcode) -> Bool {
     if configuration.unknownCommands.contains(opcode) { return false }
     switch opcode.rawValue {
     case 0x0C6D, 0x1005: return configuration.isDualMode || configuration.sharesBuffers
     case 0x2060: return configuration.version.rawValue >= 0x0B
-    case 0x2035...0x203D, 0x2041...0x2043: return has(.leExtendedAdvertising)
+    case 0x2035...0x203D, 0x2041...0x2043, 0x204C, 0x204D: return has(.leExtendedAdvertising)
     case 0x2022...0x2024, 0x202F: return has(.leDataPacketLengthExtension)
     case 0x200F...0x2012: return configuration.filterAcceptListSize > 0
-    case 0x2030...0x2032: return choosesPHYs
+    case 0x2030...0x2034: return choosesPHYs
     case 0x2020, 0x2021: return has(.connectionParametersRequestProcedure)
     case 0x2019, 0x201B: return has(.leEncryption)
     case 0x2027...0x202E, 0x204E: return has(.llPrivacy)
-    default: return Self.opcodes.contains(opcode.rawValue)
+    default: return AnyCommand(default: opcode) != nil
     }
   }
-  /// Every opcode of `perform` and `performUnspoken`.
-  private static let opcodes: [UInt16] = [
-    0x0406, 0x041D, 0x0C01, 0x0C03, 0x0C6D, 0x1001, 0x1002, 0x1003, 0x1005, 0x1009, 0x1405, 0x2001, 0x2002, 0x2003,
-    0x2005,
-    0x2006, 0x2007, 0x2008, 0x2009, 0x200A, 0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x2010, 0x2011, 0x2012, 0x2013,
-    0x2016, 0x2019, 0x201B, 0x2020, 0x2021, 0x2022, 0x2023, 0x2024, 0x2027, 0x2028, 0x2029, 0x202A, 0x202B, 0x202C,
-    0x202D, 0x202E, 0x204E, 0x202F, 0x2030, 0x2031, 0x2032, 0x2035, 0x2036, 0x2037, 0x2038, 0x2039,
-    0x203A, 0x203B, 0x203C, 0x203D, 0x2041, 0x2042, 0x2043, 0x2060,
-  ]
   /// Read Local Supported Commands. Vol 4, Part E, §7.4.2: exactly what is answered with something else than 0x01.
   private mutating func completeSupportedCommands(now: Instant) {
     var supported = SupportedCommands()
-    for number in Self.opcodes where knows(HCIOpcode(rawValue: number)) {
-      let opcode = HCIOpcode(rawValue: number)
-      if let bit = AnyCommand(default: opcode)?.supportedBit ?? Self.unspokenBit(opcode) { supported[bit] = true }
+    for group: UInt16 in [0x0400, 0x0C00, 0x1000, 0x1400, 0x2000] {
+      for command in 0..<0x80 as Range<UInt16> {
+        let opcode = HCIOpcode(rawValue: group | command)
+        if knows(opcode), let bit = AnyCommand(default: opcode)?.supportedBit { supported[bit] = true }
+      }
     }
     var bytes = PacketBuffer(capacity: 64)
     _ = bytes.fill { output in
@@ -170,6 +182,15 @@ extension VirtualController {
     var result = ReadLocalSupportedCommands.Return()
     result.supportedCommands = Octets(0, 64)
     bytes.withBytes { complete(ReadLocalSupportedCommands.self, result, from: $0, now: now) }
+  }
+
+  /// LE Encrypt. Vol 4, Part E, §7.8.22: least significant octet first on the wire, the most significant one first in the cipher.
+  private mutating func completeEncryption(_ command: LEEncrypt, _ packet: Span<UInt8>, now: Instant) {
+    let block = AES128(key: number(command.key, in: packet)).encrypt(number(command.plaintextData, in: packet))
+    let bytes = (0..<16).map { UInt8(truncatingIfNeeded: block >> (8 * $0)) }
+    var result = LEEncrypt.Return(.success)
+    result.encryptedData = Octets(0, 16)
+    complete(LEEncrypt.self, result, from: bytes.span, now: now)
   }
 
   /// Vol 4, Part E, §7.3.1 and §7.8.1. Command answers and Number Of Completed Packets do not come here: nothing masks them.
@@ -198,8 +219,15 @@ extension SetEventMask: Executable {
 extension Reset: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     for connection in controller.connections { medium.errands.append(.abandon(connection.link, connection.role)) }
+    controller.endTest(&medium)
     controller.reset()
     return Return(.success)
+  }
+}
+extension SetEventMaskPage2: Executable {
+  /// None of that page's events is ever sent.
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    Return(.success)
   }
 }
 extension WriteLEHostSupport: Executable {
@@ -278,4 +306,48 @@ extension LESetRandomAddress: Executable {
     controller.randomAddress = randomAddress
     return Return(.success)
   }
+}
+extension LEReadSupportedStates: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    var result = Return(.success)
+    result.leStates = controller.supportedStates
+    return result
+  }
+}
+extension VirtualController {
+  /// The table of Vol 4, Part E, §7.8.27 has 42 lines: advertising of five kinds, scanning of two, initiating and both
+  /// connection roles, singly and by two. Each of them has its own state here, and none gets in another's way; only where
+  /// one link is all there can be, who has it neither initiates (bits 28 and 41) nor advertises connectably (35 … 40).
+  var supportedStates: LEStates {
+    let all: UInt64 = 1 << 42 - 1, secondLink: UInt64 = 1 << 28 | 0x7F << 35
+    return LEStates(rawValue: configuration.maximumConnections > 1 ? all : all & ~secondLink)
+  }
+}
+extension LERand: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    var result = Return(.success)
+    result.randomNumber = controller.addressChance.next()
+    return result
+  }
+}
+extension LEReadRFPathCompensation: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    var result = Return(.success)
+    (result.rfTXPathCompensationValue, result.rfRXPathCompensationValue) = controller.rfPath
+    return result
+  }
+}
+extension LEWriteRFPathCompensation: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    let range: ClosedRange<Int16> = -1280...1280
+    guard range.contains(rfTXPathCompensationValue), range.contains(rfRXPathCompensationValue) else {
+      return Return(.invalidHCICommandParameters)
+    }
+    controller.rfPath = (rfTXPathCompensationValue, rfRXPathCompensationValue)
+    return Return(.success)
+  }
+}
+/// 128 bits, least significant octet first.
+func number(_ octets: Octets, in packet: Span<UInt8>) -> UInt128 {
+  (0..<16).reversed().reduce(0) { $0 << 8 | UInt128(octets.byte($1, in: packet)) }
 }

@@ -6,6 +6,10 @@ import HCI
 
 extension VirtualController {
   static var maximumAdvertisingData: Int { 1650 }
+  /// As advertisements tell it: what the transmitter puts out, and what the path to the antenna adds. Vol 4, Part E, §7.8.76.
+  fileprivate var radiatedPower: Int8 {
+    Int8(max(-127, min(20, Int(configuration.transmitPower) + Int(rfPath.transmit) / 10)))
+  }
   fileprivate func set(_ handle: UInt8) -> Int? { advertisers.firstIndex { $0.handle == handle } }
 }
 extension LESetExtendedAdvertisingParameters: Executable {
@@ -18,21 +22,27 @@ extension LESetExtendedAdvertisingParameters: Executable {
       primaryAdvertisingIntervalMin.value >= 0x20,
       primaryAdvertisingIntervalMin.value <= primaryAdvertisingIntervalMax.value, isPossible
     else { return Return(.invalidHCICommandParameters) }
-    guard primaryAdvertisingPHY == .le1M, legacy || secondaryAdvertisingPHY == .le1M else {
-      return Return(.unsupportedFeatureOrParameterValue)
-    }
+    // Legacy PDUs are on LE 1M, whatever the secondary PHY is said to be.
+    guard primaryAdvertisingPHY == .le1M || (primaryAdvertisingPHY == .leCoded && !legacy),
+      legacy || (1...3).contains(secondaryAdvertisingPHY.rawValue)
+    else { return Return(.invalidHCICommandParameters) }
+    guard controller.phys.contains(primaryAdvertisingPHY.set),
+      legacy || controller.phys.contains(secondaryAdvertisingPHY.set)
+    else { return Return(.unsupportedFeatureOrParameterValue) }
     if existing == nil, controller.advertisers.count > controller.configuration.advertisingSets {
       return Return(.memoryCapacityExceeded)
     }
     var set = existing.map { controller.advertisers[$0] } ?? Advertiser(handle: advertisingHandle)
     set.isLegacy = legacy
+    set.primaryPHY = primaryAdvertisingPHY
+    set.secondaryPHY = legacy ? .le1M : secondaryAdvertisingPHY
     set.isConnectable = connectable
     set.isScannable = scannable
     set.isDirected = directed
     set.isHighDuty = highDutyCycle
     set.isAnonymous = anonymous
     set.tellsPower = includeTxPower
-    set.power = controller.configuration.transmitPower
+    set.power = controller.radiatedPower
     set.interval = primaryAdvertisingIntervalMin.value
     set.ownAddressType = ownAddressType
     set.peer = AirAddress(peerAddressType, peerAddress)

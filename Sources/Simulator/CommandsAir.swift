@@ -79,8 +79,9 @@ extension LESetScanParameters: Executable {
     guard isScanTiming(leScanInterval, leScanWindow, longest: 0x4000), ownAddressType.rawValue <= 3,
       scanningFilterPolicy.rawValue <= 3
     else { return Return(.invalidHCICommandParameters) }
-    controller.scanner.isActive = leScanType == .active
-    controller.scanner.listening = Listening(interval: leScanInterval.rawValue, window: leScanWindow.rawValue)
+    controller.scanner.le1M = PHYScan(
+      isActive: leScanType == .active,
+      listening: Listening(interval: leScanInterval.rawValue, window: leScanWindow.rawValue))
     controller.scanner.ownAddressType = ownAddressType
     controller.scanner.filterPolicy = scanningFilterPolicy.rawValue
     return Return(.success)
@@ -108,14 +109,23 @@ extension LESetExtendedScanParameters: Executable {
     if scanningPHYs.contains(.leCoded), !controller.has(.leCodedPHY) {
       return Return(.unsupportedFeatureOrParameterValue)
     }
-    guard isScanTiming(le1M.scanInterval, le1M.scanWindow, longest: 0xFFFF), ownAddressType.rawValue <= 3,
-      scanningFilterPolicy.rawValue <= 3
+    let groups = [scanningPHYs.contains(.le1M) ? le1M : nil, scanningPHYs.contains(.leCoded) ? leCoded : nil]
+    guard
+      groups.allSatisfy({ $0.map { isScanTiming($0.scanInterval, $0.scanWindow, longest: 0xFFFF) } ?? true }),
+      ownAddressType.rawValue <= 3, scanningFilterPolicy.rawValue <= 3
     else { return Return(.invalidHCICommandParameters) }
-    controller.scanner.isActive = le1M.scanType == .active
-    controller.scanner.listening = Listening(interval: le1M.scanInterval.rawValue, window: le1M.scanWindow.rawValue)
+    controller.scanner.le1M = groups[0].map(\.scan)
+    controller.scanner.leCoded = groups[1].map(\.scan)
     controller.scanner.ownAddressType = ownAddressType
     controller.scanner.filterPolicy = scanningFilterPolicy.rawValue
     return Return(.success)
+  }
+}
+extension LESetExtendedScanParameters.Parameters {
+  fileprivate var scan: PHYScan {
+    PHYScan(
+      isActive: scanType == .active,
+      listening: Listening(interval: scanInterval.rawValue, window: scanWindow.rawValue))
   }
 }
 extension LESetExtendedScanEnable: Executable {
@@ -157,49 +167,53 @@ extension LECreateConnection: Executable {
       intervalMin: connectionIntervalMin.rawValue, intervalMax: connectionIntervalMax.rawValue, latency: maxLatency,
       timeout: supervisionTimeout.rawValue)
     let listening = Listening(start: medium.now, interval: leScanInterval.rawValue, window: leScanWindow.rawValue)
-    return Return(
-      controller.initiate(
-        AirAddress(peerAddressType, peerAddress), peerAddressType, initiatorFilterPolicy, ownAddressType, listening,
-        request))
+    let initiator = Initiator(
+      peer: initiatorFilterPolicy == .acceptList ? nil : AirAddress(peerAddressType, peerAddress), isExtended: false,
+      ownAddressType: ownAddressType, le1M: listening, requests: (request, nil, nil))
+    return Return(controller.initiate(initiator, peerAddressType, initiatorFilterPolicy))
   }
 }
 extension LEExtendedCreateConnection: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     guard controller.uses(.extended), controller.initiator == nil else { return Return(.commandDisallowed) }
-    // 2M alone cannot initiate: it has no primary advertising channel. Vol 4, Part E, §7.8.66.
-    guard initiatingPHYs.subtracting([.le1M, .le2M, .leCoded]).isEmpty, initiatingPHYs.contains(.le1M),
-      isScanTiming(le1M.scanInterval, le1M.scanWindow, longest: 0xFFFF)
+    let primary = initiatingPHYs.intersection([.le1M, .leCoded])
+    // LE 2M alone cannot initiate: it has no primary advertising channel. Its scan interval and window mean nothing.
+    guard initiatingPHYs.isSubset(of: [.le1M, .le2M, .leCoded]), !primary.isEmpty,
+      !primary.contains(.le1M) || isScanTiming(le1M.scanInterval, le1M.scanWindow, longest: 0xFFFF),
+      !primary.contains(.leCoded) || isScanTiming(leCoded.scanInterval, leCoded.scanWindow, longest: 0xFFFF)
     else { return Return(.invalidHCICommandParameters) }
-    if (initiatingPHYs.contains(.le2M) && !controller.has(.le2MPHY))
-      || (initiatingPHYs.contains(.leCoded) && !controller.has(.leCodedPHY))
-    {
-      return Return(.unsupportedFeatureOrParameterValue)
-    }
-    let request = LinkRequest(
-      intervalMin: le1M.connectionIntervalMin.rawValue, intervalMax: le1M.connectionIntervalMax.rawValue,
-      latency: le1M.maxLatency, timeout: le1M.supervisionTimeout.rawValue)
-    let listening = Listening(
-      start: medium.now, interval: le1M.scanInterval.rawValue, window: le1M.scanWindow.rawValue)
-    return Return(
-      controller.initiate(
-        AirAddress(peerAddressType, peerAddress), peerAddressType, initiatorFilterPolicy, ownAddressType, listening,
-        request))
+    guard initiatingPHYs.isSubset(of: controller.phys) else { return Return(.unsupportedFeatureOrParameterValue) }
+    let initiator = Initiator(
+      peer: initiatorFilterPolicy == .acceptList ? nil : AirAddress(peerAddressType, peerAddress), isExtended: true,
+      ownAddressType: ownAddressType, le1M: primary.contains(.le1M) ? le1M.listening(from: medium.now) : nil,
+      leCoded: primary.contains(.leCoded) ? leCoded.listening(from: medium.now) : nil,
+      requests: (
+        initiatingPHYs.contains(.le1M) ? le1M.request : nil, initiatingPHYs.contains(.le2M) ? le2M.request : nil,
+        initiatingPHYs.contains(.leCoded) ? leCoded.request : nil
+      ))
+    return Return(controller.initiate(initiator, peerAddressType, initiatorFilterPolicy))
+  }
+}
+extension LEExtendedCreateConnection.Parameters {
+  fileprivate func listening(from now: Instant) -> Listening {
+    Listening(start: now, interval: scanInterval.rawValue, window: scanWindow.rawValue)
+  }
+  fileprivate var request: LinkRequest {
+    LinkRequest(
+      intervalMin: connectionIntervalMin.rawValue, intervalMax: connectionIntervalMax.rawValue, latency: maxLatency,
+      timeout: supervisionTimeout.rawValue)
   }
 }
 extension VirtualController {
   fileprivate mutating func initiate(
-    _ peer: AirAddress, _ peerType: AddressType, _ policy: InitiatorFilterPolicy, _ own: OwnAddressType,
-    _ listening: Listening, _ request: LinkRequest
+    _ initiator: Initiator, _ peerType: AddressType, _ policy: InitiatorFilterPolicy
   ) -> HCIStatus {
-    let usesList = policy.rawValue == 1
-    guard policy.rawValue <= 1, usesList || peerType.rawValue <= 3, own.rawValue <= 3, request.isValid,
-      address(own) != nil
+    guard policy.rawValue <= 1, initiator.peer == nil || peerType.rawValue <= 3,
+      initiator.ownAddressType.rawValue <= 3, initiator.isValid, address(initiator.ownAddressType) != nil
     else { return .invalidHCICommandParameters }
     if isFull { return .connectionLimitExceeded }
-    if !usesList, connections.contains(where: { $0.peer == peer }) { return .connectionAlreadyExists }
-    initiator = Initiator(
-      peer: usesList ? nil : peer, isExtended: commandSet == .extended, ownAddressType: own, listening: listening,
-      request: request)
+    if let peer = initiator.peer, connections.contains(where: { $0.peer == peer }) { return .connectionAlreadyExists }
+    self.initiator = initiator
     return .success
   }
   var isFull: Bool { connections.count >= configuration.maximumConnections }

@@ -62,6 +62,47 @@ extension LEReadRemoteFeatures: Executable {
     return Return(.success)
   }
 }
+extension LESetHostChannelClassification: Executable {
+  /// Holds for links to come, and for those there are, where this is the central. Vol 6, Part B, §5.1.2.
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    let map = ChannelMap(rawValue: channelMap.rawValue & ChannelMap.all.rawValue)
+    guard map.rawValue != 0 else { return Return(.invalidHCICommandParameters) }
+    controller.channelMap = map
+    for connection in controller.connections where connection.role == .central {
+      medium.send(.channelMap(controller.linkChannels), (connection.link, .central))
+    }
+    return Return(.success)
+  }
+}
+extension VirtualController {
+  /// What a link uses: what the host leaves, if that is enough. A link needs two channels. Vol 6, Part B, §4.5.8.1.
+  var linkChannels: ChannelMap { channelMap.rawValue.nonzeroBitCount < 2 ? .all : channelMap }
+}
+extension LEReadChannelMap: Executable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    var result = Return(.success)
+    result.connectionHandle = connectionHandle
+    guard let end = controller.end(connectionHandle) else {
+      result.status = .unknownConnectionIdentifier
+      return result
+    }
+    result.channelMap = medium.links[end.link].channels
+    return result
+  }
+}
+extension ReadTransmitPowerLevel: Executable {
+  /// Power is not controlled: the current level is the maximum.
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    var result = Return(.success)
+    result.connectionHandle = connectionHandle
+    guard controller.end(connectionHandle) != nil else {
+      result.status = .unknownConnectionIdentifier
+      return result
+    }
+    result.txPowerLevel = max(-30, min(20, controller.configuration.transmitPower))
+    return result
+  }
+}
 extension LEConnectionUpdate: Executable {
   /// The central decides; the peripheral asks. Vol 6, Part B, §5.1.1 and §5.1.7.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
@@ -107,6 +148,18 @@ extension LERemoteConnectionParameterRequestNegativeReply: Executable {
     medium.links[end.link][end.role].asksForParameters = false
     medium.send(.reject(type: LLControl.connectionParameterRequestType, error: reason), end)
     return Return(.success, connectionHandle)
+  }
+}
+extension LEEnableEncryption: Executable {
+  /// The peer's host is asked for its key.
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    guard let end = controller.end(connectionHandle) else { return Return(.unknownConnectionIdentifier) }
+    guard end.role == .central, !medium.links[end.link].central.awaitsEncryption else {
+      return Return(.commandDisallowed)
+    }
+    medium.links[end.link].central.awaitsEncryption = true
+    medium.send(.encryptionRequest(random: randomNumber, diversifier: encryptedDiversifier), end)
+    return Return(.success)
   }
 }
 extension LELongTermKeyRequestNegativeReply: Executable {

@@ -8,6 +8,10 @@ struct PHYWish: BitwiseCopyable, Equatable {
   var transmit: PHYSet, receive: PHYSet
 }
 
+extension PHY {
+  /// The set of this one; of a number that is none, the empty set.
+  var set: PHYSet { PHYSet(rawValue: 1 << (rawValue &- 1)) }
+}
 extension VirtualController {
   var phys: PHYSet {
     PHYSet.le1M.union(has(.le2MPHY) ? .le2M : []).union(has(.leCodedPHY) ? .leCoded : [])
@@ -38,8 +42,14 @@ extension ReadRSSI: Executable {
       result.status = .unknownConnectionIdentifier
       return result
     }
-    result.rssi = medium.links[end.link][end.role].strength
+    result.rssi = controller.atAntenna(medium.links[end.link][end.role].strength)
     return result
+  }
+}
+extension VirtualController {
+  /// What the radio measures, corrected by the path from the antenna; 127 stays "not known". Vol 4, Part E, §7.8.76.
+  func atAntenna(_ strength: Int8) -> Int8 {
+    strength == 127 ? 127 : Int8(max(-127, min(20, Int(strength) - Int(rfPath.receive) / 10)))
   }
 }
 extension LEReadPHY: Executable {

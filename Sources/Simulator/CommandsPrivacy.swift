@@ -7,7 +7,7 @@ extension VirtualController {
   /// While addresses are resolved, what is resolved may not change under what is on.
   fileprivate var usesResolvingList: Bool { resolvingList.isEnabled && isActive }
   /// Advertises, scans or initiates.
-  fileprivate var isActive: Bool { advertisers.contains(where: \.isEnabled) || scanner.isEnabled || initiator != nil }
+  var isActive: Bool { advertisers.contains(where: \.isEnabled) || scanner.isEnabled || initiator != nil }
 }
 extension LEAddDeviceToResolvingList: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> StatusReturn {
@@ -17,12 +17,9 @@ extension LEAddDeviceToResolvingList: Executable {
       return Return(.memoryCapacityExceeded)
     }
     let isNew = controller.resolvingList.add(
-      AirAddress(peerIdentityAddressType, peerIdentityAddress), peerIRK: key(peerIRK, packet),
-      localIRK: key(localIRK, packet))
+      AirAddress(peerIdentityAddressType, peerIdentityAddress), peerIRK: number(peerIRK, in: packet),
+      localIRK: number(localIRK, in: packet))
     return Return(isNew ? .success : .invalidHCICommandParameters)
-  }
-  private func key(_ octets: Octets, _ packet: Span<UInt8>) -> UInt128 {
-    (0..<16).reversed().reduce(0) { $0 << 8 | UInt128(octets.byte($1, in: packet)) }
   }
 }
 extension LERemoveDeviceFromResolvingList: Executable {

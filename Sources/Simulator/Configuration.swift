@@ -1,12 +1,20 @@
 import BindruneWire
 import HCI
 
-/// A controller on one `Air`, counted from zero; never given twice.
+/// A controller on one `Air`.
 public struct ControllerID: BitwiseCopyable, Sendable, Hashable, Comparable, CustomStringConvertible {
-  public let index: Int
-  @inlinable public init(_ index: Int) { self.index = index }
-  @inlinable public static func < (a: ControllerID, b: ControllerID) -> Bool { a.index < b.index }
-  public var description: String { "controller \(index)" }
+  /// Counted from zero, never given twice.
+  public let number: Int
+  /// Where the air keeps the controller. The place of one that has gone is used again.
+  let index: Int
+  /// The controller of that number on an air from which none has gone.
+  public init(_ number: Int) { self.init(number: number, index: number) }
+  init(number: Int, index: Int) {
+    self.number = number
+    self.index = index
+  }
+  public static func < (a: ControllerID, b: ControllerID) -> Bool { a.number < b.number }
+  public var description: String { "controller \(number)" }
 }
 
 /// How the air between controllers behaves.
@@ -60,7 +68,10 @@ public struct ControllerConfiguration: Sendable {
   public var version = CoreVersion(rawValue: 0x0D)
   /// Company_Identifier. 0xFFFF is nobody's.
   public var companyIdentifier = CompanyIdentifier(rawValue: 0xFFFF)
-  /// LE features (Vol 6, Part B, §4.6). Extended scanning and connecting exist when LE Extended Advertising is in it.
+  /// LE features (Vol 6, Part B, §4.6); they decide which commands there are (Vol 4, Part E, §3.1).
+  ///
+  /// LE Encryption is not among those of `init`, because links do not encrypt yet. A test may claim it: then a peripheral's
+  /// host is asked for its key, and can say that it has none.
   public var features: LEFeatures
   /// Octets in one ACL data packet, both ways: 27 … 65,535.
   public var aclDataLength: UInt16 = 251
@@ -68,7 +79,8 @@ public struct ControllerConfiguration: Sendable {
   public var aclBufferCount: UInt8 = 8
   /// LE data goes through the buffers of BR/EDR: LE Read Buffer Size says 0 (Vol 4, Part E, §7.8.2).
   public var sharesBuffers = false
-  /// A dual-mode controller: BR/EDR commands of the start exist (Write LE Host Support, Read Buffer Size).
+  /// A dual-mode controller as far as an LE host looks at it: Write LE Host Support and Read Buffer Size exist, the other
+  /// commands of BR/EDR do not.
   public var isDualMode = false
   /// Supported maximum of data octets in one packet on the air, 27 … 251.
   public var maximumDataOctets: UInt16 = 251
@@ -100,7 +112,7 @@ public struct ControllerConfiguration: Sendable {
   public init(address: DeviceAddress = DeviceAddress()) {
     self.address = address
     features = [
-      .leEncryption, .connectionParametersRequestProcedure, .extendedRejectIndication,
+      .connectionParametersRequestProcedure, .extendedRejectIndication,
       .peripheralInitiatedFeaturesExchange, .leDataPacketLengthExtension, .llPrivacy, .leExtendedAdvertising,
     ]
   }

@@ -34,6 +34,7 @@ struct LinkRequest: BitwiseCopyable, Equatable {
 /// LL control PDUs that the model knows. Vol 6, Part B, §2.4.2.
 enum LLControl {
   case connectionUpdate(LinkParameters)
+  case channelMap(ChannelMap)
   case terminate(HCIStatus)
   case unknown(type: UInt8)
   case featureRequest(LEFeatures), featureResponse(LEFeatures), peripheralFeatureRequest(LEFeatures)
@@ -54,6 +55,7 @@ enum LLControl {
   var type: UInt8 {
     switch self {
     case .connectionUpdate: 0x00
+    case .channelMap: 0x01
     case .terminate: 0x02
     case .encryptionRequest: 0x03
     case .unknown: 0x07
@@ -121,7 +123,7 @@ struct LinkEnd: ~Copyable {
   /// connMaxRxOctets and connMaxTxOctets of both ends, and what that comes to. Vol 6, Part B, §4.5.10.
   var length = DataLength(), peerLength = DataLength(), effective = DataLength()
   /// With what it sends, and what its host has asked for on this link.
-  var phy = PHY.le1M, phyWish: PHYWish?
+  var phy: PHY, phyWish: PHYWish?
   /// How strong the last packet from the other end was, in dBm; 127: none has come.
   var strength: Int8 = 127
   var peerFeatures: LEFeatures?
@@ -137,9 +139,10 @@ struct LinkEnd: ~Copyable {
 
   enum Flight { case nothing, control, data(Int) }
 
-  init(_ controller: ControllerID, _ handle: ConnectionHandle) {
+  init(_ controller: ControllerID, _ handle: ConnectionHandle, _ phy: PHY) {
     self.controller = controller
     self.handle = handle
+    self.phy = phy
   }
   /// The link has ended here.
   mutating func close() {
@@ -176,6 +179,9 @@ struct Link: ~Copyable {
   var event: UInt64 = 0
   /// LL_CONNECTION_UPDATE_IND has been received and comes into force with this event.
   var update: (parameters: LinkParameters, event: UInt64)?
+  /// Data channels in use, and those of LL_CHANNEL_MAP_IND.
+  var channels: ChannelMap
+  var channelUpdate: (channels: ChannelMap, event: UInt64)?
   /// The same for LL_PHY_UPDATE_IND.
   var phyUpdate: (phys: PHYUpdate, event: UInt64)?
   let start: Instant
@@ -184,9 +190,10 @@ struct Link: ~Copyable {
 
   init(
     _ id: LinkID, central: consuming LinkEnd, peripheral: consuming LinkEnd, _ parameters: LinkParameters,
-    start: Instant
+    _ channels: ChannelMap, start: Instant
   ) {
     self.id = id
+    self.channels = channels
     ends.append(central)
     ends.append(peripheral)
     self.parameters = parameters
@@ -228,13 +235,14 @@ struct LinkTable: ~Copyable {
   func id(at index: Int) -> LinkID? { slots[index].isOpen ? slots[index].id : nil }
 
   mutating func open(
-    central: consuming LinkEnd, peripheral: consuming LinkEnd, _ parameters: LinkParameters, start: Instant
+    central: consuming LinkEnd, peripheral: consuming LinkEnd, _ parameters: LinkParameters, _ channels: ChannelMap,
+    start: Instant
   ) -> LinkID {
     generation &+= 1
     var index = 0
     while index < slots.count, slots[index].isOpen { index += 1 }
     let id = LinkID(index: index, generation: generation)
-    let link = Link(id, central: central, peripheral: peripheral, parameters, start: start)
+    let link = Link(id, central: central, peripheral: peripheral, parameters, channels, start: start)
     if index < slots.count { slots[index] = link } else { slots.append(link) }
     return id
   }

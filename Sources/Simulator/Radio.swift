@@ -22,6 +22,9 @@ struct Radio {
   mutating func reunite(_ a: ControllerID, _ b: ControllerID) {
     separated.removeAll { $0.0 == min(a, b) && $0.1 == max(a, b) }
   }
+  /// The controller has gone.
+  mutating func forget(_ id: ControllerID) { separated.removeAll { $0.0 == id || $0.1 == id } }
+  var separatedCount: Int { separated.count }
   func isSeparated(_ a: ControllerID, _ b: ControllerID) -> Bool {
     let low = min(a, b), high = max(a, b)
     return separated.contains { $0.0 == low && $0.1 == high }

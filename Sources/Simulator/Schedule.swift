@@ -3,8 +3,9 @@ import HeapModule
 
 /// What is going to happen on the air, the earliest first; what falls on the same instant happens in the order it was planned.
 ///
-/// Nothing is ever taken out again: an event names the generation of what it is about, and one that comes too late for it
-/// is passed over.
+/// An event names the generation of what it is about, and one that comes too late for it is passed over. Nothing is taken
+/// out singly; when the table has grown to twice its size, its owner drops the late ones at once (`isCrowded`), so that it
+/// stays within twice what is ahead.
 struct Schedule: ~Copyable {
   private var heap = Heap<Entry>()
   private var planned: UInt64 = 0
@@ -23,8 +24,8 @@ struct Schedule: ~Copyable {
     /// A controller that answered with no command credit gives it now.
     case commandCredit(ControllerID)
   }
-  private struct Entry: Comparable {
-    var time: Instant, order: UInt64, event: Event
+  struct Entry: Comparable {
+    let time: Instant, order: UInt64, event: Event
     static func == (a: Entry, b: Entry) -> Bool { a.order == b.order }
     static func < (a: Entry, b: Entry) -> Bool { a.time == b.time ? a.order < b.order : a.time < b.time }
   }
@@ -33,6 +34,22 @@ struct Schedule: ~Copyable {
   mutating func plan(_ event: Event, at time: Instant) {
     heap.insert(Entry(time: time, order: planned, event: event))
     planned += 1
+  }
+  /// Number of entries, late ones included.
+  var count: Int { heap.count }
+  /// Entries after the late ones were dropped last; small tables are left alone.
+  private var sizeAfterDropping = 64
+  /// The table is twice as large as when the late entries were dropped last.
+  var isCrowded: Bool { heap.count >= 2 * sizeAfterDropping }
+  /// Hands out all entries; the table is empty until `restore`.
+  mutating func takeAll() -> [Entry] {
+    defer { heap = Heap() }
+    return heap.unordered
+  }
+  /// Puts back those that are not late.
+  mutating func restore(_ entries: [Entry]) {
+    heap = Heap(entries)
+    sizeAfterDropping = max(64, entries.count)
   }
   /// The next event that is due, and its time.
   mutating func next(until now: Instant) -> (event: Event, time: Instant)? {

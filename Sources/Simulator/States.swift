@@ -27,13 +27,17 @@ struct Listening {
   }
 }
 
+/// How a scanner listens on one primary PHY.
+struct PHYScan { var isActive = false, listening = Listening() }
+
 /// The scanning state. Vol 6, Part B, §4.4.3.
 struct Scanner {
-  var isEnabled = false, isActive = false, isExtended = false
+  var isEnabled = false, isExtended = false
+  /// nil: it does not scan on that PHY.
+  var le1M: PHYScan? = PHYScan(), leCoded: PHYScan?
   var generation: UInt32 = 0
   var ownAddressType = OwnAddressType()
   var filterPolicy: UInt8 = 0
-  var listening = Listening()
   var filtersDuplicates = false, forgetsEachPeriod = false
   /// Of extended scanning; `nil`: until it is disabled.
   var duration: Duration?, period: Duration?
@@ -52,7 +56,8 @@ struct Scanner {
     isExtended = extended
     isPausing = false
     generation &+= 1
-    listening.start = now
+    le1M?.listening.start = now
+    leCoded?.listening.start = now
     forget()
     duration = nil
     period = nil
@@ -62,6 +67,7 @@ struct Scanner {
     isEnabled = false
     generation &+= 1
   }
+  subscript(primary: PHY) -> PHYScan? { primary == .leCoded ? leCoded : le1M }
   mutating func forget() { seen.removeAll(keepingCapacity: true) }
   /// Whether a report of this kind about this device is to be made. Vol 6, Part B, §4.4.3.5: what the data says does not
   /// matter to legacy PDUs; with extended ones SID and DID tell whether it is new.
@@ -84,6 +90,16 @@ struct Initiator {
   /// It hears extended PDUs as well.
   var isExtended: Bool
   var ownAddressType: OwnAddressType
-  var listening: Listening
-  var request: LinkRequest
+  /// On which primary PHYs it listens; nil: not there.
+  var le1M: Listening?, leCoded: Listening?
+  /// For a link on each PHY; nil where the host has given none.
+  var requests: (le1M: LinkRequest?, le2M: LinkRequest?, leCoded: LinkRequest?)
+
+  subscript(primary: PHY) -> Listening? { primary == .leCoded ? leCoded : le1M }
+  var isValid: Bool { [requests.le1M, requests.le2M, requests.leCoded].allSatisfy { $0?.isValid ?? true } }
+  /// What a link on that PHY begins with. Where the host has given nothing for it, what it has given first.
+  func parameters(on phy: PHY) -> LinkParameters? {
+    let own = phy == .le2M ? requests.le2M : phy == .leCoded ? requests.leCoded : requests.le1M
+    return (own ?? requests.le1M ?? requests.le2M ?? requests.leCoded)?.chosen
+  }
 }

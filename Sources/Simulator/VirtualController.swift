@@ -9,6 +9,8 @@ struct Medium: ~Copyable {
   var now = Instant.zero
   /// What a command has set in motion for others; done when the command is.
   var errands: [Errand] = []
+  /// Transmitters' tests that are on.
+  var transmissions: [TestTransmission] = []
   /// Counts what has moved on links, to see when nothing does any more.
   var moved = 0
 
@@ -21,6 +23,8 @@ struct Medium: ~Copyable {
     case cancelled(ControllerID)
     /// The peer's version is known already.
     case versionKnown(LinkID, LinkRole)
+    /// A transmitter's test has ended: the receivers on its channel have heard this much.
+    case transmitted(TestTransmission)
   }
   init(_ configuration: AirConfiguration, seed: UInt64) { radio = Radio(configuration, seed: seed) }
 }
@@ -40,7 +44,8 @@ public struct HostFaults: BitwiseCopyable, Sendable, Equatable {
 
 /// The HCI face of one controller: what its host has set, and what waits for that host.
 ///
-/// Overview: commands are in Commands*.swift, one extension each; what happens on the air, in Air*.swift.
+/// Overview: commands are in Commands*.swift, one extension each; what happens on the air, in Air*.swift; data that the host
+/// has no room for, in HostFlow.swift.
 struct VirtualController: ~Copyable {
   let id: ControllerID
   var configuration: ControllerConfiguration
@@ -50,10 +55,11 @@ struct VirtualController: ~Copyable {
 
   /// To the host.
   var outbox = PacketQueue()
+  var hostFlow = HostFlow()
   private var packet = PacketBuffer(capacity: 300)
   private var random: SeededGenerator
-  /// Of private addresses: those do not disturb the order of anything else.
-  private var addressChance: SeededGenerator
+  /// Of private addresses and LE Rand: those do not disturb the order of anything else.
+  var addressChance: SeededGenerator
   /// Commands whose credit the host has not got back.
   var outstandingCommands = 0
 
@@ -70,7 +76,13 @@ struct VirtualController: ~Copyable {
   var resolvingList = ResolvingList()
   var scanner = Scanner()
   var initiator: Initiator?
+  /// A direct test that is on. Vol 6, Part F.
+  var test: DirectTest?
   var connections: [Connection] = []
+  /// Data channels that the host knows nothing bad of.
+  var channelMap = ChannelMap.all
+  /// Between the radio and its antenna, in tenths of a dB. Vol 4, Part E, §7.8.76.
+  var rfPath = (transmit: Int16(0), receive: Int16(0))
   var suggestedOctets: UInt16 = 27
   /// Modulations for links to come; nil: all it has.
   var defaultPHYs: PHYWish?
@@ -107,6 +119,7 @@ struct VirtualController: ~Copyable {
   /// Everything as after power on, except that counts go on. Vol 4, Part E, §7.3.2.
   mutating func reset() {
     outbox.removeAll()
+    hostFlow = HostFlow()
     outstandingCommands = 1
     eventMask = .afterReset
     leEventMask = .standard
@@ -118,7 +131,10 @@ struct VirtualController: ~Copyable {
     resolvingList = ResolvingList()
     scanner = Scanner(generation: scanner.generation &+ 1)
     initiator = nil
+    test = nil
     connections.removeAll()
+    channelMap = .all
+    rfPath = (0, 0)
     suggestedOctets = 27
     defaultPHYs = nil
     usedBuffers = 0
@@ -218,21 +234,43 @@ struct VirtualController: ~Copyable {
 
   // MARK: To the host
 
-  /// The host is so far behind that nothing more is kept for it.
+  /// The host is so far behind in reading that nothing more is kept for it.
   var isBacklogged: Bool { outbox.octets >= configuration.hostBacklog }
-  var hasPacket: Bool { hasCompleted || !outbox.isEmpty }
-  /// When a packet that is held back may go.
-  var release: Instant? { hasCompleted ? .zero : outbox.release }
+  /// Data is kept for it: neither what it has not read nor what it has no buffers for is too much.
+  var takesData: Bool { outbox.octets + hostFlow.waiting.octets < configuration.hostBacklog }
+  /// When the next packet may go.
+  var release: Instant? { hasCompleted || hostFlow.canDeliver ? .zero : outbox.release }
 
   /// Writes the next packet for the host.
   mutating func nextPacket(into output: inout OutputRawSpan, now: Instant) -> Bool {
     if hasCompleted { return writeCompletedPackets(into: &output) }
+    if hostFlow.isOn, let isWritten = writeHeldData(into: &output, now: now) { return isWritten }
     guard let release = outbox.release, release <= now else { return false }
     guard outbox.frontCount <= output.freeCapacity else { return false }
     outbox.withFront { output.append(contentsOf: $0) }
     if outbox.tag == 1 { outstandingCommands = max(0, outstandingCommands - 1) }
     outbox.removeFirst()
     return true
+  }
+  /// Flow control towards the host: data that the host has a buffer for goes first, data that it has none for steps aside for
+  /// the events behind it. Returns `nil` where the outbox begins with what may go.
+  private mutating func writeHeldData(into output: inout OutputRawSpan, now: Instant) -> Bool? {
+    if hostFlow.canDeliver {
+      guard hostFlow.waiting.frontCount <= output.freeCapacity else { return false }
+      hostFlow.deliver(into: &output)
+      return true
+    }
+    while let release = outbox.release, release <= now {
+      guard outbox.withFront({ hostFlow.admits($0) }) else {
+        outbox.withFront { hostFlow.waiting.append($0, Span()) }
+        outbox.removeFirst()
+        continue
+      }
+      guard outbox.frontCount <= output.freeCapacity else { return false }
+      outbox.withFront { hostFlow.note($0) }
+      return nil
+    }
+    return false
   }
   /// Number Of Completed Packets, of as many links as one event holds. Vol 4, Part E, §7.7.19.
   private mutating func writeCompletedPackets(into output: inout OutputRawSpan) -> Bool {
@@ -312,16 +350,24 @@ struct VirtualController: ~Copyable {
   /// Num_HCI_Command_Packets. Vol 4, Part E, §4.4.
   private var creditsInAnswer: UInt8 { configuration.commandCreditDelay == nil ? configuration.commandCredits : 0 }
 
-  /// Queues data from the air: the header of this controller's own link, then the octets as they came.
+  /// Queues data from the air: the header of this controller's own link, then the octets as they came, in packets that are not
+  /// longer than the host takes.
   mutating func deliver(
     _ handle: ConnectionHandle, _ flag: PacketBoundaryFlag, _ data: Span<UInt8>, now: Instant
   ) {
-    let word = handle.rawValue | UInt16(flag.rawValue) << 12
-    let header: InlineArray<5, UInt8> = [
-      0x02, UInt8(truncatingIfNeeded: word), UInt8(word >> 8), UInt8(truncatingIfNeeded: data.count),
-      UInt8(truncatingIfNeeded: data.count >> 8),
-    ]
-    outbox.append(header.span, data, release: delivery(now))
+    let release = delivery(now)
+    var flag = flag, start = 0
+    repeat {
+      let piece = data.extracting(start..<min(start + hostFlow.packetLength, data.count))
+      let word = handle.rawValue | UInt16(flag.rawValue) << 12
+      let header: InlineArray<5, UInt8> = [
+        0x02, UInt8(truncatingIfNeeded: word), UInt8(word >> 8), UInt8(truncatingIfNeeded: piece.count),
+        UInt8(truncatingIfNeeded: piece.count >> 8),
+      ]
+      outbox.append(header.span, piece, release: release)
+      flag = .continuing
+      start += piece.count
+    } while start < data.count
   }
 }
 

@@ -8,7 +8,7 @@ import Testing
   @Test func commandsAndReturnParameters() throws {
     var visitor = ThereAndBack()
     for raw in 0...UInt16.max { try AnyCommand(default: HCIOpcode(rawValue: raw))?.visit(&visitor) }
-    #expect(visitor.messages == 124)
+    #expect(visitor.messages == 160)
   }
   @Test func events() throws {
     var visitor = ThereAndBack()

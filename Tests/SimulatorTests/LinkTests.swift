@@ -158,7 +158,7 @@ import Testing
       #expect(
         lab.hexes(host).sorted() == [
           "04 0C 08 00 01 00 0D FF FF 00 00", "04 0C 08 00 01 00 0D FF FF 00 00", "04 0F 04 00 01 16 20",
-          "04 0F 04 00 01 1D 04", "04 0F 04 00 01 1D 04", "04 3E 0C 04 00 01 00 6F 10 00 00 00 00 00 00",
+          "04 0F 04 00 01 1D 04", "04 0F 04 00 01 1D 04", "04 3E 0C 04 00 01 00 6E 10 00 00 00 00 00 00",
         ])
     }
   }
@@ -197,7 +197,13 @@ import Testing
   }
 
   @Test(arguments: 0..<2) func noKey(air: Int) {
-    var lab = Lab(Self.airs[air], hosts: 2)
+    // Claimed, so that there is somebody to ask: links do not encrypt.
+    let controllers = (0..<2).map {
+      var controller = ControllerConfiguration(address: Lab.address($0))
+      controller.features.insert(.leEncryption)
+      return controller
+    }
+    var lab = Lab(Self.airs[air], controllers)
     let (_, p) = lab.connect(0, 1)
     lab.send(0, "01 19 20 1C 01 00 08 07 06 05 04 03 02 01 34 12" + String(repeating: " 00", count: 16))
     lab.run(100)

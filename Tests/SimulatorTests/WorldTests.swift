@@ -184,14 +184,23 @@ import Testing
     samples += [
       "01 0F 20 00", "01 10 20 00", "01 11 20 07 00 02 44 33 22 11 00", "01 12 20 07 00 02 44 33 22 11 00",
       "01 19 20 1C 01 00 08 07 06 05 04 03 02 01 34 12" + String(repeating: " 00", count: 16),
-      "01 35 20 07 01 01 02 03 04 05 C0",
+      "01 17 20 20 BF 01 FB 9D 4E F3 BC 36 D8 74 F5 39 41 38 68 4C 13 02 F1 E0 DF CE BD AC 79 68 57 46 35 24 13 02",
+      "01 14 20 05 FF 01 00 00 00", "01 31 0C 01 01",
+      "01 33 0C 07 1B 00 00 02 00 00 00", "01 35 0C 05 01 01 00 01 00", "01 35 0C 09 02 01 00 01 00 02 00 FF FF",
+      "01 1D 20 01 13", "01 1E 20 03 13 25 00", "01 33 20 03 13 03 00", "01 34 20 04 13 25 00 04", "01 1F 20 00",
+      "01 4D 20 04 00 05 00 FB", "01 2D 0C 03 01 00 01", "01 35 20 07 01 01 02 03 04 05 C0",
       "01 36 20 19 01 13 00 20 00 00 20 00 00 07 00 00 00 00 00 00 00 00 00 7F 01 00 01 05 00",
       "01 36 20 19 02 40 00 20 00 00 20 00 00 07 00 00 00 00 00 00 00 00 00 7F 01 00 01 05 00",
       "01 37 20 07 02 03 01 03 02 01 06", "01 38 20 06 01 03 01 02 01 09", "01 39 20 0A 01 02 01 00 00 00 02 00 00 00",
       "01 39 20 02 00 00", "01 3A 20 00", "01 3B 20 00", "01 3C 20 01 01", "01 3D 20 00",
     ].map(octets)
-    // One host with the extended commands, the others with the legacy ones.
-    var lab = Lab(air, hosts: 3)
+    // One host with the extended commands, the others with the legacy ones; one with every PHY, one that claims to encrypt.
+    let controllers = [LEFeatures.leEncryption, [.le2MPHY, .leCodedPHY], [.le2MPHY, .leCodedPHY]].enumerated().map {
+      var controller = ControllerConfiguration(address: Lab.address($0.offset))
+      controller.features.formUnion($0.element)
+      return controller
+    }
+    var lab = Lab(air, controllers)
     lab.command(2, LESetExtendedScanParameters())
     _ = lab.connect(0, 1)
     var count = 0, linked = 0

@@ -1,5 +1,71 @@
 import BindruneWire
 
+/// LE Encrypt. Vol 4, Part E, §7.8.22.
+///
+/// AES-128 of one block. Key and data are least significant octet first.
+public struct LEEncrypt: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0017) }
+  public static var name: StaticString { "HCI_LE_Encrypt" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 6) }
+  public var key = Octets()
+  public var plaintextData = Octets()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.octets("Key", &key, .exactly(16))
+    try visit.octets("Plaintext_Data", &plaintextData, .exactly(16))
+  }
+
+  public struct Return: CommandReturn {
+    public var status = HCIStatus()
+    public var encryptedData = Octets()
+    @inlinable public init() {}
+    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+      try visit.value("Status", &status)
+      try visit.octets("Encrypted_Data", &encryptedData, .exactly(16))
+    }
+  }
+}
+
+/// LE Rand. Vol 4, Part E, §7.8.23.
+public struct LERand: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0018) }
+  public static var name: StaticString { "HCI_LE_Rand" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 7) }
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
+
+  public struct Return: CommandReturn {
+    public var status = HCIStatus()
+    public var randomNumber: UInt64 = 0
+    @inlinable public init() {}
+    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+      try visit.value("Status", &status)
+      try visit.value("Random_Number", &randomNumber)
+    }
+  }
+}
+
+/// LE Enable Encryption. Vol 4, Part E, §7.8.24.
+///
+/// Only the central's host sends it. The peripheral's host is asked for its key.
+public struct LEEnableEncryption: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0019) }
+  public static var name: StaticString { "HCI_LE_Enable_Encryption" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(28, 0) }
+  public static var isAnsweredByStatus: Bool { true }
+  public var connectionHandle = ConnectionHandle()
+  public var randomNumber = LongTermKeyRand()
+  public var encryptedDiversifier: UInt16 = 0
+  public var longTermKey = Octets()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("Random_Number", &randomNumber)
+    try visit.value("Encrypted_Diversifier", &encryptedDiversifier)
+    try visit.octets("Long_Term_Key", &longTermKey, .exactly(16))
+  }
+}
+
 /// LE Long Term Key Request Negative Reply. Vol 4, Part E, §7.8.26.
 ///
 /// There is no key: the encryption procedure of the central ends with 0x06.
