@@ -184,7 +184,7 @@ import Testing
   @Test func aSlowControllerDoesNotStart() {
     var bench = Bench(), sent: [HCIOpcode] = [], end: StartFailure?
     bench.layer.start(now: bench.now)
-    while end == nil, sent.count < 20 {
+    for _ in 0..<20 where end == nil {
       sent += bench.sent()
       let answer = bench.now + .seconds(1)
       if let deadline = bench.layer.deadline, deadline < answer {
