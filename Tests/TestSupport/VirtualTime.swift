@@ -13,8 +13,8 @@
   /// test that gets no processor for a minute has lost no time. See Decision 0027.
   ///
   /// *For the test* is an estimate, because nobody can ask a task whether it waits. The clock moves by `step` at most, and
-  /// before each step come the tasks and blocks that were ready (`round`). A time-out of 2 s thus needs more than 1,000
-  /// turns of every queue that the test uses.
+  /// before each step come the tasks and blocks that were ready (`round`). A time-out of 2 s thus needs 2,000 turns of
+  /// every queue that the test uses.
   public final class VirtualLoop: NIOSerialEventLoopExecutor, Sendable {
     /// The test's loop, inside a suite or test with the trait `virtualTime`.
     @TaskLocal fileprivate static var loopOfTest: VirtualLoop?
@@ -25,8 +25,6 @@
 
     /// The clock's longest step.
     private static let step = TimeAmount.milliseconds(1)
-    /// A test that needs more time by its own clock hangs.
-    static let limit = TimeAmount.minutes(5)
     private static let threads = MultiThreadedEventLoopGroup(numberOfThreads: 2)
 
     private struct Timer: Sendable {
@@ -127,7 +125,17 @@
     func run(_ test: () async throws -> Void) async throws {
       // Cancelled in here only, while the task waits for `clock`.
       nonisolated(unsafe) let task = unsafe withUnsafeCurrentTask { unsafe $0 }
-      let clock = Task { await moveClock { unsafe task?.cancel() } }
+      let clock = Task {
+        await moveClock {
+          let text: Comment = "five minutes have passed on the test's clock"
+          if let wait = self.state.withLock({ $0.waits.last }) {
+            Issue.record(text, sourceLocation: wait)
+          } else {
+            Issue.record(text)
+          }
+          unsafe task?.cancel()
+        }
+      }
       let result: Result<Void, any Error>
       do {
         result = .success(try await Self.$loopOfTest.withValue(self) { try await test() })
@@ -135,11 +143,7 @@
         result = .failure(error)
       }
       change { $0.isStopped = true }
-      if await clock.value {
-        let wait = state.withLock { $0.waits.last }
-        let text: Comment = "The test's clock has reached its limit, \(Self.limit)."
-        if let wait { Issue.record(text, sourceLocation: wait) } else { Issue.record(text) }
-      }
+      await clock.value
       try result.get()
     }
     /// Names the place in the test if the time runs out during `body`.
@@ -150,9 +154,9 @@
       defer { state.withLock { state in state.waits.lastIndex(of: location).map { _ = state.waits.remove(at: $0) } } }
       return try await body()
     }
-    /// Until `isStopped`; true if the time was too long, and `timeOut` has been called.
-    private func moveClock(_ timeOut: () -> Void) async -> Bool {
-      let end = now + Self.limit
+    /// Until `isStopped`; calls `timeOut` after five minutes, which only a test that hangs needs.
+    private func moveClock(_ timeOut: () -> Void) async {
+      let end = now + .minutes(5)
       var isOver = false
       while !state.withLock({ $0.isStopped }) {
         await park()
@@ -163,7 +167,6 @@
           timeOut()
         }
       }
-      return isOver
     }
     private func park() async {
       await withCheckedContinuation { continuation in

@@ -4,7 +4,7 @@ import Glibc
 import TestSupport
 import Testing
 
-@Suite(.realTime, .timeLimit(.minutes(5))) struct OutputQueueTests {
+@Suite(.realTime, .hang) struct OutputQueueTests {
   private func pipe() -> (read: CInt, write: CInt) {
     var ends: [CInt] = [-1, -1]
     let status = unsafe Glibc.pipe(&ends)
