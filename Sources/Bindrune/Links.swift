@@ -168,8 +168,7 @@ extension Host {
   /// A port has values to send, and has had none.
   func fetch(_ port: SendPort) {
     links[port.link]?.sending.append(port)
-    // Where others wait already, the bearer will say when there is room.
-    if links[port.link]?.sending.count == 1 { ringing.append(port.link) }
+    if links[port.link] != nil, !ringing.contains(port.link) { ringing.append(port.link) }
   }
   func sendFromPorts() {
     while let link = ringing.popFirst() { sendFromPorts(of: link) }

@@ -77,6 +77,16 @@ private final class Updater: NSObject, CBCentralManagerDelegate, CBPeripheralDel
     central.stopScan()
     central.connect(peripheral)
   }
+  func centralManager(_ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?) {
+    Issue.record("not connected: \(error as Any)")
+    ended.finish()
+  }
+  func centralManager(
+    _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
+  ) {
+    Issue.record("disconnected: \(error as Any), \(unanswered) of \(number) wait")
+    ended.finish()
+  }
   func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
     peripheral.delegate = self
     peripheral.discoverServices([CBUUID(string: "FF00")])
@@ -159,8 +169,12 @@ extension Int {
     // What was written is there in the order of the calls: the last of it had a response, or was followed by one.
     let (wrote, received) = queue.sync { (updater.wrote, updater.received) }
     let (written, sent) = serving.sync { (device.written, device.sent) }
-    #expect(written == Array(wrote.prefix(written.count)) && wrote.count - written.count < 60, "seed \(seed)")
-    #expect(received == Array(sent.prefix(received.count)) && received.count > 100, "seed \(seed)")
+    #expect(
+      written == Array(wrote.prefix(written.count)) && wrote.count - written.count < 60,
+      "seed \(seed): \(written.count) of \(wrote.count) written")
+    #expect(
+      received == Array(sent.prefix(received.count)) && received.count > 100,
+      "seed \(seed): \(received.count) of \(sent.count) received")
     withExtendedLifetime((peripheral, central)) {}
   }
 }
