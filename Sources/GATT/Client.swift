@@ -169,7 +169,8 @@ public struct Client: AttributeClient, ~Copyable {
   /// Vol 3, Part G, §4.10, §4.11, §3.3.3.3.
   ///
   /// The descriptor is looked up in `remote`, and searched on the server where that has none. Subscribers are counted: a
-  /// second one asks the server for nothing. One who cancels while the server is being asked leaves nothing behind.
+  /// second one asks the server for nothing. One who cancels while the server is being asked
+  /// leaves nothing behind: the server is asked for what was in force before.
   public mutating func subscribe(
     _ id: RequestID, _ valueHandle: AttributeHandle, _ configuration: ClientCharacteristicConfiguration? = nil
   ) {

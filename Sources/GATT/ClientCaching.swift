@@ -96,7 +96,7 @@ extension Client {
     if let index = subscriptions.firstIndex(where: { $0.valueHandle == valueHandle }),
       wanted == nil || wanted == subscriptions[index].configuration
     {
-      subscriptions[index].subscribers += 1
+      if active?.isInternal == false { subscriptions[index].subscribers += 1 }
       return .done
     }
     guard let configuration = wanted ?? characteristic.properties.configuration else {
@@ -145,7 +145,9 @@ extension Client {
   mutating func subscribed(_ valueHandle: AttributeHandle, _ error: ClientError?) {
     guard error == nil, let active else { return }
     let index = subscriptions.firstIndex { $0.valueHandle == valueHandle }
+    let earlier = index.map { subscriptions[$0].configuration }
     if let index { subscriptions[index].configuration = active.configuration }
+    if active.isInternal { return }  // a restoration
     if active.isWanted {
       if let index {
         subscriptions[index].subscribers += 1
@@ -153,8 +155,11 @@ extension Client {
         subscriptions.append(
           Subscription(valueHandle: valueHandle, configuration: active.configuration, subscribers: 1))
       }
-    } else if index == nil {
-      // The caller has gone while the server was being asked, and nobody else wants the values.
+    } else if let earlier {
+      // The caller has gone while the server was being asked: the other subscribers get back what they had.
+      waiting.prepend(Procedure(nil, .subscribe(valueHandle, earlier)))
+    } else {
+      // Nobody else wants the values.
       waiting.prepend(Procedure(nil, .unsubscribe(valueHandle)))
     }
   }

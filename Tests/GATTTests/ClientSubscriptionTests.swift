@@ -88,13 +88,34 @@ import Testing
     dialogue.play("> 12 0400 0100", isOver: false)
     dialogue.client.cancel(3)
     dialogue.play("< 01 12 0400 05")
-    // Another one has subscribed: it stays.
-    dialogue.client.subscribe(4, 3)
-    dialogue.client.subscribe(5, 3, .indication)
+    #expect(dialogue.effects() == ["3 cancelled"])
+  }
+  /// The one who stays gets back what it had asked for.
+  @Test func cancelledBesideAnotherSubscriber() {
+    let dialogue = client(0x30)
+    dialogue.client.subscribe(1, 3)
+    dialogue.client.subscribe(2, 3, .indication)
+    dialogue.client.read(3, 3)
     dialogue.play("> 12 0400 0100\n< 13\n> 12 0400 0200", isOver: false)
-    dialogue.client.cancel(5)
-    dialogue.play("< 13")
-    #expect(dialogue.effects() == ["3 cancelled", "4 done", "5 cancelled"])
+    dialogue.client.cancel(2)
+    dialogue.play("< 13\n> 12 0400 0100\n< 13\n> 0A 0300\n< 0B 01")
+    #expect(dialogue.effects() == ["1 done", "2 cancelled", "3 value 01"])
+    // It counts as one subscriber, whose end is the end.
+    dialogue.client.subscribe(4, 3, .notification)
+    dialogue.client.unsubscribe(5, 3)
+    dialogue.client.unsubscribe(6, 3)
+    dialogue.play("> 12 0400 0000\n< 13")
+    #expect(dialogue.effects() == ["4 done", "5 done", "6 done"])
+  }
+  /// The server has refused the other configuration: what was in force still is.
+  @Test func cancelledAndRefused() {
+    let dialogue = client(0x30)
+    dialogue.client.subscribe(1, 3)
+    dialogue.client.subscribe(2, 3, .indication)
+    dialogue.play("> 12 0400 0100\n< 13\n> 12 0400 0200", isOver: false)
+    dialogue.client.cancel(2)
+    dialogue.play("< 01 12 0400 05")
+    #expect(dialogue.effects() == ["1 done", "2 cancelled"])
   }
 
   @Test func valuesBeforeTheAnswer() {
