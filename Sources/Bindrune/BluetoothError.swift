@@ -120,9 +120,7 @@ extension BluetoothError {
     self =
       switch failure {
       case .cancelled: .cancelled
-      case .controller(.lmpOrLLResponseTimeout): .controllerIsSilent
-      case .controller(let status):
-        BluetoothError(.connectionFailed, "The controller could not make the link: \(status).", status: status)
+      case .refused(let task, let status): BluetoothError(task, status)
       case .noSuchLink: .linkIsDown
       case .busy:
         BluetoothError(
@@ -136,6 +134,19 @@ extension BluetoothError {
       case .invalidParameters:
         BluetoothError(.invalidArgument, "No device is named, or the connection parameters contradict each other.")
       case .notStarted: .closed
+      }
+  }
+  private init(_ task: ControllerTask, _ status: HCIStatus) {
+    self =
+      switch (task, status) {
+      case (_, .lmpOrLLResponseTimeout): .controllerIsSilent
+      case (.connect, _):
+        BluetoothError(.connectionFailed, "The controller could not make the link: \(status).", status: status)
+      case (.disconnect, _): .refused(to: "take the link down", status)
+      case (.readRSSI, _): .refused(to: "read the signal strength", status)
+      case (.readPHYs, _): .refused(to: "read the modulations in use", status)
+      // For want of the feature, the controller's own or the peer's.
+      case (.setPHYs, _), (.setDefaultPHYs, _): .refusedByLink("use other modulations", status)
       }
   }
   init(_ error: DatabaseError) {

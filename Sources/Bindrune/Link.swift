@@ -85,13 +85,7 @@ public struct Link: Sendable, Identifiable {
   private func phys(
     _ start: @Sendable (inout HostCore, RequestID, Instant) -> Void
   ) async throws(BluetoothError) -> LinkPHYs {
-    let outcome: HostOutcome
-    do throws(BluetoothError) {
-      outcome = try await host.request(start)
-    } catch {
-      // Of a link that is up the controller refuses this for want of the feature, its own or the peer's.
-      throw error.code == .connectionFailed ? .refusedByLink("use other modulations", error.status) : error
-    }
+    let outcome = try await host.request(start)
     guard case .phys(let phys) = outcome else { throw .linkIsDown }
     return phys
   }

@@ -123,11 +123,7 @@ extension Host {
   func dataLength(of link: LinkID) -> LinkDataLength? { core.dataLength(of: link) }
   /// The modulations that links to come should use. Vol 4, Part E, §7.8.48.
   public func setDefaultPHYs(_ wanted: PHYPreferences) async throws(BluetoothError) {
-    do throws(BluetoothError) {
-      _ = try await request { core, id, now in core.setDefaultPHYs(wanted, id: id, now: now) }
-    } catch {
-      throw error.code == .connectionFailed ? .refusedByLink("use other modulations", error.status) : error
-    }
+    _ = try await request { core, id, now in core.setDefaultPHYs(wanted, id: id, now: now) }
   }
   /// ATT_MTU in force, 23 … 517; nil: the link is down.
   public func mtu(of link: LinkID) -> Int? { core.mtu(of: link) }

@@ -121,7 +121,7 @@ extension HostCore {
     emit(.violation(upper.links[index].id, .disconnectRefused(status)))
     let requests = upper.links[index].disconnectRequests
     upper.links[index].disconnectRequests = []
-    for id in requests { emit(.completed(id, .failed(.controller(status)))) }
+    for id in requests { emit(.completed(id, .failed(.refused(.disconnect, status)))) }
   }
 
   // MARK: What L2CAP says

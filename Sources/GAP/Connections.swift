@@ -270,7 +270,7 @@ struct Connections {
     } else if let index = wishes.firstIndex(where: { attempt.peers.contains($0.air) }) {
       let request = wishes.remove(at: index).request
       if wishes.contains(where: { $0.request == request }) { return }
-      fail(status == .connectionAlreadyExists ? .busy : .controller(status)) { $0.id == request }
+      fail(status == .connectionAlreadyExists ? .busy : .refused(.connect, status)) { $0.id == request }
     }
   }
 

@@ -129,7 +129,9 @@ extension HostCore {
     guard !peers.isEmpty, parameters.isValid else {
       return emit(.completed(id, .failed(.invalidParameters)))
     }
-    if !privacy.permitsConnections { return emit(.completed(id, .failed(.controller(.commandDisallowed)))) }
+    if !privacy.permitsConnections {
+      return emit(.completed(id, .failed(.refused(.connect, .commandDisallowed))))
+    }
     var different: [PeerAddress] = []
     for address in peers {
       let peer = privacy.identities.resolve(address) ?? address
@@ -230,8 +232,8 @@ extension HostCore {
   }
   /// What the controller knows is unknown: only a reset helps, which is the driver's decision.
   private mutating func controllerFailed(_ status: HCIStatus, _ now: Instant) {
-    dropEverything(now)
     emit(.controllerFailed(status))
+    dropEverything(now)
   }
 
   private mutating func handle(_ outcome: CommandOutcome, in packet: Span<UInt8>, _ now: Instant) {
@@ -257,7 +259,7 @@ extension HostCore {
     case Tag.rssi: rssiRead(outcome, handle, in: packet)
     case Tag.phys: physRead(outcome, handle, in: packet)
     case Tag.phyUpdate where outcome.status != .success:
-      phyUpdateEnded(handle, .failed(.controller(outcome.status)))
+      phyUpdateEnded(handle, .failed(.refused(.setPHYs, outcome.status)))
     case Tag.defaultPHYs: defaultPHYsSet(outcome.status)
     default: break
     }

@@ -63,7 +63,8 @@ public enum HostEffect: Sendable {
   /// It has not; the core is idle and may be started again.
   case startFailed(StartFailure)
   /// The controller reported an internal failure, or its links are not ours any more: everything has ended, the core is
-  /// idle and may be started again. The violation before it says why.
+  /// idle and may be started again. The violation before it says why. The ends of what was under way follow, so that
+  /// a driver knows their cause.
   case controllerFailed(HCIStatus)
 
   /// The controller scans, for this caller as well. Once for each `startScan`, unless it fails or is stopped before that.
@@ -156,11 +157,16 @@ public enum HostViolation: Sendable {
   case hardwareError(UInt8)
 }
 
+/// What a request asks a controller to do.
+public enum ControllerTask: BitwiseCopyable, Sendable, Equatable {
+  case connect, disconnect, readRSSI, readPHYs, setPHYs, setDefaultPHYs
+}
+
 public enum HostFailure: BitwiseCopyable, Sendable, Equatable {
   /// `cancel` was called.
   case cancelled
-  /// The controller answered with an error.
-  case controller(HCIStatus)
+  /// The controller refused to do this, or could not.
+  case refused(ControllerTask, HCIStatus)
   /// There is no such link (any more).
   case noSuchLink
   /// There is a link with this peer, or a request for one; or too many requests wait.

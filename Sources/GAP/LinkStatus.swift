@@ -91,8 +91,8 @@ extension HostCore {
     let result: HostResult
     do throws(WireError) {
       let answer = try ReadRSSI.decodeReturn(outcome.returnParameters, in: packet)
-      result = outcome.status == .success ? .rssi(answer.rssi == 127 ? nil : answer.rssi) : failure(outcome)
-    } catch { result = failure(outcome) }
+      result = outcome.status == .success ? .rssi(answer.rssi == 127 ? nil : answer.rssi) : refusal(.readRSSI, outcome)
+    } catch { result = refusal(.readRSSI, outcome) }
     for id in waiting { emit(.completed(id, result)) }
   }
   mutating func physRead(_ outcome: CommandOutcome, _ handle: ConnectionHandle, in packet: Span<UInt8>) {
@@ -108,13 +108,13 @@ extension HostCore {
     do throws(WireError) {
       let answer = try LEReadPHY.decodeReturn(outcome.returnParameters, in: packet)
       let phys = LinkPHYs(transmit: answer.txPHY, receive: answer.rxPHY)
-      result = outcome.status == .success ? .phys(phys) : failure(outcome)
-    } catch { result = failure(outcome) }
+      result = outcome.status == .success ? .phys(phys) : refusal(.readPHYs, outcome)
+    } catch { result = refusal(.readPHYs, outcome) }
     for id in waiting { emit(.completed(id, result)) }
   }
   /// An answer that does not decode is one without a reason.
-  private func failure(_ outcome: CommandOutcome) -> HostResult {
-    .failed(.controller(outcome.status == .success ? .unspecifiedError : outcome.status))
+  private func refusal(_ task: ControllerTask, _ outcome: CommandOutcome) -> HostResult {
+    .failed(.refused(task, outcome.status == .success ? .unspecifiedError : outcome.status))
   }
   mutating func phyUpdateEnded(_ handle: ConnectionHandle, _ result: HostResult) {
     guard let index = upper.index(of: handle) else { return }
@@ -127,7 +127,7 @@ extension HostCore {
   mutating func phyUpdateComplete(_ event: LEPHYUpdateComplete) {
     guard let index = upper.index(of: event.connectionHandle) else { return }
     guard event.status == .success else {
-      return phyUpdateEnded(event.connectionHandle, .failed(.controller(event.status)))
+      return phyUpdateEnded(event.connectionHandle, .failed(.refused(.setPHYs, event.status)))
     }
     let phys = LinkPHYs(transmit: event.txPHY, receive: event.rxPHY)
     if phys != upper.links[index].phys { emit(.physChanged(upper.links[index].id, phys)) }
@@ -138,7 +138,7 @@ extension HostCore {
     guard !defaultPHYRequests.isEmpty else { return }
     // Answers to the same command come in the order of the commands.
     let id = defaultPHYRequests.removeFirst()
-    emit(.completed(id, status == .success ? .done : .failed(.controller(status))))
+    emit(.completed(id, status == .success ? .done : .failed(.refused(.setDefaultPHYs, status))))
   }
   /// LE Data Length Change: Vol 4, Part E, §7.7.65.7.
   mutating func dataLengthChanged(_ event: LEDataLengthChange) {

@@ -13,7 +13,62 @@ import Testing
     let (central, relay) = try await lab.relayedHost()
     let tasks = try await waiting(on: central, peripheral, belt)
     try await relay.fromController("04 10 01 42")
-    try await expectEnd(tasks, of: central, [.controller, .disconnected, .notStarted])
+    try await expectEnd(tasks, of: central, [.controller])
+    await peripheral.close()
+  }
+
+  /// What waits for something else than the link hears why the controller is lost, and not that the host is closed.
+  @Test func aHardwareErrorIsTheCauseOfAllEnds() async throws {
+    let lab = Lab(), (central, relay) = try await lab.relayedHost()
+    let connecting = Task {
+      do throws(BluetoothError) {
+        _ = try await central.connect(to: PeerAddress(DeviceAddress(0xC0FF_EE00_0001), .random))
+      } catch {
+        return error.diagnostics
+      }
+      return "connected"
+    }
+    // LE Extended Create Connection.
+    try await within { await relay.command("01 43 20") }
+    try await relay.fromController("04 10 01 42")
+    let cause = try await within { await connecting.value }
+    #expect(cause.hasPrefix("The controller failed, "), "\(cause)")
+  }
+
+  /// Each says what the controller does not do. Vol 4, Part E, §7.5.4, §7.1.6; errors: Vol 1, Part F, §2.
+  @Test func aRefusalNamesTheOperation() async throws {
+    let lab = Lab(), belt = try Belt(), peripheral = try await lab.host(belt.database)
+    let (central, relay) = try await lab.relayedHost()
+    try await peripheral.advertiseFast()
+    let link = try await central.connect(to: peripheral.ownAddress, .fast)
+    // Nothing is under way any more when the controller falls silent.
+    _ = try await link.read(belt.short)
+    _ = try await link.readRSSI()
+    try await within { await relay.command("01 05 14") }
+    try await relay.fallSilent()
+    let operations:
+      [(command: String, answer: String, words: String, run: @Sendable () async throws(BluetoothError) -> Void)] = [
+        (
+          "01 05 14", "04 0E 07 01 05 14 1F 40 00 00", "read the signal strength",
+          { () async throws(BluetoothError) in _ = try await link.readRSSI() }
+        ),
+        (
+          "01 06 04", "04 0F 04 1F 01 06 04", "take the link down",
+          { () async throws(BluetoothError) in try await link.disconnect() }
+        ),
+      ]
+    for (command, answer, words, run) in operations {
+      let task = Task { () -> BluetoothError? in
+        do throws(BluetoothError) { try await run() } catch { return error }
+        return nil
+      }
+      try await within { await relay.command(command) }
+      try await relay.fromController(answer)
+      let error = try await within { await task.value }
+      #expect(error?.code == .controller && error?.status == .unspecifiedError, "\(words)")
+      #expect(error?.diagnostics.contains(words) == true, "\(error?.diagnostics ?? "none")")
+    }
+    try await relay.close()
     await peripheral.close()
   }
 

@@ -199,8 +199,8 @@ struct Bench: ~Copyable {
     case .physChanged(let link, let phys): return "\(link): \(phys)"
     case .completed(let id, .failed(.parametersRejected(let status))):
       return "\(id.rawValue): parametersRejected \(hexDigits(status.rawValue))"
-    case .completed(let id, .failed(.controller(let status))):
-      return "\(id.rawValue): controller \(hexDigits(status.rawValue))"
+    case .completed(let id, .failed(.refused(let task, let status))):
+      return "\(id.rawValue): refused to \(task) \(hexDigits(status.rawValue))"
     case .completed(let id, .failed(let failure)): return "\(id.rawValue): \(failure)"
     case .completed(let id, .gatt(.failed(.bearerClosed(let reason)))): return "\(id.rawValue): bearer \(reason)"
     case .completed(let id, .gatt(let result)): return "\(id.rawValue): \(result)"

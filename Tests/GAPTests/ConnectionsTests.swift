@@ -359,7 +359,9 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     bench.tell { core, now in core.readRSSI(link1, id: id(6), now: now) }
     same(
       bench.takeTexts(),
-      ["3: rssi nil", "4: controller 0x1F", "5: controller 0x22", "6: controller 0x01"])
+      [
+        "3: rssi nil", "4: refused to readRSSI 0x1F", "5: refused to readRSSI 0x22", "6: refused to readRSSI 0x01",
+      ])
   }
   @Test func modulation() {
     var bench = Self.linked()
@@ -377,7 +379,7 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     bench.tell { core, now in core.setPHYs(link1, PHYPreferences(), id: id(5), now: now) }
     bench.answer()
     bench.receive(octets("04 3E 06 0C 1A 40 00 02 01"))
-    same(bench.takeTexts(), ["4: invalidParameters", "5: controller 0x1A"])
+    same(bench.takeTexts(), ["4: invalidParameters", "5: refused to setPHYs 0x1A"])
     // The peer changes it.
     bench.receive(octets("04 3E 06 0C 00 40 00 01 01"))
     same(bench.takeTexts(), ["link 1: LE 1M out, LE 1M in"])
@@ -385,7 +387,7 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     bench.answer(.unsupportedFeatureOrParameterValue)
     bench.tell { core, now in core.setDefaultPHYs(PHYPreferences(), id: id(7), now: now) }
     bench.answer()
-    same(bench.takeTexts(), ["6: controller 0x11", "7: done"])
+    same(bench.takeTexts(), ["6: refused to setDefaultPHYs 0x11", "7: done"])
   }
   @Test func packetLength() {
     var bench = Self.linked()

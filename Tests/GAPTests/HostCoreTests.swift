@@ -106,8 +106,9 @@ private let link1 = LinkID(rawValue: 1)
     same(
       bench.takeAll(),
       [
-        "hardwareError", "3: bearer disconnected", "4: bearer disconnected", "link 1 down: 0x03", "5: disconnected",
-        "2: notStarted", "scanStopped", "advertisingStopped", "controllerFailed 0x03",
+        "hardwareError", "controllerFailed 0x03", "3: bearer disconnected", "4: bearer disconnected",
+        "link 1 down: 0x03", "5: disconnected",
+        "2: notStarted", "scanStopped", "advertisingStopped",
       ])
     // Silence until the next start.
     bench.receive(connectionComplete(0x41, .peripheral))
@@ -128,7 +129,7 @@ private let link1 = LinkID(rawValue: 1)
     bench.receive(connectionComplete(0x40, .peripheral, Bench.otherPeer))
     same(
       bench.takeTexts(),
-      ["link 1 up: \(Bench.peer), Peripheral", "handleInUse 64", "link 1 down: 0x03", "controllerFailed 0x1F"])
+      ["link 1 up: \(Bench.peer), Peripheral", "handleInUse 64", "controllerFailed 0x1F", "link 1 down: 0x03"])
   }
 
   /// Commands that the controller does not have end before the call returns: nobody need call `expire`, and no effect
@@ -144,14 +145,14 @@ private let link1 = LinkID(rawValue: 1)
     bench.tell { core, now in core.startScan(now: now) }
     bench.advertise("a")
     bench.connect(1)
-    same(bench.takeAll(), ["scanFailed 0x01", "advertisingFailed 0x01", "1: controller 0x01"])
+    same(bench.takeAll(), ["scanFailed 0x01", "advertisingFailed 0x01", "1: refused to connect 0x01"])
     bench.receive(connectionComplete(0x40, .central))
     same(bench.takeAll(), ["disconnectRefused 0x01"])
     bench.receive(connectionComplete(0x41, .peripheral))
     bench.tell { core, now in core.disconnect(link1, id: id(2), now: now) }
     same(
       bench.takeAll(),
-      ["link 1 up: \(Bench.peer), Peripheral", "link 1 disconnectRefused 0x01", "2: controller 0x01"])
+      ["link 1 up: \(Bench.peer), Peripheral", "link 1 disconnectRefused 0x01", "2: refused to disconnect 0x01"])
     bench.receive(octets("04 3E 0B 06 41 00 18 00 28 00 00 00 F4 01"))
     bench.receive(octets("04 3E 0D 05 41 00 00 00 00 00 00 00 00 00 00 00"))
     same(bench.takeAll(), [])
@@ -352,8 +353,9 @@ private let link1 = LinkID(rawValue: 1)
     same(
       bench.takeAll(),
       [
-        "Disconnect(64, 0x13)", "Disconnect(64, 0x13)", "link 1 disconnectRefused 0x0C", "2: controller 0x0C",
-        "link 1 disconnectRefused 0x22", "3: controller 0x22",
+        "Disconnect(64, 0x13)", "Disconnect(64, 0x13)", "link 1 disconnectRefused 0x0C",
+        "2: refused to disconnect 0x0C",
+        "link 1 disconnectRefused 0x22", "3: refused to disconnect 0x22",
       ])
   }
 
