@@ -16,7 +16,7 @@ open class CBCentral: CBPeer, @unchecked Sendable {
 
   /// Octets of one notification or indication: min(ATT_MTU − 3, 512). Longer values are cut to that.
   /// Core Specification, Vol 3, Part F, §3.4.7.1 and §3.2.9.
-  open var maximumUpdateValueLength: Int { min(lock.withLock { longest }, 512) }
+  open var maximumUpdateValueLength: Int { min(lock.withLock { sendPort?.longestValue ?? longest }, 512) }
   func setLongestUpdate(_ count: Int) { lock.withLock { longest = count } }
 
   /// Where its notifications are put, from its first subscription until its link ends.

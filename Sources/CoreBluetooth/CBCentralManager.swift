@@ -26,6 +26,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   private var scanning = false
   private var peripherals: [UUID: Known] = [:]
   private var lastSerial: UInt64 = 0
+  /// Of devices whose connection was asked for with another manager's peripheral: until it ends.
+  private var kept: [UUID: CBPeripheral] = [:]
   /// Which peripheral wants the link to a device.
   private var wishes: [UUID: UInt64] = [:]
   /// Ends to come of wishes that were cancelled because nobody kept the peripheral: nobody is told of them.
@@ -55,7 +57,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     showsPowerAlert = options?.bool(CBCentralManagerOptionShowPowerAlertKey) ?? false
     super.init()
     currentDelegate = delegate
-    delivery.start { [weak self] in self?.handle($0) }
+    delivery.start(delegate: { [weak self] in self?.delegate }) { [weak self] in self?.handle($0) }
   }
   /// Over a session of the caller's.
   package convenience init(
@@ -72,7 +74,10 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
 
   open weak var delegate: (any CBCentralManagerDelegate)? {
     get { lock.withLock { currentDelegate } }
-    set { lock.withLock { currentDelegate = newValue } }
+    set {
+      lock.withLock { currentDelegate = newValue }
+      delivery.delegateChanged()
+    }
   }
   /// Whether this manager scans.
   open var isScanning: Bool { lock.withLock { scanning } }
@@ -129,10 +134,14 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
 
   /// Waits for the device for as long as it takes, unless it is cancelled. To cancel it, let go of the peripheral, or call
   /// `cancelPeripheralConnection`.
+  ///
+  /// A peripheral of another manager stands for its device: the delegate is told of this manager's own peripheral with that
+  /// identifier, which the manager keeps until the connection ends.
   /// - Parameter options: by the keys `CBConnectPeripheralOption…`. What has a wrong type is ignored.
   open func connect(_ peripheral: CBPeripheral, options: [String: Any]? = nil) {
     guard isPoweredOn("connect") else { return }
-    guard peripheral.manager === self, peripheral.withLink({ $0.isValid }) else {
+    let isForeign = peripheral.manager !== self
+    guard let peripheral = own(peripheral), peripheral.withLink({ $0.isValid }) else {
       Log.misuse(self, "cannot connect \(peripheral), which it has not found since the adapter is on: find it again.")
       let error = CBError(.unknownDevice, "The device is not known to this manager: find or retrieve it with this one.")
       return delivery.perform { [weak self] in
@@ -144,6 +153,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       startDelay: max(0, (options?[CBConnectPeripheralOptionStartDelayKey] as? NSNumber)?.doubleValue ?? 0),
       reconnects: options?.bool(CBConnectPeripheralOptionEnableAutoReconnect) ?? false)
     let isConnected = lock.withLock { () -> Bool in
+      if isForeign { kept[peripheral.peer] = peripheral }
       if peripheral.link.state == .connected { return true }
       if peripheral.link.state == .disconnecting { peripheral.link.endsAhead += 1 }
       if peripheral.link.state != .connecting {
@@ -163,7 +173,10 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   /// app uses it any more.
   open func cancelPeripheralConnection(_ peripheral: CBPeripheral) {
     guard isPoweredOn("cancel a connection") else { return }
-    guard peripheral.manager === self else { return Log.misuse(self, "has not found \(peripheral).") }
+    let isOwn = peripheral.manager === self
+    guard let peripheral = isOwn ? peripheral : known(peripheral.peer) else {
+      return Log.misuse(self, "has not found \(peripheral).")
+    }
     lock.withLock {
       guard [.connecting, .connected].contains(peripheral.link.state) else { return }
       peripheral.link.state = .disconnecting
@@ -208,6 +221,11 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       peripherals[peer] = Known(peripheral: peripheral, serial: lastSerial)
       return peripheral
     }
+  }
+  /// Nil: it names no device.
+  private func own(_ peripheral: CBPeripheral) -> CBPeripheral? {
+    if peripheral.manager === self { return peripheral }
+    return PeerAddress(peripheral.peer) == nil ? nil : self.peripheral(peripheral.peer)
   }
   private func known(_ peer: UUID) -> CBPeripheral? { lock.withLock { peripherals[peer]?.peripheral } }
   private func isPoweredOn(_ action: String) -> Bool {
@@ -275,8 +293,11 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       let isGone = new != .poweredOff
       let lost = lock.withLock {
         (scanning, requests, wishes, abandonedEnds, linked) = (false, [:], [:], [:], [])
-        defer { if isGone { peripherals = [:] } }
-        return peripherals.values.compactMap(\.peripheral)
+        // Those of `kept` among them, so that none is let go under the lock.
+        let lost = peripherals.values.compactMap(\.peripheral)
+        kept = [:]
+        if isGone { peripherals = [:] }
+        return lost
       }
       for peripheral in lost { peripheral.lost(isValid: !isGone) }
       if new == .poweredOff, showsPowerAlert, let why = adapter.hindrance { Log.note(self, "needs Bluetooth: \(why)") }
@@ -330,6 +351,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
         peripheral.link.endsAhead -= 1
       } else {
         peripheral.link.state = .disconnected
+        kept[peer] = nil  // it is held by `peripheral` here
         if wishes[peer] == peripheral.serial { wishes[peer] = nil }
       }
       return true

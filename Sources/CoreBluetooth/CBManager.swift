@@ -9,7 +9,8 @@ open class CBManager: NSObject, @unchecked Sendable {
   let lock = NSLock()
   private var currentState = CBManagerState.unknown
 
-  /// What the manager can do now; `unknown` until the delegate is told for the first time.
+  /// What the manager can do now; `unknown` until a delegate is told for the first time, which is never before the initialiser
+  /// has returned. Without a delegate it stays `unknown`.
   open var state: CBManagerState { lock.withLock { currentState } }
   func setState(_ state: CBManagerState) { lock.withLock { currentState = state } }
 

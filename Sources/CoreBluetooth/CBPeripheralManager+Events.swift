@@ -34,7 +34,6 @@ extension CBPeripheralManager {
     let state = CBManagerState(new)
     var isNews = false
     var dropped: [Adding] = [], gone: [Published] = [], startsDropped = 0
-    var resumed: (id: OperationID, advertisement: Advertisement)?
     lock.withLock {
       isNews = CBManagerState(adapter) != state
       adapter = new
@@ -42,7 +41,7 @@ extension CBPeripheralManager {
         guard case .paused(let advertisement) = advertising else { return }
         let id = nextID()
         advertising = .starting(id, advertisement)
-        resumed = (id, advertisement)
+        session.send(.startAdvertising(id, localName: advertisement.localName, services: advertisement.services))
         return
       }
       // Every link has ended, and what was begun will not be done.
@@ -67,9 +66,6 @@ extension CBPeripheralManager {
     }
     // Let go without the lock: a program's subclass may do anything then.
     withExtendedLifetime(gone) {}
-    if let (id, advertisement) = resumed {
-      session.send(.startAdvertising(id, localName: advertisement.localName, services: advertisement.services))
-    }
     if isNews {
       setState(state)
       if showsPowerAlert, state == .poweredOff { Log.note(self, "needs Bluetooth: \(new.why)") }
@@ -119,46 +115,45 @@ extension CBPeripheralManager {
 
   // MARK: Services
 
-  /// Sends the next service on its way, unless one is.
+  /// Sends the next service on its way, unless one is. With the lock held.
   func publishNext() {
-    let next: (id: OperationID, description: ServiceDescription?)? = lock.withLock {
-      guard let first = adding.first, !first.isSent else { return nil }
-      adding[0].isSent = true
-      guard first.error == nil, let tree = first.tree, var description = first.description else {
-        return (first.id, nil)
-      }
-      for service in tree.included {
-        guard let other = published.first(where: { $0.tree.service === service }) else {
-          adding[0].error = .invalid(
-            "The service \(first.service.uuid) includes \(service.uuid), which is not published here: add that first.")
-          tree.release()
-          return (first.id, nil)
-        }
-        description.includes.append(other.handle)
-      }
-      return (first.id, description)
-    }
-    guard let (id, description) = next else { return }
-    if let description {
+    guard let first = adding.first, !first.isSent else { return }
+    adding[0].isSent = true
+    let id = first.id
+    if let description = describe(first) {
       session.send(.addService(id, description))
     } else {
       inTurn { $0.added(id, .failure(BluetoothError(.invalidArgument, "It cannot be published."))) }
     }
   }
+  /// Nil: it cannot be published, and its error says why.
+  private func describe(_ first: Adding) -> ServiceDescription? {
+    guard first.error == nil, let tree = first.tree, var description = first.description else { return nil }
+    for service in tree.included {
+      guard let other = published.first(where: { $0.tree.service === service }) else {
+        adding[0].error = .invalid(
+          "The service \(first.service.uuid) includes \(service.uuid), which is not published here: add that first.")
+        tree.release()
+        return nil
+      }
+      description.includes.append(other.handle)
+    }
+    return description
+  }
 
   private func added(_ id: OperationID, _ result: Result<BrokerAnswer, BluetoothError>) {
-    var unwanted: AttributeHandle?
     let outcome: (service: CBMutableService, error: (any Error)?)? = lock.withLock {
       guard let first = adding.first, first.id == id else {
         // It was given up while the adapter was at work.
-        if case .success(.published(let place)) = result { unwanted = place.handle }
+        if case .success(.published(let place)) = result { session.send(.removeService(place.handle)) }
         return nil
       }
       adding.removeFirst()
+      defer { publishNext() }
       switch (result, first.tree) {
       case (.success(.published(let place)), let tree?):
         if let error = first.error {
-          unwanted = place.handle
+          session.send(.removeService(place.handle))
           return (first.service, error)
         }
         published.append(Published(tree: tree, handle: place.handle))
@@ -175,9 +170,7 @@ extension CBPeripheralManager {
         return (first.service, first.error ?? CBError(.unknown))
       }
     }
-    if let unwanted { session.send(.removeService(unwanted)) }
     guard let outcome else { return }
-    publishNext()
     delegate?.peripheralManager(self, didAdd: outcome.service, error: outcome.error)
   }
 

@@ -50,7 +50,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   private weak var currentDelegate: (any CBPeripheralManagerDelegate)?
   private var lastID: UInt64 = 0
 
-  // Guarded by the lock.
+  // Guarded by the lock, under which what follows from them is sent too: so the session is asked in the order in which they
+  // change.
   var adapter = AdapterState.unknown
   var advertising = Advertising.idle
   /// Calls of `startAdvertising` that wait for their answer.
@@ -80,7 +81,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     showsPowerAlert = options?.bool(CBPeripheralManagerOptionShowPowerAlertKey) ?? false
     super.init()
     currentDelegate = delegate
-    delivery.start { [weak self] in self?.handle($0) }
+    delivery.start(delegate: { [weak self] in self?.delegate }) { [weak self] in self?.handle($0) }
   }
   /// Over a session of the caller's.
   package convenience init(
@@ -96,7 +97,10 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
 
   open weak var delegate: (any CBPeripheralManagerDelegate)? {
     get { lock.withLock { currentDelegate } }
-    set { lock.withLock { currentDelegate = newValue } }
+    set {
+      lock.withLock { currentDelegate = newValue }
+      delivery.delegateChanged()
+    }
   }
 
   /// Whether the program may share data. Linux asks nobody: what it does not permit is the state `unauthorized`.
@@ -130,8 +134,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
       } catch {
         adding.append(Adding(id: id, service: service, tree: nil, description: nil, error: error))
       }
+      publishNext()
     }
-    publishNext()
   }
 
   /// Takes a service of this manager from the database. One that another includes stays: remove that first.
@@ -151,10 +155,12 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
       }
       let removed = published.remove(at: index)
       forget(removed)
+      session.send(.removeService(removed.handle))
       return (removed, nil)
     }
     if let misuse { Log.misuse(self, misuse) }
-    if let removed { session.send(.removeService(removed.handle)) }
+    // Let go without the lock: a program's subclass may do anything then.
+    withExtendedLifetime(removed) {}
   }
 
   /// Takes all services of this manager from the database.
@@ -163,11 +169,11 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
       if let misuse = powerMisuse { return ([], misuse) }
       for index in adding.indices where adding[index].error == nil { cancelAdding(index) }
       for service in published { forget(service) }
+      session.send(.removeAllServices)
       defer { published = [] }
       return (published, nil)
     }
-    if let misuse { return Log.misuse(self, misuse) }
-    session.send(.removeAllServices)
+    if let misuse { Log.misuse(self, misuse) }
     // Let go without the lock: a program's subclass may do anything then.
     withExtendedLifetime(removed) {}
   }
@@ -184,7 +190,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     for key in (advertisementData ?? [:]).keys.sorted() where !supported.contains(key) {
       Log.misuse(self, "does not advertise \(key): the local name and the service UUIDs are what it can.")
     }
-    let outcome: Result<(OperationID, Advertisement), CBError> = lock.withLock {
+    let error: CBError? = lock.withLock {
       do throws(CBError) {
         try checkPower()
         guard case .idle = advertising else {
@@ -193,36 +199,29 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
         let id = nextID(), advertisement = try Advertisement(advertisementData ?? [:])
         advertising = .starting(id, advertisement)
         starts.insert(id)
-        return .success((id, advertisement))
+        session.send(.startAdvertising(id, localName: advertisement.localName, services: advertisement.services))
+        return nil
       } catch {
-        return .failure(error)
+        return error
       }
     }
-    switch outcome {
-    case .success((let id, let advertisement)):
-      session.send(.startAdvertising(id, localName: advertisement.localName, services: advertisement.services))
-    case .failure(let error):
-      inTurn { $0.delegate?.peripheralManagerDidStartAdvertising($0, error: error) }
-    }
+    if let error { inTurn { $0.delegate?.peripheralManagerDidStartAdvertising($0, error: error) } }
   }
 
   /// Ends the advertisement; connections go on.
   open func stopAdvertising() {
-    let (isOn, misuse): (Bool, String?) = lock.withLock {
-      // What is paused is stopped without the adapter.
-      let misuse = powerMisuse
+    let misuse: String? = lock.withLock {
+      defer { advertising = .idle }
       switch advertising {
-      case .idle: return (false, misuse)
-      case .paused:
-        advertising = .idle
-        return (false, nil)
+      case .idle: return powerMisuse
+      // What is paused is stopped without the adapter.
+      case .paused: return nil
       case .starting, .on:
-        advertising = .idle
-        return (true, misuse)
+        session.send(.stopAdvertising)
+        return powerMisuse
       }
     }
     if let misuse { Log.misuse(self, misuse) }
-    if isOn { session.send(.stopAdvertising) }
   }
 
   /// From the success of `startAdvertising` until it is stopped, except while the adapter is off.

@@ -1,80 +1,143 @@
 import BindruneBroker
 import Foundation
 
-/// From a session's callback to a manager's queue: in order, in batches. Whoever puts the first event schedules one drain,
-/// which takes all that have come by then; so a burst costs one turn of the queue. There is one drain at a time, so the order
-/// holds on a concurrent queue too.
+/// # Delivery
+/// **Overview**: from a session's callback to a manager's queue: in order, in batches. Whoever puts the first event schedules
+/// one drain, which takes all that have come by then; so a burst costs one turn of the queue. There is one drain at a time, so
+/// the order holds on a concurrent queue too.
+///
+/// **Function**: nothing is delivered before the manager's initialiser has returned, and the first state waits for a delegate,
+/// with all that comes after it: until then the manager's state is `unknown`, so the program can ask for nothing, and little
+/// comes (Decision 0028). What waits is bounded: see `WaitingEvents`.
+///
+/// **Phases**: initialising → awaitingDelegate → delivering → closed.
 final class Delivery: @unchecked Sendable {
   // Sendable: everything that changes is guarded by the lock.
-  private enum Item {
-    case event(BrokerEvent)
-    /// An answer that needs no session.
-    case call(@Sendable () -> Void)
+  private struct Manager {
+    let delegate: @Sendable () -> AnyObject?
+    let handle: @Sendable (BrokerEvent) -> Void
+  }
+  private enum Phase {
+    case initialising
+    case awaitingDelegate(Manager)
+    case delivering(Manager)
+    case closed
   }
   private let lock = NSLock()
-  private var waiting: [Item] = []
+  private var phase = Phase.initialising
+  private var waiting = WaitingEvents()
   private var isScheduled = false
-  private var isClosed = false
-  /// The queue stands still, and that has been told.
-  private var hasLost = false
+  /// A delegate was set since the last time that one was looked for.
+  private var hasNewDelegate = false
+  private var losses = RepeatedNote()
   let queue: DispatchQueue
-  /// Called on the queue; until there is one everything waits.
-  private var handle: (@Sendable (BrokerEvent) -> Void)?
 
-  /// `queue` nil: the main queue. Without `handle`, `start` begins.
-  init(on queue: DispatchQueue?, _ handle: (@Sendable (BrokerEvent) -> Void)? = nil) {
-    self.queue = queue ?? .main
-    self.handle = handle
+  /// `queue` nil: the main queue.
+  init(on queue: DispatchQueue?) { self.queue = queue ?? .main }
+
+  /// The last that a manager's initialiser does. `delegate` gives the manager's, `handle` is called on the queue.
+  ///
+  /// `hasReturned` is asked until it says yes.
+  func start(
+    delegate: @escaping @Sendable () -> AnyObject?,
+    hasReturned: @escaping @Sendable () -> Bool = InitialisingThread().hasReturned,
+    handle: @escaping @Sendable (BrokerEvent) -> Void
+  ) {
+    let manager = Manager(delegate: delegate, handle: handle)
+    Self.observation.async { self.begin(manager, when: hasReturned, interval: 1) }
   }
-  func start(_ handle: @escaping @Sendable (BrokerEvent) -> Void) {
+  private static let observation = DispatchQueue(label: "CoreBluetooth.initialisers")
+  private func begin(_ manager: Manager, when hasReturned: @escaping @Sendable () -> Bool, interval: Int) {
+    guard hasReturned() else {
+      if lock.withLock({ if case .closed = phase { true } else { false } }) { return }
+      return Self.observation.asyncAfter(deadline: .now() + .milliseconds(interval)) {
+        self.begin(manager, when: hasReturned, interval: min(2 * interval, 32))
+      }
+    }
     let isFirst = lock.withLock {
-      self.handle = handle
+      if case .initialising = phase { phase = .awaitingDelegate(manager) }
       return schedules()
     }
     if isFirst { queue.async { self.drain() } }
   }
+  /// The initialiser has returned, and what comes is delivered, if there is a delegate.
+  var hasBegun: Bool { lock.withLock { if case .initialising = phase { false } else { true } } }
 
-  /// From any thread.
-  func put(_ event: BrokerEvent) { put(.event(event), unless: event.mostWaiting) }
-  /// From any thread: `call` has its turn among the events.
-  func perform(_ call: @escaping @Sendable () -> Void) { put(.call(call), unless: .max) }
-  private func put(_ item: Item, unless most: Int) {
-    let (isFirst, isFirstLost) = lock.withLock { () -> (Bool, Bool) in
-      guard !isClosed else { return (false, false) }
-      if waiting.count >= most {
-        defer { hasLost = true }
-        return (false, !hasLost)
-      }
-      waiting.append(item)
-      return (schedules(), false)
+  /// The manager has another delegate now. From any thread.
+  func delegateChanged() {
+    let isFirst = lock.withLock {
+      hasNewDelegate = true
+      return schedules()
     }
     if isFirst { queue.async { self.drain() } }
-    if isFirstLost {
-      Log.note(queue, "\"\(queue.label)\" stands still: \(most) events wait for it, and what comes now is dropped.")
+  }
+  /// From any thread.
+  func put(_ event: BrokerEvent) {
+    put { waiting in waiting.append(event) }
+  }
+  /// From any thread: `call` has its turn among the events, but does not wait for a delegate.
+  func perform(_ call: @escaping @Sendable () -> Void) {
+    put { waiting in
+      waiting.append(call)
+      return true
+    }
+  }
+  private func put(_ append: (inout WaitingEvents) -> Bool) {
+    let (isFirst, losses) = lock.withLock { () -> (Bool, Int?) in
+      if case .closed = phase { return (false, nil) }
+      let isLost = !append(&waiting)
+      return (schedules(), isLost ? self.losses.count(at: .now) : nil)
+    }
+    if isFirst { queue.async { self.drain() } }
+    if let losses {
+      Log.note(queue, "\"\(queue.label)\" stands still: too many events wait for it, and \(losses) more were dropped.")
     }
   }
   /// Under the lock. True: a drain is to be scheduled.
   private func schedules() -> Bool {
-    guard handle != nil, !waiting.isEmpty, !isScheduled else { return false }
-    isScheduled = true
-    return true
-  }
-  private func drain() {
-    let (items, handle) = lock.withLock { () -> ([Item], (@Sendable (BrokerEvent) -> Void)?) in
-      defer { (waiting, hasLost) = ([], false) }
-      return (waiting, self.handle)
+    guard !isScheduled, !waiting.isEmpty else { return false }
+    switch phase {
+    case .initialising, .closed: return false
+    case .awaitingDelegate, .delivering:
+      isScheduled = true
+      return true
     }
-    guard let handle else { return }
+  }
+
+  private func drain() {
+    let (first, isAwaiting) = lock.withLock { () -> (Manager?, Bool) in
+      switch phase {
+      case .initialising, .closed: return (nil, false)
+      case .awaitingDelegate(let manager):
+        hasNewDelegate = false
+        return (manager, true)
+      case .delivering(let manager): return (manager, false)
+      }
+    }
+    guard let manager = first else { return }
+    // Not under the lock, for a program's own property may do anything. Kept until it has been told.
+    let delegate = isAwaiting ? manager.delegate() : nil
+    let items = lock.withLock { () -> [WaitingEvents.Item] in
+      guard isAwaiting else { return waiting.takeAll() }
+      guard delegate != nil else { return waiting.takeCalls() }
+      if waiting.hasState, case .awaitingDelegate = phase {
+        phase = .delivering(manager)
+        waiting.isFirst = false
+      }
+      return waiting.takeAll()
+    }
     for item in items {
-      if lock.withLock({ isClosed }) { return }
+      if lock.withLock({ if case .closed = phase { true } else { false } }) { return }
       switch item {
-      case .event(let event): handle(event)
+      case .event(let event): manager.handle(event)
       case .call(let call): call()
       }
     }
+    withExtendedLifetime(delegate) {}
     // What has come meanwhile has to wait its turn: others use the queue too.
     let isMore = lock.withLock {
       isScheduled = false
+      if case .awaitingDelegate = phase, delegate == nil, !hasNewDelegate, !waiting.hasCalls { return false }
       return schedules()
     }
     if isMore { queue.async { self.drain() } }
@@ -82,24 +145,24 @@ final class Delivery: @unchecked Sendable {
   /// Nothing is delivered any more, not even what waits: the manager is gone.
   func close() {
     let dropped = lock.withLock {
-      isClosed = true
-      handle = nil
-      defer { waiting = [] }
-      return waiting
+      phase = .closed
+      return waiting.takeAll()
     }
     withExtendedLifetime(dropped) {}
   }
 }
 
-extension BrokerEvent {
-  /// While so many wait, this one is dropped: a device must not fill the memory of a program that stands still. What the
-  /// program has asked for is never dropped, nor what a central waits for an answer to.
-  fileprivate var mostWaiting: Int {
-    switch self {
-    case .discovered: 1024  // it will be heard again
-    case .value: 65_536
-    case .writeRequested(let request, _, _, _) where request.isCommand: 65_536
-    default: .max
-    }
+/// Counts what repeats, for a note about it: once at first, and then once a minute at most.
+struct RepeatedNote {
+  private var count = 0
+  private var next: ContinuousClock.Instant?
+
+  /// It has happened once more. Returns how often since the last note, if there is to be another.
+  mutating func count(at now: ContinuousClock.Instant) -> Int? {
+    count += 1
+    if let next, now < next { return nil }
+    next = now + .seconds(60)
+    defer { count = 0 }
+    return count
   }
 }

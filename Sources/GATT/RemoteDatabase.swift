@@ -24,7 +24,7 @@ public struct HandleRange: BitwiseCopyable, Sendable, Hashable {
     first.rawValue <= other.last.rawValue && other.first.rawValue <= last.rawValue
   }
   /// From the first to the last handle of both.
-  func union(_ other: HandleRange) -> HandleRange {
+  public func union(_ other: HandleRange) -> HandleRange {
     HandleRange(
       raw: Int(min(first.rawValue, other.first.rawValue)), Int(max(last.rawValue, other.last.rawValue)))
   }

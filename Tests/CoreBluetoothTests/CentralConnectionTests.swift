@@ -235,17 +235,46 @@ import Testing
     #expect(old.told == [.connectionTimeout])
     withExtendedLifetime(peripheral) {}
   }
-  @Test("A peripheral of another manager is an unknown device")
+  @Test("A peripheral of another manager stands for its device: the delegate is told of the manager's own")
   func foreignPeripheral() throws {
     let (lab, other) = (CentralLab(), CentralLab())
     let foreign = try #require(other.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
     lab.manager.connect(foreign)
+    #expect(lab.asked() == [.connect(lab.peer, ConnectOptions())])
+    weak var own: CBPeripheral?
+    lab.recorder.then["connect"] = { [unowned lab] in
+      own = lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first
+    }
+    // Nobody but the manager keeps it.
+    lab.tell(.connected(lab.peer, name: "Thermostat", longestWrite: 20))
+    #expect(lab.recorder.take() == ["connect"])
+    #expect(own !== foreign && own?.state == .connected && own?.identifier == foreign.identifier)
+    #expect(foreign.state == .disconnected && other.asked().isEmpty)
+    // It ends as it began, and then nobody keeps it any more.
     lab.manager.cancelPeripheralConnection(foreign)
+    #expect(lab.asked() == [.cancelConnection(lab.peer)])
+    lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
+    #expect(lab.recorder.take() == ["disconnect"])
+    #expect(own == nil && lab.asked().isEmpty)
+    // So it does with the adapter.
+    lab.manager.connect(foreign)
+    lab.tell(.connected(lab.peer, name: nil, longestWrite: 20))
+    #expect(own?.state == .connected)
+    lab.tell(.adapter(.poweredOff("It is off.")))
+    #expect(own == nil)
+    withExtendedLifetime(foreign) {}
+  }
+  @Test("A peripheral that names no device is unknown; one that the manager does not know has no connection to cancel")
+  func unknownPeripheral() throws {
+    let (lab, other) = (CentralLab(), CentralLab())
+    lab.manager.connect(CBPeripheral())
     lab.settle()
-    #expect(lab.asked().isEmpty && other.asked().isEmpty)
     #expect((lab.recorder.errors.first as? CBError)?.code == .unknownDevice)
     #expect(lab.recorder.take() == ["fail"])
-    #expect(foreign.state == .disconnected)
+    let foreign = try #require(other.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
+    lab.manager.cancelPeripheralConnection(foreign)
+    lab.settle()
+    #expect(lab.recorder.take().isEmpty && lab.asked().isEmpty)
   }
   @Test("A subclass can stand in for a peripheral; it answers nothing")
   func subclass() {

@@ -151,6 +151,7 @@ final class CentralLab: @unchecked Sendable {
       session = ScriptedSession(deliver)
       return session
     }
+    manager.delivery.waitForBegin()
     if let state {
       tell(.adapter(.unknown), .adapter(state))
       _ = (recorder.take(), asked())
@@ -216,6 +217,14 @@ extension BrokerRequest {
       id
     default: nil
     }
+  }
+}
+
+extension Delivery {
+  /// What is told from now on is delivered in the turns of the queue that follow.
+  func waitForBegin() {
+    let end = ContinuousClock.now + .seconds(30)
+    while !hasBegun, ContinuousClock.now < end { usleep(200) }
   }
 }
 

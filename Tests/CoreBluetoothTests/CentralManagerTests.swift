@@ -15,7 +15,8 @@ import Testing
     #expect(lab.manager.state == .unknown)
     lab.tell(.adapter(.unknown))
     #expect(lab.recorder.calls.isEmpty)
-    lab.tell(.adapter(.poweredOff("It is off.")), .adapter(.poweredOn), .adapter(.poweredOn))
+    lab.tell(.adapter(.poweredOff("It is off.")))
+    lab.tell(.adapter(.poweredOn), .adapter(.poweredOn))
     #expect(lab.recorder.values as? [CBManagerState] == [.poweredOff, .poweredOn])
     for (state, expected) in [
       (AdapterState.resetting(""), CBManagerState.resetting), (.unsupported(""), .unsupported),

@@ -39,6 +39,29 @@ private var data: [String: Any] {
     #expect(script.calls() == ["advertising ok true"])
   }
 
+  /// The stop comes while the start is being sent: where that happens outside of the lock, the stop is sent first.
+  @Test("stopped while the adapter comes back: the start is never sent behind the stop")
+  func stoppedAsItResumes() throws {
+    let script = PeripheralScript()
+    script.manager.startAdvertising(data)
+    script.tell(.completed(try start(script), .success(.done)))
+    script.tell(.adapter(.poweredOff("It is off.")))
+    let isStopped = DispatchSemaphore(value: 0), manager = try #require(script.manager)
+    script.session.onSend = { request in
+      guard case .startAdvertising = request else { return }
+      Thread.detachNewThread {
+        manager.stopAdvertising()
+        isStopped.signal()
+        isStopped.signal()
+      }
+      _ = isStopped.wait(timeout: .now() + .milliseconds(300))
+    }
+    script.tell(.adapter(.poweredOn))
+    #expect(isStopped.wait(timeout: .now() + 30) == .success)
+    let requests = script.session.takeRequests()
+    #expect(requests.count == 2 && requests.last == .stopAdvertising, "\(requests)")
+  }
+
   @Test("S87: the cause of a failure is told, and advertising may begin again")
   func failed() throws {
     let script = PeripheralScript()

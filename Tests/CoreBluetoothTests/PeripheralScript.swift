@@ -20,7 +20,12 @@ final class PeripheralSession: BrokerSession, @unchecked Sendable {
     self.deliver = deliver
     deliver(.adapter(.unknown))
   }
-  func send(_ request: BrokerRequest) { lock.withLock { sent.append(request) } }
+  /// Before a request is noted: sets the time at which another thread does something.
+  var onSend: ((BrokerRequest) -> Void)?
+  func send(_ request: BrokerRequest) {
+    onSend?(request)
+    lock.withLock { sent.append(request) }
+  }
   func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? { lock.withLock { ports[peer] } }
   func close() { lock.withLock { closed = true } }
 
@@ -135,6 +140,7 @@ final class PeripheralScript: @unchecked Sendable {
       self.session = session
       return session
     }
+    manager.delivery.waitForBegin()
     if let state {
       tell(.adapter(state))
       _ = delegate.takeCalls()

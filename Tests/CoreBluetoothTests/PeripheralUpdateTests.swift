@@ -44,6 +44,7 @@ private struct Serving {
     // ATT_MTU − 3, and no value is longer than 512: Vol 3, Part F, §3.2.9.
     #expect(centrals.map(\.maximumUpdateValueLength) == [182, 512])
     #expect(serving.second.subscribedCentrals?.first === centrals[0])
+    serving.script.session.port(.notification, of: Serving.peer(1))?.mtuChanged(247)
     serving.script.tell(.longestUpdateChanged(Serving.peer(1), 244))
     #expect(centrals[0].maximumUpdateValueLength == 244)
     // Subscribed already, to indications now instead of notifications: nothing new.

@@ -8,10 +8,17 @@ import Testing
   let queue = DispatchQueue(label: "witness")
   /// A manager that is on, and a peripheral of it.
   func made() throws -> (CBCentralManager, CBPeripheral) {
-    let manager = CBCentralManager(delegate: nil, queue: queue) { SilentSession(deliver: $0) }
-    queue.sync {}  // behind the first event
+    let state = FirstState()
+    let manager = CBCentralManager(delegate: state, queue: queue) { SilentSession(deliver: $0) }
+    #expect(state.isTold.wait(timeout: .now() + 30) == .success)
     let peer = UUID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random))
     return (manager, try #require(manager.retrievePeripherals(withIdentifiers: [peer]).first))
+  }
+
+  /// A manager without a delegate stays in the unknown state.
+  private final class FirstState: NSObject, CBCentralManagerDelegate {
+    let isTold = DispatchSemaphore(value: 0)
+    func centralManagerDidUpdateState(_ central: CBCentralManager) { isTold.signal() }
   }
 
   @Test func central() throws {

@@ -1,0 +1,192 @@
+import BindruneBroker
+import Foundation
+
+/// # WaitingEvents
+/// **Overview**: what waits for a manager's queue, in order. Its size is bounded by what the program has asked for, and not by
+/// what devices do, however long the queue stands still: Decision 0029.
+///
+/// **Function**: the end of a request that the program has not seen removes the request, and vanishes with it. While fewer than
+/// 1,024 events wait, all others are kept. From then on an event replaces a waiting one that it makes obsolete, or is dropped:
+///
+/// | event | effect on what waits |
+/// |---|---|
+/// | new name, MTU, ready for more values, links of this machine | replaces the last one, of the same device |
+/// | changed services | the same; its range then covers both |
+/// | end of a subscription | removes the subscription's begin, if that waits, and vanishes with it |
+/// | end of a link that is made again by itself | removes the link's begin, if an earlier end waits before it, and vanishes with it |
+/// | adapter's state | of more than two in a row the most severe and the last remain |
+/// | advertisement | is dropped |
+/// | value; write without response | is dropped while 65,536 events wait |
+///
+/// So what remains always ends in the present state. Nothing that the program has asked for, and no request that a central
+/// waits for an answer to, is dropped. Before the first state has been delivered, only the last one is kept.
+struct WaitingEvents {
+  enum Item {
+    case event(BrokerEvent)
+    /// An answer that needs no session.
+    case call(@Sendable () -> Void)
+  }
+  fileprivate static var crowd: Int { 1024 }
+  /// Nothing has been delivered yet.
+  var isFirst = true
+  private var isCrowded: Bool { isFirst || count >= Self.crowd }
+
+  /// What later events look up.
+  private enum Key: Hashable {
+    case state, links
+    case name(UUID), longestWrite(UUID), longestUpdate(UUID), changedServices(UUID)
+    case readyToWrite(UUID), readyToUpdate(UUID)
+    case subscription(UUID, AttributeHandle)
+    case request(ServerRequest)
+    case connection(UUID), interruption(UUID)
+  }
+
+  /// Nil where an event was removed; the last one is never nil.
+  private var items: [Item?] = []
+  private var places: [Key: Int] = [:]
+  private(set) var count = 0
+  var isEmpty: Bool { count == 0 }
+  private var callCount = 0
+  var hasCalls: Bool { callCount > 0 }
+  /// A state of the adapter waits that says something.
+  private(set) var hasState = false
+
+  /// All of it.
+  mutating func takeAll() -> [Item] {
+    let all = items.compactMap { $0 }, isFirst = isFirst
+    self = WaitingEvents()
+    self.isFirst = isFirst
+    return all
+  }
+  /// The events go on waiting.
+  mutating func takeCalls() -> [Item] {
+    var calls: [Item] = []
+    for place in items.indices {
+      guard case .call? = items[place], let call = items[place] else { continue }
+      calls.append(call)
+      items[place] = nil
+      count -= 1
+    }
+    callCount = 0
+    tidy()
+    return calls
+  }
+
+  mutating func append(_ call: @escaping @Sendable () -> Void) {
+    callCount += 1
+    add(.call(call))
+  }
+  /// False: it was dropped, because as many wait as may.
+  mutating func append(_ event: BrokerEvent) -> Bool {
+    if count >= event.mostWaiting { return false }
+    switch event {
+    case .adapter(let state): append(state)
+    case .linkedPeers: replace(.links, event)
+    case .nameChanged(let peer, _): replace(.name(peer), event)
+    case .longestWriteChanged(let peer, _): replace(.longestWrite(peer), event)
+    case .longestUpdateChanged(let peer, _): replace(.longestUpdate(peer), event)
+    case .readyToWrite(let peer): replace(.readyToWrite(peer), event)
+    case .readyToUpdate(let peer): replace(.readyToUpdate(peer), event)
+    case .servicesChanged(let peer, let range):
+      var range = range
+      if isCrowded,
+        case .event(.servicesChanged(_, let earlier))? = places[.changedServices(peer)].flatMap({ items[$0] })
+      {
+        range = range.union(earlier)
+      }
+      replace(.changedServices(peer), .servicesChanged(peer, range))
+    case .subscribed(let peer, let handle, _): add(event, as: .subscription(peer, handle))
+    case .unsubscribed(let peer, let handle):
+      let key = Key.subscription(peer, handle)
+      if isCrowded, remove(key) { return true }
+      places[key] = nil
+      add(.event(event))
+    case .readRequested(let request, _, _, _, _): add(event, as: .request(request))
+    case .writeRequested(let request, _, _, _) where !request.isCommand: add(event, as: .request(request))
+    case .requestEnded(let request): if !remove(.request(request)) { add(.event(event)) }
+    case .connected(let peer, _, _): add(event, as: .connection(peer))
+    case .disconnected(let peer, _, let isReconnecting, _) where isReconnecting:
+      if isCrowded, let begin = places[.connection(peer)], let end = places[.interruption(peer)], end < begin {
+        _ = remove(.connection(peer))
+      } else {
+        add(event, as: .interruption(peer))
+      }
+    case .discovered, .scanFailed, .connectionFailed, .disconnected, .value, .completed, .writeRequested,
+      .advertisingEnded:
+      add(.event(event))
+    }
+    return true
+  }
+  private mutating func append(_ state: AdapterState) {
+    if state != .unknown { hasState = true }
+    // With its links, of which there are none below `.poweredOn`.
+    if isCrowded { _ = remove(.links) }
+    if isFirst { return replace(.state, .adapter(state)) }
+    if !isCrowded { return add(.event(.adapter(state))) }
+    var run: [(place: Int, state: AdapterState)] = []
+    for (place, item) in items.enumerated().reversed() where run.count < 2 {
+      guard let item else { continue }
+      guard case .event(.adapter(let state)) = item else { break }
+      run.append((place, state))
+    }
+    guard run.count == 2 else { return add(.event(.adapter(state))) }
+    if run[0].state.severity >= run[1].state.severity { items[run[1].place] = .event(.adapter(run[0].state)) }
+    items[run[0].place] = .event(.adapter(state))
+  }
+
+  private mutating func add(_ item: Item) {
+    items.append(item)
+    count += 1
+  }
+  private mutating func add(_ event: BrokerEvent, as key: Key) {
+    add(.event(event))
+    places[key] = items.count - 1
+  }
+  /// The new one goes to the end: events between the two may concern the same.
+  private mutating func replace(_ key: Key, _ event: BrokerEvent) {
+    if isCrowded { _ = remove(key) }
+    add(event, as: key)
+  }
+  private mutating func remove(_ key: Key) -> Bool {
+    guard let place = places.removeValue(forKey: key) else { return false }
+    items[place] = nil
+    count -= 1
+    tidy()
+    return true
+  }
+  private mutating func tidy() {
+    while let last = items.last, last == nil { items.removeLast() }
+    guard items.count > 64, items.count > 2 * count else { return }
+    var moved = [Int](repeating: 0, count: items.count), kept: [Item?] = []
+    for (place, item) in items.enumerated() where item != nil {
+      moved[place] = kept.count
+      kept.append(item)
+    }
+    items = kept
+    for (key, place) in places { places[key] = moved[place] }
+  }
+}
+
+extension BrokerEvent {
+  /// While so many wait, this one is dropped: a device must not fill the memory of a program that stands still.
+  fileprivate var mostWaiting: Int {
+    switch self {
+    case .discovered: WaitingEvents.crowd  // it will be heard again
+    case .longestUpdateChanged: WaitingEvents.crowd  // a central that has subscribed has it from its port
+    case .value: 65_536
+    case .writeRequested(let request, _, _, _) where request.isCommand: 65_536
+    default: .max
+    }
+  }
+}
+
+extension AdapterState {
+  /// How much ends with it: nothing; the links; also what is known of devices, and what was published.
+  fileprivate var severity: Int {
+    switch self {
+    case .poweredOn: 0
+    case .poweredOff: 1
+    case .unknown, .resetting, .unsupported, .unauthorized: 2
+    }
+  }
+}
