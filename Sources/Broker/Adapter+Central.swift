@@ -7,6 +7,8 @@ struct Central {
   var reaches: [PeerAddress: Reach] = [:]
   /// What the host has been asked to connect to, `capacity` at most.
   var connects: [RequestID: PeerAddress] = [:]
+  /// How often devices that are wanted did not hear the link, since they last did.
+  var unheard: [PeerAddress: Int] = [:]
   /// Who waits for room among them, in order.
   var waiting: [PeerAddress] = []
   /// Those who wait have their turn then.

@@ -125,11 +125,13 @@ extension Adapter {
     case .connecting(let id):
       if isWanted { return }
       central.reaches[peer] = .cancelling(id)
+      central.unheard[peer] = nil
       host.cancel(id)
     case .resting(let timer):
       if isWanted { return }
       timer.cancel()
       central.reaches[peer] = nil
+      central.unheard[peer] = nil
     case .establishing(let link, let timer):
       if isWanted { return }
       timer.cancel()
@@ -163,15 +165,23 @@ extension Adapter {
     central.reaches[peer] = .disconnecting(link)
     central.disconnects[host.begin(.disconnect(link))] = link
   }
-  private func rest(_ peer: PeerAddress) {
+  private func rest(_ peer: PeerAddress, _ time: TimeAmount) {
     central.reaches[peer] = .resting(
-      schedule(after: patience.seeking) { adapter in
+      schedule(after: time) { adapter in
         adapter.withHost { host in
           guard case .resting = adapter.central.reaches[peer] else { return }
           adapter.central.reaches[peer] = nil
           adapter.settle(peer, host)
         }
       })
+  }
+
+  /// The device has not heard that the link is up, as happens now and then (0x3E: Vol 1, Part F, §2.58): a controller that says
+  /// so each time must not be kept busy with it.
+  private func retryLater(_ peer: PeerAddress) {
+    let attempts = central.unheard[peer, default: 0] + 1
+    central.unheard[peer] = attempts
+    rest(peer, patience.wait(afterUnheard: attempts))
   }
 
   // MARK: Room
@@ -218,9 +228,9 @@ extension Adapter {
     case .connecting(id):
       central.reaches[peer] = nil
       switch error.code {
-      case .busy: rest(peer)
+      case .busy: rest(peer, patience.seeking)
       case .cancelled: break
-      case _ where error.status == .connectionFailedToBeEstablished: break
+      case _ where error.status == .connectionFailedToBeEstablished: retryLater(peer)
       default: connectionFailed(peer, error)
       }
     // Its link has come from the other side.
@@ -234,7 +244,7 @@ extension Adapter {
       session.interests[peer] = nil
       session.tell(.connectionFailed(UUID(peer), error))
     }
-    if isWanted(peer) { rest(peer) }
+    if isWanted(peer) { rest(peer, patience.seeking) }
   }
   /// The controller does not take the link down: for the sessions it has ended all the same.
   func disconnectEnded(_ link: LinkID, _ result: Result<HostOutcome, BluetoothError>, _ host: isolated Host) {
@@ -272,6 +282,7 @@ extension Adapter {
       central.reaches[peer] = .establishing(link.id, timer)
     } else {
       central.reaches[peer] = .linked(link.id)
+      central.unheard[peer] = nil
     }
     tellLinks()
   }
@@ -284,6 +295,7 @@ extension Adapter {
     guard let peer = links[link]?.peer, case .establishing(link, let timer) = central.reaches[peer] else { return }
     timer.cancel()
     central.reaches[peer] = .linked(link)
+    central.unheard[peer] = nil
     settle(peer, host)
   }
   func mtuChanged(_ link: LinkID, _ mtu: Int, _ host: isolated Host) {
@@ -315,7 +327,13 @@ extension Adapter {
       tellDisconnected(peer, error, isReconnecting: options.reconnects, to: session)
     }
     tellLinks()
-    if case .establishing = reach, reason != .connectionFailedToBeEstablished { connectionFailed(peer, error) }
+    if case .establishing = reach {
+      if reason != .connectionFailedToBeEstablished {
+        connectionFailed(peer, error)
+      } else if central.reaches[peer] == nil, isWanted(peer) {
+        retryLater(peer)
+      }
+    }
     finishCancelling(peer, host)
     settle(peer, host)
   }

@@ -8,24 +8,32 @@ struct AdapterPatience: Sendable {
   var first = TimeAmount.milliseconds(250)
   /// … and at most; each wait is twice the one before.
   var longest = TimeAmount.seconds(4)
-  /// Attempts during which a controller that has worked counts as restarting, and not as gone.
-  var restarts = 3
+  /// How long a controller has to work until its failures before that are forgotten.
+  var steady = TimeAmount.seconds(60)
+  /// Failures in a row during which a controller that has worked counts as restarting, and not as gone.
+  var restarts = 4
   /// Until a link has proven itself whose ATT_MTU does not change: one that was not heard is down again after six intervals
   /// of 30 ms. Vol 6, Part B, §4.5.2.
   var establishing = TimeAmount.milliseconds(300)
+  /// Before the first attempt after a link that the device did not hear; each wait is twice the one before, up to `longest`.
+  var retrying = TimeAmount.milliseconds(20)
   /// Before a device is sought again of which the controller wants to know nothing now.
   var seeking = TimeAmount.seconds(1)
   /// How long a device is sought while others wait for room.
   var turn = TimeAmount.seconds(30)
 
-  func wait(after failures: Int) -> TimeAmount { min(longest, first * (1 << min(failures, 16))) }
+  /// `failures`: 1 or more.
+  func wait(after failures: Int) -> TimeAmount { min(longest, first * (1 << min(failures - 1, 16))) }
+  /// `attempts` that the device did not hear: 1 or more.
+  func wait(afterUnheard attempts: Int) -> TimeAmount { min(longest, retrying * (1 << min(attempts - 1, 16))) }
 }
 
 /// # The adapter's life
 /// **Overview**: opens the host for the first session, again when it has failed, and closes it after the last one.
 ///
 /// **Function**: whatever ends or fails, the controller is sought again, after waits that grow, for as long as there are
-/// sessions: switching it on, plugging it in or starting it later is enough. Only a choice that names no controller at all
+/// sessions: switching it on, plugging it in or starting it later is enough. The waits grow until it has worked for a while, so
+/// that one which fails again and again is not restarted all the time. Only a choice that names no controller at all
 /// stays as it is. A controller that has worked is `resetting` first; if it does not come back the reason is the state.
 ///
 /// **Phases**: idle → opening → running → closing → resting → opening …; without sessions closing, resting → idle.
@@ -86,8 +94,8 @@ extension Adapter {
       if sessions.isEmpty { return close(host) }
       if let early { return failed(early, host) }
       phase = .running(host)
-      failures = 0
       isRestarting = false
+      steadiness = schedule(after: patience.steady) { $0.failures = 0 }
       enter(.poweredOn)
     case .failure(let failure):
       failures += 1
@@ -112,6 +120,7 @@ extension Adapter {
   }
   private func failed(_ error: BluetoothError, _ host: Host) {
     isRestarting = true
+    failures += 1
     close(host)
     enter(.resetting(error.diagnostics))
   }
@@ -132,6 +141,7 @@ extension Adapter {
   }
   private func close(_ host: Host) {
     phase = .closing
+    steadiness?.cancel()
     Task { [eventLoop] in
       await host.close()
       eventLoop.execute { self.hostClosed() }

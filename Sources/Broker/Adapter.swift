@@ -25,8 +25,10 @@ final class Adapter: HostObserver, @unchecked Sendable {
   /// See `Adapter+State`.
   var phase = Phase.idle
   var state = AdapterState.unknown
-  /// Attempts to open that have failed since it last worked.
+  /// Attempts to open, and hosts, that have failed since it last worked for a while.
   var failures = 0
+  /// The end of that while.
+  var steadiness: Scheduled<Void>?
   /// It has worked, and the last end was no wish of ours.
   var isRestarting = false
 
