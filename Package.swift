@@ -68,11 +68,14 @@ let package = Package(
       ] + nio,
       swiftSettings: settings),
     .target(
-      name: "BindruneBroker", dependencies: ["Bindrune", .product(name: "Logging", package: "swift-log")] + nio,
+      name: "BindruneBroker",
+      dependencies: [
+        "Bindrune", "BindruneTransport", "BindruneWire", "CBluetooth", .product(name: "Logging", package: "swift-log"),
+      ] + nio,
       path: "Sources/Broker", swiftSettings: settings),
     .target(name: "CCoreBluetooth"),
     .target(
-      name: "CoreBluetooth", dependencies: ["BindruneBroker", "CCoreBluetooth"], swiftSettings: facade),
+      name: "CoreBluetooth", dependencies: ["BindruneBroker", "BindruneWire", "CCoreBluetooth"], swiftSettings: facade),
     .executableTarget(
       name: "BindruneTool",
       dependencies: [

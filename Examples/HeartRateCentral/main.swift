@@ -48,7 +48,7 @@ final class HeartRateCentral: NSObject, CBCentralManagerDelegate, CBPeripheralDe
   // MARK: Its link
 
   func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
-    note("connected to \(peripheral.name ?? "a sensor without a name")")
+    note("connected to \(peripheral.name.map(plain) ?? "a sensor without a name")")
     peripheral.discoverServices([Self.heartRate])
   }
   func centralManager(_ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?) {
@@ -66,7 +66,7 @@ final class HeartRateCentral: NSObject, CBCentralManagerDelegate, CBPeripheralDe
   }
   /// The sensor has no use, so others are looked for.
   private func leave(_ peripheral: CBPeripheral, because reason: String) {
-    note("\(peripheral.name ?? "The sensor") is no heart rate sensor: \(reason)")
+    note("\(peripheral.name.map(plain) ?? "The sensor") is no heart rate sensor: \(reason)")
     useless.insert(peripheral.identifier)
     central.cancelPeripheralConnection(peripheral)
   }
@@ -111,6 +111,11 @@ final class HeartRateCentral: NSObject, CBCentralManagerDelegate, CBPeripheralDe
   }
 }
 
+/// Without the characters that steer a terminal or reorder a line: a name is whatever the device sends.
+func plain(_ name: String) -> String {
+  let kinds: Set<Unicode.GeneralCategory> = [.control, .format, .lineSeparator, .paragraphSeparator]
+  return String(String.UnicodeScalarView(name.unicodeScalars.filter { !kinds.contains($0.properties.generalCategory) }))
+}
 /// A line on standard output, at once; nobody reads it any more: a good end.
 func say(_ line: String) {
   do { try FileHandle.standardOutput.write(contentsOf: Data("\(line)\n".utf8)) } catch { exit(EXIT_SUCCESS) }

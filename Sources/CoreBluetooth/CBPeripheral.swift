@@ -1,6 +1,7 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 // The names are Apple's.
 import BindruneBroker
+import BindruneWire
 public import Foundation
 
 /// A device that a central manager has found or knows: its link, and what it has.
@@ -143,7 +144,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {
   open override var description: String {
     let (name, state, mtu) = withLink { ($0.name, $0.state, $0.longestWrite + 3) }
     let states = ["disconnected", "connecting", "connected", "disconnecting"]
-    return "\(Log.name(self).dropLast()), identifier = \(identifier), name = \(name ?? "(null)"), mtu = \(mtu), "
+    return
+      "\(Log.name(self).dropLast()), identifier = \(identifier), name = \(name?.printable() ?? "(null)"), mtu = \(mtu), "
       + "state = \(states.indices.contains(state.rawValue) ? states[state.rawValue] : "\(state.rawValue)")>"
   }
 }

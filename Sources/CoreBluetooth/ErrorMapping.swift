@@ -1,12 +1,17 @@
 import BindruneBroker
+import BindruneWire
 import Foundation
 
 extension CBError {
-  /// `sentence`: the cause, and the cure.
-  init(_ code: Code, _ sentence: String) { self.init(code, userInfo: [NSLocalizedDescriptionKey: sentence]) }
+  /// `sentence`: the cause, and the cure. It may have paths in it, and programs print it.
+  init(_ code: Code, _ sentence: String) {
+    self.init(code, userInfo: [NSLocalizedDescriptionKey: sentence.printable()])
+  }
 }
 extension CBATTError {
-  init(_ code: Code, _ sentence: String) { self.init(code, userInfo: [NSLocalizedDescriptionKey: sentence]) }
+  init(_ code: Code, _ sentence: String) {
+    self.init(code, userInfo: [NSLocalizedDescriptionKey: sentence.printable()])
+  }
 }
 
 extension BluetoothError {

@@ -1,12 +1,16 @@
+import BindruneBroker
+import BindruneWire
 import Foundation
 
 /// What the module has to tell whoever writes the program: a call that cannot be carried out, and why Bluetooth is not to be
 /// had. A line each on standard error; Apple's goes to the system's log.
 final class Log: @unchecked Sendable {
   // Sendable: everything that changes is guarded by the lock.
-  static let shared = Log()
+  static let shared = Log(to: .shared)
+  private let output: StandardError
   private let lock = NSLock()
   private var listeners: [@Sendable (String) -> Void] = []
+  init(to output: StandardError) { self.output = output }
 
   /// `object` is the one that was misused: `API MISUSE: <CBPeripheralManager: 0x5581…> …`.
   static func misuse(_ object: AnyObject, _ sentence: String) {
@@ -20,8 +24,10 @@ final class Log: @unchecked Sendable {
 
   /// Every line from now on, for tests.
   func listen(_ listener: @escaping @Sendable (String) -> Void) { lock.withLock { listeners.append(listener) } }
-  private func write(_ line: String) {
+  /// In any case one line: names come from the air.
+  func write(_ text: String) {
+    let line = text.printable()
     for listener in lock.withLock({ listeners }) { listener(line) }
-    FileHandle.standardError.write(Data("[CoreBluetooth] \(line)\n".utf8))
+    output.line("[CoreBluetooth] \(line)")
   }
 }

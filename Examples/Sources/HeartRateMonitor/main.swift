@@ -3,10 +3,12 @@ import Bindrune
 
 let host = try await Host.open(CommandLine.arguments.dropFirst().first ?? "sim")
 for try await advertisement in host.scan(services: ["180D"]) {
+  // A name is whatever the device sends.
+  let name = (advertisement.name ?? "?").unicodeScalars.map { $0.escaped(asASCII: true) }.joined()
   let link = try await host.connect(to: advertisement.peer)
   guard let characteristic = try await link.discover().characteristic("2A37") else { continue }
   for try await value in link.notifications(of: characteristic) {
     let measurement = try Decoder.decode(HeartRateMeasurement.self, value.value.span)
-    print("\(advertisement.name ?? "?"): \(measurement.heartRate) beats per minute")
+    print("\(name): \(measurement.heartRate) beats per minute")
   }
 }

@@ -1,0 +1,25 @@
+import BindruneTransport
+import BindruneWire
+import Foundation
+
+/// Lines for whoever runs the program. A thread of its own writes them, so that an output that nobody reads, that is full or
+/// that is closed neither delays nor ends anything; what has no room is dropped and counted.
+package final class StandardError: TextOutputStream, Sendable {
+  /// The process's. What waits when the process exits is written within half a second, or lost.
+  package static let shared: StandardError = {
+    atexit { StandardError.shared.flush() }
+    // A number that is free is given to the next file that is opened: a controller, for one.
+    return StandardError(to: fcntl(STDERR_FILENO, F_GETFD) < 0 ? nil : STDERR_FILENO)
+  }()
+  private let queue: OutputQueue?
+
+  /// `descriptor` nil: there is no such output.
+  package init(to descriptor: CInt?) {
+    queue = descriptor.map { OutputQueue(to: $0, limit: 1 << 18) { "[Bindrune] \($0) lines were dropped.\n" } }
+  }
+  /// One line, whatever `text` has in it: names of devices are not the program's own text.
+  package func line(_ text: some StringProtocol) { _ = queue?.put("\(text.printable())\n".utf8) }
+  /// For a logger: a line with its end.
+  package func write(_ string: String) { line(string.hasSuffix("\n") ? string.dropLast() : string[...]) }
+  package func flush() { _ = queue?.drain(within: .milliseconds(500)) }
+}
