@@ -3,7 +3,7 @@ import Foundation
 /// Which controller a program uses that says nothing about it, and how. By whoever says something first:
 ///
 /// 1. `DirectSession(adapter:)`;
-/// 2. the environment: `BINDRUNE_HCI`, `BINDRUNE_TAKE_DOWN`, `BINDRUNE_TRACE`;
+/// 2. the environment: `BINDRUNE_HCI`, `BINDRUNE_TAKE_DOWN`, `BINDRUNE_TRACE`, `BINDRUNE_SIGNALS`;
 /// 3. the configuration file, `$XDG_CONFIG_HOME/bindrune/config` (by default in `~/.config`), or else
 ///    `/etc/bindrune/config`;
 /// 4. `hci0`.
@@ -14,6 +14,7 @@ import Foundation
 ///     adapter = hci1
 ///     take-down = yes
 ///     trace = /tmp/program.btsnoop
+///     signals = no
 public struct AdapterChoice: Equatable, Sendable {
   public var spec: TransportSpec
   /// An adapter that is up is taken down, and brought up again at the end. Adapters of this machine only: others have no
@@ -21,10 +22,13 @@ public struct AdapterChoice: Equatable, Sendable {
   public var takesDown: Bool
   /// The path of a btsnoop file for every packet.
   public var trace: String?
-  public init(spec: TransportSpec, takesDown: Bool = false, trace: String? = nil) {
+  /// SIGINT and SIGTERM close the adapter first, in a program that leaves them at their default.
+  public var handlesSignals: Bool
+  public init(spec: TransportSpec, takesDown: Bool = false, trace: String? = nil, handlesSignals: Bool = true) {
     self.spec = spec
     self.takesDown = takesDown
     self.trace = trace
+    self.handlesSignals = handlesSignals
   }
 
   static func result(_ adapter: String?) -> Result<AdapterChoice, TransportError> {
@@ -52,13 +56,15 @@ public struct AdapterChoice: Equatable, Sendable {
       throw .specification(place + sentence)
     }
 
-    var takesDown = file.takesDown ?? false
-    if let word = variable("BINDRUNE_TAKE_DOWN") {
+    func flag(_ name: String) throws(TransportError) -> Bool? {
+      guard let word = variable(name) else { return nil }
       guard let isMeant = Self.truth(word) else {
-        throw .specification("BINDRUNE_TAKE_DOWN is \(word.debugDescription): set it to 1 or 0")
+        throw .specification("\(name) is \(word.debugDescription): set it to 1 or 0")
       }
-      takesDown = isMeant
+      return isMeant
     }
+    let takesDown = try flag("BINDRUNE_TAKE_DOWN") ?? file.takesDown ?? false
+    handlesSignals = try flag("BINDRUNE_SIGNALS") ?? file.handlesSignals ?? true
     if case .adapter = spec { self.takesDown = takesDown } else { self.takesDown = false }
     trace = variable("BINDRUNE_TRACE") ?? file.trace
   }
@@ -69,6 +75,7 @@ public struct AdapterChoice: Equatable, Sendable {
     var adapter: (value: String, place: String)?
     var takesDown: Bool?
     var trace: String?
+    var handlesSignals: Bool?
   }
   /// The first that is there.
   private static func file(
@@ -103,14 +110,15 @@ public struct AdapterChoice: Equatable, Sendable {
       }
       switch parts[0] {
       case "adapter": file.adapter = (parts[1], place)
-      case "take-down":
+      case "take-down", "signals":
         guard let isMeant = truth(parts[1]) else {
-          throw .specification("\(place)take-down is \(parts[1].debugDescription): write yes or no")
+          throw .specification("\(place)\(parts[0]) is \(parts[1].debugDescription): write yes or no")
         }
-        file.takesDown = isMeant
+        if parts[0] == "signals" { file.handlesSignals = isMeant } else { file.takesDown = isMeant }
       case "trace": file.trace = parts[1]
       default:
-        throw .specification("\(place)there is no \(parts[0].debugDescription): write adapter, take-down or trace")
+        throw .specification(
+          "\(place)there is no \(parts[0].debugDescription): write adapter, take-down, trace or signals")
       }
     }
     return file

@@ -7,10 +7,12 @@ import NIOPosix
 final class AdapterRegistry: @unchecked Sendable {
   // Sendable: the lock.
 
-  /// The process's. A program that ends with `exit`, or by returning, need not have closed its sessions: its peers see a
-  /// disconnection and not a silence, and an adapter that was taken down is up again.
+  /// The process's. A program that ends with `exit`, by returning, or by a signal that it leaves at its default (see
+  /// `EndingSignals`), need not have closed its sessions: its peers see a disconnection and not a silence, and an adapter that
+  /// was taken down is up again.
   static let shared: AdapterRegistry = {
     let registry = AdapterRegistry()
+    _ = StandardError.shared  // the last that is done at exit is what was begun first
     atexit { AdapterRegistry.shared.closeAll(within: .milliseconds(1500)) }
     return registry
   }()
@@ -36,7 +38,16 @@ final class AdapterRegistry: @unchecked Sendable {
 
   /// The adapter that the program calls by this name, or else of the choice that it is.
   func adapter(_ name: String?) -> Adapter {
-    name.flatMap { name in lock.withLock { provided[name] } } ?? adapter(AdapterChoice.result(name))
+    let known = name.flatMap { name in lock.withLock { provided[name] } }
+    // For an adapter that the program provides, what the environment and the file say besides.
+    let choice = AdapterChoice.result(known == nil ? name : nil)
+    if case .success(let choice) = choice, choice.handlesSignals {
+      EndingSignals.watch {
+        AdapterRegistry.shared.closeAll(within: .milliseconds(1500))
+        StandardError.shared.flush()
+      }
+    }
+    return known ?? adapter(choice)
   }
   func provide(_ adapter: Adapter, as name: String) { lock.withLock { provided[name] = adapter } }
 
@@ -84,7 +95,7 @@ final class AdapterRegistry: @unchecked Sendable {
 extension Logger {
   /// What an unmodified program has to say about its adapter: to standard error, warnings only.
   static var adapter: Logger {
-    var logger = Logger(label: "bindrune") { StreamLogHandler.standardError(label: $0) }
+    var logger = Logger(label: "bindrune") { StreamLogHandler(label: $0, stream: StandardError.shared) }
     logger.logLevel = .warning
     return logger
   }

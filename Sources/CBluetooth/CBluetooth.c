@@ -1,1 +1,39 @@
 #include "CBluetooth.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t pipe_end = -1;
+static volatile sig_atomic_t is_caught;
+// A child of `fork` has the handler, and nobody who reads from the pipe.
+static pid_t owner;
+
+void bindrune_end_by_signal(int number) {
+  struct sigaction standard = {.sa_handler = SIG_DFL};
+  sigaction(number, &standard, NULL);
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, number);
+  pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+  raise(number);
+}
+
+static void caught(int number) {
+  int saved = errno;
+  unsigned char octet = (unsigned char)number;
+  if (is_caught || getpid() != owner || write(pipe_end, &octet, 1) != 1) bindrune_end_by_signal(number);
+  is_caught = 1;
+  errno = saved;
+}
+
+int bindrune_catch_signal(int number, int writing) {
+  struct sigaction known;
+  if (sigaction(number, NULL, &known) != 0 || (known.sa_flags & SA_SIGINFO) || known.sa_handler != SIG_DFL) return 0;
+  owner = getpid();
+  pipe_end = writing;
+  struct sigaction ours = {.sa_handler = caught, .sa_flags = SA_RESTART};
+  sigemptyset(&ours.sa_mask);
+  return sigaction(number, &ours, NULL) == 0;
+}

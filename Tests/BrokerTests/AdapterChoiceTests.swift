@@ -43,6 +43,14 @@ import Testing
     // Only an adapter of this machine can be taken down.
     #expect(try choice("sim", ["BINDRUNE_TAKE_DOWN": "1"]).takesDown == false)
   }
+  @Test func signals() throws {
+    #expect(try choice().handlesSignals)
+    #expect(try !choice(nil, [:], [home: "signals = no"]).handlesSignals)
+    #expect(try choice(nil, ["BINDRUNE_SIGNALS": "1"], [home: "signals = no"]).handlesSignals)
+    #expect(try !choice("sim", ["BINDRUNE_SIGNALS": "off"]).handlesSignals)
+    #expect(sentence(nil, ["BINDRUNE_SIGNALS": "perhaps"])?.contains("BINDRUNE_SIGNALS is \"perhaps\"") == true)
+    #expect(sentence(nil, [:], [home: "signals = maybe"])?.contains("signals is \"maybe\": write yes or no") == true)
+  }
   /// A sentence with the place and the cure.
   @Test func whatIsWrongIsSaid() {
     #expect(sentence("hci")?.contains("hci0") == true)

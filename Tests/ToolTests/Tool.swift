@@ -63,7 +63,7 @@ final class Tool: @unchecked Sendable {
       continuation.yield((process.terminationReason == .uncaughtSignal ? 128 : 0) + process.terminationStatus)
       continuation.finish()
     }
-    try process.run()
+    try Self.withoutBlockedSignals { try process.run() }
     let identifier = process.processIdentifier
     let left = Atomic(signal?.times ?? 0)
     output.begin { line in
@@ -75,6 +75,16 @@ final class Tool: @unchecked Sendable {
       Thread.sleep(forTimeInterval: 600)
       if let self, self.process.isRunning { kill(identifier, SIGKILL) }
     }
+  }
+
+  /// A process begins with the signals blocked that its maker's thread has blocked, and a worker thread has all.
+  private static func withoutBlockedSignals(_ body: () throws -> Void) rethrows {
+    var none = sigset_t(), before = sigset_t()
+    // The sets are used during the calls only.
+    unsafe sigemptyset(&none)
+    unsafe pthread_sigmask(SIG_SETMASK, &none, &before)
+    defer { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) }
+    try body()
   }
 
   func signal(_ number: Int32) { kill(process.processIdentifier, number) }

@@ -79,4 +79,10 @@ static inline int bindrune_hci_bind(int socket, uint16_t device, uint16_t channe
   return bind(socket, (struct sockaddr *)&address, sizeof address);
 }
 
+/// From now on the signal's number is written to the pipe, once for the process: a second signal ends it. 0: the program does
+/// not leave the signal at its default, and nothing was changed.
+int bindrune_catch_signal(int number, int writing);
+/// The process ends by this signal.
+void bindrune_end_by_signal(int number);
+
 #endif

@@ -1,0 +1,34 @@
+import CBluetooth
+import Foundation
+import Synchronization
+
+/// # EndingSignals
+/// **Overview**: SIGINT and SIGTERM of a program that leaves them at their default: the adapters are closed first, so that
+/// scans and links end and an adapter that was taken down is up again. Decision 0030.
+///
+/// **Function**: a signal is caught only if its disposition is the default when the program's first adapter is opened, and a
+/// program that sets its own later has its own. The handler writes to a pipe, a thread reads from it, closes everything, which
+/// takes 1.5 s at most, and then the process ends by that same signal, as whoever waits for it expects. A second signal ends
+/// the process at once.
+enum EndingSignals {
+  private static let isWatching = Atomic<Bool>(false)
+
+  /// Once for a process; later calls do nothing. `close` is called on a thread of its own.
+  static func watch(_ close: @escaping @Sendable () -> Void) {
+    guard !isWatching.exchange(true, ordering: .sequentiallyConsistent) else { return }
+    var ends: [CInt] = [-1, -1]
+    // The two numbers are used during the call only.
+    guard unsafe pipe(&ends) == 0 else { return }
+    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+    let (reading, writing) = (ends[0], ends[1])
+    let caught = [SIGINT, SIGTERM].filter { bindrune_catch_signal($0, writing) != 0 }
+    guard !caught.isEmpty else { return }
+    Thread.detachNewThread {
+      var octet: UInt8 = 0
+      // The pointer is used during the call only.
+      while unsafe read(reading, &octet, 1) != 1 { if errno != EINTR { return } }
+      close()
+      bindrune_end_by_signal(CInt(octet))
+    }
+  }
+}

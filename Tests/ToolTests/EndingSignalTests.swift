@@ -1,0 +1,71 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// SIGINT and SIGTERM of programs that know Core Bluetooth only: Decision 0030.
+@Suite(.realTime, .hang) struct EndingSignalTests {
+  /// A run of an example in the shell, behind `before`, on a controller of the air.
+  private func program(
+    _ name: String, on spec: String, trace: URL, _ before: String = ""
+  ) throws -> Tool {
+    let path = Tool.folder.appending(path: name).path
+    return try Tool.shell("\(before) BINDRUNE_HCI=\(spec) BINDRUNE_TRACE=\(trace.path) exec \(path) 2>&1")
+  }
+  /// How often the host has sent HCI_Reset: at its start, and at a good end. Vol 4, Part E, §7.3.2.
+  private func resets(_ trace: URL) throws -> Int {
+    let octets = [UInt8](try Data(contentsOf: trace)), reset: [UInt8] = [0x01, 0x03, 0x0C, 0x00]
+    return octets.indices.count { octets[$0...].starts(with: reset) }
+  }
+
+  @Test("The controller is left reset, and the process ends by the signal", arguments: [SIGINT, SIGTERM])
+  func isClosed(number: Int32) async throws {
+    try await withFolder { folder in
+      let air = try await controllers(), trace = folder.appending(path: "trace.btsnoop")
+      let scanner = try program("HeartRateCentral", on: air.spec, trace: trace)
+      _ = try await scanner.line("looking for")
+      scanner.signal(number)
+      #expect(await scanner.end().status == 128 + number)
+      #expect(try resets(trace) == 2)
+      air.tool.signal(SIGTERM)
+      _ = await air.tool.end()
+    }
+  }
+  @Test("A program that ignores a signal goes on ignoring it")
+  func isIgnored() async throws {
+    try await withFolder { folder in
+      let air = try await controllers(), trace = folder.appending(path: "trace.btsnoop")
+      let scanner = try program("HeartRateCentral", on: air.spec, trace: trace, "trap '' INT;")
+      _ = try await scanner.line("looking for")
+      scanner.signal(SIGINT)
+      scanner.signal(SIGTERM)
+      #expect(await scanner.end().status == 128 + SIGTERM)
+      air.tool.signal(SIGTERM)
+      _ = await air.tool.end()
+    }
+  }
+  @Test("A program that handles a signal is left alone")
+  func isHandled() async throws {
+    try await withFolder { folder in
+      let air = try await controllers(), trace = folder.appending(path: "trace.btsnoop")
+      let sensor = try program("HeartRatePeripheral", on: air.spec, trace: trace)
+      _ = try await sensor.line("advertising")
+      sensor.signal(SIGTERM)
+      #expect(await sensor.end().status == 0)
+      air.tool.signal(SIGTERM)
+      _ = await air.tool.end()
+    }
+  }
+  @Test("Where that is switched off, a signal has its default effect, at once")
+  func isSwitchedOff() async throws {
+    try await withFolder { folder in
+      let air = try await controllers(), trace = folder.appending(path: "trace.btsnoop")
+      let scanner = try program("HeartRateCentral", on: air.spec, trace: trace, "BINDRUNE_SIGNALS=0")
+      _ = try await scanner.line("looking for")
+      scanner.signal(SIGINT)
+      #expect(await scanner.end().status == 128 + SIGINT)
+      #expect(try resets(trace) <= 1)
+      air.tool.signal(SIGTERM)
+      _ = await air.tool.end()
+    }
+  }
+}
