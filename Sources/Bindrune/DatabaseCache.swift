@@ -58,38 +58,66 @@ public struct FileDatabaseCache: DatabaseCache {
       unsafe unlink(path)
       return
     }
-    // Whole or not at all, also for another process that reads it now.
-    let draft = "\(path).\(getpid())"
-    if write(Array(text.utf8), to: draft), unsafe rename(draft, path) == 0 { return }
+    removeLeftovers(of: path)
+    // Whole or not at all, also for another host or process that reads or writes it now.
+    let draft = path + "." + hexDigits(UInt64(UInt32.random(in: .min ... .max)), Self.suffixLength)
+    // A new file, never one that somebody has put there.
+    let file = unsafe open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+    guard file >= 0 else { return }
+    let isWritten = write(Array(text.utf8), to: file)
+    if close(file) == 0, isWritten, unsafe rename(draft, path) == 0 { return }
     unsafe unlink(draft)
   }
 
-  /// At most 4 MiB, which is more than 65,535 attributes need.
+  private static var suffixLength: Int { 8 }
+
+  /// Removes drafts that a process has left that ended while it wrote: a draft lives for milliseconds, these are an hour old.
+  private func removeLeftovers(of path: String) {
+    guard let folder = unsafe opendir(directory) else { return }
+    defer { unsafe closedir(folder) }
+    let prefix = path.dropFirst(directory.utf8.count + 1) + "."
+    while let entry = unsafe readdir(folder) {
+      let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+        unsafe String(cString: UnsafeRawPointer(pointer).assumingMemoryBound(to: CChar.self))
+      }
+      guard name.hasPrefix(prefix), name.utf8.count == prefix.utf8.count + Self.suffixLength else { continue }
+      let leftover = "\(directory)/\(name)"
+      var status = stat()
+      guard unsafe lstat(leftover, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { continue }
+      if status.st_mtim.tv_sec < time(nil) - 3600 { unsafe unlink(leftover) }
+    }
+  }
+
+  /// A regular file of at most 4 MiB, which is more than 65,535 attributes need. Links are not followed, and nothing is waited
+  /// for: a pipe may stand there.
   private func read(_ path: String) -> [UInt8]? {
-    let file = unsafe open(path, O_RDONLY | O_CLOEXEC)
+    let file = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
     guard file >= 0 else { return nil }
     defer { _ = close(file) }
+    var status = stat()
+    guard unsafe fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
     var all: [UInt8] = [], part = [UInt8](repeating: 0, count: 65_536)
     while all.count <= 4 << 20 {
       let count = unsafe part.withUnsafeMutableBytes { unsafe Glibc.read(file, $0.baseAddress, $0.count) }
+      if count < 0, errno == EINTR { continue }
       if count < 0 { return nil }
       if count == 0 { return all }
       all += part[..<count]
     }
     return nil
   }
-  private func write(_ octets: [UInt8], to path: String) -> Bool {
-    let file = unsafe open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
-    guard file >= 0 else { return false }
+  /// True: all of it.
+  private func write(_ octets: [UInt8], to file: CInt) -> Bool {
     var done = 0
     while done < octets.count {
       let count = unsafe octets.withUnsafeBytes { bytes in
         unsafe Glibc.write(file, bytes.baseAddress.unsafelyUnwrapped + done, bytes.count - done)
       }
-      if count <= 0 { break }
+      if count < 0, errno == EINTR { continue }
+      if count <= 0 { return false }
       done += count
     }
-    return close(file) == 0 && done == octets.count
+    return true
   }
 }
 

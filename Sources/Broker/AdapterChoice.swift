@@ -59,7 +59,7 @@ public struct AdapterChoice: Equatable, Sendable {
     func flag(_ name: String) throws(TransportError) -> Bool? {
       guard let word = variable(name) else { return nil }
       guard let isMeant = Self.truth(word) else {
-        throw .specification("\(name) is \(word.debugDescription): set it to 1 or 0")
+        throw .specification("\(name) is \"\(word.printable(limit: 60))\": set it to 1 or 0")
       }
       return isMeant
     }
@@ -106,19 +106,19 @@ public struct AdapterChoice: Equatable, Sendable {
         .map { $0.trimmingCharacters(in: .whitespaces) }
       guard parts.count == 2, !parts[1].isEmpty else {
         throw .specification(
-          "\(place)\(line.debugDescription) sets nothing: write KEY = VALUE, for example adapter = hci0")
+          "\(place)\"\(line.printable(limit: 60))\" sets nothing: write KEY = VALUE, for example adapter = hci0")
       }
       switch parts[0] {
       case "adapter": file.adapter = (parts[1], place)
       case "take-down", "signals":
         guard let isMeant = truth(parts[1]) else {
-          throw .specification("\(place)\(parts[0]) is \(parts[1].debugDescription): write yes or no")
+          throw .specification("\(place)\(parts[0]) is \"\(parts[1].printable(limit: 60))\": write yes or no")
         }
         if parts[0] == "signals" { file.handlesSignals = isMeant } else { file.takesDown = isMeant }
       case "trace": file.trace = parts[1]
       default:
         throw .specification(
-          "\(place)there is no \(parts[0].debugDescription): write adapter, take-down, trace or signals")
+          "\(place)there is no \"\(parts[0].printable(limit: 60))\": write adapter, take-down, trace or signals")
       }
     }
     return file
@@ -130,11 +130,25 @@ public struct AdapterChoice: Equatable, Sendable {
     default: nil
     }
   }
+  /// A configuration has a few lines; what is longer is something else.
+  private static var limit: Int { 65_536 }
+
+  /// The text of a regular file of at most 64 KiB; nil: there is no such file.
   public static func text(ofFile path: String) throws -> String? {
-    do {
-      return String(decoding: try Data(contentsOf: URL(filePath: path)), as: UTF8.self)
-    } catch let error as CocoaError where error.code == .fileReadNoSuchFile {
-      return nil
+    // Opening a pipe would wait for a writer, who may never come.
+    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+    guard descriptor >= 0 else {
+      if errno == ENOENT || errno == ENOTDIR { return nil }
+      throw Unreadable(errorDescription: unsafe String(cString: strerror(errno)))
     }
+    let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
+    var status = stat()
+    guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+      throw Unreadable(errorDescription: "it is not a regular file")
+    }
+    let data = try file.read(upToCount: limit + 1) ?? Data()
+    if data.count > limit { throw Unreadable(errorDescription: "it has more than \(limit) octets") }
+    return String(decoding: data, as: UTF8.self)
   }
+  private struct Unreadable: LocalizedError { var errorDescription: String? }
 }

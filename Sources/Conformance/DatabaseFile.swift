@@ -17,6 +17,8 @@ public struct DatabaseFile: Sendable {
   public let applicationValues: [AttributeHandle: ApplicationValue]
   /// The UUIDs of the primary services that the file describes, in its order.
   public let primaryServices: [BluetoothUUID]
+  /// What is legal in a script's database, and hardly meant in one that is offered to clients.
+  public let warnings: [FileError]
 
   /// No attributes at all.
   public init() {
@@ -24,6 +26,7 @@ public struct DatabaseFile: Sendable {
     services = DatabaseBuilder()
     applicationValues = [:]
     primaryServices = []
+    warnings = []
   }
 
   /// Reads `text`; `file` is what errors call it.
@@ -37,6 +40,7 @@ public struct DatabaseFile: Sendable {
     services = reader.builder
     applicationValues = reader.applicationValues
     primaryServices = reader.primaryServices
+    warnings = reader.warnings
     do throws(DatabaseError) {
       database = try reader.builder.build()
     } catch {
@@ -95,6 +99,7 @@ private struct DatabaseReader {
   var applicationValues: [AttributeHandle: ApplicationValue] = [:]
   var hasGenericAccess = false
   var primaryServices: [BluetoothUUID] = []
+  var warnings: [FileError] = []
   private var places: [AttributeHandle: JSON.Place] = [:]
   private var last = JSON.Place(line: 1, column: 1)
 
@@ -116,14 +121,15 @@ private struct DatabaseReader {
     let handle = try fields.handle("handle"), end = try fields.handle("end")
     hasGenericAccess = hasGenericAccess || uuid == .genericAccess
     if kind == .primary { primaryServices.append(uuid) }
-    // A closure of the builder throws nothing: the error is carried past it.
-    var reader = self, failure: FileError?
+    // A closure of the builder throws nothing: the error is carried past it. The builder is taken out meanwhile, so that the
+    // closure can change the reader, and nothing is copied.
+    var builder = DatabaseBuilder(), failure: FileError?
+    swap(&builder, &self.builder)
     builder.service(uuid, kind, at: handle, end: end) { service in
-      reader.places[service.handle] = fields.place
-      do throws(FileError) { try reader.contents(fields, &service) } catch { failure = error }
+      places[service.handle] = fields.place
+      do throws(FileError) { try contents(fields, &service) } catch { failure = error }
     }
-    applicationValues = reader.applicationValues
-    places = reader.places
+    swap(&builder, &self.builder)
     last = fields.place
     if let failure { throw failure }
   }
@@ -143,17 +149,29 @@ private struct DatabaseReader {
         fields, read: properties.contains(.read) ? .open : .none,
         write: properties.isDisjoint(with: [.write, .writeWithoutResponse, .authenticatedSignedWrites]) ? .none : .open)
       let (value, application) = try self.value(fields)
+      let uuid = try fields.required("uuid", try fields.uuid("uuid"))
       let handles = builder.characteristic(
-        try fields.required("uuid", try fields.uuid("uuid")), properties, value: value, permissions: permissions,
+        uuid, properties, value: value, permissions: permissions,
         configured: false, at: try fields.handle("handle"), valueAt: try fields.handle("valueHandle"))
       places[handles.declaration] = fields.place
       places[handles.value] = fields.place
       applicationValues[handles.value] = application
-      for json in try fields.list("descriptors") ?? [] { try descriptor(json, &builder) }
+      var isConfigurable = false
+      for json in try fields.list("descriptors") ?? [] {
+        if try descriptor(json, &builder) == .clientCharacteristicConfiguration { isConfigurable = true }
+      }
+      if !isConfigurable, !properties.isDisjoint(with: [.notify, .indicate]) {
+        warnings.append(
+          FileError(
+            file, line: fields.place.line, column: fields.place.column,
+            "\(uuid) notifies or indicates and has no descriptor 2902, so that no client can subscribe to it "
+              + "(Vol 3, Part G, §3.3.3.3); add { \"uuid\": \"2902\" } to its descriptors"))
+      }
     }
   }
 
-  private mutating func descriptor(_ json: JSON, _ builder: inout ServiceBuilder) throws(FileError) {
+  /// Returns its UUID.
+  private mutating func descriptor(_ json: JSON, _ builder: inout ServiceBuilder) throws(FileError) -> BluetoothUUID {
     let fields = try Fields(json, "a descriptor", ["uuid", "handle"] + Fields.ofValues, file)
     let uuid = try fields.required("uuid", try fields.uuid("uuid")), at = try fields.handle("handle")
     let handle: AttributeHandle
@@ -173,6 +191,7 @@ private struct DatabaseReader {
       applicationValues[handle] = application
     }
     places[handle] = fields.place
+    return uuid
   }
 
   private func properties(_ fields: Fields) throws(FileError) -> CharacteristicProperties {
@@ -282,7 +301,7 @@ private struct Fields {
     for member in members where !known.contains(member.key) {
       throw FileError(
         file, line: member.place.line, column: member.place.column,
-        "unknown key \"\(member.key)\"; \(what) has \(known.joined(separator: ", "))")
+        "unknown key \"\(member.key.printable(limit: 60))\"; \(what) has \(known.joined(separator: ", "))")
     }
     self.members = members
   }

@@ -30,27 +30,12 @@ public struct ScriptFile: Sendable {
     return files
   }
 
-  public func script() throws(FileError) -> Script { try Script(Self.text(path), file: path) }
+  public func script() throws(FileError) -> Script { try Script(TextFile.read(path), file: path) }
   /// The path of a file that the script names.
   public func neighbour(_ other: String) -> String {
     other.hasPrefix("/") ? other : URL(filePath: path).deletingLastPathComponent().appending(path: other).path
   }
   public static func database(_ path: String, genericAccessName: String? = nil) throws(FileError) -> DatabaseFile {
-    try DatabaseFile(text(path), file: path, genericAccessName: genericAccessName)
-  }
-  /// The whole of a text file, of a megabyte at most.
-  public static func text(_ path: String) throws(FileError) -> String {
-    guard FileManager.default.fileExists(atPath: path) else {
-      throw FileError(path, "no such file; is the path right?")
-    }
-    let data: Data
-    do { data = try Data(contentsOf: URL(filePath: path)) } catch {
-      throw FileError(path, "cannot be read; is it a file, and may you read it?")
-    }
-    guard data.count <= 1 << 20 else { throw FileError(path, "more than a megabyte; no script or database is so long") }
-    guard let text = String(data: data, encoding: .utf8) else {
-      throw FileError(path, "not UTF-8; save it as UTF-8 text")
-    }
-    return text
+    try DatabaseFile(TextFile.read(path), file: path, genericAccessName: genericAccessName)
   }
 }

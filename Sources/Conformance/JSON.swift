@@ -1,3 +1,5 @@
+import BindruneWire
+
 /// A JSON value that knows where it stands, so that an error can name line and column. RFC 8259.
 ///
 /// Foundation's reader tells neither the place of a value nor of a key that comes twice; people write these files.
@@ -112,7 +114,7 @@ private struct JSONReader {
 
   private mutating func members(depth: Int) throws(FileError) -> [JSON.Member] {
     at += 1
-    var members: [JSON.Member] = []
+    var members: [JSON.Member] = [], lines: [String: Int] = [:]
     skipSpace()
     if take("}") { return members }
     while true {
@@ -120,13 +122,15 @@ private struct JSONReader {
       let place = place
       guard next == "\"" else { throw failure("\(found) where a key in quotes should stand") }
       let key = try string()
-      if let earlier = members.first(where: { $0.key == key }) {
+      if let earlier = lines.updateValue(place.line, forKey: key) {
         throw FileError(
           file, line: place.line, column: place.column,
-          "the key \"\(key)\" stands here a second time (first in line \(earlier.place.line)); remove one")
+          "the key \"\(key.printable(limit: 60))\" stands here a second time (first in line \(earlier)); remove one")
       }
       skipSpace()
-      guard take(":") else { throw failure("\(found) where the colon after \"\(key)\" should stand") }
+      guard take(":") else {
+        throw failure("\(found) where the colon after \"\(key.printable(limit: 60))\" should stand")
+      }
       members.append(JSON.Member(key: key, place: place, value: try value(depth: depth + 1)))
       skipSpace()
       if take("}") { return members }

@@ -96,7 +96,8 @@ extension OctetPattern {
         guard !previous.isEmpty else { throw scanner.failure("* repeats what stands before it, and there is nothing") }
         scanner.at += 1
         let count = try scanner.number("how often, as in 00*16")
-        guard 1...65_535 ~= count, previous.count * count <= 65_535 else {
+        // The word may be any number: no product of it before it is small.
+        guard 1...65_535 ~= count, parts.count + previous.count * (count - 1) <= 65_535 else {
           throw scanner.failure("that often it does not fit a PDU; 65535 octets are the limit", at: at)
         }
         for _ in 1..<count { parts += previous }

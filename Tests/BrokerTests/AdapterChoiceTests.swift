@@ -76,6 +76,28 @@ import Testing
     defer { try? FileManager.default.removeItem(atPath: path) }
     #expect(try AdapterChoice.text(ofFile: path) == "adapter = sim")
   }
+  /// What stands at the path of a configuration and is none is refused with words, and never waited for.
+  @Test func whatIsNoFile() throws {
+    let folder = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path
+    try FileManager.default.createDirectory(atPath: folder + "/bindrune/config", withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(atPath: folder) }
+    func sentence() -> String? {
+      do throws(TransportError) {
+        _ = try AdapterChoice(environment: ["XDG_CONFIG_HOME": folder])
+        return nil
+      } catch { return error.description }
+    }
+    let path = folder + "/bindrune/config"
+    #expect(sentence() == "\(path) cannot be read (it is not a regular file): mend or remove it.")
+    #expect(unsafe rmdir(path) == 0)
+    #expect(unsafe mkfifo(path, 0o600) == 0)
+    #expect(sentence() == "\(path) cannot be read (it is not a regular file): mend or remove it.")
+    #expect(unsafe unlink(path) == 0)
+    try String(repeating: "#\n", count: 40_000).write(toFile: path, atomically: true, encoding: .utf8)
+    #expect(sentence() == "\(path) cannot be read (it has more than 65536 octets): mend or remove it.")
+    try String(repeating: "#\n", count: 32_768).write(toFile: path, atomically: true, encoding: .utf8)
+    #expect(sentence() == nil)
+  }
   /// A program that says nothing else gets the choice's adapter, or its sentence.
   @Test func aSessionOfAWrongChoice() async throws {
     let said = AsyncStream.makeStream(of: BrokerEvent.self)

@@ -24,7 +24,7 @@ import Testing
 
   /// `IDS.md` says of each test ID among the names where it was seen.
   @Test func everyTestIDIsListed() throws {
-    let listed = try ScriptFile.text("\(Self.folder)/IDS.md").split(separator: "\n")
+    let listed = try TextFile.read("\(Self.folder)/IDS.md").split(separator: "\n")
       .filter { $0.hasPrefix("| GATT/") }.compactMap { $0.split(separator: " ").dropFirst().first.map(String.init) }
     let used = Self.files.map(Self.name)
       .filter { $0.hasPrefix("GATT/") && $0.wholeMatch(of: /GATT\/(?:CL|SR)\/[A-Z]+\/B[IV]-\d\d-C/) != nil }
