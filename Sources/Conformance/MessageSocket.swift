@@ -1,3 +1,4 @@
+import DequeModule
 import Glibc
 
 /// Where a socket is.
@@ -28,7 +29,7 @@ public struct SocketError: Error, Sendable, Equatable, CustomStringConvertible {
   public var description: String
 }
 
-/// A blocking socket that carries messages: what a tester needs, which does one thing at a time.
+/// A socket that carries messages, for somebody who does one thing at a time. It waits only where it is told how long.
 public final class MessageSocket {
   public enum Received: Sendable, Equatable {
     case message([UInt8])
@@ -38,8 +39,12 @@ public final class MessageSocket {
   fileprivate let descriptor: CInt
   private let isPacket: Bool
   private let framing: MessageFraming
-  /// What has come of the next message, on a stream.
+  /// What has come of the next messages, on a stream, from `start` on.
   private var rest: [UInt8] = []
+  private var start = 0
+  /// What the other end has not taken yet: messages as they go out, and how much of the first is gone.
+  private var unsent = Deque<[UInt8]>()
+  private var sent = 0
   private var isClosed = false
 
   private init(_ descriptor: CInt, isPacket: Bool, _ framing: MessageFraming) {
@@ -57,37 +62,65 @@ public final class MessageSocket {
     return MessageSocket(descriptor, isPacket: isPacket, framing)
   }
 
-  /// Sends a message whole. False when nobody is at the other end any more.
+  /// True while the other end takes nothing. Whoever sends on regardless fills the memory.
+  public var hasUnsent: Bool { !unsent.isEmpty }
+
+  /// Sends a message, or keeps what the other end does not take yet. False when nobody is at the other end any more.
   public func send(_ message: [UInt8]) throws(SocketError) -> Bool {
-    var octets = message
-    if !isPacket, framing == .pdus {
-      octets = [UInt8(truncatingIfNeeded: message.count), UInt8(truncatingIfNeeded: message.count >> 8)] + message
-    } else if framing == .lines {
-      octets.append(UInt8(ascii: "\n"))
+    switch framing {
+    case .pdus where isPacket: unsent.append(message)
+    case .pdus:
+      unsent.append(
+        [UInt8(truncatingIfNeeded: message.count), UInt8(truncatingIfNeeded: message.count >> 8)] + message)
+    case .lines: unsent.append(message + [UInt8(ascii: "\n")])
     }
-    var done = 0
-    repeat {
-      let from = done
-      let count = unsafe octets.withUnsafeBytes { bytes in
-        let rest = unsafe UnsafeRawBufferPointer(rebasing: bytes[from...])
-        return unsafe Glibc.send(descriptor, rest.baseAddress, rest.count, CInt(MSG_NOSIGNAL))
+    return try flush()
+  }
+  /// The same, waiting until the other end has taken it, so long at most.
+  public func send(_ message: [UInt8], within time: Duration) throws(SocketError) -> Bool {
+    let clock = ContinuousClock(), end = clock.now + time
+    var isThere = try send(message)
+    while isThere, hasUnsent {
+      let left = end - clock.now
+      guard left > .zero else {
+        throw SocketError(description: "The other end takes nothing for \(time.components.seconds) s.")
+      }
+      try Self.wait(for: [self], [], within: left)
+      isThere = try flush()
+    }
+    return isThere
+  }
+  /// Sends as much of what waits as the other end takes now. False when nobody is there any more.
+  public func flush() throws(SocketError) -> Bool {
+    while let message = unsent.first {
+      let count = unsafe message.withUnsafeBytes { bytes in
+        let rest = unsafe UnsafeRawBufferPointer(rebasing: bytes[sent...])
+        return unsafe Glibc.send(descriptor, rest.baseAddress, rest.count, CInt(MSG_NOSIGNAL | MSG_DONTWAIT))
       }
       if count < 0 {
         if errno == EINTR { continue }
+        if errno == EAGAIN { return true }
         if errno == EPIPE || errno == ECONNRESET { return false }
         throw failure("send")
       }
-      done += count
-    } while done < octets.count
+      sent += count
+      if sent == message.count {
+        unsent.removeFirst()
+        sent = 0
+      }
+    }
     return true
   }
 
-  /// Waits until one of `sockets` or `listeners` has something to read, or its end; so long at most.
+  /// Waits until one of `sockets` takes what waits for it, or has something to read, or its end, while nothing waits; or one of
+  /// `listeners` a caller; so long at most.
   public static func wait(
     for sockets: [MessageSocket?], _ listeners: [MessageListener?], within time: Duration
   ) throws(SocketError) {
-    let descriptors = sockets.compactMap { $0?.descriptor } + listeners.compactMap { $0?.descriptor }
-    var entries = descriptors.map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+    var entries = sockets.compactMap(\.self).map {
+      pollfd(fd: $0.descriptor, events: Int16($0.hasUnsent ? POLLOUT : POLLIN), revents: 0)
+    }
+    entries += listeners.compactMap(\.self).map { pollfd(fd: $0.descriptor, events: Int16(POLLIN), revents: 0) }
     let milliseconds = CInt(clamping: (max(time, .zero).nanoseconds + 999_999) / 1_000_000)
     let ready = unsafe poll(&entries, nfds_t(entries.count), milliseconds)
     if ready < 0, errno != EINTR { throw SocketError("poll", errno) }
@@ -127,6 +160,8 @@ public final class MessageSocket {
       return nil
     }
     if isPacket { return Array(buffer[..<count]) }
+    rest.removeFirst(start)
+    start = 0
     rest += buffer[..<count]
     if framing == .lines, rest.count > 1 << 20 {
       throw SocketError(description: "A line of more than a megabyte came.")
@@ -137,15 +172,15 @@ public final class MessageSocket {
   private func takeMessage() -> [UInt8]? {
     switch framing {
     case .pdus:
-      guard !isPacket, rest.count >= 2 else { return nil }
-      let count = Int(rest[0]) | Int(rest[1]) << 8
-      guard rest.count >= 2 + count else { return nil }
-      defer { rest.removeFirst(2 + count) }
-      return Array(rest[2..<2 + count])
+      guard !isPacket, rest.count >= start + 2 else { return nil }
+      let first = start + 2, count = Int(rest[start]) | Int(rest[start + 1]) << 8
+      guard rest.count >= first + count else { return nil }
+      start = first + count
+      return Array(rest[first..<start])
     case .lines:
-      guard let end = rest.firstIndex(of: UInt8(ascii: "\n")) else { return nil }
-      defer { rest.removeFirst(end + 1) }
-      return Array(rest[..<end])
+      guard let end = rest[start...].firstIndex(of: UInt8(ascii: "\n")) else { return nil }
+      defer { start = end + 1 }
+      return Array(rest[start..<end])
     }
   }
 

@@ -39,7 +39,9 @@ public final class SocketTarget: ConformanceTarget {
   public func send(_ pdu: [UInt8]) throws(TargetError) {
     guard let socket else { throw .failed("the bearer is closed") }
     let isSent: Bool
-    do throws(SocketError) { isSent = try socket.send(pdu) } catch { throw .failed(error.description) }
+    do throws(SocketError) { isSent = try socket.send(pdu, within: .seconds(10)) } catch {
+      throw .failed(error.description)
+    }
     if !isSent { throw .failed("the bearer is closed") }
   }
 
@@ -114,7 +116,7 @@ public final class SocketTarget: ConformanceTarget {
 
   /// Says `line`, and returns what is answered.
   private func ask(_ line: String) throws(SocketError) -> String {
-    guard let control, try control.send(Array(line.utf8)) else { throw Self.hungUp }
+    guard let control, try control.send(Array(line.utf8), within: .seconds(10)) else { throw Self.hungUp }
     let clock = ContinuousClock(), end = clock.now + .seconds(10)
     while let answer = try self.line(within: end - clock.now) {
       if answer == "ok" || answer == "unsupported" || answer.hasPrefix("error") { return answer }

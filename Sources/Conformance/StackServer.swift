@@ -14,6 +14,8 @@ public final class StackServer {
   private var target: StackTarget
   /// A tester that has a control connection says when a database is to be as it is written.
   private var isFresh = true
+  /// A turn ended before all was read that had come.
+  private var isBusy = false
   private var now = ContinuousClock.now
 
   /// `mtu` is the receive MTU that the stack names, what it likes without.
@@ -38,16 +40,21 @@ public final class StackServer {
   /// Serves until `isOver` says so, which is asked five times a second at least.
   public func run(until isOver: () -> Bool, report: (String) -> Void) throws(SocketError) {
     while !isOver() {
-      let due = target.timeToDeadline ?? .milliseconds(200)
+      let due = isBusy ? .zero : min(target.timeToDeadline ?? .milliseconds(200), .milliseconds(200))
+      isBusy = false
       try MessageSocket.wait(
-        for: [bearer, control], [bearer == nil ? listener : nil, control == nil ? controlListener : nil],
-        within: min(due, .milliseconds(200)))
+        for: hasUnsent ? [bearer, control].filter { $0?.hasUnsent == true } : [bearer, control],
+        [bearer == nil ? listener : nil, control == nil ? controlListener : nil], within: due)
       passTime()
       try accept(report)
       try takeLines(report)
       try takePDUs(report)
     }
   }
+  /// A tester has not taken all that it was sent. Nothing more is read then: it could make more of it.
+  private var hasUnsent: Bool { bearer?.hasUnsent == true || control?.hasUnsent == true }
+  /// What is read in a turn, at most: a tester that never pauses must not keep the server from its end.
+  private static var turn: Int { 256 }
 
   private func passTime() {
     let then = now
@@ -75,19 +82,21 @@ public final class StackServer {
 
   private func takePDUs(_ report: (String) -> Void) throws(SocketError) {
     guard let socket = bearer else { return }
-    var isOpen = true
-    receiving: while isOpen {
+    var isOpen = try socket.flush()
+    if isOpen { isOpen = try answer(socket) }
+    var count = 0
+    receiving: while isOpen, !hasUnsent {
+      count += 1
+      if count > Self.turn {
+        isBusy = true
+        break
+      }
       switch try socket.receive(within: .zero) {
-      case .message(let pdu): do throws(TargetError) { try target.send(pdu) } catch { isOpen = false }
+      case .message(let pdu):
+        do throws(TargetError) { try target.send(pdu) } catch { isOpen = false }
+        if isOpen { isOpen = try answer(socket) }
       case .nothing: break receiving
       case .closed: isOpen = false
-      }
-    }
-    while isOpen, let received = target.ready {
-      switch received {
-      case .pdu(let pdu): isOpen = try socket.send(pdu)
-      case .closed: isOpen = false
-      case .nothing: break
       }
     }
     if !isOpen {
@@ -95,12 +104,34 @@ public final class StackServer {
       report("closed")
     }
   }
+  /// Sends what the stack has to say; false when the bearer is at its end.
+  private func answer(_ socket: MessageSocket) throws(SocketError) -> Bool {
+    while let received = target.ready {
+      switch received {
+      case .pdu(let pdu): guard try socket.send(pdu) else { return false }
+      case .closed: return false
+      case .nothing: break
+      }
+    }
+    if let control { try tell(control) } else { target.forgetValues() }
+    return true
+  }
 
   // MARK: Control
 
   private func takeLines(_ report: (String) -> Void) throws(SocketError) {
     guard let socket = control else { return }
-    while true {
+    guard try socket.flush() else {
+      control = nil
+      return
+    }
+    var count = 0
+    while !hasUnsent {
+      count += 1
+      if count > Self.turn {
+        isBusy = true
+        return
+      }
       switch try socket.receive(within: .zero) {
       case .message(let octets):
         let line = String(decoding: octets, as: UTF8.self)
@@ -141,6 +172,8 @@ public final class StackServer {
 
   private func tell(_ socket: MessageSocket) throws(SocketError) {
     var lines: [String] = []
+    // Asked for again when the tester has taken what it was told.
+    guard !socket.hasUnsent else { return }
     while let value = target.readyValue {
       lines.append("value \(value.kind) \(value.handle.script) \(hexText(value.octets))")
     }

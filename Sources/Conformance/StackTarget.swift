@@ -156,6 +156,8 @@ public final class StackTarget: ConformanceTarget {
     return bearer.closure == nil ? nil : .closed
   }
   var readyValue: ReceivedValue? { values.popFirst() }
+  /// Nobody asks for the values that came.
+  func forgetValues() { values.removeAll() }
   func takeResult() -> ProcedureResult? { ended.take() }
 
   // MARK: Time
