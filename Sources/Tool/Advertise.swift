@@ -5,7 +5,7 @@ import GAP
 import GATT
 import HCI
 
-struct Advertise: AsyncParsableCommand {
+struct Advertise: AsyncParsableCommand, EventReporter {
   static let configuration = CommandConfiguration(
     abstract: "Advertise a name and services, and tell who connects.",
     discussion: """
@@ -201,7 +201,7 @@ private struct AdvertisingReport {
     line.add("overflow", packed.overflow.map(\.description))
     line.add("shortened", packed.isNameShortened ? "name" : nil)
     line.add("leftOut", packed.leftOut.map(\.description))
-    Console.line("\(line)")
+    Console.line(line)
   }
 
   func began(_ packed: PackedAdvertisement, of data: AdvertisingData, as address: PeerAddress, for duration: Seconds?) {
@@ -222,7 +222,7 @@ private struct AdvertisingReport {
     line.add("services", said.serviceUUIDs.map(\.description))
     line.add("overflow", packed.overflow.map(\.description))
     line.add("left_out", packed.leftOut.map(\.description))
-    Console.line("\(line)")
+    Console.line(line)
   }
 
   /// Every octet, and what has no place.
@@ -250,22 +250,22 @@ private struct AdvertisingReport {
     if packed.isNameShortened, let name = data.localName {
       Console.line(Console.styled("shortened", .bold) + ": the name, which has \(name.utf8.count) octets")
     }
-    for entry in packed.leftOut { Console.line(Console.styled("left out", .yellow) + ": \(entry)") }
+    for entry in packed.leftOut { Console.line(Console.styled("left out", .yellow) + ": \(entry)".printable()) }
   }
   func connected(_ peer: PeerAddress) {
-    Console.line(json ? "\(line("connected", peer))" : "connected: \(peer)")
+    if json { Console.line(line("connected", peer)) } else { Console.line("connected: \(peer)") }
   }
   func disconnected(_ peer: PeerAddress, _ reason: HCIStatus) {
     if !json { return Console.line("disconnected: \(peer): \(reason)") }
     var line = line("disconnected", peer)
     line.add("reason", "\(reason)")
-    Console.line("\(line)")
+    Console.line(line)
   }
   func ended(_ end: AdvertisingEnd) {
     if !json { return Console.line("advertising has ended: \(end)") }
     var line = JSONLine(event: "ended")
     line.add("reason", "\(end)")
-    Console.line("\(line)")
+    Console.line(line)
   }
   private func line(_ event: String, _ address: PeerAddress) -> JSONLine {
     var line = JSONLine(event: event)

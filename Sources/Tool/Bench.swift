@@ -161,7 +161,7 @@ struct Bench: AsyncParsableCommand {
       line.add("link", link.json)
       line.add("virtual", virtual != nil)
       report.add(to: &line)
-      Console.line("\(line)")
+      Console.line(line)
     }
     try result.get()
   }
@@ -175,7 +175,7 @@ struct Bench: AsyncParsableCommand {
     }
   }
   private var note: [String] {
-    virtual.map { ["\($0) is a virtual radio: the figures are that radio's, and no adapter's"] } ?? []
+    virtual.map { ["\("\($0)".printable()) is a virtual radio: the figures are that radio's, and no adapter's"] } ?? []
   }
   private var virtual: TransportSpec? {
     hci.first { spec in
@@ -198,11 +198,11 @@ struct Bench: AsyncParsableCommand {
           group.addTask {
             let end = await BenchEnd("peripheral", spec, host)
             try await server.run(on: host) {
-              if json { return Console.line("\(end.event)") }
+              if json { return Console.line(end.event) }
               for line in end.lines { Console.line(line) }
               Console.line("serving \(name.printable()) as \(end.address)")
             } _: { event in
-              if json { return Console.line("\(event.json)") }
+              if json { return Console.line(event.json) }
               for line in event.lines { Console.line(line) }
             }
           }
@@ -302,7 +302,7 @@ private struct BenchEnd: Sendable {
   var lines: [String] {
     let shared = controller.buffersAreShared ? ", which BR/EDR uses too" : ""
     return [
-      "\(role) on \(spec): \(address), \(controller.aclCount) buffers of \(controller.aclLength) octets\(shared)",
+      "\(role) on \("\(spec)".printable()): \(address), \(controller.aclCount) buffers of \(controller.aclLength) octets\(shared)",
       "  Bluetooth \(edition), company \(company), revision \(revision)",
     ]
   }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Bindrune
+import BindruneWire
 import Glibc
 import Logging
 
@@ -19,25 +20,91 @@ struct BindruneCommand: AsyncParsableCommand {
       Controllers.self, Adapters.self, Doctor.self, Conform.self,
     ])
 
-  /// The parser's own `main`, with an end for whoever interrupts.
+  /// As the parser's own `main`; interruptions end the work well, and the output waits for its readers.
   static func main() async {
-    let work = Task {
-      var command = try parseAsRoot()
-      if var command = command as? any AsyncParsableCommand { try await command.run() } else { try command.run() }
+    Console.reserveStreams()
+    let work = Task { () -> Outcome in
+      var command: any ParsableCommand
+      do { command = try parseAsRoot() } catch { return .notBegun(error) }
+      let awaitsReader = !(command is any EventReporter)
+      do {
+        if var command = command as? any AsyncParsableCommand { try await command.run() } else { try command.run() }
+        return .ended(.success(()), awaitsReader: awaitsReader)
+      } catch {
+        return .ended(.failure(error), awaitsReader: awaitsReader)
+      }
     }
     Interruption.begin { work.cancel() }
-    let result = await work.result
-    Screen.close()
-    Console.status(nil)
-    switch (result, Interruption.cause) {
-    case (_, .outputFailed(let words)): exit(withError: Failure("Standard output failed: \(words)."))
-    // Who reads no more has seen enough.
-    case (.success, _), (.failure, .outputClosed): exit()
-    case (.failure(let error), .signal(let number)) where error.isCancellation: Glibc.exit(128 + number)
-    case (.failure(let error), _): exit(withError: error)
+    switch await work.value {
+    case .notBegun(let error):
+      explain(error)
+      end(exitCode(for: error).rawValue, awaitsReader: true)
+    case .ended(let result, let awaitsReader):
+      Screen.close()
+      Console.status(nil)
+      end(status(result), awaitsReader: awaitsReader)
     }
   }
+  private enum Outcome: Sendable {
+    /// Wrong usage, or help was asked for.
+    case notBegun(any Error)
+    case ended(Result<Void, any Error>, awaitsReader: Bool)
+  }
+
+  /// The exit status; what went wrong is said.
+  private static func status(_ result: Result<Void, any Error>) -> CInt {
+    switch (result, Interruption.cause) {
+    case (_, .outputFailed(let words)):
+      Console.error("Error: Standard output failed: \(words).")
+      return EXIT_FAILURE
+    // Who reads no more has seen enough.
+    case (.success, _), (.failure, .outputClosed): return EXIT_SUCCESS
+    case (.failure(let error), .signal(let number)) where error.isCancellation: return 128 + number
+    case (.failure(let error), _):
+      // Help is a verb of the parser's, which ends so.
+      if error is ValidationError || exitCode(for: error).isSuccess {
+        explain(error)
+      } else if !(error is ExitCode) {
+        Console.error(fullMessage(for: error))
+      }
+      return exitCode(for: error).rawValue
+    }
+  }
+
+  /// The parser's words for people, which are several lines and quote what was typed: to standard output where they were asked for.
+  private static func explain(_ error: any Error) {
+    let text = withPrintableArguments(fullMessage(for: error))
+    if exitCode(for: error).isSuccess { Console.line(text) } else { Console.printed(text) }
+  }
+
+  private static func end(_ status: CInt, awaitsReader: Bool) {
+    Console.finish(awaitsReader: awaitsReader)
+    // What came meanwhile, from the reader or from who waits.
+    switch Interruption.cause {
+    case .signal(let number) where status == EXIT_SUCCESS && !Console.isDrained: Glibc.exit(128 + number)
+    case .outputFailed(let words) where status == EXIT_SUCCESS:
+      Console.error("Error: Standard output failed: \(words).")
+      Console.finish(awaitsReader: false)
+      Glibc.exit(EXIT_FAILURE)
+    default: Glibc.exit(status)
+    }
+  }
+
+  private static func withPrintableArguments(_ text: String) -> String {
+    var text = text
+    for argument in CommandLine.arguments.dropFirst() {
+      // The parser parts --option=value.
+      for part in [argument, String(argument.split(separator: "=", maxSplits: 1).last ?? "")] {
+        let shown = part.printable(limit: 200)
+        if shown != part { text = text.replacing(part, with: shown) }
+      }
+    }
+    return text.split(separator: "\n", omittingEmptySubsequences: false).map { $0.printable() }.joined(separator: "\n")
+  }
 }
+
+/// A verb that tells what happens as long as it runs. What nobody has read when it ends is not waited for.
+protocol EventReporter: ParsableCommand {}
 
 extension Error {
   fileprivate var isCancellation: Bool { self is CancellationError || (self as? BluetoothError)?.code == .cancelled }

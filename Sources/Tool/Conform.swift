@@ -62,7 +62,8 @@ struct Conform: AsyncParsableCommand {
   private func beServer(at address: SocketAddress) throws {
     let server = try StackServer(
       on: address, control: control, database: ScriptFile.database(database ?? ""), mtu: mtu)
-    Console.line("listening on \(server.address)" + (server.controlAddress.map { ", control on \($0)" } ?? ""))
+    let control = server.controlAddress.map { ", control on \($0)" } ?? ""
+    Console.line("listening on \(server.address)\(control)".printable())
     try server.run(until: { Task.isCancelled }) { line in if verbose { Console.line(line.printable()) } }
   }
 
@@ -70,14 +71,15 @@ struct Conform: AsyncParsableCommand {
     var passed = 0, failed = 0, skipped = 0, hasConnected = false
     for file in try ScriptFile.all(scripts) {
       let script = try override(file.script())
-      if against != nil { Console.status(file.name) }
+      if against != nil { Console.status(file.name.printable()) }
       let verdict = try self.verdict(script, file, &hasConnected)
       switch verdict.outcome {
       case .passed: passed += 1
       case .failed: failed += 1
       case .skipped: skipped += 1
       }
-      if json { Console.line("\(verdict.json(file.name, script))") } else { show(verdict, file.name) }
+      if json { Console.line(verdict.json(file.name, script)) } else { show(verdict, file.name.printable()) }
+      Console.waitForReader()
       try Task.checkCancellation()
     }
     if json {
@@ -85,7 +87,7 @@ struct Conform: AsyncParsableCommand {
       sum.add("passed", passed)
       sum.add("failed", failed)
       sum.add("skipped", skipped)
-      Console.line("\(sum)")
+      Console.line(sum)
     } else {
       let sum = "\(passed) passed, \(failed) failed" + (skipped > 0 ? ", \(skipped) skipped" : "")
       Console.line(Console.styled(sum, failed > 0 ? .red : .green))
@@ -129,10 +131,10 @@ struct Conform: AsyncParsableCommand {
     switch verdict.outcome {
     case .passed: Console.line("\(Console.styled("PASS", .green)) \(name)")
     case .failed(let failure):
-      Console.line("\(Console.styled("FAIL", .red)) \(name): \(failure.text)")
-    case .skipped(let why): Console.line("\(Console.styled("SKIP", .yellow)) \(name): \(why)")
+      Console.line("\(Console.styled("FAIL", .red)) \(name): \(failure.text.printable())")
+    case .skipped(let why): Console.line("\(Console.styled("SKIP", .yellow)) \(name): \(why.printable())")
     }
-    if verbose { for line in verdict.transcript { Console.line("  " + Console.styled(line, .dim)) } }
+    if verbose { for line in verdict.transcript { Console.line("  " + Console.styled(line.printable(), .dim)) } }
   }
 }
 

@@ -1,3 +1,4 @@
+import BindruneTransport
 import BindruneWire
 import Glibc
 import Synchronization
@@ -37,6 +38,10 @@ enum Console {
       write((status.isEmpty ? "" : "\r\u{1B}[K") + text + "\n" + status)
     }
   }
+  static func line(_ object: JSONLine) {
+    printsJSON.store(true, ordering: .relaxed)
+    line("\(object)")
+  }
   /// A line that the next one replaces, of less than 80 characters; only a terminal sees it. nil: none.
   static func status(_ text: String?) {
     guard isTerminal else { return }
@@ -49,38 +54,95 @@ enum Console {
 
   static func warn(_ text: String) {
     status(nil)
-    error("Warning: \(text)\n")
+    error("Warning: \(text)")
   }
-  /// To standard error; what a picture on the screen would hide waits for its end.
-  static func error(_ text: String) {
-    if !Screen.holdBack(text) { _ = write(text, to: STDERR_FILENO) }
+  /// A line to standard error, whatever the text has in it, and however much, of peers, files and arguments. What a picture
+  /// on the screen would hide waits for its end.
+  static func error(_ text: String) { printed(text.printable(limit: 4096)) }
+  /// Lines to standard error that are known to be printable.
+  static func printed(_ text: String) {
+    if !Screen.holdBack(text) { errors.put((text + "\n").utf8) }
   }
 
-  /// Ends the work when nobody reads it.
-  static func write(_ text: String) {
-    switch write(text, to: STDOUT_FILENO) {
-    case 0: break
-    case EPIPE: Interruption.end(.outputClosed)
-    case let failure: unsafe Interruption.end(.outputFailed(String(cString: strerror(failure))))
+  // MARK: Output
+
+  /// Octets that wait for a reader: some ten thousand lines.
+  private static let limit = 1 << 20
+  private static let printsJSON = Atomic(false)
+
+  private static let output = OutputQueue(
+    to: STDOUT_FILENO, limit: limit,
+    notice: { dropped in
+      if printsJSON.load(ordering: .relaxed) {
+        var line = JSONLine(event: "dropped")
+        line.add("lines", dropped)
+        return "\(line)\n"
+      }
+      return "(\(dropped == 1 ? "1 line was" : "\(dropped) lines were") dropped here: nobody read them)\n"
+    },
+    // Ends the work when nobody can read it.
+    failed: { code in
+      Interruption.end(code == EPIPE ? .outputClosed : .outputFailed(unsafe String(cString: strerror(code))))
+    })
+  /// Where both lead to the same place, a terminal most often, they are one queue, so that their lines keep their order.
+  private static let errors =
+    isOneFile
+    ? output
+    : OutputQueue(to: STDERR_FILENO, limit: limit, notice: { "Warning: \($0) earlier messages were dropped.\n" })
+  private static var isOneFile: Bool {
+    var (output, errors) = (stat(), stat())
+    guard unsafe fstat(STDOUT_FILENO, &output) == 0, unsafe fstat(STDERR_FILENO, &errors) == 0 else { return false }
+    return output.st_dev == errors.st_dev && output.st_ino == errors.st_ino
+  }
+
+  /// Written by a thread of its own: nothing here waits for a reader.
+  static func write(_ text: String) { output.put(text.utf8) }
+  /// All that was written has been taken by the terminal, the pipe or the file.
+  static var isDrained: Bool { output.isDrained }
+  /// Waits for that, a second at most.
+  static func drain() { _ = output.drain(within: .seconds(1)) }
+
+  /// For a verb that holds no controller and prints without end: waits for the reader, or for a signal.
+  static func waitForReader() {
+    while !output.drain(within: .milliseconds(100)), Interruption.cause == nil {}
+  }
+
+  /// A standard stream that the program was started without keeps its number, so that no socket gets it and is written to as if
+  /// it were that stream. Writing to it fails, as it would without.
+  static func reserveStreams() {
+    for stream in STDIN_FILENO...STDERR_FILENO where fcntl(stream, F_GETFD) < 0 {
+      _ = unsafe open("/dev/null", O_RDONLY)
     }
   }
-  /// Zero or the error number. Past the C library's buffer, which has no way to say that nobody reads any more.
-  private static func write(_ text: String, to descriptor: CInt) -> CInt {
-    var text = text
-    return text.withUTF8 { octets -> CInt in
-      var done = 0
-      while done < octets.count {
-        let count = unsafe Glibc.write(descriptor, octets.baseAddress.unsafelyUnwrapped + done, octets.count - done)
-        if count >= 0 { done += count } else if errno != EINTR { return errno }
+
+  /// The end of the program: waits until its output has been read, and gives up when nothing has been taken of it for two
+  /// seconds, after a signal for one. `awaitsReader`: without a signal it does not give up, so that nothing is lost that `less`
+  /// has not shown yet.
+  static func finish(awaitsReader: Bool) {
+    let clock = ContinuousClock(), isInterrupted = Interruption.cause != nil
+    let patience = Duration.seconds(isInterrupted ? 1 : 2)
+    var written = output.written, last = clock.now, hasWarned = false
+    while !output.drain(within: .milliseconds(50)) {
+      if !isInterrupted, Interruption.cause != nil { break }
+      let now = clock.now
+      if output.written != written {
+        (written, last) = (output.written, now)
+      } else if now - last >= patience {
+        guard awaitsReader, !isInterrupted else {
+          error("Warning: Nobody reads standard output: its last lines are lost.")
+          break
+        }
+        if !hasWarned { error("Waiting until standard output is read; Ctrl-C ends it.") }
+        hasWarned = true
       }
-      return 0
     }
+    if errors !== output { _ = errors.drain(within: .seconds(1)) }
   }
 }
 
-/// Standard error for who writes by himself, as the logger does.
+/// Standard error for the logger: each of its messages is one line.
 struct ErrorStream: TextOutputStream {
-  func write(_ text: String) { Console.error(text) }
+  func write(_ text: String) { Console.error(text.hasSuffix("\n") ? String(text.dropLast()) : text) }
 }
 
 /// A JSON object on one line, its members in the order given.

@@ -12,13 +12,13 @@ struct Adapters: ParsableCommand {
 
   func run() {
     let survey = AdapterSurvey()
-    if json { return survey.adapters.forEach { Console.line("\($0.json)") } }
-    guard !survey.adapters.isEmpty else { return Console.line(survey.emptiness.description) }
+    if json { return survey.adapters.forEach { Console.line($0.json) } }
+    guard !survey.adapters.isEmpty else { return Console.line(survey.emptiness.description.printable()) }
     let columns: [(Adapter) -> String] = [
       \.name, { $0.address?.text ?? "?" }, { $0.bus ?? "?" }, \.state, { $0.driver ?? "" }, { $0.product ?? "" },
     ]
-    let rows = survey.adapters.map { adapter in columns.map { $0(adapter) } }
-    let widths = columns.indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
+    let rows = survey.adapters.map { adapter in columns.map { $0(adapter).printable() } }
+    let widths = columns.indices.map { column in rows.map { $0[column].columns }.max() ?? 0 }
     for row in rows {
       var cells = zip(row, widths).map { $0.padded($1) }
       cells[0] = Console.styled(cells[0], .cyan)
@@ -57,7 +57,7 @@ struct Doctor: AsyncParsableCommand {
         adapter: survey.adapters.first { $0.number == number } ?? Adapter(number: number), checks: checks,
         canBeOpened: isReady && checks.allSatisfy { $0.error == nil })
     }
-    if json { Console.line("\(survey.json(reports))") } else { show(survey, reports) }
+    if json { Console.line(survey.json(reports)) } else { show(survey, reports) }
     if !reports.contains(where: \.canBeOpened) { throw ExitCode.failure }
   }
 
@@ -83,7 +83,7 @@ struct Doctor: AsyncParsableCommand {
     }
     Console.line()
     if !survey.unseen.isEmpty {
-      Console.line(Console.styled("Not seen from here: \(survey.unseen.joined(separator: "; ")).", .dim))
+      Console.line(Console.styled("Not seen from here: \(survey.unseen.joined(separator: "; ").printable()).", .dim))
     }
     let ready = reports.filter(\.canBeOpened).map(\.adapter.name)
     guard let first = ready.first else {
@@ -109,8 +109,8 @@ struct Doctor: AsyncParsableCommand {
       case .caution(let advice): ("!", .yellow, advice)
       case .unknown: ("?", .yellow, nil)
       }
-    Console.line("  \(Console.styled(mark, style)) \(check.subject.label.padded(16))\(check.finding)")
-    if let advice { Console.line("".padded(20) + "→ " + Console.withCommands(advice)) }
+    Console.line("  \(Console.styled(mark, style)) \(check.subject.label.padded(16))\(check.finding.printable())")
+    if let advice { Console.line("".padded(20) + "→ " + Console.withCommands(advice.printable())) }
   }
 }
 
@@ -191,7 +191,8 @@ extension Adapter {
     return isUp.map { $0 ? "up" : "down" } ?? "?"
   }
   fileprivate var headline: String {
-    ([Console.styled(name, .bold), address.map { Console.styled($0.text, .cyan) }] + [bus, driver, product])
+    ([Console.styled(name, .bold), address.map { Console.styled($0.text, .cyan) }]
+      + [bus, driver, product].map { $0?.printable() })
       .compactMap(\.self).joined(separator: "  ")
   }
   fileprivate var json: JSONLine {

@@ -111,7 +111,7 @@ struct DatabasePrinter {
       line.add("start", Int(service.handle.rawValue))
       line.add("end", Int(service.endHandle.rawValue))
       line.add("primary", service.isPrimary)
-      return Console.line("\(line)")
+      return Console.line(line)
     }
     Console.line("\(handle(service.handle)) \(service.isPrimary ? "" : "(secondary) ")\(named(service.uuid))")
   }
@@ -122,7 +122,7 @@ struct DatabasePrinter {
       line.add("uuid", include.uuid?.description)
       line.add("start", Int(include.serviceHandle.rawValue))
       line.add("end", Int(include.endHandle.rawValue))
-      return Console.line("\(line)")
+      return Console.line(line)
     }
     Console.line("\(handle(include.handle)) ├ includes \(handle(include.serviceHandle)) \(named(include.uuid))")
   }
@@ -136,7 +136,7 @@ struct DatabasePrinter {
       line.add("value_handle", Int(characteristic.valueHandle.rawValue))
       line.add("properties", characteristic.properties.names)
       line.add(value, characteristic.uuid)
-      return Console.line("\(line)")
+      return Console.line(line)
     }
     let properties = characteristic.properties.names.joined(separator: ", ")
     Console.line(
@@ -151,7 +151,7 @@ struct DatabasePrinter {
       line.add("name", descriptor.uuid.assignedName)
       line.add("handle", Int(descriptor.handle.rawValue))
       line.add(value, descriptor.uuid)
-      return Console.line("\(line)")
+      return Console.line(line)
     }
     Console.line("\(handle(descriptor.handle)) │ └ \(named(descriptor.uuid))\(text(of: value, descriptor.uuid))")
   }
@@ -163,7 +163,7 @@ struct DatabasePrinter {
       line.add("services", counts.services)
       line.add("characteristics", counts.characteristics)
       line.add("descriptors", counts.descriptors)
-      return Console.line("\(line)")
+      return Console.line(line)
     }
     Console.line(
       "\(counts.services) services, \(counts.characteristics) characteristics, \(counts.descriptors) descriptors; ATT_MTU \(mtu)"

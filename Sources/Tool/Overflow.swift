@@ -33,7 +33,7 @@ struct Overflow: ParsableCommand {
     var known: Set<BluetoothUUID> = []
     let services = services.filter { known.insert($0).inserted }
     let area = try decode.map(OverflowArea.init(argument:)) ?? OverflowArea(services)
-    if json { return Console.line("\(json(area, services))") }
+    if json { return Console.line(json(area, services)) }
     for line in area.drawing(services) { Console.line(line) }
     Console.line()
     show(area, services)

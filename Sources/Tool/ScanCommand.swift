@@ -57,7 +57,7 @@ struct ScanCommand: AsyncParsableCommand {
       }
       return await lines.end()
     }
-    let table = LiveTable(title: "scanning \(options.hci)")
+    let table = LiveTable(title: "scanning \(options.hci)".printable())
     do {
       try await Host.using(options) { host in
         try await untilInterrupted(duration) {
@@ -87,7 +87,8 @@ private actor DeviceLines {
     if devices.count < DeviceTable.capacity || devices[advertisement.peer] != nil {
       devices[advertisement.peer] = advertisement.data
     }
-    if isNew || showsDuplicates { Console.line(json ? "\(advertisement.json)" : advertisement.line) }
+    guard isNew || showsDuplicates else { return }
+    if json { Console.line(advertisement.json) } else { Console.line(advertisement.line) }
   }
   func end() {
     if !json { Console.line(DeviceTable.devices(devices.count)) }

@@ -32,6 +32,8 @@ enum Screen {
   static func draw(_ lines: [String], in size: Size) {
     state.withLock { state in
       guard state.phase == .untouched || state.phase == .on else { return }
+      // A terminal that has been stopped gets the newest picture when it goes on, not all of them.
+      guard Console.isDrained else { return }
       var picture = ""
       if state.phase == .untouched {
         picture = "\u{1B}[?1049h\u{1B}[?25l"
@@ -55,10 +57,10 @@ enum Screen {
       defer { state.waiting = WaitingText() }
       return state.waiting
     }
-    if !waiting.text.isEmpty { Console.error(waiting.text) }
+    if !waiting.text.isEmpty { Console.printed(waiting.text) }
   }
 
-  /// True: `text` waits until the screen is closed.
+  /// True: the line waits until the screen is closed.
   static func holdBack(_ text: String) -> Bool {
     guard isatty(STDERR_FILENO) == 1 else { return false }
     return state.withLock { state in
@@ -76,6 +78,7 @@ enum Screen {
       Console.write(restoration)
       state.phase = .suspended
     }
+    Console.drain()
     kill(getpid(), SIGSTOP)
     state.withLock { state in
       if state.phase == .suspended { state.phase = .untouched }
@@ -95,6 +98,6 @@ private struct WaitingText {
     words.append(text)
   }
   var text: String {
-    (dropped == 0 ? "" : "Warning: \(dropped) earlier messages were not kept.\n") + words.joined()
+    (dropped == 0 ? "" : "Warning: \(dropped) earlier messages were not kept.\n") + words.joined(separator: "\n")
   }
 }

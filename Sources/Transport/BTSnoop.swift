@@ -2,6 +2,7 @@ import BindruneWire
 import Glibc
 import HCI
 import NIOCore
+import NIOPosix
 
 /// The btsnoop file format, version 1, datalink 1002: HCI packets with their H4 type octet. Everything big-endian.
 /// Wireshark, `btmon` and hcidump read it.
@@ -14,16 +15,17 @@ public enum BTSnoop {
 
   /// Appends one record. `time` is in microseconds since 1970.
   ///
-  /// Flags: bit 0 is set for packets to the host, bit 1 for commands and events (against data).
+  /// Flags: bit 0 is set for packets to the host, bit 1 for commands and events (against data). `drops`: the packets that are
+  /// missing in the file before this one.
   public static func append(
-    _ packet: Span<UInt8>, _ direction: HCIDirection, time: UInt64, to octets: inout [UInt8]
+    _ packet: Span<UInt8>, _ direction: HCIDirection, time: UInt64, drops: UInt32 = 0, to octets: inout [UInt8]
   ) {
     let type = packet.isEmpty ? nil : HCIPacketType(rawValue: packet[0])
     let flags: UInt32 = (direction == .fromController ? 1 : 0) | (type == .command || type == .event ? 2 : 0)
     append(UInt32(packet.count), to: &octets)  // original length
     append(UInt32(packet.count), to: &octets)  // included length: all of it
     append(flags, to: &octets)
-    append(UInt32(0), to: &octets)  // cumulative drops
+    append(drops, to: &octets)  // cumulative
     append(time &+ microsecondsTo1970, to: &octets)
     unsafe packet.withUnsafeBufferPointer { unsafe octets.append(contentsOf: $0) }
   }
@@ -35,36 +37,64 @@ public enum BTSnoop {
   }
 }
 
-/// Writes a btsnoop file: gathers records, and writes them when told to or when 64 kB have come together.
+/// Writes a btsnoop file: gathers records, and hands them to a thread that writes them when told to or when 64 kB have come
+/// together.
 ///
-/// A file that can no longer be written (a full disk) does not stop what is traced: `failure` says so, and no more is
-/// written, so that the file ends with a whole record or inside one, never with a hole.
+/// What is traced never waits for the file. Records for which there is no room, of the 4 MiB that may wait, are dropped, and
+/// the next record says how many. A file that can no longer be written (a full disk) ends with a whole record or inside one,
+/// never with a hole. In both cases `failure` says so.
 public struct BTSnoopWriter: ~Copyable {
-  private let descriptor: CInt
   private let path: String
-  private var waiting: [UInt8]
-  /// Why the file ends early.
-  public private(set) var failure: TransportError?
+  fileprivate let file: OutputQueue
+  private var waiting: [UInt8] = []
+  private var waitingCount: UInt32 = 0
+  private var dropped: UInt32 = 0
 
   private static var batch: Int { 65_536 }
+  private static var limit: Int { 4 << 20 }
 
-  /// Makes the file, or empties one that exists, and writes its header.
+  /// Makes the file, for its owner alone, or empties one that exists, and writes its header.
+  ///
+  /// A pipe with a reader, or a device, may stand at `path` too; a block device, a folder and a pipe that nobody reads are
+  /// refused.
   public init(path: String) throws(TransportError) {
-    let descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
-    guard descriptor >= 0 else { throw .trace(path: path, systemWords(errno)) }
-    let code = Self.write(BTSnoop.header, to: descriptor)
-    if code != 0 {
-      _ = Glibc.close(descriptor)
-      throw .trace(path: path, systemWords(code))
+    // A pipe's other end may never come: not waited for.
+    let descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0o600)
+    guard descriptor >= 0 else {
+      let isUnread = errno == ENXIO
+      throw .trace(path: path, isUnread ? "nobody reads this pipe yet: start its reader first" : systemWords(errno))
     }
-    self.descriptor = descriptor
+    if let words = Self.prepare(descriptor) {
+      _ = close(descriptor)
+      throw .trace(path: path, words)
+    }
     self.path = path
-    waiting = []
+    file = OutputQueue(to: descriptor, limit: Self.limit, closesDescriptor: true)
   }
 
   deinit {
-    Self.write(waiting, to: descriptor)
-    _ = Glibc.close(descriptor)
+    file.put(waiting)
+    file.finish(within: .seconds(2))
+  }
+
+  /// Empties the file and writes its header. Returns what is wrong.
+  private static func prepare(_ descriptor: CInt) -> String? {
+    var status = stat()
+    guard unsafe fstat(descriptor, &status) == 0 else { return systemWords(errno) }
+    switch status.st_mode & S_IFMT {
+    case S_IFREG: if ftruncate(descriptor, 0) != 0 { return systemWords(errno) }
+    case S_IFIFO, S_IFCHR: break
+    default: return "this is no file, pipe or character device"
+    }
+    let header = BTSnoop.header
+    let count = unsafe header.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }
+    return count < 0 ? systemWords(errno) : count < header.count ? "there is no room for its header" : nil
+  }
+
+  /// Why the file is not whole: the system's words, or how many packets are missing.
+  public var failure: TransportError? {
+    if let code = file.failure { return .trace(path: path, systemWords(code)) }
+    return dropped > 0 ? .trace(path: path, "\(dropped) packets are missing: it was written too slowly") : nil
   }
 
   /// One packet, now by the system's clock.
@@ -74,30 +104,17 @@ public struct BTSnoopWriter: ~Copyable {
 
   /// One packet; `time` is in microseconds since 1970.
   public mutating func record(_ packet: Span<UInt8>, _ direction: HCIDirection, time: UInt64) {
-    guard failure == nil else { return }
-    BTSnoop.append(packet, direction, time: time, to: &waiting)
+    BTSnoop.append(packet, direction, time: time, drops: dropped, to: &waiting)
+    waitingCount += 1
     if waiting.count >= Self.batch { flush() }
   }
 
-  /// Writes what has been gathered.
+  /// Hands over what has been gathered.
   public mutating func flush() {
-    guard failure == nil, !waiting.isEmpty else { return }
-    let code = Self.write(waiting, to: descriptor)
+    guard waitingCount > 0 else { return }
+    if !file.put(waiting) { dropped &+= waitingCount }
     waiting.removeAll(keepingCapacity: true)
-    if code != 0 { failure = .trace(path: path, systemWords(code)) }
-  }
-
-  /// Zero or the error number.
-  @discardableResult
-  private static func write(_ octets: [UInt8], to descriptor: CInt) -> CInt {
-    unsafe octets.withUnsafeBytes { bytes in
-      var done = 0
-      while done < bytes.count {
-        let count = unsafe Glibc.write(descriptor, bytes.baseAddress.unsafelyUnwrapped + done, bytes.count - done)
-        if count > 0 { done += count } else if errno != EINTR { return errno }
-      }
-      return 0
-    }
+    waitingCount = 0
   }
 }
 
@@ -105,7 +122,7 @@ public struct BTSnoopWriter: ~Copyable {
 ///
 ///     let transport = TracingTransport(try await H4Stream.connect(to: spec, on: loop), writer: try BTSnoopWriter(path: path))
 ///
-/// The file is up to date whenever the event loop is idle: records are written at the end of each batch.
+/// Records are handed to the file's thread at the end of each batch; the file is whole when `closeFuture` is.
 public final class TracingTransport: HCITransport, HCIReceiver, @unchecked Sendable {
   // Sendable because every access is on the inner transport's event loop.
   private let inner: any HCITransport
@@ -120,7 +137,7 @@ public final class TracingTransport: HCITransport, HCIReceiver, @unchecked Senda
     self.outgoing = outgoing
   }
 
-  /// Why the file ends early: tell the user, the transport goes on.
+  /// Why the file is not whole: tell the user, the transport goes on.
   public var traceFailure: TransportError? { writer.failure }
 
   public var eventLoop: any EventLoop { inner.eventLoop }
@@ -143,7 +160,17 @@ public final class TracingTransport: HCITransport, HCIReceiver, @unchecked Senda
     writer.flush()
     inner.close()
   }
-  public var closeFuture: EventLoopFuture<Void> { inner.closeFuture }
+  /// When the transport is closed and the file has been written, for which it waits two seconds at most.
+  public var closeFuture: EventLoopFuture<Void> {
+    let closed = eventLoop.makePromise(of: Void.self)
+    inner.closeFuture.whenComplete { [self] result in
+      writer.flush()
+      let file = writer.file
+      NIOThreadPool.singleton.runIfActive(eventLoop: eventLoop) { _ = file.finish(within: .seconds(2)) }
+        .whenComplete { _ in closed.completeWith(result) }
+    }
+    return closed.futureResult
+  }
 
   public func received(_ packet: Span<UInt8>) {
     writer.record(packet, outgoing.opposite)

@@ -44,14 +44,18 @@ final class Tool: @unchecked Sendable {
   }
   /// A whole run with these arguments.
   static func run(_ arguments: [String]) async throws -> End { try await Tool(path, arguments).end() }
+  /// A run whose reader has paused: its standard output is a full pipe until `resumeReading`.
+  static func paused(_ arguments: [String]) throws -> Tool { try Tool(path, arguments, isPaused: true) }
   /// A command line for the shell, where `bindrune` is the tool.
   static func shell(_ script: String) throws -> Tool {
     try Tool("/bin/sh", ["-c", #"bindrune() { "\#(path)" "$@"; }; "# + script])
   }
 
-  private init(_ program: String, _ arguments: [String], signal: (number: Int32, text: String, times: Int)? = nil)
-    throws
-  {
+  private init(
+    _ program: String, _ arguments: [String], signal: (number: Int32, text: String, times: Int)? = nil,
+    isPaused: Bool = false
+  ) throws {
+    if isPaused { output.fill() }
     process.executableURL = URL(filePath: program)
     process.arguments = arguments
     process.standardInput = FileHandle.nullDevice
@@ -66,9 +70,11 @@ final class Tool: @unchecked Sendable {
     try Self.withoutBlockedSignals { try process.run() }
     let identifier = process.processIdentifier
     let left = Atomic(signal?.times ?? 0)
-    output.begin { line in
-      guard let signal, line.contains(signal.text) else { return }
-      if left.subtract(1, ordering: .relaxed).newValue == 0 { kill(identifier, signal.number) }
+    if !isPaused {
+      output.begin { line in
+        guard let signal, line.contains(signal.text) else { return }
+        if left.subtract(1, ordering: .relaxed).newValue == 0 { kill(identifier, signal.number) }
+      }
     }
     errors.begin { _ in }
     Thread.detachNewThread { [weak self] in
@@ -87,6 +93,13 @@ final class Tool: @unchecked Sendable {
     try body()
   }
 
+  func resumeReading() { output.begin { _ in } }
+  /// Its end without its output, which nobody reads.
+  func status() async -> Int32 {
+    for await value in ended { return value }
+    return -1
+  }
+
   func signal(_ number: Int32) { kill(process.processIdentifier, number) }
   var isRunning: Bool { process.isRunning }
   /// How often its threads have given up the processor to wait for something.
@@ -103,6 +116,11 @@ final class Tool: @unchecked Sendable {
   /// The next line that contains `text`.
   func line(_ text: String, _ location: SourceLocation = #_sourceLocation) async throws -> String {
     for await line in output.lines where line.contains(text) { return line }
+    throw Missing(text: text, errors: await errors.whole())
+  }
+  /// The next line on standard error that contains `text`.
+  func errorLine(_ text: String) async throws -> String {
+    for await line in errors.lines where line.contains(text) { return line }
     throw Missing(text: text, errors: await errors.whole())
   }
   struct Missing: Error, CustomStringConvertible {
@@ -130,6 +148,14 @@ final class Tool: @unchecked Sendable {
     init() {
       (lines, arrived) = AsyncStream.makeStream()
       (done, finish) = AsyncStream.makeStream()
+    }
+    /// Until nothing fits any more: line feeds.
+    func fill() {
+      let descriptor = pipe.fileHandleForWriting.fileDescriptor, flags = fcntl(descriptor, F_GETFL)
+      _ = fcntl(descriptor, F_SETFL, flags | O_NONBLOCK)
+      let lines = [UInt8](repeating: UInt8(ascii: "\n"), count: 4096)
+      while unsafe lines.withUnsafeBytes({ unsafe write(descriptor, $0.baseAddress, $0.count) }) > 0 {}
+      _ = fcntl(descriptor, F_SETFL, flags)
     }
     func begin(_ heard: @escaping @Sendable (String) -> Void) {
       try? pipe.fileHandleForWriting.close()

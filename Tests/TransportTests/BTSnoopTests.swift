@@ -2,6 +2,7 @@ import BindruneTransport
 import BindruneWire
 import Foundation
 import NIOCore
+import Synchronization
 import TestSupport
 import Testing
 
@@ -42,6 +43,78 @@ import Testing
     // A full disk: the first octets do not fit either.
     #expect(throws: TransportError.trace(path: "/dev/full", "No space left on device")) {
       _ = try BTSnoopWriter(path: "/dev/full")
+    }
+  }
+
+  /// A trace has all that was read and written: it is its owner's alone.
+  @Test func nobodyElseReadsIt() async throws {
+    try await withFile { path in
+      _ = try BTSnoopWriter(path: path)
+      let mode = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int
+      #expect(mode == 0o600)
+    }
+  }
+
+  /// A pipe that nobody reads yet, a folder, a block device: each refused with a sentence, and none waited for.
+  @Test func whatIsNoFile() async throws {
+    try await withFile { path in
+      #expect(unsafe mkfifo(path, 0o600) == 0)
+      #expect(throws: TransportError.trace(path: path, "nobody reads this pipe yet: start its reader first")) {
+        _ = try BTSnoopWriter(path: path)
+      }
+    }
+    let folder = NSTemporaryDirectory()
+    #expect(throws: TransportError.trace(path: folder, "Is a directory")) { _ = try BTSnoopWriter(path: folder) }
+  }
+
+  /// A reader that pauses: nothing waits for it, and the records say how many are missing before them. "Cumulative drops",
+  /// RFC 1761, §3, whose format btsnoop is.
+  @Test func drops() async throws {
+    try await withFile { path in
+      #expect(unsafe mkfifo(path, 0o600) == 0)
+      let reader = unsafe open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+      _ = fcntl(reader, F_SETFL, 0)
+      var writer = try BTSnoopWriter(path: path), number = 0
+      func record(into writer: inout BTSnoopWriter) {
+        let octets = [0x02] + (0..<4).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) }
+        writer.record((octets + [UInt8](repeating: 0, count: 995)).span, .fromHost, time: 0)
+        number += 1
+      }
+      for _ in 0..<10_000 { record(into: &writer) }
+      writer.flush()
+      #expect(writer.failure?.description.contains("packets are missing: it was written too slowly") == true)
+      // The reader goes on, until it has what is behind the gap: more than the 4 MiB that waited, and a pipe's.
+      let (parts, continuation) = AsyncStream.makeStream(of: [UInt8].self), arrived = Atomic(0)
+      Thread.detachNewThread {
+        while true {
+          var part = [UInt8](repeating: 0, count: 65_536)
+          let count = unsafe part.withUnsafeMutableBytes { unsafe read(reader, $0.baseAddress, $0.count) }
+          if count <= 0 { break }
+          arrived.add(count, ordering: .relaxed)
+          continuation.yield(Array(part[..<count]))
+        }
+        close(reader)
+        continuation.finish()
+      }
+      while arrived.load(ordering: .relaxed) < 4_600_000 {
+        record(into: &writer)
+        writer.flush()
+        try await Task.sleep(for: .milliseconds(1))
+      }
+      _ = consume writer
+      var file: [UInt8] = []
+      for await part in parts { file += part }
+      var place = 16, position = 0, dropped = 0
+      func word(_ place: Int) -> Int { file[place..<place + 4].reduce(0) { $0 << 8 | Int($1) } }
+      while place < file.count {
+        try #require(word(place) == 1000 && file.count >= place + 1024)
+        dropped = word(place + 12)
+        let found = (0..<4).reduce(0) { $0 | Int(file[place + 25 + $1]) << (8 * $1) }
+        #expect(found == position + dropped)
+        position += 1
+        place += 1024
+      }
+      #expect(dropped > 0 && position + dropped == number)
     }
   }
 

@@ -34,6 +34,11 @@ import Testing
   /// The writer never waits; what is read afterwards are whole lines, and where some are missing a line that says how many.
   @Test func nobodyReads() async {
     let (read, write) = pipe()
+    // Full, so that nothing goes on before somebody reads.
+    _ = fcntl(write, F_SETFL, O_NONBLOCK)
+    let filling = [UInt8](repeating: UInt8(ascii: "\n"), count: 4096)
+    while unsafe filling.withUnsafeBytes({ unsafe Glibc.write(write, $0.baseAddress, $0.count) }) > 0 {}
+    _ = fcntl(write, F_SETFL, 0)
     let queue = OutputQueue(to: write, limit: 10_000, closesDescriptor: true) { "dropped \($0)\n" }
     var refused = 0
     for number in 0..<50_000 where !queue.put("line \(number)\n".utf8) { refused += 1 }
