@@ -47,6 +47,12 @@ public struct Database: Sendable {
   /// 0x0000 when there is no attribute.
   public var lastHandle: AttributeHandle { attributes.last?.handle ?? AttributeHandle() }
 
+  /// The value of Service Changed, which the server itself indicates when services change; `nil` where there is none.
+  /// Vol 3, Part G, §7.1.
+  public var serviceChanged: AttributeHandle? {
+    special.serviceChanged == AttributeHandle() ? nil : special.serviceChanged
+  }
+
   /// What is known of the attribute at `handle`; `nil` where there is none.
   public func attribute(_ handle: AttributeHandle) -> AttributeDescription? {
     position(of: handle).map(describe)

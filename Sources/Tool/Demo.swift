@@ -48,8 +48,7 @@ struct Demo: AsyncParsableCommand {
 
     story.step("start", "the central resets its controller and asks what it can do")
     try await central.start()
-    try await peripheral.advertise(sensor.advertisingData(name: name))
-    let service = Task { try await sensor.run(on: peripheral, period: .milliseconds(50)) { _ in } }
+    let service = Task { try await sensor.run(on: peripheral, name: name, period: .milliseconds(50)) }
     defer { service.cancel() }
 
     story.step("scan", "until somebody advertises the Heart Rate service")
@@ -59,7 +58,7 @@ struct Demo: AsyncParsableCommand {
       break
     }
     guard let found else { throw CancellationError() }
-    story.result("\(found.peer)  \(found.name ?? "")\(found.rssi.map { "  \($0) dBm" } ?? "")")
+    story.result("\(found.peer)  \((found.name ?? "").printable())\(found.rssi.map { "  \($0) dBm" } ?? "")")
 
     story.step("connect", "to \(found.peer)", from: isCreateConnection)
     let link = try await central.connect(to: found.peer)

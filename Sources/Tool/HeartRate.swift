@@ -41,10 +41,16 @@ struct HeartRateSensor {
     "Heart Rate Measurement " + (BluetoothUUID("2A37").text(of: measurement.span) ?? "that makes no sense")
   }
 
-  /// Answers the clients of `host` and notifies once a `period` until cancelled or the host fails.
-  func run(on host: Host, period: Duration, _ report: @escaping @Sendable (String) -> Void) async throws {
+  /// Advertises as `name`, answers the clients of `host` and notifies once a `period`, until cancelled or the host fails.
+  /// `begun` is called when clients can connect.
+  func run(
+    on host: Host, name: String, period: Duration, begun: @Sendable () async -> Void = {},
+    _ report: @escaping @Sendable (String) -> Void = { _ in }
+  ) async throws {
+    let events = await host.events  // before it advertises: a client may connect at once
+    try await host.advertise(advertisingData(name: name))
+    await begun()
     try await withThrowingTaskGroup(of: Void.self) { group in
-      let events = await host.events
       group.addTask {
         for try await event in events {
           switch event {

@@ -26,8 +26,7 @@ struct OpenHost {
       let belt = HeartRateSensor(name: "Virtual Heart Rate")
       let host = Host(air.controller(), database: belt.database, logger: logger)
       try await host.start()
-      try await host.advertise(belt.advertisingData(name: "Virtual Heart Rate"))
-      sensor = (host, Task { try await belt.run(on: host, period: .seconds(1)) { _ in } })
+      sensor = (host, Task { try await belt.run(on: host, name: "Virtual Heart Rate", period: .seconds(1)) })
       radio = air
     }
     do {

@@ -9,9 +9,11 @@ import Synchronization
 /// The services of a database file on a host: `serve --profile`.
 ///
 /// Values that the file gives a delay or an error are answered so; notifying ones are notified as they stand, once a
-/// period, and indicating ones indicated once, when a client subscribes.
+/// period, and indicating ones indicated once, when a client subscribes. Service Changed is left to the host's server.
 final class ProfileServer: Sendable {
   let database: Database
+  /// What in the file may not be as it was meant.
+  let warnings: [FileError]
   private let services: [BluetoothUUID]
   private struct State {
     /// What the application answers for, and how.
@@ -26,6 +28,7 @@ final class ProfileServer: Sendable {
     let file = try ScriptFile.database(path, genericAccessName: name)
     database = file.database
     services = file.primaryServices
+    warnings = file.warnings
     state = Mutex(State(applicationValues: file.applicationValues))
   }
 
@@ -41,10 +44,15 @@ final class ProfileServer: Sendable {
     return AdvertisingData(localName: name, serviceUUIDs: advertised)
   }
 
-  /// Serves until cancelled or the host fails.
-  func run(on host: Host, period: Duration, _ report: @escaping @Sendable (String) -> Void) async throws {
+  /// Advertises as `name` and serves until cancelled or the host fails. `begun` is called when clients can connect.
+  func run(
+    on host: Host, name: String, period: Duration, begun: @Sendable () async -> Void,
+    _ report: @escaping @Sendable (String) -> Void
+  ) async throws {
+    let events = await host.events  // before it advertises: a client may connect at once
+    try await host.advertise(advertisingData(name: name))
+    await begun()
     try await withThrowingTaskGroup(of: Void.self) { group in
-      let events = await host.events
       group.addTask { [self] in
         // Answers that take their time do not keep the next event waiting.
         try await withThrowingDiscardingTaskGroup { answers in
@@ -76,7 +84,9 @@ final class ProfileServer: Sendable {
   private func note(_ event: ServerEvent) {
     switch event {
     case .subscriptionChanged(_, let handle, let configuration):
-      if configuration.contains(.notification) { _ = state.withLock { $0.notified.insert(handle) } }
+      if configuration.contains(.notification), handle != database.serviceChanged {
+        _ = state.withLock { $0.notified.insert(handle) }
+      }
     case .written(_, let handle, let part, let offset):
       let whole = value(handle)
       state.withLock { state in
@@ -95,8 +105,10 @@ final class ProfileServer: Sendable {
   private func answer(_ event: ServerEvent, on host: Host) async throws {
     switch event {
     case .subscriptionChanged(let link, let handle, let configuration):
+      // Service Changed is the server's own: it tells of a change, and nothing has changed. Vol 3, Part G, §7.1.
+      guard configuration.contains(.indication), handle != database.serviceChanged else { return }
       // A client that goes away or does not confirm is its own affair.
-      if configuration.contains(.indication) { try? await host.indicate(value(handle), of: handle, on: link) }
+      try? await host.indicate(value(handle), of: handle, on: link)
     case .readRequested(let request):
       guard let value = state.withLock({ $0.applicationValues[request.handle] }) else {
         try? await request.reject(.unlikelyError)

@@ -6,7 +6,7 @@ import GAP
 import NIOPosix
 import Synchronization
 
-struct Serve: AsyncParsableCommand {
+struct Serve: AsyncParsableCommand, EventReporter {
   static let configuration = CommandConfiguration(
     abstract: "Be a heart rate sensor that notifies once a second, or what a file describes.",
     discussion: """
@@ -35,9 +35,11 @@ struct Serve: AsyncParsableCommand {
     let sensor = HeartRateSensor(name: name), name = name
     try await Host.using(options, database: sensor.database) { host in
       try await untilInterrupted(duration) {
-        try await host.advertise(sensor.advertisingData(name: name))
-        Console.line("serving \(name.printable()) as \(await host.ownAddress)")
-        try await sensor.run(on: host, period: .seconds(1)) { Console.line($0) }
+        try await sensor.run(on: host, name: name, period: .seconds(1)) {
+          Console.line("serving \(name.printable()) as \(await host.ownAddress)")
+        } _: {
+          Console.line($0)
+        }
       }
     }
   }
@@ -45,18 +47,21 @@ struct Serve: AsyncParsableCommand {
 
 extension Serve {
   private func serve(_ profile: ProfileServer) async throws {
+    for warning in profile.warnings { Console.warn(warning.description + ".") }
     let name = name
     try await Host.using(options, database: profile.database) { host in
       try await untilInterrupted(duration) {
-        try await host.advertise(profile.advertisingData(name: name))
-        Console.line("serving \(name.printable()) as \(await host.ownAddress)")
-        try await profile.run(on: host, period: .seconds(1)) { Console.line($0) }
+        try await profile.run(on: host, name: name, period: .seconds(1)) {
+          Console.line("serving \(name.printable()) as \(await host.ownAddress)")
+        } _: {
+          Console.line($0)
+        }
       }
     }
   }
 }
 
-struct Controllers: AsyncParsableCommand {
+struct Controllers: AsyncParsableCommand, EventReporter {
   static let configuration = CommandConfiguration(
     abstract: "Offer virtual controllers to any host that speaks H4.",
     discussion: """
@@ -104,7 +109,7 @@ struct Controllers: AsyncParsableCommand {
         }
         servers.append(server)
       }
-      for server in servers { Console.line("listening on \(server.address)") }
+      for server in servers { Console.line("listening on \(server.address)".printable()) }
       try await untilInterrupted(nil) { while true { try await Task.sleep(for: .seconds(86_400)) } }
     } catch {
       result = .failure(error)  // a socket file goes with its server, however this ends

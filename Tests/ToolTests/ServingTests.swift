@@ -1,0 +1,170 @@
+import Bindrune
+import BindruneConformance
+import BindruneTransport
+import Foundation
+import GATT
+import NIOCore
+import NIOPosix
+import TestSupport
+import Testing
+
+@testable import BindruneTool
+
+/// Not Foundation's, which is another computer.
+private typealias Host = Bindrune.Host
+
+@Suite("Tool: serving", .realTime, .hang) struct ServingTests {
+  private static let profile = #"""
+    { "services": [
+        { "uuid": "1801", "characteristics": [
+            { "uuid": "2A05", "properties": ["indicate"], "value": "00*4", "descriptors": [ { "uuid": "2902" } ] } ] },
+        { "uuid": "FFE0", "characteristics": [
+            { "uuid": "FFE1", "properties": ["indicate"], "value": "07", "descriptors": [ { "uuid": "2902" } ] },
+            { "uuid": "FFE2", "properties": ["read", "notify"], "value": "08" } ] } ] }
+    """#
+  private func withProfile<Result>(_ body: (String) async throws -> Result) async throws -> Result {
+    try await withFolder { folder in
+      let path = folder.appending(path: "profile.json").path
+      try Self.profile.write(toFile: path, atomically: true, encoding: .utf8)
+      return try await body(path)
+    }
+  }
+
+  /// Service Changed is indicated when services have changed, and not because somebody subscribes. Vol 3, Part G, §7.1.
+  @Test func serviceChangedIsTheServersOwn() async throws {
+    let octets = try await withProfile { path in
+      let radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next())
+      let server = try ProfileServer(path, name: "Profile"), trace = path + ".btsnoop"
+      let peripheral = Host(radio.controller(), database: server.database)
+      try await peripheral.start()
+      let serving = Task {
+        try await server.run(on: peripheral, name: "Profile", period: .seconds(60), begun: {}) { _ in }
+      }
+      let central = try await Host.open("sim", radio: radio, trace: trace)
+      let link = try await central.connect(to: await peripheral.ownAddress)
+      let database = try await link.discoverAll()
+      let changed = try #require(database.characteristic("2A05")), other = try #require(database.characteristic("FFE1"))
+      let watching = try await link.subscribe(to: changed)
+      for try await value in link.notifications(of: other) {
+        #expect(value.value == [7])
+        break
+      }
+      try await watching.end()
+      await central.close()
+      serving.cancel()
+      _ = await serving.result
+      await peripheral.close()
+      return [UInt8](try Data(contentsOf: URL(filePath: trace)))
+    }
+    // Every Handle Value Indication that the central got: ACL data (0x02) of a frame on channel 0x0004 with opcode 0x1D.
+    var place = 16, indicated: [[UInt8]] = []
+    while place + 24 <= octets.count {
+      let count = octets[place..<place + 4].reduce(0) { $0 << 8 | Int($1) }
+      let packet = Array(octets[place + 24..<place + 24 + count])
+      place += 24 + count
+      if packet.count > 9, packet[0] == 0x02, packet[7...9] == [0x04, 0x00, 0x1D] {
+        indicated.append(Array(packet[12...]))
+      }
+    }
+    #expect(indicated == [[7]])
+  }
+
+  @Test func aCharacteristicThatNobodyCanSubscribeTo() async throws {
+    try await withProfile { path in
+      let warnings = try ProfileServer(path, name: "Profile").warnings
+      #expect(warnings.count == 1 && warnings.first?.line == 6)
+      #expect(warnings.first?.message.contains("FFE2 notifies or indicates and has no descriptor 2902") == true)
+      let end = try await Tool("serve", "--hci", "sim", "--profile", path, "--duration", "0.1").end()
+      #expect(end.status == 0 && end.errors.hasPrefix("Warning: \(path):6:"), "\(end.errors)")
+    }
+  }
+
+  /// A central that connects at the first advertisement is told of: the controller says both in one breath.
+  @Test(arguments: ["sensor", "profile"]) func anInstantConnection(kind: String) async throws {
+    try await withProfile { path in
+      let radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next())
+      let central = Host(radio.controller())
+      try await central.start()
+      let controller = HoldingTransport(radio.controller())
+      let (lines, continuation) = AsyncStream.makeStream(of: String.self)
+      let serving: Task<Void, any Error>, peripheral: Host
+      if kind == "sensor" {
+        let sensor = HeartRateSensor(name: "Sensor")
+        peripheral = Host(controller, database: sensor.database)
+        try await peripheral.start()
+        serving = Task { [peripheral] in
+          try await sensor.run(on: peripheral, name: "Sensor", period: .seconds(60), begun: {}) {
+            continuation.yield($0)
+          }
+        }
+      } else {
+        let server = try ProfileServer(path, name: "Profile")
+        peripheral = Host(controller, database: server.database)
+        try await peripheral.start()
+        serving = Task { [peripheral] in
+          try await server.run(on: peripheral, name: "Profile", period: .seconds(60), begun: {}) {
+            continuation.yield($0)
+          }
+        }
+      }
+      let link = try await central.connect(to: await peripheral.ownAddress)
+      // Both ends see the same, in order; were the connection missed, its end would come first.
+      try await link.disconnect()
+      var heard: [String] = []
+      for await line in lines {
+        heard.append(String(line.prefix { $0 != ":" }))
+        if heard.last == "disconnected" { break }
+      }
+      #expect(heard == ["connected", "disconnected"])
+      serving.cancel()
+      _ = await serving.result
+      await peripheral.close()
+      await central.close()
+    }
+  }
+}
+
+/// A controller whose answer to the first LE Set Extended Advertising Enable (0x2039) comes with the connection.
+private final class HoldingTransport: HCITransport, HCIReceiver, @unchecked Sendable {
+  // Sendable because every access is on the inner transport's event loop.
+  private let inner: any HCITransport
+  private var receiver: (any HCIReceiver)?
+  private var held: [[UInt8]] = []
+  private enum Phase { case before, holding, released }
+  private var phase = Phase.before
+
+  init(_ inner: any HCITransport) { self.inner = inner }
+  var eventLoop: any EventLoop { inner.eventLoop }
+  var isWritable: Bool { inner.isWritable }
+  func resynchronise() { inner.resynchronise() }
+  func start(_ receiver: any HCIReceiver) {
+    self.receiver = receiver
+    inner.start(self)
+  }
+  func send(_ packet: Span<UInt8>) { inner.send(packet) }
+  func flush() { inner.flush() }
+  func close() {
+    receiver = nil
+    inner.close()
+  }
+  var closeFuture: EventLoopFuture<Void> { inner.closeFuture }
+  func received(_ packet: Span<UInt8>) {
+    let octets = packet.indices.map { packet[$0] }
+    // Command Complete, Vol 4, Part E, §7.7.14.
+    if phase == .before, octets.count > 5, octets[1] == 0x0E, octets[4...5] == [0x39, 0x20] { phase = .holding }
+    guard phase == .holding else {
+      receiver?.received(packet)
+      return
+    }
+    held.append(octets)
+    // LE Enhanced Connection Complete, §7.7.65.10, or LE Connection Complete, §7.7.65.1.
+    if octets[1] == 0x3E, [0x0A, 0x01].contains(octets[3]) {
+      phase = .released
+      for packet in held { receiver?.received(packet.span) }
+      held = []
+    }
+  }
+  func receivedAll() { receiver?.receivedAll() }
+  func writable() { receiver?.writable() }
+  func failed(_ error: TransportError) { receiver?.failed(error) }
+}
