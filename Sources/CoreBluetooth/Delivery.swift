@@ -54,22 +54,20 @@ final class Delivery: @unchecked Sendable {
         self.begin(manager, when: hasReturned, interval: min(2 * interval, 32))
       }
     }
-    let isFirst = lock.withLock {
+    lock.withLock {
       if case .initialising = phase { phase = .awaitingDelegate(manager) }
-      return schedules()
+      scheduleDrain()
     }
-    if isFirst { queue.async { self.drain() } }
   }
   /// The initialiser has returned, and what comes is delivered, if there is a delegate.
   var hasBegun: Bool { lock.withLock { if case .initialising = phase { false } else { true } } }
 
   /// The manager has another delegate now. From any thread.
   func delegateChanged() {
-    let isFirst = lock.withLock {
+    lock.withLock {
       hasNewDelegate = true
-      return schedules()
+      scheduleDrain()
     }
-    if isFirst { queue.async { self.drain() } }
   }
   /// From any thread.
   func put(_ event: BrokerEvent) {
@@ -83,24 +81,24 @@ final class Delivery: @unchecked Sendable {
     }
   }
   private func put(_ append: (inout WaitingEvents) -> Bool) {
-    let (isFirst, losses) = lock.withLock { () -> (Bool, Int?) in
-      if case .closed = phase { return (false, nil) }
-      let isLost = !append(&waiting)
-      return (schedules(), isLost ? self.losses.count(at: .now) : nil)
+    let losses = lock.withLock { () -> Int? in
+      if case .closed = phase { return nil }
+      let isTaken = append(&waiting)
+      scheduleDrain()
+      return isTaken ? nil : self.losses.count(at: .now)
     }
-    if isFirst { queue.async { self.drain() } }
     if let losses {
       Log.note(queue, "\"\(queue.label)\" stands still: too many events wait for it, and \(losses) more were dropped.")
     }
   }
-  /// Under the lock. True: a drain is to be scheduled.
-  private func schedules() -> Bool {
-    guard !isScheduled, !waiting.isEmpty else { return false }
+  /// Under the lock.
+  private func scheduleDrain() {
+    guard !isScheduled, !waiting.isEmpty else { return }
     switch phase {
-    case .initialising, .closed: return false
+    case .initialising, .closed: break
     case .awaitingDelegate, .delivering:
       isScheduled = true
-      return true
+      queue.async { self.drain() }
     }
   }
 
@@ -135,12 +133,11 @@ final class Delivery: @unchecked Sendable {
     }
     withExtendedLifetime(delegate) {}
     // What has come meanwhile has to wait its turn: others use the queue too.
-    let isMore = lock.withLock {
+    lock.withLock {
       isScheduled = false
-      if case .awaitingDelegate = phase, delegate == nil, !hasNewDelegate, !waiting.hasCalls { return false }
-      return schedules()
+      if case .awaitingDelegate = phase, delegate == nil, !hasNewDelegate, !waiting.hasCalls { return }
+      scheduleDrain()
     }
-    if isMore { queue.async { self.drain() } }
   }
   /// Nothing is delivered any more, not even what waits: the manager is gone.
   func close() {

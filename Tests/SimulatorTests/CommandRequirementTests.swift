@@ -74,13 +74,16 @@ import Testing
     Row(0x201E, 28, 5, "LE Transmitter Test [v1]", .mandatory),  // C.1
     Row(0x201F, 28, 6, "LE Test End", .mandatory),
     Row(
-      0x2020, 33, 4, "LE Remote Connection Parameter Request Reply", .with(.connectionParametersRequestProcedure)),  // C.6
+      // C.6
+      0x2020, 33, 4, "LE Remote Connection Parameter Request Reply", .with(.connectionParametersRequestProcedure)),
     Row(
       0x2021, 33, 5, "LE Remote Connection Parameter Request Negative Reply",
       .with(.connectionParametersRequestProcedure)),  // C.6
     Row(0x2022, 33, 6, "LE Set Data Length", .withElseOptional(.leDataPacketLengthExtension)),  // C.8
-    Row(0x2023, 33, 7, "LE Read Suggested Default Data Length", .withElseOptional(.leDataPacketLengthExtension)),  // C.8
-    Row(0x2024, 34, 0, "LE Write Suggested Default Data Length", .withElseOptional(.leDataPacketLengthExtension)),  // C.8
+    // C.8
+    Row(0x2023, 33, 7, "LE Read Suggested Default Data Length", .withElseOptional(.leDataPacketLengthExtension)),
+    // C.8
+    Row(0x2024, 34, 0, "LE Write Suggested Default Data Length", .withElseOptional(.leDataPacketLengthExtension)),
     Row(0x2027, 34, 3, "LE Add Device To Resolving List", .with(.llPrivacy)),  // C.9
     Row(0x2028, 34, 4, "LE Remove Device From Resolving List", .with(.llPrivacy)),  // C.9
     Row(0x2029, 34, 5, "LE Clear Resolving List", .with(.llPrivacy)),  // C.9

@@ -13,8 +13,15 @@ import Testing
   }
   /// How often the host has sent HCI_Reset: at its start, and at a good end. Vol 4, Part E, §7.3.2.
   private func resets(_ trace: URL) throws -> Int {
-    let octets = [UInt8](try Data(contentsOf: trace)), reset: [UInt8] = [0x01, 0x03, 0x0C, 0x00]
-    return octets.indices.count { octets[$0...].starts(with: reset) }
+    let octets = [UInt8](try Data(contentsOf: trace))
+    // btsnoop: 16 octets, then records of 24 octets and as many as the second number of a record says.
+    var at = 16, count = 0
+    while at + 24 <= octets.count {
+      let length = octets[at + 4..<at + 8].reduce(0) { $0 << 8 | Int($1) }
+      if octets[(at + 24)...].prefix(length) == [0x01, 0x03, 0x0C, 0x00] { count += 1 }
+      at += 24 + length
+    }
+    return count
   }
 
   @Test("The controller is left reset, and the process ends by the signal", arguments: [SIGINT, SIGTERM])
