@@ -201,6 +201,7 @@ extension Host {
       }
     }
   }
+
   // MARK: Order
 
   /// Hands a request to the link's client, in its place: after the values that have been offered to the link's ports, or to
@@ -210,8 +211,9 @@ extension Host {
   ) {
     let places = place.map { [$0] } ?? self.places(among: .command, on: link)
     let isHeld = links[link]?.held.isEmpty == false || !places.allSatisfy(\.isReached)
-    perform { core, _ in core.withClient(of: link, id: id, isHeld: isHeld, body) }
+    // Before the core is told, which may lead to the values being sent.
     if isHeld { links[link]?.held.append(LinkState.HeldRequest(id: id, places: places)) }
+    perform { core, _ in core.withClient(of: link, id: id, isHeld: isHeld, body) }
   }
   /// Where what is made now stands among the values of the link's ports.
   func places(among kind: SendPort.Kind, on link: LinkID) -> [SendPort.Fence] {

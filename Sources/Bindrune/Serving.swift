@@ -89,9 +89,14 @@ extension Host {
     on link: LinkID, after place: SendPort.Fence?, _ body: (inout HostCore, _ isKept: Bool, Instant) -> UnwantedAnswer?
   ) throws(BluetoothError) {
     let places = place.map { [$0] } ?? self.places(among: .notification, on: link)
-    let isKept = !places.allSatisfy(\.isReached)
-    if let reason = perform({ core, now in body(&core, isKept, now) }) { throw BluetoothError(reason) }
+    let isKept = !places.allSatisfy(\.isReached), before = links[link]?.keptAnswer
+    // Before the core is told, which may lead to the values being sent.
     links[link]?.keptAnswer = isKept ? places : nil
+    guard let reason = perform({ core, now in body(&core, isKept, now) }) else { return }
+    // Nobody waits for this answer, and one from before may still be kept.
+    links[link]?.keptAnswer = before
+    releaseHeld(on: link)
+    throw BluetoothError(reason)
   }
   /// `ReadRequest.respond` without waiting: `value` is the whole value.
   public func respond(to request: ReadRequest, with value: [UInt8]) throws(BluetoothError) {
