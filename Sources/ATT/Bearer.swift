@@ -357,7 +357,8 @@ public struct Bearer: ~Copyable {
   }
   /// The ready edge of commands that were refused for a request, when that has left or ended. Call it when requests have
   /// ended; the bearer does when it has written one.
-  @inlinable public mutating func releaseCommands<C: AttributeClient & ~Copyable>(client: borrowing C) {
+  @inlinable @inline(__always)
+  public mutating func releaseCommands<C: AttributeClient & ~Copyable>(client: borrowing C) {
     guard isCommandRefused, !client.holdsCommands else { return }
     isCommandRefused = false
     queue.isRefused = true

@@ -48,7 +48,7 @@ struct Link: ~Copyable {
     bearer.offer(command: handle, value, client: client)
   }
   /// Requests may have ended: see `Bearer.releaseCommands`.
-  mutating func releaseCommands() { bearer.releaseCommands(client: client) }
+  @inline(__always) mutating func releaseCommands() { bearer.releaseCommands(client: client) }
 
   /// What the client has sent before it had an answer, if it has it now.
   mutating func receiveHeld(now: Instant, server: inout Server) {

@@ -59,10 +59,11 @@ public struct Client: AttributeClient, ~Copyable {
   /// commands that have not reached the bearer; the request waits until `place`.
   public var commandsBefore: UInt64? = 0
   /// The place of the active request.
-  public private(set) var commandsBeforeRequest: UInt64 = 0
+  @usableFromInline var requestPlace: UInt64 = 0
+  @inlinable @inline(__always) public var commandsBeforeRequest: UInt64 { requestPlace }
   /// The active request has left: what is asked for after it may follow. One that writes has left with its last PDU, any
   /// other with its first.
-  private var hasLeft = false
+  private var hasLeft = false, leavesWithFirst = true
 
   /// A reading of the Database Hash, in the midst of the active request or on its behalf.
   enum HashReading: BitwiseCopyable { case none, wanted, awaited }
@@ -220,8 +221,9 @@ public struct Client: AttributeClient, ~Copyable {
     phase = .idle
     while let place = waiting.first?.commandsBefore, let procedure = waiting.popFirst() {
       active = procedure
-      commandsBeforeRequest = place
+      requestPlace = place
       hasLeft = false
+      leavesWithFirst = !procedure.isWriting
       isDiscovering = false
       hashReading = .none
       hasBeenOutOfSync = false
@@ -316,18 +318,18 @@ public struct Client: AttributeClient, ~Copyable {
       if hashReading == .wanted {
         hashReading = .awaited
         if (try? DatabaseHash.request.encode(into: &request, from: Span())) != nil {
-          if active?.isWriting == false { hasLeft = true }
+          hasLeft = hasLeft || leavesWithFirst
           return true
         }
       } else if isDiscovering {
         var source: [UInt8] = []
         let pdu = discovery.request(source: &source)
         if (try? pdu.encode(into: &request, from: source.span)) != nil {
-          if active?.isWriting == false { hasLeft = true }
+          hasLeft = hasLeft || leavesWithFirst
           return true
         }
       } else if active?.writeRequest(mtu: mtu, into: &request) == true {
-        if active?.isWriting == false || active?.hasWrittenLast == true { hasLeft = true }
+        hasLeft = hasLeft || leavesWithFirst || active?.hasWrittenLast == true
         return true
       }
       end(.failed(.valueTooLong))
