@@ -1,5 +1,4 @@
 import ATT
-import DequeModule
 
 /// # SendRing
 /// **Overview**: the values that wait in one `SendPort`, and whether anybody has to be told of them: all that the port's
@@ -37,7 +36,7 @@ import DequeModule
   /// The event loop knows that there are values, and will come.
   private var isAwaited = false
   /// The fences that stand, oldest first, each with the values between the one before it and itself.
-  private var fences = Deque<(id: UInt64, values: Int)>()
+  private var fences: [(id: UInt64, values: Int)] = []
   /// The values behind the last fence.
   private var valuesBehind = 0
   private var lastFence: UInt64 = 0
