@@ -211,7 +211,7 @@ extension Host {
   ) {
     let places = place.map { [$0] } ?? self.places(among: .command, on: link)
     let isHeld = links[link]?.held.isEmpty == false || !places.allSatisfy(\.isReached)
-    // Before the core is told, which may lead to the values being sent.
+    // Recorded first: the call to the core may send those values at once, and `releaseHeld` looks here then.
     if isHeld { links[link]?.held.append(LinkState.HeldRequest(id: id, places: places)) }
     perform { core, _ in core.withClient(of: link, id: id, isHeld: isHeld, body) }
   }

@@ -148,6 +148,7 @@ import ATT
     }
     return takeEdge()
   }
+
   // MARK: Fences
 
   /// A fence behind the values that wait now. Nil: closed.

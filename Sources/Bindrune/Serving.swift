@@ -90,7 +90,7 @@ extension Host {
   ) throws(BluetoothError) {
     let places = place.map { [$0] } ?? self.places(among: .notification, on: link)
     let isKept = !places.allSatisfy(\.isReached), before = links[link]?.keptAnswer
-    // Before the core is told, which may lead to the values being sent.
+    // Recorded first: the call to the core may send those values at once, and `releaseHeld` looks here then.
     links[link]?.keptAnswer = isKept ? places : nil
     guard let reason = perform({ core, now in body(&core, isKept, now) }) else { return }
     // Nobody waits for this answer, and one from before may still be kept.

@@ -8,7 +8,7 @@ import Synchronization
 ///
 /// **Function**: a signal is caught only if its disposition is the default when the program's first adapter is opened, and a
 /// program that sets its own later has its own. The handler writes to a pipe, a thread reads from it, closes everything, which
-/// takes 1.5 s at most, and then the process ends by that same signal, as whoever waits for it expects. A second signal ends
+/// takes 1.5 s at most, and then the process ends by that same signal, so that its parent sees the cause. A second signal ends
 /// the process at once.
 enum EndingSignals {
   private static let isWatching = Atomic<Bool>(false)

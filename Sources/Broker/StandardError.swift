@@ -2,8 +2,8 @@ import BindruneTransport
 import BindruneWire
 import Foundation
 
-/// Lines for whoever runs the program. A thread of its own writes them, so that an output that nobody reads, that is full or
-/// that is closed neither delays nor ends anything; what has no room is dropped and counted.
+/// Lines for the user of the program. A thread of its own writes them, so that an output that nobody reads, that is full or
+/// that is closed neither delays nor ends anything; lines without room are dropped and counted.
 package final class StandardError: TextOutputStream, Sendable {
   /// The process's. What waits when the process exits is written within half a second, or lost.
   package static let shared: StandardError = {

@@ -29,7 +29,7 @@ public struct SocketError: Error, Sendable, Equatable, CustomStringConvertible {
   public var description: String
 }
 
-/// A socket that carries messages, for somebody who does one thing at a time. It waits only where it is told how long.
+/// A socket that carries messages, for a single-threaded caller. It blocks only in the calls that have a time limit.
 public final class MessageSocket {
   public enum Received: Sendable, Equatable {
     case message([UInt8])
@@ -62,7 +62,7 @@ public final class MessageSocket {
     return MessageSocket(descriptor, isPacket: isPacket, framing)
   }
 
-  /// True while the other end takes nothing. Whoever sends on regardless fills the memory.
+  /// True while messages wait because the other end does not read. Each further `send` then takes more memory.
   public var hasUnsent: Bool { !unsent.isEmpty }
 
   /// Sends a message, or keeps what the other end does not take yet. False when nobody is at the other end any more.

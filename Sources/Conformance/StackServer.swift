@@ -172,7 +172,7 @@ public final class StackServer {
 
   private func tell(_ socket: MessageSocket) throws(SocketError) {
     var lines: [String] = []
-    // Asked for again when the tester has taken what it was told.
+    // The values stay with the target until the tester has read the lines before them.
     guard !socket.hasUnsent else { return }
     while let value = target.readyValue {
       lines.append("value \(value.kind) \(value.handle.script) \(hexText(value.octets))")

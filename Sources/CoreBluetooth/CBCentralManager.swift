@@ -135,7 +135,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   /// Waits for the device for as long as it takes, unless it is cancelled. To cancel it, let go of the peripheral, or call
   /// `cancelPeripheralConnection`.
   ///
-  /// A peripheral of another manager stands for its device: the delegate is told of this manager's own peripheral with that
+  /// A peripheral of another manager stands for its device: the delegate gets this manager's own peripheral with that
   /// identifier, which the manager keeps until the connection ends.
   /// - Parameter options: by the keys `CBConnectPeripheralOption…`. What has a wrong type is ignored.
   open func connect(_ peripheral: CBPeripheral, options: [String: Any]? = nil) {

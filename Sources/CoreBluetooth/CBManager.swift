@@ -9,7 +9,7 @@ open class CBManager: NSObject, @unchecked Sendable {
   let lock = NSLock()
   private var currentState = CBManagerState.unknown
 
-  /// What the manager can do now; `unknown` until a delegate is told for the first time, which is never before the initialiser
+  /// What the manager can do now. It is `unknown` until the first call of a delegate, which never comes before the initialiser
   /// has returned. Without a delegate it stays `unknown`.
   open var state: CBManagerState { lock.withLock { currentState } }
   func setState(_ state: CBManagerState) { lock.withLock { currentState = state } }

@@ -2,9 +2,9 @@ import BindruneBroker
 import Foundation
 
 /// # Delivery
-/// **Overview**: from a session's callback to a manager's queue: in order, in batches. Whoever puts the first event schedules
-/// one drain, which takes all that have come by then; so a burst costs one turn of the queue. There is one drain at a time, so
-/// the order holds on a concurrent queue too.
+/// **Overview**: carries events from a session's callback to a manager's queue, in order and in batches. The first event that
+/// waits schedules one drain, which takes all events that wait by then; so a burst costs one turn of the queue. One drain runs
+/// at a time, so the order holds on a concurrent queue too.
 ///
 /// **Function**: nothing is delivered before the manager's initialiser has returned, and the first state waits for a delegate,
 /// with all that comes after it: until then the manager's state is `unknown`, so the program can ask for nothing, and little
