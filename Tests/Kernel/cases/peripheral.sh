@@ -196,7 +196,7 @@ overflow() {
   bluez_shows 'Device '$left' Fred$' 'UUID: Heart Rate' 'UUID: Battery Service' 'UUID: Human Interface Device' \
     "UUID: .*$one_uuid" 'ManufacturerData.*0x004c' '^ +01 00 00 00 00 10 00 00 0a 00 00 00 00 00 00 00 '
   ! said 'c007-0000|c008-0000|00001001-' 0 || fail 'a service of the overflow area was advertised'
-  monitor_shows 'Name \(complete\): Fred$' '16-bit Service UUIDs \(partial\): 4 entries' '128-bit Service UUIDs \(partial\): 1 entr' \
+  monitor_shows 'Name \(complete\): Fred$' '16-bit Service UUIDs \(partial\): 4 entries' '128-bit Service UUIDs \(complete\): 1 entr' \
     'Company: Apple, Inc. \(76\)'
 }
 case_background() { # in the background there are no name and no UUIDs, only bits
