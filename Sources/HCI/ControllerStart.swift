@@ -53,6 +53,9 @@ public struct ControllerInfo: BitwiseCopyable, Sendable {
   public var isDualMode: Bool { lmpFeatures.contains(.leSupported) && !lmpFeatures.contains(.brEDRNotSupported) }
 
   /// What the controller can send and this stack handles. A reserved bit may be refused, so features are asked first.
+  ///
+  /// LE Directed Advertising Report is not among them: it comes only with Scanning_Filter_Policy 2 and 3, which this
+  /// stack does not use. Vol 4, Part E, §7.7.65.11.
   public var leEventMask: LEEventMask {
     var mask = LEEventMask.standard
     if features.contains(.connectionParametersRequestProcedure) { mask.insert(.remoteConnectionParameterRequest) }

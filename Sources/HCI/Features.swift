@@ -65,6 +65,7 @@ public struct LEEventMask: OpenNumber, OptionSet {
   public static var remoteConnectionParameterRequest: LEEventMask { LEEventMask(bit: 5) }
   public static var dataLengthChange: LEEventMask { LEEventMask(bit: 6) }
   public static var enhancedConnectionComplete: LEEventMask { LEEventMask(bit: 9) }
+  public static var directedAdvertisingReport: LEEventMask { LEEventMask(bit: 10) }
   public static var phyUpdateComplete: LEEventMask { LEEventMask(bit: 11) }
   public static var extendedAdvertisingReport: LEEventMask { LEEventMask(bit: 12) }
   public static var scanTimeout: LEEventMask { LEEventMask(bit: 16) }

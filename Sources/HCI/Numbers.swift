@@ -33,6 +33,8 @@ public struct AddressType: OpenNumber, Hashable {
   /// The controller resolved a private address to it.
   public static var publicIdentity: AddressType { AddressType(rawValue: 2) }
   public static var randomIdentity: AddressType { AddressType(rawValue: 3) }
+  /// Whom directed advertising calls: a random address that the controller cannot resolve. Vol 4, Part E, §7.7.65.13.
+  public static var unresolved: AddressType { AddressType(rawValue: 0xFE) }
   /// No address was sent.
   public static var anonymous: AddressType { AddressType(rawValue: 0xFF) }
   public var text: String {
@@ -41,6 +43,7 @@ public struct AddressType: OpenNumber, Hashable {
     case 1: "random"
     case 2: "public identity"
     case 3: "random identity"
+    case 0xFE: "unresolved"
     case 0xFF: "anonymous"
     default: "0x" + hexDigits(wire, 2)
     }
@@ -172,6 +175,10 @@ public enum ScanType: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
 public struct ScanningFilterPolicy: OpenNumber, Hashable {
   public var rawValue: UInt8
   @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+  public static var basicUnfiltered: ScanningFilterPolicy { ScanningFilterPolicy(rawValue: 0) }
+  public static var basicFiltered: ScanningFilterPolicy { ScanningFilterPolicy(rawValue: 1) }
+  public static var extendedUnfiltered: ScanningFilterPolicy { ScanningFilterPolicy(rawValue: 2) }
+  public static var extendedFiltered: ScanningFilterPolicy { ScanningFilterPolicy(rawValue: 3) }
 }
 /// 0 the peer that is named, 1 any of the Filter Accept List. Vol 4, Part E, §7.8.12.
 public struct InitiatorFilterPolicy: OpenNumber, Hashable {

@@ -26,18 +26,18 @@ extension Air {
         let initiates = controllers[other].initiates(advertiser, channel, at: time)
         guard scan != nil || initiates, let strength = carry(from: i, to: other) else { continue }
         guard let who = controllers[other].resolvingList.identify(address) else { continue }
-        if let scan {
-          report(advertiser, who, isResponse: false, strength, from: i, to: other)
-          if scan.isActive, advertiser.isScannable,
+        if let scan, let target = controllers[other].target(of: advertiser, from: who) {
+          report(advertiser, who, target, isResponse: false, strength, from: i, to: other)
+          if scan.isActive, advertiser.isScannable, !target.isUnresolved,
             let asker = asker(other, controllers[other].scanner.ownAddressType, who, by: i, advertiser, 1)
           {
-            requests.append(Request(from: other, to: who, asker: asker, connects: false))
+            requests.append(Request(from: other, to: who, asker: asker, purpose: .scanResponse(target)))
           }
         }
         if initiates, controllers[other].wants(advertiser, who), let initiator = controllers[other].initiator,
           let asker = asker(other, initiator.ownAddressType, who, by: i, advertiser, 2)
         {
-          requests.append(Request(from: other, to: who, asker: asker, connects: true))
+          requests.append(Request(from: other, to: who, asker: asker, purpose: .connection))
         }
       }
       if configuration.collides, requests.count > 1 {
@@ -47,11 +47,12 @@ extension Air {
       for request in requests where request.connects {
         if connect(request, i, set, address) { return }
       }
-      for request in requests where !request.connects {
-        guard carry(from: request.from, to: i) != nil else { continue }
+      for request in requests {
+        guard case .scanResponse(let target) = request.purpose, carry(from: request.from, to: i) != nil
+        else { continue }
         controllers[i].reportScanRequest(advertiser, request.asker, now: medium.now)
         guard let strength = carry(from: i, to: request.from) else { continue }
-        report(advertiser, request.to, isResponse: true, strength, from: i, to: request.from)
+        report(advertiser, request.to, target, isResponse: true, strength, from: i, to: request.from)
       }
     }
     if isLast {
@@ -63,7 +64,8 @@ extension Air {
   /// What a scanner has heard of an advertisement or a response. Extended data are a chain of PDUs, AUX_ADV_IND or
   /// AUX_SCAN_RSP and then AUX_CHAIN_IND, each of which may be lost, and what follows it with it. Vol 6, Part B, §2.3.4.9.
   private mutating func report(
-    _ advertiser: Advertiser, _ who: Identified, isResponse: Bool, _ strength: Int8, from i: Int, to other: Int
+    _ advertiser: Advertiser, _ who: Identified, _ target: AdvertisingTarget, isResponse: Bool, _ strength: Int8,
+    from i: Int, to other: Int
   ) {
     // ADV_DIRECT_IND has no data; a scannable extended advertisement has it in its response.
     let data = isResponse ? advertiser.scanResponse.octets : advertiser.takesData ? advertiser.data.octets : []
@@ -72,7 +74,7 @@ extension Air {
       received = min(received + Self.octetsInPDU, data.count)
     }
     controllers[other].report(
-      advertiser, who, isResponse: isResponse, data[..<received], isWhole: received == data.count, strength,
+      advertiser, who, target, isResponse: isResponse, data[..<received], isWhole: received == data.count, strength,
       now: medium.now)
   }
   /// Octets of advertising data in one PDU of a chain, of which a controller may choose the length.
@@ -88,7 +90,11 @@ extension Air {
     return advertiser.filterPolicy & bit == 0 || controllers[i].accepts(asker.identity) ? asker : nil
   }
   /// SCAN_REQ or CONNECT_IND: the advertiser as the one who asks knows it, and the other way round.
-  private struct Request { var from: Int, to: Identified, asker: Identified, connects: Bool }
+  private struct Request {
+    var from: Int, to: Identified, asker: Identified, purpose: Purpose
+    enum Purpose { case connection, scanResponse(AdvertisingTarget) }
+    var connects: Bool { if case .connection = purpose { true } else { false } }
+  }
 
   /// One packet from one controller to another: its strength there, if it arrives.
   mutating func carry(from a: Int, to b: Int) -> Int8? {
@@ -212,22 +218,29 @@ extension VirtualController {
     return !advertiser.isDirected || ownIdentity(of: advertiser.peer, initiator.ownAddressType) != nil
   }
 
-  /// LE Advertising Report, or LE Extended Advertising Report. Vol 4, Part E, §7.7.65.2 and §7.7.65.13.
-  /// `isWhole`: there is no more data than that.
+  /// The scanning filter policy; nil: the scanner ignores the advertisement. Vol 6, Part B, §4.3.3.
+  func target(of advertiser: Advertiser, from who: Identified) -> AdvertisingTarget? {
+    if scanner.filterPolicy.usesAcceptList, !(advertiser.isAnonymous ? acceptsAnonymous : accepts(who.identity)) {
+      return nil
+    }
+    guard advertiser.isDirected else { return .anybody }
+    if let own = ownIdentity(of: advertiser.peer, scanner.ownAddressType) { return .scanner(own) }
+    return scanner.filterPolicy.isExtended && advertiser.peer.isResolvablePrivate ? .unresolved(advertiser.peer) : nil
+  }
+
+  /// LE Advertising Report, LE Directed Advertising Report or LE Extended Advertising Report. Vol 4, Part E, §7.7.65.2,
+  /// §7.7.65.11 and §7.7.65.13. `isWhole`: there is no more data than that.
   mutating func report(
-    _ advertiser: Advertiser, _ who: Identified, isResponse: Bool, _ data: ArraySlice<UInt8>, isWhole: Bool,
-    _ strength: Int8, now: Instant
+    _ advertiser: Advertiser, _ who: Identified, _ target: AdvertisingTarget, isResponse: Bool,
+    _ data: ArraySlice<UInt8>, isWhole: Bool, _ strength: Int8, now: Instant
   ) {
     let strength = atAntenna(strength)
-    let target = advertiser.isDirected ? ownIdentity(of: advertiser.peer, scanner.ownAddressType) : nil
-    if advertiser.isDirected, target == nil { return }
-    if scanner.filterPolicy & 1 == 1, !(advertiser.isAnonymous ? acceptsAnonymous : accepts(who.identity)) { return }
     // A host that does not read gets no more of them.
     guard !isBacklogged, scanner.admits(advertiser, who.identity, isResponse: isResponse) else { return }
     do throws(WireError) {
       if !scanner.isExtended {
-        try reportLegacy(advertiser, who, isResponse, Array(data), strength, now: now)
-        return
+        if case .unresolved(let target) = target { return try reportDirected(who, target, strength, now: now) }
+        return try reportLegacy(advertiser, who, isResponse, Array(data), strength, now: now)
       }
       // As much as an event holds. Data status 1: more follows, 2: more was there and is lost.
       var start = 0
@@ -253,9 +266,21 @@ extension VirtualController {
     event.reports = try List([report], in: &bytes)
     emit(event, from: bytes.span, now: now)
   }
+  private mutating func reportDirected(
+    _ who: Identified, _ target: AirAddress, _ strength: Int8, now: Instant
+  ) throws(WireError) {
+    var bytes: [UInt8] = [], report = LEDirectedAdvertisingReport.Report()
+    report.addressType = who.type
+    report.address = who.identity.value
+    report.directAddress = target.value
+    report.rssi = strength
+    var event = LEDirectedAdvertisingReport()
+    event.reports = try List([report], in: &bytes)
+    emit(event, from: bytes.span, now: now)
+  }
   private mutating func reportExtended(
-    _ advertiser: Advertiser, _ who: Identified, _ target: Identified?, _ isResponse: Bool, _ data: ArraySlice<UInt8>,
-    status: UInt8, _ strength: Int8, now: Instant
+    _ advertiser: Advertiser, _ who: Identified, _ target: AdvertisingTarget, _ isResponse: Bool,
+    _ data: ArraySlice<UInt8>, status: UInt8, _ strength: Int8, now: Instant
   ) throws(WireError) {
     var bytes = Array(data), report = LEExtendedAdvertisingReport.Report()
     report.legacy = advertiser.isLegacy
@@ -273,9 +298,14 @@ extension VirtualController {
     }
     if advertiser.tellsPower { report.txPower = advertiser.power }
     report.rssi = strength
-    if let target {
-      report.directAddressType = target.type
-      report.directAddress = target.identity.value
+    switch target {
+    case .anybody: break
+    case .scanner(let own):
+      report.directAddressType = own.type
+      report.directAddress = own.identity.value
+    case .unresolved(let target):
+      report.directAddressType = .unresolved
+      report.directAddress = target.value
     }
     report.data = Octets(0, bytes.count)
     var event = LEExtendedAdvertisingReport()

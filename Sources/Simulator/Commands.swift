@@ -14,12 +14,6 @@ extension CommandReturn {
     self.status = status
   }
 }
-extension ConnectionReturn {
-  init(_ status: HCIStatus, _ handle: ConnectionHandle) {
-    self.init(status)
-    connectionHandle = handle
-  }
-}
 
 extension VirtualController {
   /// One command packet from the host. Vol 4, Part E, §5.4.1. Every one is answered, unless the configuration says

@@ -8,7 +8,7 @@ extension VirtualController {
   /// It may not be changed while something goes by it.
   fileprivate var usesAcceptList: Bool {
     advertisers.contains { $0.isEnabled && $0.filterPolicy != 0 }
-      || (scanner.isEnabled && scanner.filterPolicy & 1 == 1)
+      || (scanner.isEnabled && scanner.filterPolicy.usesAcceptList)
       || (initiator.map { $0.peer == nil } ?? false)
   }
   fileprivate var acceptCount: Int { acceptList.count + (acceptsAnonymous ? 1 : 0) }

@@ -79,11 +79,12 @@ extension LESetScanParameters: Executable {
     guard isScanTiming(leScanInterval, leScanWindow, longest: 0x4000), ownAddressType.rawValue <= 3,
       scanningFilterPolicy.rawValue <= 3
     else { return Return(.invalidHCICommandParameters) }
+    guard controller.has(scanningFilterPolicy) else { return Return(.unsupportedFeatureOrParameterValue) }
     controller.scanner.le1M = PHYScan(
       isActive: leScanType == .active,
       listening: Listening(interval: leScanInterval.rawValue, window: leScanWindow.rawValue))
     controller.scanner.ownAddressType = ownAddressType
-    controller.scanner.filterPolicy = scanningFilterPolicy.rawValue
+    controller.scanner.filterPolicy = scanningFilterPolicy
     return Return(.success)
   }
 }
@@ -114,10 +115,11 @@ extension LESetExtendedScanParameters: Executable {
       groups.allSatisfy({ $0.map { isScanTiming($0.scanInterval, $0.scanWindow, longest: 0xFFFF) } ?? true }),
       ownAddressType.rawValue <= 3, scanningFilterPolicy.rawValue <= 3
     else { return Return(.invalidHCICommandParameters) }
+    guard controller.has(scanningFilterPolicy) else { return Return(.unsupportedFeatureOrParameterValue) }
     controller.scanner.le1M = groups[0].map(\.scan)
     controller.scanner.leCoded = groups[1].map(\.scan)
     controller.scanner.ownAddressType = ownAddressType
-    controller.scanner.filterPolicy = scanningFilterPolicy.rawValue
+    controller.scanner.filterPolicy = scanningFilterPolicy
     return Return(.success)
   }
 }
@@ -150,6 +152,12 @@ extension LESetExtendedScanEnable: Executable {
       medium.schedule.plan(event, at: medium.now + length)
     }
     return Return(.success)
+  }
+}
+extension VirtualController {
+  /// The extended policies are a feature. Vol 6, Part B, §4.6.
+  fileprivate func has(_ policy: ScanningFilterPolicy) -> Bool {
+    !policy.isExtended || has(.extendedScannerFilterPolicies)
   }
 }
 /// Vol 4, Part E, §7.8.10: the window is not longer than the interval, neither shorter than 2.5 ms.

@@ -3,39 +3,68 @@ import HCI
 
 // Commands about a link. They leave LL control PDUs at its end, and the link is served once the answer is out.
 
-extension VirtualController {
-  /// The link of a handle, and which end of it this is; `nil` for a handle that is none: 0x02.
-  func end(_ handle: ConnectionHandle) -> (link: LinkID, role: LinkRole)? {
-    guard let index = connection(handle) else { return nil }
-    return (connections[index].link, connections[index].role)
+/// A command about one link. A handle that is not a link's is refused with 0x02.
+protocol LinkExecutable: Executable {
+  var connectionHandle: ConnectionHandle { get }
+  /// An answer with that status, and with the handle where it has one.
+  func answer(_ status: HCIStatus) -> Return
+  /// `end`: the link, and the controller's own end of it.
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return
+}
+typealias LinkPlace = (link: LinkID, role: LinkRole)
+
+extension LinkExecutable {
+  func answer(_ status: HCIStatus) -> Return { Return(status) }
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    guard let index = controller.connection(connectionHandle) else { return answer(.unknownConnectionIdentifier) }
+    let connection = controller.connections[index]
+    return execute(&controller, &medium, at: (connection.link, connection.role))
   }
 }
+/// Return parameters that name the link, also when the command is refused.
+protocol LinkReturn: CommandReturn { var connectionHandle: ConnectionHandle { get set } }
+extension LinkExecutable where Return: LinkReturn {
+  func answer(_ status: HCIStatus) -> Return {
+    var result = Return(status)
+    result.connectionHandle = connectionHandle
+    return result
+  }
+}
+extension ConnectionReturn: LinkReturn {}
+extension LEReadChannelMap.Return: LinkReturn {}
+extension ReadTransmitPowerLevel.Return: LinkReturn {}
+extension LEReadPHY.Return: LinkReturn {}
+extension ReadRSSI.Return: LinkReturn {
+  var connectionHandle: ConnectionHandle {
+    get { handle }
+    set { handle = newValue }
+  }
+}
+
 extension Medium {
   /// Leaves a control PDU at one end of a link.
-  mutating func send(_ pdu: LLControl, _ end: (link: LinkID, role: LinkRole)) {
+  mutating func send(_ pdu: LLControl, _ end: LinkPlace) {
     links[end.link][end.role].control.append(pdu)
     errands.append(.serve(end.link))
   }
 }
 
-extension Disconnect: Executable {
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    guard let end = controller.end(connectionHandle) else { return Return(.unknownConnectionIdentifier) }
+extension Disconnect: LinkExecutable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     // The reasons of Vol 4, Part E, §7.1.6.
     guard [0x05, 0x13, 0x14, 0x15, 0x1A, 0x29, 0x3B].contains(reason.rawValue) else {
-      return Return(.invalidHCICommandParameters)
+      return answer(.invalidHCICommandParameters)
     }
-    if medium.links[end.link][end.role].isTerminating { return Return(.commandDisallowed) }
+    if medium.links[end.link][end.role].isTerminating { return answer(.commandDisallowed) }
     medium.links[end.link][end.role].isTerminating = true
     medium.send(.terminate(reason), end)
-    return Return(.success)
+    return answer(.success)
   }
 }
-extension ReadRemoteVersionInformation: Executable {
+extension ReadRemoteVersionInformation: LinkExecutable {
   /// Versions are exchanged once per link, later the answer is known. Vol 6, Part B, §5.1.5.
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    guard let end = controller.end(connectionHandle) else { return Return(.unknownConnectionIdentifier) }
-    if medium.links[end.link][end.role].awaitsVersion { return Return(.commandDisallowed) }
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
+    if medium.links[end.link][end.role].awaitsVersion { return answer(.commandDisallowed) }
     medium.links[end.link][end.role].awaitsVersion = true
     if medium.links[end.link][end.role].peerVersion != nil {
       medium.errands.append(.versionKnown(end.link, end.role))
@@ -43,23 +72,22 @@ extension ReadRemoteVersionInformation: Executable {
       medium.links[end.link][end.role].hasSentVersion = true
       medium.send(.version(controller.version), end)
     }
-    return Return(.success)
+    return answer(.success)
   }
 }
 extension VirtualController {
   var version: PeerVersion { PeerVersion(version: configuration.version, company: configuration.companyIdentifier) }
 }
-extension LEReadRemoteFeatures: Executable {
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    guard let end = controller.end(connectionHandle) else { return Return(.unknownConnectionIdentifier) }
-    if medium.links[end.link][end.role].awaitsFeatures { return Return(.commandDisallowed) }
+extension LEReadRemoteFeatures: LinkExecutable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
+    if medium.links[end.link][end.role].awaitsFeatures { return answer(.commandDisallowed) }
     if end.role == .peripheral, !controller.has(.peripheralInitiatedFeaturesExchange) {
-      return Return(.commandDisallowed)
+      return answer(.commandDisallowed)
     }
     medium.links[end.link][end.role].awaitsFeatures = true
     let features = controller.configuration.features
     medium.send(end.role == .central ? .featureRequest(features) : .peripheralFeatureRequest(features), end)
-    return Return(.success)
+    return answer(.success)
   }
 }
 extension LESetHostChannelClassification: Executable {
@@ -78,116 +106,92 @@ extension VirtualController {
   /// What a link uses: what the host leaves, if that is enough. A link needs two channels. Vol 6, Part B, §4.5.8.1.
   var linkChannels: ChannelMap { channelMap.rawValue.nonzeroBitCount < 2 ? .all : channelMap }
 }
-extension LEReadChannelMap: Executable {
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    var result = Return(.success)
-    result.connectionHandle = connectionHandle
-    guard let end = controller.end(connectionHandle) else {
-      result.status = .unknownConnectionIdentifier
-      return result
-    }
+extension LEReadChannelMap: LinkExecutable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
+    var result = answer(.success)
     result.channelMap = medium.links[end.link].channels
     return result
   }
 }
-extension ReadTransmitPowerLevel: Executable {
+extension ReadTransmitPowerLevel: LinkExecutable {
   /// Power is not controlled: the current level is the maximum.
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    var result = Return(.success)
-    result.connectionHandle = connectionHandle
-    guard controller.end(connectionHandle) != nil else {
-      result.status = .unknownConnectionIdentifier
-      return result
-    }
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
+    var result = answer(.success)
     result.txPowerLevel = max(-30, min(20, controller.configuration.transmitPower))
     return result
   }
 }
-extension LEConnectionUpdate: Executable {
+extension LEConnectionUpdate: LinkExecutable {
   /// The central decides; the peripheral asks. Vol 6, Part B, §5.1.1 and §5.1.7.
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    guard let end = controller.end(connectionHandle) else { return Return(.unknownConnectionIdentifier) }
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     let request = LinkRequest(
       intervalMin: connectionIntervalMin.rawValue, intervalMax: connectionIntervalMax.rawValue, latency: maxLatency,
       timeout: supervisionTimeout.rawValue)
-    guard request.isValid else { return Return(.invalidHCICommandParameters) }
-    if medium.links[end.link][end.role].awaitsUpdate { return Return(.commandDisallowed) }
+    guard request.isValid else { return answer(.invalidHCICommandParameters) }
+    if medium.links[end.link][end.role].awaitsUpdate { return answer(.commandDisallowed) }
     if end.role == .peripheral, !controller.has(.connectionParametersRequestProcedure) {
-      return Return(.unsupportedRemoteFeature)
+      return answer(.unsupportedRemoteFeature)
     }
     medium.links[end.link][end.role].awaitsUpdate = true
     medium.send(end.role == .central ? .connectionUpdate(request.chosen) : .connectionParameterRequest(request), end)
-    return Return(.success)
+    return answer(.success)
   }
 }
-extension LERemoteConnectionParameterRequestReply: Executable {
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    guard let end = controller.end(connectionHandle) else {
-      return Return(.unknownConnectionIdentifier, connectionHandle)
-    }
+extension LERemoteConnectionParameterRequestReply: LinkExecutable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     guard medium.links[end.link][end.role].asksForParameters else {
-      return Return(.commandDisallowed, connectionHandle)
+      return answer(.commandDisallowed)
     }
     let request = LinkRequest(
       intervalMin: intervalMin.rawValue, intervalMax: intervalMax.rawValue, latency: maxLatency,
       timeout: timeout.rawValue)
-    guard request.isValid else { return Return(.invalidHCICommandParameters, connectionHandle) }
+    guard request.isValid else { return answer(.invalidHCICommandParameters) }
     medium.links[end.link][end.role].asksForParameters = false
     medium.send(.connectionUpdate(request.chosen), end)
-    return Return(.success, connectionHandle)
+    return answer(.success)
   }
 }
-extension LERemoteConnectionParameterRequestNegativeReply: Executable {
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    guard let end = controller.end(connectionHandle) else {
-      return Return(.unknownConnectionIdentifier, connectionHandle)
-    }
+extension LERemoteConnectionParameterRequestNegativeReply: LinkExecutable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     guard medium.links[end.link][end.role].asksForParameters else {
-      return Return(.commandDisallowed, connectionHandle)
+      return answer(.commandDisallowed)
     }
     medium.links[end.link][end.role].asksForParameters = false
     medium.send(.reject(type: LLControl.connectionParameterRequestType, error: reason), end)
-    return Return(.success, connectionHandle)
+    return answer(.success)
   }
 }
-extension LEEnableEncryption: Executable {
+extension LEEnableEncryption: LinkExecutable {
   /// The peer's host is asked for its key.
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    guard let end = controller.end(connectionHandle) else { return Return(.unknownConnectionIdentifier) }
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     guard end.role == .central, !medium.links[end.link].central.awaitsEncryption else {
-      return Return(.commandDisallowed)
+      return answer(.commandDisallowed)
     }
     medium.links[end.link].central.awaitsEncryption = true
     medium.send(.encryptionRequest(random: randomNumber, diversifier: encryptedDiversifier), end)
-    return Return(.success)
+    return answer(.success)
   }
 }
-extension LELongTermKeyRequestNegativeReply: Executable {
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    guard let end = controller.end(connectionHandle) else {
-      return Return(.unknownConnectionIdentifier, connectionHandle)
-    }
-    guard medium.links[end.link][end.role].asksForKey else { return Return(.commandDisallowed, connectionHandle) }
+extension LELongTermKeyRequestNegativeReply: LinkExecutable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
+    guard medium.links[end.link][end.role].asksForKey else { return answer(.commandDisallowed) }
     medium.links[end.link][end.role].asksForKey = false
     medium.send(.reject(type: LLControl.encryptionRequestType, error: .pinOrKeyMissing), end)
-    return Return(.success, connectionHandle)
+    return answer(.success)
   }
 }
-extension LESetDataLength: Executable {
+extension LESetDataLength: LinkExecutable {
   /// The controller takes what it can of what the host wishes. Vol 4, Part E, §7.8.33.
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    guard let end = controller.end(connectionHandle) else {
-      return Return(.unknownConnectionIdentifier, connectionHandle)
-    }
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     guard let octets = DataLength.octets(txOctets, txTime) else {
-      return Return(.invalidHCICommandParameters, connectionHandle)
+      return answer(.invalidHCICommandParameters)
     }
     medium.links[end.link][end.role].length = DataLength(
       receive: controller.configuration.maximumDataOctets,
       transmit: min(octets, controller.configuration.maximumDataOctets))
     medium.links[end.link].startLengthUpdate(end.role)
     medium.errands.append(.serve(end.link))
-    return Return(.success, connectionHandle)
+    return answer(.success)
   }
 }
 extension LEReadSuggestedDefaultDataLength: Executable {

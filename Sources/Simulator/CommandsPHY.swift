@@ -34,14 +34,10 @@ extension VirtualController {
   }
 }
 
-extension ReadRSSI: Executable {
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    var result = Return(.success)
-    result.handle = handle
-    guard let end = controller.end(handle) else {
-      result.status = .unknownConnectionIdentifier
-      return result
-    }
+extension ReadRSSI: LinkExecutable {
+  var connectionHandle: ConnectionHandle { handle }
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
+    var result = answer(.success)
     result.rssi = controller.atAntenna(medium.links[end.link][end.role].strength)
     return result
   }
@@ -52,14 +48,9 @@ extension VirtualController {
     strength == 127 ? 127 : Int8(max(-127, min(20, Int(strength) - Int(rfPath.receive) / 10)))
   }
 }
-extension LEReadPHY: Executable {
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    var result = Return(.success)
-    result.connectionHandle = connectionHandle
-    guard let end = controller.end(connectionHandle) else {
-      result.status = .unknownConnectionIdentifier
-      return result
-    }
+extension LEReadPHY: LinkExecutable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
+    var result = answer(.success)
     result.txPHY = medium.links[end.link][end.role].phy
     result.rxPHY = medium.links[end.link][end.role.other].phy
     return result
@@ -72,16 +63,15 @@ extension LESetDefaultPHY: Executable {
     return Return(status)
   }
 }
-extension LESetPHY: Executable {
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    guard let end = controller.end(connectionHandle) else { return Return(.unknownConnectionIdentifier) }
+extension LESetPHY: LinkExecutable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     let (wish, status) = controller.wish(allPHYs, txPHYs, rxPHYs)
-    guard let wish else { return Return(status) }
-    if medium.links[end.link][end.role].awaitsPHYs { return Return(.commandDisallowed) }
+    guard let wish else { return answer(status) }
+    if medium.links[end.link][end.role].awaitsPHYs { return answer(.commandDisallowed) }
     medium.links[end.link][end.role].awaitsPHYs = true
     medium.links[end.link][end.role].phyWish = wish
     medium.send(.phyRequest(wish), end)
-    return Return(.success)
+    return answer(.success)
   }
 }
 

@@ -113,14 +113,17 @@ public struct ControllerConfiguration: Sendable {
     self.address = address
     features = [
       .connectionParametersRequestProcedure, .extendedRejectIndication,
-      .peripheralInitiatedFeaturesExchange, .leDataPacketLengthExtension, .llPrivacy, .leExtendedAdvertising,
+      .peripheralInitiatedFeaturesExchange, .leDataPacketLengthExtension, .llPrivacy, .extendedScannerFilterPolicies,
+      .leExtendedAdvertising,
     ]
   }
   /// A Bluetooth 4.2 controller: 27-octet packets, legacy commands only, no resolving list.
   public static func legacy(address: DeviceAddress = DeviceAddress()) -> ControllerConfiguration {
     var controller = ControllerConfiguration(address: address)
     controller.version = CoreVersion(rawValue: 0x08)
-    controller.features.subtract([.leDataPacketLengthExtension, .llPrivacy, .leExtendedAdvertising])
+    controller.features.subtract([
+      .leDataPacketLengthExtension, .llPrivacy, .extendedScannerFilterPolicies, .leExtendedAdvertising,
+    ])
     controller.aclDataLength = 27
     controller.maximumDataOctets = 27
     return controller

@@ -103,6 +103,6 @@ extension ResolvingList.Passing {
 extension AES128 {
   /// Vol 6, Part B, §1.3.2.3.
   fileprivate func resolves(_ air: AirAddress) -> Bool {
-    air.isRandom && air.value.randomKind == .resolvablePrivate && ah(self, air.value.prand) == air.value.hash
+    air.isResolvablePrivate && ah(self, air.value.prand) == air.value.hash
   }
 }

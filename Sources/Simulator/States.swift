@@ -11,6 +11,7 @@ struct AirAddress: BitwiseCopyable, Equatable {
   /// As a command names it; identity addresses (2, 3) are what they resolve to without a resolving list.
   init(_ type: AddressType, _ value: DeviceAddress) { self.init(isRandom: type.rawValue & 1 == 1, value) }
   var type: AddressType { AddressType(rawValue: isRandom ? 1 : 0) }
+  var isResolvablePrivate: Bool { isRandom && value.randomKind == .resolvablePrivate }
 }
 
 /// When a receiver is on, and on which channel: a window in every interval, each interval on the next channel.
@@ -27,6 +28,22 @@ struct Listening {
   }
 }
 
+extension ScanningFilterPolicy {
+  var usesAcceptList: Bool { rawValue & 1 == 1 }
+  var isExtended: Bool { rawValue & 2 == 2 }
+}
+/// Whom an advertisement that a scanner does not ignore is for.
+enum AdvertisingTarget {
+  /// It is not directed.
+  case anybody
+  /// The scanner itself.
+  case scanner(Identified)
+  /// A resolvable private address that the scanner's controller cannot resolve.
+  case unresolved(AirAddress)
+
+  var isUnresolved: Bool { if case .unresolved = self { true } else { false } }
+}
+
 /// How a scanner listens on one primary PHY.
 struct PHYScan { var isActive = false, listening = Listening() }
 
@@ -37,7 +54,7 @@ struct Scanner {
   var le1M: PHYScan? = PHYScan(), leCoded: PHYScan?
   var generation: UInt32 = 0
   var ownAddressType = OwnAddressType()
-  var filterPolicy: UInt8 = 0
+  var filterPolicy = ScanningFilterPolicy.basicUnfiltered
   var filtersDuplicates = false, forgetsEachPeriod = false
   /// Of extended scanning; `nil`: until it is disabled.
   var duration: Duration?, period: Duration?

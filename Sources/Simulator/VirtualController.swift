@@ -182,7 +182,7 @@ struct VirtualController: ~Copyable {
   func ownIdentity(of target: AirAddress, _ type: OwnAddressType) -> Identified? {
     guard let own = address(type) else { return nil }
     if target == own { return Identified(air: own, identity: own) }
-    return type.rawValue >= 2 && resolvingList.isLocal(target) ? Identified(air: target, identity: own) : nil
+    return resolvingList.isLocal(target) ? Identified(air: target, identity: own) : nil
   }
 
   // MARK: Advertising

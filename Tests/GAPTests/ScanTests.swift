@@ -47,6 +47,16 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     bench.receive(heard)
     same(bench.takeTexts(), ["scanStarted", "discovered: 03 09 41 42", "scanStopped"])
   }
+  /// LE Directed Advertising Report is not asked for, and one that comes all the same changes nothing: neither a
+  /// discovery nor a violation, and the scan continues. Vol 4, Part E, §7.7.65.11.
+  @Test("A directed advertising report is ignored") func directedReports() {
+    var bench = Bench.scanning(passive)
+    #expect(bench.core.controller?.leEventMask.contains(.directedAdvertisingReport) == false)
+    bench.receive("04 3E 12 0B 01 01 00 01 44 33 22 11 00 01 AA FB 0D 94 81 70 EC")
+    same(bench.takeAll(), [])
+    bench.receive(report(adv, Bench.peer, octets("03 09 41 42")))
+    same(bench.takeTexts(), ["discovered: 03 09 41 42"])
+  }
   /// What is held for its response is not told any more either.
   @Test("S111: nor is what was heard before") func notWhatIsHeld() {
     var bench = Bench.scanning()

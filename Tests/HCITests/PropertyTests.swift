@@ -17,7 +17,7 @@ import Testing
         try HCIEvent(default: code, subevent: subevent)?.visit(&visitor)
       }
     }
-    #expect(visitor.messages == 21)
+    #expect(visitor.messages == 22)
   }
 }
 

@@ -17,6 +17,17 @@ import Testing
     case withElseOptional(LEFeatures)
     /// Optional with this feature, otherwise excluded.
     case onlyWith(LEFeatures)
+
+    /// Whether a controller with these features may have it, or lack it.
+    func allows(_ isThere: Bool, with features: LEFeatures) -> Bool {
+      switch self {
+      case .mandatory: isThere
+      case .optional: true
+      case .with(let feature): isThere == !features.isDisjoint(with: feature)
+      case .withElseOptional(let feature): isThere || features.isDisjoint(with: feature)
+      case .onlyWith(let feature): !isThere || !features.isDisjoint(with: feature)
+      }
+    }
   }
   struct Row {
     let opcode: UInt16, octet: UInt8, bit: UInt8, name: String, requirement: Requirement
@@ -26,7 +37,7 @@ import Testing
     }
     var place: SupportedCommandBit { SupportedCommandBit(octet, bit) }
   }
-  private static let phys: LEFeatures = [.le2MPHY, .leCodedPHY]
+  static let phys: LEFeatures = [.le2MPHY, .leCodedPHY]
   /// Place in Supported_Commands by §6.27. Commands of features that no controller here can have are left out: their bits
   /// have to be clear, as all others.
   static let table = [
@@ -124,8 +135,10 @@ import Testing
     let base = ControllerConfiguration()
     var all = [base, .legacy()]
     for feature: LEFeatures in [
-      .connectionParametersRequestProcedure, .leDataPacketLengthExtension, .llPrivacy, .leExtendedAdvertising, .le2MPHY,
+      .connectionParametersRequestProcedure, .leDataPacketLengthExtension, .leExtendedAdvertising, .le2MPHY,
       .leCodedPHY,
+      // C.63 makes an event of the extended filter policies mandatory with LL Privacy, and excludes it without.
+      [.llPrivacy, .extendedScannerFilterPolicies],
     ] {
       var other = base
       other.features.formSymmetricDifference(feature)
@@ -154,13 +167,7 @@ import Testing
         #expect(isSupported)
         continue
       }
-      switch row.requirement {
-      case .mandatory: #expect(isSupported, "\(row.name)")
-      case .optional: break
-      case .with(let feature): #expect(isSupported == !features.isDisjoint(with: feature), "\(row.name)")
-      case .withElseOptional(let feature): #expect(isSupported || features.isDisjoint(with: feature), "\(row.name)")
-      case .onlyWith(let feature): #expect(!isSupported || !features.isDisjoint(with: feature), "\(row.name)")
-      }
+      #expect(row.requirement.allows(isSupported, with: features), "\(row.name)")
     }
     for octet in 0..<64 as Range<UInt8> {
       for bit in 0..<8 as Range<UInt8> { #expect(!supported[SupportedCommandBit(octet, bit)], "\(octet), \(bit)") }

@@ -175,6 +175,39 @@ public struct LEEnhancedConnectionComplete: LEMetaMessage {
   }
 }
 
+/// LE Directed Advertising Report. Vol 4, Part E, §7.7.65.11.
+///
+/// Legacy advertising at a resolvable private address that the controller cannot resolve. Only scanning with
+/// Scanning_Filter_Policy 2 or 3 and LE Set Scan Enable brings it.
+public struct LEDirectedAdvertisingReport: LEMetaMessage {
+  public static var subeventCode: UInt8 { 0x0B }
+  public static var name: StaticString { "HCI_LE_Directed_Advertising_Report" }
+  public var reports = List<Report>()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.list("Num_Reports", "Reports", counted: &reports)
+  }
+
+  /// `directAddress` is the address that the advertiser calls. `rssi` is in dBm; 127 means that it is not known.
+  public struct Report: WireRecord {
+    public var eventType = AdvertisingEventType.connectableDirected
+    public var addressType = AddressType()
+    public var address = DeviceAddress()
+    public var directAddressType = AddressType.random
+    public var directAddress = DeviceAddress()
+    public var rssi: Int8 = 127
+    @inlinable public init() {}
+    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+      try visit.value("Event_Type", &eventType)
+      try visit.value("Address_Type", &addressType)
+      try visit.value("Address", &address)
+      try visit.value("Direct_Address_Type", &directAddressType)
+      try visit.value("Direct_Address", &directAddress)
+      try visit.value("RSSI", &rssi)
+    }
+  }
+}
+
 /// LE PHY Update Complete. Vol 4, Part E, §7.7.65.12.
 public struct LEPHYUpdateComplete: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x0C }
