@@ -28,6 +28,7 @@ let package = Package(
   dependencies: [
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+    .package(url: "https://github.com/apple/swift-numerics", from: "1.1.1"),
     .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
     .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
@@ -41,7 +42,11 @@ let package = Package(
     .target(name: "L2CAP", dependencies: ["BindruneWire", "HCI", deque, containers], swiftSettings: settings),
     .target(name: "ATT", dependencies: ["BindruneWire", deque, containers], swiftSettings: settings),
     .target(
-      name: "GATT", dependencies: ["BindruneWire", "ATT", "BindruneToolbox", deque, containers],
+      name: "GATT",
+      dependencies: [
+        "BindruneWire", "ATT", "BindruneToolbox", deque, containers,
+        .product(name: "RealModule", package: "swift-numerics"),
+      ],
       swiftSettings: settings),
     .target(
       name: "GAP", dependencies: ["BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "GATT", deque, containers],
@@ -54,6 +59,7 @@ let package = Package(
       dependencies: [
         "BindruneWire", "BindruneToolbox", "HCI", deque, containers,
         .product(name: "HeapModule", package: "swift-collections"),
+        .product(name: "RealModule", package: "swift-numerics"),
       ],
       path: "Sources/Simulator", swiftSettings: settings),
     .target(name: "CBluetooth"),

@@ -1,4 +1,5 @@
 import BindruneWire
+import RealModule
 
 /// Who hears whom, how well, and what gets lost: the physics of the air, as little of it as a host can notice.
 ///
@@ -32,9 +33,8 @@ struct Radio {
 
   /// Signal strength at the receiver without fading, in dBm.
   static func strength(_ power: Int8, from a: Position, to b: Position) -> Double {
-    let dx = a.x - b.x, dy = a.y - b.y
-    let metres = max((dx * dx + dy * dy).squareRoot(), 0.1)
-    return Double(power) - 40 - 20 * decadic(metres)
+    let metres = max(.hypot(a.x - b.x, a.y - b.y), 0.1)
+    return Double(power) - 40 - 20 * .log10(metres)
   }
   /// Whether the two can hear each other at all.
   func reaches(_ power: Int8, _ from: ControllerID, _ a: Position, _ to: ControllerID, _ b: Position) -> Bool {
@@ -51,18 +51,8 @@ struct Radio {
     }
     return Self.level(strength)
   }
-  /// As HCI tells it. Without a mathematics library there is no `rounded()`.
-  static func level(_ strength: Double) -> Int8 {
-    Int8(max(-127, min(20, Int(strength < 0 ? strength - 0.5 : strength + 0.5))))
-  }
-
-  /// log10 without a mathematics library: the exponent is exact, the mantissa's logarithm a series good to 10⁻⁴.
-  static func decadic(_ x: Double) -> Double {
-    let t = (x.significand - 1) / (x.significand + 1)
-    let square = t * t
-    let natural = 2 * t * (1 + square * (1 / 3 + square * (1 / 5 + square / 7)))
-    return Double(x.exponent) * 0.301_029_995_663_981 + natural * 0.434_294_481_903_252
-  }
+  /// The whole number of dBm nearest to `strength`, in the range of an RSSI: −127 … 20. Vol 4, Part E, §7.5.4.
+  static func level(_ strength: Double) -> Int8 { Int8(max(-127, min(20, strength.rounded()))) }
 }
 
 /// A place, in metres.

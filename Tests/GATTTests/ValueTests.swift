@@ -86,6 +86,33 @@ import Testing
     #expect(MedicalFloat16(3000, digits: 0) == nil && MedicalFloat16(1e300, digits: 0) == nil)
     #expect(MedicalFloat16(.nan, digits: 0) == .nan && MedicalFloat16(-.infinity, digits: 3) == .negativeInfinity)
   }
+  /// Against the standard library's own reading of the decimal number, which is correctly rounded.
+  @Test func valuesAreTheNearest() throws {
+    for exponent in -128...127 {
+      for mantissa in [1, 3, 7, 364, 2_045, 99_999, 1_234_567, 8_388_605, -8_388_605] {
+        let found = try #require(MedicalFloat32(mantissa: mantissa, exponent: exponent)).value
+        let nearest = try #require(Double("\(mantissa)e\(exponent)"))
+        #expect(abs(found - nearest) <= (abs(exponent) <= 22 ? 0 : nearest.ulp), "\(mantissa)e\(exponent)")
+      }
+    }
+    for raw in UInt16.min...UInt16.max {
+      let float = MedicalFloat16(rawValue: raw)
+      if float.isNumber { #expect(Double("\(float.mantissa)e\(float.exponent)") == float.value) }
+    }
+  }
+  /// Decimals that no exponent can hold.
+  @Test(arguments: [Int.min, -128, 129, Int.max]) func tooManyDigits(digits: Int) {
+    #expect(MedicalFloat32(1, digits: digits) == nil && MedicalFloat16(0, digits: digits) == nil)
+  }
+  /// A decimal number of so many digits gives the mantissa that it is written with.
+  @Test func decimalsComeBack() throws {
+    var chance = SplitMix64(seed: Fuzz.seed)
+    for _ in 0..<2_000 {
+      let mantissa = Int(chance.next() % 1_000_000), digits = Int(chance.next() % 16)
+      let value = try #require(Double("\(mantissa)e-\(digits)"))
+      #expect(MedicalFloat32(value, digits: digits)?.mantissa == mantissa, "\(mantissa)e-\(digits)")
+    }
+  }
   /// Every one of the 65,536 says the same both ways.
   @Test func everyShortFloat() {
     for raw in UInt16.min...UInt16.max {

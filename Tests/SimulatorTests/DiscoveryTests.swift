@@ -1,5 +1,6 @@
 import BindruneSimulator
 import BindruneWire
+import Foundation
 import HCI
 import TestSupport
 import Testing
@@ -94,6 +95,21 @@ import Testing
     lab.world.air.move(ControllerID(1), to: Position(x: 1000))
     lab.run(100)
     #expect(lab.packets(1).isEmpty)
+  }
+  /// 40 dB at one metre and 20 dB per decade, rounded to whole dBm: on both sides of each half.
+  @Test func pathLossIsRounded() {
+    var lab = Lab(hosts: 2)
+    lab.advertise(0)
+    lab.scan(1)
+    for loss in 40..<90 {
+      let half = pow(10, (Double(loss - 40) + 0.5) / 20)
+      for (metres, rssi) in [(half * 0.99999, -loss), (half * 1.00001, -loss - 1)] {
+        lab.world.air.move(ControllerID(1), to: Position(x: metres))
+        _ = lab.packets(1)
+        lab.run(25)
+        #expect(lab.packets(1).last?.last == UInt8(bitPattern: Int8(rssi)), "\(metres) m")
+      }
+    }
   }
 
   @Test func extendedScanReportsLegacyAdvertising() {

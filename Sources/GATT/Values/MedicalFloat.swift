@@ -1,4 +1,5 @@
 import BindruneWire
+import RealModule
 
 /// A decimal number of a medical device: mantissa × 10^exponent. ISO/IEEE 11073-20601, FLOAT-Type and SFLOAT-Type.
 ///
@@ -39,12 +40,14 @@ extension MedicalFloat {
   /// The greatest mantissa that is a number; the least is its negative.
   public static var greatestMantissa: Int { 1 << (mantissaBits - 1) - 3 }
 
+  /// Exponents are from its negative up to, and without, itself.
+  private static var exponentLimit: Int { 1 << (RawValue.bitWidth - mantissaBits - 1) }
+
   /// `nil` unless both fit.
   public init?(mantissa: Int, exponent: Int) {
-    let exponentLimit = 1 << (RawValue.bitWidth - Self.mantissaBits - 1)
-    guard -Self.greatestMantissa...Self.greatestMantissa ~= mantissa, -exponentLimit..<exponentLimit ~= exponent else {
-      return nil
-    }
+    guard -Self.greatestMantissa...Self.greatestMantissa ~= mantissa,
+      -Self.exponentLimit..<Self.exponentLimit ~= exponent
+    else { return nil }
     let mask = 1 << Self.mantissaBits - 1
     self.init(rawValue: RawValue(truncatingIfNeeded: exponent << Self.mantissaBits | mantissa & mask))
   }
@@ -55,9 +58,9 @@ extension MedicalFloat {
     } else if value.isInfinite {
       self = value < 0 ? .negativeInfinity : .infinity
     } else {
-      var scaled = value
-      for _ in 0..<abs(digits) { scaled = digits > 0 ? scaled * 10 : scaled / 10 }
-      guard let mantissa = Int(exactly: scaled.rounded()) else { return nil }
+      guard 1 - Self.exponentLimit...Self.exponentLimit ~= digits,
+        let mantissa = Int(exactly: value.scaled(byTenTo: digits).rounded())
+      else { return nil }
       self.init(mantissa: mantissa, exponent: -digits)
     }
   }
@@ -72,9 +75,10 @@ extension MedicalFloat {
 
   /// False for the five that are none.
   public var isNumber: Bool { -Self.greatestMantissa...Self.greatestMantissa ~= mantissa }
-  /// The nearest `Double`; ±∞, and NaN for whatever else is no number.
+  /// The nearest `Double` where the exponent is −22 … 22, as in every SFLOAT, and one within a unit in the last place
+  /// beyond. ±∞ for the infinities, and NaN for the other three that are no numbers.
   public var value: Double {
-    if isNumber { return Double("\(mantissa)e\(exponent)") ?? .nan }
+    if isNumber { return Double(mantissa).scaled(byTenTo: exponent) }
     if mantissa == Self.infinity.mantissa { return Double.infinity }
     return mantissa == Self.negativeInfinity.mantissa ? -Double.infinity : Double.nan
   }
@@ -92,6 +96,12 @@ extension MedicalFloat {
     if decimals > 10 { return "\(mantissa)e\(exponent)" }
     let padded = String(repeating: "0", count: max(0, decimals + 1 - digits.utf8.count)) + digits
     return (mantissa < 0 ? "-" : "") + padded.dropLast(decimals) + "." + padded.suffix(decimals)
+  }
+}
+extension Double {
+  /// `self` × 10^power. Powers of ten are exact from 10⁰ to 10²²: with those the result is rounded once.
+  fileprivate func scaled(byTenTo power: Int) -> Double {
+    -22..<0 ~= power ? self / .pow(10, -power) : self * .pow(10, power)
   }
 }
 extension MedicalFloat16: CustomStringConvertible {}
