@@ -171,7 +171,7 @@ extension Air {
       if advertiser.handle != nil { controllers[p].reportTermination(advertiser, .success, peripheral, now: now) }
       prepareLength(link, .peripheral)
     } else {
-      medium.links[link].peripheral.isOpen = false
+      medium.links[link].peripheral.close()
     }
     if configuration.isInstant {
       noteReach(link)

@@ -8,8 +8,11 @@ extension Air {
     let i = medium.links[id][role].controller.index
     switch pdu {
     case .terminate(let reason):
-      medium.links[id][role].closing =
-        medium.links[id][role].isTerminating ? .connectionTerminatedByLocalHost : reason
+      if case .terminating = medium.links[id][role].phase {
+        medium.links[id][role].phase = .closing(.connectionTerminatedByLocalHost)
+      } else {
+        medium.links[id][role].phase = .closing(reason)
+      }
     case .connectionUpdate(let parameters):
       if configuration.isInstant {
         apply(parameters, id)
@@ -23,23 +26,24 @@ extension Air {
       } else {
         medium.links[id].channelUpdate = (channels, medium.links[id].event + 6)
       }
-    case .featureRequest(let features):
-      medium.links[id][role].peerFeatures = features
+    case .featureRequest:
       reply(.featureResponse(controllers[i].configuration.features), id, role)
-    case .peripheralFeatureRequest(let features):
+    case .peripheralFeatureRequest:
       guard controllers[i].has(.peripheralInitiatedFeaturesExchange) else { return refuse(pdu, id, role) }
-      medium.links[id][role].peerFeatures = features
       reply(.featureResponse(controllers[i].configuration.features), id, role)
     case .featureResponse(let features):
-      medium.links[id][role].peerFeatures = features
       reportFeatures(.success, features, id, role)
     case .version(let version):
-      medium.links[id][role].peerVersion = version
-      if !medium.links[id][role].hasSentVersion {
-        medium.links[id][role].hasSentVersion = true
+      switch medium.links[id][role].version {
+      case .unsent:
+        medium.links[id][role].version = .known(version)
         reply(.version(controllers[i].version), id, role)
+      case .awaitingPeer:
+        medium.links[id][role].version = .reporting(version)
+        reportVersion(id, role)
+      // A second one, which no peer sends.
+      case .reporting, .known: break
       }
-      reportVersion(id, role)
     case .connectionParameterRequest(let request):
       receive(request, pdu, id, role)
     case .lengthRequest(let length):
@@ -69,7 +73,7 @@ extension Air {
       guard controllers[i].isEnabled(LELongTermKeyRequest.code, LELongTermKeyRequest.subevent) else {
         return reply(.reject(type: LLControl.encryptionRequestType, error: .pinOrKeyMissing), id, role)
       }
-      medium.links[id][role].asksForKey = true
+      medium.links[id][role].keyRequest = .awaitingHost
       event.connectionHandle = medium.links[id][role].handle
       event.randomNumber = random
       event.encryptedDiversifier = diversifier
@@ -94,8 +98,8 @@ extension Air {
     case LLControl.phyRequestType: reportPHYs(error, id, role)
     case LLControl.lengthRequestType: medium.links[id][role].lengthSent = nil
     case LLControl.encryptionRequestType:
-      guard medium.links[id][role].awaitsEncryption else { return }
-      medium.links[id][role].awaitsEncryption = false
+      guard case .awaitingPeer = medium.links[id][role].keyRequest else { return }
+      medium.links[id][role].keyRequest = .none
       var event = EncryptionChange()
       event.status = error
       event.connectionHandle = medium.links[id][role].handle
@@ -112,7 +116,7 @@ extension Air {
     guard controllers[i].isEnabled(Event.code, Event.subevent) else {
       return reply(.reject(type: pdu.type, error: .unsupportedRemoteFeature), id, role)
     }
-    medium.links[id][role].asksForParameters = true
+    medium.links[id][role].unanswered.insert(.parameterRequest)
     var event = Event()
     event.connectionHandle = medium.links[id][role].handle
     event.intervalMin = ConnectionInterval(rawValue: request.intervalMin)
@@ -128,12 +132,12 @@ extension Air {
     medium.links[id].update = nil
     for role in [LinkRole.central, .peripheral] where medium.links[id][role].isOpen {
       // The host that has not asked is only told of a change. Vol 4, Part E, §7.7.65.3.
-      if isNew || medium.links[id][role].awaitsUpdate { reportUpdate(.success, id, role) }
+      if isNew || medium.links[id][role].unanswered.contains(.update) { reportUpdate(.success, id, role) }
     }
   }
   private mutating func reportUpdate(_ status: HCIStatus, _ id: LinkID, _ role: LinkRole) {
     let i = medium.links[id][role].controller.index
-    medium.links[id][role].awaitsUpdate = false
+    medium.links[id][role].unanswered.remove(.update)
     var event = LEConnectionUpdateComplete()
     event.status = status
     event.connectionHandle = medium.links[id][role].handle
@@ -143,8 +147,7 @@ extension Air {
     controllers[i].emit(event, now: medium.now)
   }
   private mutating func reportFeatures(_ status: HCIStatus, _ features: LEFeatures, _ id: LinkID, _ role: LinkRole) {
-    guard medium.links[id][role].awaitsFeatures else { return }
-    medium.links[id][role].awaitsFeatures = false
+    guard medium.links[id][role].unanswered.remove(.features) != nil else { return }
     var event = LEReadRemoteFeaturesComplete()
     event.status = status
     event.connectionHandle = medium.links[id][role].handle
@@ -152,10 +155,8 @@ extension Air {
     controllers[medium.links[id][role].controller.index].emit(event, now: medium.now)
   }
   mutating func reportVersion(_ id: LinkID, _ role: LinkRole) {
-    guard medium.links.contains(id), medium.links[id][role].awaitsVersion,
-      let version = medium.links[id][role].peerVersion
-    else { return }
-    medium.links[id][role].awaitsVersion = false
+    guard medium.links.contains(id), case .reporting(let version) = medium.links[id][role].version else { return }
+    medium.links[id][role].version = .known(version)
     var event = ReadRemoteVersionInformationComplete()
     event.connectionHandle = medium.links[id][role].handle
     event.version = version.version

@@ -108,11 +108,11 @@ extension Air {
     guard medium.links.contains(id) else { return false }
     guard medium.links[id][role].isOpen else { return false }
     medium.links[id][role].choose(most: longest(id, role))
-    let closing = medium.links[id][role].closing
+    let phase = medium.links[id][role].phase
     let isReceived = reaches(id, from: role)
     if isReceived { arrive(id, from: role) }
     // It has acknowledged LL_TERMINATE_IND with this packet, whether or not that was heard.
-    if let closing, medium.links.contains(id) { close(id, role, closing) }
+    if case .closing(let reason) = phase, medium.links.contains(id) { close(id, role, reason) }
     return isReceived && medium.links.contains(id)
   }
   /// Data octets in one packet: what the ends have agreed on; without an air between them, what the other's host takes.
@@ -132,16 +132,15 @@ extension Air {
   /// unless it has been before.
   private mutating func arrive(_ id: LinkID, from role: LinkRole) {
     medium.links[id][role.other].lastHeard = medium.now
-    if medium.links[id][role.other].isDelivered { acknowledge(id, role.other) }
+    if case .delivered(let content) = medium.links[id][role.other].flight { acknowledge(content, id, role.other) }
     // The acknowledgement may have been the last thing that was waited for: what comes with it comes to nobody.
-    guard medium.links.contains(id), medium.links[id][role.other].isOpen, !medium.links[id][role].isDelivered else {
-      return
-    }
-    switch medium.links[id][role].flight {
-    case .nothing: break
+    guard medium.links.contains(id), medium.links[id][role.other].isOpen,
+      case .underway(let content) = medium.links[id][role].flight
+    else { return }
+    switch content {
     case .control:
       guard let pdu = medium.links[id][role].control.first else { return }
-      medium.links[id][role].isDelivered = true
+      medium.links[id][role].flight = .delivered(content)
       medium.moved += 1
       receive(pdu, id, at: role.other)
     case .data(let count):
@@ -150,7 +149,7 @@ extension Air {
         controllers[to].holdsBack = true
         return
       }
-      medium.links[id][role].isDelivered = true
+      medium.links[id][role].flight = .delivered(content)
       medium.moved += 1
       let handle = medium.links[id][role.other].handle
       Self.hand(medium.links[id][role], count, to: &controllers[to], handle, now: medium.now)
@@ -168,13 +167,10 @@ extension Air {
     }
   }
   /// The packet on the way from `role` has been acknowledged.
-  private mutating func acknowledge(_ id: LinkID, _ role: LinkRole) {
-    let flight = medium.links[id][role].flight
+  private mutating func acknowledge(_ content: LinkEnd.Flight.Content, _ id: LinkID, _ role: LinkRole) {
     medium.links[id][role].flight = .nothing
-    medium.links[id][role].isDelivered = false
     medium.moved += 1
-    switch flight {
-    case .nothing: break
+    switch content {
     case .control:
       if case .terminate = medium.links[id][role].control.popFirst() {
         close(id, role, .connectionTerminatedByLocalHost)
@@ -199,7 +195,7 @@ extension Air {
     for role in [LinkRole.central, .peripheral] where medium.links.contains(id) && medium.links[id][role].isOpen {
       if let heard = medium.links[id][role].lastHeard {
         guard medium.now - heard >= parameters.supervision else { continue }
-        close(id, role, medium.links[id][role].isTerminating ? .connectionTerminatedByLocalHost : .connectionTimeout)
+        close(id, role, medium.links[id][role].reasonForSilence)
       } else if medium.now - medium.links[id].start >= parameters.period * 6 {
         close(id, role, .connectionFailedToBeEstablished)
       }
@@ -271,7 +267,7 @@ extension Air {
   mutating func superviseSilence(_ id: LinkID, _ since: Instant) {
     guard medium.links.contains(id), medium.links[id].silentSince == since else { return }
     for role in [LinkRole.central, .peripheral] where medium.links.contains(id) && medium.links[id][role].isOpen {
-      close(id, role, medium.links[id][role].isTerminating ? .connectionTerminatedByLocalHost : .connectionTimeout)
+      close(id, role, medium.links[id][role].reasonForSilence)
     }
   }
 }

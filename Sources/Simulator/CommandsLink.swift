@@ -55,22 +55,28 @@ extension Disconnect: LinkExecutable {
     guard [0x05, 0x13, 0x14, 0x15, 0x1A, 0x29, 0x3B].contains(reason.rawValue) else {
       return answer(.invalidHCICommandParameters)
     }
-    if medium.links[end.link][end.role].isTerminating { return answer(.commandDisallowed) }
-    medium.links[end.link][end.role].isTerminating = true
-    medium.send(.terminate(reason), end)
+    switch medium.links[end.link][end.role].phase {
+    case .open:
+      medium.links[end.link][end.role].phase = .terminating
+      medium.send(.terminate(reason), end)
+    // The peer was first: its reason counts.
+    case .closing: break
+    case .terminating, .closed: return answer(.commandDisallowed)
+    }
     return answer(.success)
   }
 }
 extension ReadRemoteVersionInformation: LinkExecutable {
   /// Versions are exchanged once per link, later the answer is known. Vol 6, Part B, §5.1.5.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
-    if medium.links[end.link][end.role].awaitsVersion { return answer(.commandDisallowed) }
-    medium.links[end.link][end.role].awaitsVersion = true
-    if medium.links[end.link][end.role].peerVersion != nil {
-      medium.errands.append(.versionKnown(end.link, end.role))
-    } else if !medium.links[end.link][end.role].hasSentVersion {
-      medium.links[end.link][end.role].hasSentVersion = true
+    switch medium.links[end.link][end.role].version {
+    case .unsent:
+      medium.links[end.link][end.role].version = .awaitingPeer
       medium.send(.version(controller.version), end)
+    case .known(let version):
+      medium.links[end.link][end.role].version = .reporting(version)
+      medium.errands.append(.versionKnown(end.link, end.role))
+    case .awaitingPeer, .reporting: return answer(.commandDisallowed)
     }
     return answer(.success)
   }
@@ -80,11 +86,11 @@ extension VirtualController {
 }
 extension LEReadRemoteFeatures: LinkExecutable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
-    if medium.links[end.link][end.role].awaitsFeatures { return answer(.commandDisallowed) }
+    if medium.links[end.link][end.role].unanswered.contains(.features) { return answer(.commandDisallowed) }
     if end.role == .peripheral, !controller.has(.peripheralInitiatedFeaturesExchange) {
       return answer(.commandDisallowed)
     }
-    medium.links[end.link][end.role].awaitsFeatures = true
+    medium.links[end.link][end.role].unanswered.insert(.features)
     let features = controller.configuration.features
     medium.send(end.role == .central ? .featureRequest(features) : .peripheralFeatureRequest(features), end)
     return answer(.success)
@@ -128,35 +134,35 @@ extension LEConnectionUpdate: LinkExecutable {
       intervalMin: connectionIntervalMin.rawValue, intervalMax: connectionIntervalMax.rawValue, latency: maxLatency,
       timeout: supervisionTimeout.rawValue)
     guard request.isValid else { return answer(.invalidHCICommandParameters) }
-    if medium.links[end.link][end.role].awaitsUpdate { return answer(.commandDisallowed) }
+    if medium.links[end.link][end.role].unanswered.contains(.update) { return answer(.commandDisallowed) }
     if end.role == .peripheral, !controller.has(.connectionParametersRequestProcedure) {
       return answer(.unsupportedRemoteFeature)
     }
-    medium.links[end.link][end.role].awaitsUpdate = true
+    medium.links[end.link][end.role].unanswered.insert(.update)
     medium.send(end.role == .central ? .connectionUpdate(request.chosen) : .connectionParameterRequest(request), end)
     return answer(.success)
   }
 }
 extension LERemoteConnectionParameterRequestReply: LinkExecutable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
-    guard medium.links[end.link][end.role].asksForParameters else {
+    guard medium.links[end.link][end.role].unanswered.contains(.parameterRequest) else {
       return answer(.commandDisallowed)
     }
     let request = LinkRequest(
       intervalMin: intervalMin.rawValue, intervalMax: intervalMax.rawValue, latency: maxLatency,
       timeout: timeout.rawValue)
     guard request.isValid else { return answer(.invalidHCICommandParameters) }
-    medium.links[end.link][end.role].asksForParameters = false
+    medium.links[end.link][end.role].unanswered.remove(.parameterRequest)
     medium.send(.connectionUpdate(request.chosen), end)
     return answer(.success)
   }
 }
 extension LERemoteConnectionParameterRequestNegativeReply: LinkExecutable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
-    guard medium.links[end.link][end.role].asksForParameters else {
+    guard medium.links[end.link][end.role].unanswered.contains(.parameterRequest) else {
       return answer(.commandDisallowed)
     }
-    medium.links[end.link][end.role].asksForParameters = false
+    medium.links[end.link][end.role].unanswered.remove(.parameterRequest)
     medium.send(.reject(type: LLControl.connectionParameterRequestType, error: reason), end)
     return answer(.success)
   }
@@ -164,18 +170,18 @@ extension LERemoteConnectionParameterRequestNegativeReply: LinkExecutable {
 extension LEEnableEncryption: LinkExecutable {
   /// The peer's host is asked for its key.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
-    guard end.role == .central, !medium.links[end.link].central.awaitsEncryption else {
+    guard end.role == .central, case .none = medium.links[end.link].central.keyRequest else {
       return answer(.commandDisallowed)
     }
-    medium.links[end.link].central.awaitsEncryption = true
+    medium.links[end.link].central.keyRequest = .awaitingPeer
     medium.send(.encryptionRequest(random: randomNumber, diversifier: encryptedDiversifier), end)
     return answer(.success)
   }
 }
 extension LELongTermKeyRequestNegativeReply: LinkExecutable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
-    guard medium.links[end.link][end.role].asksForKey else { return answer(.commandDisallowed) }
-    medium.links[end.link][end.role].asksForKey = false
+    guard case .awaitingHost = medium.links[end.link][end.role].keyRequest else { return answer(.commandDisallowed) }
+    medium.links[end.link][end.role].keyRequest = .none
     medium.send(.reject(type: LLControl.encryptionRequestType, error: .pinOrKeyMissing), end)
     return answer(.success)
   }

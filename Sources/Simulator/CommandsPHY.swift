@@ -67,9 +67,8 @@ extension LESetPHY: LinkExecutable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     let (wish, status) = controller.wish(allPHYs, txPHYs, rxPHYs)
     guard let wish else { return answer(status) }
-    if medium.links[end.link][end.role].awaitsPHYs { return answer(.commandDisallowed) }
-    medium.links[end.link][end.role].awaitsPHYs = true
-    medium.links[end.link][end.role].phyWish = wish
+    if medium.links[end.link][end.role].phyPreference.isRequested { return answer(.commandDisallowed) }
+    medium.links[end.link][end.role].phyPreference = .requested(wish)
     medium.send(.phyRequest(wish), end)
     return answer(.success)
   }
@@ -81,8 +80,8 @@ extension Air {
     let i = medium.links[id][role].controller.index
     if role == .peripheral {
       medium.links[id].peripheral.control.append(
-        .phyResponse(medium.links[id].peripheral.phyWish ?? controllers[i].defaultWish))
-    } else if medium.links[id].central.awaitsPHYs {
+        .phyResponse(medium.links[id].peripheral.phyPreference.wish ?? controllers[i].defaultWish))
+    } else if medium.links[id].central.phyPreference.isRequested {
       // Both have asked: the central's request goes on. Vol 6, Part B, §5.3.
       let collision = HCIStatus(rawValue: 0x23)
       medium.links[id].central.control.append(.reject(type: LLControl.phyRequestType, error: collision))
@@ -93,7 +92,7 @@ extension Air {
   /// The central's choice: the fastest of what both are willing to, in each direction by itself; else it stays.
   mutating func choosePHYs(_ peripheral: PHYWish, _ id: LinkID) {
     let i = medium.links[id].central.controller.index
-    let central = medium.links[id].central.phyWish ?? controllers[i].defaultWish
+    let central = medium.links[id].central.phyPreference.wish ?? controllers[i].defaultWish
     let update = PHYUpdate(
       central: fastest(central.transmit.intersection(peripheral.receive)) ?? medium.links[id].central.phy,
       peripheral: fastest(peripheral.transmit.intersection(central.receive)) ?? medium.links[id].peripheral.phy)
@@ -109,11 +108,13 @@ extension Air {
     medium.links[id].peripheral.phy = update.peripheral
     medium.links[id].phyUpdate = nil
     for role in [LinkRole.central, .peripheral] where medium.links[id][role].isOpen {
-      if isNew || medium.links[id][role].awaitsPHYs { reportPHYs(.success, id, role) }
+      if isNew || medium.links[id][role].phyPreference.isRequested { reportPHYs(.success, id, role) }
     }
   }
   mutating func reportPHYs(_ status: HCIStatus, _ id: LinkID, _ role: LinkRole) {
-    medium.links[id][role].awaitsPHYs = false
+    if case .requested(let wish) = medium.links[id][role].phyPreference {
+      medium.links[id][role].phyPreference = .settled(wish)
+    }
     var event = LEPHYUpdateComplete()
     event.status = status
     event.connectionHandle = medium.links[id][role].handle

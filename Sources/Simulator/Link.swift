@@ -101,9 +101,11 @@ struct DataLength: BitwiseCopyable, Equatable {
 ///
 /// Vol 6, Part B, §4.5.9: one packet is on its way at a time; the other end's next packet acknowledges it. Until then it is
 /// sent again, and the receiver knows it by its sequence number and takes it once.
+///
+/// Phases: each procedure that has some is an enumeration of its own, because procedures run beside each other.
 struct LinkEnd: ~Copyable {
   let controller: ControllerID, handle: ConnectionHandle
-  var isOpen = true
+  var phase = Phase.open
   /// Packets of the host, each with its packet boundary flag; the first one stays until all of it is acknowledged.
   var data = PacketQueue()
   /// Octets of the first packet that are acknowledged.
@@ -111,49 +113,114 @@ struct LinkEnd: ~Copyable {
   var control = Deque<LLControl>()
   /// The packet on its way.
   var flight = Flight.nothing
-  /// The other end has it; the acknowledgement is still to come.
-  var isDelivered = false
   /// When this end last heard the other one; `nil` before the first time. Vol 6, Part B, §4.5.2.
   var lastHeard: Instant?
-  /// It closes for this reason once it has acknowledged LL_TERMINATE_IND.
-  var closing: HCIStatus?
-  /// The host has asked for the end.
-  var isTerminating = false
 
   /// connMaxRxOctets and connMaxTxOctets of both ends, and what that comes to. Vol 6, Part B, §4.5.10.
   var length = DataLength(), peerLength = DataLength(), effective = DataLength()
-  /// With what it sends, and what its host has asked for on this link.
-  var phy: PHY, phyWish: PHYWish?
-  /// How strong the last packet from the other end was, in dBm; 127: none has come.
-  var strength: Int8 = 127
-  var peerFeatures: LEFeatures?
-  var peerVersion: PeerVersion?
-  var hasSentVersion = false
-  /// Procedures of this end's host that have not ended.
-  var awaitsFeatures = false, awaitsVersion = false, awaitsUpdate = false, awaitsEncryption = false,
-    awaitsPHYs = false
   /// The values of the LL_LENGTH_REQ that has no answer yet.
   var lengthSent: DataLength?
-  /// The host has been asked for its answer to LL_CONNECTION_PARAM_REQ, for a key.
-  var asksForParameters = false, asksForKey = false
+  /// With what it sends.
+  var phy: PHY
+  var phyPreference = PHYPreference.none
+  /// How strong the last packet from the other end was, in dBm; 127: none has come.
+  var strength: Int8 = 127
+  var version = VersionExchange.unsent
+  var keyRequest = KeyRequest.none
+  var unanswered: Unanswered = []
 
-  enum Flight { case nothing, control, data(Int) }
+  /// From the link's begin to its end. Vol 6, Part B, §5.1.6.
+  enum Phase {
+    case open
+    /// The host has asked for the end, and LL_TERMINATE_IND is sent until it is acknowledged.
+    case terminating
+    /// LL_TERMINATE_IND has come: this end closes with its next packet, which acknowledges that, for this reason.
+    case closing(HCIStatus)
+    case closed
+  }
+  enum Flight {
+    case nothing
+    /// Sent again until the other end has it.
+    case underway(Content)
+    /// The other end has it; the acknowledgement is still to come.
+    case delivered(Content)
+
+    enum Content {
+      /// The first of `control`.
+      case control
+      /// So many octets of the first of `data`, after `progress`.
+      case data(Int)
+    }
+  }
+  /// Versions go once each way. Vol 6, Part B, §5.1.5.
+  enum VersionExchange {
+    case unsent
+    /// Sent because the host wants to know the peer's, which has not come.
+    case awaitingPeer
+    /// The peer's is known, and the host is still to be told.
+    case reporting(PeerVersion)
+    case known(PeerVersion)
+  }
+  /// Modulations that the host wants on this link. Vol 6, Part B, §5.1.10.
+  enum PHYPreference {
+    /// Those for all links.
+    case none
+    /// LE Set PHY has had no event yet.
+    case requested(PHYWish)
+    case settled(PHYWish)
+
+    var isRequested: Bool { if case .requested = self { true } else { false } }
+    var wish: PHYWish? {
+      switch self {
+      case .none: nil
+      case .requested(let wish), .settled(let wish): wish
+      }
+    }
+  }
+  /// LL_ENC_REQ from the central to the peripheral. Vol 6, Part B, §5.1.3.1.
+  enum KeyRequest {
+    case none
+    /// At the central: the peripheral has not answered.
+    case awaitingPeer
+    /// At the peripheral: its host has been asked for the key.
+    case awaitingHost
+  }
+  /// What has neither phases nor data, and of which any part may be there: a set.
+  struct Unanswered: OptionSet {
+    let rawValue: UInt8
+    /// The host's LE Read Remote Features.
+    static var features: Unanswered { Unanswered(rawValue: 1) }
+    /// The host's LE Connection Update.
+    static var update: Unanswered { Unanswered(rawValue: 2) }
+    /// LE Remote Connection Parameter Request, which the host is to answer.
+    static var parameterRequest: Unanswered { Unanswered(rawValue: 4) }
+  }
 
   init(_ controller: ControllerID, _ handle: ConnectionHandle, _ phy: PHY) {
     self.controller = controller
     self.handle = handle
     self.phy = phy
   }
+  var isOpen: Bool { if case .closed = phase { false } else { true } }
   /// The link has ended here.
   mutating func close() {
-    isOpen = false
+    phase = .closed
     data.removeAll()
     control.removeAll()
     flight = .nothing
   }
+  /// Why the link has ended here, where the other end has fallen silent. Vol 6, Part B, §4.5.2, §5.1.6.
+  var reasonForSilence: HCIStatus {
+    switch phase {
+    case .open, .closed: .connectionTimeout
+    case .terminating: .connectionTerminatedByLocalHost
+    case .closing(let reason): reason
+    }
+  }
   /// There is something to send or to acknowledge: MD, the "more data" bit.
   var isBusy: Bool {
-    if !control.isEmpty || !data.isEmpty || closing != nil { return true }
+    if !control.isEmpty || !data.isEmpty { return true }
+    if case .closing = phase { return true }
     if case .nothing = flight { return false }
     return true
   }
@@ -161,9 +228,9 @@ struct LinkEnd: ~Copyable {
   mutating func choose(most: Int) {
     guard case .nothing = flight else { return }
     if !control.isEmpty {
-      flight = .control
+      flight = .underway(.control)
     } else if !data.isEmpty {
-      flight = .data(min(data.frontCount - progress, most))
+      flight = .underway(.data(min(data.frontCount - progress, most)))
     }
   }
 }

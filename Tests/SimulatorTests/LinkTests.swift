@@ -142,6 +142,44 @@ import Testing
     #expect(lab.hexes(1) == (terminates ? [] : ["04 05 04 00 01 00 08"]))
   }
 
+  /// Both hosts end the link, the second at any time from before the first until after: in every phase of its end each host
+  /// gets one answer and one event, and the second command is refused only once there is no link.
+  @Test(arguments: [0, 1]) func bothHostsDisconnect(first: Int) {
+    var statuses: Set<UInt8> = []
+    for delay in 0..<40 {
+      var lab = Lab(Self.quiet(), hosts: 2)
+      let handles = lab.connect(0, 1, interval: 8)
+      func disconnect(_ host: Int) -> Disconnect {
+        var command = Disconnect()
+        command.connectionHandle = ConnectionHandle(rawValue: host == 0 ? handles.0 : handles.1)
+        command.reason = .remoteUserTerminatedConnection
+        return command
+      }
+      lab.command(first, disconnect(first))
+      lab.run(delay)
+      lab.command(1 - first, disconnect(1 - first))
+      lab.run(500)
+      let other = lab.packets(1 - first), answer = other.first { $0[1] == 0x0F }
+      statuses.insert(answer?[3] ?? 0xFF)
+      #expect(other.filter { $0[1] == 0x05 }.count == 1, "after \(delay) ms")
+      #expect(lab.hexes(first).filter { $0.hasPrefix("04 05") } == ["04 05 04 00 01 00 16"], "after \(delay) ms")
+      // Again: there is no link any more.
+      #expect(lab.status(first, disconnect(first)) == 0x02)
+    }
+    #expect(statuses == [0x00, 0x02])
+  }
+  /// A second Disconnect of the same host, while LL_TERMINATE_IND is on its way.
+  @Test func disconnectedTwice() {
+    var lab = Lab(Self.quiet(), hosts: 2)
+    var command = Disconnect()
+    command.connectionHandle = ConnectionHandle(rawValue: lab.connect(0, 1, interval: 80).0)
+    command.reason = .remoteUserTerminatedConnection
+    #expect(lab.status(0, command) == 0)
+    #expect(lab.status(0, command) == 0x0C)
+    lab.run(1000)
+    #expect(lab.hexes(0).filter { $0.hasPrefix("04 05") } == ["04 05 04 00 01 00 16"])
+  }
+
   @Test(arguments: 0..<2) func remoteFeaturesAndVersion(air: Int) {
     var lab = Lab(Self.airs[air], hosts: 2)
     let handles = lab.connect(0, 1)
