@@ -90,42 +90,19 @@ extension Host {
 }
 
 /// Any transport, with every packet of it shown to a function on its event loop.
-final class ObservedTransport: HCITransport, HCIReceiver, @unchecked Sendable {
-  // Sendable because every access is on the inner transport's event loop.
-  private let inner: any HCITransport
+final class ObservedTransport: ForwardingTransport, @unchecked Sendable {
   private let observe: @Sendable (Span<UInt8>, HCIDirection) -> Void
-  private var receiver: (any HCIReceiver)?
 
   init(_ inner: any HCITransport, _ observe: @escaping @Sendable (Span<UInt8>, HCIDirection) -> Void) {
-    self.inner = inner
     self.observe = observe
+    super.init(inner)
   }
-  var eventLoop: any EventLoop { inner.eventLoop }
-  var isWritable: Bool { inner.isWritable }
-  func resynchronise() { inner.resynchronise() }
-  func start(_ receiver: any HCIReceiver) {
-    self.receiver = receiver
-    inner.start(self)
-  }
-  func send(_ packet: Span<UInt8>) {
+  override func send(_ packet: Span<UInt8>) {
     observe(packet, .fromHost)
-    inner.send(packet)
+    super.send(packet)
   }
-  func flush() { inner.flush() }
-  func close() {
-    receiver = nil
-    inner.close()
-  }
-  var closeFuture: EventLoopFuture<Void> { inner.closeFuture }
-  func received(_ packet: Span<UInt8>) {
+  override func received(_ packet: Span<UInt8>) {
     observe(packet, .fromController)
-    receiver?.received(packet)
-  }
-  func receivedAll() { receiver?.receivedAll() }
-  func writable() { receiver?.writable() }
-  func failed(_ error: TransportError) {
-    let receiver = receiver
-    self.receiver = nil
-    receiver?.failed(error)
+    super.received(packet)
   }
 }

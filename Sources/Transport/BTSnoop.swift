@@ -123,47 +123,36 @@ public struct BTSnoopWriter: ~Copyable {
 ///     let transport = TracingTransport(try await H4Stream.connect(to: spec, on: loop), writer: try BTSnoopWriter(path: path))
 ///
 /// Records are handed to the file's thread at the end of each batch; the file is whole when `closeFuture` is.
-public final class TracingTransport: HCITransport, HCIReceiver, @unchecked Sendable {
-  // Sendable because every access is on the inner transport's event loop.
-  private let inner: any HCITransport
+public final class TracingTransport: ForwardingTransport, @unchecked Sendable {
   private let outgoing: HCIDirection
   private var writer: BTSnoopWriter
-  private var receiver: (any HCIReceiver)?
 
   /// `outgoing` is what `send` means: a host's transport sends from the host.
   public init(_ inner: any HCITransport, writer: consuming BTSnoopWriter, outgoing: HCIDirection = .fromHost) {
-    self.inner = inner
     self.writer = writer
     self.outgoing = outgoing
+    super.init(inner)
   }
 
   /// Why the file is not whole: tell the user, the transport goes on.
   public var traceFailure: TransportError? { writer.failure }
 
-  public var eventLoop: any EventLoop { inner.eventLoop }
-  public var isWritable: Bool { inner.isWritable }
-  public func resynchronise() { inner.resynchronise() }
-  public func start(_ receiver: any HCIReceiver) {
-    self.receiver = receiver
-    inner.start(self)
-  }
-  public func send(_ packet: Span<UInt8>) {
+  public override func send(_ packet: Span<UInt8>) {
     writer.record(packet, outgoing)
-    inner.send(packet)
+    super.send(packet)
   }
-  public func flush() {
+  public override func flush() {
     writer.flush()
-    inner.flush()
+    super.flush()
   }
-  public func close() {
-    receiver = nil
+  public override func close() {
     writer.flush()
-    inner.close()
+    super.close()
   }
   /// When the transport is closed and the file has been written, for which it waits two seconds at most.
-  public var closeFuture: EventLoopFuture<Void> {
+  public override var closeFuture: EventLoopFuture<Void> {
     let closed = eventLoop.makePromise(of: Void.self)
-    inner.closeFuture.whenComplete { [self] result in
+    super.closeFuture.whenComplete { [self] result in
       writer.flush()
       let file = writer.file
       NIOThreadPool.singleton.runIfActive(eventLoop: eventLoop) { _ = file.finish(within: .seconds(2)) }
@@ -172,19 +161,16 @@ public final class TracingTransport: HCITransport, HCIReceiver, @unchecked Senda
     return closed.futureResult
   }
 
-  public func received(_ packet: Span<UInt8>) {
+  public override func received(_ packet: Span<UInt8>) {
     writer.record(packet, outgoing.opposite)
-    receiver?.received(packet)
+    super.received(packet)
   }
-  public func receivedAll() {
-    receiver?.receivedAll()
+  public override func receivedAll() {
+    super.receivedAll()
     writer.flush()
   }
-  public func writable() { receiver?.writable() }
-  public func failed(_ error: TransportError) {
+  public override func failed(_ error: TransportError) {
     writer.flush()
-    let receiver = receiver
-    self.receiver = nil
-    receiver?.failed(error)
+    super.failed(error)
   }
 }

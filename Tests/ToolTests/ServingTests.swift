@@ -125,46 +125,20 @@ private typealias Host = Bindrune.Host
 }
 
 /// A controller whose answer to the first LE Set Extended Advertising Enable (0x2039) comes with the connection.
-private final class HoldingTransport: HCITransport, HCIReceiver, @unchecked Sendable {
-  // Sendable because every access is on the inner transport's event loop.
-  private let inner: any HCITransport
-  private var receiver: (any HCIReceiver)?
-  private var held: [[UInt8]] = []
-  private enum Phase { case before, holding, released }
+private final class HoldingTransport: ForwardingTransport, @unchecked Sendable {
+  private enum Phase { case before, holding([[UInt8]]), released }
   private var phase = Phase.before
 
-  init(_ inner: any HCITransport) { self.inner = inner }
-  var eventLoop: any EventLoop { inner.eventLoop }
-  var isWritable: Bool { inner.isWritable }
-  func resynchronise() { inner.resynchronise() }
-  func start(_ receiver: any HCIReceiver) {
-    self.receiver = receiver
-    inner.start(self)
-  }
-  func send(_ packet: Span<UInt8>) { inner.send(packet) }
-  func flush() { inner.flush() }
-  func close() {
-    receiver = nil
-    inner.close()
-  }
-  var closeFuture: EventLoopFuture<Void> { inner.closeFuture }
-  func received(_ packet: Span<UInt8>) {
+  override func received(_ packet: Span<UInt8>) {
     let octets = packet.indices.map { packet[$0] }
     // Command Complete, Vol 4, Part E, §7.7.14.
-    if phase == .before, octets.count > 5, octets[1] == 0x0E, octets[4...5] == [0x39, 0x20] { phase = .holding }
-    guard phase == .holding else {
-      receiver?.received(packet)
-      return
-    }
-    held.append(octets)
+    if case .before = phase, octets.count > 5, octets[1] == 0x0E, octets[4...5] == [0x39, 0x20] { phase = .holding([]) }
+    guard case .holding(let held) = phase else { return super.received(packet) }
+    phase = .holding(held + [octets])
     // LE Enhanced Connection Complete, §7.7.65.10, or LE Connection Complete, §7.7.65.1.
     if octets[1] == 0x3E, [0x0A, 0x01].contains(octets[3]) {
       phase = .released
-      for packet in held { receiver?.received(packet.span) }
-      held = []
+      for packet in held + [octets] { super.received(packet.span) }
     }
   }
-  func receivedAll() { receiver?.receivedAll() }
-  func writable() { receiver?.writable() }
-  func failed(_ error: TransportError) { receiver?.failed(error) }
 }
