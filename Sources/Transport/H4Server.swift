@@ -17,7 +17,7 @@ public final class H4Server: Sendable {
   /// Listens at `tcp:HOST:PORT` (port 0: the system chooses), `unix:PATH` or `sim:NAME`. Everything happens on `loop`: `accept` is
   /// called there for every connection and starts it; a connection that is not started is not read.
   /// A socket file that a dead process left behind is replaced; one that is in use is not, nor is any other file. Of several
-  /// processes that listen at one `sim:NAME` exactly one succeeds.
+  /// processes that listen at one path or one `sim:NAME` exactly one succeeds: the one that has the path's `LockFile`.
   public static func listen(
     on spec: TransportSpec, loop: any EventLoop, limits: H4Framer.Limits = H4Framer.Limits(),
     accept: @escaping @Sendable (H4Stream) -> Void
@@ -45,16 +45,7 @@ public final class H4Server: Sendable {
         return H4Server(channel, .tcp(host: host, port: channel.localAddress?.port ?? port))
       case .unix(let path): return H4Server(try await bind(bootstrap, path, loop, for: spec), spec)
       case .radio(let name):
-        let radio = SharedRadio(name), lock = try radio.takeName()
-        do {
-          let channel = try await bind(bootstrap, try radio.path(creates: true), loop, for: spec)
-          // The socket file is gone by then.
-          channel.closeFuture.whenComplete { _ in Glibc.close(lock) }
-          return H4Server(channel, spec)
-        } catch {
-          Glibc.close(lock)
-          throw error
-        }
+        return H4Server(try await bind(bootstrap, try SharedRadio(name).path(creates: true), loop, for: spec), spec)
       case .sim, .adapter, .serial:
         throw TransportError.unsuitable(spec, "hosts connect to tcp:HOST:PORT, unix:PATH or sim:NAME")
       }
@@ -63,7 +54,23 @@ public final class H4Server: Sendable {
     }
   }
 
+  /// Binds a socket file under its lock.
   private static func bind(
+    _ bootstrap: ServerBootstrap, _ path: String, _ loop: any EventLoop, for spec: TransportSpec
+  ) async throws -> any Channel {
+    let lock = try LockFile(ofSocket: path, for: spec)
+    do {
+      let channel = try await bindLocked(bootstrap, path, loop, for: spec)
+      // The socket file is gone by then.
+      channel.closeFuture.whenComplete { _ in lock.release() }
+      return channel
+    } catch {
+      lock.release()
+      throw error
+    }
+  }
+
+  private static func bindLocked(
     _ bootstrap: ServerBootstrap, _ path: String, _ loop: any EventLoop, for spec: TransportSpec
   ) async throws -> any Channel {
     do {
@@ -72,6 +79,7 @@ public final class H4Server: Sendable {
       guard isSocket(path) else {
         throw TransportError.unsuitable(spec, "\(path) is not a socket, remove it or choose another address")
       }
+      // Of a program that knows no lock.
       guard await isAbandoned(.unix(path: path), loop) else { throw error }
       return try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
     }

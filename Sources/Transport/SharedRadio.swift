@@ -5,8 +5,7 @@ import Glibc
 ///     $XDG_RUNTIME_DIR/bindrune/NAME.sock    the user's runtime folder, where the login has made one
 ///     /tmp/bindrune-UID/NAME.sock            otherwise
 ///
-/// Beside it lies NAME.lock, which the process that runs the radio holds locked. The file stays when that process ends; the
-/// lock does not, whichever way it ends.
+/// Beside it lies NAME.sock.lock, the `LockFile` of the process that runs the radio.
 ///
 /// XDG Base Directory Specification 0.8, "Environment variables": the runtime folder is its user's and nobody else's, and
 /// a path that is not absolute counts as none. Whoever could put a socket into the folder could pass for a controller, so
@@ -56,34 +55,6 @@ struct SharedRadio {
     case nil: throw refusal(folder, "is gone again")
     }
     return path
-  }
-
-  /// Takes the name for this process: an open descriptor of the lock file, which its owner closes to give the name back.
-  /// `.addressInUse` while another owner has it.
-  func takeName() throws(TransportError) -> CInt {
-    let path = String(try path(creates: true).dropLast(".sock".utf8.count)) + ".lock"
-    // Neither a link nor a fifo is followed or waited for.
-    let descriptor = unsafe open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o600)
-    if descriptor < 0 {
-      if [ELOOP, EISDIR, ENXIO].contains(errno) { throw isNoFile(path) }
-      throw .unsuitable(.radio(name: name), "the lock file \(path) cannot be opened: \(systemWords(errno))")
-    }
-    var status = stat()
-    guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
-      close(descriptor)
-      throw isNoFile(path)
-    }
-    while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
-      let code = errno
-      if code == EINTR { continue }
-      close(descriptor)
-      if code == EWOULDBLOCK { throw .addressInUse(.radio(name: name)) }
-      throw TransportError(errno: code, at: .radio(name: name))
-    }
-    return descriptor
-  }
-  private func isNoFile(_ path: String) -> TransportError {
-    .unsuitable(.radio(name: name), "\(path) is not a regular file, remove it or choose another name")
   }
 
   private var folder: String {

@@ -74,17 +74,21 @@ import Testing
     }
   }
 
-  /// Of many that start at once exactly one has the name, and the others say so; the next round finds it free, whether its
-  /// owner was ended or killed.
-  @Test(arguments: [SIGTERM, SIGKILL]) func exactlyOneRuns(signal: Int32) async throws {
+  /// Of many that start at once exactly one has the address, and the others say so; the next round finds it free, whether
+  /// its owner was ended or killed.
+  @Test(arguments: [SIGTERM, SIGKILL], ["--name desk", "--listen unix:"])
+  func exactlyOneRuns(signal: Int32, address: String) async throws {
     try await withFolder { folder in
+      let path = folder.appending(path: "desk.sock").path, isNamed = address == "--name desk"
+      let (option, spec) = isNamed ? (address, "sim:desk") : (address + path, "unix:" + path)
       for _ in 0..<3 {
-        let many = try (0..<6).map { _ in try tool(folder, "controllers --name desk") }
+        let many = try (0..<6).map { _ in try tool(folder, "controllers \(option)") }
         let listening = try await withThrowingTaskGroup(of: Tool?.self) { group in
           for one in many {
             group.addTask {
               guard (try? await one.line("listening on ")) == nil else { return one }
-              expectSentence(await one.end(), "The radio sim:desk runs already")
+              expectSentence(
+                await one.end(), isNamed ? "The radio sim:desk runs already" : "Somebody listens at \(spec) already")
               return nil
             }
           }
@@ -92,7 +96,7 @@ import Testing
         }
         #expect(listening.count == 1)
         // It is there for others.
-        let scan = try await tool(folder, "scan --hci sim:desk --duration 0.1").end()
+        let scan = try await tool(folder, "scan --hci \(spec) --duration 0.1").end()
         #expect(scan.status == 0, "\(scan.errors)")
         for one in listening {
           one.signal(signal)

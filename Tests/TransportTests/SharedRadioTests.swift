@@ -138,30 +138,32 @@ import Testing
   /// One owner at a time, whatever is left of those before.
   @Test func theNameIsTakenOnce() throws {
     try withFolders { radio, root in
-      let lock = root + "/run/bindrune/desk.lock"
+      let socket = try radio.path(creates: true), spec = TransportSpec.radio(name: "desk")
       for _ in 0..<3 {
-        let owner = try radio.takeName()
-        try expectMode(0o600, lock)
-        #expect(throws: TransportError.addressInUse(.radio(name: "desk"))) { try radio.takeName() }
-        close(owner)
+        let owner = try LockFile(ofSocket: socket, for: spec)
+        #expect(owner.path == root + "/run/bindrune/desk.sock.lock")
+        try expectMode(0o600, owner.path)
+        #expect(throws: TransportError.addressInUse(spec)) { _ = try LockFile(ofSocket: socket, for: spec) }
+        owner.release()
+        // The file stays, so that nobody locks one that another has removed.
+        #expect(FileManager.default.fileExists(atPath: owner.path))
       }
-      // The file stays, so that nobody locks one that another has removed.
-      #expect(FileManager.default.fileExists(atPath: lock))
     }
   }
 
   enum Foreign: CaseIterable { case link, folder, fifo }
   @Test(arguments: Foreign.allCases) func aLockThatIsNoFileIsNotOpened(foreign: Foreign) throws {
     try withFolders { radio, root in
-      _ = try radio.path(creates: true)
-      let lock = root + "/run/bindrune/desk.lock"
+      let socket = try radio.path(creates: true), lock = socket + ".lock"
       switch foreign {
       case .link:
         try FileManager.default.createSymbolicLink(atPath: lock, withDestinationPath: root + "/victim")
       case .folder: try FileManager.default.createDirectory(atPath: lock, withIntermediateDirectories: false)
       case .fifo: #expect(unsafe mkfifo(lock, 0o600) == 0)
       }
-      let error = #expect(throws: TransportError.self) { try radio.takeName() }
+      let error = #expect(throws: TransportError.self) {
+        _ = try LockFile(ofSocket: socket, for: .radio(name: "desk"))
+      }
       #expect(
         error?.description.contains("\(lock) is not a regular file, remove it") == true, "\(String(describing: error))")
       #expect(!FileManager.default.fileExists(atPath: root + "/victim"))
@@ -174,7 +176,7 @@ import Testing
   {
     let name = "test-\(UInt64.random(in: 0 ... .max))", path = try SharedRadio(name).path(creates: true)
     defer {
-      for end in [".sock", ".lock", ".aim"] { try? FileManager.default.removeItem(atPath: path.dropLast(5) + end) }
+      for end in [".sock", ".sock.lock", ".aim"] { try? FileManager.default.removeItem(atPath: path.dropLast(5) + end) }
     }
     let spec = isNamed ? TransportSpec.radio(name: name) : .unix(path: path)
     switch place {
@@ -199,6 +201,39 @@ import Testing
       try FileManager.default.removeItem(atPath: path)
       let server = try await H4Server.listen(on: spec, loop: loop) { _ in }
       await server.close()
+    }
+  }
+
+  /// Of several that find the same abandoned socket one replaces it, and nobody removes the new one.
+  @Test(arguments: [true, false]) func anAbandonedSocketIsReplacedOnce(isNamed: Bool) async throws {
+    let name = "test-\(UInt64.random(in: 0 ... .max))", path = try SharedRadio(name).path(creates: true)
+    defer { for end in ["", ".lock", "x.lock"] { try? FileManager.default.removeItem(atPath: path + end) } }
+    let spec = isNamed ? TransportSpec.radio(name: name) : .unix(path: path)
+    for _ in 0..<20 {
+      try await withLoop { loop in
+        let dead = try await H4Server.listen(on: .unix(path: path + "x"), loop: loop) { _ in }
+        try FileManager.default.moveItem(atPath: path + "x", toPath: path)
+        await dead.close()
+        let servers = try await withThrowingTaskGroup(of: H4Server?.self) { group in
+          for _ in 0..<8 {
+            let loop = MultiThreadedEventLoopGroup.singleton.next()
+            group.addTask {
+              do throws(TransportError) {
+                return try await H4Server.listen(on: spec, loop: loop) { _ in }
+              } catch {
+                #expect(error == .addressInUse(spec))
+                return nil
+              }
+            }
+          }
+          return try await group.reduce(into: [H4Server]()) { if let server = $1 { $0.append(server) } }
+        }
+        #expect(servers.count == 1)
+        let stream = try await H4Stream.connect(to: spec, on: loop)
+        try await loop.run { stream.close() }
+        for server in servers { await server.close() }
+        #expect(!FileManager.default.fileExists(atPath: path))
+      }
     }
   }
 

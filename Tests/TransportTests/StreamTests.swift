@@ -59,6 +59,7 @@ import Testing
   @Test func tcpCarriesPacketsBothWays() async throws { try await echo(on: Self.loopback) }
   @Test func aUnixSocketCarriesPacketsBothWays() async throws {
     let path = socketPath()
+    defer { try? FileManager.default.removeItem(atPath: path + ".lock") }
     try await echo(on: .unix(path: path))
     #expect(!FileManager.default.fileExists(atPath: path))
   }
@@ -66,6 +67,7 @@ import Testing
   /// A child that lives longer than the connection would keep it open.
   @Test func noChildInheritsAnything() async throws {
     let path = socketPath()
+    defer { try? FileManager.default.removeItem(atPath: path + ".lock") }
     try await withServer(on: .unix(path: path), serve: { _, _ in }) { loop, server in
       let stream = try await H4Stream.connect(to: server.address, on: loop)
       let recorder = Recorder(loop)
@@ -136,7 +138,8 @@ import Testing
   }
 
   @Test func anAddressInUseIsNotTakenAndAnAbandonedSocketIs() async throws {
-    let spec = TransportSpec.unix(path: socketPath())
+    let path = socketPath(), spec = TransportSpec.unix(path: path)
+    defer { for end in [".lock", "x.lock"] { try? FileManager.default.removeItem(atPath: path + end) } }
     try await withServer(on: spec, serve: { _, _ in }) { loop, server in
       await #expect(throws: TransportError.addressInUse(spec)) {
         try await H4Server.listen(on: spec, loop: loop) { _ in }
@@ -149,7 +152,6 @@ import Testing
     }
     try await withLoop { loop in
       // What a killed process leaves: a socket file that nobody listens at.
-      guard case .unix(let path) = spec else { return }
       let dead = try await H4Server.listen(on: .unix(path: path + "x"), loop: loop) { _ in }
       try FileManager.default.moveItem(atPath: path + "x", toPath: path)
       await dead.close()
