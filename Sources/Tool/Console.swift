@@ -88,7 +88,9 @@ enum Console {
   private static let errors =
     isOneFile
     ? output
-    : OutputQueue(to: STDERR_FILENO, limit: limit, notice: { "Warning: \($0) earlier messages were dropped.\n" })
+    : OutputQueue(
+      to: STDERR_FILENO, limit: limit, waitsForRoom: true,
+      notice: { "Warning: \($0) earlier messages were dropped.\n" })
   private static var isOneFile: Bool {
     var (output, errors) = (stat(), stat())
     guard unsafe fstat(STDOUT_FILENO, &output) == 0, unsafe fstat(STDERR_FILENO, &errors) == 0 else { return false }

@@ -27,8 +27,8 @@ enum Interruption {
       for number in [SIGINT, SIGTERM] {
         state.sources.append(
           source(number) {
-            signal(number, SIG_DFL)
-            Screen.close()  // at once: a second signal ends the process as it stands
+            for number in [SIGINT, SIGTERM] { signal(number, SIG_DFL) }
+            Screen.close()  // at once: a second signal, of either kind, ends the process as it stands
             end(.signal(number))
           })
       }

@@ -6,7 +6,9 @@ import Glibc
 /// again, so that a slow reader sees one gap instead of many; `notice` writes the gap's line, where the gap is.
 ///
 /// The descriptor may be a file, a pipe, a socket or a terminal, blocking or not; it is used by nobody else meanwhile. An error
-/// of the system ends the queue: `failure` has its number, and what is put afterwards is dropped. Nothing here raises SIGPIPE.
+/// of the system ends the queue: `failure` has its number, and what is put afterwards is dropped. A full device need not be
+/// the end: with `waitsForRoom` it is an output that nobody reads, and the queue tries again every second. Nothing here
+/// raises SIGPIPE.
 ///
 ///     let queue = OutputQueue(to: STDERR_FILENO, limit: 1 << 20) { "\($0) lines were dropped\n" }
 ///     queue.put("a line\n".utf8)
@@ -15,6 +17,7 @@ package final class OutputQueue: @unchecked Sendable {
   // Sendable because everything that changes is in the monitor.
   private let descriptor: CInt
   private let closesDescriptor: Bool
+  private let waitsForRoom: Bool
   private let limit: Int
   private let notice: (@Sendable (_ dropped: Int) -> String)?
   private let failed: (@Sendable (CInt) -> Void)?
@@ -28,6 +31,8 @@ package final class OutputQueue: @unchecked Sendable {
     var written: UInt64 = 0
     /// What was put and dropped since there was room last.
     var dropped = 0
+    /// The device had no room at the last try.
+    var isDeviceFull = false
     var pending: Int { waiting.count + taken }
   }
   private enum Phase: Equatable {
@@ -42,15 +47,17 @@ package final class OutputQueue: @unchecked Sendable {
     case ended(CInt)
   }
 
-  /// `limit`: the octets that may wait. `closesDescriptor`: it is closed when the queue has ended. `notice`: the text that
-  /// stands where something was dropped. `failed` is called once, on the queue's thread, with the error number.
+  /// `limit`: the octets that may wait. `closesDescriptor`: it is closed when the queue has ended. `waitsForRoom`: ENOSPC and
+  /// EDQUOT do not end the queue. `notice`: the text that stands where something was dropped. `failed` is called once, on the
+  /// queue's thread, with the error number.
   package init(
-    to descriptor: CInt, limit: Int, closesDescriptor: Bool = false,
+    to descriptor: CInt, limit: Int, closesDescriptor: Bool = false, waitsForRoom: Bool = false,
     notice: (@Sendable (_ dropped: Int) -> String)? = nil, failed: (@Sendable (CInt) -> Void)? = nil
   ) {
     self.descriptor = descriptor
     self.limit = limit
     self.closesDescriptor = closesDescriptor
+    self.waitsForRoom = waitsForRoom
     self.notice = notice
     self.failed = failed
   }
@@ -73,14 +80,18 @@ package final class OutputQueue: @unchecked Sendable {
     }
   }
 
-  /// Waits until nothing is left to write, for `time` at most; true when that is so, or the queue has ended.
+  /// Waits until nothing is left to write, for `time` at most, and not for a device that is full; true when nothing is left,
+  /// or the queue has ended.
   package func drain(within time: Duration) -> Bool {
-    monitor.wait(within: time) { state in
+    var isDrained = false
+    _ = monitor.wait(within: time) { state in
       switch state.phase {
-      case .unused, .ended: true
-      case .running, .finishing, .abandoned: state.pending == 0 && state.dropped == 0
+      case .unused, .ended: isDrained = true
+      case .running, .finishing, .abandoned: isDrained = state.pending == 0 && state.dropped == 0
       }
+      return isDrained || state.isDeviceFull
     }
+    return isDrained
   }
 
   /// Waits until all is written, for `time` at most, and ends the queue; what is left then is dropped. True when all was
@@ -182,6 +193,8 @@ package final class OutputQueue: @unchecked Sendable {
   private static let piece = 4096
   /// How often the thread looks whether it has been abandoned while nobody reads.
   private static let patience: CInt = 200
+  /// How long the thread leaves a full device alone before it tries again.
+  private static let pause = Duration.seconds(1)
 
   /// Zero or the error number; zero too when the queue was abandoned.
   private func write(_ octets: [UInt8]) -> CInt {
@@ -196,18 +209,21 @@ package final class OutputQueue: @unchecked Sendable {
         let piece = unsafe UnsafeRawBufferPointer(rebasing: bytes[done..<min(done + Self.piece, bytes.count)])
         return unsafe Glibc.write(descriptor, piece.baseAddress, piece.count)
       }
+      let code = count < 0 ? errno : EIO  // EIO: it took nothing of something
       if count > 0 {
         done += count
         monitor.withLock { state in
           state.taken -= count
           state.written += UInt64(count)
+          state.isDeviceFull = false
         }
-      } else if count == 0 {
-        return EIO
-      } else if errno == EAGAIN {
+      } else if code == EAGAIN {
         usleep(10_000)  // ready, and yet it took nothing: no loop without a pause
-      } else if errno != EINTR {
-        return errno
+      } else if waitsForRoom, code == ENOSPC || code == EDQUOT {
+        monitor.withLock { $0.isDeviceFull = true }
+        _ = monitor.wait(within: Self.pause) { $0.phase == .abandoned }
+      } else if code != EINTR {
+        return code
       }
     }
     return 0

@@ -1,9 +1,14 @@
+import Bindrune
 import BindruneWire
 import Foundation
+import Synchronization
 import TestSupport
 import Testing
 
 @testable import BindruneTool
+
+/// Not Foundation's, which is another computer.
+private typealias Host = Bindrune.Host
 
 /// Output that nobody reads stops nothing and ends nothing; text of others is never printed raw.
 @Suite("Tool: output", .realTime, .hang) struct OutputTests {
@@ -49,19 +54,27 @@ import Testing
     }
   }
 
-  /// Clients are served while nobody reads what is printed of them.
+  /// Clients are served while nobody reads what is printed of them: more lines than the host keeps events for one that
+  /// does not take them, which are 4,096.
   @Test func servingWithoutReader() async throws {
-    let (radio, spec) = try await controllers()
-    let server = try Tool.paused(["serve", "--hci", spec, "--name", "Unread"])
-    // Each explorer is told of in lines that nobody reads; the value of 2A39 is answered for by the application.
-    for _ in 0..<2 {
-      let end = try await Tool("explore", "--hci", spec, "--name", "Unread", "--timeout", "20").end()
-      #expect(end.status == 0, "\(end.errors)")
+    let air = try await Air(), server = try Tool.paused(["serve", "--hci", air.spec, "--name", "Unread"])
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for _ in 0..<4 {
+        let host = Host(air.radio.controller())
+        group.addTask {
+          try await host.start()
+          let link = try await host.connect(to: try await host.find("Unread"))
+          let battery = try #require(try await link.discoverAll().characteristic("2A19"))
+          // Each is two requests, two events of the server's host, and two lines.
+          for _ in 0..<650 { try await link.subscribe(to: battery).end() }
+          await host.close()
+        }
+      }
+      try await group.waitForAll()
     }
     server.signal(SIGINT)
     #expect(await server.status() == 128 + SIGINT)
-    radio.signal(SIGINT)
-    _ = await radio.end()
+    try await air.close()
   }
 
   /// A pipe as trace file: refused while nobody has opened it, and no hindrance when its reader does not read.
@@ -77,6 +90,56 @@ import Testing
       var header = [UInt8](repeating: 0, count: 16)
       let count = unsafe header.withUnsafeMutableBytes { unsafe read(reader, $0.baseAddress, $0.count) }
       #expect(count == 16 && header.starts(with: "btsnoop\0".utf8))
+    }
+  }
+
+  /// None of these takes what it is given; they are opened by the shell, before the program begins.
+  static let unusable = ["2>&-", "2>/dev/full", "2>$fifo 3>&-"]
+  /// Standard error with nobody to read it, ever: the third is a pipe whose only reader, 3, is closed when it is opened.
+  private func shell(_ redirection: String, _ command: String, _ folder: URL) throws -> Tool {
+    let fifo = folder.appending(path: "fifo").path
+    return try Tool.shell("fifo=\(fifo); mkfifo $fifo; exec 3<>$fifo; exec \(redirection); \(command)")
+  }
+  @Test(arguments: unusable) func logLinesThatNobodyTakes(redirection: String) async throws {
+    try await withFolder { folder in
+      let explore = "explore --hci sim --name 'Virtual Heart Rate' --json --log-level trace"
+      let heard = try await Tool.shell("bindrune \(explore)").end()
+      #expect(heard.status == 0 && heard.errors.contains(" up: ") && heard.errors.contains("ATT_MTU"))
+      let unheard = try await shell(redirection, "bindrune \(explore)", folder).end()
+      #expect(unheard.status == 0 && unheard.lines == heard.lines && unheard.errors == "")
+    }
+  }
+  /// The same of a program that knows Core Bluetooth only. The controller refuses to advertise again after a connection, for
+  /// which the facade has a line of its own; then the controller fails, and the program goes on with the next one.
+  @Test(arguments: ["2>&2"] + unusable) func aFacadesLinesThatNobodyTakes(redirection: String) async throws {
+    try await withFolder { folder in
+      let enables = Atomic(0)
+      let air = try await Air { stream in
+        Interceptor(stream) { packet, program in
+          // LE Set Extended Advertising Enable with Enable 1, Vol 4, Part E, §7.8.56.
+          guard packet.starts(with: [0x01, 0x39, 0x20]), packet[4] == 1 else { return true }
+          guard enables.add(1, ordering: .relaxed).newValue == 2 else { return true }
+          // Unspecified Error, Vol 1, Part F, §2.31; then Hardware Error, Vol 4, Part E, §7.7.16.
+          program.send(([0x04, 0x0E, 0x04, 0x01, 0x39, 0x20, 0x1F] as [UInt8]).span)
+          program.send(([0x04, 0x10, 0x01, 0x42] as [UInt8]).span)
+          program.flush()
+          return false
+        }
+      }
+      let path = Tool.folder.appending(path: "HeartRatePeripheral").path
+      let sensor = try shell(redirection, "BINDRUNE_HCI=\(air.spec) exec \(path)", folder)
+      _ = try await sensor.line("advertising")
+      let host = Host(air.radio.controller())
+      try await host.start()
+      // The link may be down again before it is told: that is the controller's failure.
+      _ = try? await host.connect(to: try await host.find("Heart Rate"))
+      _ = try await sensor.line("advertising")
+      sensor.signal(SIGTERM)
+      let end = await sensor.end()
+      #expect(end.status == 0, "\(end.errors)")
+      #expect(end.errors.contains("is not advertising any more") == (redirection == "2>&2"), "\(end.errors)")
+      await host.close()
+      try await air.close()
     }
   }
 
@@ -124,5 +187,13 @@ import Testing
     #expect(text == #"{"name":"a\u202e\u2066b\u001b\u0085\u2028\udb80\udc00👩‍👧 \"\\"}"#)
     let object = try JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: String]
     #expect(object?["name"] == name)
+  }
+}
+
+extension Bindrune.Host {
+  /// The address of the device that advertises this name.
+  fileprivate func find(_ name: String) async throws -> PeerAddress {
+    for try await advertisement in scan() where advertisement.name == name { return advertisement.peer }
+    throw BluetoothError(.cancelled, "the scan ended")
   }
 }

@@ -195,6 +195,22 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
     expectSentence(try await Tool.shell("bindrune demo > /dev/full").end(), "Standard output failed: No space left")
   }
 
+  /// HCI Hardware Error (0x10, Vol 4, Part E, §7.7.16) in the place of the answer to LE Extended Create Connection (0x2043).
+  @Test func theControllerFailsWhileExploreConnects() async throws {
+    let air = try await Air { stream in
+      Interceptor(stream) { packet, program in
+        guard packet.starts(with: [0x01, 0x43, 0x20]) else { return true }
+        program.send(([0x04, 0x10, 0x01, 0x42] as [UInt8]).span)
+        program.flush()
+        return false
+      }
+    }
+    let end = try await Tool("explore", "--hci", air.spec, "--address", "C0:FF:EE:00:00:01/random").end()
+    expectSentence(end, "The controller failed, ")
+    #expect(!end.errors.contains("closed"))
+    try await air.close()
+  }
+
   @Test(arguments: [("silent", "HCI_Reset"), ("garbage", "HCI_Reset"), ("closing", "closed the connection")])
   func noController(kind: String, words: String) async throws {
     let server = try await H4Server.listen(

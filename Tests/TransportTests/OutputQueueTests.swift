@@ -133,6 +133,44 @@ import Testing
     #expect(!isWritten)
   }
 
+  /// A disk that is full and then is not: the lines come back, in order, with the count of those that had no room.
+  @Test func aDeviceThatHasRoomAgain() async throws {
+    let descriptor = unsafe open("/dev/full", O_WRONLY | O_CLOEXEC)
+    let path = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path
+    defer { try? FileManager.default.removeItem(atPath: path) }
+    let queue = OutputQueue(to: descriptor, limit: 1000, closesDescriptor: true, waitsForRoom: true) { "dropped \($0)\n" }
+    var kept: [String] = [], dropped = 0
+    for number in 0..<500 {
+      if queue.put("line \(number)\n".utf8) { kept.append("line \(number)") } else { dropped += 1 }
+      // A drain waits for a reader, and not for a device: it returns after the first try.
+      if number == 0 {
+        let isDrained = await blocking { queue.drain(within: .seconds(600)) }
+        #expect(!isDrained)
+      }
+    }
+    #expect(dropped > 300 && queue.failure == nil)
+    // From here on the same descriptor leads to a file, which is what a full device's writer sees when there is room again.
+    let file = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+    #expect(file >= 0 && dup2(file, descriptor) == descriptor)
+    close(file)
+    while !queue.isDrained { try await Task.sleep(for: .milliseconds(20)) }
+    #expect(queue.put("the last\n".utf8))
+    let isWritten = await blocking { queue.finish(within: .seconds(600)) }
+    let lines = String(decoding: try Data(contentsOf: URL(filePath: path)), as: UTF8.self).split(separator: "\n")
+    #expect(isWritten && lines.map(String.init) == kept + ["dropped \(dropped)", "the last"])
+  }
+
+  /// The end is bounded there too.
+  @Test func aDeviceThatStaysFull() async throws {
+    let descriptor = unsafe open("/dev/full", O_WRONLY | O_CLOEXEC)
+    let queue = OutputQueue(to: descriptor, limit: 1000, closesDescriptor: true, waitsForRoom: true)
+    queue.put("a line\n".utf8)
+    let isWritten = await blocking { queue.finish(within: .milliseconds(100)) }
+    #expect(!isWritten)
+    while !queue.isDrained { try await Task.sleep(for: .milliseconds(20)) }
+    #expect(queue.failure == nil && !queue.put("another\n".utf8))
+  }
+
   @Test func nothingWasPut() async {
     let (read, write) = pipe()
     #expect(OutputQueue(to: write, limit: 100, closesDescriptor: true).finish(within: .zero))

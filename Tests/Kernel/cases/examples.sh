@@ -77,3 +77,16 @@ case_each_other() { # both ends are ours, over the kernel's two adapters
   succeeded
   [ "$(rates | wc -w)" = 10 ] || fail "not ten heart rates: $(cat out)"
 }
+
+case_take_down() { # an adapter that is up: down for a Core Bluetooth program, and up again after a signal that it leaves alone
+  radio legacy
+  power_on hci0
+  export BINDRUNE_TAKE_DOWN=1
+  background central HeartRateCentral
+  local ours=$pid
+  heard central.err 'looking for'
+  kill -TERM "$ours" # what is in the background of a shell ignores SIGINT
+  finished central "$ours"
+  [ "$status" = 143 ] || fail "status $status instead of 143, SIGTERM's"
+  is_up hci0 || fail 'hci0 was up before, and is not now'
+}
