@@ -119,7 +119,7 @@ import Testing
   }
 
   /// Both directions of a pair, the file up to date while the transport is open.
-  private func trace(into path: String, _ whileOpen: () throws -> Void) async throws {
+  private func trace(into path: String, _ whileOpen: () async throws -> Void) async throws {
     try await withLoop { loop in
       let (host, controller) = MemoryTransport.pair(on: loop)
       let traced = TracingTransport(host, writer: try BTSnoopWriter(path: path))
@@ -133,7 +133,7 @@ import Testing
       }
       try await atHost.wait { $0.packets.count == 1 && $0.batches == 1 }
       try await loop.run {}
-      try whileOpen()
+      try await whileOpen()
       try await loop.run { controller.close() }
       try await atHost.wait { $0.errors == [.closed] }
       try await loop.run {
@@ -146,8 +146,14 @@ import Testing
   @Test func aTracedTransportRecordsBothWays() async throws {
     try await withFile { path in
       try await trace(into: path) {
-        let file = [UInt8](try Data(contentsOf: URL(filePath: path)))
-        #expect(file.count == 16 + 24 + 4 + 24 + 7)
+        // A thread of its own writes it.
+        let length = 16 + 24 + 4 + 24 + 7
+        var file: [UInt8] = []
+        while file.count < length {
+          file = [UInt8](try Data(contentsOf: URL(filePath: path)))
+          try await Task.sleep(for: .milliseconds(5))
+        }
+        #expect(file.count == length)
         #expect(Array(file[40..<44]) == octets("01 03 0C 00"))
         #expect(file.suffix(7) == octets("04 0E 04 01 03 0C 00"))
         let year2024: UInt64 = 0x00E0_3AB4_4A67_6000 + 757_382_400_000_000
