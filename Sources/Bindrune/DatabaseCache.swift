@@ -13,21 +13,21 @@ import Synchronization
 ///
 ///     let host = try await Host.open("hci0", databaseCache: FileDatabaseCache(directory: "/var/lib/thermostat"))
 public protocol DatabaseCache: Sendable {
-  func database(of peer: PeerAddress) async -> RemoteDatabase?
+  func database(of peer: PeerID) async -> RemoteDatabase?
   /// Keeps `database` instead of the one before; `nil` drops that.
-  func keep(_ database: RemoteDatabase?, of peer: PeerAddress) async
+  func keep(_ database: RemoteDatabase?, of peer: PeerID) async
 }
 
 /// Remembers as long as it lives, the `capacity` peers met last.
 public final class MemoryDatabaseCache: DatabaseCache {
   private let capacity: Int
-  private let entries = Mutex<[(peer: PeerAddress, database: RemoteDatabase)]>([])
+  private let entries = Mutex<[(peer: PeerID, database: RemoteDatabase)]>([])
   public init(capacity: Int = 64) { self.capacity = capacity }
 
-  public func database(of peer: PeerAddress) async -> RemoteDatabase? {
+  public func database(of peer: PeerID) async -> RemoteDatabase? {
     entries.withLock { entries in entries.first { $0.peer == peer }?.database }
   }
-  public func keep(_ database: RemoteDatabase?, of peer: PeerAddress) async {
+  public func keep(_ database: RemoteDatabase?, of peer: PeerID) async {
     entries.withLock { entries in
       entries.removeAll { $0.peer == peer }
       guard let database else { return }
@@ -45,14 +45,15 @@ public struct FileDatabaseCache: DatabaseCache {
   /// The directory must exist.
   public init(directory: String) { self.directory = directory }
 
-  private func path(_ peer: PeerAddress) -> String {
-    "\(directory)/\(peer.address.text.filter { $0 != ":" })-\(peer.isRandom ? "random" : "public").gatt"
+  private func path(_ peer: PeerID) -> String {
+    let address = peer.firstAddress
+    return "\(directory)/\(address.address.text.filter { $0 != ":" })-\(address.isRandom ? "random" : "public").gatt"
   }
-  public func database(of peer: PeerAddress) async -> RemoteDatabase? {
+  public func database(of peer: PeerID) async -> RemoteDatabase? {
     guard let octets = read(path(peer)) else { return nil }
     return try? RemoteDatabase(cacheText: String(decoding: octets, as: UTF8.self))
   }
-  public func keep(_ database: RemoteDatabase?, of peer: PeerAddress) async {
+  public func keep(_ database: RemoteDatabase?, of peer: PeerID) async {
     let path = path(peer)
     guard let text = database?.cacheText else {
       unsafe unlink(path)

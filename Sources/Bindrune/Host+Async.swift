@@ -104,6 +104,11 @@ extension Host {
       if case .closing = phase { perform { core, now in core.disconnect(id, now: now) } }
       tell(.connected(Link(id: id, peer: peer, role: role, host: self)))
       logger.debug("\(id) up: \(peer), \(role), \(parameters)")
+    case .peerIdentified(let id, let address):
+      links[id]?.tell(.peerIdentified(address))
+      tell(.peerIdentified(id, address))
+      logger.debug("\(id): the peer is \(address)")
+      remember(core.remoteDatabase(of: id), of: id)
     case .linkDown(let id, let reason):
       let error = BluetoothError.linkWentDown(reason)
       completeRequests(of: id, error)

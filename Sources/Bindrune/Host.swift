@@ -233,13 +233,24 @@ public actor Host {
   /// The address by which a peer that has our IRK knows us.
   public var identityAddress: PeerAddress { core.identityAddress }
 
-  /// From now on this device is known by its identity address, whatever private address it uses: in discoveries, as
-  /// `Link.peer`, and for `connect`. `irk` is what the device has given, when it was paired; until there is pairing here, the
+  /// From now on this device is known by its identity address, whatever private address it uses: in discoveries, in
+  /// links, and for `connect`. `irk` is what the device has given, when it was paired; until there is pairing here, the
   /// caller knows it. The controller helps where it has a resolving list; the host knows the device on any controller.
   public func addIdentity(_ identity: PeerAddress, irk: IdentityResolvingKey) throws(BluetoothError) {
+    try changeIdentities { (core, now) throws(IdentityError) in try core.addPeerIdentity(identity, irk, now: now) }
+  }
+  /// The same, as the peer of `link` has told it: it stays the peer that it is, by `Link.peer`, while its address becomes another.
+  public func identify(
+    _ link: LinkID, as identity: PeerAddress, irk: IdentityResolvingKey
+  ) throws(BluetoothError) {
+    try changeIdentities { (core, now) throws(IdentityError) in try core.identify(link, as: identity, irk, now: now) }
+  }
+  private func changeIdentities(
+    _ change: (inout HostCore, Instant) throws(IdentityError) -> Void
+  ) throws(BluetoothError) {
     let error: IdentityError? = perform { core, now in
       do throws(IdentityError) {
-        try core.addPeerIdentity(identity, irk, now: now)
+        try change(&core, now)
         return nil
       } catch {
         return error
@@ -250,6 +261,11 @@ public actor Host {
   public func removeIdentity(_ identity: PeerAddress) {
     perform { core, now in core.removePeerIdentity(identity, now: now) }
   }
+
+  /// The peer with this address: an identity address, a private one that a known key resolves, or any other.
+  public func peer(at address: PeerAddress) -> PeerID { core.peer(at: address) }
+  /// The peer's identity address, where it is known; else the address by which it became known.
+  public func address(of peer: PeerID) -> PeerAddress { core.address(of: peer) }
 
   // MARK: Driving the core
 

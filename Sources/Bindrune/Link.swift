@@ -18,10 +18,12 @@ import HCI
 /// the end of the link (Vol 3, Part F, §3.3.3).
 public struct Link: Sendable, Identifiable {
   public let id: LinkID
-  public let peer: PeerAddress
+  public let peer: PeerID
   public let role: LinkRole
   public let host: Host
 
+  /// The peer's identity address, where that is known by now; else the one that it was reached by.
+  public var address: PeerAddress { get async { await host.address(of: peer) } }
   /// ATT_MTU in force, 23 … 517. As a central this host has it negotiated as soon as the link is up.
   public var mtu: Int { get async { await host.mtu(of: id) ?? 23 } }
   /// What has been discovered on this link so far.

@@ -7,7 +7,7 @@ import HCI
 
 /// What waits on one link, above the core.
 struct LinkState {
-  let peer: PeerAddress
+  let peer: PeerID
   /// Who hears of what the server does by itself; until somebody does, the last of it waits here.
   var events: [Mailbox<LinkEvent>] = []
   var unheard: Deque<LinkEvent>? = []
@@ -26,7 +26,7 @@ struct LinkState {
   /// The places of the answer to the client that the core keeps until the values before it have been written.
   var keptAnswer: [SendPort.Fence]?
   /// `isObserved`: nothing waits unheard.
-  init(peer: PeerAddress, isObserved: Bool) {
+  init(peer: PeerID, isObserved: Bool) {
     self.peer = peer
     if isObserved { unheard = nil }
   }
@@ -101,9 +101,15 @@ extension Host {
   /// The peer may have missed the connection's first packets: then the link goes down soon, with the status
   /// `.connectionFailedToBeEstablished`, and to connect again is all that helps. Vol 6, Part B, §4.5.
   public func connect(
-    to peer: PeerAddress, _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil
+    to peer: PeerID, _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil
   ) async throws(BluetoothError) -> Link {
-    try await connect(to: [peer], parameters, timeout: timeout)
+    try await connect(to: [address(of: peer)], parameters, timeout: timeout)
+  }
+  /// Connects to the device with this address.
+  public func connect(
+    to address: PeerAddress, _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil
+  ) async throws(BluetoothError) -> Link {
+    try await connect(to: [address], parameters, timeout: timeout)
   }
   /// Connects to the one of `peers` that can be reached first, and gives up the others.
   public func connect(

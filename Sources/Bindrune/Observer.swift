@@ -38,6 +38,9 @@ public enum HostEvent: Sendable {
   case servicesChanged(LinkID, HandleRange)
   /// What had changed has been discovered again: what the server has now.
   case rediscovered(LinkID, RemoteDatabase)
+  /// The link's peer has told its identity address: `Link.peer` is what it was, and other `PeerID`s that led to that address
+  /// lead to this peer now.
+  case peerIdentified(LinkID, PeerAddress)
   /// ATT_MTU in force, 23 … 517.
   case mtuChanged(LinkID, Int)
   /// By a scan that was begun with `beginScan`.
@@ -75,7 +78,7 @@ public enum HostOutcome: Sendable {
 /// What can be begun with `Host.begin`. Each is what the function of `Host` or `Link` with its name does.
 public enum HostOperation: Sendable {
   /// Ends with `.linked`; never, where the peer never comes, unless it is cancelled.
-  case connect(PeerAddress, ConnectionParameters)
+  case connect(PeerID, ConnectionParameters)
   case disconnect(LinkID)
   case readRSSI(LinkID)
   /// Ends with `.parameters`.

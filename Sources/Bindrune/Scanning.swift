@@ -4,8 +4,10 @@ import HCI
 
 /// A device that a scan has found: what it advertises, with its scan response where the scan is active and one has come.
 public struct Advertisement: Sendable {
-  public var peer: PeerAddress
-  /// The address that was heard: another one where `peer` is known by the resolvable addresses that it uses.
+  public var peer: PeerID
+  /// Its identity address, where that is known; else the one that was heard.
+  public var address: PeerAddress
+  /// The address that was heard.
   public var addressOnAir: PeerAddress
   /// dBm; nil when the controller does not know.
   public var rssi: Int?
@@ -23,6 +25,7 @@ public struct Advertisement: Sendable {
 
   init(_ discovery: Discovery, in core: borrowing HostCore, filter: ScanFilter) {
     peer = discovery.peer
+    address = discovery.address
     addressOnAir = discovery.addressOnAir
     rssi = discovery.rssi.map(Int.init)
     isConnectable = discovery.isConnectable

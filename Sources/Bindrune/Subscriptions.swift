@@ -148,6 +148,8 @@ public enum LinkEvent: Sendable {
   /// What had changed has been discovered again: what the server has now. Follows `servicesChanged` after `Link.discover`
   /// or `Link.discoverAll`.
   case rediscovered(RemoteDatabase)
+  /// The peer has told who it is: this is its identity address. `Link.peer` is what it was.
+  case peerIdentified(PeerAddress)
 }
 
 /// What `Link.events` gives.
@@ -306,17 +308,22 @@ extension Host {
   // MARK: Cache
 
   /// What the cache has for the server with this hash.
-  func remembered(with hash: DatabaseHash, of peer: PeerAddress) async -> RemoteDatabase? {
-    guard peer.isLasting else { return nil }
+  func remembered(with hash: DatabaseHash, of peer: PeerID) async -> RemoteDatabase? {
+    guard let peer = lasting(peer) else { return nil }
     await remembering?.value
     guard let database = await databaseCache.database(of: peer), database.isComplete, database.hash == hash else {
       return nil
     }
     return database
   }
+  /// What the peer is called in every run: the cache outlives this one. nil: nobody knows it again.
+  private func lasting(_ peer: PeerID) -> PeerID? {
+    let address = core.address(of: peer)
+    return address.isLasting ? PeerID(address) : nil
+  }
   /// Without waiting, and in order.
   func remember(_ database: RemoteDatabase?, of link: LinkID) {
-    guard let peer = links[link]?.peer, peer.isLasting, database == nil || database?.hash != nil else { return }
+    guard let peer = links[link].flatMap({ lasting($0.peer) }), database == nil || database?.hash != nil else { return }
     remembering = Task { [databaseCache, remembering] in
       await remembering?.value
       await databaseCache.keep(database, of: peer)

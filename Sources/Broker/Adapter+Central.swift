@@ -4,13 +4,13 @@ import NIOCore
 /// What the adapter keeps for the central's half.
 struct Central {
   /// Devices that a session wants, or that are linked.
-  var reaches: [PeerAddress: Reach] = [:]
+  var reaches: [PeerID: Reach] = [:]
   /// What the host has been asked to connect to, `capacity` at most.
-  var connects: [RequestID: PeerAddress] = [:]
+  var connects: [RequestID: PeerID] = [:]
   /// How often devices that are wanted did not hear the link, since they last did.
-  var unheard: [PeerAddress: Int] = [:]
+  var unheard: [PeerID: Int] = [:]
   /// Who waits for room among them, in order.
-  var waiting: [PeerAddress] = []
+  var waiting: [PeerID] = []
   /// Those who wait have their turn then.
   var turn: Scheduled<Void>?
   var disconnects: [RequestID: LinkID] = [:]
@@ -20,6 +20,8 @@ struct Central {
   var configurations: [RequestID: (link: LinkID, handle: AttributeHandle)] = [:]
   var scans: [ScanID: AdapterSession] = [:]
   var names = PeerNames()
+  /// What else devices have been called, that have been identified since.
+  var aliases: [PeerID: PeerID] = [:]
 
   /// Devices that the host seeks at once.
   static var capacity: Int { 64 }
@@ -27,8 +29,7 @@ struct Central {
 
 /// What is known of a link as its server's client.
 struct CentralLink {
-  let peer: PeerAddress
-  let identifier: UUID
+  let peer: PeerID
   var subscriptions: [AttributeHandle: NotifyState] = [:]
   /// What the adapter asks on its own account when nobody else asks anything.
   var errand = Errand.serviceChanged
@@ -36,21 +37,18 @@ struct CentralLink {
   /// Primary services, as far as anybody has discovered them.
   var services: [BluetoothUUID] = []
 
-  init(_ peer: PeerAddress) {
-    self.peer = peer
-    identifier = UUID(peer)
-  }
+  init(_ peer: PeerID) { self.peer = peer }
 }
 
 /// What devices are called: their names in advertisements, and those that they tell when they are asked.
 struct PeerNames {
-  private var names: [PeerAddress: String] = [:]
-  private var order: [PeerAddress] = []
+  private var names: [PeerID: String] = [:]
+  private var order: [PeerID] = []
   private static var capacity: Int { 1024 }
 
-  subscript(_ peer: PeerAddress) -> String? { names[peer] }
+  subscript(_ peer: PeerID) -> String? { names[peer] }
   /// True when it is another.
-  mutating func set(_ name: String, of peer: PeerAddress) -> Bool {
+  mutating func set(_ name: String, of peer: PeerID) -> Bool {
     guard let before = names.updateValue(name, forKey: peer) else {
       order.append(peer)
       if order.count > Self.capacity { names[order.removeFirst()] = nil }
@@ -104,7 +102,7 @@ extension Adapter {
   /// The session has been closed: nothing of it goes on that others do not use.
   func endCentral(of session: AdapterSession, _ host: isolated Host) {
     stopScan(of: session, host)
-    for peer in session.interests.keys { cancelConnection(UUID(peer), for: session, host) }
+    for peer in session.interests.keys { cancelConnection(session.identifier(of: peer), for: session, host) }
   }
   /// The host is gone, and all that it did with it.
   func forgetCentral() {
@@ -187,7 +185,8 @@ extension Adapter {
     session.tell(
       .discovered(
         DiscoveredPeer(
-          peer: UUID(advertisement.peer), name: central.names[advertisement.peer], rssi: advertisement.rssi,
+          peer: session.identifier(of: advertisement.peer), name: central.names[advertisement.peer],
+          rssi: advertisement.rssi,
           isConnectable: advertisement.isConnectable, localName: data.localName,
           manufacturerData: data.manufacturerData.map { Data($0) }, services: data.serviceUUIDs,
           overflowServices: advertisement.matchedOverflow, solicitedServices: data.solicitedServiceUUIDs,

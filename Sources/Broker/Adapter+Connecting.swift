@@ -50,21 +50,26 @@ enum Interest {
 extension Adapter {
   // MARK: What sessions want
 
-  func connect(_ peer: UUID, _ options: ConnectOptions, for session: AdapterSession, _ host: isolated Host) {
-    guard let address = PeerAddress(peer) else {
+  func connect(_ identifier: UUID, _ options: ConnectOptions, for session: AdapterSession, _ host: isolated Host) {
+    guard let peer = self.peer(identifier) else {
       return session.tell(
         .connectionFailed(
-          peer, BluetoothError(.invalidArgument, "The identifier \(peer) names no device: scan for it first.")))
+          identifier,
+          BluetoothError(.invalidArgument, "The identifier \(identifier) names no device: scan for it first.")))
     }
-    switch session.interests[address] {
+    guard session.interests[peer] == nil || session.identifier(of: peer) == identifier else {
+      return session.tell(.connectionFailed(identifier, .known(as: session.identifier(of: peer))))
+    }
+    session.identify(peer, as: identifier)
+    switch session.interests[peer] {
     case .connected:
-      session.interests[address] = .connected(options)
-      return tellConnected(address, to: session, host)
+      session.interests[peer] = .connected(options)
+      return tellConnected(peer, to: session, host)
     case .connecting(_, let isReconnecting):
-      session.interests[address] = .connecting(options, isReconnecting: isReconnecting)
+      session.interests[peer] = .connecting(options, isReconnecting: isReconnecting)
       return
     case .disconnecting:
-      session.interests[address] = .disconnecting(next: options)
+      session.interests[peer] = .disconnecting(next: options)
       return
     case .delayed(_, let timer): timer.cancel()
     case nil: break
@@ -74,47 +79,47 @@ extension Adapter {
       let delay = TimeAmount.nanoseconds(Int64(min(options.startDelay, 31_536_000) * 1e9))
       let timer = schedule(after: delay) { adapter in
         adapter.withHost { host in
-          guard case .delayed(let options, _) = session.interests[address] else { return }
-          session.interests[address] = .connecting(options, isReconnecting: false)
-          adapter.settle(address, host)
+          guard case .delayed(let options, _) = session.interests[peer] else { return }
+          session.interests[peer] = .connecting(options, isReconnecting: false)
+          adapter.settle(peer, host)
         }
       }
-      session.interests[address] = .delayed(options, timer)
+      session.interests[peer] = .delayed(options, timer)
     } else {
-      session.interests[address] = .connecting(options, isReconnecting: false)
-      settle(address, host)
+      session.interests[peer] = .connecting(options, isReconnecting: false)
+      settle(peer, host)
     }
   }
 
-  func cancelConnection(_ peer: UUID, for session: AdapterSession, _ host: isolated Host) {
-    guard let address = PeerAddress(peer), let interest = session.interests[address] else { return }
+  func cancelConnection(_ identifier: UUID, for session: AdapterSession, _ host: isolated Host) {
+    guard let peer = self.peer(identifier), let interest = session.interests[peer] else { return }
     switch interest {
     case .disconnecting(let next):
-      session.interests[address] = .disconnecting(next: nil)
-      if next != nil { tellDisconnected(address, nil, to: session) }
+      session.interests[peer] = .disconnecting(next: nil)
+      if next != nil { tellDisconnected(peer, nil, to: session) }
     case .delayed, .connecting:
       interest.timer?.cancel()
-      session.interests[address] = nil
-      tellDisconnected(address, nil, to: session)
-      settle(address, host)
+      session.interests[peer] = nil
+      tellDisconnected(peer, nil, to: session)
+      settle(peer, host)
     case .connected:
-      session.setPort(nil, .command, of: peer)
-      let link = central.reaches[address]?.link
+      session.setPort(nil, .command, of: identifier)
+      let link = central.reaches[peer]?.link
       if let link { release(link, by: session, host) }
-      session.interests[address] = nil
+      session.interests[peer] = nil
       // Whoever hears that it is disconnected may end the program: so not before it is.
-      if let link, !isWanted(address), links[link]?.role == .central {
-        session.interests[address] = .disconnecting(next: nil)
+      if let link, !isWanted(peer), links[link]?.role == .central {
+        session.interests[peer] = .disconnecting(next: nil)
       } else {
-        tellDisconnected(address, nil, to: session)
+        tellDisconnected(peer, nil, to: session)
       }
-      settle(address, host)
+      settle(peer, host)
     }
   }
-  private func isWanted(_ peer: PeerAddress) -> Bool { sessions.contains { $0.interests[peer]?.wantsLink == true } }
+  private func isWanted(_ peer: PeerID) -> Bool { sessions.contains { $0.interests[peer]?.wantsLink == true } }
 
   /// Brings the link to where the sessions want it, as far as it can be brought now.
-  func settle(_ peer: PeerAddress, _ host: isolated Host) {
+  func settle(_ peer: PeerID, _ host: isolated Host) {
     let isWanted = self.isWanted(peer)
     switch central.reaches[peer] {
     case nil: if isWanted { seek(peer, host) }
@@ -142,16 +147,16 @@ extension Adapter {
         guard case .connecting(let options, _) = session.interests[peer] else { continue }
         session.interests[peer] = .connected(options)
         let port = try? host.sendPort(.command, on: link, capacity: 16 * 1024) { [weak session] in
-          session?.tell(.readyToWrite(UUID(peer)))
+          session.map { $0.tell(.readyToWrite($0.identifier(of: peer))) }
         }
-        session.setPort(port, .command, of: UUID(peer))
+        session.setPort(port, .command, of: session.identifier(of: peer))
         tellConnected(peer, to: session, host)
       }
       goOn(link, host)
     case .cancelling, .disconnecting: break
     }
   }
-  private func seek(_ peer: PeerAddress, _ host: isolated Host) {
+  private func seek(_ peer: PeerID, _ host: isolated Host) {
     guard central.connects.count < Central.capacity else {
       central.waiting.append(peer)
       central.reaches[peer] = .queued
@@ -161,11 +166,11 @@ extension Adapter {
     central.connects[id] = peer
     central.reaches[peer] = .connecting(id)
   }
-  private func drop(_ link: LinkID, _ peer: PeerAddress, _ host: isolated Host) {
+  private func drop(_ link: LinkID, _ peer: PeerID, _ host: isolated Host) {
     central.reaches[peer] = .disconnecting(link)
     central.disconnects[host.begin(.disconnect(link))] = link
   }
-  private func rest(_ peer: PeerAddress, _ time: TimeAmount) {
+  private func rest(_ peer: PeerID, _ time: TimeAmount) {
     central.reaches[peer] = .resting(
       schedule(after: time) { adapter in
         adapter.withHost { host in
@@ -178,7 +183,7 @@ extension Adapter {
 
   /// The device has not heard that the link is up, as happens now and then (0x3E: Vol 1, Part F, §2.58): a controller that says
   /// so each time must not be kept busy with it.
-  private func retryLater(_ peer: PeerAddress) {
+  private func retryLater(_ peer: PeerID) {
     let attempts = central.unheard[peer, default: 0] + 1
     central.unheard[peer] = attempts
     rest(peer, patience.wait(afterUnheard: attempts))
@@ -217,11 +222,16 @@ extension Adapter {
   // MARK: What the host says
 
   func connectEnded(
-    _ id: RequestID, _ peer: PeerAddress, _ result: Result<HostOutcome, BluetoothError>, _ host: isolated Host
+    _ id: RequestID, _ peer: PeerID, _ result: Result<HostOutcome, BluetoothError>, _ host: isolated Host
   ) {
     // Others come first: a device whose turn is over waits behind them.
     defer { settle(peer, host) }
     fillRoom(host)
+    if case .success(.linked(let link)) = result, link.peer != peer {
+      // The address that was asked for has turned out to be another peer's.
+      central.reaches[peer] = nil
+      merge(peer, into: link.peer, host)
+    }
     guard case .failure(let error) = result else { return }
     switch central.reaches[peer] {
     case .cancelling(id): central.reaches[peer] = nil
@@ -238,11 +248,11 @@ extension Adapter {
     }
   }
   /// The sessions that wait for the link hear of it, unless they have had it before and want it back.
-  private func connectionFailed(_ peer: PeerAddress, _ error: BluetoothError) {
+  private func connectionFailed(_ peer: PeerID, _ error: BluetoothError) {
     for session in sessions {
       guard case .connecting(_, false) = session.interests[peer] else { continue }
       session.interests[peer] = nil
-      session.tell(.connectionFailed(UUID(peer), error))
+      session.tell(.connectionFailed(session.identifier(of: peer), error))
     }
     if isWanted(peer) { rest(peer, patience.seeking) }
   }
@@ -252,12 +262,12 @@ extension Adapter {
     central.reaches[peer] = .linked(link)
     finishCancelling(peer, host)
   }
-  private func finishCancelling(_ peer: PeerAddress, _ host: isolated Host) {
+  private func finishCancelling(_ peer: PeerID, _ host: isolated Host) {
     for session in sessions {
       guard case .disconnecting(let next) = session.interests[peer] else { continue }
       session.interests[peer] = nil
       tellDisconnected(peer, nil, to: session)
-      if let next { connect(UUID(peer), next, for: session, host) }
+      if let next { connect(session.identifier(of: peer), next, for: session, host) }
     }
   }
 
@@ -303,8 +313,39 @@ extension Adapter {
     if case .establishing(link, _) = central.reaches[peer] { return established(link, host) }
     for session in sessions {
       guard case .connected = session.interests[peer], central.reaches[peer]?.link == link else { continue }
-      session.tell(.longestWriteChanged(UUID(peer), Self.longestWrite(mtu)))
+      session.tell(.longestWriteChanged(session.identifier(of: peer), Self.longestWrite(mtu)))
     }
+  }
+
+  /// The link's peer has told its identity address: what has been known by that address is this peer.
+  func identified(_ link: LinkID, as address: PeerAddress, _ host: isolated Host) {
+    let other = PeerID(address)
+    guard let peer = links[link]?.peer, peer != other, central.reaches[other]?.link == nil else { return }
+    merge(other, into: peer, host)
+  }
+  /// Two peers are one device. It goes on as `peer`; a session that has asked for it as `other` goes on hearing of that one.
+  private func merge(_ other: PeerID, into peer: PeerID, _ host: isolated Host) {
+    for (alias, known) in central.aliases where known == other { central.aliases[alias] = peer }
+    central.aliases[other] = peer
+    central.aliases[peer] = nil
+    if central.names[peer] == nil, let name = central.names[other] { _ = central.names.set(name, of: peer) }
+    for session in sessions {
+      guard let interest = session.interests.removeValue(forKey: other) else { continue }
+      interest.timer?.cancel()
+      let identifier = session.identifier(of: other)
+      if session.interests[peer] != nil {
+        session.tell(.connectionFailed(identifier, .known(as: session.identifier(of: peer))))
+        continue
+      }
+      session.identify(peer, as: identifier)
+      if case .delayed(let options, _) = interest {
+        session.interests[peer] = .connecting(options, isReconnecting: false)
+      } else {
+        session.interests[peer] = interest
+      }
+    }
+    settle(other, host)
+    settle(peer, host)
   }
 
   func disconnected(_ id: LinkID, _ reason: HCIStatus, _ host: isolated Host) {
@@ -320,7 +361,7 @@ extension Adapter {
     central.reaches[peer] = links[peer].map { Reach.linked($0.id) }
     let error = BluetoothError.linkWentDown(reason)
     for session in sessions {
-      session.setPort(nil, .command, of: UUID(peer))
+      session.setPort(nil, .command, of: session.identifier(of: peer))
       session.setPort(nil, .notification, of: UUID(peer))
       guard case .connected(let options) = session.interests[peer] else { continue }
       session.interests[peer] = options.reconnects ? .connecting(options, isReconnecting: true) : nil
@@ -342,30 +383,39 @@ extension Adapter {
 
   static func longestWrite(_ mtu: Int) -> Int { mtu - 3 }
 
-  private func tellConnected(_ peer: PeerAddress, to session: AdapterSession, _ host: isolated Host) {
+  private func tellConnected(_ peer: PeerID, to session: AdapterSession, _ host: isolated Host) {
     let mtu = central.reaches[peer]?.link.flatMap { host.mtu(of: $0) } ?? 23
-    session.tell(.connected(UUID(peer), name: central.names[peer], longestWrite: Self.longestWrite(mtu)))
+    session.tell(
+      .connected(session.identifier(of: peer), name: central.names[peer], longestWrite: Self.longestWrite(mtu)))
   }
   private func tellDisconnected(
-    _ peer: PeerAddress, _ error: BluetoothError?, isReconnecting: Bool = false, to session: AdapterSession
+    _ peer: PeerID, _ error: BluetoothError?, isReconnecting: Bool = false, to session: AdapterSession
   ) {
     session.tell(
       .disconnected(
-        UUID(peer), error, isReconnecting: isReconnecting, seconds: Date().timeIntervalSinceReferenceDate))
+        session.identifier(of: peer), error, isReconnecting: isReconnecting,
+        seconds: Date().timeIntervalSinceReferenceDate))
   }
   /// All links, to all sessions.
   func tellLinks() {
-    let event = linkedPeers
-    for session in sessions { session.tell(event) }
+    for session in sessions { session.tell(linkedPeers(for: session)) }
   }
   func tellLinks(to session: AdapterSession) {
-    if !links.all.isEmpty { session.tell(linkedPeers) }
+    if !links.all.isEmpty { session.tell(linkedPeers(for: session)) }
   }
-  private var linkedPeers: BrokerEvent {
+  private func linkedPeers(for session: AdapterSession) -> BrokerEvent {
     .linkedPeers(
       links.all.map {
         LinkedPeer(
-          peer: UUID($0.peer), name: central.names[$0.peer], services: central.links[$0.id]?.services ?? [])
+          peer: session.identifier(of: $0.peer), name: central.names[$0.peer],
+          services: central.links[$0.id]?.services ?? [])
       })
+  }
+}
+
+extension BluetoothError {
+  /// The session has asked for this device under another identifier.
+  fileprivate static func known(as identifier: UUID) -> BluetoothError {
+    BluetoothError(.busy, "This device is in use as \(identifier), which it was known by before: use that identifier.")
   }
 }

@@ -37,8 +37,8 @@ extension Adapter {
   func link(
     of peer: UUID, for session: AdapterSession, _ id: OperationID
   ) -> LinkID? {
-    if let address = PeerAddress(peer), case .connected = session.interests[address],
-      case .linked(let link) = central.reaches[address]
+    if let peer = self.peer(peer), case .connected = session.interests[peer],
+      case .linked(let link) = central.reaches[peer]
     {
       return link
     }
@@ -157,7 +157,7 @@ extension Adapter {
     central.links[link] = state
     for session in sessions {
       guard case .connected = session.interests[state.peer] else { continue }
-      session.tell(.servicesChanged(UUID(state.peer), range))
+      session.tell(.servicesChanged(session.identifier(of: state.peer), range))
     }
     if let database = host.remoteDatabase(of: link) { learn(database, on: link) }
     goOn(link, host)
@@ -234,12 +234,12 @@ extension Adapter {
     goOn(link, host)
     return true
   }
-  private func told(_ octets: [UInt8], name peer: PeerAddress) {
+  private func told(_ octets: [UInt8], name peer: PeerID) {
     let name = String(decoding: octets, as: UTF8.self)
     guard !name.isEmpty, central.names.set(name, of: peer) else { return }
     for session in sessions {
       guard case .connected = session.interests[peer] else { continue }
-      session.tell(.nameChanged(UUID(peer), name))
+      session.tell(.nameChanged(session.identifier(of: peer), name))
     }
     tellLinks()
   }

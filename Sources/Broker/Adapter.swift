@@ -133,6 +133,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
     case .mtuChanged(let link, let mtu):
       mtuChanged(link, mtu, host)
       serve(event, host)
+    case .peerIdentified(let link, let address): identified(link, as: address, host)
     case .discovered(let scan, let advertisement): discovered(advertisement, by: scan)
     case .scanFailed(let scan, let error): scanFailed(scan, error, host)
     case .completed(let request, let result): if !completed(request, result, host) { serve(event, host) }
@@ -150,13 +151,15 @@ final class Adapter: HostObserver, @unchecked Sendable {
   ) {
     guard let state = central.links[link], let readers = state.subscriptions[handle]?.sessions else { return }
     let data = unsafe value.withUnsafeBufferPointer { unsafe Data(buffer: $0) }
-    for session in readers { session.tell(.value(state.identifier, handle, data)) }
+    for session in readers { session.tell(.value(session.identifier(of: state.peer), handle, data)) }
   }
 
   // MARK: Links
 
   /// The link to a peer, in whichever role.
-  func link(of peer: UUID) -> LinkID? { PeerAddress(peer).flatMap { links[$0]?.id } }
+  func link(of peer: UUID) -> LinkID? { self.peer(peer).flatMap { links[$0]?.id } }
+  /// The peer that a session calls so; nil: the identifier comes from elsewhere, and names none.
+  func peer(_ identifier: UUID) -> PeerID? { PeerID(identifier).map { central.aliases[$0] ?? $0 } }
   /// Who is at the other end.
   func identifier(of link: LinkID) -> UUID? { links[link].map { UUID($0.peer) } }
 }
@@ -166,7 +169,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
 struct LinkTable {
   private(set) var all: [Link] = []
   subscript(_ id: LinkID) -> Link? { all.first { $0.id == id } }
-  subscript(_ peer: PeerAddress) -> Link? { all.first { $0.peer == peer } }
+  subscript(_ peer: PeerID) -> Link? { all.first { $0.peer == peer } }
   mutating func add(_ link: Link) { all.append(link) }
   mutating func remove(_ id: LinkID) { all.removeAll { $0.id == id } }
 }

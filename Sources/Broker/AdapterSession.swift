@@ -35,12 +35,24 @@ final class AdapterSession: @unchecked Sendable {
   var scans: [ScanID] = []
   /// What is scanned for beside those who solicit: these devices are told by the other scan.
   var scannedServices: [BluetoothUUID] = []
-  var interests: [PeerAddress: Interest] = [:]
+  var interests: [PeerID: Interest] = [:]
+  /// Peers that this session has met under another identifier, before they told who they are.
+  private var identifiers: [PeerID: UUID] = [:]
 
   init(on eventLoop: any EventLoop, deliver: @escaping @Sendable (BrokerEvent) -> Void) {
     self.eventLoop = eventLoop
     self.deliver = deliver
     id = Self.lastID.add(1, ordering: .relaxed).newValue
+  }
+
+  /// What this session calls the peer.
+  func identifier(of peer: PeerID) -> UUID {
+    if !identifiers.isEmpty, let identifier = identifiers[peer] { return identifier }
+    return UUID(peer)
+  }
+  /// The session calls the peer so from now on.
+  func identify(_ peer: PeerID, as identifier: UUID) {
+    identifiers[peer] = identifier == UUID(peer) ? nil : identifier
   }
 
   /// Tells the application's side, unless the session has been closed. All of one turn goes over at its end, so that the

@@ -7,7 +7,7 @@ public struct OperationID: Hashable, Sendable {
 
 /// What a session is asked for. Plain values: a request can be carried out in this process or be written to a socket.
 ///
-/// A peer is named by its identifier: `UUID(PeerAddress)`. Requests on a peer that is not connected for this session complete
+/// A peer is named by its identifier: `UUID(PeerID)`. Requests on a peer that is not connected for this session complete
 /// with `.disconnected`; those that wait when its link ends are not completed: `.disconnected` says it for all of them.
 public enum BrokerRequest: Equatable, Sendable {
   // MARK: Central

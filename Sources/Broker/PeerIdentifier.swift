@@ -1,8 +1,8 @@
-// Who a peer is, as a UUID: the address itself, reversibly. So an identifier means the same device in every run and in every
-// process of a machine, and nothing has to be stored for that. A device that changes its address is another one until it is
-// paired, as it is for everybody who does not have its key.
+// Who a peer is, as a UUID: its `PeerID`, reversibly. So an identifier means the same device in every run and in every process of
+// a machine, and nothing has to be stored for that. The octets of the address stand in reverse, because the first of an address
+// are its maker's: programs show the beginning of an identifier, and the devices of one maker look different there.
 //
-//     F0F1F2F3-F4F5-8001-B14E-4472756E6500
+//     F5F4F3F2-F1F0-8001-B14E-4472756E6500     the device that became known as F0:F1:F2:F3:F4:F5
 //     address       │└ 0: public, 1: random
 //                   └ version 8: "custom", RFC 9562, §5.8
 
@@ -10,9 +10,10 @@
 private let tag: UInt64 = 0xB14E_4472_756E_6500
 
 extension UUID {
-  /// The identifier of the device at `peer`.
-  public init(_ peer: PeerAddress) {
-    let high = peer.address.value << 16 | 0x8000 | (peer.isRandom ? 1 : 0)
+  /// The identifier of the peer.
+  public init(_ peer: PeerID) {
+    let first = peer.firstAddress
+    let high = first.address.value.byteSwapped | 0x8000 | (first.isRandom ? 1 : 0)
     func octet(_ word: UInt64, _ index: UInt64) -> UInt8 { UInt8(truncatingIfNeeded: word >> (56 - 8 * index)) }
     self.init(
       uuid: (
@@ -23,12 +24,13 @@ extension UUID {
   }
 }
 
-extension PeerAddress {
-  /// The device that `identifier` names; nil: it comes from elsewhere, and names none.
+extension PeerID {
+  /// The peer that `identifier` names; nil: it comes from elsewhere, and names none.
   public init?(_ identifier: UUID) {
     let octets = unsafe withUnsafeBytes(of: identifier.uuid) { unsafe [UInt8]($0) }
     let words = [octets[..<8], octets[8...]].map { $0.reduce(UInt64(0)) { $0 << 8 | UInt64($1) } }
     guard words[1] == tag, words[0] & 0xFFFE == 0x8000 else { return nil }
-    self.init(DeviceAddress(words[0] >> 16), words[0] & 1 == 1 ? .random : .public)
+    let address = DeviceAddress((words[0] & ~0xFFFF).byteSwapped)
+    self.init(PeerAddress(address, words[0] & 1 == 1 ? .random : .public))
   }
 }

@@ -90,7 +90,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   /// same in every run of every program. Others are left out.
   open func retrievePeripherals(withIdentifiers identifiers: [UUID]) -> [CBPeripheral] {
     guard isPoweredOn("retrieve peripherals") else { return [] }
-    return identifiers.filter { PeerAddress($0) != nil }.map(peripheral)
+    return identifiers.filter { PeerID($0) != nil }.map(peripheral)
   }
   /// Devices that are connected to this machine, whoever has connected them, and have one of the services as far as anybody
   /// has discovered them. To use them, connect to them.
@@ -225,7 +225,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   /// Nil: it names no device.
   private func own(_ peripheral: CBPeripheral) -> CBPeripheral? {
     if peripheral.manager === self { return peripheral }
-    return PeerAddress(peripheral.peer) == nil ? nil : self.peripheral(peripheral.peer)
+    return PeerID(peripheral.peer) == nil ? nil : self.peripheral(peripheral.peer)
   }
   private func known(_ peer: UUID) -> CBPeripheral? { lock.withLock { peripherals[peer]?.peripheral } }
   private func isPoweredOn(_ action: String) -> Bool {

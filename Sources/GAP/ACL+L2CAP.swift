@@ -50,7 +50,7 @@ extension HostCore {
   }
 
   private mutating func linkUp(
-    _ handle: ConnectionHandle, _ role: LinkRole, _ peer: PeerAddress, _ peerOnAir: PeerAddress,
+    _ handle: ConnectionHandle, _ role: LinkRole, _ address: PeerAddress, _ peerOnAir: PeerAddress,
     _ parameters: ConnectionParameters, _ now: Instant
   ) -> LinkID {
     lastLink &+= 1
@@ -59,8 +59,8 @@ extension HostCore {
     configuration.preferredMTU = self.configuration.preferredMTU
     configuration.queueCapacity = self.configuration.queueCapacity
     var link = Link(
-      id: id, handle: handle, role: role, peer: peer, peerOnAir: peerOnAir, ownOnAir: ownAddress,
-      parameters: parameters,
+      id: id, handle: handle, role: role, peer: peers.id(of: address), address: address, peerOnAir: peerOnAir,
+      ownOnAir: ownAddress, parameters: parameters,
       bearer: Bearer(bearer, configuration: configuration), client: Client())
     // Either side may ask; the central does, as soon as it can (Vol 3, Part F, §3.4.2.1).
     if role == .central { link.bearer.exchangeMTU() }
@@ -74,7 +74,7 @@ extension HostCore {
       command.txTime = controller.maximumTxTime
       hci.send(command, tag: Tag.unanswered, now: now)
     }
-    emit(.linkUp(id, peer, role, parameters))
+    emit(.linkUp(id, peers.id(of: address), role, parameters))
     return id
   }
 

@@ -132,6 +132,12 @@ struct Connections {
     return true
   }
 
+  /// There is a link with this peer: requests to connect to it end with `.busy`.
+  mutating func failRequests(for peer: PeerAddress, hci: inout HCILayer, now: Instant) {
+    fail(.busy) { $0.peers.contains(peer) }
+    step(&hci, now)
+  }
+
   func wants(_ peer: PeerAddress) -> Bool { wishes.contains { $0.peer == peer } }
   /// From now on `peer` is looked for under another address: a private one that is known to be its.
   mutating func use(_ air: PeerAddress, for peer: PeerAddress, hci: inout HCILayer, now: Instant) {

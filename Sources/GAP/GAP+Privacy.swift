@@ -14,8 +14,8 @@ extension HostCore {
   // MARK: From above
 
   /// From now on this peer is known by its identity address, a public or a random static one, whatever private address it
-  /// uses: in what is discovered, in links, and for `connect`. A key that it had before is replaced. A link that is up
-  /// keeps the name that it came up with. Any number of peers: the cost is one AES block for each of them and each private
+  /// uses: in what is discovered, in links, and for `connect`. A key that it had before is replaced. Links that are up
+  /// learn nothing from it: `identify`. Any number of peers: the cost is one AES block for each of them and each private
   /// address that is heard for the first time.
   public mutating func addPeerIdentity(
     _ identity: PeerAddress, _ irk: IdentityResolvingKey, now: Instant
@@ -23,12 +23,36 @@ extension HostCore {
     try privacy.add(identity, irk)
     settle(now)
   }
+  /// The peer of `link` has told who it is, as it does when it is paired (Vol 3, Part H, §3.6.5): from now on it is known by
+  /// its identity address, like one that `addPeerIdentity` was called for, and it keeps the `PeerID` that the link came up with.
+  /// Another `PeerID` that led to that address leads to this peer from now on. Says so with `.peerIdentified`; requests to
+  /// connect to it end with `.busy`, as there is a link with it. Nothing where the link is gone.
+  public mutating func identify(
+    _ link: LinkID, as identity: PeerAddress, _ irk: IdentityResolvingKey, now: Instant
+  ) throws(IdentityError) {
+    guard let index = upper.index(of: link) else { return }
+    try privacy.add(identity, irk)
+    upper.links[index].address = identity
+    peers.identify(upper.links[index].peer, as: identity)
+    emit(.peerIdentified(link, identity))
+    connections.failRequests(for: identity, hci: &hci, now: now)
+    tellFailedConnections()
+    settle(now)
+  }
   public mutating func removePeerIdentity(_ identity: PeerAddress, now: Instant) {
     privacy.identities.remove(identity)
+    peers.remove(identity)
     settle(now)
   }
   /// In the order in which they were added.
   public var peerIdentities: [PeerAddress] { privacy.identities.peers.map(\.identity) }
+
+  /// The peer with this address: an identity address, a private one that a known key resolves, or any other.
+  public mutating func peer(at address: PeerAddress) -> PeerID {
+    peers.id(of: privacy.identities.resolve(address) ?? address)
+  }
+  /// The peer's identity address, where it is known; else the address by which it became known.
+  public func address(of peer: PeerID) -> PeerAddress { peers.address(of: peer) }
 
   /// The addresses that our peer and we used when the link came up; the peer's is its name where the controller has
   /// resolved it and does not tell.
@@ -38,10 +62,10 @@ extension HostCore {
 
   // MARK: Names
 
-  /// Who has been heard: by the name we know him by, and by the address on the air.
+  /// The identity address of the device that has been heard, where that is known, and its address on the air.
   mutating func identify(
     _ address: DeviceAddress, _ type: AddressType, _ now: Instant
-  ) -> (peer: PeerAddress, onAir: PeerAddress) {
+  ) -> (address: PeerAddress, onAir: PeerAddress) {
     switch type {
     // The controller has resolved it.
     case .publicIdentity: return (PeerAddress(address, .public), PeerAddress(address, .public))

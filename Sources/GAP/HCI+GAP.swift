@@ -120,6 +120,13 @@ extension HostCore {
   ) {
     connect(to: [peer], parameters, timeout: timeout, id: id, now: now)
   }
+  /// Connects to a peer by its identity address, or by the address by which it became known.
+  public mutating func connect(
+    to peer: PeerID, _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil, id: RequestID,
+    now: Instant
+  ) {
+    connect(to: [peers.address(of: peer)], parameters, timeout: timeout, id: id, now: now)
+  }
   /// Connects to the one of `peers` that can be reached first; from then on the others are not wanted any more.
   public mutating func connect(
     to peers: [PeerAddress], _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil, id: RequestID,
@@ -135,7 +142,7 @@ extension HostCore {
     var different: [PeerAddress] = []
     for address in peers {
       let peer = privacy.identities.resolve(address) ?? address
-      if upper.contains(peer: peer) { return emit(.completed(id, .failed(.busy))) }
+      if upper.contains(address: peer) { return emit(.completed(id, .failed(.busy))) }
       if !different.contains(peer) { different.append(peer) }
     }
     let request = Connections.Request(
@@ -276,12 +283,12 @@ extension HostCore {
     case .leConnectionComplete(let event):
       let names = identify(event.peerAddress, event.peerAddressType, now)
       connectionComplete(
-        event.status, event.connectionHandle, event.role, names.peer, onAir: names.onAir,
+        event.status, event.connectionHandle, event.role, names.address, onAir: names.onAir,
         ConnectionParameters(event.connectionInterval, event.peripheralLatency, event.supervisionTimeout), now)
     case .leEnhancedConnectionComplete(let event):
       let names = identify(event.peerAddress, event.peerAddressType, now), other = event.peerResolvablePrivateAddress
       connectionComplete(
-        event.status, event.connectionHandle, event.role, names.peer,
+        event.status, event.connectionHandle, event.role, names.address,
         onAir: other.value == 0 ? names.onAir : PeerAddress(other, .random),
         ConnectionParameters(event.connectionInterval, event.peripheralLatency, event.supervisionTimeout), now)
     case .disconnectionComplete(let event) where event.status == .success:
@@ -314,7 +321,7 @@ extension HostCore {
     let type = report.eventType, names = identify(report.address, report.addressType, now)
     hear(
       AdvertisementReport(
-        peer: names.peer, addressOnAir: names.onAir,
+        address: names.address, addressOnAir: names.onAir,
         isConnectable: type == .connectableScannableUndirected || type == .connectableDirected,
         isScannable: type == .connectableScannableUndirected || type == .scannableUndirected,
         isScanResponse: type == .scanResponse, isDirected: type == .connectableDirected, isLegacy: true,
@@ -326,7 +333,8 @@ extension HostCore {
     let names = identify(report.address, report.addressType, now)
     hear(
       AdvertisementReport(
-        peer: names.peer, addressOnAir: names.onAir, isConnectable: report.connectable, isScannable: report.scannable,
+        address: names.address, addressOnAir: names.onAir, isConnectable: report.connectable,
+        isScannable: report.scannable,
         isScanResponse: report.scanResponse, isDirected: report.directed, isLegacy: report.legacy,
         isTruncated: joined.isTruncated, rssi: report.rssi == 127 ? nil : report.rssi),
       joined.earlier + joined.data.array(in: packet), now)
@@ -343,6 +351,7 @@ extension HostCore {
       let scanResponse = told.scanResponse ?? [], split = told.advertising.count
       let range = keep(told.advertising.span, scanResponse.span)
       var discovery = told.discovery
+      discovery.peer = peers.id(of: discovery.address)
       discovery.advertising = Octets(Int(range.offset), split)
       discovery.scanResponse = told.scanResponse.map { Octets(Int(range.offset) + split, $0.count) }
       for id in told.scans { emit(.discovered(id, discovery)) }

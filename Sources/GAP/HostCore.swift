@@ -69,6 +69,7 @@ public struct HostCore: ~Copyable {
   var advertiser = Advertiser(tag: Tag.advertiser)
   var connections = Connections(tag: Tag.connections)
   var privacy: Privacy
+  var peers = Peers()
   var defaultPHYRequests: [RequestID] = []
   var lastLink: UInt32 = 0
   @usableFromInline var effects = Deque<HostEffect>()

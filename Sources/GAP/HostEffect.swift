@@ -81,7 +81,9 @@ public enum HostEffect: Sendable {
   case advertisingFailed(AdvertisingSetID, HCIStatus)
   case advertisingStopped(AdvertisingSetID, AdvertisingEnd)
 
-  case linkUp(LinkID, PeerAddress, LinkRole, ConnectionParameters)
+  case linkUp(LinkID, PeerID, LinkRole, ConnectionParameters)
+  /// The link has learnt who its peer is: this is its identity address. The link's `PeerID` is what it was.
+  case peerIdentified(LinkID, PeerAddress)
   case linkDown(LinkID, reason: HCIStatus)
   case parametersChanged(LinkID, ConnectionParameters)
   case dataLengthChanged(LinkID, LinkDataLength)

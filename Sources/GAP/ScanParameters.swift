@@ -68,8 +68,10 @@ public struct ScanParameters: BitwiseCopyable, Sendable, Hashable {
 /// forgotten, and told again when it is heard again.
 public struct Discovery: BitwiseCopyable, Sendable {
   /// Who it is.
-  public var peer: PeerAddress
-  /// The address that was heard: another one where `peer` is known by the resolvable addresses that it uses.
+  public var peer: PeerID
+  /// Its identity address, where that is known; else the one that was heard.
+  public var address: PeerAddress
+  /// The address that was heard.
   public var addressOnAir: PeerAddress
   /// dBm, of the last PDU of it; nil when the controller does not know.
   public var rssi: Int8?

@@ -3,8 +3,8 @@ import HCI
 
 /// One PDU that the controller has heard, whole: an advertisement or a scan response.
 struct AdvertisementReport: BitwiseCopyable {
-  /// Who it is; `addressOnAir` as it was heard.
-  var peer: PeerAddress
+  /// The device's identity address, where that is known; else `addressOnAir`, as it was heard.
+  var address: PeerAddress
   var addressOnAir: PeerAddress
   var isConnectable: Bool
   var isScannable: Bool
@@ -127,7 +127,7 @@ struct Scans {
   // MARK: The controller
 
   mutating func hear(_ pdu: HeardPDU, now: Instant) {
-    let peer = pdu.report.peer, place = held.firstIndex { $0.pdu.report.peer == peer }
+    let address = pdu.report.address, place = held.firstIndex { $0.pdu.report.address == address }
     let earlier = place.map { held.remove(at: $0).pdu }
     if pdu.report.isScanResponse { return tell(earlier, pdu, to: .active) }
     if let earlier { tell(earlier, nil, to: .active) }
@@ -152,7 +152,7 @@ struct Scans {
   /// for everybody.
   private mutating func tell(_ advertisement: HeardPDU?, _ response: HeardPDU?, to audience: Audience) {
     guard let latest = (response ?? advertisement)?.report, scans.contains(where: { $0.isOf(audience) }) else { return }
-    let (slot, isNew) = devices.hear(latest.peer)
+    let (slot, isNew) = devices.hear(latest.address)
     if isNew {
       for index in scans.indices where slot < scans[index].told.count { scans[index].told[slot] = .nothing }
     }
@@ -177,9 +177,9 @@ struct Scans {
     discoveries.append(
       Told(
         discovery: Discovery(
-          peer: latest.peer, addressOnAir: latest.addressOnAir, rssi: latest.rssi, isConnectable: report.isConnectable,
-          isScannable: report.isScannable || answer != nil, isDirected: report.isDirected, isLegacy: report.isLegacy,
-          isTruncated: isTruncated,
+          peer: PeerID(latest.address), address: latest.address, addressOnAir: latest.addressOnAir, rssi: latest.rssi,
+          isConnectable: report.isConnectable, isScannable: report.isScannable || answer != nil,
+          isDirected: report.isDirected, isLegacy: report.isLegacy, isTruncated: isTruncated,
           advertising: Octets()),
         advertising: advertising, scanResponse: answer?.octets, scans: listeners))
   }

@@ -11,7 +11,9 @@ struct Link: ~Copyable {
   let id: LinkID
   let handle: ConnectionHandle
   let role: LinkRole
-  let peer: PeerAddress
+  let peer: PeerID
+  /// The peer's identity address, where that is known by now; else the one that it came up with.
+  var address: PeerAddress
   /// The addresses that it came up with: the peer's and ours.
   let peerOnAir: PeerAddress, ownOnAir: PeerAddress
   var parameters: ConnectionParameters
@@ -128,8 +130,8 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
     for later in index..<links.count { places[Int(links[later].handle.rawValue)] = UInt16(later) }
     return link
   }
-  func contains(peer: PeerAddress) -> Bool {
-    for index in 0..<links.count where links[index].peer == peer { return true }
+  func contains(address: PeerAddress) -> Bool {
+    for index in 0..<links.count where links[index].address == address { return true }
     return false
   }
 

@@ -121,8 +121,8 @@ struct Advertise: AsyncParsableCommand, EventReporter {
         for try await event in events {
           switch event {
           case .connected(let link):
-            peers[link.id] = link.peer
-            report.connected(link.peer)
+            peers[link.id] = link.peer.firstAddress
+            report.connected(link.peer.firstAddress)
           case .disconnected(let link, let reason):
             if let peer = peers.removeValue(forKey: link) { report.disconnected(peer, reason) }
           case .advertisingStopped(_, let end): return report.ended(end)

@@ -337,7 +337,7 @@ private struct BenchLink {
   let length: LinkDataLength
   let phys: LinkPHYs
   init(_ link: Link) async throws {
-    peer = link.peer
+    peer = link.peer.firstAddress
     mtu = await link.mtu
     parameters = await link.parameters
     length = await link.dataLength
@@ -389,7 +389,7 @@ extension BenchServer.Event {
     switch self {
     case .connected(let peer): return Self.line("connected", peer)
     case .served(let client, let reason):
-      var line = Self.line("served", client.link.peer), writes = JSONLine(), notifications = JSONLine()
+      var line = Self.line("served", client.link.peer.firstAddress), writes = JSONLine(), notifications = JSONLine()
       writes.add("arrived", client.arrived.count)
       writes.add(client.arrived)
       notifications.add("accepted", client.sent.count)

@@ -53,7 +53,7 @@ struct BenchCentral: Sendable {
     self.plan = plan
     self.report = report
   }
-  private static func otherVersion(_ peer: PeerAddress) -> Failure {
+  private static func otherVersion(_ peer: PeerID) -> Failure {
     Failure("\(peer) has the bench service of another version: start the same version of bindrune there.")
   }
 

@@ -193,7 +193,7 @@ final class BenchServer: Sendable {
       case .connected(let link):
         let interval = await link.parameters?.interval.duration ?? .zero
         clients.withLock { $0[link.id] = Client(link, interval: interval) }
-        report(.connected(link.peer))
+        report(.connected(link.peer.firstAddress))
       case .disconnected(let link, let reason):
         if let client = clients.withLock({ $0.removeValue(forKey: link) }) {
           client.stream?.cancel()

@@ -25,7 +25,7 @@ enum WantedDevice: Sendable {
     if case .address(let wanted) = self, let type = wanted.type { return PeerAddress(wanted.address, type) }
     return try await withLimit(limit.duration) {
       for try await advertisement in host.scan(filter: filter) where isMet(by: advertisement) {
-        return advertisement.peer
+        return advertisement.address
       }
       throw CancellationError()
     }
@@ -35,7 +35,7 @@ enum WantedDevice: Sendable {
   }
   private func isMet(by advertisement: Advertisement) -> Bool {
     switch self {
-    case .address(let wanted): wanted.address == advertisement.peer.address
+    case .address(let wanted): wanted.address == advertisement.address.address
     case .name(let name): name == advertisement.name
     // Not whoever may have it in his overflow area.
     case .service(let uuid, _): advertisement.data.serviceUUIDs.contains(uuid)

@@ -83,9 +83,9 @@ private actor DeviceLines {
   }
 
   func show(_ advertisement: Advertisement) {
-    let isNew = devices[advertisement.peer] != advertisement.data
-    if devices.count < DeviceTable.capacity || devices[advertisement.peer] != nil {
-      devices[advertisement.peer] = advertisement.data
+    let isNew = devices[advertisement.address] != advertisement.data
+    if devices.count < DeviceTable.capacity || devices[advertisement.address] != nil {
+      devices[advertisement.address] = advertisement.data
     }
     guard isNew || showsDuplicates else { return }
     if json { Console.line(advertisement.json) } else { Console.line(advertisement.line) }
@@ -118,7 +118,8 @@ private actor LiveTable {
   }
   private func heard(_ advertisement: Advertisement) {
     table.heard(
-      advertisement.peer, advertisement.data, rssi: advertisement.rssi, overflow: advertisement.matchedOverflow, at: now
+      advertisement.address, advertisement.data, rssi: advertisement.rssi, overflow: advertisement.matchedOverflow,
+      at: now
     )
   }
   private func draw() {
@@ -151,8 +152,8 @@ extension Advertisement {
   }
   var json: JSONLine {
     var line = JSONLine(event: "advertisement")
-    line.add("address", peer.address.text)
-    line.add("address_type", peer.isRandom ? "random" : "public")
+    line.add("address", address.address.text)
+    line.add("address_type", address.isRandom ? "random" : "public")
     line.add("rssi", rssi)
     line.add("connectable", isConnectable)
     line.add("scan_response", hasScanResponse)

@@ -31,7 +31,7 @@ import Testing
     var served = await peripheral.events.makeAsyncIterator()
     try await peripheral.advertiseFast()
     let found = try await within { try await central.find("Belt") }
-    let link = try await central.connect(to: found.peer, .fast)
+    let link = try await central.connect(to: found.address, .fast)
     let measurement = try await link.discovered("2A37")
     #expect(try await link.read(belt.long) == Belt.longValue)
     try await link.write([7, 8, 9], to: belt.short)

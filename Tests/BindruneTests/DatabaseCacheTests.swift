@@ -10,7 +10,8 @@ import Testing
     let directory = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path()
     try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)
     defer { try? FileManager.default.removeItem(atPath: directory) }
-    let cache = FileDatabaseCache(directory: directory), peer = PeerAddress(DeviceAddress(0xF0F1_F2F3_F4F5), .random)
+    let cache = FileDatabaseCache(directory: directory),
+      peer = PeerID(PeerAddress(DeviceAddress(0xF0F1_F2F3_F4F5), .random))
     let text = "bindrune-gatt 1\nhash \(DatabaseHash(low: 1, high: 2))\nservice 0001 0009 primary 180D\nend 3\n"
     let database = try RemoteDatabase(cacheText: text), path = directory + "/F0F1F2F3F4F5-random.gatt"
     let manager = FileManager.default
@@ -46,7 +47,7 @@ import Testing
     let directory = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path()
     try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)
     defer { try? FileManager.default.removeItem(atPath: directory) }
-    let peer = PeerAddress(DeviceAddress(0xF0F1_F2F3_F4F5), .random)
+    let peer = PeerID(PeerAddress(DeviceAddress(0xF0F1_F2F3_F4F5), .random))
     let databases = try [1, 400].map { count in
       let services = (1...count).map { hexDigits(UInt64($0), 4) }.map { "service \($0) \($0) primary 180D\n" }
       return try RemoteDatabase(

@@ -10,10 +10,10 @@ import Testing
       try await peripheral.advertiseFast()
       let central = try await lab.host()
       let heard = try await central.find("Belt")
-      #expect(heard.peer == (await peripheral.ownAddress))
+      #expect(heard.address == (await peripheral.ownAddress))
       #expect(heard.data.serviceUUIDs == ["180D"] && heard.isConnectable)
 
-      let link = try await central.connect(to: heard.peer, .fast)
+      let link = try await central.connect(to: heard.address, .fast)
       let database = try await link.discoverAll()
       #expect(database.services.map(\.uuid) == ["1800", "180D"])
       #expect(await link.mtu == 517)
@@ -219,14 +219,14 @@ import Testing
       var count = 0
       for try await advertisement in central.scan(filter: ScanFilter(name: .prefix("Be"))) {
         #expect(
-          advertisement.peer == beltAddress && advertisement.name == "Belt" && advertisement.matchedOverflow == [])
+          advertisement.address == beltAddress && advertisement.name == "Belt" && advertisement.matchedOverflow == [])
         count += 1
         if count == 5 { break }
       }
     }
     async let hit = within {
       for try await advertisement in central.scan(services: ["3333"]) {
-        #expect(advertisement.peer == phoneAddress && advertisement.addressOnAir == phoneAddress)
+        #expect(advertisement.address == phoneAddress && advertisement.addressOnAir == phoneAddress)
         #expect(advertisement.matchedOverflow == ["3333"] && advertisement.isConnectable)
         break
       }
@@ -234,7 +234,7 @@ import Testing
     async let once = within {
       var peers: [PeerAddress] = []
       for try await advertisement in central.scan(ScanParameters(coalescesDuplicates: true)) {
-        peers.append(advertisement.peer)
+        peers.append(advertisement.address)
         #expect(advertisement.matchedOverflow == [])
         if Set(peers) == [beltAddress, phoneAddress] { break }
       }

@@ -34,11 +34,11 @@ private actor SpyCache: DatabaseCache {
   private(set) var kept: [RemoteDatabase?] = []
   private var waiting: CheckedContinuation<Void, Never>?
   var answer: RemoteDatabase?
-  func database(of peer: PeerAddress) -> RemoteDatabase? {
+  func database(of peer: PeerID) -> RemoteDatabase? {
     asked += 1
     return answer
   }
-  func keep(_ database: RemoteDatabase?, of peer: PeerAddress) {
+  func keep(_ database: RemoteDatabase?, of peer: PeerID) {
     kept.append(database)
     answer = database
     waiting?.resume()
@@ -264,8 +264,8 @@ private actor SpyCache: DatabaseCache {
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: false)
     defer { try? FileManager.default.removeItem(at: directory) }
     let cache = FileDatabaseCache(directory: directory.path())
-    let peer = PeerAddress(DeviceAddress(0xF0F1_F2F3_F4F5), .random)
-    let other = PeerAddress(DeviceAddress(0xF0F1_F2F3_F4F5), .public)
+    let peer = PeerID(PeerAddress(DeviceAddress(0xF0F1_F2F3_F4F5), .random))
+    let other = PeerID(PeerAddress(DeviceAddress(0xF0F1_F2F3_F4F5), .public))
     let text = "bindrune-gatt 1\nhash \(DatabaseHash(low: 1, high: 2))\nservice 0001 0009 primary 180D\nend 3\n"
     let database = try RemoteDatabase(cacheText: text)
     #expect(await cache.database(of: peer) == nil)
@@ -288,7 +288,7 @@ private actor SpyCache: DatabaseCache {
 
   @Test func aCacheInMemory() async throws {
     let cache = MemoryDatabaseCache(capacity: 2)
-    func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(number), .public) }
+    func peer(_ number: UInt64) -> PeerID { PeerID(PeerAddress(DeviceAddress(number), .public)) }
     for number in UInt64(1)...3 { await cache.keep(RemoteDatabase(), of: peer(number)) }
     #expect(await cache.database(of: peer(1)) == nil)
     await cache.keep(nil, of: peer(2))

@@ -77,7 +77,8 @@ import Testing
     let peripheral = try await lab.host(meter.database, observer: server)
     let (central, relay) = try await lab.relayedHost(observer: client)
     try await peripheral.advertiseFast()
-    guard case .linked(let link) = try await central.end(of: .connect(peripheral.ownAddress, .fast), client) else {
+    guard case .linked(let link) = try await central.end(of: .connect(PeerID(peripheral.ownAddress), .fast), client)
+    else {
       Issue.record("no link")
       return
     }
@@ -192,7 +193,8 @@ import Testing
     let peripheral = try await lab.host(belt.database, observer: serving)
     let (central, relay) = try await lab.relayedHost(observer: recorder)
     try await peripheral.advertiseFast()
-    guard case .linked(let link) = try await central.end(of: .connect(peripheral.ownAddress, .fast), recorder) else {
+    guard case .linked(let link) = try await central.end(of: .connect(PeerID(peripheral.ownAddress), .fast), recorder)
+    else {
       Issue.record("no link")
       return
     }
@@ -205,7 +207,7 @@ import Testing
       ].map { host.begin($0) }
     }
     let nobody = await central.run { host in
-      host.begin(.connect(PeerAddress(DeviceAddress(0xC0FF_EE00_0001), .random), .fast))
+      host.begin(.connect(PeerID(PeerAddress(DeviceAddress(0xC0FF_EE00_0001), .random)), .fast))
     }
     _ = try await serving.first { if case .server(.readRequested) = $0 { true } else { nil } }
     #expect(recorder.completions.count == 2)
@@ -272,7 +274,8 @@ import Testing
     let peripheral = try await lab.host(belt.database, observer: serving)
     let central = try await lab.host(observer: recorder)
     try await peripheral.advertiseFast()
-    guard case .linked(let link) = try await central.end(of: .connect(peripheral.ownAddress, .fast), recorder) else {
+    guard case .linked(let link) = try await central.end(of: .connect(PeerID(peripheral.ownAddress), .fast), recorder)
+    else {
       Issue.record("no link")
       return
     }
@@ -355,7 +358,7 @@ import Testing
       )
     }
     let peer = try await recorder.first { event in
-      if case .discovered(scan, let advertisement) = event { advertisement.peer } else { nil }
+      if case .discovered(scan, let advertisement) = event { advertisement.address } else { nil }
     }
     await central.run { host in
       recorder.calling {
@@ -365,11 +368,11 @@ import Testing
       }
     }
     let heard = recorder.told.count
-    guard case .linked(let link) = try await central.end(of: .connect(peer, .fast), recorder) else {
+    guard case .linked(let link) = try await central.end(of: .connect(PeerID(peer), .fast), recorder) else {
       Issue.record("no link")
       return
     }
-    #expect(try await recorder.link().id == link.id && link.peer == peer && link.role == .central)
+    #expect(try await recorder.link().id == link.id && link.peer == PeerID(peer) && link.role == .central)
     _ = try await serving.link()
     for event in recorder.events.suffix(recorder.told.count - heard) {
       if case .discovered = event { Issue.record("discovered after the end of the scan") }
@@ -436,7 +439,7 @@ import Testing
     let lab = Lab(), recorder = Recorder(), peripheral = try await lab.host(try builder.build())
     let central = try await lab.host(observer: recorder)
     try await peripheral.advertiseFast()
-    guard case .linked(let link) = try await central.end(of: .connect(peripheral.ownAddress, .fast), recorder),
+    guard case .linked(let link) = try await central.end(of: .connect(PeerID(peripheral.ownAddress), .fast), recorder),
       case .database(let database) = try await central.end(of: .discoverAll(link.id), recorder)
     else {
       Issue.record("no database")
@@ -471,7 +474,7 @@ import Testing
       var served = await peripheral.events.makeAsyncIterator()
       try await peripheral.advertiseFast()
       let found = try await central.find("Belt")
-      let link = try await central.connect(to: found.peer, .fast)
+      let link = try await central.connect(to: found.address, .fast)
       let subscription = try await link.subscribe(to: try await link.discovered("2A37"))
       var batches = subscription.batches.makeAsyncIterator()
       while let event = try await served.next() { if case .subscriptionChanged = event { break } }

@@ -141,7 +141,7 @@ import Testing
     builder.service("180D") { service in service.include(secondary) }
     let room = Room(), host = try await room.host(try builder.build())
     try await host.advertiseAsSensor()
-    let peer = UUID(await host.ownAddress), probe = try await Probe.poweredOn(room.adapter())
+    let peer = UUID(PeerID(await host.ownAddress)), probe = try await Probe.poweredOn(room.adapter())
     probe.send(.connect(peer, ConnectOptions()))
     try await probe.connected(peer)
     let found = try await services(probe, peer)

@@ -15,7 +15,7 @@ import Testing
     let adapter = room.adapter { _ async throws(TransportError) in await ways.open(room.radio) }
     var probes = [Probe(adapter), Probe(adapter)]
     let peers = [
-      first, first, first, second, second, UUID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random)), UUID(),
+      first, first, first, second, second, UUID(PeerID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random))), UUID(),
     ]
     let handles = [
       sensor.measurement, sensor.location, sensor.control, sensor.long, sensor.silent,
@@ -59,7 +59,7 @@ import Testing
           all.append(probes[probes.count - 1])
         } else {
           // Let something happen: those who are there are linked, or nobody wants them.
-          let there = [first, second].compactMap { PeerAddress($0) }
+          let there = [first, second].compactMap { PeerID($0) }
           try await eventually {
             try await adapter.eventLoop.submit {
               there.allSatisfy { peer in

@@ -42,7 +42,7 @@ import Testing
     withExtendedLifetime(host) {}
   }
   @Test func waitsForAsLongAsItTakes() async throws {
-    let room = Room(), host = try await room.host(try Sensor().database), peer = UUID(await host.ownAddress)
+    let room = Room(), host = try await room.host(try Sensor().database), peer = UUID(PeerID(await host.ownAddress))
     let one = try await Probe.poweredOn(room.adapter()), two = try await Probe.poweredOn(one.adapter)
     one.send(.connect(peer, ConnectOptions()))
     two.send(.connect(peer, ConnectOptions()))
@@ -64,7 +64,7 @@ import Testing
     }
     let count = try await ends()
     one.send(.cancelConnection(UUID()))
-    one.send(.cancelConnection(UUID(PeerAddress(DeviceAddress(5), .public))))
+    one.send(.cancelConnection(UUID(PeerID(PeerAddress(DeviceAddress(5), .public)))))
     try await one.settle()
     #expect(try await ends() == count)
   }
@@ -165,7 +165,7 @@ import Testing
   /// The link that a central has made serves a session that wants it, and is not the session's to end.
   @Test func theOtherSidesLink() async throws {
     let room = Room(), adapter = room.adapter(), probe = try await Probe.poweredOn(adapter)
-    let sensor = try Sensor(), host = try await room.host(sensor.database), peer = UUID(await host.ownAddress)
+    let sensor = try Sensor(), host = try await room.host(sensor.database), peer = UUID(PeerID(await host.ownAddress))
     guard case .running(let own) = try await adapter.eventLoop.submit({ adapter.phase }).get() else { return }
     try await own.advertiseAsSensor()
     // It waits already when the link comes.
@@ -187,7 +187,7 @@ import Testing
   @Test func moreThanThereIsRoomFor() async throws {
     let room = Room(), (host, peer) = try await room.sensor(try Sensor())
     let probe = try await Probe.poweredOn(room.adapter())
-    let absent = (1...70).map { UUID(PeerAddress(DeviceAddress(0xC000_0000_0000 + UInt64($0)), .random)) }
+    let absent = (1...70).map { UUID(PeerID(PeerAddress(DeviceAddress(0xC000_0000_0000 + UInt64($0)), .random))) }
     for peer in absent { probe.send(.connect(peer, ConnectOptions())) }
     probe.send(.connect(peer, ConnectOptions()))
     try await probe.connected(peer)
@@ -233,7 +233,7 @@ import Testing
     let host = Host(room.radio.controller(), configuration: configuration, database: sensor.database)
     try await host.start()
     try await host.advertiseAsSensor()
-    let peer = UUID(await host.ownAddress), probe = try await Probe.poweredOn(room.adapter())
+    let peer = UUID(PeerID(await host.ownAddress)), probe = try await Probe.poweredOn(room.adapter())
     probe.send(.connect(peer, ConnectOptions()))
     #expect(try await probe.connected(peer) == 20)
     #expect(try await probe.ask { .read($0, peer, sensor.long) } == .value(Data(Sensor.longValue)))
@@ -243,7 +243,7 @@ import Testing
   /// The device did not hear the connection, 0x3E (Vol 6, Part B, §4.5): nobody is told, and it is sought again. One that ends
   /// the link before it has answered anything is a failure, with its reason. What the host says here of these links is made up.
   @Test func notEstablished() async throws {
-    let absent = PeerAddress(DeviceAddress(0xC000_0000_0001), .random), peer = UUID(absent)
+    let absent = PeerID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random)), peer = UUID(absent)
     let adapter = Room().adapter(), probe = try await Probe.poweredOn(adapter)
     func isDown(_ number: UInt32, _ reason: HCIStatus) async throws {
       try await adapter.eventLoop.submit {

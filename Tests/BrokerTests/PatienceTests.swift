@@ -54,7 +54,8 @@ import Testing
     patience.retrying = .hours(1)
     patience.longest = .hours(1)
     let adapter = room.adapter(patience) { _ async throws(TransportError) in refusals.open(room.radio) }
-    let probe = try await Probe.poweredOn(adapter), peer = UUID(PeerAddress(DeviceAddress(0xC0FF_EE00_0001), .random))
+    let probe = try await Probe.poweredOn(adapter),
+      peer = UUID(PeerID(PeerAddress(DeviceAddress(0xC0FF_EE00_0001), .random)))
     probe.send(.connect(peer, ConnectOptions()))
     try await eventually { refusals.made.load(ordering: .relaxed) > 0 }
     for _ in 0..<20 { try await probe.settle() }

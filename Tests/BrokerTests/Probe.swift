@@ -160,7 +160,7 @@ struct Room: Sendable {
   func sensor(_ sensor: Sensor, name: String = "Sensor") async throws -> (Host, UUID) {
     let host = try await host(sensor.database)
     try await host.advertiseAsSensor(name)
-    return (host, UUID(await host.ownAddress))
+    return (host, UUID(PeerID(await host.ownAddress)))
   }
 }
 extension AdapterPatience {
@@ -185,6 +185,7 @@ extension Host {
 /// A database with one of each.
 struct Sensor: Sendable {
   let database: Database
+  let service: AttributeHandle
   let measurement: AttributeHandle, location: AttributeHandle, control: AttributeHandle
   let long: AttributeHandle, silent: AttributeHandle
   static let longValue = (0..<512).map { UInt8(truncatingIfNeeded: $0 &* 7) }
@@ -204,6 +205,7 @@ struct Sensor: Sendable {
       found.append(service.characteristic("2A19", .read, value: .stored([50])).value)
     }
     database = try builder.build()
+    service = AttributeHandle(rawValue: found[0].rawValue - 2)
     (measurement, location, control, long, silent) = (found[0], found[1], found[2], found[3], found[4])
   }
 }

@@ -141,7 +141,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     b.send(.removeService(heart.handle))
     let without = try #require(try await next())
     #expect(without.services.map(\.uuid) == ["1800", "1801", "180D", "180D"] && without.includes.isEmpty)
-    let port = try #require(a.session.port(.notification, of: UUID(await ward.central.ownAddress)))
+    let port = try #require(a.session.port(.notification, of: UUID(PeerID(await ward.central.ownAddress))))
     #expect(port.offer([72], to: measurement))
     // The central's own subscription has ended with the change; the server has not forgotten it.
     for try await event in events {
@@ -167,7 +167,8 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     async let value = link.read(pulse.control)
     // Read, then Read Blob: Vol 3, Part G, §4.8.3. The MTU is 517, so one answer holds 300 octets.
     let read = try await session.readRequest()
-    #expect(read.central == UUID(await ward.central.ownAddress) && read.handle == pulse.control && read.offset == 0)
+    #expect(
+      read.central == UUID(PeerID(await ward.central.ownAddress)) && read.handle == pulse.control && read.offset == 0)
     // Nobody else can answer it.
     stranger.send(.respond(read.id, central: read.central, Data([6, 6, 6])))
     stranger.send(.reject(read.id, central: read.central, .unlikelyError))
@@ -290,7 +291,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     let database = try await link.discoverAll()
     #expect(database.services.map(\.handle).last == other.service.handle && database.services(("180D")).count == 1)
     #expect(try await link.read(other.location) == [2])
-    #expect(a.session.port(.notification, of: UUID(await ward.central.ownAddress)) == nil)
+    #expect(a.session.port(.notification, of: UUID(PeerID(await ward.central.ownAddress))) == nil)
     // It advertises no more: who advertises now is the other.
     try await b.advertise("Left")
     for try await found in ward.central.scan() where found.data.serviceUUIDs == ["180D"] {
@@ -392,7 +393,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     let (session, pulse, link) = try await ward.linked()
     let rate = try await link.subscribe(to: try await link.characteristic(pulse.measurement))
     try await session.subscribed(to: pulse.measurement)
-    let peer = UUID(await ward.central.ownAddress)
+    let peer = UUID(PeerID(await ward.central.ownAddress))
     #expect(session.session.port(.notification, of: peer) != nil)
     try await ways.cut()
     try await session.wait("reset") { if case .adapter(.resetting) = $0 { true } else { nil } }

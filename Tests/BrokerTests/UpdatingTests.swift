@@ -15,7 +15,7 @@ import Testing
     let b = try await ward.session()
     let other = try await b.publishPulse()
     _ = try await link.discoverAll()
-    let peer = UUID(await ward.central.ownAddress)
+    let peer = UUID(PeerID(await ward.central.ownAddress))
     #expect(a.session.port(.notification, of: peer) == nil)
     let rate = try await link.subscribe(to: try await link.characteristic(pulse.measurement))
     let subscription = try await a.subscribed(to: pulse.measurement)
@@ -74,11 +74,11 @@ import Testing
     try await link.disconnect()
     try await session.unsubscribed(from: pulse.measurement)
     try await session.unsubscribed(from: pulse.alarm)
-    let peer = UUID(await ward.central.ownAddress)
+    let peer = UUID(PeerID(await ward.central.ownAddress))
     #expect(
       try await session.history().filter { if case .unsubscribed = $0 { true } else { false } }.count == 2)
     #expect(session.session.port(.notification, of: peer) == nil)
-    #expect(session.session.port(.notification, of: UUID(await other.ownAddress)) != nil)
+    #expect(session.session.port(.notification, of: UUID(PeerID(await other.ownAddress))) != nil)
     withExtendedLifetime(held) {}
     await other.close()
   }
@@ -149,7 +149,7 @@ import Testing
     let address = try await ward.address()
     for _ in 0..<2 {
       for try await found in ward.central.scan() where found.name == "Here" {
-        #expect(found.isConnectable && found.data.serviceUUIDs == ["180D"] && found.peer == address)
+        #expect(found.isConnectable && found.data.serviceUUIDs == ["180D"] && found.address == address)
         // LE only, general discoverable: Supplement, Part A, §1.3.
         #expect(found.data.flags == 0x06)
         break

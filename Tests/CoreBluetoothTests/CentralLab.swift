@@ -166,7 +166,9 @@ final class CentralLab: @unchecked Sendable {
   func asked() -> [BrokerRequest] { session.asked() }
   func letManagerGo() { manager = nil }
 
-  static func peer(_ number: UInt64 = 0xF0F1_F2F3_F4F5) -> UUID { UUID(PeerAddress(DeviceAddress(number), .random)) }
+  static func peer(_ number: UInt64 = 0xF0F1_F2F3_F4F5) -> UUID {
+    UUID(PeerID(PeerAddress(DeviceAddress(number), .random)))
+  }
   let peer = CentralLab.peer()
 
   /// A connected peripheral; the recorder is its delegate.

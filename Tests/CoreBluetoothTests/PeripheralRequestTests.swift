@@ -28,7 +28,7 @@ private struct Serving {
   }
 }
 /// Whose requests these are.
-private let someCentral = UUID(PeerAddress(DeviceAddress(0x0000_5E00_5301), .public))
+private let someCentral = UUID(PeerID(PeerAddress(DeviceAddress(0x0000_5E00_5301), .public)))
 
 private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: number) }
 

@@ -18,7 +18,9 @@ private struct Serving {
     service.characteristics = [first, second]
     try script.publish(service, at: 0x10)
   }
-  static func peer(_ number: UInt64) -> UUID { UUID(PeerAddress(DeviceAddress(0x0000_5E00_5300 + number), .public)) }
+  static func peer(_ number: UInt64) -> UUID {
+    UUID(PeerID(PeerAddress(DeviceAddress(0x0000_5E00_5300 + number), .public)))
+  }
   /// A central that subscribes to the first, with its port.
   func subscribe(_ number: UInt64, capacity: Int = 1_000, mtu: Int = 185) -> SendPort {
     let port = script.connect(Serving.peer(number), capacity: capacity, mtu: mtu)

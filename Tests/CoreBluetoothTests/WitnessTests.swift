@@ -11,7 +11,7 @@ import Testing
     let state = FirstState()
     let manager = CBCentralManager(delegate: state, queue: queue) { SilentSession(deliver: $0) }
     #expect(state.isTold.wait(timeout: .now() + 30) == .success)
-    let peer = UUID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random))
+    let peer = UUID(PeerID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random)))
     return (manager, try #require(manager.retrievePeripherals(withIdentifiers: [peer]).first))
   }
 

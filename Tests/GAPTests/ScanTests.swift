@@ -75,8 +75,8 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     same(bench.takeTexts(), ["discovered: 02 01 06", "discovered: , response 02 09 42"])
     let first = try #require(bench.discoveries.first), second = try #require(bench.discoveries.last)
     #expect(
-      first.peer == Bench.peer && !first.isConnectable && !first.isScannable && first.isLegacy && first.rssi == -56)
-    #expect(second.peer == Bench.otherPeer && second.isScannable && second.rssi == nil)
+      first.address == Bench.peer && !first.isConnectable && !first.isScannable && first.isLegacy && first.rssi == -56)
+    #expect(second.address == Bench.otherPeer && second.isScannable && second.rssi == nil)
   }
 
   // MARK: Extended reports
@@ -163,7 +163,7 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     bench.receive(report(response, Bench.peer, octets("03 09 41 42"), rssi: -58))
     same(bench.takeTexts(), ["discovered: 03 03 0D 18, response 03 09 41 42"])
     let found = try #require(bench.discoveries.first)
-    #expect(found.isConnectable && found.isScannable && found.rssi == -58 && found.peer == Bench.peer)
+    #expect(found.isConnectable && found.isScannable && found.rssi == -58 && found.address == Bench.peer)
     #expect(found.addressOnAir == Bench.peer)
     same(bench.core.deadline, nil)
   }
@@ -429,7 +429,7 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
       for effect in bench.told {
         guard case .discovered(let id, let discovery) = effect else { continue }
         discoveries[id, default: 0] += 1
-        if discovery.peer == Bench.peer { ofOurs += 1 }
+        if discovery.address == Bench.peer { ofOurs += 1 }
       }
       bench.forget()
       if bench.core.scans.devices.count > HeardDevices.capacity || bench.core.scans.heldCount > Scans.heldAtMost {
@@ -467,8 +467,8 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     var bench = Bench.scanning()
     for number in 0..<UInt64(100) { bench.receive(report(adv, peer(number), [])) }
     same(bench.core.scans.heldCount, Scans.heldAtMost)
-    same(bench.discoveries.map(\.peer), (0..<UInt64(100 - Scans.heldAtMost)).map(peer))
+    same(bench.discoveries.map(\.address), (0..<UInt64(100 - Scans.heldAtMost)).map(peer))
     bench.wait(.milliseconds(100))
-    same(bench.discoveries.map(\.peer), (0..<100).map(peer))
+    same(bench.discoveries.map(\.address), (0..<100).map(peer))
   }
 }

@@ -352,9 +352,11 @@ struct Chaos: ~Copyable {
       }
       // On links that still live all of them have arrived.
       for up in host.ups where host.links.contains(up.link) {
-        guard let peer = (0..<hostCount).first(where: { address($0 + 1) == up.peer.address }) else { continue }
+        guard let peer = (0..<hostCount).first(where: { address($0 + 1) == up.peer.firstAddress.address }) else {
+          continue
+        }
         let theirs = world.readHost(peer) { other in
-          other.ups.last { other.links.contains($0.link) && $0.peer.address == address(index + 1) }?.link
+          other.ups.last { other.links.contains($0.link) && $0.peer.firstAddress.address == address(index + 1) }?.link
         }
         guard let theirs else {
           faults.append("\(up.link) with host \(peer), which has none")

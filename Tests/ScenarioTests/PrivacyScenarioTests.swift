@@ -111,7 +111,7 @@ import Testing
 
     for _ in 0..<2 {
       let link = try need(Self.connect(&world))
-      same(world.readHost(1) { $0.ups.last?.peer }, Optional(identity))
+      same(world.readHost(1) { $0.ups.last?.peer }, Optional(PeerID(identity)))
       let onAir = world.readHost(1) { $0.core.addressesOnAir(of: link)?.peer }
       #expect(onAir?.address.randomKind == .resolvablePrivate)
       // The link stays, and so does the advertiser's wish to go on.
@@ -192,8 +192,8 @@ import Testing
       same(world.readHost(1) { $0.downs.last?.reason }, Optional(.connectionFailedToBeEstablished))
       id = ask()
     }
-    same(world.readHost(1) { Set($0.ups.map(\.peer)) }, [peripheral])
-    same(world.readHost(0) { $0.ups.map(\.peer) }, [central])
+    same(world.readHost(1) { Set($0.ups.map(\.peer)) }, [PeerID(peripheral)])
+    same(world.readHost(0) { $0.ups.map(\.peer) }, [PeerID(central)])
     same(world.readHost(1) { $0.overfinished }, [])
   }
 

@@ -386,7 +386,7 @@ struct QueueTraffic: ~Copyable {
   private mutating func pair() {
     for index in ends.indices where ends[index].isUp && ends[index].link == nil {
       let peer = address(ends[index].peer + 1)
-      ends[index].link = world.readHost(ends[index].host) { $0.ups.last { $0.peer.address == peer }?.link }
+      ends[index].link = world.readHost(ends[index].host) { $0.ups.last { $0.peer.firstAddress.address == peer }?.link }
     }
     for a in ends.indices where ends[a].isUp && !ends[a].isInUse && ends[a].link != nil {
       ends[a].isInUse = true

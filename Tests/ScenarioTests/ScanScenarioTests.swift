@@ -76,7 +76,7 @@ private struct Listener: ~Copyable, HCIHost {
     while let effect = core.nextEffect() {
       switch effect {
       case .discovered(let id, let discovery):
-        told[id, default: [:]][discovery.peer, default: []].append(
+        told[id, default: [:]][discovery.address, default: []].append(
           Told(
             at: now, isConnectable: discovery.isConnectable, rssi: discovery.rssi,
             advertising: core.bytes(of: discovery.advertising),

@@ -15,7 +15,9 @@ public struct TestHost: ~Copyable, HCIHost {
   public private(set) var advertisements: [Heard] = []
   public private(set) var links: [LinkID] = []
   /// Every link there ever was, with its peer and role.
-  public private(set) var ups: [(link: LinkID, peer: PeerAddress, role: LinkRole)] = []
+  public private(set) var ups: [(link: LinkID, peer: PeerID, role: LinkRole)] = []
+  /// Every identity that a link has learnt of its peer.
+  public private(set) var identified: [(link: LinkID, address: PeerAddress)] = []
   public private(set) var downs: [(link: LinkID, reason: HCIStatus)] = []
   /// Every completion of every request: one each, if the core keeps its word.
   public private(set) var completions: [RequestID: [Ending]] = [:]
@@ -181,7 +183,7 @@ public struct TestHost: ~Copyable, HCIHost {
       }
       advertisements.append(
         Heard(
-          at: now, peer: discovery.peer, scan: scan, rssi: discovery.rssi, isConnectable: discovery.isConnectable,
+          at: now, peer: discovery.address, scan: scan, rssi: discovery.rssi, isConnectable: discovery.isConnectable,
           hasScanResponse: discovery.scanResponse != nil, isLegacy: discovery.isLegacy,
           isTruncated: discovery.isTruncated, data: data))
     case .advertisingStarted(let id):
@@ -202,6 +204,7 @@ public struct TestHost: ~Copyable, HCIHost {
       full.remove(link)
       indicating[link] = nil
       downs.append((link, reason))
+    case .peerIdentified(let link, let address): identified.append((link, address))
     case .parametersChanged, .dataLengthChanged, .physChanged: break
     case .mtuChanged(let link, let mtu): mtus[link] = mtu
     case .completed(let id, let result): completions[id, default: []].append(ending(of: result))

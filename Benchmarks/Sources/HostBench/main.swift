@@ -58,7 +58,7 @@ func send(
 func receive(_ host: Host, _ count: Int, rounds: Int, next: () -> Void) async throws -> Double {
   var peer: PeerAddress?
   for try await advertisement in host.scan() where advertisement.name == "sender" {
-    peer = advertisement.peer
+    peer = advertisement.address
     break
   }
   guard let peer else { fail("nobody is called sender") }

@@ -65,8 +65,8 @@ struct InteropCentral {
     }
     check("scan: connectable", found.isConnectable)
     check("scan: services", found.data.serviceUUIDs.prefix(2), ["180D", "180F"])
-    check("scan: address", found.peer.description, "F0:F1:F2:F3:F4:F5/random")
-    return found.peer
+    check("scan: address", found.address.description, "F0:F1:F2:F3:F4:F5/random")
+    return found.address
   }
 
   /// Nobody has this address: only cancelling ends it, and the next connection does not notice.

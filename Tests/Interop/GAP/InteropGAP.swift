@@ -142,7 +142,7 @@ actor Driver {
     for try await event in events {
       switch event {
       case .connected(let link):
-        links[link.peer] = link
+        links[link.peer.firstAddress] = link
         say("connected", ["peer": link.peer.description, "role": "\(link.role)"])
       case .disconnected(let id, let reason):
         guard let peer = links.first(where: { $0.value.id == id })?.key else { continue }

@@ -61,7 +61,7 @@ struct KernelCentral {
   }
 
   static func find(_ name: String, _ host: Host) async throws -> PeerAddress {
-    for try await advertisement in host.scan() where advertisement.name == name { return advertisement.peer }
+    for try await advertisement in host.scan() where advertisement.name == name { return advertisement.address }
     throw BluetoothError(.connectionFailed, "The scan ended without \(name).")
   }
 

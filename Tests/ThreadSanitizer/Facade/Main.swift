@@ -14,7 +14,7 @@ final class Script: BrokerSession, @unchecked Sendable {
     self.deliver = deliver
     air.async { deliver(.adapter(.poweredOn)) }
   }
-  static let peer = UUID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random))
+  static let peer = UUID(PeerID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random)))
   static let value = AttributeHandle(rawValue: 3)
   func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? { nil }
   func close() {}
