@@ -193,7 +193,7 @@ private typealias Host = Bindrune.Host
 extension Bindrune.Host {
   /// The address of the device that advertises this name.
   fileprivate func find(_ name: String) async throws -> PeerAddress {
-    for try await advertisement in scan() where advertisement.name == name { return advertisement.peer }
+    for try await advertisement in scan() where advertisement.name == name { return advertisement.address }
     throw BluetoothError(.cancelled, "the scan ended")
   }
 }
