@@ -59,7 +59,7 @@ struct PeerNames {
 }
 
 extension Adapter {
-  func perform(central request: BrokerRequest, of session: AdapterSession, _ host: isolated Host) {
+  func perform(_ request: BrokerRequest.Central, of session: AdapterSession, _ host: isolated Host) {
     switch request {
     case .scan(let services, let solicited, let allowsDuplicates):
       scan(services, solicited, allowsDuplicates: allowsDuplicates, for: session, host)
@@ -83,11 +83,10 @@ extension Adapter {
       ask(.write, id, peer, session, host) { [.write($0, handle, [UInt8](value))] }
     case .setNotifying(let id, let peer, let handle, let isOn):
       setNotifying(isOn, handle, id, peer, session, host)
-    default: break
     }
   }
   /// The adapter is not powered on: nothing is connected, and nothing can be.
-  func refuse(central request: BrokerRequest, of session: AdapterSession) {
+  func refuse(_ request: BrokerRequest.Central, of session: AdapterSession) {
     switch request {
     case .scan: session.tell(.scanFailed(notReady))
     case .connect(let peer, _): session.tell(.connectionFailed(peer, notReady))
@@ -95,7 +94,7 @@ extension Adapter {
       .discoverCharacteristics(let id, _, _, _), .discoverDescriptors(let id, _, _), .read(let id, _, _),
       .write(let id, _, _, _), .setNotifying(let id, _, _, _):
       session.complete(id, .failure(notReady))
-    default: break
+    case .stopScan, .cancelConnection: break
     }
   }
 

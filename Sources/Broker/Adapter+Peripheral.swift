@@ -11,7 +11,7 @@ extension Adapter {
   /// What the next host begins with.
   var databaseToServe: Database { serving.database }
 
-  func perform(peripheral request: BrokerRequest, of session: AdapterSession, _ host: isolated Host) {
+  func perform(_ request: BrokerRequest.Peripheral, of session: AdapterSession, _ host: isolated Host) {
     switch request {
     case .addService(let operation, let description):
       session.complete(operation, publish(description, of: session, host))
@@ -40,18 +40,17 @@ extension Adapter {
     case .stopAdvertising: stopAdvertising(of: session, host)
     case .setDesiredLatency(let peer, let latency):
       if let link = link(of: peer) { update(link, latency, host) }
-    default: break
     }
   }
   /// The same while there is no host that runs: there is nothing to publish in, and nobody to advertise to.
-  func refuse(peripheral request: BrokerRequest, of session: AdapterSession) {
+  func refuse(_ request: BrokerRequest.Peripheral, of session: AdapterSession) {
     switch request {
     case .addService(let operation, _), .startAdvertising(let operation, _, _):
       session.complete(operation, .failure(notReady))
     case .removeService(let handle):
       if serving.services[handle]?.session === session { remove(handle, nil) }
     case .removeAllServices: for handle in serving.services(of: session) { remove(handle, nil) }
-    default: break
+    case .setValue, .respond, .reject, .stopAdvertising, .setDesiredLatency: break
     }
   }
   /// The session has been closed.
@@ -60,7 +59,7 @@ extension Adapter {
       stopAdvertising(of: session, host)
       for (id, waiting) in serving.requests where waiting.session === session {
         guard let central = serving.clients[waiting.link]?.peer else { continue }
-        perform(peripheral: .reject(id, central: central, .unlikelyError), of: session, host)
+        perform(.reject(id, central: central, .unlikelyError), of: session, host)
       }
     }
     for handle in serving.services(of: session) { remove(handle, host) }

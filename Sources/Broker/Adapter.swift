@@ -73,17 +73,15 @@ final class Adapter: HostObserver, @unchecked Sendable {
       place = placed.place
       defer { place = nil }
       let isDone = withHost { host in
-        if request.isPeripheral {
-          self.perform(peripheral: request, of: session, host)
-        } else {
-          self.perform(central: request, of: session, host)
+        switch request {
+        case .central(let request): self.perform(request, of: session, host)
+        case .peripheral(let request): self.perform(request, of: session, host)
         }
       }
       if isDone { continue }
-      if request.isPeripheral {
-        refuse(peripheral: request, of: session)
-      } else {
-        refuse(central: request, of: session)
+      switch request {
+      case .central(let request): refuse(request, of: session)
+      case .peripheral(let request): refuse(request, of: session)
       }
     }
   }
@@ -178,25 +176,29 @@ extension BrokerRequest {
   /// The values that it keeps its order with: those that its session has offered before it leave before it.
   var line: (kind: SendPort.Kind, peer: UUID)? {
     switch self {
+    case .central(let request): request.peerOfLine.map { (.command, $0) }
+    case .peripheral(let request): request.centralOfLine.map { (.notification, $0) }
+    }
+  }
+}
+extension BrokerRequest.Central {
+  fileprivate var peerOfLine: UUID? {
+    switch self {
     case .discoverServices(_, let peer, _), .discoverIncludedServices(_, let peer, _, _),
       .discoverCharacteristics(_, let peer, _, _), .discoverDescriptors(_, let peer, _), .read(_, let peer, _),
       .write(_, let peer, _, _), .setNotifying(_, let peer, _, _):
-      (.command, peer)
-    case .respond(_, let central, _), .reject(_, let central, _): (.notification, central)
-    case .scan, .stopScan, .connect, .cancelConnection, .readRSSI, .addService, .removeService, .removeAllServices,
-      .setValue, .startAdvertising, .stopAdvertising, .setDesiredLatency:
-      nil
+      peer
+    case .scan, .stopScan, .connect, .cancelConnection, .readRSSI: nil
     }
   }
-  /// Of the peripheral's half: services, requests, advertising.
-  var isPeripheral: Bool {
+}
+extension BrokerRequest.Peripheral {
+  fileprivate var centralOfLine: UUID? {
     switch self {
-    case .scan, .stopScan, .connect, .cancelConnection, .readRSSI, .discoverServices, .discoverIncludedServices,
-      .discoverCharacteristics, .discoverDescriptors, .read, .write, .setNotifying:
-      false
-    case .addService, .removeService, .removeAllServices, .setValue, .respond, .reject, .startAdvertising,
-      .stopAdvertising, .setDesiredLatency:
-      true
+    case .respond(_, let central, _), .reject(_, let central, _): central
+    case .addService, .removeService, .removeAllServices, .setValue, .startAdvertising, .stopAdvertising,
+      .setDesiredLatency:
+      nil
     }
   }
 }

@@ -10,51 +10,56 @@ public struct OperationID: Hashable, Sendable {
 /// A peer is named by its identifier: `UUID(PeerID)`. Requests on a peer that is not connected for this session complete
 /// with `.disconnected`; those that wait when its link ends are not completed: `.disconnected` says it for all of them.
 public enum BrokerRequest: Equatable, Sendable {
-  // MARK: Central
+  case central(Central)
+  case peripheral(Peripheral)
 
-  /// Scans; replaces what this session has scanned for before. `services` empty: all devices. A device is told once, and
-  /// again when it shows more than before (its scan response, for one); `allowsDuplicates`: every time it is heard.
-  case scan(services: [BluetoothUUID], solicitedServices: [BluetoothUUID], allowsDuplicates: Bool)
-  case stopScan
-  /// Waits for as long as it takes: `.connected`, `.connectionFailed`, or, when it is cancelled, `.disconnected`.
-  /// A peer that is connected for another session is connected for this one too, at once.
-  case connect(UUID, ConnectOptions)
-  /// The peer is of no more use to this session: always answered by `.disconnected` without a reason if the session was
-  /// connected or connecting. The link itself ends when no session uses it any more.
-  case cancelConnection(UUID)
-  case readRSSI(OperationID, UUID)
-  /// All primary services, or those with `uuids`. Completes with `.services`.
-  case discoverServices(OperationID, UUID, [BluetoothUUID]?)
-  /// Of the service that is declared at the handle. Completes with `.includedServices`.
-  case discoverIncludedServices(OperationID, UUID, AttributeHandle, [BluetoothUUID]?)
-  /// Of the service that is declared at the handle. Completes with `.characteristics`.
-  case discoverCharacteristics(OperationID, UUID, AttributeHandle, [BluetoothUUID]?)
-  /// Of the characteristic whose value has the handle. Completes with `.descriptors`.
-  case discoverDescriptors(OperationID, UUID, AttributeHandle)
-  /// A characteristic's value or a descriptor, whole. Completes with `.value`.
-  case read(OperationID, UUID, AttributeHandle)
-  /// With a response. Completes with `.done`.
-  case write(OperationID, UUID, AttributeHandle, Data)
-  /// Notifications where the characteristic has them, else indications, of the value at the handle. Completes with
-  /// `.notifying`. A session that has asked twice has asked once.
-  case setNotifying(OperationID, UUID, AttributeHandle, Bool)
+  /// What a central asks: for devices, links with them, and what their servers have.
+  public enum Central: Equatable, Sendable {
+    /// Scans; replaces what this session has scanned for before. `services` empty: all devices. A device is told once, and
+    /// again when it shows more than before (its scan response, for one); `allowsDuplicates`: every time it is heard.
+    case scan(services: [BluetoothUUID], solicitedServices: [BluetoothUUID], allowsDuplicates: Bool)
+    case stopScan
+    /// Waits for as long as it takes: `.connected`, `.connectionFailed`, or, when it is cancelled, `.disconnected`.
+    /// A peer that is connected for another session is connected for this one too, at once.
+    case connect(UUID, ConnectOptions)
+    /// The peer is of no more use to this session: always answered by `.disconnected` without a reason if the session was
+    /// connected or connecting. The link itself ends when no session uses it any more.
+    case cancelConnection(UUID)
+    case readRSSI(OperationID, UUID)
+    /// All primary services, or those with `uuids`. Completes with `.services`.
+    case discoverServices(OperationID, UUID, [BluetoothUUID]?)
+    /// Of the service that is declared at the handle. Completes with `.includedServices`.
+    case discoverIncludedServices(OperationID, UUID, AttributeHandle, [BluetoothUUID]?)
+    /// Of the service that is declared at the handle. Completes with `.characteristics`.
+    case discoverCharacteristics(OperationID, UUID, AttributeHandle, [BluetoothUUID]?)
+    /// Of the characteristic whose value has the handle. Completes with `.descriptors`.
+    case discoverDescriptors(OperationID, UUID, AttributeHandle)
+    /// A characteristic's value or a descriptor, whole. Completes with `.value`.
+    case read(OperationID, UUID, AttributeHandle)
+    /// With a response. Completes with `.done`.
+    case write(OperationID, UUID, AttributeHandle, Data)
+    /// Notifications where the characteristic has them, else indications, of the value at the handle. Completes with
+    /// `.notifying`. A session that has asked twice has asked once.
+    case setNotifying(OperationID, UUID, AttributeHandle, Bool)
+  }
 
-  // MARK: Peripheral
-
-  /// Completes with `.published`.
-  case addService(OperationID, ServiceDescription)
-  /// The service of this session that was published at the handle; others of it that include it go on without.
-  case removeService(AttributeHandle)
-  case removeAllServices
-  /// The value of an attribute that the database keeps.
-  case setValue(AttributeHandle, Data)
-  /// Answers `.readRequested` with the value from its offset on, or `.writeRequested`, of this central: exactly once.
-  case respond(ServerRequest, central: UUID, Data?)
-  case reject(ServerRequest, central: UUID, ATTError)
-  /// Completes with `.done` when the controller advertises. One at a time for a session.
-  case startAdvertising(OperationID, localName: String?, services: [BluetoothUUID])
-  case stopAdvertising
-  case setDesiredLatency(UUID, ConnectionLatency)
+  /// What a peripheral asks: to publish, to answer, to advertise.
+  public enum Peripheral: Equatable, Sendable {
+    /// Completes with `.published`.
+    case addService(OperationID, ServiceDescription)
+    /// The service of this session that was published at the handle; others of it that include it go on without.
+    case removeService(AttributeHandle)
+    case removeAllServices
+    /// The value of an attribute that the database keeps.
+    case setValue(AttributeHandle, Data)
+    /// Answers `.readRequested` with the value from its offset on, or `.writeRequested`, of this central: exactly once.
+    case respond(ServerRequest, central: UUID, Data?)
+    case reject(ServerRequest, central: UUID, ATTError)
+    /// Completes with `.done` when the controller advertises. One at a time for a session.
+    case startAdvertising(OperationID, localName: String?, services: [BluetoothUUID])
+    case stopAdvertising
+    case setDesiredLatency(UUID, ConnectionLatency)
+  }
 }
 
 /// Names a client's request to this session until it is answered.

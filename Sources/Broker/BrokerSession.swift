@@ -14,3 +14,8 @@ public protocol BrokerSession: AnyObject, Sendable {
   /// follows.
   func close()
 }
+
+extension BrokerSession {
+  public func send(_ request: BrokerRequest.Central) { send(.central(request)) }
+  public func send(_ request: BrokerRequest.Peripheral) { send(.peripheral(request)) }
+}

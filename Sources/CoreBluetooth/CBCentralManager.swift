@@ -114,7 +114,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   open func scanForPeripherals(withServices serviceUUIDs: [CBUUID]?, options: [String: Any]? = nil) {
     guard isPoweredOn("scan") else { return }
     let solicited = options?[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] as? [CBUUID]
-    let request = BrokerRequest.scan(
+    let request = BrokerRequest.Central.scan(
       services: filter(serviceUUIDs) ?? [], solicitedServices: filter(solicited) ?? [],
       allowsDuplicates: options?.bool(CBCentralManagerScanOptionAllowDuplicatesKey) ?? false)
     lock.withLock {
@@ -234,7 +234,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     return false
   }
   /// False: the peripheral is not connected, and nothing was asked.
-  func begin(_ request: PeripheralRequest, on peripheral: CBPeripheral, _ make: (OperationID) -> BrokerRequest) -> Bool
+  func begin(_ request: PeripheralRequest, on peripheral: CBPeripheral, _ make: (OperationID) -> BrokerRequest.Central)
+    -> Bool
   {
     lock.withLock {
       guard peripheral.link.state == .connected else { return false }

@@ -49,7 +49,7 @@ func filter(_ uuids: [CBUUID]?) -> [BluetoothUUID]? {
 extension CBPeripheral {
   // MARK: Asking
 
-  func request(_ request: PeripheralRequest, _ make: (OperationID, UUID) -> BrokerRequest) {
+  func request(_ request: PeripheralRequest, _ make: (OperationID, UUID) -> BrokerRequest.Central) {
     guard let manager else { return Log.misuse(self, "belongs to no manager, or its manager is gone.") }
     guard !manager.begin(request, on: self, { make($0, peer) }) else { return }
     Log.misuse(self, "can only be asked for something while it is connected.")
@@ -59,7 +59,7 @@ extension CBPeripheral {
   /// Part F, §3.2.9.
   func request(
     _ request: PeripheralRequest, in attribute: CBAttribute, _ value: Data = Data(),
-    _ make: (OperationID, UUID, AttributeHandle) -> BrokerRequest
+    _ make: (OperationID, UUID, AttributeHandle) -> BrokerRequest.Central
   ) {
     guard state == .connected else { return self.request(request) { make($0, $1, AttributeHandle()) } }
     switch handle(of: attribute) {

@@ -28,7 +28,7 @@ import Testing
       let probe = probes.randomElement(using: &chance)!, id = probe.newID()
       let peer = peers.randomElement(using: &chance)!, handle = handles.randomElement(using: &chance)!
       let list = lists.randomElement(using: &chance)!, flag = Bool.random(using: &chance)
-      func ask(_ request: BrokerRequest) {
+      func ask(_ request: BrokerRequest.Central) {
         asked[ObjectIdentifier(probe), default: []].append((id, peer))
         probe.send(request)
       }

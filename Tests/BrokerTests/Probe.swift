@@ -38,7 +38,8 @@ final class Probe: @unchecked Sendable {
     check?()
   }
 
-  func send(_ request: BrokerRequest) { session.send(request) }
+  func send(_ request: BrokerRequest.Central) { session.send(request) }
+  func send(_ request: BrokerRequest.Peripheral) { session.send(request) }
 
   /// The first event, of those that nobody has waited for, of which `pick` makes something; half a minute at most.
   @discardableResult
@@ -106,19 +107,32 @@ final class Probe: @unchecked Sendable {
   }
   @discardableResult
   func ask(
-    at location: SourceLocation = #_sourceLocation, _ request: (OperationID) -> BrokerRequest
+    at location: SourceLocation = #_sourceLocation, _ request: (OperationID) -> BrokerRequest.Central
   ) async throws -> BrokerAnswer {
-    let id = newID()
-    send(request(id))
-    return try await completion(of: id, at: location).get()
+    try await result(of: { .central(request($0)) }, at: location).get()
+  }
+  @discardableResult
+  func ask(
+    at location: SourceLocation = #_sourceLocation, _ request: (OperationID) -> BrokerRequest.Peripheral
+  ) async throws -> BrokerAnswer {
+    try await result(of: { .peripheral(request($0)) }, at: location).get()
   }
   func errorCode(
-    at location: SourceLocation = #_sourceLocation, _ request: (OperationID) -> BrokerRequest
+    at location: SourceLocation = #_sourceLocation, _ request: (OperationID) -> BrokerRequest.Central
   ) async throws -> BluetoothError.Code? {
+    try await result(of: { .central(request($0)) }, at: location).errorCode
+  }
+  func errorCode(
+    at location: SourceLocation = #_sourceLocation, _ request: (OperationID) -> BrokerRequest.Peripheral
+  ) async throws -> BluetoothError.Code? {
+    try await result(of: { .peripheral(request($0)) }, at: location).errorCode
+  }
+  private func result(
+    of request: (OperationID) -> BrokerRequest, at location: SourceLocation
+  ) async throws -> Result<BrokerAnswer, BluetoothError> {
     let id = newID()
-    send(request(id))
-    guard case .failure(let error) = try await completion(of: id, at: location) else { return nil }
-    return error.code
+    session.send(request(id))
+    return try await completion(of: id, at: location)
   }
 
   /// What is on its way to the session has arrived: another round through the adapter.
@@ -131,6 +145,9 @@ final class Probe: @unchecked Sendable {
   func history() async throws -> [BrokerEvent] { try await adapter.eventLoop.submit { self.log }.get() }
 }
 
+extension Result<BrokerAnswer, BluetoothError> {
+  fileprivate var errorCode: BluetoothError.Code? { if case .failure(let error) = self { error.code } else { nil } }
+}
 extension [BrokerEvent] {
   var states: [AdapterState] { compactMap { if case .adapter(let state) = $0 { state } else { nil } } }
 }

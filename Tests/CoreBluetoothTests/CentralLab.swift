@@ -11,13 +11,18 @@ import TestSupport
 final class ScriptedSession: BrokerSession, @unchecked Sendable {
   // Sendable: the lock.
   private let lock = NSLock()
-  private var log: [BrokerRequest] = []
+  private var log: [BrokerRequest.Central] = []
   private var closed = false
   private var ports: [UUID: SendPort] = [:]
   private let deliver: @Sendable (BrokerEvent) -> Void
   init(_ deliver: @escaping @Sendable (BrokerEvent) -> Void) { self.deliver = deliver }
 
-  func send(_ request: BrokerRequest) { lock.withLock { log.append(request) } }
+  func send(_ request: BrokerRequest) {
+    guard case .central(let request) = request else {
+      preconditionFailure("a central manager asks a central's requests")
+    }
+    lock.withLock { log.append(request) }
+  }
   func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? {
     lock.withLock { kind == .command ? ports[peer] : nil }
   }
@@ -25,7 +30,7 @@ final class ScriptedSession: BrokerSession, @unchecked Sendable {
 
   func tell(_ event: BrokerEvent) { deliver(event) }
   /// Asked for since the last time.
-  func asked() -> [BrokerRequest] {
+  func asked() -> [BrokerRequest.Central] {
     lock.withLock {
       defer { log = [] }
       return log
@@ -163,7 +168,7 @@ final class CentralLab: @unchecked Sendable {
   }
   /// A call may lead to another turn of the queue, and that to one more.
   func settle() { for _ in 0..<4 { queue.sync {} } }
-  func asked() -> [BrokerRequest] { session.asked() }
+  func asked() -> [BrokerRequest.Central] { session.asked() }
   func letManagerGo() { manager = nil }
 
   static func peer(_ number: UInt64 = 0xF0F1_F2F3_F4F5) -> UUID {
@@ -183,9 +188,9 @@ final class CentralLab: @unchecked Sendable {
   }
   /// Answers the last request with `answer`. Returns what was asked.
   @discardableResult
-  func answer(_ answer: BrokerAnswer) -> [BrokerRequest] { complete(.success(answer)) }
+  func answer(_ answer: BrokerAnswer) -> [BrokerRequest.Central] { complete(.success(answer)) }
   @discardableResult
-  func complete(_ result: Result<BrokerAnswer, BluetoothError>) -> [BrokerRequest] {
+  func complete(_ result: Result<BrokerAnswer, BluetoothError>) -> [BrokerRequest.Central] {
     let asked = asked()
     if let id = asked.last?.operation { tell(.completed(id, result)) }
     return asked
@@ -210,7 +215,7 @@ final class CentralLab: @unchecked Sendable {
   }
 }
 
-extension BrokerRequest {
+extension BrokerRequest.Central {
   var operation: OperationID? {
     switch self {
     case .readRSSI(let id, _), .discoverServices(let id, _, _), .discoverIncludedServices(let id, _, _, _),

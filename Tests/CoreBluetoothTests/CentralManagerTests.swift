@@ -163,7 +163,7 @@ import Testing
       options: [
         CBCentralManagerScanOptionAllowDuplicatesKey: "yes", CBCentralManagerScanOptionSolicitedServiceUUIDsKey: 5,
       ])
-    let all = BrokerRequest.scan(services: [], solicitedServices: [], allowsDuplicates: false)
+    let all = BrokerRequest.Central.scan(services: [], solicitedServices: [], allowsDuplicates: false)
     #expect(
       lab.asked() == [
         all, all,

@@ -11,7 +11,7 @@ import Testing
 final class PeripheralSession: BrokerSession, @unchecked Sendable {
   // Sendable: what changes is guarded by the lock.
   private let lock = NSLock()
-  private var sent: [BrokerRequest] = []
+  private var sent: [BrokerRequest.Peripheral] = []
   private var ports: [UUID: SendPort] = [:]
   private var closed = false
   private let deliver: @Sendable (BrokerEvent) -> Void
@@ -21,8 +21,11 @@ final class PeripheralSession: BrokerSession, @unchecked Sendable {
     deliver(.adapter(.unknown))
   }
   /// Before a request is noted: sets the time at which another thread does something.
-  var onSend: ((BrokerRequest) -> Void)?
+  var onSend: ((BrokerRequest.Peripheral) -> Void)?
   func send(_ request: BrokerRequest) {
+    guard case .peripheral(let request) = request else {
+      preconditionFailure("a peripheral manager asks a peripheral's requests")
+    }
     onSend?(request)
     lock.withLock { sent.append(request) }
   }
@@ -33,7 +36,7 @@ final class PeripheralSession: BrokerSession, @unchecked Sendable {
   func setPort(_ port: SendPort?, of peer: UUID) { lock.withLock { ports[peer] = port } }
   var isClosed: Bool { lock.withLock { closed } }
   /// What the manager has asked for since this was asked last.
-  func takeRequests() -> [BrokerRequest] {
+  func takeRequests() -> [BrokerRequest.Peripheral] {
     lock.withLock {
       defer { sent = [] }
       return sent

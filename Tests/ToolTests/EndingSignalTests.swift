@@ -85,7 +85,8 @@ import Testing
     try await withFolder { folder in
       var statuses: [Int32] = []
       while statuses.count < 10, statuses.last != 128 + SIGTERM {
-        let (scanning, begun) = AsyncStream.makeStream(of: Void.self), isSilent = Atomic(false), running = Mutex<Tool?>(nil)
+        let (scanning, begun) = AsyncStream.makeStream(of: Void.self), isSilent = Atomic(false),
+          running = Mutex<Tool?>(nil)
         let air = try await Air { stream in
           Interceptor(stream) { packet, _ in
             // What comes now is the good end.

@@ -132,7 +132,9 @@ private final class HoldingTransport: ForwardingTransport, @unchecked Sendable {
   override func received(_ packet: Span<UInt8>) {
     let octets = packet.indices.map { packet[$0] }
     // Command Complete, Vol 4, Part E, §7.7.14.
-    if case .before = phase, octets.count > 5, octets[1] == 0x0E, octets[4...5] == [0x39, 0x20] { phase = .holding([]) }
+    if case .before = phase, octets.count > 5, octets[1] == 0x0E, octets[4...5] == [0x39, 0x20] {
+      phase = .holding([])
+    }
     guard case .holding(let held) = phase else { return super.received(packet) }
     phase = .holding(held + [octets])
     // LE Enhanced Connection Complete, §7.7.65.10, or LE Connection Complete, §7.7.65.1.

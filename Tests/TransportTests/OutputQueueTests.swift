@@ -138,7 +138,9 @@ import Testing
     let descriptor = unsafe open("/dev/full", O_WRONLY | O_CLOEXEC)
     let path = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path
     defer { try? FileManager.default.removeItem(atPath: path) }
-    let queue = OutputQueue(to: descriptor, limit: 1000, closesDescriptor: true, waitsForRoom: true) { "dropped \($0)\n" }
+    let queue = OutputQueue(to: descriptor, limit: 1000, closesDescriptor: true, waitsForRoom: true) {
+      "dropped \($0)\n"
+    }
     var kept: [String] = [], dropped = 0
     for number in 0..<500 {
       if queue.put("line \(number)\n".utf8) { kept.append("line \(number)") } else { dropped += 1 }

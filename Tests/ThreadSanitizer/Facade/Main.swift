@@ -18,9 +18,16 @@ final class Script: BrokerSession, @unchecked Sendable {
   static let value = AttributeHandle(rawValue: 3)
   func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? { nil }
   func close() {}
-  func send(_ request: BrokerRequest) { air.async { self.answer(request) } }
+  func send(_ request: BrokerRequest) {
+    air.async {
+      switch request {
+      case .central(let request): self.answer(request)
+      case .peripheral(let request): self.answer(request)
+      }
+    }
+  }
 
-  private func answer(_ request: BrokerRequest) {
+  private func answer(_ request: BrokerRequest.Central) {
     let peer = Self.peer
     func complete(_ id: OperationID, _ answer: BrokerAnswer) { deliver(.completed(id, .success(answer))) }
     switch request {
@@ -43,6 +50,13 @@ final class Script: BrokerSession, @unchecked Sendable {
     case .setNotifying(let id, _, _, let isOn):
       complete(id, .notifying(isOn))
       if isOn { for _ in 0..<5 { air.async { self.notify() } } }
+    case .stopScan, .discoverIncludedServices, .discoverDescriptors, .write: break
+    }
+  }
+  private func answer(_ request: BrokerRequest.Peripheral) {
+    let peer = Self.peer
+    func complete(_ id: OperationID, _ answer: BrokerAnswer) { deliver(.completed(id, .success(answer))) }
+    switch request {
     case .addService(let id, let service):
       complete(
         id,
