@@ -8,7 +8,7 @@ import Glibc
 struct LockFile {
   /// Beside the socket.
   let path: String
-  private let descriptor: CInt
+  let descriptor: CInt
 
   /// Takes the lock that belongs to the socket at `path`. `.addressInUse` while another owner has it.
   init(ofSocket socket: String, for spec: TransportSpec) throws(TransportError) {
@@ -44,5 +44,9 @@ struct LockFile {
   }
 
   /// Gives the lock back. Once.
-  func release() { close(descriptor) }
+  func release() {
+    // To close it is not enough: a child that has been forked has the descriptor too, until its `exec`.
+    flock(descriptor, LOCK_UN)
+    close(descriptor)
+  }
 }

@@ -151,6 +151,17 @@ import Testing
     }
   }
 
+  /// The lock is free when its owner says so, and not when the last copy of its descriptor is closed.
+  @Test func aChildThatHasTheDescriptorDoesNotKeepTheName() throws {
+    try withFolders { radio, _ in
+      let socket = try radio.path(creates: true), spec = TransportSpec.radio(name: "desk")
+      let owner = try LockFile(ofSocket: socket, for: spec), copy = dup(owner.descriptor)
+      owner.release()
+      try LockFile(ofSocket: socket, for: spec).release()
+      close(copy)
+    }
+  }
+
   enum Foreign: CaseIterable { case link, folder, fifo }
   @Test(arguments: Foreign.allCases) func aLockThatIsNoFileIsNotOpened(foreign: Foreign) throws {
     try withFolders { radio, root in
