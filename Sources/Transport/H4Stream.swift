@@ -11,19 +11,11 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
   private let channel: any Channel
   /// A serial line's descriptor, the channel's own.
   private let line: CInt?
-  private var receiver: (any HCIReceiver)?
+  private var gate = Gate()
   private var framer: H4Framer
   private var outgoing: ByteBuffer
   /// `outgoing` was given to the channel: the next packet begins a new batch.
   private var handedOver = false
-  /// A call of the receiver's is on the stack: what happens meanwhile is told afterwards.
-  private var isCalled = false
-  /// What came before it can be told: before `start` when the peer closes, and inside `flush` when the channel finds that
-  /// it has; NIO reads to the end then, whether we want to read or not.
-  private var early: ByteBuffer?
-  /// Why it ended, before or after `start`.
-  private var end: End?
-  private enum End { case closed, failed(TransportError), told }
 
   /// Octets gathered before they leave on their own.
   private static var batch: Int { 16_384 }
@@ -38,23 +30,18 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
   }
 
   public var eventLoop: any EventLoop { channel.eventLoop }
-  public var isWritable: Bool { end == nil && channel.isWritable }
+  public var isWritable: Bool { gate.isLive && channel.isWritable }
 
   public func start(_ receiver: any HCIReceiver) {
     eventLoop.preconditionInEventLoop()
-    precondition(self.receiver == nil, "a transport is started once")
-    switch end {
-    case .closed, .told: return
-    case .failed: break
-    case nil: guarded { channel.setOption(.autoRead, value: true).whenComplete { _ in } }
-    }
-    self.receiver = receiver
-    if end != nil || early != nil { eventLoop.execute { self.catchUp() } }
+    gate.start(receiver)
+    if gate.isLive { channel.setOption(.autoRead, value: true).whenComplete { _ in } }
+    reopen()
   }
 
   public func send(_ packet: Span<UInt8>) {
     eventLoop.assertInEventLoop()
-    guard end == nil else { return }
+    guard gate.isLive else { return }
     if handedOver {
       outgoing.clear()  // the same memory when the channel is done with it
       handedOver = false
@@ -65,7 +52,7 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
 
   public func flush() {
     eventLoop.assertInEventLoop()
-    guard end == nil, !handedOver, outgoing.readableBytes > 0 else { return }
+    guard gate.isLive, !handedOver, outgoing.readableBytes > 0 else { return }
     handedOver = true
     guarded {
       channel.writeAndFlush(outgoing, promise: nil)
@@ -84,9 +71,8 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
 
   public func close() {
     eventLoop.assertInEventLoop()
-    if end == nil { flush() }
-    receiver = nil
-    end = .closed
+    if gate.isLive { flush() }
+    gate = .ended
     closeChannel()
   }
   private func closeChannel() {
@@ -103,65 +89,71 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
 
   // MARK: From the channel
 
+  /// NIO reads to the end when the peer closes, also before `start` and inside of `flush`, whether we want to read or not.
   fileprivate func read(_ buffer: ByteBuffer) {
-    guard end == nil else { return }
-    if receiver != nil, early == nil, !isCalled { return frame(buffer) }
-    if isCalled, early == nil { eventLoop.execute { self.catchUp() } }
-    var buffer = buffer
-    early.setOrWriteBuffer(&buffer)
-    if let count = early?.readableBytes, count > Self.bound { fail(.overflow(count)) }
+    guard gate.isLive else { return }
+    if case .open = gate { return _ = frame(buffer) }
+    let waiting = gate.keep(buffer)
+    if waiting > Self.bound { fail(.overflow(waiting)) }
   }
 
-  private func frame(_ buffer: ByteBuffer) {
+  /// False: the framing is lost, and what follows means nothing.
+  private func frame(_ buffer: ByteBuffer) -> Bool {
     let bytes = buffer.readableBytesUInt8Span
     var index = 0
-    while let receiver {
+    while let receiver = gate.receiver {
       switch framer.next(in: bytes, at: &index) {
       case .packet(let range): receiver.received(bytes.extracting(range))
       case .assembled(let packet): receiver.received(packet.span)
-      case .needMore: return
+      case .needMore: return true
       case .lost(let error):
         // Nearer to the cause than a close that followed it.
-        if case .failed = end { end = .failed(.framing(error)) }
-        return fail(.framing(error))
+        if gate.isLive { fail(.framing(error)) } else { gate.end(.framing(error), isNearer: true) }
+        return false
       }
     }
+    return true
   }
 
-  /// Tells what has not been told: octets that came too early, then the end.
+  /// Tells what has waited: octets that came too early, then the end.
   private func catchUp() {
-    if receiver != nil, let early {
-      self.early = nil
-      frame(early)
-      receiver?.receivedAll()
+    let waited = gate.takePackets()
+    if !waited.isEmpty {
+      for buffer in waited where !frame(buffer) { break }
+      gate.receiver?.receivedAll()
     }
-    guard case .failed(let error) = end, let receiver else { return }
-    self.receiver = nil
-    end = .told
-    receiver.failed(error)
+    if let (receiver, error) = gate.takeEnd() { receiver.failed(error) } else { reopen() }
+  }
+  private func reopen() {
+    if !gate.reopen() { eventLoop.execute { self.catchUp() } }
   }
 
-  fileprivate func readAll() { if early == nil, !isCalled { receiver?.receivedAll() } }
+  fileprivate func readAll() {
+    if case .open(let receiver) = gate { receiver.receivedAll() }
+  }
 
   fileprivate func writabilityChanged() {
-    guard channel.isWritable, end == nil else { return }
-    if isCalled { return eventLoop.execute { self.writabilityChanged() } }
-    receiver?.writable()
+    guard channel.isWritable, gate.isLive else { return }
+    switch gate {
+    case .open(let receiver): receiver.writable()
+    case .waiting(let early) where early.receiver != nil: eventLoop.execute { self.writabilityChanged() }
+    case .waiting, .ended: break
+    }
   }
 
-  /// The first reason counts.
   fileprivate func fail(_ error: TransportError) {
-    guard end == nil else { return }
-    end = .failed(error)
+    guard gate.isLive else { return }
+    let isOurs = gate.hold()
+    gate.end(error)
     closeChannel()
-    if isCalled || early != nil { eventLoop.execute { self.catchUp() } } else { catchUp() }
+    if isOurs { catchUp() }
   }
 
+  /// Runs what the channel may answer at once, inside a call of the receiver's: the receiver is told afterwards.
   private func guarded(_ body: () -> Void) {
-    let outer = isCalled
-    isCalled = true
+    let isOurs = gate.hold()
     body()
-    isCalled = outer
+    if isOurs { reopen() }
   }
 }
 

@@ -8,18 +8,16 @@ import NIOCore
 public final class MemoryTransport: HCITransport, @unchecked Sendable {
   // Sendable because every access is on the event loop, which the entry points check in debug builds.
   public let eventLoop: any EventLoop
-  private var receiver: (any HCIReceiver)?
+  /// Closed while a delivery is scheduled or under way.
+  private var gate = Gate()
   /// Nil once either end is closed.
   private var other: MemoryTransport?
   /// What the other end sent, and the batch being delivered: they change places, so their memory is kept.
   private var inbox = Batch()
   private var spare = Batch()
-  private var isStarted = false
-  private var isScheduled = false
   /// The other end found our inbox full and waits.
   private var owesWritable = false
   private var isSearching = false
-  private var end: TransportError?
 
   private struct Batch {
     var octets: [UInt8] = []
@@ -54,10 +52,8 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
 
   public func start(_ receiver: any HCIReceiver) {
     eventLoop.preconditionInEventLoop()
-    precondition(!isStarted, "a transport is started once")
-    isStarted = true
-    self.receiver = receiver
-    schedule()
+    gate.start(receiver)
+    reopen()
   }
 
   public func send(_ packet: Span<UInt8>) {
@@ -67,8 +63,7 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
     if other.inbox.octets.count > Self.bound {
       let waiting = other.inbox.octets.count
       detach()
-      end = .overflow(waiting)
-      return schedule()
+      return end(.overflow(waiting))
     }
     if other.inbox.octets.count >= Self.highWater { other.owesWritable = true }
     other.schedule()
@@ -89,8 +84,7 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
 
   public func close() {
     eventLoop.assertInEventLoop()
-    receiver = nil
-    end = nil
+    gate = .ended
     detach()
     inbox.removeAll()
   }
@@ -103,18 +97,24 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
     guard let other else { return }
     self.other = nil
     other.other = nil
-    other.end = .closed
-    other.schedule()
+    other.end(.closed)
+  }
+  private func end(_ error: TransportError) {
+    let isOurs = gate.hold()
+    gate.end(error)
+    if isOurs { reopen() }
   }
 
   private func schedule() {
-    guard isStarted, !isScheduled, receiver != nil else { return }
-    isScheduled = true
+    if gate.hold() { eventLoop.execute { self.deliver() } }
+  }
+  /// Opens the gate, or delivers on the next turn what came meanwhile.
+  private func reopen() {
+    guard gate.receiver != nil, !inbox.ends.isEmpty || !gate.reopen() else { return }
     eventLoop.execute { self.deliver() }
   }
 
   private func deliver() {
-    isScheduled = false
     if !inbox.ends.isEmpty {
       var batch = inbox
       inbox = spare
@@ -122,27 +122,24 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
       // Room again: the sender hears of it before the packets are looked at, on a turn of its own.
       if owesWritable, let other {
         owesWritable = false
-        eventLoop.execute { if other.isWritable { other.receiver?.writable() } }
+        eventLoop.execute { if other.isWritable { other.gate.receiver?.writable() } }
       }
       var start = 0
+      let receiver = gate.receiver
       for place in batch.ends {
-        guard let receiver else { break }
+        if case .ended = gate { break }
         let packet = batch.octets.span.extracting(start..<place)
         start = place
         if isSearching {
           guard H4Framer.isResetAnswer(packet) else { continue }
           isSearching = false
         }
-        receiver.received(packet)
+        receiver?.received(packet)
       }
       batch.removeAll()
       spare = batch
-      receiver?.receivedAll()
+      gate.receiver?.receivedAll()
     }
-    if let error = end, inbox.ends.isEmpty, let receiver {
-      end = nil
-      self.receiver = nil
-      receiver.failed(error)
-    }
+    if inbox.ends.isEmpty, let (receiver, error) = gate.takeEnd() { receiver.failed(error) } else { reopen() }
   }
 }

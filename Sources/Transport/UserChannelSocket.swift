@@ -21,7 +21,7 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
   /// Ready when the adapter has been let go, and is up again if it was taken down to be opened; a `TransportError` says
   /// why it is not.
   public let closeFuture: EventLoopFuture<Void>
-  private var receiver: (any HCIReceiver)?
+  private var gate = Gate()
   private var isSearching = false
 
   /// The packet that the channel has, or the memory for the next one.
@@ -31,16 +31,6 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
   private var waiting = CircularBuffer<ByteBuffer>()
   private var waitingOctets = 0
   private var isDraining = false
-
-  /// A call of the receiver's is on the stack: what happens meanwhile is told afterwards.
-  private var isCalled = false
-  /// What came before it can be told: before `start` when the other side closes, and inside a `send` that fails, when the
-  /// channel reads what there is.
-  private var early: [ByteBuffer] = []
-  private var earlyOctets = 0
-  /// Why it ended, before or after `start`.
-  private var end: End?
-  private enum End { case closed, failed(TransportError), told }
 
   /// The kernel's packets have at most 1,029 octets. A read that fills this much may have cut one.
   private static var longestRead: Int { 2048 }
@@ -61,23 +51,18 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
   }
 
   public var eventLoop: any EventLoop { channel.eventLoop }
-  public var isWritable: Bool { end == nil && !isInFlight }
+  public var isWritable: Bool { gate.isLive && !isInFlight }
 
   public func start(_ receiver: any HCIReceiver) {
     eventLoop.preconditionInEventLoop()
-    precondition(self.receiver == nil, "a transport is started once")
-    switch end {
-    case .closed, .told: return
-    case .failed: break
-    case nil: guarded { channel.setOption(.autoRead, value: true).whenComplete { _ in } }
-    }
-    self.receiver = receiver
-    if end != nil || !early.isEmpty { eventLoop.execute { self.catchUp() } }
+    gate.start(receiver)
+    if gate.isLive { channel.setOption(.autoRead, value: true).whenComplete { _ in } }
+    reopen()
   }
 
   public func send(_ packet: Span<UInt8>) {
     eventLoop.assertInEventLoop()
-    guard end == nil, !packet.isEmpty else { return }
+    guard gate.isLive, !packet.isEmpty else { return }
     if isInFlight {
       var buffer = channel.allocator.buffer(capacity: packet.count)
       unsafe packet.withUnsafeBytes { _ = unsafe buffer.writeBytes($0) }
@@ -101,9 +86,7 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
 
   public func close() {
     eventLoop.assertInEventLoop()
-    receiver = nil
-    end = .closed
-    early = []
+    gate = .ended
     channel.close(promise: nil)
   }
 
@@ -124,25 +107,24 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
     if case .failure(let error) = result { return fail(reason(error)) }
     guard !isDraining else { return }  // the caller goes on
     isDraining = true
-    while !isInFlight, end == nil, let next = waiting.popFirst() {
+    while !isInFlight, gate.isLive, let next = waiting.popFirst() {
       waitingOctets -= next.readableBytes
       write(next)
     }
     isDraining = false
     // Inside `send` nobody has been told to wait.
-    if !isCalled, isWritable { receiver?.writable() }
+    if isWritable, case .open(let receiver) = gate { receiver.writable() }
   }
 
   // MARK: From the channel
 
+  /// The channel reads what there is when the other side closes, also before `start` and inside of a `send` that fails.
   fileprivate func read(_ packet: ByteBuffer) {
-    guard end == nil else { return }
+    guard gate.isLive else { return }
     if packet.readableBytes >= Self.longestRead { return fail(.packetTooLong(limit: Self.longestRead - 1)) }
-    if receiver != nil, early.isEmpty, !isCalled { return deliver(packet) }
-    if isCalled, early.isEmpty { eventLoop.execute { self.catchUp() } }
-    early.append(packet)
-    earlyOctets += packet.readableBytes
-    if earlyOctets > Self.bound { fail(.overflow(earlyOctets)) }
+    if case .open = gate { return deliver(packet) }
+    let waiting = gate.keep(packet)
+    if waiting > Self.bound { fail(.overflow(waiting)) }
   }
 
   private func deliver(_ packet: ByteBuffer) {
@@ -151,33 +133,36 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
       guard H4Framer.isResetAnswer(packet) else { return }
       isSearching = false
     }
-    receiver?.received(packet)
+    gate.receiver?.received(packet)
   }
 
-  fileprivate func readAll() { if early.isEmpty, !isCalled { receiver?.receivedAll() } }
+  fileprivate func readAll() {
+    if case .open(let receiver) = gate { receiver.receivedAll() }
+  }
 
-  /// Tells what has not been told: packets that came too early, then the end.
+  /// Tells what has waited: packets that came too early, then the end.
   private func catchUp() {
-    if receiver != nil, !early.isEmpty {
-      let packets = early
-      early = []
-      earlyOctets = 0
-      for packet in packets { deliver(packet) }
-      receiver?.receivedAll()
+    let waited = gate.takePackets()
+    if !waited.isEmpty {
+      for packet in waited { deliver(packet) }
+      gate.receiver?.receivedAll()
     }
-    guard case .failed(let error) = end, let receiver else { return }
-    self.receiver = nil
-    end = .told
-    receiver.failed(error)
+    if let (receiver, error) = gate.takeEnd() { return receiver.failed(error) }
+    reopen()
+    // A packet may have been written while the gate was closed.
+    if isWritable, case .open(let receiver) = gate { receiver.writable() }
+  }
+  private func reopen() {
+    if !gate.reopen() { eventLoop.execute { self.catchUp() } }
   }
 
-  /// The first reason counts.
   private func fail(_ error: TransportError) {
-    guard end == nil else { return }
-    end = .failed(error)
+    guard gate.isLive else { return }
+    let isOurs = gate.hold()
+    gate.end(error)
     waiting.removeAll()
     channel.close(promise: nil)
-    if isCalled || !early.isEmpty { eventLoop.execute { self.catchUp() } } else { catchUp() }
+    if isOurs { catchUp() }
   }
   fileprivate func closed() { fail(.closed) }
   fileprivate func failed(_ error: any Error) { fail(reason(error)) }
@@ -192,11 +177,11 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
     }
   }
 
+  /// Runs what the channel may answer at once, inside a call of the receiver's: the receiver is told afterwards.
   private func guarded(_ body: () -> Void) {
-    let outer = isCalled
-    isCalled = true
+    let isOurs = gate.hold()
     body()
-    isCalled = outer
+    if isOurs { reopen() }
   }
 }
 
