@@ -198,7 +198,7 @@ public struct Bearer: ~Copyable {
   ) {
     guard !pdu.isEmpty else { return effects.report(.emptyPDU) }
     let opcode = ATTOpcode(rawValue: pdu[0]), type = PDUType(opcode)
-    let isKnown = error.reason != .unknown
+    let isKnown = if case .unknown = error.reason { false } else { true }
     if !serverSide.isServingHeld { effects.report(isKnown ? .malformed(opcode, error) : .unknownOpcode(opcode)) }
     switch type {
     case .request, .unknown:

@@ -118,7 +118,7 @@ public struct ReadByTypeResponse: ATTMessage {
   public var attributeDataList = List<AttributeData>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.list("Length", "Attribute Data List", &attributeDataList)
+    try visit.list(strideIn: "Length", "Attribute Data List", &attributeDataList)
   }
 }
 /// ATT_READ_REQ. Vol 3, Part F, §3.4.4.3.
@@ -208,7 +208,7 @@ public struct ReadByGroupTypeResponse: ATTMessage {
   public var attributeDataList = List<GroupData>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.list("Length", "Attribute Data List", &attributeDataList)
+    try visit.list(strideIn: "Length", "Attribute Data List", &attributeDataList)
   }
 }
 /// ATT_WRITE_REQ. Vol 3, Part F, §3.4.5.1.
@@ -265,11 +265,19 @@ public struct ExecuteWriteRequest: ATTRequest {
   public typealias Response = ExecuteWriteResponse
   public static var name: StaticString { "ATT_EXECUTE_WRITE_REQ" }
   public static var opcode: ATTOpcode { 0x18 }
-  public var flags: UInt8 = 0
+  public var flags = ExecuteWriteFlags.cancel
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Flags", &flags)
   }
+}
+/// What becomes of the prepared values. Vol 3, Part F, §3.4.6.3; other numbers than these two are reserved.
+public struct ExecuteWriteFlags: OpenNumber, Hashable {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+  @inlinable @inline(__always) public static var cancel: ExecuteWriteFlags { ExecuteWriteFlags(rawValue: 0x00) }
+  @inlinable @inline(__always) public static var write: ExecuteWriteFlags { ExecuteWriteFlags(rawValue: 0x01) }
+  public var text: String { self == .cancel ? "cancel" : self == .write ? "write" : "0x" + hexDigits(wire, 2) }
 }
 /// ATT_EXECUTE_WRITE_RSP. Vol 3, Part F, §3.4.6.4.
 public struct ExecuteWriteResponse: ATTMessage {
@@ -420,7 +428,7 @@ public struct LengthValueTuple: WireRecord {
   public var attributeValue = Octets()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.octets("Value Length", UInt16.self, "Attribute Value", &attributeValue)
+    try visit.octets(lengthIn: "Value Length", UInt16.self, "Attribute Value", &attributeValue)
   }
 }
 /// An entry of ATT_MULTIPLE_HANDLE_VALUE_NTF.
@@ -430,7 +438,7 @@ public struct HandleLengthValueTuple: WireRecord {
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Attribute Handle", &attributeHandle)
-    try visit.octets("Value Length", UInt16.self, "Attribute Value", &attributeValue)
+    try visit.octets(lengthIn: "Value Length", UInt16.self, "Attribute Value", &attributeValue)
   }
 }
 
@@ -514,7 +522,7 @@ public enum ATTPDU: BitwiseCopyable, Sendable {
     case 0x23: self = .multipleHandleValueNotification(try reader.read())
     case 0x52: self = .writeCommand(try reader.read())
     case 0xD2: self = .signedWriteCommand(try reader.read())
-    default: throw WireError(.unknown, "Opcode", needed: 1, available: Int(opcode.rawValue))
+    default: throw .unknown("Opcode", Int(opcode.rawValue))
     }
   }
 

@@ -4,8 +4,8 @@ import HCI
 /// What may only be set while a set is off: the parameters of one command, legacy or extended. Vol 4, Part E, §7.8.5, §7.8.53.
 struct AdvertisingSettings: BitwiseCopyable, Equatable {
   var properties: AdvertisingProperties
-  /// Units of 0.625 ms.
-  var intervalMin: UInt32, intervalMax: UInt32
+  /// Legacy commands have the same units and fewer bits.
+  var intervalMin: PrimaryAdvertisingInterval, intervalMax: PrimaryAdvertisingInterval
   var ownAddressType: OwnAddressType
   var peer: PeerAddress?
   /// dBm.
@@ -14,7 +14,9 @@ struct AdvertisingSettings: BitwiseCopyable, Equatable {
   init(_ parameters: AdvertisingParameters, usesLegacyPDUs: Bool, ownAddressType: OwnAddressType) {
     properties = AdvertisingProperties(parameters.kind, usesLegacyPDUs: usesLegacyPDUs)
     let range = parameters.interval.range(parameters.kind)
-    (intervalMin, intervalMax) = (range.lowerBound.advertisingUnits, range.upperBound.advertisingUnits)
+    (intervalMin, intervalMax) = (
+      PrimaryAdvertisingInterval(range.lowerBound), PrimaryAdvertisingInterval(range.upperBound)
+    )
     self.ownAddressType = ownAddressType
     peer = parameters.kind.peer
     txPower = parameters.txPower
@@ -57,17 +59,12 @@ extension AdvertisingParameters.Kind {
     }
   }
 }
-extension Duration {
-  /// Units of 0.625 ms, the nearest number of them.
-  fileprivate var advertisingUnits: UInt32 { UInt32(clamping: (nanoseconds + 312_500) / 625_000) }
-}
-
 extension LESetAdvertisingParameters {
   init(_ settings: AdvertisingSettings) {
     self.init()
     // High duty cycle advertising does not look at them.
-    advertisingIntervalMin = AdvertisingInterval(rawValue: UInt16(clamping: settings.intervalMin))
-    advertisingIntervalMax = AdvertisingInterval(rawValue: UInt16(clamping: settings.intervalMax))
+    advertisingIntervalMin = AdvertisingInterval(settings.intervalMin.duration)
+    advertisingIntervalMax = AdvertisingInterval(settings.intervalMax.duration)
     let properties = settings.properties
     advertisingType =
       if properties.isDirected {
@@ -93,8 +90,8 @@ extension LESetExtendedAdvertisingParameters {
     directed = settings.properties.isDirected
     highDutyCycle = settings.properties.isHighDutyCycle
     legacy = settings.properties.usesLegacyPDUs
-    primaryAdvertisingIntervalMin = UInt24(settings.intervalMin)
-    primaryAdvertisingIntervalMax = UInt24(settings.intervalMax)
+    primaryAdvertisingIntervalMin = settings.intervalMin
+    primaryAdvertisingIntervalMax = settings.intervalMax
     ownAddressType = settings.ownAddressType
     if let peer = settings.peer {
       peerAddressType = peer.isRandom ? .random : .public

@@ -49,8 +49,7 @@ public struct ConnectionParameterRange: BitwiseCopyable, Sendable, Hashable, Cus
   }
   var request: ConnectionParameterUpdateRequest {
     ConnectionParameterUpdateRequest(
-      intervalMin: intervalMin.rawValue, intervalMax: intervalMax.rawValue, latency: latency,
-      timeout: supervisionTimeout.rawValue)
+      intervalMin: intervalMin, intervalMax: intervalMax, latency: latency, timeout: supervisionTimeout)
   }
   public var description: String {
     "interval \(intervalMin.text) to \(intervalMax.text), latency \(latency), "
@@ -98,8 +97,8 @@ public enum ParameterPolicy: BitwiseCopyable, Sendable, Hashable {
     case .accept: return true
     case .refuse: return false
     case .acceptWithin(let limits):
-      return request.intervalMin >= limits.intervalMin.rawValue && request.intervalMax <= limits.intervalMax.rawValue
-        && request.latency <= limits.latency && request.timeout <= limits.supervisionTimeout.rawValue
+      return request.intervalMin >= limits.intervalMin && request.intervalMax <= limits.intervalMax
+        && request.latency <= limits.latency && request.timeout <= limits.supervisionTimeout
     }
   }
 }

@@ -70,10 +70,10 @@ extension HostCore {
       id: id, wanted: wanted, way: .linkLayer, deadline: now + ParameterUpdate.timeout)
     var command = LEConnectionUpdate()
     command.connectionHandle = handle
-    command.connectionIntervalMin = ConnectionInterval(rawValue: wanted.intervalMin)
-    command.connectionIntervalMax = ConnectionInterval(rawValue: wanted.intervalMax)
+    command.connectionIntervalMin = wanted.intervalMin
+    command.connectionIntervalMax = wanted.intervalMax
     command.maxLatency = wanted.latency
-    command.supervisionTimeout = SupervisionTimeout(rawValue: wanted.timeout)
+    command.supervisionTimeout = wanted.timeout
     hci.send(command, tag: Tag.update | UInt32(handle.rawValue), now: now)
   }
   private mutating func updateOverL2CAP(
@@ -145,8 +145,7 @@ extension HostCore {
   /// The peer asks for other parameters over the link layer. Vol 4, Part E, §7.7.65.6, §7.8.31, §7.8.32.
   mutating func answer(_ event: LERemoteConnectionParameterRequest, _ now: Instant) {
     let request = ConnectionParameterUpdateRequest(
-      intervalMin: event.intervalMin.rawValue, intervalMax: event.intervalMax.rawValue, latency: event.maxLatency,
-      timeout: event.timeout.rawValue)
+      intervalMin: event.intervalMin, intervalMax: event.intervalMax, latency: event.maxLatency, timeout: event.timeout)
     guard configuration.parameterPolicy.accepts(request) else {
       var command = LERemoteConnectionParameterRequestNegativeReply()
       command.connectionHandle = event.connectionHandle
@@ -183,9 +182,9 @@ extension HostCore {
       upper.links[index].update?.way = .granted
       upper.links[index].update?.deadline = now + ParameterUpdate.timeout
       // They came into force before the answer did, or were in force anyway: then no event comes.
-      let parameters = upper.links[index].parameters, interval = parameters.interval.rawValue
+      let parameters = upper.links[index].parameters, interval = parameters.interval
       if update.wanted.intervalMin <= interval, interval <= update.wanted.intervalMax,
-        parameters.latency == update.wanted.latency, parameters.supervisionTimeout.rawValue == update.wanted.timeout
+        parameters.latency == update.wanted.latency, parameters.supervisionTimeout == update.wanted.timeout
       {
         updateEnded(at: index, .success)
       }

@@ -185,8 +185,8 @@ struct ReportJoiner {
 
   /// nil: more is to come.
   mutating func take(_ report: LEExtendedAdvertisingReport.Report, in packet: Span<UInt8>) -> Joined? {
-    let place = chains.firstIndex { $0.continues(in: report) }, isComplete = report.dataStatus != 0b01
-    if place == nil && isComplete { return Joined(data: report.data, isTruncated: report.dataStatus != 0) }
+    let place = chains.firstIndex { $0.continues(in: report) }, isComplete = report.dataStatus != .incomplete
+    if place == nil && isComplete { return Joined(data: report.data, isTruncated: report.dataStatus != .complete) }
     var chain =
       place.map { chains.remove(at: $0) }
       ?? Chain(
@@ -194,7 +194,7 @@ struct ReportJoiner {
         isScanResponse: report.scanResponse)
     let count = min(Int(report.data.count), Self.longest - chain.octets.count)
     let data = Octets(Int(report.data.offset), count)
-    if count < Int(report.data.count) || report.dataStatus > 0b01 { chain.isTruncated = true }
+    if count < Int(report.data.count) || (isComplete && report.dataStatus != .complete) { chain.isTruncated = true }
     if isComplete { return Joined(earlier: chain.octets, data: data, isTruncated: chain.isTruncated) }
     chain.octets += data.array(in: packet)
     if chains.count == Self.capacity { chains.removeFirst() }

@@ -42,7 +42,7 @@ public struct ClientRecord: Sendable, Equatable {
   public init(_ octets: Span<UInt8>) throws(WireError) {
     let head = try Decoder.decode(Head.self, octets)
     guard head.format == Head.format else {
-      throw WireError(.unknown, "Format", needed: Int(Head.format), available: Int(head.format))
+      throw .unknown("Format", Int(head.format))
     }
     features = head.features
     isAware = head.awareness != 0
@@ -50,8 +50,7 @@ public struct ClientRecord: Sendable, Equatable {
     if head.first.rawValue != 0 { unconfirmed = HandleRange(head.first, head.last) }
     let stride = Wire.count
     guard Int(head.entries.count).isMultiple(of: stride) else {
-      throw WireError(
-        .truncated, "Configurations", needed: stride, available: Int(head.entries.count) % stride)
+      throw .truncated("Configurations", needed: stride, available: Int(head.entries.count) % stride)
     }
     for at in Swift.stride(from: head.entries.range.lowerBound, to: head.entries.range.upperBound, by: stride) {
       let entry = try Decoder.decode(Wire.self, octets, from: at, to: at + stride)

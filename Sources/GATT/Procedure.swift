@@ -198,7 +198,7 @@ struct Procedure {
       return .prepareWriteRequest(request)
     case (.executing, _), (.rollingBack, _):
       var request = ExecuteWriteRequest()
-      request.flags = phase == .executing ? 0x01 : 0x00
+      request.flags = phase == .executing ? .write : .cancel
       return .executeWriteRequest(request)
     }
   }

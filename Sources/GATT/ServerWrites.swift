@@ -82,8 +82,8 @@ extension Server {
     _ request: ExecuteWriteRequest, _ session: Int, _ response: inout OutputRawSpan
   ) throws(Refusal) -> ServerAnswer {
     switch request.flags {
-    case 0x00: sessions[session].prepared.removeAll()
-    case 0x01: if try executePrepared(session, asking: true, room: response.freeCapacity) == .later { return .later }
+    case .cancel: sessions[session].prepared.removeAll()
+    case .write: if try executePrepared(session, asking: true, room: response.freeCapacity) == .later { return .later }
     default: throw Refusal(.invalidPDU)
     }
     response.append(ExecuteWriteResponse.opcode.rawValue)

@@ -135,7 +135,7 @@ public struct HCILayer: ~Copyable {
   /// One packet from the controller, H4 packet type octet first. Ranges in the indication refer to it.
   public mutating func receive(_ packet: Span<UInt8>, now: Instant) -> HCIIndication {
     guard packet.count > 0 else {
-      return .violation(.malformed(WireError(.truncated, "HCI packet type", needed: 1, available: 0)))
+      return .violation(.malformed(.truncated("HCI packet type", needed: 1, available: 0)))
     }
     guard phase == .running || phase == .starting else { return .nothing }
     do throws(WireError) {

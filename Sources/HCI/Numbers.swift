@@ -116,6 +116,24 @@ public struct AdvertisingEventType: OpenNumber, Hashable {
     }
   }
 }
+/// Whether a report has all of an advertisement's data. Two bits. Vol 4, Part E, §7.7.65.13.
+public struct AdvertisingDataStatus: OpenNumber, Hashable {
+  public var rawValue: UInt8
+  @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
+  public static var complete: AdvertisingDataStatus { AdvertisingDataStatus(rawValue: 0) }
+  /// More follows in other reports.
+  public static var incomplete: AdvertisingDataStatus { AdvertisingDataStatus(rawValue: 1) }
+  /// There was more, and it is lost.
+  public static var truncated: AdvertisingDataStatus { AdvertisingDataStatus(rawValue: 2) }
+  public var text: String {
+    switch rawValue {
+    case 0: "complete"
+    case 1: "incomplete"
+    case 2: "truncated"
+    default: "0x" + hexDigits(wire, 2)
+    }
+  }
+}
 /// Whom an advertiser answers: bit 0, scan requests only from the Filter Accept List; bit 1, connections too.
 /// Vol 4, Part E, §7.8.5.
 public struct AdvertisingFilterPolicy: OpenNumber, Hashable {
@@ -241,22 +259,25 @@ public struct PHYSet: OpenNumber, OptionSet {
 }
 
 /// A time that goes over the wire as a number of units.
-public protocol TimeUnits: OpenNumber, Hashable, Comparable where RawValue == UInt16 {
+public protocol TimeUnits: OpenNumber, Hashable, Comparable {
   /// Microseconds per unit.
   static var unit: Int64 { get }
 }
 extension TimeUnits {
-  public var duration: Duration { .microseconds(Int64(rawValue) * Self.unit) }
-  /// The nearest whole number of units, clamped to what sixteen bits hold; each command's range is narrower.
+  public var duration: Duration { .microseconds(Int64(wire) * Self.unit) }
+  /// The nearest whole number of units, clamped to what the octets hold; each command's range is narrower.
   public init(_ duration: Duration) {
-    let microseconds = duration.nanoseconds / 1_000
-    self.init(rawValue: UInt16(clamping: (microseconds + Self.unit / 2) / Self.unit))
+    let nearest = (duration.nanoseconds + Self.unit * 500) / (Self.unit * 1_000), greatest = 1 << (8 * Self.width) - 1
+    guard let units = RawValue(wire: UInt64(min(max(nearest, 0), Int64(greatest)))) else {
+      preconditionFailure("an integer takes every number of its width")
+    }
+    self.init(rawValue: units)
   }
-  public static func < (a: Self, b: Self) -> Bool { a.rawValue < b.rawValue }
+  public static func < (a: Self, b: Self) -> Bool { a.wire < b.wire }
   /// `24 (30 ms)`, `7 (8.75 ms)`.
   public var text: String {
-    let hundredths = Int64(rawValue) * Self.unit / 10, fraction = hundredths % 100
-    var text = "\(rawValue) (\(hundredths / 100)"
+    let hundredths = Int64(wire) * Self.unit / 10, fraction = hundredths % 100
+    var text = "\(wire) (\(hundredths / 100)"
     if fraction != 0 {
       text += fraction % 10 == 0 ? ".\(fraction / 10)" : "." + (fraction < 10 ? "0" : "") + "\(fraction)"
     }
@@ -283,6 +304,37 @@ public struct ScanInterval: TimeUnits {
 }
 /// Units of 0.625 ms: 0x20 … 0x4000 is 20 ms … 10.24 s. Vol 4, Part E, §7.8.5.
 public struct AdvertisingInterval: TimeUnits {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
+  public static var unit: Int64 { 625 }
+}
+/// Units of 0.625 ms: 0x20 … 0xFFFFFF is 20 ms … 10,485.76 s. Vol 4, Part E, §7.8.53.
+public struct PrimaryAdvertisingInterval: TimeUnits {
+  public var rawValue: UInt24
+  @inlinable @inline(__always) public init(rawValue: UInt24 = 0) { self.rawValue = rawValue }
+  public static var unit: Int64 { 625 }
+}
+/// Units of 1.25 ms: 6 … 0xFFFF is 7.5 ms … 81.91875 s; 0: there is no periodic advertising. Vol 4, Part E, §7.7.65.13.
+public struct PeriodicAdvertisingInterval: TimeUnits {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
+  public static var unit: Int64 { 1_250 }
+}
+/// How long to scan, in a period where there are periods. Units of 10 ms; 0: until scanning is disabled.
+/// Vol 4, Part E, §7.8.65.
+public struct ScanDuration: TimeUnits {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
+  public static var unit: Int64 { 10_000 }
+}
+/// From the begin of one scan duration to that of the next. Units of 1.28 s; 0: there is only one. Vol 4, Part E, §7.8.65.
+public struct ScanPeriod: TimeUnits {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
+  public static var unit: Int64 { 1_280_000 }
+}
+/// CE_Length: how long a connection event should be. Units of 0.625 ms. Vol 4, Part E, §7.8.12.
+public struct ConnectionEventLength: TimeUnits {
   public var rawValue: UInt16
   @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
   public static var unit: Int64 { 625 }

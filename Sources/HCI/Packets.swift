@@ -98,10 +98,9 @@ struct EventHeader: WireRecord {
 }
 /// The length in the header against the packet's own. Checked after the parameters, whose errors say more.
 func checkTotalLength(_ declared: UInt8, _ available: Int) throws(WireError) {
-  if Int(declared) != available {
-    throw WireError(
-      Int(declared) < available ? .trailing : .truncated, "Parameter_Total_Length", needed: Int(declared),
-      available: available)
+  if Int(declared) < available { throw .trailing("Parameter_Total_Length", available - Int(declared)) }
+  if Int(declared) > available {
+    throw .truncated("Parameter_Total_Length", needed: Int(declared), available: available)
   }
 }
 extension FieldVisitor {
@@ -110,7 +109,7 @@ extension FieldVisitor {
   mutating func packetType(_ expected: HCIPacketType, _ type: inout HCIPacketType) throws(WireError) {
     try value("HCI packet type", &type)
     if type != expected {
-      throw WireError(.unknown, "HCI packet type", needed: Int(expected.rawValue), available: Int(type.rawValue))
+      throw .unknown("HCI packet type", Int(type.rawValue))
     }
   }
 }
@@ -119,7 +118,7 @@ extension OutputRawSpan {
   mutating func closePacket(from start: Int, header: Int) throws(WireError) {
     let length = byteCount - start - header
     guard length <= 255 else {
-      throw WireError(.noRoom, "Parameter_Total_Length", needed: length, available: 255)
+      throw .tooLarge("Parameter_Total_Length", length)
     }
     patch(octet: UInt8(length), at: start + header - 1)
   }
@@ -184,7 +183,7 @@ extension HCIEventMessage {
     do throws(WireError) {
       try EventHeader(Self.code).encode(into: &output, from: source)
       if let subevent = Self.subevent {
-        guard output.freeCapacity > 0 else { throw WireError(.noRoom, "Subevent_Code", needed: 1, available: 0) }
+        guard output.freeCapacity > 0 else { throw .noRoom("Subevent_Code", needed: 1, available: 0) }
         output.append(subevent)
       }
       try encode(into: &output, from: source)
@@ -217,7 +216,7 @@ public struct ACLPacket: WireRecord {
     try visit.bits("Handle", &handle, 12)
     try visit.bits("Packet_Boundary_Flag", &packetBoundaryFlag, 2)
     try visit.bits("Broadcast_Flag", &broadcastFlag, 2)
-    try visit.octets("Data_Total_Length", UInt16.self, "Data", &data)
+    try visit.octets(lengthIn: "Data_Total_Length", UInt16.self, "Data", &data)
   }
 }
 extension ACLPacket {
@@ -225,9 +224,9 @@ extension ACLPacket {
   @inlinable public static var headerCount: Int { 5 }
   /// The ACL packet in `packet`, H4 packet type octet first. Ranges in it refer to `packet`.
   @inlinable public init(_ packet: Span<UInt8>) throws(WireError) {
-    guard packet.count > 0 else { throw WireError(.truncated, "HCI packet type", needed: 1, available: 0) }
+    guard packet.count > 0 else { throw .truncated("HCI packet type", needed: 1, available: 0) }
     guard packet[0] == HCIPacketType.acl.rawValue else {
-      throw WireError(.unknown, "HCI packet type", needed: 2, available: Int(packet[0]))
+      throw .unknown("HCI packet type", Int(packet[0]))
     }
     self = try Decoder.decode(ACLPacket.self, packet, from: 1)
   }
@@ -241,7 +240,7 @@ extension ACLPacket {
   }
   /// Appends the whole packet, H4 packet type octet first; the data are copied from `source`.
   @inlinable public func writePacket(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
-    guard output.freeCapacity > 0 else { throw WireError(.noRoom, "HCI packet type", needed: 1, available: 0) }
+    guard output.freeCapacity > 0 else { throw .noRoom("HCI packet type", needed: 1, available: 0) }
     let start = output.byteCount
     output.append(HCIPacketType.acl.rawValue)
     do throws(WireError) {

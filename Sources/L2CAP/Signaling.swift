@@ -91,16 +91,16 @@ public struct DisconnectionRequest: L2CAPSignal {
 /// L2CAP_CONNECTION_PARAMETER_UPDATE_REQ. Vol 3, Part A, §4.20. From the peripheral to the central only.
 public struct ConnectionParameterUpdateRequest: L2CAPSignal, Equatable {
   @inlinable public static var code: SignalCode { 0x12 }
-  /// In units of 1.25 ms, 6 … 3200, and not more than `intervalMax`.
-  public var intervalMin: UInt16 = 24
-  /// In units of 1.25 ms, 6 … 3200.
-  public var intervalMax: UInt16 = 40
+  /// Not more than `intervalMax`.
+  public var intervalMin = ConnectionInterval(rawValue: 24)
+  public var intervalMax = ConnectionInterval(rawValue: 40)
   /// Connection events that the peripheral may miss: 0 … 499, and so few that the timeout holds two intervals more.
   public var latency: UInt16 = 0
-  /// The supervision timeout in units of 10 ms, 10 … 3200.
-  public var timeout: UInt16 = 500
+  public var timeout = SupervisionTimeout(rawValue: 500)
   @inlinable public init() {}
-  @inlinable public init(intervalMin: UInt16, intervalMax: UInt16, latency: UInt16, timeout: UInt16) {
+  @inlinable public init(
+    intervalMin: ConnectionInterval, intervalMax: ConnectionInterval, latency: UInt16, timeout: SupervisionTimeout
+  ) {
     self.intervalMin = intervalMin
     self.intervalMax = intervalMax
     self.latency = latency
@@ -115,8 +115,9 @@ public struct ConnectionParameterUpdateRequest: L2CAPSignal, Equatable {
   /// Every field is in its range, and they agree: (1 + latency) × intervalMax × 1.25 ms × 2 < timeout × 10 ms. L2CAP would
   /// allow equality (Vol 3, Part A, §4.20), the controller's command does not (Vol 4, Part E, §7.8.18).
   @inlinable public var isValid: Bool {
-    (6...3200).contains(intervalMin) && (6...3200).contains(intervalMax) && intervalMin <= intervalMax && latency <= 499
-      && (10...3200).contains(timeout) && (1 + Int(latency)) * Int(intervalMax) < Int(timeout) * 4
+    (6...3200).contains(intervalMin.rawValue) && (6...3200).contains(intervalMax.rawValue) && intervalMin <= intervalMax
+      && latency <= 499 && (10...3200).contains(timeout.rawValue)
+      && (1 + Int(latency)) * Int(intervalMax.rawValue) < Int(timeout.rawValue) * 4
   }
 }
 
@@ -222,8 +223,7 @@ struct SignalingChannel: ~Copyable {
     do throws(WireError) {
       let header = try Decoder.decode(SignalHeader.self, frame, to: SignalHeader.count)
       guard SignalHeader.count + Int(header.length) == frame.count else {
-        throw WireError(
-          .invalid, "Length", needed: frame.count - SignalHeader.count, available: Int(header.length))
+        throw .wrongLength("Length", Int(header.length), expected: frame.count - SignalHeader.count)
       }
       switch code {
       case ConnectionParameterUpdateRequest.code:

@@ -17,8 +17,7 @@ struct Advertiser {
   var isAnonymous = false, tellsPower = false
   /// In dBm.
   var power: Int8 = 0
-  /// Units of 0.625 ms.
-  var interval: UInt32 = 0x0800
+  var interval = PrimaryAdvertisingInterval(rawValue: 0x0800)
   var ownAddressType = OwnAddressType()
   var randomAddress: DeviceAddress?
   var peer = AirAddress(isRandom: false, DeviceAddress())
@@ -37,7 +36,7 @@ struct Advertiser {
   init(handle: UInt8? = nil) { self.handle = handle }
 
   /// advInterval; at most 3.75 ms when the duty cycle is high. Vol 6, Part B, §4.4.2.4.3.
-  var period: Duration { isHighDuty ? .microseconds(3750) : .microseconds(625 * Int64(interval)) }
+  var period: Duration { isHighDuty ? .microseconds(3750) : interval.duration }
   /// Vol 6, Part B, §4.4.2.4.3.
   static var highDutyLimit: Duration { .milliseconds(1280) }
   /// Event_Type of a legacy report. Vol 4, Part E, §7.7.65.2.

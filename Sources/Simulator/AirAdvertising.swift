@@ -242,12 +242,14 @@ extension VirtualController {
         if case .unresolved(let target) = target { return try reportDirected(who, target, strength, now: now) }
         return try reportLegacy(advertiser, who, isResponse, Array(data), strength, now: now)
       }
-      // As much as an event holds. Data status 1: more follows, 2: more was there and is lost.
+      // As much as an event holds.
       var start = 0
       repeat {
         let end = min(start + 229, data.count), isLast = end == data.count
         try reportExtended(
-          advertiser, who, target, isResponse, data[start..<end], status: !isLast ? 1 : isWhole ? 0 : 2, strength,
+          advertiser, who, target, isResponse, data[start..<end],
+          status: !isLast ? .incomplete : isWhole ? .complete : .truncated,
+          strength,
           now: now)
         start = end
       } while start < data.count
@@ -280,7 +282,7 @@ extension VirtualController {
   }
   private mutating func reportExtended(
     _ advertiser: Advertiser, _ who: Identified, _ target: AdvertisingTarget, _ isResponse: Bool,
-    _ data: ArraySlice<UInt8>, status: UInt8, _ strength: Int8, now: Instant
+    _ data: ArraySlice<UInt8>, status: AdvertisingDataStatus, _ strength: Int8, now: Instant
   ) throws(WireError) {
     var bytes = Array(data), report = LEExtendedAdvertisingReport.Report()
     report.legacy = advertiser.isLegacy

@@ -19,8 +19,8 @@ extension LESetExtendedAdvertisingParameters: Executable {
     if let existing, controller.advertisers[existing].isEnabled { return Return(.commandDisallowed) }
     guard advertisingHandle <= 0xEF, ownAddressType.rawValue <= 3, peerAddressType.rawValue <= 1,
       advertisingFilterPolicy.rawValue <= 3, (1...7).contains(primaryAdvertisingChannelMap), advertisingSID <= 15,
-      primaryAdvertisingIntervalMin.value >= 0x20,
-      primaryAdvertisingIntervalMin.value <= primaryAdvertisingIntervalMax.value, isPossible
+      primaryAdvertisingIntervalMin >= PrimaryAdvertisingInterval(rawValue: 0x20),
+      primaryAdvertisingIntervalMin <= primaryAdvertisingIntervalMax, isPossible
     else { return Return(.invalidHCICommandParameters) }
     // Legacy PDUs are on LE 1M, whatever the secondary PHY is said to be.
     guard primaryAdvertisingPHY == .le1M || (primaryAdvertisingPHY == .leCoded && !legacy),
@@ -43,7 +43,7 @@ extension LESetExtendedAdvertisingParameters: Executable {
     set.isAnonymous = anonymous
     set.tellsPower = includeTxPower
     set.power = controller.radiatedPower
-    set.interval = primaryAdvertisingIntervalMin.value
+    set.interval = primaryAdvertisingIntervalMin
     set.ownAddressType = ownAddressType
     set.peer = AirAddress(peerAddressType, peerAddress)
     set.channelMap = primaryAdvertisingChannelMap

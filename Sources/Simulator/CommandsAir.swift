@@ -22,7 +22,7 @@ extension LESetAdvertisingParameters: Executable {
     advertiser.isScannable =
       advertisingType == .connectableScannableUndirected || advertisingType == .scannableUndirected
     advertiser.isConnectable = advertiser.isDirected || advertisingType == .connectableScannableUndirected
-    advertiser.interval = UInt32(advertisingIntervalMin.rawValue)
+    advertiser.interval = PrimaryAdvertisingInterval(advertisingIntervalMin.duration)
     advertiser.ownAddressType = ownAddressType
     advertiser.peer = AirAddress(peerAddressType, peerAddress)
     advertiser.channelMap = advertisingChannelMap
@@ -137,17 +137,17 @@ extension LESetExtendedScanEnable: Executable {
       controller.scanner.stop()
       return Return(.success)
     }
-    let length = Duration.milliseconds(10 * Int64(duration)), cycle = Duration.milliseconds(1280 * Int64(period))
-    guard filterDuplicates.rawValue <= 2, filterDuplicates != .enabledPerPeriod || (duration > 0 && period > 0),
-      duration == 0 || period == 0 || length < cycle,
+    let length = duration.duration, cycle = period.duration
+    guard filterDuplicates.rawValue <= 2, filterDuplicates != .enabledPerPeriod || (length > .zero && cycle > .zero),
+      length == .zero || cycle == .zero || length < cycle,
       controller.address(controller.scanner.ownAddressType) != nil
     else { return Return(.invalidHCICommandParameters) }
     controller.scanner.start(extended: true, at: medium.now)
     controller.scanner.filtersDuplicates = filterDuplicates != .disabled
     controller.scanner.forgetsEachPeriod = filterDuplicates == .enabledPerPeriod
-    controller.scanner.duration = duration > 0 ? length : nil
-    controller.scanner.period = duration > 0 && period > 0 ? cycle : nil
-    if duration > 0 {
+    controller.scanner.duration = length > .zero ? length : nil
+    controller.scanner.period = length > .zero && cycle > .zero ? cycle : nil
+    if length > .zero {
       let event = Schedule.Event.scanning(controller.id, generation: controller.scanner.generation)
       medium.schedule.plan(event, at: medium.now + length)
     }

@@ -68,7 +68,7 @@ public struct Arbitrary<Chance: RandomNumberGenerator>: FieldVisitor {
       }
   }
   public mutating func octets<C: WireValue>(
-    _ countLabel: StaticString, _ count: C.Type, _ label: StaticString, _ value: inout Octets
+    lengthIn lengthLabel: StaticString, _ length: C.Type, _ label: StaticString, _ value: inout Octets
   ) {
     value = octets(.random(in: 0...longest, using: &chance))
   }
@@ -83,7 +83,7 @@ public struct Arbitrary<Chance: RandomNumberGenerator>: FieldVisitor {
     let count = Int.random(in: shape.minimum...shape.minimum + 3, using: &chance)
     value = try entries(count, rest: measure.isOpen ? open : nil)
   }
-  public mutating func list<E>(_ lengthLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
+  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
     throws(WireError)
   {
     let measure = E.measure
@@ -93,7 +93,7 @@ public struct Arbitrary<Chance: RandomNumberGenerator>: FieldVisitor {
     let open = measure.hasUUID ? (Bool.random(using: &chance) ? 2 : 16) : free
     value = try entries(.random(in: 1...4, using: &chance), rest: measure.isOpen ? open : nil)
   }
-  public mutating func list<E>(_ countLabel: StaticString, _ label: StaticString, counted value: inout List<E>)
+  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
     throws(WireError)
   {
     value = try entries(.random(in: 0...4, using: &chance), rest: nil)

@@ -21,7 +21,7 @@
   }
   /// A decoder of `packet`. It must not outlive the span: `defer { extendLifetime(packet) }`.
   @unsafe @inlinable @inline(__always) public init(_ packet: Span<UInt8>) throws(WireError) {
-    if packet.isEmpty { throw WireError(.truncated, "Opcode", needed: 1, available: 0) }
+    if packet.isEmpty { throw .truncated("Opcode", needed: 1, available: 0) }
     unsafe self.init(packet, 0, packet.count)
   }
 
@@ -46,7 +46,7 @@
     return message
   }
   @inlinable @inline(__always) func finish() throws(WireError) {
-    if at != end { throw WireError(.trailing, "", needed: 0, available: end &- at) }
+    if at != end { throw .trailing("", end &- at) }
   }
 
   // MARK: Reading
@@ -68,7 +68,7 @@
     }
   }
   @inlinable @inline(__always) func need(_ count: Int, _ label: StaticString) throws(WireError) {
-    if end &- at < count { throw WireError(.truncated, label, needed: count, available: end &- at) }
+    if end &- at < count { throw .truncated(label, needed: count, available: end &- at) }
   }
 
   // MARK: Fields
@@ -76,9 +76,8 @@
   @inlinable @inline(__always)
   public mutating func value<V: WireValue>(_ label: StaticString, _ value: inout V) throws(WireError) {
     try need(V.width, label)
-    guard let found = V(wire: number(at, V.width)) else {
-      throw WireError(.invalid, label, needed: V.width, available: end &- at)
-    }
+    let raw = number(at, V.width)
+    guard let found = V(wire: raw) else { throw .invalid(label, raw) }
     value = found
     at &+= V.width
   }
@@ -90,9 +89,8 @@
     var raw: UInt64 = 0
     for i in 0..<octets { raw |= load(at &+ i, UInt8.self) &<< UInt64(truncatingIfNeeded: 8 &* i) }
     let mask: UInt64 = (1 &<< UInt64(truncatingIfNeeded: width)) &- 1
-    guard let found = V(wire: (raw &>> UInt64(truncatingIfNeeded: bit)) & mask) else {
-      throw WireError(.invalid, label, needed: octets, available: end &- at)
-    }
+    raw = (raw &>> UInt64(truncatingIfNeeded: bit)) & mask
+    guard let found = V(wire: raw) else { throw .invalid(label, raw) }
     value = found
     bit &+= width
     at &+= bit &>> 3
@@ -117,9 +115,9 @@
 
   @inlinable @inline(__always)
   public mutating func octets<C: WireValue>(
-    _ countLabel: StaticString, _ count: C.Type, _ label: StaticString, _ value: inout Octets
+    lengthIn lengthLabel: StaticString, _ length: C.Type, _ label: StaticString, _ value: inout Octets
   ) throws(WireError) {
-    try need(C.width, countLabel)
+    try need(C.width, lengthLabel)
     let count = Int(truncatingIfNeeded: number(at, C.width))
     at &+= C.width
     try need(count, label)
@@ -132,7 +130,8 @@
     switch end &- at {
     case 2: value.uuid = .short(UInt16(truncatingIfNeeded: load(at, UInt16.self)))
     case 16: value.uuid = .long(low: load(at, UInt64.self), high: load(at &+ 8, UInt64.self))
-    case let left: throw WireError(left < 2 ? .truncated : .invalid, label, needed: left < 2 ? 2 : 16, available: left)
+    case let left where left < 2: throw .truncated(label, needed: 2, available: left)
+    case let left: throw .wrongLength(label, left, expected: 16)
     }
     at = end
   }
@@ -155,7 +154,7 @@
         let entryStart = at
         var entry = E()
         do throws(WireError) { try entry.fields(&self) } catch {
-          guard shape.mayBeCut, error.reason == .truncated else { throw error }
+          guard shape.mayBeCut, case .truncated = error.reason else { throw error }
           at = entryStart
           break
         }
@@ -172,16 +171,16 @@
   }
 
   @inlinable @inline(__always)
-  public mutating func list<E>(_ lengthLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
+  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
     throws(WireError)
   {
-    try need(1, lengthLabel)
+    try need(1, strideLabel)
     let measure = E.measure
     let stride = Int(load(at, UInt8.self))
     // Entries of fixed length have that length; the others at least one octet, or the list would have no end.
     let least = max(measure.shortest, 1)
     if stride < least || (!measure.isOpen && stride != least) {
-      throw WireError(.invalid, lengthLabel, needed: least, available: stride)
+      throw .wrongLength(strideLabel, stride, expected: least)
     }
     at &+= 1
     try need(stride, label)
@@ -192,7 +191,7 @@
   }
 
   @inlinable @inline(__always)
-  public mutating func list<E>(_ countLabel: StaticString, _ label: StaticString, counted value: inout List<E>)
+  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
     throws(WireError)
   {
     try need(1, countLabel)
@@ -214,7 +213,7 @@
 
   @inlinable @inline(__always) func whole(_ count: Int, _ stride: Int, _ label: StaticString) throws(WireError) {
     let left = UInt32(truncatingIfNeeded: count) % UInt32(truncatingIfNeeded: stride)
-    if left != 0 { throw WireError(.truncated, label, needed: stride, available: Int(left)) }
+    if left != 0 { throw .truncated(label, needed: stride, available: Int(left)) }
   }
   /// Decodes every entry of `stride` octets up to the end, for its errors alone. `at` stays.
   @inlinable func check<E: WireRecord>(_: E.Type, _ stride: Int) throws(WireError) {

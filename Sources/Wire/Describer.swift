@@ -43,9 +43,9 @@
     write(label, hex(value.octets))
   }
   public mutating func octets<C: WireValue>(
-    _ countLabel: StaticString, _ count: C.Type, _ label: StaticString, _ value: inout Octets
+    lengthIn lengthLabel: StaticString, _ length: C.Type, _ label: StaticString, _ value: inout Octets
   ) {
-    write(countLabel, String(value.count))
+    write(lengthLabel, String(value.count))
     write(label, hex(value))
   }
   public mutating func uuid<U: UUIDField>(_ label: StaticString, _ value: inout U) {
@@ -54,11 +54,11 @@
   public mutating func list<E>(_ label: StaticString, _ value: inout List<E>, _ shape: ListShape) {
     entries(label, value)
   }
-  public mutating func list<E>(_ lengthLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
-    write(lengthLabel, String(value.stride))
+  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
+    write(strideLabel, String(value.stride))
     entries(label, value)
   }
-  public mutating func list<E>(_ countLabel: StaticString, _ label: StaticString, counted value: inout List<E>) {
+  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
     write(countLabel, String(value.count))
     entries(label, value)
   }

@@ -38,7 +38,7 @@
   // MARK: Writing
 
   @inlinable @inline(__always) func need(_ count: Int, _ label: StaticString) throws(WireError) {
-    if capacity &- at < count { throw WireError(.noRoom, label, needed: count, available: capacity &- at) }
+    if capacity &- at < count { throw .noRoom(label, needed: count, available: capacity &- at) }
   }
   /// Where the next octet goes. The caller guarantees room for one, so there is an address.
   @unsafe @inlinable @inline(__always) var next: UnsafeMutableRawPointer {
@@ -73,9 +73,7 @@
   @inlinable @inline(__always)
   mutating func copy(_ offset: Int, _ count: Int, _ label: StaticString) throws(WireError) {
     try need(count, label)
-    if offset &+ count > sourceCount {
-      throw WireError(.invalid, label, needed: offset &+ count, available: sourceCount)
-    }
+    if offset &+ count > sourceCount { throw .outsideSource(label, end: offset &+ count, count: sourceCount) }
     if count > 0 { unsafe next.copyMemory(from: source.unsafelyUnwrapped + offset, byteCount: count) }
     at &+= count
   }
@@ -83,9 +81,7 @@
   @inlinable @inline(__always)
   mutating func count(_ value: Int, _ width: Int, _ label: StaticString) throws(WireError) {
     try need(width, label)
-    if width < 4, value &>> (8 &* width) != 0 {
-      throw WireError(.invalid, label, needed: value, available: (1 &<< (8 &* width)) &- 1)
-    }
+    if width < 4, value &>> (8 &* width) != 0 { throw .tooLarge(label, value) }
     number(UInt64(truncatingIfNeeded: value), width)
   }
 
@@ -115,16 +111,16 @@
     throws(WireError)
   {
     if case .exactly(let count) = extent, count != Int(value.octets.count) {
-      throw WireError(.invalid, label, needed: count, available: Int(value.octets.count))
+      throw .wrongLength(label, Int(value.octets.count), expected: count)
     }
     try copy(Int(value.octets.offset), Int(value.octets.count), label)
   }
 
   @inlinable @inline(__always)
   public mutating func octets<C: WireValue>(
-    _ countLabel: StaticString, _ count: C.Type, _ label: StaticString, _ value: inout Octets
+    lengthIn lengthLabel: StaticString, _ length: C.Type, _ label: StaticString, _ value: inout Octets
   ) throws(WireError) {
-    try self.count(Int(value.count), C.width, countLabel)
+    try self.count(Int(value.count), C.width, lengthLabel)
     try copy(Int(value.offset), Int(value.count), label)
   }
 
@@ -146,14 +142,14 @@
     try copy(Int(value.offset), Int(value.byteCount), label)
   }
   @inlinable @inline(__always)
-  public mutating func list<E>(_ lengthLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
+  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
     throws(WireError)
   {
-    try count(Int(value.stride), 1, lengthLabel)
+    try count(Int(value.stride), 1, strideLabel)
     try copy(Int(value.offset), Int(value.byteCount), label)
   }
   @inlinable @inline(__always)
-  public mutating func list<E>(_ countLabel: StaticString, _ label: StaticString, counted value: inout List<E>)
+  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
     throws(WireError)
   {
     try count(Int(value.count), 1, countLabel)
@@ -175,7 +171,7 @@ extension WireRecord {
     while true {
       do throws(WireError) { return try encoded(from: source, capacity: capacity) } catch {
         // A message of many fields, or one that copies a range twice; none has more than 64 KiB.
-        guard error.reason == .noRoom, capacity < 1 << 17 else { throw error }
+        guard case .noRoom = error.reason, capacity < 1 << 17 else { throw error }
         capacity *= 2
       }
     }

@@ -14,15 +14,17 @@ public protocol FieldVisitor {
   mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: Extent) throws(WireError)
   /// Octets after their own length.
   mutating func octets<C: WireValue>(
-    _ countLabel: StaticString, _ count: C.Type, _ label: StaticString, _ value: inout Octets) throws(WireError)
+    lengthIn lengthLabel: StaticString, _ length: C.Type, _ label: StaticString, _ value: inout Octets)
+    throws(WireError)
   /// A UUID that fills the rest: 2 or 16 octets.
   mutating func uuid<U: UUIDField>(_ label: StaticString, _ value: inout U) throws(WireError)
   /// Entries up to the end.
   mutating func list<E>(_ label: StaticString, _ value: inout List<E>, _ shape: ListShape) throws(WireError)
   /// Entries up to the end, after one octet that says how long each is.
-  mutating func list<E>(_ lengthLabel: StaticString, _ label: StaticString, _ value: inout List<E>) throws(WireError)
+  mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
+    throws(WireError)
   /// Entries after their number, which is one octet.
-  mutating func list<E>(_ countLabel: StaticString, _ label: StaticString, counted value: inout List<E>)
+  mutating func list<E>(countIn lengthLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
     throws(WireError)
 }
 

@@ -30,20 +30,20 @@ public struct Layout: FieldVisitor {
     if case .exactly(let count) = extent { add(label, 8 * count) } else { add(label, nil) }
   }
   public mutating func octets<C: WireValue>(
-    _ countLabel: StaticString, _ count: C.Type, _ label: StaticString, _ value: inout Octets
+    lengthIn lengthLabel: StaticString, _ length: C.Type, _ label: StaticString, _ value: inout Octets
   ) {
-    add(countLabel, 8 * C.width)
+    add(lengthLabel, 8 * C.width)
     add(label, nil)
   }
   public mutating func uuid<U: UUIDField>(_ label: StaticString, _ value: inout U) { add(label, nil) }
   public mutating func list<E>(_ label: StaticString, _ value: inout List<E>, _ shape: ListShape) {
     add(label, nil, E.layout)
   }
-  public mutating func list<E>(_ lengthLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
-    add(lengthLabel, 8)
+  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
+    add(strideLabel, 8)
     add(label, nil, E.layout)
   }
-  public mutating func list<E>(_ countLabel: StaticString, _ label: StaticString, counted value: inout List<E>) {
+  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
     add(countLabel, 8)
     add(label, nil, E.layout)
   }

@@ -24,7 +24,7 @@ public struct List<Element: WireRecord>: BitwiseCopyable, Sendable {
   @inlinable @inline(__always)
   init(_ offset: Int, _ byteCount: Int, stride: Int, count: Int = 0, _ label: StaticString) throws(WireError) {
     let end = offset &+ byteCount
-    if end > 0xFFFF { throw WireError(.invalid, label, needed: 0xFFFF, available: end) }
+    if end > 0xFFFF { throw .tooLarge(label, end) }
     self.offset = UInt16(truncatingIfNeeded: offset)
     self.byteCount = UInt16(truncatingIfNeeded: byteCount)
     self.stride = UInt16(truncatingIfNeeded: stride)

@@ -31,7 +31,7 @@ public struct Measure: FieldVisitor {
   }
   @inlinable @inline(__always)
   public mutating func octets<C: WireValue>(
-    _ countLabel: StaticString, _ count: C.Type, _ label: StaticString, _ value: inout Octets
+    lengthIn lengthLabel: StaticString, _ length: C.Type, _ label: StaticString, _ value: inout Octets
   ) {
     shortest &+= C.width
     isCounted = true
@@ -47,13 +47,13 @@ public struct Measure: FieldVisitor {
     isClosed = true
   }
   @inlinable @inline(__always)
-  public mutating func list<E>(_ lengthLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
+  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
     shortest &+= 1
     isOpen = true
     isClosed = true
   }
   @inlinable @inline(__always)
-  public mutating func list<E>(_ countLabel: StaticString, _ label: StaticString, counted value: inout List<E>) {
+  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
     shortest &+= 1
     isCounted = true
   }

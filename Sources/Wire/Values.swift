@@ -50,7 +50,7 @@ extension Bool: WireValue {
 }
 
 /// Three octets.
-public struct UInt24: WireValue, ExpressibleByIntegerLiteral {
+public struct UInt24: WireValue, Hashable, ExpressibleByIntegerLiteral {
   /// At most 0xFFFFFF; encoding takes the lower 24 bits.
   public var value: UInt32
   @inlinable @inline(__always) public init(integerLiteral value: UInt32) { self.value = value }

@@ -48,7 +48,9 @@ import Testing
       texts[0].hasPrefix(
         Self.set + "Connectable advertising: true, Scannable advertising: true, Directed advertising: false, "
           + "High Duty Cycle Directed Connectable advertising: false, Use legacy advertising PDUs: true, "))
-    #expect(texts[0].contains("Primary_Advertising_Interval_Min: 160, Primary_Advertising_Interval_Max: 240, "))
+    #expect(
+      texts[0].contains(
+        "Primary_Advertising_Interval_Min: 160 (100 ms), Primary_Advertising_Interval_Max: 240 (150 ms), "))
     #expect(
       texts[1...] == [
         Self.set + "Operation: complete, Fragment_Preference: 0x00, Advertising_Data_Length: 7, "

@@ -20,7 +20,7 @@ struct Happening: Equatable {
     self.link = link
     self.octets = octets
     self.number = number
-    if let error { self.error = "\(error.reason) \"\(error.field)\" \(error.needed) \(error.available)" }
+    if let error { self.error = "\(error)" }
   }
 }
 
@@ -94,7 +94,7 @@ struct PlainBearer {
   }
   /// Vol 3, Part F, §3.3.
   private mutating func malformed(_ pdu: [UInt8], _ error: WireError, _ said: inout Happenings) {
-    let opcode = pdu[0], isKnown = error.reason != .unknown
+    let opcode = pdu[0], isKnown = if case .unknown = error.reason { false } else { true }
     said.att.append(
       isKnown
         ? Happening("malformed", link, number: Int(opcode), error: error)
@@ -322,7 +322,7 @@ struct PlainHost {
         links[handle]?.receive(acl, packet, &said)
       case 4?: receive(try HCIEvent(packet.span), packet, &said)
       case let type?: said.hci.append(Happening("unexpected packet type", number: Int(type)))
-      case nil: throw WireError(.truncated, "HCI packet type", needed: 1, available: 0)
+      case nil: throw WireError.truncated("HCI packet type", needed: 1, available: 0)
       }
     } catch {
       said.hci.append(Happening("malformed", error: error))

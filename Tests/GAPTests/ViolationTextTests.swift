@@ -8,7 +8,7 @@ import Testing
 
 /// What a log says of whoever breaks a rule: who, how, and what became of it; for people, so no case's name.
 @Suite struct ViolationTextTests {
-  static let truncated = WireError(.truncated, "Value Offset", needed: 2, available: 1)
+  static let truncated = WireError.truncated("Value Offset", needed: 2, available: 1)
   static let handle = AttributeHandle(rawValue: 0x0022)
 
   @Test(arguments: [

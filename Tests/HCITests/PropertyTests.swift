@@ -19,6 +19,19 @@ import Testing
     }
     #expect(visitor.messages == 22)
   }
+  /// Units of Vol 4, Part E, §7.8.12, §7.8.53, §7.8.65 and §7.7.65.13, the ends of their ranges, and rounding.
+  @Test func units() {
+    #expect(PrimaryAdvertisingInterval(rawValue: 0xFF_FFFF).duration == .microseconds(10_485_759_375))
+    #expect(PrimaryAdvertisingInterval(.milliseconds(20)) == PrimaryAdvertisingInterval(rawValue: 0x20))
+    #expect(PrimaryAdvertisingInterval(.seconds(20_000)) == PrimaryAdvertisingInterval(rawValue: 0xFF_FFFF))
+    #expect(PrimaryAdvertisingInterval(.nanoseconds(312_500)) == PrimaryAdvertisingInterval(rawValue: 1))
+    #expect(PrimaryAdvertisingInterval(.nanoseconds(312_499)) == PrimaryAdvertisingInterval(rawValue: 0))
+    #expect(ScanDuration(rawValue: 0xFFFF).duration == .milliseconds(655_350))
+    #expect(ScanPeriod(rawValue: 0xFFFF).duration == .milliseconds(83_884_800))
+    #expect(PeriodicAdvertisingInterval(rawValue: 0xFFFF).duration == .microseconds(81_918_750))
+    #expect(ConnectionEventLength(rawValue: 0xFFFF).duration == .microseconds(40_959_375))
+    #expect(ScanInterval(.seconds(-1)).rawValue == 0 && ScanInterval(.seconds(60)).rawValue == 0xFFFF)
+  }
 }
 
 private struct ThereAndBack: CommandVisitor, EventVisitor {
@@ -54,7 +67,8 @@ private struct ThereAndBack: CommandVisitor, EventVisitor {
         }
       } catch {
         // A list may have come out longer than any packet.
-        #expect(error.reason == .noRoom && "\(error.field)" == "Parameter_Total_Length")
+        guard case .tooLarge(let count) = error.reason else { throw error }
+        #expect(count > 255 && "\(error.field)" == "Parameter_Total_Length")
         #expect(packet.count == 0)
         continue
       }

@@ -5,7 +5,9 @@ import TestSupport
 import Testing
 
 @Suite struct SignalingTests {
-  static let request = ConnectionParameterUpdateRequest(intervalMin: 24, intervalMax: 40, latency: 4, timeout: 600)
+  static let request = ConnectionParameterUpdateRequest(
+    intervalMin: ConnectionInterval(rawValue: 24), intervalMax: ConnectionInterval(rawValue: 40), latency: 4,
+    timeout: SupervisionTimeout(rawValue: 600))
 
   /// Phases of our request and of the peer's, in both roles.
   enum Phase: CaseIterable { case central, centralRaised, peripheral, peripheralQueued, peripheralAwaiting }
@@ -70,11 +72,11 @@ import Testing
       signal: "12 01 09 00 06 00 06 00 00 00 0A 00 00",
       outcome: "malformed 12: trailing: 1 octets after the last field / " + notUnderstood),
     Input(
-      signal: "12 01 08 00", outcome: "malformed 12: invalid \"Length\": needed 0, available 8 / " + notUnderstood),
+      signal: "12 01 08 00", outcome: "malformed 12: wrong length \"Length\": 8, expected 0 / " + notUnderstood),
     // Two commands in one frame, which LE does not have.
     Input(
       signal: "08 01 00 00 08 02 00 00",
-      outcome: "malformed 08: invalid \"Length\": needed 4, available 0 / " + notUnderstood),
+      outcome: "malformed 08: wrong length \"Length\": 0, expected 4 / " + notUnderstood),
     // Responses.
     Input(
       signal: "13 01 02 00 00 00", outcome: "unexpected 13 1 / ", but: [.peripheralAwaiting: "ended: accepted / "]),
@@ -143,12 +145,14 @@ import Testing
     #expect(!station.request(Self.request, on: other))
     #expect(!station.respond(1, accepted: true, on: other))
     var wrong = Self.request
-    wrong.intervalMin = 41
+    wrong.intervalMin = ConnectionInterval(rawValue: 41)
     #expect(!station.request(wrong))
     // 5 × 40 × 2.5 ms is 500 ms: the timeout must be longer.
-    wrong = ConnectionParameterUpdateRequest(intervalMin: 40, intervalMax: 40, latency: 4, timeout: 50)
+    wrong = ConnectionParameterUpdateRequest(
+      intervalMin: ConnectionInterval(rawValue: 40), intervalMax: ConnectionInterval(rawValue: 40), latency: 4,
+      timeout: SupervisionTimeout(rawValue: 50))
     #expect(!station.request(wrong))
-    wrong.timeout = 51
+    wrong.timeout = SupervisionTimeout(rawValue: 51)
     #expect(station.request(wrong))
     #expect(!station.request(Self.request))
     #expect(station.sent().count == 1 && station.effects() == [])

@@ -61,7 +61,7 @@ private protocol RecordVisitor {
 private func visit(_ packet: [UInt8], _ visitor: inout some RecordVisitor) throws(WireError) {
   if packet.count >= 4, packet[2] == 5 {
     guard packet.count > 4, let type = signal(packet[4]) else {
-      throw WireError(.truncated, "Code", needed: 1, available: 0)
+      throw WireError.truncated("Code", needed: 1, available: 0)
     }
     return try visit(type, &visitor)
   }

@@ -51,7 +51,7 @@ private struct Listener: ~Copyable, HCIHost {
     if case .leExtendedAdvertisingReport(let event)? = try? HCIEvent(packet) {
       var cursor = event.reports.cursor
       while let report = cursor.next(in: packet) {
-        #expect(report.dataStatus == 0)
+        #expect(report.dataStatus == .complete)
         reports.append(
           Report(
             at: now, peer: PeerAddress(report.address, report.addressType), isConnectable: report.connectable,

@@ -136,7 +136,7 @@ import Testing
     lab.command(1, LESetExtendedScanParameters())
     var enable = LESetExtendedScanEnable()
     enable.enable = true
-    enable.duration = 10
+    enable.duration = ScanDuration(rawValue: 10)
     lab.command(1, enable)
     lab.run(1000)
     let events = lab.hexes(1).filter { $0.hasPrefix("04 3E") }
@@ -150,8 +150,8 @@ import Testing
     var enable = LESetExtendedScanEnable()
     enable.enable = true
     enable.filterDuplicates = .enabledPerPeriod
-    enable.duration = 50
-    enable.period = 1
+    enable.duration = ScanDuration(rawValue: 50)
+    enable.period = ScanPeriod(rawValue: 1)
     lab.command(1, enable)
     lab.run(4000)
     #expect(lab.packets(1).count { $0[1] == 0x3E } == 4)

@@ -139,7 +139,7 @@ import Testing
   func whoIsAsked(policy: ScanningFilterPolicy, target: DeviceAddress, isAsked: Bool) {
     var lab = Lab(hosts: 2), parameters = LESetExtendedAdvertisingParameters()
     parameters.advertisingHandle = 1
-    parameters.primaryAdvertisingIntervalMin = 0x20
+    parameters.primaryAdvertisingIntervalMin = PrimaryAdvertisingInterval(rawValue: 0x20)
     parameters.scannable = true
     parameters.directed = true
     parameters.peerAddressType = target == ResolvingListTests.resolvable ? .random : .public

@@ -163,8 +163,8 @@ extension Lab {
     parameters.connectable = true
     parameters.scannable = legacy
     parameters.legacy = legacy
-    parameters.primaryAdvertisingIntervalMin = 0x20
-    parameters.primaryAdvertisingIntervalMax = 0x20
+    parameters.primaryAdvertisingIntervalMin = PrimaryAdvertisingInterval(rawValue: 0x20)
+    parameters.primaryAdvertisingIntervalMax = PrimaryAdvertisingInterval(rawValue: 0x20)
     parameters.primaryAdvertisingPHY = primary
     parameters.secondaryAdvertisingPHY = secondary
     parameters.advertisingSID = 5

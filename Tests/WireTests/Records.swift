@@ -48,9 +48,9 @@ struct Everything: WireRecord {
     try visit.bits("Is Last", &isLast, 1)
     try visit.bits("Reserved", &reserved, 1)
     try visit.octets("Key", &key, .exactly(4))
-    try visit.octets("Name Length", UInt8.self, "Name", &name)
-    try visit.list("Num Fixed", "Fixed", counted: &fixed)
-    try visit.list("Num Chained", "Chained", counted: &chained)
+    try visit.octets(lengthIn: "Name Length", UInt8.self, "Name", &name)
+    try visit.list(countIn: "Num Fixed", "Fixed", &fixed)
+    try visit.list(countIn: "Num Chained", "Chained", &chained)
     try visit.octets("Rest", &rest, .allBut(2))
     try visit.octets("Tail", &tail, .exactly(2))
   }
@@ -70,7 +70,7 @@ struct Named: WireRecord {
   init() {}
   mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Number", &number)
-    try visit.octets("Length", UInt16.self, "Name", &name)
+    try visit.octets(lengthIn: "Length", UInt16.self, "Name", &name)
   }
 }
 
@@ -85,14 +85,16 @@ struct MeasuredColours: WireRecord {
   var colours = List<Coloured>()
   init() {}
   mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.list("Length", "Colours", &colours)
+    try visit.list(strideIn: "Length", "Colours", &colours)
   }
 }
 /// A list of entries that end in a UUID, whose length the peer gives.
 struct Types: WireRecord {
   var types = List<Typed>()
   init() {}
-  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) { try visit.list("Length", "Types", &types) }
+  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.list(strideIn: "Length", "Types", &types)
+  }
 }
 struct Typed: WireRecord {
   var handle: UInt16 = 0, type = BluetoothUUID()
@@ -106,7 +108,9 @@ struct Typed: WireRecord {
 struct Blobs: WireRecord {
   var blobs = List<Blob>()
   init() {}
-  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) { try visit.list("Length", "Blobs", &blobs) }
+  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.list(strideIn: "Length", "Blobs", &blobs)
+  }
 }
 struct Blob: WireRecord {
   var octets = Octets()

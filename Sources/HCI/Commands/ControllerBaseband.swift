@@ -95,7 +95,7 @@ public struct HostNumberOfCompletedPackets: HCICommand {
   public var handles = List<Completed>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.list("Num_Handles", "Handles", counted: &handles)
+    try visit.list(countIn: "Num_Handles", "Handles", &handles)
   }
 
   public struct Completed: WireRecord {

@@ -18,8 +18,8 @@ public struct LECreateConnection: HCICommand {
   public var connectionIntervalMax = ConnectionInterval(rawValue: 40)
   public var maxLatency: UInt16 = 0
   public var supervisionTimeout = SupervisionTimeout(rawValue: 500)
-  public var minCELength: UInt16 = 0
-  public var maxCELength: UInt16 = 0
+  public var minCELength = ConnectionEventLength()
+  public var maxCELength = ConnectionEventLength()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("LE_Scan_Interval", &leScanInterval)
@@ -59,8 +59,8 @@ public struct LEConnectionUpdate: HCICommand {
   public var connectionIntervalMax = ConnectionInterval(rawValue: 40)
   public var maxLatency: UInt16 = 0
   public var supervisionTimeout = SupervisionTimeout(rawValue: 500)
-  public var minCELength: UInt16 = 0
-  public var maxCELength: UInt16 = 0
+  public var minCELength = ConnectionEventLength()
+  public var maxCELength = ConnectionEventLength()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Connection_Handle", &connectionHandle)
@@ -138,8 +138,8 @@ public struct LERemoteConnectionParameterRequestReply: HCICommand {
   public var intervalMax = ConnectionInterval(rawValue: 40)
   public var maxLatency: UInt16 = 0
   public var timeout = SupervisionTimeout(rawValue: 500)
-  public var minCELength: UInt16 = 0
-  public var maxCELength: UInt16 = 0
+  public var minCELength = ConnectionEventLength()
+  public var maxCELength = ConnectionEventLength()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Connection_Handle", &connectionHandle)
@@ -283,8 +283,8 @@ public struct LEExtendedCreateConnection: HCICommand {
     public var connectionIntervalMax = ConnectionInterval(rawValue: 40)
     public var maxLatency: UInt16 = 0
     public var supervisionTimeout = SupervisionTimeout(rawValue: 500)
-    public var minCELength: UInt16 = 0
-    public var maxCELength: UInt16 = 0
+    public var minCELength = ConnectionEventLength()
+    public var maxCELength = ConnectionEventLength()
     @inlinable public init() {}
     @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
       try visit.value("Scan_Interval", &scanInterval)

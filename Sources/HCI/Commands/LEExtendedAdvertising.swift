@@ -25,8 +25,8 @@ public struct LESetExtendedAdvertisingParameters: HCICommand {
   public var connectable = false, scannable = false, directed = false, highDutyCycle = false, legacy = false,
     anonymous = false, includeTxPower = false
   public var reservedProperties: UInt16 = 0
-  public var primaryAdvertisingIntervalMin: UInt24 = 0x800
-  public var primaryAdvertisingIntervalMax: UInt24 = 0x800
+  public var primaryAdvertisingIntervalMin = PrimaryAdvertisingInterval(rawValue: 0x800)
+  public var primaryAdvertisingIntervalMax = PrimaryAdvertisingInterval(rawValue: 0x800)
   public var primaryAdvertisingChannelMap: UInt8 = 7
   public var ownAddressType = OwnAddressType()
   public var peerAddressType = AddressType()
@@ -91,7 +91,7 @@ public struct LESetExtendedAdvertisingData: HCICommand {
     try visit.value("Advertising_Handle", &advertisingHandle)
     try visit.value("Operation", &operation)
     try visit.value("Fragment_Preference", &fragmentPreference)
-    try visit.octets("Advertising_Data_Length", UInt8.self, "Advertising_Data", &advertisingData)
+    try visit.octets(lengthIn: "Advertising_Data_Length", UInt8.self, "Advertising_Data", &advertisingData)
   }
 }
 
@@ -111,7 +111,7 @@ public struct LESetExtendedScanResponseData: HCICommand {
     try visit.value("Advertising_Handle", &advertisingHandle)
     try visit.value("Operation", &operation)
     try visit.value("Fragment_Preference", &fragmentPreference)
-    try visit.octets("Scan_Response_Data_Length", UInt8.self, "Scan_Response_Data", &scanResponseData)
+    try visit.octets(lengthIn: "Scan_Response_Data_Length", UInt8.self, "Scan_Response_Data", &scanResponseData)
   }
 }
 
@@ -127,7 +127,7 @@ public struct LESetExtendedAdvertisingEnable: HCICommand {
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Enable", &enable)
-    try visit.list("Num_Sets", "Sets", counted: &sets)
+    try visit.list(countIn: "Num_Sets", "Sets", &sets)
   }
 
   /// `duration` 0: until it is disabled; `maxExtendedAdvertisingEvents` 0: any number.

@@ -68,16 +68,14 @@ public struct LESetExtendedScanParameters: HCICommand {
 }
 
 /// LE Set Extended Scan Enable. Vol 4, Part E, §7.8.65.
-///
-/// `duration` is in units of 10 ms, `period` in units of 1.28 s; 0 means until it is disabled.
 public struct LESetExtendedScanEnable: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0042) }
   public static var name: StaticString { "HCI_LE_Set_Extended_Scan_Enable" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(37, 6) }
   public var enable = false
   public var filterDuplicates = FilterDuplicates()
-  public var duration: UInt16 = 0
-  public var period: UInt16 = 0
+  public var duration = ScanDuration()
+  public var period = ScanPeriod()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Enable", &enable)

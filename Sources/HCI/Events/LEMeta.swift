@@ -34,7 +34,7 @@ public struct LEAdvertisingReport: LEMetaMessage {
   public var reports = List<Report>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.list("Num_Reports", "Reports", counted: &reports)
+    try visit.list(countIn: "Num_Reports", "Reports", &reports)
   }
 
   /// `rssi` is in dBm; 127 means that it is not known.
@@ -49,7 +49,7 @@ public struct LEAdvertisingReport: LEMetaMessage {
       try visit.value("Event_Type", &eventType)
       try visit.value("Address_Type", &addressType)
       try visit.value("Address", &address)
-      try visit.octets("Data_Length", UInt8.self, "Data", &data)
+      try visit.octets(lengthIn: "Data_Length", UInt8.self, "Data", &data)
       try visit.value("RSSI", &rssi)
     }
   }
@@ -185,7 +185,7 @@ public struct LEDirectedAdvertisingReport: LEMetaMessage {
   public var reports = List<Report>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.list("Num_Reports", "Reports", counted: &reports)
+    try visit.list(countIn: "Num_Reports", "Reports", &reports)
   }
 
   /// `directAddress` is the address that the advertiser calls. `rssi` is in dBm; 127 means that it is not known.
@@ -231,20 +231,19 @@ public struct LEExtendedAdvertisingReport: LEMetaMessage {
   public var reports = List<Report>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.list("Num_Reports", "Reports", counted: &reports)
+    try visit.list(countIn: "Num_Reports", "Reports", &reports)
   }
 
-  /// `rssi` and `txPower` are in dBm, 127 means not known; `advertisingSID` 0xFF: none. `dataStatus`: 0 complete,
-  /// 1 more fragments follow, 2 truncated.
+  /// `rssi` and `txPower` are in dBm, 127 means not known; `advertisingSID` 0xFF: none.
   public struct Report: WireRecord {
     public var connectable = false, scannable = false, directed = false, scanResponse = false, legacy = false
-    public var dataStatus: UInt8 = 0
+    public var dataStatus = AdvertisingDataStatus.complete
     public var reservedEventType: UInt16 = 0
     public var addressType = AddressType()
     public var address = DeviceAddress()
     public var primaryPHY = PHY.le1M, secondaryPHY = PHY(), advertisingSID: UInt8 = 0xFF
     public var txPower: Int8 = 127, rssi: Int8 = 127
-    public var periodicAdvertisingInterval: UInt16 = 0
+    public var periodicAdvertisingInterval = PeriodicAdvertisingInterval()
     public var directAddressType = AddressType()
     public var directAddress = DeviceAddress()
     public var data = Octets()
@@ -267,7 +266,7 @@ public struct LEExtendedAdvertisingReport: LEMetaMessage {
       try visit.value("Periodic_Advertising_Interval", &periodicAdvertisingInterval)
       try visit.value("Direct_Address_Type", &directAddressType)
       try visit.value("Direct_Address", &directAddress)
-      try visit.octets("Data_Length", UInt8.self, "Data", &data)
+      try visit.octets(lengthIn: "Data_Length", UInt8.self, "Data", &data)
     }
   }
 }

@@ -86,7 +86,7 @@ public struct NumberOfCompletedPackets: HCIEventMessage {
   public var handles = List<Completed>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.list("Num_Handles", "Handles", counted: &handles)
+    try visit.list(countIn: "Num_Handles", "Handles", &handles)
   }
 
   public struct Completed: WireRecord {
