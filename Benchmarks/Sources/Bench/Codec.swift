@@ -134,7 +134,7 @@ func codec(_ id: String, _ workloads: String, _ repetitions: Int, _ batches: Int
     return 0x16 &+ number(m.attributeHandle) &+ UInt64(m.valueOffset) &+ touch(m.partAttributeValue, packet)
   case .prepareWriteResponse(let m):
     return 0x17 &+ number(m.attributeHandle) &+ UInt64(m.valueOffset) &+ touch(m.partAttributeValue, packet)
-  case .executeWriteRequest(let m): return 0x18 &+ UInt64(m.flags)
+  case .executeWriteRequest(let m): return 0x18 &+ UInt64(m.flags.rawValue)
   case .executeWriteResponse: return 0x19
   case .handleValueNotification(let m): return 0x1B &+ number(m.attributeHandle) &+ touch(m.attributeValue, packet)
   case .handleValueIndication(let m): return 0x1D &+ number(m.attributeHandle) &+ touch(m.attributeValue, packet)
