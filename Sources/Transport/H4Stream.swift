@@ -92,7 +92,10 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
   /// NIO reads to the end when the peer closes, also before `start` and inside of `flush`, whether we want to read or not.
   fileprivate func read(_ buffer: ByteBuffer) {
     guard gate.isLive else { return }
-    if case .open = gate { return _ = frame(buffer) }
+    if case .open = gate {
+      _ = frame(buffer)
+      return
+    }
     let waiting = gate.keep(buffer)
     if waiting > Self.bound { fail(.overflow(waiting)) }
   }
