@@ -188,7 +188,8 @@ extension HostCore {
   }
   /// All notifications have been offered that are to leave before the answer that is kept on the link.
   public mutating func releaseAnswer(on link: LinkID, now: Instant) {
-    guard let index = upper.index(of: link), upper.releaseAnswer(at: index, now: now) else { return }
+    guard let index = upper.index(of: link), upper.links[index].bearer.releaseAnswer() else { return }
+    upper.receiveHeld(at: index, now: now)
     collectServer()
     collect(at: index)
   }
@@ -206,8 +207,9 @@ extension HostCore {
       outcome = write(&upper.server, &output)
       return true
     }
-    if case .response(let ticket) = outcome {
-      response.withBytes { upper.respond(to: ticket, with: $0, isKept: isKept, at: index, now: now) }
+    if case .response = outcome {
+      response.withBytes { _ = upper.links[index].bearer.respond($0, isKept: isKept) }
+      if !isKept { upper.receiveHeld(at: index, now: now) }
     }
     collectServer()
     collect(at: index)
@@ -307,6 +309,7 @@ extension HostCore {
         upperLayers.links[index].isIndicationRefused = false
       case .indicationFailed: upperLayers.links[index].indicating = nil
       case .answeredForApplication(_, let handle):
+        upper.server.cancelRequest(on: upperLayers.links[index].bearer.id)
         effects.append(.violation(link, .applicationTooSlow(handle)))
       case .closed(let closure):
         if closure == .timedOut { effects.append(.violation(link, .transactionTimedOut)) }

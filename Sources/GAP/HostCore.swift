@@ -182,8 +182,10 @@ public struct HostCore: ~Copyable {
     tellDiscoveries()
     for index in 0..<upper.links.count {
       expireUpdate(at: index, now)
-      let isTimeUp = upper.expire(at: index, now: now)
-      collect(upper.links[index].handle, now)
+      let handle = upper.links[index].handle, isTimeUp = upper.links[index].expire(now: now)
+      collect(handle, now)
+      upper.receiveHeld(at: index, now: now)
+      collect(handle, now)
       // A fixed channel cannot be closed, so the link goes: Vol 3, Part F, §3.3.3; Vol 3, Part A, §2.1.
       if isTimeUp { disconnect(at: index, .remoteUserTerminatedConnection, now) }
     }

@@ -81,15 +81,14 @@ public struct Server: AttributeServer, ~Copyable {
   }
 
   public mutating func respond(
-    to request: ATTPDU, in packet: Span<UInt8>, as ticket: RequestTicket, now: Instant, response: inout OutputRawSpan
+    to request: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant, response: inout OutputRawSpan
   ) -> ServerAnswer {
     let start = response.byteCount
     do throws(Refusal) {
-      guard let session = session(of: ticket.bearer), response.freeCapacity >= 5 else { throw Refusal(.unlikelyError) }
-      // A bearer lets no request in while one waits; with any other caller the later one counts.
+      guard let session = session(of: bearer), response.freeCapacity >= 5 else { throw Refusal(.unlikelyError) }
+      // The bearer lets no request in while one waits: if one comes, the bearer has answered the other itself.
       if sessions[session].pending != nil { cancelRequest(ofSession: session) }
       if sessions[session].awareness != .aware { try receive(request, packet, fromUnaware: session) }
-      sessions[session].ticket = ticket
       switch request {
       case .findInformationRequest(let request): try findInformation(request, &response)
       case .findByTypeValueRequest(let request): try findByTypeValue(request, packet, session, &response)
@@ -97,7 +96,8 @@ public struct Server: AttributeServer, ~Copyable {
       case .readRequest(let request):
         return try read(request.attributeHandle, nil, ReadRequest.opcode, session, &response)
       case .readBlobRequest(let request):
-        return try read(request.attributeHandle, Int(request.valueOffset), ReadBlobRequest.opcode, session, &response)
+        return try read(
+          request.attributeHandle, Int(request.valueOffset), ReadBlobRequest.opcode, session, &response)
       case .readMultipleRequest(let request):
         return try readMultiple(request.setOfHandles.octets, in: packet, ReadMultipleRequest.opcode, session, &response)
       case .readByGroupTypeRequest(let request): try readByGroupType(request, session, &response)

@@ -14,8 +14,6 @@ struct Session: ~Copyable {
   var prepared = PreparedWrites()
   /// The request that waits for the application. There is one at most: Vol 3, Part F, §3.3.2.
   var pending: PendingRequest?
-  /// The bearer's name for the request that was served last, which is the one that waits.
-  var ticket: RequestTicket
   /// What that request has got together so far.
   var collected = Collected()
   /// What the client says that it can do.
@@ -28,7 +26,6 @@ struct Session: ~Copyable {
 
   init(bearer: BearerID, configurations: [ClientCharacteristicConfiguration]) {
     self.bearer = bearer
-    ticket = RequestTicket(bearer: bearer, number: 0)
     self.configurations = configurations
   }
 }

@@ -33,9 +33,7 @@ final class ServedBearer {
     bearer.receive(request.span, now: .zero, server: &server, client: &client)
     while let answer = takeEffects() {
       // It may lead to the next question of the same request.
-      if let (ticket, response) = respond(answer) {
-        bearer.respond(to: ticket, with: response.span, now: .zero, server: &server)
-      }
+      if let response = respond(answer) { bearer.respond(response.span) }
     }
     while bearer.nextEffect() != nil {}
     return packet.fill { bearer.nextPDU(into: &$0, now: .zero, client: &client) } ? packet.bytes : nil
@@ -64,7 +62,7 @@ final class ServedBearer {
     return answer
   }
   /// The response PDU; nil when the request goes on.
-  private func respond(_ answer: PlainAnswer) -> (RequestTicket, [UInt8])? {
+  private func respond(_ answer: PlainAnswer) -> [UInt8]? {
     var outcome = AnswerOutcome.unwanted(.unknown)
     _ = response.fill { output in
       if let (error, handle) = answer.refusal {
@@ -76,7 +74,7 @@ final class ServedBearer {
       }
       return true
     }
-    if case .response(let ticket) = outcome { return (ticket, response.bytes) }
+    if case .response = outcome { return response.bytes }
     return nil
   }
 
