@@ -100,7 +100,11 @@ public final class H4Server: Sendable {
   }
 
   /// Stops listening; a socket file goes with it. Connections live on: whoever accepted them closes them.
-  public func close() async { try? await channel.close() }
+  public func close() async {
+    try? await channel.close()
+    // What `bind` has left to do then comes first: the address is free for the next `listen`.
+    try? await channel.closeFuture.get()
+  }
 }
 
 /// Keeps a server from spinning while its process has no descriptor left for the connection that waits.
