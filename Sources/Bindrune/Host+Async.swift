@@ -30,7 +30,9 @@ extension Host {
   func request(
     of link: LinkID, _ body: @Sendable (inout Client, RequestID) -> Void
   ) async throws(BluetoothError) -> HostOutcome {
-    try await request { host, id in host.ask(id, of: link, after: nil) { body(&$0, id) } }
+    try await request { host, id in
+      host.ask(id, of: link, at: host.places(among: .command, on: link)) { body(&$0, id) }
+    }
   }
   private func request(
     _ begin: (isolated Host, RequestID) -> Void

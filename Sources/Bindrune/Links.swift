@@ -210,12 +210,11 @@ extension Host {
 
   // MARK: Order
 
-  /// Hands a request to the link's client, in its place: after the values that have been offered to the link's ports, or to
-  /// the one where its caller has taken a place.
+  /// Hands a request to the link's client, after the values before `places`. Requests wait for one another in the order of
+  /// these calls: so the places of one port have to be taken in that order too, or each waits for the other.
   func ask(
-    _ id: RequestID, of link: LinkID, after place: SendPort.Fence?, _ body: (inout Client) -> Void
+    _ id: RequestID, of link: LinkID, at places: [SendPort.Fence], _ body: (inout Client) -> Void
   ) {
-    let places = place.map { [$0] } ?? self.places(among: .command, on: link)
     let isHeld = links[link]?.held.isEmpty == false || !places.allSatisfy(\.isReached)
     // Recorded first: the call to the core may send those values at once, and `releaseHeld` looks here then.
     if isHeld { links[link]?.held.append(LinkState.HeldRequest(id: id, places: places)) }

@@ -119,15 +119,21 @@ extension Host {
   ///
   /// What is asked of a link's server leaves after what has been offered to the link's ports.
   @discardableResult
-  public func begin(_ operation: HostOperation) -> RequestID { begin(operation, after: nil) }
-  /// The same for a caller who has taken a place among the values of a port, from whatever thread it has asked.
+  public func begin(_ operation: HostOperation) -> RequestID {
+    begin(operation, at: operation.link.map { places(among: .command, on: $0) } ?? [])
+  }
+  /// The same for a caller who has taken a place among the values of a port, from whatever thread it has asked. Nil: it leaves
+  /// after the requests before it, wherever the values are.
   @discardableResult
   package func begin(_ operation: HostOperation, after place: SendPort.Fence?) -> RequestID {
+    begin(operation, at: place.map { [$0] } ?? [])
+  }
+  private func begin(_ operation: HostOperation, at places: [SendPort.Fence]) -> RequestID {
     let id = newRequest()
     do throws(BluetoothError) {
       try checkRunning()
       requests[id] = .observer(operation)
-      start(operation, id, after: place)
+      start(operation, id, at: places)
     } catch {
       tellLater(.completed(id, .failure(error)))
     }
@@ -139,8 +145,8 @@ extension Host {
     perform { core, now in core.cancel(id, now: now) }
   }
 
-  private func start(_ operation: HostOperation, _ id: RequestID, after place: SendPort.Fence?) {
-    func client(_ link: LinkID, _ body: (inout Client) -> Void) { ask(id, of: link, after: place, body) }
+  private func start(_ operation: HostOperation, _ id: RequestID, at places: [SendPort.Fence]) {
+    func client(_ link: LinkID, _ body: (inout Client) -> Void) { ask(id, of: link, at: places, body) }
     switch operation {
     case .connect(let peer, let parameters):
       perform { core, now in core.connect(to: peer, parameters, id: id, now: now) }

@@ -199,7 +199,7 @@ extension Host {
     mailbox.abandon()
     guard remove(mailbox, of: handle, on: link) else { return }
     let id = newRequest()
-    ask(id, of: link, after: nil) { $0.unsubscribe(id, handle) }
+    ask(id, of: link, at: places(among: .command, on: link)) { $0.unsubscribe(id, handle) }
   }
   /// Also when the task is cancelled the server has been asked: nobody is left who could do it later.
   func endSubscription(
@@ -209,7 +209,7 @@ extension Host {
     guard remove(mailbox, of: handle, on: link) else { return }
     if Task.isCancelled {
       let id = newRequest()
-      ask(id, of: link, after: nil) { $0.unsubscribe(id, handle) }
+      ask(id, of: link, at: places(among: .command, on: link)) { $0.unsubscribe(id, handle) }
       throw .cancelled
     }
     _ = try await request(of: link) { $0.unsubscribe($1, handle) }

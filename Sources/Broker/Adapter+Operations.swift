@@ -203,7 +203,9 @@ extension Adapter {
     case .nameValue(let handle): request = .read(link, handle)
     case .done: return
     }
-    central.links[link]?.errandRequest = host.begin(request)
+    // Without a place: behind places that sessions have taken, for requests that are still to come here, it would never have
+    // its turn.
+    central.links[link]?.errandRequest = host.begin(request, after: nil)
   }
   /// True when it was an errand's. Whatever a server refuses, the errand passes over.
   func errandEnded(_ id: RequestID, _ result: Result<HostOutcome, BluetoothError>, _ host: isolated Host) -> Bool {

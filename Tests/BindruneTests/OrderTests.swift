@@ -130,6 +130,29 @@ import Testing
     await desk.close()
   }
 
+  /// A request that has no place among the values waits only for the requests before it. Behind the place of a request that is
+  /// still to come, as an app's is on its way from its thread, each would wait for the other.
+  @Test func aRequestWithoutAPlace() async throws {
+    let recorder = Recorder(), desk = try await Desk(observer: recorder), link = desk.link.id
+    let port = try await desk.central.sendPort(.command, on: link)
+    let requests = await desk.central.run { host in
+      _ = port.offer(Self.octets(1), to: desk.values[0])
+      let place = port.fence()
+      _ = port.offer(Self.octets(2), to: desk.values[0])
+      let own = host.begin(.read(link, desk.values[1]), after: nil)
+      return [own, host.begin(.read(link, desk.values[0]), after: place)]
+    }
+    for (id, value) in zip(requests, [[0, 0], Self.octets(1)]) {
+      guard case .value(let found) = try await recorder.result(of: id).get() else {
+        Issue.record("no value")
+        continue
+      }
+      #expect(found == value)
+    }
+    #expect(try await desk.link.read(desk.values[0]) == Self.octets(2))
+    await desk.close()
+  }
+
   /// An answer leaves behind the notifications that the application has offered before it, and those offered after it follow it.
   @Test func anAnswerAmongNotifications() async throws {
     let recorder = Recorder(), desk = try await Desk(dynamic: true, observer: recorder)
