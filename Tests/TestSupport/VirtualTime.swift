@@ -1,6 +1,6 @@
 // A static build of the programs, as Tests/Kernel/run makes it, has no Testing, and builds this module too.
 #if canImport(Testing)
-  import Dispatch
+  import Foundation
   import NIOCore
   import NIOPosix
   import Synchronization
@@ -14,7 +14,8 @@
   ///
   /// *For the test* is an estimate, because nobody can ask a task whether it waits. The clock moves by `step` at most, and
   /// before each step come the tasks and blocks that were ready (`round`). A time-out of 2 s thus needs 2,000 turns of
-  /// every queue that the test uses.
+  /// every queue that the test uses. After each `stretch` the clock waits until every thread that wants a processor has had
+  /// one: a task that the machine interrupts loses no more time than that.
   public final class VirtualLoop: NIOSerialEventLoopExecutor, Sendable {
     /// The test's loop, inside a suite or test with the trait `virtualTime`.
     @TaskLocal fileprivate static var loopOfTest: VirtualLoop?
@@ -25,6 +26,8 @@
 
     /// The clock's longest step.
     private static let step = TimeAmount.milliseconds(1)
+    /// The most time that passes without a look at the threads of the process.
+    private static let stretch = TimeAmount.milliseconds(50)
     private static let threads = MultiThreadedEventLoopGroup(numberOfThreads: 2)
 
     private struct Timer: Sendable {
@@ -157,9 +160,13 @@
     /// Until `isStopped`; calls `timeOut` after five minutes, which only a test that hangs needs.
     private func moveClock(_ timeOut: () -> Void) async {
       let end = now + .minutes(5)
-      var isOver = false
+      var isOver = false, nextLook = now
       while !state.withLock({ $0.isStopped }) {
         await park()
+        if now >= nextLook {
+          await letThreadsRun()
+          nextLook = now + Self.stretch
+        }
         await round()
         await advance()
         if !isOver, now >= end {
@@ -184,6 +191,16 @@
       await Task.yield()
       for queue in state.withLock({ $0.queues }) {
         await withCheckedContinuation { next in queue.async { next.resume() } }
+      }
+    }
+    /// Every thread of the process that is runnable now has used a processor, or has nothing left to do.
+    private func letThreadsRun() async {
+      var threads = RunnableThreads()
+      while !threads.isEmpty {
+        // The processor to other threads, and this thread of Swift's pool to other tasks: none of them is held up.
+        sched_yield()
+        await Task.yield()
+        threads.removeThoseThatRan()
       }
     }
     /// Moves the clock by one step, or less to the next timer, and lets go off what is due; not while there is something
