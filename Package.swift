@@ -9,6 +9,7 @@ let nio: [Target.Dependency] = [
 ]
 let deque: Target.Dependency = .product(name: "DequeModule", package: "swift-collections")
 let containers: Target.Dependency = .product(name: "BasicContainers", package: "swift-collections")
+let system: Target.Dependency = .product(name: "SystemPackage", package: "swift-system")
 
 let package = Package(
   name: "bindrune",
@@ -29,6 +30,7 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
     .package(url: "https://github.com/apple/swift-numerics", from: "1.1.1"),
+    .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
     .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
     .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
@@ -64,19 +66,20 @@ let package = Package(
       path: "Sources/Simulator", swiftSettings: settings),
     .target(name: "CBluetooth"),
     .target(
-      name: "BindruneTransport", dependencies: ["BindruneWire", "HCI", "CBluetooth"] + nio,
+      name: "BindruneTransport", dependencies: ["BindruneWire", "HCI", "CBluetooth", system] + nio,
       path: "Sources/Transport", swiftSettings: settings),
     .target(
       name: "Bindrune",
       dependencies: [
-        "GAP", "GATT", "ATT", "HCI", "BindruneWire", "BindruneTransport", "BindruneSimulator",
+        "GAP", "GATT", "ATT", "HCI", "BindruneWire", "BindruneTransport", "BindruneSimulator", system,
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
       swiftSettings: settings),
     .target(
       name: "BindruneBroker",
       dependencies: [
-        "Bindrune", "BindruneTransport", "BindruneWire", "CBluetooth", .product(name: "Logging", package: "swift-log"),
+        "Bindrune", "BindruneTransport", "BindruneWire", "CBluetooth", system,
+        .product(name: "Logging", package: "swift-log"),
       ] + nio,
       path: "Sources/Broker", swiftSettings: settings),
     .target(name: "CCoreBluetooth"),
@@ -86,7 +89,7 @@ let package = Package(
       name: "BindruneTool",
       dependencies: [
         "Bindrune", "GAP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneTransport", "BindruneSimulator",
-        "BindruneConformance",
+        "BindruneConformance", system,
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
@@ -129,7 +132,7 @@ let package = Package(
     .testTarget(name: "GATTTests", dependencies: ["GATT", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "GAPTests", dependencies: ["GAP", "BindruneToolbox", "TestSupport"], swiftSettings: settings),
     .testTarget(
-      name: "TransportTests", dependencies: ["BindruneTransport", "TestSupport"] + nio, swiftSettings: settings),
+      name: "TransportTests", dependencies: ["BindruneTransport", system, "TestSupport"] + nio, swiftSettings: settings),
     .testTarget(
       name: "SimulatorTests", dependencies: ["BindruneSimulator", "BindruneToolbox", "TestSupport"],
       swiftSettings: settings),

@@ -4,6 +4,7 @@ import GAP
 import GATT
 import Glibc
 import Synchronization
+import SystemPackage
 
 /// Where a host keeps what it knows of the databases of its peers, so that the next connection need not discover them.
 ///
@@ -45,80 +46,58 @@ public struct FileDatabaseCache: DatabaseCache {
   /// The directory must exist.
   public init(directory: String) { self.directory = directory }
 
-  private func path(_ peer: PeerID) -> String {
+  private func path(_ peer: PeerID) -> FilePath {
     let address = peer.firstAddress
-    return "\(directory)/\(address.address.text.filter { $0 != ":" })-\(address.isRandom ? "random" : "public").gatt"
+    let name = "\(address.address.text.filter { $0 != ":" })-\(address.isRandom ? "random" : "public").gatt"
+    return FilePath(text: directory).appending(name)
   }
   public func database(of peer: PeerID) async -> RemoteDatabase? {
-    guard let octets = read(path(peer)) else { return nil }
+    guard let octets = try? read(path(peer)) else { return nil }
     return try? RemoteDatabase(cacheText: String(decoding: octets, as: UTF8.self))
   }
   public func keep(_ database: RemoteDatabase?, of peer: PeerID) async {
     let path = path(peer)
     guard let text = database?.cacheText else {
-      unsafe unlink(path)
+      try? path.remove()
       return
     }
     removeLeftovers(of: path)
     // Whole or not at all, also for another host or process that reads or writes it now.
-    let draft = path + "." + hexDigits(UInt64(UInt32.random(in: .min ... .max)), Self.suffixLength)
+    let draft = FilePath("\(path).\(hexDigits(UInt64(UInt32.random(in: .min ... .max)), Self.suffixLength))")
     // A new file, never one that somebody has put there.
-    let file = unsafe open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
-    guard file >= 0 else { return }
-    let isWritten = write(Array(text.utf8), to: file)
-    if close(file) == 0, isWritten, unsafe rename(draft, path) == 0 { return }
-    unsafe unlink(draft)
+    guard
+      let file = try? FileDescriptor.open(
+        draft, .writeOnly, options: [.create, .exclusiveCreate, .noFollow, .closeOnExec], permissions: .ownerReadWrite)
+    else { return }
+    do {
+      try file.closeAfter { _ = try file.writeAll(text.utf8) }
+      try draft.rename(to: path)
+    } catch { try? draft.remove() }
   }
 
   private static var suffixLength: Int { 8 }
 
   /// Removes drafts that a process has left that ended while it wrote: a draft lives for milliseconds, these are an hour old.
-  private func removeLeftovers(of path: String) {
-    guard let folder = unsafe opendir(directory) else { return }
-    defer { unsafe closedir(folder) }
-    let prefix = path.dropFirst(directory.utf8.count + 1) + "."
-    while let entry = unsafe readdir(folder) {
-      let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) { pointer in
-        unsafe String(cString: UnsafeRawPointer(pointer).assumingMemoryBound(to: CChar.self))
-      }
-      guard name.hasPrefix(prefix), name.utf8.count == prefix.utf8.count + Self.suffixLength else { continue }
-      let leftover = "\(directory)/\(name)"
-      var status = stat()
-      guard unsafe lstat(leftover, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { continue }
-      if status.st_mtim.tv_sec < time(nil) - 3600 { unsafe unlink(leftover) }
+  private func removeLeftovers(of path: FilePath) {
+    let folder = path.removingLastComponent(), prefix = (path.lastComponent?.string ?? "") + "."
+    for name in (try? folder.names()) ?? []
+    where name.hasPrefix(prefix) && name.utf8.count == prefix.utf8.count + Self.suffixLength {
+      let leftover = folder.appending(name)
+      guard let status = try? leftover.stat(followTargetSymlink: false), status.type == .regular else { continue }
+      if status.st_mtim.tv_sec < time(nil) - 3600 { try? leftover.remove() }
     }
   }
 
   /// A regular file of at most 4 MiB, which is more than 65,535 attributes need. Links are not followed, and nothing is waited
   /// for: a pipe may stand there.
-  private func read(_ path: String) -> [UInt8]? {
-    let file = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
-    guard file >= 0 else { return nil }
-    defer { _ = close(file) }
-    var status = stat()
-    guard unsafe fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
-    var all: [UInt8] = [], part = [UInt8](repeating: 0, count: 65_536)
-    while all.count <= 4 << 20 {
-      let count = unsafe part.withUnsafeMutableBytes { unsafe Glibc.read(file, $0.baseAddress, $0.count) }
-      if count < 0, errno == EINTR { continue }
-      if count < 0 { return nil }
-      if count == 0 { return all }
-      all += part[..<count]
+  private func read(_ path: FilePath) throws -> [UInt8]? {
+    let file = try FileDescriptor.open(
+      path, .readOnly, options: [.closeOnExec, .noFollow, .nonBlocking, .noControllingTerminal])
+    return try file.closeAfter {
+      guard try file.stat().type == .regular else { return nil }
+      let octets = try file.readAll(upTo: 4 << 20 + 1)
+      return octets.count <= 4 << 20 ? octets : nil
     }
-    return nil
-  }
-  /// True: all of it.
-  private func write(_ octets: [UInt8], to file: CInt) -> Bool {
-    var done = 0
-    while done < octets.count {
-      let count = unsafe octets.withUnsafeBytes { bytes in
-        unsafe Glibc.write(file, bytes.baseAddress.unsafelyUnwrapped + done, bytes.count - done)
-      }
-      if count < 0, errno == EINTR { continue }
-      if count <= 0 { return false }
-      done += count
-    }
-    return true
   }
 }
 

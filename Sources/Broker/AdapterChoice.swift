@@ -1,4 +1,5 @@
 import Foundation
+import SystemPackage
 
 /// Which controller a program uses that says nothing about it, and how. By whoever says something first:
 ///
@@ -135,20 +136,22 @@ public struct AdapterChoice: Equatable, Sendable {
 
   /// The text of a regular file of at most 64 KiB; nil: there is no such file.
   public static func text(ofFile path: String) throws -> String? {
-    // Opening a pipe would wait for a writer, who may never come.
-    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
-    guard descriptor >= 0 else {
-      if errno == ENOENT || errno == ENOTDIR { return nil }
-      throw Unreadable(errorDescription: unsafe String(cString: strerror(errno)))
+    let file: FileDescriptor
+    do {
+      // Opening a pipe would wait for a writer, who may never come.
+      file = try .open(
+        FilePath(text: path), .readOnly, options: [.closeOnExec, .nonBlocking, .noControllingTerminal])
+    } catch Errno.noSuchFileOrDirectory, Errno.notDirectory {
+      return nil
+    } catch { throw Unreadable(errorDescription: "\(error)") }
+    return try file.closeAfter {
+      guard (try? file.stat())?.type == .regular else {
+        throw Unreadable(errorDescription: "it is not a regular file")
+      }
+      let octets = try file.readAll(upTo: limit + 1)
+      if octets.count > limit { throw Unreadable(errorDescription: "it has more than \(limit) octets") }
+      return String(decoding: octets, as: UTF8.self)
     }
-    let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
-    var status = stat()
-    guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
-      throw Unreadable(errorDescription: "it is not a regular file")
-    }
-    let data = try file.read(upToCount: limit + 1) ?? Data()
-    if data.count > limit { throw Unreadable(errorDescription: "it has more than \(limit) octets") }
-    return String(decoding: data, as: UTF8.self)
   }
   private struct Unreadable: LocalizedError { var errorDescription: String? }
 }

@@ -1,6 +1,7 @@
 import CBluetooth
 import Foundation
 import Synchronization
+import SystemPackage
 
 /// # EndingSignals
 /// **Overview**: SIGINT and SIGTERM of a program that leaves them at their default: the adapters are closed first, so that
@@ -16,17 +17,11 @@ enum EndingSignals {
   /// Once for a process; later calls do nothing. `close` is called on a thread of its own.
   static func watch(_ close: @escaping @Sendable () -> Void) {
     guard !isWatching.exchange(true, ordering: .sequentiallyConsistent) else { return }
-    var ends: [CInt] = [-1, -1]
-    // The two numbers are used during the call only.
-    guard unsafe pipe(&ends) == 0 else { return }
-    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-    let (reading, writing) = (ends[0], ends[1])
-    let caught = [SIGINT, SIGTERM].filter { bindrune_catch_signal($0, writing) != 0 }
+    guard let pipe = try? FileDescriptor.pipe(options: .closeOnExec) else { return }
+    let caught = [SIGINT, SIGTERM].filter { bindrune_catch_signal($0, pipe.writeEnd.rawValue) != 0 }
     guard !caught.isEmpty else { return }
     Thread.detachNewThread {
-      var octet: UInt8 = 0
-      // The pointer is used during the call only.
-      while unsafe read(reading, &octet, 1) != 1 { if errno != EINTR { return } }
+      guard let octet = try? pipe.readEnd.readAll(upTo: 1).first else { return }
       close()
       bindrune_end_by_signal(CInt(octet))
     }

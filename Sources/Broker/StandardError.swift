@@ -1,6 +1,7 @@
 import BindruneTransport
 import BindruneWire
 import Foundation
+import SystemPackage
 
 /// Lines for the user of the program. A thread of its own writes them, so that an output that nobody reads, that is full or
 /// that is closed neither delays nor ends anything; lines without room are dropped and counted. Lines come back when a full
@@ -10,12 +11,12 @@ package final class StandardError: TextOutputStream, Sendable {
   package static let shared: StandardError = {
     atexit { StandardError.shared.flush() }
     // A number that is free is given to the next file that is opened: a controller, for one.
-    return StandardError(to: fcntl(STDERR_FILENO, F_GETFD) < 0 ? nil : STDERR_FILENO)
+    return StandardError(to: (try? FileDescriptor.standardError.stat()) == nil ? nil : .standardError)
   }()
   private let queue: OutputQueue?
 
   /// `descriptor` nil: there is no such output.
-  package init(to descriptor: CInt?) {
+  package init(to descriptor: FileDescriptor?) {
     queue = descriptor.map {
       OutputQueue(to: $0, limit: 1 << 18, waitsForRoom: true) { "[Bindrune] \($0) lines were dropped.\n" }
     }

@@ -2,6 +2,7 @@ import BindruneTransport
 import BindruneWire
 import Glibc
 import Synchronization
+import SystemPackage
 
 /// What a person or a program reads: colour and a live line on a terminal, plain lines elsewhere.
 enum Console {
@@ -71,7 +72,7 @@ enum Console {
   private static let printsJSON = Atomic(false)
 
   private static let output = OutputQueue(
-    to: STDOUT_FILENO, limit: limit,
+    to: .standardOutput, limit: limit,
     notice: { dropped in
       if printsJSON.load(ordering: .relaxed) {
         var line = JSONLine(event: "dropped")
@@ -81,20 +82,20 @@ enum Console {
       return "(\(dropped == 1 ? "1 line was" : "\(dropped) lines were") dropped here: nobody read them)\n"
     },
     // Ends the work when nobody can read it.
-    failed: { code in
-      Interruption.end(code == EPIPE ? .outputClosed : .outputFailed(unsafe String(cString: strerror(code))))
+    failed: { error in
+      Interruption.end(error == .brokenPipe ? .outputClosed : .outputFailed(error.description))
     })
   /// Where both lead to the same place, a terminal most often, they are one queue, so that their lines keep their order.
   private static let errors =
     isOneFile
     ? output
     : OutputQueue(
-      to: STDERR_FILENO, limit: limit, waitsForRoom: true,
+      to: .standardError, limit: limit, waitsForRoom: true,
       notice: { "Warning: \($0) earlier messages were dropped.\n" })
   private static var isOneFile: Bool {
-    var (output, errors) = (stat(), stat())
-    guard unsafe fstat(STDOUT_FILENO, &output) == 0, unsafe fstat(STDERR_FILENO, &errors) == 0 else { return false }
-    return output.st_dev == errors.st_dev && output.st_ino == errors.st_ino
+    guard let output = try? FileDescriptor.standardOutput.stat(), let errors = try? FileDescriptor.standardError.stat()
+    else { return false }
+    return output.deviceID == errors.deviceID && output.inode == errors.inode
   }
 
   /// Written by a thread of its own: nothing here waits for a reader.
@@ -112,8 +113,8 @@ enum Console {
   /// A standard stream that the program was started without keeps its number, so that no socket gets it and is written to as if
   /// it were that stream. Writing to it fails, as it would without.
   static func reserveStreams() {
-    for stream in STDIN_FILENO...STDERR_FILENO where fcntl(stream, F_GETFD) < 0 {
-      _ = unsafe open("/dev/null", O_RDONLY)
+    for stream in [FileDescriptor.standardInput, .standardOutput, .standardError] where (try? stream.stat()) == nil {
+      _ = try? FileDescriptor.open(FilePath("/dev/null"), .readOnly)
     }
   }
 

@@ -1,4 +1,4 @@
-import Glibc
+import SystemPackage
 
 /// One of the things that must hold before an adapter's user channel can be opened.
 public struct AdapterCheck: Sendable, Equatable {
@@ -35,10 +35,10 @@ public struct AdapterCheck: Sendable, Equatable {
   /// Opens and closes the user channel of adapter `number`: the only check that touches it. Meanwhile it is gone for
   /// bluetoothd, which may power it when it is back.
   public static func opening(_ number: UInt16) -> AdapterCheck {
-    let code = HCISocketView.openUserChannel(number)
-    return code == 0
-      ? AdapterCheck(.opening, .passed, "opened, and closed again")
-      : AdapterCheck(.opening, AdapterError(errno: code, adapter: number))
+    do throws(Errno) {
+      try HCISocketView.openUserChannel(number)
+      return AdapterCheck(.opening, .passed, "opened, and closed again")
+    } catch { return AdapterCheck(.opening, AdapterError(error, adapter: number)) }
   }
   /// In place of ``opening(_:)`` where another check has failed.
   public static var notOpened: AdapterCheck { AdapterCheck(.opening, .unknown, "not tried") }
@@ -51,14 +51,14 @@ extension AdapterSurvey {
   /// Whether there is any adapter.
   public var presenceCheck: AdapterCheck {
     if !adapters.isEmpty { return AdapterCheck(.adapter, .passed, adapters.map(\.name).joined(separator: ", ")) }
-    return kernel.socketError == 0 ? AdapterCheck(.adapter, absence(of: 0)) : .unseen(.adapter)
+    return kernel.socketError == nil ? AdapterCheck(.adapter, absence(of: 0)) : .unseen(.adapter)
   }
 
   /// What concerns adapter `number`, or that there is none of that number.
   public func checks(of number: UInt16) -> [AdapterCheck] {
     guard let adapter = adapters.first(where: { $0.number == number }) else {
       return [
-        kernel.socketError != 0 && adapters.isEmpty ? .unseen(.adapter) : AdapterCheck(.adapter, absence(of: number))
+        kernel.socketError != nil && adapters.isEmpty ? .unseen(.adapter) : AdapterCheck(.adapter, absence(of: number))
       ]
     }
     return [
@@ -73,16 +73,16 @@ extension AdapterSurvey {
 
   private var socketCheck: AdapterCheck {
     switch kernel.socketError {
-    case 0:
+    case nil:
       let modules = kernel.modules.isEmpty ? "built in" : kernel.modules.joined(separator: ", ")
       return AdapterCheck(.socket, .passed, "Linux \(kernel.release ?? "?"), \(modules)")
-    case EAFNOSUPPORT where !kernel.hasBluetooth: return AdapterCheck(.socket, lackOfBluetooth)
-    case EAFNOSUPPORT where process.isInHostNetwork == true && process.isFiltered:
+    case .addressFamilyNotSupported where !kernel.hasBluetooth: return AdapterCheck(.socket, lackOfBluetooth)
+    case .addressFamilyNotSupported where process.isInHostNetwork == true && process.isFiltered:
       return AdapterCheck(.socket, .filtered)
-    case EAFNOSUPPORT: return AdapterCheck(.socket, .foreignNetwork)
-    case EPERM where process.isFiltered, EACCES where process.isFiltered:
+    case .addressFamilyNotSupported: return AdapterCheck(.socket, .foreignNetwork)
+    case .notPermitted where process.isFiltered, .permissionDenied where process.isFiltered:
       return AdapterCheck(.socket, .filtered)
-    case let code: return AdapterCheck(.socket, .system(nil, code))
+    case let error?: return AdapterCheck(.socket, .system(nil, error))
     }
   }
   private var lackOfBluetooth: AdapterError {
@@ -170,22 +170,22 @@ extension AdapterSurvey {
 }
 
 extension AdapterError {
-  /// What an error number of `socket()`, `bind()` or an HCI ioctl means for adapter `number`, by a look at the machine:
+  /// What an error of `socket()`, `bind()` or an HCI ioctl means for adapter `number`, by a look at the machine:
   /// some milliseconds, so not for a loop that waits.
-  public init(errno code: CInt, adapter number: UInt16, survey: AdapterSurvey = AdapterSurvey()) {
+  public init(_ code: Errno, adapter number: UInt16, survey: AdapterSurvey = AdapterSurvey()) {
     let checks = survey.processChecks + survey.checks(of: number)
     func error(_ subjects: AdapterCheck.Subject...) -> AdapterError? {
       subjects.lazy.compactMap { subject in checks.first { $0.subject == subject }?.error }.first
     }
     switch code {
-    case EAFNOSUPPORT: self = error(.socket) ?? .foreignNetwork
+    case .addressFamilyNotSupported: self = error(.socket) ?? .foreignNetwork
     // A filter, no right, or a right that counts for nothing.
-    case EPERM, EACCES: self = error(.socket, .userNamespace, .capability) ?? .system(number, code)
+    case .notPermitted, .permissionDenied: self = error(.socket, .userNamespace, .capability) ?? .system(number, code)
     // The kernel shows an adapter some moments before it lets it be opened.
-    case ENODEV: self = error(.adapter) ?? .inSetUp(number)
-    case EBUSY: self = error(.owner, .power) ?? .inSetUp(number)
-    case EUSERS: self = error(.owner) ?? .taken(number, candidates: [])
-    case ERFKILL: self = error(.radioSwitch) ?? .blocked(number, isHard: false)
+    case .noSuchDevice: self = error(.adapter) ?? .inSetUp(number)
+    case .resourceBusy: self = error(.owner, .power) ?? .inSetUp(number)
+    case .tooManyUsers: self = error(.owner) ?? .taken(number, candidates: [])
+    case .blockedByRadioSwitch: self = error(.radioSwitch) ?? .blocked(number, isHard: false)
     default: self = .system(number, code)
     }
   }

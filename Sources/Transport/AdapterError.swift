@@ -1,10 +1,10 @@
-import Glibc
+import SystemPackage
 
 /// Why an adapter cannot be opened: one case for each cause that a user can do something about. `description` is one
 /// sentence, the cause and the cure.
 ///
 /// The kernel says no more than a number, and one number for several causes: EBUSY for an adapter that is up, taken, or in
-/// set-up. ``init(errno:adapter:survey:)`` looks at the machine to tell which.
+/// set-up. ``init(_:adapter:survey:)`` looks at the machine to tell which.
 public enum AdapterError: Error, Sendable, Hashable, CustomStringConvertible {
   /// This kernel, of that release, has no Bluetooth, and no module that could be loaded.
   case noKernelSupport(release: String)
@@ -28,8 +28,8 @@ public enum AdapterError: Error, Sendable, Hashable, CustomStringConvertible {
   case userNamespace
   /// Switched off by rfkill; `isHard` by a switch that software cannot reach.
   case blocked(UInt16, isHard: Bool)
-  /// Any other number of the system's; without an adapter where already the socket failed.
-  case system(UInt16?, CInt)
+  /// Any other error of the system's; without an adapter where already the socket failed.
+  case system(UInt16?, Errno)
 
   /// Why a machine with a Bluetooth adapter has none to show.
   public enum Hint: Sendable, Hashable {
@@ -65,8 +65,8 @@ public enum AdapterError: Error, Sendable, Hashable, CustomStringConvertible {
     case .userNamespace: "This process is in a user namespace, where not even root may open an adapter"
     case .blocked(let number, true): "hci\(number) is switched off in hardware (rfkill)"
     case .blocked(let number, false): "hci\(number) is switched off in software (rfkill)"
-    case .system(let number?, let code): "hci\(number) failed (\(systemWords(code)))"
-    case .system(nil, let code): "An HCI socket failed (\(systemWords(code)))"
+    case .system(let number?, let error): "hci\(number) failed (\(error))"
+    case .system(nil, let error): "An HCI socket failed (\(error))"
     }
   }
 

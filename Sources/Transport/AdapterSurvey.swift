@@ -1,5 +1,5 @@
 import BindruneWire
-import Glibc
+import SystemPackage
 
 /// A Bluetooth adapter of this machine, as far as this process sees it: what is nil could not be seen.
 public struct Adapter: Sendable, Equatable {
@@ -50,8 +50,8 @@ public struct AdapterSurvey: Sendable, Equatable {
   public struct Kernel: Sendable, Equatable {
     /// As `uname -r` says it.
     public var release: String?
-    /// The error number of `socket()` for HCI; zero when there is one.
-    public var socketError: CInt = 0
+    /// Why there is no HCI socket; nil when there is one.
+    public var socketError: Errno?
     /// `bluetooth` and the loaded modules that use it, sorted.
     public var modules: [String] = []
     /// Whether the kernel has Bluetooth, loaded or built in, whatever this process may do with it.
@@ -96,11 +96,13 @@ public struct AdapterSurvey: Sendable, Equatable {
     // The socket first: it is gone again when its holders are looked for, and asking for it loads the kernel's module.
     let view = machine.socket()
     kernel = Kernel(machine, socketError: view.error)
-    process = Process(machine, hasSocket: view.error == 0)
+    process = Process(machine, hasSocket: view.error == nil)
     radioSwitches = machine.radioSwitches()
     adapters = machine.adapters(view, radioSwitches)
     driverless = machine.driverlessInterfaces()
-    if view.error != 0, !adapters.isEmpty { unseen.append("the adapters' addresses and states, without an HCI socket") }
+    if view.error != nil, !adapters.isEmpty {
+      unseen.append("the adapters' addresses and states, without an HCI socket")
+    }
     if process.hasCapability == nil { unseen.append("this process's rights, \(machine.proc)/self/status") }
     look(for: machine.socketInodes(), in: machine)
   }
@@ -111,19 +113,19 @@ public struct AdapterSurvey: Sendable, Equatable {
     var closed = 0
     for name in machine.names(machine.proc).value ?? [] {
       guard let pid = Int32(name) else { continue }
-      let folder = "\(machine.proc)/\(name)"
+      let folder = machine.proc.appending(name)
       // Gone since.
-      guard let command = machine.text(folder + "/comm").value?.withoutControls else { continue }
+      guard let command = machine.text(folder.appending("comm")).value?.withoutControls else { continue }
       let holder = HCISocketHolder(pid: pid, name: command)
       if command == "bluetoothd", daemon == nil { daemon = holder }
       guard let inodes = inodes.value, !inodes.isEmpty else { continue }
-      switch machine.names(folder + "/fd") {
+      switch machine.names(folder.appending("fd")) {
       case .absent: break
       // A thread of the kernel's has no command line, and no sockets.
-      case .hidden: if machine.text(folder + "/cmdline").value != "" { closed += 1 }
+      case .hidden: if machine.text(folder.appending("cmdline")).value != "" { closed += 1 }
       case .seen(let descriptors):
         let holds = descriptors.contains { descriptor in
-          guard case .seen(let target) = machine.link("\(folder)/fd/\(descriptor)") else { return false }
+          guard case .seen(let target) = machine.link(folder.appending("fd/\(descriptor)")) else { return false }
           return target.hasPrefix("socket:[") && inodes.contains(String(target.dropFirst(8).dropLast()))
         }
         if holds { holders.append(holder) }
@@ -140,10 +142,10 @@ public struct AdapterSurvey: Sendable, Equatable {
 // MARK: - The kernel and this process
 
 extension AdapterSurvey.Kernel {
-  fileprivate init(_ machine: Machine, socketError: CInt) {
-    release = machine.text(machine.proc + "/sys/kernel/osrelease").value?.withoutControls
+  fileprivate init(_ machine: Machine, socketError: Errno?) {
+    release = machine.text(machine.proc.appending("sys/kernel/osrelease")).value?.withoutControls
     self.socketError = socketError
-    let table = machine.text(machine.proc + "/modules")
+    let table = machine.text(machine.proc.appending("modules"))
     // name, size, uses, the modules that use it, …: proc_modules(5)
     for line in table.value?.split(separator: "\n") ?? [] {
       let words = line.split(separator: " ")
@@ -151,12 +153,12 @@ extension AdapterSurvey.Kernel {
       modules = (["bluetooth"] + words[3].split(separator: ",").filter { $0 != "-" }.map(String.init)).sorted()
     }
     hasBluetooth =
-      socketError == 0 || !modules.isEmpty || machine.exists(machine.sys + "/module/bluetooth")
-      || machine.exists(machine.sys + "/class/bluetooth")
+      socketError == nil || !modules.isEmpty || machine.exists(machine.sys.appending("module/bluetooth"))
+      || machine.exists(machine.sys.appending("class/bluetooth"))
     if table.isAbsent {
       isInstalled = false  // a kernel that loads no modules
-    } else if let release, case .seen = machine.names("\(machine.modules)/\(release)") {
-      let files = machine.names("\(machine.modules)/\(release)/kernel/net/bluetooth").value ?? []
+    } else if let release, case .seen = machine.names(machine.modules.appending(release)) {
+      let files = machine.names(machine.modules.appending("\(release)/kernel/net/bluetooth")).value ?? []
       isInstalled = files.contains { $0.hasPrefix("bluetooth.ko") }
     }
   }
@@ -167,8 +169,8 @@ extension AdapterSurvey.Process {
   private static var networkAdministration: UInt64 { 1 << 12 }
 
   fileprivate init(_ machine: Machine, hasSocket: Bool) {
-    let own = machine.proc + "/self"
-    let status = (machine.text(own + "/status").value ?? "").split(separator: "\n")
+    let own = machine.proc.appending("self")
+    let status = (machine.text(own.appending("status")).value ?? "").split(separator: "\n")
     func field(_ name: String) -> Substring? {
       status.first { $0.hasPrefix(name + ":") }?.dropFirst(name.utf8.count + 1).drop { $0 == "\t" || $0 == " " }
     }
@@ -178,17 +180,18 @@ extension AdapterSurvey.Process {
       capabilities("CapBnd").map { $0 & Self.networkAdministration == 0 } ?? false || field("NoNewPrivs") == "1"
     isFiltered = field("Seccomp").map { $0 != "0" } ?? false
     // The initial namespaces have fixed numbers (include/linux/proc_ns.h), the network's only since Linux 6.18.
-    let user = machine.link(own + "/ns/user")
+    let user = machine.link(own.appending("ns/user"))
     isInUserNamespace = user.value.map { $0 != "user:[4026531837]" } ?? (user.isAbsent ? false : nil)
-    seesHostProcesses = machine.link(own + "/ns/pid").value.map { $0 == "pid:[4026531836]" }
-    let network = machine.link(own + "/ns/net").value
+    seesHostProcesses = machine.link(own.appending("ns/pid")).value.map { $0 == "pid:[4026531836]" }
+    let network = machine.link(own.appending("ns/net")).value
     if hasSocket || network == "net:[4026531833]" {
       isInHostNetwork = true
-    } else if let network, seesHostProcesses == true, let first = machine.link(machine.proc + "/1/ns/net").value {
+    } else if let network, seesHostProcesses == true, let first = machine.link(machine.proc.appending("1/ns/net")).value
+    {
       isInHostNetwork = network == first
     }
     // A program that was built again while it runs has " (deleted)" there.
-    if case .seen(let path) = machine.link(own + "/exe") {
+    if case .seen(let path) = machine.link(own.appending("exe")) {
       program = (path.hasSuffix(" (deleted)") ? String(path.dropLast(10)) : path).withoutControls
     }
   }
@@ -198,20 +201,21 @@ extension AdapterSurvey.Process {
 
 extension Machine {
   fileprivate func radioSwitches() -> [RadioSwitch] {
-    let folder = sys + "/class/rfkill"
+    let folder = sys.appending("class/rfkill")
     return (names(folder).value ?? []).compactMap { entry in
-      guard text("\(folder)/\(entry)/type").value == "bluetooth", let name = text("\(folder)/\(entry)/name").value
+      guard text(folder.appending("\(entry)/type")).value == "bluetooth",
+        let name = text(folder.appending("\(entry)/name")).value
       else { return nil }
       return RadioSwitch(
-        name: name.withoutControls, isSoftBlocked: text("\(folder)/\(entry)/soft").value == "1",
-        isHardBlocked: text("\(folder)/\(entry)/hard").value == "1")
+        name: name.withoutControls, isSoftBlocked: text(folder.appending("\(entry)/soft")).value == "1",
+        isHardBlocked: text(folder.appending("\(entry)/hard")).value == "1")
     }
   }
 
   /// Those of the socket's, completed from /sys; without a socket those that /sys has.
   fileprivate func adapters(_ view: HCISocketView, _ switches: [RadioSwitch]) -> [Adapter] {
     var found: [Adapter]
-    if view.error == 0 {
+    if view.error == nil {
       found = view.adapters.map { entry in
         var adapter = Adapter(number: entry.number)
         adapter.address = entry.address
@@ -223,7 +227,7 @@ extension Machine {
       }
     } else {
       // The folder also has the links of an adapter, hci0:256.
-      found = (names(sys + "/class/bluetooth").value ?? []).compactMap { name in
+      found = (names(sys.appending("class/bluetooth")).value ?? []).compactMap { name in
         name.hasPrefix("hci") ? UInt16(name.dropFirst(3)).map { Adapter(number: $0) } : nil
       }
     }
@@ -234,12 +238,17 @@ extension Machine {
     return found.sorted { $0.number < $1.number }
   }
 
+  /// The name of what a symbolic link leads to.
+  private func nameOfTarget(_ path: FilePath) -> String? {
+    link(path).value.flatMap { FilePath($0).lastComponent?.string }
+  }
+
   private func describe(_ adapter: inout Adapter) {
-    let folder = "\(sys)/class/bluetooth/\(adapter.name)"
-    let device = folder + "/device"
-    adapter.driver = link(device + "/driver").value?.lastPathComponent
+    let folder = sys.appending("class/bluetooth/\(adapter.name)")
+    let device = folder.appending("device")
+    adapter.driver = nameOfTarget(device.appending("driver"))
     if adapter.bus == nil {
-      switch link(device + "/subsystem").value?.lastPathComponent {
+      switch nameOfTarget(device.appending("subsystem")) {
       case "usb": adapter.bus = "USB"
       case "serial", "tty": adapter.bus = "UART"
       case let bus?: adapter.bus = bus
@@ -247,22 +256,22 @@ extension Machine {
       }
     }
     // The device is an interface; what it belongs to is the folder above.
-    let vendor = text(device + "/../idVendor").value, product = text(device + "/../idProduct").value
+    let vendor = text(device.appending("../idVendor")).value, product = text(device.appending("../idProduct")).value
     guard let vendor, let product else { return }
-    let words = ["manufacturer", "product"].compactMap { text("\(device)/../\($0)").value?.withoutControls }
+    let words = ["manufacturer", "product"].compactMap { text(device.appending("../\($0)")).value?.withoutControls }
     adapter.product = (words + ["\(vendor):\(product)"]).joined(separator: " ")
   }
 
   /// Class E0, subclass 01, protocol 01: a Bluetooth programming interface, by the USB-IF's class codes.
   fileprivate func driverlessInterfaces() -> [String] {
-    let folder = sys + "/bus/usb/devices"
+    let folder = sys.appending("bus/usb/devices")
     var found: [String] = []
     for name in names(folder).value ?? [] {
       guard let colon = name.firstIndex(of: ":") else { continue }
-      let interface = "\(folder)/\(name)", device = "\(folder)/\(name[..<colon])"
-      let codes = ["Class", "SubClass", "Protocol"].map { text("\(interface)/bInterface\($0)").value }
-      guard codes == ["e0", "01", "01"], link(interface + "/driver").isAbsent,
-        let vendor = text(device + "/idVendor").value, let product = text(device + "/idProduct").value
+      let interface = folder.appending(name), device = folder.appending(String(name[..<colon]))
+      let codes = ["Class", "SubClass", "Protocol"].map { text(interface.appending("bInterface\($0)")).value }
+      guard codes == ["e0", "01", "01"], link(interface.appending("driver")).isAbsent,
+        let vendor = text(device.appending("idVendor")).value, let product = text(device.appending("idProduct")).value
       else { continue }
       let pair = "\(vendor):\(product)".withoutControls
       if !found.contains(pair) { found.append(pair) }  // an adapter has several interfaces
@@ -273,7 +282,7 @@ extension Machine {
   /// The inodes of all HCI sockets of the host's network namespace.
   fileprivate func socketInodes() -> Sight<Set<String>> {
     let table: String
-    switch text(proc + "/net/hci") {
+    switch text(proc.appending("net/hci")) {
     case .absent: return .absent
     case .hidden: return .hidden
     case .seen(let text): table = text

@@ -1,8 +1,8 @@
 import BindruneWire
-import Glibc
 import HCI
 import NIOCore
 import NIOPosix
+import SystemPackage
 
 /// The btsnoop file format, version 1, datalink 1002: HCI packets with their H4 type octet. Everything big-endian.
 /// Wireshark, `btmon` and hcidump read it.
@@ -58,15 +58,23 @@ public struct BTSnoopWriter: ~Copyable {
   /// A pipe with a reader, or a device, may stand at `path` too; a block device, a folder and a pipe that nobody reads are
   /// refused.
   public init(path: String) throws(TransportError) {
-    // A pipe's other end may never come: not waited for.
-    let descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0o600)
-    guard descriptor >= 0 else {
-      let isUnread = errno == ENXIO
-      throw .trace(path: path, isUnread ? "nobody reads this pipe yet: start its reader first" : systemWords(errno))
+    let descriptor: FileDescriptor
+    do throws(Errno) {
+      descriptor = try Errno.typed {
+        // A pipe's other end may never come: not waited for.
+        try .open(
+          FilePath(text: path), .writeOnly,
+          options: [.create, .closeOnExec, .nonBlocking, .noControllingTerminal], permissions: .ownerReadWrite)
+      }
+    } catch {
+      let isUnread = error == .noSuchAddressOrDevice
+      throw .trace(path: path, isUnread ? "nobody reads this pipe yet: start its reader first" : error.description)
     }
-    if let words = Self.prepare(descriptor) {
-      _ = close(descriptor)
-      throw .trace(path: path, words)
+    do {
+      if let words = try Self.prepare(descriptor) { throw TransportError.trace(path: path, words) }
+    } catch {
+      try? descriptor.close()
+      throw error as? TransportError ?? .trace(path: path, "\(error)")
     }
     self.path = path
     file = OutputQueue(to: descriptor, limit: Self.limit, closesDescriptor: true)
@@ -77,23 +85,21 @@ public struct BTSnoopWriter: ~Copyable {
     file.finish(within: .seconds(2))
   }
 
-  /// Empties the file and writes its header. Returns what is wrong.
-  private static func prepare(_ descriptor: CInt) -> String? {
-    var status = stat()
-    guard unsafe fstat(descriptor, &status) == 0 else { return systemWords(errno) }
-    switch status.st_mode & S_IFMT {
-    case S_IFREG: if ftruncate(descriptor, 0) != 0 { return systemWords(errno) }
-    case S_IFIFO, S_IFCHR: break
+  /// Empties the file and writes its header. Returns what is wrong with it.
+  private static func prepare(_ file: FileDescriptor) throws -> String? {
+    switch try file.stat().type {
+    case .regular: try file.resize(to: 0)
+    case .fifo, .characterSpecial: break
     default: return "this is no file, pipe or character device"
     }
     let header = BTSnoop.header
-    let count = unsafe header.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }
-    return count < 0 ? systemWords(errno) : count < header.count ? "there is no room for its header" : nil
+    let count = try unsafe header.withUnsafeBytes { try unsafe file.write($0) }
+    return count < header.count ? "there is no room for its header" : nil
   }
 
   /// Why the file is not whole: the system's words, or how many packets are missing.
   public var failure: TransportError? {
-    if let code = file.failure { return .trace(path: path, systemWords(code)) }
+    if let error = file.failure { return .trace(path: path, error.description) }
     return dropped > 0 ? .trace(path: path, "\(dropped) packets are missing: it was written too slowly") : nil
   }
 

@@ -1,7 +1,7 @@
 import BindruneWire
-import Glibc
 import NIOCore
 import NIOPosix
+import SystemPackage
 
 /// Listens for hosts. A connection is an `H4Stream` seen from the controller: it receives commands, it sends events.
 public final class H4Server: Sendable {
@@ -43,7 +43,7 @@ public final class H4Server: Sendable {
         let channel = try await bootstrap.childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
           .bind(host: host, port: port).get()
         return H4Server(channel, .tcp(host: host, port: channel.localAddress?.port ?? port))
-      case .unix(let path): return H4Server(try await bind(bootstrap, path, loop, for: spec), spec)
+      case .unix(let path): return H4Server(try await bind(bootstrap, FilePath(text: path), loop, for: spec), spec)
       case .radio(let name):
         return H4Server(try await bind(bootstrap, try SharedRadio(name).path(creates: true), loop, for: spec), spec)
       case .sim, .adapter, .serial:
@@ -56,7 +56,7 @@ public final class H4Server: Sendable {
 
   /// Binds a socket file under its lock.
   private static func bind(
-    _ bootstrap: ServerBootstrap, _ path: String, _ loop: any EventLoop, for spec: TransportSpec
+    _ bootstrap: ServerBootstrap, _ path: FilePath, _ loop: any EventLoop, for spec: TransportSpec
   ) async throws -> any Channel {
     let lock = try LockFile(ofSocket: path, for: spec)
     do {
@@ -71,24 +71,23 @@ public final class H4Server: Sendable {
   }
 
   private static func bindLocked(
-    _ bootstrap: ServerBootstrap, _ path: String, _ loop: any EventLoop, for spec: TransportSpec
+    _ bootstrap: ServerBootstrap, _ path: FilePath, _ loop: any EventLoop, for spec: TransportSpec
   ) async throws -> any Channel {
     do {
-      return try await bootstrap.bind(unixDomainSocketPath: path).get()
-    } catch let error as IOError where error.errnoCode == EADDRINUSE {
+      return try await bootstrap.bind(unixDomainSocketPath: path.string).get()
+    } catch let error as IOError where Errno(rawValue: error.errnoCode) == .addressInUse {
       guard isSocket(path) else {
         throw TransportError.unsuitable(spec, "\(path) is not a socket, remove it or choose another address")
       }
       // Of a program that knows no lock.
-      guard await isAbandoned(.unix(path: path), loop) else { throw error }
-      return try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
+      guard await isAbandoned(.unix(path: path.string), loop) else { throw error }
+      return try await bootstrap.bind(unixDomainSocketPath: path.string, cleanupExistingSocketFile: true).get()
     }
   }
 
   /// The file itself, not what a symbolic link leads to.
-  private static func isSocket(_ path: String) -> Bool {
-    var status = stat()
-    return unsafe lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFSOCK
+  private static func isSocket(_ path: FilePath) -> Bool {
+    (try? path.stat(followTargetSymlink: false))?.type == .socket
   }
   /// A socket file that refuses connections.
   private static func isAbandoned(_ spec: TransportSpec, _ loop: any EventLoop) async -> Bool {

@@ -1,6 +1,7 @@
 import BindruneWire
 import NIOCore
 import NIOPosix
+import SystemPackage
 
 /// H4 over a stream: TCP, a Unix socket or a serial line, seen from either end.
 ///
@@ -10,7 +11,7 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
   // Sendable because every access is on the channel's event loop, which the entry points check in debug builds.
   private let channel: any Channel
   /// A serial line's descriptor, the channel's own.
-  private let line: CInt?
+  private let line: FileDescriptor?
   private var gate = Gate()
   private var framer: H4Framer
   private var outgoing: ByteBuffer
@@ -22,7 +23,7 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
   /// Octets that may wait for a peer that does not read.
   private static var bound: Int { 1 << 20 }
 
-  fileprivate init(_ channel: any Channel, line: CInt?, incoming: HCIDirection, limits: H4Framer.Limits) {
+  fileprivate init(_ channel: any Channel, line: FileDescriptor?, incoming: HCIDirection, limits: H4Framer.Limits) {
     self.channel = channel
     self.line = line
     framer = H4Framer(incoming, limits: limits)
@@ -79,7 +80,7 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
     guard let line else { return channel.close(promise: nil) }
     // To close a line that takes nothing can take half a minute, event loop and all: what was sent last gets a moment.
     eventLoop.scheduleTask(in: .milliseconds(100)) { [channel] in
-      if channel.isActive { tcflush(line, TCOFLUSH) }
+      if channel.isActive { tcflush(line.rawValue, TCOFLUSH) }
       channel.close(promise: nil)
     }
   }
@@ -185,25 +186,23 @@ extension H4Stream {
       case .radio(let name):
         let path = try SharedRadio(name).path(creates: false)
         do {
-          return try await bootstrap.connect(unixDomainSocketPath: path, channelInitializer: initializer)
-        } catch let error as IOError where error.errnoCode == ENOENT || error.errnoCode == ECONNREFUSED {
-          throw TransportError.noRadio(name: name, path: path)
+          return try await bootstrap.connect(unixDomainSocketPath: path.string, channelInitializer: initializer)
+        } catch let error as IOError
+          where [.noSuchFileOrDirectory, .connectionRefused].contains(Errno(rawValue: error.errnoCode))
+        {
+          throw TransportError.noRadio(name: name, path: path.string)
         }
       case .serial(let path, let baud):
         let input = try SerialPort.open(path, baud: baud, for: spec)
-        // The channel wants a descriptor for each direction, and no child of this process gets one.
-        let output = fcntl(input, F_DUPFD_CLOEXEC, 0)
         do {
-          guard output >= 0 else { throw TransportError.system(spec, systemWords(errno)) }
           return try await NIOPipeBootstrap(group: loop).channelOption(.autoRead, value: false)
-            .takingOwnershipOfDescriptors(input: input, output: output) { channel in
+            .takingOwnership(of: input) { channel in
               channel.eventLoop.makeCompletedFuture {
                 try H4Stream.make(channel, line: input, incoming: .fromController, limits: limits)
               }
             }
         } catch {
-          _ = Glibc.close(input)
-          if output >= 0 { _ = Glibc.close(output) }
+          try? input.close()
           throw error
         }
       case .adapter: throw TransportError.unsuitable(spec, "an adapter is opened as a UserChannelSocket")
@@ -217,7 +216,7 @@ extension H4Stream {
   /// Puts a stream on a channel. `ready` is called once it is open.
   @discardableResult
   static func make(
-    _ channel: any Channel, line: CInt? = nil, incoming: HCIDirection, limits: H4Framer.Limits,
+    _ channel: any Channel, line: FileDescriptor? = nil, incoming: HCIDirection, limits: H4Framer.Limits,
     ready: ((H4Stream) -> Void)? = nil
   ) throws -> H4Stream {
     try channel.closeInChildren()
@@ -227,10 +226,30 @@ extension H4Stream {
   }
 }
 
+extension NIOPipeBootstrap {
+  /// A channel that reads and writes `descriptor`, which stays the caller's if this throws.
+  func takingOwnership<Output: Sendable>(
+    of descriptor: FileDescriptor, _ initializer: @escaping @Sendable (any Channel) -> EventLoopFuture<Output>
+  ) async throws -> Output {
+    // The channel wants a descriptor for each direction. What they lead to is free when both are closed, so no child of this
+    // process gets one.
+    let output = FileDescriptor(rawValue: try Errno.check { fcntl(descriptor.rawValue, F_DUPFD_CLOEXEC, 0) })
+    do {
+      return try await takingOwnershipOfDescriptors(
+        input: descriptor.rawValue, output: output.rawValue, channelInitializer: initializer)
+    } catch {
+      try? output.close()
+      throw error
+    }
+  }
+}
+
 extension Channel {
   /// NIO's sockets are inherited: a child of this process would keep the connection open after us.
   func closeInChildren() throws {
-    _ = try pipeline.syncOperations.withUnsafeTransportIfAvailable(of: CInt.self) { fcntl($0, F_SETFD, FD_CLOEXEC) }
+    _ = try pipeline.syncOperations.withUnsafeTransportIfAvailable(of: CInt.self) { descriptor in
+      try Errno.check { fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
+    }
   }
 }
 
@@ -267,7 +286,8 @@ extension TransportError {
     case let error as TransportError: self = error
     case is SocketAddressError: self = .unresolved(spec)
     case ChannelError.connectTimeout: self = .timedOut(spec, seconds: seconds)
-    case let error as IOError: self.init(errno: error.errnoCode, at: spec, seconds)
+    case let error as Errno: self.init(errno: error, at: spec, seconds)
+    case let error as IOError: self.init(errno: Errno(rawValue: error.errnoCode), at: spec, seconds)
     case let error as NIOConnectionError:
       // One failure per address that the name has; any of them says it.
       if let first = error.connectionErrors.first {
@@ -279,15 +299,16 @@ extension TransportError {
     }
   }
 
-  init(errno code: CInt, at spec: TransportSpec, _ seconds: Int = 0) {
-    switch code {
-    case ECONNREFUSED: self = .refused(spec)
-    case ENOENT: self = .notFound(spec)
-    case EACCES, EPERM: self = .permissionDenied(spec)
-    case ETIMEDOUT: self = .timedOut(spec, seconds: seconds)
-    case EADDRINUSE: self = .addressInUse(spec)
-    case EADDRNOTAVAIL: self = .unresolved(spec)
-    default: self = .system(spec, systemWords(code))
-    }
+  private init(errno error: Errno, at spec: TransportSpec, _ seconds: Int) {
+    self =
+      switch error {
+      case .connectionRefused: .refused(spec)
+      case .noSuchFileOrDirectory: .notFound(spec)
+      case .permissionDenied, .notPermitted: .permissionDenied(spec)
+      case .timedOut: .timedOut(spec, seconds: seconds)
+      case .addressInUse: .addressInUse(spec)
+      case .addressNotAvailable: .unresolved(spec)
+      default: .system(spec, error.description)
+      }
   }
 }

@@ -1,12 +1,13 @@
 import BindruneWire
 import CBluetooth
 import Glibc
+import SystemPackage
 
 /// What the kernel tells of its adapters over an HCI socket. It takes no privilege and disturbs nobody, bluetoothd
 /// included; a few system calls for each adapter, so fit for waiting on one.
 public struct HCISocketView: Sendable, Equatable {
-  /// The error number of `socket()`; zero when there is one.
-  public var error: CInt
+  /// Why there is no HCI socket; nil when there is one.
+  public var error: Errno?
   public var adapters: [Entry]
 
   public struct Entry: Sendable, Equatable {
@@ -41,43 +42,42 @@ public struct HCISocketView: Sendable, Equatable {
     }
   }
 
-  public init(error: CInt, adapters: [Entry] = []) {
+  public init(error: Errno? = nil, adapters: [Entry] = []) {
     self.error = error
     self.adapters = adapters
   }
 
   /// Asks the kernel. An adapter that goes meanwhile is left out.
   public static func now() -> HCISocketView {
-    let descriptor = socket()
-    guard descriptor >= 0 else { return HCISocketView(error: errno) }
-    defer { _ = Glibc.close(descriptor) }
+    let socket: FileDescriptor
+    do throws(Errno) { socket = try .hciSocket() } catch { return HCISocketView(error: error) }
+    defer { try? socket.close() }
     var list = bindrune_hci_dev_list()
     list.count = UInt16(bindrune_hci_dev_list_room)
-    guard unsafe bindrune_hci_list(descriptor, &list) == 0 else { return HCISocketView(error: 0) }
+    guard unsafe bindrune_hci_list(socket.rawValue, &list) == 0 else { return HCISocketView() }
     let numbers = (0..<CInt(min(Int(list.count), bindrune_hci_dev_list_room))).map {
       unsafe bindrune_hci_dev_list_device(&list, $0)
     }
     let managed = managedAdapters()
     return HCISocketView(
-      error: 0,
       adapters: numbers.sorted().compactMap { number in
-        Entry(number, over: descriptor, isManaged: managed.map { $0.contains(number) })
+        Entry(number, over: socket, isManaged: managed.map { $0.contains(number) })
       })
   }
 
   /// The numbers that the management interface lists (Read Extended Controller Index List); nil when it would not say.
   private static func managedAdapters() -> [UInt16]? {
-    let descriptor = socket()
-    guard descriptor >= 0 else { return nil }
-    defer { _ = Glibc.close(descriptor) }
-    let none = UInt16(bindrune_HCI_DEV_NONE)
-    guard bindrune_hci_bind(descriptor, none, UInt16(bindrune_HCI_CHANNEL_CONTROL)) == 0 else { return nil }
+    guard let socket = try? FileDescriptor.hciSocket() else { return nil }
+    defer { try? socket.close() }
     let command: [UInt8] = [0x3C, 0x00, 0xFF, 0xFF, 0x00, 0x00]  // opcode, no index, no parameters
-    guard unsafe write(descriptor, command, command.count) == command.count else { return nil }
+    do {
+      try socket.bind(toAdapter: UInt16(bindrune_HCI_DEV_NONE), channel: bindrune_HCI_CHANNEL_CONTROL)
+      guard try unsafe command.withUnsafeBytes({ try unsafe socket.write($0) }) == command.count else { return nil }
+    } catch { return nil }
     // The answer is there when `write` returns; other news of the interface may stand before it.
     var packet = [UInt8](repeating: 0, count: 1024)
     for _ in 0..<64 {
-      let count = unsafe recv(descriptor, &packet, packet.count, CInt(MSG_DONTWAIT))
+      let count = unsafe recv(socket.rawValue, &packet, packet.count, CInt(MSG_DONTWAIT))
       guard count > 0 else { return nil }
       if let numbers = managedAdapters(in: packet[..<count]) { return numbers }
     }
@@ -94,18 +94,11 @@ public struct HCISocketView: Sendable, Equatable {
     return (0..<count).map { number(11 + 4 * $0) }
   }
 
-  fileprivate static func socket() -> CInt {
-    Glibc.socket(
-      CInt(bindrune_AF_BLUETOOTH), CInt(SOCK_RAW.rawValue | SOCK_CLOEXEC.rawValue),
-      CInt(bindrune_BTPROTO_HCI))
-  }
-
-  /// Opens adapter `number`'s user channel and closes it: zero or the error number.
-  static func openUserChannel(_ number: UInt16) -> CInt {
-    let descriptor = socket()
-    guard descriptor >= 0 else { return errno }
-    defer { _ = Glibc.close(descriptor) }
-    return bindrune_hci_bind(descriptor, number, UInt16(bindrune_HCI_CHANNEL_USER)) == 0 ? 0 : errno
+  /// Opens adapter `number`'s user channel and closes it.
+  static func openUserChannel(_ number: UInt16) throws(Errno) {
+    let socket = try FileDescriptor.hciSocket()
+    defer { try? socket.close() }
+    try socket.bind(toAdapter: number, channel: bindrune_HCI_CHANNEL_USER)
   }
 
   /// The name of a bus by the kernel's number for it.
@@ -116,10 +109,10 @@ public struct HCISocketView: Sendable, Equatable {
 }
 
 extension HCISocketView.Entry {
-  fileprivate init?(_ number: UInt16, over descriptor: CInt, isManaged: Bool?) {
+  fileprivate init?(_ number: UInt16, over socket: FileDescriptor, isManaged: Bool?) {
     var info = bindrune_hci_dev_info()
     info.device = number
-    guard unsafe bindrune_hci_info(descriptor, &info) == 0 else { return nil }
+    guard unsafe bindrune_hci_info(socket.rawValue, &info) == 0 else { return nil }
     let octets = unsafe withUnsafeBytes(of: info.address) { unsafe Array($0) }
     let address = octets.reversed().reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
     self.init(
@@ -130,11 +123,12 @@ extension HCISocketView.Entry {
   /// Bound to the raw channel, which the kernel grants to anybody and beside everybody: it answers ioctls of a bound socket
   /// with EBUSY as long as the adapter's user channel is open, and for no other reason.
   private static func hasUserChannel(_ number: UInt16) -> Bool? {
-    let descriptor = HCISocketView.socket()
-    guard descriptor >= 0 else { return nil }
-    defer { _ = Glibc.close(descriptor) }
-    guard bindrune_hci_bind(descriptor, number, UInt16(bindrune_HCI_CHANNEL_RAW)) == 0 else { return nil }
-    if bindrune_hci_ask_user_channel(descriptor) == 0 { return false }
-    return errno == EBUSY
+    guard let socket = try? FileDescriptor.hciSocket() else { return nil }
+    defer { try? socket.close() }
+    do throws(Errno) { try socket.bind(toAdapter: number, channel: bindrune_HCI_CHANNEL_RAW) } catch { return nil }
+    do throws(Errno) { try Errno.check { bindrune_hci_ask_user_channel(socket.rawValue) } } catch {
+      return error == .resourceBusy
+    }
+    return false
   }
 }

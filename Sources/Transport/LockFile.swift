@@ -1,4 +1,4 @@
-import Glibc
+import SystemPackage
 
 /// The file that says which process listens at a socket's path. A socket file alone cannot: of two processes that both find
 /// one abandoned, the slower would remove the new socket of the quicker.
@@ -7,46 +7,47 @@ import Glibc
 /// another process has just removed.
 struct LockFile {
   /// Beside the socket.
-  let path: String
-  let descriptor: CInt
+  let path: FilePath
+  let descriptor: FileDescriptor
 
   /// Takes the lock that belongs to the socket at `path`. `.addressInUse` while another owner has it.
-  init(ofSocket socket: String, for spec: TransportSpec) throws(TransportError) {
-    path = socket + ".lock"
-    // Neither a link nor a fifo is followed or waited for.
-    descriptor = unsafe open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o600)
-    if descriptor < 0 {
-      throw switch errno {
-      case ELOOP, EISDIR, ENXIO: isNoFile(spec)
-      case ENOENT: TransportError(errno: ENOENT, at: spec)  // no such folder
-      case let code: .unsuitable(spec, "the lock file \(path) cannot be opened: \(systemWords(code))")
+  init(ofSocket socket: FilePath, for spec: TransportSpec) throws(TransportError) {
+    let path = FilePath(text: "\(socket).lock")
+    self.path = path
+    do throws(Errno) {
+      descriptor = try Errno.typed {
+        // Neither a link nor a fifo is followed or waited for.
+        try FileDescriptor.open(
+          path, .readWrite, options: [.create, .noFollow, .nonBlocking, .closeOnExec],
+          permissions: .ownerReadWrite)
+      }
+    } catch {
+      throw switch error {
+      case .tooManySymbolicLinkLevels, .isDirectory, .noSuchAddressOrDevice: Self.isNoFile(path, spec)
+      case .noSuchFileOrDirectory: TransportError(error, at: spec)  // no such folder
+      default: .unsuitable(spec, "the lock file \(path) cannot be opened: \(error)")
       }
     }
     do throws(TransportError) { try lock(spec) } catch {
-      close(descriptor)
+      try? descriptor.close()
       throw error
     }
   }
 
   private func lock(_ spec: TransportSpec) throws(TransportError) {
-    var status = stat()
-    guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { throw isNoFile(spec) }
-    while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
-      switch errno {
-      case EINTR: continue
-      case EWOULDBLOCK: throw .addressInUse(spec)
-      case let code: throw TransportError(errno: code, at: spec)
-      }
+    guard (try? descriptor.stat())?.type == .regular else { throw Self.isNoFile(path, spec) }
+    do throws(Errno) { try descriptor.lock() } catch {
+      throw error == .resourceTemporarilyUnavailable ? .addressInUse(spec) : TransportError(error, at: spec)
     }
   }
-  private func isNoFile(_ spec: TransportSpec) -> TransportError {
+  private static func isNoFile(_ path: FilePath, _ spec: TransportSpec) -> TransportError {
     .unsuitable(spec, "\(path) is not a regular file, remove it or choose another address")
   }
 
   /// Gives the lock back. Once.
   func release() {
     // To close it is not enough: a child that has been forked has the descriptor too, until its `exec`.
-    flock(descriptor, LOCK_UN)
-    close(descriptor)
+    descriptor.unlock()
+    try? descriptor.close()
   }
 }

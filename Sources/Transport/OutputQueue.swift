@@ -1,4 +1,5 @@
 import Glibc
+import SystemPackage
 
 /// Writes to a file descriptor on a thread of its own, so that an output that nobody reads delays no caller.
 ///
@@ -6,21 +7,21 @@ import Glibc
 /// again, so that a slow reader sees one gap instead of many; `notice` writes the gap's line, where the gap is.
 ///
 /// The descriptor may be a file, a pipe, a socket or a terminal, blocking or not; it is used by nobody else meanwhile. An error
-/// of the system ends the queue: `failure` has its number, and what is put afterwards is dropped. A full device need not be
+/// of the system ends the queue: `failure` has it, and what is put afterwards is dropped. A full device need not be
 /// the end: with `waitsForRoom` it is an output that nobody reads, and the queue tries again every second. Nothing here
 /// raises SIGPIPE.
 ///
-///     let queue = OutputQueue(to: STDERR_FILENO, limit: 1 << 20) { "\($0) lines were dropped\n" }
+///     let queue = OutputQueue(to: .standardError, limit: 1 << 20) { "\($0) lines were dropped\n" }
 ///     queue.put("a line\n".utf8)
 ///     queue.finish(within: .seconds(2))
 package final class OutputQueue: @unchecked Sendable {
   // Sendable because everything that changes is in the monitor.
-  private let descriptor: CInt
+  private let descriptor: FileDescriptor
   private let closesDescriptor: Bool
   private let waitsForRoom: Bool
   private let limit: Int
   private let notice: (@Sendable (_ dropped: Int) -> String)?
-  private let failed: (@Sendable (CInt) -> Void)?
+  private let failed: (@Sendable (Errno) -> Void)?
   private let monitor = Monitor(State())
 
   private struct State {
@@ -43,16 +44,16 @@ package final class OutputQueue: @unchecked Sendable {
     case finishing
     /// The thread ends without writing what is left.
     case abandoned
-    /// There is no thread any more. Zero, or the error number that ended it.
-    case ended(CInt)
+    /// There is no thread any more. nil, or the error that ended it.
+    case ended(Errno?)
   }
 
   /// `limit`: the octets that may wait. `closesDescriptor`: it is closed when the queue has ended. `waitsForRoom`: ENOSPC and
   /// EDQUOT do not end the queue. `notice`: the text that stands where something was dropped. `failed` is called once, on the
-  /// queue's thread, with the error number.
+  /// queue's thread.
   package init(
-    to descriptor: CInt, limit: Int, closesDescriptor: Bool = false, waitsForRoom: Bool = false,
-    notice: (@Sendable (_ dropped: Int) -> String)? = nil, failed: (@Sendable (CInt) -> Void)? = nil
+    to descriptor: FileDescriptor, limit: Int, closesDescriptor: Bool = false, waitsForRoom: Bool = false,
+    notice: (@Sendable (_ dropped: Int) -> String)? = nil, failed: (@Sendable (Errno) -> Void)? = nil
   ) {
     self.descriptor = descriptor
     self.limit = limit
@@ -100,7 +101,7 @@ package final class OutputQueue: @unchecked Sendable {
   package func finish(within time: Duration) -> Bool {
     monitor.withLock { state in
       if state.phase == .running { state.phase = .finishing }
-      if state.phase == .unused { end(&state, 0) }
+      if state.phase == .unused { end(&state, nil) }
     }
     let hasEnded = monitor.wait(within: time) { state in
       if case .ended = state.phase { true } else { false }
@@ -112,10 +113,10 @@ package final class OutputQueue: @unchecked Sendable {
     return false
   }
 
-  /// The system's error number, of a queue that one has ended.
-  package var failure: CInt? {
+  /// The system's error, of a queue that one has ended.
+  package var failure: Errno? {
     monitor.withLock { state in
-      if case .ended(let code) = state.phase, code != 0 { code } else { nil }
+      if case .ended(let error) = state.phase { error } else { nil }
     }
   }
   /// The octets that have been written: grows while somebody reads.
@@ -140,7 +141,7 @@ package final class OutputQueue: @unchecked Sendable {
       state.phase = .running
     } else {
       unsafe argument.release()
-      end(&state, code)
+      end(&state, Errno(rawValue: code))
     }
   }
 
@@ -149,10 +150,13 @@ package final class OutputQueue: @unchecked Sendable {
     var signals = sigset_t()
     unsafe sigfillset(&signals)
     unsafe pthread_sigmask(SIG_BLOCK, &signals, nil)
-    var code: CInt = 0
-    while code == 0, let octets = take() { code = write(octets) }
-    monitor.withLock { end(&$0, code) }
-    if code != 0 { failed?(code) }
+    do throws(Errno) {
+      while let octets = take() { try write(octets) }
+      monitor.withLock { end(&$0, nil) }
+    } catch {
+      monitor.withLock { end(&$0, error) }
+      failed?(error)
+    }
   }
 
   /// All that waits, when there is something; nil: the queue has been finished or abandoned.
@@ -181,12 +185,12 @@ package final class OutputQueue: @unchecked Sendable {
     state.dropped = 0
   }
 
-  private func end(_ state: inout State, _ code: CInt) {
-    state.phase = .ended(code)
+  private func end(_ state: inout State, _ error: Errno?) {
+    state.phase = .ended(error)
     state.waiting = []
     state.taken = 0
     state.dropped = 0
-    if closesDescriptor { close(descriptor) }
+    if closesDescriptor { try? descriptor.close() }
   }
 
   /// What a pipe takes without blocking once it has room: PIPE_BUF, pipe(7).
@@ -196,37 +200,41 @@ package final class OutputQueue: @unchecked Sendable {
   /// How long the thread leaves a full device alone before it tries again.
   private static let pause = Duration.seconds(1)
 
-  /// Zero or the error number; zero too when the queue was abandoned.
-  private func write(_ octets: [UInt8]) -> CInt {
+  /// Returns when all is written, or the queue was abandoned.
+  private func write(_ octets: [UInt8]) throws(Errno) {
     var done = 0
     while done < octets.count {
-      var output = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-      let ready = unsafe poll(&output, 1, Self.patience)
-      if ready < 0, errno != EINTR { return errno }
-      if monitor.withLock({ $0.phase == .abandoned }) { return 0 }
-      if ready <= 0 { continue }
-      let count = unsafe octets.withUnsafeBytes { bytes in
-        let piece = unsafe UnsafeRawBufferPointer(rebasing: bytes[done..<min(done + Self.piece, bytes.count)])
-        return unsafe Glibc.write(descriptor, piece.baseAddress, piece.count)
+      var output = pollfd(fd: descriptor.rawValue, events: Int16(POLLOUT), revents: 0)
+      let ready: CInt
+      do throws(Errno) { ready = try Errno.check { unsafe poll(&output, 1, Self.patience) } } catch {
+        if error != .interrupted { throw error }
+        ready = 0
       }
-      let code = count < 0 ? errno : EIO  // EIO: it took nothing of something
-      if count > 0 {
+      if monitor.withLock({ $0.phase == .abandoned }) { return }
+      if ready == 0 { continue }
+      do throws(Errno) {
+        let count = try Errno.typed {
+          try unsafe octets.withUnsafeBytes { bytes in
+            try unsafe descriptor.write(.init(rebasing: bytes[done..<min(done + Self.piece, bytes.count)]))
+          }
+        }
+        if count == 0 { throw .ioError }  // it took nothing of something
         done += count
         monitor.withLock { state in
           state.taken -= count
           state.written += UInt64(count)
           state.isDeviceFull = false
         }
-      } else if code == EAGAIN {
-        usleep(10_000)  // ready, and yet it took nothing: no loop without a pause
-      } else if waitsForRoom, code == ENOSPC || code == EDQUOT {
-        monitor.withLock { $0.isDeviceFull = true }
-        _ = monitor.wait(within: Self.pause) { $0.phase == .abandoned }
-      } else if code != EINTR {
-        return code
+      } catch {
+        switch error {
+        case .resourceTemporarilyUnavailable: usleep(10_000)  // ready, and yet it took nothing: no loop without a pause
+        case .noSpace where waitsForRoom, .diskQuotaExceeded where waitsForRoom:
+          monitor.withLock { $0.isDeviceFull = true }
+          _ = monitor.wait(within: Self.pause) { $0.phase == .abandoned }
+        default: throw error
+        }
       }
     }
-    return 0
   }
 }
 

@@ -1,4 +1,5 @@
 import Glibc
+import SystemPackage
 
 /// A terminal line that carries H4: eight data bits, no parity, one stop bit, RTS/CTS flow control, nothing interpreted.
 /// Vol 4, Part A, §3.
@@ -16,18 +17,22 @@ enum SerialPort {
   ]
 
   /// Opens and sets up the line; what it had received before is dropped. The descriptor is the caller's.
-  static func open(_ path: String, baud: Int, for spec: TransportSpec) throws(TransportError) -> CInt {
+  static func open(_ path: String, baud: Int, for spec: TransportSpec) throws(TransportError) -> FileDescriptor {
     guard let speed = speeds[baud] else {
       let near = speeds.keys.sorted().map { "\($0)" }.joined(separator: ", ")
       throw .unsuitable(spec, "the rate is none of the system's, which are \(near)")
     }
-    // Not the process's controlling terminal, and no waiting for a carrier.
-    let descriptor = unsafe Glibc.open(path, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC)
-    guard descriptor >= 0 else { throw TransportError(errno: errno, at: spec) }
+    let descriptor: FileDescriptor
+    do throws(Errno) {
+      descriptor = try Errno.typed {
+        // Does not wait for a carrier.
+        try .open(FilePath(text: path), .readWrite, options: [.noControllingTerminal, .nonBlocking, .closeOnExec])
+      }
+    } catch { throw TransportError(error, at: spec) }
     do throws(TransportError) {
-      try setUp(descriptor, speed_t(speed), spec)
+      try setUp(descriptor.rawValue, speed_t(speed), spec)
     } catch {
-      _ = Glibc.close(descriptor)
+      try? descriptor.close()
       throw error
     }
     return descriptor
@@ -41,7 +46,9 @@ enum SerialPort {
     line.c_cflag &= ~tcflag_t(CSTOPB)
     line.c_cflag |= tcflag_t(CREAD | CLOCAL) | tcflag_t(CRTSCTS)
     unsafe cfsetspeed(&line, speed)
-    guard unsafe tcsetattr(descriptor, TCSANOW, &line) == 0 else { throw .system(spec, systemWords(errno)) }
+    do throws(Errno) { try Errno.check { unsafe tcsetattr(descriptor, TCSANOW, &line) } } catch {
+      throw .system(spec, error.description)
+    }
     // It succeeds when any of it could be done.
     var found = termios()
     unsafe tcgetattr(descriptor, &found)

@@ -1,4 +1,5 @@
 import Glibc
+import SystemPackage
 
 /// Where `sim:NAME` is found: a socket with that name in a folder that every process of one user knows.
 ///
@@ -12,10 +13,10 @@ import Glibc
 /// the folder has to be the user's own and closed to all others.
 struct SharedRadio {
   let name: String
-  var user = geteuid()
+  var user = UserID(geteuid())
   /// Of the environment, `XDG_RUNTIME_DIR`.
-  var runtimeFolder = unsafe getenv("XDG_RUNTIME_DIR").map { unsafe String(cString: $0) }
-  var temporaryFolder = "/tmp"
+  var runtimeFolder = unsafe getenv("XDG_RUNTIME_DIR").map { unsafe FilePath(platformString: $0) }
+  var temporaryFolder: FilePath = "/tmp"
 
   init(_ name: String) { self.name = name }
 
@@ -32,24 +33,28 @@ struct SharedRadio {
   }
 
   /// The socket's path, in a folder that is there, or `creates` has made, and that nobody else can write to.
-  func path(creates: Bool) throws(TransportError) -> String {
+  func path(creates: Bool) throws(TransportError) -> FilePath {
     guard Self.isName(name) else { throw TransportSpec.badName("sim:" + name) }
-    let folder = folder, path = "\(folder)/\(name).sock"
-    if path.utf8.count > TransportSpec.longestPath {
+    let folder = folder, path = folder.appending("\(name).sock")
+    if path.length > TransportSpec.longestPath {
       throw .specification(
-        "The socket of sim:\(name) would be \(path), \(path.utf8.count) octets where the system takes "
+        "The socket of sim:\(name) would be \(path), \(path.length) octets where the system takes "
           + "\(TransportSpec.longestPath): use a shorter name")
     }
-    if creates, unsafe mkdir(folder, 0o700) != 0, errno != EEXIST {
-      throw .unsuitable(.radio(name: name), "the folder \(folder) cannot be made: \(systemWords(errno))")
+    if creates {
+      do throws(Errno) { try folder.makeFolder(.ownerReadWriteExecute) } catch {
+        if error != .fileExists {
+          throw .unsuitable(.radio(name: name), "the folder \(folder) cannot be made: \(error)")
+        }
+      }
     }
     switch try status(folder) {
-    case nil where !creates: throw .noRadio(name: name, path: path)
+    case nil where !creates: throw .noRadio(name: name, path: path.string)
     case let status?:
-      if status.st_mode & S_IFMT != S_IFDIR { throw refusal(folder, "is no folder") }
-      if status.st_uid != user { throw refusal(folder, "belongs to another user") }
+      if status.type != .directory { throw refusal(folder, "is no folder") }
+      if status.userID != user { throw refusal(folder, "belongs to another user") }
       // Nothing of others' can be in it: it was made closed, and is looked at before each use.
-      if status.st_mode & 0o077 != 0 {
+      if !status.permissions.isDisjoint(with: [.groupReadWriteExecute, .otherReadWriteExecute]) {
         throw .unsuitable(.radio(name: name), "other users may enter \(folder), close it with chmod 700 \(folder)")
       }
     case nil: throw refusal(folder, "is gone again")
@@ -57,25 +62,25 @@ struct SharedRadio {
     return path
   }
 
-  private var folder: String {
-    if let runtimeFolder, runtimeFolder.hasPrefix("/"), let status = try? status(runtimeFolder),
-      status.st_mode & S_IFMT == S_IFDIR, status.st_uid == user
+  private var folder: FilePath {
+    if let runtimeFolder, runtimeFolder.isAbsolute, let status = try? status(runtimeFolder),
+      status.type == .directory, status.userID == user
     {
-      return runtimeFolder + "/bindrune"
+      return runtimeFolder.appending("bindrune")
     }
-    return "\(temporaryFolder)/bindrune-\(user)"
+    return temporaryFolder.appending("bindrune-\(user.rawValue)")
   }
 
-  private func refusal(_ folder: String, _ why: String) -> TransportError {
+  private func refusal(_ folder: FilePath, _ why: String) -> TransportError {
     .unsuitable(
       .radio(name: name), "\(folder) \(why), remove it, or set XDG_RUNTIME_DIR to a folder of your own with mode 0700")
   }
 
   /// Of the file itself, not of what a symbolic link leads to; nil where there is none.
-  private func status(_ path: String) throws(TransportError) -> stat? {
-    var status = stat()
-    if unsafe lstat(path, &status) == 0 { return status }
-    if errno == ENOENT || errno == ENOTDIR { return nil }
-    throw TransportError(errno: errno, at: .radio(name: name))
+  private func status(_ path: FilePath) throws(TransportError) -> Stat? {
+    do throws(Errno) { return try path.stat(followTargetSymlink: false) } catch {
+      if error == .noSuchFileOrDirectory || error == .notDirectory { return nil }
+      throw TransportError(error, at: .radio(name: name))
+    }
   }
 }

@@ -1,10 +1,99 @@
-// The few system calls that NIO does not have.
+// What the system has and swift-system does not, with swift-system's types: folders, locks, the clock. HCI sockets: HCISocket.
 import Glibc
+import SystemPackage
 
-/// The system's words for an error number.
-func systemWords(_ code: CInt) -> String {
-  guard let words = unsafe strerror(code) else { return "error \(code)" }
-  return unsafe String(cString: words)
+// They stand in this module's interface.
+@_exported import struct SystemPackage.Errno
+@_exported import struct SystemPackage.FileDescriptor
+
+extension Errno {
+  /// The result of a C call that fails with −1 and `errno`. Not repeated after a signal.
+  @discardableResult
+  package static func check<Result: SignedInteger>(_ call: () -> Result) throws(Errno) -> Result {
+    let result = call()
+    if result == -1 { throw Errno(rawValue: errno) }
+    return result
+  }
+  /// The result of a call of swift-system's that does not declare its errors' type: all of them are Errno.
+  package static func typed<Result>(_ call: () throws -> Result) throws(Errno) -> Result {
+    do { return try call() } catch { throw error as? Errno ?? .ioError }
+  }
+
+  /// ENODEV, by what it means for an adapter.
+  static var noSuchDevice: Errno { .operationNotSupportedByDevice }
+  // Those that swift-system has no name for.
+  static var blockedByRadioSwitch: Errno { Errno(rawValue: ERFKILL) }
+  static var badStateOfDescriptor: Errno { Errno(rawValue: EBADFD) }
+}
+
+extension FileDescriptor.OpenOptions {
+  /// A terminal that is opened does not become the process's controlling one.
+  package static var noControllingTerminal: Self { Self(rawValue: O_NOCTTY) }
+}
+
+extension FilePath {
+  /// `text` up to its first zero, which is what C makes of it and `init(_:)` does not take.
+  package init(text: String) { self = unsafe text.withPlatformString { unsafe FilePath(platformString: $0) } }
+
+  /// The names in a folder, sorted.
+  package func names() throws(Errno) -> [String] {
+    guard let folder = unsafe withPlatformString({ unsafe opendir($0) }) else { throw Errno(rawValue: errno) }
+    defer { unsafe closedir(folder) }
+    var names: [String] = []
+    while let entry = unsafe readdir(folder) {
+      let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+        unsafe String(cString: UnsafeRawPointer(pointer).assumingMemoryBound(to: CChar.self))
+      }
+      if name != ".", name != ".." { names.append(name) }
+    }
+    return names.sorted()
+  }
+
+  /// Where a symbolic link leads, as it is written in it.
+  func target() throws(Errno) -> String {
+    var octets = [CChar](repeating: 0, count: Int(PATH_MAX))
+    let count = try Errno.check { unsafe withPlatformString { unsafe readlink($0, &octets, octets.count) } }
+    return String(decoding: octets.prefix(count).lazy.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+
+  func makeFolder(_ permissions: FilePermissions) throws(Errno) {
+    try Errno.check { unsafe withPlatformString { unsafe mkdir($0, permissions.rawValue) } }
+  }
+  package func remove() throws(Errno) { try Errno.check { unsafe withPlatformString { unsafe unlink($0) } } }
+  /// Replaces the file at `path`, if there is one.
+  package func rename(to path: FilePath) throws(Errno) {
+    try Errno.check {
+      unsafe withPlatformString { old in unsafe path.withPlatformString { unsafe Glibc.rename(old, $0) } }
+    }
+  }
+}
+
+extension FileDescriptor {
+  /// What can be read up to the end, and no more than `limit` octets. Files of /proc and /sys do not say their size.
+  package func readAll(upTo limit: Int) throws(Errno) -> [UInt8] {
+    var octets: [UInt8] = [], part = [UInt8](repeating: 0, count: 16_384)
+    while octets.count < limit {
+      let count = try Errno.typed {
+        try unsafe part.withUnsafeMutableBytes {
+          try unsafe read(into: .init(rebasing: $0.prefix(limit - octets.count)))
+        }
+      }
+      if count == 0 { break }
+      octets += part.prefix(count)
+    }
+    return octets
+  }
+
+  /// flock(2). `.resourceTemporarilyUnavailable` while another has it.
+  func lock() throws(Errno) {
+    while true {
+      do throws(Errno) {
+        try Errno.check { flock(rawValue, LOCK_EX | LOCK_NB) }
+        return
+      } catch .interrupted {}
+    }
+  }
+  func unlock() { flock(rawValue, LOCK_UN) }
 }
 
 /// Microseconds since 1970, by the system's clock.

@@ -1,8 +1,8 @@
 import CBluetooth
-import Glibc
 import HCI
 import NIOCore
 import NIOPosix
+import SystemPackage
 
 extension UserChannelSocket {
   /// Takes adapter `hciN` for this process alone, until it is closed. The kernel's own Bluetooth stack, and bluetoothd with
@@ -29,10 +29,10 @@ extension UserChannelSocket {
         // A driver may load a controller's firmware inside `bind`.
         switch await blocking({ channel.bind(takesDown: takesDown) }) {
         case .bound: return try await make(channel, on: loop)
-        case .failed(let code): throw TransportError.adapter(kernel.error(code, adapter))
-        case .inSetUp(let code):
+        case .failed(let error): throw TransportError.adapter(kernel.error(error, adapter))
+        case .inSetUp(let error):
           guard NIODeadline.now() < deadline, !Task.isCancelled else {
-            throw TransportError.adapter(kernel.error(code, adapter))
+            throw TransportError.adapter(kernel.error(error, adapter))
           }
           try? await Task.sleep(for: .milliseconds(10))
         }
@@ -52,36 +52,28 @@ extension UserChannelSocket {
 
 /// The system calls that an adapter takes. A test puts others in their place.
 struct HCIKernel: Sendable {
-  /// A descriptor, or an error number below zero.
-  var socket: @Sendable () -> CInt = Linux.socket
-  /// Zero or an error number, as below.
-  var bind: @Sendable (_ socket: CInt, _ adapter: UInt16) -> CInt = Linux.bind
-  var power: @Sendable (_ adapter: UInt16, _ isUp: Bool) -> CInt = Linux.power
+  var socket: @Sendable () throws(Errno) -> FileDescriptor = Linux.socket
+  var bind: @Sendable (_ socket: FileDescriptor, _ adapter: UInt16) throws(Errno) -> Void = Linux.bind
+  var power: @Sendable (_ adapter: UInt16, _ isUp: Bool) throws(Errno) -> Void = Linux.power
   var view: @Sendable () -> HCISocketView = HCISocketView.now
   /// The kernel has begun to make this adapter, or has made it.
-  var isPresent: @Sendable (_ adapter: UInt16) -> Bool = { unsafe access("/sys/class/bluetooth/hci\($0)", F_OK) == 0 }
-  /// What an error number means here and now.
-  var error: @Sendable (_ code: CInt, _ adapter: UInt16) -> AdapterError = { AdapterError(errno: $0, adapter: $1) }
+  var isPresent: @Sendable (_ adapter: UInt16) -> Bool = { Machine().exists(FilePath("/sys/class/bluetooth/hci\($0)")) }
+  /// What an error means here and now.
+  var error: @Sendable (_ error: Errno, _ adapter: UInt16) -> AdapterError = { AdapterError($0, adapter: $1) }
   /// How long an adapter may be in set-up.
   var patience = TimeAmount.seconds(2)
 }
 
 private enum Linux {
-  static func socket() -> CInt {
-    let type = SOCK_RAW.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue
-    let descriptor = Glibc.socket(CInt(bindrune_AF_BLUETOOTH), CInt(type), CInt(bindrune_BTPROTO_HCI))
-    return descriptor < 0 ? -errno : descriptor
-  }
-  static func bind(_ socket: CInt, _ adapter: UInt16) -> CInt {
-    bindrune_hci_bind(socket, adapter, UInt16(bindrune_HCI_CHANNEL_USER)) == 0 ? 0 : errno
+  static func socket() throws(Errno) -> FileDescriptor { try .hciSocket(isNonBlocking: true) }
+  static func bind(_ socket: FileDescriptor, _ adapter: UInt16) throws(Errno) {
+    try socket.bind(toAdapter: adapter, channel: bindrune_HCI_CHANNEL_USER)
   }
   /// Over a socket of its own: one that has the user channel is refused.
-  static func power(_ adapter: UInt16, _ isUp: Bool) -> CInt {
-    let socket = socket()
-    guard socket >= 0 else { return -socket }
-    defer { _ = Glibc.close(socket) }
-    let result = isUp ? bindrune_hci_up(socket, CInt(adapter)) : bindrune_hci_down(socket, CInt(adapter))
-    return result == 0 ? 0 : errno
+  static func power(_ adapter: UInt16, _ isUp: Bool) throws(Errno) {
+    let socket = try socket()
+    defer { try? socket.close() }
+    try socket.power(adapter: adapter, isUp: isUp)
   }
 }
 
@@ -89,7 +81,7 @@ private enum Linux {
 final class UserChannel: @unchecked Sendable {
   // Sendable because one call follows another, whichever thread they are on.
   let adapter: UInt16
-  let descriptor: CInt
+  let descriptor: FileDescriptor
   let receiveBuffer: Int
   private let kernel: HCIKernel
   /// The adapter was up, and is to be so again.
@@ -99,59 +91,58 @@ final class UserChannel: @unchecked Sendable {
   private static var wantedBuffer: CInt { 4 << 20 }
 
   init(_ adapter: UInt16, _ kernel: HCIKernel) throws(TransportError) {
-    let descriptor = kernel.socket()
-    guard descriptor >= 0 else { throw .adapter(kernel.error(-descriptor, adapter)) }
+    do throws(Errno) { descriptor = try kernel.socket() } catch { throw .adapter(kernel.error(error, adapter)) }
     self.adapter = adapter
     self.kernel = kernel
-    self.descriptor = descriptor
-    // Before there can be a packet. The first is not held to the system's limit, and needs the right that `bind` needs.
-    if !Self.set(SO_RCVBUFFORCE, Self.wantedBuffer, descriptor) {
-      _ = Self.set(SO_RCVBUF, Self.wantedBuffer, descriptor)
-    }
-    receiveBuffer = Self.receiveBuffer(descriptor)
+    // Before there can be a packet.
+    descriptor.setReceiveBuffer(Self.wantedBuffer)
+    receiveBuffer = descriptor.receiveBuffer
   }
 
   /// A socket that is bound already.
-  init(_ adapter: UInt16, adopting descriptor: CInt) {
+  init(_ adapter: UInt16, adopting descriptor: FileDescriptor) {
     self.adapter = adapter
     kernel = HCIKernel()
     self.descriptor = descriptor
-    receiveBuffer = Self.receiveBuffer(descriptor)
+    receiveBuffer = descriptor.receiveBuffer
   }
 
   enum Attempt: Sendable, Equatable {
     case bound
     /// Of no use to try again.
-    case failed(CInt)
-    case inSetUp(CInt)
+    case failed(Errno)
+    case inSetUp(Errno)
   }
 
   /// EBUSY and ENODEV have several causes, of which one goes away by itself: the kernel makes an adapter in steps. First it
   /// cannot be found, then it is busy with the controller's start.
   func bind(takesDown: Bool) -> Attempt {
-    let code = kernel.bind(descriptor, adapter)
-    switch code {
-    case 0: return .bound
-    case ENODEV: return kernel.isPresent(adapter) ? .inSetUp(code) : .failed(code)
-    case EBUSY:
-      guard let entry = kernel.view().adapters.first(where: { $0.number == adapter }) else { return .inSetUp(code) }
-      // A taken adapter says that it is up, too. In set-up none does.
-      if entry.hasUserChannel == true { return .failed(code) }
-      guard entry.isUp else { return .inSetUp(code) }
-      guard takesDown else { return .failed(code) }
-      let refusal = kernel.power(adapter, false)
-      guard refusal == 0 else { return .failed(refusal) }
-      owesPower = true
-      // Whoever took it up may do so again: no more than the time for a set-up is spent on that.
-      let again = kernel.bind(descriptor, adapter)
-      return again == 0 ? .bound : .inSetUp(again)
-    default: return .failed(code)
+    do throws(Errno) { try kernel.bind(descriptor, adapter) } catch {
+      switch error {
+      case .noSuchDevice: return kernel.isPresent(adapter) ? .inSetUp(error) : .failed(error)
+      case .resourceBusy:
+        guard let entry = kernel.view().adapters.first(where: { $0.number == adapter }) else { return .inSetUp(error) }
+        // A taken adapter says that it is up, too. In set-up none does.
+        if entry.hasUserChannel == true { return .failed(error) }
+        guard entry.isUp else { return .inSetUp(error) }
+        return takesDown ? bindTakenDown() : .failed(error)
+      default: return .failed(error)
+      }
     }
+    return .bound
+  }
+
+  private func bindTakenDown() -> Attempt {
+    do throws(Errno) { try kernel.power(adapter, false) } catch { return .failed(error) }
+    owesPower = true
+    // Whoever took it up may do so again: no more than the time for a set-up is spent on that.
+    do throws(Errno) { try kernel.bind(descriptor, adapter) } catch { return .inSetUp(error) }
+    return .bound
   }
 
   /// Closes a socket that has become no transport.
   func abandon() throws {
-    _ = Glibc.close(descriptor)
+    try? descriptor.close()
     try restorePower()
   }
 
@@ -159,21 +150,12 @@ final class UserChannel: @unchecked Sendable {
   func restorePower() throws {
     guard owesPower else { return }
     owesPower = false
-    let code = kernel.power(adapter, true)
-    switch code {
-    // Up already, by another's hand; or unplugged.
-    case 0, EALREADY, ENODEV: return
-    default: throw TransportError.adapter(kernel.error(code, adapter))
+    do throws(Errno) { try kernel.power(adapter, true) } catch {
+      switch error {
+      // Up already, by another's hand; or unplugged.
+      case .alreadyInProcess, .noSuchDevice: return
+      default: throw TransportError.adapter(kernel.error(error, adapter))
+      }
     }
-  }
-
-  private static func set(_ option: CInt, _ value: CInt, _ descriptor: CInt) -> Bool {
-    var value = value
-    return unsafe setsockopt(descriptor, SOL_SOCKET, option, &value, socklen_t(MemoryLayout<CInt>.size)) == 0
-  }
-  /// The kernel counts its own bookkeeping, and so doubles what it is asked for. socket(7).
-  private static func receiveBuffer(_ descriptor: CInt) -> Int {
-    var value: CInt = 0, size = socklen_t(MemoryLayout<CInt>.size)
-    return unsafe getsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &value, &size) == 0 ? Int(value) : 0
   }
 }

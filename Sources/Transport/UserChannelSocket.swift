@@ -1,8 +1,8 @@
 import BindruneWire
-import Glibc
 import HCI
 import NIOCore
 import NIOPosix
+import SystemPackage
 
 /// An adapter of this machine, all of it: Linux's HCI user channel, or any socket that keeps packets whole.
 ///
@@ -169,11 +169,12 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
 
   private func reason(_ error: any Error) -> TransportError {
     guard let error = error as? IOError else { return .closed }
-    return switch error.errnoCode {
+    let code = Errno(rawValue: error.errnoCode)
+    return switch code {
     // Said once, by a read or by a write, whichever comes first; later the kernel says something else, or nothing.
-    case EPIPE, EBADFD, ENODEV, ENETDOWN: .unplugged(.adapter(adapter))
-    case ECONNRESET: .closed
-    default: .system(.adapter(adapter), systemWords(error.errnoCode))
+    case .brokenPipe, .badStateOfDescriptor, .noSuchDevice, .networkDown: .unplugged(.adapter(adapter))
+    case .connectionReset: .closed
+    default: .system(.adapter(adapter), code.description)
     }
   }
 
@@ -191,7 +192,7 @@ extension UserChannelSocket {
   /// A transport on a descriptor that keeps packets whole, such as one that a privileged process has bound to `adapter`'s
   /// user channel and handed over. It is the transport's from here on, and closed if this throws.
   public static func adopt(
-    _ descriptor: CInt, of adapter: UInt16, on loop: any EventLoop
+    _ descriptor: FileDescriptor, of adapter: UInt16, on loop: any EventLoop
   ) async throws(TransportError) -> UserChannelSocket {
     let channel = UserChannel(adapter, adopting: descriptor)
     do throws(TransportError) {
@@ -205,15 +206,12 @@ extension UserChannelSocket {
   /// The descriptor stays the caller's if this throws.
   static func make(_ userChannel: UserChannel, on loop: any EventLoop) async throws(TransportError) -> UserChannelSocket
   {
-    // The channel wants a descriptor for each direction. The adapter is free when both are closed, so no child gets one.
-    let output = fcntl(userChannel.descriptor, F_DUPFD_CLOEXEC, 0)
-    guard output >= 0 else { throw .system(.adapter(userChannel.adapter), systemWords(errno)) }
     do {
       return try await NIOPipeBootstrap(group: loop)
         .channelOption(.autoRead, value: false)
         // One size: the usual allocator begins small, and what does not fit is lost.
         .channelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: longestRead))
-        .takingOwnershipOfDescriptors(input: userChannel.descriptor, output: output) { channel in
+        .takingOwnership(of: userChannel.descriptor) { channel in
           channel.eventLoop.makeCompletedFuture {
             let socket = UserChannelSocket(channel, userChannel)
             try channel.pipeline.syncOperations.addHandler(PacketHandler(socket))
@@ -221,7 +219,6 @@ extension UserChannelSocket {
           }
         }
     } catch {
-      _ = Glibc.close(output)
       throw .system(.adapter(userChannel.adapter), "\(error)")
     }
   }

@@ -125,7 +125,10 @@ let forbidden: [(pattern: String, why: String)] = [
   /// The dependencies that Package.swift gives each target. Read as text: the manifest is data, short, and ours.
   func manifest() throws -> [String: [String]] {
     let text = try String(contentsOf: root.appending(path: "Package.swift"), encoding: .utf8)
-    let lists = ["nio": ["NIOCore", "NIOPosix"], "deque": ["DequeModule"], "containers": ["BasicContainers"]]
+    let lists = [
+      "nio": ["NIOCore", "NIOPosix"], "deque": ["DequeModule"], "containers": ["BasicContainers"],
+      "system": ["SystemPackage"],
+    ]
     var found: [String: [String]] = [:]
     for target in text.split(separator: #/\n    \.(?:executableTarget|target|testTarget)\(/#).dropFirst() {
       guard let name = target.firstMatch(of: #/name:\s*"(\w+)"/#)?.1 else { continue }
@@ -134,7 +137,7 @@ let forbidden: [(pattern: String, why: String)] = [
         let end = target.range(of: "swiftSettings:")?.lowerBound ?? target.endIndex
         let dependencies = target[start.upperBound..<end].replacing(#/package:\s*"[\w-]+"/#, with: "")
           .replacing(#/path:\s*"[^"]+"/#, with: "")
-        for word in dependencies.matches(of: #/"(\w+)"|\b(nio|deque|containers)\b/#) {
+        for word in dependencies.matches(of: #/"(\w+)"|\b(nio|deque|containers|system)\b/#) {
           if let quoted = word.1 { words.append(String(quoted)) }
           if let list = word.2 { words += lists[String(list)] ?? [] }
         }

@@ -13,10 +13,10 @@ import Testing
 /// controllers are virtual; Tests/Kernel has the real sockets.
 @Suite("Adapters", .realTime, .hang) struct AdapterTests {
   /// Two ends of a socket that keeps packets whole.
-  private func socketPair() throws -> (host: CInt, controller: CInt) {
+  private func socketPair() throws -> (host: FileDescriptor, controller: FileDescriptor) {
     var ends: [CInt] = [-1, -1]
     try #require(unsafe socketpair(AF_UNIX, CInt(SOCK_SEQPACKET.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0)
-    return (ends[0], ends[1])
+    return (FileDescriptor(rawValue: ends[0]), FileDescriptor(rawValue: ends[1]))
   }
   /// A virtual controller of `lab` behind one end of such a socket, and the transport at the other.
   private func socket(_ lab: Lab, adapter: UInt16 = 0) async throws -> UserChannelSocket {
@@ -170,22 +170,19 @@ import Testing
   /// A kernel on paper: adapter 0 is up, and its socket leads to `descriptor`.
   private final class PaperKernel: Sendable {
     let isUp = Mutex(true)
-    func kernel(_ descriptor: CInt) -> HCIKernel {
+    func kernel(_ descriptor: FileDescriptor) -> HCIKernel {
       var kernel = HCIKernel()
       kernel.socket = { descriptor }
-      kernel.bind = { _, _ in self.isUp.withLock { $0 } ? EBUSY : 0 }
-      kernel.power = { _, isUp in
-        self.isUp.withLock { $0 = isUp }
-        return 0
-      }
+      kernel.bind = { _, _ throws(Errno) in if self.isUp.withLock({ $0 }) { throw .resourceBusy } }
+      kernel.power = { _, isUp in self.isUp.withLock { $0 = isUp } }
       kernel.view = {
         let flags: UInt32 = self.isUp.withLock { $0 } ? 1 : 0
         return HCISocketView(
-          error: 0, adapters: [.init(number: 0, address: nil, bus: 0, flags: flags, hasUserChannel: false)])
+          adapters: [.init(number: 0, address: nil, bus: 0, flags: flags, hasUserChannel: false)])
       }
       return kernel
     }
-    func host(_ descriptor: CInt) async throws -> Host {
+    func host(_ descriptor: FileDescriptor) async throws -> Host {
       let loop = MultiThreadedEventLoopGroup.singleton.next()
       let socket = try await UserChannelSocket.open(0, takesDown: true, on: loop, kernel(descriptor))
       #expect(!isUp.withLock { $0 })
@@ -207,7 +204,7 @@ import Testing
   /// Nobody answers HCI_Reset.
   @Test func alsoWhenTheStartFails() async throws {
     let ends = try socketPair(), kernel = PaperKernel()
-    defer { close(ends.controller) }
+    defer { try? ends.controller.close() }
     let host = try await kernel.host(ends.host)
     #expect(try await errorCode { () async throws(BluetoothError) in try await host.start() } == .controller)
     await host.close()
@@ -215,7 +212,7 @@ import Testing
   }
   @Test func alsoWhenTheStartIsCancelled() async throws {
     let ends = try socketPair(), kernel = PaperKernel()
-    defer { close(ends.controller) }
+    defer { try? ends.controller.close() }
     let host = try await kernel.host(ends.host)
     let start = Task { () -> BluetoothError.Code? in
       do throws(BluetoothError) { try await host.start() } catch {
@@ -231,7 +228,7 @@ import Testing
   /// Nobody closes it: the last reference does.
   @Test func alsoWhenTheHostIsLetGo() async throws {
     let ends = try socketPair(), kernel = PaperKernel()
-    defer { close(ends.controller) }
+    defer { try? ends.controller.close() }
     do { _ = try await kernel.host(ends.host) }
     try await eventually { kernel.isUp.withLock { $0 } }
   }

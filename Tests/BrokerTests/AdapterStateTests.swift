@@ -170,7 +170,7 @@ import Testing
       (.up(0, daemon: true), "poweredOff"), (.up(0, daemon: false), "poweredOff"),
       (.taken(0, candidates: []), "poweredOff"), (.inSetUp(0), "poweredOff"), (.blocked(0, isHard: true), "poweredOff"),
       (.noCapability(program: "x", isWithheld: false), "unauthorized"), (.userNamespace, "unauthorized"),
-      (.filtered, "unauthorized"), (.system(0, 5), "unsupported"),
+      (.filtered, "unauthorized"), (.system(0, .ioError), "unsupported"),
     ]
     for (error, state) in expected {
       #expect(name(AdapterState(error)) == state, "\(error)")

@@ -26,13 +26,14 @@ import Testing
       descriptor = ends[1]
     case .unread: descriptor = ends[1]
     }
-    let output = StandardError(to: descriptor), log = Log(to: output)
+    let output = StandardError(to: FileDescriptor(rawValue: descriptor)), log = Log(to: output)
     for number in 0..<10_000 { log.write("line \(number) of some length, so that no pipe has room for all of them") }
     output.flush()
     if kind == .full { close(descriptor) }
   }
   @Test func anOutputThatIsRead() throws {
-    let pipe = Pipe(), output = StandardError(to: pipe.fileHandleForWriting.fileDescriptor), log = Log(to: output)
+    let pipe = Pipe(), output = StandardError(to: FileDescriptor(rawValue: pipe.fileHandleForWriting.fileDescriptor)),
+      log = Log(to: output)
     // What a device may call itself: another line, commands to the terminal, text that runs backwards.
     log.write("\"Thermostat\n[CoreBluetooth] API MISUSE\u{1B}[2J\u{202E}\" is gone")
     output.write("a logger's line\n")

@@ -1,6 +1,7 @@
 @testable import BindruneTransport
 import BindruneWire
 import Foundation
+import SystemPackage
 import TestSupport
 import Testing
 
@@ -12,10 +13,10 @@ private final class FakeMachine {
 
   init() throws {
     root = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)")
-    machine.proc = root.appending(path: "proc").path
-    machine.sys = root.appending(path: "sys").path
-    machine.modules = root.appending(path: "modules").path
-    machine.socket = { HCISocketView(error: 0) }
+    machine.proc = FilePath(root.appending(path: "proc").path)
+    machine.sys = FilePath(root.appending(path: "sys").path)
+    machine.modules = FilePath(root.appending(path: "modules").path)
+    machine.socket = { HCISocketView() }
     try write("proc/sys/kernel/osrelease", "6.1.0-56-amd64\n")
     try write(
       "proc/modules",
@@ -87,8 +88,8 @@ private final class FakeMachine {
     try link("\(device)/1-8:1.0/bluetooth/hci\(number)/device", "../../../1-8:1.0")
     try link("sys/class/bluetooth/hci\(number)", "../../devices/usb1/1-8/1-8:1.0/bluetooth/hci\(number)")
   }
-  func socket(_ adapters: HCISocketView.Entry...) { machine.socket = { HCISocketView(error: 0, adapters: adapters) } }
-  func noSocket(_ code: CInt = EAFNOSUPPORT) { machine.socket = { HCISocketView(error: code) } }
+  func socket(_ adapters: HCISocketView.Entry...) { machine.socket = { HCISocketView(adapters: adapters) } }
+  func noSocket(_ error: Errno = .addressFamilyNotSupported) { machine.socket = { HCISocketView(error: error) } }
 
   var survey: AdapterSurvey { AdapterSurvey(machine) }
 }
@@ -218,16 +219,16 @@ extension HCISocketView.Entry {
     fake.noSocket()
     for path in ["sys/module", "proc/net/hci"] { try fake.remove(path) }
     try fake.write("proc/modules", "ext4 950272 1 - Live 0x0000000000000000\n")
-    #expect(error(fake, EAFNOSUPPORT) == .notLoaded(release: "6.1.0-56-amd64", isInstalled: true))
+    #expect(error(fake, .addressFamilyNotSupported) == .notLoaded(release: "6.1.0-56-amd64", isInstalled: true))
     // Debian's cloud kernel: modules, but none for Bluetooth.
     try fake.remove("modules/6.1.0-56-amd64/kernel/net/bluetooth")
-    #expect(error(fake, EAFNOSUPPORT) == .noKernelSupport(release: "6.1.0-56-amd64"))
+    #expect(error(fake, .addressFamilyNotSupported) == .noKernelSupport(release: "6.1.0-56-amd64"))
     // A container seldom has the modules' folder.
     try fake.remove("modules")
-    #expect(error(fake, EAFNOSUPPORT) == .notLoaded(release: "6.1.0-56-amd64", isInstalled: false))
+    #expect(error(fake, .addressFamilyNotSupported) == .notLoaded(release: "6.1.0-56-amd64", isInstalled: false))
     // A kernel without modules has no list of them.
     try fake.remove("proc/modules")
-    #expect(error(fake, EAFNOSUPPORT) == .noKernelSupport(release: "6.1.0-56-amd64"))
+    #expect(error(fake, .addressFamilyNotSupported) == .noKernelSupport(release: "6.1.0-56-amd64"))
     #expect(fake.survey.presenceCheck.verdict == .unknown)
     #expect(fake.survey.checks(of: 0).map(\.verdict) == [.unknown])
   }
@@ -237,38 +238,38 @@ extension HCISocketView.Entry {
     fake.noSocket()
     try fake.link("proc/self/ns/net", "net:[4026532777]")
     #expect(fake.survey.process.isInHostNetwork == false)
-    #expect(error(fake, EAFNOSUPPORT) == .foreignNetwork)
+    #expect(error(fake, .addressFamilyNotSupported) == .foreignNetwork)
     // Inside a container even process 1 is in it: nothing to compare with.
     try fake.link("proc/self/ns/pid", "pid:[4026532778]")
     try fake.link("proc/1/ns/net", "net:[4026532777]")
     #expect(fake.survey.process.isInHostNetwork == nil)
     #expect(fake.survey.unseen == ["the processes outside this container"])
-    #expect(error(fake, EAFNOSUPPORT) == .foreignNetwork)
+    #expect(error(fake, .addressFamilyNotSupported) == .foreignNetwork)
   }
 
   @Test func filtered() throws {
     let fake = try FakeMachine()
     fake.noSocket()
     try fake.status(more: "NoNewPrivs:\t0\nSeccomp:\t2\nSeccomp_filters:\t1\n")
-    #expect(error(fake, EAFNOSUPPORT) == .filtered)
+    #expect(error(fake, .addressFamilyNotSupported) == .filtered)
     // Since Linux 6.18 the host's namespace has a number of its own.
     try fake.remove("proc/1")
     try fake.link("proc/self/ns/net", "net:[4026531833]")
-    #expect(error(fake, EAFNOSUPPORT) == .filtered)
-    fake.noSocket(EPERM)
-    #expect(error(fake, EPERM) == .filtered)
-    fake.noSocket(EMFILE)
-    #expect(fake.survey.obstacle(to: 0) == .system(nil, EMFILE))
+    #expect(error(fake, .addressFamilyNotSupported) == .filtered)
+    fake.noSocket(.notPermitted)
+    #expect(error(fake, .notPermitted) == .filtered)
+    fake.noSocket(.tooManyOpenFiles)
+    #expect(fake.survey.obstacle(to: 0) == .system(nil, .tooManyOpenFiles))
   }
 
   @Test func notFound() throws {
     let fake = try FakeMachine()
     fake.socket(.adapter(0), .adapter(2))
-    #expect(error(fake, ENODEV, 1) == .notFound(1, present: [0, 2], hint: nil))
+    #expect(error(fake, .noSuchDevice, 1) == .notFound(1, present: [0, 2], hint: nil))
     // It came between the two looks.
-    #expect(AdapterError(errno: ENODEV, adapter: 2, survey: fake.survey) == .inSetUp(2))
+    #expect(AdapterError(.noSuchDevice, adapter: 2, survey: fake.survey) == .inSetUp(2))
     fake.socket()
-    #expect(error(fake, ENODEV, 1) == .notFound(1, present: [], hint: nil))
+    #expect(error(fake, .noSuchDevice, 1) == .notFound(1, present: [], hint: nil))
     #expect(fake.survey.presenceCheck.error == .notFound(0, present: [], hint: nil))
 
     // USB interfaces: a keyboard, Bluetooth with a driver, Bluetooth without.
@@ -287,40 +288,42 @@ extension HCISocketView.Entry {
       try fake.write("\(folder)/\(device)/idProduct", "000\(device.suffix(1))\n")
     }
     #expect(fake.survey.driverless == ["0a12:0004"])
-    #expect(error(fake, ENODEV, 1) == .notFound(1, present: [], hint: .withoutDriver("0a12:0004")))
+    #expect(error(fake, .noSuchDevice, 1) == .notFound(1, present: [], hint: .withoutDriver("0a12:0004")))
     // Nearer: what is switched off is not on the bus.
     try fake.radioSwitch(0, "tpacpi_bluetooth_sw", soft: 1)
     #expect(
-      error(fake, ENODEV, 1) == .notFound(1, present: [], hint: .switchedOff("tpacpi_bluetooth_sw", isHard: false)))
+      error(fake, .noSuchDevice, 1)
+        == .notFound(1, present: [], hint: .switchedOff("tpacpi_bluetooth_sw", isHard: false)))
     try fake.radioSwitch(0, "tpacpi_bluetooth_sw", soft: 1, hard: 1)
     #expect(
-      error(fake, ENODEV, 1) == .notFound(1, present: [], hint: .switchedOff("tpacpi_bluetooth_sw", isHard: true)))
+      error(fake, .noSuchDevice, 1)
+        == .notFound(1, present: [], hint: .switchedOff("tpacpi_bluetooth_sw", isHard: true)))
   }
 
   /// EBUSY says three things.
   @Test func busy() throws {
     let fake = try FakeMachine()
     fake.socket(.adapter(0, flags: 0x5))
-    #expect(error(fake, EBUSY) == .up(0, daemon: false))
+    #expect(error(fake, .resourceBusy) == .up(0, daemon: false))
     try fake.process(612, "bluetoothd")
-    #expect(error(fake, EBUSY) == .up(0, daemon: true))
+    #expect(error(fake, .resourceBusy) == .up(0, daemon: true))
 
     // A taken adapter is up as well; bluetoothd's socket is for management.
     fake.socket(.adapter(0, flags: 0x5, isTaken: true))
-    #expect(error(fake, EBUSY) == .taken(0, candidates: []))
+    #expect(error(fake, .resourceBusy) == .taken(0, candidates: []))
     try fake.write("proc/net/hci", FakeMachine.sockets([10, 11, 12]))
     try fake.process(612, "bluetoothd", sockets: [10])
     try fake.process(700, "node", sockets: [11, 12])
     let candidates = [HCISocketHolder(pid: 700, name: "node")]
-    #expect(error(fake, EBUSY) == .taken(0, candidates: candidates))
-    #expect(AdapterError(errno: EUSERS, adapter: 0, survey: fake.survey) == .taken(0, candidates: candidates))
+    #expect(error(fake, .resourceBusy) == .taken(0, candidates: candidates))
+    #expect(AdapterError(.tooManyUsers, adapter: 0, survey: fake.survey) == .taken(0, candidates: candidates))
     #expect(fake.survey.checks(of: 0).compactMap(\.error).count == 1)
 
     // HCI_INIT; then the set-up that no flag shows.
     fake.socket(.adapter(0, flags: 0x2))
-    #expect(error(fake, EBUSY) == .inSetUp(0))
+    #expect(error(fake, .resourceBusy) == .inSetUp(0))
     fake.socket(.adapter(0))
-    #expect(AdapterError(errno: EBUSY, adapter: 0, survey: fake.survey) == .inSetUp(0))
+    #expect(AdapterError(.resourceBusy, adapter: 0, survey: fake.survey) == .inSetUp(0))
   }
 
   @Test func noCapability() throws {
@@ -328,14 +331,14 @@ extension HCISocketView.Entry {
     fake.socket(.adapter(0))
     // CAP_NET_RAW, bit 13, is not enough.
     try fake.status(effective: "0000000000002000")
-    #expect(error(fake, EPERM) == .noCapability(program: "/usr/local/bin/bindrune", isWithheld: false))
+    #expect(error(fake, .notPermitted) == .noCapability(program: "/usr/local/bin/bindrune", isWithheld: false))
     try fake.status(effective: "0000000000000000", bounding: "00000000a80425fb")  // Docker's
-    #expect(error(fake, EPERM) == .noCapability(program: "/usr/local/bin/bindrune", isWithheld: true))
+    #expect(error(fake, .notPermitted) == .noCapability(program: "/usr/local/bin/bindrune", isWithheld: true))
     try fake.status(effective: "0000000000000000", more: "NoNewPrivs:\t1\n")
-    #expect(error(fake, EPERM) == .noCapability(program: "/usr/local/bin/bindrune", isWithheld: true))
+    #expect(error(fake, .notPermitted) == .noCapability(program: "/usr/local/bin/bindrune", isWithheld: true))
     try fake.status(effective: "0000000000001000")
     #expect(fake.survey.obstacle(to: 0) == nil)
-    #expect(AdapterError(errno: EPERM, adapter: 0, survey: fake.survey) == .system(0, EPERM))
+    #expect(AdapterError(.notPermitted, adapter: 0, survey: fake.survey) == .system(0, .notPermitted))
   }
 
   /// All capabilities there, and they count for nothing.
@@ -343,7 +346,7 @@ extension HCISocketView.Entry {
     let fake = try FakeMachine()
     fake.socket(.adapter(0))
     try fake.link("proc/self/ns/user", "user:[4026532779]")
-    #expect(error(fake, EPERM) == .userNamespace)
+    #expect(error(fake, .notPermitted) == .userNamespace)
     // A kernel without user namespaces.
     try fake.remove("proc/self/ns/user")
     #expect(fake.survey.obstacle(to: 0) == nil && fake.survey.process.isInUserNamespace == false)
@@ -355,25 +358,25 @@ extension HCISocketView.Entry {
     try fake.radioSwitch(0, "hci1", soft: 1)
     try fake.radioSwitch(7, "hci0", type: "wlan", hard: 1)
     #expect(fake.survey.obstacle(to: 0) == nil)
-    #expect(error(fake, ERFKILL, 1) == .blocked(1, isHard: false))
+    #expect(error(fake, .blockedByRadioSwitch, 1) == .blocked(1, isHard: false))
     try fake.radioSwitch(0, "hci1", soft: 1, hard: 1)
-    #expect(error(fake, ERFKILL, 1) == .blocked(1, isHard: true))
+    #expect(error(fake, .blockedByRadioSwitch, 1) == .blocked(1, isHard: true))
     // Switched on again meanwhile.
-    #expect(AdapterError(errno: ERFKILL, adapter: 0, survey: fake.survey) == .blocked(0, isHard: false))
+    #expect(AdapterError(.blockedByRadioSwitch, adapter: 0, survey: fake.survey) == .blocked(0, isHard: false))
   }
 
   @Test func anythingElse() throws {
     let fake = try FakeMachine()
     fake.socket(.adapter(0))
-    #expect(AdapterError(errno: EIO, adapter: 0, survey: fake.survey) == .system(0, EIO))
+    #expect(AdapterError(.ioError, adapter: 0, survey: fake.survey) == .system(0, .ioError))
   }
 
   /// What an errno means, which is also the first obstacle that the doctor sees.
   private func error(
-    _ fake: FakeMachine, _ code: CInt, _ number: UInt16 = 0, _ location: SourceLocation = #_sourceLocation
+    _ fake: FakeMachine, _ code: Errno, _ number: UInt16 = 0, _ location: SourceLocation = #_sourceLocation
   ) -> AdapterError {
     let survey = fake.survey
-    let error = AdapterError(errno: code, adapter: number, survey: survey)
+    let error = AdapterError(code, adapter: number, survey: survey)
     #expect(survey.obstacle(to: number) == error, sourceLocation: location)
     return error
   }
@@ -414,8 +417,8 @@ extension HCISocketView.Entry {
     (.userNamespace, "not even root"),
     (.blocked(1, isHard: false), "hci1 is switched off in software (rfkill): run `rfkill unblock bluetooth`."),
     (.blocked(1, isHard: true), "hci1 is switched off in hardware"),
-    (.system(1, EIO), "hci1 failed (Input/output error): see what `bindrune doctor hci1` says."),
-    (.system(nil, EMFILE), "see what `bindrune doctor` says."),
+    (.system(1, .ioError), "hci1 failed (Input/output error): see what `bindrune doctor hci1` says."),
+    (.system(nil, .tooManyOpenFiles), "see what `bindrune doctor` says."),
   ])
   func sentence(error: AdapterError, words: String) {
     let text = error.description
@@ -434,7 +437,7 @@ extension HCISocketView.Entry {
     machine.proc = "/no/proc"
     machine.sys = "/no/sys"
     machine.modules = "/no/modules"
-    machine.socket = { HCISocketView(error: EAFNOSUPPORT) }
+    machine.socket = { HCISocketView(error: .addressFamilyNotSupported) }
     let survey = AdapterSurvey(machine)
     #expect(survey.adapters.isEmpty && survey.holders.isEmpty && survey.kernel.release == nil)
     #expect(survey.process.hasCapability == nil && survey.unseen.count == 1)
@@ -506,6 +509,6 @@ extension HCISocketView.Entry {
         == URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().lastPathComponent)
     // Whatever there is, its checks end, and an obstacle is a sentence.
     for adapter in survey.adapters { _ = survey.obstacle(to: adapter.number)?.description }
-    if survey.kernel.socketError != 0 { #expect(survey.obstacle(to: 0) != nil) }
+    if survey.kernel.socketError != nil { #expect(survey.obstacle(to: 0) != nil) }
   }
 }

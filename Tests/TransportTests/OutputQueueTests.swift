@@ -1,16 +1,16 @@
 import BindruneTransport
 import Foundation
 import Glibc
+import SystemPackage
 import TestSupport
 import Testing
 
 @Suite(.realTime, .hang) struct OutputQueueTests {
-  private func pipe() -> (read: CInt, write: CInt) {
-    var ends: [CInt] = [-1, -1]
-    let status = unsafe Glibc.pipe(&ends)
-    #expect(status == 0)
-    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-    return (ends[0], ends[1])
+  private func pipe() throws -> (readEnd: FileDescriptor, writeEnd: FileDescriptor) {
+    try FileDescriptor.pipe(options: .closeOnExec)
+  }
+  private func open(_ path: FilePath, _ mode: FileDescriptor.AccessMode) throws -> FileDescriptor {
+    try .open(path, mode, options: .closeOnExec)
   }
   /// What blocks a thread, on one of its own.
   private func blocking<Result: Sendable>(_ body: @escaping @Sendable () -> Result) async -> Result {
@@ -19,26 +19,27 @@ import Testing
     }
   }
   /// All octets up to the end, `piece` at a time.
-  private func read(_ descriptor: CInt, piece: Int = 65_536) async -> [UInt8] {
+  private func read(_ descriptor: FileDescriptor, piece: Int = 65_536) async -> [UInt8] {
     await blocking {
-      defer { close(descriptor) }
+      defer { try? descriptor.close() }
       var all: [UInt8] = [], part = [UInt8](repeating: 0, count: piece)
-      while true {
-        let count = unsafe part.withUnsafeMutableBytes { unsafe Glibc.read(descriptor, $0.baseAddress, $0.count) }
-        if count <= 0 { return all }
+      while let count = try? unsafe part.withUnsafeMutableBytes({ try unsafe descriptor.read(into: $0) }), count > 0 {
         all += part[..<count]
       }
+      return all
     }
   }
 
   /// The writer never waits; what is read afterwards are whole lines, and where some are missing a line that says how many.
-  @Test func nobodyReads() async {
-    let (read, write) = pipe()
+  @Test func nobodyReads() async throws {
+    let (read, write) = try pipe()
     // Full, so that nothing goes on before somebody reads.
-    _ = fcntl(write, F_SETFL, O_NONBLOCK)
+    _ = fcntl(write.rawValue, F_SETFL, O_NONBLOCK)
     let filling = [UInt8](repeating: UInt8(ascii: "\n"), count: 4096)
-    while unsafe filling.withUnsafeBytes({ unsafe Glibc.write(write, $0.baseAddress, $0.count) }) > 0 {}
-    _ = fcntl(write, F_SETFL, 0)
+    #expect(throws: Errno.resourceTemporarilyUnavailable) {
+      while true { _ = try unsafe filling.withUnsafeBytes { try unsafe write.write($0) } }
+    }
+    _ = fcntl(write.rawValue, F_SETFL, 0)
     let queue = OutputQueue(to: write, limit: 10_000, closesDescriptor: true) { "dropped \($0)\n" }
     var refused = 0
     for number in 0..<50_000 where !queue.put("line \(number)\n".utf8) { refused += 1 }
@@ -65,9 +66,9 @@ import Testing
   }
 
   /// A reader that reads on gets everything, whether the descriptor blocks or not.
-  @Test(arguments: [0, O_NONBLOCK]) func slowReader(flags: CInt) async {
-    let (read, write) = pipe()
-    #expect(fcntl(write, F_SETFL, flags) == 0)
+  @Test(arguments: [0, O_NONBLOCK]) func slowReader(flags: CInt) async throws {
+    let (read, write) = try pipe()
+    #expect(fcntl(write.rawValue, F_SETFL, flags) == 0)
     let text = (0..<40_000).map { "line \($0)\n" }.joined()
     let queue = OutputQueue(to: write, limit: 1 << 20, closesDescriptor: true)
     #expect(queue.put(text.utf8))
@@ -79,8 +80,8 @@ import Testing
   }
 
   /// More than the limit at once is taken when nothing waits, and only then.
-  @Test func longerThanTheLimit() async {
-    let (read, write) = pipe()
+  @Test func longerThanTheLimit() async throws {
+    let (read, write) = try pipe()
     let queue = OutputQueue(to: write, limit: 100, closesDescriptor: true)
     let long = [UInt8](repeating: 0x78, count: 200_000)
     #expect(queue.put(long) && !queue.put([0x79]))
@@ -92,8 +93,8 @@ import Testing
   }
 
   /// The end is bounded, and takes the thread with it: the reader sees the end of the pipe.
-  @Test func endWithoutReader() async {
-    let (read, write) = pipe()
+  @Test func endWithoutReader() async throws {
+    let (read, write) = try pipe()
     let queue = OutputQueue(to: write, limit: 1 << 20, closesDescriptor: true)
     queue.put([UInt8](repeating: 0x78, count: 200_000))
     let isWritten = await blocking { queue.finish(within: .milliseconds(100)) }
@@ -106,18 +107,19 @@ import Testing
 
   /// The system's refusals end the queue: no signal, no trap, no loop.
   @Test(arguments: ["closed pipe", "full device", "closed descriptor", "read-only descriptor"])
-  func refusals(kind: String) async {
-    let descriptor: CInt, expected: CInt
+  func refusals(kind: String) async throws {
+    let descriptor: FileDescriptor, expected: Errno
     switch kind {
     case "closed pipe":
-      let (read, write) = pipe()
-      close(read)
-      (descriptor, expected) = (write, EPIPE)
-    case "full device": (descriptor, expected) = (unsafe open("/dev/full", O_WRONLY | O_CLOEXEC), ENOSPC)
-    case "closed descriptor": (descriptor, expected) = (1 << 20, EBADF)  // above any limit of a test's process
-    default: (descriptor, expected) = (unsafe open("/dev/null", O_RDONLY | O_CLOEXEC), EBADF)
+      let (read, write) = try pipe()
+      try read.close()
+      (descriptor, expected) = (write, .brokenPipe)
+    case "full device": (descriptor, expected) = (try open("/dev/full", .writeOnly), .noSpace)
+    case "closed descriptor":  // above any limit of a test's process
+      (descriptor, expected) = (FileDescriptor(rawValue: 1 << 20), .badFileDescriptor)
+    default: (descriptor, expected) = (try open("/dev/null", .readOnly), .badFileDescriptor)
     }
-    let (codes, continuation) = AsyncStream.makeStream(of: CInt.self)
+    let (codes, continuation) = AsyncStream.makeStream(of: Errno.self)
     let queue = OutputQueue(
       to: descriptor, limit: 1 << 20, closesDescriptor: true,
       failed: {
@@ -125,7 +127,7 @@ import Testing
         continuation.finish()
       })
     #expect(queue.put("a line\n".utf8))
-    var heard: [CInt] = []
+    var heard: [Errno] = []
     for await code in codes { heard.append(code) }
     #expect(heard == [expected])
     #expect(queue.failure == expected && !queue.put("another\n".utf8))
@@ -135,7 +137,7 @@ import Testing
 
   /// A disk that is full and then is not: the lines come back, in order, with the count of those that had no room.
   @Test func aDeviceThatHasRoomAgain() async throws {
-    let descriptor = unsafe open("/dev/full", O_WRONLY | O_CLOEXEC)
+    let descriptor = try open("/dev/full", .writeOnly)
     let path = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path
     defer { try? FileManager.default.removeItem(atPath: path) }
     let queue = OutputQueue(to: descriptor, limit: 1000, closesDescriptor: true, waitsForRoom: true) {
@@ -152,9 +154,10 @@ import Testing
     }
     #expect(dropped > 300 && queue.failure == nil)
     // From here on the same descriptor leads to a file, which is what a full device's writer sees when there is room again.
-    let file = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-    #expect(file >= 0 && dup2(file, descriptor) == descriptor)
-    close(file)
+    let file = try FileDescriptor.open(
+      FilePath(path), .writeOnly, options: [.create, .exclusiveCreate, .closeOnExec], permissions: .ownerReadWrite)
+    #expect(try file.duplicate(as: descriptor) == descriptor)
+    try file.close()
     while !queue.isDrained { try await Task.sleep(for: .milliseconds(20)) }
     #expect(queue.put("the last\n".utf8))
     let isWritten = await blocking { queue.finish(within: .seconds(600)) }
@@ -164,7 +167,7 @@ import Testing
 
   /// The end is bounded there too.
   @Test func aDeviceThatStaysFull() async throws {
-    let descriptor = unsafe open("/dev/full", O_WRONLY | O_CLOEXEC)
+    let descriptor = try open("/dev/full", .writeOnly)
     let queue = OutputQueue(to: descriptor, limit: 1000, closesDescriptor: true, waitsForRoom: true)
     queue.put("a line\n".utf8)
     let isWritten = await blocking { queue.finish(within: .milliseconds(100)) }
@@ -173,8 +176,8 @@ import Testing
     #expect(queue.failure == nil && !queue.put("another\n".utf8))
   }
 
-  @Test func nothingWasPut() async {
-    let (read, write) = pipe()
+  @Test func nothingWasPut() async throws {
+    let (read, write) = try pipe()
     #expect(OutputQueue(to: write, limit: 100, closesDescriptor: true).finish(within: .zero))
     let arrived = await self.read(read)
     #expect(arrived.isEmpty)

@@ -1,5 +1,6 @@
 import Foundation
 import NIOPosix
+import SystemPackage
 import TestSupport
 import Testing
 
@@ -15,7 +16,7 @@ import Testing
     }
     defer { try? FileManager.default.removeItem(atPath: root) }
     var radio = SharedRadio("desk")
-    (radio.runtimeFolder, radio.temporaryFolder) = (root + "/run", root + "/tmp")
+    (radio.runtimeFolder, radio.temporaryFolder) = (FilePath(root + "/run"), FilePath(root + "/tmp"))
     try body(&radio, root)
   }
   private func expectMode(_ mode: Int, _ path: String, _ location: SourceLocation = #_sourceLocation) throws {
@@ -28,10 +29,10 @@ import Testing
 
   @Test func itIsInTheUsersRuntimeFolder() throws {
     try withFolders { radio, root in
-      var path = try radio.path(creates: true)
+      var path = try radio.path(creates: true).string
       #expect(path == root + "/run/bindrune/desk.sock")
       try expectMode(0o700, root + "/run/bindrune")
-      path = try radio.path(creates: false)
+      path = try radio.path(creates: false).string
       #expect(path == root + "/run/bindrune/desk.sock")
       // Nothing is left over by looking.
       let found = try FileManager.default.subpathsOfDirectory(atPath: root).sorted()
@@ -42,8 +43,8 @@ import Testing
   @Test(arguments: [nil, "", "run", "/no/such/folder", "/dev/null"] as [String?])
   func withoutOneItIsInAFolderOfTheUsersOwn(runtimeFolder: String?) throws {
     try withFolders { radio, root in
-      radio.runtimeFolder = runtimeFolder
-      let path = try radio.path(creates: true)
+      radio.runtimeFolder = runtimeFolder.map { FilePath($0) }
+      let path = try radio.path(creates: true).string
       #expect(path == root + "/tmp/bindrune-\(geteuid())/desk.sock")
       try expectMode(0o700, root + "/tmp/bindrune-\(geteuid())")
     }
@@ -52,7 +53,7 @@ import Testing
   /// As under sudo, which may keep the environment.
   @Test func anotherUsersRuntimeFolderIsNotUsed() throws {
     try withFolders { radio, root in
-      radio.user = geteuid() + 1
+      radio.user = UserID(geteuid() + 1)
       // The folder that is made instead is this user's, and not that one's: it is not trusted either.
       let error = #expect(throws: TransportError.self) { try radio.path(creates: true) }
       #expect(error?.description.contains("\(root)/tmp/bindrune-\(geteuid() + 1) belongs to another user") == true)
@@ -92,7 +93,7 @@ import Testing
 
   @Test func aFolderThatCannotBeMadeSaysWhy() throws {
     try withFolders { radio, root in
-      (radio.runtimeFolder, radio.temporaryFolder) = (nil, root + "/gone")
+      (radio.runtimeFolder, radio.temporaryFolder) = (nil, FilePath(root + "/gone"))
       let error = #expect(throws: TransportError.self) { try radio.path(creates: true) }
       #expect(error?.description.contains("cannot be made: No such file or directory") == true)
     }
@@ -115,7 +116,7 @@ import Testing
         var long = SharedRadio(String(repeating: "n", count: count))
         (long.runtimeFolder, long.temporaryFolder) = (radio.runtimeFolder, radio.temporaryFolder)
         if count == room {
-          let path = try long.path(creates: true)
+          let path = try long.path(creates: true).string
           #expect(path.utf8.count == 107)
         } else {
           let error = #expect(throws: TransportError.self) { try long.path(creates: true) }
@@ -138,15 +139,15 @@ import Testing
   /// One owner at a time, whatever is left of those before.
   @Test func theNameIsTakenOnce() throws {
     try withFolders { radio, root in
-      let socket = try radio.path(creates: true), spec = TransportSpec.radio(name: "desk")
+      let socket = try radio.path(creates: true).string, spec = TransportSpec.radio(name: "desk")
       for _ in 0..<3 {
-        let owner = try LockFile(ofSocket: socket, for: spec)
-        #expect(owner.path == root + "/run/bindrune/desk.sock.lock")
-        try expectMode(0o600, owner.path)
-        #expect(throws: TransportError.addressInUse(spec)) { _ = try LockFile(ofSocket: socket, for: spec) }
+        let owner = try LockFile(ofSocket: FilePath(socket), for: spec)
+        #expect(owner.path.string == root + "/run/bindrune/desk.sock.lock")
+        try expectMode(0o600, owner.path.string)
+        #expect(throws: TransportError.addressInUse(spec)) { _ = try LockFile(ofSocket: FilePath(socket), for: spec) }
         owner.release()
         // The file stays, so that nobody locks one that another has removed.
-        #expect(FileManager.default.fileExists(atPath: owner.path))
+        #expect(FileManager.default.fileExists(atPath: owner.path.string))
       }
     }
   }
@@ -154,18 +155,18 @@ import Testing
   /// The lock is free when its owner says so, and not when the last copy of its descriptor is closed.
   @Test func aChildThatHasTheDescriptorDoesNotKeepTheName() throws {
     try withFolders { radio, _ in
-      let socket = try radio.path(creates: true), spec = TransportSpec.radio(name: "desk")
-      let owner = try LockFile(ofSocket: socket, for: spec), copy = dup(owner.descriptor)
+      let socket = try radio.path(creates: true).string, spec = TransportSpec.radio(name: "desk")
+      let owner = try LockFile(ofSocket: FilePath(socket), for: spec), copy = try owner.descriptor.duplicate()
       owner.release()
-      try LockFile(ofSocket: socket, for: spec).release()
-      close(copy)
+      try LockFile(ofSocket: FilePath(socket), for: spec).release()
+      try copy.close()
     }
   }
 
   enum Foreign: CaseIterable { case link, folder, fifo }
   @Test(arguments: Foreign.allCases) func aLockThatIsNoFileIsNotOpened(foreign: Foreign) throws {
     try withFolders { radio, root in
-      let socket = try radio.path(creates: true), lock = socket + ".lock"
+      let socket = try radio.path(creates: true).string, lock = socket + ".lock"
       switch foreign {
       case .link:
         try FileManager.default.createSymbolicLink(atPath: lock, withDestinationPath: root + "/victim")
@@ -173,7 +174,7 @@ import Testing
       case .fifo: #expect(unsafe mkfifo(lock, 0o600) == 0)
       }
       let error = #expect(throws: TransportError.self) {
-        _ = try LockFile(ofSocket: socket, for: .radio(name: "desk"))
+        _ = try LockFile(ofSocket: FilePath(socket), for: .radio(name: "desk"))
       }
       #expect(
         error?.description.contains("\(lock) is not a regular file, remove it") == true, "\(String(describing: error))")
@@ -185,7 +186,7 @@ import Testing
   /// What is no socket is somebody's, and stays.
   @Test(arguments: Place.allCases, [true, false]) func aFileInTheSocketsPlace(place: Place, isNamed: Bool) async throws
   {
-    let name = "test-\(UInt64.random(in: 0 ... .max))", path = try SharedRadio(name).path(creates: true)
+    let name = "test-\(UInt64.random(in: 0 ... .max))", path = try SharedRadio(name).path(creates: true).string
     defer {
       for end in [".sock", ".sock.lock", ".aim"] { try? FileManager.default.removeItem(atPath: path.dropLast(5) + end) }
     }
@@ -230,7 +231,7 @@ import Testing
   }
   /// Of several that find the same abandoned socket one replaces it, and nobody removes the new one.
   @Test(arguments: [true, false]) func anAbandonedSocketIsReplacedOnce(isNamed: Bool) async throws {
-    let name = "test-\(UInt64.random(in: 0 ... .max))", path = try SharedRadio(name).path(creates: true)
+    let name = "test-\(UInt64.random(in: 0 ... .max))", path = try SharedRadio(name).path(creates: true).string
     defer { for end in ["", ".lock"] { try? FileManager.default.removeItem(atPath: path + end) } }
     let spec = isNamed ? TransportSpec.radio(name: name) : .unix(path: path)
     for _ in 0..<20 {
@@ -261,7 +262,7 @@ import Testing
 
   @Test func itRunsOnceAndGoesWithItsProcess() async throws {
     let name = "test-\(UInt64.random(in: 0 ... .max))", spec = TransportSpec.radio(name: name)
-    let path = try SharedRadio(name).path(creates: true)
+    let path = try SharedRadio(name).path(creates: true).string
     try await withLoop { loop in
       await #expect(throws: TransportError.noRadio(name: name, path: path)) {
         try await H4Stream.connect(to: spec, on: loop)

@@ -14,7 +14,7 @@ import Testing
   ) async throws {
     try await withLoop { loop in
       let pair = PacketPair(kind)
-      let socket = try await UserChannelSocket.adopt(pair.host, of: 3, on: loop)
+      let socket = try await UserChannelSocket.adopt(FileDescriptor(rawValue: pair.host), of: 3, on: loop)
       try await body(loop, socket, Recorder(loop), pair)
       try await loop.run { socket.close() }
       try await socket.closeFuture.get()

@@ -11,17 +11,17 @@ import Testing
 private final class ScriptedKernel: Sendable {
   enum Call: Equatable { case bind, down, up(isClosed: Bool) }
   struct State {
-    var answers: [CInt]
+    var answers: [Errno?]
     var view: HCISocketView.Entry?
     var isPresent = true
-    var powerAnswers: [CInt] = []
+    var powerAnswers: [Errno?] = []
     var calls: [Call] = []
   }
   let pair = PacketPair()
   let state: Mutex<State>
   init(
-    bind answers: [CInt], up: Bool = false, taken: Bool = false, isListed: Bool = true, isPresent: Bool = true,
-    power: [CInt] = []
+    bind answers: [Errno?], up: Bool = false, taken: Bool = false, isListed: Bool = true, isPresent: Bool = true,
+    power: [Errno?] = []
   ) {
     let entry = HCISocketView.Entry(number: 3, address: nil, bus: 0, flags: up ? 1 : 0, hasUserChannel: taken)
     state = Mutex(State(answers: answers, view: isListed ? entry : nil, isPresent: isPresent, powerAnswers: power))
@@ -30,25 +30,27 @@ private final class ScriptedKernel: Sendable {
 
   var kernel: HCIKernel {
     var kernel = HCIKernel()
-    kernel.socket = { self.pair.host }
-    kernel.bind = { socket, adapter in
-      #expect(socket == self.pair.host && adapter == 3)
-      return self.state.withLock { state in
+    kernel.socket = { FileDescriptor(rawValue: self.pair.host) }
+    kernel.bind = { socket, adapter throws(Errno) in
+      #expect(socket.rawValue == self.pair.host && adapter == 3)
+      let answer = self.state.withLock { state in
         state.calls.append(.bind)
         // The last answer is for ever.
         return state.answers.count > 1 ? state.answers.removeFirst() : state.answers[0]
       }
+      if let answer { throw answer }
     }
-    kernel.power = { adapter, isUp in
+    kernel.power = { adapter, isUp throws(Errno) in
       let isClosed = self.pair.hostDescriptors().isEmpty
-      return self.state.withLock { state in
+      let answer = self.state.withLock { state in
         state.calls.append(isUp ? .up(isClosed: isClosed) : .down)
-        let answer = state.powerAnswers.isEmpty ? 0 : state.powerAnswers.removeFirst()
-        if answer == 0 { state.view?.flags = isUp ? 1 : 0 }
+        let answer = state.powerAnswers.isEmpty ? nil : state.powerAnswers.removeFirst()
+        if answer == nil { state.view?.flags = isUp ? 1 : 0 }
         return answer
       }
+      if let answer { throw answer }
     }
-    kernel.view = { HCISocketView(error: 0, adapters: self.state.withLock { $0.view.map { [$0] } ?? [] }) }
+    kernel.view = { HCISocketView(adapters: self.state.withLock { $0.view.map { [$0] } ?? [] }) }
     kernel.isPresent = { _ in self.state.withLock { $0.isPresent } }
     kernel.error = { code, adapter in .system(adapter, code) }
     kernel.patience = .minutes(1)
@@ -75,7 +77,7 @@ extension UserChannelSocket {
 @Suite(.realTime, .hang) struct UserChannelTests {
   /// Seen on 6.1 and 6.12: a new adapter says ENODEV, then EBUSY, then it is there.
   @Test func anAdapterInSetUpIsWaitedFor() async throws {
-    let script = ScriptedKernel(bind: [ENODEV, ENODEV, EBUSY, EBUSY, 0])
+    let script = ScriptedKernel(bind: [.noSuchDevice, .noSuchDevice, .resourceBusy, .resourceBusy, nil])
     let socket = try await script.open()
     #expect(script.calls == Array(repeating: .bind, count: 5))
     #expect(socket.receiveBuffer > 0)
@@ -84,58 +86,61 @@ extension UserChannelSocket {
   }
 
   @Test func andNoLongerThanItsTime() async throws {
-    for script in [ScriptedKernel(bind: [EBUSY]), ScriptedKernel(bind: [EBUSY], isListed: false)] {
+    for script in [ScriptedKernel(bind: [.resourceBusy]), ScriptedKernel(bind: [.resourceBusy], isListed: false)] {
       var kernel = script.kernel
       kernel.patience = .milliseconds(100)
-      #expect(await script.error(kernel) == .adapter(.system(3, EBUSY)))
+      #expect(await script.error(kernel) == .adapter(.system(3, .resourceBusy)))
       #expect(!script.calls.isEmpty && script.pair.hostDescriptors().isEmpty)
     }
   }
 
   @Test func aCancelledTaskDoesNotWait() async throws {
-    let script = ScriptedKernel(bind: [EBUSY])
+    let script = ScriptedKernel(bind: [.resourceBusy])
     var kernel = script.kernel
     kernel.patience = .hours(1)
     let task = Task { [kernel] in await script.error(kernel) }
     while script.calls.isEmpty { await Task.yield() }
     task.cancel()
-    #expect(await task.value == .adapter(.system(3, EBUSY)))
+    #expect(await task.value == .adapter(.system(3, .resourceBusy)))
     #expect(script.pair.hostDescriptors().isEmpty)
   }
 
   /// What waiting does not cure: one attempt.
-  @Test(arguments: [EPERM, EACCES, ERFKILL, EINVAL, EALREADY, EUSERS, EIO]) func otherErrorsAreSaidAtOnce(code: CInt)
+  @Test(arguments: [
+    Errno.notPermitted, .permissionDenied, .blockedByRadioSwitch, .invalidArgument, .alreadyInProcess, .tooManyUsers,
+    .ioError,
+  ]) func otherErrorsAreSaidAtOnce(error: Errno)
     async
   {
-    let script = ScriptedKernel(bind: [code])
-    #expect(await script.error(takesDown: true) == .adapter(.system(3, code)))
+    let script = ScriptedKernel(bind: [error])
+    #expect(await script.error(takesDown: true) == .adapter(.system(3, error)))
     #expect(script.calls == [.bind] && script.pair.hostDescriptors().isEmpty)
   }
   @Test func anAdapterThatIsNotThereIsSaidAtOnce() async {
-    let script = ScriptedKernel(bind: [ENODEV], isPresent: false)
-    #expect(await script.error(takesDown: true) == .adapter(.system(3, ENODEV)))
+    let script = ScriptedKernel(bind: [.noSuchDevice], isPresent: false)
+    #expect(await script.error(takesDown: true) == .adapter(.system(3, .noSuchDevice)))
     #expect(script.calls == [.bind])
   }
   @Test func oneThatIsUpOrTakenIsSaidAtOnce() async {
-    let up = ScriptedKernel(bind: [EBUSY], up: true)
-    #expect(await up.error() == .adapter(.system(3, EBUSY)))
+    let up = ScriptedKernel(bind: [.resourceBusy], up: true)
+    #expect(await up.error() == .adapter(.system(3, .resourceBusy)))
     #expect(up.calls == [.bind])
-    let taken = ScriptedKernel(bind: [EBUSY], up: true, taken: true)
-    #expect(await taken.error(takesDown: true) == .adapter(.system(3, EBUSY)))
+    let taken = ScriptedKernel(bind: [.resourceBusy], up: true, taken: true)
+    #expect(await taken.error(takesDown: true) == .adapter(.system(3, .resourceBusy)))
     #expect(taken.calls == [.bind])
   }
   @Test func noSocketAtAll() async {
-    let script = ScriptedKernel(bind: [0])
+    let script = ScriptedKernel(bind: [nil])
     var kernel = script.kernel
-    kernel.socket = { -EAFNOSUPPORT }
-    #expect(await script.error(kernel) == .adapter(.system(3, EAFNOSUPPORT)))
+    kernel.socket = { () throws(Errno) in throw Errno.addressFamilyNotSupported }
+    #expect(await script.error(kernel) == .adapter(.system(3, .addressFamilyNotSupported)))
     #expect(script.calls.isEmpty)
   }
 
   // MARK: Power
 
   @Test func takenDownAndUpAgainOnceItIsClosed() async throws {
-    let script = ScriptedKernel(bind: [EBUSY, 0], up: true)
+    let script = ScriptedKernel(bind: [.resourceBusy, nil], up: true)
     let socket = try await script.open(takesDown: true)
     #expect(script.calls == [.bind, .down, .bind])
     try await socket.end()
@@ -146,13 +151,14 @@ extension UserChannelSocket {
 
   /// Whoever took it up does so again, twice.
   @Test func andAgainIfNeedBe() async throws {
-    let script = ScriptedKernel(bind: [EBUSY, EBUSY, EBUSY, 0], up: true)
+    let script = ScriptedKernel(bind: [.resourceBusy, .resourceBusy, .resourceBusy, nil], up: true)
     let kernel = script.kernel
     var restless = kernel
-    restless.bind = { socket, adapter in
-      let code = kernel.bind(socket, adapter)
-      if code == EBUSY { script.state.withLock { $0.view?.flags = 1 } }
-      return code
+    restless.bind = { socket, adapter throws(Errno) in
+      do throws(Errno) { try kernel.bind(socket, adapter) } catch {
+        if error == .resourceBusy { script.state.withLock { $0.view?.flags = 1 } }
+        throw error
+      }
     }
     let socket = try await script.open(takesDown: true, restless)
     #expect(script.calls == [.bind, .down, .bind, .bind, .down, .bind])
@@ -161,19 +167,19 @@ extension UserChannelSocket {
   }
 
   @Test func oneThatIsDownStaysDown() async throws {
-    let script = ScriptedKernel(bind: [0])
+    let script = ScriptedKernel(bind: [nil])
     try await script.open(takesDown: true).end()
     #expect(script.calls == [.bind])
   }
 
   @Test func upAgainAlsoWhenItCannotBeOpened() async {
-    let script = ScriptedKernel(bind: [EBUSY, ERFKILL], up: true)
-    #expect(await script.error(takesDown: true) == .adapter(.system(3, ERFKILL)))
+    let script = ScriptedKernel(bind: [.resourceBusy, .blockedByRadioSwitch], up: true)
+    #expect(await script.error(takesDown: true) == .adapter(.system(3, .blockedByRadioSwitch)))
     #expect(script.calls == [.bind, .down, .bind, .bind, .up(isClosed: true)])
   }
 
   @Test func upAgainAlsoWhenTheOtherSideEnds() async throws {
-    let script = ScriptedKernel(bind: [EBUSY, 0], up: true)
+    let script = ScriptedKernel(bind: [.resourceBusy, nil], up: true)
     let socket = try await script.open(takesDown: true)
     script.pair.hangUp()
     try await socket.closeFuture.get()
@@ -181,18 +187,18 @@ extension UserChannelSocket {
   }
 
   @Test func noRightToTakeItDown() async {
-    let script = ScriptedKernel(bind: [EBUSY], up: true, power: [EPERM])
-    #expect(await script.error(takesDown: true) == .adapter(.system(3, EPERM)))
+    let script = ScriptedKernel(bind: [.resourceBusy], up: true, power: [.notPermitted])
+    #expect(await script.error(takesDown: true) == .adapter(.system(3, .notPermitted)))
     #expect(script.calls == [.bind, .down])
   }
 
   @Test func whatCannotBeBroughtUpIsSaid() async throws {
-    let script = ScriptedKernel(bind: [EBUSY, 0], up: true, power: [0, ERFKILL])
+    let script = ScriptedKernel(bind: [.resourceBusy, nil], up: true, power: [nil, .blockedByRadioSwitch])
     let socket = try await script.open(takesDown: true)
-    await #expect(throws: TransportError.adapter(.system(3, ERFKILL))) { try await socket.end() }
+    await #expect(throws: TransportError.adapter(.system(3, .blockedByRadioSwitch))) { try await socket.end() }
     // Somebody else has done it, or it has been unplugged: neither is a failure.
-    for code in [EALREADY, ENODEV] {
-      let script = ScriptedKernel(bind: [EBUSY, 0], up: true, power: [0, code])
+    for code in [Errno.alreadyInProcess, .noSuchDevice] {
+      let script = ScriptedKernel(bind: [.resourceBusy, nil], up: true, power: [nil, code])
       try await script.open(takesDown: true).end()
       #expect(script.calls.count == 4)
     }

@@ -1,0 +1,38 @@
+import CBluetooth
+import Glibc
+import SystemPackage
+
+/// Linux's HCI sockets, which swift-system does not have.
+extension FileDescriptor {
+  static func hciSocket(isNonBlocking: Bool = false) throws(Errno) -> FileDescriptor {
+    let type = SOCK_RAW.rawValue | SOCK_CLOEXEC.rawValue | (isNonBlocking ? SOCK_NONBLOCK.rawValue : 0)
+    return FileDescriptor(
+      rawValue: try Errno.check { socket(CInt(bindrune_AF_BLUETOOTH), CInt(type), CInt(bindrune_BTPROTO_HCI)) })
+  }
+
+  func bind(toAdapter adapter: UInt16, channel: Int) throws(Errno) {
+    try Errno.check { bindrune_hci_bind(rawValue, adapter, UInt16(channel)) }
+  }
+
+  /// Brings `adapter` up or down, over a socket that is bound to none.
+  func power(adapter: UInt16, isUp: Bool) throws(Errno) {
+    try Errno.check {
+      isUp ? bindrune_hci_up(rawValue, CInt(adapter)) : bindrune_hci_down(rawValue, CInt(adapter))
+    }
+  }
+
+  /// The octets that the kernel keeps until they are read. It counts its own bookkeeping, and so doubles what it is asked
+  /// for. socket(7).
+  var receiveBuffer: Int {
+    var value: CInt = 0, size = socklen_t(MemoryLayout<CInt>.size)
+    return unsafe getsockopt(rawValue, SOL_SOCKET, SO_RCVBUF, &value, &size) == 0 ? Int(value) : 0
+  }
+  /// Asks for a receive buffer of `octets`: beyond the system's limit, which needs the right that a user channel needs, or
+  /// up to it.
+  func setReceiveBuffer(_ octets: CInt) {
+    var value = octets
+    for option in [SO_RCVBUFFORCE, SO_RCVBUF] {
+      if unsafe setsockopt(rawValue, SOL_SOCKET, option, &value, socklen_t(MemoryLayout<CInt>.size)) == 0 { return }
+    }
+  }
+}
