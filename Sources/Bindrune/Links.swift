@@ -96,7 +96,7 @@ extension Host {
   // MARK: Central
 
   /// Connects; waits for as long as it takes, unless the task is cancelled or `timeout` is over. Then nothing is left
-  /// behind. Several tasks may wait, for 64 devices at most; one that is absent keeps no other waiting.
+  /// behind. Several tasks may wait, for 1,024 devices at most; one that is absent keeps no other waiting.
   ///
   /// The peer may have missed the connection's first packets: then the link goes down soon, with the status
   /// `.connectionFailedToBeEstablished`, and to connect again is all that helps. Vol 6, Part B, §4.5.

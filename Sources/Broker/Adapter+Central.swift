@@ -5,14 +5,10 @@ import NIOCore
 struct Central {
   /// Devices that a session wants, or that are linked.
   var reaches: [PeerID: Reach] = [:]
-  /// What the host has been asked to connect to, `capacity` at most.
+  /// What the host has been asked to connect to.
   var connects: [RequestID: PeerID] = [:]
   /// How often devices that are wanted did not hear the link, since they last did.
   var unheard: [PeerID: Int] = [:]
-  /// Who waits for room among them, in order.
-  var waiting: [PeerID] = []
-  /// Those who wait have their turn then.
-  var turn: Scheduled<Void>?
   var disconnects: [RequestID: LinkID] = [:]
   var links: [LinkID: CentralLink] = [:]
   var operations: [RequestID: PeerOperation] = [:]
@@ -22,9 +18,6 @@ struct Central {
   var names = PeerNames()
   /// What else devices have been called, that have been identified since.
   var aliases: [PeerID: PeerID] = [:]
-
-  /// Devices that the host seeks at once.
-  static var capacity: Int { 64 }
 }
 
 /// What is known of a link as its server's client.
@@ -106,7 +99,6 @@ extension Adapter {
   /// The host is gone, and all that it did with it.
   func forgetCentral() {
     for reach in central.reaches.values { reach.timer?.cancel() }
-    central.turn?.cancel()
     for session in sessions {
       for interest in session.interests.values { interest.timer?.cancel() }
       session.interests = [:]

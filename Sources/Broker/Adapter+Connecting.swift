@@ -4,10 +4,8 @@ import NIOCore
 /// How far a link is that some session wants, or that is there anyway. A device that nobody wants, and that is not linked, has
 /// none.
 enum Reach {
-  /// The host seeks as many as it can: see `Central.waiting`.
-  case queued
   case connecting(RequestID)
-  /// Nobody wants it any more, or others have their turn; the host has not said yet that it has stopped.
+  /// Nobody wants it any more; the host has not said yet that it has stopped.
   case cancelling(RequestID)
   /// The host can do nothing for it now.
   case resting(Scheduled<Void>)
@@ -123,10 +121,6 @@ extension Adapter {
     let isWanted = self.isWanted(peer)
     switch central.reaches[peer] {
     case nil: if isWanted { seek(peer, host) }
-    case .queued:
-      if isWanted { return }
-      central.waiting.removeAll { $0 == peer }
-      central.reaches[peer] = nil
     case .connecting(let id):
       if isWanted { return }
       central.reaches[peer] = .cancelling(id)
@@ -157,11 +151,6 @@ extension Adapter {
     }
   }
   private func seek(_ peer: PeerID, _ host: isolated Host) {
-    guard central.connects.count < Central.capacity else {
-      central.waiting.append(peer)
-      central.reaches[peer] = .queued
-      return takeTurns()
-    }
     let id = host.begin(.connect(peer, .balanced))
     central.connects[id] = peer
     central.reaches[peer] = .connecting(id)
@@ -189,44 +178,12 @@ extension Adapter {
     rest(peer, patience.wait(afterUnheard: attempts))
   }
 
-  // MARK: Room
-
-  /// While devices wait for room, the one that has been sought for longest makes some.
-  private func takeTurns() {
-    guard central.turn == nil else { return }
-    central.turn = schedule(after: patience.turn) { adapter in
-      adapter.withHost { host in
-        adapter.central.turn = nil
-        guard !adapter.central.waiting.isEmpty else { return }
-        let sought = adapter.central.connects.keys.sorted { $0.rawValue < $1.rawValue }
-        for id in sought {
-          guard let peer = adapter.central.connects[id], case .connecting(id) = adapter.central.reaches[peer] else {
-            continue
-          }
-          adapter.central.reaches[peer] = .cancelling(id)
-          host.cancel(id)
-          break
-        }
-        adapter.takeTurns()
-      }
-    }
-  }
-  private func fillRoom(_ host: isolated Host) {
-    while central.connects.count < Central.capacity, !central.waiting.isEmpty {
-      let peer = central.waiting.removeFirst()
-      central.reaches[peer] = nil
-      settle(peer, host)
-    }
-  }
-
   // MARK: What the host says
 
   func connectEnded(
     _ id: RequestID, _ peer: PeerID, _ result: Result<HostOutcome, BluetoothError>, _ host: isolated Host
   ) {
-    // Others come first: a device whose turn is over waits behind them.
     defer { settle(peer, host) }
-    fillRoom(host)
     if case .success(.linked(let link)) = result, link.peer != peer {
       // The address that was asked for has turned out to be another peer's.
       central.reaches[peer] = nil
@@ -280,7 +237,6 @@ extension Adapter {
     // The other side was quicker: the request ends by itself, and is nobody's.
     case .connecting(let id) where link.role == .peripheral, .cancelling(let id) where link.role == .peripheral:
       host.cancel(id)
-    case .queued: central.waiting.removeAll { $0 == peer }
     case .resting(let timer): timer.cancel()
     case .establishing, .linked, .disconnecting: return tellLinks()
     case .connecting, .cancelling, nil: break

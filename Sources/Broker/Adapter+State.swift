@@ -19,8 +19,6 @@ struct AdapterPatience: Sendable {
   var retrying = TimeAmount.milliseconds(20)
   /// Before a device is sought again of which the controller wants to know nothing now.
   var seeking = TimeAmount.seconds(1)
-  /// How long a device is sought while others wait for room.
-  var turn = TimeAmount.seconds(30)
 
   /// `failures`: 1 or more.
   func wait(after failures: Int) -> TimeAmount { min(longest, first * (1 << min(failures - 1, 16))) }

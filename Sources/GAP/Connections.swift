@@ -74,8 +74,8 @@ struct Connections {
     /// There is no link.
     case nothing
   }
-  /// Peers that may be wanted at once.
-  static var capacity: Int { 64 }
+  /// Peers that may be wanted at once: far more than any list holds, so that nobody above needs turns of their own.
+  static var capacity: Int { 1024 }
   static var cancelTimeout: Duration { .seconds(2) }
   static var turn: Duration { .seconds(11) }
 

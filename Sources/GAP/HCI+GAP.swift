@@ -111,7 +111,7 @@ extension HostCore {
     settle(now)
   }
 
-  /// Ends with `.completed(id, …)`, after `.linkUp` when it succeeds. Any number of requests may wait, for 64 peers at most;
+  /// Ends with `.completed(id, …)`, after `.linkUp` when it succeeds. Any number of requests may wait, for 1,024 peers at most;
   /// an absent peer keeps no other waiting. Never times out unless `timeout` says so. `.busy`: there is a link with this
   /// peer already, or a request for one, or too many peers are wanted.
   public mutating func connect(

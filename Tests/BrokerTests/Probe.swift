@@ -41,7 +41,7 @@ final class Probe: @unchecked Sendable {
   func send(_ request: BrokerRequest.Central) { session.send(request) }
   func send(_ request: BrokerRequest.Peripheral) { session.send(request) }
 
-  /// The first event, of those that nobody has waited for, of which `pick` makes something; half a minute at most.
+  /// The first event, of those that nobody has waited for, of which `pick` makes something; five minutes at most.
   @discardableResult
   func wait<Result: Sendable>(
     _ what: String, at location: SourceLocation = #_sourceLocation,
@@ -50,7 +50,7 @@ final class Probe: @unchecked Sendable {
     let loop = adapter.eventLoop
     return try await loop.flatSubmit { () -> EventLoopFuture<Result> in
       let promise = loop.makePromise(of: Result.self)
-      let limit = loop.scheduleTask(in: .seconds(30)) {
+      let limit = loop.scheduleTask(in: .minutes(5)) {
         self.check = nil
         Issue.record("no \(what), only \(self.fresh)", sourceLocation: location)
         promise.fail(CancellationError())
@@ -183,8 +183,7 @@ struct Room: Sendable {
 extension AdapterPatience {
   static var short: AdapterPatience {
     AdapterPatience(
-      first: .milliseconds(1), longest: .milliseconds(8), establishing: .milliseconds(50), seeking: .milliseconds(1),
-      turn: .milliseconds(20))
+      first: .milliseconds(1), longest: .milliseconds(8), establishing: .milliseconds(50), seeking: .milliseconds(1))
   }
 }
 extension Host {

@@ -75,7 +75,7 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     let wrong = ConnectionParameters(
       interval: ConnectionInterval(.seconds(4)), supervisionTimeout: SupervisionTimeout(.seconds(8)))
     bench.tell { core, now in core.connect(to: Bench.peer, wrong, id: id(2), now: now) }
-    bench.tell { core, now in core.connect(to: (0..<65).map(Self.peer), id: id(3), now: now) }
+    bench.tell { core, now in core.connect(to: (0..<1025).map(Self.peer), id: id(3), now: now) }
     same(bench.takeAll(), ["1: invalidParameters", "2: invalidParameters", "3: busy"])
   }
 

@@ -266,10 +266,10 @@ private let link1 = LinkID(rawValue: 1)
 
   @Test func moreRequestsThanMayWait() {
     var bench = Bench.started()
-    for number in 0..<70 { bench.connect(UInt64(number), PeerAddress(DeviceAddress(UInt64(number)), .public)) }
-    same(bench.takeTexts(), (64..<70).map { "\($0): busy" })
+    for number in 0..<1030 { bench.connect(UInt64(number), PeerAddress(DeviceAddress(UInt64(number)), .public)) }
+    same(bench.takeTexts(), (1024..<1030).map { "\($0): busy" })
     bench.start()
-    same(bench.takeTexts(), (0..<64).map { "\($0): notStarted" } + ["started"])
+    same(bench.takeTexts(), (0..<1024).map { "\($0): notStarted" } + ["started"])
   }
 
   /// A link that comes up in the moment of its cancellation is taken down again.
