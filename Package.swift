@@ -78,7 +78,7 @@ let package = Package(
     .target(
       name: "BindruneBroker",
       dependencies: [
-        "Bindrune", "BindruneTransport", "BindruneWire", "CBluetooth", system,
+        "Bindrune", "BindruneTransport", "BindruneWire", "CBluetooth", deque, system,
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
       path: "Sources/Broker", swiftSettings: settings),

@@ -149,7 +149,7 @@ extension BluetoothError {
       case (.setPHYs, _), (.setDefaultPHYs, _): .refusedByLink("use other modulations", status)
       }
   }
-  init(_ error: DatabaseError) {
+  package init(_ error: DatabaseError) {
     self =
       switch error {
       case .handleOutOfRange(let handle) where handle > 0xFFFF:

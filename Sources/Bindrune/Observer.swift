@@ -120,16 +120,19 @@ extension Host {
   /// What is asked of a link's server leaves after what has been offered to the link's ports.
   @discardableResult
   public func begin(_ operation: HostOperation) -> RequestID {
-    begin(operation, at: operation.link.map { places(among: .command, on: $0) } ?? [])
+    let id = newRequest()
+    begin(operation, id, at: operation.link.map { places(among: .command, on: $0) } ?? [])
+    return id
   }
   /// The same for a caller who has taken a place among the values of a port, from whatever thread it has asked. Nil: it leaves
   /// after the requests before it, wherever the values are.
-  @discardableResult
-  package func begin(_ operation: HostOperation, after place: SendPort.Fence?) -> RequestID {
-    begin(operation, at: place.map { [$0] } ?? [])
+  /// `id`: the caller's, from `firstNumberOfObserver` on, and a greater one each time.
+  package func begin(_ operation: HostOperation, as id: RequestID, after place: SendPort.Fence?) {
+    begin(operation, id, at: place.map { [$0] } ?? [])
   }
-  private func begin(_ operation: HostOperation, at places: [SendPort.Fence]) -> RequestID {
-    let id = newRequest()
+  /// The host itself counts its requests and scans below this; from here on the numbers are its observer's.
+  package static var firstNumberOfObserver: UInt64 { 1 << 63 }
+  private func begin(_ operation: HostOperation, _ id: RequestID, at places: [SendPort.Fence]) {
     do throws(BluetoothError) {
       try checkRunning()
       requests[id] = .observer(operation)
@@ -137,7 +140,6 @@ extension Host {
     } catch {
       tellLater(.completed(id, .failure(error)))
     }
-    return id
   }
   /// Ends what was begun with `.cancelled`; nothing where it has ended already. What is on its way to a peer may take effect.
   public func cancel(_ id: RequestID) {

@@ -111,25 +111,33 @@ extension Host {
   func openScan(_ parameters: ScanParameters, _ filter: ScanFilter) throws(BluetoothError) -> ScanHandle {
     try check()
     let mailbox = Mailbox<Advertisement>(capacity: 1024, overflow: .dropOldest)
-    return ScanHandle(mailbox: mailbox, id: try begin(Scan(filter: filter, mailbox: mailbox), parameters), host: self)
+    let id = ScanID(rawValue: newRequest().rawValue)
+    try begin(Scan(filter: filter, mailbox: mailbox), parameters, as: id)
+    return ScanHandle(mailbox: mailbox, id: id, host: self)
   }
   /// Scans until `endScan`, beside other scans: the observer is told `.discovered`, or `.scanFailed` when the controller
   /// does not scan or stops. Where the host ends, the scan has ended too.
   public func beginScan(_ parameters: ScanParameters, _ filter: ScanFilter) throws(BluetoothError) -> ScanID {
-    try checkRunning()
-    return try begin(Scan(filter: filter), parameters)
+    let id = ScanID(rawValue: newRequest().rawValue)
+    try beginScan(parameters, filter, as: id)
+    return id
   }
-  private func begin(_ scan: Scan, _ parameters: ScanParameters) throws(BluetoothError) -> ScanID {
+  /// The same with a number of the caller's: see `firstNumberOfObserver`.
+  package func beginScan(
+    _ parameters: ScanParameters, _ filter: ScanFilter, as id: ScanID
+  ) throws(BluetoothError) {
+    try checkRunning()
+    try begin(Scan(filter: filter), parameters, as: id)
+  }
+  private func begin(_ scan: Scan, _ parameters: ScanParameters, as id: ScanID) throws(BluetoothError) {
     guard parameters.isValid else {
       throw BluetoothError(
         .invalidArgument,
         "A scan cannot listen \(parameters.window.text) of \(parameters.interval.text): both are 2.5 ms to 10.24 s, and the "
           + "window is at most the interval.")
     }
-    let id = ScanID(rawValue: newRequest().rawValue)
     scans[id] = scan
     perform { core, now in core.startScan(parameters, filter: scan.filter, id: id, now: now) }
-    return id
   }
   /// Nothing more is told of it. One that has ended already is none.
   public func endScan(_ id: ScanID) {

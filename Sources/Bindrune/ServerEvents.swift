@@ -105,39 +105,40 @@ extension Host {
   }
   /// The same for whoever has cut the value: `rest` begins at the request's offset.
   public func respond(to request: ReadRequest, withRest rest: [UInt8]) throws(BluetoothError) {
-    try respond(to: request, withRest: rest, after: nil)
+    try respond(to: request.id, on: request.link, withRest: rest, after: nil)
   }
   public func reject(_ request: ReadRequest, _ error: ATTError) throws(BluetoothError) {
-    try reject(request, error, after: nil)
+    try reject(request.id, on: request.link, error, after: nil)
   }
   /// `WriteRequest.accept` without waiting: all has been written.
-  public func accept(_ request: WriteRequest) throws(BluetoothError) { try accept(request, after: nil) }
+  public func accept(_ request: WriteRequest) throws(BluetoothError) {
+    try accept(request.id, on: request.link, after: nil)
+  }
   /// Nothing has been written; `handle` says which of several writes is at fault.
   public func reject(
     _ request: WriteRequest, _ error: ATTError, about handle: AttributeHandle? = nil
   ) throws(BluetoothError) {
-    try reject(request, error, about: handle, after: nil)
+    try reject(request.id, on: request.link, error, about: handle, after: nil)
   }
 
   // The same for an application that has taken a place among the values of a port, from whatever thread it answers.
 
   package func respond(
-    to request: ReadRequest, withRest rest: [UInt8], after place: SendPort.Fence?
+    to id: ServerRequestID, on link: LinkID, withRest rest: [UInt8], after place: SendPort.Fence?
   ) throws(BluetoothError) {
-    try answer(on: request.link, after: place) { $0.answerRead(request.id, rest, isKept: $1, now: $2) }
+    try answer(on: link, after: place) { $0.answerRead(id, rest, isKept: $1, now: $2) }
   }
+  package func accept(
+    _ id: ServerRequestID, on link: LinkID, after place: SendPort.Fence?
+  ) throws(BluetoothError) {
+    try answer(on: link, after: place) { $0.answerWrite(id, isKept: $1, now: $2) }
+  }
+  /// A read or a write.
   package func reject(
-    _ request: ReadRequest, _ error: ATTError, after place: SendPort.Fence?
+    _ id: ServerRequestID, on link: LinkID, _ error: ATTError, about handle: AttributeHandle? = nil,
+    after place: SendPort.Fence?
   ) throws(BluetoothError) {
-    try answer(on: request.link, after: place) { $0.refuse(request.id, error, isKept: $1, now: $2) }
-  }
-  package func accept(_ request: WriteRequest, after place: SendPort.Fence?) throws(BluetoothError) {
-    try answer(on: request.link, after: place) { $0.answerWrite(request.id, isKept: $1, now: $2) }
-  }
-  package func reject(
-    _ request: WriteRequest, _ error: ATTError, about handle: AttributeHandle? = nil, after place: SendPort.Fence?
-  ) throws(BluetoothError) {
-    try answer(on: request.link, after: place) { $0.refuse(request.id, error, about: handle, isKept: $1, now: $2) }
+    try answer(on: link, after: place) { $0.refuse(id, error, about: handle, isKept: $1, now: $2) }
   }
 
   /// Sets a value of the database; clients read it from now on. Nobody is notified by that.

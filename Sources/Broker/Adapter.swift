@@ -2,11 +2,9 @@ import Foundation
 import Logging
 import NIOCore
 
-/// One controller, and all sessions of this process that use it: owns the `Host`, opens it, opens it again, and shares its
-/// links, scans and database among the sessions.
-///
-/// Everything happens on `eventLoop`, on which the host runs too: the adapter is the host's observer, and what it tells the
-/// sessions is in the order of the air. No task is on that way; tasks open and close the host.
+/// One controller, and all sessions of this process that use it: the driver of a `BrokerCore` on an event loop, on which the host
+/// runs too. It owns the `Host`, is its observer, and does what the core says; what it tells the sessions is in the order of the
+/// air. No task is on that way; tasks open and close the host.
 ///
 /// `AdapterRegistry` keeps it as long as it has sessions, and until its host has been closed after the last of them.
 final class Adapter: HostObserver, @unchecked Sendable {
@@ -14,34 +12,21 @@ final class Adapter: HostObserver, @unchecked Sendable {
 
   let eventLoop: any EventLoop
   /// The way to the controller, anew for each attempt.
-  let open: @Sendable (any EventLoop) async throws(TransportError) -> any HCITransport
-  let patience: AdapterPatience
-  let logger: Logger
+  private let open: @Sendable (any EventLoop) async throws(TransportError) -> any HCITransport
+  private let logger: Logger
   /// Where it is kept; nil: whoever has made it keeps it.
   let registration: AdapterRegistry.Registration?
 
-  /// In the order in which they came.
-  private(set) var sessions: [AdapterSession] = []
-  /// See `Adapter+State`.
-  var phase = Phase.idle
-  var state = AdapterState.unknown
-  /// Attempts to open, and hosts, that have failed since it last worked for a while.
-  var failures = 0
-  /// The end of that while.
-  var steadiness: Scheduled<Void>?
-  /// It has worked, and the last end was no wish of ours.
-  var isRestarting = false
-
+  private(set) var core: BrokerCore
+  private var sessions: [SessionID: AdapterSession] = [:]
+  /// The one that runs.
+  private(set) var host: Host?
+  private var timer: (deadline: Instant, scheduled: Scheduled<Void>)?
+  private var isDraining = false
   /// Who waits for the end of the host that is being closed.
-  var whenClosed: [@Sendable () -> Void] = []
-
+  private var whenClosed: [@Sendable () -> Void] = []
   /// Where the request that is being carried out stands among its session's values.
-  var place: SendPort.Fence?
-
-  var links = LinkTable()
-  var central = Central()
-  /// The peripheral's half: see `Adapter+Peripheral`.
-  var serving = Serving()
+  private var place: SendPort.Fence?
 
   init(
     on eventLoop: any EventLoop, patience: AdapterPatience = AdapterPatience(), logger: Logger = .adapter,
@@ -49,10 +34,10 @@ final class Adapter: HostObserver, @unchecked Sendable {
     open: @escaping @Sendable (any EventLoop) async throws(TransportError) -> any HCITransport
   ) {
     self.eventLoop = eventLoop
-    self.patience = patience
     self.logger = logger
     self.registration = registration
     self.open = open
+    core = BrokerCore(patience: patience)
   }
 
   // MARK: Sessions
@@ -60,145 +45,282 @@ final class Adapter: HostObserver, @unchecked Sendable {
   /// From any thread.
   func add(_ session: AdapterSession) {
     eventLoop.execute {
-      self.sessions.append(session)
-      if case .idle = self.phase { self.openHost() }
-      session.tell(.adapter(self.state))
-      self.tellLinks(to: session)
+      self.sessions[session.id] = session
+      self.core.add(session.id, now: self.now)
+      self.drain()
     }
   }
   /// What the session has asked for since the last time.
   func drain(_ session: AdapterSession) {
-    for placed in session.takeRequests() where sessions.contains(where: { $0 === session }) {
-      let request = placed.request
+    for placed in session.takeRequests() {
       place = placed.place
-      defer { place = nil }
-      let isDone = withHost { host in
-        switch request {
-        case .central(let request): self.perform(request, of: session, host)
-        case .peripheral(let request): self.perform(request, of: session, host)
-        }
-      }
-      if isDone { continue }
-      switch request {
-      case .central(let request): refuse(request, of: session)
-      case .peripheral(let request): refuse(request, of: session)
-      }
+      core.request(placed.request, of: session.id, now: now)
+      drain()
+      place = nil
     }
   }
   func closed(_ session: AdapterSession) {
-    guard sessions.contains(where: { $0 === session }) else { return }
-    let isDone = withHost { host in
-      self.endCentral(of: session, host)
-      self.endServing(of: session, host)
-    }
-    if !isDone { endServing(of: session, nil) }
-    sessions.removeAll { $0 === session }
+    guard sessions.removeValue(forKey: session.id) != nil else { return }
     registration?.leave()
-    if sessions.isEmpty { closeHost() }
+    core.remove(session.id, now: now)
+    drain()
   }
 
-  // MARK: Host
-
-  /// Runs `body` isolated to the host; false: there is none that runs.
-  @discardableResult
-  func withHost(_ body: @Sendable (isolated Host) -> Void) -> Bool {
-    guard case .running(let host) = phase else { return false }
-    host.assumeIsolated { body($0) }
-    return true
-  }
-  /// Runs `body` on the event loop when so much time has passed.
-  @discardableResult
-  func schedule(after time: TimeAmount, _ body: @escaping @Sendable (Adapter) -> Void) -> Scheduled<Void> {
-    eventLoop.scheduleTask(in: time) { [weak self] in
-      if let self { body(self) }
+  /// The process ends: nobody is told of anything any more. From any thread; `done` when that is so.
+  func silence(_ done: @escaping @Sendable () -> Void) {
+    eventLoop.execute { [self] in
+      for session in sessions.values { _ = session.close() }
+      done()
     }
   }
+  /// All sessions end, without a word. From any thread; `done` when nothing of the host is left.
+  func shutDown(_ done: @escaping @Sendable () -> Void) {
+    eventLoop.execute { [self] in
+      for session in sessions.values {
+        _ = session.close()
+        closed(session)
+      }
+      guard case .closing = core.phase else { return done() }
+      whenClosed.append(done)
+    }
+  }
+
+  // MARK: Driving the core
+
+  private var now: Instant { Instant(nanoseconds: eventLoop.now.uptimeNanoseconds) }
+
+  /// Does what the core says. What that leads to at once is told to the core, and done after it.
+  private func drain() {
+    guard !isDraining else { return }
+    isDraining = true
+    while let effect = core.nextEffect() { perform(effect) }
+    isDraining = false
+    armTimer()
+  }
+  private func receive(_ event: BrokerHostEvent) {
+    core.receive(event, now: now)
+    drain()
+  }
+  /// One timer. It may go off too early, which costs less than a new one for every event.
+  private func armTimer() {
+    guard let deadline = core.deadline else { return }
+    if let timer {
+      if timer.deadline <= deadline { return }
+      timer.scheduled.cancel()
+    }
+    let scheduled = eventLoop.scheduleTask(deadline: .uptimeNanoseconds(deadline.nanoseconds)) { [weak self] in
+      guard let self else { return }
+      timer = nil
+      core.expire(now: now)
+      drain()
+    }
+    timer = (deadline, scheduled)
+  }
+
+  private func perform(_ effect: BrokerEffect) {
+    switch effect {
+    case .open(let database): openHost(database)
+    case .close: closeHost()
+    case .retire: registration?.end()
+    case .host(let command): host?.assumeIsolated { perform(command, $0) }
+    case .tell(let id, let event): sessions[id]?.tell(event.dated(Date().timeIntervalSinceReferenceDate))
+    case .lendPort(let name, let link): host?.assumeIsolated { lendPort(name, link, $0) }
+    case .takePort(let name): sessions[name.session]?.setPort(nil, name.kind, of: name.peer)
+    case .takePorts(let id): sessions[id]?.removePorts()
+    case .log(let level, let text): logger.log(level: level, "\(text)")
+    }
+  }
+  private func perform(_ command: HostCommand, _ host: isolated Host) {
+    switch command {
+    case .begin(let id, let operation, let isPlaced): host.begin(operation, as: id, after: isPlaced ? place : nil)
+    case .cancel(let id): host.cancel(id)
+    case .beginScan(let id, let parameters, let filter):
+      do throws(BluetoothError) { try host.beginScan(parameters, filter, as: id) } catch {
+        receive(.scanFailed(id, error))
+      }
+    case .endScan(let id): host.endScan(id)
+    case .advertise(let set, let data, let parameters):
+      do throws(BluetoothError) {
+        let packed = try host.beginAdvertising(data, parameters, as: set)
+        logger.debug("advertises \(packed)")
+      } catch {
+        receive(.advertisingEnded(set, error))
+      }
+    case .stopAdvertising(let set): host.stopAdvertising(set)
+    case .insert(let services): attempt(.error) { () throws(BluetoothError) in try host.insert(services) }
+    case .remove(let service):
+      attempt(.error) { () throws(BluetoothError) in try host.remove(service: service, andIncludes: true) }
+    case .setValue(let handle, let value): host.setValue(Array(value), of: handle)
+    case .answer(let id, let link, .value(let value)):
+      attempt(.warning) { () throws(BluetoothError) in
+        try host.respond(to: id, on: link, withRest: Array(value), after: place)
+      }
+    case .answer(let id, let link, .written):
+      attempt(.warning) { () throws(BluetoothError) in try host.accept(id, on: link, after: place) }
+    case .answer(let id, let link, .rejected(let error, let handle)):
+      attempt(.debug) { () throws(BluetoothError) in
+        try host.reject(id, on: link, error, about: handle, after: place)
+      }
+    }
+  }
+  private func attempt(_ level: Logger.Level, _ body: () throws(BluetoothError) -> Void) {
+    do throws(BluetoothError) { try body() } catch { logger.log(level: level, "\(error)") }
+  }
+  private func lendPort(_ name: PortName, _ link: LinkID, _ host: isolated Host) {
+    guard let session = sessions[name.session] else { return }
+    let peer = name.peer
+    // None where the link is down, which is told next.
+    let port = try? host.sendPort(name.kind, on: link, capacity: 16 * 1024) { [weak session] in
+      session?.tell(name.kind == .command ? .readyToWrite(peer) : .readyToUpdate(peer))
+    }
+    session.setPort(port, name.kind, of: peer)
+  }
+
+  // MARK: The host's beginning and end
+
+  private func openHost(_ database: Database) {
+    Task { [eventLoop, open, logger] in
+      let result: Result<Host, OpeningFailure>
+      do throws(OpeningFailure) {
+        result = .success(try await Self.open(open, on: eventLoop, database, observer: self, logger))
+      } catch {
+        result = .failure(error)
+      }
+      eventLoop.execute {
+        switch result {
+        case .success(let host):
+          self.host = host
+          self.receive(.opened(nil))
+        case .failure(let failure): self.receive(.opened(failure))
+        }
+      }
+    }
+  }
+  private static func open(
+    _ open: (any EventLoop) async throws(TransportError) -> any HCITransport, on loop: any EventLoop,
+    _ database: Database, observer: Adapter, _ logger: Logger
+  ) async throws(OpeningFailure) -> Host {
+    let transport: any HCITransport
+    do throws(TransportError) { transport = try await open(loop) } catch { throw OpeningFailure(error) }
+    guard transport.eventLoop === loop else {
+      transport.eventLoop.execute { transport.close() }
+      let why = "The controller that was provided is on another event loop: open it on the one that is given."
+      throw OpeningFailure(state: .unsupported(why), isFinal: true)
+    }
+    let host = Host(
+      transport, configuration: .ofAdapter, database: database, observer: observer, logger: logger)
+    do throws(BluetoothError) {
+      try await host.start()
+      return host
+    } catch {
+      await host.close()
+      throw OpeningFailure(state: .unsupported(error.diagnostics))
+    }
+  }
+  private func closeHost() {
+    guard let host else { return }
+    self.host = nil
+    Task { [eventLoop] in
+      await host.close()
+      eventLoop.execute {
+        let whenClosed = self.whenClosed
+        self.whenClosed = []
+        for done in whenClosed { done() }
+        self.receive(.closed)
+      }
+    }
+  }
+
+  // MARK: What the host tells
 
   func host(_ host: isolated Host, did event: HostEvent) {
-    // Of a host that is being closed nobody waits for anything any more.
-    guard case .running(let current) = phase, current === host else {
-      if case .opening = phase, case .failed(let error) = event { phase = .opening(error) }
+    // Before it is known to run, only its failure matters; of one that is being closed nothing does.
+    guard host === self.host else {
+      if case .opening = core.phase, case .failed(let error) = event { receive(.failed(error)) }
       return
     }
-    switch event {
-    case .server(.connected(let link)):
-      connected(link, host)
-      serve(event, host)
-      isUp(link.id, host)
-    case .server(.disconnected(let link, let reason)):
-      serve(event, host)
-      disconnected(link, reason, host)
-    case .mtuChanged(let link, let mtu):
-      mtuChanged(link, mtu, host)
-      serve(event, host)
-    case .peerIdentified(let link, let address): identified(link, as: address, host)
-    case .discovered(let scan, let advertisement): discovered(advertisement, by: scan)
-    case .scanFailed(let scan, let error): scanFailed(scan, error, host)
-    case .completed(let request, let result): if !completed(request, result, host) { serve(event, host) }
-    case .servicesChanged(let link, let range):
-      servicesChanged(range, on: link, host)
-      serve(event, host)
-    case .failed(let error):
-      serve(event, host)
-      failed(error)
-    default: serve(event, host)
-    }
+    if let event = BrokerHostEvent(event, host) { receive(event) }
   }
   func host(
     _ host: isolated Host, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool, on link: LinkID
   ) {
-    guard let state = central.links[link], let readers = state.subscriptions[handle]?.sessions else { return }
+    let readers = core.readers(of: handle, on: link)
+    guard !readers.isEmpty else { return }
     let data = unsafe value.withUnsafeBufferPointer { unsafe Data(buffer: $0) }
-    for session in readers { session.tell(.value(session.identifier(of: state.peer), handle, data)) }
+    for reader in readers { sessions[reader.session]?.tell(.value(reader.peer, handle, data)) }
   }
-
-  // MARK: Links
-
-  /// The link to a peer, in whichever role.
-  func link(of peer: UUID) -> LinkID? { self.peer(peer).flatMap { links[$0]?.id } }
-  /// The peer that a session calls so; nil: the identifier comes from elsewhere, and names none.
-  func peer(_ identifier: UUID) -> PeerID? { PeerID(identifier).map { central.aliases[$0] ?? $0 } }
-  /// Who is at the other end.
-  func identifier(of link: LinkID) -> UUID? { links[link].map { UUID($0.peer) } }
 }
 
-/// The links of the adapter, in either role, from before anybody is told that they are up until all have been told that they
-/// are down.
-struct LinkTable {
-  private(set) var all: [Link] = []
-  subscript(_ id: LinkID) -> Link? { all.first { $0.id == id } }
-  subscript(_ peer: PeerID) -> Link? { all.first { $0.peer == peer } }
-  mutating func add(_ link: Link) { all.append(link) }
-  mutating func remove(_ id: LinkID) { all.removeAll { $0.id == id } }
+extension BrokerEvent {
+  /// The core, which has no clock, leaves the time of day to its driver.
+  fileprivate func dated(_ seconds: @autoclosure () -> Double) -> BrokerEvent {
+    guard case .disconnected(let peer, let error, let isReconnecting, _) = self else { return self }
+    return .disconnected(peer, error, isReconnecting: isReconnecting, seconds: seconds())
+  }
 }
 
-extension BrokerRequest {
-  /// The values that it keeps its order with: those that its session has offered before it leave before it.
-  var line: (kind: SendPort.Kind, peer: UUID)? {
-    switch self {
-    case .central(let request): request.peerOfLine.map { (.command, $0) }
-    case .peripheral(let request): request.centralOfLine.map { (.notification, $0) }
+extension BrokerHostEvent {
+  /// Nil: nothing that concerns the core.
+  fileprivate init?(_ event: HostEvent, _ host: isolated Host) {
+    switch event {
+    case .server(let event): self.init(event, host)
+    case .servicesChanged(let link, let range):
+      self = .servicesChanged(link, range, host.remoteDatabase(of: link) ?? RemoteDatabase())
+    case .rediscovered(let link, let database): self = .rediscovered(link, database)
+    case .peerIdentified(let link, let address): self = .peerIdentified(link, address)
+    case .mtuChanged(let link, let mtu): self = .mtuChanged(link, mtu)
+    case .discovered(let scan, let advertisement):
+      let seconds = Date().timeIntervalSinceReferenceDate
+      self = .discovered(scan, advertisement.peer, DiscoveredPeer(advertisement, seconds: seconds))
+    case .scanFailed(let scan, let error): self = .scanFailed(scan, error)
+    case .advertisingStarted(let set): self = .advertisingStarted(set)
+    case .advertisingFailed(let set, let error): self = .advertisingEnded(set, error)
+    case .completed(let id, let result): self = .completed(id, result.map { HostAnswer($0) })
+    case .indicationConfirmed: return nil
+    case .failed(let error): self = .failed(error)
+    }
+  }
+  private init?(_ event: ServerEvent, _ host: isolated Host) {
+    switch event {
+    case .connected(let link):
+      self = .linkUp(link.id, link.peer, link.role, mtu: host.mtu(of: link.id) ?? 23)
+    case .disconnected(let link, let reason): self = .linkDown(link, reason)
+    case .subscriptionChanged(let link, let handle, let configuration):
+      self = .subscriptionChanged(link, handle, configuration)
+    case .written(let link, let handle, let value, let offset):
+      self = .written(link, ServerWrite(handle: handle, offset: offset, value: Data(value)))
+    case .readRequested(let request):
+      self = .readRequested(request.id, request.link, request.handle, offset: request.offset)
+    case .writeRequested(let request):
+      let writes = request.writes.map { ServerWrite(handle: $0.handle, offset: $0.offset, value: Data($0.value)) }
+      self = .writeRequested(request.id, request.link, writes)
+    case .requestUnanswered(let link, _): self = .requestUnanswered(link)
+    case .advertisingStopped(let set, let end):
+      self = .advertisingEnded(set, BluetoothError(.controller, "Advertising has ended by itself: \(end)."))
     }
   }
 }
-extension BrokerRequest.Central {
-  fileprivate var peerOfLine: UUID? {
-    switch self {
-    case .discoverServices(_, let peer, _), .discoverIncludedServices(_, let peer, _, _),
-      .discoverCharacteristics(_, let peer, _, _), .discoverDescriptors(_, let peer, _), .read(_, let peer, _),
-      .write(_, let peer, _, _), .setNotifying(_, let peer, _, _):
-      peer
-    case .scan, .stopScan, .connect, .cancelConnection, .readRSSI: nil
+extension HostAnswer {
+  fileprivate init(_ outcome: HostOutcome) {
+    switch outcome {
+    case .linked(let link): self = .linked(link.peer)
+    case .rssi(let rssi): self = .rssi(rssi)
+    case .value(let value): self = .value(value)
+    case .database(let database): self = .database(database)
+    // The core asks for none of these values.
+    case .done, .parameters, .phys, .databaseHash: self = .done
     }
   }
 }
-extension BrokerRequest.Peripheral {
-  fileprivate var centralOfLine: UUID? {
-    switch self {
-    case .respond(_, let central, _), .reject(_, let central, _): central
-    case .addService, .removeService, .removeAllServices, .setValue, .startAdvertising, .stopAdvertising,
-      .setDesiredLatency:
-      nil
-    }
+extension DiscoveredPeer {
+  fileprivate init(_ advertisement: Advertisement, seconds: Double) {
+    let data = advertisement.data
+    self.init(
+      peer: UUID(advertisement.peer), rssi: advertisement.rssi, isConnectable: advertisement.isConnectable,
+      localName: data.localName, manufacturerData: data.manufacturerData.map { Data($0) },
+      services: data.serviceUUIDs, overflowServices: advertisement.matchedOverflow,
+      solicitedServices: data.solicitedServiceUUIDs,
+      serviceData: Dictionary(data.serviceData.map { ($0.uuid, Data($0.data)) }) { first, _ in first },
+      txPower: data.txPowerLevel.map(Int.init), seconds: seconds)
   }
 }

@@ -8,15 +8,14 @@ struct PlacedRequest {
   let place: SendPort.Fence?
 }
 
-/// The adapter's end of a session: what the session has asked for and not got yet, what it is connected to. Everything on the
+/// The adapter's end of a session: its requests on their way down, its events on their way up, its ports. Everything on the
 /// event loop but what the lock guards.
 final class AdapterSession: @unchecked Sendable {
   // Sendable: the lock, or the event loop.
 
   private let deliver: @Sendable (BrokerEvent) -> Void
   private let eventLoop: any EventLoop
-  /// A number that no other session of this process has.
-  let id: Int
+  let id: SessionID
 
   // MARK: Under the lock
 
@@ -31,28 +30,11 @@ final class AdapterSession: @unchecked Sendable {
 
   /// What has been told in this turn of the loop.
   private var told: [BrokerEvent] = []
-  /// The central's half: see `Adapter+Scanning` and `Adapter+Connecting`.
-  var scans: [ScanID] = []
-  /// What is scanned for beside those who solicit: these devices are told by the other scan.
-  var scannedServices: [BluetoothUUID] = []
-  var interests: [PeerID: Interest] = [:]
-  /// Peers that this session has met under another identifier, before they told who they are.
-  private var identifiers: [PeerID: UUID] = [:]
 
   init(on eventLoop: any EventLoop, deliver: @escaping @Sendable (BrokerEvent) -> Void) {
     self.eventLoop = eventLoop
     self.deliver = deliver
-    id = Self.lastID.add(1, ordering: .relaxed).newValue
-  }
-
-  /// What this session calls the peer.
-  func identifier(of peer: PeerID) -> UUID {
-    if !identifiers.isEmpty, let identifier = identifiers[peer] { return identifier }
-    return UUID(peer)
-  }
-  /// The session calls the peer so from now on.
-  func identify(_ peer: PeerID, as identifier: UUID) {
-    identifiers[peer] = identifier == UUID(peer) ? nil : identifier
+    id = SessionID(rawValue: Self.lastID.add(1, ordering: .relaxed).newValue)
   }
 
   /// Tells the application's side, unless the session has been closed. All of one turn goes over at its end, so that the
@@ -68,9 +50,6 @@ final class AdapterSession: @unchecked Sendable {
       if lock.withLock({ isClosed }) { return }
       deliver(event)
     }
-  }
-  func complete(_ operation: OperationID, _ result: Result<BrokerAnswer, BluetoothError>) {
-    tell(.completed(operation, result))
   }
 
   // MARK: From any thread

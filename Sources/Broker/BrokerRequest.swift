@@ -130,3 +130,34 @@ public struct ServiceDescription: Equatable, Sendable {
     self.characteristics = characteristics
   }
 }
+
+extension BrokerRequest {
+  /// The values that it keeps its order with: those that its session has offered before it leave before it.
+  var line: (kind: SendPort.Kind, peer: UUID)? {
+    switch self {
+    case .central(let request): request.peerOfLine.map { (.command, $0) }
+    case .peripheral(let request): request.centralOfLine.map { (.notification, $0) }
+    }
+  }
+}
+extension BrokerRequest.Central {
+  fileprivate var peerOfLine: UUID? {
+    switch self {
+    case .discoverServices(_, let peer, _), .discoverIncludedServices(_, let peer, _, _),
+      .discoverCharacteristics(_, let peer, _, _), .discoverDescriptors(_, let peer, _), .read(_, let peer, _),
+      .write(_, let peer, _, _), .setNotifying(_, let peer, _, _):
+      peer
+    case .scan, .stopScan, .connect, .cancelConnection, .readRSSI: nil
+    }
+  }
+}
+extension BrokerRequest.Peripheral {
+  fileprivate var centralOfLine: UUID? {
+    switch self {
+    case .respond(_, let central, _), .reject(_, let central, _): central
+    case .addService, .removeService, .removeAllServices, .setValue, .startAdvertising, .stopAdvertising,
+      .setDesiredLatency:
+      nil
+    }
+  }
+}

@@ -1,7 +1,7 @@
-/// What an adapter serves and advertises for its sessions, and who its clients are. Only what is known: `Adapter+Serving` and
-/// `Adapter+Advertising` do what there is to do.
+/// What an adapter serves and advertises for its sessions, and who its clients are. Only what is known:
+/// `BrokerCore+Peripheral` and `BrokerCore+Advertising` do what there is to do.
 struct Serving {
-  /// What the next host begins with: that of the last one, or as it is in the beginning.
+  /// What the host serves, or the next one begins with.
   var database = Database.ofAdapter
   /// By the handles of their declarations.
   private(set) var services: [AttributeHandle: Service] = [:]
@@ -14,12 +14,12 @@ struct Serving {
   /// Wishes for other connection parameters that are under way.
   var updates: [RequestID: LinkID] = [:]
   /// By session.
-  var advertising: [Int: Advertising] = [:]
+  var advertising: [SessionID: Advertising] = [:]
   private var lastRequest: UInt64 = 0
   private var lastSet: UInt32 = 0
 
   struct Service {
-    let session: AdapterSession
+    let session: SessionID
     let published: PublishedService
     let last: AttributeHandle
     func contains(_ handle: AttributeHandle) -> Bool {
@@ -27,7 +27,7 @@ struct Serving {
     }
   }
   struct Value {
-    let session: AdapterSession
+    let session: SessionID
     let properties: CharacteristicProperties
   }
   struct Client {
@@ -35,20 +35,17 @@ struct Serving {
     /// Value handles, in the order in which the client has subscribed.
     var subscriptions: [AttributeHandle] = []
     /// Those that have been told of it.
-    var sessions: [AdapterSession] = []
+    var sessions: [SessionID] = []
     /// The one of its requests that waits for a session.
     var request: ServerRequest?
     /// A wish that came while another was under way.
     var latency: ConnectionLatency?
   }
   struct Waiting {
-    enum Kind {
-      case read(ReadRequest)
-      case write(WriteRequest)
-    }
-    let session: AdapterSession
+    let session: SessionID
     let link: LinkID
-    let kind: Kind
+    let request: ServerRequestID
+    let isRead: Bool
   }
   struct Advertising {
     let set: AdvertisingSetID
@@ -58,7 +55,7 @@ struct Serving {
 
   // MARK: Services
 
-  mutating func add(_ published: PublishedService, _ description: ServiceDescription, of session: AdapterSession) {
+  mutating func add(_ published: PublishedService, _ description: ServiceDescription, of session: SessionID) {
     let last = published.handle.rawValue + UInt16(description.handleCount - 1)
     services[published.handle] = Service(
       session: session, published: published, last: AttributeHandle(rawValue: last))
@@ -72,8 +69,8 @@ struct Serving {
     return removed
   }
   /// In the order of their handles.
-  func services(of session: AdapterSession) -> [AttributeHandle] {
-    services.filter { $0.value.session === session }.keys.sorted { $0.rawValue < $1.rawValue }
+  func services(of session: SessionID) -> [AttributeHandle] {
+    services.filter { $0.value.session == session }.keys.sorted { $0.rawValue < $1.rawValue }
   }
   /// The database begins anew: what was published is gone.
   mutating func forgetServices() {

@@ -139,8 +139,10 @@ import Testing
       _ = port.offer(Self.octets(1), to: desk.values[0])
       let place = port.fence()
       _ = port.offer(Self.octets(2), to: desk.values[0])
-      let own = host.begin(.read(link, desk.values[1]), after: nil)
-      return [own, host.begin(.read(link, desk.values[0]), after: place)]
+      let ids = [1, 2].map { RequestID(rawValue: Host.firstNumberOfObserver + $0) }
+      host.begin(.read(link, desk.values[1]), as: ids[0], after: nil)
+      host.begin(.read(link, desk.values[0]), as: ids[1], after: place)
+      return ids
     }
     for (id, value) in zip(requests, [[0, 0], Self.octets(1)]) {
       guard case .value(let found) = try await recorder.result(of: id).get() else {

@@ -45,7 +45,7 @@ import Testing
     try await probe.state(.unsupported("no such thing."))
     try await probe.settle()
     #expect(attempts.left == 0)
-    #expect(try await adapter.eventLoop.submit { if case .hopeless = adapter.phase { true } else { false } }.get())
+    #expect(try await adapter.eventLoop.submit { if case .hopeless = adapter.core.phase { true } else { false } }.get())
     #expect(try await probe.errorCode { .readRSSI($0, UUID()) } == .notStarted)
   }
 

@@ -63,7 +63,7 @@ import Testing
           try await eventually {
             try await adapter.eventLoop.submit {
               there.allSatisfy { peer in
-                switch adapter.central.reaches[peer] {
+                switch adapter.core.central.reaches[peer] {
                 case .linked, nil: true
                 default: false
                 }
@@ -79,8 +79,9 @@ import Testing
     }
     try await eventually {
       try await adapter.eventLoop.submit {
-        adapter.central.operations.isEmpty && adapter.central.configurations.isEmpty && adapter.central.reaches.isEmpty
-          && adapter.sessions.allSatisfy { $0.interests.isEmpty }
+        adapter.core.central.operations.isEmpty && adapter.core.central.configurations.isEmpty
+          && adapter.core.central.reaches.isEmpty
+          && adapter.core.sessions.ids.allSatisfy { adapter.core.sessions[$0]?.interests.isEmpty == true }
       }.get()
     }
     for probe in probes { try await probe.settle() }

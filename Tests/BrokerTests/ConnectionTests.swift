@@ -24,7 +24,7 @@ import Testing
     let end = try await probe.disconnected(peer)
     #expect(end.error == nil && !end.isReconnecting && abs(end.seconds - Date().timeIntervalSinceReferenceDate) < 60)
     #expect(probe.session.port(.command, of: peer) == nil)
-    #expect(try await probe.adapter.eventLoop.submit { probe.adapter.links.all.isEmpty }.get())
+    #expect(try await probe.adapter.eventLoop.submit { probe.adapter.core.links.all.isEmpty }.get())
     #expect(try await probe.errorCode { .readRSSI($0, peer) } == .disconnected)
     // Cancelling and connecting at once: the end of the one, then the other.
     probe.send(.connect(peer, ConnectOptions()))
@@ -38,7 +38,9 @@ import Testing
     probe.send(.connect(peer, ConnectOptions()))
     probe.send(.cancelConnection(peer))
     for _ in 0..<2 { #expect(try await probe.disconnected(peer).error == nil) }
-    try await eventually { try await probe.adapter.eventLoop.submit { probe.adapter.central.reaches.isEmpty }.get() }
+    try await eventually {
+      try await probe.adapter.eventLoop.submit { probe.adapter.core.central.reaches.isEmpty }.get()
+    }
     withExtendedLifetime(host) {}
   }
   @Test func waitsForAsLongAsItTakes() async throws {
@@ -84,14 +86,14 @@ import Testing
     try await one.connected(peer)
     two.send(.connect(peer, ConnectOptions()))
     try await two.connected(peer)
-    #expect(try await one.adapter.eventLoop.submit { one.adapter.links.all.count }.get() == 1)
+    #expect(try await one.adapter.eventLoop.submit { one.adapter.core.links.all.count }.get() == 1)
     #expect(one.session.port(.command, of: peer) !== two.session.port(.command, of: peer))
     one.send(.cancelConnection(peer))
     #expect(try await one.disconnected(peer).error == nil)
     #expect(try await two.ask { .read($0, peer, sensor.location) } == .value(Data([2])))
     #expect(try await one.errorCode { .read($0, peer, sensor.location) } == .disconnected)
     two.session.close()
-    try await eventually { try await one.adapter.eventLoop.submit { one.adapter.links.all.isEmpty }.get() }
+    try await eventually { try await one.adapter.eventLoop.submit { one.adapter.core.links.all.isEmpty }.get() }
     #expect(!(try await two.history().contains { if case .disconnected = $0 { true } else { false } }))
     withExtendedLifetime(host) {}
   }
@@ -166,7 +168,7 @@ import Testing
   @Test func theOtherSidesLink() async throws {
     let room = Room(), adapter = room.adapter(), probe = try await Probe.poweredOn(adapter)
     let sensor = try Sensor(), host = try await room.host(sensor.database), peer = UUID(PeerID(await host.ownAddress))
-    guard case .running(let own) = try await adapter.eventLoop.submit({ adapter.phase }).get() else { return }
+    let own = try #require(try await adapter.eventLoop.submit { adapter.host }.get())
     try await own.advertiseAsSensor()
     // It waits already when the link comes.
     probe.send(.connect(peer, ConnectOptions()))
@@ -196,7 +198,7 @@ import Testing
       #expect(try await probe.disconnected(peer).error == nil)
     }
     try await eventually {
-      try await probe.adapter.eventLoop.submit { probe.adapter.central.connects.isEmpty }.get()
+      try await probe.adapter.eventLoop.submit { probe.adapter.core.central.connects.isEmpty }.get()
     }
     withExtendedLifetime(host) {}
   }
@@ -245,7 +247,7 @@ import Testing
     let adapter = Room().adapter(), probe = try await Probe.poweredOn(adapter)
     func isDown(_ number: UInt32, _ reason: HCIStatus) async throws {
       try await adapter.eventLoop.submit {
-        _ = adapter.withHost { host in
+        adapter.withHost { host in
           let link = Link(id: LinkID(rawValue: number), peer: absent, role: .central, host: host)
           adapter.host(host, did: .server(.connected(link)))
           adapter.host(host, did: .server(.disconnected(link.id, reason)))
@@ -256,7 +258,7 @@ import Testing
     try await probe.settle()
     try await isDown(1001, .connectionFailedToBeEstablished)
     try await probe.settle()
-    #expect(try await adapter.eventLoop.submit { adapter.central.reaches[absent] != nil }.get())
+    #expect(try await adapter.eventLoop.submit { adapter.core.central.reaches[absent] != nil }.get())
     let told = try await probe.history().filter {
       switch $0 {
       case .connected, .connectionFailed, .disconnected: true
@@ -269,7 +271,7 @@ import Testing
       if case .connectionFailed(peer, let error) = $0 { error } else { nil }
     }
     #expect(error.status == .remoteUserTerminatedConnection)
-    try await eventually { try await adapter.eventLoop.submit { adapter.central.reaches.isEmpty }.get() }
+    try await eventually { try await adapter.eventLoop.submit { adapter.core.central.reaches.isEmpty }.get() }
   }
 
   /// The end of the process: the peer sees a disconnection, as fast as a link ends.

@@ -23,9 +23,9 @@ import Testing
   private func identify(_ adapter: Adapter, as identity: PeerAddress) async throws {
     let irk = irk
     try await adapter.eventLoop.submit {
-      _ = adapter.withHost { host in
+      adapter.withHost { host in
         do {
-          try host.identify(adapter.links.all[0].id, as: identity, irk: irk)
+          try host.identify(adapter.core.links.all[0].id, as: identity, irk: irk)
         } catch {
           Issue.record(error)
         }
@@ -93,7 +93,7 @@ import Testing
     #expect(try await two.disconnected(known).error != nil)
     #expect(try await one.disconnected(peer).error != nil)
     try await eventually {
-      try await one.adapter.eventLoop.submit { one.adapter.central.reaches.isEmpty }.get()
+      try await one.adapter.eventLoop.submit { one.adapter.core.central.reaches.isEmpty }.get()
     }
   }
 }

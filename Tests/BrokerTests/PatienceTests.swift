@@ -21,12 +21,12 @@ import Testing
   @Test func aControllerThatFlaps() async throws {
     let room = Room(), ways = Ways()
     var patience = AdapterPatience.short
-    patience.steady = .hours(1)
+    patience.steady = .seconds(3600)
     let adapter = room.adapter(patience) { _ async throws(TransportError) in await ways.open(room.radio) }
     let probe = Probe(adapter)
     for failures in 0..<4 {
       try await probe.state(.poweredOn)
-      #expect(try await adapter.eventLoop.submit { adapter.failures }.get() == failures)
+      #expect(try await adapter.eventLoop.submit { adapter.core.failures }.get() == failures)
       try await ways.cut()
       try await probe.wait("resetting") { if case .adapter(.resetting) = $0 { true } else { nil } }
     }
@@ -43,7 +43,7 @@ import Testing
     try await probe.state(.poweredOn)
     try await ways.cut()
     try await probe.state(.poweredOn)
-    try await eventually { try await adapter.eventLoop.submit { adapter.failures }.get() == 0 }
+    try await eventually { try await adapter.eventLoop.submit { adapter.core.failures }.get() == 0 }
     probe.session.close()
   }
 
@@ -51,8 +51,8 @@ import Testing
   @Test func aControllerThatNeverEstablishes() async throws {
     let room = Room(), refusals = Refusals(count: .max)
     var patience = AdapterPatience.short
-    patience.retrying = .hours(1)
-    patience.longest = .hours(1)
+    patience.retrying = .seconds(3600)
+    patience.longest = .seconds(3600)
     let adapter = room.adapter(patience) { _ async throws(TransportError) in refusals.open(room.radio) }
     let probe = try await Probe.poweredOn(adapter),
       peer = UUID(PeerID(PeerAddress(DeviceAddress(0xC0FF_EE00_0001), .random)))

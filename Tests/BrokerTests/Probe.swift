@@ -180,6 +180,10 @@ struct Room: Sendable {
     return (host, UUID(PeerID(await host.ownAddress)))
   }
 }
+extension Adapter {
+  /// Isolated to the host, if one runs.
+  func withHost(_ body: @Sendable (isolated Host) -> Void) { host?.assumeIsolated { body($0) } }
+}
 extension AdapterPatience {
   static var short: AdapterPatience {
     AdapterPatience(

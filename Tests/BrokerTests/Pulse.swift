@@ -95,8 +95,7 @@ struct Ward {
     let adapter = adapter
     return try #require(
       try await adapter.eventLoop.submit { () -> PeerAddress? in
-        guard case .running(let host) = adapter.phase else { return nil }
-        return host.assumeIsolated { $0.ownAddress }
+        adapter.host?.assumeIsolated { $0.ownAddress }
       }.get())
   }
   /// The central's link to a session that advertises.

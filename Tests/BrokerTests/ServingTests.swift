@@ -312,8 +312,8 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     // What the host says after 25 s, which the layers' tests wait for on a clock of their own.
     let (adapter, handle) = (ward.adapter, pulse.control)
     try await adapter.eventLoop.submit {
-      guard let peer = adapter.serving.clients.keys.first else { return }
-      adapter.withHost { adapter.serve(.server(.requestUnanswered(peer, handle)), $0) }
+      guard let peer = adapter.core.serving.clients.keys.first else { return }
+      adapter.withHost { adapter.host($0, did: .server(.requestUnanswered(peer, handle))) }
     }.get()
     try await ended(request.id)
     session.send(.respond(request.id, central: request.central, Data([1])))

@@ -91,8 +91,8 @@ import Testing
     let peer = try await session.subscribed(to: pulse.measurement).central
     let adapter = ward.adapter
     try await adapter.eventLoop.submit {
-      guard let client = adapter.serving.clients.keys.first else { return }
-      adapter.withHost { adapter.serve(.mtuChanged(client, 517), $0) }
+      guard let client = adapter.core.serving.clients.keys.first else { return }
+      adapter.withHost { adapter.host($0, did: .mtuChanged(client, 517)) }
     }.get()
     let longest = try await session.wait("room") {
       if case .longestUpdateChanged(peer, let longest) = $0 { longest } else { nil }

@@ -87,7 +87,7 @@ private final class Monitor: NSObject, CBCentralManagerDelegate, CBPeripheralDel
       switch steps.count {
       case 2:
         try await loop.submit {
-          _ = adapter.withHost { try? $0.identify(adapter.links.all[0].id, as: identity, irk: irk) }
+          _ = adapter.host?.assumeIsolated { try? $0.identify(adapter.core.links.all[0].id, as: identity, irk: irk) }
         }.get()
         await host.notify([0, 61], of: measurement)
       case 3:

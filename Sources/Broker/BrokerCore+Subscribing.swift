@@ -14,54 +14,61 @@ struct NotifyState {
     case turningOff
   }
   struct Waiting {
-    let session: AdapterSession
+    let session: SessionID
     let id: OperationID
     let isOn: Bool
   }
+  struct Reader: Equatable {
+    let session: SessionID
+    /// What the session calls the peer, as long as it is connected.
+    let peer: UUID
+  }
   var phase = Phase.off
   /// Who wants the values, and gets them.
-  var sessions: [AdapterSession] = []
+  var readers: [Reader] = []
   /// Operations that have not been answered, in order.
   var waiting: [Waiting] = []
 }
 
-extension Adapter {
-  func setNotifying(
-    _ isOn: Bool, _ handle: AttributeHandle, _ id: OperationID, _ peer: UUID, _ session: AdapterSession,
-    _ host: isolated Host
+extension BrokerCore {
+  mutating func setNotifying(
+    _ isOn: Bool, _ handle: AttributeHandle, _ id: OperationID, _ peer: UUID, _ session: SessionID
   ) {
-    guard let link = link(of: peer, for: session, id) else { return }
-    var state = central.links[link]?.subscriptions[handle] ?? NotifyState()
-    state.sessions.removeAll { $0 === session }
-    if isOn { state.sessions.append(session) }
+    guard let link = link(of: peer, for: session, id), let known = central.links[link] else { return }
+    var state = known.subscriptions[handle] ?? NotifyState()
+    state.readers.removeAll { $0.session == session }
+    if isOn {
+      state.readers.append(NotifyState.Reader(session: session, peer: identifier(of: known.peer, for: session)))
+    }
     state.waiting.append(NotifyState.Waiting(session: session, id: id, isOn: isOn))
-    reconcile(state, handle, link, host)
+    reconcile(state, handle, link)
   }
-  func releaseSubscriptions(on link: LinkID, by session: AdapterSession, _ host: isolated Host) {
-    for (handle, state) in central.links[link]?.subscriptions ?? [:] {
+  mutating func releaseSubscriptions(on link: LinkID, by session: SessionID) {
+    let subscriptions = central.links[link]?.subscriptions ?? [:]
+    for (handle, state) in subscriptions.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
       var state = state
-      state.sessions.removeAll { $0 === session }
-      state.waiting.removeAll { $0.session === session }
-      reconcile(state, handle, link, host)
+      state.readers.removeAll { $0.session == session }
+      state.waiting.removeAll { $0.session == session }
+      reconcile(state, handle, link)
     }
   }
 
   /// Answers what can be answered, and asks the server for what is missing.
-  private func reconcile(_ state: NotifyState, _ handle: AttributeHandle, _ link: LinkID, _ host: isolated Host) {
+  private mutating func reconcile(_ state: NotifyState, _ handle: AttributeHandle, _ link: LinkID) {
     var state = state, answers: [(NotifyState.Waiting, Bool)] = []
-    let isWanted = !state.sessions.isEmpty
+    let isWanted = !state.readers.isEmpty
     switch state.phase {
     case .on where isWanted:
       answers = state.waiting.map { ($0, $0.isOn) }
       state.waiting = []
     case .on:
-      let request = host.begin(.unsubscribe(link, handle), after: place)
+      let request = begin(.unsubscribe(link, handle))
       central.configurations[request] = (link, handle)
       answers = state.waiting.filter(\.isOn).map { ($0, true) }
       state.waiting.removeAll(where: \.isOn)
       state.phase = .turningOff
     case .off where isWanted:
-      let request = host.begin(.subscribe(link, handle, nil), after: place)
+      let request = begin(.subscribe(link, handle, nil))
       central.configurations[request] = (link, handle)
       answers = state.waiting.filter { !$0.isOn }.map { ($0, false) }
       state.waiting.removeAll { !$0.isOn }
@@ -77,12 +84,12 @@ extension Adapter {
     } else {
       central.links[link]?.subscriptions[handle] = state
     }
-    for (waiting, isOn) in answers { waiting.session.complete(waiting.id, .success(.notifying(isOn))) }
+    for (waiting, isOn) in answers { complete(waiting.id, of: waiting.session, .success(.notifying(isOn))) }
   }
 
   /// The server has answered.
-  func configured(
-    _ handle: AttributeHandle, on link: LinkID, _ result: Result<HostOutcome, BluetoothError>, _ host: isolated Host
+  mutating func configured(
+    _ handle: AttributeHandle, on link: LinkID, _ result: Result<HostAnswer, BluetoothError>
   ) {
     guard var state = central.links[link]?.subscriptions[handle] else { return }
     switch (state.phase, result) {
@@ -90,7 +97,7 @@ extension Adapter {
     case (.turningOn, .success): state.phase = .on
     case (.turningOn, .failure(let error)):
       state.phase = .off
-      state.sessions = []
+      state.readers = []
       fail(&state, error) { $0.isOn }
     case (.turningOff, .success): state.phase = .off
     case (.turningOff, .failure(let error)):
@@ -98,13 +105,13 @@ extension Adapter {
       fail(&state, error) { !$0.isOn }
     case (.on, _), (.off, _): break
     }
-    reconcile(state, handle, link, host)
+    reconcile(state, handle, link)
   }
-  private func fail(
+  private mutating func fail(
     _ state: inout NotifyState, _ error: BluetoothError, where condition: (NotifyState.Waiting) -> Bool
   ) {
     let failed = state.waiting.filter(condition)
     state.waiting.removeAll(where: condition)
-    for waiting in failed { waiting.session.complete(waiting.id, .failure(error)) }
+    for waiting in failed { complete(waiting.id, of: waiting.session, .failure(error)) }
   }
 }

@@ -1,9 +1,7 @@
-import Foundation
-
 /// What a session has asked of a device's server, and waits for.
-final class PeerOperation {
+struct PeerOperation {
   let id: OperationID
-  let session: AdapterSession
+  let session: SessionID
   let link: LinkID
   let question: Question
   /// Requests of the host that it still takes.
@@ -23,7 +21,7 @@ final class PeerOperation {
     case write
   }
 
-  init(_ id: OperationID, _ session: AdapterSession, _ link: LinkID, _ question: Question, outstanding: Int) {
+  init(_ id: OperationID, _ session: SessionID, _ link: LinkID, _ question: Question, outstanding: Int) {
     self.id = id
     self.session = session
     self.link = link
@@ -32,82 +30,81 @@ final class PeerOperation {
   }
 }
 
-extension Adapter {
+extension BrokerCore {
   /// The link to a peer that is connected for the session; without one the operation is over.
-  func link(
-    of peer: UUID, for session: AdapterSession, _ id: OperationID
-  ) -> LinkID? {
-    if let peer = self.peer(peer), case .connected = session.interests[peer],
+  mutating func link(of peer: UUID, for session: SessionID, _ id: OperationID) -> LinkID? {
+    if let peer = self.peer(peer), case .connected = sessions[session]?.interests[peer],
       case .linked(let link) = central.reaches[peer]
     {
       return link
     }
-    session.complete(
-      id, .failure(BluetoothError(.disconnected, "The device is not connected: connect to it first.")))
+    complete(
+      id, of: session, .failure(BluetoothError(.disconnected, "The device is not connected: connect to it first.")))
     return nil
   }
 
   /// Asks the host for all that answers the question: all at once, so that operations are answered in their order.
-  func ask(
-    _ question: PeerOperation.Question, _ id: OperationID, _ peer: UUID, _ session: AdapterSession,
-    _ host: isolated Host,
+  mutating func ask(
+    _ question: PeerOperation.Question, _ id: OperationID, _ peer: UUID, _ session: SessionID,
     _ requests: (LinkID) -> [HostOperation]
   ) {
     guard let link = link(of: peer, for: session, id) else { return }
-    let requests = requests(link)
-    let operation = PeerOperation(id, session, link, question, outstanding: requests.count)
-    for request in requests { central.operations[host.begin(request, after: place)] = operation }
+    let requests = requests(link).map { begin($0) }
+    central.operations[requests[0]] = PeerOperation(id, session, link, question, outstanding: requests.count)
+    for request in requests { central.parts[request] = requests[0] }
   }
 
   /// Where few services are wanted each is asked for: Vol 3, Part G, §4.4.2. Else all are, in fewer requests: §4.4.1.
-  func discoverServices(
-    _ wanted: [BluetoothUUID]?, _ id: OperationID, _ peer: UUID, _ session: AdapterSession, _ host: isolated Host
+  mutating func discoverServices(
+    _ wanted: [BluetoothUUID]?, _ id: OperationID, _ peer: UUID, _ session: SessionID
   ) {
     let wanted = wanted.flatMap { $0.isEmpty ? nil : $0 }
-    ask(.services(wanted), id, peer, session, host) { link in
+    ask(.services(wanted), id, peer, session) { link in
       guard let wanted, wanted.count <= 3 else { return [.discoverServices(link, nil)] }
       return wanted.map { .discoverServices(link, $0) }
     }
   }
-  func discover(
+  mutating func discover(
     in service: AttributeHandle, _ question: PeerOperation.Question, _ id: OperationID, _ peer: UUID,
-    _ session: AdapterSession, _ host: isolated Host, _ request: (LinkID, RemoteService) -> HostOperation
+    _ session: SessionID, _ request: (LinkID, RemoteService) -> HostOperation
   ) {
     guard let link = link(of: peer, for: session, id) else { return }
-    guard let known = host.remoteDatabase(of: link)?.service(at: service) else {
-      return session.complete(id, .failure(.unknownAttribute(service)))
+    guard let known = central.links[link]?.database.service(at: service) else {
+      return complete(id, of: session, .failure(.unknownAttribute(service)))
     }
-    ask(question, id, peer, session, host) { [request($0, known)] }
+    ask(question, id, peer, session) { [request($0, known)] }
   }
-  func discoverDescriptors(
-    of characteristic: AttributeHandle, _ id: OperationID, _ peer: UUID, _ session: AdapterSession,
-    _ host: isolated Host
+  mutating func discoverDescriptors(
+    of characteristic: AttributeHandle, _ id: OperationID, _ peer: UUID, _ session: SessionID
   ) {
     guard let link = link(of: peer, for: session, id) else { return }
-    guard let known = host.remoteDatabase(of: link)?.characteristic(valueHandle: characteristic) else {
-      return session.complete(id, .failure(.unknownAttribute(characteristic)))
+    guard let known = central.links[link]?.database.characteristic(valueHandle: characteristic) else {
+      return complete(id, of: session, .failure(.unknownAttribute(characteristic)))
     }
-    guard let range = known.descriptorRange else { return session.complete(id, .success(.descriptors([]))) }
-    ask(.descriptors(characteristic), id, peer, session, host) { [.discoverDescriptors($0, range)] }
+    guard let range = known.descriptorRange else { return complete(id, of: session, .success(.descriptors([]))) }
+    ask(.descriptors(characteristic), id, peer, session) { [.discoverDescriptors($0, range)] }
   }
 
   /// One of an operation's requests has ended.
-  func answered(_ operation: PeerOperation, _ result: Result<HostOutcome, BluetoothError>, _ host: isolated Host) {
+  mutating func answered(_ number: RequestID, _ result: Result<HostAnswer, BluetoothError>) {
+    guard var operation = central.operations[number] else { return }
     operation.outstanding -= 1
+    // Its last one: nothing of it is left, and the next errand may begin.
+    central.operations[number] = operation.outstanding > 0 ? operation : nil
+    defer { goOn(operation.link) }
     if operation.isOver { return }
     switch result {
     case .success(let outcome):
       if case .database(let database) = outcome { learn(database, on: operation.link) }
       if operation.outstanding > 0 { return }
-      operation.isOver = true
-      operation.session.complete(operation.id, answer(to: operation.question, outcome))
+      complete(operation.id, of: operation.session, answer(to: operation.question, outcome))
     case .failure(let error):
-      operation.isOver = true
+      central.operations[number]?.isOver = true
       // The end of the link is told next, for all that waits.
-      if !error.isEndOfLink { operation.session.complete(operation.id, .failure(error)) }
+      if !error.isEndOfLink { complete(operation.id, of: operation.session, .failure(error)) }
     }
   }
-  private func answer(to question: PeerOperation.Question, _ outcome: HostOutcome) -> Result<
+  private func answer(to question: PeerOperation.Question, _ outcome: HostAnswer) -> Result<
     BrokerAnswer, BluetoothError
   > {
     switch (question, outcome) {
@@ -136,33 +133,37 @@ extension Adapter {
   }
 
   /// The session has no more use for the link, which others may go on using.
-  func release(_ link: LinkID, by session: AdapterSession, _ host: isolated Host) {
-    for (id, operation) in central.operations where operation.link == link && operation.session === session {
-      operation.isOver = true
-      host.cancel(id)
+  mutating func release(_ link: LinkID, by session: SessionID) {
+    for (id, first) in central.parts.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
+      guard let operation = central.operations[first], operation.link == link, operation.session == session else {
+        continue
+      }
+      central.operations[first]?.isOver = true
+      command(.cancel(id))
     }
-    releaseSubscriptions(on: link, by: session, host)
+    releaseSubscriptions(on: link, by: session)
   }
 
-  func servicesChanged(_ range: HandleRange, on link: LinkID, _ host: isolated Host) {
+  mutating func servicesChanged(_ range: HandleRange, on link: LinkID, _ database: RemoteDatabase) {
     guard var state = central.links[link] else { return }
     // The subscriptions are over; those that begin or end now are answered.
     for (handle, subscription) in state.subscriptions where range.contains(handle) {
       if case .on = subscription.phase { state.subscriptions[handle] = nil }
     }
     // What has been found out of it, too; of a step that is under way nobody waits for the end.
-    if let request = state.errandRequest { host.cancel(request) }
+    if let request = state.errandRequest { command(.cancel(request)) }
     state.errandRequest = nil
     state.errand = .serviceChanged
     central.links[link] = state
-    for session in sessions {
-      guard case .connected = session.interests[state.peer] else { continue }
-      session.tell(.servicesChanged(session.identifier(of: state.peer), range))
+    for session in sessions.ids {
+      guard case .connected = sessions[session]?.interests[state.peer] else { continue }
+      tell(session, .servicesChanged(identifier(of: state.peer, for: session), range))
     }
-    if let database = host.remoteDatabase(of: link) { learn(database, on: link) }
-    goOn(link, host)
+    learn(database, on: link)
+    goOn(link)
   }
-  private func learn(_ database: RemoteDatabase, on link: LinkID) {
+  private mutating func learn(_ database: RemoteDatabase, on link: LinkID) {
+    central.links[link]?.database = database
     let services = database.services.filter(\.isPrimary).map(\.uuid)
     guard let known = central.links[link]?.services, known != services else { return }
     central.links[link]?.services = services
@@ -184,12 +185,14 @@ enum Errand {
   case done
 }
 
-extension Adapter {
+extension BrokerCore {
   /// Takes the next step of the link's errand, if nobody waits for anything.
-  func goOn(_ link: LinkID, _ host: isolated Host) {
+  mutating func goOn(_ link: LinkID) {
     guard let state = central.links[link], state.errandRequest == nil,
       case .linked(link) = central.reaches[state.peer],
-      sessions.contains(where: { if case .connected = $0.interests[state.peer] { true } else { false } }),
+      sessions.ids.contains(where: {
+        if case .connected = sessions[$0]?.interests[state.peer] { true } else { false }
+      }),
       !central.operations.values.contains(where: { $0.link == link }),
       !central.configurations.values.contains(where: { $0.link == link })
     else { return }
@@ -205,13 +208,14 @@ extension Adapter {
     }
     // Without a place: behind places that sessions have taken, for requests that are still to come here, it would never have
     // its turn.
-    central.links[link]?.errandRequest = host.begin(request, after: nil)
+    let id = begin(request, isPlaced: false)
+    central.links[link]?.errandRequest = id
   }
-  /// True when it was an errand's. Whatever a server refuses, the errand passes over.
-  func errandEnded(_ id: RequestID, _ result: Result<HostOutcome, BluetoothError>, _ host: isolated Host) -> Bool {
+  /// Of the link whose errand it was. Whatever a server refuses, the errand passes over.
+  mutating func errandEnded(_ id: RequestID, _ result: Result<HostAnswer, BluetoothError>) {
     guard let link = central.links.first(where: { $0.value.errandRequest == id })?.key,
       let state = central.links[link]
-    else { return false }
+    else { return }
     central.links[link]?.errandRequest = nil
     var database = RemoteDatabase()
     if case .success(.database(let found)) = result { database = found }
@@ -233,15 +237,14 @@ extension Adapter {
     case .done: break
     }
     if !database.services.isEmpty { learn(database, on: link) }
-    goOn(link, host)
-    return true
+    goOn(link)
   }
-  private func told(_ octets: [UInt8], name peer: PeerID) {
+  private mutating func told(_ octets: [UInt8], name peer: PeerID) {
     let name = String(decoding: octets, as: UTF8.self)
     guard !name.isEmpty, central.names.set(name, of: peer) else { return }
-    for session in sessions {
-      guard case .connected = session.interests[peer] else { continue }
-      session.tell(.nameChanged(session.identifier(of: peer), name))
+    for session in sessions.ids {
+      guard case .connected = sessions[session]?.interests[peer] else { continue }
+      tell(session, .nameChanged(identifier(of: peer, for: session), name))
     }
     tellLinks()
   }

@@ -1,0 +1,185 @@
+import BindruneWire
+
+/// What the core keeps for the central's half.
+struct Central {
+  /// Devices that a session wants, or that are linked.
+  var reaches: [PeerID: Reach] = [:]
+  /// What the host has been asked to connect to.
+  var connects: [RequestID: PeerID] = [:]
+  /// How often devices that are wanted did not hear the link, since they last did.
+  var unheard: [PeerID: Int] = [:]
+  var disconnects: [RequestID: LinkID] = [:]
+  var links: [LinkID: CentralLink] = [:]
+  /// By the first of their requests.
+  var operations: [RequestID: PeerOperation] = [:]
+  /// Requests of operations that have not ended, and whose they are.
+  var parts: [RequestID: RequestID] = [:]
+  /// Subscriptions that begin or end.
+  var configurations: [RequestID: (link: LinkID, handle: AttributeHandle)] = [:]
+  var scans: [ScanID: SessionID] = [:]
+  var names = PeerNames()
+  /// What else devices have been called, that have been identified since.
+  var aliases: [PeerID: PeerID] = [:]
+}
+
+/// What is known of a link as its server's client.
+struct CentralLink {
+  let peer: PeerID
+  var subscriptions: [AttributeHandle: NotifyState] = [:]
+  /// What the adapter asks on its own account when nobody else asks anything.
+  var errand = Errand.serviceChanged
+  var errandRequest: RequestID?
+  /// Primary services, as far as anybody has discovered them.
+  var services: [BluetoothUUID] = []
+  /// All that has been discovered.
+  var database = RemoteDatabase()
+
+  init(_ peer: PeerID) { self.peer = peer }
+}
+
+/// What devices are called: their names in advertisements, and those that they tell when they are asked.
+struct PeerNames {
+  private var names: [PeerID: String] = [:]
+  private var order: [PeerID] = []
+  private static var capacity: Int { 1024 }
+
+  subscript(_ peer: PeerID) -> String? { names[peer] }
+  /// True when it is another.
+  mutating func set(_ name: String, of peer: PeerID) -> Bool {
+    guard let before = names.updateValue(name, forKey: peer) else {
+      order.append(peer)
+      if order.count > Self.capacity { names[order.removeFirst()] = nil }
+      return true
+    }
+    return before != name
+  }
+}
+
+extension BrokerCore {
+  mutating func perform(_ request: BrokerRequest.Central, of session: SessionID) {
+    switch request {
+    case .scan(let services, let solicited, let allowsDuplicates):
+      scan(services, solicited, allowsDuplicates: allowsDuplicates, for: session)
+    case .stopScan: stopScan(of: session)
+    case .connect(let peer, let options): connect(peer, options, for: session)
+    case .cancelConnection(let peer): cancelConnection(peer, for: session)
+    case .readRSSI(let id, let peer): ask(.rssi, id, peer, session) { [.readRSSI($0)] }
+    case .discoverServices(let id, let peer, let wanted): discoverServices(wanted, id, peer, session)
+    case .discoverIncludedServices(let id, let peer, let service, let wanted):
+      discover(in: service, .includedServices(service, wanted), id, peer, session) {
+        .discoverIncludedServices($0, $1.range)
+      }
+    case .discoverCharacteristics(let id, let peer, let service, let wanted):
+      discover(in: service, .characteristics(service, wanted), id, peer, session) {
+        .discoverCharacteristics($0, $1.range)
+      }
+    case .discoverDescriptors(let id, let peer, let characteristic):
+      discoverDescriptors(of: characteristic, id, peer, session)
+    case .read(let id, let peer, let handle): ask(.read, id, peer, session) { [.read($0, handle)] }
+    case .write(let id, let peer, let handle, let value):
+      ask(.write, id, peer, session) { [.write($0, handle, [UInt8](value))] }
+    case .setNotifying(let id, let peer, let handle, let isOn):
+      setNotifying(isOn, handle, id, peer, session)
+    }
+  }
+  /// The adapter is not powered on: nothing is connected, and nothing can be.
+  mutating func refuse(_ request: BrokerRequest.Central, of session: SessionID) {
+    switch request {
+    case .scan: tell(session, .scanFailed(notReady))
+    case .connect(let peer, _): tell(session, .connectionFailed(peer, notReady))
+    case .readRSSI(let id, _), .discoverServices(let id, _, _), .discoverIncludedServices(let id, _, _, _),
+      .discoverCharacteristics(let id, _, _, _), .discoverDescriptors(let id, _, _), .read(let id, _, _),
+      .write(let id, _, _, _), .setNotifying(let id, _, _, _):
+      complete(id, of: session, .failure(notReady))
+    case .stopScan, .cancelConnection: break
+    }
+  }
+
+  /// The session has been closed: nothing of it goes on that others do not use.
+  mutating func endCentral(of session: SessionID) {
+    stopScan(of: session)
+    let peers = (sessions[session]?.interests ?? [:]).keys
+    for peer in peers.sorted(by: { $0.rawValue < $1.rawValue }) {
+      cancelConnection(identifier(of: peer, for: session), for: session)
+    }
+  }
+  /// The host is gone, and all that it did with it.
+  mutating func forgetCentral() {
+    timers.cancelAll {
+      switch $0 {
+      case .rest, .establish, .delay: true
+      case .steady, .reopen: false
+      }
+    }
+    for session in sessions.ids {
+      sessions[session]?.interests = [:]
+      sessions[session]?.scans = []
+    }
+    let names = central.names
+    central = Central()
+    central.names = names
+  }
+
+  mutating func completed(_ id: RequestID, _ result: Result<HostAnswer, BluetoothError>) {
+    if let peer = central.connects.removeValue(forKey: id) {
+      connectEnded(id, peer, result)
+    } else if let link = central.disconnects.removeValue(forKey: id) {
+      disconnectEnded(link, result)
+    } else if let (link, handle) = central.configurations.removeValue(forKey: id) {
+      configured(handle, on: link, result)
+      goOn(link)
+    } else if let operation = central.parts.removeValue(forKey: id) {
+      answered(operation, result)
+    } else if let link = serving.updates.removeValue(forKey: id) {
+      updateCompleted(link, result)
+    } else {
+      errandEnded(id, result)
+    }
+  }
+
+  // MARK: Scans
+
+  /// One scan of the host for each session, which it filters and coalesces; two, where devices are also wanted that solicit
+  /// services: the host's filter wants all that is asked of it.
+  private mutating func scan(
+    _ services: [BluetoothUUID], _ solicited: [BluetoothUUID], allowsDuplicates: Bool, for session: SessionID
+  ) {
+    stopScan(of: session)
+    let parameters = ScanParameters(coalescesDuplicates: !allowsDuplicates)
+    var filters = [ScanFilter(services: services)]
+    if !services.isEmpty, !solicited.isEmpty { filters.append(ScanFilter(solicitedServices: solicited)) }
+    sessions[session]?.scannedServices = services
+    for filter in filters {
+      let id = ScanID(rawValue: newNumber())
+      sessions[session]?.scans.append(id)
+      central.scans[id] = session
+      command(.beginScan(id, parameters, filter))
+    }
+  }
+  private mutating func stopScan(of session: SessionID) {
+    for id in sessions[session]?.scans ?? [] {
+      central.scans[id] = nil
+      command(.endScan(id))
+    }
+    sessions[session]?.scans = []
+  }
+  mutating func scanFailed(_ id: ScanID, _ error: BluetoothError) {
+    guard let session = central.scans[id] else { return }
+    stopScan(of: session)
+    tell(session, .scanFailed(error))
+  }
+  mutating func discovered(_ found: DiscoveredPeer, _ peer: PeerID, by id: ScanID) {
+    guard let session = central.scans[id], let scanning = sessions[session] else { return }
+    // The first scan tells of these.
+    if id != scanning.scans.first,
+      !found.overflowServices.isEmpty || found.services.contains(where: scanning.scannedServices.contains)
+    {
+      return
+    }
+    if let name = found.localName, !name.isEmpty { _ = central.names.set(name, of: peer) }
+    var found = found
+    found.peer = identifier(of: peer, for: session)
+    found.name = central.names[peer]
+    tell(session, .discovered(found))
+  }
+}

@@ -1,0 +1,368 @@
+import BindruneWire
+
+/// How far a link is that some session wants, or that is there anyway. A device that nobody wants, and that is not linked, has
+/// none.
+enum Reach: Equatable {
+  case connecting(RequestID)
+  /// Nobody wants it any more; the host has not said yet that it has stopped.
+  case cancelling(RequestID)
+  /// The host can do nothing for it until `Timer.rest`.
+  case resting
+  /// The link is up, and the device may not have heard of it, until `Timer.establish`: Vol 6, Part B, §4.5.2.
+  case establishing(LinkID)
+  case linked(LinkID)
+  case disconnecting(LinkID)
+
+  var link: LinkID? {
+    switch self {
+    case .establishing(let link), .linked(let link), .disconnecting(let link): link
+    case .connecting, .cancelling, .resting: nil
+    }
+  }
+}
+
+/// What a device is to a session. One that is nothing to it has none.
+enum Interest {
+  /// Until `Timer.delay`.
+  case delayed(ConnectOptions)
+  case connecting(ConnectOptions, isReconnecting: Bool)
+  case connected(ConnectOptions)
+  /// The session has cancelled, and waits for the end of the link; then it may want it again.
+  case disconnecting(next: ConnectOptions?)
+
+  var wantsLink: Bool {
+    switch self {
+    case .connecting, .connected: true
+    case .delayed, .disconnecting: false
+    }
+  }
+}
+
+extension BrokerCore {
+  // MARK: What sessions want
+
+  mutating func connect(_ identifier: UUID, _ options: ConnectOptions, for session: SessionID) {
+    guard let peer = self.peer(identifier) else {
+      return tell(
+        session,
+        .connectionFailed(
+          identifier,
+          BluetoothError(.invalidArgument, "The identifier \(identifier) names no device: scan for it first.")))
+    }
+    let interest = sessions[session]?.interests[peer]
+    guard interest == nil || self.identifier(of: peer, for: session) == identifier else {
+      return tell(
+        session, .connectionFailed(identifier, .known(as: self.identifier(of: peer, for: session))))
+    }
+    identify(peer, as: identifier, for: session)
+    switch interest {
+    case .connected:
+      sessions[session]?.interests[peer] = .connected(options)
+      return tellConnected(peer, to: session)
+    case .connecting(_, let isReconnecting):
+      sessions[session]?.interests[peer] = .connecting(options, isReconnecting: isReconnecting)
+      return
+    case .disconnecting:
+      sessions[session]?.interests[peer] = .disconnecting(next: options)
+      return
+    case .delayed: timers.cancel(.delay(session, peer))
+    case nil: break
+    }
+    if options.startDelay > 0 {
+      // A year is for ever.
+      timers.set(.delay(session, peer), at: now + .seconds(min(options.startDelay, 31_536_000)))
+      sessions[session]?.interests[peer] = .delayed(options)
+    } else {
+      sessions[session]?.interests[peer] = .connecting(options, isReconnecting: false)
+      settle(peer)
+    }
+  }
+  /// The session calls the peer so from now on.
+  private mutating func identify(_ peer: PeerID, as identifier: UUID, for session: SessionID) {
+    sessions[session]?.identifiers[peer] = identifier == UUID(peer) ? nil : identifier
+  }
+  mutating func delayIsOver(_ peer: PeerID, for session: SessionID) {
+    guard case .delayed(let options) = sessions[session]?.interests[peer] else { return }
+    sessions[session]?.interests[peer] = .connecting(options, isReconnecting: false)
+    settle(peer)
+  }
+
+  mutating func cancelConnection(_ identifier: UUID, for session: SessionID) {
+    guard let peer = self.peer(identifier), let interest = sessions[session]?.interests[peer] else { return }
+    switch interest {
+    case .disconnecting(let next):
+      sessions[session]?.interests[peer] = .disconnecting(next: nil)
+      if next != nil { tellDisconnected(peer, nil, to: session) }
+    case .delayed, .connecting:
+      timers.cancel(.delay(session, peer))
+      sessions[session]?.interests[peer] = nil
+      tellDisconnected(peer, nil, to: session)
+      settle(peer)
+    case .connected:
+      put(.takePort(PortName(session: session, kind: .command, peer: identifier)))
+      let link = central.reaches[peer]?.link
+      if let link { release(link, by: session) }
+      sessions[session]?.interests[peer] = nil
+      // Whoever hears that it is disconnected may end the program: so not before it is.
+      if let link, !isWanted(peer), links[link]?.role == .central {
+        sessions[session]?.interests[peer] = .disconnecting(next: nil)
+      } else {
+        tellDisconnected(peer, nil, to: session)
+      }
+      settle(peer)
+    }
+  }
+  private func isWanted(_ peer: PeerID) -> Bool {
+    sessions.ids.contains { sessions[$0]?.interests[peer]?.wantsLink == true }
+  }
+
+  /// Brings the link to where the sessions want it, as far as it can be brought now.
+  mutating func settle(_ peer: PeerID) {
+    let isWanted = self.isWanted(peer)
+    switch central.reaches[peer] {
+    case nil: if isWanted { seek(peer) } else { central.unheard[peer] = nil }
+    case .connecting(let id):
+      if isWanted { return }
+      central.reaches[peer] = .cancelling(id)
+      command(.cancel(id))
+    case .resting:
+      if isWanted { return }
+      timers.cancel(.rest(peer))
+      central.reaches[peer] = nil
+      central.unheard[peer] = nil
+    case .establishing(let link):
+      if isWanted { return }
+      timers.cancel(.establish(link))
+      drop(link, peer)
+    case .linked(let link):
+      if !isWanted, links[link]?.role == .central { return drop(link, peer) }
+      for session in sessions.ids {
+        guard case .connecting(let options, _) = sessions[session]?.interests[peer] else { continue }
+        sessions[session]?.interests[peer] = .connected(options)
+        let port = PortName(session: session, kind: .command, peer: identifier(of: peer, for: session))
+        put(.lendPort(port, on: link))
+        tellConnected(peer, to: session)
+      }
+      goOn(link)
+    case .cancelling, .disconnecting: break
+    }
+  }
+  private mutating func seek(_ peer: PeerID) {
+    let id = begin(.connect(peer, .balanced))
+    central.connects[id] = peer
+    central.reaches[peer] = .connecting(id)
+  }
+  private mutating func drop(_ link: LinkID, _ peer: PeerID) {
+    central.reaches[peer] = .disconnecting(link)
+    let id = begin(.disconnect(link))
+    central.disconnects[id] = link
+  }
+  private mutating func rest(_ peer: PeerID, _ time: Duration) {
+    central.reaches[peer] = .resting
+    timers.set(.rest(peer), at: now + time)
+  }
+  mutating func rested(_ peer: PeerID) {
+    guard case .resting = central.reaches[peer] else { return }
+    central.reaches[peer] = nil
+    settle(peer)
+  }
+
+  /// The device has not heard that the link is up, as happens now and then (0x3E: Vol 1, Part F, §2.58): a controller that says
+  /// so each time must not be kept busy with it.
+  private mutating func retryLater(_ peer: PeerID) {
+    let attempts = central.unheard[peer, default: 0] + 1
+    central.unheard[peer] = attempts
+    rest(peer, patience.wait(afterUnheard: attempts))
+  }
+
+  // MARK: What the host says
+
+  mutating func connectEnded(_ id: RequestID, _ peer: PeerID, _ result: Result<HostAnswer, BluetoothError>) {
+    if case .success(.linked(let other)) = result, other != peer {
+      // The address that was asked for has turned out to be another peer's.
+      central.reaches[peer] = nil
+      merge(peer, into: other)
+    }
+    if case .failure(let error) = result { connectFailed(id, peer, error) }
+    settle(peer)
+  }
+  private mutating func connectFailed(_ id: RequestID, _ peer: PeerID, _ error: BluetoothError) {
+    switch central.reaches[peer] {
+    case .cancelling(id): central.reaches[peer] = nil
+    case .connecting(id):
+      central.reaches[peer] = nil
+      switch error.code {
+      case .busy: rest(peer, patience.seeking)
+      case .cancelled: break
+      case _ where error.status == .connectionFailedToBeEstablished: retryLater(peer)
+      default: connectionFailed(peer, error)
+      }
+    // Its link has come from the other side.
+    default: break
+    }
+  }
+  /// The sessions that wait for the link hear of it, unless they have had it before and want it back.
+  private mutating func connectionFailed(_ peer: PeerID, _ error: BluetoothError) {
+    for session in sessions.ids {
+      guard case .connecting(_, false) = sessions[session]?.interests[peer] else { continue }
+      sessions[session]?.interests[peer] = nil
+      tell(session, .connectionFailed(identifier(of: peer, for: session), error))
+    }
+    if isWanted(peer) { rest(peer, patience.seeking) }
+  }
+  /// The controller does not take the link down: for the sessions it has ended all the same.
+  mutating func disconnectEnded(_ link: LinkID, _ result: Result<HostAnswer, BluetoothError>) {
+    guard case .failure = result, let peer = links[link]?.peer else { return }
+    central.reaches[peer] = .linked(link)
+    finishCancelling(peer)
+  }
+  private mutating func finishCancelling(_ peer: PeerID) {
+    for session in sessions.ids {
+      guard case .disconnecting(let next) = sessions[session]?.interests[peer] else { continue }
+      sessions[session]?.interests[peer] = nil
+      tellDisconnected(peer, nil, to: session)
+      if let next { connect(identifier(of: peer, for: session), next, for: session) }
+    }
+  }
+
+  /// A link is up, in either role.
+  mutating func connected(_ link: BrokerLink) {
+    let peer = link.peer
+    links.add(link)
+    central.links[link.id] = CentralLink(peer)
+    switch central.reaches[peer] {
+    // The other side was quicker: the request ends by itself, and is nobody's.
+    case .connecting(let id) where link.role == .peripheral, .cancelling(let id) where link.role == .peripheral:
+      command(.cancel(id))
+    case .resting: timers.cancel(.rest(peer))
+    case .establishing, .linked, .disconnecting: return tellLinks()
+    case .connecting, .cancelling, nil: break
+    }
+    if link.role == .central, link.mtu == 23 {
+      timers.set(.establish(link.id), at: now + patience.establishing)
+      central.reaches[peer] = .establishing(link.id)
+    } else {
+      central.reaches[peer] = .linked(link.id)
+      central.unheard[peer] = nil
+    }
+    tellLinks()
+  }
+  /// The device has answered, or would be gone by now.
+  mutating func established(_ link: LinkID) {
+    guard let peer = links[link]?.peer, central.reaches[peer] == .establishing(link) else { return }
+    timers.cancel(.establish(link))
+    central.reaches[peer] = .linked(link)
+    central.unheard[peer] = nil
+    settle(peer)
+  }
+  mutating func mtuChanged(_ link: LinkID, _ mtu: Int) {
+    links.setMTU(mtu, of: link)
+    guard let peer = links[link]?.peer else { return }
+    if central.reaches[peer] == .establishing(link) { return established(link) }
+    for session in sessions.ids {
+      guard case .connected = sessions[session]?.interests[peer], central.reaches[peer]?.link == link else { continue }
+      tell(session, .longestWriteChanged(identifier(of: peer, for: session), Self.longestWrite(mtu)))
+    }
+  }
+
+  /// The link's peer has told its identity address: what has been known by that address is this peer.
+  mutating func identified(_ link: LinkID, as address: PeerAddress) {
+    let other = PeerID(address)
+    guard let peer = links[link]?.peer, peer != other, central.reaches[other]?.link == nil else { return }
+    merge(other, into: peer)
+  }
+  /// Two peers are one device. It goes on as `peer`; a session that has asked for it as `other` goes on hearing of that one.
+  private mutating func merge(_ other: PeerID, into peer: PeerID) {
+    for (alias, known) in central.aliases where known == other { central.aliases[alias] = peer }
+    central.aliases[other] = peer
+    central.aliases[peer] = nil
+    if central.names[peer] == nil, let name = central.names[other] { _ = central.names.set(name, of: peer) }
+    for session in sessions.ids {
+      guard let interest = sessions[session]?.interests.removeValue(forKey: other) else { continue }
+      timers.cancel(.delay(session, other))
+      let identifier = identifier(of: other, for: session)
+      if sessions[session]?.interests[peer] != nil {
+        tell(session, .connectionFailed(identifier, .known(as: self.identifier(of: peer, for: session))))
+        continue
+      }
+      identify(peer, as: identifier, for: session)
+      if case .delayed(let options) = interest {
+        sessions[session]?.interests[peer] = .connecting(options, isReconnecting: false)
+      } else {
+        sessions[session]?.interests[peer] = interest
+      }
+    }
+    settle(other)
+    settle(peer)
+  }
+
+  mutating func disconnected(_ id: LinkID, _ reason: HCIStatus) {
+    guard let peer = links[id]?.peer else { return }
+    links.remove(id)
+    central.links[id] = nil
+    central.operations = central.operations.filter { $0.value.link != id }
+    central.parts = central.parts.filter { central.operations[$0.value] != nil }
+    central.configurations = central.configurations.filter { $0.value.link != id }
+    let reach = central.reaches[peer]
+    guard reach?.link == id else { return tellLinks() }
+    timers.cancel(.establish(id))
+    // There may be another one, which it has made.
+    central.reaches[peer] = links[peer].map { Reach.linked($0.id) }
+    let error = BluetoothError.linkWentDown(reason)
+    for session in sessions.ids {
+      put(.takePort(PortName(session: session, kind: .command, peer: identifier(of: peer, for: session))))
+      takeNotificationPort(of: UUID(peer), from: session)
+      guard case .connected(let options) = sessions[session]?.interests[peer] else { continue }
+      sessions[session]?.interests[peer] = options.reconnects ? .connecting(options, isReconnecting: true) : nil
+      tellDisconnected(peer, error, isReconnecting: options.reconnects, to: session)
+    }
+    tellLinks()
+    if case .establishing = reach {
+      if reason != .connectionFailedToBeEstablished {
+        connectionFailed(peer, error)
+      } else if central.reaches[peer] == nil, isWanted(peer) {
+        retryLater(peer)
+      }
+    }
+    finishCancelling(peer)
+    settle(peer)
+  }
+
+  // MARK: Telling
+
+  static func longestWrite(_ mtu: Int) -> Int { mtu - 3 }
+
+  private mutating func tellConnected(_ peer: PeerID, to session: SessionID) {
+    let mtu = central.reaches[peer]?.link.flatMap { links[$0]?.mtu } ?? 23
+    tell(
+      session,
+      .connected(
+        identifier(of: peer, for: session), name: central.names[peer], longestWrite: Self.longestWrite(mtu)))
+  }
+  private mutating func tellDisconnected(
+    _ peer: PeerID, _ error: BluetoothError?, isReconnecting: Bool = false, to session: SessionID
+  ) {
+    tell(
+      session,
+      .disconnected(identifier(of: peer, for: session), error, isReconnecting: isReconnecting, seconds: 0))
+  }
+  /// All links, to all sessions.
+  mutating func tellLinks() {
+    for session in sessions.ids { tell(session, linkedPeers(for: session)) }
+  }
+  func linkedPeers(for session: SessionID) -> BrokerEvent {
+    .linkedPeers(
+      links.all.map {
+        LinkedPeer(
+          peer: identifier(of: $0.peer, for: session), name: central.names[$0.peer],
+          services: central.links[$0.id]?.services ?? [])
+      })
+  }
+}
+
+extension BluetoothError {
+  /// The session has asked for this device under another identifier.
+  fileprivate static func known(as identifier: UUID) -> BluetoothError {
+    BluetoothError(.busy, "This device is in use as \(identifier), which it was known by before: use that identifier.")
+  }
+}

@@ -1,0 +1,174 @@
+/// How long an adapter waits.
+struct AdapterPatience: Sendable {
+  /// Before the first attempt to open it again …
+  var first = Duration.milliseconds(250)
+  /// … and at most; each wait is twice the one before.
+  var longest = Duration.seconds(4)
+  /// How long a controller has to work until its failures before that are forgotten.
+  var steady = Duration.seconds(60)
+  /// Failures in a row during which a controller that has worked counts as restarting, and not as gone.
+  var restarts = 4
+  /// Until a link has proven itself whose ATT_MTU does not change: one that was not heard is down again after six intervals
+  /// of 30 ms. Vol 6, Part B, §4.5.2.
+  var establishing = Duration.milliseconds(300)
+  /// Before the first attempt after a link that the device did not hear; each wait is twice the one before, up to `longest`.
+  var retrying = Duration.milliseconds(20)
+  /// Before a device is sought again of which the controller wants to know nothing now.
+  var seeking = Duration.seconds(1)
+
+  /// `failures`: 1 or more.
+  func wait(after failures: Int) -> Duration { min(longest, first * (1 << min(failures - 1, 16))) }
+  /// `attempts` that the device did not hear: 1 or more.
+  func wait(afterUnheard attempts: Int) -> Duration { min(longest, retrying * (1 << min(attempts - 1, 16))) }
+}
+
+/// # The adapter's life
+/// **Overview**: opens the host for the first session, again when it has failed, and closes it after the last one.
+///
+/// **Function**: whatever ends or fails, the controller is sought again, after waits that grow, for as long as there are
+/// sessions: switching it on, plugging it in or starting it later is enough. The waits grow until it has worked for a while, so
+/// that one which fails again and again is not restarted all the time. Only a choice that names no controller at all
+/// stays as it is. A controller that has worked is `resetting` first; if it does not come back the reason is the state.
+///
+/// **Phases**: idle → opening → running → closing → resting → opening …; without sessions closing, resting → idle.
+extension BrokerCore {
+  enum Phase {
+    /// There are no sessions, and nothing is open.
+    case idle
+    /// The driver is at it. The error: the host has failed since.
+    case opening(BluetoothError?)
+    case running
+    /// The driver is at it.
+    case closing
+    /// The next attempt is due at `Timer.reopen`.
+    case resting
+    /// There is nothing to attempt.
+    case hopeless
+  }
+
+  mutating func open() {
+    phase = .opening(nil)
+    put(.open(serving.database))
+  }
+  /// `early`: the host has failed before it was known to run.
+  mutating func opened(_ failure: OpeningFailure?, _ early: BluetoothError?) {
+    guard let failure else {
+      if sessions.ids.isEmpty { return close() }
+      phase = .running
+      if let early { return failed(early) }
+      isRestarting = false
+      timers.set(.steady, at: now + patience.steady)
+      return enter(.poweredOn)
+    }
+    failures += 1
+    if sessions.ids.isEmpty { return closed() }
+    let isPatient: Bool
+    if case .unsupported = failure.state {
+      isPatient = isRestarting && failures <= patience.restarts
+    } else {
+      isPatient = false
+    }
+    if !isPatient { enter(failure.state) }
+    if failure.isFinal { phase = .hopeless } else { rest() }
+  }
+  private mutating func rest() {
+    phase = .resting
+    timers.set(.reopen, at: now + patience.wait(after: failures))
+  }
+
+  /// The host has ended by itself.
+  mutating func failed(_ error: BluetoothError) {
+    isRestarting = true
+    failures += 1
+    close()
+    enter(.resetting(error.diagnostics))
+  }
+  /// After the last session.
+  mutating func closeHost() {
+    switch phase {
+    case .running:
+      endLinks()
+      state = .unknown
+      stateChanged(to: .unknown)
+      close()
+    case .resting:
+      timers.cancel(.reopen)
+      closed()
+    case .hopeless: closed()
+    case .idle, .opening, .closing: break
+    }
+  }
+  private mutating func close() {
+    phase = .closing
+    timers.cancel(.steady)
+    put(.close)
+  }
+  mutating func closed() {
+    if sessions.ids.isEmpty {
+      phase = .idle
+      failures = 0
+      isRestarting = false
+      state = .unknown
+      put(.retire)
+    } else if isRestarting {
+      rest()
+    } else {
+      open()
+    }
+  }
+
+  private mutating func enter(_ state: AdapterState) {
+    guard state != self.state else { return }
+    self.state = state
+    if state != .poweredOn { endLinks() }
+    stateChanged(to: state)
+    if let hindrance = state.hindrance { log(.warning, hindrance) }
+    for session in sessions.ids { tell(session, .adapter(state)) }
+  }
+  /// Everything of the sessions has ended, and they are told no more of it than the state.
+  private mutating func endLinks() {
+    forgetCentral()
+    links = LinkTable()
+    for session in sessions.ids {
+      sessions[session]?.ports = []
+      put(.takePorts(session))
+    }
+  }
+
+  /// What a request gets that the adapter cannot carry out now.
+  var notReady: BluetoothError {
+    BluetoothError(.notStarted, state.hindrance ?? "The adapter is being opened: wait until it is powered on.")
+  }
+}
+
+/// What became of an attempt to open the controller.
+struct OpeningFailure: Error {
+  var state: AdapterState
+  /// No other attempt can do better.
+  var isFinal = false
+}
+extension OpeningFailure {
+  init(_ error: TransportError) {
+    switch error {
+    case .specification, .unsuitable: self.init(state: .unsupported(error.description), isFinal: true)
+    case .permissionDenied: self.init(state: .unauthorized(error.description))
+    case .adapter(let error): self.init(state: AdapterState(error))
+    default: self.init(state: .unsupported(error.description))
+    }
+  }
+}
+extension AdapterState {
+  init(_ error: AdapterError) {
+    switch error {
+    case .up(_, let isDaemon):
+      // The command line's cure is not a program's.
+      let command = isDaemon ? ", or run `bluetoothctl power off` first" : ""
+      self = .poweredOff(
+        "\(error.cause): set BINDRUNE_TAKE_DOWN=1 (or `take-down = yes` in bindrune's configuration), with which it is taken "
+          + "down and brought up again at the end\(command).")
+    case .taken, .inSetUp, .blocked, .notFound(_, _, .switchedOff): self = .poweredOff(error.description)
+    case .noCapability, .userNamespace, .filtered: self = .unauthorized(error.description)
+    case .noKernelSupport, .notLoaded, .foreignNetwork, .notFound, .system: self = .unsupported(error.description)
+    }
+  }
+}

@@ -1,0 +1,99 @@
+import Logging
+
+/// Names a session of a broker, of all that a process has had.
+struct SessionID: Hashable, Sendable {
+  var rawValue: Int
+}
+
+/// Names a port: one for each session, direction and peer, by the identifier that the session uses for the peer.
+struct PortName: Hashable, Sendable {
+  var session: SessionID
+  var kind: SendPort.Kind
+  var peer: UUID
+}
+
+/// What the driver of a `BrokerCore` has to do, in this order.
+enum BrokerEffect: Sendable {
+  /// Open the controller and start a host that serves this database; `.opened` answers.
+  case open(Database)
+  /// Close the host; `.closed` answers.
+  case close
+  /// There is neither a session nor a host any more.
+  case retire
+  case host(HostCommand)
+  /// A time of day in the event is zero: the driver has the clock.
+  case tell(SessionID, BrokerEvent)
+  case lendPort(PortName, on: LinkID)
+  case takePort(PortName)
+  /// All that the session has.
+  case takePorts(SessionID)
+  case log(Logger.Level, String)
+}
+
+/// What the core asks of its host. The core chooses all numbers, and uses none twice.
+enum HostCommand: Sendable {
+  /// `.completed` answers. `isPlaced`: it leaves after the values that the session offered before the request that is being
+  /// carried out.
+  case begin(RequestID, HostOperation, isPlaced: Bool)
+  case cancel(RequestID)
+  case beginScan(ScanID, ScanParameters, ScanFilter)
+  case endScan(ScanID)
+  case advertise(AdvertisingSetID, AdvertisingData, AdvertisingParameters)
+  case stopAdvertising(AdvertisingSetID)
+  case insert(DatabaseBuilder)
+  /// With the Include declarations that name it.
+  case remove(service: AttributeHandle)
+  case setValue(AttributeHandle, Data)
+  /// To a client's request, after the values that the session offered before.
+  case answer(ServerRequestID, LinkID, ServerAnswer)
+}
+
+enum ServerAnswer: Equatable, Sendable {
+  /// What was read, from the request's offset on.
+  case value(Data)
+  case written
+  case rejected(ATTError, about: AttributeHandle? = nil)
+}
+
+/// What happens to the host of a `BrokerCore`: a `HostEvent` without the host.
+enum BrokerHostEvent: Sendable {
+  /// The answer to `.open`; nil: the host runs.
+  case opened(OpeningFailure?)
+  /// The answer to `.close`.
+  case closed
+  /// The host has ended by itself.
+  case failed(BluetoothError)
+
+  case linkUp(LinkID, PeerID, LinkRole, mtu: Int)
+  case linkDown(LinkID, HCIStatus)
+  case mtuChanged(LinkID, Int)
+  case peerIdentified(LinkID, PeerAddress)
+  /// The core adds the device's name and what the session calls it.
+  case discovered(ScanID, PeerID, DiscoveredPeer)
+  case scanFailed(ScanID, BluetoothError)
+  case completed(RequestID, Result<HostAnswer, BluetoothError>)
+  /// The database: what is left of it.
+  case servicesChanged(LinkID, HandleRange, RemoteDatabase)
+  case rediscovered(LinkID, RemoteDatabase)
+
+  case advertisingStarted(AdvertisingSetID)
+  /// It did not begin, or is over although nobody has stopped it.
+  case advertisingEnded(AdvertisingSetID, BluetoothError)
+  case subscriptionChanged(LinkID, AttributeHandle, ClientCharacteristicConfiguration)
+  /// Without a response.
+  case written(LinkID, ServerWrite)
+  case readRequested(ServerRequestID, LinkID, AttributeHandle, offset: Int)
+  case writeRequested(ServerRequestID, LinkID, [ServerWrite])
+  /// 25 s are over.
+  case requestUnanswered(LinkID)
+}
+
+/// How a command ended that was begun.
+enum HostAnswer: Sendable {
+  case done
+  case linked(PeerID)
+  case rssi(Int8?)
+  case value([UInt8])
+  /// All that is known of the link's server.
+  case database(RemoteDatabase)
+}
