@@ -215,6 +215,8 @@ extension BrokerCore {
     guard case .failure = result, let peer = links[link]?.peer else { return }
     central.reaches[peer] = .linked(link)
     finishCancelling(peer)
+    // Sessions that have asked for it since have it at once.
+    if isWanted(peer) { settle(peer) }
   }
   private mutating func finishCancelling(_ peer: PeerID) {
     for session in sessions.ids {
