@@ -3,8 +3,8 @@ import DequeModule
 
 /// What a bearer is like.
 public struct BearerConfiguration: BitwiseCopyable, Sendable {
-  /// The ATT_MTU that we offer: 23 … 517 octets. 517 carries the longest attribute value (512) in any PDU.
-  public var preferredMTU = 517
+  /// The ATT_MTU that we offer: `Bearer.defaultMTU` … `Bearer.largestMTU`.
+  public var preferredMTU = Bearer.largestMTU
   /// Octets that waiting notifications and commands may take, eight for each value's header included. At least 528: room for
   /// the longest PDU.
   public var queueCapacity = 16 * 1024

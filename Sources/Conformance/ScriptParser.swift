@@ -51,8 +51,10 @@ extension Command {
     case "mtu":
       scanner.skipSpace()
       let at = scanner.at, mtu = try scanner.number("the receive MTU in octets")
-      guard 23...517 ~= mtu else {
-        throw scanner.failure("an MTU is 23 to 517 octets; a smaller one is not legal, a greater one of no use", at: at)
+      guard Bearer.defaultMTU...Bearer.largestMTU ~= mtu else {
+        throw scanner.failure(
+          "an MTU is \(Bearer.defaultMTU) to \(Bearer.largestMTU) octets; a smaller one is not legal, a greater one of no use",
+          at: at)
       }
       self = .mtu(mtu)
     case "security":

@@ -66,7 +66,7 @@ extension HostCore {
     if role == .central { link.bearer.exchangeMTU() }
     upper.append(link)
     upper.server.open(bearer)
-    l2cap.open(handle, role: role, now: now)
+    l2cap.open(handle, role: role, channels: Link.channels, now: now)
     if let controller, controller.maximumTxOctets > 27, hci.supports(LESetDataLength.opcode) {
       var command = LESetDataLength()
       command.connectionHandle = handle

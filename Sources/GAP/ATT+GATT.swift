@@ -106,7 +106,9 @@ extension HostCore {
     at index: Int, into output: inout OutputRawSpan, _ write: (inout Bearer, inout OutputRawSpan) -> Void
   ) {
     let handle = upperLayers.links[index].handle
-    let hasMore = l2capLayer.writePacket(for: handle, aclLength: hci.credits.aclLength, into: &output) { output in
+    let hasMore = l2capLayer.writePacket(
+      for: handle, on: .attribute, aclLength: hci.credits.aclLength, into: &output
+    ) { output in
       write(&upperLayers.links[index].bearer, &output)
     }
     switch hasMore {

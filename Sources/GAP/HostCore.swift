@@ -9,7 +9,7 @@ import L2CAP
 /// What a host is like. Chance and identity come from the driver.
 public struct HostConfiguration: Sendable {
   /// The ATT_MTU that we offer: 23 … 517.
-  public var preferredMTU = 517
+  public var preferredMTU = Bearer.largestMTU
   /// Octets that one link's outgoing notifications and commands may take while they wait.
   public var queueCapacity = 32 * 1024
   /// The random static address used where the controller has no public one. The driver makes it, from a good generator,

@@ -32,13 +32,6 @@ struct Link: ~Copyable {
   /// The application has been refused an indication, and is told when another is possible.
   var isIndicationRefused = false
 
-  @inline(__always) mutating func receive(_ pdu: Span<UInt8>, now: Instant, server: inout Server) {
-    bearer.receive(pdu, now: now, server: &server, client: &client)
-  }
-  @inline(__always) mutating func nextPDU(into output: inout OutputRawSpan, now: Instant) -> Bool {
-    bearer.nextPDU(into: &output, now: now, client: &client)
-  }
-  var hasPDU: Bool { @inline(__always) get { bearer.hasPDU(client: client) } }
   /// True when the bearer has closed because the peer was late.
   mutating func expire(now: Instant) -> Bool {
     let wasOpen = bearer.closure == nil
@@ -156,17 +149,17 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
 
   @inline(__always)
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant) {
-    guard channel == .attribute, let index = index(of: link) else { return }
-    links[index].receive(payload, now: now, server: &server)
+    guard let index = index(of: link) else { return }
+    links[index].receive(payload, on: channel, now: now, server: &server)
   }
   @inline(__always) mutating func nextPayload(
-    on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
-  ) -> Bool {
-    guard channel == .attribute, let index = index(of: link) else { return false }
-    return links[index].nextPDU(into: &output, now: now)
+    of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
+  ) -> ChannelID? {
+    guard let index = index(of: link) else { return nil }
+    return links[index].nextPayload(into: &output, now: now)
   }
-  @inline(__always) func hasPayload(on channel: ChannelID, of link: ConnectionHandle) -> Bool {
-    guard channel == .attribute, let index = index(of: link) else { return false }
-    return links[index].hasPDU
+  @inline(__always) func hasPayload(of link: ConnectionHandle) -> Bool {
+    guard let index = index(of: link) else { return false }
+    return links[index].hasPayload
   }
 }

@@ -21,7 +21,7 @@ import HCI
   @usableFromInline var count = 0, sent = 0
 
   /// Keeps the memory for frames of `longestPayload` octets from the start; a longer one makes it grow once.
-  public init(longestPayload: Int = 517) {
+  public init(longestPayload: Int) {
     capacity = L2CAPFrame.headerCount + max(longestPayload, 0)
     unsafe rest = .allocate(byteCount: capacity, alignment: 8)
   }

@@ -1,35 +1,6 @@
 import BindruneWire
 import HCI
 
-/// A channel of a link. On LE the fixed channels are these three. Vol 3, Part A, §2.1.
-public struct ChannelID: OpenNumber {
-  public var rawValue: UInt16
-  @inlinable @inline(__always) public init(rawValue: UInt16) { self.rawValue = rawValue }
-  @inlinable @inline(__always) public init() { rawValue = 0 }
-  /// The Attribute Protocol.
-  @inlinable public static var attribute: ChannelID { ChannelID(rawValue: 0x0004) }
-  /// L2CAP LE Signaling.
-  @inlinable public static var leSignaling: ChannelID { ChannelID(rawValue: 0x0005) }
-  /// The Security Manager Protocol.
-  @inlinable public static var securityManager: ChannelID { ChannelID(rawValue: 0x0006) }
-
-  /// The longest information payload that is taken on this channel; nil when the channel is not ours.
-  ///
-  /// - 0x0004: 517 octets, the greatest ATT_MTU that is of use (a value of 512, Vol 3, Part F, §3.2.9, and five more).
-  /// - 0x0005: 23 octets, MTU_sig of LE-U (Vol 3, Part A, §4), which holds every command of this stack.
-  /// - 0x0006: 65 octets, the SMP's MTU with LE Secure Connections (Vol 3, Part H, §3.2).
-  @inlinable public var longestPayload: Int? {
-    switch rawValue {
-    case 0x0004: 517
-    case 0x0005: 23
-    case 0x0006: 65
-    default: nil
-    }
-  }
-  /// The shortest information payload that means anything on this channel: an opcode, or the header of a command.
-  @inlinable var shortestPayload: Int { self == .leSignaling ? 4 : 1 }
-}
-
 /// A PDU in Basic L2CAP mode (B-frame), the only one of the fixed channels. Vol 3, Part A, §3.1.
 ///
 /// `Recombiner` and `Fragmenter` read and write the same four octets by hand, in place; a test holds them equal to this.

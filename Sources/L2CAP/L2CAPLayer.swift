@@ -3,17 +3,15 @@ import BindruneWire
 import DequeModule
 import HCI
 
-/// What L2CAP carries payloads for: the layers on the fixed channels 0x0004 and, once there is pairing, 0x0006.
+/// What L2CAP carries payloads for: the layers on the channels that `L2CAPLayer.open` was given.
 public protocol L2CAPUpper: ~Copyable {
-  /// A whole payload. It is the upper layer's for the length of the call.
+  /// A whole payload, of a length that the channel allows. It is the upper layer's for the length of the call.
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant)
-  /// Appends the payload that is to be sent next on `channel`; false when there is none. `output` has room for the
-  /// longest payload of the channel.
-  mutating func nextPayload(
-    on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
-  ) -> Bool
+  /// Appends the payload that is to be sent next on the link. Returns its channel, by the number that the peer has for it;
+  /// nil when there is none. `output` has room for the longest payload of the link's channels.
+  mutating func nextPayload(of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant) -> ChannelID?
   /// `nextPayload` would append one.
-  func hasPayload(on channel: ChannelID, of link: ConnectionHandle) -> Bool
+  func hasPayload(of link: ConnectionHandle) -> Bool
 }
 
 /// What L2CAP has to say to the layers above.
@@ -28,28 +26,47 @@ public enum L2CAPEffect: Sendable {
 
 /// # L2CAPLayer
 /// **Overview**: the Logical Link Control and Adaptation Protocol on LE links (Vol 3, Part A): it makes whole payloads of
-/// ACL packets, ACL packets of payloads, and knows which of three channels a payload belongs to.
+/// ACL packets, ACL packets of payloads, and knows which of the link's channels a payload belongs to.
 ///
-/// **Function**: up, `receive` hands payloads of 0x0004 to the layer above. Signaling commands (0x0005) it answers itself,
-/// and a request for other connection parameters becomes an effect, because the layer above decides on it. Until there is
-/// pairing it also refuses what comes from a Security Manager (0x0006). Down, `nextPacket` writes one ACL packet for a link: the rest of a frame already begun,
-/// else a signaling command, else a Security Manager command, else what the layer above gives.
+/// **Function**: up, `receive` hands payloads of the layer above's channels to it. Signaling commands (0x0005) it answers
+/// itself, and a request for other connection parameters becomes an effect, because the layer above decides on it. Where
+/// the layer above does not carry 0x0006, L2CAP refuses what comes from a Security Manager. Down, `nextPacket` writes one
+/// ACL packet for a link: the rest of a frame already begun, else a signaling command, else a refusal, else what the layer
+/// above gives.
 ///
 /// **Phases** of a link: closed → open → closed, told by `open` and `close`.
 public struct L2CAPLayer: ~Copyable {
-  /// One link: its two directions, and the channels that are dealt with here.
+  /// One link: its two directions, its channels, and what takes payloads of those that are L2CAP's own.
   @usableFromInline struct Link: ~Copyable {
     @usableFromInline let handle: ConnectionHandle
-    @usableFromInline var recombiner = Recombiner()
-    @usableFromInline var fragmenter = Fragmenter()
+    /// Those of the layer above come first.
+    @usableFromInline let channels: UniqueArray<L2CAPChannel>
+    @usableFromInline var recombiner: Recombiner
+    @usableFromInline var fragmenter: Fragmenter
     var signaling: SignalingChannel
     var security = SecurityManagerRefusal()
     /// `signaling` or `security` have something to send.
     @usableFromInline var hasControl = false
 
-    init(_ handle: ConnectionHandle, role: LinkRole) {
+    init(_ handle: ConnectionHandle, role: LinkRole, channels: [L2CAPChannel]) {
       self.handle = handle
+      let own = L2CAPChannel.own.filter { own in !channels.contains { $0.id == own.id } }, all = channels + own
+      self.channels = UniqueArray(copying: all)
+      let longestPayload = all.reduce(0) { max($0, $1.lengths.upperBound) }
+      recombiner = Recombiner(longestPayload: longestPayload)
+      fragmenter = Fragmenter(longestPayload: longestPayload)
       signaling = SignalingChannel(role: role)
+    }
+
+    /// A search: the list is short, and the channel that most payloads are for comes first.
+    @inlinable @inline(__always) func channel(_ id: ChannelID) -> L2CAPChannel? {
+      for index in channels.indices where channels[index].id == id { return channels[index] }
+      return nil
+    }
+    /// The layer above carries the frame's channel, which allows a payload of this length.
+    @inlinable @inline(__always) func isForUpper(_ frame: Recombined.Frame) -> Bool {
+      guard let channel = channel(frame.channel), case .upper = channel.taker else { return false }
+      return channel.lengths.contains(frame.length)
     }
 
     @inlinable @inline(__always)
@@ -59,10 +76,10 @@ public struct L2CAPLayer: ~Copyable {
       if !fragmenter.isEmpty { return fragmenter.writeNext(of: handle, aclLength: aclLength, into: &output) }
       let start = output.byteCount
       Fragmenter.begin(&output)
-      var channel = ChannelID.attribute
-      if hasControl {
-        channel = writeControl(into: &output, now: now)
-      } else if !upper.nextPayload(on: .attribute, of: handle, into: &output, now: now) {
+      let next =
+        hasControl
+        ? writeControl(into: &output, now: now) : upper.nextPayload(of: handle, into: &output, now: now)
+      guard let channel = next else {
         output.truncate(to: start)
         return false
       }
@@ -90,14 +107,15 @@ public struct L2CAPLayer: ~Copyable {
 
   // MARK: Links
 
-  /// A link is up. What was left of an earlier one with this handle ends first. A handle of more than the 12 bits that a
-  /// controller may give (Vol 4, Part E, §5.4.2) is not opened: no ACL packet could name it.
-  public mutating func open(_ link: ConnectionHandle, role: LinkRole, now: Instant) {
+  /// A link is up, on which the layer above carries `channels`. What was left of an earlier one with this handle ends first.
+  /// A handle of more than the 12 bits that a controller may give (Vol 4, Part E, §5.4.2) is not opened: no ACL packet could
+  /// name it.
+  public mutating func open(_ link: ConnectionHandle, role: LinkRole, channels: [L2CAPChannel], now: Instant) {
     guard link.rawValue <= 0x0FFF else { return effects.report(.illegalHandle, link) }
     close(link)
     while places.count <= Int(link.rawValue) { places.append(L2CAPLayer.nowhere) }
     places[Int(link.rawValue)] = UInt16(links.count)
-    links.append(Link(link, role: role))
+    links.append(Link(link, role: role, channels: channels))
   }
   /// A link is down. What waits on it ends.
   public mutating func close(_ link: ConnectionHandle) {
@@ -127,42 +145,44 @@ public struct L2CAPLayer: ~Copyable {
     let outcome = links[place].recombiner.receive(acl, in: packet)
     if let violation = outcome.violation { effects.report(violation, acl.handle) }
     guard let frame = outcome.frame else { return }
-    guard frame.channel == .attribute, (1...517).contains(frame.length) else {
-      return receive(frame, in: packet, at: place)
-    }
+    guard links[place].isForUpper(frame) else { return receive(frame, in: packet, at: place) }
     let start = Int(frame.payload.offset), end = start &+ frame.length
     if frame.isInPacket {
-      upper.receive(packet.extracting(start..<end), on: .attribute, of: acl.handle, now: now)
+      upper.receive(packet.extracting(start..<end), on: frame.channel, of: acl.handle, now: now)
     } else {
       upper.receive(
-        links[place].recombiner.bytes.span.extracting(start..<end), on: .attribute, of: acl.handle, now: now)
+        links[place].recombiner.bytes.span.extracting(start..<end), on: frame.channel, of: acl.handle, now: now)
     }
   }
 
-  /// A frame that is not handed up: one of another channel than 0x0004, or of 0x0004 with a length that it cannot have.
+  /// A frame that is not handed up: one of a channel of our own, of none, or with a length that its channel does not allow.
   @usableFromInline
   mutating func receive(_ frame: Recombined.Frame, in packet: Span<UInt8>, at place: Int) {
-    let link = links[place].handle, channel = frame.channel
+    let link = links[place].handle
     let start = Int(frame.payload.offset), end = start + Int(frame.payload.count)
-    guard let longest = channel.longestPayload else { return effects.report(.unknownChannel(channel), link) }
-    guard frame.length >= channel.shortestPayload else {
-      return effects.report(.frameTooShort(channel, length: frame.length), link)
+    guard let channel = links[place].channel(frame.channel) else {
+      return effects.report(.unknownChannel(frame.channel), link)
     }
+    guard frame.length >= channel.lengths.lowerBound else {
+      return effects.report(.frameTooShort(channel.id, length: frame.length), link)
+    }
+    let longest = channel.lengths.upperBound
     var copy = UniqueArray<UInt8>(minimumCapacity: longest)
     if frame.isInPacket {
       copy.append(copying: packet.extracting(start..<end).extracting(first: longest))
     } else {
       copy.append(copying: links[place].recombiner.bytes.span.extracting(start..<end).extracting(first: longest))
     }
-    switch channel {
-    case .leSignaling where frame.length > longest:
+    switch channel.taker {
+    case .signaling where frame.length > longest:
       effects.report(links[place].signaling.receive(tooLong: copy.span, length: frame.length), link)
     case _ where frame.length > longest:
-      effects.report(.frameTooLong(channel, length: frame.length), link)
-    case .leSignaling:
+      effects.report(.frameTooLong(channel.id, length: frame.length), link)
+    case .signaling:
       links[place].signaling.receive(copy.span, from: link, &effects)
-    default:
+    case .securityManagerRefusal:
       if let violation = links[place].security.receive(copy.span) { effects.report(violation, link) }
+    case .upper: break  // It has been handed up.
     }
     links[place].updateControl()
   }
@@ -173,7 +193,7 @@ public struct L2CAPLayer: ~Copyable {
   @inlinable @inline(__always)
   public func hasPacket<Upper: L2CAPUpper & ~Copyable>(for link: ConnectionHandle, upper: borrowing Upper) -> Bool {
     guard let place = place(of: link) else { return false }
-    return !links[place].fragmenter.isEmpty || links[place].hasControl || upper.hasPayload(on: .attribute, of: link)
+    return !links[place].fragmenter.isEmpty || links[place].hasControl || upper.hasPayload(of: link)
   }
 
   /// Appends one ACL packet for `link`, H4 packet type octet first, of at most `aclLength` data octets (at least 1); false
@@ -189,11 +209,11 @@ public struct L2CAPLayer: ~Copyable {
     return links[place].nextPacket(aclLength: aclLength, into: &output, now: now, from: &upper)
   }
 
-  /// The same for a payload of 0x0004 that `write` appends, before which nothing waits on this link (traps otherwise).
+  /// The same for a payload of `channel` that `write` appends, before which nothing waits on this link (traps otherwise).
   /// Returns whether fragments of it are left for `nextPacket`; nil, and nothing is written, when the link is not open.
   @inlinable @inline(__always)
   public mutating func writePacket(
-    for link: ConnectionHandle, aclLength: Int, into output: inout OutputRawSpan,
+    for link: ConnectionHandle, on channel: ChannelID, aclLength: Int, into output: inout OutputRawSpan,
     _ write: (inout OutputRawSpan) -> Void
   ) -> Bool? {
     guard let place = place(of: link) else { return nil }
@@ -201,7 +221,7 @@ public struct L2CAPLayer: ~Copyable {
     let start = output.byteCount
     Fragmenter.begin(&output)
     write(&output)
-    links[place].fragmenter.seal(from: start, on: .attribute, of: link, aclLength: aclLength, &output)
+    links[place].fragmenter.seal(from: start, on: channel, of: link, aclLength: aclLength, &output)
     return !links[place].fragmenter.isEmpty
   }
 

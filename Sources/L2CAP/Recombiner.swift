@@ -51,7 +51,7 @@ public struct Recombiner: ~Copyable {
   public let capacity: Int
 
   /// Keeps the header and at most `longestPayload` octets.
-  public init(longestPayload: Int = 517) {
+  public init(longestPayload: Int) {
     capacity = L2CAPFrame.headerCount + max(longestPayload, 0)
     bytes = UniqueArray(minimumCapacity: capacity)
   }

@@ -320,7 +320,7 @@ struct SignalingChannel: ~Copyable {
       return write(response, answer.identifier, into: &output)
     case .notUnderstood: break
     case .mtuExceeded:
-      let mtu = UInt16(ChannelID.leSignaling.longestPayload ?? 0)
+      let mtu = UInt16(L2CAPChannel.leSignaling.lengths.upperBound)
       reject.reason = .signalingMTUExceeded
       reject.reasonData = Octets([UInt8(mtu & 0xFF), UInt8(mtu >> 8)], in: &data)
     case .invalidCID(let local, let remote):

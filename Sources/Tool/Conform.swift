@@ -1,3 +1,4 @@
+import ATT
 import ArgumentParser
 import BindruneConformance
 import BindruneTransport
@@ -35,7 +36,10 @@ struct Conform: AsyncParsableCommand {
   var side: Side?
   @Option(help: ArgumentHelp("How long an answer may take.", valueName: "seconds"))
   var timeout = Seconds(5)
-  @Option(help: ArgumentHelp("With --serve: the receive MTU that the stack names, 23 to 517.", valueName: "octets"))
+  @Option(
+    help: ArgumentHelp(
+      "With --serve: the receive MTU that the stack names, \(Bearer.defaultMTU) to \(Bearer.largestMTU).",
+      valueName: "octets"))
   var mtu: Int?
   @Flag(help: "Print one JSON object per script, and one for the sum.")
   var json = false
@@ -52,7 +56,9 @@ struct Conform: AsyncParsableCommand {
       if control != nil, against == nil { throw ValidationError("--control belongs to --against or --serve.") }
       if mtu != nil { throw ValidationError("--mtu belongs to --serve; a script says mtu.") }
     }
-    if let mtu, !(23...517).contains(mtu) { throw ValidationError("--mtu is 23 to 517 octets.") }
+    if let mtu, !(Bearer.defaultMTU...Bearer.largestMTU).contains(mtu) {
+      throw ValidationError("--mtu is \(Bearer.defaultMTU) to \(Bearer.largestMTU) octets.")
+    }
   }
 
   func run() async throws {

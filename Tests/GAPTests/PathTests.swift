@@ -88,7 +88,9 @@ private final class Both {
   func open(_ handle: Int) {
     plain.links[handle] = PlainLink(handle)
     ends.bearers[handle] = End(handle)
-    l2cap.open(ConnectionHandle(rawValue: UInt16(handle)), role: .central, now: now)
+    l2cap.open(
+      ConnectionHandle(rawValue: UInt16(handle)), role: .central,
+      channels: [L2CAPChannel(.attribute, longestPayload: Bearer.largestMTU)], now: now)
   }
 
   func isWrong(_ place: String) -> Bool {
@@ -265,13 +267,11 @@ private struct Ends: L2CAPUpper {
     guard channel == .attribute, let end = bearers[Int(link.rawValue)] else { return }
     end.bearer.receive(payload, now: now, server: &end.server, client: &end.client)
   }
-  mutating func nextPayload(
-    on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
-  ) -> Bool {
-    guard channel == .attribute, let end = bearers[Int(link.rawValue)] else { return false }
-    return end.bearer.nextPDU(into: &output, now: now, client: &end.client)
+  mutating func nextPayload(of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant) -> ChannelID? {
+    guard let end = bearers[Int(link.rawValue)] else { return nil }
+    return end.bearer.nextPDU(into: &output, now: now, client: &end.client) ? .attribute : nil
   }
-  func hasPayload(on channel: ChannelID, of link: ConnectionHandle) -> Bool {
+  func hasPayload(of link: ConnectionHandle) -> Bool {
     guard let end = bearers[Int(link.rawValue)] else { return false }
     return end.bearer.hasPDU(client: end.client)
   }

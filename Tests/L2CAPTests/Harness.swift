@@ -4,29 +4,30 @@ import L2CAP
 import TestSupport
 
 let link = ConnectionHandle(rawValue: 0x0040)
+/// As ATT has it: Vol 3, Part F, §3.2.9, and the longest header.
+let longestAttributePayload = 517
 
 /// The layer above: keeps what it gets, gives what it is told to.
 struct Upper: L2CAPUpper {
   var received: [[UInt8]] = []
+  var channels: [ChannelID] = []
   var links: [ConnectionHandle] = []
   var outgoing: [ConnectionHandle: [[UInt8]]] = [:]
+  /// What they are for.
+  var outgoingChannel = ChannelID.attribute
 
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant) {
-    precondition(channel == .attribute)
     received.append(payload.indices.map { payload[$0] })
+    channels.append(channel)
     links.append(link)
   }
-  mutating func nextPayload(
-    on channel: ChannelID, of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
-  ) -> Bool {
-    guard channel == .attribute, hasPayload(on: channel, of: link) else { return false }
+  mutating func nextPayload(of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant) -> ChannelID? {
+    guard hasPayload(of: link) else { return nil }
     let payload = outgoing[link]!.removeFirst()
     output.append(contentsOf: payload.span)
-    return true
+    return outgoingChannel
   }
-  func hasPayload(on channel: ChannelID, of link: ConnectionHandle) -> Bool {
-    outgoing[link, default: []].isEmpty == false
-  }
+  func hasPayload(of link: ConnectionHandle) -> Bool { outgoing[link, default: []].isEmpty == false }
 }
 
 /// One host's L2CAP with its clock.
@@ -36,7 +37,11 @@ final class Station {
   var now = Instant.zero
   var buffer = PacketBuffer()
 
-  init(_ role: LinkRole? = nil) { if let role { layer.open(link, role: role, now: now) } }
+  init(_ role: LinkRole? = nil, carrying more: [L2CAPChannel] = []) { if let role { open(link, role, carrying: more) } }
+  func open(_ link: ConnectionHandle, _ role: LinkRole, carrying more: [L2CAPChannel] = []) {
+    layer.open(
+      link, role: role, channels: [L2CAPChannel(.attribute, longestPayload: longestAttributePayload)] + more, now: now)
+  }
 
   /// One packet from the controller, H4 packet type octet first.
   func deliver(_ packet: [UInt8]) throws(WireError) {

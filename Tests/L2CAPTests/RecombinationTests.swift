@@ -124,10 +124,37 @@ import Testing
     #expect(station.sent() == ["06: 05 05"])
   }
 
+  /// A Security Manager above takes what is refused without one; a dynamic channel is carried like any other.
+  @Test(arguments: [(6, 65), (0x0040, 1004)]) func channelsOfTheLayerAbove(_ channel: Int, _ longest: Int) {
+    let id = ChannelID(rawValue: UInt16(channel))
+    let station = Station(.central, carrying: [L2CAPChannel(id, longestPayload: longest)])
+    let payload = [UInt8](repeating: 1, count: longest)
+    station.receive(frame(channel, payload))
+    let octets = frame(channel, payload)
+    station.receive(Array(octets[..<27]))
+    station.receive(Array(octets[27...]), 0b01)
+    station.receive(Self.whole)
+    #expect(station.upper.received == [payload, payload, [0x0A, 0x03, 0x00]])
+    #expect(station.upper.channels == [id, id, .attribute] && station.effects() == [])
+    station.receive(frame(channel, []))
+    station.receive(frame(channel, payload + [1]))
+    #expect(station.effects() == ["too short \(channel): 0", "too long \(channel): \(longest + 1)"])
+    // The other channels are as they were, and nothing is refused.
+    station.receive(frame(5, [0x12, 0x01, 0x00]))
+    station.receive(frame(0x41, [1]))
+    #expect(station.effects() == ["too short 5: 3", "unknown channel 65"] && station.nextPacket() == nil)
+
+    station.upper.outgoing[link] = [payload]
+    station.upper.outgoingChannel = id
+    var sent: [UInt8] = []
+    while let packet = station.nextPacket() { sent += packet[5...] }
+    #expect(sent == octets)
+  }
+
   /// A peer claims 65,535 octets and sends them: nothing is kept but the beginning, and the next frame is heard.
   @Test(arguments: [4, 5, 6, 0x40]) func hugeFramesAreCountedNotKept(_ channel: Int) {
     let huge = frame(channel, [UInt8](repeating: 0x12, count: 0xFFFF))
-    var recombiner = Recombiner()
+    var recombiner = Recombiner(longestPayload: longestAttributePayload)
     for start in stride(from: 0, to: huge.count, by: 251) {
       let packet = aclPacket(Array(huge[start..<min(start + 251, huge.count)]), start == 0 ? 0b10 : 0b01)
       let outcome = try? recombiner.receive(ACLPacket(packet.span), in: packet.span)
@@ -149,13 +176,13 @@ import Testing
     let station = Station()
     station.receive(Self.whole)
     #expect(station.effects() == ["unknownLink"] && station.nextPacket() == nil)
-    station.layer.open(link, role: .central, now: station.now)
+    station.open(link, .central)
     station.receive(octets("03 00 04"))
     station.layer.close(link)
     station.receive(octets("00 0A 03 00"), 0b01)
     #expect(station.effects() == ["unknownLink"])
     // What was left of the old link is not mixed with the new one.
-    station.layer.open(link, role: .central, now: station.now)
+    station.open(link, .central)
     station.receive(octets("00 0A 03 00"), 0b01)
     #expect(station.effects() == ["orphanFragment(count: 4)"] && station.upper.received.isEmpty)
   }
@@ -163,7 +190,7 @@ import Testing
   /// A controller gone mad: handles have 12 bits.
   @Test func impossibleHandles() {
     let station = Station(), impossible = ConnectionHandle(rawValue: 0x1040)
-    station.layer.open(impossible, role: .central, now: station.now)
+    station.open(impossible, .central)
     #expect(station.effects() == ["illegalHandle"] && station.nextPacket(for: impossible) == nil)
     station.layer.close(impossible)
     station.receive(Self.whole)
@@ -223,8 +250,8 @@ import Testing
       let handles = [0x0000, 0x0001, 0x0040, 0x0EFF].map { ConnectionHandle(rawValue: $0) }
       var payloads: [ConnectionHandle: [[UInt8]]] = [:]
       for handle in handles {
-        here.layer.open(handle, role: .central, now: .zero)
-        there.layer.open(handle, role: .peripheral, now: .zero)
+        here.open(handle, .central)
+        there.open(handle, .peripheral)
         payloads[handle] = (0..<20).map { number in
           [UInt8(number)] + (0..<Int.random(in: 0...516, using: &chance)).map { _ in UInt8(handle.rawValue & 0xFF) }
         }
@@ -263,7 +290,7 @@ import Testing
     _ = station.nextPacket(aclLength: 27)
     station.layer.close(link)
     #expect(station.nextPacket() == nil)
-    station.layer.open(link, role: .central, now: station.now)
+    station.open(link, .central)
     #expect(station.nextPacket() == nil)
   }
 }

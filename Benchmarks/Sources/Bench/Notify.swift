@@ -130,7 +130,7 @@ func wait(_ grid: Grid, _ repetitions: Int, _ value: Span<UInt8>, _ end: inout s
 /// What one link needs to get values into packets.
 struct QueueLink: ~Copyable {
   var queue = NotificationQueue(capacity: 16 * 1024)
-  var fragmenter = Fragmenter()
+  var fragmenter = Fragmenter(longestPayload: Grid.mtu)
 }
 
 @safe struct QueueEnd: ~Copyable, NotifyingEnd {

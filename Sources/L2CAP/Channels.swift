@@ -1,0 +1,38 @@
+import BindruneWire
+
+/// A channel. Vol 3, Part A, §2.1.
+public struct ChannelID: OpenNumber {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16) { self.rawValue = rawValue }
+  @inlinable @inline(__always) public init() { rawValue = 0 }
+  /// The Attribute Protocol.
+  @inlinable public static var attribute: ChannelID { ChannelID(rawValue: 0x0004) }
+  /// L2CAP LE Signaling.
+  @inlinable public static var leSignaling: ChannelID { ChannelID(rawValue: 0x0005) }
+  /// The Security Manager Protocol.
+  @inlinable public static var securityManager: ChannelID { ChannelID(rawValue: 0x0006) }
+}
+
+/// A channel of a link: its number here, the lengths of its payloads, and what takes them.
+public struct L2CAPChannel: Sendable {
+  @usableFromInline enum Taker: BitwiseCopyable, Sendable { case upper, signaling, securityManagerRefusal }
+  public let id: ChannelID
+  /// Octets of an information payload. A shorter one has no opcode, or no whole header of a command.
+  public let lengths: ClosedRange<Int>
+  @usableFromInline let taker: Taker
+
+  /// A channel that the layer above carries. `longestPayload`: the greatest MTU of the channel that is of use, at least 1.
+  public init(_ id: ChannelID, longestPayload: Int) { self.init(id, 1...longestPayload, .upper) }
+  private init(_ id: ChannelID, _ lengths: ClosedRange<Int>, _ taker: Taker) {
+    self.id = id
+    self.lengths = lengths
+    self.taker = taker
+  }
+
+  /// The channels that a link has whatever is above. Of two with one number the layer above carries its own.
+  static var own: [L2CAPChannel] { [.leSignaling, .securityManagerRefusal] }
+  /// MTU_sig of LE-U holds every command of this stack: Vol 3, Part A, §4.
+  static var leSignaling: L2CAPChannel { L2CAPChannel(.leSignaling, SignalHeader.count...23, .signaling) }
+  /// The Security Manager's MTU with LE Secure Connections: Vol 3, Part H, §3.2.
+  static var securityManagerRefusal: L2CAPChannel { L2CAPChannel(.securityManager, 1...65, .securityManagerRefusal) }
+}
