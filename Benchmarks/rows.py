@@ -115,6 +115,12 @@ def waiting():
         yield Row(f"x.{way}.{octets}.{links}", "notify", max(100 // links, 10))
 
 
+def core():
+    """Values that arrive."""
+    for links in (1, 8, 32):
+        yield Row(f"x.core.20.{links}", None, max(100 // links, 3))
+
+
 def discovery():
     for mtu, round_trips in ((23, 85), (517, 26)):
         must, stretch = Goal(round_trips=round_trips, ns=20_000), Goal(round_trips=round_trips, ns=10_000)
@@ -139,6 +145,7 @@ GROUPS = [
     Group("B7  one host to another over the simulated radio, per notification of 244 octets", list(radio())),
     Group("B8  CBPeripheralManager to CBPeripheralDelegate, on that radio in real time, per notification of 244 octets", list(facade())),
     Group("x.queue, x.host  as B4, for values that wait for a buffer: .octets.links", list(waiting())),
+    Group("x.core  a value that arrives → effect, packets and deadline asked for, per value: .octets.links", list(core())),
     Group("x  beside the goals: the loop around B1 and B2", [Row("x.loop", "codec", 100)]),
 ]
 # What peers.py measures, where they are installed.

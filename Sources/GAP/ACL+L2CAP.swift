@@ -67,6 +67,7 @@ extension HostCore {
     upper.append(link)
     upper.server.open(bearer)
     l2cap.open(handle, role: role, channels: Link.channels, now: now)
+    note(at: upper.links.count - 1)
     if let controller, controller.maximumTxOctets > 27, hci.supports(LESetDataLength.opcode) {
       var command = LESetDataLength()
       command.connectionHandle = handle

@@ -34,7 +34,7 @@ extension HostCore {
   /// Makes `database` what `link`'s client knows: see `Client.restore`.
   public mutating func restore(_ database: RemoteDatabase, on link: LinkID) {
     guard let index = upper.index(of: link) else { return }
-    upper.links[index].client.restore(database)
+    withLink(at: index) { $0.client.restore(database) }
   }
   /// True for the handle by which `link`'s server says that its services have changed: the client sees to that.
   public func isServiceChanged(_ valueHandle: AttributeHandle, on link: LinkID) -> Bool {
@@ -49,9 +49,9 @@ extension HostCore {
   /// Write Without Response: bounded, in order with the link's other commands and requests: `.full` also while a request that
   /// was made before it has not left. Vol 3, Part G, §4.9.1. `value` has at most MTU − 3 octets; more would arrive cut.
   public mutating func write(command value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID) -> SendAnswer {
-    guard let index = upperLayers.index(of: link) else { return .closed }
-    hci.credits.setWants(upperLayers.links[index].handle, true)
-    return upperLayers.links[index].offer(command: handle, value)
+    guard let index = upper.index(of: link) else { return .closed }
+    hci.credits.setWants(upper.links[index].handle, true)
+    return upper.links[index].offer(command: handle, value)
   }
 
   /// The same, and where nothing waits before it and the controller has a buffer, the packet stands in `output` at once: the
@@ -59,8 +59,8 @@ extension HostCore {
   public mutating func write(
     command value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID, into output: inout OutputRawSpan
   ) -> SendAnswer {
-    guard let index = upperLayers.index(of: link) else { return .closed }
-    guard !upperLayers.links[index].client.holdsCommands, takeBuffer(at: index) else {
+    guard let index = upper.index(of: link) else { return .closed }
+    guard !upper.links[index].client.holdsCommands, takeBuffer(at: index) else {
       return write(command: value, to: handle, on: link)
     }
     var answer = SendAnswer.closed
@@ -75,21 +75,21 @@ extension HostCore {
   /// Notifies one client. `.full`: nothing was taken, and one `.readyToSend` follows when there is room.
   /// nil: the client has not subscribed, or may not be told now (`Server.mayBeSent`).
   public mutating func notify(_ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
-    guard let index = upperLayers.index(of: link) else { return .closed }
-    guard upperLayers.server.mayNotify(handle, to: upperLayers.links[index].bearer.id) else { return nil }
-    hci.credits.setWants(upperLayers.links[index].handle, true)
-    return upperLayers.links[index].bearer.offer(notification: handle, value)
+    guard let index = upper.index(of: link) else { return .closed }
+    guard upper.server.mayNotify(handle, to: upper.links[index].bearer.id) else { return nil }
+    hci.credits.setWants(upper.links[index].handle, true)
+    return upper.links[index].bearer.offer(notification: handle, value)
   }
   /// The same, and where nothing waits before it and the controller has a buffer, the packet stands in `output` at once: the
   /// driver sends what it finds there. One copy instead of two. `output` as for `nextPacket`.
   public mutating func notify(
     _ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID, into output: inout OutputRawSpan
   ) -> SendAnswer? {
-    guard let index = upperLayers.index(of: link) else { return .closed }
-    guard upperLayers.server.mayNotify(handle, to: upperLayers.links[index].bearer.id) else { return nil }
+    guard let index = upper.index(of: link) else { return .closed }
+    guard upper.server.mayNotify(handle, to: upper.links[index].bearer.id) else { return nil }
     guard takeBuffer(at: index) else {
-      hci.credits.setWants(upperLayers.links[index].handle, true)
-      return upperLayers.links[index].bearer.offer(notification: handle, value)
+      hci.credits.setWants(upper.links[index].handle, true)
+      return upper.links[index].bearer.offer(notification: handle, value)
     }
     var answer = SendAnswer.closed
     writePacket(at: index, into: &output) { bearer, output in
@@ -99,17 +99,17 @@ extension HostCore {
   }
   /// Takes a buffer for a packet that is about to be written: no command waits, no link, and nothing on this one.
   @inline(__always) private mutating func takeBuffer(at index: Int) -> Bool {
-    guard phase == .running, !isWantUnknown, !hci.hasCommand, upperLayers.isQuiet(at: index) else { return false }
-    return hci.credits.takeAtOnce(upperLayers.links[index].handle)
+    guard phase == .running, !hci.hasCommand, upper.isQuiet(at: index) else { return false }
+    return hci.credits.takeAtOnce(upper.links[index].handle)
   }
   @inline(__always) private mutating func writePacket(
     at index: Int, into output: inout OutputRawSpan, _ write: (inout Bearer, inout OutputRawSpan) -> Void
   ) {
-    let handle = upperLayers.links[index].handle
-    let hasMore = l2capLayer.writePacket(
+    let handle = upper.links[index].handle
+    let hasMore = l2cap.writePacket(
       for: handle, on: .attribute, aclLength: hci.credits.aclLength, into: &output
     ) { output in
-      write(&upperLayers.links[index].bearer, &output)
+      write(&upper.links[index].bearer, &output)
     }
     switch hasMore {
     case false?: break
@@ -125,21 +125,23 @@ extension HostCore {
     let bearer = upper.links[index].bearer.id, room = upper.links[index].bearer.mtu - 1
     let wanted = values.filter { upper.server.mayBeSent($0.handle, to: bearer).contains(.notification) }
     let takesTuples = upper.server.features(of: bearer).contains(.multipleHandleValueNotifications)
-    var worst = SendAnswer.queued, tuples: [UInt8] = [], first = 0
-    for (position, value) in wanted.enumerated() {
-      let tuple = value.handle.tuple(of: value.value)
-      if takesTuples, tuples.count + tuple.count <= room {
-        tuples += tuple
-        continue
+    return withLink(at: index) { link in
+      var worst = SendAnswer.queued, tuples: [UInt8] = [], first = 0
+      for (position, value) in wanted.enumerated() {
+        let tuple = value.handle.tuple(of: value.value)
+        if takesTuples, tuples.count + tuple.count <= room {
+          tuples += tuple
+          continue
+        }
+        worst = link.send(tuples, wanted[first..<position], worst)
+        (tuples, first) = (tuple, position)
+        if !takesTuples || tuple.count > room {
+          worst = link.send([], wanted[position...position], worst)
+          (tuples, first) = ([], position + 1)
+        }
       }
-      worst = upper.links[index].send(tuples, wanted[first..<position], worst)
-      (tuples, first) = (tuple, position)
-      if !takesTuples || tuple.count > room {
-        worst = upper.links[index].send([], wanted[position...position], worst)
-        (tuples, first) = ([], position + 1)
-      }
+      return link.send(tuples, wanted[first...], worst)
     }
-    return upper.links[index].send(tuples, wanted[first...], worst)
   }
   /// Indicates to one client, one value at a time: `.full` until `.indicationConfirmed`, or `.readyToSend` where it was
   /// Service Changed that was outstanding. nil: it has not subscribed, or may not be told now.
@@ -148,10 +150,12 @@ extension HostCore {
     guard upper.server.mayBeSent(handle, to: upper.links[index].bearer.id).contains(.indication) else {
       return nil
     }
-    let answer = upper.links[index].bearer.indicate(handle, value)
-    if answer.isAccepted { upper.links[index].indicating = handle }
-    upper.links[index].isIndicationRefused = answer == .full
-    return answer
+    return withLink(at: index) { link in
+      let answer = link.bearer.indicate(handle, value)
+      if answer.isAccepted { link.indicating = handle }
+      link.isIndicationRefused = answer == .full
+      return answer
+    }
   }
   /// The links whose client has subscribed to `handle`.
   public func subscribers(of handle: AttributeHandle) -> [LinkID] {
@@ -230,7 +234,10 @@ extension HostCore {
     databaseChanged()
   }
   private mutating func databaseChanged() {
-    upper.indicateServiceChanged()
+    for index in 0..<upper.links.count {
+      upper.indicateServiceChanged(at: index)
+      note(at: index)
+    }
     collectServer()
   }
   /// The database as it is: what `DatabaseBuilder(after:)` takes.
@@ -266,21 +273,21 @@ extension HostCore {
 
   mutating func collect(_ handle: ConnectionHandle, _ now: Instant) {
     while let effect = l2cap.nextEffect() { self.handle(effect, now) }
-    if let index = upperLayers.index(of: handle) { collect(at: index) }
+    if let index = upper.index(of: handle) { collect(at: index) }
     collectServer()
   }
   /// `collect` would do something.
   @inline(__always) func hasNews(of handle: ConnectionHandle) -> Bool {
-    if l2capLayer.hasEffect || upperLayers.server.hasEffect || upperLayers.server.hasServiceChanged { return true }
-    guard let index = upperLayers.index(of: handle) else { return false }
-    return upperLayers.links[index].client.hasEffect || upperLayers.links[index].bearer.hasEffect
+    if l2cap.hasEffect || upper.server.hasEffect || upper.server.hasServiceChanged { return true }
+    guard let index = upper.index(of: handle) else { return false }
+    return upper.links[index].client.hasEffect || upper.links[index].bearer.hasEffect
   }
 
-  /// Takes what a link's client and bearer have to say, with the octets that belong to it.
+  /// Takes what a link's client and bearer have to say, with the octets that belong to it, and notes what they want.
   mutating func collect(at index: Int) {
-    let link = upperLayers.links[index].id
+    let link = upper.links[index].id
     emptyArena()
-    while let effect = upperLayers.links[index].client.nextEffect() {
+    while let effect = upper.links[index].client.nextEffect() {
       switch effect {
       case .value(let handle, let octets, let kind):
         let value = keepFromClient(octets, at: index)
@@ -296,37 +303,38 @@ extension HostCore {
       case .rediscovered(let range, let error): effects.append(.rediscovered(link, range, error))
       }
     }
-    upperLayers.links[index].releaseCommands()
-    while let effect = upperLayers.links[index].bearer.nextEffect() {
+    upper.links[index].releaseCommands()
+    while let effect = upper.links[index].bearer.nextEffect() {
       switch effect {
       case .mtuChanged(let mtu): effects.append(.mtuChanged(link, mtu: mtu))
       case .ready: effects.append(.readyToSend(link))
       case .indicationConfirmed:
-        if let handle = upperLayers.links[index].indicating.take() {
+        if let handle = upper.links[index].indicating.take() {
           effects.append(.indicationConfirmed(link, handle))
-        } else if upperLayers.links[index].isIndicationRefused {
+        } else if upper.links[index].isIndicationRefused {
           // Of Service Changed, which is nobody's business, but another may follow.
           effects.append(.readyToSend(link))
         }
-        upperLayers.links[index].isIndicationRefused = false
-      case .indicationFailed: upperLayers.links[index].indicating = nil
+        upper.links[index].isIndicationRefused = false
+      case .indicationFailed: upper.links[index].indicating = nil
       case .answeredForApplication(_, let handle):
-        upper.server.cancelRequest(on: upperLayers.links[index].bearer.id)
+        upper.server.cancelRequest(on: upper.links[index].bearer.id)
         effects.append(.violation(link, .applicationTooSlow(handle)))
       case .closed(let closure):
         if closure == .timedOut { effects.append(.violation(link, .transactionTimedOut)) }
       case .violation(let violation): effects.append(.violation(link, .att(violation)))
       }
     }
-    if upperLayers.server.hasServiceChanged { upper.indicateServiceChanged(at: index) }
+    if upper.server.hasServiceChanged { upper.indicateServiceChanged(at: index) }
+    note(at: index)
   }
   private mutating func keepFromClient(_ octets: Octets, at index: Int) -> Octets {
-    upperLayers.copy(octets, ofClientAt: index, to: &arena)
+    upper.copy(octets, ofClientAt: index, to: &arena)
   }
 
   mutating func collectServer() {
     emptyArena()
-    while let effect = upperLayers.server.nextEffect() {
+    while let effect = upper.server.nextEffect() {
       switch effect {
       case .subscriptionChanged(let bearer, let handle, let configuration):
         if let link = link(of: bearer) { effects.append(.subscriptionChanged(link, handle, configuration)) }
@@ -346,7 +354,7 @@ extension HostCore {
       }
     }
   }
-  private mutating func keepFromServer(_ octets: Octets) -> Octets { upperLayers.copyFromServer(octets, to: &arena) }
+  private mutating func keepFromServer(_ octets: Octets) -> Octets { upper.copyFromServer(octets, to: &arena) }
   private func link(of bearer: BearerID) -> LinkID? {
     guard let index = upper.index(of: ConnectionHandle(rawValue: bearer.rawValue)) else { return nil }
     return upper.links[index].id

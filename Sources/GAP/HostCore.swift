@@ -44,26 +44,8 @@ public struct HostCore: ~Copyable {
   public let configuration: HostConfiguration
   var phase = Phase.stopped
   var hci: HCILayer
-  // Whoever changes one of these two by its name may give a link something to send: the next look at the links is at all of
-  // them. The path of each packet changes them by their own names and tells of the one link that it is about.
-  var l2cap: L2CAPLayer {
-    _read { yield l2capLayer }
-    _modify {
-      isWantUnknown = true
-      yield &l2capLayer
-    }
-  }
-  var upper: UpperLayers {
-    _read { yield upperLayers }
-    _modify {
-      isWantUnknown = true
-      yield &upperLayers
-    }
-  }
-  var l2capLayer = L2CAPLayer()
-  var upperLayers: UpperLayers
-  /// Which links have something to send is to be found out.
-  var isWantUnknown = false
+  var l2cap = L2CAPLayer()
+  var upper: UpperLayers
   var scans = Scans()
   var scanner = Scanner(tag: Tag.scanner)
   var advertiser = Advertiser(tag: Tag.advertiser)
@@ -93,7 +75,7 @@ public struct HostCore: ~Copyable {
     hci = HCILayer(configuration: hciConfiguration)
     var server = ServerConfiguration()
     server.initialSecurity = configuration.initialSecurity
-    upperLayers = UpperLayers(server: Server(database: database, configuration: server))
+    upper = UpperLayers(server: Server(database: database, configuration: server))
   }
 
   public var isRunning: Bool { phase == .running }
@@ -115,9 +97,12 @@ public struct HostCore: ~Copyable {
     do throws(WireError) {
       switch try hci.frequent(packet) {
       case .data(let acl):
-        l2capLayer.receive(acl, in: packet, now: now, into: &upperLayers)
-        noteWants(acl.handle)
-        if hasNews(of: acl.handle) { collect(acl.handle, now) }
+        l2cap.receive(acl, in: packet, now: now, into: &upper)
+        if hasNews(of: acl.handle) {
+          collect(acl.handle, now)
+        } else if let index = upper.index(of: acl.handle) {
+          note(at: index)
+        }
         return
       case .completed(nil): return
       case .completed(let violation?): return emit(.violation(nil, .hci(violation)))
@@ -129,67 +114,98 @@ public struct HostCore: ~Copyable {
     handle(hci.receive(packet, now: now), in: packet, now)
     settle(now)
   }
-  /// A link may have come to have something to send, or have it no more.
-  @inline(__always) mutating func noteWants(_ handle: ConnectionHandle) {
-    hci.credits.setWants(handle, l2capLayer.hasPacket(for: handle, upper: upperLayers))
+  /// Changes a link: its bearer, client or parameter update.
+  @inline(__always) mutating func withLink<Result>(at index: Int, _ body: (inout Link) -> Result) -> Result {
+    defer { note(at: index) }
+    return body(&upper.links[index])
+  }
+  /// Notes whether a link has something to send, and its deadline: `nextPacket` and `deadline` look at what is noted. It follows
+  /// every change of a link; `notify` and `write` note more quickly what they know.
+  @inline(__always) mutating func note(at index: Int) {
+    let handle = upper.links[index].handle
+    hci.credits.setWants(handle, l2cap.hasPacket(for: handle, upper: upper))
+    noteDeadline(at: index)
+  }
+  @inline(__always) private mutating func noteDeadline(at index: Int) {
+    upper.deadlines.set(index, to: deadline(at: index))
+  }
+  /// When `expire` has something to do for a link.
+  @inline(__always) func deadline(at index: Int) -> Instant? {
+    .earliest(
+      upper.links[index].bearer.deadline,
+      .earliest(upper.links[index].update?.deadline, l2cap.deadline(of: upper.links[index].handle)))
   }
 
   /// Writes the next packet for the controller; false when there is none now. `output` has room for 1,100 octets.
   public mutating func nextPacket(into output: inout OutputRawSpan, now: Instant) -> Bool {
     if phase == .stopped { return false }
     if hci.hasCommand, hci.nextCommand(into: &output, now: now) { return true }
-    if isWantUnknown {
-      isWantUnknown = false
-      for index in 0..<upperLayers.links.count { noteWants(upperLayers.links[index].handle) }
-    }
     while let handle = hci.credits.next() {
       let length = hci.credits.aclLength
-      let wrote = l2capLayer.nextPacket(for: handle, aclLength: length, into: &output, now: now, from: &upperLayers)
+      let wrote = l2cap.nextPacket(for: handle, aclLength: length, into: &output, now: now, from: &upper)
       if wrote {
-        hci.credits.took(handle, wantsMore: l2capLayer.hasPacket(for: handle, upper: upperLayers))
+        hci.credits.took(handle, wantsMore: l2cap.hasPacket(for: handle, upper: upper))
       } else {
         // A request that found no room in its PDU has failed, and nothing came after it.
         hci.credits.setWants(handle, false)
       }
-      if hasNews(of: handle) { collect(handle, now) }
+      if hasNews(of: handle) {
+        collect(handle, now)
+      } else if let index = upper.index(of: handle) {
+        noteDeadline(at: index)
+      }
       if wrote { return true }
     }
     return false
   }
 
-  /// When `expire` is to be called next.
-  public var deadline: Instant? {
-    var earliest = Instant?.earliest(hci.deadline, .earliest(l2cap.deadline, connections.deadline))
-    earliest = .earliest(earliest, .earliest(advertiser.deadline, scans.deadline))
-    earliest = .earliest(earliest, privacy.deadline)
-    for index in 0..<upper.links.count {
-      earliest = .earliest(earliest, upper.links[index].bearer.deadline)
-      earliest = .earliest(earliest, upper.links[index].update?.deadline)
+  /// Everything that waits for a time, in the order in which `expire` serves it.
+  private enum Timer: CaseIterable { case commands, privacy, connections, advertising, scans, links }
+  @inline(__always) private func deadline(of timer: Timer) -> Instant? {
+    switch timer {
+    case .commands: hci.deadline
+    case .privacy: privacy.deadline
+    case .connections: connections.deadline
+    case .advertising: advertiser.deadline
+    case .scans: scans.deadline
+    case .links: upper.deadlines.least
     }
-    return earliest
+  }
+  private mutating func expire(_ timer: Timer, _ now: Instant) {
+    switch timer {
+    case .commands: settle(now)
+    case .privacy: privacy.expire(not: controller?.address, now: now)
+    case .connections:
+      connections.expire(hci: &hci, now: now)
+      tellFailedConnections()
+    case .advertising:
+      advertiser.expire(hci: &hci, now: now)
+      tellAdvertising()
+    case .scans:
+      scans.expire(now: now)
+      tellDiscoveries()
+    case .links:
+      for index in 0..<upper.links.count where upper.deadlines.isDue(index, now: now) { expireLink(at: index, now) }
+    }
   }
 
+  /// When `expire` is to be called next.
+  public var deadline: Instant? { Timer.allCases.reduce(nil) { .earliest($0, deadline(of: $1)) } }
   /// Does what is due. Calling it early or late is harmless.
   public mutating func expire(now: Instant) {
+    for timer in Timer.allCases { expire(timer, now) }
     settle(now)
-    privacy.expire(not: controller?.address, now: now)
-    l2cap.expire(now: now)
-    connections.expire(hci: &hci, now: now)
-    tellFailedConnections()
-    advertiser.expire(hci: &hci, now: now)
-    tellAdvertising()
-    scans.expire(now: now)
-    tellDiscoveries()
-    for index in 0..<upper.links.count {
-      expireUpdate(at: index, now)
-      let handle = upper.links[index].handle, isTimeUp = upper.links[index].expire(now: now)
-      collect(handle, now)
-      upper.receiveHeld(at: index, now: now)
-      collect(handle, now)
-      // A fixed channel cannot be closed, so the link goes: Vol 3, Part F, §3.3.3; Vol 3, Part A, §2.1.
-      if isTimeUp { disconnect(at: index, .remoteUserTerminatedConnection, now) }
-    }
-    settle(now)
+  }
+  private mutating func expireLink(at index: Int, _ now: Instant) {
+    let handle = upper.links[index].handle
+    l2cap.expire(handle, now: now)
+    expireUpdate(at: index, now)
+    let isTimeUp = upper.links[index].expire(now: now)
+    collect(handle, now)
+    upper.receiveHeld(at: index, now: now)
+    collect(handle, now)
+    // A fixed channel cannot be closed, so the link goes: Vol 3, Part F, §3.3.3; Vol 3, Part A, §2.1.
+    if isTimeUp { disconnect(at: index, .remoteUserTerminatedConnection, now) }
   }
 
   /// What the layers have to say, in order. Ranges lie in `withBytes(of:)` until the core is called again.

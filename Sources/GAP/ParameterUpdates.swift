@@ -66,8 +66,8 @@ extension HostCore {
     at index: Int, _ id: RequestID?, _ wanted: ConnectionParameterUpdateRequest, _ now: Instant
   ) {
     let handle = upper.links[index].handle
-    upper.links[index].update = ParameterUpdate(
-      id: id, wanted: wanted, way: .linkLayer, deadline: now + ParameterUpdate.timeout)
+    let update = ParameterUpdate(id: id, wanted: wanted, way: .linkLayer, deadline: now + ParameterUpdate.timeout)
+    withLink(at: index) { $0.update = update }
     var command = LEConnectionUpdate()
     command.connectionHandle = handle
     command.connectionIntervalMin = wanted.intervalMin
@@ -79,18 +79,17 @@ extension HostCore {
   private mutating func updateOverL2CAP(
     at index: Int, _ id: RequestID?, _ wanted: ConnectionParameterUpdateRequest, _ now: Instant
   ) {
-    upper.links[index].update = ParameterUpdate(
-      id: id, wanted: wanted, way: .l2cap, deadline: now + ParameterUpdate.timeout)
-    if !l2cap.requestParameterUpdate(upper.links[index].handle, wanted, now: now) {
-      updateEnded(at: index, .commandDisallowed)
-    }
+    let isSent = l2cap.requestParameterUpdate(upper.links[index].handle, wanted, now: now)
+    let update = ParameterUpdate(id: id, wanted: wanted, way: .l2cap, deadline: now + ParameterUpdate.timeout)
+    withLink(at: index) { $0.update = update }
+    if !isSent { updateEnded(at: index, .commandDisallowed) }
   }
 
   // MARK: Ends
 
   private mutating func updateEnded(at index: Int, _ status: HCIStatus) {
     guard let update = upper.links[index].update else { return }
-    upper.links[index].update = nil
+    withLink(at: index) { $0.update = nil }
     if status != .success {
       refuse(update.id, upper.links[index].id, .parametersRejected(status), status)
     } else if let id = update.id {
@@ -169,6 +168,7 @@ extension HostCore {
     guard let index = upper.index(of: handle) else { return }
     let isAccepted = configuration.parameterPolicy.accepts(request) && upper.links[index].update == nil
     l2cap.respondToParameterUpdate(handle, identifier: identifier, accepted: isAccepted)
+    note(at: index)
     if isAccepted { updateOverLinkLayer(at: index, nil, request, now) }
     settle(now)
   }
@@ -179,8 +179,10 @@ extension HostCore {
     }
     switch outcome {
     case .accepted:
-      upper.links[index].update?.way = .granted
-      upper.links[index].update?.deadline = now + ParameterUpdate.timeout
+      withLink(at: index) { link in
+        link.update?.way = .granted
+        link.update?.deadline = now + ParameterUpdate.timeout
+      }
       // They came into force before the answer did, or were in force anyway: then no event comes.
       let parameters = upper.links[index].parameters, interval = parameters.interval
       if update.wanted.intervalMin <= interval, interval <= update.wanted.intervalMax,

@@ -90,6 +90,8 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
   /// Places in `links` by connection handle, `nowhere` where there is none.
   private var places = UniqueArray<UInt16>()
   private static var nowhere: UInt16 { .max }
+  /// When each link waits no longer, in the order of `links`.
+  var deadlines = LinkDeadlines()
   var server: Server
 
   init(server: consuming Server) { self.server = server }
@@ -116,9 +118,11 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
     while places.count <= handle { places.append(UpperLayers.nowhere) }
     places[handle] = UInt16(links.count)
     links.append(link)
+    deadlines.append()
   }
   mutating func remove(at index: Int) -> Link {
     let link = links.remove(at: index)
+    deadlines.remove(at: index)
     places[Int(link.handle.rawValue)] = UpperLayers.nowhere
     for later in index..<links.count { places[Int(links[later].handle.rawValue)] = UInt16(later) }
     return link
@@ -130,9 +134,6 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
 
   @inline(__always) func isQuiet(at index: Int) -> Bool { links[index].bearer.isQuiet(client: links[index].client) }
   mutating func receiveHeld(at index: Int, now: Instant) { links[index].receiveHeld(now: now, server: &server) }
-  mutating func indicateServiceChanged() {
-    for index in 0..<links.count { indicateServiceChanged(at: index) }
-  }
   mutating func indicateServiceChanged(at index: Int) { links[index].indicateServiceChanged(from: &server) }
 
   /// Copies octets of an effect from the arena of whoever said it: they are gone with its next effect.

@@ -251,15 +251,13 @@ public struct L2CAPLayer: ~Copyable {
 
   // MARK: Time and effects
 
-  /// When `expire` has something to do.
-  public var deadline: Instant? {
-    var earliest: Instant?
-    for place in links.indices { earliest = .earliest(earliest, links[place].signaling.deadline) }
-    return earliest
+  /// When `expire` has something to do for this link.
+  public func deadline(of link: ConnectionHandle) -> Instant? {
+    place(of: link).flatMap { links[$0].signaling.deadline }
   }
-  /// Ends what has waited too long.
-  public mutating func expire(now: Instant) {
-    for place in links.indices { links[place].signaling.expire(now: now, of: links[place].handle, &effects) }
+  /// Ends what has waited too long on this link.
+  public mutating func expire(_ link: ConnectionHandle, now: Instant) {
+    if let place = place(of: link) { links[place].signaling.expire(now: now, of: link, &effects) }
   }
   /// `nextEffect` has something to say.
   @inlinable @inline(__always) public var hasEffect: Bool { !effects.isEmpty }

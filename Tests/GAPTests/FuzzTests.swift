@@ -1,11 +1,11 @@
 import ATT
 import BindruneWire
 import GATT
-import HCI
 import TestSupport
 import Testing
 
 @testable import GAP
+@testable import HCI
 
 /// A controller that says anything at any time: never a trap, one completion for each request, nothing that grows.
 @Suite("HostCore: bad input") struct HostCoreFuzzTests {
@@ -19,7 +19,9 @@ import Testing
     for packet in Fuzz(try Self.samples(), cases: Fuzz.cases / count, seed: Fuzz.seed &+ place) {
       visit.bench.receive(packet)
       visit.checkBounds(packet)
+      visit.checkNotes(packet)
       try visit.goOn(&chance)
+      visit.checkNotes(packet)
       let isOver = name(visit.bench.core.phase) == "stopped" && station != .stopped
       if isOver || Int.random(in: 0..<100, using: &chance) == 0 {
         visit.end()
@@ -180,6 +182,22 @@ private struct Visit: ~Copyable {
   func checkBounds(_ packet: [UInt8]) {
     let core = bench.core.arena.count, capacity = bench.core.arena.capacity
     if core > 8192 || capacity > 1 << 16 { Issue.record("\(core) octets in the arena after \(hex(packet))") }
+  }
+
+  /// The core has noted of each link what it wants and how long it waits: nobody looks again.
+  func checkNotes(_ packet: [UInt8]) {
+    var least: Instant?
+    for place in 0..<bench.core.upper.links.count {
+      let handle = bench.core.upper.links[place].handle, index = bench.core.hci.credits.index(handle)
+      let wants = index.map { bench.core.hci.credits.links[$0].wants } ?? false
+      if !wants, index != nil, bench.core.l2cap.hasPacket(for: handle, upper: bench.core.upper) {
+        Issue.record("\(handle.rawValue) has a packet that is not noted after \(hex(packet))")
+      }
+      least = .earliest(least, bench.core.deadline(at: place))
+    }
+    if bench.core.upper.deadlines.least != least {
+      Issue.record("\(least?.description ?? "no deadline") is not noted after \(hex(packet))")
+    }
   }
 
   /// After the last start everything has ended, once.

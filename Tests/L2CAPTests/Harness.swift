@@ -82,7 +82,7 @@ final class Station {
   func respond(_ identifier: UInt8, accepted: Bool, on handle: ConnectionHandle = link) -> Bool {
     layer.respondToParameterUpdate(handle, identifier: identifier, accepted: accepted)
   }
-  var deadline: Instant? { layer.deadline }
+  var deadline: Instant? { layer.deadline(of: link) }
   func effects() -> [String] {
     var result: [String] = []
     while let effect = layer.nextEffect() { result.append(text(effect)) }

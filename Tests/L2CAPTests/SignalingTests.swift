@@ -166,10 +166,10 @@ import Testing
     station.now += .seconds(5)
     #expect(station.sent().count == 1)
     #expect(station.deadline == Instant.zero + .seconds(35))
-    station.layer.expire(now: Instant.zero + .milliseconds(34_999))
+    station.layer.expire(link, now: Instant.zero + .milliseconds(34_999))
     #expect(station.effects() == [])
-    station.layer.expire(now: Instant.zero + .seconds(35))
-    station.layer.expire(now: Instant.zero + .seconds(36))
+    station.layer.expire(link, now: Instant.zero + .seconds(35))
+    station.layer.expire(link, now: Instant.zero + .seconds(36))
     #expect(station.effects() == ["ended: timedOut"] && station.deadline == nil)
     // The late answer belongs to nothing; the next request has another identifier.
     station.receive(signal: "13 01 02 00 00 00")
@@ -268,7 +268,7 @@ import Testing
       }
     }
     _ = station.request(SignalingTests.request)
-    station.layer.expire(now: station.now)
+    station.layer.expire(link, now: station.now)
     if Int.random(in: 0..<50, using: &chance) == 0 {
       station.upper.received = []
       station.receive(RecombinationTests.whole)

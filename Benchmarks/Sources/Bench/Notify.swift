@@ -326,6 +326,35 @@ func host(_ id: String, _ repetitions: Int, _ batches: Int) {
   measure(id, grid, repetitions, batches, &end)
 }
 
+/// x.core: what a value costs that arrives, for a host with 1, 8 or 32 links: it comes from each in turn, and after each the
+/// driver asks for everything that it has to ask for: packets, effects, the deadline.
+func core(_ id: String, _ repetitions: Int, _ batches: Int) {
+  let grid = Grid(id)
+  var end = HostEnd(grid)
+  let value = [0x1B, UInt8(HostEnd.configuration), 0x00] + [UInt8](repeating: 7, count: grid.valueCount)
+  let count = UInt8(value.count)
+  let packets = (1...grid.links).map { [0x02, UInt8($0), 0x20, count + 4, 0x00, count, 0x00, 0x04, 0x00] + value }
+  _ = arrive(1, packets, &end)
+  measure(id, items: Grid.rounds * grid.links, repetitions: repetitions, batches: batches) { arrive($0, packets, &end) }
+}
+@inline(never) func arrive(_ repetitions: Int, _ packets: [[UInt8]], _ end: inout HostEnd) -> UInt64 {
+  var sum: UInt64 = 0
+  for _ in 0..<repetitions * Grid.rounds {
+    for packet in packets {
+      end.core.receive(packet.span, now: .zero)
+      var output = unsafe OutputRawSpan(buffer: end.room, initializedCount: 0)
+      if end.core.nextPacket(into: &output, now: .zero) { fail("nothing was to be sent") }
+      _ = unsafe output.finalize(for: end.room)
+      while let effect = end.core.nextEffect() {
+        guard case .value(_, _, let range, _) = effect else { fail("no value has arrived") }
+        sum &+= end.core.withBytes(of: range) { UInt64($0.count) &+ UInt64($0[0]) }
+      }
+      if end.core.deadline != nil { sum &+= 1 }
+    }
+  }
+  return sum
+}
+
 /// Private addresses are not used here.
 struct NoChance: RandomNumberGenerator {
   mutating func next() -> UInt64 { 4 }
