@@ -117,7 +117,7 @@ public struct Bearer: ~Copyable {
   public init(_ id: BearerID, configuration: BearerConfiguration = BearerConfiguration()) {
     self.id = id
     preferredMTU = min(max(configuration.preferredMTU, Bearer.defaultMTU), Bearer.largestMTU)
-    serverSide = ServerBearer(largestMTU: preferredMTU)
+    serverSide = ServerBearer(id, largestMTU: preferredMTU)
     queue = NotificationQueue(capacity: configuration.queueCapacity)
   }
 
@@ -144,11 +144,13 @@ public struct Bearer: ~Copyable {
     }
     switch message {
     case .exchangeMTURequest(let request):
-      receive(request, in: pdu)
+      guard let room = serverSide.admit(pdu, &effects) else { return }
+      receive(request, room)
     case .findInformationRequest, .findByTypeValueRequest, .readByTypeRequest, .readRequest, .readBlobRequest,
       .readMultipleRequest, .readByGroupTypeRequest, .writeRequest, .prepareWriteRequest, .executeWriteRequest,
       .readMultipleVariableRequest:
-      serverSide.serve(message, in: pdu, on: id, mtu: mtu, now: now, server: &server, &effects)
+      guard let room = serverSide.admit(pdu, &effects) else { return }
+      serverSide.serve(message, in: pdu, room, mtu: mtu, now: now, server: &server)
     case .writeCommand, .signedWriteCommand:
       server.receive(command: message, in: pdu, on: id, now: now)
     case .handleValueConfirmation:
@@ -158,10 +160,9 @@ public struct Bearer: ~Copyable {
     case .handleValueNotification, .multipleHandleValueNotification:
       client.receive(value: message, in: pdu, now: now)
     case .handleValueIndication(let indication):
-      guard !clientSide.owesConfirmation else {
+      guard clientSide.receiveIndication() else {
         return effects.report(.indicationBeforeConfirmation(indication.attributeHandle))
       }
-      clientSide.owesConfirmation = true
       client.receive(value: message, in: pdu, now: now)
     case .errorResponse, .exchangeMTUResponse, .findInformationResponse, .findByTypeValueResponse, .readByTypeResponse,
       .readResponse, .readBlobResponse, .readMultipleResponse, .readByGroupTypeResponse, .writeResponse,
@@ -175,20 +176,40 @@ public struct Bearer: ~Copyable {
     }
   }
 
-  /// Serves the request that a client sent before it had the response to the one before, if that is answered now. Call it
-  /// after `respond`, and after `expire` when its `.answeredForApplication` has been taken and passed on to the server.
-  @inlinable
-  public mutating func receiveHeld<S: AttributeServer & ~Copyable, C: AttributeClient & ~Copyable>(
-    now: Instant, server: inout S, client: inout C
+  /// Serves the request that was held while the application worked on the one before it. What is to be reported of it was
+  /// reported when it came.
+  @inlinable @inline(never)
+  mutating func serve<S: AttributeServer & ~Copyable>(
+    _ held: ServerBearer.HeldRequest?, now: Instant, server: inout S
   ) {
-    guard let held = unsafe serverSide.takeHeld() else { return }
-    unsafe receive(held.span, now: now, server: &server, client: &client)
-    serverSide.held = .none
+    guard let held else { return }
+    let octets = unsafe serverSide.octets(of: held)
+    unsafe serve(octets.span, isWhole: octets.count == held.count, now: now, server: &server)
+  }
+  @inlinable
+  mutating func serve<S: AttributeServer & ~Copyable>(
+    _ pdu: Span<UInt8>, isWhole: Bool, now: Instant, server: inout S
+  ) {
+    guard let room = serverSide.freeRoom else { return }
+    let opcode = ATTOpcode(rawValue: pdu[0])
+    guard isWhole else { return serverSide.refuse(opcode, .invalidPDU, room) }
+    do throws(WireError) {
+      let request = try ATTPDU(pdu)
+      if case .exchangeMTURequest(let request) = request {
+        receive(request, room)
+      } else {
+        serverSide.serve(request, in: pdu, room, mtu: mtu, now: now, server: &server)
+      }
+    } catch {
+      serverSide.refuse(opcode, Bearer.refusal(error), room)
+    }
+  }
+  /// How a request that cannot be decoded is answered: Vol 3, Part F, §3.3.
+  @usableFromInline static func refusal(_ error: WireError) -> ATTError {
+    if case .unknown = error.reason { .requestNotSupported } else { .invalidPDU }
   }
 
-  /// A request that was held has been reported when it came.
   @inline(never) @usableFromInline mutating func reportLongerThanMTU(_ pdu: Span<UInt8>) {
-    if serverSide.isServingHeld { return }
     effects.report(.longerThanMTU(ATTOpcode(rawValue: pdu[0]), count: pdu.count, mtu: mtu))
   }
 
@@ -198,17 +219,18 @@ public struct Bearer: ~Copyable {
   ) {
     guard !pdu.isEmpty else { return effects.report(.emptyPDU) }
     let opcode = ATTOpcode(rawValue: pdu[0]), type = PDUType(opcode)
-    let isKnown = if case .unknown = error.reason { false } else { true }
-    if !serverSide.isServingHeld { effects.report(isKnown ? .malformed(opcode, error) : .unknownOpcode(opcode)) }
+    if case .unknown = error.reason {
+      effects.report(.unknownOpcode(opcode))
+    } else {
+      effects.report(.malformed(opcode, error))
+    }
     switch type {
     case .request, .unknown:
       guard let room = serverSide.admit(pdu, &effects) else { return }
-      serverSide.refuse(opcode, ATTError(rawValue: isKnown ? 0x04 : 0x06), room: room)
+      serverSide.refuse(opcode, Bearer.refusal(error), room)
     case .response:
       guard let request = clientSide.matchMalformed(opcode) else { return }
-      var answer = ErrorResponse()
-      answer.requestOpcodeInError = request
-      answer.errorCode = ATTError(rawValue: 0x04)
+      let answer = ErrorResponse(request, .invalidPDU)
       if request == ExchangeMTURequest.opcode {
         exchangeEnded(.errorResponse(answer))
       } else {
@@ -224,14 +246,11 @@ public struct Bearer: ~Copyable {
   /// Asks the peer for its MTU, as a client. Once on a bearer: Vol 3, Part F, §3.4.2.1. Ends with `.mtuChanged`, which is
   /// the MTU in force even if the peer refuses, or with `.closed`. False when it was asked before.
   @discardableResult public mutating func exchangeMTU() -> Bool {
-    guard isOpen, case .notAsked = clientSide.mtuExchange else { return false }
-    clientSide.mtuExchange = .wanted
-    return true
+    isOpen && clientSide.exchangeMTU()
   }
   /// The peer tells its MTU and asks for ours. The exchange takes effect when the response has been sent: §3.4.2.2.
-  @usableFromInline mutating func receive(_ request: ExchangeMTURequest, in pdu: Span<UInt8>) {
-    guard let room = serverSide.admit(pdu, &effects) else { return }
-    serverSide.answerMTU(preferredMTU, room: room)
+  @usableFromInline mutating func receive(_ request: ExchangeMTURequest, _ room: ServerBearer.Room) {
+    serverSide.answerMTU(preferredMTU, room)
     guard case .notAsked = peerExchange else { return effects.report(.repeatedMTUExchange) }
     peerExchange = .answering(peerRxMTU: Int(request.clientRxMTU))
   }
@@ -278,11 +297,7 @@ public struct Bearer: ~Copyable {
       if opcode == ExchangeMTUResponse.opcode { mtuResponseSent() }
       return true
     }
-    if clientSide.owesConfirmation {
-      clientSide.owesConfirmation = false
-      output.append(HandleValueConfirmation.opcode.rawValue)
-      return true
-    }
+    if clientSide.writeConfirmation(into: &output) { return true }
     if clientSide.isIdle {
       if clientSide.wantsMTUExchange {
         clientSide.writeMTURequest(preferredMTU, into: &output, now: now)
@@ -300,7 +315,7 @@ public struct Bearer: ~Copyable {
     // No values between our Exchange MTU Request and its answer: Vol 3, Part F, §3.4.2.2. Commands wait with them.
     if clientSide.isExchangingMTU { return false }
     if serverSide.hasIndication, serverSide.writeIndication(into: &output, sent: sent, now: now) {
-      queue.notificationsSent &+= 1
+      queue.countIndicationSent()
       return true
     }
     guard queue.pull(into: &output) else { return false }
@@ -361,7 +376,7 @@ public struct Bearer: ~Copyable {
   public mutating func releaseCommands<C: AttributeClient & ~Copyable>(client: borrowing C) {
     guard isCommandRefused, !client.holdsCommands else { return }
     isCommandRefused = false
-    queue.isRefused = true
+    queue.refuse()
     if queue.takeReadyEdge(limit: mtu &- 3) { effects.append(.ready) }
   }
   /// The place of a request that is made now: see `AttributeClient.commandsBeforeRequest`.
@@ -373,18 +388,40 @@ public struct Bearer: ~Copyable {
     guard isOpen else { return .closed }
     let answer = serverSide.indicate(handle, value, limit: longestValue, after: queue.notificationsTaken)
     // It counts as a notification: an answer that is given after it leaves after it.
-    if answer.isAccepted { queue.notificationsTaken &+= 1 }
+    if answer.isAccepted { queue.countIndicationTaken() }
     return answer
   }
-  /// The answer that a server's `.later` promised: a whole PDU of at most ATT_MTU octets. It leaves after the notifications
-  /// that the bearer has taken; `isKept`: not before `releaseAnswer`, or the end of the 25 s. False when none is awaited: the
-  /// bearer is closed, or the request has been answered for after 25 s.
-  @discardableResult public mutating func respond(_ response: Span<UInt8>, isKept: Bool = false) -> Bool {
-    guard isOpen else { return false }
-    return serverSide.respond(response, mtu: mtu, after: isKept ? nil : queue.notificationsTaken)
+  /// The answer that the server's `.later` promised for the request that `ticket` names: a whole PDU of at most ATT_MTU octets.
+  /// It leaves after the notifications that the bearer has taken; `isKept`: not before `releaseAnswer`, or the end of the
+  /// 25 s. A request that was held behind this one is served. False, and nothing happens, when this answer is not awaited: the
+  /// bearer is closed, or the request has been answered before, or been answered for after 25 s.
+  @discardableResult @inlinable public mutating func respond<S: AttributeServer & ~Copyable>(
+    to ticket: RequestTicket, with response: Span<UInt8>, isKept: Bool = false, now: Instant, server: inout S
+  ) -> Bool {
+    finish(answer(ticket, response, isKept: isKept), now: now, server: &server)
   }
-  /// The bearer has all notifications now that are to leave before the answer that is kept. False when none is kept.
-  @discardableResult public mutating func releaseAnswer() -> Bool {
+  /// The bearer has all notifications now that are to leave before the answer that is kept. A request that was held behind it
+  /// is served. False when none is kept.
+  @discardableResult @inlinable public mutating func releaseAnswer<S: AttributeServer & ~Copyable>(
+    now: Instant, server: inout S
+  ) -> Bool {
+    finish(release(), now: now, server: &server)
+  }
+  @inlinable
+  mutating func finish<S: AttributeServer & ~Copyable>(
+    _ outcome: ServerBearer.Outcome, now: Instant, server: inout S
+  ) -> Bool {
+    guard case .taken(let held) = outcome else { return false }
+    serve(held, now: now, server: &server)
+    return true
+  }
+  @usableFromInline mutating func answer(
+    _ ticket: RequestTicket, _ response: Span<UInt8>, isKept: Bool
+  ) -> ServerBearer.Outcome {
+    guard isOpen else { return .unwanted }
+    return serverSide.respond(to: ticket, with: response, mtu: mtu, after: isKept ? nil : queue.notificationsTaken)
+  }
+  @usableFromInline mutating func release() -> ServerBearer.Outcome {
     serverSide.release(after: queue.notificationsTaken)
   }
 
@@ -395,10 +432,21 @@ public struct Bearer: ~Copyable {
     guard isOpen else { return nil }
     return .earliest(clientSide.deadline, serverSide.deadline)
   }
-  /// Does what is due: an application's late answer; the end of the bearer when the peer is late.
-  public mutating func expire<C: AttributeClient & ~Copyable>(now: Instant, client: inout C) {
+  /// Does what is due: answers for an application that is late, tells the server so, and serves the request that was held
+  /// behind; ends the bearer when the peer is late.
+  @inlinable
+  public mutating func expire<S: AttributeServer & ~Copyable, C: AttributeClient & ~Copyable>(
+    now: Instant, server: inout S, client: inout C
+  ) {
     guard isOpen else { return }
-    serverSide.expire(now: now, &effects)
+    switch serverSide.expire(now: now) {
+    case .nothing: break
+    case .unanswered(let question, let held):
+      effects.append(.answeredForApplication(question.opcode, question.handle))
+      server.expired(question.ticket, now: now)
+      serve(held, now: now, server: &server)
+    case .released(let held): serve(held, now: now, server: &server)
+    }
     if let deadline = Instant?.earliest(clientSide.deadline, serverSide.confirmationDeadline), deadline <= now {
       close(.timedOut, client: &client)
     }
@@ -408,7 +456,7 @@ public struct Bearer: ~Copyable {
     guard isOpen else { return }
     close(.disconnected, client: &client)
   }
-  private mutating func close<C: AttributeClient & ~Copyable>(_ closure: BearerClosure, client: inout C) {
+  @usableFromInline mutating func close<C: AttributeClient & ~Copyable>(_ closure: BearerClosure, client: inout C) {
     phase = .closed(closure)
     queue.removeAll()
     clientSide.close()

@@ -28,6 +28,25 @@ import DequeModule
   @inlinable @inline(__always) var isIdle: Bool { if case .idle = phase { true } else { false } }
   @inlinable @inline(__always) var wantsMTUExchange: Bool { if case .wanted = mtuExchange { true } else { false } }
 
+  /// An indication may be taken: the one before it has its confirmation. Vol 3, Part F, §3.4.7.2.
+  @inlinable mutating func receiveIndication() -> Bool {
+    if owesConfirmation { return false }
+    owesConfirmation = true
+    return true
+  }
+  /// Appends the confirmation that is owed; false when there is none.
+  @inlinable @inline(__always) mutating func writeConfirmation(into output: inout OutputRawSpan) -> Bool {
+    guard owesConfirmation else { return false }
+    owesConfirmation = false
+    output.append(HandleValueConfirmation.opcode.rawValue)
+    return true
+  }
+  /// The MTU is to be exchanged; false when it has been asked for before.
+  mutating func exchangeMTU() -> Bool {
+    guard case .notAsked = mtuExchange else { return false }
+    mtuExchange = .wanted
+    return true
+  }
   /// Our Exchange MTU Request has no answer yet.
   @inlinable @inline(__always) var isExchangingMTU: Bool {
     if case .awaiting(let opcode, _) = phase { opcode == ExchangeMTURequest.opcode } else { false }

@@ -174,6 +174,12 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
     return true
   }
 
+  /// An indication goes past the queue and has a place among its notifications.
+  mutating func countIndicationTaken() { notificationsTaken &+= 1 }
+  @usableFromInline mutating func countIndicationSent() { notificationsSent &+= 1 }
+  /// An offer was refused by the bearer, for another reason than room: `takeReadyEdge` reports when there is room.
+  @usableFromInline mutating func refuse() { isRefused = true }
+
   /// True once after a refusal, as soon as an entry of `limit` octets would be taken.
   @inlinable @inline(__always) public mutating func takeReadyEdge(limit: Int) -> Bool {
     guard isRefused, NotificationQueue.space(limit) <= capacity &- used else { return false }

@@ -7,27 +7,87 @@ import DequeModule
 ///
 /// **Function**: `serve` lets the GATT server write its response into a buffer of exactly ATT_MTU octets, where it stays
 /// until the controller has room for it. A server that must ask the application first answers `.later`; `respond` brings
-/// the response, and after 25 s the bearer sends Unlikely Error (0x0E) in the application's name, in time for the peer's
-/// 30 s. Every request that is taken gets exactly one response, in the order of the requests.
+/// the response to that request, which the ticket names, and after 25 s the bearer sends Unlikely Error (0x0E) in the
+/// application's name, in time for the peer's 30 s. Every request that is taken gets exactly one response, in the order of
+/// the requests.
 ///
-/// **Phases** of an answer: none → awaited (by the application) → ready → none, when it is sent. The application's answer
-/// leaves after the notifications that were offered before it. Where some of those have not reached the bearer yet it is
-/// kept: awaited → kept → ready, by `release`, or when the 25 s are over.
+/// **Phases** of the requests, `Requests`:
+///
+///     none ── a request ──▶ responding ── the response is sent ──▶ none
+///     none ── a request that the server answers later ──▶ asking ── the answer, or 25 s ──▶ responding
+///
 /// A client that does not wait for its response is out of order but does no harm: one further request is taken. If the
-/// first response only waits for the controller, the second request is served at once and its response waits behind; if
-/// the application is still at work on the first, the second is held as it came, and served when the first has its answer.
-/// A third one is dropped.
+/// first response only waits for the controller, the second request is served at once and its response waits behind
+/// (`respondingTwice`, `respondingAndAsking`). If the application is still at work on the first, the second is held as it
+/// came (`askingAndHolding`); whoever ends the first gets the held request to serve. A third one is dropped.
 ///
-/// **Phases** of a held request: none → waiting (for the first one's answer) → served → none.
+/// **Phases** of an answer of the application: awaited → ready. It leaves after the notifications that were offered before
+/// it. Where some of those have not reached the bearer yet it is kept: awaited → kept → ready, by `release`, or when the
+/// 25 s are over.
 ///
 /// **Phases** of an indication: none → waiting (to be sent) → sent (awaiting its confirmation, 30 s) → none.
 @safe @usableFromInline struct ServerBearer: ~Copyable {
-  @usableFromInline enum Answer: BitwiseCopyable {
+  /// A part of `memory`, with room for one PDU.
+  @usableFromInline enum Room: UInt8, BitwiseCopyable {
+    /// Responses use these two in turns.
+    case first, second
+    case indication
+    case held
+
+    /// Where the response behind one in this room goes.
+    @inlinable var behind: Room { self == .first ? .second : .first }
+    /// In `responses`.
+    @inlinable @inline(__always) var place: Int { Int(rawValue & 1) }
+  }
+  /// How a response that stands in its room and waits to be sent is described.
+  @usableFromInline struct Response: BitwiseCopyable {
+    @usableFromInline let count: Int
+    /// It leaves when the bearer has sent so many notifications.
+    @usableFromInline let place: UInt64
+
+    @inlinable @inline(__always) init(count: Int, place: UInt64 = 0) {
+      self.count = count
+      self.place = place
+    }
+  }
+  /// A request whose answer is the application's.
+  @usableFromInline struct Question: BitwiseCopyable {
+    @usableFromInline enum Answer: BitwiseCopyable {
+      case awaited
+      /// It stands in the room, and notifications that are to leave before it have not reached the bearer.
+      case kept(count: Int)
+    }
+    @usableFromInline let ticket: RequestTicket
+    @usableFromInline let opcode: ATTOpcode
+    @usableFromInline let handle: AttributeHandle
+    @usableFromInline let deadline: Instant
+    @usableFromInline var answer = Answer.awaited
+
+    @inlinable init(_ ticket: RequestTicket, _ opcode: ATTOpcode, _ handle: AttributeHandle, deadline: Instant) {
+      self.ticket = ticket
+      self.opcode = opcode
+      self.handle = handle
+      self.deadline = deadline
+    }
+  }
+  /// A request in `Room.held`, which keeps its first octets if it is too long.
+  @usableFromInline struct HeldRequest: BitwiseCopyable {
+    /// Octets that the peer sent.
+    @usableFromInline let count: Int
+    init(count: Int) { self.count = count }
+  }
+  /// What the peer has asked for and has no response to, and the room of the first answer: one octet, as it is read and written
+  /// with every request. What the rooms hold is described beside it, by `responses`, `question` and `held`. With the whole of
+  /// that as its payload, the enum costs 43 instructions more for each request.
+  @usableFromInline enum Requests: BitwiseCopyable {
     case none
-    case awaited(ATTOpcode, AttributeHandle, deadline: Instant)
-    case kept(count: Int, deadline: Instant)
-    /// Leaves when the bearer has sent so many notifications.
-    case ready(count: Int, after: UInt64)
+    case responding(Room)
+    /// The second response stands in the room behind.
+    case respondingTwice(Room)
+    /// The application works on the answer to the second request, which goes into the room behind.
+    case respondingAndAsking(Room)
+    case asking(Room)
+    case askingAndHolding(Room)
   }
   @usableFromInline enum Indication: BitwiseCopyable {
     case none
@@ -36,164 +96,232 @@ import DequeModule
     case sent(deadline: Instant)
   }
 
-  @usableFromInline enum Held: BitwiseCopyable {
-    case none
-    case waiting(count: Int)
-    case served
-  }
-
-  /// The answer to the oldest request, and the answer to the one behind it.
-  @usableFromInline var current = Answer.none, following = Answer.none
-  @usableFromInline var held = Held.none
+  @usableFromInline var requests = Requests.none
+  /// Of the responses in the first two rooms.
+  @usableFromInline var responses = InlineArray<2, Response>(repeating: Response(count: 0))
+  /// What the application works on, while `requests` is one that asks.
+  @usableFromInline var question: Question
+  /// What is held, while `requests` is one that holds.
+  private var held = HeldRequest(count: 0)
   @usableFromInline var indication = Indication.none
-  /// Which of the first two rooms is `current`'s.
-  @usableFromInline var front = 0
-  /// Two responses, an indication and a held request, each of `roomCount` octets.
-  @usableFromInline let rooms: UnsafeMutableRawPointer
+  /// Of the next request that the server answers later.
+  @usableFromInline var ticket: RequestTicket
+  /// The rooms, `roomCount` octets each.
+  @usableFromInline let memory: UnsafeMutableRawPointer
   @usableFromInline let roomCount: Int
 
-  init(largestMTU: Int) {
+  init(_ bearer: BearerID, largestMTU: Int) {
+    ticket = RequestTicket(bearer: bearer, number: 1)
+    question = Question(
+      RequestTicket(bearer: bearer, number: 0), ATTOpcode(rawValue: 0), AttributeHandle(), deadline: .zero)
     roomCount = largestMTU
-    unsafe rooms = .allocate(byteCount: 4 * largestMTU, alignment: 8)
+    unsafe memory = .allocate(byteCount: 4 * largestMTU, alignment: 8)
   }
-  @inlinable deinit { unsafe rooms.deallocate() }
+  @inlinable deinit { unsafe memory.deallocate() }
+
+  @unsafe @inlinable @inline(__always) func start(of room: Room) -> UnsafeMutableRawPointer {
+    unsafe memory + Int(room.rawValue) &* roomCount
+  }
+  /// Copies a PDU, or as much of it as there is room for.
+  private mutating func store(_ pdu: Span<UInt8>, in room: Room) {
+    let pdu = pdu.extracting(first: roomCount)
+    unsafe pdu.withUnsafeBytes { bytes in
+      guard let from = bytes.baseAddress else { return }
+      unsafe start(of: room).copyMemory(from: from, byteCount: bytes.count)
+    }
+  }
 
   // MARK: Requests
 
-  @inlinable @inline(__always) var hasResponse: Bool { if case .ready = current { true } else { false } }
+  @inlinable @inline(__always) var hasResponse: Bool {
+    switch requests {
+    case .responding, .respondingTwice, .respondingAndAsking: true
+    case .none, .asking, .askingAndHolding: false
+    }
+  }
 
   /// The room where the answer to the request in `packet` goes; nil when the request has been dealt with here.
   @inlinable @inline(__always)
-  mutating func admit(_ packet: Span<UInt8>, _ effects: inout Deque<BearerEffect>) -> Int? {
-    if case .none = current {
-      if case .waiting = held {} else { return front }
-    }
+  mutating func admit(_ packet: Span<UInt8>, _ effects: inout Deque<BearerEffect>) -> Room? {
+    if case .none = requests { return .first }
     return admitAnother(packet, &effects)
   }
   @usableFromInline
-  mutating func admitAnother(_ packet: Span<UInt8>, _ effects: inout Deque<BearerEffect>) -> Int? {
+  mutating func admitAnother(_ packet: Span<UInt8>, _ effects: inout Deque<BearerEffect>) -> Room? {
     let opcode = ATTOpcode(rawValue: packet[0])
-    if case .served = held { return front ^ 1 }
-    guard case .none = following, case .none = held else {
-      effects.report(.requestDropped(opcode))
-      return nil
+    switch requests {
+    case .none, .responding: effects.report(.requestBeforeResponse(opcode))
+    case .asking(let room):
+      effects.report(.requestBeforeResponse(opcode))
+      store(packet, in: .held)
+      held = HeldRequest(count: packet.count)
+      requests = .askingAndHolding(room)
+    case .askingAndHolding, .respondingAndAsking, .respondingTwice: effects.report(.requestDropped(opcode))
     }
-    effects.report(.requestBeforeResponse(opcode))
-    if case .ready = current { return front ^ 1 }
-    guard packet.count <= roomCount else {
-      refuse(opcode, .invalidPDU, room: front ^ 1)
-      return nil
-    }
-    unsafe packet.withUnsafeBytes { bytes in
-      unsafe (rooms + 3 * roomCount).copyMemory(from: bytes.baseAddress.unsafelyUnwrapped, byteCount: bytes.count)
-    }
-    held = .waiting(count: packet.count)
-    return nil
+    return freeRoom
   }
-  /// What comes is not new: it has been held.
-  var isServingHeld: Bool { if case .served = held { true } else { false } }
-  /// The request that is held, once nothing stands before it. Its octets stay until another is held: not while it is
-  /// being served.
-  @unsafe @usableFromInline mutating func takeHeld() -> UnsafeBufferPointer<UInt8>? {
-    guard case .waiting(let count) = held else { return nil }
-    switch current {
-    case .awaited, .kept: return nil
-    case .none, .ready: break
+  /// Where the answer to one more request goes; nil when none can be served now.
+  @usableFromInline var freeRoom: Room? {
+    switch requests {
+    case .none: .first
+    case .responding(let first): first.behind
+    case .asking, .askingAndHolding, .respondingAndAsking, .respondingTwice: nil
     }
-    held = .served
-    return unsafe UnsafeBufferPointer(
-      start: UnsafePointer((rooms + 3 * roomCount).assumingMemoryBound(to: UInt8.self)), count: count)
   }
-  @inlinable @inline(__always) mutating func set(_ answer: Answer, room: Int) {
-    if room == front { current = answer } else { following = answer }
+  /// The octets of a held request, which stay until another is held: not while this one is being served.
+  @unsafe @usableFromInline func octets(of held: HeldRequest) -> UnsafeBufferPointer<UInt8> {
+    unsafe UnsafeBufferPointer(
+      start: UnsafePointer(start(of: .held).assumingMemoryBound(to: UInt8.self)), count: min(held.count, roomCount))
   }
 
-  /// Lets `server` answer `request`.
+  /// Lets `server` answer `request`, for which `admit` has given the room.
   @inlinable @inline(__always)
   mutating func serve<S: AttributeServer & ~Copyable>(
-    _ request: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, mtu: Int, now: Instant, server: inout S,
-    _ effects: inout Deque<BearerEffect>
+    _ request: ATTPDU, in packet: Span<UInt8>, _ room: Room, mtu: Int, now: Instant, server: inout S
   ) {
-    let opcode = ATTOpcode(rawValue: packet[0])
-    guard let room = admit(packet, &effects) else { return }
-    let buffer = unsafe UnsafeMutableRawBufferPointer(start: rooms + room &* roomCount, count: mtu)
+    let buffer = unsafe UnsafeMutableRawBufferPointer(start: start(of: room), count: mtu)
     var response = unsafe OutputRawSpan(buffer: buffer, initializedCount: 0)
-    let answer = server.respond(to: request, in: packet, on: bearer, now: now, response: &response)
+    let answer = server.respond(to: request, in: packet, as: ticket, now: now, response: &response)
     let count = unsafe response.finalize(for: buffer)
     switch answer {
     case .now:
       precondition(count > 0, "a server that answers writes a response")
-      set(.ready(count: count, after: 0), room: room)
+      append(Response(count: count), room)
     case .later:
-      set(.awaited(opcode, request.subject, deadline: now.adding(seconds: ServerBearer.patience)), room: room)
+      append(
+        Question(
+          ticket, ATTOpcode(rawValue: packet[0]), request.subject,
+          deadline: now.adding(seconds: ServerBearer.patience)), room)
+      ticket.advance()
     }
   }
   /// An application that has not answered after so many seconds is answered for.
   @usableFromInline static var patience: UInt64 { 25 }
 
   /// Answers with an Error Response about no attribute, handle 0x0000. Vol 3, Part F, §3.3 and §3.4.1.1.
-  @usableFromInline mutating func refuse(_ opcode: ATTOpcode, _ error: ATTError, room: Int) {
-    var response = ErrorResponse()
-    response.requestOpcodeInError = opcode
-    response.errorCode = error
-    write(response, room: room)
+  @usableFromInline mutating func refuse(_ opcode: ATTOpcode, _ error: ATTError, _ room: Room) {
+    append(write(ErrorResponse(opcode, error), room), room)
   }
   /// Answers Exchange MTU. Vol 3, Part F, §3.4.2.2.
-  @usableFromInline mutating func answerMTU(_ serverRxMTU: Int, room: Int) {
+  @usableFromInline mutating func answerMTU(_ serverRxMTU: Int, _ room: Room) {
     var response = ExchangeMTUResponse()
     response.serverRxMTU = UInt16(clamping: serverRxMTU)
-    write(response, room: room)
+    append(write(response, room), room)
   }
   /// A response without ranges; the smallest MTU has room for it.
-  private mutating func write<M: ATTMessage>(_ message: M, room: Int) {
-    let buffer = unsafe UnsafeMutableRawBufferPointer(start: rooms + room * roomCount, count: roomCount)
+  private mutating func write<M: ATTMessage>(_ message: M, _ room: Room) -> Response {
+    let buffer = unsafe UnsafeMutableRawBufferPointer(start: start(of: room), count: roomCount)
     var output = unsafe OutputRawSpan(buffer: buffer, initializedCount: 0)
     let count = output.append(message)
     _ = unsafe output.finalize(for: buffer)
-    set(.ready(count: count, after: 0), room: room)
+    return Response(count: count)
   }
 
-  /// The application's answer, a whole PDU, which leaves after so many notifications; nil: it is kept until `release` says.
-  /// False when none is awaited.
-  mutating func respond(_ response: Span<UInt8>, mtu: Int, after notifications: UInt64?) -> Bool {
-    precondition(!response.isEmpty && response.count <= mtu, "a response is one PDU of at most ATT_MTU octets")
-    let room: Int, due: Instant
-    if case .awaited(_, _, let deadline) = current {
-      (room, due) = (front, deadline)
-    } else if case .awaited(_, _, let deadline) = following {
-      (room, due) = (front ^ 1, deadline)
-    } else {
-      return false
-    }
-    unsafe response.withUnsafeBytes { bytes in
-      unsafe (rooms + room * roomCount).copyMemory(from: bytes.baseAddress.unsafelyUnwrapped, byteCount: bytes.count)
-    }
-    set(
-      notifications.map { .ready(count: response.count, after: $0) } ?? .kept(count: response.count, deadline: due),
-      room: room)
-    return true
+  /// A request that `admit` has let in has its response, which stands in `room`.
+  @inlinable @inline(__always) mutating func append(_ response: Response, _ room: Room) {
+    responses[room.place] = response
+    if case .none = requests { requests = .responding(room) } else { appendSecond() }
   }
-  /// All that was offered before the answer that is kept has reached the bearer. False when none is kept.
-  mutating func release(after notifications: UInt64) -> Bool {
-    for (answer, room) in [(current, front), (following, front ^ 1)] {
-      guard case .kept(let count, _) = answer else { continue }
-      set(.ready(count: count, after: notifications), room: room)
-      return true
+  @usableFromInline mutating func appendSecond() {
+    guard case .responding(let first) = requests else { return refuseThird() }
+    requests = .respondingTwice(first)
+  }
+  /// A request that `admit` has let in waits for the application, whose answer goes into `room`.
+  @usableFromInline mutating func append(_ question: Question, _ room: Room) {
+    self.question = question
+    switch requests {
+    case .none: requests = .asking(room)
+    case .responding(let first): requests = .respondingAndAsking(first)
+    case .asking, .askingAndHolding, .respondingAndAsking, .respondingTwice: refuseThird()
     }
-    return false
+  }
+  private func refuseThird() {
+    preconditionFailure("a request is served where `admit` has given it a room")
+  }
+
+  // MARK: The application's answers
+
+  /// What became of an answer.
+  @usableFromInline enum Outcome: BitwiseCopyable {
+    /// No such answer is awaited.
+    case unwanted
+    /// Taken; the request that was held for it is served next.
+    case taken(HeldRequest?)
+  }
+
+  /// Where the answer of the application goes; nil when it is asked nothing.
+  private var roomOfQuestion: Room? {
+    switch requests {
+    case .asking(let room), .askingAndHolding(let room): room
+    case .respondingAndAsking(let first): first.behind
+    case .none, .responding, .respondingTwice: nil
+    }
+  }
+  /// The question has its response. Returns the request that was held behind it.
+  private mutating func answer(with response: Response, _ room: Room) -> HeldRequest? {
+    responses[room.place] = response
+    switch requests {
+    case .asking: requests = .responding(room)
+    case .respondingAndAsking(let first): requests = .respondingTwice(first)
+    case .askingAndHolding:
+      requests = .responding(room)
+      return held
+    case .none, .responding, .respondingTwice: break
+    }
+    return nil
+  }
+
+  /// The application's answer to the request that `ticket` names, a whole PDU, which leaves after so many notifications;
+  /// nil: it is kept until `release`.
+  mutating func respond(
+    to ticket: RequestTicket, with response: Span<UInt8>, mtu: Int, after notifications: UInt64?
+  ) -> Outcome {
+    precondition(!response.isEmpty && response.count <= mtu, "a response is one PDU of at most ATT_MTU octets")
+    guard let room = roomOfQuestion, question.ticket == ticket, case .awaited = question.answer else {
+      return .unwanted
+    }
+    store(response, in: room)
+    if let notifications {
+      return .taken(answer(with: Response(count: response.count, place: notifications), room))
+    }
+    question.answer = .kept(count: response.count)
+    return .taken(nil)
+  }
+  /// All that was offered before the answer that is kept has reached the bearer. `.unwanted` when none is kept.
+  mutating func release(after notifications: UInt64) -> Outcome {
+    guard let room = roomOfQuestion, case .kept(let count) = question.answer else { return .unwanted }
+    return .taken(answer(with: Response(count: count, place: notifications), room))
   }
 
   /// Appends the response that is ready and returns its opcode; nil when there is none, or when it is to leave after more
   /// notifications than have been `sent`.
   @inlinable @inline(__always)
   mutating func writeResponse(into output: inout OutputRawSpan, sent: UInt64) -> ATTOpcode? {
-    guard case .ready(let count, let place) = current, place <= sent else { return nil }
-    let from = unsafe rooms + front &* roomCount
+    if case .none = requests { return nil }
+    guard case .responding(let room) = requests else { return writeFirst(into: &output, sent: sent) }
+    let response = responses[room.place]
+    guard response.place <= sent else { return nil }
+    requests = .none
+    return write(response, room, into: &output)
+  }
+  /// The same where another request stands behind.
+  @usableFromInline mutating func writeFirst(into output: inout OutputRawSpan, sent: UInt64) -> ATTOpcode? {
+    let room: Room, next: Requests
+    switch requests {
+    case .respondingTwice(let first): (room, next) = (first, .responding(first.behind))
+    case .respondingAndAsking(let first): (room, next) = (first, .asking(first.behind))
+    case .none, .responding, .asking, .askingAndHolding: return nil
+    }
+    let response = responses[room.place]
+    guard response.place <= sent else { return nil }
+    requests = next
+    return write(response, room, into: &output)
+  }
+  @inlinable @inline(__always)
+  func write(_ response: Response, _ room: Room, into output: inout OutputRawSpan) -> ATTOpcode {
+    let from = unsafe start(of: room)
     let opcode = unsafe ATTOpcode(rawValue: from.load(as: UInt8.self))
-    unsafe output.append(from: from, count: count)
-    current = following
-    following = .none
-    front ^= 1
+    unsafe output.append(from: from, count: response.count)
     return opcode
   }
 
@@ -205,7 +333,7 @@ import DequeModule
   ) -> SendAnswer {
     guard case .none = indication else { return .full }
     let count = min(value.count, limit)
-    let buffer = unsafe UnsafeMutableRawBufferPointer(start: rooms + 2 * roomCount, count: roomCount)
+    let buffer = unsafe UnsafeMutableRawBufferPointer(start: start(of: .indication), count: roomCount)
     var output = unsafe OutputRawSpan(buffer: buffer, initializedCount: 0)
     output.append(HandleValueIndication.opcode.rawValue)
     output.append(littleEndian: handle.rawValue)
@@ -222,7 +350,7 @@ import DequeModule
   @usableFromInline
   mutating func writeIndication(into output: inout OutputRawSpan, sent: UInt64, now: Instant) -> Bool {
     guard case .waiting(let count, let place) = indication, place <= sent else { return false }
-    unsafe output.append(from: rooms + 2 * roomCount, count: count)
+    unsafe output.append(from: start(of: .indication), count: count)
     indication = .sent(deadline: now.adding(seconds: Bearer.transactionSeconds))
     return true
   }
@@ -235,41 +363,45 @@ import DequeModule
 
   // MARK: Time and end
 
-  /// When the application's time is up, or that of an answer that is kept.
-  private static func deadline(of answer: Answer) -> Instant? {
-    switch answer {
-    case .awaited(_, _, let deadline), .kept(_, let deadline): deadline
-    case .none, .ready: nil
-    }
-  }
   /// When the bearer's time is up.
-  var confirmationDeadline: Instant? { if case .sent(let deadline) = indication { deadline } else { nil } }
-  var deadline: Instant? {
-    .earliest(
-      confirmationDeadline, .earliest(ServerBearer.deadline(of: current), ServerBearer.deadline(of: following)))
+  @usableFromInline var confirmationDeadline: Instant? {
+    if case .sent(let deadline) = indication { deadline } else { nil }
   }
-  /// Answers for the application where its time is up. An answer that is kept overtakes what it was kept for, so that the
-  /// peer has it within its 30 s.
-  mutating func expire(now: Instant, _ effects: inout Deque<BearerEffect>) {
-    for room in [front, front ^ 1] {
-      switch room == front ? current : following {
-      case .awaited(let opcode, let handle, let deadline) where deadline <= now:
-        refuse(opcode, ATTError(rawValue: 0x0E), room: room)
-        effects.append(.answeredForApplication(opcode, handle))
-      case .kept(let count, let deadline) where deadline <= now:
-        set(.ready(count: count, after: 0), room: room)
-      case .none, .awaited, .kept, .ready: break
-      }
+  var deadline: Instant? { .earliest(confirmationDeadline, roomOfQuestion == nil ? nil : question.deadline) }
+
+  /// What `expire` has done.
+  @usableFromInline enum Expiry: BitwiseCopyable {
+    case nothing
+    /// The application was answered for.
+    case unanswered(Question, HeldRequest?)
+    /// An answer that was kept overtakes what it was kept for, so that the peer has it within its 30 s.
+    case released(HeldRequest?)
+  }
+  /// Ends the question whose time is up.
+  @usableFromInline mutating func expire(now: Instant) -> Expiry {
+    guard let room = roomOfQuestion, question.deadline <= now else { return .nothing }
+    switch question.answer {
+    case .awaited:
+      let response = write(ErrorResponse(question.opcode, .unlikelyError), room)
+      return .unanswered(question, answer(with: response, room))
+    case .kept(let count): return .released(answer(with: Response(count: count), room))
     }
   }
   /// Drops everything. True when an indication has not been confirmed and never will be.
   mutating func close() -> Bool {
-    current = .none
-    following = .none
-    held = .none
+    requests = .none
     defer { indication = .none }
     if case .none = indication { return false }
     return true
+  }
+}
+
+extension ErrorResponse {
+  /// About no attribute.
+  init(_ opcode: ATTOpcode, _ error: ATTError) {
+    self.init()
+    requestOpcodeInError = opcode
+    errorCode = error
   }
 }
 

@@ -6,14 +6,30 @@ public struct BearerID: BitwiseCopyable, Sendable, Hashable {
   @inlinable public init(rawValue: UInt16) { self.rawValue = rawValue }
 }
 
+/// Names a request that a server answers later. The bearer gives it, and no other request of the bearer's life has it, so that
+/// an answer that comes too late is never taken for the answer to another request.
+public struct RequestTicket: BitwiseCopyable, Sendable, Hashable {
+  /// The bearer's number, and above it the request's: one register.
+  @usableFromInline var rawValue: UInt64
+  @inlinable public init(bearer: BearerID, number: UInt32) {
+    rawValue = UInt64(bearer.rawValue) | UInt64(number) &<< 16
+  }
+  @inlinable @inline(__always) public var bearer: BearerID { BearerID(rawValue: UInt16(truncatingIfNeeded: rawValue)) }
+  /// Names the bearer's next request.
+  @inlinable mutating func advance() { rawValue &+= 1 &<< 16 }
+}
+
 /// What a server bearer hands its requests to: the GATT server.
 public protocol AttributeServer: ~Copyable {
   /// Answers `request` (any request but Exchange MTU). The response PDU, opcode first, goes into `response`, which has
   /// room for exactly the bearer's ATT_MTU; whatever does not fit is cut as the Specification says for that PDU.
-  /// An error is a response too. `.later` promises one `ServerBearer.respond` from above.
+  /// An error is a response too. `.later` promises one `Bearer.respond` to `ticket`.
   mutating func respond(
-    to request: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant, response: inout OutputRawSpan
+    to request: ATTPDU, in packet: Span<UInt8>, as ticket: RequestTicket, now: Instant, response: inout OutputRawSpan
   ) -> ServerAnswer
+  /// The bearer has answered this request with Unlikely Error (0x0E), 25 s after the server's `.later`: its answer is not
+  /// wanted any more.
+  mutating func expired(_ ticket: RequestTicket, now: Instant)
   /// A command (Write Command, Signed Write Command): there is no answer, not even an error.
   mutating func receive(command: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant)
   /// The client confirmed the indication that was outstanding.
@@ -23,7 +39,7 @@ public protocol AttributeServer: ~Copyable {
 public enum ServerAnswer: BitwiseCopyable, Sendable {
   /// The response stands in the buffer.
   case now
-  /// The application has been asked; the answer comes through `ServerBearer.respond`.
+  /// The application has been asked; the answer comes through `Bearer.respond`.
   case later
 }
 

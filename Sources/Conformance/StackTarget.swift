@@ -170,9 +170,7 @@ public final class StackTarget: ConformanceTarget {
     }
     now = max(now, due)
     while let index = answers.firstIndex(where: { $0.due <= now }) { answer(answers.remove(at: index)) }
-    bearer.expire(now: now, client: &client)
-    drain()
-    bearer.receiveHeld(now: now, server: &server, client: &client)
+    bearer.expire(now: now, server: &server, client: &client)
     pump()
     return true
   }
@@ -193,7 +191,6 @@ public final class StackTarget: ConformanceTarget {
   private func drain() {
     while let effect = bearer.nextEffect() {
       switch effect {
-      case .answeredForApplication: server.cancelRequest(on: bearer.id)
       case .mtuChanged: if running?.call == .exchangeMTU { end(.done) }
       case .closed(let closure):
         server.close(bearer.id)
@@ -242,9 +239,8 @@ public final class StackTarget: ConformanceTarget {
       outcome = self.answer(answer, into: &output)
       return true
     }
-    guard case .response = outcome else { return drain() }
-    response.withBytes { _ = bearer.respond($0) }
-    bearer.receiveHeld(now: now, server: &server, client: &client)
+    guard case .response(let ticket) = outcome else { return drain() }
+    response.withBytes { _ = bearer.respond(to: ticket, with: $0, now: now, server: &server) }
   }
   private func answer(_ answer: Answer, into output: inout OutputRawSpan) -> AnswerOutcome {
     if let writes = answer.writes {

@@ -194,8 +194,7 @@ extension HostCore {
   }
   /// All notifications have been offered that are to leave before the answer that is kept on the link.
   public mutating func releaseAnswer(on link: LinkID, now: Instant) {
-    guard let index = upper.index(of: link), upper.links[index].bearer.releaseAnswer() else { return }
-    upper.receiveHeld(at: index, now: now)
+    guard let index = upper.index(of: link), upper.releaseAnswer(at: index, now: now) else { return }
     collectServer()
     collect(at: index)
   }
@@ -213,9 +212,8 @@ extension HostCore {
       outcome = write(&upper.server, &output)
       return true
     }
-    if case .response = outcome {
-      response.withBytes { _ = upper.links[index].bearer.respond($0, isKept: isKept) }
-      if !isKept { upper.receiveHeld(at: index, now: now) }
+    if case .response(let ticket) = outcome {
+      response.withBytes { upper.respond(to: ticket, with: $0, isKept: isKept, at: index, now: now) }
     }
     collectServer()
     collect(at: index)
@@ -318,7 +316,6 @@ extension HostCore {
         upper.links[index].isIndicationRefused = false
       case .indicationFailed: upper.links[index].indicating = nil
       case .answeredForApplication(_, let handle):
-        upper.server.cancelRequest(on: upper.links[index].bearer.id)
         effects.append(.violation(link, .applicationTooSlow(handle)))
       case .closed(let closure):
         if closure == .timedOut { effects.append(.violation(link, .transactionTimedOut)) }

@@ -200,9 +200,7 @@ public struct HostCore: ~Copyable {
     let handle = upper.links[index].handle
     l2cap.expire(handle, now: now)
     expireUpdate(at: index, now)
-    let isTimeUp = upper.links[index].expire(now: now)
-    collect(handle, now)
-    upper.receiveHeld(at: index, now: now)
+    let isTimeUp = upper.expire(at: index, now: now)
     collect(handle, now)
     // A fixed channel cannot be closed, so the link goes: Vol 3, Part F, §3.3.3; Vol 3, Part A, §2.1.
     if isTimeUp { disconnect(at: index, .remoteUserTerminatedConnection, now) }

@@ -33,9 +33,9 @@ struct Link: ~Copyable {
   var isIndicationRefused = false
 
   /// True when the bearer has closed because the peer was late.
-  mutating func expire(now: Instant) -> Bool {
+  mutating func expire(now: Instant, server: inout Server) -> Bool {
     let wasOpen = bearer.closure == nil
-    bearer.expire(now: now, client: &client)
+    bearer.expire(now: now, server: &server, client: &client)
     return wasOpen && bearer.closure != nil
   }
   mutating func close() { bearer.close(client: &client) }
@@ -45,10 +45,6 @@ struct Link: ~Copyable {
   /// Requests may have ended: see `Bearer.releaseCommands`.
   @inline(__always) mutating func releaseCommands() { bearer.releaseCommands(client: client) }
 
-  /// What the client has sent before it had an answer, if it has it now.
-  mutating func receiveHeld(now: Instant, server: inout Server) {
-    bearer.receiveHeld(now: now, server: &server, client: &client)
-  }
   /// Notifies `values`: as `tuples`, if they are two or more and have been put together, else each by itself.
   mutating func send(
     _ tuples: [UInt8], _ values: ArraySlice<(handle: AttributeHandle, value: [UInt8])>, _ worst: SendAnswer
@@ -133,7 +129,17 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
   }
 
   @inline(__always) func isQuiet(at index: Int) -> Bool { links[index].bearer.isQuiet(client: links[index].client) }
-  mutating func receiveHeld(at index: Int, now: Instant) { links[index].receiveHeld(now: now, server: &server) }
+  mutating func respond(
+    to ticket: RequestTicket, with response: Span<UInt8>, isKept: Bool, at index: Int, now: Instant
+  ) {
+    links[index].bearer.respond(to: ticket, with: response, isKept: isKept, now: now, server: &server)
+  }
+  /// False when no answer is kept.
+  mutating func releaseAnswer(at index: Int, now: Instant) -> Bool {
+    links[index].bearer.releaseAnswer(now: now, server: &server)
+  }
+  /// True when the bearer has closed because the peer was late.
+  mutating func expire(at index: Int, now: Instant) -> Bool { links[index].expire(now: now, server: &server) }
   mutating func indicateServiceChanged(at index: Int) { links[index].indicateServiceChanged(from: &server) }
 
   /// Copies octets of an effect from the arena of whoever said it: they are gone with its next effect.

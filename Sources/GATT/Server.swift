@@ -55,6 +55,8 @@ public struct Server: AttributeServer, ~Copyable {
   /// Octets of the effects are the first `arenaCount`; there are none when all effects are taken.
   @usableFromInline var arena: [UInt8] = []
   @usableFromInline var arenaCount = 0
+  /// The bearer's name for the request that is being served.
+  var serving = RequestTicket(bearer: BearerID(rawValue: 0), number: 0)
   private var lastRequest: UInt32 = 0
   /// Questions that need no answer any more, the latest last, and why.
   var ended = Deque<EndedRequest>()
@@ -81,14 +83,15 @@ public struct Server: AttributeServer, ~Copyable {
   }
 
   public mutating func respond(
-    to request: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant, response: inout OutputRawSpan
+    to request: ATTPDU, in packet: Span<UInt8>, as ticket: RequestTicket, now: Instant, response: inout OutputRawSpan
   ) -> ServerAnswer {
     let start = response.byteCount
     do throws(Refusal) {
-      guard let session = session(of: bearer), response.freeCapacity >= 5 else { throw Refusal(.unlikelyError) }
-      // The bearer lets no request in while one waits: if one comes, the bearer has answered the other itself.
+      guard let session = session(of: ticket.bearer), response.freeCapacity >= 5 else { throw Refusal(.unlikelyError) }
+      // A bearer lets no request in while one waits; with any other caller the later one counts.
       if sessions[session].pending != nil { cancelRequest(ofSession: session) }
       if sessions[session].awareness != .aware { try receive(request, packet, fromUnaware: session) }
+      serving = ticket
       switch request {
       case .findInformationRequest(let request): try findInformation(request, &response)
       case .findByTypeValueRequest(let request): try findByTypeValue(request, packet, session, &response)
@@ -96,8 +99,7 @@ public struct Server: AttributeServer, ~Copyable {
       case .readRequest(let request):
         return try read(request.attributeHandle, nil, ReadRequest.opcode, session, &response)
       case .readBlobRequest(let request):
-        return try read(
-          request.attributeHandle, Int(request.valueOffset), ReadBlobRequest.opcode, session, &response)
+        return try read(request.attributeHandle, Int(request.valueOffset), ReadBlobRequest.opcode, session, &response)
       case .readMultipleRequest(let request):
         return try readMultiple(request.setOfHandles.octets, in: packet, ReadMultipleRequest.opcode, session, &response)
       case .readByGroupTypeRequest(let request): try readByGroupType(request, session, &response)
@@ -138,7 +140,7 @@ public struct Server: AttributeServer, ~Copyable {
   ) -> ServerRequestID {
     lastRequest &+= 1
     let id = ServerRequestID(rawValue: lastRequest)
-    sessions[session].pending = PendingRequest(id: id, kind: kind, handle: handle, room: room)
+    sessions[session].pending = PendingRequest(id: id, ticket: serving, kind: kind, handle: handle, room: room)
     return id
   }
 }

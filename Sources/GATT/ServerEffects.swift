@@ -54,6 +54,8 @@ struct PendingRequest: BitwiseCopyable {
     case execute
   }
   var id: ServerRequestID
+  /// The bearer's name for the request.
+  var ticket: RequestTicket
   var kind: Kind
   /// What the application is asked about.
   var handle: AttributeHandle
@@ -73,10 +75,10 @@ struct PendingRequest: BitwiseCopyable {
 
 /// What became of the application's answer.
 public enum AnswerOutcome: BitwiseCopyable, Sendable, Equatable {
-  /// The response PDU has been written: it goes to `Bearer.respond`.
-  case response(BearerID)
+  /// The response PDU has been written: it goes to `Bearer.respond(to:with:)`.
+  case response(RequestTicket)
   /// The request is one for several values; the next `.readRequested` asks for another of them. Nothing has been written.
-  case collecting(BearerID)
+  case collecting
   /// The answer is for nobody. Nothing has been written.
   case unwanted(UnwantedAnswer)
 }
@@ -150,7 +152,7 @@ extension Server {
 
 extension Server {
   /// The application's value for a `.readRequested`, from the offset that was asked for. A response PDU goes into `response`,
-  /// which has room for the bearer's ATT_MTU; it is for the bearer of the outcome.
+  /// which has room for the bearer's ATT_MTU; it is for the request of the outcome.
   public mutating func answerRead(
     _ id: ServerRequestID, with value: Span<UInt8>, into response: inout OutputRawSpan
   ) -> AnswerOutcome {
@@ -162,14 +164,15 @@ extension Server {
     case .read, .list, .multiple: break
     }
     end(index, .answeredAlready)
-    let start = response.byteCount, bearer = sessions[index].bearer
+    serving = pending.ticket
+    let start = response.byteCount
     do throws(Refusal) {
-      if try resume(pending, with: value, index, &response) == .later { return .collecting(bearer) }
+      if try resume(pending, with: value, index, &response) == .later { return .collecting }
     } catch {
       response.truncate(to: start)
       error.append(to: &response, request: pending.opcode)
     }
-    return .response(bearer)
+    return .response(pending.ticket)
   }
 
   /// The application agrees to a `.writeRequested`, and has written. Otherwise as `answerRead`.
@@ -190,7 +193,7 @@ extension Server {
       }
     }
     end(index, .answeredAlready)
-    return .response(sessions[index].bearer)
+    return .response(pending.ticket)
   }
 
   /// The application says no to a read or write: `error` is one of the Specification's, or its own (0x80 … 0x9F). `handle`
@@ -209,13 +212,14 @@ extension Server {
     } else {
       Refusal(handle ?? pending.handle, error).append(to: &response, request: pending.opcode)
     }
-    return .response(sessions[index].bearer)
+    return .response(pending.ticket)
   }
 
-  /// Nobody waits any more for what was asked on this bearer's behalf: the bearer has answered for an application that
-  /// took too long. The application is told once; its answer, should it come, is for nobody.
-  public mutating func cancelRequest(on bearer: BearerID) {
-    if let index = session(of: bearer) { cancelRequest(ofSession: index) }
+  /// Nobody waits any more for the answer to this request: the bearer has answered for an application that took too long.
+  /// The application is told once; its answer, should it come, is for nobody.
+  public mutating func expired(_ ticket: RequestTicket, now: Instant) {
+    guard let index = session(of: ticket.bearer), sessions[index].pending?.ticket == ticket else { return }
+    cancelRequest(ofSession: index)
   }
   mutating func cancelRequest(ofSession index: Int, _ reason: UnwantedAnswer = .tooLate) {
     guard let pending = sessions[index].pending else { return }

@@ -6,12 +6,17 @@ import TestSupport
 struct FakeServer: AttributeServer {
   var log: [String] = []
   var answersLater = false
+  /// Of the requests that it answers later, in their order.
+  var tickets: [RequestTicket] = []
 
   mutating func respond(
-    to request: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant, response: inout OutputRawSpan
+    to request: ATTPDU, in packet: Span<UInt8>, as ticket: RequestTicket, now: Instant, response: inout OutputRawSpan
   ) -> ServerAnswer {
     log.append("server: \(text(packet))")
-    if answersLater { return .later }
+    if answersLater {
+      tickets.append(ticket)
+      return .later
+    }
     precondition(response.byteCount == 0)
     response.append(packet[0] + 1)
     for index in 1..<packet.count where response.freeCapacity > 0 { response.append(packet[index]) }
@@ -19,6 +24,9 @@ struct FakeServer: AttributeServer {
   }
   mutating func receive(command: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant) {
     log.append("server: \(text(packet))")
+  }
+  mutating func expired(_ ticket: RequestTicket, now: Instant) {
+    log.append("server: expired #\((tickets.firstIndex(of: ticket) ?? -1) + 1)")
   }
   mutating func confirmed(on bearer: BearerID, now: Instant) { log.append("server: confirmed") }
 }
@@ -102,17 +110,17 @@ final class Station {
   func indicate(_ value: [UInt8], _ handle: UInt16 = 3) -> SendAnswer {
     bearer.indicate(AttributeHandle(rawValue: handle), value.span)
   }
-  func respond(_ pdu: String) -> Bool {
-    let pdu = octets(pdu)
-    defer { receiveHeld() }
-    return bearer.respond(pdu.span)
+  /// Answers the request that the server has put off last, or the `number`th of them.
+  func respond(_ pdu: String, to number: Int? = nil, isKept: Bool = false) -> Bool {
+    let pdu = octets(pdu), tickets = server.tickets
+    guard let ticket = number.map({ tickets[$0 - 1] }) ?? tickets.last else { return false }
+    return bearer.respond(to: ticket, with: pdu.span, isKept: isKept, now: now, server: &server)
   }
+  func release() -> Bool { bearer.releaseAnswer(now: now, server: &server) }
   func exchangeMTU() -> Bool { bearer.exchangeMTU() }
   func expire() {
-    bearer.expire(now: now, client: &client)
-    receiveHeld()
+    bearer.expire(now: now, server: &server, client: &client)
   }
-  func receiveHeld() { bearer.receiveHeld(now: now, server: &server, client: &client) }
   func close() { bearer.close(client: &client) }
 
   func effects() -> [String] {

@@ -193,7 +193,7 @@ import Testing
     station.now += .seconds(25)
     station.expire()
     #expect(station.sent() == ["01 0A 00 00 0E", response])
-    let after = station.events().filter { $0 != "answered for application: 0A 1" }
+    let after = station.events().filter { $0 != "answered for application: 0A 1" && $0 != "server: expired #1" }
     #expect((before.joined(separator: ", ") + " > " + after.joined(separator: ", ")).trimmed == events.trimmed)
   }
 
@@ -414,10 +414,63 @@ extension String {
     #expect(station.deadline == Instant.zero + .seconds(25))
     station.now += .seconds(25)
     station.expire()
-    #expect(station.events() == ["server: 0A 01 00", "answered for application: 0A 1"])
+    #expect(station.events() == ["server: 0A 01 00", "server: expired #1", "answered for application: 0A 1"])
     #expect(station.sent() == ["01 0A 00 00 0E"] && !station.respond("0B 07") && station.deadline == nil)
     station.receive("0A 02 00")
     #expect(station.respond("0B 07") && station.sent() == ["0B 07"])
+  }
+
+  /// An answer that comes too late is not taken for the answer to the next request, which is awaited by then.
+  @Test func lateAnswerToAnOlderRequest() {
+    let station = Station()
+    station.server.answersLater = true
+    station.receive("0A 01 00")
+    station.now += .seconds(25)
+    station.expire()
+    station.receive("0A 02 00")
+    #expect(station.sent() == ["01 0A 00 00 0E"])
+    #expect(!station.respond("0B 01", to: 1))
+    #expect(station.sent() == [])
+    #expect(station.respond("0B 02", to: 2) && station.sent() == ["0B 02"])
+    // An answered request is not answered again, nor is another bearer's request here.
+    station.receive("0A 03 00")
+    station.server.tickets.append(RequestTicket(bearer: BearerID(rawValue: 0x41), number: 3))
+    #expect(!station.respond("0B 02", to: 2) && !station.respond("0B 04", to: 4))
+    #expect(station.respond("0B 03", to: 3) && station.sent() == ["0B 03"])
+    station.receive("0A 05 00")
+    station.close()
+    #expect(!station.respond("0B 05", to: 5))
+  }
+
+  /// The end of the first request serves the one that was held behind it, whichever end it is.
+  @Test func heldRequestFollowsEveryEnd() {
+    let station = Station()
+    station.server.answersLater = true
+    station.receive("0A 01 00")
+    station.receive("0A 02 00")
+    station.now += .seconds(25)
+    station.expire()
+    #expect(
+      station.events() == [
+        "server: 0A 01 00", "server: expired #1", "server: 0A 02 00", "early 0A", "answered for application: 0A 1",
+      ])
+    #expect(station.deadline == station.now + .seconds(25))
+    // An answer that is kept: the request behind it waits for the release.
+    station.receive("0A 03 00")
+    #expect(station.sent() == ["01 0A 00 00 0E"])
+    station.receive("0A 03 00")
+    #expect(station.respond("0B 02", isKept: true) && station.sent() == [])
+    #expect(station.events() == ["dropped 0A", "early 0A"])
+    #expect(!station.respond("0B 02"))
+    #expect(station.release() && !station.release())
+    #expect(station.events() == ["server: 0A 03 00"] && station.sent() == ["0B 02"])
+    // An answer that is kept for 25 s leaves by itself.
+    station.receive("0A 04 00")
+    #expect(station.respond("0B 03", isKept: true) && station.sent() == [])
+    station.now += .seconds(25)
+    station.expire()
+    #expect(station.events() == ["server: 0A 04 00", "early 0A"] && station.sent() == ["0B 03"])
+    #expect(station.respond("0B 04") && station.sent() == ["0B 04"])
   }
 
   @Test func closeFailsEverythingOnce() {

@@ -290,12 +290,13 @@ private final class End {
   struct Server: AttributeServer {
     var calls: [(String, [UInt8])] = []
     mutating func respond(
-      to request: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant, response: inout OutputRawSpan
+      to request: ATTPDU, in packet: Span<UInt8>, as ticket: RequestTicket, now: Instant, response: inout OutputRawSpan
     ) -> ServerAnswer {
       calls.append(("request", encoded(request, from: packet)))
       response.append(packet[0] + 1)
       return .now
     }
+    mutating func expired(_ ticket: RequestTicket, now: Instant) { calls.append(("expired", [])) }
     mutating func receive(command: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant) {
       calls.append(("command", encoded(command, from: packet)))
     }

@@ -169,7 +169,7 @@ private final class HostileWorld {
       // An answer that was none: the peer says nothing more, and 30 s later the bearer is closed.
       if !bearer.hasPDU(client: client), let deadline = bearer.deadline {
         now = deadline
-        bearer.expire(now: now, client: &client)
+        bearer.expire(now: now, server: &server, client: &client)
         isClosed = true
       }
       drain()
@@ -199,7 +199,8 @@ private final class HostileWorld {
   private func answer(_ request: [UInt8], _ chance: inout SplitMix64) -> [UInt8] {
     let wrote = response.fill { output in
       guard let pdu = try? ATTPDU(request.span) else { return false }
-      return server.respond(to: pdu, in: request.span, on: BearerID(rawValue: 1), now: now, response: &output) == .now
+      let ticket = RequestTicket(bearer: BearerID(rawValue: 1), number: 1)
+      return server.respond(to: pdu, in: request.span, as: ticket, now: now, response: &output) == .now
     }
     while server.nextEffect() != nil {}
     var bytes = wrote ? response.bytes : [0x01, request[0], 0, 0, 0x0E]

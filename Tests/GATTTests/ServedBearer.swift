@@ -33,7 +33,9 @@ final class ServedBearer {
     bearer.receive(request.span, now: .zero, server: &server, client: &client)
     while let answer = takeEffects() {
       // It may lead to the next question of the same request.
-      if let response = respond(answer) { bearer.respond(response.span) }
+      if let (ticket, response) = respond(answer) {
+        bearer.respond(to: ticket, with: response.span, now: .zero, server: &server)
+      }
     }
     while bearer.nextEffect() != nil {}
     return packet.fill { bearer.nextPDU(into: &$0, now: .zero, client: &client) } ? packet.bytes : nil
@@ -62,7 +64,7 @@ final class ServedBearer {
     return answer
   }
   /// The response PDU; nil when the request goes on.
-  private func respond(_ answer: PlainAnswer) -> [UInt8]? {
+  private func respond(_ answer: PlainAnswer) -> (RequestTicket, [UInt8])? {
     var outcome = AnswerOutcome.unwanted(.unknown)
     _ = response.fill { output in
       if let (error, handle) = answer.refusal {
@@ -74,7 +76,7 @@ final class ServedBearer {
       }
       return true
     }
-    if case .response = outcome { return response.bytes }
+    if case .response(let ticket) = outcome { return (ticket, response.bytes) }
     return nil
   }
 

@@ -93,8 +93,8 @@ import Testing
   /// After 25 s the bearer answers for the application: nobody waits for its answer then, and it is told so once.
   @Test func answeredForByTheBearer() {
     #expect(tester.ask("0A 3A 00") == later)
-    tester.server.cancelRequest(on: tester.bearer)
-    tester.server.cancelRequest(on: tester.bearer)
+    tester.expire()
+    tester.expire()
     #expect(tester.told() == ["1 reads 0x003A+0 #1", "1 cancelled #1"])
     #expect(tester.answerRead(1, [1]) == "nobody waits: tooLate")
     // Another request says the same.

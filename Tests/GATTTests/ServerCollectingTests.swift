@@ -133,7 +133,7 @@ import Testing
   /// The client goes, or the bearer answers for the application: what has been collected is for nobody, and does not get into the next.
   @Test func endsMeanwhile() {
     #expect(tester.ask(Self.byType) == later && tester.answerRead(1, [1, 2]) == later)
-    tester.server.cancelRequest(on: tester.bearer)
+    tester.expire()
     #expect(tester.answerRead(2, [1]) == "nobody waits: tooLate")
     #expect(tester.ask("08 07 00 FF FF 01 AA") == later)
     #expect(tester.refuse(3, .readNotPermitted) == "01 08 08 00 02")

@@ -41,7 +41,7 @@ import Testing
         case 1: response = tester.answerWrite(id.rawValue)
         case 2: response = tester.refuse(id.rawValue, .unlikelyError)
         default:
-          tester.server.cancelRequest(on: tester.bearer)
+          tester.expire()
           response = "nobody waits"
         }
         if !response.hasPrefix("nobody waits") {

@@ -194,19 +194,19 @@ private final class Hostile {
     }
     if case .unwanted(.wrongKind) = outcome { return }
     waiting.removeAll { $0 == question }
-    guard case .response = outcome else {
+    guard case .response(let ticket) = outcome else {
       // It may have ended by itself, and nobody has listened to that yet.
       if case .unwanted(let reason) = outcome, reason != .tooLate { fail("an open question is answered by \(reason)") }
       return
     }
-    if !response.withBytes({ bearer.respond($0) }) { fail("a response that the bearer does not wait for") }
-    bearer.receiveHeld(now: now, server: &server, client: &client)
+    if !response.withBytes({ bearer.respond(to: ticket, with: $0, now: now, server: &server) }) {
+      fail("a response that the bearer does not wait for")
+    }
   }
   private func pass(_ time: Duration) {
     now += time
-    bearer.expire(now: now, client: &client)
+    bearer.expire(now: now, server: &server, client: &client)
     takeBearerEffects()
-    bearer.receiveHeld(now: now, server: &server, client: &client)
   }
   private func changeDatabase() {
     if isTransient {
@@ -224,12 +224,11 @@ private final class Hostile {
 
   private func take(_ effect: BearerEffect) {
     switch effect {
-    case .answeredForApplication: server.cancelRequest(on: id)
     case .indicationConfirmed: indicatedAt = nil
     case .closed(let reason):
       let since = [indicatedAt, askedAt].compactMap { $0 }.min()
       if reason == .timedOut, since.map({ $0 + .seconds(30) <= now }) != true { fail("closed too early") }
-    case .indicationFailed, .mtuChanged, .ready, .violation: break
+    case .answeredForApplication, .indicationFailed, .mtuChanged, .ready, .violation: break
     }
   }
   private func takeBearerEffects() { while let effect = bearer.nextEffect() { take(effect) } }

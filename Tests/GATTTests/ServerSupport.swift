@@ -9,6 +9,10 @@ final class ServerUnderTest {
   var mtu: Int
   var now = Instant.zero
   var bearer = BearerID(rawValue: 1)
+  /// Requests so far.
+  private var count: UInt32 = 0
+  /// The bearer's name for the last request.
+  var ticket: RequestTicket { RequestTicket(bearer: bearer, number: count) }
   /// What was stored last for each bond.
   var records: [BondID: [UInt8]] = [:]
 
@@ -22,10 +26,11 @@ final class ServerUnderTest {
   func ask(_ request: String) -> String { hex(ask(octets(request)) ?? Array("later".utf8)) }
   func ask(_ request: [UInt8]) -> [UInt8]? {
     var response = PacketBuffer(capacity: mtu)
+    count += 1
     let isNow = response.fill { output in
       do throws(WireError) {
         let pdu = try ATTPDU(request.span)
-        return server.respond(to: pdu, in: request.span, on: bearer, now: now, response: &output) == .now
+        return server.respond(to: pdu, in: request.span, as: ticket, now: now, response: &output) == .now
       } catch {
         for octet in [0x01, request.first ?? 0, 0, 0, 0x04] { output.append(octet) }
         return true
@@ -40,6 +45,8 @@ final class ServerUnderTest {
     } catch {}
   }
 
+  /// The bearer has answered the last request for the application.
+  func expire() { server.expired(ticket, now: now) }
   func setValue(_ raw: UInt16, _ value: [UInt8]) -> Bool { server.setValue(handle(raw), to: value) }
   func effects() -> [ServerEffect] {
     var effects: [ServerEffect] = []
