@@ -1,6 +1,6 @@
 import BindruneWire
 
-/// Which bearer of the server or client a PDU belongs to. On the fixed channel it is the connection handle.
+/// Which bearer of the server or client a PDU belongs to: the composer numbers them.
 public struct BearerID: BitwiseCopyable, Sendable, Hashable {
   public var rawValue: UInt16
   @inlinable public init(rawValue: UInt16) { self.rawValue = rawValue }

@@ -54,7 +54,7 @@ extension HostCore {
     _ parameters: ConnectionParameters, _ now: Instant
   ) -> LinkID {
     lastLink &+= 1
-    let id = LinkID(rawValue: lastLink), bearer = BearerID(rawValue: handle.rawValue)
+    let id = LinkID(rawValue: lastLink), bearer = upper.freeBearer
     var configuration = BearerConfiguration()
     configuration.preferredMTU = self.configuration.preferredMTU
     configuration.queueCapacity = self.configuration.queueCapacity
@@ -90,7 +90,7 @@ extension HostCore {
       for id in upper.links[index].requests.all { emit(.completed(id, .failed(.noSuchLink))) }
       upper.links[index].requests = LinkRequests()
       collect(at: index)
-      upper.server.close(BearerID(rawValue: handle.rawValue))
+      upper.server.close(upper.links[index].bearer.id)
       collectServer()
       let link = upper.remove(at: index)
       emit(.linkDown(link.id, reason: reason))

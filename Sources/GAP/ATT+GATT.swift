@@ -203,9 +203,9 @@ extension HostCore {
     to id: ServerRequestID, _ isKept: Bool, _ now: Instant,
     _ write: (inout Server, inout OutputRawSpan) -> AnswerOutcome
   ) -> UnwantedAnswer? {
-    guard let bearer = upper.server.bearer(waitingFor: id),
-      let index = upper.index(of: ConnectionHandle(rawValue: bearer.rawValue))
-    else { return upper.server.reason(id) }
+    guard let bearer = upper.server.bearer(waitingFor: id), let index = upper.index(of: bearer) else {
+      return upper.server.reason(id)
+    }
     var response = PacketBuffer(capacity: upper.links[index].bearer.mtu)
     var outcome = AnswerOutcome.unwanted(.unknown)
     _ = response.fill { output in
@@ -353,7 +353,6 @@ extension HostCore {
   }
   private mutating func keepFromServer(_ octets: Octets) -> Octets { upper.copyFromServer(octets, to: &arena) }
   private func link(of bearer: BearerID) -> LinkID? {
-    guard let index = upper.index(of: ConnectionHandle(rawValue: bearer.rawValue)) else { return nil }
-    return upper.links[index].id
+    upper.index(of: bearer).map { upper.links[$0].id }
   }
 }

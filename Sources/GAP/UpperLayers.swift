@@ -83,8 +83,8 @@ extension AttributeHandle {
 struct UpperLayers: ~Copyable, L2CAPUpper {
   /// In the order in which they came.
   var links = UniqueArray<Link>(minimumCapacity: 8)
-  /// Places in `links` by connection handle, `nowhere` where there is none.
-  private var places = UniqueArray<UInt16>()
+  /// Places in `links` by connection handle and by bearer, `nowhere` where there is none.
+  private var places = UniqueArray<UInt16>(), bearerPlaces = UniqueArray<UInt16>()
   private static var nowhere: UInt16 { .max }
   /// When each link waits no longer, in the order of `links`.
   var deadlines = LinkDeadlines()
@@ -98,6 +98,18 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
     let handle = Int(handle.rawValue)
     guard handle < places.count, places[handle] != UpperLayers.nowhere else { return nil }
     return Int(places[handle])
+  }
+  /// The place of a bearer's link.
+  func index(of bearer: BearerID) -> Int? {
+    let bearer = Int(bearer.rawValue)
+    guard bearer < bearerPlaces.count, bearerPlaces[bearer] != UpperLayers.nowhere else { return nil }
+    return Int(bearerPlaces[bearer])
+  }
+  /// The least number that no bearer has.
+  var freeBearer: BearerID {
+    var number = 0
+    while number < bearerPlaces.count, bearerPlaces[number] != UpperLayers.nowhere { number += 1 }
+    return BearerID(rawValue: UInt16(number))
   }
   @inline(__always) func index(of id: LinkID) -> Int? {
     // Their numbers ascend.
@@ -113,6 +125,9 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
     let handle = Int(link.handle.rawValue)
     while places.count <= handle { places.append(UpperLayers.nowhere) }
     places[handle] = UInt16(links.count)
+    let bearer = Int(link.bearer.id.rawValue)
+    while bearerPlaces.count <= bearer { bearerPlaces.append(UpperLayers.nowhere) }
+    bearerPlaces[bearer] = UInt16(links.count)
     links.append(link)
     deadlines.append()
   }
@@ -120,7 +135,11 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
     let link = links.remove(at: index)
     deadlines.remove(at: index)
     places[Int(link.handle.rawValue)] = UpperLayers.nowhere
-    for later in index..<links.count { places[Int(links[later].handle.rawValue)] = UInt16(later) }
+    bearerPlaces[Int(link.bearer.id.rawValue)] = UpperLayers.nowhere
+    for later in index..<links.count {
+      places[Int(links[later].handle.rawValue)] = UInt16(later)
+      bearerPlaces[Int(links[later].bearer.id.rawValue)] = UInt16(later)
+    }
     return link
   }
   func contains(address: PeerAddress) -> Bool {

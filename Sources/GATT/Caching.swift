@@ -12,13 +12,16 @@ import DequeModule
 //
 // 0x12 and ignoring are for clients alone that say they support robust caching: §7.2 forbids the server to use it with
 // others, so that an unaware client without that bit is served as if nothing had happened.
+//
+// The table is for a client with one bearer, which is informed by 0x12 (`BearerSession.wasOutOfSync`) or by the hash. A client
+// with several becomes aware by the hash and another request alone, on any of them, and 0x12 is sent once on each.
 
 /// Whether a client knows the services as they are. Vol 3, Part G, §2.5.2.1.
 enum Awareness: BitwiseCopyable {
   case aware
   /// They have changed since.
   case unaware
-  /// It has been told by 0x12, or has read the Database Hash: with its next request it is aware.
+  /// It has read the Database Hash: with its next request it is aware, on whichever bearer.
   case informed
 }
 
@@ -26,10 +29,21 @@ enum Awareness: BitwiseCopyable {
 struct ServiceChangedPhase: BitwiseCopyable {
   /// What is to be indicated as soon as the bearer can.
   var waiting: HandleRange?
-  /// What has been indicated and is not confirmed.
-  var sent: HandleRange?
+  /// What has been indicated and is not confirmed, and on which bearer.
+  var sent: Sent?
   /// What the client has not confirmed.
-  var unconfirmed: HandleRange? { HandleRange.union(waiting, sent) }
+  var unconfirmed: HandleRange? { HandleRange.union(waiting, sent?.range) }
+
+  struct Sent: BitwiseCopyable {
+    var range: HandleRange
+    var bearer: BearerID
+  }
+  /// The indication on this bearer will not be confirmed: another bearer is to take it. False when there was none.
+  mutating func returnSent(on bearer: BearerID) -> Bool {
+    guard let sent, sent.bearer == bearer else { return false }
+    self = ServiceChangedPhase(waiting: unconfirmed)
+    return true
+  }
 }
 
 /// The database was changed within `range`; before, it had this hash.
@@ -52,9 +66,9 @@ extension Server {
     for service in services.services {
       range = .union(range, HandleRange(raw: service.attributes[0].raw, service.last))
     }
-    for index in 0..<sessions.count {
-      while sessions[index].configurations.count < database.configurations.count {
-        sessions[index].configurations.append([])
+    for index in 0..<clients.count {
+      while clients[index].configurations.count < database.configurations.count {
+        clients[index].configurations.append([])
       }
     }
     if let range { changed(range, from: hash) }
@@ -67,14 +81,15 @@ extension Server {
     guard let service = database.attribute(handle) else { throw .noSuchService(handle) }
     let range = HandleRange(handle, service.groupEnd), concerned = database.range(concernedBy: range)
     try database.remove(service: handle, andIncludes: andIncludes)
-    for index in 0..<sessions.count {
+    for index in 0..<clients.count {
       for (slot, removed) in configurations.enumerated() where range.contains(removed.descriptor) {
-        if sessions[index].configurations[slot].isEmpty { continue }
-        sessions[index].configurations[slot] = []
-        effects.append(.subscriptionChanged(sessions[index].bearer, removed.value, []))
+        if clients[index].configurations[slot].isEmpty { continue }
+        clients[index].configurations[slot] = []
+        effects.append(.subscriptionChanged(clients[index].bearers[0], removed.value, []))
       }
+      clients[index].prepared.overtake(range)
     }
-    for index in 0..<sessions.count { sessions[index].prepared.overtake(range) }
+    for index in 0..<sessions.count { sessions[index].executing.overtake(range) }
     changed(concerned, from: hash)
   }
 
@@ -83,19 +98,20 @@ extension Server {
     let range = database.special.supportRobustCaching ? HandleRange.union(range, database.special.service) : range
     if changes.count == DatabaseChange.remembered { changes.removeFirst() }
     changes.append(DatabaseChange(hash: hash, range: range))
-    for index in 0..<sessions.count {
-      sessions[index].awareness = .unaware
+    for index in 0..<sessions.count { sessions[index].wasOutOfSync = false }
+    for index in 0..<clients.count {
+      clients[index].awareness = .unaware
       // §7.1: lost for a client that has not asked for it.
       if wantsServiceChanged(index) {
-        sessions[index].serviceChanged.waiting.formUnion(range)
+        clients[index].serviceChanged.waiting.formUnion(range)
         hasServiceChanged = true
       }
       recordChanged(index)
     }
   }
-  private func wantsServiceChanged(_ session: Int) -> Bool {
+  private func wantsServiceChanged(_ client: Int) -> Bool {
     guard let position = database.position(of: database.special.serviceChanged) else { return false }
-    return sessions[session].configurations[Int(database.attributes[position].slot)].contains(.indication)
+    return clients[client].configurations[Int(database.attributes[position].slot)].contains(.indication)
   }
 
   /// What has changed since the database had `hash`: everything, if that is not known. Nil: nothing.
@@ -108,12 +124,12 @@ extension Server {
   /// The Service Changed indication that is due on `bearer`, as handle and value; nil when there is none. Take it only when
   /// the bearer can indicate, and give it to `Bearer.indicate` at once: the next confirmation is taken for its own.
   public mutating func takeServiceChanged(on bearer: BearerID) -> (handle: AttributeHandle, value: [UInt8])? {
-    guard hasServiceChanged, let index = session(of: bearer), sessions[index].serviceChanged.sent == nil,
-      let range = sessions[index].serviceChanged.waiting, wantsServiceChanged(index)
+    guard hasServiceChanged, let index = client(of: bearer), clients[index].serviceChanged.sent == nil,
+      let range = clients[index].serviceChanged.waiting, wantsServiceChanged(index)
     else { return nil }
-    sessions[index].serviceChanged = ServiceChangedPhase(waiting: nil, sent: range)
+    clients[index].serviceChanged = ServiceChangedPhase(sent: .init(range: range, bearer: bearer))
     hasServiceChanged = false
-    for other in 0..<sessions.count where sessions[other].serviceChanged.waiting != nil { hasServiceChanged = true }
+    for other in 0..<clients.count where clients[other].serviceChanged.waiting != nil { hasServiceChanged = true }
     let first = range.first.rawValue, last = range.last.rawValue
     return (
       database.special.serviceChanged,
@@ -121,10 +137,13 @@ extension Server {
     )
   }
   public mutating func confirmed(on bearer: BearerID, now: Instant) {
-    guard let index = session(of: bearer), sessions[index].serviceChanged.sent != nil else { return }
-    sessions[index].serviceChanged.sent = nil
-    // Another change has come meanwhile, and its indication is to follow.
-    if sessions[index].serviceChanged.waiting == nil { sessions[index].awareness = .aware }
+    guard let index = client(of: bearer), clients[index].serviceChanged.sent?.bearer == bearer else { return }
+    clients[index].serviceChanged.sent = nil
+    // Another change may have come meanwhile, and its indication is to follow. §2.5.2.1: a client with several bearers becomes
+    // change-aware by the Database Hash alone.
+    if clients[index].serviceChanged.waiting == nil, clients[index].bearers.count == 1 {
+      clients[index].awareness = .aware
+    }
     recordChanged(index)
   }
 }
@@ -134,47 +153,52 @@ extension Server {
 extension Server {
   /// What the client of `bearer` says that it can do.
   public func features(of bearer: BearerID) -> ClientSupportedFeatures {
-    session(of: bearer).map { sessions[$0].features } ?? []
+    client(of: bearer).map { clients[$0].features } ?? []
   }
   /// The client does not know the database as it is, and has said that it can be told so.
   @inline(__always)
   mutating func ignoresDatabase(_ session: Int) -> Bool {
-    sessions[session].awareness != .aware && usesRobustCaching(session)
+    clients[sessions[session].client].awareness != .aware && usesRobustCaching(sessions[session].client)
   }
-  private mutating func usesRobustCaching(_ session: Int) -> Bool {
-    sessions[session].features.contains(.robustCaching) && database.special.supportRobustCaching
+  private mutating func usesRobustCaching(_ client: Int) -> Bool {
+    clients[client].features.contains(.robustCaching) && database.special.supportRobustCaching
   }
 
-  /// A request of a client that is not aware.
+  /// A request of a client that is not aware. 0x12 and another request make a client with one bearer aware; one with several
+  /// gets it once on each.
   @inline(never)
   mutating func receive(_ request: ATTPDU, _ packet: Span<UInt8>, fromUnaware session: Int) throws(Refusal) {
-    if sessions[session].awareness == .informed {
-      sessions[session].awareness = .aware
-      return recordChanged(session)
+    let client = sessions[session].client
+    let wasOutOfSync = sessions[session].wasOutOfSync
+    if clients[client].awareness == .informed || wasOutOfSync && clients[client].bearers.count == 1 {
+      clients[client].awareness = .aware
+      return recordChanged(client)
     }
-    guard usesRobustCaching(session), let handle = request.countsOnHandle(in: packet) else { return }
-    sessions[session].awareness = .informed
+    guard !wasOutOfSync, usesRobustCaching(client), let handle = request.countsOnHandle(in: packet) else { return }
+    sessions[session].wasOutOfSync = true
     throw Refusal(handle, .databaseOutOfSync)
   }
   /// The client has read the Database Hash.
   @inline(__always)
   mutating func readDatabaseHash(_ session: Int) {
-    if sessions[session].awareness == .unaware { sessions[session].awareness = .informed }
+    let client = sessions[session].client
+    if clients[client].awareness == .unaware { clients[client].awareness = .informed }
   }
 
   /// Whether `part`, written at `offset`, clears no bit. Vol 3, Part G, §7.2.
   mutating func accepts(features part: Span<UInt8>, at offset: Int, _ session: Int) -> Bool {
     guard offset == 0 else { return true }
     let wanted = part.isEmpty ? [] : ClientSupportedFeatures(rawValue: part[0])
-    return sessions[session].features.isSubset(of: wanted)
+    return clients[sessions[session].client].features.isSubset(of: wanted)
   }
   /// Stores features that were accepted, those that are defined.
   mutating func setFeatures(_ part: Span<UInt8>, at offset: Int, _ session: Int) {
     guard offset == 0, !part.isEmpty else { return }
     let wanted = ClientSupportedFeatures(rawValue: part[0]).intersection(.known)
-    guard wanted != sessions[session].features else { return }
-    sessions[session].features = wanted
-    recordChanged(session)
+    let client = sessions[session].client
+    guard wanted != clients[client].features else { return }
+    clients[client].features = wanted
+    recordChanged(client)
   }
 }
 
@@ -226,10 +250,10 @@ extension Optional<HandleRange> {
 // MARK: - Bonds
 
 extension Server {
-  /// The client of `bearer` is bonded: what the server remembers of it outlives the bearer, under `bond`, by `.store`.
+  /// The client of `bearer` is bonded: what the server remembers of it outlives its bearers, under `bond`, by `.store`.
   public mutating func bond(_ bearer: BearerID, as bond: BondID) {
-    guard let index = session(of: bearer) else { return }
-    sessions[index].bond = bond
+    guard let index = client(of: bearer) else { return }
+    clients[index].bond = bond
     recordChanged(index)
   }
   /// The bonded client of `bearer` is back, with the octets of the last `.store` for its bond: its configurations and features
@@ -238,46 +262,47 @@ extension Server {
   public mutating func restore(
     _ record: Span<UInt8>, of bond: BondID, on bearer: BearerID
   ) throws(WireError) {
-    guard let index = session(of: bearer) else { return }
+    guard let index = client(of: bearer) else { return }
     self.bond(bearer, as: bond)
     let record = try ClientRecord(record)
-    sessions[index].features = record.features.intersection(.known)
+    clients[index].features = record.features.intersection(.known)
     for slot in database.configurations.indices {
       let wanted = record.configuration(slot: slot, in: database)
-      guard wanted != sessions[index].configurations[slot] else { continue }
-      sessions[index].configurations[slot] = wanted
+      guard wanted != clients[index].configurations[slot] else { continue }
+      clients[index].configurations[slot] = wanted
       effects.append(.subscriptionChanged(bearer, database.configurations[slot].value, wanted))
     }
     let missed = changes(since: record.databaseHash)
-    sessions[index].awareness = record.isAware && missed == nil ? .aware : .unaware
+    clients[index].awareness = record.isAware && missed == nil ? .aware : .unaware
+    for session in 0..<sessions.count where sessions[session].client == index { sessions[session].wasOutOfSync = false }
     let waiting = HandleRange.union(record.unconfirmed, missed)
-    sessions[index].serviceChanged.waiting = wantsServiceChanged(index) ? waiting : nil
-    if sessions[index].serviceChanged.waiting != nil { hasServiceChanged = true }
+    clients[index].serviceChanged.waiting = wantsServiceChanged(index) ? waiting : nil
+    if clients[index].serviceChanged.waiting != nil { hasServiceChanged = true }
   }
 
-  /// Something that outlives the bearer has changed.
-  func isBonded(_ session: Int) -> Bool { sessions[session].bond != nil }
-  mutating func recordChanged(_ session: Int) {
-    guard isBonded(session) else { return }
-    sessions[session].isRecordStored = false
+  /// Something that outlives the client's bearers has changed.
+  func isBonded(_ client: Int) -> Bool { clients[client].bond != nil }
+  mutating func recordChanged(_ client: Int) {
+    guard isBonded(client) else { return }
+    clients[client].isRecordStored = false
     hasUnstoredRecord = true
   }
   mutating func nextRecord() -> ServerEffect? {
-    for index in 0..<sessions.count {
-      if let effect = storeRecord(ofSession: index) { return effect }
+    for index in 0..<clients.count {
+      if let effect = storeRecord(ofClient: index) { return effect }
     }
     hasUnstoredRecord = false
     return nil
   }
-  mutating func storeRecord(ofSession index: Int) -> ServerEffect? {
-    guard let bond = sessions[index].bond, !sessions[index].isRecordStored else { return nil }
-    sessions[index].isRecordStored = true
+  mutating func storeRecord(ofClient index: Int) -> ServerEffect? {
+    guard let bond = clients[index].bond, !clients[index].isRecordStored else { return nil }
+    clients[index].isRecordStored = true
     var record = ClientRecord()
-    record.features = sessions[index].features
-    record.isAware = sessions[index].awareness == .aware
+    record.features = clients[index].features
+    record.isAware = clients[index].awareness == .aware
     record.databaseHash = database.hash
-    record.unconfirmed = sessions[index].serviceChanged.unconfirmed
-    for (slot, configuration) in sessions[index].configurations.enumerated() where !configuration.isEmpty {
+    record.unconfirmed = clients[index].serviceChanged.unconfirmed
+    for (slot, configuration) in clients[index].configurations.enumerated() where !configuration.isEmpty {
       let descriptor = database.configurations[slot]
       record.configurations.append(
         ClientRecord.Entry(

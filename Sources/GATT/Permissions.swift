@@ -64,14 +64,15 @@ extension Server {
   /// Security Manager and controller have changed what protects the link. `keySize` is the encryption key's, 7 … 16 octets:
   /// it counts while the link is encrypted.
   public mutating func setSecurity(_ security: BearerSecurity, keySize: Int = 16, of bearer: BearerID) {
-    guard let index = session(of: bearer) else { return }
-    sessions[index].security = security
-    sessions[index].keySize = keySize
+    guard let client = client(of: bearer) else { return }
+    clients[client].security = security
+    clients[client].keySize = keySize
   }
-  /// The user or the application allows the client what needs authorization, until the bearer closes. Vol 3, Part C, §10.5.
+  /// The user or the application allows the client what needs authorization, until its last bearer closes. Vol 3, Part C,
+  /// §10.5.
   public mutating func setAuthorized(_ isAuthorized: Bool, of bearer: BearerID) {
-    guard let index = session(of: bearer) else { return }
-    sessions[index].isAuthorized = isAuthorized
+    guard let client = client(of: bearer) else { return }
+    clients[client].isAuthorized = isAuthorized
   }
 
   /// The position of the attribute that the client wants to read.
@@ -105,12 +106,13 @@ extension Server {
     _ access: AttributePermissions.Access, _ forbidden: ATTError, _ session: Int
   ) -> ATTError? {
     guard access.isPermitted else { return forbidden }
-    if access.needsAuthorization, !sessions[session].isAuthorized { return .insufficientAuthorization }
+    let client = sessions[session].client
+    if access.needsAuthorization, !clients[client].isAuthorized { return .insufficientAuthorization }
     guard access.needsEncryption else { return nil }
-    let security = sessions[session].security
+    let security = clients[client].security
     if security < (access.needsAuthentication ? .authenticated : .encrypted) {
       return security == .keysAvailable ? .insufficientEncryption : .insufficientAuthentication
     }
-    return access.leastKeySize > sessions[session].keySize ? .encryptionKeySizeTooShort : nil
+    return access.leastKeySize > clients[client].keySize ? .encryptionKeySizeTooShort : nil
   }
 }

@@ -46,8 +46,10 @@ import DequeModule
 public struct Server: AttributeServer, ~Copyable {
   public internal(set) var database: Database
   public let configuration: ServerConfiguration
-  /// In the order in which they were opened.
-  var sessions = UniqueArray<Session>()
+  /// In the order in which they came.
+  var clients = UniqueArray<ClientState>()
+  /// Of all clients' bearers, in the order in which they were opened.
+  var sessions = UniqueArray<BearerSession>()
   /// Places in `sessions` by bearer, `nowhere` where there is none.
   var places = UniqueArray<UInt16>()
   static var nowhere: UInt16 { .max }
@@ -90,7 +92,7 @@ public struct Server: AttributeServer, ~Copyable {
       guard let session = session(of: ticket.bearer), response.freeCapacity >= 5 else { throw Refusal(.unlikelyError) }
       // A bearer lets no request in while one waits; with any other caller the later one counts.
       if sessions[session].pending != nil { cancelRequest(ofSession: session) }
-      if sessions[session].awareness != .aware { try receive(request, packet, fromUnaware: session) }
+      if clients[sessions[session].client].awareness != .aware { try receive(request, packet, fromUnaware: session) }
       serving = ticket
       switch request {
       case .findInformationRequest(let request): try findInformation(request, &response)
@@ -250,9 +252,9 @@ extension Server {
     switch attribute.kind {
     case .dynamic: return false
     case .configuration:
-      let configuration = sessions[session].configurations[Int(attribute.slot)].rawValue
+      let configuration = clients[sessions[session].client].configurations[Int(attribute.slot)].rawValue
       return value.count == 2 && UInt16(value[0]) | UInt16(value[1]) << 8 == configuration
-    case .features: return value.count == 1 && value[0] == sessions[session].features.rawValue
+    case .features: return value.count == 1 && value[0] == clients[sessions[session].client].features.rawValue
     case .stored:
       guard value.count == Int(attribute.count) else { return false }
       let from = Int(attribute.start)

@@ -50,7 +50,7 @@ struct PendingRequest: BitwiseCopyable {
     /// Read Multiple or Read Multiple Variable, which goes on at this octet of its handles.
     case multiple(ATTOpcode, next: Int)
     case write
-    /// What remains of the prepare queue is written when the application has agreed.
+    /// What remains of the queue is written when the application has agreed.
     case execute
   }
   var id: ServerRequestID
@@ -186,7 +186,7 @@ extension Server {
     case .execute:
       // What the server keeps was checked before the application was asked; it may have changed since.
       do throws(Refusal) {
-        _ = try executePrepared(index, asking: false, room: pending.room)
+        _ = try execute(index, asking: false, room: pending.room)
         response.append(ExecuteWriteResponse.opcode.rawValue)
       } catch {
         error.append(to: &response, request: pending.opcode)
@@ -205,7 +205,7 @@ extension Server {
       return .unwanted(reason(id))
     }
     end(index, .answeredAlready)
-    if case .execute = pending.kind { sessions[index].prepared.removeAll() }
+    if case .execute = pending.kind { sessions[index].executing.removeAll() }
     if case .list = pending.kind, !sessions[index].collected.response.isEmpty {
       // Vol 3, Part F, §3.4.4.1: an error of a later attribute ends the list.
       response.append(contentsOf: sessions[index].collected.response.span)
@@ -224,7 +224,7 @@ extension Server {
   mutating func cancelRequest(ofSession index: Int, _ reason: UnwantedAnswer = .tooLate) {
     guard let pending = sessions[index].pending else { return }
     end(index, reason)
-    if case .execute = pending.kind { sessions[index].prepared.removeAll() }
+    if case .execute = pending.kind { sessions[index].executing.removeAll() }
     effects.append(.requestCancelled(pending.id, sessions[index].bearer))
   }
   /// Whose request it is: its ATT_MTU is the room that an answer has.

@@ -12,7 +12,7 @@ import BindruneWire
 //
 // Phases of a request: asked → collecting (once for each value of the application) → answered.
 
-/// What a list request has got together so far, while the application is asked for the next value.
+/// What a list request has collected while the application is asked for the next value.
 struct Collected: ~Copyable {
   /// The response, opcode first; empty before the first value.
   var response = UniqueArray<UInt8>()
@@ -248,8 +248,8 @@ extension Server {
     case .configuration, .features:
       let value =
         attribute.kind == .features
-        ? UInt16(sessions[session].features.rawValue)
-        : sessions[session].configurations[Int(attribute.slot)].rawValue
+        ? UInt16(clients[sessions[session].client].features.rawValue)
+        : clients[sessions[session].client].configurations[Int(attribute.slot)].rawValue
       for i in offset..<(offset &+ count) { response.append(UInt8(truncatingIfNeeded: value >> (8 * i))) }
     }
   }

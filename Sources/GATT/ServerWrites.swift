@@ -67,7 +67,7 @@ extension Server {
     guard packet.count <= response.freeCapacity else { throw Refusal(request.attributeHandle, .invalidPDU) }
     let part = packet.extracting(request.partAttributeValue.range)
     guard
-      sessions[session].prepared.append(
+      clients[sessions[session].client].prepared.append(
         request.attributeHandle, Int(request.valueOffset), part, limits: configuration)
     else { throw Refusal(request.attributeHandle, .prepareQueueFull) }
     var echo = PrepareWriteResponse()
@@ -82,20 +82,24 @@ extension Server {
     _ request: ExecuteWriteRequest, _ session: Int, _ response: inout OutputRawSpan
   ) throws(Refusal) -> ServerAnswer {
     switch request.flags {
-    case .cancel: sessions[session].prepared.removeAll()
-    case .write: if try executePrepared(session, asking: true, room: response.freeCapacity) == .later { return .later }
+    case .cancel: clients[sessions[session].client].prepared.removeAll()
+    case .write:
+      // The queue is the request's from now on: on another bearer the client may fill the next.
+      swap(&clients[sessions[session].client].prepared, &sessions[session].executing)
+      if try execute(session, asking: true, room: response.freeCapacity) == .later { return .later }
     default: throw Refusal(.invalidPDU)
     }
     response.append(ExecuteWriteResponse.opcode.rawValue)
     return .now
   }
 
-  /// Writes the whole queue or nothing of it. In both cases the queue is empty afterwards, unless the application has
-  /// to be asked first: then it is `asking`, and the queue waits. The application agrees to all of its values at once.
-  mutating func executePrepared(_ session: Int, asking: Bool, room: Int) throws(Refusal) -> ServerAnswer {
+  /// Writes the whole queue that the request executes or nothing of it. In both cases the queue is empty afterwards, unless the
+  /// application has to be asked first: then it is `asking`, and the queue waits. The application agrees to all of its values at
+  /// once.
+  mutating func execute(_ session: Int, asking: Bool, room: Int) throws(Refusal) -> ServerAnswer {
     var queue = PreparedWrites()
-    swap(&queue, &sessions[session].prepared)
-    defer { swap(&queue, &sessions[session].prepared) }
+    swap(&queue, &sessions[session].executing)
+    defer { swap(&queue, &sessions[session].executing) }
     do throws(Refusal) {
       let questions = try check(queue, session)
       guard hasRoom(effects: queue.runs.count, octets: queue.bytes.count) else { throw Refusal(.insufficientResources) }

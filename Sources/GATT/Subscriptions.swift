@@ -2,31 +2,50 @@ import ATT
 import BasicContainers
 import BindruneWire
 
-/// What the server keeps for one bearer, from `open` to `close`.
-struct Session: ~Copyable {
-  let bearer: BearerID
+/// What the server keeps for one client, from the `open` of its first bearer to the `close` of its last.
+struct ClientState: ~Copyable {
+  /// In the order in which they were opened; never empty.
+  var bearers: [BearerID]
+  /// Of the link, hence of all its bearers: Vol 3, Part C, §10.3.
   var security = BearerSecurity.none
   /// Octets of the encryption key; of no meaning without encryption.
   var keySize = 16
   var isAuthorized = false
-  /// The client's configurations, by `Attribute.slot`.
+  /// By `Attribute.slot`. Each client has its own: Vol 3, Part G, §3.3.3.3.
   var configurations: [ClientCharacteristicConfiguration]
+  /// One queue, however many bearers there are: Vol 3, Part F, §3.4.6.
   var prepared = PreparedWrites()
-  /// The request that waits for the application. There is one at most: Vol 3, Part F, §3.3.2.
-  var pending: PendingRequest?
-  /// What that request has got together so far.
-  var collected = Collected()
   /// What the client says that it can do.
   var features = ClientSupportedFeatures()
   var awareness = Awareness.aware
   var serviceChanged = ServiceChangedPhase()
-  /// The bond that the client's record is kept for; nil for a client that is forgotten with its bearer.
+  /// The bond that the client's record is kept for; nil for a client that is forgotten with its last bearer.
   var bond: BondID?
   var isRecordStored = true
 
-  init(bearer: BearerID, configurations: [ClientCharacteristicConfiguration]) {
-    self.bearer = bearer
+  init(_ bearer: BearerID, configurations: [ClientCharacteristicConfiguration]) {
+    bearers = [bearer]
     self.configurations = configurations
+  }
+}
+
+/// What the server keeps for one bearer of a client.
+struct BearerSession: ~Copyable {
+  let bearer: BearerID
+  /// Its client's place in `Server.clients`.
+  var client: Int
+  /// The request that waits for the application. There is one at most: Vol 3, Part F, §3.3.2.
+  var pending: PendingRequest?
+  /// What that request has collected.
+  var collected = Collected()
+  /// The queue that it executes. The client's next queue is another one.
+  var executing = PreparedWrites()
+  /// 0x12 has been sent on this bearer since the client became change-unaware: Vol 3, Part G, §2.5.2.1.
+  var wasOutOfSync = false
+
+  init(bearer: BearerID, client: Int) {
+    self.bearer = bearer
+    self.client = client
   }
 }
 
@@ -86,31 +105,52 @@ struct PreparedWrites: ~Copyable {
   }
 }
 
-// MARK: - Sessions
+// MARK: - Clients and their bearers
 
 extension Server {
-  /// A bearer came into being: its requests are answered from now on. A bearer that is open already starts afresh.
+  /// A new client has come, with this bearer: its requests are answered from now on. A bearer that is open already starts
+  /// afresh.
   public mutating func open(_ bearer: BearerID) {
     close(bearer)
-    let none = Array(repeating: ClientCharacteristicConfiguration(), count: database.configurations.count)
-    while places.count <= Int(bearer.rawValue) { places.append(Self.nowhere) }
-    places[Int(bearer.rawValue)] = UInt16(sessions.count)
-    var session = Session(bearer: bearer, configurations: none)
-    session.security = configuration.initialSecurity
+    var client = ClientState(
+      bearer, configurations: Array(repeating: [], count: database.configurations.count))
+    client.security = configuration.initialSecurity
+    clients.append(client)
+    append(BearerSession(bearer: bearer, client: clients.count - 1))
+  }
+  /// The client of `other` has one more bearer. False when `other` is not open, or is `bearer` itself.
+  @discardableResult public mutating func open(_ bearer: BearerID, beside other: BearerID) -> Bool {
+    guard bearer != other, session(of: other) != nil else { return false }
+    close(bearer)
+    guard let client = client(of: other) else { return false }
+    clients[client].bearers.append(bearer)
+    append(BearerSession(bearer: bearer, client: client))
+    return true
+  }
+  private mutating func append(_ session: consuming BearerSession) {
+    while places.count <= Int(session.bearer.rawValue) { places.append(Self.nowhere) }
+    places[Int(session.bearer.rawValue)] = UInt16(sessions.count)
     sessions.append(session)
   }
-  /// The bearer is gone, and with it its configurations (Vol 3, Part G, §3.3.3.3: not bonded, not kept) and its
-  /// prepared writes. What the application still works on for it is cancelled, once. A bonded client's record, if it has
-  /// changed, is told a last time.
+  /// The bearer is gone. The request that the application still works on for it is cancelled, once. With a client's last bearer
+  /// go its configurations (Vol 3, Part G, §3.3.3.3: not bonded, not kept) and its prepared writes; a bonded client's record, if
+  /// it has changed, is stored a last time.
   public mutating func close(_ bearer: BearerID) {
     guard let index = session(of: bearer) else { return }
     cancelRequest(ofSession: index, .disconnected)
-    if let effect = storeRecord(ofSession: index) { effects.append(effect) }
-    let session = sessions.remove(at: index)
+    let client = sessions.remove(at: index).client
     places[Int(bearer.rawValue)] = Self.nowhere
     for later in index..<sessions.count { places[Int(sessions[later].bearer.rawValue)] = UInt16(later) }
-    for (slot, configuration) in session.configurations.enumerated() where !configuration.isEmpty {
-      effects.append(.subscriptionChanged(bearer, database.configurations[slot].value, []))
+    clients[client].bearers.removeAll { $0 == bearer }
+    if clients[client].bearers.isEmpty { return remove(client: client, bearer) }
+    if clients[client].serviceChanged.returnSent(on: bearer) { hasServiceChanged = true }
+  }
+  private mutating func remove(client index: Int, _ last: BearerID) {
+    if let effect = storeRecord(ofClient: index) { effects.append(effect) }
+    let client = clients.remove(at: index)
+    for session in 0..<sessions.count where sessions[session].client > index { sessions[session].client -= 1 }
+    for (slot, configuration) in client.configurations.enumerated() where !configuration.isEmpty {
+      effects.append(.subscriptionChanged(last, database.configurations[slot].value, []))
     }
   }
   @inline(__always)
@@ -119,6 +159,8 @@ extension Server {
     guard bearer < places.count, places[bearer] != Self.nowhere else { return nil }
     return Int(places[bearer])
   }
+  @inline(__always)
+  func client(of bearer: BearerID) -> Int? { session(of: bearer).map { sessions[$0].client } }
 }
 
 // MARK: - Client Characteristic Configuration
@@ -126,8 +168,8 @@ extension Server {
 extension Server {
   /// What the client of `bearer` has asked for from the characteristic whose value has `handle`.
   public func configuration(of handle: AttributeHandle, on bearer: BearerID) -> ClientCharacteristicConfiguration {
-    guard let index = session(of: bearer), let slot = slot(of: handle) else { return [] }
-    return sessions[index].configurations[slot]
+    guard let client = client(of: bearer), let slot = slot(of: handle) else { return [] }
+    return clients[client].configurations[slot]
   }
   /// What may be sent to the client now of the value at `handle`: what it has asked for, unless it has to discover the
   /// database anew first (Vol 3, Part G, §2.5.2.1), or its link is not protected as the configuration and the value ask for
@@ -136,7 +178,7 @@ extension Server {
     guard let index = session(of: bearer), let position = database.position(of: handle) else { return [] }
     let attribute = database.attributes[position]
     guard attribute.slot != .max, attribute.kind != .configuration else { return [] }
-    let configuration = sessions[index].configurations[Int(attribute.slot)]
+    let configuration = clients[sessions[index].client].configurations[Int(attribute.slot)]
     if configuration.isEmpty || ignoresDatabase(index) { return [] }
     if database.configurations[Int(attribute.slot)].isUnprotected { return configuration }
     if attribute.permissions.read.isPermitted, readError(position, index) != nil { return [] }
@@ -149,24 +191,24 @@ extension Server {
   }
   /// `mayBeSent` contains a notification: the question before each of them.
   public mutating func mayNotify(_ handle: AttributeHandle, to bearer: BearerID) -> Bool {
-    guard let index = session(of: bearer), let position = database.position(of: handle) else { return false }
+    guard let client = client(of: bearer), let position = database.position(of: handle) else { return false }
     let slot = Int(database.attributes[position].slot)
-    guard slot < sessions[index].configurations.count, database.configurations[slot].value == handle else {
+    guard slot < clients[client].configurations.count, database.configurations[slot].value == handle else {
       return false
     }
-    if sessions[index].awareness == .aware, database.configurations[slot].isUnprotected {
-      return sessions[index].configurations[slot].contains(.notification)
+    if clients[client].awareness == .aware, database.configurations[slot].isUnprotected {
+      return clients[client].configurations[slot].contains(.notification)
     }
     return mayBeSent(handle, to: bearer).contains(.notification)
   }
-  /// Calls `body` with every bearer whose client wants notifications or indications of the value at `handle`.
+  /// Calls `body` for every client that wants notifications or indications of the value at `handle`, with its first bearer.
   public func forEachSubscriber(
     of handle: AttributeHandle, _ body: (BearerID, ClientCharacteristicConfiguration) -> Void
   ) {
     guard let slot = slot(of: handle) else { return }
-    for index in 0..<sessions.count {
-      let configuration = sessions[index].configurations[slot]
-      if !configuration.isEmpty { body(sessions[index].bearer, configuration) }
+    for index in 0..<clients.count {
+      let configuration = clients[index].configurations[slot]
+      if !configuration.isEmpty { body(clients[index].bearers[0], configuration) }
     }
   }
   /// The same as an array: for callers that are not on the path of each notification.
@@ -195,9 +237,10 @@ extension Server {
   mutating func configure(_ session: Int, slot: Int, at offset: Int, _ part: Span<UInt8>) {
     guard offset == 0, !part.isEmpty else { return }
     let wanted = ClientCharacteristicConfiguration(rawValue: UInt16(part[0])).intersection([.notification, .indication])
-    guard wanted != sessions[session].configurations[slot] else { return }
-    sessions[session].configurations[slot] = wanted
-    recordChanged(session)
+    let client = sessions[session].client
+    guard wanted != clients[client].configurations[slot] else { return }
+    clients[client].configurations[slot] = wanted
+    recordChanged(client)
     effects.append(.subscriptionChanged(sessions[session].bearer, database.configurations[slot].value, wanted))
   }
 }

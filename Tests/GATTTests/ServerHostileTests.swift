@@ -269,14 +269,18 @@ private final class Hostile {
     if server.ended.count > EndedRequest.remembered || server.changes.count > DatabaseChange.remembered {
       fail("a long memory")
     }
-    guard server.sessions.count == 1 else { return fail("\(server.sessions.count) sessions") }
-    if server.sessions[0].prepared.bytes.count > Self.preparedOctets || server.sessions[0].prepared.runs.count > 8 {
+    guard server.sessions.count == 1, server.clients.count == 1 else {
+      return fail("\(server.sessions.count) sessions, \(server.clients.count) clients")
+    }
+    for octets in [server.clients[0].prepared.bytes.count, server.sessions[0].executing.bytes.count]
+    where octets > Self.preparedOctets { fail("prepared") }
+    for runs in [server.clients[0].prepared.runs.count, server.sessions[0].executing.runs.count] where runs > 8 {
       fail("prepared")
     }
     if server.sessions[0].collected.response.count > bearer.mtu || server.sessions[0].collected.handles.count > 650 {
       fail("collected")
     }
-    if server.database.values.count > 8192 || server.sessions[0].configurations.count > 8 { fail("a growing database") }
+    if server.database.values.count > 8192 || server.clients[0].configurations.count > 8 { fail("a growing database") }
     // Two responses at most wait, and one request.
     if expected.count > 2 { fail("\(expected.count) requests are open") }
   }
@@ -303,7 +307,7 @@ private final class Hostile {
     bearer.close(client: &client)
     server.close(id)
     while server.nextEffect() != nil {}
-    if server.sessions.count != 0 || server.arenaCount != 0 { fail("something is left") }
+    if server.sessions.count != 0 || server.clients.count != 0 || server.arenaCount != 0 { fail("something is left") }
     for question in waiting {
       var response = PacketBuffer(capacity: 517), outcome = AnswerOutcome.unwanted(.unknown)
       _ = response.fill { output in
