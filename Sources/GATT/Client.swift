@@ -210,7 +210,7 @@ public struct Client: AttributeClient, ~Copyable {
   /// Gives a request that waits for it its place: after so many commands of the bearer. Nothing where it has ended already.
   public mutating func place(_ id: RequestID, after commands: UInt64) {
     emptyArena()
-    guard let index = waiting.firstIndex(where: { $0.id == id }) else { return }
+    guard let index = waiting.firstIndex(where: { $0.caller == .request(id) }) else { return }
     waiting[index].commandsBefore = commands
     if phase == .idle { next() }
   }
@@ -270,7 +270,7 @@ public struct Client: AttributeClient, ~Copyable {
     if case .rediscover(let range) = procedure.kind {
       if case .failed(let error) = result { effects.append(.rediscovered(range, error)) }
       if case .discovered = result { effects.append(.rediscovered(range, nil)) }
-    } else if let id = procedure.id {
+    } else if case .request(let id) = procedure.caller {
       complete(id, result)
     }
   }
@@ -281,11 +281,11 @@ public struct Client: AttributeClient, ~Copyable {
   /// still take effect.
   public mutating func cancel(_ id: RequestID) {
     emptyArena()
-    if let index = waiting.firstIndex(where: { $0.id == id }) {
+    if let index = waiting.firstIndex(where: { $0.caller == .request(id) }) {
       waiting.remove(at: index)
       complete(id, .failed(.cancelled))
       if phase == .idle { next() }
-    } else if active?.id == id {
+    } else if active?.caller == .request(id) {
       if phase == .asking { return end(.failed(.cancelled)) }
       complete(id, .failed(.cancelled))
       active?.abandon()

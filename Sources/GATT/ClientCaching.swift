@@ -96,7 +96,7 @@ extension Client {
     if let index = subscriptions.firstIndex(where: { $0.valueHandle == valueHandle }),
       wanted == nil || wanted == subscriptions[index].configuration
     {
-      if active?.isInternal == false { subscriptions[index].subscribers += 1 }
+      if active?.caller != .client { subscriptions[index].subscribers += 1 }
       return .done
     }
     guard let configuration = wanted ?? characteristic.properties.configuration else {
@@ -147,7 +147,7 @@ extension Client {
     let index = subscriptions.firstIndex { $0.valueHandle == valueHandle }
     let earlier = index.map { subscriptions[$0].configuration }
     if let index { subscriptions[index].configuration = active.configuration }
-    if active.isInternal { return }  // a restoration
+    if active.caller == .client { return }  // a restoration
     if active.isWanted {
       if let index {
         subscriptions[index].subscribers += 1
@@ -157,10 +157,10 @@ extension Client {
       }
     } else if let earlier {
       // The caller has gone while the server was being asked: the other subscribers get back what they had.
-      waiting.prepend(Procedure(nil, .subscribe(valueHandle, earlier)))
+      waiting.prepend(Procedure(.client, .subscribe(valueHandle, earlier)))
     } else {
       // Nobody else wants the values.
-      waiting.prepend(Procedure(nil, .unsubscribe(valueHandle)))
+      waiting.prepend(Procedure(.client, .unsubscribe(valueHandle)))
     }
   }
 
@@ -224,7 +224,7 @@ extension Client {
     case .rediscover, .discover(.everything):
       waiting.removeAll { $0.isRediscovery }
       freshHash = hash
-      self.active?.become(active.isInternal ? .rediscover(.all) : active.kind)
+      self.active?.become(active.caller == .client ? .rediscover(.all) : active.kind)
       discover(.everything(.all))
     case .discover(.primaryServices): discover(.primaryServices)
     case .discover(.services(let uuid)): discover(.services(uuid))
@@ -252,7 +252,7 @@ extension Client {
         waiting.append(procedure)
       }
     }
-    if let again { waiting.append(Procedure(nil, .rediscover(again))) }
+    if let again { waiting.append(Procedure(.client, .rediscover(again))) }
     if phase == .idle { next() }
   }
 }

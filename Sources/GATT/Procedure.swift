@@ -31,13 +31,39 @@ struct Procedure {
     /// The client's own, after a change of services.
     case rediscover(HandleRange)
   }
+  /// Who gets the result.
+  enum Caller: BitwiseCopyable, Equatable {
+    case request(RequestID)
+    /// The client asks for itself.
+    case client
+    /// The caller has cancelled.
+    case none
+  }
   enum Phase: BitwiseCopyable, Equatable {
-    case reading
-    case writing
-    case preparing
+    /// The client asks first: for services, for the hash, for the handle of what is to be written.
+    case locating
+    /// One value, with a request of this ATT_MTU: a response of full length may not be the end.
+    case reading(AttributeHandle, mtu: Int)
+    /// The values of one type, from this handle on.
+    case readingByType(from: Int)
+    case readingMultiple
+    case writing(Part)
+    case preparing(Queueing)
+    /// All parts are in the server's queue.
     case executing
     /// Execute Write with Flags 0x00: the caller has had its answer.
     case rollingBack
+    /// Execute Write has been answered: the server's queue is empty.
+    case executed
+  }
+  /// How much of a value has been prepared.
+  struct Queueing: BitwiseCopyable, Equatable {
+    /// The part that is being prepared, and how much of it has been.
+    var part = 0, offset = 0
+    /// Of the request in flight.
+    var mtu = 23
+    /// The server may hold something of ours in its queue: a Prepare Write has been answered.
+    var hasPrepared = false
   }
   enum Outcome: BitwiseCopyable {
     case again
@@ -49,46 +75,37 @@ struct Procedure {
     case failed(ClientError)
   }
   /// A handle and, in `octets`, what is to be written there.
-  struct Part: BitwiseCopyable {
+  struct Part: BitwiseCopyable, Equatable {
     var handle: AttributeHandle
     var value = Octets()
   }
 
-  /// `nil` when nobody waits for the end: the caller has cancelled, or the client asks for itself.
-  private(set) var id: RequestID?
-  /// The client asks for itself.
-  let isInternal: Bool
+  private(set) var caller: Caller
   private(set) var kind: Kind
   private(set) var phase: Phase
+  /// What has been read.
   private(set) var gathered: [UInt8] = []
-  private var parts: [Part]
+  private let parts: [Part]
   private var octets: [UInt8]
-  /// The part that is being prepared, and how much of it has been.
-  private var part = 0, offset = 0
-  /// The server may hold something of ours in its queue: a Prepare Write was answered, Execute Write not yet.
-  private var hasPrepared = false
-  /// The handle that the next Read By Type starts with.
-  private var next = 1
-  /// Of the request in flight: a Read answered in full length may go on.
-  private var requestMTU = 23
   /// Its place: so many commands of the bearer leave before its first PDU. Nil: that is not known yet, and it waits.
   var commandsBefore: UInt64? = 0
 
-  /// Without `id`, the client asks for itself.
-  init(_ id: RequestID?, _ kind: Kind, parts: [Part] = [], octets: [UInt8] = []) {
-    self.id = id
-    isInternal = id == nil
+  init(_ caller: Caller, _ kind: Kind, parts: [Part] = [], octets: [UInt8] = []) {
+    self.caller = caller
     self.kind = kind
     self.parts = parts
     self.octets = octets
-    switch kind {
-    case .write, .subscribe, .unsubscribe, .followChanges: phase = .writing
-    case .writeParts: phase = .preparing
-    case .readByType(let range, _):
-      phase = .reading
-      next = Int(range.first.rawValue)
-    default: phase = .reading
+    switch (kind, parts.first) {
+    case (.read, let part?), (.readLong, let part?): phase = .reading(part.handle, mtu: 23)
+    case (.readByType(let range, _), _): phase = .readingByType(from: Int(range.first.rawValue))
+    case (.readMultiple, _), (.readMultipleVariable, _): phase = .readingMultiple
+    case (.write, let part?): phase = .writing(part)
+    case (.writeParts, _): phase = .preparing(Queueing())
+    default: phase = .locating
     }
+  }
+  init(_ id: RequestID, _ kind: Kind, parts: [Part] = [], octets: [UInt8] = []) {
+    self.init(.request(id), kind, parts: parts, octets: octets)
   }
 
   /// The Client Characteristic Configuration that a subscription writes.
@@ -102,12 +119,12 @@ struct Procedure {
   mutating func become(_ kind: Kind) { self.kind = kind }
   /// What is to be written, and where, has been found out.
   mutating func write(_ value: [UInt8], to handle: AttributeHandle) {
-    parts = [Part(handle: handle, value: Octets(0, value.count))]
     octets = value
+    phase = .writing(Part(handle: handle, value: Octets(0, value.count)))
   }
   /// The caller has gone.
-  mutating func abandon() { id = nil }
-  var isWanted: Bool { id != nil || isInternal }
+  mutating func abandon() { if case .request = caller { caller = .none } }
+  var isWanted: Bool { caller != .none }
   /// Asks for, or writes to, something in `range`.
   func touches(_ range: HandleRange) -> Bool {
     switch kind {
@@ -127,29 +144,39 @@ struct Procedure {
   /// The PDU that has just been written is the last of what it writes.
   var hasWrittenLast: Bool {
     // Following changes writes twice, and is a subscription by then.
-    kind != .followChanges && (phase == .writing || phase == .executing)
+    switch phase {
+    case .writing: kind != .followChanges
+    case .executing: true
+    case .locating, .reading, .readingByType, .readingMultiple, .preparing, .rollingBack, .executed: false
+    }
   }
 
   // MARK: Requests
 
   var opcode: ATTOpcode {
-    switch (phase, kind) {
-    case (.reading, .readByType): ReadByTypeRequest.opcode
-    case (.reading, .readMultiple): ReadMultipleRequest.opcode
-    case (.reading, .readMultipleVariable): ReadMultipleVariableRequest.opcode
-    case (.reading, _): gathered.isEmpty ? ReadRequest.opcode : ReadBlobRequest.opcode
-    case (.writing, _): WriteRequest.opcode
-    case (.preparing, _): PrepareWriteRequest.opcode
-    case (.executing, _), (.rollingBack, _): ExecuteWriteRequest.opcode
+    switch phase {
+    case .locating, .reading: gathered.isEmpty ? ReadRequest.opcode : ReadBlobRequest.opcode
+    case .readingByType: ReadByTypeRequest.opcode
+    case .readingMultiple:
+      kind == .readMultiple ? ReadMultipleRequest.opcode : ReadMultipleVariableRequest.opcode
+    case .writing: WriteRequest.opcode
+    case .preparing: PrepareWriteRequest.opcode
+    case .executing, .rollingBack, .executed: ExecuteWriteRequest.opcode
     }
   }
 
   /// Writes the next request; false when ATT_MTU has no room for it.
   mutating func writeRequest(mtu: Int, into output: inout OutputRawSpan) -> Bool {
-    requestMTU = mtu
-    if phase == .writing, Int(parts[0].value.count) > mtu - 3 { phase = .preparing }
+    switch phase {
+    case .reading(let handle, _): phase = .reading(handle, mtu: mtu)
+    case .writing(let part) where Int(part.value.count) > mtu - 3: phase = .preparing(Queueing(mtu: mtu))
+    case .preparing(var queueing):
+      queueing.mtu = mtu
+      phase = .preparing(queueing)
+    case .locating, .readingByType, .readingMultiple, .writing, .executing, .rollingBack, .executed: break
+    }
     var handles: [UInt8] = []
-    guard let request = try? request(mtu: mtu, handles: &handles), handles.count < mtu else { return false }
+    guard let request = try? request(handles: &handles), handles.count < mtu else { return false }
     do {
       if handles.isEmpty {
         try request.encode(into: &output, from: octets.span)
@@ -160,43 +187,46 @@ struct Procedure {
     } catch { return false }
   }
 
-  private func request(mtu: Int, handles: inout [UInt8]) throws(WireError) -> ATTPDU {
-    switch (phase, kind) {
-    case (.reading, .readByType(let range, let type)):
+  /// Nil while the client asks.
+  private func request(handles: inout [UInt8]) throws(WireError) -> ATTPDU? {
+    switch phase {
+    case .locating, .executed: return nil
+    case .readingByType(let next):
+      guard case .readByType(let range, let type) = kind else { return nil }
       var request = ReadByTypeRequest()
       request.startingHandle.rawValue = UInt16(clamping: next)
       request.endingHandle = range.last
       request.attributeType = type
       return .readByTypeRequest(request)
-    case (.reading, .readMultiple):
+    case .readingMultiple where kind == .readMultiple:
       var request = ReadMultipleRequest()
       request.setOfHandles = try List(parts.map { $0.handle }, in: &handles)
       return .readMultipleRequest(request)
-    case (.reading, .readMultipleVariable):
+    case .readingMultiple:
       var request = ReadMultipleVariableRequest()
       request.setOfHandles = try List(parts.map { $0.handle }, in: &handles)
       return .readMultipleVariableRequest(request)
-    case (.reading, _) where gathered.isEmpty:
+    case .reading(let handle, _) where gathered.isEmpty:
       var request = ReadRequest()
-      request.attributeHandle = parts[0].handle
+      request.attributeHandle = handle
       return .readRequest(request)
-    case (.reading, _):
+    case .reading(let handle, _):
       var request = ReadBlobRequest()
-      request.attributeHandle = parts[0].handle
+      request.attributeHandle = handle
       request.valueOffset = UInt16(gathered.count)
       return .readBlobRequest(request)
-    case (.writing, _):
+    case .writing(let part):
       var request = WriteRequest()
-      request.attributeHandle = parts[0].handle
-      request.attributeValue = parts[0].value
+      request.attributeHandle = part.handle
+      request.attributeValue = part.value
       return .writeRequest(request)
-    case (.preparing, _):
+    case .preparing(let queueing):
       var request = PrepareWriteRequest()
-      request.attributeHandle = parts[part].handle
-      request.valueOffset = UInt16(offset)
-      request.partAttributeValue = piece(mtu)
+      request.attributeHandle = parts[queueing.part].handle
+      request.valueOffset = UInt16(queueing.offset)
+      request.partAttributeValue = piece(queueing)
       return .prepareWriteRequest(request)
-    case (.executing, _), (.rollingBack, _):
+    case .executing, .rollingBack:
       var request = ExecuteWriteRequest()
       request.flags = phase == .executing ? .write : .cancel
       return .executeWriteRequest(request)
@@ -204,53 +234,65 @@ struct Procedure {
   }
 
   /// What fits of the part being prepared: ATT_MTU − 5 octets. Vol 3, Part F, §3.4.6.1.
-  private func piece(_ mtu: Int) -> Octets {
-    let value = parts[part].value
-    return Octets(Int(value.offset) + offset, min(mtu - 5, Int(value.count) - offset))
+  private func piece(_ queueing: Queueing) -> Octets {
+    let value = parts[queueing.part].value
+    return Octets(Int(value.offset) + queueing.offset, min(queueing.mtu - 5, Int(value.count) - queueing.offset))
   }
 
   // MARK: Responses
 
   mutating func receive(_ response: ATTPDU, in packet: Span<UInt8>, mtu: Int) -> Outcome {
-    if phase == .executing || phase == .rollingBack { hasPrepared = false }
-    switch (phase, kind, response) {
-    case (.rollingBack, _, _): return .done
-    case (_, _, .errorResponse(let error)): return refused(error)
-    case (.reading, .readByType(let range, _), .readByTypeResponse(let list)):
-      return gather(list.attributeDataList, packet, upTo: range.last)
-    case (.reading, .readMultiple, .readMultipleResponse(let values)):
+    switch (phase, response) {
+    case (.rollingBack, _): return .done
+    case (_, .errorResponse(let error)): return refused(error)
+    case (.readingByType(let next), .readByTypeResponse(let list)):
+      return gather(list.attributeDataList, packet, from: next)
+    case (.readingMultiple, .readMultipleResponse(let values)) where kind == .readMultiple:
       gathered.append(values.setOfValues, of: packet)
       return .value
-    case (.reading, .readMultipleVariable, .readMultipleVariableResponse(let list)):
+    case (.readingMultiple, .readMultipleVariableResponse(let list)) where kind == .readMultipleVariable:
       return gather(list, packet)
-    case (.reading, .read, .readResponse(let value)):
+    case (.reading, .readResponse(let value)) where kind == .read:
       return gather(value.attributeValue, packet) ?? .value
-    case (.reading, .readLong, .readResponse(let value)) where gathered.isEmpty:
-      return goOn(after: value.attributeValue, packet, mtu)
-    case (.reading, .readLong, .readBlobResponse(let value)) where !gathered.isEmpty:
-      return goOn(after: value.partAttributeValue, packet, mtu)
-    case (.writing, _, .writeResponse), (.executing, _, .executeWriteResponse): return .done
-    case (.preparing, _, .prepareWriteResponse(let echo)): return prepared(echo, packet)
+    case (.reading(_, let requestMTU), .readResponse(let value)) where gathered.isEmpty:
+      return proceed(after: value.attributeValue, packet, min(mtu, requestMTU))
+    case (.reading(_, let requestMTU), .readBlobResponse(let value)) where kind == .readLong && !gathered.isEmpty:
+      return proceed(after: value.partAttributeValue, packet, min(mtu, requestMTU))
+    case (.writing, .writeResponse): return .done
+    case (.executing, .executeWriteResponse):
+      phase = .executed
+      return .done
+    case (.preparing(let queueing), .prepareWriteResponse(let echo)): return prepared(queueing, echo, packet)
     default:
-      if phase == .preparing { hasPrepared = true }
+      mayHavePrepared()
       return .failed(.malformedResponse(.unexpectedResponse))
+    }
+  }
+  /// The request has been answered in a way that does not say what the server's queue holds.
+  private mutating func mayHavePrepared() {
+    switch phase {
+    case .preparing(var queueing):
+      queueing.hasPrepared = true
+      phase = .preparing(queueing)
+    case .executing: phase = .executed
+    default: break
     }
   }
 
   private mutating func refused(_ error: ErrorResponse) -> Outcome {
-    switch (phase, kind, error.errorCode) {
+    let failure = Outcome.failed(.att(error.errorCode, opcode, error.attributeHandleInError))
+    switch (phase, error.errorCode) {
     // The value ended exactly where a response did. Vol 3, Part F, §3.4.4.5: Invalid Offset is for offsets beyond the end
     // and Attribute Not Long for values that a Read returns whole, but servers send both here.
-    case (.reading, .readLong, .invalidOffset) where !gathered.isEmpty,
-      (.reading, .readLong, .attributeNotLong) where !gathered.isEmpty:
+    case (.reading, .invalidOffset) where kind == .readLong && !gathered.isEmpty,
+      (.reading, .attributeNotLong) where kind == .readLong && !gathered.isEmpty:
       return .value
-    case (.preparing, _, .invalidPDU):
-      // Or the bearer's word for a response that does not decode: then the part may have been queued.
-      hasPrepared = true
-      return .failed(.att(error.errorCode, opcode, error.attributeHandleInError))
-    case (.reading, .readByType, .attributeNotFound) where !gathered.isEmpty: return .values
-    default: return .failed(.att(error.errorCode, opcode, error.attributeHandleInError))
+    // Or the bearer's word for a response that does not decode: then the part may have been queued.
+    case (.preparing, .invalidPDU), (.executing, _): mayHavePrepared()
+    case (.readingByType, .attributeNotFound) where !gathered.isEmpty: return .values
+    default: break
     }
+    return failure
   }
 
   /// `nil` when there was room for it.
@@ -264,15 +306,17 @@ struct Procedure {
 
   /// A response shorter than ATT_MTU − 1 is the value's end (Vol 3, Part G, §4.8.3). The MTU may have grown between
   /// request and response; when in doubt, one request more does no harm.
-  private mutating func goOn(after value: Octets, _ packet: Span<UInt8>, _ mtu: Int) -> Outcome {
+  private mutating func proceed(after value: Octets, _ packet: Span<UInt8>, _ mtu: Int) -> Outcome {
     if let failure = gather(value, packet) { return failure }
-    let isFull = Int(value.count) >= min(mtu, requestMTU) - 1
+    let isFull = Int(value.count) >= mtu - 1
     return isFull && gathered.count < Self.maximumValueLength ? .again : .value
   }
 
   private mutating func gather(
-    _ list: List<AttributeData>, _ packet: Span<UInt8>, upTo last: AttributeHandle
+    _ list: List<AttributeData>, _ packet: Span<UInt8>, from next: Int
   ) -> Outcome {
+    guard case .readByType(let range, _) = kind else { return .failed(.malformedResponse(.unexpectedResponse)) }
+    let last = range.last
     var cursor = list.cursor, previous = next - 1
     while let entry = cursor.next(in: packet) {
       let handle = entry.attributeHandle
@@ -283,7 +327,7 @@ struct Procedure {
     }
     guard gathered.count <= Self.maximumGathered else { return .failed(.malformedResponse(.tooLong)) }
     guard previous >= next, previous < Int(last.rawValue) else { return .values }
-    next = previous + 1
+    phase = .readingByType(from: previous + 1)
     return .again
   }
 
@@ -303,19 +347,20 @@ struct Procedure {
     return .values
   }
 
-  private mutating func prepared(_ echo: PrepareWriteResponse, _ packet: Span<UInt8>) -> Outcome {
-    hasPrepared = true
-    let sent = piece(requestMTU), handle = parts[part].handle
-    guard echo.attributeHandle == handle, Int(echo.valueOffset) == offset, echo.partAttributeValue.count == sent.count,
+  private mutating func prepared(
+    _ queueing: Queueing, _ echo: PrepareWriteResponse, _ packet: Span<UInt8>
+  ) -> Outcome {
+    mayHavePrepared()
+    let sent = piece(queueing), part = parts[queueing.part]
+    guard echo.attributeHandle == part.handle, Int(echo.valueOffset) == queueing.offset,
+      echo.partAttributeValue.count == sent.count,
       (0..<Int(sent.count)).allSatisfy({ octets[Int(sent.offset) + $0] == echo.partAttributeValue.byte($0, in: packet) }
       )
-    else { return .failed(.malformedResponse(.echo(handle))) }
-    offset += Int(sent.count)
-    if offset >= Int(parts[part].value.count) {
-      part += 1
-      offset = 0
-    }
-    if part == parts.count { phase = .executing }
+    else { return .failed(.malformedResponse(.echo(part.handle))) }
+    var next = Queueing(
+      part: queueing.part, offset: queueing.offset + Int(sent.count), mtu: queueing.mtu, hasPrepared: true)
+    if next.offset >= Int(part.value.count) { (next.part, next.offset) = (next.part + 1, 0) }
+    phase = next.part == parts.count ? .executing : .preparing(next)
     return .again
   }
 
@@ -323,7 +368,12 @@ struct Procedure {
 
   /// After a failure, or when the caller has gone: true when the server's queue must be emptied before the next request.
   mutating func rollBack() -> Bool {
-    guard hasPrepared, phase != .rollingBack else { return false }
+    switch phase {
+    case .executing: break
+    case .preparing(let queueing) where queueing.hasPrepared: break
+    case .locating, .reading, .readingByType, .readingMultiple, .writing, .preparing, .rollingBack, .executed:
+      return false
+    }
     phase = .rollingBack
     return true
   }
