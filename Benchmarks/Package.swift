@@ -9,7 +9,9 @@ let package = Package(
   targets: [
     .executableTarget(
       name: "Bench",
-      dependencies: ["HCI", "L2CAP", "ATT", "GATT", "GAP", "Simulator"].map { .product(name: $0, package: "bindrune") },
+      dependencies: ["HCI", "L2CAP", "ATT", "GATT", "GAP", "Simulator", "Bindrune"].map {
+        .product(name: $0, package: "bindrune")
+      },
       swiftSettings: [.strictMemorySafety(), .treatAllWarnings(as: .error)]),
     .executableTarget(
       name: "FacadeBench", dependencies: ["CoreBluetooth", "Bindrune"].map { .product(name: $0, package: "bindrune") }),

@@ -17,8 +17,10 @@ class Goal:
     ns: float | None = None
     round_trips: int | None = None
     per_second: int | None = None
-    # How much more than the row `Row.smaller` it may cost.
+    # How much more it may cost than the row `smaller`, and what there is more of.
     growth: float | None = None
+    smaller: str | None = None
+    growing: str = "at 3,000 attributes"
 
     def __str__(self):
         parts = []
@@ -27,7 +29,7 @@ class Goal:
         if self.instructions is not None:
             parts.append("at most half of NimBLE's")
         if self.growth is not None:
-            parts.append(f"≤ {self.growth:g} × at 3,000 attributes")
+            parts.append(f"≤ {self.growth:g} × {self.growing}")
         if self.ns is not None:
             parts.append(f"≤ {self.ns:,} ns")
         if self.per_second is not None:
@@ -49,7 +51,7 @@ class Goal:
             yield f"{row['round_trips']} round trips, the goal is {self.round_trips}"
         if self.per_second is not None and row["per_second"] < self.per_second:
             yield f"{row['per_second']} per second, the goal is {self.per_second}"
-        smaller = rows.get(row["id"].replace(".3000", ".300"))
+        smaller = rows.get(self.smaller)
         if self.growth is not None and smaller and instructions > self.growth * smaller["instructions"]:
             yield f"{instructions} instructions, the goal is {self.growth:g} × {smaller['id']}'s"
 
@@ -90,9 +92,9 @@ def codec():
 
 def server():
     for attributes, kind in product((300, 3000), range(9)):
-        growth = 1.3 if attributes == 3000 else None
-        must = Goal(times=3, plus=400, allocations=0, growth=growth)
-        stretch = Goal(times=2, plus=200, allocations=0, growth=growth)
+        growth = {"growth": 1.3, "smaller": f"B3.K{kind}.300"} if attributes == 3000 else {}
+        must = Goal(times=3, plus=400, allocations=0, **growth)
+        stretch = Goal(times=2, plus=200, allocations=0, **growth)
         yield Row(f"B3.K{kind}.{attributes}", "server", 1000, must, stretch)
 
 
@@ -136,6 +138,14 @@ def facade():
     yield Row("B8", None, 1, Goal(per_second=250_000), Goal(per_second=500_000), program="FacadeBench", has_threshold=False)
 
 
+def receiving():
+    """Packets to the observer. The batch is what came together: 8 packets."""
+    for links in (1, 8, 32):
+        growth = {"growth": 1.3, "smaller": "B9.1", "growing": "at 32 links"} if links > 1 else {}
+        must, stretch = Goal(times=4, allocations=0, **growth), Goal(times=2, allocations=0, **growth)
+        yield Row(f"B9.{links}", "receive", max(200 // links, 6), must, stretch)
+
+
 GROUPS = [
     Group("B1, B2  the ATT codec, per PDU: decode and visit every field; encode", list(codec())),
     Group("B3  server, per request at MTU 247: bearer, server, database; .300 and .3000 attributes", list(server())),
@@ -144,6 +154,7 @@ GROUPS = [
     Group("B5  discovery of the 300-attribute server, per discovery: .MTU", list(discovery())),
     Group("B7  one host to another over the simulated radio, per notification of 244 octets", list(radio())),
     Group("B8  CBPeripheralManager to CBPeripheralDelegate, on that radio in real time, per notification of 244 octets", list(facade())),
+    Group("B9  ACL packets → the host's observer, per notification of 244 octets: .links", list(receiving())),
     Group("x.queue, x.host  as B4, for values that wait for a buffer: .octets.links", list(waiting())),
     Group("x.core  a value that arrives → effect, packets and deadline asked for, per value: .octets.links", list(core())),
     Group("x  beside the goals: the loop around B1 and B2", [Row("x.loop", "codec", 100)]),
