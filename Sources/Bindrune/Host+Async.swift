@@ -78,7 +78,8 @@ extension Host {
 
   // MARK: What the core says
 
-  func handle(_ effect: HostEffect) {
+  /// Ranges in the effect lie in `batch`.
+  func handle(_ effect: HostEffect, in batch: borrowing HostBatch) {
     switch effect {
     case .started: started()
     case .startFailed(let failure): fail(BluetoothError(failure))
@@ -87,7 +88,7 @@ extension Host {
 
     case .scanStarted, .scanStopped: break
     case .scanFailed(let id, let status): scanFailed(id, .refused(to: "scan", status))
-    case .discovered(let id, let discovery): deliver(discovery, to: id)
+    case .discovered(let id, let discovery): deliver(discovery, in: batch, to: id)
 
     case .advertisingStarted(let id):
       advertising[id]?.waiters.resume()
@@ -127,7 +128,7 @@ extension Host {
 
     // The reason is told next, with the link's end.
     case .completed(let id, .gatt(.failed(.bearerClosed(.disconnected)))): orphans.append(id)
-    case .completed(let id, let result): complete(id, outcome(of: result, for: requests[id]))
+    case .completed(let id, let result): complete(id, outcome(of: result, in: batch, for: requests[id]))
     // In `pump`: many come at once.
     case .value: break
     case .servicesChanged(let id, let range): servicesChanged(range, on: id)
@@ -136,11 +137,11 @@ extension Host {
     case .subscriptionChanged(let id, let handle, let configuration):
       tell(.subscriptionChanged(id, handle, configuration))
     case .written(let id, let handle, let range, let offset):
-      tell(.written(id, handle, core.bytes(of: range), offset: offset))
+      tell(.written(id, handle, batch.bytes(of: range), offset: offset))
     case .readRequested(let request, let id, let handle, let offset):
       ask(.readRequested(ReadRequest(id: request, link: id, handle: handle, offset: offset, host: self)), request)
     case .writeRequested(let request, let id, let handle, let range, let offset, let following):
-      gathered.append(WriteRequest.Write(handle: handle, offset: offset, value: core.bytes(of: range)))
+      gathered.append(WriteRequest.Write(handle: handle, offset: offset, value: batch.bytes(of: range)))
       if following > 0 { return }
       let writes = gathered
       gathered = []
@@ -162,7 +163,7 @@ extension Host {
     }
   }
 
-  private func outcome(of result: HostResult, for requester: Requester?) -> RequestResult {
+  private func outcome(of result: HostResult, in batch: borrowing HostBatch, for requester: Requester?) -> RequestResult {
     switch result {
     // It has been told already that the link is up, and not yet that it is down.
     case .connected(let id):
@@ -181,7 +182,7 @@ extension Host {
       } else {
         .success(.done)
       }
-    case .gatt(.value(let range)), .gatt(.values(let range)): .success(.value(core.bytes(of: range)))
+    case .gatt(.value(let range)), .gatt(.values(let range)): .success(.value(batch.bytes(of: range)))
     case .gatt(.databaseHash(let hash)): .success(.databaseHash(hash))
     case .gatt(.failed(let error)): .failure(BluetoothError(error))
     }

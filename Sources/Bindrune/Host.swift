@@ -61,8 +61,8 @@ public actor Host {
   public weak var observer: (any HostObserver)?
   /// What the observer is to be told before anything else that the core says.
   var untold = Deque<HostEvent>()
-  /// The octets that it is lent: the core may be called meanwhile.
-  var lent: [UInt8] = []
+  /// What it has been told: memory for the next batch.
+  private var told = HostBatch()
 
   nonisolated let databaseCache: any DatabaseCache
   /// What is being put into the cache.
@@ -327,19 +327,23 @@ public actor Host {
   }
   /// Tells all that the core has to say; false when that was nothing.
   private func tellEffects() -> Bool {
-    var isAny = false, readers: Readers?
-    while let effect = core.nextEffect() {
+    var isAny = false, readers: Readers?, batch = HostBatch()
+    swap(&batch, &told)
+    while core.takeBatch(&batch) {
       isAny = true
-      if case .closed = phase { continue }
-      if case .value(let link, let handle, let octets, let isIndication) = effect {
-        readers = received(octets, of: handle, isIndication: isIndication, on: link, readers)
-      } else {
-        readers?.wake()
-        readers = nil
-        handle(effect)
+      while let effect = batch.nextEffect() {
+        if case .closed = phase { continue }
+        if case .value(let link, let handle, let octets, let isIndication) = effect {
+          readers = received(octets, in: batch, of: handle, isIndication: isIndication, on: link, readers)
+        } else {
+          readers?.wake()
+          readers = nil
+          self.handle(effect, in: batch)
+        }
       }
     }
     readers?.wake()
+    swap(&batch, &told)
     return isAny
   }
 

@@ -238,7 +238,8 @@ extension Host {
   }
   /// Hands a value to those who have subscribed to it, without waking them, and returns them.
   func received(
-    _ octets: Octets, of handle: AttributeHandle, isIndication: Bool, on link: LinkID, _ known: Readers?
+    _ octets: Octets, in batch: borrowing HostBatch, of handle: AttributeHandle, isIndication: Bool, on link: LinkID,
+    _ known: Readers?
   ) -> Readers? {
     let readers: Readers
     if let known, known.handle == handle, known.link == link {
@@ -247,15 +248,13 @@ extension Host {
       known?.wake()
       readers = self.readers(of: handle, on: link)
     }
-    core.withBytes(of: octets) { value in
+    batch.withBytes(of: octets) { value in
       for inbox in readers.inboxes { inbox.add { $0.append(value, isIndication: isIndication) } }
-    }
-    if readers.isUnclaimed {
-      let value = ReceivedValue(handle: handle, value: core.bytes(of: octets), isIndication: isIndication)
-      links[link]?.tell(.value(value))
-    }
-    if let observer = readers.observer {
-      lend(octets) { observer.host(self, received: $0, of: handle, isIndication: isIndication, on: link) }
+      if readers.isUnclaimed {
+        let value = ReceivedValue(handle: handle, value: batch.bytes(of: octets), isIndication: isIndication)
+        links[link]?.tell(.value(value))
+      }
+      readers.observer?.host(self, received: value, of: handle, isIndication: isIndication, on: link)
     }
     return readers
   }
@@ -266,17 +265,6 @@ extension Host {
       link: link, handle: handle, inboxes: inboxes,
       isUnclaimed: inboxes.isEmpty && !isServiceChanged && links[link]?.hears == true,
       observer: isServiceChanged ? nil : observer)
-  }
-  /// Lends a copy of the octets, in memory that is used again: while the core lends its own it cannot be called.
-  private func lend(_ octets: Octets, _ body: (Span<UInt8>) -> Void) {
-    var copy: [UInt8] = []
-    swap(&copy, &lent)
-    copy.removeAll(keepingCapacity: true)
-    core.withBytes(of: octets) { value in
-      unsafe value.withUnsafeBufferPointer { unsafe copy.append(contentsOf: $0) }
-    }
-    body(copy.span)
-    swap(&copy, &lent)
   }
   /// Who gets a characteristic's values: looked up, and woken, once for values that come one after another.
   struct Readers {

@@ -23,7 +23,7 @@ public struct Advertisement: Sendable {
   public var matchedOverflow: [BluetoothUUID]
   public var name: String? { data.localName }
 
-  init(_ discovery: Discovery, in core: borrowing HostCore, filter: ScanFilter) {
+  init(_ discovery: Discovery, in batch: borrowing HostBatch, filter: ScanFilter) {
     peer = discovery.peer
     address = discovery.address
     addressOnAir = discovery.addressOnAir
@@ -31,8 +31,8 @@ public struct Advertisement: Sendable {
     isConnectable = discovery.isConnectable
     hasScanResponse = discovery.scanResponse != nil
     isTruncated = discovery.isTruncated
-    let advertising = core.bytes(of: discovery.advertising)
-    let scanResponse = core.bytes(of: discovery.scanResponse ?? Octets())
+    let advertising = batch.bytes(of: discovery.advertising)
+    let scanResponse = batch.bytes(of: discovery.scanResponse ?? Octets())
     data = AdvertisingData(decoding: advertising.span)
     data.fill(from: AdvertisingData(decoding: scanResponse.span))
     matchedOverflow = filter.overflowHits(advertising.span, scanResponse.span)
@@ -155,9 +155,9 @@ extension Host {
     for scan in ended.values { scan.mailbox?.finish(error) }
   }
 
-  func deliver(_ discovery: Discovery, to id: ScanID) {
+  func deliver(_ discovery: Discovery, in batch: borrowing HostBatch, to id: ScanID) {
     guard let scan = scans[id] else { return }
-    let advertisement = Advertisement(discovery, in: core, filter: scan.filter)
+    let advertisement = Advertisement(discovery, in: batch, filter: scan.filter)
     if let mailbox = scan.mailbox { mailbox.put(advertisement) } else { tell(.discovered(id, advertisement)) }
   }
 }

@@ -284,74 +284,68 @@ extension HostCore {
   /// Takes what a link's client and bearer have to say, with the octets that belong to it, and notes what they want.
   mutating func collect(at index: Int) {
     let link = upper.links[index].id
-    emptyArena()
     while let effect = upper.links[index].client.nextEffect() {
       switch effect {
       case .value(let handle, let octets, let kind):
-        let value = keepFromClient(octets, at: index)
-        effects.append(.value(link, handle, value, isIndication: kind == .indication))
+        let value = upper.keep(octets, ofClientAt: index)
+        emit(.value(link, handle, value, isIndication: kind == .indication))
       case .completed(let id, .value(let octets)):
-        effects.append(.completed(id, .gatt(.value(keepFromClient(octets, at: index)))))
+        emit(.completed(id, .gatt(.value(upper.keep(octets, ofClientAt: index)))))
       case .completed(let id, .values(let octets)):
-        effects.append(.completed(id, .gatt(.values(keepFromClient(octets, at: index)))))
-      case .completed(let id, let result): effects.append(.completed(id, .gatt(result)))
-      case .valuesLost(let count): effects.append(.violation(link, .valuesLost(count)))
-      case .ignored(let violation): effects.append(.violation(link, .gatt(violation)))
-      case .servicesChanged(let range): effects.append(.servicesChanged(link, range))
-      case .rediscovered(let range, let error): effects.append(.rediscovered(link, range, error))
+        emit(.completed(id, .gatt(.values(upper.keep(octets, ofClientAt: index)))))
+      case .completed(let id, let result): emit(.completed(id, .gatt(result)))
+      case .valuesLost(let count): emit(.violation(link, .valuesLost(count)))
+      case .ignored(let violation): emit(.violation(link, .gatt(violation)))
+      case .servicesChanged(let range): emit(.servicesChanged(link, range))
+      case .rediscovered(let range, let error): emit(.rediscovered(link, range, error))
       }
     }
     upper.links[index].releaseCommands()
     while let effect = upper.links[index].bearer.nextEffect() {
       switch effect {
-      case .mtuChanged(let mtu): effects.append(.mtuChanged(link, mtu: mtu))
-      case .ready: effects.append(.readyToSend(link))
+      case .mtuChanged(let mtu): emit(.mtuChanged(link, mtu: mtu))
+      case .ready: emit(.readyToSend(link))
       case .indicationConfirmed:
         if let handle = upper.links[index].indicating.take() {
-          effects.append(.indicationConfirmed(link, handle))
+          emit(.indicationConfirmed(link, handle))
         } else if upper.links[index].isIndicationRefused {
           // Of Service Changed, which is nobody's business, but another may follow.
-          effects.append(.readyToSend(link))
+          emit(.readyToSend(link))
         }
         upper.links[index].isIndicationRefused = false
       case .indicationFailed: upper.links[index].indicating = nil
       case .answeredForApplication(_, let handle):
-        effects.append(.violation(link, .applicationTooSlow(handle)))
+        emit(.violation(link, .applicationTooSlow(handle)))
       case .closed(let closure):
-        if closure == .timedOut { effects.append(.violation(link, .transactionTimedOut)) }
-      case .violation(let violation): effects.append(.violation(link, .att(violation)))
+        if closure == .timedOut { emit(.violation(link, .transactionTimedOut)) }
+      case .violation(let violation): emit(.violation(link, .att(violation)))
       }
     }
     if upper.server.hasServiceChanged { upper.indicateServiceChanged(at: index) }
     note(at: index)
   }
-  private mutating func keepFromClient(_ octets: Octets, at index: Int) -> Octets {
-    upper.copy(octets, ofClientAt: index, to: &arena)
-  }
 
   mutating func collectServer() {
-    emptyArena()
     while let effect = upper.server.nextEffect() {
       switch effect {
       case .subscriptionChanged(let bearer, let handle, let configuration):
-        if let link = link(of: bearer) { effects.append(.subscriptionChanged(link, handle, configuration)) }
+        if let link = link(of: bearer) { emit(.subscriptionChanged(link, handle, configuration)) }
       case .written(let bearer, let handle, let offset, let octets):
-        let value = keepFromServer(octets)
-        if let link = link(of: bearer) { effects.append(.written(link, handle, value, offset: Int(offset))) }
+        let value = upper.keepFromServer(octets)
+        if let link = link(of: bearer) { emit(.written(link, handle, value, offset: Int(offset))) }
       case .readRequested(let id, let bearer, let handle, let offset):
-        if let link = link(of: bearer) { effects.append(.readRequested(id, link, handle, offset: Int(offset))) }
+        if let link = link(of: bearer) { emit(.readRequested(id, link, handle, offset: Int(offset))) }
       case .writeRequested(let id, let bearer, let handle, let offset, let octets, let following):
-        let value = keepFromServer(octets)
+        let value = upper.keepFromServer(octets)
         if let link = link(of: bearer) {
-          effects.append(.writeRequested(id, link, handle, value, offset: Int(offset), following: following))
+          emit(.writeRequested(id, link, handle, value, offset: Int(offset), following: following))
         }
-      case .store(let bond, let octets): effects.append(.storeClient(bond, keepFromServer(octets)))
+      case .store(let bond, let octets): emit(.storeClient(bond, upper.keepFromServer(octets)))
       case .requestCancelled(let id, let bearer):
-        effects.append(.requestCancelled(id, link(of: bearer)))
+        emit(.requestCancelled(id, link(of: bearer)))
       }
     }
   }
-  private mutating func keepFromServer(_ octets: Octets) -> Octets { upper.copyFromServer(octets, to: &arena) }
   private func link(of bearer: BearerID) -> LinkID? {
     upper.index(of: bearer).map { upper.links[$0].id }
   }

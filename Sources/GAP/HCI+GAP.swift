@@ -349,7 +349,7 @@ extension HostCore {
   mutating func tellDiscoveries() {
     for told in scans.takeDiscoveries() {
       let scanResponse = told.scanResponse ?? [], split = told.advertising.count
-      let range = keep(told.advertising.span, scanResponse.span)
+      let range = upper.batch.keep(told.advertising.span, scanResponse.span)
       var discovery = told.discovery
       discovery.peer = peers.id(of: discovery.address)
       discovery.advertising = Octets(Int(range.offset), split)

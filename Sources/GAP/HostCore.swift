@@ -1,7 +1,5 @@
 import ATT
-import BasicContainers
 import BindruneWire
-import DequeModule
 import GATT
 import HCI
 import L2CAP
@@ -45,7 +43,7 @@ public struct HostCore: ~Copyable {
   var phase = Phase.stopped
   var hci: HCILayer
   var l2cap = L2CAPLayer()
-  var upper: UpperLayers
+  @usableFromInline var upper: UpperLayers
   var scans = Scans()
   var scanner = Scanner(tag: Tag.scanner)
   var advertiser = Advertiser(tag: Tag.advertiser)
@@ -54,9 +52,6 @@ public struct HostCore: ~Copyable {
   var peers = Peers()
   var defaultPHYRequests: [RequestID] = []
   var lastLink: UInt32 = 0
-  @usableFromInline var effects = Deque<HostEffect>()
-  /// Where the ranges of `effects` lie.
-  @usableFromInline var arena = UniqueArray<UInt8>()
   /// What the controller said of itself at the last start.
   public internal(set) var controller: ControllerInfo?
   /// The one on the air now, and the one by which a peer that has our IRK knows us.
@@ -208,7 +203,14 @@ public struct HostCore: ~Copyable {
 
   /// What the layers have to say, in order. Ranges lie in `withBytes(of:)` until the core is called again.
   @inlinable @inline(__always) public mutating func nextEffect() -> HostEffect? {
-    effects.isEmpty ? nil : effects.removeFirst()
+    upper.batch.nextEffect()
+  }
+  /// All of it at once: exchanges it for `batch`, which is empty (traps otherwise). False: there is nothing to say.
+  @inlinable @inline(__always) public mutating func takeBatch(_ batch: inout HostBatch) -> Bool {
+    precondition(batch.isEmpty, "effects have not been taken")
+    if upper.batch.isEmpty { return false }
+    swap(&batch, &upper.batch)
+    return true
   }
   /// The octets of a range in an effect.
   ///
@@ -217,25 +219,13 @@ public struct HostCore: ~Copyable {
   public borrowing func withBytes<Result, Failure: Error>(
     of range: Octets, _ body: (Span<UInt8>) throws(Failure) -> Result
   ) throws(Failure) -> Result {
-    try body(arena.span.extracting(range.range))
+    try upper.batch.withBytes(of: range, body)
   }
-  @inlinable @inline(__always) public func bytes(of range: Octets) -> [UInt8] { range.array(in: arena.span) }
+  @inlinable @inline(__always) public func bytes(of range: Octets) -> [UInt8] { upper.batch.bytes(of: range) }
 
   // MARK: Effects
 
-  mutating func emit(_ effect: HostEffect) { effects.append(effect) }
-  /// Keeps octets for an effect that is about to be emitted.
-  mutating func keep(_ bytes: Span<UInt8>, _ more: Span<UInt8> = Span()) -> Octets {
-    emptyArena()
-    let range = Octets(arena.count, bytes.count + more.count)
-    arena.append(copying: bytes)
-    arena.append(copying: more)
-    return range
-  }
-  /// Once all effects have been taken, nothing refers to the arena.
-  mutating func emptyArena() {
-    if effects.isEmpty { arena.removeAll(keepingCapacity: true) }
-  }
+  mutating func emit(_ effect: HostEffect) { upper.batch.append(effect) }
 
   /// Commands that ended without an answer, timed out or never sent, say so before the call that led to it returns.
   mutating func settle(_ now: Instant) {

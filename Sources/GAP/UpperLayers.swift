@@ -80,7 +80,7 @@ extension AttributeHandle {
 }
 
 /// The layers above L2CAP: ATT's bearers, GATT's clients and the one server.
-struct UpperLayers: ~Copyable, L2CAPUpper {
+@usableFromInline struct UpperLayers: ~Copyable, L2CAPUpper {
   /// In the order in which they came.
   var links = UniqueArray<Link>(minimumCapacity: 8)
   /// Places in `links` by connection handle and by bearer, `nowhere` where there is none.
@@ -89,6 +89,8 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
   /// When each link waits no longer, in the order of `links`.
   var deadlines = LinkDeadlines()
   var server: Server
+  /// What the host has to say: a value that is received goes straight into it.
+  @usableFromInline var batch = HostBatch()
 
   init(server: consuming Server) { self.server = server }
 
@@ -161,30 +163,38 @@ struct UpperLayers: ~Copyable, L2CAPUpper {
   mutating func expire(at index: Int, now: Instant) -> Bool { links[index].expire(now: now, server: &server) }
   mutating func indicateServiceChanged(at index: Int) { links[index].indicateServiceChanged(from: &server) }
 
-  /// Copies octets of an effect from the arena of whoever said it: they are gone with its next effect.
-  func copy(_ octets: Octets, ofClientAt index: Int, to arena: inout UniqueArray<UInt8>) -> Octets {
-    let start = arena.count
-    links[index].client.withBytes(octets) { arena.append(copying: $0) }
-    return Octets(start, arena.count - start)
+  /// Keeps octets of a client's effect, which are gone with its next one.
+  mutating func keep(_ octets: Octets, ofClientAt index: Int) -> Octets {
+    withBatch { layers, batch in layers.links[index].client.withBytes(octets) { batch.keep($0) } }
   }
-  func copyFromServer(_ octets: Octets, to arena: inout UniqueArray<UInt8>) -> Octets {
-    let start = arena.count
-    server.withBytes(of: octets) { arena.append(copying: $0) }
-    return Octets(start, arena.count - start)
+  /// The same for the server.
+  mutating func keepFromServer(_ octets: Octets) -> Octets {
+    withBatch { layers, batch in layers.server.withBytes(of: octets) { batch.keep($0) } }
+  }
+  @inline(__always)
+  private mutating func withBatch(_ body: (borrowing UpperLayers, inout HostBatch) -> Octets) -> Octets {
+    var own = HostBatch()
+    swap(&own, &batch)
+    defer { swap(&own, &batch) }
+    return body(self, &own)
   }
 
-  @inline(__always)
+  @usableFromInline @inline(__always)
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant) {
     guard let index = index(of: link) else { return }
+    if channel == .attribute, let pdu = links[index].bearer.notification(in: payload) {
+      let value = batch.keep(payload.extracting(pdu.attributeValue.range))
+      return batch.append(.value(links[index].id, pdu.attributeHandle, value, isIndication: false))
+    }
     links[index].receive(payload, on: channel, now: now, server: &server)
   }
-  @inline(__always) mutating func nextPayload(
+  @usableFromInline @inline(__always) mutating func nextPayload(
     of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
   ) -> ChannelID? {
     guard let index = index(of: link) else { return nil }
     return links[index].nextPayload(into: &output, now: now)
   }
-  @inline(__always) func hasPayload(of link: ConnectionHandle) -> Bool {
+  @usableFromInline @inline(__always) func hasPayload(of link: ConnectionHandle) -> Bool {
     guard let index = index(of: link) else { return false }
     return links[index].hasPayload
   }

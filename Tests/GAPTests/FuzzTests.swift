@@ -180,7 +180,7 @@ private struct Visit: ~Copyable {
   }
 
   func checkBounds(_ packet: [UInt8]) {
-    let core = bench.core.arena.count, capacity = bench.core.arena.capacity
+    let core = bench.core.upper.batch.octets.count, capacity = bench.core.upper.batch.octets.capacity
     if core > 8192 || capacity > 1 << 16 { Issue.record("\(core) octets in the arena after \(hex(packet))") }
   }
 
