@@ -344,6 +344,7 @@ public actor Host {
     }
     readers?.wake()
     swap(&batch, &told)
+    if isAny { observer?.hostToldAll(self) }
     return isAny
   }
 

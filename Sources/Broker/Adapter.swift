@@ -28,6 +28,14 @@ final class Adapter: HostObserver, @unchecked Sendable {
   /// Where the request that is being carried out stands among its session's values.
   private var place: SendPort.Fence?
 
+  /// Who gets a characteristic's values, and what each calls the peer: for values that come one after another.
+  private struct Route {
+    let link: LinkID, handle: AttributeHandle
+    let readers: [(session: AdapterSession, peer: UUID)]
+  }
+  /// Nil between what the host tells at once.
+  private var route: Route?
+
   init(
     on eventLoop: any EventLoop, patience: AdapterPatience = AdapterPatience(), logger: Logger = .adapter,
     registration: AdapterRegistry.Registration? = nil,
@@ -234,6 +242,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
   // MARK: What the host tells
 
   func host(_ host: isolated Host, did event: HostEvent) {
+    route = nil
     // Before it is known to run, only its failure matters; of one that is being closed nothing does.
     guard host === self.host else {
       if case .opening = core.phase, case .failed(let error) = event { receive(.failed(error)) }
@@ -244,10 +253,22 @@ final class Adapter: HostObserver, @unchecked Sendable {
   func host(
     _ host: isolated Host, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool, on link: LinkID
   ) {
-    let readers = core.readers(of: handle, on: link)
-    guard !readers.isEmpty else { return }
+    guard let route = route(of: handle, on: link) else { return }
     let data = unsafe value.withUnsafeBufferPointer { unsafe Data(buffer: $0) }
-    for reader in readers { sessions[reader.session]?.tell(.value(reader.peer, handle, data)) }
+    for (session, peer) in route.readers { session.tell(data, of: handle, from: peer) }
+  }
+  private func route(of handle: AttributeHandle, on link: LinkID) -> Route? {
+    if let route, route.link == link, route.handle == handle { return route }
+    let readers = core.readers(of: handle, on: link).compactMap { reader in
+      sessions[reader.session].map { (session: $0, peer: reader.peer) }
+    }
+    guard !readers.isEmpty else { return nil }
+    route = Route(link: link, handle: handle, readers: readers)
+    return route
+  }
+  func hostToldAll(_ host: isolated Host) {
+    route = nil
+    for session in sessions.values { session.handOver() }
   }
 }
 

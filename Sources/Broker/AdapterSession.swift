@@ -13,7 +13,7 @@ struct PlacedRequest {
 final class AdapterSession: @unchecked Sendable {
   // Sendable: the lock, or the event loop.
 
-  private let deliver: @Sendable (BrokerEvent) -> Void
+  private let deliver: @Sendable ([BrokerEvent]) -> Void
   private let eventLoop: any EventLoop
   let id: SessionID
 
@@ -29,27 +29,55 @@ final class AdapterSession: @unchecked Sendable {
   // MARK: On the event loop
 
   /// What has been told in this turn of the loop.
-  private var told: [BrokerEvent] = []
+  private var told = Told()
+  private struct Told {
+    private var events: [BrokerEvent] = []
+    /// Values that follow the events: one event, as soon as another follows them.
+    private var values: [Data] = []
+    private var peer = UUID(), handle = AttributeHandle()
 
-  init(on eventLoop: any EventLoop, deliver: @escaping @Sendable (BrokerEvent) -> Void) {
+    var isEmpty: Bool { events.isEmpty && values.isEmpty }
+    mutating func append(_ event: BrokerEvent) {
+      gatherValues()
+      events.append(event)
+    }
+    mutating func append(_ value: Data, of handle: AttributeHandle, from peer: UUID) {
+      if values.isEmpty || handle != self.handle || peer != self.peer {
+        gatherValues()
+        (self.peer, self.handle) = (peer, handle)
+        values.reserveCapacity(16)
+      }
+      values.append(value)
+    }
+    private mutating func gatherValues() {
+      if values.isEmpty { return }
+      events.append(.values(peer, handle, values))
+      values = []
+    }
+    mutating func takeAll() -> [BrokerEvent] {
+      gatherValues()
+      defer { events = [] }
+      return events
+    }
+  }
+
+  init(on eventLoop: any EventLoop, deliver: @escaping @Sendable ([BrokerEvent]) -> Void) {
     self.eventLoop = eventLoop
     self.deliver = deliver
     id = SessionID(rawValue: Self.lastID.add(1, ordering: .relaxed).newValue)
   }
 
-  /// Tells the application's side, unless the session has been closed. All of one turn goes over at its end, so that the
-  /// other side is woken for many values and not for each.
+  /// Tells the application's side, unless the session has been closed. All that is told together goes over at once: when the host
+  /// has told all, else at the end of the turn.
   func tell(_ event: BrokerEvent) {
+    if told.isEmpty { eventLoop.execute { self.handOver() } }
     told.append(event)
-    if told.count == 1 { eventLoop.execute { self.handOver() } }
   }
-  private func handOver() {
-    var events: [BrokerEvent] = []
-    swap(&events, &told)
-    for event in events {
-      if lock.withLock({ isClosed }) { return }
-      deliver(event)
-    }
+  /// The same for a value, which only the host tells.
+  func tell(_ value: Data, of handle: AttributeHandle, from peer: UUID) { told.append(value, of: handle, from: peer) }
+  func handOver() {
+    let events = told.takeAll()
+    if !events.isEmpty, !lock.withLock({ isClosed }) { deliver(events) }
   }
 
   // MARK: From any thread

@@ -10,12 +10,13 @@ public final class DirectSession: BrokerSession {
   /// `adapter`: as `TransportSpec` spells it, or as the program has called it; nil: what the environment or a configuration
   /// file says, see `AdapterChoice`. What is wrong with it is told as `AdapterState.unsupported`.
   ///
-  /// `deliver` is called in order, never twice at a time, from the adapter's thread. The first event is the adapter's state.
-  public convenience init(adapter: String? = nil, deliver: @escaping @Sendable (BrokerEvent) -> Void) {
+  /// `deliver` is called with all events that happened together, in order, never twice at a time, from the adapter's thread. The
+  /// first event is the adapter's state.
+  public convenience init(adapter: String? = nil, deliver: @escaping @Sendable ([BrokerEvent]) -> Void) {
     self.init(on: AdapterRegistry.shared.adapter(adapter), deliver: deliver)
   }
   /// `adapter` counts it among its users already, where a registry keeps it.
-  init(on adapter: Adapter, deliver: @escaping @Sendable (BrokerEvent) -> Void) {
+  init(on adapter: Adapter, deliver: @escaping @Sendable ([BrokerEvent]) -> Void) {
     session = AdapterSession(on: adapter.eventLoop, deliver: deliver)
     self.adapter = adapter
     adapter.add(session)

@@ -57,12 +57,17 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     showsPowerAlert = options?.bool(CBCentralManagerOptionShowPowerAlertKey) ?? false
     super.init()
     currentDelegate = delegate
-    delivery.start(delegate: { [weak self] in self?.delegate }) { [weak self] in self?.handle($0) }
+    delivery.start(delegate: { [weak self] in self?.delegate }) { [weak self] event, delivery in
+      guard case .values(let peer, let handle, let values) = event else { self?.handle(event); return }
+      // The manager is not held meanwhile: the app may let it go with any of them.
+      let peripheral = self?.known(peer)
+      peripheral?.received(values, of: handle, during: delivery)
+    }
   }
   /// Over a session of the caller's.
   package convenience init(
     delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil,
-    session open: @escaping (@escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession
+    session open: @escaping (@escaping @Sendable ([BrokerEvent]) -> Void) -> any BrokerSession
   ) {
     self.init(delegate: delegate, queue: queue, options: SessionOpener(open).added(to: options))
   }
@@ -268,7 +273,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       peripheral.delegate?.peripheralDidUpdateName(peripheral)
     case .longestWriteChanged(let peer, let count): known(peer)?.withLink { $0.longestWrite = count }
     case .servicesChanged(let peer, let range): connectedPeripheral(peer)?.servicesChanged(range)
-    case .value(let peer, let handle, let value): connectedPeripheral(peer)?.received(value, of: handle)
+    case .values: break  // They go to the peripheral at once.
     case .readyToWrite(let peer):
       guard let peripheral = connectedPeripheral(peer) else { return }
       peripheral.delegate?.peripheralIsReady(toSendWriteWithoutResponse: peripheral)

@@ -6,7 +6,7 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {
   // Under the lock.
   private weak var owner: CBService?
   private let allowed: CBCharacteristicProperties
-  private var current: Data?
+  var current: Data?
   private var contents: [CBDescriptor]?
   private var notifying = false
   /// Where its value was found; nil for a characteristic of this device.

@@ -35,8 +35,8 @@ extension Delivery {
 /// Apple's have, and a subclass that overrides that one inherits the others.
 final class SessionOpener {
   static let key = "bindruneSession"
-  let open: (@escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession
-  init(_ open: @escaping (@escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession) { self.open = open }
+  let open: (@escaping @Sendable ([BrokerEvent]) -> Void) -> any BrokerSession
+  init(_ open: @escaping (@escaping @Sendable ([BrokerEvent]) -> Void) -> any BrokerSession) { self.open = open }
   func added(to options: [String: Any]?) -> [String: Any] { (options ?? [:]).merging([Self.key: self]) { $1 } }
 }
 

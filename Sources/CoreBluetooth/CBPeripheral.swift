@@ -75,6 +75,15 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {
     type == .withResponse ? 512 : withLink { min($0.longestWrite, 512) }
   }
 
+  /// A value that the device has sent. Returns who is to be told of it.
+  func take(_ value: Data, of characteristic: CBCharacteristic) -> (any CBPeripheralDelegate)? {
+    shared.withLock {
+      guard link.state == .connected else { return nil }
+      characteristic.current = value
+      return currentDelegate
+    }
+  }
+
   // MARK: Requests
 
   open func readRSSI() { request(.rssi) { .readRSSI($0, $1) } }

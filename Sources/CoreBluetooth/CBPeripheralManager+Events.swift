@@ -23,7 +23,7 @@ extension CBPeripheralManager {
       lock.withLock { advertising = .idle }
       Log.note(self, "is not advertising any more: \(error)")
     case .discovered, .scanFailed, .connected, .connectionFailed, .disconnected, .nameChanged, .longestWriteChanged,
-      .servicesChanged, .value, .readyToWrite, .linkedPeers:
+      .servicesChanged, .values, .readyToWrite, .linkedPeers:
       break  // The central's.
     }
   }

@@ -81,12 +81,12 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     showsPowerAlert = options?.bool(CBPeripheralManagerOptionShowPowerAlertKey) ?? false
     super.init()
     currentDelegate = delegate
-    delivery.start(delegate: { [weak self] in self?.delegate }) { [weak self] in self?.handle($0) }
+    delivery.start(delegate: { [weak self] in self?.delegate }) { [weak self] event, _ in self?.handle(event) }
   }
   /// Over a session of the caller's.
   package convenience init(
     delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil,
-    session open: @escaping (@escaping @Sendable (BrokerEvent) -> Void) -> any BrokerSession
+    session open: @escaping (@escaping @Sendable ([BrokerEvent]) -> Void) -> any BrokerSession
   ) {
     self.init(delegate: delegate, queue: queue, options: SessionOpener(open).added(to: options))
   }

@@ -1,10 +1,11 @@
 import BindruneBroker
 import Foundation
+import Synchronization
 
 /// # Delivery
 /// **Overview**: carries events from a session's callback to a manager's queue, in order and in batches. The first event that
 /// waits schedules one drain, which takes all events that wait by then; so a burst costs one turn of the queue. One drain runs
-/// at a time, so the order holds on a concurrent queue too.
+/// at a time, so the order holds on a concurrent queue too. Values that came one after another are one event.
 ///
 /// **Function**: nothing is delivered before the manager's initialiser has returned, and the first state waits for a delegate,
 /// with all that comes after it: until then the manager's state is `unknown`, so the program can ask for nothing, and little
@@ -15,7 +16,7 @@ final class Delivery: @unchecked Sendable {
   // Sendable: everything that changes is guarded by the lock.
   private struct Manager {
     let delegate: @Sendable () -> AnyObject?
-    let handle: @Sendable (BrokerEvent) -> Void
+    let handle: @Sendable (BrokerEvent, Delivery) -> Void
   }
   private enum Phase {
     case initialising
@@ -30,18 +31,22 @@ final class Delivery: @unchecked Sendable {
   /// A delegate was set since the last time that one was looked for.
   private var hasNewDelegate = false
   private var losses = RepeatedNote()
+  private let isClosed = Atomic(false)
+  /// The manager is there. Changes on any thread.
+  var isOpen: Bool { !isClosed.load(ordering: .acquiring) }
   let queue: DispatchQueue
 
   /// `queue` nil: the main queue.
   init(on queue: DispatchQueue?) { self.queue = queue ?? .main }
 
-  /// The last that a manager's initialiser does. `delegate` gives the manager's, `handle` is called on the queue.
+  /// The last that a manager's initialiser does. `delegate` gives the manager's, `handle` is called on the queue; within an event
+  /// of several values it looks at `isOpen` before each.
   ///
   /// `hasReturned` is asked until it says yes.
   func start(
     delegate: @escaping @Sendable () -> AnyObject?,
     hasReturned: @escaping @Sendable () -> Bool = InitialisingThread().hasReturned,
-    handle: @escaping @Sendable (BrokerEvent) -> Void
+    handle: @escaping @Sendable (BrokerEvent, Delivery) -> Void
   ) {
     let manager = Manager(delegate: delegate, handle: handle)
     Self.observation.async { self.begin(manager, when: hasReturned, interval: 1) }
@@ -70,22 +75,23 @@ final class Delivery: @unchecked Sendable {
     }
   }
   /// From any thread.
-  func put(_ event: BrokerEvent) {
-    put { waiting in waiting.append(event) }
+  func put(_ events: [BrokerEvent]) {
+    put { waiting in events.reduce(0) { $0 + waiting.append($1) } }
   }
   /// From any thread: `call` has its turn among the events, but does not wait for a delegate.
   func perform(_ call: @escaping @Sendable () -> Void) {
     put { waiting in
       waiting.append(call)
-      return true
+      return 0
     }
   }
-  private func put(_ append: (inout WaitingEvents) -> Bool) {
+  /// `append` returns how many events it has dropped.
+  private func put(_ append: (inout WaitingEvents) -> Int) {
     let losses = lock.withLock { () -> Int? in
       if case .closed = phase { return nil }
-      let isTaken = append(&waiting)
+      let dropped = append(&waiting)
       scheduleDrain()
-      return isTaken ? nil : self.losses.count(at: .now)
+      return dropped == 0 ? nil : self.losses.count(dropped, at: .now)
     }
     if let losses {
       Log.note(queue, "\"\(queue.label)\" stands still: too many events wait for it, and \(losses) more were dropped.")
@@ -115,7 +121,7 @@ final class Delivery: @unchecked Sendable {
     guard let manager = first else { return }
     // Not under the lock, for a program's own property may do anything. Kept until it has been told.
     let delegate = isAwaiting ? manager.delegate() : nil
-    let items = lock.withLock { () -> [WaitingEvents.Item] in
+    let items = lock.withLock { () -> [WaitingEvents.Item?] in
       guard isAwaiting else { return waiting.takeAll() }
       guard delegate != nil else { return waiting.takeCalls() }
       if waiting.hasState, case .awaitingDelegate = phase {
@@ -125,10 +131,11 @@ final class Delivery: @unchecked Sendable {
       return waiting.takeAll()
     }
     for item in items {
-      if lock.withLock({ if case .closed = phase { true } else { false } }) { return }
+      guard isOpen else { return }
       switch item {
-      case .event(let event): manager.handle(event)
+      case .event(let event): manager.handle(event, self)
       case .call(let call): call()
+      case nil: break
       }
     }
     withExtendedLifetime(delegate) {}
@@ -141,6 +148,7 @@ final class Delivery: @unchecked Sendable {
   }
   /// Nothing is delivered any more, not even what waits: the manager is gone.
   func close() {
+    isClosed.store(true, ordering: .releasing)
     let dropped = lock.withLock {
       phase = .closed
       return waiting.takeAll()
@@ -154,9 +162,9 @@ struct RepeatedNote {
   private var count = 0
   private var next: ContinuousClock.Instant?
 
-  /// It has happened once more. Returns how often since the last note, if there is to be another.
-  mutating func count(at now: ContinuousClock.Instant) -> Int? {
-    count += 1
+  /// It has happened `times` more. Returns how often since the last note, if there is to be another.
+  mutating func count(_ times: Int = 1, at now: ContinuousClock.Instant) -> Int? {
+    count += times
     if let next, now < next { return nil }
     next = now + .seconds(60)
     defer { count = 0 }

@@ -205,10 +205,14 @@ extension CBPeripheral {
 
   // MARK: What the peripheral does by itself, on the manager's queue
 
-  func received(_ value: Data, of handle: AttributeHandle) {
+  /// Until the app ends the connection, or lets its manager go.
+  func received(_ values: [Data], of handle: AttributeHandle, during delivery: Delivery) {
+    // What was found changes on the manager's queue only.
     guard let characteristic = withLink({ $0.foundCharacteristics[handle] }) else { return }
-    characteristic.setValue(value)
-    delegate?.peripheral(self, didUpdateValueFor: characteristic, error: nil)
+    for value in values where delivery.isOpen {
+      guard let delegate = take(value, of: characteristic) else { continue }
+      delegate.peripheral(self, didUpdateValueFor: characteristic, error: nil)
+    }
   }
   func servicesChanged(_ range: HandleRange) {
     func isHit(_ service: CBService) -> Bool {

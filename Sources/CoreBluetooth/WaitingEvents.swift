@@ -44,28 +44,32 @@ struct WaitingEvents {
   /// Nil where an event was removed; the last one is never nil.
   private var items: [Item?] = []
   private var places: [Key: Int] = [:]
+  /// Events that wait; each value is one.
   private(set) var count = 0
+  /// Items that are not nil.
+  private var itemCount = 0
   var isEmpty: Bool { count == 0 }
   private var callCount = 0
   var hasCalls: Bool { callCount > 0 }
   /// A state of the adapter waits that says something.
   private(set) var hasState = false
 
-  /// All of it.
-  mutating func takeAll() -> [Item] {
-    let all = items.compactMap { $0 }, isFirst = isFirst
+  /// All of it. Nil where an event was removed.
+  mutating func takeAll() -> [Item?] {
+    let all = items, isFirst = isFirst
     self = WaitingEvents()
     self.isFirst = isFirst
     return all
   }
   /// The events go on waiting.
-  mutating func takeCalls() -> [Item] {
-    var calls: [Item] = []
+  mutating func takeCalls() -> [Item?] {
+    var calls: [Item?] = []
     for place in items.indices {
       guard case .call? = items[place], let call = items[place] else { continue }
       calls.append(call)
       items[place] = nil
       count -= 1
+      itemCount -= 1
     }
     callCount = 0
     tidy()
@@ -76,9 +80,10 @@ struct WaitingEvents {
     callCount += 1
     add(.call(call))
   }
-  /// False: it was dropped, because as many wait as may.
-  mutating func append(_ event: BrokerEvent) -> Bool {
-    if count >= event.mostWaiting { return false }
+  /// Returns how many events were dropped, because as many wait as may: 0, or 1, or of several values the last ones.
+  mutating func append(_ event: BrokerEvent) -> Int {
+    if case .values(let peer, let handle, let values) = event { return append(values, of: handle, from: peer) }
+    if count >= event.mostWaiting { return 1 }
     switch event {
     case .adapter(let state): append(state)
     case .linkedPeers: replace(.links, event)
@@ -98,7 +103,7 @@ struct WaitingEvents {
     case .subscribed(let peer, let handle, _): add(event, as: .subscription(peer, handle))
     case .unsubscribed(let peer, let handle):
       let key = Key.subscription(peer, handle)
-      if isCrowded, remove(key) { return true }
+      if isCrowded, remove(key) { return 0 }
       places[key] = nil
       add(.event(event))
     case .readRequested(let request, _, _, _, _): add(event, as: .request(request))
@@ -111,11 +116,20 @@ struct WaitingEvents {
       } else {
         add(event, as: .interruption(peer))
       }
-    case .discovered, .scanFailed, .connectionFailed, .disconnected, .value, .completed, .writeRequested,
+    case .discovered, .scanFailed, .connectionFailed, .disconnected, .values, .completed, .writeRequested,
       .advertisingEnded:
       add(.event(event))
     }
-    return true
+    return 0
+  }
+  private mutating func append(_ values: [Data], of handle: AttributeHandle, from peer: UUID) -> Int {
+    let room = max(0, 65_536 - count)
+    if room >= values.count {
+      add(.event(.values(peer, handle, values)), of: values.count)
+      return 0
+    }
+    if room > 0 { add(.event(.values(peer, handle, Array(values[..<room]))), of: room) }
+    return values.count - room
   }
   private mutating func append(_ state: AdapterState) {
     if state != .unknown { hasState = true }
@@ -134,9 +148,10 @@ struct WaitingEvents {
     items[run[0].place] = .event(.adapter(state))
   }
 
-  private mutating func add(_ item: Item) {
+  private mutating func add(_ item: Item, of events: Int = 1) {
     items.append(item)
-    count += 1
+    itemCount += 1
+    count += events
   }
   private mutating func add(_ event: BrokerEvent, as key: Key) {
     add(.event(event))
@@ -151,12 +166,13 @@ struct WaitingEvents {
     guard let place = places.removeValue(forKey: key) else { return false }
     items[place] = nil
     count -= 1
+    itemCount -= 1
     tidy()
     return true
   }
   private mutating func tidy() {
     while let last = items.last, last == nil { items.removeLast() }
-    guard items.count > 64, items.count > 2 * count else { return }
+    guard items.count > 64, items.count > 2 * itemCount else { return }
     var moved = [Int](repeating: 0, count: items.count), kept: [Item?] = []
     for (place, item) in items.enumerated() where item != nil {
       moved[place] = kept.count
@@ -173,7 +189,6 @@ extension BrokerEvent {
     switch self {
     case .discovered: WaitingEvents.crowd  // it will be heard again
     case .longestUpdateChanged: WaitingEvents.crowd  // a central that has subscribed has it from its port
-    case .value: 65_536
     case .writeRequested(let request, _, _, _) where request.isCommand: 65_536
     default: .max
     }

@@ -101,7 +101,7 @@ import Testing
   /// A program that says nothing else gets the choice's adapter, or its sentence.
   @Test func aSessionOfAWrongChoice() async throws {
     let said = AsyncStream.makeStream(of: BrokerEvent.self)
-    let session = DirectSession(adapter: "bogus") { said.continuation.yield($0) }
+    let session = DirectSession(adapter: "bogus") { for event in $0 { said.continuation.yield(event) } }
     for await event in said.stream {
       guard case .adapter(.unsupported(let why)) = event else { continue }
       #expect(why.contains("bogus"))

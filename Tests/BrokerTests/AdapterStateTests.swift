@@ -153,7 +153,9 @@ import Testing
     let other = try await Probe.poweredOn(AdapterRegistry.shared.adapter("provided-right"))
     // By its name, as the facade asks for it: the same controller, and so no third one.
     let (states, told) = AsyncStream.makeStream(of: AdapterState.self)
-    let session = DirectSession(adapter: "provided-left") { if case .adapter(let state) = $0 { told.yield(state) } }
+    let session = DirectSession(adapter: "provided-left") { events in
+      for case .adapter(let state) in events { told.yield(state) }
+    }
     for await state in states where state == .poweredOn { break }
     #expect(try await radio.eventLoop.submit { radio.controllerCount }.get() == 2)
     session.close()

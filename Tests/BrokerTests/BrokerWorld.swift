@@ -406,7 +406,7 @@ struct BrokerWorld {
     case .linkedPeers(let linked):
       faults.expect(linked.count == core.links.all.count || life != .running, "not all links")
     case .unsubscribed, .longestUpdateChanged, .advertisingEnded: break
-    case .value, .readyToWrite, .readyToUpdate: faults.expect(false, "the core does not say \(event)")
+    case .values, .readyToWrite, .readyToUpdate: faults.expect(false, "the core does not say \(event)")
     }
   }
 

@@ -233,7 +233,7 @@ import Testing
     // On for the first, off after the last.
     #expect(configurations == [.notification, []])
     let values = try await one.history().filter {
-      if case .value(_, sensor.measurement, let data) = $0 { data == Data([3]) } else { false }
+      if case .values(_, sensor.measurement, let data) = $0 { data == [Data([3])] } else { false }
     }
     #expect(values.isEmpty)
   }

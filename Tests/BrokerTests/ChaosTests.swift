@@ -123,7 +123,7 @@ import Testing
         let was = connected.remove(peer) != nil
         #expect(error == nil || was, "\(seed): lost without having been connected")
       case .connectionFailed(let peer, _): #expect(!connected.contains(peer), "\(seed): failed while connected")
-      case .value(let peer, _, _), .servicesChanged(let peer, _), .nameChanged(let peer, _),
+      case .values(let peer, _, _), .servicesChanged(let peer, _), .nameChanged(let peer, _),
         .longestWriteChanged(let peer, _):
         #expect(connected.contains(peer), "\(seed): \(event) while it is not connected")
       default: break

@@ -53,7 +53,7 @@ import Testing
     try await identify(probe.adapter, as: identity)
     await host.notify([0, 61], of: sensor.measurement)
     try await probe.wait("value") {
-      if case .value(peer, sensor.measurement, Data([0, 61])) = $0 { true } else { nil }
+      if case .values(peer, sensor.measurement, [Data([0, 61])]) = $0 { true } else { nil }
     }
     #expect(try await probe.ask { .read($0, peer, sensor.location) } == .value(Data([2])))
     #expect(probe.session.port(.command, of: peer) != nil)

@@ -24,7 +24,7 @@ final class Probe: @unchecked Sendable {
 
   init(_ adapter: Adapter) {
     self.adapter = adapter
-    session = DirectSession(on: adapter) { [weak self] in self?.hear($0) }
+    session = DirectSession(on: adapter) { [weak self] events in for event in events { self?.hear(event) } }
   }
   /// One that has an adapter already.
   static func poweredOn(_ adapter: Adapter, at location: SourceLocation = #_sourceLocation) async throws -> Probe {
@@ -33,6 +33,11 @@ final class Probe: @unchecked Sendable {
     return probe
   }
   private func hear(_ event: BrokerEvent) {
+    // Tests wait for values one by one.
+    if case .values(let peer, let handle, let values) = event, values.count > 1 {
+      for value in values { hear(.values(peer, handle, [value])) }
+      return
+    }
     log.append(event)
     fresh.append(event)
     check?()
@@ -93,7 +98,7 @@ final class Probe: @unchecked Sendable {
     }
   }
   func value(of handle: AttributeHandle, at location: SourceLocation = #_sourceLocation) async throws -> [UInt8] {
-    try await wait("value", at: location) { if case .value(_, handle, let data) = $0 { [UInt8](data) } else { nil } }
+    try await wait("value", at: location) { if case .values(_, handle, let data) = $0 { [UInt8](data[0]) } else { nil } }
   }
 
   func newID() -> OperationID {

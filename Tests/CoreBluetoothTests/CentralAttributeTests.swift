@@ -183,15 +183,33 @@ import Testing
     }
     #expect(measurement.isNotifying)
     lab.queue.suspend()
-    for value in 0..<100 { lab.session.tell(.value(lab.peer, 0x12, Data([UInt8(value)]))) }
+    for value in 0..<100 { lab.session.tell(.values(lab.peer, 0x12, [Data([UInt8(value)])])) }
     lab.queue.resume()
     lab.settle()
     #expect(lab.recorder.values.dropFirst().map { $0 as? Data } == (0..<100).map { Data([$0]) })
-    lab.tell(.value(lab.peer, 0x77, Data([1])))  // of nothing that was found
+    lab.tell(.values(lab.peer, 0x77, [Data([1])]))  // of nothing that was found
     peripheral.setNotifyValue(false, for: measurement)
     lab.answer(.notifying(false))
     #expect(!measurement.isNotifying)
     #expect(lab.recorder.take() == ["notify"] + Array(repeating: "value", count: 100) + ["notify"])
+  }
+  @Test("Of values that came together, none follows the one with which the app ends the connection, or lets its manager go")
+  func valuesTogether() throws {
+    let lab = CentralLab()
+    var peripheral = try lab.explored().0
+    let values = (0..<4).map { Data([$0]) }
+    func isThird() -> Bool { lab.recorder.values.last.flatMap { $0 as? Data } == values[2] }
+    lab.recorder.then["value"] = { if isThird() { lab.manager.cancelPeripheralConnection(peripheral) } }
+    lab.tell(.values(lab.peer, 0x12, values))
+    #expect(lab.recorder.take() == ["value", "value", "value"])
+    lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 0))
+
+    peripheral = try lab.explored().0
+    _ = lab.recorder.take()
+    lab.recorder.then["value"] = { if isThird() { lab.letManagerGo() } }
+    lab.tell(.values(lab.peer, 0x12, values))
+    #expect(lab.recorder.take() == ["value", "value", "value"])
+    withExtendedLifetime(peripheral) {}
   }
   @Test("S123, S124: what cannot be subscribed to, and a device that refuses")
   func notifyFails() throws {
@@ -312,7 +330,7 @@ import Testing
     #expect(lab.recorder.take() == ["modify"])
     #expect(lab.recorder.invalidated.count == 1 && lab.recorder.invalidated.first === service)
     #expect(peripheral.services?.count == 1 && peripheral.services?.first === battery)
-    lab.tell(.value(lab.peer, 0x12, Data([1])))
+    lab.tell(.values(lab.peer, 0x12, [Data([1])]))
     peripheral.readValue(for: characteristics[1])
     lab.settle()
     #expect(lab.asked().isEmpty)

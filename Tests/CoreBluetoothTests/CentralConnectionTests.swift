@@ -181,7 +181,7 @@ import Testing
     lab.tell(
       .disconnected(
         lab.peer, BluetoothError(.disconnected, "The device has hung up."), isReconnecting: false, seconds: 9),
-      .completed(id, .failure(gone)), .value(lab.peer, 0x12, Data([1])),
+      .completed(id, .failure(gone)), .values(lab.peer, 0x12, [Data([1])]),
       .servicesChanged(lab.peer, HandleRange(1, 0xFFFF)), .readyToWrite(lab.peer))
     #expect(lab.recorder.values.first.flatMap { $0 } == nil)
     #expect((lab.recorder.errors.first as? CBError)?.code == .peripheralDisconnected)

@@ -14,8 +14,8 @@ final class ScriptedSession: BrokerSession, @unchecked Sendable {
   private var log: [BrokerRequest.Central] = []
   private var closed = false
   private var ports: [UUID: SendPort] = [:]
-  private let deliver: @Sendable (BrokerEvent) -> Void
-  init(_ deliver: @escaping @Sendable (BrokerEvent) -> Void) { self.deliver = deliver }
+  private let deliver: @Sendable ([BrokerEvent]) -> Void
+  init(_ deliver: @escaping @Sendable ([BrokerEvent]) -> Void) { self.deliver = deliver }
 
   func send(_ request: BrokerRequest) {
     guard case .central(let request) = request else {
@@ -28,7 +28,7 @@ final class ScriptedSession: BrokerSession, @unchecked Sendable {
   }
   func close() { lock.withLock { closed = true } }
 
-  func tell(_ event: BrokerEvent) { deliver(event) }
+  func tell(_ event: BrokerEvent) { deliver([event]) }
   /// Asked for since the last time.
   func asked() -> [BrokerRequest.Central] {
     lock.withLock {

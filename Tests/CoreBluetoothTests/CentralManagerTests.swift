@@ -105,7 +105,7 @@ import Testing
     for number in 0..<2000 as Range<UInt64> {
       lab.session.tell(.discovered(DiscoveredPeer(peer: CentralLab.peer(0xF000_0000_0000 + number))))
     }
-    for number in 0..<70_000 { lab.session.tell(.value(lab.peer, 0x12, Data("\(number)".utf8))) }
+    for number in 0..<70_000 { lab.session.tell(.values(lab.peer, 0x12, [Data("\(number)".utf8)])) }
     lab.session.tell(.nameChanged(lab.peer, "after"))
     lab.queue.resume()
     lab.settle()
@@ -116,7 +116,7 @@ import Testing
     #expect(peripheral.name == "after")
     #expect(lines.of(lab.queue).count == 1)
 
-    lab.tell(.value(lab.peer, 0x12, Data([1])), .discovered(DiscoveredPeer(peer: lab.peer)))
+    lab.tell(.values(lab.peer, 0x12, [Data([1])]), .discovered(DiscoveredPeer(peer: lab.peer)))
     #expect(lab.recorder.take() == ["value", "discover"])
   }
   @Test("Below poweredOn scans and links are over without a word; below poweredOff the peripherals are of no more use")
@@ -398,7 +398,7 @@ import Testing
     DispatchQueue.concurrentPerform(iterations: 8) { thread in
       for turn in 0..<200 {
         switch (thread, turn % 4) {
-        case (0, _): lab.session.tell(.value(lab.peer, 0x12, Data([UInt8(turn)])))
+        case (0, _): lab.session.tell(.values(lab.peer, 0x12, [Data([UInt8(turn)])]))
         case (1, _): peripheral.readValue(for: characteristics[1])
         case (2, _):
           _ = (peripheral.services, service.characteristics, characteristics[0].value, characteristics[0].isNotifying)

@@ -37,7 +37,7 @@ import Testing
           asked.signal()
           return self.hasReturned.load(ordering: .sequentiallyConsistent)
         },
-        handle: { [told] event in told.add(word(event)) })
+        handle: { [told] event, _ in told.add(word(event)) })
       if hasReturned { delivery.waitForBegin() }
     }
     func settle() { for _ in 0..<4 { queue.sync {} } }
@@ -47,7 +47,7 @@ import Testing
       settle()
     }
     func put(_ events: BrokerEvent...) -> [String] {
-      for event in events { delivery.put(event) }
+      for event in events { delivery.put([event]) }
       settle()
       return told.take()
     }
@@ -105,7 +105,7 @@ import Testing
   @Test("Calls do not wait for a delegate: what they do beside telling it must be done")
   func calls() {
     let stage = Stage(hasDelegate: false)
-    stage.delivery.put(.adapter(.poweredOn))
+    stage.delivery.put([.adapter(.poweredOn)])
     stage.delivery.perform { [told = stage.told] in told.add("call") }
     stage.settle()
     #expect(stage.told.take() == ["call"])

@@ -14,11 +14,11 @@ final class PeripheralSession: BrokerSession, @unchecked Sendable {
   private var sent: [BrokerRequest.Peripheral] = []
   private var ports: [UUID: SendPort] = [:]
   private var closed = false
-  private let deliver: @Sendable (BrokerEvent) -> Void
+  private let deliver: @Sendable ([BrokerEvent]) -> Void
 
-  init(_ deliver: @escaping @Sendable (BrokerEvent) -> Void) {
+  init(_ deliver: @escaping @Sendable ([BrokerEvent]) -> Void) {
     self.deliver = deliver
-    deliver(.adapter(.unknown))
+    deliver([.adapter(.unknown)])
   }
   /// Before a request is noted: sets the time at which another thread does something.
   var onSend: ((BrokerRequest.Peripheral) -> Void)?
@@ -32,7 +32,7 @@ final class PeripheralSession: BrokerSession, @unchecked Sendable {
   func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? { lock.withLock { ports[peer] } }
   func close() { lock.withLock { closed = true } }
 
-  func tell(_ event: BrokerEvent) { deliver(event) }
+  func tell(_ event: BrokerEvent) { deliver([event]) }
   func setPort(_ port: SendPort?, of peer: UUID) { lock.withLock { ports[peer] = port } }
   var isClosed: Bool { lock.withLock { closed } }
   /// What the manager has asked for since this was asked last.

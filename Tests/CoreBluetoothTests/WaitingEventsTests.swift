@@ -27,7 +27,7 @@ import Testing
     return Array(words(&waiting).dropFirst(1024))
   }
   private func words(_ waiting: inout WaitingEvents) -> [String] {
-    let count = waiting.count, items = waiting.takeAll()
+    let count = waiting.count, items = waiting.takeAll().compactMap { $0 }
     #expect(count == items.count && waiting.isEmpty)
     return items.map { item in
       guard case .event(let event) = item else { return "call" }
@@ -69,6 +69,20 @@ import Testing
       "subscribed 1 3", "name 1 a", "unsubscribed 1 3", "links 0", "poweredOn", "services 1 1 2", "up 1", "down 1",
     ]
     #expect(words(&waiting) == Array(repeating: one, count: 100).flatMap { $0 })
+  }
+  /// Values count each by itself, however many come together: the last ones are dropped.
+  @Test func valuesThatCameTogether() {
+    var waiting = WaitingEvents()
+    let value = Data([1])
+    #expect(waiting.append(.values(peer, 3, Array(repeating: value, count: 65_530))) == 0)
+    #expect(waiting.append(.values(peer, 3, (0..<10).map { Data([$0]) })) == 4)
+    #expect(waiting.append(.values(other, 3, [value, value])) == 2)
+    #expect(waiting.count == 65_536)
+    let kept = waiting.takeAll().compactMap { item -> [Data]? in
+      if case .event(.values(peer, 3, let values)) = item { values } else { nil }
+    }
+    #expect(kept.map(\.count) == [65_530, 6] && kept.last == (0..<6).map { Data([$0]) })
+    #expect(waiting.isEmpty && waiting.append(.values(peer, 3, [value])) == 0)
   }
   /// Nobody has been told any state: the last one is the first.
   @Test func theFirstState() {

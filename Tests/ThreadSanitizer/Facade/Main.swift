@@ -7,13 +7,14 @@ import BindruneBroker
 final class Script: BrokerSession, @unchecked Sendable {
   // Sendable: everything happens on `air`.
   private let air = DispatchQueue(label: "air")
-  private let deliver: @Sendable (BrokerEvent) -> Void
+  private let tell: @Sendable ([BrokerEvent]) -> Void
   private var next: UInt32 = 0
 
-  init(deliver: @escaping @Sendable (BrokerEvent) -> Void) {
-    self.deliver = deliver
-    air.async { deliver(.adapter(.poweredOn)) }
+  init(deliver: @escaping @Sendable ([BrokerEvent]) -> Void) {
+    tell = deliver
+    air.async { deliver([.adapter(.poweredOn)]) }
   }
+  private func deliver(_ event: BrokerEvent) { tell([event]) }
   static let peer = UUID(PeerID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random)))
   static let value = AttributeHandle(rawValue: 3)
   func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? { nil }
@@ -72,7 +73,7 @@ final class Script: BrokerSession, @unchecked Sendable {
   private func notify() {
     for _ in 0..<100 {
       next += 1
-      deliver(.value(Self.peer, Self.value, withUnsafeBytes(of: next) { Data($0) }))
+      deliver(.values(Self.peer, Self.value, [withUnsafeBytes(of: next) { Data($0) }]))
     }
   }
 }
