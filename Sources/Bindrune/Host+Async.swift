@@ -163,7 +163,8 @@ extension Host {
     }
   }
 
-  private func outcome(of result: HostResult, in batch: borrowing HostBatch, for requester: Requester?) -> RequestResult {
+  private func outcome(of result: HostResult, in batch: borrowing HostBatch, for requester: Requester?) -> RequestResult
+  {
     switch result {
     // It has been told already that the link is up, and not yet that it is down.
     case .connected(let id):
@@ -205,7 +206,7 @@ extension Host {
     _ = endRequests(error)
     endScans(error)
     for link in links.values { link.end(error) }
-    links = [:]
+    links = LinkMap()
     for mailbox in incoming { mailbox.finish(error) }
     incoming = []
     tellLater(.failed(error))

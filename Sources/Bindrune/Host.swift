@@ -48,7 +48,7 @@ public actor Host {
   /// Requests that ended with their link, which has not been told yet.
   var orphans: [RequestID] = []
   var scans: [ScanID: Scan] = [:]
-  var links: [LinkID: LinkState] = [:]
+  var links = LinkMap<LinkState>()
   /// How ports ask to be emptied, and the links of those that have.
   var doorbell: Doorbell?
   var ringing = Deque<LinkID>()
@@ -306,12 +306,7 @@ public actor Host {
     var isQuiet: Bool
     repeat {
       isQuiet = true
-      let now = now
-      while transport.isWritable, packet.fill({ core.nextPacket(into: &$0, now: now) }) {
-        packet.withBytes { transport.send($0) }
-        packet.removeAll()
-        isUnflushed = true
-      }
+      if Self.sendPackets(of: &core, in: &packet, to: transport, now: now) { isUnflushed = true }
       if isUnflushed {
         isUnflushed = false
         isQuiet = false
@@ -325,16 +320,29 @@ public actor Host {
     } while !isQuiet
     armTimer()
   }
+  /// Sends what the transport takes now, with one access to the core and to the packet for all; false when that was nothing.
+  private static func sendPackets(
+    of core: inout HostCore, in packet: inout PacketBuffer, to transport: any HCITransport, now: Instant
+  ) -> Bool {
+    var isAny = false
+    while transport.isWritable, packet.fill({ core.nextPacket(into: &$0, now: now) }) {
+      packet.withBytes { transport.send($0) }
+      packet.removeAll()
+      isAny = true
+    }
+    return isAny
+  }
   /// Tells all that the core has to say; false when that was nothing.
   private func tellEffects() -> Bool {
     var isAny = false, readers: Readers?, batch = HostBatch()
+    let observer = observer
     swap(&batch, &told)
     while core.takeBatch(&batch) {
       isAny = true
       while let effect = batch.nextEffect() {
         if case .closed = phase { continue }
         if case .value(let link, let handle, let octets, let isIndication) = effect {
-          readers = received(octets, in: batch, of: handle, isIndication: isIndication, on: link, readers)
+          received(octets, in: batch, of: handle, isIndication: isIndication, on: link, &readers, observer)
         } else {
           readers?.wake()
           readers = nil
@@ -384,8 +392,14 @@ final class HostReceiver: HCIReceiver {
 
   func received(_ packet: Span<UInt8>) {
     guard let host else { return }
-    host.assumeIsolated { $0.receive(packet) }
+    assert(host.transport.eventLoop.inEventLoop)
+    HostReceiver.receive(host, packet)
   }
+  /// What `assumeIsolated` does, without its check of the executor and without its closure, which cost more than the packet.
+  // Safe: a transport calls on its event loop, which is the host's executor; `receivedAll` checks it, once for the batch.
+  private static let receive = unsafe unsafeBitCast(
+    { (host: isolated Host, packet: Span<UInt8>) in host.receive(packet) } as (isolated Host, Span<UInt8>) -> Void,
+    to: (@Sendable (Host, Span<UInt8>) -> Void).self)
   func receivedAll() { host?.assumeIsolated { $0.pump() } }
   func writable() { host?.assumeIsolated { $0.pump() } }
   func failed(_ error: TransportError) {

@@ -33,6 +33,12 @@ struct LinkState {
   /// What the server does by itself is kept for somebody, or told.
   var hears: Bool { unheard != nil || !events.isEmpty }
 
+  /// Who has subscribed to the value with this handle.
+  func inboxes(of handle: AttributeHandle) -> [Inbox<ReceivedBatch>] {
+    // Of links that are only observed nothing is looked up.
+    values.isEmpty ? [] : values[handle] ?? []
+  }
+
   /// All ports that somebody holds.
   private var ports: [WeakPort] = []
   private struct WeakPort { weak var port: SendPort? }

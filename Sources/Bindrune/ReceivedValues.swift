@@ -236,35 +236,34 @@ extension Host {
     links[link]?.events.append(mailbox)
     return LinkEventSequence(mailbox: mailbox)
   }
-  /// Hands a value to those who have subscribed to it, without waking them, and returns them.
+  /// Hands a value to those who have subscribed to it, without waking them; `known` are they, or were of the value before.
   func received(
     _ octets: Octets, in batch: borrowing HostBatch, of handle: AttributeHandle, isIndication: Bool, on link: LinkID,
-    _ known: Readers?
-  ) -> Readers? {
-    let readers: Readers
-    if let known, known.handle == handle, known.link == link {
-      readers = known
-    } else {
+    _ known: inout Readers?, _ observer: (any HostObserver)?
+  ) {
+    if known?.handle != handle || known?.link != link {
       known?.wake()
-      readers = self.readers(of: handle, on: link)
+      known = readers(of: handle, on: link, isObserved: observer != nil)
     }
+    guard let readers = known else { return }
     batch.withBytes(of: octets) { value in
       for inbox in readers.inboxes { inbox.add { $0.append(value, isIndication: isIndication) } }
       if readers.isUnclaimed {
         let value = ReceivedValue(handle: handle, value: batch.bytes(of: octets), isIndication: isIndication)
         links[link]?.tell(.value(value))
       }
-      readers.observer?.host(self, received: value, of: handle, isIndication: isIndication, on: link)
+      if !readers.isServiceChanged {
+        observer?.host(self, received: value, of: handle, isIndication: isIndication, on: link)
+      }
     }
-    return readers
   }
-  private func readers(of handle: AttributeHandle, on link: LinkID) -> Readers {
-    let inboxes = links[link]?.values[handle] ?? [], observer = observer
-    let isServiceChanged = (inboxes.isEmpty || observer != nil) && core.isServiceChanged(handle, on: link)
+  private func readers(of handle: AttributeHandle, on link: LinkID, isObserved: Bool) -> Readers {
+    let inboxes = links[link]?.inboxes(of: handle) ?? []
+    let isServiceChanged = (inboxes.isEmpty || isObserved) && core.isServiceChanged(handle, on: link)
     return Readers(
       link: link, handle: handle, inboxes: inboxes,
       isUnclaimed: inboxes.isEmpty && !isServiceChanged && links[link]?.hears == true,
-      observer: isServiceChanged ? nil : observer)
+      isServiceChanged: isServiceChanged)
   }
   /// Who gets a characteristic's values: looked up, and woken, once for values that come one after another.
   struct Readers {
@@ -273,7 +272,8 @@ extension Host {
     let inboxes: [Inbox<ReceivedBatch>]
     /// They are the link's: nobody has subscribed to them.
     let isUnclaimed: Bool
-    let observer: (any HostObserver)?
+    /// They are not for the observer: it hears of the change.
+    let isServiceChanged: Bool
     func wake() { for inbox in inboxes { inbox.wake() } }
   }
   func servicesChanged(_ range: HandleRange, on link: LinkID) {

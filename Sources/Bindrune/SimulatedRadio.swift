@@ -162,15 +162,23 @@ public final class SimulatedRadio: @unchecked Sendable {
     while !isQuiet {
       isQuiet = true
       for port in ports where air.hasPacket(from: port.id, now: now) {
-        let transport = port.transport
-        while transport.isWritable, packet.fill({ air.nextPacket(from: port.id, into: &$0, now: now) }) {
-          packet.withBytes { transport.send($0) }
-          isQuiet = false
-        }
-        transport.flush()
+        if Self.sendPackets(of: &air, in: &packet, to: port, now: now) { isQuiet = false }
+        port.transport.flush()
       }
     }
     rearm()
+  }
+
+  /// What a controller's host takes now, with one access to the air and to the packet for all; false when that was nothing.
+  private static func sendPackets(
+    of air: inout Air, in packet: inout PacketBuffer, to port: Port, now: Instant
+  ) -> Bool {
+    var isAny = false
+    while port.transport.isWritable, packet.fill({ air.nextPacket(from: port.id, into: &$0, now: now) }) {
+      packet.withBytes { port.transport.send($0) }
+      isAny = true
+    }
+    return isAny
   }
 
   /// A timer that goes off too early costs less than one that is cancelled for every packet.

@@ -58,7 +58,10 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     super.init()
     currentDelegate = delegate
     delivery.start(delegate: { [weak self] in self?.delegate }) { [weak self] event, delivery in
-      guard case .values(let peer, let handle, let values) = event else { self?.handle(event); return }
+      guard case .values(let peer, let handle, let values) = event else {
+        self?.handle(event)
+        return
+      }
       // The manager is not held meanwhile: the app may let it go with any of them.
       let peripheral = self?.known(peer)
       peripheral?.received(values, of: handle, during: delivery)

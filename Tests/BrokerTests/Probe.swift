@@ -98,7 +98,9 @@ final class Probe: @unchecked Sendable {
     }
   }
   func value(of handle: AttributeHandle, at location: SourceLocation = #_sourceLocation) async throws -> [UInt8] {
-    try await wait("value", at: location) { if case .values(_, handle, let data) = $0 { [UInt8](data[0]) } else { nil } }
+    try await wait("value", at: location) {
+      if case .values(_, handle, let data) = $0 { [UInt8](data[0]) } else { nil }
+    }
   }
 
   func newID() -> OperationID {

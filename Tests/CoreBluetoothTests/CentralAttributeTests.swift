@@ -193,7 +193,8 @@ import Testing
     #expect(!measurement.isNotifying)
     #expect(lab.recorder.take() == ["notify"] + Array(repeating: "value", count: 100) + ["notify"])
   }
-  @Test("Of values that came together, none follows the one with which the app ends the connection, or lets its manager go")
+  @Test(
+    "Of values that came together, none follows the one with which the app ends the connection, or lets its manager go")
   func valuesTogether() throws {
     let lab = CentralLab()
     var peripheral = try lab.explored().0
