@@ -36,35 +36,17 @@ public struct Subscription: AsyncSequence, Sendable {
   public func end() async throws(BluetoothError) {
     try await holder.host.endSubscription(holder.mailbox, of: holder.valueHandle, on: holder.link)
   }
-  public func makeAsyncIterator() -> Iterator { Iterator(holder: holder) }
-
-  public struct Iterator: AsyncIteratorProtocol {
-    let holder: SubscriptionHolder
-    public mutating func next() async throws(BluetoothError) -> ReceivedValue? { try await holder.mailbox.take() }
-    public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> ReceivedValue? {
-      try await holder.mailbox.take()
-    }
+  public typealias Iterator = HostSequence<ReceivedValue>.Iterator
+  public func makeAsyncIterator() -> Iterator {
+    HostSequence { [holder] () async throws(BluetoothError) in try await holder.mailbox.take() }.makeAsyncIterator()
   }
 
   /// The same values, each time all that have come since the last: for much data. A reader that keeps up is woken once for
   /// many values, and nothing is allocated for each of them.
-  public var batches: Batches { Batches(holder: holder) }
-
-  /// What `Subscription.batches` gives.
-  public struct Batches: AsyncSequence, Sendable {
-    public typealias Element = ReceivedBatch
-    public typealias Failure = BluetoothError
-    let holder: SubscriptionHolder
-    public func makeAsyncIterator() -> Iterator { Iterator(holder: holder) }
-
-    public struct Iterator: AsyncIteratorProtocol {
-      let holder: SubscriptionHolder
-      public mutating func next() async throws(BluetoothError) -> ReceivedBatch? { try await holder.mailbox.takeAll() }
-      public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> ReceivedBatch? {
-        try await holder.mailbox.takeAll()
-      }
-    }
+  public var batches: Batches {
+    HostSequence { [holder] () async throws(BluetoothError) in try await holder.mailbox.takeAll() }
   }
+  public typealias Batches = HostSequence<ReceivedBatch>
 }
 
 /// The values of one characteristic for one loop: see `Link.notifications(of:)`.
@@ -74,51 +56,29 @@ public struct NotificationSequence: AsyncSequence, Sendable {
   let link: Link
   let characteristic: RemoteCharacteristic
 
-  public func makeAsyncIterator() -> Iterator { Iterator(sequence: self) }
-
-  public struct Iterator: AsyncIteratorProtocol {
-    let sequence: NotificationSequence
-    private var subscription: Subscription?
-    init(sequence: NotificationSequence) { self.sequence = sequence }
-
-    public mutating func next() async throws(BluetoothError) -> ReceivedValue? { try await next(isolation: nil) }
-    public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> ReceivedValue? {
-      try await sequence.subscribe(&subscription)?.take()
-    }
+  public typealias Iterator = HostSequence<ReceivedValue>.Iterator
+  public func makeAsyncIterator() -> Iterator {
+    HostSequence(opening: { () async throws(BluetoothError) in
+      guard let holder = try await subscribe() else { return nil }
+      return { () async throws(BluetoothError) in try await holder.mailbox.take() }
+    }).makeAsyncIterator()
   }
 
   /// The same values, each time all that have come since the last: see `Subscription.batches`.
-  public var batches: Batches { Batches(sequence: self) }
-
-  /// What `NotificationSequence.batches` gives.
-  public struct Batches: AsyncSequence, Sendable {
-    public typealias Element = ReceivedBatch
-    public typealias Failure = BluetoothError
-    let sequence: NotificationSequence
-    public func makeAsyncIterator() -> Iterator { Iterator(sequence: sequence) }
-
-    public struct Iterator: AsyncIteratorProtocol {
-      let sequence: NotificationSequence
-      private var subscription: Subscription?
-      init(sequence: NotificationSequence) { self.sequence = sequence }
-
-      public mutating func next() async throws(BluetoothError) -> ReceivedBatch? { try await next(isolation: nil) }
-      public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> ReceivedBatch? {
-        try await sequence.subscribe(&subscription)?.takeAll()
-      }
-    }
+  public var batches: Batches {
+    HostSequence(opening: { () async throws(BluetoothError) in
+      guard let holder = try await subscribe() else { return nil }
+      return { () async throws(BluetoothError) in try await holder.mailbox.takeAll() }
+    })
   }
+  public typealias Batches = HostSequence<ReceivedBatch>
 
-  /// Subscribes the first time. Nil: the task has been cancelled meanwhile.
-  private func subscribe(_ subscription: inout Subscription?) async throws(BluetoothError) -> Inbox<ReceivedBatch>? {
-    if subscription == nil {
-      do throws(BluetoothError) {
-        subscription = try await link.subscribe(to: characteristic)
-      } catch  where error.code == .cancelled {
-        return nil
-      }
+  /// nil: the task has been cancelled meanwhile.
+  private func subscribe() async throws(BluetoothError) -> SubscriptionHolder? {
+    do throws(BluetoothError) { return try await link.subscribe(to: characteristic).holder } catch {
+      if error.code == .cancelled { return nil }
+      throw error
     }
-    return subscription?.holder.mailbox
   }
 }
 
@@ -153,27 +113,7 @@ public enum LinkEvent: Sendable {
 }
 
 /// What `Link.events` gives.
-public struct LinkEventSequence: AsyncSequence, Sendable {
-  public typealias Element = LinkEvent
-  public typealias Failure = BluetoothError
-  private let listener: Listener
-  init(mailbox: Mailbox<LinkEvent>) { listener = Listener(mailbox) }
-  public func makeAsyncIterator() -> Iterator { Iterator(listener: listener) }
-
-  /// Ends the mailbox when the sequence and its iterators are gone.
-  fileprivate final class Listener: Sendable {
-    let mailbox: Mailbox<LinkEvent>
-    init(_ mailbox: Mailbox<LinkEvent>) { self.mailbox = mailbox }
-    deinit { mailbox.abandon() }
-  }
-  public struct Iterator: AsyncIteratorProtocol {
-    fileprivate let listener: Listener
-    public mutating func next() async throws(BluetoothError) -> LinkEvent? { try await listener.mailbox.take() }
-    public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> LinkEvent? {
-      try await listener.mailbox.take()
-    }
-  }
-}
+public typealias LinkEventSequence = HostSequence<LinkEvent>
 
 extension Host {
   func subscribe(
@@ -229,12 +169,12 @@ extension Host {
     let mailbox = Mailbox<LinkEvent>(capacity: 1024, overflow: .end)
     guard links[link] != nil else {
       mailbox.finish(.linkIsDown)
-      return LinkEventSequence(mailbox: mailbox)
+      return LinkEventSequence(mailbox)
     }
     while let event = links[link]?.unheard?.popFirst() { mailbox.put(event) }
     links[link]?.unheard = nil
     links[link]?.events.append(mailbox)
-    return LinkEventSequence(mailbox: mailbox)
+    return LinkEventSequence(mailbox)
   }
   /// Hands a value to those who have subscribed to it, without waking them; `known` are they, or were of the value before.
   func received(

@@ -41,35 +41,7 @@ public struct Advertisement: Sendable {
 
 /// Advertisements, for as long as somebody iterates: the controller scans while at least one iterator lives.
 /// 1,024 may wait for the reader; then the oldest go, because the newest says more. A cancelled task ends the sequence.
-public struct AdvertisementSequence: AsyncSequence, Sendable {
-  public typealias Element = Advertisement
-  public typealias Failure = BluetoothError
-  let host: Host
-  let parameters: ScanParameters
-  let filter: ScanFilter
-
-  public func makeAsyncIterator() -> Iterator { Iterator(sequence: self) }
-
-  public struct Iterator: AsyncIteratorProtocol {
-    let sequence: AdvertisementSequence
-    private var scan: ScanHandle?
-
-    init(sequence: AdvertisementSequence) { self.sequence = sequence }
-
-    public mutating func next() async throws(BluetoothError) -> Advertisement? {
-      try await next(isolation: nil)
-    }
-    public mutating func next(
-      isolation actor: isolated (any Actor)?
-    ) async throws(BluetoothError) -> Advertisement? {
-      if scan == nil {
-        if Task.isCancelled { return nil }
-        scan = try await sequence.host.openScan(sequence.parameters, sequence.filter)
-      }
-      return try await scan?.mailbox.take()
-    }
-  }
-}
+public typealias AdvertisementSequence = HostSequence<Advertisement>
 
 /// Ends its scan when the last iterator lets go of it.
 final class ScanHandle: Sendable {
@@ -105,7 +77,11 @@ extension Host {
   public nonisolated func scan(
     _ parameters: ScanParameters = ScanParameters(), filter: ScanFilter
   ) -> AdvertisementSequence {
-    AdvertisementSequence(host: self, parameters: parameters, filter: filter)
+    HostSequence(opening: { [self] () async throws(BluetoothError) in
+      if Task.isCancelled { return nil }
+      let scan = try await openScan(parameters, filter)
+      return { () async throws(BluetoothError) in try await scan.mailbox.take() }
+    })
   }
 
   func openScan(_ parameters: ScanParameters, _ filter: ScanFilter) throws(BluetoothError) -> ScanHandle {

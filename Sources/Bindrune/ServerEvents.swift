@@ -69,7 +69,7 @@ extension Host {
   public var events: ServerEventSequence {
     let mailbox = Mailbox<ServerEvent>(capacity: 4096, overflow: .end)
     if case .closed(let error) = phase { mailbox.finish(error) } else { incoming.append(mailbox) }
-    return ServerEventSequence(mailbox: mailbox)
+    return ServerEventSequence(mailbox)
   }
   /// True when somebody listens.
   @discardableResult
@@ -206,24 +206,4 @@ extension Host {
 }
 
 /// What `Host.events` gives.
-public struct ServerEventSequence: AsyncSequence, Sendable {
-  public typealias Element = ServerEvent
-  public typealias Failure = BluetoothError
-  private let listener: Listener
-  init(mailbox: Mailbox<ServerEvent>) { listener = Listener(mailbox) }
-  public func makeAsyncIterator() -> Iterator { Iterator(listener: listener) }
-
-  /// Ends the mailbox when the sequence and its iterators are gone; events hold the host, which holds the mailbox.
-  fileprivate final class Listener: Sendable {
-    let mailbox: Mailbox<ServerEvent>
-    init(_ mailbox: Mailbox<ServerEvent>) { self.mailbox = mailbox }
-    deinit { mailbox.abandon() }
-  }
-  public struct Iterator: AsyncIteratorProtocol {
-    fileprivate let listener: Listener
-    public mutating func next() async throws(BluetoothError) -> ServerEvent? { try await listener.mailbox.take() }
-    public mutating func next(isolation actor: isolated (any Actor)?) async throws(BluetoothError) -> ServerEvent? {
-      try await listener.mailbox.take()
-    }
-  }
-}
+public typealias ServerEventSequence = HostSequence<ServerEvent>
