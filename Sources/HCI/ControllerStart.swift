@@ -109,120 +109,129 @@ struct ControllerStart {
 
   init(prefersExtendedCommands: Bool) { info.prefersExtendedCommands = prefersExtendedCommands }
 
-  /// Queues the command of this step.
-  func send(into queue: inout CommandQueue, now: Instant) {
-    switch step {
-    case .reset: queue.append(Reset(), now: now)
-    case .version: queue.append(ReadLocalVersionInformation(), now: now)
-    case .commands: queue.append(ReadLocalSupportedCommands(), now: now)
-    case .features: queue.append(ReadLocalSupportedFeatures(), now: now)
-    case .leFeatures: queue.append(LEReadLocalSupportedFeatures(), now: now)
-    case .address: queue.append(ReadBDADDR(), now: now)
-    case .hostSupport:
-      var command = WriteLEHostSupport()
-      command.leSupportedHost = true
-      queue.append(command, now: now)
-    case .eventMask: queue.append(SetEventMask(), now: now)
-    case .leEventMask:
-      var command = LESetEventMask()
-      command.leEventMask = info.leEventMask
-      queue.append(command, now: now)
-    case .leBuffers: queue.append(LEReadBufferSize(), now: now)
-    case .buffers: queue.append(ReadBufferSize(), now: now)
-    case .dataLength: queue.append(LEReadMaximumDataLength(), now: now)
-    case .acceptListSize: queue.append(LEReadFilterAcceptListSize(), now: now)
-    case .resolvingListSize: queue.append(LEReadResolvingListSize(), now: now)
-    case .advertisingDataLength: queue.append(LEReadMaximumAdvertisingDataLength(), now: now)
-    case .advertisingSets: queue.append(LEReadNumberOfSupportedAdvertisingSets(), now: now)
-    case .done: break
-    }
-  }
+  /// Queues the first command.
+  mutating func begin(into queue: inout CommandQueue, now: Instant) { perform(.send(now), &queue) }
 
-  /// Takes what became of this step's command and goes on to the next step there is.
-  mutating func advance(_ outcome: CommandOutcome, in packet: Span<UInt8>) throws(StartFailure) {
-    let isRequired = step.rawValue <= Step.commands.rawValue
+  /// Takes what became of this step's command, goes on to the next step that is needed, and queues its command.
+  mutating func advance(
+    _ outcome: CommandOutcome, in packet: Span<UInt8>, into queue: inout CommandQueue, now: Instant
+  ) throws(StartFailure) {
     if outcome.ending == .answered, outcome.status == .success {
       do throws(WireError) {
-        try learn(outcome.returnParameters, in: packet)
+        _ = try table(.learn(outcome.returnParameters), &queue, packet)
       } catch {
         if isRequired { throw .malformed(outcome.opcode) }
       }
     } else if isRequired {
       throw outcome.ending == .answered ? .refused(outcome.opcode, outcome.status) : .timedOut(outcome.opcode)
     }
-    repeat { step = Step(rawValue: step.rawValue + 1) ?? .done } while !isNeeded
+    repeat { step = Step(rawValue: step.rawValue + 1) ?? .done } while !perform(.check, &queue)
     if step == .done, info.aclCount == 0 { throw .noBuffers }
+    perform(.send(now), &queue)
   }
+  private var isRequired: Bool { step.rawValue <= Step.commands.rawValue }
 
-  private mutating func learn(_ parameters: Octets, in packet: Span<UInt8>) throws(WireError) {
-    switch step {
-    case .version: info.version = try ReadLocalVersionInformation.decodeReturn(parameters, in: packet)
-    case .commands:
-      let answer = try ReadLocalSupportedCommands.decodeReturn(parameters, in: packet)
-      info.commands = SupportedCommands(answer.supportedCommands, in: packet)
-    case .features:
-      info.lmpFeatures = try ReadLocalSupportedFeatures.decodeReturn(parameters, in: packet).lmpFeatures
-    case .leFeatures:
-      info.features = try LEReadLocalSupportedFeatures.decodeReturn(parameters, in: packet).leFeatures
-    case .address: info.address = try ReadBDADDR.decodeReturn(parameters, in: packet).bdADDR
-    case .leBuffers:
-      let answer = try LEReadBufferSize.decodeReturn(parameters, in: packet)
-      guard answer.leACLDataPacketLength > 0, answer.totalNumLEACLDataPackets > 0 else { return }
-      info.aclLength = Int(answer.leACLDataPacketLength)
-      info.aclCount = Int(answer.totalNumLEACLDataPackets)
-    case .buffers:
-      let answer = try ReadBufferSize.decodeReturn(parameters, in: packet)
-      guard answer.aclDataPacketLength > 0, answer.totalNumACLDataPackets > 0 else { return }
-      info.aclLength = Int(answer.aclDataPacketLength)
-      info.aclCount = Int(answer.totalNumACLDataPackets)
-      info.buffersAreShared = true
-    case .dataLength:
-      let answer = try LEReadMaximumDataLength.decodeReturn(parameters, in: packet)
-      info.maximumTxOctets = max(27, answer.supportedMaxTXOctets)
-      info.maximumTxTime = max(328, answer.supportedMaxTXTime)
-    case .acceptListSize:
-      info.filterAcceptListSize = Int(
-        try LEReadFilterAcceptListSize.decodeReturn(parameters, in: packet).filterAcceptListSize)
-    case .resolvingListSize:
-      info.resolvingListSize = Int(try LEReadResolvingListSize.decodeReturn(parameters, in: packet).resolvingListSize)
-    case .advertisingDataLength:
-      let answer = try LEReadMaximumAdvertisingDataLength.decodeReturn(parameters, in: packet)
-      info.maximumAdvertisingDataLength = min(max(31, Int(answer.maxAdvertisingDataLength)), 1650)
-    case .advertisingSets:
-      let answer = try LEReadNumberOfSupportedAdvertisingSets.decodeReturn(parameters, in: packet)
-      info.maximumAdvertisingSets = max(1, Int(answer.numSupportedAdvertisingSets))
-    case .reset, .hostSupport, .eventMask, .leEventMask, .done: break
+  /// What is done with the step's command.
+  private enum Work {
+    /// Nothing: is it needed?
+    case check
+    case send(Instant)
+    /// These are its return parameters.
+    case learn(Octets)
+  }
+  @discardableResult private mutating func perform(_ work: Work, _ queue: inout CommandQueue) -> Bool {
+    do throws(WireError) { return try table(work, &queue, Span()) } catch {
+      preconditionFailure("only an answer can be malformed")
     }
   }
 
-  /// The controller has the command of this step, and it tells something.
-  private var isNeeded: Bool {
+  /// The table of steps: the command of each, what must hold for its answer to be of use, and what the answer tells.
+  /// True if the controller has the command, and it is of use.
+  private mutating func table(
+    _ work: Work, _ queue: inout CommandQueue, _ packet: Span<UInt8>
+  ) throws(WireError) -> Bool {
     switch step {
-    case .reset, .version, .commands, .done: true
-    case .features: info.commands.contains(ReadLocalSupportedFeatures.self)
-    case .leFeatures: info.commands.contains(LEReadLocalSupportedFeatures.self)
-    case .address: info.commands.contains(ReadBDADDR.self)
-    case .hostSupport: info.isDualMode && info.commands.contains(WriteLEHostSupport.self)
-    case .eventMask: info.commands.contains(SetEventMask.self)
-    case .leEventMask: info.commands.contains(LESetEventMask.self)
-    case .leBuffers: info.commands.contains(LEReadBufferSize.self)
-    case .buffers: info.aclCount == 0 && info.commands.contains(ReadBufferSize.self)
-    case .dataLength: info.commands.contains(LEReadMaximumDataLength.self)
+    case .reset: return row(Reset(), work, &queue)
+    case .version:
+      return try row(ReadLocalVersionInformation(), work, &queue, packet) { info, answer in info.version = answer }
+    case .commands:
+      return try row(ReadLocalSupportedCommands(), work, &queue, packet) { info, answer in
+        info.commands = SupportedCommands(answer.supportedCommands, in: packet)
+      }
+    case .features:
+      return try row(ReadLocalSupportedFeatures(), work, &queue, packet) { $0.lmpFeatures = $1.lmpFeatures }
+    case .leFeatures:
+      return try row(LEReadLocalSupportedFeatures(), work, &queue, packet) { $0.features = $1.leFeatures }
+    case .address: return try row(ReadBDADDR(), work, &queue, packet) { $0.address = $1.bdADDR }
+    case .hostSupport:
+      var command = WriteLEHostSupport()
+      command.leSupportedHost = true
+      return row(command, work, &queue, if: info.isDualMode)
+    case .eventMask: return row(SetEventMask(), work, &queue)
+    case .leEventMask:
+      var command = LESetEventMask()
+      command.leEventMask = info.leEventMask
+      return row(command, work, &queue)
+    case .leBuffers:
+      return try row(LEReadBufferSize(), work, &queue, packet) { info, answer in
+        guard answer.leACLDataPacketLength > 0, answer.totalNumLEACLDataPackets > 0 else { return }
+        info.aclLength = Int(answer.leACLDataPacketLength)
+        info.aclCount = Int(answer.totalNumLEACLDataPackets)
+      }
+    case .buffers:
+      return try row(ReadBufferSize(), work, &queue, packet, if: info.aclCount == 0) { info, answer in
+        guard answer.aclDataPacketLength > 0, answer.totalNumACLDataPackets > 0 else { return }
+        info.aclLength = Int(answer.aclDataPacketLength)
+        info.aclCount = Int(answer.totalNumACLDataPackets)
+        info.buffersAreShared = true
+      }
+    case .dataLength:
+      return try row(LEReadMaximumDataLength(), work, &queue, packet) { info, answer in
+        info.maximumTxOctets = max(27, answer.supportedMaxTXOctets)
+        info.maximumTxTime = max(328, answer.supportedMaxTXTime)
+      }
     case .acceptListSize:
-      info.commands.contains(LEReadFilterAcceptListSize.self)
-        && info.commands.contains(LEAddDeviceToFilterAcceptList.self)
+      let isUseful =
+        info.commands.contains(LEAddDeviceToFilterAcceptList.self)
         && info.commands.contains(LERemoveDeviceFromFilterAcceptList.self)
+      return try row(LEReadFilterAcceptListSize(), work, &queue, packet, if: isUseful) {
+        $0.filterAcceptListSize = Int($1.filterAcceptListSize)
+      }
     case .resolvingListSize:
-      info.features.contains(.llPrivacy) && info.commands.contains(LEReadResolvingListSize.self)
-        && info.commands.contains(LEAddDeviceToResolvingList.self)
+      let isUseful =
+        info.features.contains(.llPrivacy) && info.commands.contains(LEAddDeviceToResolvingList.self)
         && info.commands.contains(LERemoveDeviceFromResolvingList.self)
         && info.commands.contains(LESetAddressResolutionEnable.self)
+      return try row(LEReadResolvingListSize(), work, &queue, packet, if: isUseful) {
+        $0.resolvingListSize = Int($1.resolvingListSize)
+      }
     // Extended commands like the others: a host that goes by the legacy ones must not send them.
     case .advertisingDataLength:
-      info.usesExtendedCommands && info.commands.contains(LEReadMaximumAdvertisingDataLength.self)
+      return try row(LEReadMaximumAdvertisingDataLength(), work, &queue, packet, if: info.usesExtendedCommands) {
+        $0.maximumAdvertisingDataLength = min(max(31, Int($1.maxAdvertisingDataLength)), 1650)
+      }
     case .advertisingSets:
-      info.usesExtendedCommands && info.commands.contains(LEReadNumberOfSupportedAdvertisingSets.self)
+      return try row(LEReadNumberOfSupportedAdvertisingSets(), work, &queue, packet, if: info.usesExtendedCommands) {
+        $0.maximumAdvertisingSets = max(1, Int($1.numSupportedAdvertisingSets))
+      }
+    case .done: return true
     }
+  }
+
+  /// A step whose answer tells something.
+  private mutating func row<C: HCICommand>(
+    _ command: C, _ work: Work, _ queue: inout CommandQueue, _ packet: Span<UInt8>, if isUseful: Bool = true,
+    _ learn: (inout ControllerInfo, C.Return) -> Void
+  ) throws(WireError) -> Bool {
+    if case .learn(let parameters) = work { learn(&info, try C.decodeReturn(parameters, in: packet)) }
+    return row(command, work, &queue, if: isUseful)
+  }
+  /// A step of whose answer only the status counts.
+  private func row<C: HCICommand>(
+    _ command: C, _ work: Work, _ queue: inout CommandQueue, if isUseful: Bool = true
+  ) -> Bool {
+    if case .send(let now) = work { queue.append(command, now: now) }
+    return isRequired || isUseful && info.commands.contains(C.self)
   }
 }
 

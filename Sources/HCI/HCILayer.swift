@@ -88,7 +88,7 @@ public struct HCILayer: ~Copyable {
     credits.configure(aclLength: 0, total: 0)
     info = ControllerInfo()
     sequence = ControllerStart(prefersExtendedCommands: configuration.prefersExtendedCommands)
-    sequence.send(into: &queue, now: now)
+    sequence.begin(into: &queue, now: now)
     startDeadline = now + configuration.startTimeout
     phase = .starting
   }
@@ -224,15 +224,12 @@ public struct HCILayer: ~Copyable {
       return .command(outcome)
     }
     do throws(StartFailure) {
-      try sequence.advance(outcome, in: packet)
+      try sequence.advance(outcome, in: packet, into: &queue, now: now)
     } catch {
       phase = .failed
       return .startFailed(error)
     }
-    guard sequence.step == .done else {
-      sequence.send(into: &queue, now: now)
-      return .nothing
-    }
+    guard sequence.step == .done else { return .nothing }
     phase = .running
     info = sequence.info
     credits.configure(aclLength: min(info.aclLength, Self.longestACLData), total: info.aclCount)
