@@ -316,17 +316,13 @@ extension AnyCommand {
   /// Appends the packet, H4 packet type octet first; ranges are copied from `source`.
   public func writePacket(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
     defer { extendLifetime(source) }
-    let start = output.byteCount
-    try CommandHeader(opcode).encode(into: &output, from: source)
-    do throws(WireError) {
+    try output.appendAll { output, start throws(WireError) in
+      try CommandHeader(opcode).encode(into: &output, from: source)
       var encoder = unsafe Encoder(&output, source)
       if case .unknown(_, var parameters) = self { try encoder.octets("Parameters", &parameters) }
       try visit(&encoder)
       unsafe encoder.commit(&output)
       try CommandHeader.close(&output, from: start)
-    } catch {
-      output.truncate(to: start)
-      throw error
     }
   }
 

@@ -160,9 +160,8 @@ extension HCIEvent {
   /// Appends the packet, H4 packet type octet first; ranges are copied from `source`.
   public func writePacket(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
     defer { extendLifetime(source) }
-    let start = output.byteCount
-    try EventHeader(code).encode(into: &output, from: source)
-    do throws(WireError) {
+    try output.appendAll { output, start throws(WireError) in
+      try EventHeader(code).encode(into: &output, from: source)
       var encoder = unsafe Encoder(&output, source)
       if var subevent { try encoder.value("Subevent_Code", &subevent) }
       switch self {
@@ -172,9 +171,6 @@ extension HCIEvent {
       }
       unsafe encoder.commit(&output)
       try EventHeader.close(&output, from: start)
-    } catch {
-      output.truncate(to: start)
-      throw error
     }
   }
 

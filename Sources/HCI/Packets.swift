@@ -131,14 +131,10 @@ extension HCICommand {
   /// Appends the whole packet, H4 packet type octet first; ranges are copied from `source`.
   /// `output` is unchanged when this throws.
   public func writePacket(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
-    let start = output.byteCount
-    do throws(WireError) {
+    try output.appendAll { output, start throws(WireError) in
       try CommandHeader(Self.opcode).encode(into: &output, from: source)
       try encode(into: &output, from: source)
       try CommandHeader.close(&output, from: start)
-    } catch {
-      output.truncate(to: start)
-      throw error
     }
   }
   /// The return parameters in a Command Complete: `parameters` is a range of `packet`.
@@ -160,8 +156,7 @@ extension HCICommand {
   public static func writeComplete(
     _ answer: Return, numHCICommandPackets: UInt8 = 1, into output: inout OutputRawSpan, from source: Span<UInt8>
   ) throws(WireError) {
-    let start = output.byteCount
-    do throws(WireError) {
+    try output.appendAll { output, start throws(WireError) in
       var complete = CommandComplete()
       complete.numHCICommandPackets = numHCICommandPackets
       complete.commandOpcode = opcode
@@ -169,9 +164,6 @@ extension HCICommand {
       try complete.encode(into: &output, from: source)
       try answer.encode(into: &output, from: source)
       try EventHeader.close(&output, from: start)
-    } catch {
-      output.truncate(to: start)
-      throw error
     }
   }
 }
@@ -179,8 +171,7 @@ extension HCIEventMessage {
   /// Appends the whole packet, H4 packet type octet first; ranges are copied from `source`.
   /// `output` is unchanged when this throws.
   public func writePacket(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
-    let start = output.byteCount
-    do throws(WireError) {
+    try output.appendAll { output, start throws(WireError) in
       try EventHeader(Self.code).encode(into: &output, from: source)
       if let subevent = Self.subevent {
         guard output.freeCapacity > 0 else { throw .noRoom("Subevent_Code", needed: 1, available: 0) }
@@ -188,9 +179,6 @@ extension HCIEventMessage {
       }
       try encode(into: &output, from: source)
       try EventHeader.close(&output, from: start)
-    } catch {
-      output.truncate(to: start)
-      throw error
     }
   }
 }
@@ -241,13 +229,9 @@ extension ACLPacket {
   /// Appends the whole packet, H4 packet type octet first; the data are copied from `source`.
   @inlinable public func writePacket(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
     guard output.freeCapacity > 0 else { throw .noRoom("HCI packet type", needed: 1, available: 0) }
-    let start = output.byteCount
-    output.append(HCIPacketType.acl.rawValue)
-    do throws(WireError) {
+    try output.appendAll { output, _ throws(WireError) in
+      output.append(HCIPacketType.acl.rawValue)
       try encode(into: &output, from: source)
-    } catch {
-      output.truncate(to: start)
-      throw error
     }
   }
 }

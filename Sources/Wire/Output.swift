@@ -40,6 +40,17 @@ extension OutputRawSpan {
     precondition(count <= byteCount)
     removeLast(byteCount &- count)
   }
+  /// Appends what `write` does, or nothing if it throws. `start` is where that begins.
+  @inlinable @inline(__always)
+  public mutating func appendAll<Failure: Error>(
+    _ write: (_ output: inout OutputRawSpan, _ start: Int) throws(Failure) -> Void
+  ) throws(Failure) {
+    let start = byteCount
+    do throws(Failure) { try write(&self, start) } catch {
+      truncate(to: start)
+      throw error
+    }
+  }
 }
 
 /// Room for one packet, reused: what a driver, a test or a simulator gives to `nextPacket(into:)`.
