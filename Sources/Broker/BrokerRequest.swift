@@ -15,8 +15,9 @@ public enum BrokerRequest: Equatable, Sendable {
 
   /// What a central asks: for devices, links with them, and what their servers have.
   public enum Central: Equatable, Sendable {
-    /// Scans; replaces what this session has scanned for before. `services` empty: all devices. A device is told once, and
-    /// again when it shows more than before (its scan response, for one); `allowsDuplicates`: every time it is heard.
+    /// Scans; replaces what this session has scanned for before. `services` empty: all devices. The session gets a
+    /// `.discovered` for each device once, and again when the device shows more than before (its scan response, for one);
+    /// with `allowsDuplicates`, every time the adapter hears it.
     case scan(services: [BluetoothUUID], solicitedServices: [BluetoothUUID], allowsDuplicates: Bool)
     case stopScan
     /// Waits for as long as it takes: `.connected`, `.connectionFailed`, or, when it is cancelled, `.disconnected`.

@@ -10,12 +10,12 @@ public struct PeerID: BitwiseCopyable, Sendable, Hashable, CustomStringConvertib
   /// The address in the lower 48 bits; bit 48 is set of a random one.
   public let rawValue: UInt64
 
-  /// The peer that became known by this address. A `PeerAddress` that an identity has been told for belongs to another:
-  /// `HostCore.peer(at:)` knows.
+  /// The peer that became known by this address. If the peer at this address has revealed its
+  /// identity it may have another `PeerID`: `HostCore.peer(at:)` finds it.
   public init(_ address: PeerAddress) {
     rawValue = address.address.value | (address.isRandom ? 1 << 48 : 0)
   }
-  /// The address by which it became known. Where it is to be found now, `HostCore.address(of:)` tells.
+  /// The address by which it became known. `HostCore.address(of:)` is its address now.
   public var firstAddress: PeerAddress {
     PeerAddress(DeviceAddress(rawValue & 0xFFFF_FFFF_FFFF), rawValue >> 48 == 0 ? .public : .random)
   }

@@ -5,8 +5,8 @@ import HCI
 /// Controllers within one radio's reach, and the air between them: any number of hosts can be tried out in one process,
 /// with links that lose packets and end, and nothing of it depends on a real clock.
 ///
-/// Overview: a value that is told things and asked things. The caller owns the clock: `receive` is what a host says to its
-/// controller, `nextPacket` what a controller says to its host, `deadline` when something will happen by itself, and
+/// Overview: a value without a clock, which the caller owns: `receive` takes what a host sends to its controller, `nextPacket`
+/// returns what a controller sends to its host, `deadline` when something will happen by itself, and
 /// `advance(to:)` makes it happen. `World` does that in virtual time; a driver with a real clock does the same.
 /// One seed, one order of calls: the same bytes.
 ///
@@ -190,7 +190,7 @@ public struct Air: ~Copyable {
     entries.removeAll { !isAhead($0.event) }
     medium.schedule.restore(entries)
   }
-  /// The latest time the air has been told.
+  /// The latest time that a caller has passed.
   public var now: Instant { medium.now }
 
   /// What the last command has left to do for others.

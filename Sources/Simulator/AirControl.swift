@@ -131,7 +131,7 @@ extension Air {
     medium.links[id].parameters = parameters
     medium.links[id].update = nil
     for role in [LinkRole.central, .peripheral] where medium.links[id][role].isOpen {
-      // The host that has not asked is only told of a change. Vol 4, Part E, §7.7.65.3.
+      // A host that did not ask gets an event for a change only. Vol 4, Part E, §7.7.65.3.
       if isNew || medium.links[id][role].unanswered.contains(.update) { reportUpdate(.success, id, role) }
     }
   }
@@ -163,7 +163,7 @@ extension Air {
     event.companyIdentifier = version.company
     controllers[medium.links[id][role].controller.index].emit(event, now: medium.now)
   }
-  /// The effective data length; the host is told when it changes. Vol 6, Part B, §4.5.10.
+  /// Computes the effective data length, and reports a change to the host. Vol 6, Part B, §4.5.10.
   private mutating func updateLength(_ id: LinkID, _ role: LinkRole) {
     let own = medium.links[id][role].length, peer = medium.links[id][role].peerLength
     let effective = DataLength(receive: min(own.receive, peer.transmit), transmit: min(own.transmit, peer.receive))

@@ -201,7 +201,7 @@ extension Air {
       }
     }
   }
-  /// The end of a link at one end: its host is told.
+  /// Ends a link at one end, and reports that to its host.
   private mutating func close(_ id: LinkID, _ role: LinkRole, _ reason: HCIStatus) {
     guard medium.links[id][role].isOpen else { return }
     medium.links[id][role].close()

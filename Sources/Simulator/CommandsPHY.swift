@@ -101,7 +101,7 @@ extension Air {
   private func fastest(_ set: PHYSet) -> PHY? {
     set.contains(.le2M) ? .le2M : set.contains(.le1M) ? .le1M : set.contains(.leCoded) ? .leCoded : nil
   }
-  /// New modulations come into force at both ends. The host that has not asked is only told of a change.
+  /// New modulations come into force at both ends. A host that did not ask gets an event for a change only.
   mutating func apply(_ update: PHYUpdate, _ id: LinkID) {
     let isNew = update != PHYUpdate(central: medium.links[id].central.phy, peripheral: medium.links[id].peripheral.phy)
     medium.links[id].central.phy = update.central

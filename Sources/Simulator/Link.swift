@@ -157,7 +157,7 @@ struct LinkEnd: ~Copyable {
     case unsent
     /// Sent because the host wants to know the peer's, which has not come.
     case awaitingPeer
-    /// The peer's is known, and the host is still to be told.
+    /// The peer's is known; the event for the host has not been sent.
     case reporting(PeerVersion)
     case known(PeerVersion)
   }
@@ -267,7 +267,7 @@ struct Link: ~Copyable {
     self.start = start
   }
   var isOpen: Bool { central.isOpen || peripheral.isOpen }
-  /// Tells the other end how long packets may be, unless it is being told.
+  /// Sends LL_LENGTH_REQ to the other end, unless one is on its way.
   mutating func startLengthUpdate(_ role: LinkRole) {
     guard self[role].lengthSent == nil else { return }
     let length = self[role].length

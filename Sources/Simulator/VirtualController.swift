@@ -211,7 +211,7 @@ struct VirtualController: ~Copyable {
     repeat { lastHandle = lastHandle % 0x0EFF + 1 } while connection(ConnectionHandle(rawValue: lastHandle)) != nil
     return ConnectionHandle(rawValue: lastHandle)
   }
-  /// The end of a link: its buffers are free again, and the host knows that without being told. Vol 4, Part E, §4.3.
+  /// The end of a link: its buffers are free again. The host infers that from the Disconnection Complete event. Vol 4, Part E, §4.3.
   mutating func removeConnection(_ handle: ConnectionHandle) {
     guard let index = connection(handle) else { return }
     usedBuffers -= connections[index].usedBuffers
@@ -227,7 +227,7 @@ struct VirtualController: ~Copyable {
   mutating func complete(_ index: Int) {
     connections[index].usedBuffers -= 1
     usedBuffers -= 1
-    // A host that never reads is not told of more than the event can hold.
+    // The event cannot report more, and a host that never reads lets the count grow.
     if connections[index].completed < .max { connections[index].completed += 1 }
     hasCompleted = true
   }

@@ -152,7 +152,7 @@ extension AdapterSurvey {
 
   private func powerCheck(_ adapter: Adapter) -> AdapterCheck {
     switch adapter.isUp {
-    // Its owner's affair, told above.
+    // Power is its owner's affair; the check of the owner reports it.
     case true? where adapter.hasUserChannel == true: AdapterCheck(.power, .passed, "up, by its owner")
     case true?: AdapterCheck(.power, .up(adapter.number, daemon: daemon != nil))
     case false?: AdapterCheck(.power, .passed, "down")

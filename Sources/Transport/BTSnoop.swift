@@ -37,7 +37,7 @@ public enum BTSnoop {
   }
 }
 
-/// Writes a btsnoop file: gathers records, and hands them to a thread that writes them when told to or when 64 kB have come
+/// Writes a btsnoop file: gathers records, and hands them to a thread that writes them at each `flush`, or when 64 kB have come
 /// together.
 ///
 /// What is traced never waits for the file. Records for which there is no room, of the 4 MiB that may wait, are dropped, and

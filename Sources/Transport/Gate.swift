@@ -2,10 +2,10 @@ import NIOCore
 
 /// # Gate
 /// **Overview**: between a transport and its receiver. Packets reach the receiver in order and then the end reaches it, once;
-/// nothing does before `start`, from inside a call that the receiver makes, or after `close`.
+/// nothing does before `start`, during a call that the receiver makes, or after `close`.
 ///
 /// **Phases**: waiting until `start`; open; waiting again whenever something must not be delivered from where it is noticed,
-/// until the event loop's next turn; ended, when the receiver knows of the end or asked for it.
+/// until the event loop's next turn; ended, when the receiver has had the end or has closed the transport.
 enum Gate {
   /// Nothing may be delivered now.
   case waiting(Early)
@@ -33,7 +33,7 @@ enum Gate {
     case .ended: false
     }
   }
-  /// Who may be told something, though perhaps not now.
+  /// The receiver, while it has not had the end. What it gets may have to wait.
   var receiver: (any HCIReceiver)? {
     switch self {
     case .waiting(let early): early.receiver
@@ -42,7 +42,7 @@ enum Gate {
     }
   }
 
-  /// The receiver is known; what is to be delivered waits until `reopen`.
+  /// Sets the receiver. Deliveries wait until `reopen`.
   mutating func start(_ receiver: any HCIReceiver) {
     switch self {
     case .waiting(var early):
@@ -53,13 +53,13 @@ enum Gate {
     case .ended: break
     }
   }
-  /// Nothing may be delivered until `reopen`. False: so it was already, and whoever closed the gate opens it.
+  /// Closes an open gate until `reopen`, and returns true. False: it was closed before, and the caller that closed it reopens it.
   mutating func hold() -> Bool {
     guard case .open(let receiver) = self else { return false }
     self = .waiting(Early(receiver: receiver))
     return true
   }
-  /// Opens what was held. False: something waits, and is to be delivered on the event loop's next turn.
+  /// Opens the gate if nothing waits. False: the caller must deliver what waits, on the event loop's next turn.
   mutating func reopen() -> Bool {
     guard case .waiting(let early) = self, let receiver = early.receiver else { return true }
     guard early.packets.isEmpty, early.end == nil else { return false }
@@ -83,7 +83,7 @@ enum Gate {
     self = .waiting(early)
   }
 
-  /// The packets that waited; they are to be delivered, and the gate stays closed meanwhile.
+  /// Removes the packets that wait, for the caller to deliver. The gate stays closed.
   mutating func takePackets() -> [ByteBuffer] {
     guard case .waiting(var early) = self, early.receiver != nil else { return [] }
     let packets = early.packets
@@ -91,7 +91,7 @@ enum Gate {
     self = .waiting(early)
     return packets
   }
-  /// The end, where nothing is left to deliver before it: the receiver is to be told.
+  /// Removes the end, for the caller to deliver, and ends the gate; nil while packets wait before it.
   mutating func takeEnd() -> (receiver: any HCIReceiver, error: TransportError)? {
     guard case .waiting(let early) = self, early.packets.isEmpty, let receiver = early.receiver, let error = early.end
     else { return nil }

@@ -8,8 +8,8 @@ import HCI
 ///     01 command   opcode ×2, length            02 ACL   handle ×2, length ×2     03 synchronous   handle ×2, length
 ///     04 event     code, length                 05 ISO   handle ×2, length ×2 (14 bits)
 ///
-/// **Function.** `next` is asked until it says `.needMore`. A packet that lies whole in `bytes` is told as a range of
-/// them, without a copy; one that began in earlier bytes is put together here and handed over. Nothing but one
+/// **Function.** The caller repeats `next` until that returns `.needMore`. A packet that lies whole in `bytes` is returned as
+/// a range of them, without a copy; one that began in earlier bytes is put together here and handed over. Nothing but one
 /// unfinished packet is ever kept, and its announced length has been checked before.
 ///
 /// **Phases.** `.packets`; `.searching` after `resynchronise`, until the answer to HCI_Reset; `.lost`, which says its

@@ -119,7 +119,7 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
     return true
   }
 
-  /// Tells what has waited: octets that came too early, then the end.
+  /// Delivers what has waited: octets that came too early, then the end.
   private func catchUp() {
     let waited = gate.takePackets()
     if !waited.isEmpty {
@@ -153,7 +153,8 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
     if isOurs { catchUp() }
   }
 
-  /// Runs what the channel may answer at once, inside a call of the receiver's: the receiver is told afterwards.
+  /// Calls the channel from inside a call of the receiver's. If the channel calls back at once, the receiver gets that
+  /// afterwards.
   private func guarded(_ body: () -> Void) {
     let isOurs = gate.hold()
     body()

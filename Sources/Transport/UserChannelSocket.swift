@@ -112,7 +112,7 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
       write(next)
     }
     isDraining = false
-    // Inside `send` nobody has been told to wait.
+    // `send` did not make the sender wait.
     if isWritable, case .open(let receiver) = gate { receiver.writable() }
   }
 
@@ -140,7 +140,7 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
     if case .open(let receiver) = gate { receiver.receivedAll() }
   }
 
-  /// Tells what has waited: packets that came too early, then the end.
+  /// Delivers what has waited: packets that came too early, then the end.
   private func catchUp() {
     let waited = gate.takePackets()
     if !waited.isEmpty {
@@ -178,7 +178,8 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
     }
   }
 
-  /// Runs what the channel may answer at once, inside a call of the receiver's: the receiver is told afterwards.
+  /// Calls the channel from inside a call of the receiver's. If the channel calls back at once, the receiver gets that
+  /// afterwards.
   private func guarded(_ body: () -> Void) {
     let isOurs = gate.hold()
     body()

@@ -5,7 +5,7 @@ import Testing
 @testable import Bindrune
 @testable import BindruneBroker
 
-/// Peers that tell who they are while a link with them is up.
+/// Peers that reveal their identity while a link with them is up.
 @Suite(.virtualTime, .hang) struct IdentityTests {
   private let irk = IdentityResolvingKey(0xec0234a3_57c8ad05_341010a6_0a397d9b)
 
@@ -19,7 +19,7 @@ import Testing
     try await host.advertiseAsSensor()
     return (sensor, host, await host.identityAddress)
   }
-  /// The peer of the adapter's only link tells its identity.
+  /// The peer of the adapter's only link reveals its identity.
   private func identify(_ adapter: Adapter, as identity: PeerAddress) async throws {
     let irk = irk
     try await adapter.eventLoop.submit {
@@ -38,7 +38,7 @@ import Testing
     return try await probe.wait("discovery") { if case .discovered(let found) = $0 { found.peer } else { nil } }
   }
 
-  /// What a session knows a device by stays, on the link and afterwards, whatever address the device uses then.
+  /// A session's identifier for a device stays the same on the link and afterwards, whatever address the device uses.
   @Test func aLinkLearnsWhoItsPeerIs() async throws {
     let room = Room(), (sensor, host, identity) = try await privateSensor(room)
     let probe = try await Probe.poweredOn(room.adapter()), peer = try await found(probe)
@@ -60,7 +60,7 @@ import Testing
     probe.send(.cancelConnection(peer))
     #expect(try await probe.disconnected(peer).error == nil)
 
-    // With another address the device is found, and connected to, as the same.
+    // The session finds the device at another address under the same identifier, and connects to it.
     let before = await host.ownAddress
     try await VirtualLoop.current.scheduleTask(in: .seconds(6)) {}.futureResult.get()
     #expect(await host.ownAddress != before)
@@ -70,8 +70,8 @@ import Testing
     #expect(try await probe.ask { .read($0, peer, sensor.location) } == .value(Data([2])))
   }
 
-  /// A session has asked for a device by its identity. It turns out to be the one that another session is connected to, which
-  /// has met it with a private address: each goes on with its own identifier.
+  /// One session has asked for a device by its identity address, another is connected to the same device by a private address.
+  /// When the identity is revealed, each session keeps its own identifier.
   @Test func twoNamesOfOneDevice() async throws {
     let room = Room(), (sensor, host, identity) = try await privateSensor(room)
     let one = try await Probe.poweredOn(room.adapter()), two = try await Probe.poweredOn(one.adapter)
@@ -84,7 +84,7 @@ import Testing
     try await two.ask { .discoverServices($0, known, nil) }
     #expect(try await two.ask { .read($0, known, sensor.location) } == .value(Data([2])))
     #expect(try await one.ask { .read($0, peer, sensor.location) } == .value(Data([2])))
-    // A session that has the device is told so when it asks for it by the other name.
+    // A session that has the device and asks for it by the second identifier gets `.busy` with the first.
     one.send(.connect(known, ConnectOptions()))
     try await one.wait("failure") {
       if case .connectionFailed(known, let error) = $0, error.code == .busy { true } else { nil }

@@ -60,8 +60,8 @@ private final class Monitor: NSObject, CBCentralManagerDelegate, CBPeripheralDel
 }
 
 @Suite(.virtualTime, .hang) struct IdentityTests {
-  /// Pairing reveals in the middle of a link who the device is: the app's object, its delegate, its identifier and its
-  /// subscriptions live on, and the object is the device's when that comes back with another private address.
+  /// Pairing reveals the device's identity in the middle of a link. The app's object keeps its delegate, its identifier and its
+  /// subscriptions, and still stands for the device when that comes back with another private address.
   @Test func anIdentityInTheMiddleOfALink() async throws {
     let loop = VirtualLoop.current, radio = SimulatedRadio(on: loop, configuration: .ideal)
     let adapter = BindruneBroker.Adapter(on: radio.eventLoop) { _ async throws(TransportError) in radio.controller() }
@@ -91,7 +91,7 @@ private final class Monitor: NSObject, CBCentralManagerDelegate, CBPeripheralDel
         }.get()
         await host.notify([0, 61], of: measurement)
       case 3:
-        // The address is another one when the device is back.
+        // The device comes back with another address.
         await host.stopAdvertising()
         for link in await host.links.keys { await host.begin(.disconnect(link)) }
         try await loop.scheduleTask(in: .seconds(6)) {}.futureResult.get()

@@ -131,7 +131,7 @@ private typealias Host = Bindrune.Host
       _ = try await sensor.line("advertising")
       let host = Host(air.radio.controller())
       try await host.start()
-      // The link may be down again before it is told: that is the controller's failure.
+      // The link may go down before `connect` returns, which then throws.
       _ = try? await host.connect(to: try await host.find("Heart Rate"))
       _ = try await sensor.line("advertising")
       sensor.signal(SIGTERM)
