@@ -24,7 +24,7 @@ struct Advertiser {
   /// Bit 0 is channel 37.
   var channelMap: UInt8 = 7
   /// Whom it answers: bit 0 scan requests, bit 1 connect requests only from the Filter Accept List.
-  var filterPolicy: UInt8 = 0
+  var filterPolicy = AdvertisingFilterPolicy()
   var data = AdvertisingPayload(), scanResponse = AdvertisingPayload()
   /// Its host wants to know of scan requests.
   var reportsScanRequests = false

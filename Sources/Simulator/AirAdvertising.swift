@@ -87,7 +87,7 @@ extension Air {
     guard let own = controllers[other].address(type, towards: who.identity, now: medium.now),
       let asker = controllers[i].resolvingList.identify(own)
     else { return nil }
-    return advertiser.filterPolicy & bit == 0 || controllers[i].accepts(asker.identity) ? asker : nil
+    return advertiser.filterPolicy.rawValue & bit == 0 || controllers[i].accepts(asker.identity) ? asker : nil
   }
   /// SCAN_REQ or CONNECT_IND: the advertiser as the one who asks knows it, and the other way round.
   private struct Request {
@@ -349,7 +349,7 @@ extension VirtualController {
   /// No link: cancelled, or nobody came.
   mutating func reportNoConnection(_ status: HCIStatus, _ role: LinkRole, now: Instant) {
     let none = AirAddress(isRandom: false, DeviceAddress()), nobody = Identified(air: none, identity: none)
-    let nothing = LinkParameters(interval: 0, latency: 0, timeout: 0)
+    let nothing = LinkParameters(interval: ConnectionInterval(), latency: 0, timeout: SupervisionTimeout())
     reportConnection(status, ConnectionHandle(), role, nobody, local: DeviceAddress(), nothing, now: now)
   }
   /// LE Enhanced Connection Complete where the host wants it, else LE Connection Complete. Vol 4, Part E, §7.7.65.10.
@@ -366,9 +366,9 @@ extension VirtualController {
       event.peerAddress = peer.identity.value
       event.localResolvablePrivateAddress = local
       event.peerResolvablePrivateAddress = peer.privateAddress
-      event.connectionInterval = ConnectionInterval(rawValue: parameters.interval)
+      event.connectionInterval = parameters.interval
       event.peripheralLatency = parameters.latency
-      event.supervisionTimeout = SupervisionTimeout(rawValue: parameters.timeout)
+      event.supervisionTimeout = parameters.timeout
       emit(event, now: now)
     } else {
       var event = LEConnectionComplete()
@@ -377,9 +377,9 @@ extension VirtualController {
       event.role = role
       event.peerAddressType = peer.identity.type
       event.peerAddress = peer.identity.value
-      event.connectionInterval = ConnectionInterval(rawValue: parameters.interval)
+      event.connectionInterval = parameters.interval
       event.peripheralLatency = parameters.latency
-      event.supervisionTimeout = SupervisionTimeout(rawValue: parameters.timeout)
+      event.supervisionTimeout = parameters.timeout
       emit(event, now: now)
     }
   }

@@ -119,10 +119,10 @@ extension Air {
     medium.links[id][role].unanswered.insert(.parameterRequest)
     var event = Event()
     event.connectionHandle = medium.links[id][role].handle
-    event.intervalMin = ConnectionInterval(rawValue: request.intervalMin)
-    event.intervalMax = ConnectionInterval(rawValue: request.intervalMax)
+    event.intervalMin = request.intervalMin
+    event.intervalMax = request.intervalMax
     event.maxLatency = request.latency
-    event.timeout = SupervisionTimeout(rawValue: request.timeout)
+    event.timeout = request.timeout
     controllers[i].emit(event, now: medium.now)
   }
   /// New parameters come into force at both ends.
@@ -141,9 +141,9 @@ extension Air {
     var event = LEConnectionUpdateComplete()
     event.status = status
     event.connectionHandle = medium.links[id][role].handle
-    event.connectionInterval = ConnectionInterval(rawValue: medium.links[id].parameters.interval)
+    event.connectionInterval = medium.links[id].parameters.interval
     event.peripheralLatency = medium.links[id].parameters.latency
-    event.supervisionTimeout = SupervisionTimeout(rawValue: medium.links[id].parameters.timeout)
+    event.supervisionTimeout = medium.links[id].parameters.timeout
     controllers[i].emit(event, now: medium.now)
   }
   private mutating func reportFeatures(_ status: HCIStatus, _ features: LEFeatures, _ id: LinkID, _ role: LinkRole) {

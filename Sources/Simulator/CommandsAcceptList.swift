@@ -7,7 +7,7 @@ extension VirtualController {
   var acceptListSize: Int { Int(configuration.filterAcceptListSize) }
   /// It may not be changed while something goes by it.
   fileprivate var usesAcceptList: Bool {
-    advertisers.contains { $0.isEnabled && $0.filterPolicy != 0 }
+    advertisers.contains { $0.isEnabled && $0.filterPolicy.rawValue != 0 }
       || (scanner.isEnabled && scanner.filterPolicy.usesAcceptList)
       || (initiator.map { $0.peer == nil } ?? false)
   }

@@ -47,7 +47,7 @@ extension LESetExtendedAdvertisingParameters: Executable {
     set.ownAddressType = ownAddressType
     set.peer = AirAddress(peerAddressType, peerAddress)
     set.channelMap = primaryAdvertisingChannelMap
-    set.filterPolicy = advertisingFilterPolicy.rawValue
+    set.filterPolicy = advertisingFilterPolicy
     set.sid = advertisingSID
     set.reportsScanRequests = scanRequestNotificationEnable
     // What the set holds already must be something that it can send.

@@ -26,7 +26,7 @@ extension LESetAdvertisingParameters: Executable {
     advertiser.ownAddressType = ownAddressType
     advertiser.peer = AirAddress(peerAddressType, peerAddress)
     advertiser.channelMap = advertisingChannelMap
-    advertiser.filterPolicy = advertisingFilterPolicy.rawValue
+    advertiser.filterPolicy = advertisingFilterPolicy
     controller.advertisers[0] = advertiser
     return Return(.success)
   }
@@ -82,7 +82,7 @@ extension LESetScanParameters: Executable {
     guard controller.has(scanningFilterPolicy) else { return Return(.unsupportedFeatureOrParameterValue) }
     controller.scanner.le1M = PHYScan(
       isActive: leScanType == .active,
-      listening: Listening(interval: leScanInterval.rawValue, window: leScanWindow.rawValue))
+      listening: Listening(interval: leScanInterval, window: leScanWindow))
     controller.scanner.ownAddressType = ownAddressType
     controller.scanner.filterPolicy = scanningFilterPolicy
     return Return(.success)
@@ -127,7 +127,7 @@ extension LESetExtendedScanParameters.Parameters {
   fileprivate var scan: PHYScan {
     PHYScan(
       isActive: scanType == .active,
-      listening: Listening(interval: scanInterval.rawValue, window: scanWindow.rawValue))
+      listening: Listening(interval: scanInterval, window: scanWindow))
   }
 }
 extension LESetExtendedScanEnable: Executable {
@@ -172,9 +172,9 @@ extension LECreateConnection: Executable {
       return Return(.invalidHCICommandParameters)
     }
     let request = LinkRequest(
-      intervalMin: connectionIntervalMin.rawValue, intervalMax: connectionIntervalMax.rawValue, latency: maxLatency,
-      timeout: supervisionTimeout.rawValue)
-    let listening = Listening(start: medium.now, interval: leScanInterval.rawValue, window: leScanWindow.rawValue)
+      intervalMin: connectionIntervalMin, intervalMax: connectionIntervalMax, latency: maxLatency,
+      timeout: supervisionTimeout)
+    let listening = Listening(start: medium.now, interval: leScanInterval, window: leScanWindow)
     let initiator = Initiator(
       peer: initiatorFilterPolicy == .acceptList ? nil : AirAddress(peerAddressType, peerAddress), isExtended: false,
       ownAddressType: ownAddressType, le1M: listening, requests: (request, nil, nil))
@@ -204,12 +204,12 @@ extension LEExtendedCreateConnection: Executable {
 }
 extension LEExtendedCreateConnection.Parameters {
   fileprivate func listening(from now: Instant) -> Listening {
-    Listening(start: now, interval: scanInterval.rawValue, window: scanWindow.rawValue)
+    Listening(start: now, interval: scanInterval, window: scanWindow)
   }
   fileprivate var request: LinkRequest {
     LinkRequest(
-      intervalMin: connectionIntervalMin.rawValue, intervalMax: connectionIntervalMax.rawValue, latency: maxLatency,
-      timeout: supervisionTimeout.rawValue)
+      intervalMin: connectionIntervalMin, intervalMax: connectionIntervalMax, latency: maxLatency,
+      timeout: supervisionTimeout)
   }
 }
 extension VirtualController {

@@ -131,8 +131,8 @@ extension LEConnectionUpdate: LinkExecutable {
   /// The central decides; the peripheral asks. Vol 6, Part B, §5.1.1 and §5.1.7.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     let request = LinkRequest(
-      intervalMin: connectionIntervalMin.rawValue, intervalMax: connectionIntervalMax.rawValue, latency: maxLatency,
-      timeout: supervisionTimeout.rawValue)
+      intervalMin: connectionIntervalMin, intervalMax: connectionIntervalMax, latency: maxLatency,
+      timeout: supervisionTimeout)
     guard request.isValid else { return answer(.invalidHCICommandParameters) }
     if medium.links[end.link][end.role].unanswered.contains(.update) { return answer(.commandDisallowed) }
     if end.role == .peripheral, !controller.has(.connectionParametersRequestProcedure) {
@@ -149,8 +149,7 @@ extension LERemoteConnectionParameterRequestReply: LinkExecutable {
       return answer(.commandDisallowed)
     }
     let request = LinkRequest(
-      intervalMin: intervalMin.rawValue, intervalMax: intervalMax.rawValue, latency: maxLatency,
-      timeout: timeout.rawValue)
+      intervalMin: intervalMin, intervalMax: intervalMax, latency: maxLatency, timeout: timeout)
     guard request.isValid else { return answer(.invalidHCICommandParameters) }
     medium.links[end.link][end.role].unanswered.remove(.parameterRequest)
     medium.send(.connectionUpdate(request.chosen), end)

@@ -10,22 +10,24 @@ struct LinkID: BitwiseCopyable, Sendable, Equatable {
 
 /// What the two ends of a link agree on. Vol 6, Part B, §4.5.
 struct LinkParameters: BitwiseCopyable, Equatable {
-  /// connInterval in units of 1.25 ms, connPeripheralLatency in events, connSupervisionTimeout in units of 10 ms.
-  var interval: UInt16, latency: UInt16, timeout: UInt16
-  var period: Duration { .microseconds(1250 * Int64(interval)) }
-  var supervision: Duration { .milliseconds(10 * Int64(timeout)) }
+  /// connInterval, connPeripheralLatency in events, connSupervisionTimeout.
+  var interval: ConnectionInterval, latency: UInt16, timeout: SupervisionTimeout
+  // Not `duration`: every connection event asks for these, and a generic call of another module costs more than the event's
+  // own arithmetic.
+  var period: Duration { .microseconds(1250 * Int64(interval.rawValue)) }
+  var supervision: Duration { .milliseconds(10 * Int64(timeout.rawValue)) }
 }
 
 /// What one end asks for: a range of intervals.
 struct LinkRequest: BitwiseCopyable, Equatable {
-  var intervalMin: UInt16, intervalMax: UInt16, latency: UInt16, timeout: UInt16
+  var intervalMin: ConnectionInterval, intervalMax: ConnectionInterval, latency: UInt16, timeout: SupervisionTimeout
 
   /// The ranges and the rule of Vol 4, Part E, §7.8.12: the time-out is longer than the longest silence, twice over.
   var isValid: Bool {
-    (6...3200).contains(intervalMin) && intervalMin <= intervalMax && intervalMax <= 3200 && latency <= 499
-      && (10...3200).contains(timeout)
+    intervalMin.rawValue >= 6 && intervalMin <= intervalMax && intervalMax.rawValue <= 3200 && latency <= 499
+      && (10...3200).contains(timeout.rawValue)
       // 10 ms × timeout > (1 + latency) × 1.25 ms × interval × 2
-      && UInt32(timeout) * 4 > (1 + UInt32(latency)) * UInt32(intervalMax)
+      && UInt32(timeout.rawValue) * 4 > (1 + UInt32(latency)) * UInt32(intervalMax.rawValue)
   }
   /// The least interval asked for.
   var chosen: LinkParameters { LinkParameters(interval: intervalMin, latency: latency, timeout: timeout) }

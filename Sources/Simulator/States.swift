@@ -18,13 +18,12 @@ struct AirAddress: BitwiseCopyable, Equatable {
 /// Vol 6, Part B, §4.4.3.
 struct Listening {
   var start = Instant.zero
-  /// Units of 0.625 ms.
-  var interval: UInt16 = 0x0010, window: UInt16 = 0x0010
+  var interval = ScanInterval(rawValue: 0x0010), window = ScanInterval(rawValue: 0x0010)
 
   func hears(channel: Int, at time: Instant) -> Bool {
-    guard interval > 0, time >= start else { return false }
-    let elapsed = UInt64((time - start).nanoseconds), length = UInt64(interval) * 625_000
-    return Int(elapsed / length % 3) == channel && elapsed % length < UInt64(window) * 625_000
+    guard interval.rawValue > 0, time >= start else { return false }
+    let elapsed = UInt64((time - start).nanoseconds), length = UInt64(interval.rawValue) * 625_000
+    return Int(elapsed / length % 3) == channel && elapsed % length < UInt64(window.rawValue) * 625_000
   }
 }
 
