@@ -136,21 +136,22 @@ public struct AdapterChoice: Equatable, Sendable {
 
   /// The text of a regular file of at most 64 KiB; nil: there is no such file.
   public static func text(ofFile path: String) throws -> String? {
-    let file: FileDescriptor
     do {
       // Opening a pipe would wait for a writer, who may never come.
-      file = try .open(
+      let file = try FileDescriptor.open(
         FilePath(text: path), .readOnly, options: [.closeOnExec, .nonBlocking, .noControllingTerminal])
+      return try file.closeAfter {
+        guard (try? file.stat())?.type == .regular else {
+          throw Unreadable(errorDescription: "it is not a regular file")
+        }
+        let octets = try file.readAll(upTo: limit + 1)
+        if octets.count > limit { throw Unreadable(errorDescription: "it has more than \(limit) octets") }
+        return String(decoding: octets, as: UTF8.self)
+      }
     } catch Errno.noSuchFileOrDirectory, Errno.notDirectory {
       return nil
-    } catch { throw Unreadable(errorDescription: "\(error)") }
-    return try file.closeAfter {
-      guard (try? file.stat())?.type == .regular else {
-        throw Unreadable(errorDescription: "it is not a regular file")
-      }
-      let octets = try file.readAll(upTo: limit + 1)
-      if octets.count > limit { throw Unreadable(errorDescription: "it has more than \(limit) octets") }
-      return String(decoding: octets, as: UTF8.self)
+    } catch let error as Errno {
+      throw Unreadable(errorDescription: error.description)
     }
   }
   private struct Unreadable: LocalizedError { var errorDescription: String? }
