@@ -225,14 +225,14 @@ public struct Bearer: ~Copyable {
     malformed pdu: Span<UInt8>, _ error: WireError, now: Instant, client: inout C
   ) {
     guard !pdu.isEmpty else { return effects.report(.emptyPDU) }
-    let opcode = ATTOpcode(rawValue: pdu[0]), type = PDUType(opcode)
+    let opcode = ATTOpcode(rawValue: pdu[0])
     if case .unknown = error.reason {
       effects.report(.unknownOpcode(opcode))
     } else {
       effects.report(.malformed(opcode, error))
     }
-    switch type {
-    case .request, .unknown:
+    switch opcode.kind {
+    case .request, nil:  // to a server what is not defined is a request that it does not support
       guard let room = serverSide.admit(pdu, &effects) else { return }
       serverSide.refuse(opcode, Bearer.refusal(error), room)
     case .response:

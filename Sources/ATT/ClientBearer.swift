@@ -54,7 +54,7 @@ import DequeModule
 
   /// Takes note of the request that `nextRequest` wrote: its 30 s begin. Vol 3, Part F, §3.3.3.
   @usableFromInline mutating func sent(_ opcode: ATTOpcode, now: Instant) {
-    precondition(PDUType(opcode) == .request, "a client writes requests")
+    precondition(opcode.kind == .request, "a client writes requests")
     phase = .awaiting(opcode, deadline: now.adding(seconds: Bearer.transactionSeconds))
   }
   @usableFromInline mutating func writeMTURequest(_ clientRxMTU: Int, into output: inout OutputRawSpan, now: Instant) {
@@ -77,7 +77,7 @@ import DequeModule
         effects.report(.errorForAnotherRequest(error.requestOpcodeInError))
         return nil
       }
-    } else if opcode.rawValue != request.rawValue &+ 1 {
+    } else if !opcode.answers(request) {
       effects.report(.unexpectedResponse(opcode))
       return nil
     }
@@ -86,7 +86,7 @@ import DequeModule
   }
   /// What was asked, when the undecodable response `opcode` would have answered it: then the client is idle again.
   mutating func matchMalformed(_ opcode: ATTOpcode) -> ATTOpcode? {
-    guard case .awaiting(let request, _) = phase, opcode.rawValue == request.rawValue &+ 1 else { return nil }
+    guard case .awaiting(let request, _) = phase, opcode.answers(request) else { return nil }
     phase = .idle
     return request
   }
@@ -96,23 +96,5 @@ import DequeModule
     phase = .idle
     mtuExchange = .asked
     owesConfirmation = false
-  }
-}
-
-/// What kind of PDU an opcode says it is. Vol 3, Part F, §3.3, §3.4.8.
-@usableFromInline enum PDUType: UInt8, BitwiseCopyable {
-  case request, response, command, notification, indication, confirmation
-  /// Not defined, and not a command: to a server it is a request that it does not support (§3.3).
-  case unknown
-
-  @usableFromInline init(_ opcode: ATTOpcode) {
-    switch opcode.rawValue {
-    case 0x02, 0x04, 0x06, 0x08, 0x0A, 0x0C, 0x0E, 0x10, 0x12, 0x16, 0x18, 0x20: self = .request
-    case 0x01, 0x03, 0x05, 0x07, 0x09, 0x0B, 0x0D, 0x0F, 0x11, 0x13, 0x17, 0x19, 0x21: self = .response
-    case 0x1B, 0x23: self = .notification
-    case 0x1D: self = .indication
-    case 0x1E: self = .confirmation
-    case let other: self = other & 0x40 != 0 ? .command : .unknown
-    }
   }
 }

@@ -73,7 +73,11 @@ public struct ATTOpcode: OpenNumber, Hashable, ExpressibleByIntegerLiteral {
   /// True for the 31 opcodes of the Specification.
   @inlinable public var isKnown: Bool { isCommand ? rawValue == 0x52 || rawValue == 0xD2 : kind != nil }
   /// The opcode that answers a request, an error aside; `nil` for what is not a request. Vol 3, Part F, §3.4.9.
-  @inlinable public var response: ATTOpcode? { kind == .request ? ATTOpcode(rawValue: rawValue + 1) : nil }
+  @inlinable public var response: ATTOpcode? { kind == .request ? next : nil }
+  /// It is what answers `request`, which is a request.
+  @inlinable @inline(__always) func answers(_ request: ATTOpcode) -> Bool { self == request.next }
+  /// A response follows its request.
+  @inlinable @inline(__always) var next: ATTOpcode { ATTOpcode(rawValue: rawValue &+ 1) }
 
   /// The Specification's name, `ATT_READ_REQ`; `nil` for an opcode that it does not have.
   public var name: StaticString? {

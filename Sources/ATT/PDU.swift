@@ -12,7 +12,7 @@ public protocol ATTRequest: ATTMessage { associatedtype Response: ATTMessage }
 /// ATT_ERROR_RSP. Vol 3, Part F, §3.4.1.1.
 public struct ErrorResponse: ATTMessage {
   public static var name: StaticString { "ATT_ERROR_RSP" }
-  public static var opcode: ATTOpcode { 0x01 }
+  public static var opcode: ATTOpcode { .errorResponse }
   public var requestOpcodeInError = ATTOpcode()
   public var attributeHandleInError = AttributeHandle()
   public var errorCode = ATTError()
@@ -27,7 +27,7 @@ public struct ErrorResponse: ATTMessage {
 public struct ExchangeMTURequest: ATTRequest {
   public typealias Response = ExchangeMTUResponse
   public static var name: StaticString { "ATT_EXCHANGE_MTU_REQ" }
-  public static var opcode: ATTOpcode { 0x02 }
+  public static var opcode: ATTOpcode { .exchangeMTURequest }
   public var clientRxMTU: UInt16 = 23
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -37,7 +37,7 @@ public struct ExchangeMTURequest: ATTRequest {
 /// ATT_EXCHANGE_MTU_RSP. Vol 3, Part F, §3.4.2.2.
 public struct ExchangeMTUResponse: ATTMessage {
   public static var name: StaticString { "ATT_EXCHANGE_MTU_RSP" }
-  public static var opcode: ATTOpcode { 0x03 }
+  public static var opcode: ATTOpcode { .exchangeMTUResponse }
   public var serverRxMTU: UInt16 = 23
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -48,7 +48,7 @@ public struct ExchangeMTUResponse: ATTMessage {
 public struct FindInformationRequest: ATTRequest {
   public typealias Response = FindInformationResponse
   public static var name: StaticString { "ATT_FIND_INFORMATION_REQ" }
-  public static var opcode: ATTOpcode { 0x04 }
+  public static var opcode: ATTOpcode { .findInformationRequest }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
   @inlinable public init() {}
@@ -60,7 +60,7 @@ public struct FindInformationRequest: ATTRequest {
 /// ATT_FIND_INFORMATION_RSP. Vol 3, Part F, §3.4.3.2.
 public struct FindInformationResponse: ATTMessage {
   public static var name: StaticString { "ATT_FIND_INFORMATION_RSP" }
-  public static var opcode: ATTOpcode { 0x05 }
+  public static var opcode: ATTOpcode { .findInformationResponse }
   public var format = InformationFormat.short
   public var informationData = List<InformationData>()
   @inlinable public init() {}
@@ -73,7 +73,7 @@ public struct FindInformationResponse: ATTMessage {
 public struct FindByTypeValueRequest: ATTRequest {
   public typealias Response = FindByTypeValueResponse
   public static var name: StaticString { "ATT_FIND_BY_TYPE_VALUE_REQ" }
-  public static var opcode: ATTOpcode { 0x06 }
+  public static var opcode: ATTOpcode { .findByTypeValueRequest }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
   public var attributeType = UUID16()
@@ -89,7 +89,7 @@ public struct FindByTypeValueRequest: ATTRequest {
 /// ATT_FIND_BY_TYPE_VALUE_RSP. Vol 3, Part F, §3.4.3.4.
 public struct FindByTypeValueResponse: ATTMessage {
   public static var name: StaticString { "ATT_FIND_BY_TYPE_VALUE_RSP" }
-  public static var opcode: ATTOpcode { 0x07 }
+  public static var opcode: ATTOpcode { .findByTypeValueResponse }
   public var handlesInformationList = List<HandlesInformation>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -100,7 +100,7 @@ public struct FindByTypeValueResponse: ATTMessage {
 public struct ReadByTypeRequest: ATTRequest {
   public typealias Response = ReadByTypeResponse
   public static var name: StaticString { "ATT_READ_BY_TYPE_REQ" }
-  public static var opcode: ATTOpcode { 0x08 }
+  public static var opcode: ATTOpcode { .readByTypeRequest }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
   public var attributeType = BluetoothUUID()
@@ -114,7 +114,7 @@ public struct ReadByTypeRequest: ATTRequest {
 /// ATT_READ_BY_TYPE_RSP. Vol 3, Part F, §3.4.4.2.
 public struct ReadByTypeResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_BY_TYPE_RSP" }
-  public static var opcode: ATTOpcode { 0x09 }
+  public static var opcode: ATTOpcode { .readByTypeResponse }
   public var attributeDataList = List<AttributeData>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -125,7 +125,7 @@ public struct ReadByTypeResponse: ATTMessage {
 public struct ReadRequest: ATTRequest {
   public typealias Response = ReadResponse
   public static var name: StaticString { "ATT_READ_REQ" }
-  public static var opcode: ATTOpcode { 0x0A }
+  public static var opcode: ATTOpcode { .readRequest }
   public var attributeHandle = AttributeHandle()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -135,7 +135,7 @@ public struct ReadRequest: ATTRequest {
 /// ATT_READ_RSP. Vol 3, Part F, §3.4.4.4.
 public struct ReadResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_RSP" }
-  public static var opcode: ATTOpcode { 0x0B }
+  public static var opcode: ATTOpcode { .readResponse }
   public var attributeValue = Octets()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -146,7 +146,7 @@ public struct ReadResponse: ATTMessage {
 public struct ReadBlobRequest: ATTRequest {
   public typealias Response = ReadBlobResponse
   public static var name: StaticString { "ATT_READ_BLOB_REQ" }
-  public static var opcode: ATTOpcode { 0x0C }
+  public static var opcode: ATTOpcode { .readBlobRequest }
   public var attributeHandle = AttributeHandle()
   public var valueOffset: UInt16 = 0
   @inlinable public init() {}
@@ -158,7 +158,7 @@ public struct ReadBlobRequest: ATTRequest {
 /// ATT_READ_BLOB_RSP. Vol 3, Part F, §3.4.4.6.
 public struct ReadBlobResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_BLOB_RSP" }
-  public static var opcode: ATTOpcode { 0x0D }
+  public static var opcode: ATTOpcode { .readBlobResponse }
   public var partAttributeValue = Octets()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -169,7 +169,7 @@ public struct ReadBlobResponse: ATTMessage {
 public struct ReadMultipleRequest: ATTRequest {
   public typealias Response = ReadMultipleResponse
   public static var name: StaticString { "ATT_READ_MULTIPLE_REQ" }
-  public static var opcode: ATTOpcode { 0x0E }
+  public static var opcode: ATTOpcode { .readMultipleRequest }
   public var setOfHandles = List<AttributeHandle>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -179,7 +179,7 @@ public struct ReadMultipleRequest: ATTRequest {
 /// ATT_READ_MULTIPLE_RSP. Vol 3, Part F, §3.4.4.8.
 public struct ReadMultipleResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_MULTIPLE_RSP" }
-  public static var opcode: ATTOpcode { 0x0F }
+  public static var opcode: ATTOpcode { .readMultipleResponse }
   public var setOfValues = Octets()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -190,7 +190,7 @@ public struct ReadMultipleResponse: ATTMessage {
 public struct ReadByGroupTypeRequest: ATTRequest {
   public typealias Response = ReadByGroupTypeResponse
   public static var name: StaticString { "ATT_READ_BY_GROUP_TYPE_REQ" }
-  public static var opcode: ATTOpcode { 0x10 }
+  public static var opcode: ATTOpcode { .readByGroupTypeRequest }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
   public var attributeGroupType = BluetoothUUID()
@@ -204,7 +204,7 @@ public struct ReadByGroupTypeRequest: ATTRequest {
 /// ATT_READ_BY_GROUP_TYPE_RSP. Vol 3, Part F, §3.4.4.10.
 public struct ReadByGroupTypeResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_BY_GROUP_TYPE_RSP" }
-  public static var opcode: ATTOpcode { 0x11 }
+  public static var opcode: ATTOpcode { .readByGroupTypeResponse }
   public var attributeDataList = List<GroupData>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -215,7 +215,7 @@ public struct ReadByGroupTypeResponse: ATTMessage {
 public struct WriteRequest: ATTRequest {
   public typealias Response = WriteResponse
   public static var name: StaticString { "ATT_WRITE_REQ" }
-  public static var opcode: ATTOpcode { 0x12 }
+  public static var opcode: ATTOpcode { .writeRequest }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
   @inlinable public init() {}
@@ -227,7 +227,7 @@ public struct WriteRequest: ATTRequest {
 /// ATT_WRITE_RSP. Vol 3, Part F, §3.4.5.2.
 public struct WriteResponse: ATTMessage {
   public static var name: StaticString { "ATT_WRITE_RSP" }
-  public static var opcode: ATTOpcode { 0x13 }
+  public static var opcode: ATTOpcode { .writeResponse }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 }
@@ -235,7 +235,7 @@ public struct WriteResponse: ATTMessage {
 public struct PrepareWriteRequest: ATTRequest {
   public typealias Response = PrepareWriteResponse
   public static var name: StaticString { "ATT_PREPARE_WRITE_REQ" }
-  public static var opcode: ATTOpcode { 0x16 }
+  public static var opcode: ATTOpcode { .prepareWriteRequest }
   public var attributeHandle = AttributeHandle()
   public var valueOffset: UInt16 = 0
   public var partAttributeValue = Octets()
@@ -249,7 +249,7 @@ public struct PrepareWriteRequest: ATTRequest {
 /// ATT_PREPARE_WRITE_RSP. Vol 3, Part F, §3.4.6.2.
 public struct PrepareWriteResponse: ATTMessage {
   public static var name: StaticString { "ATT_PREPARE_WRITE_RSP" }
-  public static var opcode: ATTOpcode { 0x17 }
+  public static var opcode: ATTOpcode { .prepareWriteResponse }
   public var attributeHandle = AttributeHandle()
   public var valueOffset: UInt16 = 0
   public var partAttributeValue = Octets()
@@ -264,7 +264,7 @@ public struct PrepareWriteResponse: ATTMessage {
 public struct ExecuteWriteRequest: ATTRequest {
   public typealias Response = ExecuteWriteResponse
   public static var name: StaticString { "ATT_EXECUTE_WRITE_REQ" }
-  public static var opcode: ATTOpcode { 0x18 }
+  public static var opcode: ATTOpcode { .executeWriteRequest }
   public var flags = ExecuteWriteFlags.cancel
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -282,14 +282,14 @@ public struct ExecuteWriteFlags: OpenNumber, Hashable {
 /// ATT_EXECUTE_WRITE_RSP. Vol 3, Part F, §3.4.6.4.
 public struct ExecuteWriteResponse: ATTMessage {
   public static var name: StaticString { "ATT_EXECUTE_WRITE_RSP" }
-  public static var opcode: ATTOpcode { 0x19 }
+  public static var opcode: ATTOpcode { .executeWriteResponse }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 }
 /// ATT_HANDLE_VALUE_NTF. Vol 3, Part F, §3.4.7.1.
 public struct HandleValueNotification: ATTMessage {
   public static var name: StaticString { "ATT_HANDLE_VALUE_NTF" }
-  public static var opcode: ATTOpcode { 0x1B }
+  public static var opcode: ATTOpcode { .handleValueNotification }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
   @inlinable public init() {}
@@ -301,7 +301,7 @@ public struct HandleValueNotification: ATTMessage {
 /// ATT_HANDLE_VALUE_IND. Vol 3, Part F, §3.4.7.2.
 public struct HandleValueIndication: ATTMessage {
   public static var name: StaticString { "ATT_HANDLE_VALUE_IND" }
-  public static var opcode: ATTOpcode { 0x1D }
+  public static var opcode: ATTOpcode { .handleValueIndication }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
   @inlinable public init() {}
@@ -313,7 +313,7 @@ public struct HandleValueIndication: ATTMessage {
 /// ATT_HANDLE_VALUE_CFM. Vol 3, Part F, §3.4.7.3.
 public struct HandleValueConfirmation: ATTMessage {
   public static var name: StaticString { "ATT_HANDLE_VALUE_CFM" }
-  public static var opcode: ATTOpcode { 0x1E }
+  public static var opcode: ATTOpcode { .handleValueConfirmation }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 }
@@ -321,7 +321,7 @@ public struct HandleValueConfirmation: ATTMessage {
 public struct ReadMultipleVariableRequest: ATTRequest {
   public typealias Response = ReadMultipleVariableResponse
   public static var name: StaticString { "ATT_READ_MULTIPLE_VARIABLE_REQ" }
-  public static var opcode: ATTOpcode { 0x20 }
+  public static var opcode: ATTOpcode { .readMultipleVariableRequest }
   public var setOfHandles = List<AttributeHandle>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -333,7 +333,7 @@ public struct ReadMultipleVariableRequest: ATTRequest {
 /// The list is cut at ATT_MTU − 1 octets, also in the middle of a tuple.
 public struct ReadMultipleVariableResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_MULTIPLE_VARIABLE_RSP" }
-  public static var opcode: ATTOpcode { 0x21 }
+  public static var opcode: ATTOpcode { .readMultipleVariableResponse }
   public var lengthValueTupleList = List<LengthValueTuple>()
   /// What there is of a last tuple that did not fit: at most two octets of length, which is the whole value's, then the
   /// beginning of the value. Mostly empty.
@@ -347,7 +347,7 @@ public struct ReadMultipleVariableResponse: ATTMessage {
 /// ATT_MULTIPLE_HANDLE_VALUE_NTF. Vol 3, Part F, §3.4.7.4.
 public struct MultipleHandleValueNotification: ATTMessage {
   public static var name: StaticString { "ATT_MULTIPLE_HANDLE_VALUE_NTF" }
-  public static var opcode: ATTOpcode { 0x23 }
+  public static var opcode: ATTOpcode { .multipleHandleValueNotification }
   public var handleLengthValueTupleList = List<HandleLengthValueTuple>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -357,7 +357,7 @@ public struct MultipleHandleValueNotification: ATTMessage {
 /// ATT_WRITE_CMD. Vol 3, Part F, §3.4.5.3.
 public struct WriteCommand: ATTMessage {
   public static var name: StaticString { "ATT_WRITE_CMD" }
-  public static var opcode: ATTOpcode { 0x52 }
+  public static var opcode: ATTOpcode { .writeCommand }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
   @inlinable public init() {}
@@ -369,7 +369,7 @@ public struct WriteCommand: ATTMessage {
 /// ATT_SIGNED_WRITE_CMD. Vol 3, Part F, §3.4.5.4.
 public struct SignedWriteCommand: ATTMessage {
   public static var name: StaticString { "ATT_SIGNED_WRITE_CMD" }
-  public static var opcode: ATTOpcode { 0xD2 }
+  public static var opcode: ATTOpcode { .signedWriteCommand }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
   public var authenticationSignature = Octets()
