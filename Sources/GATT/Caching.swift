@@ -32,7 +32,7 @@ struct ServiceChangedPhase: BitwiseCopyable {
   /// What has been indicated and is not confirmed, and on which bearer.
   var sent: Sent?
   /// What the client has not confirmed.
-  var unconfirmed: HandleRange? { HandleRange.union(waiting, sent?.range) }
+  var unconfirmed: HandleRange? { waiting.union(sent?.range) }
 
   struct Sent: BitwiseCopyable {
     var range: HandleRange
@@ -64,7 +64,7 @@ extension Server {
     var range: HandleRange?
     try database.insert(services)
     for service in services.services {
-      range = .union(range, HandleRange(raw: service.attributes[0].raw, service.last))
+      range.formUnion(HandleRange(raw: service.attributes[0].raw, service.last))
     }
     for index in 0..<clients.count {
       while clients[index].configurations.count < database.configurations.count {
@@ -95,7 +95,7 @@ extension Server {
 
   private mutating func changed(_ range: HandleRange, from hash: UInt128) {
     // §7.1: the hash is a value of the Generic Attribute service, whose range is therefore affected too.
-    let range = database.special.supportRobustCaching ? HandleRange.union(range, database.special.service) : range
+    let range = database.special.supportRobustCaching ? range.union(database.special.service) : range
     if changes.count == DatabaseChange.remembered { changes.removeFirst() }
     changes.append(DatabaseChange(hash: hash, range: range))
     for index in 0..<sessions.count { sessions[index].wasOutOfSync = false }
@@ -118,7 +118,7 @@ extension Server {
   private func changes(since hash: UInt128) -> HandleRange? {
     if hash == database.hash { return nil }
     guard let first = changes.lastIndex(where: { $0.hash == hash }) else { return .all }
-    return changes[first...].reduce(nil) { HandleRange.union($0, $1.range) }
+    return changes[first...].reduce(nil) { $0.union($1.range) }
   }
 
   /// The Service Changed indication that is due on `bearer`, as handle and value; nil when there is none. Take it only when
@@ -232,19 +232,13 @@ extension ATTPDU {
   }
 }
 
-extension HandleRange {
-  /// The least range that holds both.
-  static func union(_ a: HandleRange?, _ b: HandleRange?) -> HandleRange? {
-    guard let a, let b else { return a ?? b }
-    return union(a, b)
-  }
-  static func union(_ a: HandleRange, _ b: HandleRange) -> HandleRange {
-    HandleRange(
-      a.first.rawValue < b.first.rawValue ? a.first : b.first, a.last.rawValue > b.last.rawValue ? a.last : b.last)
-  }
-}
 extension Optional<HandleRange> {
-  fileprivate mutating func formUnion(_ range: HandleRange) { self = .union(self, range) }
+  /// The least range that holds both.
+  fileprivate func union(_ other: HandleRange?) -> HandleRange? {
+    guard let self, let other else { return self ?? other }
+    return self.union(other)
+  }
+  fileprivate mutating func formUnion(_ range: HandleRange) { self = union(range) }
 }
 
 // MARK: - Bonds
@@ -275,7 +269,7 @@ extension Server {
     let missed = changes(since: record.databaseHash)
     clients[index].awareness = record.isAware && missed == nil ? .aware : .unaware
     for session in 0..<sessions.count where sessions[session].client == index { sessions[session].wasOutOfSync = false }
-    let waiting = HandleRange.union(record.unconfirmed, missed)
+    let waiting = record.unconfirmed.union(missed)
     clients[index].serviceChanged.waiting = wantsServiceChanged(index) ? waiting : nil
     if clients[index].serviceChanged.waiting != nil { hasServiceChanged = true }
   }

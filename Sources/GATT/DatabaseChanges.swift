@@ -88,7 +88,7 @@ extension Database {
   func range(concernedBy service: HandleRange) -> HandleRange {
     includes(of: service).reduce(service) { range, include in
       let owner = attributes.last { isService($0) && $0.handle.rawValue < include.rawValue }
-      return owner.map { HandleRange.union(range, HandleRange($0.handle, $0.groupEnd)) } ?? range
+      return owner.map { range.union(HandleRange($0.handle, $0.groupEnd)) } ?? range
     }
   }
 
@@ -237,7 +237,7 @@ extension Database {
     var services: [[UInt16]] = types
     for (position, attribute) in attributes.enumerated() {
       types[Int(attribute.type)].append(UInt16(position))
-      guard isService(attribute), let uuid = BluetoothUUID(wireForm: values[attribute.range]) else { continue }
+      guard isService(attribute), let uuid = BluetoothUUID(values.span.extracting(attribute.range)) else { continue }
       let index = intern(uuid)
       while services.count < uuids.count { services.append([]) }
       services[index].append(UInt16(position))
@@ -292,11 +292,5 @@ extension BluetoothUUID {
     var declaration = ServiceDeclaration()
     declaration.serviceUUID = shortest
     return declaration.bytes
-  }
-  init?(wireForm bytes: ArraySlice<UInt8>) {
-    let bytes = Array(bytes)
-    do throws(WireError) { self = try Decoder.decode(ServiceDeclaration.self, bytes.span).serviceUUID } catch {
-      return nil
-    }
   }
 }

@@ -483,14 +483,8 @@ extension CharacteristicProperties {
 }
 
 extension BluetoothUUID {
-  /// A UUID in `octets`, least significant octet first; `nil` unless there are 2 or 16.
-  init?(octets: Octets, in packet: Span<UInt8>) {
-    let start = Int(octets.offset), end = start + Int(octets.count)
-    guard let declaration = try? Decoder.decode(ServiceDeclaration.self, packet, from: start, to: end) else {
-      return nil
-    }
-    self = declaration.serviceUUID
-  }
+  /// A UUID in `octets`; `nil` unless there are 2 or 16.
+  init?(octets: Octets, in packet: Span<UInt8>) { self.init(packet.extracting(octets.range)) }
   /// A type that starts a service or characteristic, or names an include: never a descriptor's.
   var isDeclaration: Bool {
     if case .short(let value) = shortest { return 0x2800...0x2803 ~= value }
