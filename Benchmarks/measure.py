@@ -291,9 +291,10 @@ def main():
             progress.begin(row.id)
             figures = measured[row.id] = measurement.row(row)
             word = ""
-            if row.must:
-                misses = list(row.must.misses(figures, measured))
-                word = "missed" if misses else "must" if any(row.stretch.misses(figures, measured)) else "stretch"
+            if row.must or row.stretch:
+                misses = list(row.must.misses(figures, measured)) if row.must else []
+                is_reached = not any(row.stretch.misses(figures, measured))
+                word = "missed" if misses else "stretch" if is_reached else "must" if row.must else ""
                 if chosen.check and row.has_threshold:
                     limit = limits.get(row.id)
                     misses += exceeds(figures, limit) if limit else ["no threshold; `Benchmarks/run --record` writes one"]

@@ -186,7 +186,7 @@ import DequeModule
     switch answer {
     case .now:
       precondition(count > 0, "a server that answers writes a response")
-      append(Response(count: count), room)
+      append(Response(count: count))
     case .later:
       append(
         Question(
@@ -200,13 +200,13 @@ import DequeModule
 
   /// Answers with an Error Response about no attribute, handle 0x0000. Vol 3, Part F, §3.3 and §3.4.1.1.
   @usableFromInline mutating func refuse(_ opcode: ATTOpcode, _ error: ATTError, _ room: Room) {
-    append(write(ErrorResponse(opcode, error), room), room)
+    append(write(ErrorResponse(opcode, error), room))
   }
   /// Answers Exchange MTU. Vol 3, Part F, §3.4.2.2.
   @usableFromInline mutating func answerMTU(_ serverRxMTU: Int, _ room: Room) {
     var response = ExchangeMTUResponse()
     response.serverRxMTU = UInt16(clamping: serverRxMTU)
-    append(write(response, room), room)
+    append(write(response, room))
   }
   /// A response without ranges; the smallest MTU has room for it.
   private mutating func write<M: ATTMessage>(_ message: M, _ room: Room) -> Response {
@@ -217,13 +217,16 @@ import DequeModule
     return Response(count: count)
   }
 
-  /// A request that `admit` has let in has its response, which stands in `room`.
-  @inlinable @inline(__always) mutating func append(_ response: Response, _ room: Room) {
-    responses[room.place] = response
-    if case .none = requests { requests = .responding(room) } else { appendSecond() }
+  /// A request that `admit` has let in has its response, which stands in the room that `admit` gave.
+  @inlinable @inline(__always) mutating func append(_ response: Response) {
+    // The first room's number as a constant: no index to calculate and to check.
+    guard case .none = requests else { return appendSecond(response) }
+    responses[Room.first.place] = response
+    requests = .responding(.first)
   }
-  @usableFromInline mutating func appendSecond() {
+  @usableFromInline mutating func appendSecond(_ response: Response) {
     guard case .responding(let first) = requests else { return refuseThird() }
+    responses[first.behind.place] = response
     requests = .respondingTwice(first)
   }
   /// A request that `admit` has let in waits for the application, whose answer goes into `room`.
@@ -297,8 +300,10 @@ import DequeModule
   /// notifications than have been `sent`.
   @inlinable @inline(__always)
   mutating func writeResponse(into output: inout OutputRawSpan, sent: UInt64) -> ATTOpcode? {
-    if case .none = requests { return nil }
-    guard case .responding(let room) = requests else { return writeFirst(into: &output, sent: sent) }
+    guard case .responding(let room) = requests else {
+      if case .none = requests { return nil }
+      return writeFirst(into: &output, sent: sent)
+    }
     let response = responses[room.place]
     guard response.place <= sent else { return nil }
     requests = .none
