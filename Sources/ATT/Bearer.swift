@@ -435,7 +435,7 @@ public struct Bearer: ~Copyable {
   // MARK: Time, end, effects
 
   /// When `expire` has something to do.
-  public var deadline: Instant? {
+  @inlinable @inline(__always) public var deadline: Instant? {
     guard isOpen else { return nil }
     return .earliest(clientSide.deadline, serverSide.deadline)
   }

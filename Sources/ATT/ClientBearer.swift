@@ -91,7 +91,9 @@ import DequeModule
     return request
   }
 
-  @usableFromInline var deadline: Instant? { if case .awaiting(_, let deadline) = phase { deadline } else { nil } }
+  @inlinable @inline(__always) var deadline: Instant? {
+    if case .awaiting(_, let deadline) = phase { deadline } else { nil }
+  }
   mutating func close() {
     phase = .idle
     mtuExchange = .asked

@@ -253,7 +253,7 @@ import DequeModule
   }
 
   /// Where the answer of the application goes; nil when it is asked nothing.
-  private var roomOfQuestion: Room? {
+  @inlinable @inline(__always) var roomOfQuestion: Room? {
     switch requests {
     case .asking(let room), .askingAndHolding(let room): room
     case .respondingAndAsking(let first): first.behind
@@ -369,10 +369,12 @@ import DequeModule
   // MARK: Time and end
 
   /// When the bearer's time is up.
-  @usableFromInline var confirmationDeadline: Instant? {
+  @inlinable @inline(__always) var confirmationDeadline: Instant? {
     if case .sent(let deadline) = indication { deadline } else { nil }
   }
-  var deadline: Instant? { .earliest(confirmationDeadline, roomOfQuestion == nil ? nil : question.deadline) }
+  @inlinable @inline(__always) var deadline: Instant? {
+    .earliest(confirmationDeadline, roomOfQuestion == nil ? nil : question.deadline)
+  }
 
   /// What `expire` has done.
   @usableFromInline enum Expiry: BitwiseCopyable {

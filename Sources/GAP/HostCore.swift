@@ -136,7 +136,7 @@ public struct HostCore: ~Copyable {
     if phase == .stopped { return false }
     if hci.hasCommand, hci.nextCommand(into: &output, now: now) { return true }
     while let handle = hci.credits.next() {
-      let length = hci.credits.aclLength
+      let length = hci.credits.aclLength, isContinuation = l2cap.isFrameBegun(on: handle)
       let wrote = l2cap.nextPacket(for: handle, aclLength: length, into: &output, now: now, from: &upper)
       if wrote {
         hci.credits.took(handle, wantsMore: l2cap.hasPacket(for: handle, upper: upper))
@@ -144,7 +144,9 @@ public struct HostCore: ~Copyable {
         // A request that found no room in its PDU has failed, and nothing came after it.
         hci.credits.setWants(handle, false)
       }
-      if hasNews(of: handle) {
+      if isContinuation {
+        // It changes nothing in the layers above.
+      } else if hasNews(of: handle) {
         collect(handle, now)
       } else if let index = upper.index(of: handle) {
         noteDeadline(at: index)

@@ -196,6 +196,11 @@ public struct L2CAPLayer: ~Copyable {
     return !links[place].fragmenter.isEmpty || links[place].hasControl || upper.hasPayload(of: link)
   }
 
+  /// The next packet goes on with a frame whose beginning has been written.
+  @inlinable @inline(__always) public func isFrameBegun(on link: ConnectionHandle) -> Bool {
+    place(of: link).map { !links[$0].fragmenter.isEmpty } ?? false
+  }
+
   /// Appends one ACL packet for `link`, H4 packet type octet first, of at most `aclLength` data octets (at least 1); false
   /// when there is none. Call it when the controller has a buffer free for this link.
   ///

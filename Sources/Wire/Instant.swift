@@ -48,7 +48,7 @@ extension Duration {
 
 extension Optional<Instant> {
   /// The earlier of two deadlines; `nil` never comes.
-  public static func earliest(_ a: Instant?, _ b: Instant?) -> Instant? {
+  @inlinable @inline(__always) public static func earliest(_ a: Instant?, _ b: Instant?) -> Instant? {
     guard let a else { return b }
     guard let b else { return a }
     return min(a, b)
