@@ -27,7 +27,7 @@
     /// The clock's longest step.
     private static let step = TimeAmount.milliseconds(1)
     /// The most time that passes without a look at the threads of the process.
-    private static let stretch = TimeAmount.milliseconds(50)
+    private static let stretch = TimeAmount.milliseconds(100)
     private static let threads = MultiThreadedEventLoopGroup(numberOfThreads: 2)
 
     private struct Timer: Sendable {
