@@ -50,6 +50,8 @@ public struct ATTOpcode: OpenNumber, Hashable, ExpressibleByIntegerLiteral {
   @inlinable public var method: UInt8 { rawValue & 0x3F }
   /// The Command Flag, bit 6: nobody answers, and a server ignores a command that it does not know.
   @inlinable public var isCommand: Bool { rawValue & 0x40 != 0 }
+  /// A command or a notification: no PDU answers or confirms it. Vol 3, Part F, §3.3.
+  @inlinable @inline(__always) public var isUnanswered: Bool { isCommand || rawValue == 0x1B || rawValue == 0x23 }
   /// The Authentication Signature Flag, bit 7: the last 12 octets are a signature.
   @inlinable public var hasSignature: Bool { rawValue & 0x80 != 0 }
 

@@ -19,7 +19,8 @@ import DequeModule
 /// A client that does not wait for its response is out of order but does no harm: one further request is taken. If the
 /// first response only waits for the controller, the second request is served at once and its response waits behind
 /// (`respondingTwice`, `respondingAndAsking`). If the application is still at work on the first, the second is held as it
-/// came (`askingAndHolding`); whoever ends the first gets the held request to serve. A third one is dropped.
+/// came (`askingAndHolding`); the call that ends the first returns the held request, and `Bearer` serves it. A third one is
+/// dropped.
 ///
 /// **Phases** of an answer of the application: awaited → ready. It leaves after the notifications that were offered before
 /// it. Where some of those have not reached the bearer yet it is kept: awaited → kept → ready, by `release`, or when the

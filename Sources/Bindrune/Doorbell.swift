@@ -1,11 +1,12 @@
 import DequeModule
+import GAP
 import NIOCore
 import Synchronization
 
 /// How the ports of one host ask its event loop to come: whoever is first wakes it, and it finds all who have rung by then.
 /// So a burst of offers, in however many ports, costs one wake. A port that has rung lives until it is fetched.
 final class Doorbell: Sendable {
-  private let ports = Mutex(Deque<SendPort>())
+  private let ports = Mutex(Deque<(port: SendPort, link: LinkID)>())
   private let eventLoop: any EventLoop
   // The host owns this.
   private weak let host: Host?
@@ -15,9 +16,10 @@ final class Doorbell: Sendable {
     eventLoop = host.transport.eventLoop
   }
 
-  func ring(_ port: SendPort) {
+  /// `link`: whose port it is.
+  func ring(_ port: SendPort, of link: LinkID) {
     let isFirst = ports.withLock { ports in
-      ports.append(port)
+      ports.append((port, link))
       return ports.count == 1
     }
     if isFirst { eventLoop.execute { self.answer() } }
@@ -26,8 +28,8 @@ final class Doorbell: Sendable {
   func answer() {
     // Without a host there is nobody to send anything, and the ports are let go.
     let host = host
-    while let port = ports.withLock({ $0.first }) {
-      host?.assumeIsolated { $0.fetch(port) }
+    while let (port, link) = ports.withLock({ $0.first }) {
+      host?.assumeIsolated { $0.fetch(port, of: link) }
       ports.withLock { _ = $0.popFirst() }
     }
     host?.assumeIsolated { $0.sendFromPorts() }

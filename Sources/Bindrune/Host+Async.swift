@@ -126,7 +126,7 @@ extension Host {
       tell(.mtuChanged(id, mtu))
       logger.debug("\(id): ATT_MTU \(mtu)")
 
-    // The reason is told next, with the link's end.
+    // The event of the link's end follows, with the reason.
     case .completed(let id, .gatt(.failed(.bearerClosed(.disconnected)))): orphans.append(id)
     case .completed(let id, let result): complete(id, outcome(of: result, in: batch, for: requests[id]))
     // In `pump`: many come at once.

@@ -23,18 +23,23 @@ public actor Host {
     unsafe transport.eventLoop.executor.asUnownedSerialExecutor()
   }
   let logger: Logger
-  var core: HostCore
+  /// It holds the core.
+  private let receiver: HostReceiver
+  @inline(__always) var core: HostCore {
+    _read { yield unsafe receiver.core }
+    _modify { yield unsafe &receiver.core }
+  }
   private(set) var phase = Phase.stopped
-  /// The packet that is being sent. Empty between two of them.
-  var packet = PacketBuffer(capacity: 1100)
+  @inline(__always) var packet: PacketBuffer {
+    _read { yield unsafe receiver.packet }
+    _modify { yield unsafe &receiver.packet }
+  }
   /// Packets were sent whose octets the transport may still hold.
   var isUnflushed = false
   private var timer: (deadline: Instant, scheduled: Scheduled<Void>)?
   private var isPumping = false
   /// `pump` will be called, in a later turn of the event loop.
   private var isPumpDue = false
-  /// When the packets came that are being received: one look at the clock for all that come together.
-  private var arrival: Instant?
 
   enum Phase { case stopped, starting, running, closing, closed(BluetoothError) }
 
@@ -59,10 +64,8 @@ public actor Host {
   /// Is told everything, in order, on the event loop: see `HostObserver`. Whoever is set after `start` has missed what was
   /// before. Not kept alive.
   public weak var observer: (any HostObserver)?
-  /// What the observer is to be told before anything else that the core says.
+  /// Events that the observer gets before anything that the core reports next.
   var untold = Deque<HostEvent>()
-  /// What it has been told: memory for the next batch.
-  private var told = HostBatch()
 
   nonisolated let databaseCache: any DatabaseCache
   /// What is being put into the cache.
@@ -80,7 +83,8 @@ public actor Host {
     self.databaseCache = databaseCache
     self.observer = observer
     var chance = SystemRandomNumberGenerator()
-    core = HostCore(configuration: configuration, database: database, chance: &chance)
+    receiver = HostReceiver(
+      HostCore(configuration: configuration, database: database, chance: &chance), on: transport.eventLoop)
   }
 
   /// Opens the controller that `spec` names (`hci0`, `serial:PATH,BAUD`, `tcp:HOST:PORT`, `unix:PATH`, or `sim`: alone on a
@@ -142,7 +146,8 @@ public actor Host {
     try await starting.wait {
       guard case .stopped = phase else { return nil }
       phase = .starting
-      transport.start(HostReceiver(self))
+      receiver.host = self
+      transport.start(receiver)
       // Whatever the controller still says of an earlier life is dropped, up to the answer to Reset.
       transport.resynchronise()
       perform { core, now in core.start(now: now) }
@@ -269,12 +274,12 @@ public actor Host {
 
   // MARK: Driving the core
 
-  var now: Instant { Instant(nanoseconds: transport.eventLoop.now.uptimeNanoseconds) }
+  var now: Instant { receiver.now }
 
   /// Does `change` to the core, then everything that follows from it: with an observer in a later turn, so that it is never
   /// called back from within a call of its own.
   func perform<Result>(_ change: (inout HostCore, Instant) -> Result) -> Result {
-    arrival = nil
+    receiver.arrival = nil
     let result = change(&core, now)
     if observer == nil { pump() } else { pumpLater() }
     return result
@@ -290,19 +295,13 @@ public actor Host {
       }
     }
   }
-  fileprivate func receive(_ packet: Span<UInt8>) {
-    let now = arrival ?? now
-    arrival = now
-    core.receive(packet, now: now)
-  }
-
   /// Sends what there is to send, tells what there is to tell, and arms the timer.
   func pump() {
     // An effect may lead back here; the outer call goes on.
     guard !isPumping else { return }
     isPumping = true
     defer { isPumping = false }
-    arrival = nil
+    receiver.arrival = nil
     var isQuiet: Bool
     repeat {
       isQuiet = true
@@ -334,31 +333,23 @@ public actor Host {
   }
   /// Tells all that the core has to say; false when that was nothing.
   private func tellEffects() -> Bool {
-    var isAny = false, readers: Readers?, batch = HostBatch()
-    let observer = observer
-    swap(&batch, &told)
-    while core.takeBatch(&batch) {
-      isAny = true
-      while let effect = batch.nextEffect() {
-        if case .closed = phase { continue }
-        if case .value(let link, let handle, let octets, let isIndication) = effect {
-          received(octets, in: batch, of: handle, isIndication: isIndication, on: link, &readers, observer)
-        } else {
-          readers?.wake()
-          readers = nil
-          self.handle(effect, in: batch)
-        }
-      }
-    }
-    readers?.wake()
-    swap(&batch, &told)
-    if isAny { observer?.hostToldAll(self) }
-    return isAny
+    if !core.hasEffect { return false }
+    let observer = observer ?? NoObserver.only
+    while unsafe core.takeBatch(&receiver.told) { unsafe tell(&receiver.told, to: observer) }
+    observer.hostToldAll(self)
+    return true
   }
+  private func tell(_ batch: inout HostBatch, to observer: any HostObserver) {
+    while !batch.isEmpty {
+      tellValues(of: &batch, to: observer)
+      if let effect = batch.nextEffect(), !isClosed { handle(effect, in: batch) }
+    }
+  }
+  var isClosed: Bool { if case .closed = phase { true } else { false } }
 
   /// One timer. It may go off too early, which costs less than a new one for every packet.
   private func armTimer() {
-    guard let deadline = core.deadline else { return }
+    guard let deadline = core.nextDeadline() else { return }
     if case .closed = phase { return }
     if let timer {
       if timer.deadline <= deadline { return }
@@ -384,23 +375,53 @@ public actor Host {
   }
 }
 
-/// The transport's end of the host: enters the actor on its own event loop, without a hop.
-final class HostReceiver: HCIReceiver {
+/// The transport's end of the host. It holds the core, so that a packet reaches the layers without a look at the host:
+/// to load a weak reference and to count one of an object that has weak references cost as much as the layers do.
+final class HostReceiver: HCIReceiver, @unchecked Sendable {
+  // Sendable: the transport and the host use it on their event loop only.
+  // Release builds do not check that no two accesses to one of these overlap, which would cost 100 instructions for each packet
+  // and more for a batch: the core calls nobody, a transport never calls from inside a call that it gets, and only `Host.pump`
+  // tells.
+  #if !DEBUG
+    @exclusivity(unchecked)
+  #endif
+  @unsafe var core: HostCore
+  /// The packet that is being sent. Empty between two of them.
+  #if !DEBUG
+    @exclusivity(unchecked)
+  #endif
+  @unsafe var packet = PacketBuffer(capacity: 1100)
+  /// What is being told; between two batches, memory for the next.
+  #if !DEBUG
+    @exclusivity(unchecked)
+  #endif
+  @unsafe var told = HostBatch()
+  /// When the packets came that are being received: one look at the clock for all that come together.
+  var arrival: Instant?
   // The host owns the transport, and the transport this.
-  private weak let host: Host?
-  init(_ host: Host) { self.host = host }
+  weak var host: Host?
+  private let eventLoop: any EventLoop
+
+  init(_ core: consuming HostCore, on eventLoop: any EventLoop) {
+    unsafe self.core = core
+    self.eventLoop = eventLoop
+  }
+  var now: Instant { Instant(nanoseconds: eventLoop.now.uptimeNanoseconds) }
 
   func received(_ packet: Span<UInt8>) {
-    guard let host else { return }
-    assert(host.transport.eventLoop.inEventLoop)
-    HostReceiver.receive(host, packet)
+    assert(eventLoop.inEventLoop)
+    let now = arrival ?? now
+    arrival = now
+    unsafe core.receive(packet, now: now)
   }
-  /// What `assumeIsolated` does, without its check of the executor and without its closure, which cost more than the packet.
-  // Safe: a transport calls on its event loop, which is the host's executor; `receivedAll` checks it, once for the batch.
-  private static let receive = unsafe unsafeBitCast(
-    { (host: isolated Host, packet: Span<UInt8>) in host.receive(packet) } as (isolated Host, Span<UInt8>) -> Void,
-    to: (@Sendable (Host, Span<UInt8>) -> Void).self)
-  func receivedAll() { host?.assumeIsolated { $0.pump() } }
+  func receivedAll() {
+    guard let host else { return }
+    precondition(eventLoop.inEventLoop, "a transport calls on its event loop")
+    // What `assumeIsolated` does, without its check, which has just been made, and without the closure that it allocates.
+    let pump = unsafe unsafeBitCast(
+      { (host: isolated Host) in host.pump() } as (isolated Host) -> Void, to: ((Host) -> Void).self)
+    pump(host)
+  }
   func writable() { host?.assumeIsolated { $0.pump() } }
   func failed(_ error: TransportError) {
     host?.assumeIsolated { $0.fail(BluetoothError(error)) }

@@ -1,13 +1,11 @@
 import GAP
 
-/// Something for each link. Their numbers ascend, so a look-up is a search of a few steps, hashes nothing and copies nothing.
-struct LinkMap<Value> {
+/// An object for each link. Their numbers ascend, so a look-up is a search of a few steps and hashes nothing.
+struct LinkMap<Value: AnyObject> {
   private(set) var keys: [LinkID] = []
-  /// None is nil, but while it is changed.
-  private var entries: [Value?] = []
+  private(set) var values: [Value] = []
 
   var isEmpty: Bool { keys.isEmpty }
-  var values: [Value] { entries.compactMap { $0 } }
 
   /// Where the link is, or would be.
   private func place(of key: LinkID) -> Int {
@@ -21,23 +19,19 @@ struct LinkMap<Value> {
   private func has(_ key: LinkID, at place: Int) -> Bool { place < keys.count && keys[place] == key }
 
   subscript(_ key: LinkID) -> Value? {
-    _read {
+    get {
       let place = place(of: key)
-      if has(key, at: place) { yield entries[place] } else { yield nil }
+      return has(key, at: place) ? values[place] : nil
     }
-    _modify {
+    set {
       let place = place(of: key)
-      if !has(key, at: place) {
-        keys.insert(key, at: place)
-        entries.insert(nil, at: place)
+      if has(key, at: place) {
+        keys.remove(at: place)
+        values.remove(at: place)
       }
-      defer {
-        if entries[place] == nil {
-          keys.remove(at: place)
-          entries.remove(at: place)
-        }
-      }
-      yield &entries[place]
+      guard let newValue else { return }
+      keys.insert(key, at: place)
+      values.insert(newValue, at: place)
     }
   }
   mutating func removeValue(forKey key: LinkID) -> Value? {

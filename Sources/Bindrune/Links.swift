@@ -6,13 +6,16 @@ import GATT
 import HCI
 
 /// What waits on one link, above the core.
-struct LinkState {
+final class LinkState: @unchecked Sendable {
+  // Sendable: only its host uses it, isolated.
   let peer: PeerID
   /// Who hears of what the server does by itself; until somebody does, the last of it waits here.
-  var events: [Mailbox<LinkEvent>] = []
-  var unheard: Deque<LinkEvent>? = []
+  var events: [Mailbox<LinkEvent>] = [] { didSet { noteReaders() } }
+  var unheard: Deque<LinkEvent>? { didSet { noteReaders() } }
   /// Who has subscribed, by value handle.
-  var values: [AttributeHandle: [Inbox<ReceivedBatch>]] = [:]
+  var values: [AttributeHandle: [Inbox<ReceivedBatch>]] = [:] { didSet { noteReaders() } }
+  /// Values of this link are for others than the observer too. Kept, because each value asks.
+  private(set) var hasReaders: Bool
   /// The one indication that may be outstanding.
   let confirmation = Waiters()
   /// The ports with values to send, in turn: until they have sent them they live, even if nobody else holds them.
@@ -28,22 +31,18 @@ struct LinkState {
   /// `isObserved`: nothing waits unheard.
   init(peer: PeerID, isObserved: Bool) {
     self.peer = peer
-    if isObserved { unheard = nil }
+    unheard = isObserved ? nil : []
+    hasReaders = !isObserved
   }
+  private func noteReaders() { hasReaders = !values.isEmpty || hears }
   /// What the server does by itself is kept for somebody, or told.
   var hears: Bool { unheard != nil || !events.isEmpty }
-
-  /// Who has subscribed to the value with this handle.
-  func inboxes(of handle: AttributeHandle) -> [Inbox<ReceivedBatch>] {
-    // Of links that are only observed nothing is looked up.
-    values.isEmpty ? [] : values[handle] ?? []
-  }
 
   /// All ports that somebody holds.
   private var ports: [WeakPort] = []
   private struct WeakPort { weak var port: SendPort? }
 
-  mutating func add(_ port: SendPort) {
+  func add(_ port: SendPort) {
     ports.removeAll { $0.port == nil }
     ports.append(WeakPort(port: port))
   }
@@ -58,13 +57,13 @@ struct LinkState {
     return ports.compactMap { $0.port?.kind == kind ? $0.port?.fence() : nil }
   }
   /// Takes the ports with values to send, or puts them back: a copy would be a new one at every turn.
-  mutating func exchange(_ ports: inout Deque<SendPort>) { swap(&sending, &ports) }
+  func exchange(_ ports: inout Deque<SendPort>) { swap(&sending, &ports) }
   func mtuChanged(_ mtu: Int) {
     for entry in ports { entry.port?.mtuChanged(mtu) }
   }
   /// What the handles in `range` meant is over: for those who read values, and for those who write. Returns the ports that
   /// have room again.
-  mutating func servicesChanged(_ range: HandleRange) -> [SendPort] {
+  func servicesChanged(_ range: HandleRange) -> [SendPort] {
     let error = BluetoothError(ClientError.databaseChanged)
     for (handle, mailboxes) in values where range.contains(handle) {
       values[handle] = nil
@@ -82,7 +81,7 @@ struct LinkState {
     }
     return ready
   }
-  mutating func tell(_ event: LinkEvent) {
+  func tell(_ event: LinkEvent) {
     events.removeAll { $0.isFinished }
     for mailbox in events { mailbox.put(event) }
     guard unheard != nil else { return }
@@ -167,16 +166,16 @@ extension Host {
     guard links[link] != nil, let mtu = core.mtu(of: link) else { throw .linkIsDown }
     let doorbell = doorbell ?? Doorbell(self)
     self.doorbell = doorbell
-    let port = SendPort(link: link, handle: handle, kind: kind, capacity: capacity, mtu: mtu, onReady: onReady) {
-      doorbell.ring($0)
+    let port = SendPort(handle: handle, kind: kind, capacity: capacity, mtu: mtu, onReady: onReady) {
+      doorbell.ring($0, of: link)
     }
     links[link]?.add(port)
     return port
   }
   /// A port has values to send, and has had none.
-  func fetch(_ port: SendPort) {
-    links[port.link]?.sending.append(port)
-    if links[port.link] != nil, !ringing.contains(port.link) { ringing.append(port.link) }
+  func fetch(_ port: SendPort, of link: LinkID) {
+    links[link]?.sending.append(port)
+    if links[link] != nil, !ringing.contains(link) { ringing.append(link) }
   }
   func sendFromPorts() {
     while let link = ringing.popFirst() { sendFromPorts(of: link) }
@@ -186,23 +185,23 @@ extension Host {
     var sending = Deque<SendPort>()
     links[link]?.exchange(&sending)
     guard !sending.isEmpty else { return }
-    send(&sending)
+    send(&sending, of: link)
     links[link]?.exchange(&sending)
     releaseHeld(on: link)
     pump()
   }
   /// A port that is refused keeps its turn, and so do the others of its kind: commands wait while a request does, and
   /// notifications go on; these wait while an indication does, and commands go on.
-  private func send(_ ports: inout Deque<SendPort>) {
+  private func send(_ ports: inout Deque<SendPort>, of link: LinkID) {
     var areCommandsRefused = false, areNotificationsRefused = false
     while let index = ports.firstIndex(where: {
       $0.kind == .command ? !areCommandsRefused : !areNotificationsRefused
     }) {
       let port = ports[index]
-      let (rest, isEdge) = port.sendNext { send($0, to: $1, from: port) }
+      let (left, isEdge) = port.sendNext { send($0, to: $1, port.kind, on: link) }
       sendWritten()
       if isEdge { port.tellReady() }
-      switch rest {
+      switch left {
       case .nothing, .fenced: ports.remove(at: index)
       case .more:
         if ports.count == 1 { continue }
@@ -251,16 +250,17 @@ extension Host {
   }
 
   /// Into the link's queue, or at once into the packet, where nothing waits before it. False: there is no room.
-  private func send(_ value: Span<UInt8>, to handle: AttributeHandle, from port: SendPort) -> Bool {
-    let link = port.link
+  private func send(
+    _ value: Span<UInt8>, to handle: AttributeHandle, _ kind: SendPort.Kind, on link: LinkID
+  ) -> Bool {
     guard transport.isWritable else {
-      switch port.kind {
+      switch kind {
       case .notification: return (core.notify(value, of: handle, on: link) ?? indicate(value, handle, link)) != .full
       case .command: return core.write(command: value, to: handle, on: link) != .full
       }
     }
     return packet.fill { output in
-      switch port.kind {
+      switch kind {
       case .notification:
         (core.notify(value, of: handle, on: link, into: &output) ?? indicate(value, handle, link)) != .full
       case .command: core.write(command: value, to: handle, on: link, into: &output) != .full

@@ -24,11 +24,19 @@ public protocol HostObserver: AnyObject, Sendable {
   /// it, except Service Changed, which is told as `.servicesChanged`. The octets are lent.
   func host(
     _ host: isolated Host, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool, on link: LinkID)
-  /// All has been told that happened together: the time to pass it on, once for the batch.
+  /// A batch of events is complete. An observer that gathers events passes them on here, once for the batch.
   func hostToldAll(_ host: isolated Host)
 }
 extension HostObserver {
   public func hostToldAll(_ host: isolated Host) {}
+}
+/// Of a host that nobody observes.
+final class NoObserver: HostObserver {
+  static let only = NoObserver()
+  func host(_ host: isolated Host, did event: HostEvent) {}
+  func host(
+    _ host: isolated Host, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool, on link: LinkID
+  ) {}
 }
 
 /// What a `HostObserver` is told, besides values.

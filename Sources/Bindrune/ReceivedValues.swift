@@ -176,44 +176,38 @@ extension Host {
     links[link]?.events.append(mailbox)
     return LinkEventSequence(mailbox)
   }
-  /// Hands a value to those who have subscribed to it, without waking them; `known` are they, or were of the value before.
-  func received(
-    _ octets: Octets, in batch: borrowing HostBatch, of handle: AttributeHandle, isIndication: Bool, on link: LinkID,
-    _ known: inout Readers?, _ observer: (any HostObserver)?
-  ) {
-    if known?.handle != handle || known?.link != link {
+  /// Hands the values that come next to those who have subscribed to them, whom it wakes after the last, and to the observer.
+  func tellValues(of batch: inout HostBatch, to observer: any HostObserver) {
+    var readers: Readers?
+    while let value = batch.nextValue() {
+      if isClosed { continue }
+      batch.withBytes(of: value.octets) { octets in
+        if let state = links[value.link], state.hasReaders { put(octets, value, state, &readers) }
+        // Of the change of services it hears as such.
+        if value.isServiceChanged { return }
+        observer.host(self, received: octets, of: value.handle, isIndication: value.isIndication, on: value.link)
+      }
+    }
+    readers?.wake()
+  }
+  @inline(never)
+  private func put(_ octets: Span<UInt8>, _ value: HostValue, _ state: LinkState, _ known: inout Readers?) {
+    if known?.handle != value.handle || known?.link != value.link {
       known?.wake()
-      known = readers(of: handle, on: link, isObserved: observer != nil)
+      known = Readers(link: value.link, handle: value.handle, inboxes: state.values[value.handle] ?? [])
     }
-    guard let readers = known else { return }
-    batch.withBytes(of: octets) { value in
-      for inbox in readers.inboxes { inbox.add { $0.append(value, isIndication: isIndication) } }
-      if readers.isUnclaimed {
-        let value = ReceivedValue(handle: handle, value: batch.bytes(of: octets), isIndication: isIndication)
-        links[link]?.tell(.value(value))
-      }
-      if !readers.isServiceChanged {
-        observer?.host(self, received: value, of: handle, isIndication: isIndication, on: link)
-      }
+    guard let inboxes = known?.inboxes else { return }
+    for inbox in inboxes { inbox.add { $0.append(octets, isIndication: value.isIndication) } }
+    // Nobody has subscribed to it: it is the link's.
+    if inboxes.isEmpty, !value.isServiceChanged, state.hears {
+      let octets = Octets(0, octets.count).array(in: octets)
+      state.tell(.value(ReceivedValue(handle: value.handle, value: octets, isIndication: value.isIndication)))
     }
   }
-  private func readers(of handle: AttributeHandle, on link: LinkID, isObserved: Bool) -> Readers {
-    let inboxes = links[link]?.inboxes(of: handle) ?? []
-    let isServiceChanged = (inboxes.isEmpty || isObserved) && core.isServiceChanged(handle, on: link)
-    return Readers(
-      link: link, handle: handle, inboxes: inboxes,
-      isUnclaimed: inboxes.isEmpty && !isServiceChanged && links[link]?.hears == true,
-      isServiceChanged: isServiceChanged)
-  }
-  /// Who gets a characteristic's values: looked up, and woken, once for values that come one after another.
+  /// Who has subscribed to a characteristic's values: looked up, and woken, once for values that come one after another.
   struct Readers {
     let link: LinkID, handle: AttributeHandle
-    /// Of those who have subscribed.
     let inboxes: [Inbox<ReceivedBatch>]
-    /// They are the link's: nobody has subscribed to them.
-    let isUnclaimed: Bool
-    /// They are not for the observer: it hears of the change.
-    let isServiceChanged: Bool
     func wake() { for inbox in inboxes { inbox.wake() } }
   }
   func servicesChanged(_ range: HandleRange, on link: LinkID) {

@@ -1,29 +1,38 @@
 import ATT
-import GAP
 import Synchronization
 
 /// Where one producer puts values for one link: notifications, or writes without response. For one characteristic, or for all
 /// of the link, so that values of several characteristics keep their order: then each offer says which. A client that has asked
 /// for indications and not for notifications gets those, each when it has confirmed the one before.
 ///
-/// `offer` answers on the caller's thread, without waiting for the host, from any thread. What it promises:
+/// A port has two ends. Producers use the public one: `offer` answers on the caller's thread, without waiting, from any thread. The
+/// other is the drainer's, which `wake` calls: it takes the values with `sendNext`, as many as it has credit for. A port knows
+/// neither link nor host. The event loop of a `Host` drains the ports of its links; where the host is in another process, the writer
+/// of a socket drains the ports of this one (Decision 0045).
+///
+///     producers ── offer ──▶ ┌───────────────┐ ── wake ───▶ drainer: a host's event loop,
+///                            │ ring, fences  │ ◀ sendNext ─ or the writer of a socket
+///     requests ─── fence ──▶ └───────────────┘ ── onReady, waitUntilReady ──▶ producers
+///
+/// What it promises:
 ///
 /// 1. *Bounded.* At most `capacity` octets wait, `costOfValue` for each value included. The memory is allocated with the port: no
 ///    offer allocates, and no use makes it grow. (`boundedInBytes`, `likeAList`)
 /// 2. *False when full, then one edge.* After a run of refusals there is exactly one ready edge, when half of `capacity` is
 ///    free again, and room for one value of the MTU: `waitUntilReady` returns, `readyEdges` grows by one, and `onReady` is
-///    called on the event loop. (`boundedInBytes`, `likeAList`)
+///    called by the drainer, on a host's event loop. (`boundedInBytes`, `likeAList`)
 /// 3. *First in, first out.* Values leave in the order in which they were offered. None is lost, doubled or torn while the
 ///    link lives, even if the port is let go; several producers may share it. (`eightProducers`, `aPortThatIsLetGo`,
 ///    `eightThreadsShareAPort`)
 /// 4. *Cut to min(MTU − 3, 512)* octets when it leaves; `longestValue` tells that length. (`whatIsTooLongIsCut`)
 /// 5. *A link's ports take turns*, a value each, into the link's queue, which has a contract of its own: `NotificationQueue`.
 ///    (`portsTakeTurns`)
-/// 6. *One wake for a burst.* The event loop is woken by the first value after it has emptied a port, and by no other,
-///    however many ports of the host are offered something until it comes. (`likeAList`, `eightThreadsShareAPort`,
+/// 6. *One wake for a burst.* The drainer is woken by the first value after it has emptied a port, and by no other; a host's
+///    event loop once, however many of its ports are offered something until it comes. (`likeAList`, `eightThreadsShareAPort`,
 ///    `portsTakeTurns`)
 /// 7. *The end of the link* ends the port: what waits in it is dropped, each waiter completes once, with the link's error,
-///    and no offer is taken; `onReady` is not called. (`theEndOfTheLinkEndsWaiters`, `closedUnderEightThreads`)
+///    no offer is taken, and every fence counts as reached; `onReady` is not called. (`theEndOfTheLinkEndsWaiters`,
+///    `closedUnderEightThreads`)
 /// 8. *In its place.* A request that is made on the link (`Link.read`, `Host.begin` …) leaves after the values that have been
 ///    offered to the link's `.command` ports, an answer to the client after those of its `.notification` ports, and what is
 ///    offered after them leaves after them. (`OrderTests`)
@@ -31,6 +40,16 @@ import Synchronization
 ///    of them ends. (`servicesChanged`)
 public final class SendPort: Sendable {
   public enum Kind: Sendable { case notification, command }
+  /// What the drainer finds after one `sendNext`.
+  package enum Drained {
+    /// No value is left. The next offer wakes the drainer.
+    case nothing
+    case more
+    /// The value stays: the drainer comes again, without being woken, when it has credit.
+    case refused
+    /// The next value stands behind a fence. The drainer is woken when the fence is gone.
+    case fenced
+  }
 
   private struct State: ~Copyable {
     var ring: SendRing
@@ -41,7 +60,6 @@ public final class SendPort: Sendable {
   private let ready = Waiters()
   private let wake: @Sendable (SendPort) -> Void
   private let onReady: (@Sendable () -> Void)?
-  let link: LinkID
   /// The characteristic's; nil: the port is for all of the link.
   let handle: AttributeHandle?
   let kind: Kind
@@ -50,11 +68,11 @@ public final class SendPort: Sendable {
   /// Octets that a value takes besides its own: two, or four where each has a handle.
   public let costOfValue: Int
 
-  init(
-    link: LinkID, handle: AttributeHandle?, kind: Kind, capacity: Int, mtu: Int,
+  /// For who drains it. `wake` is called from any thread when there is something to drain, and was nothing before.
+  package init(
+    handle: AttributeHandle?, kind: Kind, capacity: Int, mtu: Int,
     onReady: (@Sendable () -> Void)? = nil, wake: @escaping @Sendable (SendPort) -> Void
   ) {
-    self.link = link
     self.handle = handle
     self.kind = kind
     self.onReady = onReady
@@ -87,7 +105,7 @@ public final class SendPort: Sendable {
     switch state.withLock({ $0.ring.offer(value, to: handle) }) {
     case .refused: return false
     case .taken: return true
-    case .takenByTheFirst:
+    case .takenFirst:
       wake(self)
       return true
     }
@@ -130,8 +148,8 @@ public final class SendPort: Sendable {
     private let port: SendPort
     private let id: UInt64
     fileprivate init(_ port: SendPort, _ id: UInt64) { (self.port, self.id) = (port, id) }
-    /// The values that were offered before have left the port.
-    var isReached: Bool { port.state.withLock { $0.ring.hasReached(id) } }
+    /// The values that were offered before have left the port, or the port has ended.
+    package var isReached: Bool { port.state.withLock { $0.ring.hasReached(id) } }
     deinit {
       if port.state.withLock({ $0.ring.removeFence(id) }) { port.wake(port) }
     }
@@ -139,22 +157,22 @@ public final class SendPort: Sendable {
   /// Nil: the link is gone.
   package func fence() -> Fence? { state.withLock { $0.ring.addFence() }.map { Fence(self, $0) } }
 
-  // MARK: The event loop's side
+  // MARK: The drainer's end
 
   /// Lends the oldest value to `send`, under the lock; it stays if that refuses it. After an edge: `tellReady`.
-  func sendNext(_ send: (Span<UInt8>, AttributeHandle) -> Bool) -> (rest: SendRing.Rest, isEdge: Bool) {
+  package func sendNext(_ send: (Span<UInt8>, AttributeHandle) -> Bool) -> (left: Drained, isEdge: Bool) {
     state.withLock { $0.ring.sendFirst(send) }
   }
-  func tellReady() {
+  package func tellReady() {
     ready.resume()
     onReady?()
   }
   /// Drops the values whose handle `isGone`. True: after this edge `tellReady`.
-  func removeAll(where isGone: (AttributeHandle) -> Bool) -> Bool {
+  package func removeAll(where isGone: (AttributeHandle) -> Bool) -> Bool {
     state.withLock { $0.ring.removeAll(where: isGone) }
   }
-  func mtuChanged(_ mtu: Int) { state.withLock { $0.ring.longest = Self.longestValue(mtu) } }
-  func close(_ error: BluetoothError) {
+  package func mtuChanged(_ mtu: Int) { state.withLock { $0.ring.longest = Self.longestValue(mtu) } }
+  package func close(_ error: BluetoothError) {
     let isNew = state.withLock { state in
       guard state.ring.close() else { return false }
       state.error = error

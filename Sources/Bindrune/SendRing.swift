@@ -1,8 +1,8 @@
 import ATT
 
 /// # SendRing
-/// **Overview**: the values that wait in one `SendPort`, and whether anybody has to be told of them: all that the port's
-/// lock guards, and nothing else. It knows no lock, no link and no host.
+/// **Overview**: the values that wait in one `SendPort`, and whether its drainer or its producers have to be told of them: all that
+/// the port's lock guards, and nothing else. It knows no lock.
 ///
 /// **Function**: `offer` copies a value in, `sendFirst` lends the oldest to whoever sends it and forgets it when that has
 /// taken it. Memory is allocated once: no offer and no value sent allocates, and no use makes it grow. A fence stands where a
@@ -33,14 +33,14 @@ import ATT
   var longest: Int
   /// An offer was refused, and the edge is still to come.
   private(set) var isRefused = false
-  /// The event loop knows that there are values, and will come.
-  private var isAwaited = false
+  /// The drainer knows that there are values, and will come.
+  private var isDrainDue = false
   /// The fences that stand, oldest first, each with the values between the one before it and itself.
   private var fences: [(id: UInt64, values: Int)] = []
   /// The values behind the last fence.
   private var valuesBehind = 0
   private var lastFence: UInt64 = 0
-  /// The event loop has come as far as a fence, and comes again when that has gone.
+  /// The drainer has come as far as a fence, and comes again when that has gone.
   private var isStopped = false
   /// Edges so far: one for each run of refusals.
   private(set) var edges = 0
@@ -61,8 +61,8 @@ import ATT
   var count: Int { used }
   var isEmpty: Bool { used == 0 }
 
-  /// What became of an offer. After `.takenByTheFirst` the caller wakes the event loop: nobody has since it last came.
-  enum Answer { case taken, takenByTheFirst, refused }
+  /// What became of an offer. After `.takenFirst` the caller wakes the drainer: no offer has since the ring was last empty.
+  enum Answer { case taken, takenFirst, refused }
 
   /// Takes a copy of `value`, of its first 512 octets at most.
   mutating func offer(_ value: Span<UInt8>, to handle: AttributeHandle) -> Answer {
@@ -78,8 +78,8 @@ import ATT
     }
     used += space
     valuesBehind += 1
-    defer { isAwaited = true }
-    return isAwaited ? .taken : .takenByTheFirst
+    defer { isDrainDue = true }
+    return isDrainDue ? .taken : .takenFirst
   }
 
   /// There is room for `count` octets, headers included; where there is not, that counts as an offer that was refused.
@@ -92,12 +92,10 @@ import ATT
   /// Where in the room the entry begins that is so far from the room's beginning, once around at most.
   @inline(__always) private func place(_ offset: Int) -> Int { offset < capacity ? offset : offset - capacity }
 
-  /// What is left after one value. After `.fenced` the caller need not come again: who removes the fence wakes it.
-  enum Rest { case nothing, more, refused, fenced }
-
-  /// Lends the oldest value to `send`; it stays if that refuses it. When nothing is left, whoever offers next wakes the
-  /// event loop again. `isEdge`: a run of refusals is over.
-  mutating func sendFirst(_ send: (Span<UInt8>, AttributeHandle) -> Bool) -> (rest: Rest, isEdge: Bool) {
+  /// Lends the oldest value to `send`; it stays if that refuses it. `isEdge`: a run of refusals is over.
+  mutating func sendFirst(
+    _ send: (Span<UInt8>, AttributeHandle) -> Bool
+  ) -> (left: SendPort.Drained, isEdge: Bool) {
     if used > 0 {
       if let fence = fences.first, fence.values == 0 {
         isStopped = true
@@ -111,7 +109,7 @@ import ATT
       used -= space
       if fences.isEmpty { valuesBehind -= 1 } else { fences[0].values -= 1 }
     }
-    isAwaited = used > 0
+    isDrainDue = used > 0
     return (used > 0 ? .more : .nothing, takeEdge())
   }
   /// How long the value is that begins there, and whose it is.
@@ -168,15 +166,15 @@ import ATT
     // Closed: no value is left.
     return true
   }
-  /// True: the event loop has stopped there, and is to be woken.
+  /// True: the drainer has stopped there, and has to be woken.
   mutating func removeFence(_ id: UInt64) -> Bool {
     guard let index = fences.firstIndex(where: { $0.id == id }) else { return false }
     let (_, values) = fences.remove(at: index)
     if index < fences.count { fences[index].values += values } else { valuesBehind += values }
     guard isStopped, fences.first?.values != 0 else { return false }
     isStopped = false
-    isAwaited = used > 0
-    return isAwaited
+    isDrainDue = used > 0
+    return isDrainDue
   }
 
   private mutating func takeEdge() -> Bool {

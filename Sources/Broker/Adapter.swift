@@ -74,7 +74,8 @@ final class Adapter: HostObserver, @unchecked Sendable {
     drain()
   }
 
-  /// The process ends: nobody is told of anything any more. From any thread; `done` when that is so.
+  /// Closes all sessions, as the process ends: no event reaches an application any more. Calls `done` after that. From any
+  /// thread.
   func silence(_ done: @escaping @Sendable () -> Void) {
     eventLoop.execute { [self] in
       for session in sessions.values { _ = session.close() }
@@ -97,7 +98,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
 
   private var now: Instant { Instant(nanoseconds: eventLoop.now.uptimeNanoseconds) }
 
-  /// Does what the core says. What that leads to at once is told to the core, and done after it.
+  /// Performs the core's effects, also those that follow from performing one.
   private func drain() {
     guard !isDraining else { return }
     isDraining = true
@@ -177,7 +178,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
   private func lendPort(_ name: PortName, _ link: LinkID, _ host: isolated Host) {
     guard let session = sessions[name.session] else { return }
     let peer = name.peer
-    // None where the link is down, which is told next.
+    // Nil where the link is down; the event that says so follows.
     let port = try? host.sendPort(name.kind, on: link, capacity: 16 * 1024) { [weak session] in
       session?.tell(name.kind == .command ? .readyToWrite(peer) : .readyToUpdate(peer))
     }

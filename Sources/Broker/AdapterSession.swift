@@ -13,7 +13,7 @@ struct PlacedRequest {
 final class AdapterSession: @unchecked Sendable {
   // Sendable: the lock, or the event loop.
 
-  private let deliver: @Sendable ([BrokerEvent]) -> Void
+  private let events: EventQueue
   private let eventLoop: any EventLoop
   let id: SessionID
 
@@ -61,14 +61,14 @@ final class AdapterSession: @unchecked Sendable {
     }
   }
 
-  init(on eventLoop: any EventLoop, deliver: @escaping @Sendable ([BrokerEvent]) -> Void) {
+  init(on eventLoop: any EventLoop, events: EventQueue) {
     self.eventLoop = eventLoop
-    self.deliver = deliver
+    self.events = events
     id = SessionID(rawValue: Self.lastID.add(1, ordering: .relaxed).newValue)
   }
 
-  /// Tells the application's side, unless the session has been closed. All that is told together goes over at once: when the host
-  /// has told all, else at the end of the turn.
+  /// Puts an event into the session's queue, unless the session has been closed. Events go over in batches: at the end of a batch
+  /// of the host, or at the end of the event loop's turn.
   func tell(_ event: BrokerEvent) {
     if told.isEmpty { eventLoop.execute { self.handOver() } }
     told.append(event)
@@ -76,8 +76,7 @@ final class AdapterSession: @unchecked Sendable {
   /// The same for a value, which only the host tells.
   func tell(_ value: Data, of handle: AttributeHandle, from peer: UUID) { told.append(value, of: handle, from: peer) }
   func handOver() {
-    let events = told.takeAll()
-    if !events.isEmpty, !lock.withLock({ isClosed }) { deliver(events) }
+    if !told.isEmpty { events.put(told.takeAll()) }
   }
 
   // MARK: From any thread
@@ -99,7 +98,8 @@ final class AdapterSession: @unchecked Sendable {
   }
   /// True the first time.
   func close() -> Bool {
-    lock.withLock {
+    events.close()
+    return lock.withLock {
       defer {
         isClosed = true
         commandPorts = [:]

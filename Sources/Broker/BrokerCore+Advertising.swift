@@ -1,5 +1,5 @@
 // What sessions advertise: each its own advertising set (Vol 4, Part E, §7.8.53), packed as Core Bluetooth does it. A controller
-// without sets advertises for one session at a time; another is told `.busy`.
+// without sets advertises for one session at a time; another session gets `.busy`.
 
 extension BrokerCore {
   mutating func startAdvertising(

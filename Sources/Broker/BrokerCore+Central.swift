@@ -127,7 +127,7 @@ extension BrokerCore {
       disconnectEnded(link, result)
     } else if let (link, handle) = central.configurations.removeValue(forKey: id) {
       configured(handle, on: link, result)
-      goOn(link)
+      continueErrand(link)
     } else if let operation = central.parts.removeValue(forKey: id) {
       answered(operation, result)
     } else if let link = serving.updates.removeValue(forKey: id) {

@@ -74,7 +74,7 @@ extension BrokerCore {
       sessions[session]?.interests[peer] = .delayed(options)
     } else {
       sessions[session]?.interests[peer] = .connecting(options, isReconnecting: false)
-      settle(peer)
+      updateLink(peer)
     }
   }
   /// The session calls the peer so from now on.
@@ -84,7 +84,7 @@ extension BrokerCore {
   mutating func delayIsOver(_ peer: PeerID, for session: SessionID) {
     guard case .delayed(let options) = sessions[session]?.interests[peer] else { return }
     sessions[session]?.interests[peer] = .connecting(options, isReconnecting: false)
-    settle(peer)
+    updateLink(peer)
   }
 
   mutating func cancelConnection(_ identifier: UUID, for session: SessionID) {
@@ -97,19 +97,19 @@ extension BrokerCore {
       timers.cancel(.delay(session, peer))
       sessions[session]?.interests[peer] = nil
       tellDisconnected(peer, nil, to: session)
-      settle(peer)
+      updateLink(peer)
     case .connected:
       put(.takePort(PortName(session: session, kind: .command, peer: identifier)))
       let link = central.reaches[peer]?.link
       if let link { release(link, by: session) }
       sessions[session]?.interests[peer] = nil
-      // Whoever hears that it is disconnected may end the program: so not before it is.
+      // An application may end the process when it gets `.disconnected`, so the link's end comes first.
       if let link, !isWanted(peer), links[link]?.role == .central {
         sessions[session]?.interests[peer] = .disconnecting(next: nil)
       } else {
         tellDisconnected(peer, nil, to: session)
       }
-      settle(peer)
+      updateLink(peer)
     }
   }
   private func isWanted(_ peer: PeerID) -> Bool {
@@ -117,7 +117,7 @@ extension BrokerCore {
   }
 
   /// Brings the link to where the sessions want it, as far as it can be brought now.
-  mutating func settle(_ peer: PeerID) {
+  mutating func updateLink(_ peer: PeerID) {
     let isWanted = self.isWanted(peer)
     switch central.reaches[peer] {
     case nil: if isWanted { seek(peer) } else { central.unheard[peer] = nil }
@@ -143,7 +143,7 @@ extension BrokerCore {
         put(.lendPort(port, on: link))
         tellConnected(peer, to: session)
       }
-      goOn(link)
+      continueErrand(link)
     case .cancelling, .disconnecting: break
     }
   }
@@ -157,14 +157,14 @@ extension BrokerCore {
     let id = begin(.disconnect(link))
     central.disconnects[id] = link
   }
-  private mutating func rest(_ peer: PeerID, _ time: Duration) {
+  private mutating func pause(_ peer: PeerID, _ time: Duration) {
     central.reaches[peer] = .resting
     timers.set(.rest(peer), at: now + time)
   }
   mutating func rested(_ peer: PeerID) {
     guard case .resting = central.reaches[peer] else { return }
     central.reaches[peer] = nil
-    settle(peer)
+    updateLink(peer)
   }
 
   /// The device has not heard that the link is up, as happens now and then (0x3E: Vol 1, Part F, §2.58): a controller that says
@@ -172,7 +172,7 @@ extension BrokerCore {
   private mutating func retryLater(_ peer: PeerID) {
     let attempts = central.unheard[peer, default: 0] + 1
     central.unheard[peer] = attempts
-    rest(peer, patience.wait(afterUnheard: attempts))
+    pause(peer, patience.wait(afterUnheard: attempts))
   }
 
   // MARK: What the host says
@@ -184,7 +184,7 @@ extension BrokerCore {
       merge(peer, into: other)
     }
     if case .failure(let error) = result { connectFailed(id, peer, error) }
-    settle(peer)
+    updateLink(peer)
   }
   private mutating func connectFailed(_ id: RequestID, _ peer: PeerID, _ error: BluetoothError) {
     switch central.reaches[peer] {
@@ -192,13 +192,13 @@ extension BrokerCore {
     case .connecting(id):
       central.reaches[peer] = nil
       switch error.code {
-      case .busy: rest(peer, patience.seeking)
+      case .busy: pause(peer, patience.seeking)
       case .cancelled: break
       case _ where error.status == .connectionFailedToBeEstablished: retryLater(peer)
       default: connectionFailed(peer, error)
       }
     // Its link has come from the other side.
-    default: break
+    case nil, .connecting, .cancelling, .resting, .establishing, .linked, .disconnecting: break
     }
   }
   /// The sessions that wait for the link hear of it, unless they have had it before and want it back.
@@ -208,7 +208,7 @@ extension BrokerCore {
       sessions[session]?.interests[peer] = nil
       tell(session, .connectionFailed(identifier(of: peer, for: session), error))
     }
-    if isWanted(peer) { rest(peer, patience.seeking) }
+    if isWanted(peer) { pause(peer, patience.seeking) }
   }
   /// The controller does not take the link down: for the sessions it has ended all the same.
   mutating func disconnectEnded(_ link: LinkID, _ result: Result<HostAnswer, BluetoothError>) {
@@ -216,7 +216,7 @@ extension BrokerCore {
     central.reaches[peer] = .linked(link)
     finishCancelling(peer)
     // Sessions that have asked for it since have it at once.
-    if isWanted(peer) { settle(peer) }
+    if isWanted(peer) { updateLink(peer) }
   }
   private mutating func finishCancelling(_ peer: PeerID) {
     for session in sessions.ids {
@@ -255,7 +255,7 @@ extension BrokerCore {
     timers.cancel(.establish(link))
     central.reaches[peer] = .linked(link)
     central.unheard[peer] = nil
-    settle(peer)
+    updateLink(peer)
   }
   mutating func mtuChanged(_ link: LinkID, _ mtu: Int) {
     links.setMTU(mtu, of: link)
@@ -294,8 +294,8 @@ extension BrokerCore {
         sessions[session]?.interests[peer] = interest
       }
     }
-    settle(other)
-    settle(peer)
+    updateLink(other)
+    updateLink(peer)
   }
 
   mutating func disconnected(_ id: LinkID, _ reason: HCIStatus) {
@@ -327,7 +327,7 @@ extension BrokerCore {
       }
     }
     finishCancelling(peer)
-    settle(peer)
+    updateLink(peer)
   }
 
   // MARK: Telling

@@ -35,10 +35,10 @@ extension BrokerCore {
   enum Phase {
     /// There are no sessions, and nothing is open.
     case idle
-    /// The driver is at it. The error: the host has failed since.
+    /// The driver opens the host. The error: the host has failed since.
     case opening(BluetoothError?)
     case running
-    /// The driver is at it.
+    /// The driver closes the host.
     case closing
     /// The next attempt is due at `Timer.reopen`.
     case resting
@@ -69,9 +69,9 @@ extension BrokerCore {
       isPatient = false
     }
     if !isPatient { enter(failure.state) }
-    if failure.isFinal { phase = .hopeless } else { rest() }
+    if failure.isFinal { phase = .hopeless } else { retryLater() }
   }
-  private mutating func rest() {
+  private mutating func retryLater() {
     phase = .resting
     timers.set(.reopen, at: now + patience.wait(after: failures))
   }
@@ -111,7 +111,7 @@ extension BrokerCore {
       state = .unknown
       put(.retire)
     } else if isRestarting {
-      rest()
+      retryLater()
     } else {
       open()
     }
@@ -125,7 +125,7 @@ extension BrokerCore {
     if let hindrance = state.hindrance { log(.warning, hindrance) }
     for session in sessions.ids { tell(session, .adapter(state)) }
   }
-  /// Everything of the sessions has ended, and they are told no more of it than the state.
+  /// Ends all links and requests of the sessions. Sessions get one event, the new state, and none for each link.
   private mutating func endLinks() {
     forgetCentral()
     links = LinkTable()

@@ -91,7 +91,7 @@ extension BrokerCore {
     operation.outstanding -= 1
     // Its last one: nothing of it is left, and the next errand may begin.
     central.operations[number] = operation.outstanding > 0 ? operation : nil
-    defer { goOn(operation.link) }
+    defer { continueErrand(operation.link) }
     if operation.isOver { return }
     switch result {
     case .success(let outcome):
@@ -100,7 +100,7 @@ extension BrokerCore {
       complete(operation.id, of: operation.session, answer(to: operation.question, outcome))
     case .failure(let error):
       central.operations[number]?.isOver = true
-      // The end of the link is told next, for all that waits.
+      // The link's end follows, and fails everything that waits.
       if !error.isEndOfLink { complete(operation.id, of: operation.session, .failure(error)) }
     }
   }
@@ -128,7 +128,9 @@ extension BrokerCore {
         return .failure(.unknownAttribute(handle))
       }
       return .success(.descriptors(Array(database.descriptors(of: characteristic))))
-    default: return .success(.done)
+    case (.write, _), (.rssi, _), (.read, _), (.services, _), (.includedServices, _), (.characteristics, _),
+      (.descriptors, _):
+      return .success(.done)
     }
   }
 
@@ -160,7 +162,7 @@ extension BrokerCore {
       tell(session, .servicesChanged(identifier(of: state.peer, for: session), range))
     }
     learn(database, on: link)
-    goOn(link)
+    continueErrand(link)
   }
   private mutating func learn(_ database: RemoteDatabase, on link: LinkID) {
     central.links[link]?.database = database
@@ -187,7 +189,7 @@ enum Errand {
 
 extension BrokerCore {
   /// Takes the next step of the link's errand, if nobody waits for anything.
-  mutating func goOn(_ link: LinkID) {
+  mutating func continueErrand(_ link: LinkID) {
     guard let state = central.links[link], state.errandRequest == nil,
       case .linked(link) = central.reaches[state.peer],
       sessions.ids.contains(where: {
@@ -233,13 +235,13 @@ extension BrokerCore {
       central.links[link]?.errand = name.map { .nameValue($0.valueHandle) } ?? .done
     case .nameValue:
       central.links[link]?.errand = .done
-      if case .success(.value(let octets)) = result { told(octets, name: state.peer) }
+      if case .success(.value(let octets)) = result { learnName(octets, of: state.peer) }
     case .done: break
     }
     if !database.services.isEmpty { learn(database, on: link) }
-    goOn(link)
+    continueErrand(link)
   }
-  private mutating func told(_ octets: [UInt8], name peer: PeerID) {
+  private mutating func learnName(_ octets: [UInt8], of peer: PeerID) {
     let name = String(decoding: octets, as: UTF8.self)
     guard !name.isEmpty, central.names.set(name, of: peer) else { return }
     for session in sessions.ids {

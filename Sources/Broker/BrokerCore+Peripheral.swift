@@ -157,7 +157,7 @@ extension BrokerCore {
       lendNotificationPort(of: client.peer, on: link, to: session)
       tell(session, .subscribed(client.peer, handle, longestUpdate: longestUpdate(link)))
     // Notifications instead of indications, or the reverse: the application is not concerned.
-    default: break
+    case (_?, false), (nil, true): break
     }
   }
   /// One port for each session and client: so what the session sends to one client arrives in the order of its calls.

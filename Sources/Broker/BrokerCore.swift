@@ -91,8 +91,8 @@ struct BrokerCore {
     case (.opening, .failed(let error)): phase = .opening(error)
     case (.closing, .closed): closed()
     case (.running, _): receive(event)
-    // Of a host that is being closed nobody waits for anything any more.
-    default: break
+    // An event that comes late from a host that is being closed, or has been.
+    case (.opening, _), (.closing, _), (.idle, _), (.resting, _), (.hopeless, _): break
     }
   }
   private mutating func receive(_ event: BrokerHostEvent) {
@@ -102,7 +102,7 @@ struct BrokerCore {
     case .linkUp(let link, let peer, let role, let mtu):
       connected(BrokerLink(id: link, peer: peer, role: role, mtu: mtu))
       serving.clients[link] = Serving.Client(peer: UUID(peer))
-      settle(peer)
+      updateLink(peer)
     case .linkDown(let link, let reason):
       clientIsGone(link)
       disconnected(link, reason)

@@ -1,6 +1,6 @@
-/// What a manager of the facade sees of all that is below it: requests go down, events come up on one callback, values leave
-/// through ports. A session has an adapter to itself as far as it can tell; in truth it shares it with the other sessions of
-/// its process, or, over a socket, of the machine.
+/// What a manager of the facade sees of all that is below it: requests go down, events come up through the `EventQueue` that the
+/// session was made with, and values leave through ports. A session behaves as if the adapter were its own; it shares it with
+/// the other sessions of its process, or, over a socket, of the machine.
 ///
 /// Requests and events are values with identifiers: no closures, no shared objects. A `SendPort` is the exception, because
 /// admission is local: whether a value is taken is answered on the caller's thread.

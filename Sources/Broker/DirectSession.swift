@@ -10,20 +10,20 @@ public final class DirectSession: BrokerSession {
   /// `adapter`: as `TransportSpec` spells it, or as the program has called it; nil: what the environment or a configuration
   /// file says, see `AdapterChoice`. What is wrong with it is told as `AdapterState.unsupported`.
   ///
-  /// `deliver` is called with all events that happened together, in order, never twice at a time, from the adapter's thread. The
-  /// first event is the adapter's state.
-  public convenience init(adapter: String? = nil, deliver: @escaping @Sendable ([BrokerEvent]) -> Void) {
-    self.init(on: AdapterRegistry.shared.adapter(adapter), deliver: deliver)
+  /// `events`: where the session puts its events, from the adapter's thread; those that happened together at once. The first
+  /// event is the adapter's state.
+  public convenience init(adapter: String? = nil, events: EventQueue) {
+    self.init(on: AdapterRegistry.shared.adapter(adapter), events: events)
   }
   /// `adapter` counts it among its users already, where a registry keeps it.
-  init(on adapter: Adapter, deliver: @escaping @Sendable ([BrokerEvent]) -> Void) {
-    session = AdapterSession(on: adapter.eventLoop, deliver: deliver)
+  init(on adapter: Adapter, events: EventQueue) {
+    session = AdapterSession(on: adapter.eventLoop, events: events)
     self.adapter = adapter
     adapter.add(session)
   }
   deinit { close() }
 
-  /// For programs that embed the stack: from now on there is an adapter of this name, for `init(adapter:deliver:)` and for the
+  /// For programs that embed the stack: from now on there is an adapter of this name, for `init(adapter:events:)` and for the
   /// facade's option. Its controller is what `open` gives, on `loop`: at the first session, and again after each failure.
   ///
   ///     let radio = SimulatedRadio(on: loop)

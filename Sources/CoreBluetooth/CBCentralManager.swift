@@ -30,7 +30,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   private var kept: [UUID: CBPeripheral] = [:]
   /// Which peripheral wants the link to a device.
   private var wishes: [UUID: UInt64] = [:]
-  /// Ends to come of wishes that were cancelled because nobody kept the peripheral: nobody is told of them.
+  /// Ends to come of wishes that were cancelled because nobody kept the peripheral. They reach no delegate.
   private var abandonedEnds: [UUID: Int] = [:]
   private var requests: [OperationID: (peer: UUID, request: PeripheralRequest)] = [:]
   private var lastOperation: UInt64 = 0
@@ -67,10 +67,10 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       peripheral?.received(values, of: handle, during: delivery)
     }
   }
-  /// Over a session of the caller's.
+  /// Over a session of the caller's, which puts its events into that queue.
   package convenience init(
     delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil,
-    session open: @escaping (@escaping @Sendable ([BrokerEvent]) -> Void) -> any BrokerSession
+    session open: @escaping (EventQueue) -> any BrokerSession
   ) {
     self.init(delegate: delegate, queue: queue, options: SessionOpener(open).added(to: options))
   }
@@ -400,7 +400,7 @@ private struct ConnectionEventRegistration {
 }
 
 extension CBPeripheral {
-  /// The adapter, or the manager, is gone, and every link with it: nobody is told of each.
+  /// The adapter, or the manager, is gone, and every link with it. The delegate gets no event for each link.
   func lost(isValid: Bool) {
     withLink { link in
       link.state = .disconnected

@@ -25,9 +25,10 @@ extension Delivery {
   static func opened(on queue: DispatchQueue?, _ options: [String: Any]?) -> (Delivery, any BrokerSession) {
     let delivery = Delivery(on: queue)
     if let opener = options?[SessionOpener.key] as? SessionOpener {
-      return (delivery, opener.open { delivery.put($0) })
+      return (delivery, opener.open(delivery.events))
     }
-    return (delivery, DirectSession(adapter: options?[CBManagerOptionAdapterKey] as? String) { delivery.put($0) })
+    let adapter = options?[CBManagerOptionAdapterKey] as? String
+    return (delivery, DirectSession(adapter: adapter, events: delivery.events))
   }
 }
 
@@ -35,8 +36,8 @@ extension Delivery {
 /// Apple's have, and a subclass that overrides that one inherits the others.
 final class SessionOpener {
   static let key = "bindruneSession"
-  let open: (@escaping @Sendable ([BrokerEvent]) -> Void) -> any BrokerSession
-  init(_ open: @escaping (@escaping @Sendable ([BrokerEvent]) -> Void) -> any BrokerSession) { self.open = open }
+  let open: (EventQueue) -> any BrokerSession
+  init(_ open: @escaping (EventQueue) -> any BrokerSession) { self.open = open }
   func added(to options: [String: Any]?) -> [String: Any] { (options ?? [:]).merging([Self.key: self]) { $1 } }
 }
 

@@ -83,10 +83,10 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     currentDelegate = delegate
     delivery.start(delegate: { [weak self] in self?.delegate }) { [weak self] event, _ in self?.handle(event) }
   }
-  /// Over a session of the caller's.
+  /// Over a session of the caller's, which puts its events into that queue.
   package convenience init(
     delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil,
-    session open: @escaping (@escaping @Sendable ([BrokerEvent]) -> Void) -> any BrokerSession
+    session open: @escaping (EventQueue) -> any BrokerSession
   ) {
     self.init(delegate: delegate, queue: queue, options: SessionOpener(open).added(to: options))
   }
@@ -309,7 +309,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     }
   }
 
-  /// Calls the delegate on the queue for what no session is asked for, in its turn among the events.
+  /// Calls the delegate on the queue for what no session is asked for: see `Delivery.perform`.
   func inTurn(_ call: @escaping @Sendable (CBPeripheralManager) -> Void) {
     delivery.perform { [weak self] in
       if let self { call(self) }

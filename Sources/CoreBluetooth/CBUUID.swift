@@ -34,11 +34,12 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {
     }
     let isWhole = rest.isEmpty && ([[4], [8], [8, 4, 4, 4, 12]].contains(groups))
     guard isWhole, bytes.count * 2 == digits.utf8.count, !digits.contains("+") else {
+      // The initialiser cannot fail in Apple's API, and a made-up UUID would hide the mistake.
       fatalError("CBUUID(string: \"\(theString)\"): a UUID is 4 or 8 hexadecimal digits, or 32 as 8-4-4-4-12")
     }
     self.init(checked: bytes)
   }
-  /// 2, 4 or 16 octets, the most significant first. Any other number is the caller's bug and ends the process.
+  /// 2, 4 or 16 octets, the most significant first. Any other number is the caller's bug and ends the process, as with `init(string:)`.
   public convenience init(data theData: Data) {
     guard [2, 4, 16].contains(theData.count) else {
       fatalError("CBUUID(data:) of \(theData.count) octets: a UUID has 2, 4 or 16")

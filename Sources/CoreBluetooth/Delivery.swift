@@ -3,16 +3,16 @@ import Foundation
 import Synchronization
 
 /// # Delivery
-/// **Overview**: carries events from a session's callback to a manager's queue, in order and in batches. The first event that
+/// **Overview**: carries events from a session's `EventQueue` to a manager's queue, in order and in batches. The first event that
 /// waits schedules one drain, which takes all events that wait by then; so a burst costs one turn of the queue. One drain runs
 /// at a time, so the order holds on a concurrent queue too. Values that came one after another are one event.
 ///
 /// **Function**: nothing is delivered before the manager's initialiser has returned, and the first state waits for a delegate,
 /// with all that comes after it: until then the manager's state is `unknown`, so the program can ask for nothing, and little
-/// comes (Decision 0028). What waits is bounded: see `WaitingEvents`.
+/// comes (Decision 0028). Until a drain takes them, events wait in the session, which bounds their number.
 ///
 /// **Phases**: initialising → awaitingDelegate → delivering → closed.
-final class Delivery: @unchecked Sendable {
+final class Delivery: EventQueueReader, @unchecked Sendable {
   // Sendable: everything that changes is guarded by the lock.
   private struct Manager {
     let delegate: @Sendable () -> AnyObject?
@@ -26,7 +26,10 @@ final class Delivery: @unchecked Sendable {
   }
   private let lock = NSLock()
   private var phase = Phase.initialising
-  private var waiting = WaitingEvents()
+  /// Answers that need no session.
+  private var calls: [@Sendable () -> Void] = []
+  /// The session's queue has events that no drain has taken.
+  private var hasEvents = false
   private var isScheduled = false
   /// A delegate was set since the last time that one was looked for.
   private var hasNewDelegate = false
@@ -35,9 +38,14 @@ final class Delivery: @unchecked Sendable {
   /// The manager is there. Changes on any thread.
   var isOpen: Bool { !isClosed.load(ordering: .acquiring) }
   let queue: DispatchQueue
+  /// The session's.
+  let events = EventQueue()
 
   /// `queue` nil: the main queue.
-  init(on queue: DispatchQueue?) { self.queue = queue ?? .main }
+  init(on queue: DispatchQueue?) {
+    self.queue = queue ?? .main
+    events.reader = self
+  }
 
   /// The last that a manager's initialiser does. `delegate` gives the manager's, `handle` is called on the queue; within an event
   /// of several values it looks at `isOpen` before each.
@@ -74,32 +82,28 @@ final class Delivery: @unchecked Sendable {
       scheduleDrain()
     }
   }
-  /// From any thread.
-  func put(_ events: [BrokerEvent]) {
-    put { waiting in events.reduce(0) { $0 + waiting.append($1) } }
-  }
-  /// From any thread: `call` has its turn among the events, but does not wait for a delegate.
-  func perform(_ call: @escaping @Sendable () -> Void) {
-    put { waiting in
-      waiting.append(call)
-      return 0
-    }
-  }
-  /// `append` returns how many events it has dropped.
-  private func put(_ append: (inout WaitingEvents) -> Int) {
-    let losses = lock.withLock { () -> Int? in
-      if case .closed = phase { return nil }
-      let dropped = append(&waiting)
+  func eventsWait(in queue: EventQueue) {
+    lock.withLock {
+      hasEvents = true
       scheduleDrain()
-      return dropped == 0 ? nil : self.losses.count(dropped, at: .now)
     }
-    if let losses {
-      Log.note(queue, "\"\(queue.label)\" stands still: too many events wait for it, and \(losses) more were dropped.")
+  }
+  func eventsDropped(_ count: Int, from queue: EventQueue) {
+    guard let losses = lock.withLock({ losses.count(count, at: .now) }) else { return }
+    Log.note(
+      self.queue, "\"\(self.queue.label)\" stands still: too many events wait for it, and \(losses) more were dropped.")
+  }
+  /// From any thread: the next drain does `call` before the events that wait by then, and does not wait for a delegate.
+  func perform(_ call: @escaping @Sendable () -> Void) {
+    lock.withLock {
+      if case .closed = phase { return }
+      calls.append(call)
+      scheduleDrain()
     }
   }
   /// Under the lock.
   private func scheduleDrain() {
-    guard !isScheduled, !waiting.isEmpty else { return }
+    guard !isScheduled, hasEvents || !calls.isEmpty else { return }
     switch phase {
     case .initialising, .closed: break
     case .awaitingDelegate, .delivering:
@@ -109,50 +113,58 @@ final class Delivery: @unchecked Sendable {
   }
 
   private func drain() {
+    var calls: [@Sendable () -> Void] = []
     let (first, isAwaiting) = lock.withLock { () -> (Manager?, Bool) in
+      swap(&calls, &self.calls)
       switch phase {
       case .initialising, .closed: return (nil, false)
       case .awaitingDelegate(let manager):
         hasNewDelegate = false
         return (manager, true)
-      case .delivering(let manager): return (manager, false)
+      case .delivering(let manager):
+        hasEvents = false
+        return (manager, false)
       }
     }
     guard let manager = first else { return }
     // Not under the lock, for a program's own property may do anything. Kept until it has been told.
     let delegate = isAwaiting ? manager.delegate() : nil
-    let items = lock.withLock { () -> [WaitingEvents.Item?] in
-      guard isAwaiting else { return waiting.takeAll() }
-      guard delegate != nil else { return waiting.takeCalls() }
-      if waiting.hasState, case .awaitingDelegate = phase {
-        phase = .delivering(manager)
-        waiting.isFirst = false
-      }
-      return waiting.takeAll()
-    }
-    for item in items {
+    let taken = isAwaiting ? takeFirst(for: delegate, of: manager) : events.takeAll()
+    for call in calls {
       guard isOpen else { return }
-      switch item {
-      case .event(let event): manager.handle(event, self)
-      case .call(let call): call()
-      case nil: break
-      }
+      call()
+    }
+    for event in taken {
+      guard isOpen else { return }
+      if let event { manager.handle(event, self) }
     }
     withExtendedLifetime(delegate) {}
     // What has come meanwhile has to wait its turn: others use the queue too.
     lock.withLock {
       isScheduled = false
-      if case .awaitingDelegate = phase, delegate == nil, !hasNewDelegate, !waiting.hasCalls { return }
+      if case .awaitingDelegate = phase, delegate == nil, !hasNewDelegate, self.calls.isEmpty { return }
       scheduleDrain()
     }
+  }
+  /// Without a delegate the events go on waiting. With the first known state, delivery no longer asks for one.
+  private func takeFirst(for delegate: AnyObject?, of manager: Manager) -> [BrokerEvent?] {
+    guard delegate != nil else { return [] }
+    lock.withLock { hasEvents = false }
+    let taken = events.takeAll()
+    let hasKnownState = taken.contains { if case .adapter(let state)? = $0 { state != .unknown } else { false } }
+    lock.withLock { if hasKnownState, case .awaitingDelegate = phase { phase = .delivering(manager) } }
+    return taken
   }
   /// Nothing is delivered any more, not even what waits: the manager is gone.
   func close() {
     isClosed.store(true, ordering: .releasing)
-    let dropped = lock.withLock {
+    events.close()
+    var dropped: [@Sendable () -> Void] = []
+    lock.withLock {
       phase = .closed
-      return waiting.takeAll()
+      swap(&calls, &dropped)
     }
+    // Released without the lock.
     withExtendedLifetime(dropped) {}
   }
 }

@@ -108,7 +108,7 @@ extension CBPeripheral {
     _ = manager.session.port(.command, of: peer)?.offer([UInt8](data), to: handle)
   }
 
-  /// Answers without a session, in turn.
+  /// Answers without a session, on the manager's queue.
   func fail(_ request: PeripheralRequest, _ error: any Error) {
     manager?.delivery.perform { [weak self] in self?.report(request, error) }
   }

@@ -36,11 +36,6 @@ extension HostCore {
     guard let index = upper.index(of: link) else { return }
     withLink(at: index) { $0.client.restore(database) }
   }
-  /// True for the handle by which `link`'s server says that its services have changed: the client sees to that.
-  public func isServiceChanged(_ valueHandle: AttributeHandle, on link: LinkID) -> Bool {
-    guard let index = upper.index(of: link) else { return false }
-    return upper.links[index].client.isServiceChanged(valueHandle)
-  }
   /// The ATT_MTU in force; nil when the link is gone.
   public func mtu(of link: LinkID) -> Int? {
     guard let index = upper.index(of: link) else { return nil }
@@ -288,7 +283,9 @@ extension HostCore {
       switch effect {
       case .value(let handle, let octets, let kind):
         let value = upper.keep(octets, ofClientAt: index)
-        emit(.value(link, handle, value, isIndication: kind == .indication))
+        upper.batch.append(
+          value: value, of: handle, isIndication: kind == .indication,
+          isServiceChanged: upper.links[index].client.isServiceChanged(handle), on: link)
       case .completed(let id, .value(let octets)):
         emit(.completed(id, .gatt(.value(upper.keep(octets, ofClientAt: index)))))
       case .completed(let id, .values(let octets)):

@@ -211,7 +211,7 @@ struct AdvertisingSet {
     return .enable
   }
   /// The next piece of data of which this was one; nil: it was the last.
-  private func rest(after step: Step, _ wish: Wish) -> Step? {
+  private func nextPiece(after step: Step, _ wish: Wish) -> Step? {
     switch step {
     case .data(let start) where start + Self.longestPiece < wish.payloads.advertising.count:
       .data(start + Self.longestPiece)
@@ -257,9 +257,9 @@ struct AdvertisingSet {
       } else if step == .parameters, usesExtendedCommands {
         properties = contents.settings?.properties
       }
-      if let current, goal == current, let rest = rest(after: step, current) {
-        send(rest, of: current, &hci, now)
-        phase = .setting(rest, cause)
+      if let current, goal == current, let piece = nextPiece(after: step, current) {
+        send(piece, of: current, &hci, now)
+        phase = .setting(piece, cause)
         return nil
       }
       phase = step == .enable ? .on : .off
@@ -377,7 +377,7 @@ struct AdvertisingSet {
       command.randomAddress = address
       hci.send(command, tag: tag, now: now)
     case .data(let start):
-      contents.advertising = rest(after: step, wish) == nil ? wish.payloads.advertising : nil
+      contents.advertising = nextPiece(after: step, wish) == nil ? wish.payloads.advertising : nil
       if usesExtendedCommands {
         var command = LESetExtendedAdvertisingData()
         command.advertisingHandle = handle
@@ -387,7 +387,7 @@ struct AdvertisingSet {
         send(LESetAdvertisingData(wish.payloads.advertising, in: &octets), octets, &hci, now)
       }
     case .scanResponse(let start):
-      contents.scanResponse = rest(after: step, wish) == nil ? wish.payloads.scanResponse : nil
+      contents.scanResponse = nextPiece(after: step, wish) == nil ? wish.payloads.scanResponse : nil
       if usesExtendedCommands {
         var command = LESetExtendedScanResponseData()
         command.advertisingHandle = handle

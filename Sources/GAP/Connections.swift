@@ -121,7 +121,7 @@ struct Connections {
     for (peer, air) in zip(request.peers, request.onAir) {
       wishes.append(Wish(request: request.id, peer: peer, air: air))
     }
-    goOn(&hci, now)
+    unblock(&hci, now)
     return true
   }
 
@@ -145,14 +145,14 @@ struct Connections {
     step(&hci, now)
   }
 
-  /// Stops initiating without a word to anybody, until `resume`: `isQuiet` tells when it is done.
+  /// Stops initiating until `resume`; requests wait. It has stopped when `isQuiet` is true.
   mutating func suspend(hci: inout HCILayer, now: Instant) {
     isSuspended = true
     step(&hci, now)
   }
   mutating func resume(hci: inout HCILayer, now: Instant) {
     isSuspended = false
-    goOn(&hci, now)
+    unblock(&hci, now)
   }
   /// Nothing initiates, and no command is under way.
   var isQuiet: Bool {
@@ -163,14 +163,14 @@ struct Connections {
   }
 
   /// A link has gone down: there may be room for another.
-  mutating func disconnected(hci: inout HCILayer, now: Instant) { goOn(&hci, now) }
+  mutating func disconnected(hci: inout HCILayer, now: Instant) { unblock(&hci, now) }
 
   /// Requests that have ended without a link, one at a time. To be asked after every call.
   mutating func nextFailure() -> (RequestID, HostFailure)? { failures.popFirst() }
 
   // MARK: What is to be done
 
-  /// What the controller should be at; nil: nothing.
+  /// What the controller is to initiate; nil: nothing.
   private var plan: Attempt? {
     guard !isSuspended, let first = wishes.first, let request = requests.first(where: { $0.id == first.request }) else {
       return nil
@@ -179,11 +179,11 @@ struct Connections {
     let peers = wishes.prefix(usesList ? acceptListSize : 1).map(\.air)
     return Attempt(peers: peers, usesList: usesList, parameters: request.parameters)
   }
-  private mutating func goOn(_ hci: inout HCILayer, _ now: Instant) {
+  private mutating func unblock(_ hci: inout HCILayer, _ now: Instant) {
     if case .blocked = phase { phase = .idle }
     step(&hci, now)
   }
-  /// Goes on from a phase in which neither an answer nor an event is due.
+  /// Sends the next command, in a phase that awaits neither an answer nor an event.
   private mutating func step(_ hci: inout HCILayer, _ now: Instant) {
     switch phase {
     case .idle:

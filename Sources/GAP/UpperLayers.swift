@@ -31,6 +31,9 @@ struct Link: ~Copyable {
   var indicating: AttributeHandle?
   /// The application has been refused an indication, and is told when another is possible.
   var isIndicationRefused = false
+  /// The last notification's handle, unless it is Service Changed's; 0x0000 once anything else has happened on the link. To ask
+  /// the client for each notification costs 130 instructions.
+  var plainHandle = AttributeHandle()
 
   /// True when the bearer has closed because the peer was late.
   mutating func expire(now: Instant, server: inout Server) -> Bool {
@@ -83,36 +86,26 @@ extension AttributeHandle {
 @usableFromInline struct UpperLayers: ~Copyable, L2CAPUpper {
   /// In the order in which they came.
   var links = UniqueArray<Link>(minimumCapacity: 8)
-  /// Places in `links` by connection handle and by bearer, `nowhere` where there is none.
-  private var places = UniqueArray<UInt16>(), bearerPlaces = UniqueArray<UInt16>()
-  private static var nowhere: UInt16 { .max }
+  /// Of `links`, by connection handle and by bearer.
+  private var places = PlaceTable(), bearerPlaces = PlaceTable()
   /// When each link waits no longer, in the order of `links`.
   var deadlines = LinkDeadlines()
   var server: Server
   /// What the host has to say: a value that is received goes straight into it.
   @usableFromInline var batch = HostBatch()
+  /// The packet that is received or written may change what `HostCore.note` notes of its link, or make a layer above L2CAP say
+  /// something. A value mostly does neither.
+  var mayChangeLink = true
 
   init(server: consuming Server) { self.server = server }
 
   // Inlined, as what is borrowed for a call and is as large as this is copied.
 
-  @inline(__always) func index(of handle: ConnectionHandle) -> Int? {
-    let handle = Int(handle.rawValue)
-    guard handle < places.count, places[handle] != UpperLayers.nowhere else { return nil }
-    return Int(places[handle])
-  }
+  @inline(__always) func index(of handle: ConnectionHandle) -> Int? { places[handle.rawValue] }
   /// The place of a bearer's link.
-  func index(of bearer: BearerID) -> Int? {
-    let bearer = Int(bearer.rawValue)
-    guard bearer < bearerPlaces.count, bearerPlaces[bearer] != UpperLayers.nowhere else { return nil }
-    return Int(bearerPlaces[bearer])
-  }
+  func index(of bearer: BearerID) -> Int? { bearerPlaces[bearer.rawValue] }
   /// The least number that no bearer has.
-  var freeBearer: BearerID {
-    var number = 0
-    while number < bearerPlaces.count, bearerPlaces[number] != UpperLayers.nowhere { number += 1 }
-    return BearerID(rawValue: UInt16(number))
-  }
+  var freeBearer: BearerID { BearerID(rawValue: bearerPlaces.freeNumber) }
   @inline(__always) func index(of id: LinkID) -> Int? {
     // Their numbers ascend.
     var low = 0, high = links.count
@@ -124,24 +117,16 @@ extension AttributeHandle {
   }
   /// The last link has come.
   mutating func append(_ link: consuming Link) {
-    let handle = Int(link.handle.rawValue)
-    while places.count <= handle { places.append(UpperLayers.nowhere) }
-    places[handle] = UInt16(links.count)
-    let bearer = Int(link.bearer.id.rawValue)
-    while bearerPlaces.count <= bearer { bearerPlaces.append(UpperLayers.nowhere) }
-    bearerPlaces[bearer] = UInt16(links.count)
+    places.append(link.handle.rawValue)
+    bearerPlaces.append(link.bearer.id.rawValue)
     links.append(link)
     deadlines.append()
   }
   mutating func remove(at index: Int) -> Link {
     let link = links.remove(at: index)
     deadlines.remove(at: index)
-    places[Int(link.handle.rawValue)] = UpperLayers.nowhere
-    bearerPlaces[Int(link.bearer.id.rawValue)] = UpperLayers.nowhere
-    for later in index..<links.count {
-      places[Int(links[later].handle.rawValue)] = UInt16(later)
-      bearerPlaces[Int(links[later].bearer.id.rawValue)] = UInt16(later)
-    }
+    places.remove(link.handle.rawValue)
+    bearerPlaces.remove(link.bearer.id.rawValue)
     return link
   }
   func contains(address: PeerAddress) -> Bool {
@@ -183,16 +168,29 @@ extension AttributeHandle {
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant) {
     guard let index = index(of: link) else { return }
     if channel == .attribute, let pdu = links[index].bearer.notification(in: payload) {
-      let value = batch.keep(payload.extracting(pdu.attributeValue.range))
-      return batch.append(.value(links[index].id, pdu.attributeHandle, value, isIndication: false))
+      mayChangeLink = false
+      let value = batch.keep(payload.extracting(pdu.attributeValue.range)), handle = pdu.attributeHandle
+      return batch.append(
+        value: value, of: handle, isIndication: false,
+        isServiceChanged: handle != links[index].plainHandle && isServiceChanged(handle, at: index), on: links[index].id
+      )
     }
     links[index].receive(payload, on: channel, now: now, server: &server)
+  }
+  @inline(never) private mutating func isServiceChanged(_ handle: AttributeHandle, at index: Int) -> Bool {
+    let isServiceChanged = links[index].client.isServiceChanged(handle)
+    if !isServiceChanged { links[index].plainHandle = handle }
+    return isServiceChanged
   }
   @usableFromInline @inline(__always) mutating func nextPayload(
     of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant
   ) -> ChannelID? {
     guard let index = index(of: link) else { return nil }
-    return links[index].nextPayload(into: &output, now: now)
+    let start = output.byteCount, channel = links[index].nextPayload(into: &output, now: now)
+    // No deadline follows from a PDU that is not answered. The client has an effect where a request before it failed for room.
+    let isUnanswered = channel == .attribute && ATTOpcode(rawValue: output.octet(at: start)).isUnanswered
+    mayChangeLink = !isUnanswered || links[index].bearer.hasEffect || links[index].client.hasEffect
+    return channel
   }
   @usableFromInline @inline(__always) func hasPayload(of link: ConnectionHandle) -> Bool {
     guard let index = index(of: link) else { return false }

@@ -37,39 +37,52 @@ public struct ClientConfiguration: BitwiseCopyable, Sendable {
 ///
 /// Cancelling while a request is in flight completes the caller at once; the client stays in `awaiting` until the response
 /// has come and gone. While the first of those that wait has no place yet (`place`), the client is idle.
+///
+/// `procedure` serves the active request and is finished without one; while it is `discovering`, `discovery` asks and takes
+/// the responses.
 public struct Client: AttributeClient, ~Copyable {
   /// What discoveries have found. It changes when one completes, and when the server's services change.
   public internal(set) var remote = RemoteDatabase()
   public let configuration: ClientConfiguration
 
-  @usableFromInline enum Phase: BitwiseCopyable, Equatable {
+  @usableFromInline enum Phase: BitwiseCopyable {
     case idle
     /// The active request has something to ask.
-    case asking
-    case awaiting
+    case asking(Active)
+    case awaiting(Active)
     case closed(BearerClosure)
   }
+  /// How the active request stands with what is beside it.
+  @usableFromInline struct Active: BitwiseCopyable {
+    /// Its place: so many commands of the bearer leave before it.
+    @usableFromInline let place: UInt64
+    /// What is asked for after it may follow: it has left, or its caller has gone.
+    @usableFromInline var hasLeft = false
+    /// Whether the server has answered it with Database Out Of Sync (0x12).
+    var synchrony = Synchrony.inSync
+    init(place: UInt64) { self.place = place }
+  }
+  enum Synchrony: BitwiseCopyable {
+    case inSync
+    /// It has. The hash is read, and decides whether the procedure goes on.
+    case readingHash
+    /// It has, and the hash has been read. A second 0x12 is the caller's.
+    case resumed
+  }
+  /// A request that waits for those before it.
+  struct Waiting {
+    var procedure: Procedure
+    /// Nil: not known yet, and the request waits for it.
+    var place: UInt64? = 0
+  }
   @usableFromInline var phase = Phase.idle
-  var active: Procedure?
-  /// The active request is being served by `discovery`.
-  var isDiscovering = false
+  var procedure = Procedure()
   var discovery = Discovery()
-  var waiting: Deque<Procedure> = []
+  var waiting: Deque<Waiting> = []
   /// The place of the next request that is made: so many commands of the bearer leave before it. Nil: its caller has made
   /// commands that have not reached the bearer; the request waits until `place`.
   public var commandsBefore: UInt64? = 0
-  /// The place of the active request.
-  @usableFromInline var requestPlace: UInt64 = 0
-  @inlinable @inline(__always) public var commandsBeforeRequest: UInt64 { requestPlace }
-  /// The active request has left: what is asked for after it may follow. One that writes has left with its last PDU, any
-  /// other with its first.
-  private var hasLeft = false, leavesWithFirst = true
 
-  /// A reading of the Database Hash, in the midst of the active request or on its behalf.
-  enum HashReading: BitwiseCopyable { case none, wanted, awaited }
-  var hashReading = HashReading.none
-  /// The active request has been answered 0x12 once.
-  var hasBeenOutOfSync = false
   /// What was read last and belongs to no discovery yet.
   var freshHash: DatabaseHash?
   /// This server has told a Database Hash.
@@ -96,58 +109,60 @@ public struct Client: AttributeClient, ~Copyable {
   // MARK: Discovery
 
   /// Everything: services, includes, characteristics, descriptors. Replaces `remote`. Vol 3, Part G, §4.4 … §4.7.
-  public mutating func discoverAll(_ id: RequestID) { submit(Procedure(id, .discover(.everything(.all)))) }
+  public mutating func discoverAll(_ id: RequestID) { submit(Procedure(.request(id), .discover(.everything(.all)))) }
   /// All primary services (§4.4.1), or those with `uuid` (§4.4.2). What `remote` knows of services that are still there stays.
   public mutating func discoverPrimaryServices(_ id: RequestID, _ uuid: BluetoothUUID? = nil) {
-    submit(Procedure(id, .discover(uuid.map { .services($0) } ?? .primaryServices)))
+    submit(Procedure(.request(id), .discover(uuid.map { .services($0) } ?? .primaryServices)))
   }
   /// The services that those in `range` include. Vol 3, Part G, §4.5.1.
   public mutating func discoverIncludedServices(_ id: RequestID, in range: HandleRange) {
-    submit(Procedure(id, .discover(.includedServices(range))))
+    submit(Procedure(.request(id), .discover(.includedServices(range))))
   }
   /// The characteristics in `range`, without descriptors. Vol 3, Part G, §4.6.1; by UUID (§4.6.2) is the same exchange,
   /// followed by a look into `remote`.
   public mutating func discoverCharacteristics(_ id: RequestID, in range: HandleRange) {
-    submit(Procedure(id, .discover(.characteristics(range))))
+    submit(Procedure(.request(id), .discover(.characteristics(range))))
   }
   /// The descriptors in `range`, such as a characteristic's `descriptorRange`. Vol 3, Part G, §4.7.1.
   public mutating func discoverDescriptors(_ id: RequestID, in range: HandleRange) {
-    submit(Procedure(id, .discover(.descriptors(range))))
+    submit(Procedure(.request(id), .discover(.descriptors(range))))
   }
 
   // MARK: Reading
 
   /// One Read Request: at most ATT_MTU − 1 octets. Vol 3, Part G, §4.8.1, §4.12.1.
   public mutating func read(_ id: RequestID, _ handle: AttributeHandle) {
-    submit(Procedure(id, .read, parts: [Procedure.Part(handle: handle)]))
+    submit(Procedure(id, .reading(Procedure.Reading(handle: handle, isLong: false))))
   }
   /// The whole value. Vol 3, Part G, §4.8.3, §4.12.2.
   public mutating func readLong(_ id: RequestID, _ handle: AttributeHandle) {
-    submit(Procedure(id, .readLong, parts: [Procedure.Part(handle: handle)]))
+    submit(Procedure(id, .reading(Procedure.Reading(handle: handle, isLong: true))))
   }
   /// The values of all attributes of one type; each is cut at min(ATT_MTU − 4, 253) octets. Vol 3, Part G, §4.8.2.
   public mutating func read(_ id: RequestID, uuid: BluetoothUUID, in range: HandleRange = .all) {
-    submit(Procedure(id, .readByType(range, uuid.shortest)))
+    submit(Procedure(id, .readingByType(range, uuid.shortest)))
   }
   /// Two or more values of known length, in one response. Vol 3, Part G, §4.8.4.
   public mutating func readMultiple(_ id: RequestID, _ handles: [AttributeHandle]) {
-    submit(Procedure(id, .readMultiple, parts: handles.map { Procedure.Part(handle: $0) }))
+    submit(Procedure(id, .readingMultiple(isVariable: false), parts: handles.map { Procedure.Part(handle: $0) }))
   }
   /// Two or more values, in one response; a value for which it has no room is cut, those behind it are missing.
   /// Vol 3, Part G, §4.8.5.
   public mutating func readMultipleVariable(_ id: RequestID, _ handles: [AttributeHandle]) {
-    submit(Procedure(id, .readMultipleVariable, parts: handles.map { Procedure.Part(handle: $0) }))
+    submit(Procedure(id, .readingMultiple(isVariable: true), parts: handles.map { Procedure.Part(handle: $0) }))
   }
 
   // MARK: Writing
 
   /// Vol 3, Part G, §4.9.3; a value longer than ATT_MTU − 3 as in §4.9.4.
   public mutating func write(_ id: RequestID, _ handle: AttributeHandle, _ value: Span<UInt8>) {
-    submit(.write, id, handle, value)
+    let part = Procedure.Part(handle: handle, value: Octets(0, value.count))
+    submit(Procedure(id, .writing(part), octets: copy(value)))
   }
   /// In parts, whatever its length; nothing is written unless every part came back as it was sent. Vol 3, Part G, §4.9.4.
   public mutating func writeLong(_ id: RequestID, _ handle: AttributeHandle, _ value: Span<UInt8>) {
-    submit(.writeParts, id, handle, value)
+    let part = Procedure.Part(handle: handle, value: Octets(0, value.count))
+    submit(Procedure(id, .preparing(Procedure.Queueing()), parts: [part], octets: copy(value)))
   }
   /// Several values, all or none. Vol 3, Part G, §4.9.5.
   public mutating func writeReliable(_ id: RequestID, _ values: [(handle: AttributeHandle, value: [UInt8])]) {
@@ -155,7 +170,7 @@ public struct Client: AttributeClient, ~Copyable {
     for (handle, value) in values {
       parts.append(Procedure.Part(handle: handle, value: Octets(value, in: &octets)))
     }
-    submit(Procedure(id, .writeParts, parts: parts, octets: octets))
+    submit(Procedure(id, .preparing(Procedure.Queueing()), parts: parts, octets: octets))
   }
   /// Refused, until pairing gives the keys that sign: `.noSigningKey`. Vol 3, Part G, §4.9.2.
   public mutating func writeSigned(_ id: RequestID, _ handle: AttributeHandle, _ value: Span<UInt8>) {
@@ -175,21 +190,19 @@ public struct Client: AttributeClient, ~Copyable {
   public mutating func subscribe(
     _ id: RequestID, _ valueHandle: AttributeHandle, _ configuration: ClientCharacteristicConfiguration? = nil
   ) {
-    submit(Procedure(id, .subscribe(valueHandle, configuration)))
+    submit(Procedure(.request(id), .subscribe(valueHandle, configuration)))
   }
   /// One subscriber less; after the last one the server is asked to send no more.
   public mutating func unsubscribe(_ id: RequestID, _ valueHandle: AttributeHandle) {
-    submit(Procedure(id, .unsubscribe(valueHandle)))
+    submit(Procedure(.request(id), .unsubscribe(valueHandle)))
   }
 
   // MARK: Requests and their ends
 
-  private mutating func submit(
-    _ kind: Procedure.Kind, _ id: RequestID, _ handle: AttributeHandle, _ value: Span<UInt8>
-  ) {
+  private func copy(_ value: Span<UInt8>) -> [UInt8] {
     var octets: [UInt8] = []
     octets.append(Octets(0, value.count), of: value)
-    submit(Procedure(id, kind, parts: [Procedure.Part(handle: handle, value: Octets(0, value.count))], octets: octets))
+    return octets
   }
 
   mutating func submit(_ procedure: Procedure) {
@@ -199,9 +212,8 @@ public struct Client: AttributeClient, ~Copyable {
     } else if let refusal = procedure.refusal {
       complete(procedure, .failed(refusal))
     } else if waiting.count < configuration.maximumWaiting {
-      waiting.append(procedure)
-      waiting[waiting.count - 1].commandsBefore = commandsBefore
-      if phase == .idle { next() }
+      waiting.append(Waiting(procedure: procedure, place: commandsBefore))
+      beginIfIdle()
     } else {
       complete(procedure, .failed(.busy))
     }
@@ -210,60 +222,53 @@ public struct Client: AttributeClient, ~Copyable {
   /// Gives a request that waits for it its place: after so many commands of the bearer. Nothing where it has ended already.
   public mutating func place(_ id: RequestID, after commands: UInt64) {
     emptyArena()
-    guard let index = waiting.firstIndex(where: { $0.caller == .request(id) }) else { return }
-    waiting[index].commandsBefore = commands
-    if phase == .idle { next() }
+    guard let index = waiting.firstIndex(where: { $0.procedure.caller == .request(id) }) else { return }
+    waiting[index].place = commands
+    beginIfIdle()
   }
+
+  mutating func beginIfIdle() { if case .idle = phase { next() } }
 
   /// Begins the requests that wait, up to one that has something to ask, or no place yet.
-  mutating func next() {
-    active = nil
-    phase = .idle
-    while let place = waiting.first?.commandsBefore, let procedure = waiting.popFirst() {
-      active = procedure
-      requestPlace = place
-      hasLeft = false
-      leavesWithFirst = !procedure.isWriting
-      isDiscovering = false
-      hashReading = .none
-      hasBeenOutOfSync = false
-      guard let result = begin(procedure) else {
-        phase = .asking
-        return
-      }
+  private mutating func next() {
+    while let place = waiting.first?.place, let first = waiting.popFirst() {
+      procedure = first.procedure
+      phase = .asking(Active(place: place))
+      guard let result = begin() else { return }
       complete(procedure, result)
-      active = nil
     }
+    phase = .idle
+    procedure = Procedure()
   }
 
-  /// Returns how the request ends where nothing has to be asked.
-  private mutating func begin(_ procedure: Procedure) -> ClientResult? {
+  /// Begins `procedure`. Returns how it ends where nothing has to be asked.
+  private mutating func begin() -> ClientResult? {
     switch procedure.kind {
     case .discover(let goal): discover(goal)
     case .rediscover(let range): beginRediscovery(range)
-    case .databaseHash: hashReading = .wanted
     case .followChanges: return beginFollowing()
     case .subscribe(let valueHandle, let wanted): return beginSubscribing(valueHandle, wanted)
     case .unsubscribe(let valueHandle): return beginUnsubscribing(valueHandle)
-    case .read, .readLong, .readByType, .readMultiple, .readMultipleVariable, .write, .writeParts: break
+    case .values, .databaseHash: break
     }
     return nil
   }
 
   mutating func discover(_ goal: Discovery.Goal) {
-    isDiscovering = true
+    procedure.discover()
     discovery.start(goal, knowing: remote)
   }
 
   /// Ends the active request for its caller, and for the client, unless the server's queue must be emptied first.
   mutating func end(_ result: ClientResult) {
-    guard let procedure = active else { return }
+    guard case .asking(var active) = phase else { return }
     complete(procedure, result)
-    active?.abandon()
-    hasLeft = true
-    phase = .asking
-    if active?.rollBack() == true { return }
-    next()
+    procedure.abandon()
+    guard procedure.rollBack() else { return next() }
+    // Only that is asked now, and not for the hash.
+    active.hasLeft = true
+    active.synchrony = .resumed
+    phase = .asking(active)
   }
 
   mutating func complete(_ procedure: Procedure, _ result: ClientResult) {
@@ -281,15 +286,16 @@ public struct Client: AttributeClient, ~Copyable {
   /// still take effect.
   public mutating func cancel(_ id: RequestID) {
     emptyArena()
-    if let index = waiting.firstIndex(where: { $0.caller == .request(id) }) {
+    if let index = waiting.firstIndex(where: { $0.procedure.caller == .request(id) }) {
       waiting.remove(at: index)
       complete(id, .failed(.cancelled))
-      if phase == .idle { next() }
-    } else if active?.caller == .request(id) {
-      if phase == .asking { return end(.failed(.cancelled)) }
+      beginIfIdle()
+    } else if procedure.caller == .request(id) {
+      guard case .awaiting(var active) = phase else { return end(.failed(.cancelled)) }
       complete(id, .failed(.cancelled))
-      active?.abandon()
-      hasLeft = true
+      procedure.abandon()
+      active.hasLeft = true
+      phase = .awaiting(active)
     }
   }
 
@@ -297,59 +303,63 @@ public struct Client: AttributeClient, ~Copyable {
     emptyArena()
     if case .closed = phase { return }
     phase = .closed(reason)
-    if let active { complete(active, .failed(.bearerClosed(reason))) }
-    active = nil
-    while let orphan = waiting.popFirst() { complete(orphan, .failed(.bearerClosed(reason))) }
+    complete(procedure, .failed(.bearerClosed(reason)))
+    procedure = Procedure()
+    while let orphan = waiting.popFirst() { complete(orphan.procedure, .failed(.bearerClosed(reason))) }
     subscriptions.removeAll()
   }
 
   // MARK: The bearer's side
 
   @inlinable @inline(__always) public var hasRequest: Bool { if case .asking = phase { true } else { false } }
-  @inlinable @inline(__always) public var holdsCommands: Bool { if case .idle = phase { false } else { isHolding } }
-  @usableFromInline var isHolding: Bool { active != nil && !hasLeft || waiting.first?.commandsBefore != nil }
+  @inlinable @inline(__always) public var commandsBeforeRequest: UInt64 {
+    if case .asking(let active) = phase { active.place } else { 0 }
+  }
+  @inlinable @inline(__always) public var holdsCommands: Bool {
+    switch phase {
+    case .asking(let active), .awaiting(let active): !active.hasLeft || hasNext
+    case .idle, .closed: false
+    }
+  }
+  /// A request waits for the active one only.
+  @usableFromInline var hasNext: Bool { waiting.first?.place != nil }
 
   /// See `AttributeClient`. A request for which `mtu` has no room (Read Multiple of too many handles) fails here, and the
   /// next one is tried.
   public mutating func nextRequest(mtu: Int, into request: inout OutputRawSpan) -> Bool {
     emptyArena()
-    while phase == .asking {
-      phase = .awaiting
-      if hashReading == .wanted {
-        hashReading = .awaited
-        if (try? DatabaseHash.request.encode(into: &request, from: Span())) != nil {
-          hasLeft = hasLeft || leavesWithFirst
-          return true
-        }
-      } else if isDiscovering {
-        var source: [UInt8] = []
-        let pdu = discovery.request(source: &source)
-        if (try? pdu.encode(into: &request, from: source.span)) != nil {
-          hasLeft = hasLeft || leavesWithFirst
-          return true
-        }
-      } else if active?.writeRequest(mtu: mtu, into: &request) == true {
-        hasLeft = hasLeft || leavesWithFirst || active?.hasWrittenLast == true
+    while case .asking(var active) = phase {
+      if writeRequest(active.synchrony, mtu: mtu, into: &request) {
+        active.hasLeft = active.hasLeft || procedure.leavesWithThis
+        phase = .awaiting(active)
         return true
       }
       end(.failed(.valueTooLong))
     }
     return false
   }
+  private mutating func writeRequest(_ synchrony: Synchrony, mtu: Int, into request: inout OutputRawSpan) -> Bool {
+    switch (synchrony, procedure.phase) {
+    case (.readingHash, _), (_, .readingHash):
+      return (try? DatabaseHash.request.encode(into: &request, from: Span())) != nil
+    case (_, .discovering):
+      var source: [UInt8] = []
+      let pdu = discovery.request(source: &source)
+      return (try? pdu.encode(into: &request, from: source.span)) != nil
+    default: return procedure.writeRequest(mtu: mtu, into: &request)
+    }
+  }
 
   public mutating func receive(response: ATTPDU, in packet: Span<UInt8>, mtu: Int, now: Instant) {
     emptyArena()
-    guard phase == .awaiting, let isWanted = active?.isWanted else {
-      return effects.append(.ignored(.unexpectedResponse))
-    }
-    phase = .asking
-    if hashReading == .awaited {
-      hashReading = .none
-      received(hash: response, in: packet)
-    } else if isOutOfSync(response) {
-      hasBeenOutOfSync = true
-      hashReading = .wanted
-    } else if isDiscovering {
+    guard case .awaiting(let active) = phase else { return effects.append(.ignored(.unexpectedResponse)) }
+    phase = .asking(active)
+    let isWanted = procedure.isWanted
+    switch (active.synchrony, procedure.phase) {
+    case (.readingHash, _): resume(after: response, in: packet)
+    case (_, .readingHash): received(hash: response, in: packet)
+    case (.inSync, _) where isOutOfSync(response): synchrony = .readingHash
+    case (_, .discovering):
       let outcome = isWanted ? discovery.receive(response, in: packet) : .failed(.cancelled)
       if let ignored = discovery.ignored {
         effects.append(.ignored(ignored))
@@ -360,8 +370,8 @@ public struct Client: AttributeClient, ~Copyable {
       case .finished: discovered()
       case .failed(let error): end(.failed(error))
       }
-    } else if let outcome = active?.receive(response, in: packet, mtu: mtu) {
-      switch outcome {
+    default:
+      switch procedure.receive(response, in: packet, mtu: mtu) {
       case .again: if !isWanted { end(.failed(.cancelled)) }
       case .done: written(error: nil)
       case .value: end(.value(isWanted ? gathered() : Octets()))
@@ -374,10 +384,9 @@ public struct Client: AttributeClient, ~Copyable {
   /// A discovery is at its end: the active request, or the search for the descriptor that it writes to.
   private mutating func discovered() {
     let found = discovery.takeFound()
-    switch active?.kind {
+    switch procedure.kind {
     case .subscribe(let valueHandle, _), .unsubscribe(let valueHandle):
       remote = found
-      isDiscovering = false
       if !configure(valueHandle) { end(.failed(.noConfigurationDescriptor)) }
     case .discover(let goal):
       learn(found, isComplete: goal == .everything(.all))
@@ -390,20 +399,20 @@ public struct Client: AttributeClient, ~Copyable {
 
   /// The server has answered a write, or refused anything.
   private mutating func written(error: ClientError?) {
-    let result = error.map { ClientResult.failed($0) } ?? .done
-    switch active?.kind {
-    case .subscribe(let valueHandle, _): subscribed(valueHandle, error)
+    switch procedure.kind {
+    case .subscribe(let valueHandle, let configuration?) where error == nil: subscribed(valueHandle, configuration)
     case .unsubscribe(let valueHandle): subscriptions.removeAll { $0.valueHandle == valueHandle }
-    case .followChanges: if let result = followed(error) { return end(result) } else { return }
+    case .followChanges:
+      if let result = followed(error) { end(result) }
+      return
     default: break
     }
-    end(result)
+    end(error.map { .failed($0) } ?? .done)
   }
 
-  /// What the active request has gathered, in the arena.
+  /// What `procedure` has read, in the arena.
   private mutating func gathered() -> Octets {
-    guard let gathered = active?.gathered else { return Octets() }
-    let octets = Octets(arena.count, gathered.count)
+    let gathered = procedure.octets, octets = Octets(arena.count, gathered.count)
     arena.append(copying: gathered.span)
     return octets
   }

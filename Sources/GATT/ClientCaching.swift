@@ -22,7 +22,7 @@ import BindruneWire
 /// request might hit another attribute than the caller meant. The second 0x12 is the caller's.
 extension Client {
   /// The hash of the server's database now: `.databaseHash`, `nil` when the server has none. Vol 3, Part G, §7.3.
-  public mutating func readDatabaseHash(_ id: RequestID) { submit(Procedure(id, .databaseHash)) }
+  public mutating func readDatabaseHash(_ id: RequestID) { submit(Procedure(.request(id), .databaseHash)) }
 
   /// Makes `database` what the client knows, instead of a discovery. It must be what this server has: compare the hash.
   public mutating func restore(_ database: RemoteDatabase) {
@@ -37,7 +37,7 @@ extension Client {
   /// Handle Value Notifications (Vol 3, Part G, §7.2), and subscribes to Service Changed (§7.1). `remote` tells where they
   /// are: discover or restore first. Completes with `.done`, also where there is nothing to do; a refusal of the features
   /// is passed over, a refusal of the subscription is the result.
-  public mutating func followChanges(_ id: RequestID) { submit(Procedure(id, .followChanges)) }
+  public mutating func followChanges(_ id: RequestID) { submit(Procedure(.request(id), .followChanges)) }
 
   // MARK: Discovered
 
@@ -52,13 +52,13 @@ extension Client {
       return
     }
     // Unless more has changed meanwhile.
-    remote.isComplete = !waiting.contains { $0.isRediscovery }
+    remote.isComplete = !waiting.contains { $0.procedure.isRediscovery }
     remote.hash = freshHash
     freshHash = nil
   }
 
   mutating func beginRediscovery(_ range: HandleRange) {
-    if hasHash { hashReading = .wanted } else { discover(.everything(range)) }
+    if hasHash { procedure.readHash() } else { discover(.everything(range)) }
   }
 
   // MARK: Following changes
@@ -68,20 +68,20 @@ extension Client {
       return followServiceChanged()
     }
     let value: ClientSupportedFeatures = [.robustCaching, .multipleHandleValueNotifications]
-    active?.write([value.rawValue], to: features.valueHandle)
+    procedure.write([value.rawValue], to: features.valueHandle)
     return nil
   }
   /// After the features: the subscription, if there is one to be had.
   private mutating func followServiceChanged() -> ClientResult? {
     guard let changed = remote.characteristic(.serviceChanged, in: .genericAttribute) else { return .done }
     followed = changed.valueHandle
-    active?.become(.subscribe(changed.valueHandle, .indication))
+    procedure.become(.subscribe(changed.valueHandle, .indication))
     return beginSubscribing(changed.valueHandle, .indication)
   }
   /// The features have been written, or refused. Returns the result when that is all.
   mutating func followed(_ error: ClientError?) -> ClientResult? {
     if case .malformedResponse? = error { return .failed(.malformedResponse(.unexpectedResponse)) }
-    guard active?.isWanted == true else { return .failed(.cancelled) }
+    guard procedure.isWanted else { return .failed(.cancelled) }
     return followServiceChanged()
   }
 
@@ -96,13 +96,13 @@ extension Client {
     if let index = subscriptions.firstIndex(where: { $0.valueHandle == valueHandle }),
       wanted == nil || wanted == subscriptions[index].configuration
     {
-      if active?.caller != .client { subscriptions[index].subscribers += 1 }
+      if procedure.caller != .client { subscriptions[index].subscribers += 1 }
       return .done
     }
     guard let configuration = wanted ?? characteristic.properties.configuration else {
       return .failed(.noConfigurationDescriptor)
     }
-    active?.configuration = configuration
+    procedure.become(.subscribe(valueHandle, configuration))
     return findConfiguration(of: characteristic)
   }
   mutating func beginUnsubscribing(_ valueHandle: AttributeHandle) -> ClientResult? {
@@ -115,7 +115,6 @@ extension Client {
       subscriptions[index].subscribers -= 1
       return .done
     }
-    active?.configuration = []
     return findConfiguration(of: characteristic)
   }
 
@@ -126,41 +125,36 @@ extension Client {
     if range.first == range.last, characteristic.properties.onlyDescriptor == .clientCharacteristicConfiguration,
       remote.service(containing: characteristic.handle) != nil
     {
-      active?.configure(range.first)
+      procedure.configure(range.first)
     } else {
       discover(.descriptors(range))
     }
     return nil
   }
-  /// True when the descriptor that the active request writes to is known.
+  /// True when the descriptor that `procedure` writes to is known.
   mutating func configure(_ valueHandle: AttributeHandle) -> Bool {
     guard let characteristic = remote.characteristic(valueHandle: valueHandle),
       let descriptor = remote.descriptor(.clientCharacteristicConfiguration, of: characteristic)
     else { return false }
-    active?.configure(descriptor.handle)
+    procedure.configure(descriptor.handle)
     return true
   }
 
-  /// The server has answered a subscription.
-  mutating func subscribed(_ valueHandle: AttributeHandle, _ error: ClientError?) {
-    guard error == nil, let active else { return }
+  /// The server has agreed to a subscription.
+  mutating func subscribed(_ valueHandle: AttributeHandle, _ configuration: ClientCharacteristicConfiguration) {
     let index = subscriptions.firstIndex { $0.valueHandle == valueHandle }
     let earlier = index.map { subscriptions[$0].configuration }
-    if let index { subscriptions[index].configuration = active.configuration }
-    if active.caller == .client { return }  // a restoration
-    if active.isWanted {
-      if let index {
-        subscriptions[index].subscribers += 1
-      } else {
-        subscriptions.append(
-          Subscription(valueHandle: valueHandle, configuration: active.configuration, subscribers: 1))
-      }
-    } else if let earlier {
-      // The caller has gone while the server was being asked: the other subscribers get back what they had.
-      waiting.prepend(Procedure(.client, .subscribe(valueHandle, earlier)))
-    } else {
-      // Nobody else wants the values.
-      waiting.prepend(Procedure(.client, .unsubscribe(valueHandle)))
+    if let index { subscriptions[index].configuration = configuration }
+    switch (procedure.caller, index, earlier) {
+    case (.client, _, _): break  // a restoration
+    case (.request, let index?, _): subscriptions[index].subscribers += 1
+    case (.request, nil, _):
+      subscriptions.append(Subscription(valueHandle: valueHandle, configuration: configuration, subscribers: 1))
+    // The caller has gone while the server was being asked: the other subscribers get back what they had.
+    case (.none, _, let earlier?):
+      waiting.prepend(Waiting(procedure: Procedure(.client, .subscribe(valueHandle, earlier))))
+    // Nobody else wants the values.
+    case (.none, _, nil): waiting.prepend(Waiting(procedure: Procedure(.client, .unsubscribe(valueHandle))))
     }
   }
 
@@ -191,44 +185,50 @@ extension Client {
     forget(range)
   }
 
-  /// 0x12, the first time. What takes back prepared writes is not asked twice.
+  /// 0x12. What takes back prepared writes is not asked twice.
   func isOutOfSync(_ response: ATTPDU) -> Bool {
     guard case .errorResponse(let error) = response, error.errorCode == .databaseOutOfSync else { return false }
-    return !hasBeenOutOfSync && active?.isWanted == true && active?.phase != .rollingBack
+    return procedure.isWanted && procedure.phase != .rollingBack
   }
 
-  /// The answer to the request for the hash.
+  /// The answer to `procedure`'s own request for the hash.
   mutating func received(hash response: ATTPDU, in packet: Span<UInt8>) {
     let result = DatabaseHash.result(of: response, in: packet)
-    var hash: DatabaseHash?
-    if case .databaseHash(let told) = result { hash = told }
-    if hash != nil { hasHash = true }
-    switch active?.kind {
-    case _ where hasBeenOutOfSync: resume(hash)
-    case .rediscover(let range)?:
-      freshHash = hash
-      discover(.everything(range))
-    default:
-      freshHash = hash
-      end(result)
-    }
+    freshHash = told(result)
+    if case .rediscover(let range) = procedure.kind { discover(.everything(range)) } else { end(result) }
+  }
+  private mutating func told(_ result: ClientResult) -> DatabaseHash? {
+    guard case .databaseHash(let hash?) = result else { return nil }
+    hasHash = true
+    return hash
   }
 
   /// Goes on after 0x12, now that the hash is known, if there is one.
-  private mutating func resume(_ hash: DatabaseHash?) {
-    guard let active, active.isWanted else { return end(.failed(.cancelled)) }
+  mutating func resume(after response: ATTPDU, in packet: Span<UInt8>) {
+    let hash = told(DatabaseHash.result(of: response, in: packet))
+    synchrony = .resumed
+    guard procedure.isWanted else { return end(.failed(.cancelled)) }
     let isSame = remote.isEmpty || hash != nil && hash == remote.hash
     if !isSame { forget(.all) }
-    switch active.kind {
+    switch procedure.kind {
     // From the beginning: what has been found so far may be of two databases.
     case .rediscover, .discover(.everything):
-      waiting.removeAll { $0.isRediscovery }
+      waiting.removeAll { $0.procedure.isRediscovery }
       freshHash = hash
-      self.active?.become(active.caller == .client ? .rediscover(.all) : active.kind)
+      if procedure.isRediscovery { procedure.become(.rediscover(.all)) }
       discover(.everything(.all))
     case .discover(.primaryServices): discover(.primaryServices)
     case .discover(.services(let uuid)): discover(.services(uuid))
     default: if !isSame { end(.failed(.databaseChanged)) }
+    }
+  }
+  /// Of the active request, which has something to ask.
+  var synchrony: Synchrony {
+    get { if case .asking(let active) = phase { active.synchrony } else { .inSync } }
+    set {
+      guard case .asking(var active) = phase else { return }
+      active.synchrony = newValue
+      phase = .asking(active)
     }
   }
 
@@ -241,19 +241,19 @@ extension Client {
     } else {
       effects.append(.servicesChanged(range))
     }
-    var rest = waiting, again: HandleRange? = wasComplete || active?.isRediscovery == true ? range : nil
+    var rest = waiting, again: HandleRange? = wasComplete || procedure.isRediscovery ? range : nil
     waiting.removeAll()
-    while let procedure = rest.popFirst() {
-      if case .rediscover(let other) = procedure.kind {
+    while let request = rest.popFirst() {
+      if case .rediscover(let other) = request.procedure.kind {
         again = range.union(other)
-      } else if procedure.touches(range) {
-        complete(procedure, .failed(.databaseChanged))
+      } else if request.procedure.touches(range) {
+        complete(request.procedure, .failed(.databaseChanged))
       } else {
-        waiting.append(procedure)
+        waiting.append(request)
       }
     }
-    if let again { waiting.append(Procedure(.client, .rediscover(again))) }
-    if phase == .idle { next() }
+    if let again { waiting.append(Waiting(procedure: Procedure(.client, .rediscover(again)))) }
+    beginIfIdle()
   }
 }
 

@@ -1,7 +1,7 @@
 import ATT
 import BindruneWire
 
-/// One request of a caller, waiting or active, and how far its reads or writes have come.
+/// One request of a caller, waiting or active, and how far it has come.
 ///
 /// ## Function
 /// Vol 3, Part G, §4.8 and §4.9: reads until a value is complete, writes in as many parts as ATT_MTU asks for. What a
@@ -9,72 +9,87 @@ import BindruneWire
 /// also when the caller has gone.
 ///
 /// ## Phases
-/// `Phase`. Like `Discovery`, it writes a request and is brought the response, in turns.
+/// Like `Discovery`, it writes a request and is brought the response, in turns. In the phases `readingHash` and
+/// `discovering` the client writes the request and takes the response instead.
+///
+///     values                   reading │ readingByType │ readingMultiple │ writing │ preparing ──▶ executing
+///                                                                             └────────▲
+///     databaseHash             readingHash
+///     discover                 discovering
+///     rediscover               readingHash ──▶ discovering, or at once discovering
+///     subscribe, unsubscribe   discovering ──▶ writing, or at once writing
+///     followChanges            writing ──▶ subscribe, or at once subscribe
+///     any that has prepared    ──▶ rollingBack
 struct Procedure {
   enum Kind: BitwiseCopyable, Equatable {
+    /// Reads or writes values; the phase says how.
+    case values
     case discover(Discovery.Goal)
-    case read
-    case readLong
-    case readByType(HandleRange, BluetoothUUID)
-    case readMultiple
-    case readMultipleVariable
-    /// A Write Request, or parts where the value is longer than ATT_MTU − 3.
-    case write
-    case writeParts
-    /// Writes the Client Characteristic Configuration of the characteristic with this value handle; `nil` is what its
-    /// properties offer.
+    /// The client's own, after a change of services.
+    case rediscover(HandleRange)
+    case databaseHash
+    /// Writes the Client Characteristic Configuration of the characteristic with this value handle; `nil`, which the
+    /// beginning replaces, is what its properties offer.
     case subscribe(AttributeHandle, ClientCharacteristicConfiguration?)
     case unsubscribe(AttributeHandle)
     /// Writes Client Supported Features, then subscribes to Service Changed: where the server has them.
     case followChanges
-    case databaseHash
-    /// The client's own, after a change of services.
-    case rediscover(HandleRange)
   }
   /// Who gets the result.
   enum Caller: BitwiseCopyable, Equatable {
     case request(RequestID)
     /// The client asks for itself.
     case client
-    /// The caller has cancelled.
+    /// The caller has cancelled, or had its answer.
     case none
   }
+  /// What is asked now; of a procedure that waits, what is asked first unless the client knows it by then.
   enum Phase: BitwiseCopyable, Equatable {
-    /// The client asks first: for services, for the hash, for the handle of what is to be written.
-    case locating
-    /// One value, with a request of this ATT_MTU: a response of full length may not be the end.
-    case reading(AttributeHandle, mtu: Int)
-    /// The values of one type, from this handle on.
-    case readingByType(from: Int)
-    case readingMultiple
+    case readingHash
+    /// For what the caller asked, or for the descriptor that is to be written.
+    case discovering
+    case reading(Reading)
+    /// The values of one type in what is left of a range.
+    case readingByType(HandleRange, BluetoothUUID)
+    /// The values of all `parts`, in one response.
+    case readingMultiple(isVariable: Bool)
+    /// By a Write Request, or as `preparing` where the value is longer than ATT_MTU − 3.
     case writing(Part)
     case preparing(Queueing)
     /// All parts are in the server's queue.
     case executing
     /// Execute Write with Flags 0x00: the caller has had its answer.
     case rollingBack
-    /// Execute Write has been answered: the server's queue is empty.
-    case executed
+    /// There is nothing to ask, and the server's queue is empty.
+    case finished
   }
-  /// How much of a value has been prepared.
+  /// A value that is read.
+  struct Reading: BitwiseCopyable, Equatable {
+    var handle: AttributeHandle
+    /// Until the value is complete, and not with one request only.
+    var isLong: Bool
+    /// Of the request in flight: a response of full length may not be the end.
+    var mtu = Bearer.defaultMTU
+  }
+  /// How much of `parts` has been prepared.
   struct Queueing: BitwiseCopyable, Equatable {
     /// The part that is being prepared, and how much of it has been.
     var part = 0, offset = 0
     /// Of the request in flight.
-    var mtu = 23
+    var mtu = Bearer.defaultMTU
     /// The server may hold something of ours in its queue: a Prepare Write has been answered.
     var hasPrepared = false
   }
   enum Outcome: BitwiseCopyable {
     case again
     case done
-    /// `gathered` is the value.
+    /// `octets` are the value.
     case value
-    /// `gathered` holds values, each after its handle and length.
+    /// `octets` are values, each after its handle and length.
     case values
     case failed(ClientError)
   }
-  /// A handle and, in `octets`, what is to be written there.
+  /// A handle and, where something is to be written there, the range of it in `octets`.
   struct Part: BitwiseCopyable, Equatable {
     var handle: AttributeHandle
     var value = Octets()
@@ -83,97 +98,102 @@ struct Procedure {
   private(set) var caller: Caller
   private(set) var kind: Kind
   private(set) var phase: Phase
-  /// What has been read.
-  private(set) var gathered: [UInt8] = []
-  private let parts: [Part]
-  private var octets: [UInt8]
-  /// Its place: so many commands of the bearer leave before its first PDU. Nil: that is not known yet, and it waits.
-  var commandsBefore: UInt64? = 0
+  /// In a phase that writes: what is to be written. In one that reads: what has been read.
+  private(set) var octets: [UInt8]
+  /// What `readingMultiple` reads and `preparing` writes.
+  private var parts: [Part]
 
-  init(_ caller: Caller, _ kind: Kind, parts: [Part] = [], octets: [UInt8] = []) {
-    self.caller = caller
-    self.kind = kind
-    self.parts = parts
-    self.octets = octets
-    switch (kind, parts.first) {
-    case (.read, let part?), (.readLong, let part?): phase = .reading(part.handle, mtu: 23)
-    case (.readByType(let range, _), _): phase = .readingByType(from: Int(range.first.rawValue))
-    case (.readMultiple, _), (.readMultipleVariable, _): phase = .readingMultiple
-    case (.write, let part?): phase = .writing(part)
-    case (.writeParts, _): phase = .preparing(Queueing())
-    default: phase = .locating
-    }
+  /// Nobody's, with nothing to ask.
+  init() {
+    (caller, kind, phase) = (.none, .values, .finished)
+    (octets, parts) = ([], [])
   }
-  init(_ id: RequestID, _ kind: Kind, parts: [Part] = [], octets: [UInt8] = []) {
-    self.init(.request(id), kind, parts: parts, octets: octets)
+  /// Reads or writes values, beginning with `phase`.
+  init(_ id: RequestID, _ phase: Phase, parts: [Part] = [], octets: [UInt8] = []) {
+    (caller, kind, self.phase) = (.request(id), .values, phase)
+    (self.octets, self.parts) = (octets, parts)
+  }
+  /// Of any kind but `values`.
+  init(_ caller: Caller, _ kind: Kind) {
+    (self.caller, self.kind) = (caller, kind)
+    phase = if case .databaseHash = kind { .readingHash } else { .discovering }
+    (octets, parts) = ([], [])
   }
 
-  /// The Client Characteristic Configuration that a subscription writes.
-  var configuration = ClientCharacteristicConfiguration()
-  /// Where that is written has been found out.
-  mutating func configure(_ descriptor: AttributeHandle) {
-    let value = configuration.rawValue
-    write([UInt8(truncatingIfNeeded: value), UInt8(value >> 8)], to: descriptor)
-  }
   /// Goes on as a procedure of another kind, for the same caller.
   mutating func become(_ kind: Kind) { self.kind = kind }
+  /// The client asks for the hash before anything else.
+  mutating func readHash() { phase = .readingHash }
+  /// The client's `discovery` begins.
+  mutating func discover() { phase = .discovering }
   /// What is to be written, and where, has been found out.
   mutating func write(_ value: [UInt8], to handle: AttributeHandle) {
     octets = value
     phase = .writing(Part(handle: handle, value: Octets(0, value.count)))
   }
+  /// Where a subscription, or its end, is written has been found out.
+  mutating func configure(_ descriptor: AttributeHandle) {
+    var value: UInt16 = 0
+    if case .subscribe(_, let configuration?) = kind { value = configuration.rawValue }
+    write([UInt8(truncatingIfNeeded: value), UInt8(value >> 8)], to: descriptor)
+  }
   /// The caller has gone.
   mutating func abandon() { if case .request = caller { caller = .none } }
   var isWanted: Bool { caller != .none }
-  /// Asks for, or writes to, something in `range`.
+  /// What waits asks for, or writes to, something in `range`.
   func touches(_ range: HandleRange) -> Bool {
-    switch kind {
-    case .subscribe(let handle, _), .unsubscribe(let handle): range.contains(handle)
+    switch (kind, phase) {
+    case (.subscribe(let handle, _), _), (.unsubscribe(let handle), _): range.contains(handle)
+    case (_, .reading(let reading)): range.contains(reading.handle)
+    case (_, .writing(let part)): range.contains(part.handle)
     default: parts.contains { range.contains($0.handle) }
     }
   }
-
-  /// What it asks for takes effect with a write, and not before.
-  var isWriting: Bool {
-    switch kind {
-    case .write, .writeParts, .subscribe, .unsubscribe, .followChanges: true
-    case .discover, .read, .readLong, .readByType, .readMultiple, .readMultipleVariable, .databaseHash, .rediscover:
-      false
-    }
-  }
-  /// The PDU that has just been written is the last of what it writes.
-  var hasWrittenLast: Bool {
-    // Following changes writes twice, and is a subscription by then.
+  /// With the PDU that is being written the procedure has left: what is asked for after it may follow. One that reads leaves
+  /// with its first PDU; one that writes with its last, because its effect comes with that.
+  var leavesWithThis: Bool {
     switch phase {
+    case .readingHash, .discovering:
+      switch kind {
+      case .discover, .rediscover, .databaseHash, .values: true
+      case .subscribe, .unsubscribe, .followChanges: false
+      }
+    case .reading, .readingByType, .readingMultiple, .executing: true
+    // Following changes writes twice, and is a subscription by then.
     case .writing: kind != .followChanges
-    case .executing: true
-    case .locating, .reading, .readingByType, .readingMultiple, .preparing, .rollingBack, .executed: false
+    case .preparing, .rollingBack, .finished: false
     }
   }
 
   // MARK: Requests
 
-  var opcode: ATTOpcode {
+  /// Of the request that is refused.
+  private var opcode: ATTOpcode {
     switch phase {
-    case .locating, .reading: gathered.isEmpty ? ReadRequest.opcode : ReadBlobRequest.opcode
-    case .readingByType: ReadByTypeRequest.opcode
-    case .readingMultiple:
-      kind == .readMultiple ? ReadMultipleRequest.opcode : ReadMultipleVariableRequest.opcode
+    case .reading: octets.isEmpty ? ReadRequest.opcode : ReadBlobRequest.opcode
+    case .readingHash, .discovering, .readingByType: ReadByTypeRequest.opcode
+    case .readingMultiple(let isVariable):
+      isVariable ? ReadMultipleVariableRequest.opcode : ReadMultipleRequest.opcode
     case .writing: WriteRequest.opcode
     case .preparing: PrepareWriteRequest.opcode
-    case .executing, .rollingBack, .executed: ExecuteWriteRequest.opcode
+    case .executing, .rollingBack, .finished: ExecuteWriteRequest.opcode
     }
   }
 
   /// Writes the next request; false when ATT_MTU has no room for it.
   mutating func writeRequest(mtu: Int, into output: inout OutputRawSpan) -> Bool {
     switch phase {
-    case .reading(let handle, _): phase = .reading(handle, mtu: mtu)
-    case .writing(let part) where Int(part.value.count) > mtu - 3: phase = .preparing(Queueing(mtu: mtu))
+    case .reading(var reading):
+      reading.mtu = mtu
+      phase = .reading(reading)
+    case .writing(let part) where Int(part.value.count) > mtu - 3:
+      parts = [part]
+      phase = .preparing(Queueing(mtu: mtu))
     case .preparing(var queueing):
       queueing.mtu = mtu
       phase = .preparing(queueing)
-    case .locating, .readingByType, .readingMultiple, .writing, .executing, .rollingBack, .executed: break
+    case .readingHash, .discovering, .readingByType, .readingMultiple, .writing, .executing, .rollingBack, .finished:
+      break
     }
     var handles: [UInt8] = []
     guard let request = try? request(handles: &handles), handles.count < mtu else { return false }
@@ -187,33 +207,32 @@ struct Procedure {
     } catch { return false }
   }
 
-  /// Nil while the client asks.
+  /// Nil where the client asks.
   private func request(handles: inout [UInt8]) throws(WireError) -> ATTPDU? {
     switch phase {
-    case .locating, .executed: return nil
-    case .readingByType(let next):
-      guard case .readByType(let range, let type) = kind else { return nil }
+    case .readingHash, .discovering, .finished: return nil
+    case .readingByType(let range, let type):
       var request = ReadByTypeRequest()
-      request.startingHandle.rawValue = UInt16(clamping: next)
+      request.startingHandle = range.first
       request.endingHandle = range.last
       request.attributeType = type
       return .readByTypeRequest(request)
-    case .readingMultiple where kind == .readMultiple:
+    case .readingMultiple(isVariable: false):
       var request = ReadMultipleRequest()
       request.setOfHandles = try List(parts.map { $0.handle }, in: &handles)
       return .readMultipleRequest(request)
-    case .readingMultiple:
+    case .readingMultiple(isVariable: true):
       var request = ReadMultipleVariableRequest()
       request.setOfHandles = try List(parts.map { $0.handle }, in: &handles)
       return .readMultipleVariableRequest(request)
-    case .reading(let handle, _) where gathered.isEmpty:
+    case .reading(let reading) where octets.isEmpty:
       var request = ReadRequest()
-      request.attributeHandle = handle
+      request.attributeHandle = reading.handle
       return .readRequest(request)
-    case .reading(let handle, _):
+    case .reading(let reading):
       var request = ReadBlobRequest()
-      request.attributeHandle = handle
-      request.valueOffset = UInt16(gathered.count)
+      request.attributeHandle = reading.handle
+      request.valueOffset = UInt16(octets.count)
       return .readBlobRequest(request)
     case .writing(let part):
       var request = WriteRequest()
@@ -245,22 +264,19 @@ struct Procedure {
     switch (phase, response) {
     case (.rollingBack, _): return .done
     case (_, .errorResponse(let error)): return refused(error)
-    case (.readingByType(let next), .readByTypeResponse(let list)):
-      return gather(list.attributeDataList, packet, from: next)
-    case (.readingMultiple, .readMultipleResponse(let values)) where kind == .readMultiple:
-      gathered.append(values.setOfValues, of: packet)
+    case (.readingByType(let range, let type), .readByTypeResponse(let list)):
+      return gather(list.attributeDataList, packet, in: range, type)
+    case (.readingMultiple(isVariable: false), .readMultipleResponse(let values)):
+      octets.append(values.setOfValues, of: packet)
       return .value
-    case (.readingMultiple, .readMultipleVariableResponse(let list)) where kind == .readMultipleVariable:
-      return gather(list, packet)
-    case (.reading, .readResponse(let value)) where kind == .read:
-      return gather(value.attributeValue, packet) ?? .value
-    case (.reading(_, let requestMTU), .readResponse(let value)) where gathered.isEmpty:
-      return proceed(after: value.attributeValue, packet, min(mtu, requestMTU))
-    case (.reading(_, let requestMTU), .readBlobResponse(let value)) where kind == .readLong && !gathered.isEmpty:
-      return proceed(after: value.partAttributeValue, packet, min(mtu, requestMTU))
+    case (.readingMultiple(isVariable: true), .readMultipleVariableResponse(let list)): return gather(list, packet)
+    case (.reading(let reading), .readResponse(let value)) where octets.isEmpty:
+      return gather(value.attributeValue, packet, reading, mtu)
+    case (.reading(let reading), .readBlobResponse(let value)) where !octets.isEmpty:
+      return gather(value.partAttributeValue, packet, reading, mtu)
     case (.writing, .writeResponse): return .done
     case (.executing, .executeWriteResponse):
-      phase = .executed
+      phase = .finished
       return .done
     case (.preparing(let queueing), .prepareWriteResponse(let echo)): return prepared(queueing, echo, packet)
     default:
@@ -274,7 +290,7 @@ struct Procedure {
     case .preparing(var queueing):
       queueing.hasPrepared = true
       phase = .preparing(queueing)
-    case .executing: phase = .executed
+    case .executing: phase = .finished
     default: break
     }
   }
@@ -284,50 +300,42 @@ struct Procedure {
     switch (phase, error.errorCode) {
     // The value ended exactly where a response did. Vol 3, Part F, §3.4.4.5: Invalid Offset is for offsets beyond the end
     // and Attribute Not Long for values that a Read returns whole, but servers send both here.
-    case (.reading, .invalidOffset) where kind == .readLong && !gathered.isEmpty,
-      (.reading, .attributeNotLong) where kind == .readLong && !gathered.isEmpty:
+    case (.reading, .invalidOffset) where !octets.isEmpty, (.reading, .attributeNotLong) where !octets.isEmpty:
       return .value
     // Or the bearer's word for a response that does not decode: then the part may have been queued.
     case (.preparing, .invalidPDU), (.executing, _): mayHavePrepared()
-    case (.readingByType, .attributeNotFound) where !gathered.isEmpty: return .values
+    case (.readingByType, .attributeNotFound) where !octets.isEmpty: return .values
     default: break
     }
     return failure
   }
 
-  /// `nil` when there was room for it.
-  private mutating func gather(_ value: Octets, _ packet: Span<UInt8>) -> Outcome? {
-    guard gathered.count + Int(value.count) <= Self.maximumValueLength else {
-      return .failed(.malformedResponse(.tooLong))
-    }
-    gathered.append(value, of: packet)
-    return nil
-  }
-
   /// A response shorter than ATT_MTU − 1 is the value's end (Vol 3, Part G, §4.8.3). The MTU may have grown between
   /// request and response; when in doubt, one request more does no harm.
-  private mutating func proceed(after value: Octets, _ packet: Span<UInt8>, _ mtu: Int) -> Outcome {
-    if let failure = gather(value, packet) { return failure }
-    let isFull = Int(value.count) >= mtu - 1
-    return isFull && gathered.count < Self.maximumValueLength ? .again : .value
+  private mutating func gather(_ value: Octets, _ packet: Span<UInt8>, _ reading: Reading, _ mtu: Int) -> Outcome {
+    guard octets.count + Int(value.count) <= Self.maximumValueLength else {
+      return .failed(.malformedResponse(.tooLong))
+    }
+    octets.append(value, of: packet)
+    let isFull = Int(value.count) >= min(mtu, reading.mtu) - 1
+    return reading.isLong && isFull && octets.count < Self.maximumValueLength ? .again : .value
   }
 
   private mutating func gather(
-    _ list: List<AttributeData>, _ packet: Span<UInt8>, from next: Int
+    _ list: List<AttributeData>, _ packet: Span<UInt8>, in range: HandleRange, _ type: BluetoothUUID
   ) -> Outcome {
-    guard case .readByType(let range, _) = kind else { return .failed(.malformedResponse(.unexpectedResponse)) }
-    let last = range.last
+    let next = Int(range.first.rawValue), last = range.last
     var cursor = list.cursor, previous = next - 1
     while let entry = cursor.next(in: packet) {
       let handle = entry.attributeHandle
       guard Int(handle.rawValue) > previous else { return .failed(.malformedResponse(.handlesNotIncreasing(handle))) }
       guard handle.rawValue <= last.rawValue else { return .failed(.malformedResponse(.handleOutOfRange(handle))) }
       previous = Int(handle.rawValue)
-      gathered.append(handle, entry.attributeValue, of: packet)
+      octets.append(handle, entry.attributeValue, of: packet)
     }
-    guard gathered.count <= Self.maximumGathered else { return .failed(.malformedResponse(.tooLong)) }
+    guard octets.count <= Self.maximumGathered else { return .failed(.malformedResponse(.tooLong)) }
     guard previous >= next, previous < Int(last.rawValue) else { return .values }
-    phase = .readingByType(from: previous + 1)
+    phase = .readingByType(HandleRange(raw: previous + 1, Int(last.rawValue)), type)
     return .again
   }
 
@@ -337,13 +345,13 @@ struct Procedure {
     var cursor = response.lengthValueTupleList.cursor, index = 0
     while let entry = cursor.next(in: packet) {
       guard index < parts.count else { return .failed(.malformedResponse(.tooLong)) }
-      gathered.append(parts[index].handle, entry.attributeValue, of: packet)
+      octets.append(parts[index].handle, entry.attributeValue, of: packet)
       index += 1
     }
     let rest = response.truncatedTuple
     guard rest.count >= 2 else { return .values }
     guard index < parts.count else { return .failed(.malformedResponse(.tooLong)) }
-    gathered.append(parts[index].handle, Octets(Int(rest.offset) + 2, Int(rest.count) - 2), of: packet, isCut: true)
+    octets.append(parts[index].handle, Octets(Int(rest.offset) + 2, Int(rest.count) - 2), of: packet, isCut: true)
     return .values
   }
 
@@ -371,7 +379,8 @@ struct Procedure {
     switch phase {
     case .executing: break
     case .preparing(let queueing) where queueing.hasPrepared: break
-    case .locating, .reading, .readingByType, .readingMultiple, .writing, .preparing, .rollingBack, .executed:
+    case .readingHash, .discovering, .reading, .readingByType, .readingMultiple, .writing, .preparing, .rollingBack,
+      .finished:
       return false
     }
     phase = .rollingBack
@@ -380,14 +389,15 @@ struct Procedure {
 
   /// Why this cannot be asked at all.
   var refusal: ClientError? {
-    switch kind {
-    case .readMultiple, .readMultipleVariable: return parts.count < 2 ? .invalidRequest : nil
-    case .discover(let goal): return goal.range.isValid ? nil : .invalidRequest
-    case .readByType(let range, _): return range.isValid ? nil : .invalidRequest
-    case .write, .writeParts:
+    switch (kind, phase) {
+    case (.discover(let goal), _): return goal.range.isValid ? nil : .invalidRequest
+    case (_, .readingByType(let range, _)): return range.isValid ? nil : .invalidRequest
+    case (_, .readingMultiple): return parts.count < 2 ? .invalidRequest : nil
+    case (_, .writing(let part)): return part.value.count > Self.maximumValueLength ? .valueTooLong : nil
+    case (_, .preparing):
       if parts.isEmpty { return .invalidRequest }
       return parts.contains { $0.value.count > Self.maximumValueLength } ? .valueTooLong : nil
-    case .read, .readLong, .subscribe, .unsubscribe, .followChanges, .databaseHash, .rediscover: return nil
+    default: return nil
     }
   }
   static var maximumValueLength: Int { 512 }

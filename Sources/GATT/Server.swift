@@ -50,9 +50,8 @@ public struct Server: AttributeServer, ~Copyable {
   var clients = UniqueArray<ClientState>()
   /// Of all clients' bearers, in the order in which they were opened.
   var sessions = UniqueArray<BearerSession>()
-  /// Places in `sessions` by bearer, `nowhere` where there is none.
-  var places = UniqueArray<UInt16>()
-  static var nowhere: UInt16 { .max }
+  /// Of `sessions`, by bearer.
+  var places = PlaceTable()
   @usableFromInline var effects = Deque<ServerEffect>()
   /// Octets of the effects are the first `arenaCount`; there are none when all effects are taken.
   @usableFromInline var arena: [UInt8] = []

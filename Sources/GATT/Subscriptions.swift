@@ -128,8 +128,7 @@ extension Server {
     return true
   }
   private mutating func append(_ session: consuming BearerSession) {
-    while places.count <= Int(session.bearer.rawValue) { places.append(Self.nowhere) }
-    places[Int(session.bearer.rawValue)] = UInt16(sessions.count)
+    places.append(session.bearer.rawValue)
     sessions.append(session)
   }
   /// The bearer is gone. The request that the application still works on for it is cancelled, once. With a client's last bearer
@@ -139,8 +138,7 @@ extension Server {
     guard let index = session(of: bearer) else { return }
     cancelRequest(ofSession: index, .disconnected)
     let client = sessions.remove(at: index).client
-    places[Int(bearer.rawValue)] = Self.nowhere
-    for later in index..<sessions.count { places[Int(sessions[later].bearer.rawValue)] = UInt16(later) }
+    places.remove(bearer.rawValue)
     clients[client].bearers.removeAll { $0 == bearer }
     if clients[client].bearers.isEmpty { return remove(client: client, bearer) }
     if clients[client].serviceChanged.returnSent(on: bearer) { hasServiceChanged = true }
@@ -154,11 +152,7 @@ extension Server {
     }
   }
   @inline(__always)
-  func session(of bearer: BearerID) -> Int? {
-    let bearer = Int(bearer.rawValue)
-    guard bearer < places.count, places[bearer] != Self.nowhere else { return nil }
-    return Int(places[bearer])
-  }
+  func session(of bearer: BearerID) -> Int? { places[bearer.rawValue] }
   @inline(__always)
   func client(of bearer: BearerID) -> Int? { session(of: bearer).map { sessions[$0].client } }
 }

@@ -38,7 +38,8 @@ public struct DataCredits: ~Copyable {
   }
   /// In turn: the link after the one served last is asked first.
   @usableFromInline var links = UniqueArray<Link>()
-  /// Places in `links` by connection handle, `nowhere` for those that are not open.
+  /// Places in `links` by connection handle, `nowhere` for those that are not open. Not a `PlaceTable`, whose array costs 12
+  /// instructions more of the 209 for a value on one of 32 links.
   @usableFromInline var places = UniqueArray<UInt16>()
   @usableFromInline static var nowhere: UInt16 { .max }
   @usableFromInline var turn = 0

@@ -56,9 +56,9 @@ public struct HCILayer: ~Copyable {
     public init() {}
   }
 
-  private enum Phase { case off, starting, running, failed }
+  @usableFromInline enum Phase { case off, starting, running, failed }
   private let configuration: Configuration
-  private var phase = Phase.off
+  @usableFromInline private(set) var phase = Phase.off
   /// Where the start is, while starting. Not inside `Phase`, which every packet asks for and would copy.
   private var sequence = ControllerStart(prefersExtendedCommands: true)
   /// When the start has taken too long, while starting.
@@ -74,7 +74,7 @@ public struct HCILayer: ~Copyable {
     queue = CommandQueue(timeout: configuration.commandTimeout, capacity: configuration.commandCapacity)
   }
 
-  public var isRunning: Bool { phase == .running }
+  @inlinable public var isRunning: Bool { phase == .running }
 
   /// The most data octets that go into one ACL packet, whatever the controller takes, which may be 65,535 (Vol 4, Part E,
   /// §7.8.2): Linux refuses packets of more than 1,028 octets on its HCI sockets, with the type and the header of five.
@@ -168,6 +168,7 @@ public struct HCILayer: ~Copyable {
   /// The short way for the two most frequent packets: `receive`, which means the same, takes twice the instructions, because
   /// what it returns can be any event. Throws for one of the two that does not decode; a layer that is not running has only
   /// `.other`.
+  @inlinable @inline(__always)
   public mutating func frequent(_ packet: Span<UInt8>) throws(WireError) -> FrequentPacket {
     guard isRunning, packet.count >= EventHeader.count else { return .other }
     switch packet[0] {

@@ -80,14 +80,14 @@ struct CommandHeader: WireRecord {
   }
 }
 /// What stands before an event's parameters, H4 packet type octet included.
-struct EventHeader: WireRecord {
-  static var count: Int { 3 }
+@usableFromInline struct EventHeader: WireRecord {
+  @inlinable static var count: Int { 3 }
   var packetType = HCIPacketType.event
   var code: UInt8 = 0
   var parameterTotalLength: UInt8 = 0
-  init() {}
+  @usableFromInline init() {}
   init(_ code: UInt8) { self.code = code }
-  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+  @usableFromInline mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.packetType(.event, &packetType)
     try visit.value("Event_Code", &code)
     try visit.value("Parameter_Total_Length", &parameterTotalLength)
@@ -97,7 +97,7 @@ struct EventHeader: WireRecord {
   }
 }
 /// The length in the header against the packet's own. Checked after the parameters, whose errors say more.
-func checkTotalLength(_ declared: UInt8, _ available: Int) throws(WireError) {
+@inlinable func checkTotalLength(_ declared: UInt8, _ available: Int) throws(WireError) {
   if Int(declared) < available { throw .trailing("Parameter_Total_Length", available - Int(declared)) }
   if Int(declared) > available {
     throw .truncated("Parameter_Total_Length", needed: Int(declared), available: available)
@@ -211,7 +211,7 @@ extension ACLPacket {
   /// H4 packet type octet, handle and flags, Data_Total_Length.
   @inlinable public static var headerCount: Int { 5 }
   /// The ACL packet in `packet`, H4 packet type octet first. Ranges in it refer to `packet`.
-  @inlinable public init(_ packet: Span<UInt8>) throws(WireError) {
+  @inlinable @inline(__always) public init(_ packet: Span<UInt8>) throws(WireError) {
     guard packet.count > 0 else { throw .truncated("HCI packet type", needed: 1, available: 0) }
     guard packet[0] == HCIPacketType.acl.rawValue else {
       throw .unknown("HCI packet type", Int(packet[0]))

@@ -98,9 +98,8 @@ public struct L2CAPLayer: ~Copyable {
   }
 
   @usableFromInline var links = UniqueArray<Link>()
-  /// Places in `links` by connection handle (12 bits), `nowhere` for those that are not open.
-  @usableFromInline var places: [UInt16] = []
-  @usableFromInline static var nowhere: UInt16 { .max }
+  /// Of `links`, by connection handle (12 bits).
+  @usableFromInline var places = PlaceTable()
   @usableFromInline var effects = Deque<L2CAPEffect>()
 
   public init() {}
@@ -113,25 +112,17 @@ public struct L2CAPLayer: ~Copyable {
   public mutating func open(_ link: ConnectionHandle, role: LinkRole, channels: [L2CAPChannel], now: Instant) {
     guard link.rawValue <= 0x0FFF else { return effects.report(.illegalHandle, link) }
     close(link)
-    while places.count <= Int(link.rawValue) { places.append(L2CAPLayer.nowhere) }
-    places[Int(link.rawValue)] = UInt16(links.count)
+    places.append(link.rawValue)
     links.append(Link(link, role: role, channels: channels))
   }
   /// A link is down. What waits on it ends.
   public mutating func close(_ link: ConnectionHandle) {
     guard let place = place(of: link) else { return }
     links[place].signaling.close(link, &effects)
-    let last = links.count - 1
-    links.swapAt(place, last)
-    places[Int(links[place].handle.rawValue)] = UInt16(place)
-    places[Int(link.rawValue)] = L2CAPLayer.nowhere
-    links.removeLast()
+    places.remove(link.rawValue)
+    links.remove(at: place)
   }
-  @inlinable @inline(__always) func place(of link: ConnectionHandle) -> Int? {
-    let handle = Int(link.rawValue)
-    guard handle < places.count, places[handle] != L2CAPLayer.nowhere else { return nil }
-    return Int(places[handle])
-  }
+  @inlinable @inline(__always) func place(of link: ConnectionHandle) -> Int? { places[link.rawValue] }
 
   // MARK: From the controller
 

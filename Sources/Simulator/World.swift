@@ -99,7 +99,7 @@ public struct World<Host: HCIHost & ~Copyable>: ~Copyable {
   public mutating func run(until deadline: Instant, while condition: (borrowing World) -> Bool) -> Outcome {
     var steps = stepLimit
     while true {
-      settle(&steps)
+      exchangePackets(&steps)
       if !condition(self) { return .conditionMet }
       if steps <= 0 { return .stepLimit }
       guard let next = nextDeadline else {
@@ -128,8 +128,8 @@ public struct World<Host: HCIHost & ~Copyable>: ~Copyable {
     for index in 0..<hosts.count { next = .earliest(next, hosts[index].deadline) }
     return next.map { max($0, now) }
   }
-  /// Carries packets until nobody has one. Time stands still.
-  @inlinable mutating func settle(_ steps: inout Int) {
+  /// Carries packets until no host and no controller has one. Time stands still.
+  @inlinable mutating func exchangePackets(_ steps: inout Int) {
     var isQuiet: Bool
     repeat {
       isQuiet = true

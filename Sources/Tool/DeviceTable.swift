@@ -166,12 +166,13 @@ private enum Column {
       [.name, .address, .bar, .age, .services], [.name, .address, .bar, .services], [.name, .bar, .services],
       [.name, .strength, .services], [.name, .strength],
     ]
-    func rest(_ columns: [Column]) -> Int {
+    func roomForText(_ columns: [Column]) -> Int {
       width - columns.reduce(0) { $0 + ($1.width ?? 0) } - 2 * (columns.count - 1)
     }
-    let columns = choices.first { rest($0) >= ($0.contains(.services) ? 32 : 8) } ?? [.name], rest = rest(columns)
-    let name = columns.contains(.services) ? min(30, rest / 2) : rest
-    return columns.map { ($0, $0.width ?? ($0 == .name ? name : rest - name)) }
+    let columns = choices.first { roomForText($0) >= ($0.contains(.services) ? 32 : 8) } ?? [.name],
+      room = roomForText(columns)
+    let name = columns.contains(.services) ? min(30, room / 2) : room
+    return columns.map { ($0, $0.width ?? ($0 == .name ? name : room - name)) }
   }
 
   func cell(of row: DeviceTable.Row, at now: Duration) -> Cell {

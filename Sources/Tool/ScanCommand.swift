@@ -8,8 +8,8 @@ struct ScanCommand: AsyncParsableCommand {
     commandName: "scan", abstract: "Show the devices that advertise.",
     discussion: """
       On a terminal a table that goes on changing, the near devices first. In a pipe one line for each device when it is \
-      first heard, and again when it says something new; with --duplicates, for each of its advertisements. What an \
-      advertisement and its scan response say is told together. Of several filters a device has to meet all.
+      first heard, and again when it says something new; with --duplicates, for each of its advertisements. An \
+      advertisement and its scan response are shown together. A device has to meet all of several filters.
       """)
 
   @OptionGroup var options: HostOptions

@@ -69,7 +69,7 @@ public struct H4Framer: ~Copyable {
       index = bytes.count
       return .needMore
     case .searching(let dropped): return search(bytes, &index, dropped)
-    case .packets: return held.isEmpty ? whole(bytes, &index) : rest(bytes, &index)
+    case .packets: return held.isEmpty ? whole(bytes, &index) : completeHeld(bytes, &index)
     }
   }
 
@@ -125,8 +125,8 @@ public struct H4Framer: ~Copyable {
     }
   }
 
-  /// A packet is open in `held`.
-  private mutating func rest(_ bytes: Span<UInt8>, _ index: inout Int) -> Step {
+  /// Takes octets of the packet that has begun in `held`.
+  private mutating func completeHeld(_ bytes: Span<UInt8>, _ index: inout Int) -> Step {
     while true {
       let size = size(of: held.span, from: 0)
       let need: Int

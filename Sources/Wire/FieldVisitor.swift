@@ -24,7 +24,7 @@ public protocol FieldVisitor {
   mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
     throws(WireError)
   /// Entries after their number, which is one octet.
-  mutating func list<E>(countIn lengthLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
+  mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
     throws(WireError)
 }
 

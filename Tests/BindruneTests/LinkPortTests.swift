@@ -11,9 +11,7 @@ import Testing
     wake: @escaping @Sendable (SendPort) -> Void = { _ in }
   ) -> SendPort {
     SendPort(
-      link: LinkID(rawValue: 1), handle: handle, kind: .command, capacity: capacity, mtu: mtu, onReady: onReady,
-      wake: wake
-    )
+      handle: handle, kind: .command, capacity: capacity, mtu: mtu, onReady: onReady, wake: wake)
   }
 
   /// Against a list that does the same the slow way: every length at every place of the ring, handles, refusals, questions
@@ -80,19 +78,19 @@ import Testing
         default:
           let isTaken = Int.random(in: 0..<4, using: &chance) > 0, first = model.first
           var lent: (value: [UInt8], handle: AttributeHandle)?
-          let (rest, isEdge) = port.sendNext { value, handle in
+          let (left, isEdge) = port.sendNext { value, handle in
             lent = (value.indices.map { value[$0] }, handle)
             return isTaken
           }
           if isEdge { port.tellReady() }
           if first != nil, fences.first?.values == 0 {
-            #expect(rest == .fenced && lent == nil, "seed \(seed), step \(step)")
+            #expect(left == .fenced && lent == nil, "seed \(seed), step \(step)")
             isStopped = true
             break
           }
           #expect(lent?.value == first?.value && lent?.handle == first?.handle, "seed \(seed), step \(step)")
           if first != nil, !isTaken {
-            #expect(rest == .refused)
+            #expect(left == .refused)
             break
           }
           if first != nil {
@@ -100,7 +98,7 @@ import Testing
             for index in fences.indices { fences[index].values -= 1 }
           }
           isAwaited = !model.isEmpty
-          #expect(rest == (model.isEmpty ? .nothing : .more))
+          #expect(left == (model.isEmpty ? .nothing : .more))
           takeEdge()
         }
         #expect(port.count == used && port.readyEdges == edges && woken.load(ordering: .relaxed) == wakes)

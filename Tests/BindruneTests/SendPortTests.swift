@@ -8,8 +8,7 @@ import Testing
   private func port(_ capacity: Int, mtu: Int = 23, wake: @escaping @Sendable (SendPort) -> Void = { _ in }) -> SendPort
   {
     SendPort(
-      link: LinkID(rawValue: 1), handle: AttributeHandle(rawValue: 3), kind: .notification, capacity: capacity,
-      mtu: mtu, wake: wake)
+      handle: AttributeHandle(rawValue: 3), kind: .notification, capacity: capacity, mtu: mtu, wake: wake)
   }
 
   /// 20 octets take 22: a port of 514 takes 23 such values. It is ready when 257 are free

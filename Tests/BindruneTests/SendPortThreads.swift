@@ -4,10 +4,10 @@ import Foundation
 
 extension SendPort {
   /// What the event loop does for one value.
-  func sendNext(_ send: (Span<UInt8>) -> Bool) -> SendRing.Rest {
-    let (rest, isEdge) = sendNext { value, _ in send(value) }
+  func sendNext(_ send: (Span<UInt8>) -> Bool) -> SendPort.Drained {
+    let (left, isEdge) = sendNext { value, _ in send(value) }
     if isEdge { tellReady() }
-    return rest
+    return left
   }
 }
 
@@ -27,8 +27,8 @@ final class SendPortThreads: @unchecked Sendable {
   init(capacity: Int, isForLink: Bool = false) {
     self.isForLink = isForLink
     port = SendPort(
-      link: LinkID(rawValue: 1), handle: isForLink ? nil : Self.handle, kind: .notification, capacity: capacity,
-      mtu: 247, onReady: { [unowned self] in condition.withLock { calls += 1 } }
+      handle: isForLink ? nil : Self.handle, kind: .notification, capacity: capacity, mtu: 247,
+      onReady: { [unowned self] in condition.withLock { calls += 1 } }
     ) { [unowned self] _ in
       condition.withLock {
         rings += 1
@@ -98,7 +98,7 @@ final class SendPortThreads: @unchecked Sendable {
       while left > 0 {
         guard self.awaitRing() else { return self.fault("not woken") }
         let before = left
-        var rest = SendRing.Rest.more
+        var rest = SendPort.Drained.more
         while rest != .nothing {
           turn += 1
           if turn.isMultiple(of: 100) { port.mtuChanged(23 + turn % 500) }

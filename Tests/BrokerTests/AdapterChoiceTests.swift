@@ -100,9 +100,8 @@ import Testing
   }
   /// A program that says nothing else gets the choice's adapter, or its sentence.
   @Test func aSessionOfAWrongChoice() async throws {
-    let said = AsyncStream.makeStream(of: BrokerEvent.self)
-    let session = DirectSession(adapter: "bogus") { for event in $0 { said.continuation.yield(event) } }
-    for await event in said.stream {
+    let reader = EventStream(), session = DirectSession(adapter: "bogus", events: reader.queue)
+    for await event in reader.events {
       guard case .adapter(.unsupported(let why)) = event else { continue }
       #expect(why.contains("bogus"))
       break

@@ -152,11 +152,8 @@ import Testing
     let probe = try await Probe.poweredOn(left)
     let other = try await Probe.poweredOn(AdapterRegistry.shared.adapter("provided-right"))
     // By its name, as the facade asks for it: the same controller, and so no third one.
-    let (states, told) = AsyncStream.makeStream(of: AdapterState.self)
-    let session = DirectSession(adapter: "provided-left") { events in
-      for case .adapter(let state) in events { told.yield(state) }
-    }
-    for await state in states where state == .poweredOn { break }
+    let reader = EventStream(), session = DirectSession(adapter: "provided-left", events: reader.queue)
+    for await event in reader.events { if case .adapter(.poweredOn) = event { break } }
     #expect(try await radio.eventLoop.submit { radio.controllerCount }.get() == 2)
     session.close()
     for probe in [probe, other] { probe.session.close() }

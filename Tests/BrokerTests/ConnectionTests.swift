@@ -60,7 +60,7 @@ import Testing
     try await two.connected(peer)
     try await one.settle()
     #expect(!(try await one.history().contains { if case .connected = $0 { true } else { false } }))
-    // What is nothing to a session can be cancelled, and nobody is told.
+    // A session may cancel a connection that it never asked for; no event follows.
     func ends() async throws -> Int {
       try await one.history().filter { if case .disconnected = $0 { true } else { false } }.count
     }
@@ -240,7 +240,7 @@ import Testing
     withExtendedLifetime(host) {}
   }
 
-  /// The device did not hear the connection, 0x3E (Vol 6, Part B, §4.5): nobody is told, and it is sought again. One that ends
+  /// The device did not hear the connection, 0x3E (Vol 6, Part B, §4.5): no event follows, and the adapter connects again. One that ends
   /// the link before it has answered anything is a failure, with its reason. What the host says here of these links is made up.
   @Test func notEstablished() async throws {
     let absent = PeerID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random)), peer = UUID(absent)

@@ -11,7 +11,7 @@ typealias Host = Bindrune.Host
 typealias Adapter = BindruneBroker.Adapter
 
 /// A session, and everything that it is told.
-final class Probe: @unchecked Sendable {
+final class Probe: EventQueueReader, @unchecked Sendable {
   // Sendable: everything happens on the adapter's event loop, or, of operations, in the one task of the test.
   let adapter: Adapter
   private(set) var session: DirectSession!
@@ -24,8 +24,12 @@ final class Probe: @unchecked Sendable {
 
   init(_ adapter: Adapter) {
     self.adapter = adapter
-    session = DirectSession(on: adapter) { [weak self] events in for event in events { self?.hear(event) } }
+    let events = EventQueue()
+    events.reader = self
+    session = DirectSession(on: adapter, events: events)
   }
+  func eventsWait(in queue: EventQueue) { for case let event? in queue.takeAll() { hear(event) } }
+  func eventsDropped(_ count: Int, from queue: EventQueue) { Issue.record("\(count) events were dropped") }
   /// One that has an adapter already.
   static func poweredOn(_ adapter: Adapter, at location: SourceLocation = #_sourceLocation) async throws -> Probe {
     let probe = Probe(adapter)
@@ -150,6 +154,19 @@ final class Probe: @unchecked Sendable {
   }
   /// Everything so far.
   func history() async throws -> [BrokerEvent] { try await adapter.eventLoop.submit { self.log }.get() }
+}
+
+/// What a session tells, for a test that only waits for it.
+final class EventStream: EventQueueReader {
+  let queue = EventQueue(), events: AsyncStream<BrokerEvent>
+  private let told: AsyncStream<BrokerEvent>.Continuation
+
+  init() {
+    (events, told) = AsyncStream.makeStream()
+    queue.reader = self
+  }
+  func eventsWait(in queue: EventQueue) { for case let event? in queue.takeAll() { told.yield(event) } }
+  func eventsDropped(_ count: Int, from queue: EventQueue) { Issue.record("\(count) events were dropped") }
 }
 
 extension Result<BrokerAnswer, BluetoothError> {

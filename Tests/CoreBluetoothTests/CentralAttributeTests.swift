@@ -262,7 +262,7 @@ import Testing
     let (peripheral, _, characteristics) = try lab.explored()
     let control = characteristics[2]
     #expect(!peripheral.canSendWriteWithoutResponse)
-    let port = SendPort(link: LinkID(rawValue: 1), handle: nil, kind: .command, capacity: 600, mtu: 515) { _ in }
+    let port = SendPort(handle: nil, kind: .command, capacity: 600, mtu: 515) { _ in }
     lab.session.open(port, to: lab.peer)
     #expect(peripheral.canSendWriteWithoutResponse)
     peripheral.writeValue(Data([1, 2]), for: control, type: .withoutResponse)

@@ -14,8 +14,8 @@ final class ScriptedSession: BrokerSession, @unchecked Sendable {
   private var log: [BrokerRequest.Central] = []
   private var closed = false
   private var ports: [UUID: SendPort] = [:]
-  private let deliver: @Sendable ([BrokerEvent]) -> Void
-  init(_ deliver: @escaping @Sendable ([BrokerEvent]) -> Void) { self.deliver = deliver }
+  private let events: EventQueue
+  init(_ events: EventQueue) { self.events = events }
 
   func send(_ request: BrokerRequest) {
     guard case .central(let request) = request else {
@@ -28,7 +28,7 @@ final class ScriptedSession: BrokerSession, @unchecked Sendable {
   }
   func close() { lock.withLock { closed = true } }
 
-  func tell(_ event: BrokerEvent) { deliver([event]) }
+  func tell(_ event: BrokerEvent) { events.put([event]) }
   /// Asked for since the last time.
   func asked() -> [BrokerRequest.Central] {
     lock.withLock {
@@ -152,8 +152,8 @@ final class CentralLab: @unchecked Sendable {
 
   /// `state` nil: nothing has been told yet.
   init(_ state: AdapterState? = .poweredOn, options: [String: Any]? = nil) {
-    manager = CBCentralManager(delegate: recorder, queue: queue, options: options) { [unowned self] deliver in
-      session = ScriptedSession(deliver)
+    manager = CBCentralManager(delegate: recorder, queue: queue, options: options) { [unowned self] events in
+      session = ScriptedSession(events)
       return session
     }
     manager.delivery.waitForBegin()

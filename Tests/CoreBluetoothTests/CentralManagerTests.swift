@@ -43,8 +43,8 @@ import Testing
     DispatchQueue.main.setSpecific(key: Delegate.key, value: true)
     let isMain = await withCheckedContinuation { told in
       let delegate = Delegate(told)
-      let manager = CBCentralManager(delegate: delegate, queue: nil) { deliver in
-        let session = ScriptedSession(deliver)
+      let manager = CBCentralManager(delegate: delegate, queue: nil) { events in
+        let session = ScriptedSession(events)
         session.tell(.adapter(.poweredOn))
         return session
       }
@@ -377,8 +377,8 @@ import Testing
     }
     let delegate = Delegate()
     var session: ScriptedSession?
-    let manager = CBCentralManager(delegate: delegate, queue: .global()) { deliver in
-      let made = ScriptedSession(deliver)
+    let manager = CBCentralManager(delegate: delegate, queue: .global()) { events in
+      let made = ScriptedSession(events)
       session = made
       return made
     }

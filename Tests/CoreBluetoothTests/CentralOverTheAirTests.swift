@@ -118,8 +118,8 @@ private final class HeartRateApp: NSObject, CBCentralManagerDelegate, CBPeripher
 
     let app = HeartRateApp(), queue = DispatchQueue(label: "app")
     loop.follow(queue)
-    let manager = CBCentralManager(delegate: app, queue: queue) { deliver in
-      DirectSession(on: adapter, deliver: deliver)
+    let manager = CBCentralManager(delegate: app, queue: queue) { events in
+      DirectSession(on: adapter, events: events)
     }
     app.finish = { [weak manager, weak app] in
       guard let manager,

@@ -47,7 +47,7 @@ import Testing
       settle()
     }
     func put(_ events: BrokerEvent...) -> [String] {
-      for event in events { delivery.put([event]) }
+      for event in events { delivery.events.put([event]) }
       settle()
       return told.take()
     }
@@ -105,7 +105,7 @@ import Testing
   @Test("Calls do not wait for a delegate: what they do beside telling it must be done")
   func calls() {
     let stage = Stage(hasDelegate: false)
-    stage.delivery.put([.adapter(.poweredOn)])
+    stage.delivery.events.put([.adapter(.poweredOn)])
     stage.delivery.perform { [told = stage.told] in told.add("call") }
     stage.settle()
     #expect(stage.told.take() == ["call"])
@@ -180,12 +180,12 @@ import Testing
         case .own: own
         }
       if isPeripheral {
-        let manager = CBPeripheralManager(delegate: delegate, queue: target) { SilentSession(deliver: $0) }
+        let manager = CBPeripheralManager(delegate: delegate, queue: target) { SilentSession(events: $0) }
         app.isMade.store(true, ordering: .sequentiallyConsistent)
         defer { if setsLater { manager.delegate = app } }
         return (manager, setsLater ? manager.state : .unknown)
       }
-      let manager = CBCentralManager(delegate: delegate, queue: target) { SilentSession(deliver: $0) }
+      let manager = CBCentralManager(delegate: delegate, queue: target) { SilentSession(events: $0) }
       app.isMade.store(true, ordering: .sequentiallyConsistent)
       defer { if setsLater { manager.delegate = app } }
       return (manager, setsLater ? manager.state : .unknown)

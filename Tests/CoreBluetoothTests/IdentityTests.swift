@@ -80,7 +80,7 @@ private final class Monitor: NSObject, CBCentralManagerDelegate, CBPeripheralDel
 
     let app = Monitor(), queue = DispatchQueue(label: "app")
     loop.follow(queue)
-    let manager = CBCentralManager(delegate: app, queue: queue) { DirectSession(on: adapter, deliver: $0) }
+    let manager = CBCentralManager(delegate: app, queue: queue) { DirectSession(on: adapter, events: $0) }
     var steps: [String] = []
     for await step in app.steps {
       steps.append(step)

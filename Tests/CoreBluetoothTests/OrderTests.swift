@@ -162,9 +162,9 @@ extension Int {
     let serving = DispatchQueue(label: "device")
     for queue in [queue, serving] { loop.follow(queue) }
     let peripheral = CBPeripheralManager(delegate: device, queue: serving) {
-      DirectSession(on: adapter(), deliver: $0)
+      DirectSession(on: adapter(), events: $0)
     }
-    let central = CBCentralManager(delegate: updater, queue: queue) { DirectSession(on: adapter(), deliver: $0) }
+    let central = CBCentralManager(delegate: updater, queue: queue) { DirectSession(on: adapter(), events: $0) }
     for await _ in updater.end {}
     // What was written is there in the order of the calls: the last of it had a response, or was followed by one.
     let (wrote, received) = queue.sync { (updater.wrote, updater.received) }

@@ -42,8 +42,8 @@ import Testing
     DispatchQueue.main.setSpecific(key: Main.key, value: true)
     let delegate = Main(told)
     var session: PeripheralSession?
-    let manager = CBPeripheralManager(delegate: delegate, queue: nil) { deliver in
-      let scripted = PeripheralSession(deliver)
+    let manager = CBPeripheralManager(delegate: delegate, queue: nil) { events in
+      let scripted = PeripheralSession(events)
       session = scripted
       return scripted
     }

@@ -194,16 +194,16 @@ private final class HeartRateApp: NSObject, CBCentralManagerDelegate, CBPeripher
       BindruneBroker.Adapter(on: radio.eventLoop) { _ async throws(TransportError) in radio.controller() }
     }
     let sensor = HeartRateSensor(), app = HeartRateApp(last: sensor.last)
-    let peripheral = CBPeripheralManager(delegate: sensor, queue: queues.sensor) { deliver in
-      DirectSession(on: adapter(), deliver: deliver)
+    let peripheral = CBPeripheralManager(delegate: sensor, queue: queues.sensor) { events in
+      DirectSession(on: adapter(), events: events)
     }
     var served: [String] = []
     var serving = sensor.steps.makeAsyncIterator()
     while served.last?.hasPrefix("advertising") != true, let step = await serving.next() { served.append(step) }
     #expect(served == ["added 180F ok", "added 180D ok", "advertising ok true"])
 
-    let central = CBCentralManager(delegate: app, queue: queues.app) { deliver in
-      DirectSession(on: adapter(), deliver: deliver)
+    let central = CBCentralManager(delegate: app, queue: queues.app) { events in
+      DirectSession(on: adapter(), events: events)
     }
     var steps: [String] = []
     for await step in app.steps { steps.append(step) }

@@ -14,11 +14,11 @@ final class PeripheralSession: BrokerSession, @unchecked Sendable {
   private var sent: [BrokerRequest.Peripheral] = []
   private var ports: [UUID: SendPort] = [:]
   private var closed = false
-  private let deliver: @Sendable ([BrokerEvent]) -> Void
+  private let events: EventQueue
 
-  init(_ deliver: @escaping @Sendable ([BrokerEvent]) -> Void) {
-    self.deliver = deliver
-    deliver([.adapter(.unknown)])
+  init(_ events: EventQueue) {
+    self.events = events
+    events.put([.adapter(.unknown)])
   }
   /// Before a request is noted: sets the time at which another thread does something.
   var onSend: ((BrokerRequest.Peripheral) -> Void)?
@@ -32,7 +32,7 @@ final class PeripheralSession: BrokerSession, @unchecked Sendable {
   func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? { lock.withLock { ports[peer] } }
   func close() { lock.withLock { closed = true } }
 
-  func tell(_ event: BrokerEvent) { deliver([event]) }
+  func tell(_ event: BrokerEvent) { events.put([event]) }
   func setPort(_ port: SendPort?, of peer: UUID) { lock.withLock { ports[peer] = port } }
   var isClosed: Bool { lock.withLock { closed } }
   /// What the manager has asked for since this was asked last.
@@ -138,8 +138,8 @@ final class PeripheralScript: @unchecked Sendable {
   /// `state` nil: nothing is known yet.
   init(_ state: AdapterState? = .poweredOn, options: [String: Any]? = nil) {
     Log.shared.listen { [weak self] line in self?.lock.withLock { self?.lines.append(line) } }
-    manager = CBPeripheralManager(delegate: delegate, queue: queue, options: options) { deliver in
-      let session = PeripheralSession(deliver)
+    manager = CBPeripheralManager(delegate: delegate, queue: queue, options: options) { events in
+      let session = PeripheralSession(events)
       self.session = session
       return session
     }
@@ -187,7 +187,7 @@ final class PeripheralScript: @unchecked Sendable {
   /// A central with a port of `capacity` octets that waits until the test sends.
   func connect(_ peer: UUID, capacity: Int = 1_000, mtu: Int = 185) -> SendPort {
     let port = SendPort(
-      link: LinkID(rawValue: 1), handle: nil, kind: .notification, capacity: capacity, mtu: mtu,
+      handle: nil, kind: .notification, capacity: capacity, mtu: mtu,
       onReady: { [session] in session?.tell(.readyToUpdate(peer)) }, wake: { _ in })
     session.setPort(port, of: peer)
     return port

@@ -3,7 +3,7 @@ import CoreBluetooth
 
 /// An adapter that is on, and never answers.
 final class SilentSession: BrokerSession {
-  init(deliver: @Sendable ([BrokerEvent]) -> Void) { deliver([.adapter(.poweredOn)]) }
+  init(events: EventQueue) { events.put([.adapter(.poweredOn)]) }
   func send(_ request: BrokerRequest) {}
   func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? { nil }
   func close() {}

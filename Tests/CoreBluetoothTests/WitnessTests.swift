@@ -9,7 +9,7 @@ import Testing
   /// A manager that is on, and a peripheral of it.
   func made() throws -> (CBCentralManager, CBPeripheral) {
     let state = FirstState()
-    let manager = CBCentralManager(delegate: state, queue: queue) { SilentSession(deliver: $0) }
+    let manager = CBCentralManager(delegate: state, queue: queue) { SilentSession(events: $0) }
     #expect(state.isTold.wait(timeout: .now() + 30) == .success)
     let peer = UUID(PeerID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random)))
     return (manager, try #require(manager.retrievePeripherals(withIdentifiers: [peer]).first))

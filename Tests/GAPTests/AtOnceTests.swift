@@ -139,4 +139,23 @@ import Testing
     side.bench.receive(completedPackets(1, 2))
     #expect(side.bench.sent == ["02 01 00 08 00 04 00 04 00 1B 03 00 07"], "the one that waited")
   }
+
+  /// A request for which ATT_MTU has no room fails when its turn comes, and the packet of that turn is the next value.
+  @Test func aRequestWithoutRoom() throws {
+    var side = Side(atOnce: false, buffers: 1, try Self.database())
+    side.connect(1)
+    side.request(1, [0x12, 4, 0, 1, 0])
+    side.bench.receive(completedPackets(1, 1))
+    side.notify(1, [1])
+    side.notify(1, [2])
+    guard let link = side.links[1] else { throw CancellationError() }
+    side.bench.tell { core, _ in
+      core.withClient(of: link, id: RequestID(rawValue: 9)) {
+        $0.readMultiple(RequestID(rawValue: 9), [AttributeHandle](repeating: Side.value, count: 12))
+      }
+    }
+    _ = side.take()
+    side.bench.receive(completedPackets(1, 1))
+    #expect(side.take() == ["02 01 00 08 00 04 00 04 00 1B 03 00 02", "9: failed(GATT.ClientError.valueTooLong)"])
+  }
 }

@@ -396,6 +396,23 @@ import Testing
     #expect(dialogue.client.remote.isComplete && dialogue.client.remote.hash?.description == Self.text)
   }
 
+  /// Cancelled before the hash has been asked for: what the server's queue holds is taken back all the same.
+  @Test func cancelledBetweenPartsThatAreOutOfSync() {
+    let dialogue = Self.synchronized()
+    dialogue.client.writeReliable(1, [(0x12, [1]), (3, [2])])
+    dialogue.play(
+      """
+      > 16 1200 0000 01
+      < 17 1200 0000 01
+      > 16 0300 0000 02
+      < 01 16 0300 12
+      """, isOver: false)
+    dialogue.client.cancel(1)
+    dialogue.client.read(2, 0x12)
+    dialogue.play("> 18 00\n< 19\n> 0A 1200\n< 0B 77")
+    #expect(dialogue.effects() == ["1 cancelled", "2 value 77"])
+  }
+
   /// Cancelled at any point of it, a request that is out of sync is not asked again.
   @Test(arguments: 1...3) func cancelledMeanwhile(after steps: Int) {
     let dialogue = Self.synchronized()

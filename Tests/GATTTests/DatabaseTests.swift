@@ -262,10 +262,10 @@ import Testing
     builder.service("180A", at: handle(0x30)) { _ in }
     let tester = ServerUnderTest(try builder.build())
     #expect(tester.ask("12 04 00 02 00") == "13" && tester.ask("12 25 00 01 00") == "13")
-    _ = tester.told()
+    _ = tester.effectTexts()
     let before = tester.server.database.hash
     try tester.server.remove(service: handle(0x10), andIncludes: true)
-    #expect(tester.told() == [] && tester.server.database.hash != before)
+    #expect(tester.effectTexts() == [] && tester.server.database.hash != before)
     #expect(tester.ask("10 10 00 FF FF 00 28") == "11 06 20 00 25 00 0D 18 30 00 30 00 0A 18")
     #expect(tester.ask("08 20 00 25 00 02 28") == "09 08 21 00 30 00 30 00 0A 18")
     #expect(tester.ask("0A 22 00") == "01 0A 22 00 01" && tester.ask("0A 25 00") == "0B 01 00")
@@ -338,16 +338,16 @@ import Testing
   @Test func whileConnected() throws {
     let tester = ServerUnderTest(try small())
     #expect(tester.ask("12 33 00 01 00") == "13" && tester.ask("12 13 00 01 00") == "13")
-    _ = tester.told()
+    _ = tester.effectTexts()
     try tester.server.remove(service: handle(0x30))
-    #expect(tester.told() == ["1 subscribed 0x0032 0"])
+    #expect(tester.effectTexts() == ["1 subscribed 0x0032 0"])
     #expect(tester.ask("0A 33 00") == "01 0A 33 00 01" && tester.ask("0A 13 00") == "0B 01 00")
     #expect(tester.server.subscribers(of: handle(0x32)) == [])
     var builder = DatabaseBuilder(after: tester.server.database)
     let added = builder.service("180D") { $0.characteristic("2A37", [.notify, .indicate]) }
     try tester.server.insert(builder)
     #expect(tester.ask("0A 37 00") == "0B 00 00" && added.configuration == handle(0x37))
-    #expect(tester.ask("12 37 00 02 00") == "13" && tester.told() == ["1 subscribed 0x0036 2"])
+    #expect(tester.ask("12 37 00 02 00") == "13" && tester.effectTexts() == ["1 subscribed 0x0036 2"])
     #expect(tester.ask("0A 13 00") == "0B 01 00")
     // Values keep their place.
     #expect(tester.ask("0A 12 00") == "0B 01" && tester.setValue(0x12, [9]) && tester.ask("0A 12 00") == "0B 09")
@@ -363,9 +363,9 @@ import Testing
       }
       try tester.server.insert(builder)
       #expect(tester.ask("12 43 00 01 00") == "13")
-      #expect(tester.told() == ["1 subscribed 0x0042 1"])
+      #expect(tester.effectTexts() == ["1 subscribed 0x0042 1"])
       try tester.server.remove(service: handle(0x40))
-      #expect(tester.told() == ["1 subscribed 0x0042 0"])
+      #expect(tester.effectTexts() == ["1 subscribed 0x0042 0"])
     }
     #expect(tester.server.database.hash == (try small()).hash)
   }

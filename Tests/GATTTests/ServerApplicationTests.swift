@@ -12,13 +12,13 @@ import Testing
   /// Vol 3, Part G, §3.3.3.3.
   @Test func subscribing() {
     #expect(tester.ask("12 13 00 01 00") == "13")
-    #expect(tester.told() == ["1 subscribed 0x0012 1"])
+    #expect(tester.effectTexts() == ["1 subscribed 0x0012 1"])
     #expect(tester.ask("0A 13 00") == "0B 01 00")
     #expect(tester.server.configuration(of: handle(0x12), on: tester.bearer) == .notification)
     #expect(tester.server.subscribers(of: handle(0x12)) == [tester.bearer])
     // The same again changes nothing.
     #expect(tester.ask("12 13 00 01 00") == "13")
-    #expect(tester.told() == [])
+    #expect(tester.effectTexts() == [])
     // Indications, which the properties do not have: 0xFD. Reserved bits are ignored. One octet is the lower one.
     #expect(tester.ask("12 13 00 02 00") == "01 12 13 00 FD")
     #expect(tester.ask("12 13 00 03 00") == "01 12 13 00 FD")
@@ -30,7 +30,7 @@ import Testing
     #expect(tester.ask("12 43 00 02 00") == "13")
     #expect(tester.ask("12 46 00 03 00") == "13")
     #expect(
-      tester.told() == ["1 subscribed 0x0012 0", "1 subscribed 0x0042 2", "1 subscribed 0x0045 3"])
+      tester.effectTexts() == ["1 subscribed 0x0012 0", "1 subscribed 0x0042 2", "1 subscribed 0x0045 3"])
     #expect(tester.server.subscribers(of: handle(0x12)) == [])
     #expect(tester.server.subscribers(of: handle(0x3E)) == [])
   }
@@ -45,7 +45,7 @@ import Testing
     #expect(tester.server.subscribers(of: handle(0x12)) == [first, second])
     tester.server.close(first)
     #expect(
-      tester.told() == ["1 subscribed 0x0012 1", "2 subscribed 0x0012 1", "1 subscribed 0x0012 0"])
+      tester.effectTexts() == ["1 subscribed 0x0012 1", "2 subscribed 0x0012 1", "1 subscribed 0x0012 0"])
     #expect(tester.server.subscribers(of: handle(0x12)) == [second])
     tester.server.open(first)
     tester.bearer = first
@@ -54,11 +54,11 @@ import Testing
 
   @Test func dynamicReads() {
     #expect(tester.ask("0A 3A 00") == later)
-    #expect(tester.told() == ["1 reads 0x003A+0 #1"])
+    #expect(tester.effectTexts() == ["1 reads 0x003A+0 #1"])
     #expect(tester.answerRead(1, [1, 2, 3]) == "0B 01 02 03")
     #expect(tester.answerRead(1, [1, 2, 3]) == "nobody waits: answeredAlready")
     #expect(tester.ask("0C 3A 00 16 00") == later)
-    #expect(tester.told() == ["1 reads 0x003A+22 #2"])
+    #expect(tester.effectTexts() == ["1 reads 0x003A+22 #2"])
     #expect(tester.answerWrite(2) == "nobody waits: wrongKind")
     #expect(tester.answerRead(2, Array(repeating: 5, count: 100)) == "0D " + hex(Array(repeating: 5, count: 22)))
     #expect(tester.ask("0C 3A 00 17 00") == later)
@@ -77,7 +77,7 @@ import Testing
 
   @Test func dynamicWrites() {
     #expect(tester.ask("12 3A 00 01 02") == later)
-    #expect(tester.told() == ["1 writes 0x003A+0 #1: 01 02"])
+    #expect(tester.effectTexts() == ["1 writes 0x003A+0 #1: 01 02"])
     #expect(tester.answerRead(1, []) == "nobody waits: wrongKind")
     #expect(tester.answerWrite(1) == "13")
     #expect(tester.answerWrite(1) == "nobody waits: answeredAlready")
@@ -85,9 +85,9 @@ import Testing
     #expect(tester.refuse(2, ATTError(rawValue: 0x80)) == "01 12 3A 00 80")
     // An Unlikely Error is of no attribute: Vol 3, Part F, §3.3.
     #expect(tester.ask("12 3A 00 01") == later && tester.refuse(3, .unlikelyError) == "01 12 00 00 0E")
-    _ = tester.told()
+    _ = tester.effectTexts()
     tester.command("52 3A 00 04")
-    #expect(tester.told() == ["1 wrote 0x003A+0: 04"])
+    #expect(tester.effectTexts() == ["1 wrote 0x003A+0: 04"])
   }
 
   /// After 25 s the bearer answers for the application: nobody waits for its answer then, and it is told so once.
@@ -95,28 +95,28 @@ import Testing
     #expect(tester.ask("0A 3A 00") == later)
     tester.expire()
     tester.expire()
-    #expect(tester.told() == ["1 reads 0x003A+0 #1", "1 cancelled #1"])
+    #expect(tester.effectTexts() == ["1 reads 0x003A+0 #1", "1 cancelled #1"])
     #expect(tester.answerRead(1, [1]) == "nobody waits: tooLate")
     // Another request says the same.
     #expect(tester.ask("0A 3A 00") == later)
     #expect(tester.ask("12 3A 00 01") == later)
-    #expect(tester.told() == ["1 reads 0x003A+0 #2", "1 cancelled #2", "1 writes 0x003A+0 #3: 01"])
+    #expect(tester.effectTexts() == ["1 reads 0x003A+0 #2", "1 cancelled #2", "1 writes 0x003A+0 #3: 01"])
     #expect(tester.answerRead(2, [1]) == "nobody waits: tooLate")
     #expect(tester.answerWrite(3) == "13")
     // A queue that waits for the application's word is dropped with the question.
     _ = tester.ask("16 3A 00 00 00 01")
     #expect(tester.ask("18 01") == later)
     #expect(tester.ask("16 34 00 00 00 AA") == "17 34 00 00 00 AA")
-    _ = tester.told()
+    _ = tester.effectTexts()
     #expect(tester.ask("18 01") == "19")
-    #expect(tester.told() == ["1 wrote 0x0034+0: AA"])
+    #expect(tester.effectTexts() == ["1 wrote 0x0034+0: AA"])
   }
 
   @Test func closedWhileWaiting() {
     _ = tester.ask("0A 3A 00")
     tester.server.close(tester.bearer)
     tester.server.close(tester.bearer)
-    #expect(tester.told() == ["1 reads 0x003A+0 #1", "1 cancelled #1"])
+    #expect(tester.effectTexts() == ["1 reads 0x003A+0 #1", "1 cancelled #1"])
     #expect(tester.answerRead(1, [1]) == "nobody waits: disconnected")
   }
 
@@ -148,8 +148,8 @@ import Testing
     for value in ["01", "00", "01"] { #expect(tester.ask("12 13 00 \(value) 00") == "13") }
     #expect(tester.ask("12 13 00 00 00") == "01 12 00 00 11")
     #expect(tester.ask("0A 3A 00") == "01 0A 00 00 11")
-    #expect(tester.told().count == 4)
+    #expect(tester.effectTexts().count == 4)
     #expect(tester.ask("12 34 00 07 08 09") == "13")
-    #expect(tester.told() == ["1 wrote 0x0034+0: 07 08 09"])
+    #expect(tester.effectTexts() == ["1 wrote 0x0034+0: 07 08 09"])
   }
 }

@@ -76,23 +76,7 @@ import Testing
         server.close(bearer.id)
       }
     }
-    /// Subscriptions that have changed, and questions to the application.
-    func told() -> [String] {
-      var told: [String] = []
-      while let effect = server.nextEffect() {
-        switch effect {
-        case .subscriptionChanged(let bearer, let handle, let wanted):
-          told.append("\(bearer.rawValue) subscribed \(handle.text) \(wanted.rawValue)")
-        case .readRequested(let id, let bearer, let handle, _):
-          told.append("\(bearer.rawValue) reads \(handle.text) #\(id.rawValue)")
-        case .writeRequested(let id, let bearer, let handle, _, let value, _):
-          told.append("\(bearer.rawValue) writes \(handle.text) #\(id.rawValue): \(hex(server.bytes(of: value)))")
-        case .requestCancelled(let id, let bearer): told.append("\(bearer.rawValue) cancelled #\(id.rawValue)")
-        case .written, .store: break
-        }
-      }
-      return told
-    }
+    func effectTexts() -> [String] { server.effectTexts() }
     func indication(on number: UInt16) -> String? {
       server.takeServiceChanged(on: BearerID(rawValue: number)).map { "\($0.handle.text) \(hex($0.value))" }
     }
@@ -111,11 +95,11 @@ import Testing
     #expect(bearers.mayNotify(0x12, on: 1) && bearers.mayNotify(0x12, on: 2) && !bearers.mayNotify(0x12, on: 3))
     #expect(bearers.server.subscribers(of: handle(0x12)) == [BearerID(rawValue: 1)])
     bearers.close(1)
-    #expect(bearers.told() == ["2 subscribed 0x0012 1"])
+    #expect(bearers.effectTexts() == ["2 subscribed 0x0012 1"])
     #expect(bearers.ask("0A 13 00", on: 2) == "0B 01 00")
     #expect(bearers.server.subscribers(of: handle(0x12)) == [BearerID(rawValue: 2)])
     bearers.close(2)
-    #expect(bearers.told() == ["2 subscribed 0x0012 0"])
+    #expect(bearers.effectTexts() == ["2 subscribed 0x0012 0"])
     #expect(bearers.server.subscribers(of: handle(0x12)).isEmpty)
     #expect(bearers.ask("0A 13 00", on: 3) == "0B 00 00")
   }
@@ -139,7 +123,7 @@ import Testing
     // While the application works on one queue, the next begins on the other bearer.
     #expect(bearers.ask("16 3A 00 00 00 01", on: 1) == "17 3A 00 00 00 01")
     #expect(bearers.ask("18 01", on: 1) == "")
-    #expect(bearers.told() == ["1 writes 0x003A #1: 01"])
+    #expect(bearers.effectTexts() == ["2 wrote 0x0034+0: AA BB", "1 writes 0x003A+0 #1: 01"])
     #expect(bearers.ask("16 34 00 00 00 CC", on: 2) == "17 34 00 00 00 CC")
     #expect(bearers.ask("18 01", on: 2) == "19" && bearers.ask("0A 34 00", on: 3) == "0B CC")
     bearers.answer(1)
@@ -156,18 +140,18 @@ import Testing
     #expect(bearers.ask("02 64 00", on: 2) == "03 05 02")
     #expect(bearers.mtu(on: 2) == 100 && bearers.mtu(on: 1) == 23)
     #expect(bearers.ask("0A 3A 00", on: 1) == "" && bearers.ask("0A 3A 00", on: 2) == "")
-    #expect(bearers.told() == ["1 reads 0x003A #1", "2 reads 0x003A #2"])
+    #expect(bearers.effectTexts() == ["1 reads 0x003A+0 #1", "2 reads 0x003A+0 #2"])
     #expect(bearers.ask("0A 13 00", on: 3) == "0B 00 00")
     bearers.answer(2, [2])
     #expect(bearers.sent(on: 1) == "" && bearers.sent(on: 2) == "0B 02")
     #expect(bearers.ask("0A 13 00", on: 2) == "0B 00 00")
     bearers.close(2)
-    #expect(bearers.told() == [])
+    #expect(bearers.effectTexts() == [])
     bearers.answer(1, [1])
     #expect(bearers.sent(on: 1) == "0B 01")
     #expect(bearers.ask("0A 3A 00", on: 1) == "")
     bearers.close(1)
-    #expect(bearers.told() == ["1 reads 0x003A #3", "1 cancelled #3"])
+    #expect(bearers.effectTexts() == ["1 reads 0x003A+0 #3", "1 cancelled #3"])
   }
 
   private func cache() throws -> Bearers {
@@ -231,7 +215,7 @@ import Testing
     #expect(bearers.ask("12 13 00 01 00", on: 3) == "13")
     let isTaken = bearers.server.open(BearerID(rawValue: 3), beside: one)
     #expect(isTaken)
-    #expect(bearers.told() == ["3 subscribed 0x0012 1", "3 subscribed 0x0012 0"])
+    #expect(bearers.effectTexts() == ["3 subscribed 0x0012 1", "3 subscribed 0x0012 0"])
     #expect(bearers.ask("0A 13 00", on: 3) == "0B 00 00")
   }
 }

@@ -49,7 +49,7 @@ import Testing
       tester = ServerUnderTest(try builder.build())
       if let features { #expect(tester.ask("12 0B 00 " + features) == "13") }
       if subscribed { #expect(tester.ask("12 09 00 02 00") == "13") }
-      _ = tester.told()
+      _ = tester.effectTexts()
     }
     func change() throws {
       var builder = DatabaseBuilder(after: tester.server.database)
@@ -80,7 +80,7 @@ import Testing
     #expect(tester.ask("16 0B 00 00 00 02") == "17 0B 00 00 00 02")
     #expect(tester.ask("18 01") == "01 18 0B 00 13")
     #expect(tester.ask("06 01 00 FF FF 29 2B 05") == "07 0B 00 0B 00")
-    #expect(tester.told() == [])
+    #expect(tester.effectTexts() == [])
     // Each client's own, and forgotten with it.
     tester.server.open(tester.bearer)
     #expect(tester.ask("0A 0B 00") == "0B 00")
@@ -178,10 +178,10 @@ import Testing
       #expect(cache.reading() == "0B 01", "\(phase)")
 
       cache = try self.cache(phase)
-      _ = cache.tester.told()
+      _ = cache.tester.effectTexts()
       cache.tester.command("52 22 00 07")
       let isIgnored = phase != .aware && phase != .deaf
-      #expect(cache.tester.told().isEmpty == isIgnored, "\(phase)")
+      #expect(cache.tester.effectTexts().isEmpty == isIgnored, "\(phase)")
 
       // Not bonded: aware again with the next link.
       cache = try self.cache(phase)
@@ -254,22 +254,22 @@ import Testing
   @Test func bondedClientIsRemembered() throws {
     let bond = BondID(rawValue: 7), cache = try Cache(), tester = cache.tester
     tester.server.bond(tester.bearer, as: bond)
-    #expect(tester.told() == ["bond 7 stored"])
+    #expect(tester.effectTexts() == ["bond 7 stored"])
     #expect(tester.ask("12 23 00 01 00") == "13")
-    #expect(tester.told() == ["1 subscribed 0x0022 1", "bond 7 stored"])
-    #expect(tester.told() == [])
+    #expect(tester.effectTexts() == ["1 subscribed 0x0022 1", "bond 7 stored"])
+    #expect(tester.effectTexts() == [])
     // The last change may come with the end.
     #expect(tester.ask("12 0B 00 05") == "13")
     tester.server.close(tester.bearer)
     #expect(
-      tester.told() == ["bond 7 stored", "1 subscribed 0x0008 0", "1 subscribed 0x0022 0"])
+      tester.effectTexts() == ["bond 7 stored", "1 subscribed 0x0008 0", "1 subscribed 0x0022 0"])
     let octets = try #require(tester.records[bond]), record = try ClientRecord(octets.span)
     #expect(record.features == [.robustCaching, .multipleHandleValueNotifications] && record.isAware)
     #expect(record.configurations.map(\.descriptor) == [handle(9), handle(0x23)] && record.octets == octets)
 
     try restored(cache, octets, 2)
     #expect(
-      tester.told() == ["2 subscribed 0x0008 2", "2 subscribed 0x0022 1", "bond 7 stored"])
+      tester.effectTexts() == ["2 subscribed 0x0008 2", "2 subscribed 0x0022 1", "bond 7 stored"])
     #expect(tester.ask("0A 23 00") == "0B 01 00" && tester.ask("0A 0B 00") == "0B 05")
     #expect(cache.indication() == nil)
     // One that is not bonded is forgotten.
@@ -283,24 +283,24 @@ import Testing
   @Test func changesWhileAway() throws {
     let bond = BondID(rawValue: 7), cache = try Cache(), tester = cache.tester
     tester.server.bond(tester.bearer, as: bond)
-    _ = tester.told()
+    _ = tester.effectTexts()
     tester.server.close(tester.bearer)
     let away = try #require(tester.records[bond])
     try cache.change()
     try restored(cache, away)
     #expect(cache.indication() == "0x0008 06 00 26 00")
     #expect(cache.reading() == "01 0A 22 00 12")
-    _ = tester.told()
+    _ = tester.effectTexts()
     // Gone before it has confirmed.
     tester.server.close(tester.bearer)
-    _ = tester.told()
+    _ = tester.effectTexts()
     try restored(cache, try #require(tester.records[bond]))
     #expect(cache.reading() == "01 0A 22 00 12", "after a new connection the error is sent again")
     #expect(cache.indication() == "0x0008 06 00 26 00")
     cache.confirm()
-    _ = tester.told()
+    _ = tester.effectTexts()
     tester.server.close(tester.bearer)
-    _ = tester.told()
+    _ = tester.effectTexts()
     try restored(cache, try #require(tester.records[bond]))
     #expect(cache.indication() == nil && cache.reading() == "0B 01")
     // A database that the server has never had, as after an update: everything.
@@ -318,14 +318,14 @@ import Testing
     let bond = BondID(rawValue: 7), cache = try Cache(), tester = cache.tester
     #expect(tester.ask("12 23 00 01 00") == "13")
     tester.server.bond(tester.bearer, as: bond)
-    _ = tester.told()
+    _ = tester.effectTexts()
     var builder = DatabaseBuilder()
     builder.genericAccess(name: "B")
     builder.genericAttribute()
     builder.service("180D", at: handle(0x20)) { $0.characteristic("2A37", .notify) }
     let other = Cache(ServerUnderTest(try builder.build()))
     try restored(other, try #require(tester.records[bond]))
-    #expect(other.tester.told() == ["1 subscribed 0x0008 2", "bond 7 stored"])
+    #expect(other.tester.effectTexts() == ["1 subscribed 0x0008 2", "bond 7 stored"])
     #expect(other.tester.ask("08 01 00 FF FF 2A 2B").hasPrefix("09 12"))
     #expect(other.tester.ask("0A 23 00") == "0B 00 00")
   }

@@ -28,19 +28,19 @@ import Testing
 
   @Test func readByType() {
     #expect(tester.ask(Self.byType) == later)
-    #expect(tester.told() == ["1 reads 0x0006+0 #1"])
+    #expect(tester.effectTexts() == ["1 reads 0x0006+0 #1"])
     #expect(tester.answerRead(1, [0xC0, 0xC1]) == later)
-    #expect(tester.told() == ["1 reads 0x0008+0 #2"])
+    #expect(tester.effectTexts() == ["1 reads 0x0008+0 #2"])
     // What has been answered is answered; a consent is no value.
     #expect(tester.answerRead(1, [0]) == "nobody waits: answeredAlready")
     #expect(tester.answerWrite(2) == "nobody waits: wrongKind")
     #expect(tester.answerRead(2, [0xD0, 0xD1]) == later)
     // The fourth is the server's own, and the fifth would be asked for, if it had room: 4 × 4 + 2 octets of 23, and 4 more.
-    #expect(tester.told() == ["1 reads 0x000C+0 #3"])
+    #expect(tester.effectTexts() == ["1 reads 0x000C+0 #3"])
     #expect(
       tester.answerRead(3, [0xE0, 0xE1])
         == "09 04 04 00 A0 A1 06 00 C0 C1 08 00 D0 D1 0A 00 B0 B1 0C 00 E0 E1")
-    #expect(tester.told() == [])
+    #expect(tester.effectTexts() == [])
     // From there on: the first needs encryption.
     #expect(tester.ask("08 0D 00 FF FF 01 AA") == "01 08 0E 00 05")
     #expect(tester.ask("08 0F 00 FF FF 01 AA") == later)
@@ -58,10 +58,10 @@ import Testing
     #expect(tester.ask("08 0C 00 FF FF 01 AA") == later && tester.answerRead(5, [1]) == "09 03 0C 00 01")
     // A long first value leaves no room for a second: nobody is asked for it.
     #expect(tester.ask("08 05 00 FF FF 01 AA") == later)
-    _ = tester.told()
+    _ = tester.effectTexts()
     #expect(
       tester.answerRead(6, Array(repeating: 7, count: 600)) == "09 15 06 00 " + hex(Array(repeating: 7, count: 19)))
-    #expect(tester.told() == [])
+    #expect(tester.effectTexts() == [])
     // A range that ends at a dynamic value, and the last handle there is.
     #expect(tester.ask("08 05 00 06 00 01 AA") == later && tester.answerRead(7, [1]) == "09 03 06 00 01")
   }
@@ -69,7 +69,7 @@ import Testing
   @Test func readMultiple() {
     #expect(tester.ask("0E 04 00 06 00 08 00 0A 00 0C 00") == later)
     #expect(tester.answerRead(1, [1]) == later && tester.answerRead(2, []) == later)
-    #expect(tester.told().count == 3)
+    #expect(tester.effectTexts().count == 3)
     #expect(tester.answerRead(3, [2, 3]) == "0F A0 A1 01 B0 B1 02 03")
     #expect(tester.ask("20 06 00 04 00 08 00") == later && tester.answerRead(4, [1, 2, 3]) == later)
     #expect(tester.answerRead(5, []) == "21 03 00 01 02 03 02 00 A0 A1 00 00")
@@ -80,7 +80,7 @@ import Testing
     #expect(tester.ask("0E 06 00 0E 00") == later && tester.answerRead(9, [1]) == "01 0E 0E 00 05")
     #expect(tester.ask("0E 06 00 77 00") == later && tester.answerRead(10, [1]) == "01 0E 77 00 01")
     // A full response needs no more values; what is behind is checked all the same.
-    _ = tester.told()
+    _ = tester.effectTexts()
     let full = Array(repeating: UInt8(9), count: 30)
     #expect(tester.ask("0E 06 00 08 00 0C 00") == later && tester.answerRead(11, full) == "0F " + hex(full.prefix(22)))
     #expect(tester.ask("20 06 00 08 00 0C 00") == later)
@@ -140,7 +140,7 @@ import Testing
     #expect(tester.ask("0E 06 00 08 00") == later)
     tester.server.close(tester.bearer)
     #expect(tester.answerRead(4, [1]) == "nobody waits: disconnected")
-    #expect(tester.told().suffix(1) == ["1 cancelled #4"])
+    #expect(tester.effectTexts().suffix(1) == ["1 cancelled #4"])
   }
 
   /// No room for another question: Insufficient Resources, in the middle too.
@@ -155,11 +155,11 @@ import Testing
     let tester = ServerUnderTest(try builder.build(), configuration: configuration)
     #expect(tester.ask("0E 03 00 05 00") == later)
     #expect(tester.answerRead(1, [1]) == "01 0E 00 00 11")
-    _ = tester.told()
+    _ = tester.effectTexts()
     #expect(tester.ask("0E 03 00 05 00") == later)
-    _ = tester.told()
+    _ = tester.effectTexts()
     #expect(tester.answerRead(2, [1]) == later)
-    _ = tester.told()
+    _ = tester.effectTexts()
     #expect(tester.answerRead(3, [1]) == "0F 01 01")
   }
 
@@ -180,12 +180,12 @@ import Testing
     }
     prepare()
     #expect(
-      tester.told() == [
+      tester.effectTexts() == [
         "1 writes 0x0003+0 #1: 0A and 2 more", "1 writes 0x0007+2 #1: 0C and 1 more", "1 writes 0x0003+1 #1: 0D",
       ])
     #expect(tester.server.database.value(handle(5)) == [1])
     #expect(tester.answerWrite(1) == "19" && tester.server.database.value(handle(5)) == [0x0B])
-    #expect(tester.told() == ["1 wrote 0x0005+0: 0B"])
+    #expect(tester.effectTexts() == ["1 wrote 0x0005+0: 0B"])
     #expect(tester.answerWrite(1) == "nobody waits: answeredAlready")
     #expect(tester.setValue(5, [1]))
     prepare()

@@ -58,11 +58,11 @@ import Testing
     #expect(tester.ask("06 01 00 FF FF 01 AA 07") == (client.error == nil ? "07 03 00 03 00" : "01 06 01 00 0A"))
     // Types are nobody's secret: §3.4.3.1.
     #expect(tester.ask("04 03 00 03 00") == "05 01 03 00 01 AA")
-    _ = tester.told()
+    _ = tester.effectTexts()
     tester.command("52 03 00 09")
-    #expect((tester.told() == ["1 wrote 0x0003+0: 09"]) == (client.error == nil))
+    #expect((tester.effectTexts() == ["1 wrote 0x0003+0: 09"]) == (client.error == nil))
     tester.command("52 05 00 09")
-    #expect((tester.told() == ["1 wrote 0x0005+0: 09"]) == (client.error == nil))
+    #expect((tester.effectTexts() == ["1 wrote 0x0005+0: 09"]) == (client.error == nil))
   }
 
   /// Not permitted comes before all that could be mended, the handle before that; offset and length come last.

@@ -17,9 +17,9 @@ import Testing
       #expect(tester.ask("16 " + tail) == "17 " + tail)
     }
     #expect(tester.server.database.value(handle(0x3E))?.count == 512)
-    #expect(tester.told() == [])
+    #expect(tester.effectTexts() == [])
     #expect(tester.ask("18 01") == "19")
-    #expect(tester.told() == ["1 wrote 0x003E+0: \(hex(value))"])
+    #expect(tester.effectTexts() == ["1 wrote 0x003E+0: \(hex(value))"])
     // Written from its first octet on: what was there before is gone, as after a Write Request.
     #expect(tester.server.database.value(handle(0x3E)) == value)
   }
@@ -30,7 +30,7 @@ import Testing
     #expect(tester.ask("18 01") == "19")
     #expect(tester.ask("0C 3E 00 FD 01") == "0D FD AA FF")
     #expect(tester.ask("0A 34 00") == "0B 01 02 03 04 05")
-    #expect(tester.told() == ["1 wrote 0x003E+510: AA", "1 wrote 0x0034+3: 04 05"])
+    #expect(tester.effectTexts() == ["1 wrote 0x003E+510: AA", "1 wrote 0x0034+3: 04 05"])
   }
 
   @Test func partsInAnyOrder() {
@@ -47,7 +47,7 @@ import Testing
     #expect(tester.ask("18 00") == "19")
     #expect(tester.ask("18 01") == "19")
     #expect(tester.ask("0A 34 00") == "0B 01 02 03")
-    #expect(tester.told() == [])
+    #expect(tester.effectTexts() == [])
   }
 
   /// Vol 3, Part G, §3.3.3.1: none of the two has Characteristic Extended Properties, so none has the Reliable Write bit. Both
@@ -57,7 +57,7 @@ import Testing
     #expect(tester.ask("16 3E 00 00 00 01 02") == "17 3E 00 00 00 01 02")
     #expect(tester.ask("16 34 00 00 00 05") == "17 34 00 00 00 05")
     #expect(tester.ask("18 01") == "19")
-    #expect(tester.told() == ["1 wrote 0x003E+0: 01 02", "1 wrote 0x0034+0: 05"])
+    #expect(tester.effectTexts() == ["1 wrote 0x003E+0: 01 02", "1 wrote 0x0034+0: 05"])
   }
 
   /// Permissions count when a part is prepared, offset and length when the queue is executed.
@@ -85,11 +85,11 @@ import Testing
     #expect(tester.ask(second) == "17" + second.dropFirst(2))
     #expect(tester.ask("18 01") == expected)
     #expect(tester.server.database.value(handle(0x3E))?.count == (isGood ? 3 : 512))
-    if !isGood { #expect(tester.told() == []) }
+    if !isGood { #expect(tester.effectTexts() == []) }
     // The queue is empty after an error too.
-    _ = tester.told()
+    _ = tester.effectTexts()
     #expect(tester.ask("18 01") == "19")
-    #expect(tester.told() == [])
+    #expect(tester.effectTexts() == [])
   }
 
   @Test func lengthOfTheWholeValue() {
@@ -141,18 +141,18 @@ import Testing
       _ = tester.ask("16 3A 00 04 00 03")
       #expect(tester.ask("18 01") == later)
       let id: UInt32 = answer == "19" ? 1 : 2
-      #expect(tester.told() == ["1 writes 0x003A+2 #\(id): 01 02 03"])
+      #expect(tester.effectTexts() == ["1 writes 0x003A+2 #\(id): 01 02 03"])
       #expect((answer == "19" ? tester.answerWrite(id) : tester.refuse(id, ATTError(rawValue: 0x80))) == answer)
       #expect(tester.ask("0A 34 00") == "0B 11")
-      #expect(tester.told() == (answer == "19" ? ["1 wrote 0x0034+0: 11"] : []))
+      #expect(tester.effectTexts() == (answer == "19" ? ["1 wrote 0x0034+0: 11"] : []))
     }
     #expect(tester.ask("18 01") == "19")
-    #expect(tester.told() == [])
+    #expect(tester.effectTexts() == [])
     // Two writes of one dynamic value are two writes, and one question: `ServerCollectingTests`.
     _ = tester.ask("16 3A 00 00 00 01")
     _ = tester.ask("16 3A 00 00 00 02")
     #expect(tester.ask("18 01") == later)
-    #expect(tester.told() == ["1 writes 0x003A+0 #3: 01 and 1 more", "1 writes 0x003A+0 #3: 02"])
+    #expect(tester.effectTexts() == ["1 writes 0x003A+0 #3: 01 and 1 more", "1 writes 0x003A+0 #3: 02"])
     #expect(tester.answerWrite(3) == "19")
   }
 }

@@ -164,7 +164,7 @@ import Testing
     #expect(tester.ask("0A 34 00") == "0B 0A 0B 0C 0D")
     #expect(tester.ask("12 34 00") == "13")
     #expect(tester.ask("0A 34 00") == "0B")
-    #expect(tester.told() == ["1 wrote 0x0034+0: 0A 0B 0C 0D", "1 wrote 0x0034+0: "])
+    #expect(tester.effectTexts() == ["1 wrote 0x0034+0: 0A 0B 0C 0D", "1 wrote 0x0034+0: "])
     // A fixed length: fewer octets change the first ones, more are an error.
     #expect(tester.ask("12 40 00 01 02") == "13")
     #expect(tester.ask("0A 40 00") == "0B 01 02 09 09")
@@ -176,13 +176,13 @@ import Testing
     #expect(tester.ask("12 03 00 01") == "01 12 03 00 03")
     #expect(tester.ask("12 01 00 00 18") == "01 12 01 00 03")
     #expect(tester.ask("12 34") == "01 12 00 00 04")
-    #expect(tester.told().count == 2)
+    #expect(tester.effectTexts().count == 2)
     tester.command("52 34 00 EE")
     tester.command("52 34 00 " + hex(Array(repeating: 7, count: 21)))
     tester.command("52 03 00 EE")
     tester.command("52 FF 00 EE")
     tester.command("D2 34 00 DD 01 02 03 04 05 06 07 08 09 0A 0B 0C")
-    #expect(tester.told() == ["1 wrote 0x0034+0: EE"])
+    #expect(tester.effectTexts() == ["1 wrote 0x0034+0: EE"])
     #expect(tester.server.database.value(handle(0x34)) == [0xEE])
   }
 
@@ -193,7 +193,7 @@ import Testing
     tester.bearer = BearerID(rawValue: 9)
     #expect(tester.ask("0A 03 00") == "01 0A 00 00 0E")
     tester.command("52 34 00 EE")
-    #expect(tester.told() == [])
+    #expect(tester.effectTexts() == [])
   }
 
   @Test func valuesOfTheApplication() {

@@ -53,28 +53,9 @@ final class ServerUnderTest {
     while let effect = server.nextEffect() { effects.append(effect) }
     return effects
   }
-  /// The effects as text, with their octets.
-  func told() -> [String] {
-    var told: [String] = []
-    while let effect = server.nextEffect() {
-      switch effect {
-      case .subscriptionChanged(let bearer, let handle, let configuration):
-        told.append("\(bearer.rawValue) subscribed \(handle.text) \(configuration.rawValue)")
-      case .written(let bearer, let handle, let offset, let value):
-        told.append("\(bearer.rawValue) wrote \(handle.text)+\(offset): \(hex(server.bytes(of: value)))")
-      case .readRequested(let id, let bearer, let handle, let offset):
-        told.append("\(bearer.rawValue) reads \(handle.text)+\(offset) #\(id.rawValue)")
-      case .writeRequested(let id, let bearer, let handle, let offset, let value, let following):
-        let more = following > 0 ? " and \(following) more" : ""
-        told.append(
-          "\(bearer.rawValue) writes \(handle.text)+\(offset) #\(id.rawValue): \(hex(server.bytes(of: value)))\(more)")
-      case .requestCancelled(let id, let bearer): told.append("\(bearer.rawValue) cancelled #\(id.rawValue)")
-      case .store(let bond, let record):
-        records[bond] = server.bytes(of: record)
-        told.append("bond \(bond.rawValue) stored")
-      }
-    }
-    return told
+  /// The effects as text, with their octets; keeps the records that are to be stored.
+  func effectTexts() -> [String] {
+    server.effectTexts { records[$0] = $1 }
   }
   func answer(_ body: (inout Server, inout OutputRawSpan) -> AnswerOutcome) -> String {
     var response = PacketBuffer(capacity: mtu), outcome = AnswerOutcome.unwanted(.unknown)
@@ -163,4 +144,30 @@ func benchmarkDatabase(services: Int) throws -> Database {
     }
   }
   return try builder.build()
+}
+
+extension Server {
+  /// All effects as text, with their octets. `store` gets the records that are to be stored.
+  mutating func effectTexts(storing store: (BondID, [UInt8]) -> Void = { _, _ in }) -> [String] {
+    var texts: [String] = []
+    while let effect = nextEffect() {
+      switch effect {
+      case .subscriptionChanged(let bearer, let handle, let configuration):
+        texts.append("\(bearer.rawValue) subscribed \(handle.text) \(configuration.rawValue)")
+      case .written(let bearer, let handle, let offset, let value):
+        texts.append("\(bearer.rawValue) wrote \(handle.text)+\(offset): \(hex(bytes(of: value)))")
+      case .readRequested(let id, let bearer, let handle, let offset):
+        texts.append("\(bearer.rawValue) reads \(handle.text)+\(offset) #\(id.rawValue)")
+      case .writeRequested(let id, let bearer, let handle, let offset, let value, let following):
+        let more = following > 0 ? " and \(following) more" : ""
+        texts.append(
+          "\(bearer.rawValue) writes \(handle.text)+\(offset) #\(id.rawValue): \(hex(bytes(of: value)))\(more)")
+      case .requestCancelled(let id, let bearer): texts.append("\(bearer.rawValue) cancelled #\(id.rawValue)")
+      case .store(let bond, let record):
+        store(bond, bytes(of: record))
+        texts.append("bond \(bond.rawValue) stored")
+      }
+    }
+    return texts
+  }
 }

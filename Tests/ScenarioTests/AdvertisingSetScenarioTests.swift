@@ -109,7 +109,7 @@ import Testing
     #expect(steps.allSatisfy { $0 == .milliseconds(20) }, "\(steps)")
     same(Self.told(world, 0), [TestHost.AdvertisingWord](repeating: .started, count: 6))
   }
-  /// In pieces: off, set, on again, and nobody is told of an end.
+  /// In pieces: off, set, on again. The host reports no end.
   @Test func longDataChange() throws {
     var world = World<TestHost>(seed: 1, configuration: .realistic)
     for _ in 0...1 { _ = world.addStarted(TestHost()) }

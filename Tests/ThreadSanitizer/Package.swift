@@ -5,8 +5,8 @@ import PackageDescription
 let package = Package(
   name: "thread-sanitizer",
   targets: [
-    .target(name: "ATT"), .target(name: "GAP"),
-    .target(name: "Bindrune", dependencies: ["ATT", "GAP"]),
+    .target(name: "ATT"),
+    .target(name: "Bindrune", dependencies: ["ATT"]),
     .executableTarget(name: "threads", dependencies: ["Bindrune"]),
   ],
   swiftLanguageModes: [.v6]

@@ -67,7 +67,7 @@ final class Tool: @unchecked Sendable {
       continuation.yield((process.terminationReason == .uncaughtSignal ? 128 : 0) + process.terminationStatus)
       continuation.finish()
     }
-    try Self.withoutBlockedSignals { try process.run() }
+    try Self.withDefaultSignals { try process.run() }
     let identifier = process.processIdentifier
     let left = Atomic(signal?.times ?? 0)
     if !isPaused {
@@ -83,9 +83,11 @@ final class Tool: @unchecked Sendable {
     }
   }
 
-  /// A process begins with the signals blocked that its maker's thread has blocked, and a worker thread has all.
-  private static func withoutBlockedSignals(_ body: () throws -> Void) rethrows {
+  /// A process inherits the signals that its maker's thread blocks, which for a worker thread are all, and those that its
+  /// maker ignores, which in the background of a shell are SIGINT and SIGQUIT.
+  private static func withDefaultSignals(_ body: () throws -> Void) rethrows {
     var none = sigset_t(), before = sigset_t()
+    for number in [SIGINT, SIGQUIT] { Foundation.signal(number, SIG_DFL) }
     // The sets are used during the calls only.
     unsafe sigemptyset(&none)
     unsafe pthread_sigmask(SIG_SETMASK, &none, &before)

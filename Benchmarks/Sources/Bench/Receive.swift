@@ -57,7 +57,7 @@ func receive(_ links: Int, _ repetitions: Int, _ transport: PaperTransport, _ ob
   return observer.sum &- before
 }
 
-/// Adds up what it is told: values, their octets, the last octet of each, and the numbers of their links and handles.
+/// An observer that adds up what it receives: values, their octets, the last octet of each, and the numbers of their links and handles.
 final class Summing: HostObserver, @unchecked Sendable {
   // Sendable: everything is on the event loop.
   var sum: UInt64 = 0, links = 0

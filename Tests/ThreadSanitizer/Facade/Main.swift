@@ -7,14 +7,14 @@ import BindruneBroker
 final class Script: BrokerSession, @unchecked Sendable {
   // Sendable: everything happens on `air`.
   private let air = DispatchQueue(label: "air")
-  private let tell: @Sendable ([BrokerEvent]) -> Void
+  private let events: EventQueue
   private var next: UInt32 = 0
 
-  init(deliver: @escaping @Sendable ([BrokerEvent]) -> Void) {
-    tell = deliver
-    air.async { deliver([.adapter(.poweredOn)]) }
+  init(events: EventQueue) {
+    self.events = events
+    air.async { events.put([.adapter(.poweredOn)]) }
   }
-  private func deliver(_ event: BrokerEvent) { tell([event]) }
+  private func deliver(_ event: BrokerEvent) { events.put([event]) }
   static let peer = UUID(PeerID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random)))
   static let value = AttributeHandle(rawValue: 3)
   func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? { nil }
@@ -137,8 +137,8 @@ func threads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
   static func main() {
     var faults: [String] = []
     let client = Client(count: 500)
-    let manager = CBCentralManager(delegate: client, queue: DispatchQueue(label: "client")) { Script(deliver: $0) }
-    let other = CBCentralManager(delegate: nil, queue: DispatchQueue(label: "other")) { Script(deliver: $0) }
+    let manager = CBCentralManager(delegate: client, queue: DispatchQueue(label: "client")) { Script(events: $0) }
+    let other = CBCentralManager(delegate: nil, queue: DispatchQueue(label: "other")) { Script(events: $0) }
     threads(6) { thread in
       var short: Client?, gone: CBCentralManager?
       defer { withExtendedLifetime((short, gone)) {} }
@@ -156,7 +156,7 @@ func threads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
         // Managers that vanish with operations in flight.
         if thread == 4, turn % 10 == 0 {
           short = Client(count: .max)
-          gone = CBCentralManager(delegate: short, queue: DispatchQueue(label: "gone")) { Script(deliver: $0) }
+          gone = CBCentralManager(delegate: short, queue: DispatchQueue(label: "gone")) { Script(events: $0) }
         }
       }
     }
@@ -177,7 +177,7 @@ func threads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
   /// The other role: values are updated and services added while centrals come.
   static func serve() -> [String] {
     let client = Client(count: 0), queue = DispatchQueue(label: "server")
-    let manager = CBPeripheralManager(delegate: client, queue: queue) { Script(deliver: $0) }
+    let manager = CBPeripheralManager(delegate: client, queue: queue) { Script(events: $0) }
     while manager.state != .poweredOn { queue.sync {} }
     let value = CBMutableCharacteristic(type: CBUUID(string: "2A37"), properties: .notify, value: nil, permissions: [])
     let service = CBMutableService(type: CBUUID(string: "180D"), primary: true)

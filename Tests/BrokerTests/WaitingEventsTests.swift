@@ -1,12 +1,14 @@
-import BindruneBroker
 import Foundation
 import Testing
 
-@testable import CoreBluetooth
+@testable import BindruneBroker
 
-/// What a queue that stands still finds when it moves again: Decision 0029.
+/// What a program that has taken no events for a while finds when it takes them: Decision 0029.
 @Suite struct WaitingEventsTests {
-  private let peer = CentralLab.peer(1), other = CentralLab.peer(2), peers = (1...8).map { CentralLab.peer($0) }
+  private let peer = Self.peer(1), other = Self.peer(2), peers = (1...8).map { Self.peer($0) }
+  private static func peer(_ number: UInt64) -> UUID {
+    UUID(PeerID(PeerAddress(DeviceAddress(number), .random)))
+  }
   private func request(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: number) }
   private func read(_ number: UInt64) -> BrokerEvent {
     .readRequested(request(number), central: peer, 3, offset: 0, longestUpdate: 20)
@@ -18,10 +20,15 @@ import Testing
   private func down(_ peer: UUID) -> BrokerEvent { .disconnected(peer, nil, isReconnecting: true, seconds: 0) }
   private func up(_ peer: UUID) -> BrokerEvent { .connected(peer, name: nil, longestWrite: 20) }
 
+  private static func afterTheFirstState() -> WaitingEvents {
+    var waiting = WaitingEvents()
+    _ = waiting.append(.adapter(.poweredOn))
+    _ = waiting.takeAll()
+    return waiting
+  }
   /// What is left of `events` behind 1,024 others, in words.
   private func left(_ events: [BrokerEvent]) -> [String] {
-    var waiting = WaitingEvents()
-    waiting.isFirst = false
+    var waiting = Self.afterTheFirstState()
     for _ in 0..<1024 { _ = waiting.append(command(0)) }
     for event in events { _ = waiting.append(event) }
     return Array(words(&waiting).dropFirst(1024))
@@ -29,8 +36,7 @@ import Testing
   private func words(_ waiting: inout WaitingEvents) -> [String] {
     let count = waiting.count, items = waiting.takeAll().compactMap { $0 }
     #expect(count == items.count && waiting.isEmpty)
-    return items.map { item in
-      guard case .event(let event) = item else { return "call" }
+    return items.map { event in
       let number: (UUID) -> Int = { (peers.firstIndex(of: $0) ?? 99) + 1 }
       switch event {
       case .adapter(let state): return String("\(state)".prefix { $0 != "(" })
@@ -56,8 +62,7 @@ import Testing
 
   /// Below 1,024 there is no reason to keep anything back, but for what nobody waits for any more.
   @Test func aFewAreAllKept() {
-    var waiting = WaitingEvents()
-    waiting.isFirst = false
+    var waiting = Self.afterTheFirstState()
     for _ in 0..<100 {
       for event in [
         BrokerEvent.subscribed(peer, 3, longestUpdate: 20), .nameChanged(peer, "a"), .unsubscribed(peer, 3), read(1),
@@ -79,7 +84,7 @@ import Testing
     #expect(waiting.append(.values(other, 3, [value, value])) == 2)
     #expect(waiting.count == 65_536)
     let kept = waiting.takeAll().compactMap { item -> [Data]? in
-      if case .event(.values(peer, 3, let values)) = item { values } else { nil }
+      if case .values(peer, 3, let values) = item { values } else { nil }
     }
     #expect(kept.map(\.count) == [65_530, 6] && kept.last == (0..<6).map { Data([$0]) })
     #expect(waiting.isEmpty && waiting.append(.values(peer, 3, [value])) == 0)
@@ -158,8 +163,7 @@ import Testing
   }
   /// 600,000 events of the kinds that a device can repeat leave as many as there are devices and attributes.
   @Test func isBounded() {
-    var waiting = WaitingEvents(), generator = SystemRandomNumberGenerator(), most = 0
-    waiting.isFirst = false
+    var waiting = Self.afterTheFirstState(), generator = SystemRandomNumberGenerator(), most = 0
     var subscribed: Set<Int> = []
     for number in 0..<600_000 {
       let peer = peers[number % 8], handle = AttributeHandle(rawValue: UInt16(number / 8 % 4 + 1))
@@ -188,21 +192,25 @@ import Testing
     #expect(isSubscribed.values.count { $0 } == subscribed.count)
     // Strangers, each with an address of its own, leave nothing.
     for number in 0..<100_000 {
-      let stranger = CentralLab.peer(UInt64(number))
+      let stranger = Self.peer(UInt64(number))
       _ = waiting.append(.subscribed(stranger, 3, longestUpdate: 20))
       _ = waiting.append(.longestUpdateChanged(stranger, 182))
       _ = waiting.append(.unsubscribed(stranger, 3))
     }
     #expect(waiting.count <= 1024 + 1)
   }
-  @Test func calls() {
+  /// An unknown state is none: until another has been taken, only the last state is kept.
+  @Test func theFirstKnownState() {
     var waiting = WaitingEvents()
-    waiting.append {}
-    _ = waiting.append(.adapter(.poweredOn))
-    waiting.append {}
-    #expect(waiting.hasCalls && waiting.hasState && waiting.count == 3)
-    #expect(waiting.takeCalls().count == 2)
-    #expect(!waiting.hasCalls && words(&waiting) == ["poweredOn"])
-    #expect(!waiting.hasState)
+    _ = waiting.append(.adapter(.unknown))
+    #expect(words(&waiting) == ["unknown"])
+    for state in [AdapterState.poweredOff(""), .poweredOn] { _ = waiting.append(.adapter(state)) }
+    #expect(words(&waiting) == ["poweredOn"])
+    for state in [AdapterState.poweredOff(""), .poweredOn] { _ = waiting.append(.adapter(state)) }
+    #expect(words(&waiting) == ["poweredOff", "poweredOn"])
   }
+}
+
+extension AttributeHandle: ExpressibleByIntegerLiteral {
+  public init(integerLiteral value: UInt16) { self.init(rawValue: value) }
 }

@@ -1,11 +1,10 @@
-import BindruneBroker
 import Foundation
 
 /// # WaitingEvents
-/// **Overview**: what waits for a manager's queue, in order. Its size is bounded by what the program has asked for, and not by
-/// what devices do, however long the queue stands still: Decision 0029.
+/// **Overview**: the events in an `EventQueue`, in order. Their number is bounded by what the program has asked for, and not by
+/// what devices do, however long the program takes none: Decision 0029.
 ///
-/// **Function**: the end of a request that the program has not seen removes the request, and vanishes with it. While fewer than
+/// **Function**: the end of a request that the program has not taken removes the request, and vanishes with it. While fewer than
 /// 1,024 events wait, all others are kept. From then on an event replaces a waiting one that it makes obsolete, or is dropped:
 ///
 /// | event | effect on what waits |
@@ -19,16 +18,11 @@ import Foundation
 /// | value; write without response | is dropped while 65,536 events wait |
 ///
 /// So what remains always ends in the present state. Nothing that the program has asked for, and no request that a central
-/// waits for an answer to, is dropped. Before the first state has been delivered, only the last one is kept.
+/// waits for an answer to, is dropped. Until the program has taken a first state, only the last one is kept.
 struct WaitingEvents {
-  enum Item {
-    case event(BrokerEvent)
-    /// An answer that needs no session.
-    case call(@Sendable () -> Void)
-  }
   fileprivate static var crowd: Int { 1024 }
-  /// Nothing has been delivered yet.
-  var isFirst = true
+  /// No known state of the adapter has been taken yet.
+  private var isFirst = true
   private var isCrowded: Bool { isFirst || count >= Self.crowd }
 
   /// What later events look up.
@@ -42,44 +36,24 @@ struct WaitingEvents {
   }
 
   /// Nil where an event was removed; the last one is never nil.
-  private var items: [Item?] = []
+  private var items: [BrokerEvent?] = []
   private var places: [Key: Int] = [:]
   /// Events that wait; each value is one.
   private(set) var count = 0
   /// Items that are not nil.
   private var itemCount = 0
   var isEmpty: Bool { count == 0 }
-  private var callCount = 0
-  var hasCalls: Bool { callCount > 0 }
-  /// A state of the adapter waits that says something.
-  private(set) var hasState = false
+  /// The first state waits, and it is not `.unknown`.
+  private var hasKnownState = false
 
-  /// All of it. Nil where an event was removed.
-  mutating func takeAll() -> [Item?] {
-    let all = items, isFirst = isFirst
+  /// All events that wait; nil where one was removed.
+  mutating func takeAll() -> [BrokerEvent?] {
+    let all = items, isFirst = isFirst && !hasKnownState
     self = WaitingEvents()
     self.isFirst = isFirst
     return all
   }
-  /// The events go on waiting.
-  mutating func takeCalls() -> [Item?] {
-    var calls: [Item?] = []
-    for place in items.indices {
-      guard case .call? = items[place], let call = items[place] else { continue }
-      calls.append(call)
-      items[place] = nil
-      count -= 1
-      itemCount -= 1
-    }
-    callCount = 0
-    tidy()
-    return calls
-  }
 
-  mutating func append(_ call: @escaping @Sendable () -> Void) {
-    callCount += 1
-    add(.call(call))
-  }
   /// Returns how many events were dropped, because as many wait as may: 0, or 1, or of several values the last ones.
   mutating func append(_ event: BrokerEvent) -> Int {
     if case .values(let peer, let handle, let values) = event { return append(values, of: handle, from: peer) }
@@ -95,7 +69,7 @@ struct WaitingEvents {
     case .servicesChanged(let peer, let range):
       var range = range
       if isCrowded,
-        case .event(.servicesChanged(_, let earlier))? = places[.changedServices(peer)].flatMap({ items[$0] })
+        case .servicesChanged(_, let earlier)? = places[.changedServices(peer)].flatMap({ items[$0] })
       {
         range = range.union(earlier)
       }
@@ -105,10 +79,10 @@ struct WaitingEvents {
       let key = Key.subscription(peer, handle)
       if isCrowded, remove(key) { return 0 }
       places[key] = nil
-      add(.event(event))
+      add(event)
     case .readRequested(let request, _, _, _, _): add(event, as: .request(request))
     case .writeRequested(let request, _, _, _) where !request.isCommand: add(event, as: .request(request))
-    case .requestEnded(let request): if !remove(.request(request)) { add(.event(event)) }
+    case .requestEnded(let request): if !remove(.request(request)) { add(event) }
     case .connected(let peer, _, _): add(event, as: .connection(peer))
     case .disconnected(let peer, _, let isReconnecting, _) where isReconnecting:
       if isCrowded, let begin = places[.connection(peer)], let end = places[.interruption(peer)], end < begin {
@@ -118,43 +92,45 @@ struct WaitingEvents {
       }
     case .discovered, .scanFailed, .connectionFailed, .disconnected, .values, .completed, .writeRequested,
       .advertisingEnded:
-      add(.event(event))
+      add(event)
     }
     return 0
   }
   private mutating func append(_ values: [Data], of handle: AttributeHandle, from peer: UUID) -> Int {
     let room = max(0, 65_536 - count)
     if room >= values.count {
-      add(.event(.values(peer, handle, values)), of: values.count)
+      add(.values(peer, handle, values), of: values.count)
       return 0
     }
-    if room > 0 { add(.event(.values(peer, handle, Array(values[..<room]))), of: room) }
+    if room > 0 { add(.values(peer, handle, Array(values[..<room])), of: room) }
     return values.count - room
   }
   private mutating func append(_ state: AdapterState) {
-    if state != .unknown { hasState = true }
     // With its links, of which there are none below `.poweredOn`.
     if isCrowded { _ = remove(.links) }
-    if isFirst { return replace(.state, .adapter(state)) }
-    if !isCrowded { return add(.event(.adapter(state))) }
+    if isFirst {
+      hasKnownState = state != .unknown
+      return replace(.state, .adapter(state))
+    }
+    if !isCrowded { return add(.adapter(state)) }
     var run: [(place: Int, state: AdapterState)] = []
     for (place, item) in items.enumerated().reversed() where run.count < 2 {
       guard let item else { continue }
-      guard case .event(.adapter(let state)) = item else { break }
+      guard case .adapter(let state) = item else { break }
       run.append((place, state))
     }
-    guard run.count == 2 else { return add(.event(.adapter(state))) }
-    if run[0].state.severity >= run[1].state.severity { items[run[1].place] = .event(.adapter(run[0].state)) }
-    items[run[0].place] = .event(.adapter(state))
+    guard run.count == 2 else { return add(.adapter(state)) }
+    if run[0].state.severity >= run[1].state.severity { items[run[1].place] = .adapter(run[0].state) }
+    items[run[0].place] = .adapter(state)
   }
 
-  private mutating func add(_ item: Item, of events: Int = 1) {
-    items.append(item)
+  private mutating func add(_ event: BrokerEvent, of events: Int = 1) {
+    items.append(event)
     itemCount += 1
     count += events
   }
   private mutating func add(_ event: BrokerEvent, as key: Key) {
-    add(.event(event))
+    add(event)
     places[key] = items.count - 1
   }
   /// The new one goes to the end: events between the two may concern the same.
@@ -173,7 +149,7 @@ struct WaitingEvents {
   private mutating func tidy() {
     while let last = items.last, last == nil { items.removeLast() }
     guard items.count > 64, items.count > 2 * itemCount else { return }
-    var moved = [Int](repeating: 0, count: items.count), kept: [Item?] = []
+    var moved = [Int](repeating: 0, count: items.count), kept: [BrokerEvent?] = []
     for (place, item) in items.enumerated() where item != nil {
       moved[place] = kept.count
       kept.append(item)
@@ -190,7 +166,12 @@ extension BrokerEvent {
     case .discovered: WaitingEvents.crowd  // it will be heard again
     case .longestUpdateChanged: WaitingEvents.crowd  // a central that has subscribed has it from its port
     case .writeRequested(let request, _, _, _) where request.isCommand: 65_536
-    default: .max
+    // Each of several values counts: see `append(_:of:from:)`.
+    case .values: .max
+    case .adapter, .scanFailed, .connected, .connectionFailed, .disconnected, .nameChanged, .longestWriteChanged,
+      .servicesChanged, .readyToWrite, .linkedPeers, .completed, .subscribed, .unsubscribed, .readRequested,
+      .writeRequested, .requestEnded, .readyToUpdate, .advertisingEnded:
+      .max
     }
   }
 }

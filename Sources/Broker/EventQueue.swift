@@ -1,0 +1,59 @@
+import Foundation
+
+/// Takes the events of a session out of its `EventQueue`. Both methods are called on the thread that puts events in.
+public protocol EventQueueReader: AnyObject, Sendable {
+  /// Events were put in, and wait until the reader calls `takeAll`.
+  func eventsWait(in queue: EventQueue)
+  /// The queue has dropped this many events, because too many wait.
+  func eventsDropped(_ count: Int, from queue: EventQueue)
+}
+
+/// # EventQueue
+/// **Overview**: the events of one session that its application has not taken, in order. The session's adapter puts them in; a
+/// reader takes them when it can use them: a manager when its dispatch queue runs, a connection when its socket is writable.
+///
+///     adapter's event loop ── put ──▶ ┌────────────┐ ── eventsWait ──▶ reader
+///                                     │ EventQueue │
+///                                     └────────────┘ ◀── takeAll ──── its own thread
+///
+/// **Function**: while the reader takes nothing, `WaitingEvents` bounds what waits. Every method may be called from any thread.
+///
+/// **Phases**: open → closed, by the session or by its reader, for good. A closed queue drops what waits and what comes.
+public final class EventQueue: @unchecked Sendable {
+  // Sendable: the lock.
+  private let lock = NSLock()
+  private var waiting = WaitingEvents()
+  private var isClosed = false
+  private weak var currentReader: (any EventQueueReader)?
+
+  public init() {}
+
+  /// Set it before the queue is given to a session. The queue does not keep it alive.
+  public weak var reader: (any EventQueueReader)? {
+    get { lock.withLock { currentReader } }
+    set { lock.withLock { currentReader = newValue } }
+  }
+
+  public func put(_ events: [BrokerEvent]) {
+    let (reader, dropped) = lock.withLock { () -> ((any EventQueueReader)?, Int) in
+      if isClosed { return (nil, 0) }
+      var dropped = 0
+      for event in events { dropped += waiting.append(event) }
+      return (currentReader, dropped)
+    }
+    // Without the lock: the reader may take the events at once.
+    reader?.eventsWait(in: self)
+    if dropped > 0 { reader?.eventsDropped(dropped, from: self) }
+  }
+  /// All events that wait, in order; nil where one was removed.
+  public func takeAll() -> [BrokerEvent?] { lock.withLock { waiting.takeAll() } }
+
+  public func close() {
+    let dropped = lock.withLock {
+      isClosed = true
+      return waiting.takeAll()
+    }
+    // Released without the lock.
+    withExtendedLifetime(dropped) {}
+  }
+}
