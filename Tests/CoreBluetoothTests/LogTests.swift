@@ -12,7 +12,8 @@ import Testing
   @Test(arguments: Output.allCases) func anOutputThatTakesNothing(_ kind: Output) throws {
     var ends: [CInt] = [-1, -1]
     #expect(unsafe pipe(&ends) == 0)
-    defer { for end in ends where end >= 0 { close(end) } }
+    defer { if ends[0] >= 0 { close(ends[0]) } }
+    // Never closed: the output's thread goes on trying, and would write into whatever file another test is given by this number.
     let descriptor: CInt
     switch kind {
     case .full:
@@ -29,7 +30,6 @@ import Testing
     let output = StandardError(to: FileDescriptor(rawValue: descriptor)), log = Log(to: output)
     for number in 0..<10_000 { log.write("line \(number) of some length, so that no pipe has room for all of them") }
     output.flush()
-    if kind == .full { close(descriptor) }
   }
   @Test func anOutputThatIsRead() throws {
     let pipe = Pipe(), output = StandardError(to: FileDescriptor(rawValue: pipe.fileHandleForWriting.fileDescriptor)),
@@ -37,12 +37,13 @@ import Testing
     // What a device may call itself: another line, commands to the terminal, text that runs backwards.
     log.write("\"Thermostat\n[CoreBluetooth] API MISUSE\u{1B}[2J\u{202E}\" is gone")
     output.write("a logger's line\n")
-    output.flush()
-    try pipe.fileHandleForWriting.close()
-    let text = String(decoding: try pipe.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
-    #expect(
-      text
-        == "[CoreBluetooth] \"Thermostat\\n[CoreBluetooth] API MISUSE\\u{1B}[2J\\u{202E}\" is gone\na logger's line\n")
+    let expected =
+      "[CoreBluetooth] \"Thermostat\\n[CoreBluetooth] API MISUSE\\u{1B}[2J\\u{202E}\" is gone\na logger's line\n"
+    var octets = Data()
+    while octets.count < expected.utf8.count,
+      let more = try pipe.fileHandleForReading.read(upToCount: expected.utf8.count - octets.count)
+    { octets += more }
+    #expect(String(decoding: octets, as: UTF8.self) == expected)
   }
   @Test("A scan that a slow program does not keep up with is one line, and what is dropped is counted")
   func standsStill() {

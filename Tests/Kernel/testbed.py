@@ -1,6 +1,7 @@
 """The driver of Tests/Kernel/run: makes the guest, boots it, and tells how its cases went."""
 
-import argparse, fnmatch, itertools, os, platform, re, shutil, signal, subprocess, sys, tempfile, time
+import argparse, fnmatch, itertools, os, platform, re, shutil, signal, subprocess, sys, tempfile, threading, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import checks
@@ -125,26 +126,27 @@ class Boot:
     """One life of the guest: runs `cases` in order and calls `ended` with each and its verdict, None where it passed.
     `remaining` are those that it did not come to."""
 
+    is_over = threading.Event()  # this run: a boot that goes on ends its guest
+
     def __init__(self, guest, cases, share, ended):
         self.guest, self.share, self.ended = guest, share, ended
         self.remaining = list(cases)
         self.current, self.deadline = None, time.monotonic() + BOOT_LIMIT
-        (share / "plan").write_text("".join(f"{case.name} {case.file.name} {case.function} {case.limit}\n" for case in cases))
-        (share / "progress").write_text("")
         # A boot's own files are called after its cases' file; after a crash there is a second one.
         self.name = next(name for number in itertools.count(1) if not (share / f"{(name := f'{cases[0].file.stem}-{number}')}-console.txt").exists())
-        (share / "name").write_text(self.name)
+        (share / f"{self.name}-plan").write_text("".join(f"{case.name} {case.file.name} {case.function} {case.limit}\n" for case in cases))
+        (share / f"{self.name}-progress").write_text("")
 
     def run(self):
         console = (self.share / f"{self.name}-console.txt").open("wb")
         qemu = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT)
         try:
-            with (self.share / "progress").open() as progress:
-                while True:
-                    is_over = qemu.poll() is not None
+            with (self.share / f"{self.name}-progress").open() as progress:
+                while not Boot.is_over.is_set():
+                    has_ended = qemu.poll() is not None
                     for line in progress:
                         self.told(line.split())
-                    if is_over:
+                    if has_ended:
                         return self.broken(f"the guest ended: see {self.name}-console.txt") if self.remaining else None
                     if time.monotonic() > self.deadline:
                         return self.broken("the guest hung" if self.current else f"the guest was not ready in {BOOT_LIMIT} s")
@@ -159,13 +161,13 @@ class Boot:
         has_kvm = os.access("/dev/kvm", os.W_OK) and re.search(r"^flags.*\b(vmx|svm)\b", Path("/proc/cpuinfo").read_text(), re.M)
         return ["qemu-system-x86_64", "-machine", "pc", "-accel", "kvm" if has_kvm else "tcg", "-cpu", "host" if has_kvm else "max",
                 "-m", "1024", "-nodefaults", "-nographic", "-serial", "stdio", "-no-reboot", "-kernel", self.guest.kernel,
-                "-initrd", self.guest.initrd, "-append", "console=ttyS0 panic=-1 loglevel=4",
+                "-initrd", self.guest.initrd, "-append", f"console=ttyS0 panic=-1 loglevel=4 boot_name={self.name}",
                 "-virtfs", f"local,path={self.share},mount_tag=share,security_model=none", "-device", "virtio-rng-pci"]
 
     def told(self, words):
         match words:
             case ["ready", release]:
-                say(f"the guest is up, Linux {release}")
+                say(f"{self.name}: the guest is up, Linux {release}")
                 self.deadline = time.monotonic() + HANG_MARGIN
             case ["begin", _]:
                 self.current = self.remaining.pop(0)
@@ -215,12 +217,21 @@ def report(options, cases, guest, programs):
         run("strip", "-o", folder / "bin" / path.name, path)  # the guest has them in its memory
     (folder / "results").mkdir()
     say(f"{', '.join(guest.about())}: {len(cases)} cases")
-    for file in dict.fromkeys(case.file for case in cases):
-        waiting = [case for case in cases if case.file == file]
-        while waiting:
+    files = [[case for case in cases if case.file == file] for file in dict.fromkeys(case.file for case in cases)]
+
+    def boot_until_done(waiting):
+        while waiting and not Boot.is_over.is_set():
             boot = Boot(guest, waiting, folder, ended)
             boot.run()
             waiting = boot.remaining
+
+    # A guest has one processor, and this machine may have more: a file beside another, the longest first.
+    with ThreadPoolExecutor(max_workers=max(1, min(2, os.cpu_count() or 1))) as executor:
+        try:
+            for future in [executor.submit(boot_until_done, file) for file in sorted(files, key=len, reverse=True)]:
+                future.result()
+        finally:
+            Boot.is_over.set()
     shutil.rmtree(folder / "bin")
     if counts[False]:
         say(f"logs and traces: {folder}")

@@ -75,9 +75,10 @@ has_sent() { # hciN PACKETS
 
 case_unplug_while_scanning() { # the sentence says that the adapter is gone
   radio legacy
+  background serve bindrune serve --hci hci1
   background scan bindrune scan --hci hci0
   local ours=$pid
-  usleep 1500000
+  heard scan.out 'Bindrune HR' # it scans: how long that takes is the machine's affair
   kill "$btvirt"
   finished scan "$ours"
   refused 'hci0'
