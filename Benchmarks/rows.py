@@ -139,13 +139,11 @@ def facade():
 
 
 def receiving():
-    """Packets to the observer. The batch is what came together: 8 packets.
-
-    No row has to reach its goal yet: thresholds hold what is reached, and Decision 0042 says what is missing."""
+    """Packets to the observer. The batch is what came together: 8 packets."""
     for links in (1, 8, 32):
         growth = {"growth": 1.3, "smaller": "B9.1", "growing": "at 32 links"} if links > 1 else {}
-        goal = Goal(times=4, allocations=0, **growth)
-        yield Row(f"B9.{links}", "receive", max(200 // links, 6), stretch=goal)
+        must, stretch = Goal(times=4, allocations=0, **growth), Goal(times=2, allocations=0, **growth)
+        yield Row(f"B9.{links}", "receive", max(200 // links, 6), must, stretch)
 
 
 GROUPS = [

@@ -103,7 +103,7 @@ extension Host {
       tell(.advertisingStopped(id, reason))
 
     case .linkUp(let id, let peer, let role, let parameters):
-      links[id] = LinkState(peer: peer, isObserved: observer != nil)
+      links[id] = LinkState(peer: peer, isObserved: observer != nil, readers: readers)
       if case .closing = phase { perform { core, now in core.disconnect(id, now: now) } }
       tell(.connected(Link(id: id, peer: peer, role: role, host: self)))
       logger.debug("\(id) up: \(peer), \(role), \(parameters)")

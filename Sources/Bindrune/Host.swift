@@ -38,6 +38,8 @@ public actor Host {
   var isUnflushed = false
   private var timer: (deadline: Instant, scheduled: Scheduled<Void>)?
   private var isPumping = false
+  /// Something was changed while `pump` ran.
+  private var isPumpAsked = false
   /// `pump` will be called, in a later turn of the event loop.
   private var isPumpDue = false
 
@@ -54,6 +56,7 @@ public actor Host {
   var orphans: [RequestID] = []
   var scans: [ScanID: Scan] = [:]
   var links = LinkMap<LinkState>()
+  let readers = ReaderCount()
   /// How ports ask to be emptied, and the links of those that have.
   var doorbell: Doorbell?
   var ringing = Deque<LinkID>()
@@ -285,7 +288,11 @@ public actor Host {
     return result
   }
   func pumpLater() {
-    guard !isPumping, !isPumpDue else { return }
+    if isPumping {
+      isPumpAsked = true
+      return
+    }
+    if isPumpDue { return }
     isPumpDue = true
     // Keeps the host: the last words must be told even if nobody else holds it.
     transport.eventLoop.execute {
@@ -295,13 +302,22 @@ public actor Host {
       }
     }
   }
-  /// Sends what there is to send, tells what there is to tell, and arms the timer.
-  func pump() {
+  /// Sends what there is to send, tells what there is to tell, and arms the timer. `onlyValues`: nothing has changed since the last
+  /// time but that values have come, so there is nothing to send and to wait for, unless it follows from what is told.
+  func pump(onlyValues: Bool = false) {
     // An effect may lead back here; the outer call goes on.
-    guard !isPumping else { return }
+    if isPumping {
+      isPumpAsked = true
+      return
+    }
     isPumping = true
     defer { isPumping = false }
     receiver.arrival = nil
+    if onlyValues, untold.isEmpty {
+      isPumpAsked = false
+      _ = tellEffects()
+      if !isPumpAsked { return }
+    }
     var isQuiet: Bool
     repeat {
       isQuiet = true
@@ -398,6 +414,8 @@ final class HostReceiver: HCIReceiver, @unchecked Sendable {
   @unsafe var told = HostBatch()
   /// When the packets came that are being received: one look at the clock for all that come together.
   var arrival: Instant?
+  /// Packets other than values have come since the host looked last.
+  private var hasChanged = false
   // The host owns the transport, and the transport this.
   weak var host: Host?
   private let eventLoop: any EventLoop
@@ -412,15 +430,18 @@ final class HostReceiver: HCIReceiver, @unchecked Sendable {
     assert(eventLoop.inEventLoop)
     let now = arrival ?? now
     arrival = now
-    unsafe core.receive(packet, now: now)
+    if unsafe core.receive(packet, now: now) { hasChanged = true }
   }
   func receivedAll() {
     guard let host else { return }
     precondition(eventLoop.inEventLoop, "a transport calls on its event loop")
+    let onlyValues = !hasChanged
+    hasChanged = false
     // What `assumeIsolated` does, without its check, which has just been made, and without the closure that it allocates.
     let pump = unsafe unsafeBitCast(
-      { (host: isolated Host) in host.pump() } as (isolated Host) -> Void, to: ((Host) -> Void).self)
-    pump(host)
+      { (host: isolated Host, onlyValues: Bool) in host.pump(onlyValues: onlyValues) } as (isolated Host, Bool) -> Void,
+      to: ((Host, Bool) -> Void).self)
+    pump(host, onlyValues)
   }
   func writable() { host?.assumeIsolated { $0.pump() } }
   func failed(_ error: TransportError) {

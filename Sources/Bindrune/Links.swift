@@ -15,7 +15,10 @@ final class LinkState: @unchecked Sendable {
   /// Who has subscribed, by value handle.
   var values: [AttributeHandle: [Inbox<ReceivedBatch>]] = [:] { didSet { noteReaders() } }
   /// Values of this link are for others than the observer too. Kept, because each value asks.
-  private(set) var hasReaders: Bool
+  private(set) var hasReaders = false {
+    didSet { if hasReaders != oldValue { readers.links += hasReaders ? 1 : -1 } }
+  }
+  private let readers: ReaderCount
   /// The one indication that may be outstanding.
   let confirmation = Waiters()
   /// The ports with values to send, in turn: until they have sent them they live, even if nobody else holds them.
@@ -28,11 +31,12 @@ final class LinkState: @unchecked Sendable {
   }
   /// The places of the answer to the client that the core keeps until the values before it have been written.
   var keptAnswer: [SendPort.Fence]?
-  /// `isObserved`: nothing waits unheard.
-  init(peer: PeerID, isObserved: Bool) {
+  /// `isObserved`: nothing waits unheard. `readers`: the host's.
+  init(peer: PeerID, isObserved: Bool, readers: ReaderCount) {
     self.peer = peer
+    self.readers = readers
     unheard = isObserved ? nil : []
-    hasReaders = !isObserved
+    noteReaders()
   }
   private func noteReaders() { hasReaders = !values.isEmpty || hears }
   /// What the server does by itself is kept for somebody, or told.
@@ -56,8 +60,13 @@ final class LinkState: @unchecked Sendable {
     guard hasValues(kind) || kind == .command && !held.isEmpty else { return [] }
     return ports.compactMap { $0.port?.kind == kind ? $0.port?.fence() : nil }
   }
-  /// Takes the ports with values to send, or puts them back: a copy would be a new one at every turn.
-  func exchange(_ ports: inout Deque<SendPort>) { swap(&sending, &ports) }
+  /// Takes the ports with values to send; `putBack` follows. A copy would be a new one at every turn.
+  func takeSending(_ ports: inout Deque<SendPort>) { swap(&sending, &ports) }
+  /// Before those that have rung meanwhile.
+  func putBack(_ ports: inout Deque<SendPort>) {
+    swap(&sending, &ports)
+    sending.append(contentsOf: ports)
+  }
   func mtuChanged(_ mtu: Int) {
     for entry in ports { entry.port?.mtuChanged(mtu) }
   }
@@ -94,7 +103,13 @@ final class LinkState: @unchecked Sendable {
     for mailbox in events { mailbox.finish(error) }
     for entry in ports { entry.port?.close(error) }
     confirmation.resume(.failure(error))
+    hasReaders = false
   }
+}
+/// The links of a host whose values are for others than the observer too. Where there are none, no value has to look for its link.
+final class ReaderCount: @unchecked Sendable {
+  // Sendable: only its host uses it, isolated.
+  var links = 0
 }
 
 extension Host {
@@ -183,10 +198,10 @@ extension Host {
   /// Sends from the link's ports, a value each in turn, until its queue is full or they are empty.
   func sendFromPorts(of link: LinkID) {
     var sending = Deque<SendPort>()
-    links[link]?.exchange(&sending)
+    links[link]?.takeSending(&sending)
     guard !sending.isEmpty else { return }
     send(&sending, of: link)
-    links[link]?.exchange(&sending)
+    links[link]?.putBack(&sending)
     releaseHeld(on: link)
     pump()
   }
@@ -197,14 +212,17 @@ extension Host {
     while let index = ports.firstIndex(where: {
       $0.kind == .command ? !areCommandsRefused : !areNotificationsRefused
     }) {
-      let port = ports[index]
-      let (left, isEdge) = port.sendNext { send($0, to: $1, port.kind, on: link) }
-      sendWritten()
-      if isEdge { port.tellReady() }
+      let port = ports[index], kind = port.kind, isAlone = ports.count == 1
+      var left = SendPort.Drained.more
+      repeat {
+        let isEdge: Bool
+        (left, isEdge) = port.sendNext { send($0, to: $1, kind, on: link) }
+        sendWritten()
+        if isEdge { port.tellReady() }
+      } while isAlone && left == .more
       switch left {
       case .nothing, .fenced: ports.remove(at: index)
       case .more:
-        if ports.count == 1 { continue }
         ports.remove(at: index)
         ports.append(port)
       // The bearer will say when there is room again.

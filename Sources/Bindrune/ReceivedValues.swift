@@ -182,7 +182,9 @@ extension Host {
     while let value = batch.nextValue() {
       if isClosed { continue }
       batch.withBytes(of: value.octets) { octets in
-        if let state = links[value.link], state.hasReaders { put(octets, value, state, &readers) }
+        if self.readers.links > 0, let state = links[value.link], state.hasReaders {
+          put(octets, value, state, &readers)
+        }
         // Of the change of services it hears as such.
         if value.isServiceChanged { return }
         observer.host(self, received: octets, of: value.handle, isIndication: value.isIndication, on: value.link)

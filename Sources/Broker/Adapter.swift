@@ -31,7 +31,8 @@ final class Adapter: HostObserver, @unchecked Sendable {
   /// Who gets a characteristic's values, and what each calls the peer: for values that come one after another.
   private struct Route {
     let link: LinkID, handle: AttributeHandle
-    let readers: [(session: AdapterSession, peer: UUID)]
+    let sessions: [AdapterSession]
+    let peers: [UUID]
   }
   /// Nil between what the host tells at once.
   private var route: Route?
@@ -254,18 +255,24 @@ final class Adapter: HostObserver, @unchecked Sendable {
   func host(
     _ host: isolated Host, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool, on link: LinkID
   ) {
-    guard let route = route(of: handle, on: link) else { return }
+    if route?.link != link || route?.handle != handle { route = makeRoute(of: handle, on: link) }
+    guard let sessions = route?.sessions, !sessions.isEmpty else { return }
     let data = unsafe value.withUnsafeBufferPointer { unsafe Data(buffer: $0) }
-    for (session, peer) in route.readers { session.tell(data, of: handle, from: peer) }
-  }
-  private func route(of handle: AttributeHandle, on link: LinkID) -> Route? {
-    if let route, route.link == link, route.handle == handle { return route }
-    let readers = core.readers(of: handle, on: link).compactMap { reader in
-      sessions[reader.session].map { (session: $0, peer: reader.peer) }
+    for (place, session) in sessions.enumerated() {
+      // One session may have two names for the peer.
+      if sessions.count > 1, let peer = route?.peers[place] { session.beginValues(of: handle, from: peer) }
+      session.tell(data)
     }
-    guard !readers.isEmpty else { return nil }
-    route = Route(link: link, handle: handle, readers: readers)
-    return route
+  }
+  private func makeRoute(of handle: AttributeHandle, on link: LinkID) -> Route {
+    var sessions: [AdapterSession] = [], peers: [UUID] = []
+    for reader in core.readers(of: handle, on: link) {
+      guard let session = self.sessions[reader.session] else { continue }
+      session.beginValues(of: handle, from: reader.peer)
+      sessions.append(session)
+      peers.append(reader.peer)
+    }
+    return Route(link: link, handle: handle, sessions: sessions, peers: peers)
   }
   func hostToldAll(_ host: isolated Host) {
     route = nil

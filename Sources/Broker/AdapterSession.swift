@@ -41,12 +41,14 @@ final class AdapterSession: @unchecked Sendable {
       gatherValues()
       events.append(event)
     }
-    mutating func append(_ value: Data, of handle: AttributeHandle, from peer: UUID) {
-      if values.isEmpty || handle != self.handle || peer != self.peer {
-        gatherValues()
-        (self.peer, self.handle) = (peer, handle)
-        values.reserveCapacity(16)
-      }
+    /// The values that are appended from now on are these.
+    mutating func beginValues(of handle: AttributeHandle, from peer: UUID) {
+      if handle == self.handle, peer == self.peer { return }
+      gatherValues()
+      (self.peer, self.handle) = (peer, handle)
+    }
+    mutating func append(_ value: Data) {
+      if values.isEmpty { values.reserveCapacity(16) }
       values.append(value)
     }
     private mutating func gatherValues() {
@@ -73,8 +75,9 @@ final class AdapterSession: @unchecked Sendable {
     if told.isEmpty { eventLoop.execute { self.handOver() } }
     told.append(event)
   }
-  /// The same for a value, which only the host tells.
-  func tell(_ value: Data, of handle: AttributeHandle, from peer: UUID) { told.append(value, of: handle, from: peer) }
+  /// The same for a value, which only the host tells: of whom and of what `beginValues` has said.
+  func tell(_ value: Data) { told.append(value) }
+  func beginValues(of handle: AttributeHandle, from peer: UUID) { told.beginValues(of: handle, from: peer) }
   func handOver() {
     if !told.isEmpty { events.put(told.takeAll()) }
   }

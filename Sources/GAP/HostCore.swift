@@ -86,31 +86,36 @@ public struct HostCore: ~Copyable {
     settle(now)
   }
 
-  /// One packet from the controller, H4 packet type first.
-  public mutating func receive(_ packet: Span<UInt8>, now: Instant) {
-    if phase == .stopped { return }
+  /// One packet from the controller, H4 packet type first. False: it led to a value or to nothing; so there is nothing more to
+  /// send than before, and no other deadline.
+  @discardableResult
+  public mutating func receive(_ packet: Span<UInt8>, now: Instant) -> Bool {
+    if phase == .stopped { return false }
     do throws(WireError) {
       switch try hci.frequent(packet) {
       case .data(let acl):
         upper.mayChangeLink = true
         l2cap.receive(acl, in: packet, now: now, into: &upper)
         // Only a value, which stands in the batch.
-        if !upper.mayChangeLink, !l2cap.hasEffect { return }
+        if !upper.mayChangeLink, !l2cap.hasEffect { return false }
         if hasNews(of: acl.handle) {
           collect(acl.handle, now)
         } else if let index = upper.index(of: acl.handle) {
           note(at: index)
         }
-        return
-      case .completed(nil): return
-      case .completed(let violation?): return emit(.violation(nil, .hci(violation)))
+        return true
+      case .completed(let violation):
+        if let violation { emit(.violation(nil, .hci(violation))) }
+        return true
       case .other: break
       }
     } catch {
-      return emit(.violation(nil, .hci(.malformed(error))))
+      emit(.violation(nil, .hci(.malformed(error))))
+      return true
     }
     handle(hci.receive(packet, now: now), in: packet, now)
     settle(now)
+    return true
   }
   /// Changes a link: its bearer, client or parameter update.
   @inline(__always) mutating func withLink<Result>(at index: Int, _ body: (inout Link) -> Result) -> Result {

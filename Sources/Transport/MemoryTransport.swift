@@ -18,14 +18,18 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
   /// The other end found our inbox full and waits.
   private var owesWritable = false
   private var isSearching = false
+  /// The other end is there, and its inbox is not full. Stored, as it is asked for each packet.
+  public private(set) var isWritable = true
 
   private struct Batch {
     var octets: [UInt8] = []
     /// Where each packet ends.
     var ends: [Int] = []
-    mutating func append(_ packet: Span<UInt8>) {
+    /// Returns how many packets and octets there are now.
+    mutating func append(_ packet: Span<UInt8>) -> (packets: Int, octets: Int) {
       unsafe packet.withUnsafeBufferPointer { unsafe octets.append(contentsOf: $0) }
       ends.append(octets.count)
+      return (ends.count, octets.count)
     }
     mutating func removeAll() {
       octets.removeAll(keepingCapacity: true)
@@ -59,23 +63,21 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
   public func send(_ packet: Span<UInt8>) {
     eventLoop.assertInEventLoop()
     guard let other, !packet.isEmpty else { return }
-    other.inbox.append(packet)
-    if other.inbox.octets.count > Self.bound {
-      let waiting = other.inbox.octets.count
+    let waiting = other.inbox.append(packet)
+    if waiting.octets > Self.bound {
       detach()
-      return end(.overflow(waiting))
+      return end(.overflow(waiting.octets))
     }
-    if other.inbox.octets.count >= Self.highWater { other.owesWritable = true }
-    other.schedule()
+    if waiting.octets >= Self.highWater {
+      isWritable = false
+      other.owesWritable = true
+    }
+    // For the others a delivery has been scheduled, or they wait for the gate.
+    if waiting.packets == 1 { other.schedule() }
   }
 
   /// Nothing to do: the loop's next turn delivers.
   public func flush() {}
-
-  public var isWritable: Bool {
-    guard let other else { return false }
-    return other.inbox.octets.count < Self.highWater
-  }
 
   public func resynchronise() {
     eventLoop.assertInEventLoop()
@@ -97,6 +99,7 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
     guard let other else { return }
     self.other = nil
     other.other = nil
+    (isWritable, other.isWritable) = (false, false)
     other.end(.closed)
   }
   private func end(_ error: TransportError) {
@@ -122,10 +125,11 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
       // Room again: the sender hears of it before the packets are looked at, on a turn of its own.
       if owesWritable, let other {
         owesWritable = false
+        other.isWritable = true
         eventLoop.execute { if other.isWritable { other.gate.receiver?.writable() } }
       }
+      guard let receiver = gate.receiver else { return }
       var start = 0
-      let receiver = gate.receiver
       for place in batch.ends {
         if case .ended = gate { break }
         let packet = batch.octets.span.extracting(start..<place)
@@ -134,7 +138,7 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
           guard H4Framer.isResetAnswer(packet) else { continue }
           isSearching = false
         }
-        receiver?.received(packet)
+        receiver.received(packet)
       }
       batch.removeAll()
       spare = batch

@@ -159,6 +159,39 @@ import Testing
     return nil
   }
 
+  /// In its ready edge a producer offers values to another port of the link, and makes a request, which is to come after them. The
+  /// host takes what it can of the other port at once, and goes on with it.
+  @Test func fromWithinAnEdge() async throws {
+    var builder = DatabaseBuilder()
+    let handle = builder.service("180D") { $0.characteristic("2A39", .writeWithoutResponse, value: [0]).value }
+    let lab = Lab(), peripheral = try await lab.host(try builder.build()), central = try await lab.host()
+    let count = 2_000
+    try await within {
+      var events = await peripheral.events.makeAsyncIterator()
+      try await peripheral.advertiseFast()
+      let link = try await central.connect(to: peripheral.ownAddress, .fast)
+      let other = try await central.sendPort(.command, on: link.id, capacity: count * 24), isFirst = Atomic(true)
+      let port = try await central.sendPort(.command, on: link.id, capacity: 700) {
+        guard isFirst.exchange(false, ordering: .relaxed) else { return }
+        for number in 0..<count { #expect(other.offer(value(number), to: handle)) }
+        central.assumeIsolated { _ = $0.begin(.read(link.id, handle)) }
+      }
+      while port.offer([0xFF], to: handle) {}
+      var next = 0
+      while next < count, case .written(_, _, let octets, 0)? = try await nextWritten(&events) {
+        if octets == [0xFF] { continue }
+        #expect(octets == value(next))
+        next += 1
+      }
+      #expect(next == count && other.count == 0)
+    }
+    await central.close()
+    await peripheral.close()
+    @Sendable func value(_ number: Int) -> [UInt8] {
+      [UInt8(number >> 8), UInt8(number & 255)] + [UInt8](repeating: 7, count: 18)
+    }
+  }
+
   /// A client that wants indications gets each value as one, the next when it has confirmed: in the order of the offers, however
   /// many wait. Vol 3, Part F, §3.4.7.2.
   @Test func indications() async throws {

@@ -1,4 +1,5 @@
 import Bindrune
+import NIOCore
 import Synchronization
 import TestSupport
 import Testing
@@ -461,6 +462,38 @@ import Testing
       }
     }
     #expect(told == ["changed", "rediscovered"])
+    await central.close()
+    await peripheral.close()
+  }
+
+  /// What is begun when a value is told goes out, though nothing but the value has come, and not with the next packet or timer.
+  @Test func begunByAValue() async throws {
+    let lab = Lab(), belt = try Belt(), recorder = Recorder(), serving = Recorder()
+    let peripheral = try await lab.host(belt.database, observer: serving)
+    let central = try await lab.host(observer: recorder)
+    try await peripheral.advertiseFast()
+    guard case .linked(let link) = try await central.end(of: .connect(PeerID(peripheral.ownAddress), .fast), recorder),
+      case .database = try await central.end(of: .discoverAll(link.id), recorder),
+      case .done = try await central.end(of: .subscribe(link.id, belt.notifying, nil), recorder)
+    else {
+      Issue.record("not subscribed")
+      return
+    }
+    let begun = Mutex<[RequestID]>([])
+    recorder.react { host, told in
+      if case .value = told { begun.withLock { $0.append(host.begin(.readRSSI(link.id))) } }
+    }
+    for number in 1...3 {
+      let start = central.transport.eventLoop.now
+      await peripheral.notify([UInt8(number)], of: belt.notifying)
+      try await within {
+        while recorder.completions.count(where: { begun.withLock { $0 }.contains($0.id) }) < number {
+          await Task.yield()
+        }
+      }
+      #expect(central.transport.eventLoop.now - start < .milliseconds(500))
+    }
+    #expect(begun.withLock { $0.count } == 3)
     await central.close()
     await peripheral.close()
   }

@@ -256,7 +256,7 @@ func queue(_ id: String, _ repetitions: Int, _ batches: Int) {
       }
       while packet.fill({ air.nextPacket(from: controller, into: &$0, now: .zero) }) {
         isQuiet = false
-        packet.withBytes { core.receive($0, now: .zero) }
+        packet.withBytes { _ = core.receive($0, now: .zero) }
       }
       takeEffects()
     }
