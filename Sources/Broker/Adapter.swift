@@ -34,7 +34,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
     let sessions: [AdapterSession]
     let peers: [UUID]
   }
-  /// Nil between what the host tells at once.
+  /// Nil once anything but values has come, from the host or from a session.
   private var route: Route?
 
   init(
@@ -101,6 +101,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
 
   /// Performs the core's effects, also those that follow from performing one.
   private func drain() {
+    route = nil
     guard !isDraining else { return }
     isDraining = true
     while let effect = core.nextEffect() { perform(effect) }
@@ -244,7 +245,6 @@ final class Adapter: HostObserver, @unchecked Sendable {
   // MARK: What the host tells
 
   func host(_ host: isolated Host, did event: HostEvent) {
-    route = nil
     // Before it is known to run, only its failure matters; of one that is being closed nothing does.
     guard host === self.host else {
       if case .opening = core.phase, case .failed(let error) = event { receive(.failed(error)) }
@@ -275,7 +275,6 @@ final class Adapter: HostObserver, @unchecked Sendable {
     return Route(link: link, handle: handle, sessions: sessions, peers: peers)
   }
   func hostToldAll(_ host: isolated Host) {
-    route = nil
     for session in sessions.values { session.handOver() }
   }
 }
