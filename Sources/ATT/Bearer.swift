@@ -158,12 +158,12 @@ public struct Bearer: ~Copyable {
       effects.append(.indicationConfirmed)
       server.confirmed(on: id, now: now)
     case .handleValueNotification, .multipleHandleValueNotification:
-      client.receive(value: message, in: pdu, now: now)
+      client.receive(value: message, in: pdu, on: id, now: now)
     case .handleValueIndication(let indication):
       guard clientSide.receiveIndication() else {
         return effects.report(.indicationBeforeConfirmation(indication.attributeHandle))
       }
-      client.receive(value: message, in: pdu, now: now)
+      client.receive(value: message, in: pdu, on: id, now: now)
     case .errorResponse, .exchangeMTUResponse, .findInformationResponse, .findByTypeValueResponse, .readByTypeResponse,
       .readResponse, .readBlobResponse, .readMultipleResponse, .readByGroupTypeResponse, .writeResponse,
       .prepareWriteResponse, .executeWriteResponse, .readMultipleVariableResponse:
@@ -171,7 +171,7 @@ public struct Bearer: ~Copyable {
       if request == ExchangeMTURequest.opcode {
         exchangeEnded(message)
       } else {
-        client.receive(response: message, in: pdu, mtu: mtu, now: now)
+        client.receive(response: message, in: pdu, on: id, mtu: mtu, now: now)
       }
     }
   }
@@ -241,7 +241,7 @@ public struct Bearer: ~Copyable {
       if request == ExchangeMTURequest.opcode {
         exchangeEnded(.errorResponse(answer))
       } else {
-        client.receive(response: .errorResponse(answer), in: pdu, mtu: mtu, now: now)
+        client.receive(response: .errorResponse(answer), in: pdu, on: id, mtu: mtu, now: now)
       }
     case .command, .notification, .indication, .confirmation:
       break
@@ -289,7 +289,7 @@ public struct Bearer: ~Copyable {
   @inlinable @inline(__always) public func hasPDU<C: AttributeClient & ~Copyable>(client: borrowing C) -> Bool {
     guard isOpen else { return false }
     return (!queue.isEmpty || serverSide.hasIndication) && !clientSide.isExchangingMTU || serverSide.hasResponse
-      || clientSide.owesConfirmation || clientSide.isIdle && (clientSide.wantsMTUExchange || client.hasRequest)
+      || clientSide.owesConfirmation || clientSide.isIdle && (clientSide.wantsMTUExchange || client.hasRequest(on: id))
   }
   /// Appends the PDU that is to be sent next; false when there is none. `output` has room for ATT_MTU octets.
   ///
@@ -311,8 +311,8 @@ public struct Bearer: ~Copyable {
         return true
       }
       let start = output.byteCount
-      if client.hasRequest, client.commandsBeforeRequest <= queue.commandsSent,
-        client.nextRequest(mtu: mtu, into: &output)
+      if client.hasRequest(on: id), client.commandsBeforeRequest(on: id) <= queue.commandsSent,
+        client.nextRequest(on: id, mtu: mtu, into: &output)
       {
         clientSide.sent(ATTOpcode(rawValue: output.octet(at: start)), now: now)
         releaseCommands(client: client)
@@ -371,7 +371,7 @@ public struct Bearer: ~Copyable {
     command handle: AttributeHandle, _ value: Span<UInt8>, client: borrowing C
   ) -> SendAnswer {
     guard isOpen else { return .closed }
-    if client.holdsCommands {
+    if client.holdsCommands(on: id) {
       isCommandRefused = true
       return .full
     }
@@ -381,7 +381,7 @@ public struct Bearer: ~Copyable {
   /// ended; the bearer does when it has written one.
   @inlinable @inline(__always)
   public mutating func releaseCommands<C: AttributeClient & ~Copyable>(client: borrowing C) {
-    guard isCommandRefused, !client.holdsCommands else { return }
+    guard isCommandRefused, !client.holdsCommands(on: id) else { return }
     isCommandRefused = false
     queue.refuse()
     if queue.takeReadyEdge(limit: mtu &- 3) { effects.append(.ready) }
@@ -468,7 +468,7 @@ public struct Bearer: ~Copyable {
     queue.removeAll()
     clientSide.close()
     if serverSide.close() { effects.append(.indicationFailed(closure)) }
-    client.close(closure)
+    client.close(closure, on: id)
     effects.append(.closed(closure))
   }
   /// `nextEffect` has something to say.

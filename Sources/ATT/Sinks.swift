@@ -43,24 +43,24 @@ public enum ServerAnswer: BitwiseCopyable, Sendable {
   case later
 }
 
-/// What a client bearer hands responses to and pulls requests from: the GATT client.
+/// What a client bearer hands responses to and pulls requests from: the GATT client. It may have several bearers.
 public protocol AttributeClient: ~Copyable {
   /// Writes the next request, opcode first, into `request` (room for ATT_MTU octets) and returns true; false when there
-  /// is none. Asked only while no request is outstanding: the sequential protocol of Vol 3, Part F, §3.3.2.
-  mutating func nextRequest(mtu: Int, into request: inout OutputRawSpan) -> Bool
-  /// True when `nextRequest` would write one.
-  var hasRequest: Bool { get }
+  /// is none. Asked only while no request is outstanding on the bearer: the sequential protocol of Vol 3, Part F, §3.3.2.
+  mutating func nextRequest(on bearer: BearerID, mtu: Int, into request: inout OutputRawSpan) -> Bool
+  /// False: `nextRequest` would write none.
+  func hasRequest(on bearer: BearerID) -> Bool
   /// The place of that request: it leaves when so many commands of the bearer have left (`Bearer.commandsTaken` at the
   /// time when the request was made).
-  var commandsBeforeRequest: UInt64 { get }
+  func commandsBeforeRequest(on bearer: BearerID) -> UInt64
   /// A request has been made and has not left: commands that are offered now come after it, and are not taken before.
-  var holdsCommands: Bool { get }
-  /// The response to the request last written, an Error Response included.
-  mutating func receive(response: ATTPDU, in packet: Span<UInt8>, mtu: Int, now: Instant)
+  func holdsCommands(on bearer: BearerID) -> Bool
+  /// The response to the request last written on the bearer, an Error Response included.
+  mutating func receive(response: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, mtu: Int, now: Instant)
   /// A notification or (already confirmed by the bearer) an indication: 0x1B, 0x1D or 0x23.
-  mutating func receive(value: ATTPDU, in packet: Span<UInt8>, now: Instant)
-  /// The bearer is dead: every waiting caller fails with `reason`.
-  mutating func close(_ reason: BearerClosure)
+  mutating func receive(value: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant)
+  /// The bearer is dead: every caller that waits for it fails with `reason`.
+  mutating func close(_ reason: BearerClosure, on bearer: BearerID)
 }
 
 /// Why a bearer carries nothing any more.

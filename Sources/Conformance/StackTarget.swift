@@ -45,6 +45,7 @@ public final class StackTarget: ConformanceTarget {
     server = Server(database: file.database)
     applicationValues = file.applicationValues
     server.open(bearer.id)
+    client.open(bearer.id)
   }
 
   // MARK: The tester's side
@@ -80,6 +81,7 @@ public final class StackTarget: ConformanceTarget {
     client = Client()
     bearer = Bearer(BearerID(rawValue: 1), configuration: configuration)
     server.open(bearer.id)
+    client.open(bearer.id)
   }
 
   public var takesCommands: Bool { true }
@@ -272,7 +274,7 @@ public final class StackTarget: ConformanceTarget {
     let id = RequestID(rawValue: lastID)
     ended = nil
     running = (id, call)
-    client.commandsBefore = bearer.commandsTaken
+    client.makeRequests(on: bearer.id, after: bearer.commandsTaken)
     switch call {
     case .exchangeMTU: if !bearer.exchangeMTU() { end(.failed("exchanged before")) }
     case .discoverAll: client.discoverAll(id)

@@ -61,9 +61,10 @@ extension HostCore {
     var link = Link(
       id: id, handle: handle, role: role, peer: peers.id(of: address), address: address, peerOnAir: peerOnAir,
       ownOnAir: ownAddress, parameters: parameters,
-      bearer: Bearer(bearer, configuration: configuration), client: Client())
+      bearers: LinkBearers(LinkBearer(Bearer(bearer, configuration: configuration), on: .attribute)))
+    link.client.open(bearer)
     // Either side may ask; the central does, as soon as it can (Vol 3, Part F, §3.4.2.1).
-    if role == .central { link.bearer.exchangeMTU() }
+    if role == .central { link.bearers.first.bearer.exchangeMTU() }
     upper.append(link)
     upper.server.open(bearer)
     l2cap.open(handle, role: role, channels: Link.channels, now: now)
@@ -90,7 +91,7 @@ extension HostCore {
       for id in upper.links[index].requests.all { emit(.completed(id, .failed(.noSuchLink))) }
       upper.links[index].requests = LinkRequests()
       collect(at: index)
-      upper.server.close(upper.links[index].bearer.id)
+      upper.closeServer(at: index)
       collectServer()
       let link = upper.remove(at: index)
       emit(.linkDown(link.id, reason: reason))

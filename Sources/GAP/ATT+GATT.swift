@@ -16,14 +16,14 @@ extension HostCore {
     of link: LinkID, id: RequestID, isHeld: Bool = false, _ body: (inout Client) -> Void
   ) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
-    upper.links[index].client.commandsBefore = isHeld ? nil : upper.links[index].bearer.commandsTaken
+    upper.links[index].makeRequests(isHeld: isHeld)
     body(&upper.links[index].client)
     collect(at: index)
   }
   /// All commands have been written that are to leave before this request, which is held. Nothing where it has ended.
   public mutating func release(_ id: RequestID, on link: LinkID) {
     guard let index = upper.index(of: link) else { return }
-    upper.links[index].client.place(id, after: upper.links[index].bearer.commandsTaken)
+    upper.links[index].release(id)
     collect(at: index)
   }
   /// What the client has discovered so far; nil when the link is gone.
@@ -39,7 +39,7 @@ extension HostCore {
   /// The ATT_MTU in force; nil when the link is gone.
   public func mtu(of link: LinkID) -> Int? {
     guard let index = upper.index(of: link) else { return nil }
-    return upper.links[index].bearer.mtu
+    return upper.links[index].bearers.first.bearer.mtu
   }
   /// Write Without Response: bounded, in order with the link's other commands and requests: `.full` also while a request that
   /// was made before it has not left. Vol 3, Part G, §4.9.1. `value` has at most MTU − 3 octets; more would arrive cut.
@@ -55,7 +55,7 @@ extension HostCore {
     command value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID, into output: inout OutputRawSpan
   ) -> SendAnswer {
     guard let index = upper.index(of: link) else { return .closed }
-    guard !upper.links[index].client.holdsCommands, takeBuffer(at: index) else {
+    guard !upper.links[index].holdsCommands, takeBuffer(at: index) else {
       return write(command: value, to: handle, on: link)
     }
     var answer = SendAnswer.closed
@@ -71,9 +71,9 @@ extension HostCore {
   /// nil: the client has not subscribed, or may not be told now (`Server.mayBeSent`).
   public mutating func notify(_ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
     guard let index = upper.index(of: link) else { return .closed }
-    guard upper.server.mayNotify(handle, to: upper.links[index].bearer.id) else { return nil }
+    guard upper.server.mayNotify(handle, to: upper.links[index].bearers.first.bearer.id) else { return nil }
     hci.credits.setWants(upper.links[index].handle, true)
-    return upper.links[index].bearer.offer(notification: handle, value)
+    return upper.links[index].bearers.first.bearer.offer(notification: handle, value)
   }
   /// The same, and where nothing waits before it and the controller has a buffer, the packet stands in `output` at once: the
   /// driver sends what it finds there. One copy instead of two. `output` as for `nextPacket`.
@@ -81,10 +81,10 @@ extension HostCore {
     _ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID, into output: inout OutputRawSpan
   ) -> SendAnswer? {
     guard let index = upper.index(of: link) else { return .closed }
-    guard upper.server.mayNotify(handle, to: upper.links[index].bearer.id) else { return nil }
+    guard upper.server.mayNotify(handle, to: upper.links[index].bearers.first.bearer.id) else { return nil }
     guard takeBuffer(at: index) else {
       hci.credits.setWants(upper.links[index].handle, true)
-      return upper.links[index].bearer.offer(notification: handle, value)
+      return upper.links[index].bearers.first.bearer.offer(notification: handle, value)
     }
     var answer = SendAnswer.closed
     writePacket(at: index, into: &output) { bearer, output in
@@ -104,7 +104,7 @@ extension HostCore {
     let hasMore = l2cap.writePacket(
       for: handle, on: .attribute, aclLength: hci.credits.aclLength, into: &output
     ) { output in
-      write(&upper.links[index].bearer, &output)
+      write(&upper.links[index].bearers.first.bearer, &output)
     }
     switch hasMore {
     case false?: break
@@ -117,7 +117,7 @@ extension HostCore {
   /// out; one too long for a tuple goes by itself. The answer is the worst of all: after `.full` some may have been taken.
   public mutating func notify(_ values: [(handle: AttributeHandle, value: [UInt8])], on link: LinkID) -> SendAnswer {
     guard let index = upper.index(of: link) else { return .closed }
-    let bearer = upper.links[index].bearer.id, room = upper.links[index].bearer.mtu - 1
+    let bearer = upper.links[index].bearers.first.bearer.id, room = upper.links[index].bearers.first.bearer.mtu - 1
     let wanted = values.filter { upper.server.mayBeSent($0.handle, to: bearer).contains(.notification) }
     let takesTuples = upper.server.features(of: bearer).contains(.multipleHandleValueNotifications)
     return withLink(at: index) { link in
@@ -142,21 +142,16 @@ extension HostCore {
   /// Service Changed that was outstanding. nil: it has not subscribed, or may not be told now.
   public mutating func indicate(_ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
     guard let index = upper.index(of: link) else { return .closed }
-    guard upper.server.mayBeSent(handle, to: upper.links[index].bearer.id).contains(.indication) else {
+    guard upper.server.mayBeSent(handle, to: upper.links[index].bearers.first.bearer.id).contains(.indication) else {
       return nil
     }
-    return withLink(at: index) { link in
-      let answer = link.bearer.indicate(handle, value)
-      if answer.isAccepted { link.indicating = handle }
-      link.isIndicationRefused = answer == .full
-      return answer
-    }
+    return withLink(at: index) { $0.indicate(handle, value) }
   }
   /// The links whose client has subscribed to `handle`.
   public func subscribers(of handle: AttributeHandle) -> [LinkID] {
     var result: [LinkID] = []
     for index in 0..<upper.links.count
-    where !upper.server.configuration(of: handle, on: upper.links[index].bearer.id).isEmpty {
+    where !upper.server.configuration(of: handle, on: upper.links[index].bearers.first.bearer.id).isEmpty {
       result.append(upper.links[index].id)
     }
     return result
@@ -189,7 +184,7 @@ extension HostCore {
   }
   /// All notifications have been offered that are to leave before the answer that is kept on the link.
   public mutating func releaseAnswer(on link: LinkID, now: Instant) {
-    guard let index = upper.index(of: link), upper.releaseAnswer(at: index, now: now) else { return }
+    guard let index = upper.index(of: link), upper.releaseAnswers(at: index, now: now) else { return }
     collectServer()
     collect(at: index)
   }
@@ -201,7 +196,7 @@ extension HostCore {
     guard let bearer = upper.server.bearer(waitingFor: id), let index = upper.index(of: bearer) else {
       return upper.server.reason(id)
     }
-    var response = PacketBuffer(capacity: upper.links[index].bearer.mtu)
+    var response = PacketBuffer(capacity: upper.mtu(of: bearer, at: index))
     var outcome = AnswerOutcome.unwanted(.unknown)
     _ = response.fill { output in
       outcome = write(&upper.server, &output)
@@ -239,18 +234,18 @@ extension HostCore {
   /// Security Manager and controller have changed what protects `link`: `Server.setSecurity`.
   public mutating func setSecurity(_ security: BearerSecurity, keySize: Int = 16, of link: LinkID) {
     guard let index = upper.index(of: link) else { return }
-    upper.server.setSecurity(security, keySize: keySize, of: upper.links[index].bearer.id)
+    upper.server.setSecurity(security, keySize: keySize, of: upper.links[index].bearers.first.bearer.id)
   }
   /// The user allows `link`'s client what needs authorization: `Server.setAuthorized`.
   public mutating func setAuthorized(_ isAuthorized: Bool, of link: LinkID) {
     guard let index = upper.index(of: link) else { return }
-    upper.server.setAuthorized(isAuthorized, of: upper.links[index].bearer.id)
+    upper.server.setAuthorized(isAuthorized, of: upper.links[index].bearers.first.bearer.id)
   }
   /// The client of `link` is bonded: what is to be remembered of it comes as `.storeClient`, and `record` is what came last
   /// for this bond. A record that is none throws; the client then begins anew.
   public mutating func restoreClient(_ record: [UInt8]?, of bond: BondID, on link: LinkID) throws(WireError) {
     guard let index = upper.index(of: link) else { return }
-    let bearer = upper.links[index].bearer.id
+    let bearer = upper.links[index].bearers.first.bearer.id
     defer {
       collectServer()
       collect(at: index)
@@ -273,10 +268,10 @@ extension HostCore {
   @inline(__always) func hasNews(of handle: ConnectionHandle) -> Bool {
     if l2cap.hasEffect || upper.server.hasEffect || upper.server.hasServiceChanged { return true }
     guard let index = upper.index(of: handle) else { return false }
-    return upper.links[index].client.hasEffect || upper.links[index].bearer.hasEffect
+    return upper.links[index].hasEffect
   }
 
-  /// Takes what a link's client and bearer have to say, with the octets that belong to it, and notes what they want.
+  /// Takes what a link's client and bearers have to say, with the octets that belong to it, and notes what they want.
   mutating func collect(at index: Int) {
     let link = upper.links[index].id
     while let effect = upper.links[index].client.nextEffect() {
@@ -298,30 +293,10 @@ extension HostCore {
       }
     }
     upper.links[index].releaseCommands()
-    while let effect = upper.links[index].bearer.nextEffect() {
-      switch effect {
-      case .mtuChanged(let mtu): emit(.mtuChanged(link, mtu: mtu))
-      case .ready: emit(.readyToSend(link))
-      case .indicationConfirmed:
-        if let handle = upper.links[index].indicating.take() {
-          emit(.indicationConfirmed(link, handle))
-        } else if upper.links[index].isIndicationRefused {
-          // Of Service Changed, which is nobody's business, but another may follow.
-          emit(.readyToSend(link))
-        }
-        upper.links[index].isIndicationRefused = false
-      case .indicationFailed: upper.links[index].indicating = nil
-      case .answeredForApplication(_, let handle):
-        emit(.violation(link, .applicationTooSlow(handle)))
-      case .closed(let closure):
-        if closure == .timedOut { emit(.violation(link, .transactionTimedOut)) }
-      case .violation(let violation): emit(.violation(link, .att(violation)))
-      }
-    }
+    upper.collectBearers(at: index)
     if upper.server.hasServiceChanged { upper.indicateServiceChanged(at: index) }
     note(at: index)
   }
-
   mutating func collectServer() {
     while let effect = upper.server.nextEffect() {
       switch effect {
@@ -345,5 +320,40 @@ extension HostCore {
   }
   private func link(of bearer: BearerID) -> LinkID? {
     upper.index(of: bearer).map { upper.links[$0].id }
+  }
+}
+
+extension UpperLayers {
+  /// Takes what a link's bearers have to say.
+  fileprivate mutating func collectBearers(at index: Int) {
+    let link = links[index].id
+    links[index].bearers.forEach { while let effect = $0.nextEffect(of: link) { batch.append(effect) } }
+  }
+}
+
+extension LinkBearer {
+  /// What there is to say to the application, in order.
+  @inline(__always) fileprivate mutating func nextEffect(of link: LinkID) -> HostEffect? {
+    while let effect = bearer.nextEffect() {
+      if let effect = self.effect(effect, of: link) { return effect }
+    }
+    return nil
+  }
+  private mutating func effect(_ effect: BearerEffect, of link: LinkID) -> HostEffect? {
+    switch effect {
+    case .mtuChanged(let mtu): return .mtuChanged(link, mtu: mtu)
+    case .ready: return .readyToSend(link)
+    case .indicationConfirmed:
+      defer { isIndicationRefused = false }
+      if let handle = indicating.take() { return .indicationConfirmed(link, handle) }
+      // Of Service Changed, which is nobody's business, but another may follow.
+      return isIndicationRefused ? .readyToSend(link) : nil
+    case .indicationFailed:
+      indicating = nil
+      return nil
+    case .answeredForApplication(_, let handle): return .violation(link, .applicationTooSlow(handle))
+    case .closed(let closure): return closure == .timedOut ? .violation(link, .transactionTimedOut) : nil
+    case .violation(let violation): return .violation(link, .att(violation))
+    }
   }
 }

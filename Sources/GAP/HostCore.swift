@@ -117,7 +117,7 @@ public struct HostCore: ~Copyable {
     settle(now)
     return true
   }
-  /// Changes a link: its bearer, client or parameter update.
+  /// Changes a link: its bearers, client or parameter update.
   @inline(__always) mutating func withLink<Result>(at index: Int, _ body: (inout Link) -> Result) -> Result {
     defer { note(at: index) }
     return body(&upper.links[index])
@@ -135,9 +135,7 @@ public struct HostCore: ~Copyable {
   }
   /// When `expire` has something to do for a link.
   @inline(__always) func deadline(at index: Int) -> Instant? {
-    .earliest(
-      upper.links[index].bearer.deadline,
-      .earliest(upper.links[index].update?.deadline, l2cap.deadline(of: upper.links[index].handle)))
+    .earliest(upper.links[index].deadline, l2cap.deadline(of: upper.links[index].handle))
   }
 
   /// Writes the next packet for the controller; false when there is none now. `output` has room for 1,100 octets.

@@ -18,8 +18,10 @@ struct Link: ~Copyable {
   let peerOnAir: PeerAddress, ownOnAir: PeerAddress
   var parameters: ConnectionParameters
   var phase = Phase.up
-  var bearer: Bearer
-  var client: Client
+  /// What the application asks for and sends goes on the first.
+  var bearers: LinkBearers
+  /// One, whatever bearers there are.
+  var client = Client()
   var dataLength = LinkDataLength()
   var phys = LinkPHYs()
   var disconnectRequests: [RequestID] = []
@@ -27,38 +29,66 @@ struct Link: ~Copyable {
   var update: ParameterUpdate?
   /// As peripheral: the link layer's way of asking for other parameters is closed.
   var asksOverL2CAP = false
-  /// What an outstanding indication is about.
-  var indicating: AttributeHandle?
-  /// The application has been refused an indication, and is told when another is possible.
-  var isIndicationRefused = false
   /// The last notification's handle, unless it is Service Changed's; 0x0000 once anything else has happened on the link. To ask
   /// the client for each notification costs 130 instructions.
   var plainHandle = AttributeHandle()
 
-  /// True when the bearer has closed because the peer was late.
-  mutating func expire(now: Instant, server: inout Server) -> Bool {
-    let wasOpen = bearer.closure == nil
-    bearer.expire(now: now, server: &server, client: &client)
-    return wasOpen && bearer.closure != nil
+  /// When `expire` has something to do.
+  @inline(__always) var deadline: Instant? {
+    var deadline = Instant?.earliest(bearers.first.bearer.deadline, update?.deadline)
+    for index in bearers.others.indices { deadline = .earliest(deadline, bearers.others[index].bearer.deadline) }
+    return deadline
   }
-  mutating func close() { bearer.close(client: &client) }
+  /// True when a bearer has closed because the peer was late.
+  mutating func expire(now: Instant, server: inout Server) -> Bool {
+    var isTimeUp = false
+    bearers.forEach {
+      guard $0.bearer.closure == nil else { return }
+      $0.bearer.expire(now: now, server: &server, client: &client)
+      if $0.bearer.closure != nil { isTimeUp = true }
+    }
+    return isTimeUp
+  }
+  mutating func close() { bearers.forEach { $0.bearer.close(client: &client) } }
+  /// The client's next requests are made on the first bearer, after the commands that it has taken. `isHeld`: after more, and
+  /// they wait for `release`.
+  mutating func makeRequests(isHeld: Bool) {
+    client.makeRequests(on: bearers.first.bearer.id, after: isHeld ? nil : bearers.first.bearer.commandsTaken)
+  }
+  /// The bearer of this request, which is held, has all commands that are to leave before it.
+  mutating func release(_ id: RequestID) {
+    bearers.forEach { client.place(id, on: $0.bearer.id, after: $0.bearer.commandsTaken) }
+  }
+  /// See `AttributeClient.holdsCommands`.
+  @inline(__always) var holdsCommands: Bool { client.holdsCommands(on: bearers.first.bearer.id) }
   mutating func offer(command handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
-    bearer.offer(command: handle, value, client: client)
+    bearers.first.bearer.offer(command: handle, value, client: client)
   }
   /// Requests may have ended: see `Bearer.releaseCommands`.
-  @inline(__always) mutating func releaseCommands() { bearer.releaseCommands(client: client) }
+  @inline(__always) mutating func releaseCommands() { bearers.forEach { $0.bearer.releaseCommands(client: client) } }
+  /// The client or a bearer has something to say.
+  @inline(__always) var hasEffect: Bool { client.hasEffect || bearers.contains { $0.bearer.hasEffect } }
 
   /// Notifies `values`: as `tuples`, if they are two or more and have been put together, else each by itself.
   mutating func send(
     _ tuples: [UInt8], _ values: ArraySlice<(handle: AttributeHandle, value: [UInt8])>, _ worst: SendAnswer
   ) -> SendAnswer {
-    if values.count > 1, !tuples.isEmpty { return worst.worse(bearer.offer(multiple: tuples.span)) }
-    return values.reduce(worst) { $0.worse(bearer.offer(notification: $1.handle, $1.value.span)) }
+    if values.count > 1, !tuples.isEmpty { return worst.worse(bearers.first.bearer.offer(multiple: tuples.span)) }
+    return values.reduce(worst) { $0.worse(bearers.first.bearer.offer(notification: $1.handle, $1.value.span)) }
   }
-  /// Service Changed goes out as soon as no other indication is under way. Vol 3, Part G, §2.5.2.1.
+  mutating func indicate(_ handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
+    let answer = bearers.first.bearer.indicate(handle, value)
+    if answer.isAccepted { bearers.first.indicating = handle }
+    bearers.first.isIndicationRefused = answer == .full
+    return answer
+  }
+  /// Service Changed goes out as soon as a bearer has no other indication under way. Vol 3, Part G, §2.5.2.1.
   mutating func indicateServiceChanged(from server: inout Server) {
-    guard bearer.canIndicate, let change = server.takeServiceChanged(on: bearer.id) else { return }
-    _ = bearer.indicate(change.handle, change.value.span)
+    bearers.visit {
+      guard $0.bearer.canIndicate, let change = server.takeServiceChanged(on: $0.bearer.id) else { return false }
+      _ = $0.bearer.indicate(change.handle, change.value.span)
+      return true
+    }
   }
 }
 
@@ -86,8 +116,10 @@ extension AttributeHandle {
 @usableFromInline struct UpperLayers: ~Copyable, L2CAPUpper {
   /// In the order in which they came.
   var links = UniqueArray<Link>(minimumCapacity: 8)
-  /// Of `links`, by connection handle and by bearer.
-  private var places = PlaceTable(), bearerPlaces = PlaceTable()
+  /// Of `links`, by connection handle.
+  private var places = PlaceTable()
+  /// The link of each bearer, by the bearer's number; nil where no bearer has it.
+  private var owners: [ConnectionHandle?] = []
   /// When each link waits no longer, in the order of `links`.
   var deadlines = LinkDeadlines()
   var server: Server
@@ -103,9 +135,12 @@ extension AttributeHandle {
 
   @inline(__always) func index(of handle: ConnectionHandle) -> Int? { places[handle.rawValue] }
   /// The place of a bearer's link.
-  func index(of bearer: BearerID) -> Int? { bearerPlaces[bearer.rawValue] }
+  func index(of bearer: BearerID) -> Int? {
+    guard bearer.rawValue < owners.count, let owner = owners[Int(bearer.rawValue)] else { return nil }
+    return index(of: owner)
+  }
   /// The least number that no bearer has.
-  var freeBearer: BearerID { BearerID(rawValue: bearerPlaces.freeNumber) }
+  var freeBearer: BearerID { BearerID(rawValue: UInt16(owners.firstIndex(of: nil) ?? owners.count)) }
   @inline(__always) func index(of id: LinkID) -> Int? {
     // Their numbers ascend.
     var low = 0, high = links.count
@@ -118,15 +153,20 @@ extension AttributeHandle {
   /// The last link has come.
   mutating func append(_ link: consuming Link) {
     places.append(link.handle.rawValue)
-    bearerPlaces.append(link.bearer.id.rawValue)
+    own(link.bearers.first.bearer.id, link.handle)
+    for index in link.bearers.others.indices { own(link.bearers.others[index].bearer.id, link.handle) }
     links.append(link)
     deadlines.append()
+  }
+  private mutating func own(_ bearer: BearerID, _ link: ConnectionHandle) {
+    while owners.count <= Int(bearer.rawValue) { owners.append(nil) }
+    owners[Int(bearer.rawValue)] = link
   }
   mutating func remove(at index: Int) -> Link {
     let link = links.remove(at: index)
     deadlines.remove(at: index)
     places.remove(link.handle.rawValue)
-    bearerPlaces.remove(link.bearer.id.rawValue)
+    for number in owners.indices where owners[number] == link.handle { owners[number] = nil }
     return link
   }
   func contains(address: PeerAddress) -> Bool {
@@ -134,18 +174,39 @@ extension AttributeHandle {
     return false
   }
 
-  @inline(__always) func isQuiet(at index: Int) -> Bool { links[index].bearer.isQuiet(client: links[index].client) }
+  /// Nothing keeps a value of the application's from being written at once.
+  @inline(__always) func isQuiet(at index: Int) -> Bool {
+    links[index].bearers.first.bearer.isQuiet(client: links[index].client)
+  }
+  /// The ATT_MTU of a bearer of this link.
+  func mtu(of bearer: BearerID, at index: Int) -> Int {
+    var mtu = Bearer.defaultMTU
+    _ = links[index].bearers.contains {
+      if $0.bearer.id == bearer { mtu = $0.bearer.mtu }
+      return $0.bearer.id == bearer
+    }
+    return mtu
+  }
   mutating func respond(
     to ticket: RequestTicket, with response: Span<UInt8>, isKept: Bool, at index: Int, now: Instant
   ) {
-    links[index].bearer.respond(to: ticket, with: response, isKept: isKept, now: now, server: &server)
+    links[index].bearers.visit {
+      guard $0.bearer.id == ticket.bearer else { return false }
+      return $0.bearer.respond(to: ticket, with: response, isKept: isKept, now: now, server: &server)
+    }
   }
   /// False when no answer is kept.
-  mutating func releaseAnswer(at index: Int, now: Instant) -> Bool {
-    links[index].bearer.releaseAnswer(now: now, server: &server)
+  mutating func releaseAnswers(at index: Int, now: Instant) -> Bool {
+    var isReleased = false
+    links[index].bearers.forEach {
+      if $0.bearer.releaseAnswer(now: now, server: &server) { isReleased = true }
+    }
+    return isReleased
   }
-  /// True when the bearer has closed because the peer was late.
+  /// True when a bearer has closed because the peer was late.
   mutating func expire(at index: Int, now: Instant) -> Bool { links[index].expire(now: now, server: &server) }
+  /// The server's bearers of a link are gone.
+  mutating func closeServer(at index: Int) { links[index].bearers.forEach { server.close($0.bearer.id) } }
   mutating func indicateServiceChanged(at index: Int) { links[index].indicateServiceChanged(from: &server) }
 
   /// Keeps octets of a client's effect, which are gone with its next one.
@@ -167,7 +228,7 @@ extension AttributeHandle {
   @usableFromInline @inline(__always)
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant) {
     guard let index = index(of: link) else { return }
-    if channel == .attribute, let pdu = links[index].bearer.notification(in: payload) {
+    if channel == .attribute, let pdu = links[index].bearers.first.bearer.notification(in: payload) {
       mayChangeLink = false
       let value = batch.keep(payload.extracting(pdu.attributeValue.range)), handle = pdu.attributeHandle
       return batch.append(
@@ -188,8 +249,8 @@ extension AttributeHandle {
     guard let index = index(of: link) else { return nil }
     let start = output.byteCount, channel = links[index].nextPayload(into: &output, now: now)
     // No deadline follows from a PDU that is not answered. The client has an effect where a request before it failed for room.
-    let isUnanswered = channel == .attribute && ATTOpcode(rawValue: output.octet(at: start)).isUnanswered
-    mayChangeLink = !isUnanswered || links[index].bearer.hasEffect || links[index].client.hasEffect
+    let isUnanswered = channel != nil && ATTOpcode(rawValue: output.octet(at: start)).isUnanswered
+    mayChangeLink = !isUnanswered || links[index].hasEffect
     return channel
   }
   @usableFromInline @inline(__always) func hasPayload(of link: ConnectionHandle) -> Bool {

@@ -234,7 +234,7 @@ extension ATTPDU {
 
 extension Optional<HandleRange> {
   /// The least range that holds both.
-  fileprivate func union(_ other: HandleRange?) -> HandleRange? {
+  func union(_ other: HandleRange?) -> HandleRange? {
     guard let self, let other else { return self ?? other }
     return self.union(other)
   }

@@ -5,7 +5,7 @@ import DequeModule
 
 /// Limits of a `Client`.
 public struct ClientConfiguration: BitwiseCopyable, Sendable {
-  /// Requests that wait while another is active; one more is refused with `.busy`.
+  /// Requests that wait on a bearer while another is active; one more is refused with `.busy`.
   public var maximumWaiting = 256
   /// Octets of received values, 8 for each value included, that may wait to be taken as effects; what comes beyond is
   /// dropped and counted. A composer that drains after every packet never gets near it.
@@ -13,75 +13,44 @@ public struct ClientConfiguration: BitwiseCopyable, Sendable {
   public init() {}
 }
 
-/// The client half of GATT on one bearer: discovery, reads, writes, subscriptions. Vol 3, Part G, §4.
+/// The client half of GATT: discovery, reads, writes, subscriptions. Vol 3, Part G, §4.
 ///
 /// ## Function
 /// A caller names each request by a `RequestID` and gets exactly one `.completed` for it from `nextEffect`. One request is
-/// active at a time, as the bearer asks (Vol 3, Part F, §3.3.2); the others wait in order. Bytes of ATT requests never
-/// wait: the bearer pulls them, one at a time.
+/// active at a time on each bearer (Vol 3, Part F, §3.3.2); the others wait in order. Bytes of ATT requests never wait: the
+/// bearer pulls them, one at a time.
 ///
+///     client.open(bearer)
 ///     client.discoverAll(id)
-///     while client.hasRequest { …bearer… }              // nextRequest, receive(response:)
+///     while client.hasRequest(on: bearer) { …bearer… }  // nextRequest, receive(response:)
 ///     while let effect = client.nextEffect() { … }      // after every packet
 ///
-/// What it knows of the server, and how it learns that this has changed: `ClientCaching.swift`.
+/// What it has for each bearer, and what once: `ClientBearers.swift`. What it knows of the server, and how it learns that
+/// this has changed: `ClientCaching.swift`.
 ///
 /// ## Effects
 /// Take them after every packet and every command: `Octets` in them are ranges of an arena that is emptied by the next
 /// call that changes the client, once all effects have been taken.
-///
-/// ## Phases
-///
-///     idle ── request ──▶ asking ── nextRequest ──▶ awaiting ── response ──▶ asking, or idle
-///       any ── close ──▶ closed
-///
-/// Cancelling while a request is in flight completes the caller at once; the client stays in `awaiting` until the response
-/// has come and gone. While the first of those that wait has no place yet (`place`), the client is idle.
-///
-/// `procedure` serves the active request and is finished without one; while it is `discovering`, `discovery` asks and takes
-/// the responses.
 public struct Client: AttributeClient, ~Copyable {
   /// What discoveries have found. It changes when one completes, and when the server's services change.
   public internal(set) var remote = RemoteDatabase()
   public let configuration: ClientConfiguration
 
-  @usableFromInline enum Phase: BitwiseCopyable {
-    case idle
-    /// The active request has something to ask.
-    case asking(Active)
-    case awaiting(Active)
-    case closed(BearerClosure)
-  }
-  /// How the active request stands with what is beside it.
-  @usableFromInline struct Active: BitwiseCopyable {
-    /// Its place: so many commands of the bearer leave before it.
-    @usableFromInline let place: UInt64
-    /// What is asked for after it may follow: it has left, or its caller has gone.
-    @usableFromInline var hasLeft = false
-    /// Whether the server has answered it with Database Out Of Sync (0x12).
-    var synchrony = Synchrony.inSync
-    init(place: UInt64) { self.place = place }
-  }
-  enum Synchrony: BitwiseCopyable {
-    case inSync
-    /// It has. The hash is read, and decides whether the procedure goes on.
-    case readingHash
-    /// It has, and the hash has been read. A second 0x12 is the caller's.
-    case resumed
-  }
-  /// A request that waits for those before it.
-  struct Waiting {
-    var procedure: Procedure
-    /// Nil: not known yet, and the request waits for it.
-    var place: UInt64? = 0
-  }
-  @usableFromInline var phase = Phase.idle
-  var procedure = Procedure()
+  /// In the order in which they were opened.
+  @usableFromInline var bearers = UniqueArray<RequestQueue>()
+  /// Of `bearers`, those that are not idle. While there are none, the bearers ask for no request, and nobody looks at the list: a
+  /// value that is sent costs what it does without one.
+  @usableFromInline var busyCount = 0
+  /// The bearer whose procedure uses what the client has once: see `ClientBearers.swift`.
+  var exclusive: BearerID?
+  /// Where requests are made: see `makeRequests`.
+  var target: (bearer: BearerID, place: UInt64?) = (BearerID(rawValue: 0), 0)
+  /// Why the last bearer that closed did.
+  var closure = BearerClosure.disconnected
+  /// Asks, and takes the responses, for the exclusive procedure while that is `discovering`.
   var discovery = Discovery()
-  var waiting: Deque<Waiting> = []
-  /// The place of the next request that is made: so many commands of the bearer leave before it. Nil: its caller has made
-  /// commands that have not reached the bearer; the request waits until `place`.
-  public var commandsBefore: UInt64? = 0
+  /// The server's queue may hold parts that were prepared on a bearer that has closed.
+  var mustEmptyQueue = false
 
   /// What was read last and belongs to no discovery yet.
   var freshHash: DatabaseHash?
@@ -197,168 +166,77 @@ public struct Client: AttributeClient, ~Copyable {
     submit(Procedure(.request(id), .unsubscribe(valueHandle)))
   }
 
-  // MARK: Requests and their ends
-
   private func copy(_ value: Span<UInt8>) -> [UInt8] {
     var octets: [UInt8] = []
     octets.append(Octets(0, value.count), of: value)
     return octets
   }
 
-  mutating func submit(_ procedure: Procedure) {
-    emptyArena()
-    if case .closed(let reason) = phase {
-      complete(procedure, .failed(.bearerClosed(reason)))
-    } else if let refusal = procedure.refusal {
-      complete(procedure, .failed(refusal))
-    } else if waiting.count < configuration.maximumWaiting {
-      waiting.append(Waiting(procedure: procedure, place: commandsBefore))
-      beginIfIdle()
-    } else {
-      complete(procedure, .failed(.busy))
-    }
-  }
-
-  /// Gives a request that waits for it its place: after so many commands of the bearer. Nothing where it has ended already.
-  public mutating func place(_ id: RequestID, after commands: UInt64) {
-    emptyArena()
-    guard let index = waiting.firstIndex(where: { $0.procedure.caller == .request(id) }) else { return }
-    waiting[index].place = commands
-    beginIfIdle()
-  }
-
-  mutating func beginIfIdle() { if case .idle = phase { next() } }
-
-  /// Begins the requests that wait, up to one that has something to ask, or no place yet.
-  private mutating func next() {
-    while let place = waiting.first?.place, let first = waiting.popFirst() {
-      procedure = first.procedure
-      phase = .asking(Active(place: place))
-      guard let result = begin() else { return }
-      complete(procedure, result)
-    }
-    phase = .idle
-    procedure = Procedure()
-  }
-
-  /// Begins `procedure`. Returns how it ends where nothing has to be asked.
-  private mutating func begin() -> ClientResult? {
-    switch procedure.kind {
-    case .discover(let goal): discover(goal)
-    case .rediscover(let range): beginRediscovery(range)
-    case .followChanges: return beginFollowing()
-    case .subscribe(let valueHandle, let wanted): return beginSubscribing(valueHandle, wanted)
-    case .unsubscribe(let valueHandle): return beginUnsubscribing(valueHandle)
-    case .values, .databaseHash: break
-    }
-    return nil
-  }
-
-  mutating func discover(_ goal: Discovery.Goal) {
-    procedure.discover()
-    discovery.start(goal, knowing: remote)
-  }
-
-  /// Ends the active request for its caller, and for the client, unless the server's queue must be emptied first.
-  mutating func end(_ result: ClientResult) {
-    guard case .asking(var active) = phase else { return }
-    complete(procedure, result)
-    procedure.abandon()
-    guard procedure.rollBack() else { return next() }
-    // Only that is asked now, and not for the hash.
-    active.hasLeft = true
-    active.synchrony = .resumed
-    phase = .asking(active)
-  }
-
-  mutating func complete(_ procedure: Procedure, _ result: ClientResult) {
-    if case .rediscover(let range) = procedure.kind {
-      if case .failed(let error) = result { effects.append(.rediscovered(range, error)) }
-      if case .discovered = result { effects.append(.rediscovered(range, nil)) }
-    } else if case .request(let id) = procedure.caller {
-      complete(id, result)
-    }
-  }
-  private mutating func complete(_ id: RequestID, _ result: ClientResult) { effects.append(.completed(id, result)) }
-
-  /// Ends a request early: `.failed(.cancelled)` follows at once. Nothing happens when it has completed already. Parts of
-  /// a value that the server has queued are taken back, and so is a subscription; a write whose request is on its way may
-  /// still take effect.
-  public mutating func cancel(_ id: RequestID) {
-    emptyArena()
-    if let index = waiting.firstIndex(where: { $0.procedure.caller == .request(id) }) {
-      waiting.remove(at: index)
-      complete(id, .failed(.cancelled))
-      beginIfIdle()
-    } else if procedure.caller == .request(id) {
-      guard case .awaiting(var active) = phase else { return end(.failed(.cancelled)) }
-      complete(id, .failed(.cancelled))
-      procedure.abandon()
-      active.hasLeft = true
-      phase = .awaiting(active)
-    }
-  }
-
-  public mutating func close(_ reason: BearerClosure) {
-    emptyArena()
-    if case .closed = phase { return }
-    phase = .closed(reason)
-    complete(procedure, .failed(.bearerClosed(reason)))
-    procedure = Procedure()
-    while let orphan = waiting.popFirst() { complete(orphan.procedure, .failed(.bearerClosed(reason))) }
-    subscriptions.removeAll()
-  }
-
   // MARK: The bearer's side
 
-  @inlinable @inline(__always) public var hasRequest: Bool { if case .asking = phase { true } else { false } }
-  @inlinable @inline(__always) public var commandsBeforeRequest: UInt64 {
-    if case .asking(let active) = phase { active.place } else { 0 }
+  @inlinable @inline(__always) public func hasRequest(on bearer: BearerID) -> Bool {
+    guard busyCount > 0, let index = index(of: bearer), case .asking = bearers[index].phase else { return false }
+    return true
   }
-  @inlinable @inline(__always) public var holdsCommands: Bool {
-    switch phase {
-    case .asking(let active), .awaiting(let active): !active.hasLeft || hasNext
-    case .idle, .closed: false
-    }
+  @inlinable @inline(__always) public func commandsBeforeRequest(on bearer: BearerID) -> UInt64 {
+    guard let index = index(of: bearer), case .asking(let active) = bearers[index].phase else { return 0 }
+    return active.place
   }
-  /// A request waits for the active one only.
-  @usableFromInline var hasNext: Bool { waiting.first?.place != nil }
+  @inlinable @inline(__always) public func holdsCommands(on bearer: BearerID) -> Bool {
+    guard busyCount > 0, let index = index(of: bearer) else { return false }
+    return bearers[index].holdsCommands
+  }
 
   /// See `AttributeClient`. A request for which `mtu` has no room (Read Multiple of too many handles) fails here, and the
-  /// next one is tried.
-  public mutating func nextRequest(mtu: Int, into request: inout OutputRawSpan) -> Bool {
+  /// next one is tried; so it is after a value too long for a Write Request that cannot be prepared now.
+  public mutating func nextRequest(on bearer: BearerID, mtu: Int, into request: inout OutputRawSpan) -> Bool {
     emptyArena()
-    while case .asking(var active) = phase {
-      if writeRequest(active.synchrony, mtu: mtu, into: &request) {
-        active.hasLeft = active.hasLeft || procedure.leavesWithThis
-        phase = .awaiting(active)
+    guard let index = index(of: bearer) else { return false }
+    while case .asking(var active) = bearers[index].phase {
+      bearers[index].procedure.prepareIfLong(mtu: mtu)
+      if bearers[index].procedure.isExclusive, !acquire(at: index) {
+        block(at: index)
+        return false
+      }
+      if mustEmptyQueue, bearers[index].procedure.emptyQueue() { mustEmptyQueue = false }
+      if writeRequest(active.synchrony, at: index, mtu: mtu, into: &request) {
+        active.hasLeft = active.hasLeft || bearers[index].procedure.leavesWithThis
+        enter(.awaiting(active), at: index)
         return true
       }
-      end(.failed(.valueTooLong))
+      end(.failed(.valueTooLong), at: index)
     }
     return false
   }
-  private mutating func writeRequest(_ synchrony: Synchrony, mtu: Int, into request: inout OutputRawSpan) -> Bool {
-    switch (synchrony, procedure.phase) {
+  private mutating func writeRequest(
+    _ synchrony: RequestQueue.Synchrony, at index: Int, mtu: Int, into request: inout OutputRawSpan
+  ) -> Bool {
+    switch (synchrony, bearers[index].procedure.phase) {
     case (.readingHash, _), (_, .readingHash):
       return (try? DatabaseHash.request.encode(into: &request, from: Span())) != nil
     case (_, .discovering):
       var source: [UInt8] = []
       let pdu = discovery.request(source: &source)
       return (try? pdu.encode(into: &request, from: source.span)) != nil
-    default: return procedure.writeRequest(mtu: mtu, into: &request)
+    default: return bearers[index].procedure.writeRequest(mtu: mtu, into: &request)
     }
   }
 
-  public mutating func receive(response: ATTPDU, in packet: Span<UInt8>, mtu: Int, now: Instant) {
+  public mutating func receive(
+    response: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, mtu: Int, now: Instant
+  ) {
     emptyArena()
-    guard case .awaiting(let active) = phase else { return effects.append(.ignored(.unexpectedResponse)) }
-    phase = .asking(active)
-    let isWanted = procedure.isWanted
-    switch (active.synchrony, procedure.phase) {
-    case (.readingHash, _): resume(after: response, in: packet)
-    case (_, .readingHash): received(hash: response, in: packet)
-    case (.inSync, _) where isOutOfSync(response): synchrony = .readingHash
+    guard let index = index(of: bearer), case .awaiting(let active) = bearers[index].phase else {
+      return effects.append(.ignored(.unexpectedResponse))
+    }
+    enter(.asking(active), at: index)
+    let isWanted = bearers[index].procedure.isWanted
+    switch (active.synchrony, bearers[index].procedure.phase) {
+    case (.readingHash, _): resume(after: response, in: packet, at: index)
+    case (_, .readingHash): received(hash: response, in: packet, at: index)
+    case (.inSync, _) where isOutOfSync(response, at: index):
+      bearers[index].synchrony = .readingHash
+      if !acquire(at: index) { block(at: index) }
     case (_, .discovering):
       let outcome = isWanted ? discovery.receive(response, in: packet) : .failed(.cancelled)
       if let ignored = discovery.ignored {
@@ -367,59 +245,62 @@ public struct Client: AttributeClient, ~Copyable {
       }
       switch outcome {
       case .again: break
-      case .finished: discovered()
-      case .failed(let error): end(.failed(error))
+      case .finished: discovered(at: index)
+      case .failed(let error): end(.failed(error), at: index)
       }
     default:
-      switch procedure.receive(response, in: packet, mtu: mtu) {
-      case .again: if !isWanted { end(.failed(.cancelled)) }
-      case .done: written(error: nil)
-      case .value: end(.value(isWanted ? gathered() : Octets()))
-      case .values: end(.values(isWanted ? gathered() : Octets()))
-      case .failed(let error): written(error: error)
+      switch bearers[index].procedure.receive(response, in: packet, mtu: mtu) {
+      case .again: if !isWanted { end(.failed(.cancelled), at: index) }
+      case .done: written(error: nil, at: index)
+      case .value: end(.value(isWanted ? gathered(at: index) : Octets()), at: index)
+      case .values: end(.values(isWanted ? gathered(at: index) : Octets()), at: index)
+      case .failed(let error): written(error: error, at: index)
       }
     }
   }
 
   /// A discovery is at its end: the active request, or the search for the descriptor that it writes to.
-  private mutating func discovered() {
+  private mutating func discovered(at index: Int) {
     let found = discovery.takeFound()
-    switch procedure.kind {
+    switch bearers[index].procedure.kind {
     case .subscribe(let valueHandle, _), .unsubscribe(let valueHandle):
       remote = found
-      if !configure(valueHandle) { end(.failed(.noConfigurationDescriptor)) }
+      if !configure(valueHandle, at: index) { end(.failed(.noConfigurationDescriptor), at: index) }
     case .discover(let goal):
       learn(found, isComplete: goal == .everything(.all))
-      end(.discovered)
+      end(.discovered, at: index)
     default:
       learn(found, isComplete: true)
-      end(.discovered)
+      end(.discovered, at: index)
     }
   }
 
   /// The server has answered a write, or refused anything.
-  private mutating func written(error: ClientError?) {
-    switch procedure.kind {
-    case .subscribe(let valueHandle, let configuration?) where error == nil: subscribed(valueHandle, configuration)
+  private mutating func written(error: ClientError?, at index: Int) {
+    switch bearers[index].procedure.kind {
+    case .subscribe(let valueHandle, let configuration?) where error == nil:
+      if let undo = subscribed(valueHandle, configuration, by: bearers[index].procedure.caller) {
+        bearers[index].waiting.prepend(RequestQueue.Waiting(procedure: undo))
+      }
     case .unsubscribe(let valueHandle): subscriptions.removeAll { $0.valueHandle == valueHandle }
     case .followChanges:
-      if let result = followed(error) { end(result) }
+      if let result = followed(error, at: index) { end(result, at: index) }
       return
     default: break
     }
-    end(error.map { .failed($0) } ?? .done)
+    end(error.map { .failed($0) } ?? .done, at: index)
   }
 
-  /// What `procedure` has read, in the arena.
-  private mutating func gathered() -> Octets {
-    let gathered = procedure.octets, octets = Octets(arena.count, gathered.count)
+  /// What a bearer's procedure has read, in the arena.
+  private mutating func gathered(at index: Int) -> Octets {
+    let gathered = bearers[index].procedure.octets, octets = Octets(arena.count, gathered.count)
     arena.append(copying: gathered.span)
     return octets
   }
 
-  public mutating func receive(value: ATTPDU, in packet: Span<UInt8>, now: Instant) {
+  public mutating func receive(value: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant) {
     emptyArena()
-    if case .closed = phase { return }
+    if index(of: bearer) == nil { return }
     switch value {
     case .handleValueNotification(let pdu): keep(pdu.attributeHandle, pdu.attributeValue, packet, .notification)
     case .handleValueIndication(let pdu):

@@ -27,7 +27,7 @@ extension Client {
   /// Makes `database` what the client knows, instead of a discovery. It must be what this server has: compare the hash.
   public mutating func restore(_ database: RemoteDatabase) {
     emptyArena()
-    if case .closed = phase { return }
+    if bearers.isEmpty { return }
     remote = database
     if remote.hash != nil { hasHash = true }
     freshHash = nil
@@ -52,110 +52,115 @@ extension Client {
       return
     }
     // Unless more has changed meanwhile.
-    remote.isComplete = !waiting.contains { $0.procedure.isRediscovery }
+    remote.isComplete = true
+    for index in bearers.indices where bearers[index].waiting.contains(where: { $0.procedure.isRediscovery }) {
+      remote.isComplete = false
+    }
     remote.hash = freshHash
     freshHash = nil
   }
 
-  mutating func beginRediscovery(_ range: HandleRange) {
-    if hasHash { procedure.readHash() } else { discover(.everything(range)) }
+  mutating func beginRediscovery(_ range: HandleRange, at index: Int) {
+    if hasHash { bearers[index].procedure.readHash() } else { discover(.everything(range), at: index) }
   }
 
   // MARK: Following changes
 
-  mutating func beginFollowing() -> ClientResult? {
+  mutating func beginFollowing(at index: Int) -> ClientResult? {
     guard let features = remote.characteristic(.clientSupportedFeatures, in: .genericAttribute) else {
-      return followServiceChanged()
+      return followServiceChanged(at: index)
     }
     let value: ClientSupportedFeatures = [.robustCaching, .multipleHandleValueNotifications]
-    procedure.write([value.rawValue], to: features.valueHandle)
+    bearers[index].procedure.write([value.rawValue], to: features.valueHandle)
     return nil
   }
   /// After the features: the subscription, if there is one to be had.
-  private mutating func followServiceChanged() -> ClientResult? {
+  private mutating func followServiceChanged(at index: Int) -> ClientResult? {
     guard let changed = remote.characteristic(.serviceChanged, in: .genericAttribute) else { return .done }
     followed = changed.valueHandle
-    procedure.become(.subscribe(changed.valueHandle, .indication))
-    return beginSubscribing(changed.valueHandle, .indication)
+    bearers[index].procedure.become(.subscribe(changed.valueHandle, .indication))
+    return beginSubscribing(changed.valueHandle, .indication, at: index)
   }
   /// The features have been written, or refused. Returns the result when that is all.
-  mutating func followed(_ error: ClientError?) -> ClientResult? {
+  mutating func followed(_ error: ClientError?, at index: Int) -> ClientResult? {
     if case .malformedResponse? = error { return .failed(.malformedResponse(.unexpectedResponse)) }
-    guard procedure.isWanted else { return .failed(.cancelled) }
-    return followServiceChanged()
+    guard bearers[index].procedure.isWanted else { return .failed(.cancelled) }
+    return followServiceChanged(at: index)
   }
 
   // MARK: Subscribing
 
   mutating func beginSubscribing(
-    _ valueHandle: AttributeHandle, _ wanted: ClientCharacteristicConfiguration?
+    _ valueHandle: AttributeHandle, _ wanted: ClientCharacteristicConfiguration?, at index: Int
   ) -> ClientResult? {
     guard let characteristic = remote.characteristic(valueHandle: valueHandle) else {
       return .failed(.unknownCharacteristic)
     }
-    if let index = subscriptions.firstIndex(where: { $0.valueHandle == valueHandle }),
-      wanted == nil || wanted == subscriptions[index].configuration
+    if let place = subscriptions.firstIndex(where: { $0.valueHandle == valueHandle }),
+      wanted == nil || wanted == subscriptions[place].configuration
     {
-      if procedure.caller != .client { subscriptions[index].subscribers += 1 }
+      if bearers[index].procedure.caller != .client { subscriptions[place].subscribers += 1 }
       return .done
     }
     guard let configuration = wanted ?? characteristic.properties.configuration else {
       return .failed(.noConfigurationDescriptor)
     }
-    procedure.become(.subscribe(valueHandle, configuration))
-    return findConfiguration(of: characteristic)
+    bearers[index].procedure.become(.subscribe(valueHandle, configuration))
+    return findConfiguration(of: characteristic, at: index)
   }
-  mutating func beginUnsubscribing(_ valueHandle: AttributeHandle) -> ClientResult? {
+  mutating func beginUnsubscribing(_ valueHandle: AttributeHandle, at index: Int) -> ClientResult? {
     guard let characteristic = remote.characteristic(valueHandle: valueHandle) else {
       return .failed(.unknownCharacteristic)
     }
-    if let index = subscriptions.firstIndex(where: { $0.valueHandle == valueHandle }),
-      subscriptions[index].subscribers > 1
+    if let place = subscriptions.firstIndex(where: { $0.valueHandle == valueHandle }),
+      subscriptions[place].subscribers > 1
     {
-      subscriptions[index].subscribers -= 1
+      subscriptions[place].subscribers -= 1
       return .done
     }
-    return findConfiguration(of: characteristic)
+    return findConfiguration(of: characteristic, at: index)
   }
 
-  private mutating func findConfiguration(of characteristic: RemoteCharacteristic) -> ClientResult? {
-    if configure(characteristic.valueHandle) { return nil }
+  private mutating func findConfiguration(of characteristic: RemoteCharacteristic, at index: Int) -> ClientResult? {
+    if configure(characteristic.valueHandle, at: index) { return nil }
     guard let range = characteristic.descriptorRange else { return .failed(.noConfigurationDescriptor) }
     // Where the service says where it ends, one handle that must hold a configuration holds it.
     if range.first == range.last, characteristic.properties.onlyDescriptor == .clientCharacteristicConfiguration,
       remote.service(containing: characteristic.handle) != nil
     {
-      procedure.configure(range.first)
+      bearers[index].procedure.configure(range.first)
     } else {
-      discover(.descriptors(range))
+      discover(.descriptors(range), at: index)
     }
     return nil
   }
-  /// True when the descriptor that `procedure` writes to is known.
-  mutating func configure(_ valueHandle: AttributeHandle) -> Bool {
+  /// True when the descriptor that a bearer's procedure writes to is known.
+  mutating func configure(_ valueHandle: AttributeHandle, at index: Int) -> Bool {
     guard let characteristic = remote.characteristic(valueHandle: valueHandle),
       let descriptor = remote.descriptor(.clientCharacteristicConfiguration, of: characteristic)
     else { return false }
-    procedure.configure(descriptor.handle)
+    bearers[index].procedure.configure(descriptor.handle)
     return true
   }
 
-  /// The server has agreed to a subscription.
-  mutating func subscribed(_ valueHandle: AttributeHandle, _ configuration: ClientCharacteristicConfiguration) {
+  /// The server has agreed to a subscription, or may have. Returns what is to be asked for where its caller has gone meanwhile.
+  mutating func subscribed(
+    _ valueHandle: AttributeHandle, _ configuration: ClientCharacteristicConfiguration, by caller: Procedure.Caller
+  ) -> Procedure? {
     let index = subscriptions.firstIndex { $0.valueHandle == valueHandle }
     let earlier = index.map { subscriptions[$0].configuration }
     if let index { subscriptions[index].configuration = configuration }
-    switch (procedure.caller, index, earlier) {
+    switch (caller, index, earlier) {
     case (.client, _, _): break  // a restoration
     case (.request, let index?, _): subscriptions[index].subscribers += 1
     case (.request, nil, _):
       subscriptions.append(Subscription(valueHandle: valueHandle, configuration: configuration, subscribers: 1))
-    // The caller has gone while the server was being asked: the other subscribers get back what they had.
-    case (.none, _, let earlier?):
-      waiting.prepend(Waiting(procedure: Procedure(.client, .subscribe(valueHandle, earlier))))
+    // The other subscribers get back what they had.
+    case (.none, _, let earlier?): return Procedure(.client, .subscribe(valueHandle, earlier))
     // Nobody else wants the values.
-    case (.none, _, nil): waiting.prepend(Waiting(procedure: Procedure(.client, .unsubscribe(valueHandle))))
+    case (.none, _, nil): return Procedure(.client, .unsubscribe(valueHandle))
     }
+    return nil
   }
 
   // MARK: Changes
@@ -186,16 +191,20 @@ extension Client {
   }
 
   /// 0x12. What takes back prepared writes is not asked twice.
-  func isOutOfSync(_ response: ATTPDU) -> Bool {
+  func isOutOfSync(_ response: ATTPDU, at index: Int) -> Bool {
     guard case .errorResponse(let error) = response, error.errorCode == .databaseOutOfSync else { return false }
-    return procedure.isWanted && procedure.phase != .rollingBack
+    return bearers[index].procedure.isWanted && bearers[index].procedure.phase != .rollingBack
   }
 
-  /// The answer to `procedure`'s own request for the hash.
-  mutating func received(hash response: ATTPDU, in packet: Span<UInt8>) {
+  /// The answer to a procedure's own request for the hash.
+  mutating func received(hash response: ATTPDU, in packet: Span<UInt8>, at index: Int) {
     let result = DatabaseHash.result(of: response, in: packet)
     freshHash = told(result)
-    if case .rediscover(let range) = procedure.kind { discover(.everything(range)) } else { end(result) }
+    if case .rediscover(let range) = bearers[index].procedure.kind {
+      discover(.everything(range), at: index)
+    } else {
+      end(result, at: index)
+    }
   }
   private mutating func told(_ result: ClientResult) -> DatabaseHash? {
     guard case .databaseHash(let hash?) = result else { return nil }
@@ -204,35 +213,26 @@ extension Client {
   }
 
   /// Goes on after 0x12, now that the hash is known, if there is one.
-  mutating func resume(after response: ATTPDU, in packet: Span<UInt8>) {
+  mutating func resume(after response: ATTPDU, in packet: Span<UInt8>, at index: Int) {
     let hash = told(DatabaseHash.result(of: response, in: packet))
-    synchrony = .resumed
-    guard procedure.isWanted else { return end(.failed(.cancelled)) }
+    bearers[index].synchrony = .resumed
+    guard bearers[index].procedure.isWanted else { return end(.failed(.cancelled), at: index) }
     let isSame = remote.isEmpty || hash != nil && hash == remote.hash
     if !isSame { forget(.all) }
-    switch procedure.kind {
+    switch bearers[index].procedure.kind {
     // From the beginning: what has been found so far may be of two databases.
     case .rediscover, .discover(.everything):
-      waiting.removeAll { $0.procedure.isRediscovery }
+      for other in bearers.indices { bearers[other].waiting.removeAll { $0.procedure.isRediscovery } }
       freshHash = hash
-      if procedure.isRediscovery { procedure.become(.rediscover(.all)) }
-      discover(.everything(.all))
-    case .discover(.primaryServices): discover(.primaryServices)
-    case .discover(.services(let uuid)): discover(.services(uuid))
-    default: if !isSame { end(.failed(.databaseChanged)) }
-    }
-  }
-  /// Of the active request, which has something to ask.
-  var synchrony: Synchrony {
-    get { if case .asking(let active) = phase { active.synchrony } else { .inSync } }
-    set {
-      guard case .asking(var active) = phase else { return }
-      active.synchrony = newValue
-      phase = .asking(active)
+      if bearers[index].procedure.isRediscovery { bearers[index].procedure.become(.rediscover(.all)) }
+      discover(.everything(.all), at: index)
+    case .discover(.primaryServices): discover(.primaryServices, at: index)
+    case .discover(.services(let uuid)): discover(.services(uuid), at: index)
+    default: if !isSame { end(.failed(.databaseChanged), at: index) }
     }
   }
 
-  /// The attributes in `range` are not what they were.
+  /// The attributes in `range` are not what they were. What waits for them fails, on all bearers.
   private mutating func forget(_ range: HandleRange) {
     let wasComplete = remote.isComplete, range = remote.forget(range)
     subscriptions.removeAll { range.contains($0.valueHandle) }
@@ -241,19 +241,23 @@ extension Client {
     } else {
       effects.append(.servicesChanged(range))
     }
-    var rest = waiting, again: HandleRange? = wasComplete || procedure.isRediscovery ? range : nil
-    waiting.removeAll()
-    while let request = rest.popFirst() {
-      if case .rediscover(let other) = request.procedure.kind {
-        again = range.union(other)
-      } else if request.procedure.touches(range) {
-        complete(request.procedure, .failed(.databaseChanged))
-      } else {
-        waiting.append(request)
+    var again: HandleRange? = wasComplete ? range : nil
+    for index in bearers.indices {
+      if bearers[index].procedure.isRediscovery { again = again.union(range) }
+      var rest = bearers[index].waiting
+      bearers[index].waiting.removeAll()
+      while let request = rest.popFirst() {
+        if case .rediscover(let other) = request.procedure.kind {
+          again = again.union(range).union(other)
+        } else if request.procedure.touches(range) || request.synchrony == .readingHash {
+          complete(request.procedure, .failed(.databaseChanged))
+        } else {
+          bearers[index].waiting.append(request)
+        }
       }
     }
-    if let again { waiting.append(Waiting(procedure: Procedure(.client, .rediscover(again)))) }
-    beginIfIdle()
+    if let again { bearers[0].waiting.append(RequestQueue.Waiting(procedure: Procedure(.client, .rediscover(again)))) }
+    beginAll()
   }
 }
 

@@ -19,6 +19,7 @@ import BindruneWire
 ///     rediscover               readingHash ──▶ discovering, or at once discovering
 ///     subscribe, unsubscribe   discovering ──▶ writing, or at once writing
 ///     followChanges            writing ──▶ subscribe, or at once subscribe
+///     preparing                ──▶ emptying ──▶ preparing, after another bearer has closed that prepared
 ///     any that has prepared    ──▶ rollingBack
 struct Procedure {
   enum Kind: BitwiseCopyable, Equatable {
@@ -56,6 +57,8 @@ struct Procedure {
     /// By a Write Request, or as `preparing` where the value is longer than ATT_MTU − 3.
     case writing(Part)
     case preparing(Queueing)
+    /// The same, after the server's queue has been emptied of what was prepared on a bearer that has closed.
+    case emptying(Queueing)
     /// All parts are in the server's queue.
     case executing
     /// Execute Write with Flags 0x00: the caller has had its answer.
@@ -140,6 +143,15 @@ struct Procedure {
   /// The caller has gone.
   mutating func abandon() { if case .request = caller { caller = .none } }
   var isWanted: Bool { caller != .none }
+  /// The server's queue may hold parts of it.
+  var usesQueue: Bool {
+    switch phase {
+    case .preparing, .emptying, .executing, .rollingBack: true
+    case .readingHash, .discovering, .reading, .readingByType, .readingMultiple, .writing, .finished: false
+    }
+  }
+  /// It uses what the client has once: see `ClientBearers.swift`.
+  var isExclusive: Bool { kind != .values || usesQueue }
   /// What waits asks for, or writes to, something in `range`.
   func touches(_ range: HandleRange) -> Bool {
     switch (kind, phase) {
@@ -161,11 +173,24 @@ struct Procedure {
     case .reading, .readingByType, .readingMultiple, .executing: true
     // Following changes writes twice, and is a subscription by then.
     case .writing: kind != .followChanges
-    case .preparing, .rollingBack, .finished: false
+    case .preparing, .emptying, .rollingBack, .finished: false
     }
   }
 
   // MARK: Requests
+
+  /// A value for which ATT_MTU has no room is written in parts. Vol 3, Part G, §4.9.4.
+  mutating func prepareIfLong(mtu: Int) {
+    guard case .writing(let part) = phase, Int(part.value.count) > mtu - 3 else { return }
+    parts = [part]
+    phase = .preparing(Queueing())
+  }
+  /// The server's queue is not empty. True when it is emptied before anything is prepared.
+  mutating func emptyQueue() -> Bool {
+    guard case .preparing(let queueing) = phase, !queueing.hasPrepared else { return false }
+    phase = .emptying(queueing)
+    return true
+  }
 
   /// Of the request that is refused.
   private var opcode: ATTOpcode {
@@ -176,7 +201,7 @@ struct Procedure {
       isVariable ? ReadMultipleVariableRequest.opcode : ReadMultipleRequest.opcode
     case .writing: WriteRequest.opcode
     case .preparing: PrepareWriteRequest.opcode
-    case .executing, .rollingBack, .finished: ExecuteWriteRequest.opcode
+    case .emptying, .executing, .rollingBack, .finished: ExecuteWriteRequest.opcode
     }
   }
 
@@ -186,13 +211,11 @@ struct Procedure {
     case .reading(var reading):
       reading.mtu = mtu
       phase = .reading(reading)
-    case .writing(let part) where Int(part.value.count) > mtu - 3:
-      parts = [part]
-      phase = .preparing(Queueing(mtu: mtu))
     case .preparing(var queueing):
       queueing.mtu = mtu
       phase = .preparing(queueing)
-    case .readingHash, .discovering, .readingByType, .readingMultiple, .writing, .executing, .rollingBack, .finished:
+    case .readingHash, .discovering, .readingByType, .readingMultiple, .writing, .emptying, .executing, .rollingBack,
+      .finished:
       break
     }
     var handles: [UInt8] = []
@@ -245,7 +268,7 @@ struct Procedure {
       request.valueOffset = UInt16(queueing.offset)
       request.partAttributeValue = piece(queueing)
       return .prepareWriteRequest(request)
-    case .executing, .rollingBack:
+    case .emptying, .executing, .rollingBack:
       var request = ExecuteWriteRequest()
       request.flags = phase == .executing ? .write : .cancel
       return .executeWriteRequest(request)
@@ -263,6 +286,9 @@ struct Procedure {
   mutating func receive(_ response: ATTPDU, in packet: Span<UInt8>, mtu: Int) -> Outcome {
     switch (phase, response) {
     case (.rollingBack, _): return .done
+    case (.emptying(let queueing), _):
+      phase = .preparing(queueing)
+      return .again
     case (_, .errorResponse(let error)): return refused(error)
     case (.readingByType(let range, let type), .readByTypeResponse(let list)):
       return gather(list.attributeDataList, packet, in: range, type)
@@ -377,7 +403,7 @@ struct Procedure {
   /// After a failure, or when the caller has gone: true when the server's queue must be emptied before the next request.
   mutating func rollBack() -> Bool {
     switch phase {
-    case .executing: break
+    case .emptying, .executing: break
     case .preparing(let queueing) where queueing.hasPrepared: break
     case .readingHash, .discovering, .reading, .readingByType, .readingMultiple, .writing, .preparing, .rollingBack,
       .finished:

@@ -16,10 +16,6 @@ public struct PlaceTable: ~Copyable, Sendable {
     let place = places[number]
     return place == Self.nowhere ? nil : Int(place)
   }
-  /// The least number that no element has.
-  public var freeNumber: UInt16 {
-    UInt16(places.firstIndex(of: Self.nowhere) ?? places.count)
-  }
 
   /// An element with `number`, which none has, is appended to the list.
   public mutating func append(_ number: UInt16) {

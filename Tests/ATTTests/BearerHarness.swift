@@ -38,17 +38,18 @@ struct FakeClient: AttributeClient {
   /// Requests sent and neither answered nor failed.
   var outstanding = 0, completed = 0
 
-  mutating func nextRequest(mtu: Int, into request: inout OutputRawSpan) -> Bool {
+  mutating func nextRequest(on bearer: BearerID, mtu: Int, into request: inout OutputRawSpan) -> Bool {
     guard let next = requests.first, next.count <= mtu else { return false }
     requests.removeFirst()
     request.append(contentsOf: next.span)
     outstanding += 1
     return true
   }
-  var hasRequest: Bool { !requests.isEmpty }
-  var commandsBeforeRequest: UInt64 = 0
-  var holdsCommands = false
-  mutating func receive(response: ATTPDU, in packet: Span<UInt8>, mtu: Int, now: Instant) {
+  func hasRequest(on bearer: BearerID) -> Bool { !requests.isEmpty }
+  func commandsBeforeRequest(on bearer: BearerID) -> UInt64 { commandsBefore }
+  func holdsCommands(on bearer: BearerID) -> Bool { isHolding }
+  var commandsBefore: UInt64 = 0, isHolding = false
+  mutating func receive(response: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, mtu: Int, now: Instant) {
     if case .errorResponse(let error) = response {
       log.append("client: error \(hex([error.requestOpcodeInError.rawValue, error.errorCode.rawValue]))")
     } else {
@@ -57,8 +58,10 @@ struct FakeClient: AttributeClient {
     outstanding -= 1
     completed += 1
   }
-  mutating func receive(value: ATTPDU, in packet: Span<UInt8>, now: Instant) { log.append("client: \(text(packet))") }
-  mutating func close(_ reason: BearerClosure) {
+  mutating func receive(value: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant) {
+    log.append("client: \(text(packet))")
+  }
+  mutating func close(_ reason: BearerClosure, on bearer: BearerID) {
     log.append("client: \(reason)")
     completed += outstanding + requests.count
     outstanding = 0

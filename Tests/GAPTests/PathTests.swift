@@ -305,22 +305,22 @@ private final class End {
   struct Client: AttributeClient {
     var calls: [(String, [UInt8])] = []
     var requests: [[UInt8]] = []
-    mutating func nextRequest(mtu: Int, into request: inout OutputRawSpan) -> Bool {
+    mutating func nextRequest(on bearer: BearerID, mtu: Int, into request: inout OutputRawSpan) -> Bool {
       guard !requests.isEmpty else { return false }
       let first = requests.removeFirst()
       request.append(contentsOf: first.span)
       return true
     }
-    var hasRequest: Bool { !requests.isEmpty }
-    var commandsBeforeRequest: UInt64 { 0 }
-    var holdsCommands: Bool { false }
-    mutating func receive(response: ATTPDU, in packet: Span<UInt8>, mtu: Int, now: Instant) {
+    func hasRequest(on bearer: BearerID) -> Bool { !requests.isEmpty }
+    func commandsBeforeRequest(on bearer: BearerID) -> UInt64 { 0 }
+    func holdsCommands(on bearer: BearerID) -> Bool { false }
+    mutating func receive(response: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, mtu: Int, now: Instant) {
       calls.append(("response", encoded(response, from: packet)))
     }
-    mutating func receive(value: ATTPDU, in packet: Span<UInt8>, now: Instant) {
+    mutating func receive(value: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant) {
       calls.append(("value", encoded(value, from: packet)))
     }
-    mutating func close(_ reason: BearerClosure) { calls.append(("close", [])) }
+    mutating func close(_ reason: BearerClosure, on bearer: BearerID) { calls.append(("close", [])) }
   }
 
   func collect(_ said: inout Happenings) {

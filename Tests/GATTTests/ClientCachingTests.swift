@@ -280,7 +280,7 @@ import Testing
     dialogue.send(octets("1D 0300 1000 1300"))
     dialogue.play("> 08 0100 FFFF 2A2B\n< 01 08 0100 0A\n> 10 1000 1300 0028\n< 01 10 1000 0E")
     dialogue.send(octets("1D 0300 1000 1300"))
-    dialogue.client.close(.timedOut)
+    dialogue.close(1, .timedOut)
     #expect(
       dialogue.effects() == [
         "indication 3: 10 00 13 00", "changed 0010-0013",

@@ -34,7 +34,7 @@ import Testing
     }
   }
 
-  /// Any PDU at all, in any phase, straight into the client.
+  /// Any PDU at all, in any phase, straight into the client, on two bearers that come and go.
   @Test func anyPDU() {
     let samples = [
       "01 0A 0300 02", "05 01 0300 0229 0400 0129", "05 02 0300 000C5F1A5F6E5C8EBD4B1D1D0000B1A0",
@@ -45,20 +45,33 @@ import Testing
     ].map(octets)
     var chance = SplitMix64(seed: Fuzz.seed), client = Client(), packet = PacketBuffer()
     var id: UInt64 = 0, open = Set<UInt64>()
+    let bearers = [BearerID(rawValue: 1), BearerID(rawValue: 2)]
+    var closed = Set(bearers)
     for bytes in Fuzz(samples) {
       guard let pdu = try? ATTPDU(bytes.span) else { continue }
+      let bearer = bearers[Int.random(in: 0..<2, using: &chance)]
+      switch UInt8.random(in: 0..<50, using: &chance) {
+      case 0:
+        client.close(.timedOut, on: bearer)
+        closed.insert(bearer)
+      case 1...10 where closed.contains(bearer):
+        client.open(bearer)
+        closed.remove(bearer)
+      default: break
+      }
+      client.makeRequests(on: bearer, after: 0)
       if open.count < 3 {
         id += 1
         open.insert(id)
         ask(&client, RequestID(rawValue: id), .random(in: 0..<kinds, using: &chance), &chance)
       }
-      if Bool.random(using: &chance) { _ = packet.fill { client.nextRequest(mtu: 23, into: &$0) } }
+      if Bool.random(using: &chance) { _ = packet.fill { client.nextRequest(on: bearer, mtu: 23, into: &$0) } }
       if let victim = open.randomElement(using: &chance), UInt8.random(in: 0..<20, using: &chance) == 0 {
         client.cancel(RequestID(rawValue: victim))
       }
       switch bytes[0] {
-      case 0x1B, 0x1D, 0x23: client.receive(value: pdu, in: bytes.span, now: .zero)
-      default: client.receive(response: pdu, in: bytes.span, mtu: 23, now: .zero)
+      case 0x1B, 0x1D, 0x23: client.receive(value: pdu, in: bytes.span, on: bearer, now: .zero)
+      default: client.receive(response: pdu, in: bytes.span, on: bearer, mtu: 23, now: .zero)
       }
       while let effect = client.nextEffect() {
         switch effect {
@@ -71,8 +84,10 @@ import Testing
         }
       }
     }
-    client.close(.disconnected)
-    while case .completed(let id, _)? = client.nextEffect() { open.remove(id.rawValue) }
+    for bearer in bearers { client.close(.disconnected, on: bearer) }
+    while let effect = client.nextEffect() {
+      if case .completed(let id, _) = effect { open.remove(id.rawValue) }
+    }
     #expect(open.isEmpty)
     let shape = RemoteShape(client.remote)
     #expect(shape.isSound)
@@ -148,6 +163,7 @@ private final class HostileWorld {
     var configuration = BearerConfiguration()
     configuration.preferredMTU = mtu
     bearer = Bearer(BearerID(rawValue: 1), configuration: configuration)
+    client.open(bearer.id)
   }
 
   func submit(chance: inout SplitMix64) {

@@ -4,7 +4,7 @@ import GATT
 import TestSupport
 import Testing
 
-/// A client and a tester that plays its server, octet for octet.
+/// A client, with bearer 1 and perhaps others, and a tester that plays its server, octet for octet.
 final class Dialogue {
   var client: Client
   var mtu: Int
@@ -13,36 +13,51 @@ final class Dialogue {
   init(mtu: Int = 23, configuration: ClientConfiguration = ClientConfiguration()) {
     client = Client(configuration: configuration)
     self.mtu = mtu
+    open(1)
   }
+  func open(_ number: UInt16) { client.open(BearerID(rawValue: number)) }
+  func close(_ number: UInt16 = 1, _ reason: BearerClosure = .disconnected) {
+    client.close(reason, on: BearerID(rawValue: number))
+  }
+  /// Requests are made on this bearer from now on.
+  func ask(on number: UInt16) { client.makeRequests(on: BearerID(rawValue: number), after: 0) }
+  /// The place of the next request; nil when there is none.
+  func place(on number: UInt16) -> UInt64? {
+    let bearer = BearerID(rawValue: number), place = client.commandsBeforeRequest(on: bearer)
+    return client.hasRequest(on: bearer) ? place : nil
+  }
+  func holdsCommands(on number: UInt16) -> Bool { client.holdsCommands(on: BearerID(rawValue: number)) }
 
   /// The client's next request; nil when it has none.
-  func request() -> [UInt8]? {
-    let mtu = self.mtu, said = client.hasRequest
-    let wrote = packet.fill { client.nextRequest(mtu: mtu, into: &$0) }
+  func request(on number: UInt16 = 1) -> [UInt8]? {
+    let mtu = self.mtu, bearer = BearerID(rawValue: number), said = client.hasRequest(on: bearer)
+    let wrote = packet.fill { client.nextRequest(on: bearer, mtu: mtu, into: &$0) }
     #expect(said || !wrote, "hasRequest said no")
     #expect(packet.count <= mtu)
     return wrote ? packet.bytes : nil
   }
-  func respond(_ octets: [UInt8]) {
+  func respond(_ octets: [UInt8], on number: UInt16 = 1) {
     guard let pdu = try? ATTPDU(octets.span) else { return #expect(Bool(false), "\(hex(octets)) does not decode") }
-    client.receive(response: pdu, in: octets.span, mtu: mtu, now: .zero)
+    client.receive(response: pdu, in: octets.span, on: BearerID(rawValue: number), mtu: mtu, now: .zero)
   }
-  func send(_ octets: [UInt8]) {
+  func send(_ octets: [UInt8], on number: UInt16 = 1) {
     guard let pdu = try? ATTPDU(octets.span) else { return #expect(Bool(false), "\(hex(octets)) does not decode") }
-    client.receive(value: pdu, in: octets.span, now: .zero)
+    client.receive(value: pdu, in: octets.span, on: BearerID(rawValue: number), now: .zero)
   }
   func write(_ id: RequestID, _ handle: AttributeHandle, _ value: [UInt8]) { client.write(id, handle, value.span) }
   func writeLong(_ id: RequestID, _ handle: AttributeHandle, _ value: [UInt8]) {
     client.writeLong(id, handle, value.span)
   }
-  /// The lines of `script`, `> what the client asks` and `< what it is answered` in turns; then the client is silent.
+  /// The lines of `script`, `> what the client asks` and `< what it is answered` in turns, and `2>`, `2<` for bearer 2; then
+  /// the client is silent on bearer 1.
   func play(_ script: String, isOver: Bool = true, at location: SourceLocation = #_sourceLocation) {
     for line in script.split(separator: "\n").map({ $0.drop { $0 == " " } }) where !line.isEmpty {
+      let number = UInt16(line.prefix { $0.isNumber }) ?? 1, line = line.drop { $0.isNumber }
       let expected = octets(String(line.dropFirst().prefix { $0 != "#" }))
       if line.hasPrefix(">") {
-        #expect(hex(request() ?? []) == hex(expected), sourceLocation: location)
+        #expect(hex(request(on: number) ?? []) == hex(expected), sourceLocation: location)
       } else {
-        respond(expected)
+        respond(expected, on: number)
       }
     }
     if isOver { #expect(request() == nil, sourceLocation: location) }
@@ -104,6 +119,7 @@ final class Pair {
     far = Bearer(BearerID(rawValue: 2), configuration: configuration)
     server = Server(database: database)
     server.open(BearerID(rawValue: 2))
+    client.open(BearerID(rawValue: 1))
     if mtu > 23 {
       near.exchangeMTU()
       run()

@@ -14,6 +14,12 @@ struct ClientEnd: ~Copyable {
     var configuration = BearerConfiguration()
     configuration.preferredMTU = mtu
     bearer = Bearer(BearerID(rawValue: 1), configuration: configuration)
+    begin()
+  }
+  /// The client knows nothing.
+  mutating func begin() {
+    client = Client()
+    client.open(bearer.id)
   }
 }
 
@@ -59,7 +65,7 @@ func discovery(_ id: String, _ repetitions: Int, _ batches: Int) {
 @inline(never) func discover(_ pair: inout Pair, _ repetitions: Int, _ roundTrips: inout Int) -> UInt64 {
   var sum: UInt64 = 0
   for _ in 0..<repetitions {
-    pair.asker.client = Client()
+    pair.asker.begin()
     pair.asker.client.discoverAll(RequestID(rawValue: 1))
     while pair.roundTrip() { roundTrips &+= 1 }
     guard case .completed(_, .discovered) = pair.asker.client.nextEffect() else { fail("not discovered") }
