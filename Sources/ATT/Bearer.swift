@@ -311,8 +311,8 @@ public struct Bearer: ~Copyable {
         return true
       }
       let start = output.byteCount
-      if client.hasRequest(on: id), client.commandsBeforeRequest(on: id) <= queue.commandsSent,
-        client.nextRequest(on: id, mtu: mtu, into: &output)
+      if client.hasRequest(on: id),
+        client.nextRequest(on: id, after: queue.commandsSent, mtu: mtu, into: &output)
       {
         clientSide.sent(ATTOpcode(rawValue: output.octet(at: start)), now: now)
         releaseCommands(client: client)
@@ -386,7 +386,7 @@ public struct Bearer: ~Copyable {
     queue.refuse()
     if queue.takeReadyEdge(limit: mtu &- 3) { effects.append(.ready) }
   }
-  /// The place of a request that is made now: see `AttributeClient.commandsBeforeRequest`.
+  /// The place of a request that is made now: see `AttributeClient.nextRequest`.
   @inlinable public var commandsTaken: UInt64 { queue.commandsTaken }
   /// No indication is under way: `indicate` takes one.
   public var canIndicate: Bool { isOpen && serverSide.canIndicate }

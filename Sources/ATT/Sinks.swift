@@ -47,12 +47,13 @@ public enum ServerAnswer: BitwiseCopyable, Sendable {
 public protocol AttributeClient: ~Copyable {
   /// Writes the next request, opcode first, into `request` (room for ATT_MTU octets) and returns true; false when there
   /// is none. Asked only while no request is outstanding on the bearer: the sequential protocol of Vol 3, Part F, §3.3.2.
-  mutating func nextRequest(on bearer: BearerID, mtu: Int, into request: inout OutputRawSpan) -> Bool
-  /// False: `nextRequest` would write none.
+  /// `commands` of the bearer have left. A request has its place among them, `Bearer.commandsTaken` at the time when it was
+  /// made, and waits until so many have left.
+  mutating func nextRequest(
+    on bearer: BearerID, after commands: UInt64, mtu: Int, into request: inout OutputRawSpan
+  ) -> Bool
+  /// False: `nextRequest` would write none, however many commands have left.
   func hasRequest(on bearer: BearerID) -> Bool
-  /// The place of that request: it leaves when so many commands of the bearer have left (`Bearer.commandsTaken` at the
-  /// time when the request was made).
-  func commandsBeforeRequest(on bearer: BearerID) -> UInt64
   /// A request has been made and has not left: commands that are offered now come after it, and are not taken before.
   func holdsCommands(on bearer: BearerID) -> Bool
   /// The response to the request last written on the bearer, an Error Response included.

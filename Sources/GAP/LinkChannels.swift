@@ -54,20 +54,31 @@ extension Link {
 
   @inline(__always)
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, now: Instant, server: inout Server) {
-    bearers.visit {
-      guard $0.channel == channel else { return false }
-      $0.bearer.receive(payload, now: now, server: &server, client: &client)
-      return true
+    switch channel {
+    case .attribute: bearers.first.bearer.receive(payload, now: now, server: &server, client: &client)
+    default: receiveOnOthers(payload, on: channel, now: now, server: &server)
     }
   }
   @inline(__always) mutating func nextPayload(into output: inout OutputRawSpan, now: Instant) -> ChannelID? {
-    var channel: ChannelID?
-    bearers.visit {
-      guard $0.bearer.nextPDU(into: &output, now: now, client: &client) else { return false }
-      channel = $0.channel
-      return true
-    }
-    return channel
+    if bearers.first.bearer.nextPDU(into: &output, now: now, client: &client) { return .attribute }
+    return bearers.others.isEmpty ? nil : nextPayloadOfOthers(into: &output, now: now)
   }
   var hasPayload: Bool { @inline(__always) get { bearers.contains { $0.bearer.hasPDU(client: client) } } }
+
+  @inline(never)
+  private mutating func receiveOnOthers(
+    _ payload: Span<UInt8>, on channel: ChannelID, now: Instant, server: inout Server
+  ) {
+    for index in bearers.others.indices where bearers.others[index].channel == channel {
+      bearers.others[index].bearer.receive(payload, now: now, server: &server, client: &client)
+    }
+  }
+  @inline(never)
+  private mutating func nextPayloadOfOthers(into output: inout OutputRawSpan, now: Instant) -> ChannelID? {
+    for index in bearers.others.indices
+    where bearers.others[index].bearer.nextPDU(into: &output, now: now, client: &client) {
+      return bearers.others[index].channel
+    }
+    return nil
+  }
 }

@@ -65,7 +65,7 @@ struct Link: ~Copyable {
     bearers.first.bearer.offer(command: handle, value, client: client)
   }
   /// Requests may have ended: see `Bearer.releaseCommands`.
-  @inline(__always) mutating func releaseCommands() { bearers.forEach { $0.bearer.releaseCommands(client: client) } }
+  mutating func releaseCommands() { bearers.forEach { $0.bearer.releaseCommands(client: client) } }
   /// The client or a bearer has something to say.
   @inline(__always) var hasEffect: Bool { client.hasEffect || bearers.contains { $0.bearer.hasEffect } }
 
@@ -180,12 +180,10 @@ extension AttributeHandle {
   }
   /// The ATT_MTU of a bearer of this link.
   func mtu(of bearer: BearerID, at index: Int) -> Int {
-    var mtu = Bearer.defaultMTU
-    _ = links[index].bearers.contains {
-      if $0.bearer.id == bearer { mtu = $0.bearer.mtu }
-      return $0.bearer.id == bearer
+    for other in links[index].bearers.others.indices where links[index].bearers.others[other].bearer.id == bearer {
+      return links[index].bearers.others[other].bearer.mtu
     }
-    return mtu
+    return links[index].bearers.first.bearer.mtu
   }
   mutating func respond(
     to ticket: RequestTicket, with response: Span<UInt8>, isKept: Bool, at index: Int, now: Instant

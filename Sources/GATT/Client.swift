@@ -175,33 +175,41 @@ public struct Client: AttributeClient, ~Copyable {
   // MARK: The bearer's side
 
   @inlinable @inline(__always) public func hasRequest(on bearer: BearerID) -> Bool {
-    guard busyCount > 0, let index = index(of: bearer), case .asking = bearers[index].phase else { return false }
-    return true
-  }
-  @inlinable @inline(__always) public func commandsBeforeRequest(on bearer: BearerID) -> UInt64 {
-    guard let index = index(of: bearer), case .asking(let active) = bearers[index].phase else { return 0 }
-    return active.place
+    busyCount > 0 && Client.isAsking(bearer, among: bearers)
   }
   @inlinable @inline(__always) public func holdsCommands(on bearer: BearerID) -> Bool {
-    guard busyCount > 0, let index = index(of: bearer) else { return false }
+    busyCount > 0 && Client.holdsCommands(bearer, among: bearers)
+  }
+  // Out of the way of values: static, because a client that is borrowed for a call is copied.
+  @inline(never) @usableFromInline
+  static func isAsking(_ bearer: BearerID, among bearers: borrowing UniqueArray<RequestQueue>) -> Bool {
+    guard let index = index(of: bearer, among: bearers), case .asking = bearers[index].phase else { return false }
+    return true
+  }
+  @inline(never) @usableFromInline
+  static func holdsCommands(_ bearer: BearerID, among bearers: borrowing UniqueArray<RequestQueue>) -> Bool {
+    guard let index = index(of: bearer, among: bearers) else { return false }
     return bearers[index].holdsCommands
   }
 
   /// See `AttributeClient`. A request for which `mtu` has no room (Read Multiple of too many handles) fails here, and the
   /// next one is tried; so it is after a value too long for a Write Request that cannot be prepared now.
-  public mutating func nextRequest(on bearer: BearerID, mtu: Int, into request: inout OutputRawSpan) -> Bool {
+  public mutating func nextRequest(
+    on bearer: BearerID, after commands: UInt64, mtu: Int, into request: inout OutputRawSpan
+  ) -> Bool {
     emptyArena()
     guard let index = index(of: bearer) else { return false }
-    while case .asking(var active) = bearers[index].phase {
-      bearers[index].procedure.prepareIfLong(mtu: mtu)
-      if bearers[index].procedure.isExclusive, !acquire(at: index) {
-        block(at: index)
-        return false
+    while case .asking(var active) = bearers[index].phase, active.place <= commands {
+      if bearers[index].procedure.needsQueue(mtu: mtu) {
+        guard acquire(at: index) else {
+          block(at: index)
+          return false
+        }
+        if mustEmptyQueue, bearers[index].procedure.emptyQueue() { mustEmptyQueue = false }
       }
-      if mustEmptyQueue, bearers[index].procedure.emptyQueue() { mustEmptyQueue = false }
       if writeRequest(active.synchrony, at: index, mtu: mtu, into: &request) {
         active.hasLeft = active.hasLeft || bearers[index].procedure.leavesWithThis
-        enter(.awaiting(active), at: index)
+        bearers[index].turn(to: .awaiting(active))
         return true
       }
       end(.failed(.valueTooLong), at: index)
@@ -229,7 +237,7 @@ public struct Client: AttributeClient, ~Copyable {
     guard let index = index(of: bearer), case .awaiting(let active) = bearers[index].phase else {
       return effects.append(.ignored(.unexpectedResponse))
     }
-    enter(.asking(active), at: index)
+    bearers[index].turn(to: .asking(active))
     let isWanted = bearers[index].procedure.isWanted
     switch (active.synchrony, bearers[index].procedure.phase) {
     case (.readingHash, _): resume(after: response, in: packet, at: index)

@@ -62,7 +62,7 @@ import DequeModule
 
   init(_ bearer: BearerID) { self.bearer = bearer }
 
-  @inlinable @inline(__always) var holdsCommands: Bool {
+  var holdsCommands: Bool {
     switch phase {
     case .asking(let active), .awaiting(let active): !active.hasLeft || hasNext
     case .blocked: true
@@ -70,7 +70,7 @@ import DequeModule
     }
   }
   /// A request waits for the active one only.
-  @usableFromInline var hasNext: Bool { waiting.first?.place != nil }
+  private var hasNext: Bool { waiting.first?.place != nil }
   /// Of the active request, which has something to ask.
   var synchrony: Synchrony {
     get { if case .asking(let active) = phase { active.synchrony } else { .inSync } }
@@ -81,6 +81,8 @@ import DequeModule
     }
   }
   var isAwaiting: Bool { if case .awaiting = phase { true } else { false } }
+  /// From `asking` to `awaiting`, or back.
+  mutating func turn(to phase: Phase) { self.phase = phase }
   /// The place in `waiting` of the request that `id` names.
   func index(of id: RequestID) -> Int? { waiting.firstIndex { $0.procedure.caller == .request(id) } }
 
@@ -148,12 +150,10 @@ extension Client {
     beginIfIdle(at: index)
   }
 
-  @inlinable @inline(__always) func index(of bearer: BearerID) -> Int? {
-    var index = 0
-    while index < bearers.count {
-      if bearers[index].bearer == bearer { return index }
-      index &+= 1
-    }
+  @inline(__always) func index(of bearer: BearerID) -> Int? { Client.index(of: bearer, among: bearers) }
+  @inline(__always)
+  static func index(of bearer: BearerID, among bearers: borrowing UniqueArray<RequestQueue>) -> Int? {
+    for index in bearers.indices where bearers[index].bearer == bearer { return index }
     return nil
   }
 
@@ -193,8 +193,8 @@ extension Client {
     }
     stop(.idle, at: index)
   }
-  /// Every change of a phase.
-  mutating func enter(_ phase: RequestQueue.Phase, at index: Int) {
+  /// Every change of a phase but those between `asking` and `awaiting`.
+  private mutating func enter(_ phase: RequestQueue.Phase, at index: Int) {
     busyCount += (phase.isIdle ? 0 : 1) - (bearers[index].phase.isIdle ? 0 : 1)
     bearers[index].phase = phase
   }

@@ -151,7 +151,7 @@ struct Procedure {
     }
   }
   /// It uses what the client has once: see `ClientBearers.swift`.
-  var isExclusive: Bool { kind != .values || usesQueue }
+  var isExclusive: Bool { if case .values = kind { usesQueue } else { true } }
   /// What waits asks for, or writes to, something in `range`.
   func touches(_ range: HandleRange) -> Bool {
     switch (kind, phase) {
@@ -179,11 +179,14 @@ struct Procedure {
 
   // MARK: Requests
 
-  /// A value for which ATT_MTU has no room is written in parts. Vol 3, Part G, §4.9.4.
-  mutating func prepareIfLong(mtu: Int) {
-    guard case .writing(let part) = phase, Int(part.value.count) > mtu - 3 else { return }
-    parts = [part]
-    phase = .preparing(Queueing())
+  /// The next request is for the server's queue: a value for which ATT_MTU has no room is written in parts (Vol 3, Part G,
+  /// §4.9.4).
+  mutating func needsQueue(mtu: Int) -> Bool {
+    if case .writing(let part) = phase, Int(part.value.count) > mtu - 3 {
+      parts = [part]
+      phase = .preparing(Queueing())
+    }
+    return usesQueue
   }
   /// The server's queue is not empty. True when it is emptied before anything is prepared.
   mutating func emptyQueue() -> Bool {

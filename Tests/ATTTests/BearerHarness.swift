@@ -38,7 +38,9 @@ struct FakeClient: AttributeClient {
   /// Requests sent and neither answered nor failed.
   var outstanding = 0, completed = 0
 
-  mutating func nextRequest(on bearer: BearerID, mtu: Int, into request: inout OutputRawSpan) -> Bool {
+  mutating func nextRequest(
+    on bearer: BearerID, after commands: UInt64, mtu: Int, into request: inout OutputRawSpan
+  ) -> Bool {
     guard let next = requests.first, next.count <= mtu else { return false }
     requests.removeFirst()
     request.append(contentsOf: next.span)
@@ -46,9 +48,8 @@ struct FakeClient: AttributeClient {
     return true
   }
   func hasRequest(on bearer: BearerID) -> Bool { !requests.isEmpty }
-  func commandsBeforeRequest(on bearer: BearerID) -> UInt64 { commandsBefore }
   func holdsCommands(on bearer: BearerID) -> Bool { isHolding }
-  var commandsBefore: UInt64 = 0, isHolding = false
+  var isHolding = false
   mutating func receive(response: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, mtu: Int, now: Instant) {
     if case .errorResponse(let error) = response {
       log.append("client: error \(hex([error.requestOpcodeInError.rawValue, error.errorCode.rawValue]))")

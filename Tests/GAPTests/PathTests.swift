@@ -305,14 +305,15 @@ private final class End {
   struct Client: AttributeClient {
     var calls: [(String, [UInt8])] = []
     var requests: [[UInt8]] = []
-    mutating func nextRequest(on bearer: BearerID, mtu: Int, into request: inout OutputRawSpan) -> Bool {
+    mutating func nextRequest(
+      on bearer: BearerID, after commands: UInt64, mtu: Int, into request: inout OutputRawSpan
+    ) -> Bool {
       guard !requests.isEmpty else { return false }
       let first = requests.removeFirst()
       request.append(contentsOf: first.span)
       return true
     }
     func hasRequest(on bearer: BearerID) -> Bool { !requests.isEmpty }
-    func commandsBeforeRequest(on bearer: BearerID) -> UInt64 { 0 }
     func holdsCommands(on bearer: BearerID) -> Bool { false }
     mutating func receive(response: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, mtu: Int, now: Instant) {
       calls.append(("response", encoded(response, from: packet)))

@@ -65,7 +65,7 @@ import Testing
         open.insert(id)
         ask(&client, RequestID(rawValue: id), .random(in: 0..<kinds, using: &chance), &chance)
       }
-      if Bool.random(using: &chance) { _ = packet.fill { client.nextRequest(on: bearer, mtu: 23, into: &$0) } }
+      if Bool.random(using: &chance) { _ = packet.fill { client.nextRequest(on: bearer, after: 0, mtu: 23, into: &$0) } }
       if let victim = open.randomElement(using: &chance), UInt8.random(in: 0..<20, using: &chance) == 0 {
         client.cancel(RequestID(rawValue: victim))
       }

@@ -21,17 +21,13 @@ final class Dialogue {
   }
   /// Requests are made on this bearer from now on.
   func ask(on number: UInt16) { client.makeRequests(on: BearerID(rawValue: number), after: 0) }
-  /// The place of the next request; nil when there is none.
-  func place(on number: UInt16) -> UInt64? {
-    let bearer = BearerID(rawValue: number), place = client.commandsBeforeRequest(on: bearer)
-    return client.hasRequest(on: bearer) ? place : nil
-  }
+  func hasRequest(on number: UInt16) -> Bool { client.hasRequest(on: BearerID(rawValue: number)) }
   func holdsCommands(on number: UInt16) -> Bool { client.holdsCommands(on: BearerID(rawValue: number)) }
 
-  /// The client's next request; nil when it has none.
-  func request(on number: UInt16 = 1) -> [UInt8]? {
+  /// The client's next request; nil when it has none that leaves after so many commands.
+  func request(on number: UInt16 = 1, after commands: UInt64 = 0) -> [UInt8]? {
     let mtu = self.mtu, bearer = BearerID(rawValue: number), said = client.hasRequest(on: bearer)
-    let wrote = packet.fill { client.nextRequest(on: bearer, mtu: mtu, into: &$0) }
+    let wrote = packet.fill { client.nextRequest(on: bearer, after: commands, mtu: mtu, into: &$0) }
     #expect(said || !wrote, "hasRequest said no")
     #expect(packet.count <= mtu)
     return wrote ? packet.bytes : nil

@@ -28,9 +28,10 @@ func database(services: Int) -> Database {
 
 /// The client side of a bearer that never asks anything.
 struct NoClient: AttributeClient, ~Copyable {
-  mutating func nextRequest(on bearer: BearerID, mtu: Int, into request: inout OutputRawSpan) -> Bool { false }
+  mutating func nextRequest(
+    on bearer: BearerID, after commands: UInt64, mtu: Int, into request: inout OutputRawSpan
+  ) -> Bool { false }
   func hasRequest(on bearer: BearerID) -> Bool { false }
-  func commandsBeforeRequest(on bearer: BearerID) -> UInt64 { 0 }
   func holdsCommands(on bearer: BearerID) -> Bool { false }
   mutating func receive(response: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, mtu: Int, now: Instant) {}
   mutating func receive(value: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant) {}
