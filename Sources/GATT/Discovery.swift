@@ -133,8 +133,8 @@ struct Discovery {
     }
   }
 
-  /// The next request; ranges in it refer to `source`.
-  func request(source: inout [UInt8]) -> ATTPDU {
+  /// The next request; ranges in it refer to `source`. Mutating for speed alone: what is borrowed for a call is copied.
+  mutating func request(source: inout [UInt8]) -> ATTPDU {
     let first = AttributeHandle(rawValue: UInt16(clamping: next)),
       last = AttributeHandle(rawValue: UInt16(clamping: last))
     switch stage {

@@ -182,6 +182,7 @@ struct Procedure {
   /// The next request is for the server's queue: a value for which ATT_MTU has no room is written in parts (Vol 3, Part G,
   /// §4.9.4).
   mutating func needsQueue(mtu: Int) -> Bool {
+    guard case .values = kind else { return false }
     if case .writing(let part) = phase, Int(part.value.count) > mtu - 3 {
       parts = [part]
       phase = .preparing(Queueing())

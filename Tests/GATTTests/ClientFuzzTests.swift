@@ -65,7 +65,9 @@ import Testing
         open.insert(id)
         ask(&client, RequestID(rawValue: id), .random(in: 0..<kinds, using: &chance), &chance)
       }
-      if Bool.random(using: &chance) { _ = packet.fill { client.nextRequest(on: bearer, after: 0, mtu: 23, into: &$0) } }
+      if Bool.random(using: &chance) {
+        _ = packet.fill { client.nextRequest(on: bearer, after: 0, mtu: 23, into: &$0) }
+      }
       if let victim = open.randomElement(using: &chance), UInt8.random(in: 0..<20, using: &chance) == 0 {
         client.cancel(RequestID(rawValue: victim))
       }
@@ -91,6 +93,24 @@ import Testing
     #expect(open.isEmpty)
     let shape = RemoteShape(client.remote)
     #expect(shape.isSound)
+  }
+
+  /// An honest server and three bearers, in any order, which close one after another: nothing waits for ever, every request
+  /// completes once, and what is executed was prepared on one bearer.
+  @Test func severalBearers() {
+    let database = ClientServerTests.richDatabase()
+    var chance = SplitMix64(seed: Fuzz.seed), executed = 0, closed = 0
+    for number in 0..<max(Fuzz.sequences / 4, 50) {
+      let world = BearersWorld(database)
+      world.run(&chance)
+      executed += world.executed
+      closed += world.closed
+      #expect(world.failures == [], "case \(number) of seed \(Fuzz.seed)")
+      #expect(world.completions.allSatisfy { $0.value == 1 }, "case \(number) of seed \(Fuzz.seed)")
+      #expect(world.completions.count == world.submitted, "case \(number) of seed \(Fuzz.seed)")
+    }
+    print("fuzz: \(executed) queues executed, \(closed) bearers closed")
+    #expect(executed > 0 && closed > 0)
   }
 
   /// A server that always has one more: a discovery ends where the handles end.
@@ -268,6 +288,88 @@ private final class HostileWorld {
       }
       outcomes[kind, default: 0] += 1
     }
+  }
+}
+
+/// A client with three bearers, and its server.
+private final class BearersWorld {
+  private(set) var submitted = 0, executed = 0, closed = 0
+  private(set) var completions: [RequestID: Int] = [:], failures: [String] = []
+  private var client = Client(), server: Server
+  private var packet = PacketBuffer(), response = PacketBuffer(capacity: 23)
+  private var bearers = (1...3).map { BearerID(rawValue: $0) }
+  /// What is in flight on each.
+  private var asked: [BearerID: [UInt8]] = [:]
+  /// Who has put something into the server's queue.
+  private var preparing: Set<BearerID> = []
+
+  init(_ database: Database) {
+    server = Server(database: database)
+    server.open(bearers[0])
+    for bearer in bearers.dropFirst() { server.open(bearer, beside: bearers[0]) }
+    for bearer in bearers { client.open(bearer) }
+  }
+
+  func run(_ chance: inout SplitMix64) {
+    for step in 0..<20_000 {
+      if submitted < 12, UInt8.random(in: 0..<4, using: &chance) == 0 {
+        submitted += 1
+        client.makeRequests(on: .random(of: bearers, &chance), after: 0)
+        ask(&client, RequestID(rawValue: UInt64(submitted)), .random(in: 0..<kinds, using: &chance), &chance)
+      }
+      if UInt8.random(in: 0..<60, using: &chance) == 0 {
+        client.cancel(RequestID(rawValue: .random(in: 1...12, using: &chance)))
+      }
+      if bearers.count > 1, UInt8.random(in: 0..<150, using: &chance) == 0 {
+        close(.random(of: bearers, &chance), &chance)
+      }
+      let bearer = BearerID.random(of: bearers, &chance)
+      if let request = asked.removeValue(forKey: bearer) {
+        let answer = answer(request, on: bearer)
+        guard let pdu = try? ATTPDU(answer.span) else { return failures.append("\(hex(answer)) does not decode") }
+        client.receive(response: pdu, in: answer.span, on: bearer, mtu: 23, now: .zero)
+      } else if packet.fill({ client.nextRequest(on: bearer, after: 0, mtu: 23, into: &$0) }) {
+        asked[bearer] = packet.bytes
+      }
+      while let effect = client.nextEffect() {
+        if case .completed(let id, _) = effect { completions[id, default: 0] += 1 }
+        if case .ignored(let violation) = effect { failures.append("\(violation)") }
+      }
+      let isQuiet = asked.isEmpty && !bearers.contains { client.hasRequest(on: $0) }
+      if submitted == 12, isQuiet { return }
+      if step == 19_999 { failures.append("no end") }
+    }
+  }
+  private func answer(_ request: [UInt8], on bearer: BearerID) -> [UInt8] {
+    let wrote = response.fill { output in
+      guard let pdu = try? ATTPDU(request.span) else { return false }
+      let ticket = RequestTicket(bearer: bearer, number: 1)
+      return server.respond(to: pdu, in: request.span, as: ticket, now: .zero, response: &output) == .now
+    }
+    while server.nextEffect() != nil {}
+    switch request[0] {
+    case 0x16: if wrote, response.bytes[0] == 0x17 { preparing.insert(bearer) }
+    case 0x18:
+      if request[1] == 1, preparing != [bearer] { failures.append("\(preparing) prepared, \(bearer) executes") }
+      if request[1] == 1 { executed += 1 }
+      preparing = []
+    default: break
+    }
+    return wrote ? response.bytes : [0x01, request[0], 0, 0, 0x0E]
+  }
+  /// The server has had the request in flight, or has not.
+  private func close(_ bearer: BearerID, _ chance: inout SplitMix64) {
+    if let request = asked.removeValue(forKey: bearer), Bool.random(using: &chance) { _ = answer(request, on: bearer) }
+    client.close(.timedOut, on: bearer)
+    server.close(bearer)
+    bearers.removeAll { $0 == bearer }
+    closed += 1
+  }
+}
+
+extension BearerID {
+  fileprivate static func random(of bearers: [BearerID], _ chance: inout SplitMix64) -> BearerID {
+    bearers[Int.random(in: 0..<bearers.count, using: &chance)]
   }
 }
 
