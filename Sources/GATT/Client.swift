@@ -193,7 +193,7 @@ public struct Client: AttributeClient, ~Copyable {
   }
 
   /// See `AttributeClient`. A request for which `mtu` has no room (Read Multiple of too many handles) fails here, and the
-  /// next one is tried; so it is after a value too long for a Write Request that cannot be prepared now.
+  /// next one is tried. A value too long for a Write Request goes back to those that wait while another bearer is exclusive.
   public mutating func nextRequest(
     on bearer: BearerID, after commands: UInt64, mtu: Int, into request: inout OutputRawSpan
   ) -> Bool {

@@ -85,7 +85,6 @@ import DequeModule
   mutating func turn(to phase: Phase) { self.phase = phase }
   /// The place in `waiting` of the request that `id` names.
   func index(of id: RequestID) -> Int? { waiting.firstIndex { $0.procedure.caller == .request(id) } }
-
 }
 
 /// # The bearers of a client
