@@ -385,12 +385,12 @@ import DequeModule
     /// An answer that was kept overtakes what it was kept for, so that the peer has it within its 30 s.
     case released(HeldRequest?)
   }
-  /// Ends the question whose time is up.
+  /// Ends the question whose time is up. The Error Response names what was asked for: Vol 3, Part F, §3.4.1.1.
   @usableFromInline mutating func expire(now: Instant) -> Expiry {
     guard let room = roomOfQuestion, question.deadline <= now else { return .nothing }
     switch question.answer {
     case .awaited:
-      let response = write(ErrorResponse(question.opcode, .unlikelyError), room)
+      let response = write(ErrorResponse(question.opcode, .unlikelyError, about: question.handle), room)
       return .unanswered(question, answer(with: response, room))
     case .kept(let count): return .released(answer(with: Response(count: count), room))
     }
@@ -405,10 +405,11 @@ import DequeModule
 }
 
 extension ErrorResponse {
-  /// About no attribute.
-  init(_ opcode: ATTOpcode, _ error: ATTError) {
+  /// `handle` 0x0000: about no attribute.
+  init(_ opcode: ATTOpcode, _ error: ATTError, about handle: AttributeHandle = AttributeHandle()) {
     self.init()
     requestOpcodeInError = opcode
+    attributeHandleInError = handle
     errorCode = error
   }
 }

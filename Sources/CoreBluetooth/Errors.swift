@@ -9,7 +9,7 @@ public let CBErrorDomain = "CBErrorDomain"
 public let CBATTErrorDomain = "CBATTErrorDomain"
 
 /// Why something could not be done, above the Attribute Protocol.
-public struct CBError: CustomNSError, Hashable, @unchecked Sendable {
+public struct CBError: CustomNSError, CustomStringConvertible, Hashable, @unchecked Sendable {
   // Sendable as Apple's: what is in `userInfo` is not changed by those who hand it on.
   #if hasAttribute(nonexhaustive)
     @nonexhaustive(warn)
@@ -54,6 +54,8 @@ public struct CBError: CustomNSError, Hashable, @unchecked Sendable {
   public static var errorDomain: String { CBErrorDomain }
   public var errorCode: Int { code.rawValue }
   public var errorUserInfo: [String: Any] { [NSLocalizedDescriptionKey: code.sentence].merging(userInfo) { $1 } }
+  /// As Foundation's errors: `Error Domain=CBErrorDomain Code=7 "The device has ended the connection."`
+  public var description: String { text(Self.errorDomain, errorCode, localizedDescription) }
   public static func == (a: CBError, b: CBError) -> Bool { a.code == b.code }
   public func hash(into hasher: inout Hasher) { hasher.combine(code) }
 
@@ -109,7 +111,7 @@ extension CBError.Code {
 }
 
 /// What the other side has answered. Core Specification, Vol 3, Part F, §3.4.1.1.
-public struct CBATTError: CustomNSError, Hashable, @unchecked Sendable {
+public struct CBATTError: CustomNSError, CustomStringConvertible, Hashable, @unchecked Sendable {
   // Sendable as `CBError`.
   public typealias Code = CBATTErrorCode
   public let code: Code
@@ -130,6 +132,8 @@ public struct CBATTError: CustomNSError, Hashable, @unchecked Sendable {
   public static var errorDomain: String { CBATTErrorDomain }
   public var errorCode: Int { code.rawValue }
   public var errorUserInfo: [String: Any] { [NSLocalizedDescriptionKey: code.sentence].merging(userInfo) { $1 } }
+  /// As Foundation's errors: `Error Domain=CBATTErrorDomain Code=2 "The attribute cannot be read."`
+  public var description: String { text(Self.errorDomain, errorCode, localizedDescription) }
   public static func == (a: CBATTError, b: CBATTError) -> Bool { a.code == b.code }
   public func hash(into hasher: inout Hasher) { hasher.combine(code) }
 
@@ -180,4 +184,8 @@ extension CBATTError.Code {
     @unknown default: "The other side answered with error 0x\(String(rawValue, radix: 16, uppercase: true))."
     }
   }
+}
+
+private func text(_ domain: String, _ code: Int, _ sentence: String) -> String {
+  "Error Domain=\(domain) Code=\(code) \"\(sentence)\""
 }

@@ -5,6 +5,8 @@
 
 /// Seconds since the first instant of 2001, GMT. Core Foundation's type, which Foundation on Linux does not export.
 public typealias CFAbsoluteTime = Double
+/// Seconds. Core Foundation's type, as `CFAbsoluteTime`.
+public typealias CFTimeInterval = Double
 
 /// The time now.
 @_disfavoredOverload  // who imports CoreFoundation too has that one's

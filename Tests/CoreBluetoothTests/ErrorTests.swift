@@ -41,6 +41,9 @@ import Testing
     #expect((told as NSError).domain == CBErrorDomain && (told as NSError).code == 6)
     #expect((told as NSError).localizedDescription == "Gone.")
     for code in codes { #expect(!(CBError(code) as any Error).localizedDescription.contains("CBError")) }
+    #expect("\(told)" == "Error Domain=CBErrorDomain Code=6 \"Gone.\"")
+    #expect(
+      "\(CBATTError(.readNotPermitted))" == "Error Domain=CBATTErrorDomain Code=2 \"The attribute cannot be read.\"")
     for code in answers { #expect(!(CBATTError(code) as any Error).localizedDescription.contains("CBATTError")) }
   }
 
