@@ -14,6 +14,9 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {
   /// What `data` has: 2, 4 or 16.
   private let count: Int
 
+  /// Generic Access and Generic Attribute, which the system has in hand: Vol 3, Part C, §12, and Part G, §7.
+  static let ofSystem = [CBUUID(string: "1800"), CBUUID(string: "1801")]
+
   init(_ uuid: BluetoothUUID) {
     self.uuid = uuid.shortest
     let isBase = uuid.low == BluetoothUUID.baseLow && uuid.high & 0xFFFF_FFFF == BluetoothUUID.baseHigh

@@ -134,7 +134,8 @@ extension CBPeripheral {
     switch (request, answer) {
     case (.rssi, .rssi(let value)): withLink { $0.rssi = value.map { NSNumber(value: $0) } }
     case (.services(let isAll), .services(let found)):
-      let services = objects(for: found)
+      // Those that Apple's systems use themselves are in no list of all, and are found when they are asked for.
+      let services = objects(for: isAll ? found.filter { !CBUUID.ofSystem.contains(CBUUID($0.uuid)) } : found)
       withLink { $0.services = merged(isAll ? nil : $0.services, services) { $0.found?.handle } }
     case (.includedServices(let service, let isAll), .includedServices(let found)):
       guard service.isValid else { return true }

@@ -10,8 +10,8 @@ struct ServiceTree {
   /// Throws where Apple raises an exception, or answers with an error: what is not allowed, in which attribute.
   init(_ service: CBMutableService) throws(CBError) {
     let uuid = service.uuid
-    // There is one of each, which is the adapter's own: Vol 3, Part C, §12, and Part G, §7.
-    guard ![CBUUID(string: "1800"), CBUUID(string: "1801")].contains(uuid) else {
+    // There is one of each, which is the adapter's own.
+    guard !CBUUID.ofSystem.contains(uuid) else {
       throw CBError(.uuidNotAllowed, "The service \(uuid) is the adapter's own: publish another.")
     }
     var included: [CBMutableService] = []

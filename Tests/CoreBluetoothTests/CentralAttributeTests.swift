@@ -39,6 +39,23 @@ import Testing
     #expect(lab.recorder.errors.map { ($0 as? CBError)?.code } == [nil, nil, nil, .outOfSpace])
     #expect(lab.recorder.take() == ["services", "services", "services", "services"])
   }
+  @Test("Generic Access and Generic Attribute are in no list of all services, and are found by name")
+  func servicesOfTheSystem() throws {
+    let lab = CentralLab(), peripheral = try lab.connected()
+    let access = FoundService(handle: 0x01, endHandle: 0x05, uuid: "1800", isPrimary: true),
+      attribute = FoundService(handle: 0x06, endHandle: 0x09, uuid: "1801", isPrimary: true)
+    peripheral.discoverServices(nil)
+    lab.answer(.services([access, attribute, CentralLab.heartRate]))
+    #expect(peripheral.services?.map(\.uuid.uuidString) == ["180D"])
+    lab.tell(.servicesChanged(lab.peer, HandleRange(0x01, 0x09)))
+    #expect(lab.recorder.invalidated.isEmpty)
+    peripheral.discoverServices([CBUUID(string: "1800")])
+    lab.answer(.services([access]))
+    #expect(peripheral.services?.map(\.uuid.uuidString) == ["1800", "180D"])
+    peripheral.discoverServices(nil)
+    lab.answer(.services([access, attribute, CentralLab.heartRate]))
+    #expect(peripheral.services?.map(\.uuid.uuidString) == ["180D"])
+  }
   @Test("Included services, which may include each other, and let go of each other at the end")
   func includedServices() throws {
     let lab = CentralLab()

@@ -40,7 +40,7 @@ private final class HeartRateApp: NSObject, CBCentralManagerDelegate, CBPeripher
     peripheral.discoverServices(nil)
   }
   func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
-    let own = (peripheral.services ?? []).filter { !["1800", "1801"].contains($0.uuid.uuidString) }
+    let own = peripheral.services ?? []
     step.yield("services \(own.map(\.uuid.uuidString))")
     for service in own where service.uuid == CBUUID(string: "180D") {
       peripheral.discoverCharacteristics(nil, for: service)
