@@ -37,7 +37,10 @@ struct Bench: AsyncParsableCommand {
   var name: String?
   @Option(
     help: ArgumentHelp(
-      "The other end: AA:BB:CC:DD:EE:FF/public or …/random, or its name; without it the first that offers the service.",
+      """
+      The other end: AA:BB:CC:DD:EE:FF/public or …/random, or its name, or how that begins, with * at the end; without it \
+      the first that offers the service.
+      """,
       valueName: "address or name"))
   var peer: String?
   @Option(

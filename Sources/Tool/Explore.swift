@@ -16,7 +16,7 @@ struct Explore: AsyncParsableCommand {
     help: ArgumentHelp(
       "The device: AA:BB:CC:DD:EE:FF/public or …/random; without either it is looked for.", valueName: "address"))
   var address: WantedAddress?
-  @Option(help: "The device's name; the first one heard is taken.")
+  @Option(help: "The device's name, or how it begins, if it ends with *; the first one heard is taken.")
   var name: String?
   @Option(help: ArgumentHelp("How long to look for the device, and then to connect.", valueName: "seconds"))
   var timeout = Seconds(10)

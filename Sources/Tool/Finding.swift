@@ -7,7 +7,7 @@ import HCI
 /// A device as it is named on the command line.
 enum WantedDevice: Sendable {
   case address(WantedAddress)
-  /// The first one heard is taken.
+  /// The first one heard is taken. See `ScanFilter.Name.init(argument:)`.
   case name(String)
   case service(BluetoothUUID, called: String)
 
@@ -15,7 +15,11 @@ enum WantedDevice: Sendable {
   var text: String {
     switch self {
     case .address(let wanted): "device \(wanted.address.text)"
-    case .name(let name): "device named \"\(name.printable())\""
+    case .name(let name):
+      switch ScanFilter.Name(argument: name) {
+      case .exact(let name): "device named \"\(name.printable())\""
+      case .prefix(let beginning): "device whose name begins with \"\(beginning.printable())\""
+      }
     case .service(_, let name): "device with \(name)"
     }
   }
@@ -31,16 +35,25 @@ enum WantedDevice: Sendable {
     }
   }
   private var filter: ScanFilter {
-    if case .service(let uuid, _) = self { ScanFilter(services: [uuid]) } else { ScanFilter() }
+    switch self {
+    case .address: ScanFilter()
+    case .name(let name): ScanFilter(name: ScanFilter.Name(argument: name))
+    case .service(let uuid, _): ScanFilter(services: [uuid])
+    }
   }
   private func isMet(by advertisement: Advertisement) -> Bool {
     switch self {
     case .address(let wanted): wanted.address == advertisement.address.address
-    case .name(let name): name == advertisement.name
+    case .name: true  // The filter has seen to it.
     // Not whoever may have it in his overflow area.
     case .service(let uuid, _): advertisement.data.serviceUUIDs.contains(uuid)
     }
   }
+}
+
+extension ScanFilter.Name {
+  /// As every verb takes a name: that one, or with * at its end names that begin so.
+  init(argument: String) { self = argument.hasSuffix("*") ? .prefix(String(argument.dropLast())) : .exact(argument) }
 }
 
 /// An address as it is typed.

@@ -39,7 +39,7 @@ struct ScanCommand: AsyncParsableCommand {
   private var filter: ScanFilter {
     ScanFilter(
       services: service,
-      name: name.map { $0.hasSuffix("*") ? .prefix(String($0.dropLast())) : .exact($0) }, minimumRSSI: rssi,
+      name: name.map { ScanFilter.Name(argument: $0) }, minimumRSSI: rssi,
       manufacturer: manufacturer.map { ScanFilter.Manufacturer(companyIdentifier: $0.value) })
   }
 

@@ -69,7 +69,7 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
       #expect(plain.lines.contains { $0.contains("Heart Rate Measurement 2A37 [notify]") })
       #expect(plain.lines.last?.hasPrefix("5 services, 11 characteristics, 3 descriptors; ATT_MTU 517") == true)
 
-      let json = try await Tool("explore", "--hci", spec, "--name", "Belt \"1\"", "--json").end()
+      let json = try await Tool("explore", "--hci", spec, "--name", "Belt \"*", "--json").end()
       #expect(json.status == 0, "\(json.errors)")
       let objects = try json.objects()
       #expect(objects.filter { $0["event"] as? String == "service" }.map { $0["uuid"] as? String }.contains("180D"))
@@ -188,6 +188,9 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
     expectSentence(try await Tool("scan", "--hci", "sim", "--take-down").end(), "only an adapter of this machine")
     expectSentence(
       try await Tool("explore", "--hci", "sim", "--name", "Nobody", "--timeout", "0.2").end(), "named \"Nobody\"")
+    expectSentence(
+      try await Tool("explore", "--hci", "sim", "--name", "No*", "--timeout", "0.2").end(),
+      "No device whose name begins with \"No\" was heard in 0.2 s")
     expectSentence(
       try await Tool("explore", "--hci", "sim", "--address", "00:11:22:33:44:55/random", "--timeout", "0.2").end(),
       "00:11:22:33:44:55/random did not answer in 0.2 s")
