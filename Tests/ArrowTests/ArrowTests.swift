@@ -102,6 +102,12 @@ let forbidden: [(pattern: String, why: String)] = [
     return (files?.allObjects as? [URL] ?? []).filter { $0.pathExtension == "swift" }
   }
 
+  /// What CONTRIBUTING shows as a message is one: the text stands so in the sources.
+  @Test func theMessageOfContributing() throws {
+    let text = try String(contentsOf: root.appending(path: "CONTRIBUTING.md"), encoding: .utf8)
+    let recipe = try #require(text.firstMatch(of: #/```swift\n(.+?)```/#.dotMatchesNewlines())?.1)
+    #expect(try sources("HCI").contains { try String(contentsOf: $0, encoding: .utf8).contains(recipe) })
+  }
   @Test func everyFolderIsInTheTable() throws {
     let folders = try FileManager.default.contentsOfDirectory(atPath: root.appending(path: "Sources").path)
     let known = arrows.map(\.folder)
