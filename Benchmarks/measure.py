@@ -239,7 +239,7 @@ def arguments():
     )
     parser.add_argument("--record", action="store_true", help="the short form, written to Thresholds/*.json")
     parser.add_argument("--peers", action="store_true", help="Bumble's rows too; installs it if need be, beside ours")
-    parser.add_argument("--readme", action="store_true", help="the README's table, in Markdown, instead of this one")
+    parser.add_argument("--readme", action="store_true", help="the table of Benchmarks/README.md, in Markdown, instead of this one")
     parser.add_argument("--list", action="store_true", help="the ids of all rows")
     for hidden in ("--work", "--thresholds", "--peer-python", "--host-bench"):
         parser.add_argument(hidden, type=Path, help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""The table of the README, from measured rows: `Benchmarks/run --readme`.
+"""The table of Benchmarks/README.md, from measured rows: `Benchmarks/run --readme`.
 
 Peers are nanoseconds for the same work, measured once, on 2026-11-20, on a machine of the same kind, outside of this
 repository: BlueZ 690c16d (in memory, without its kernel half), NimBLE 1e8ed60, BTstack 330e195, PureSwift/Bluetooth
