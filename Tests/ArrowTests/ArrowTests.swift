@@ -108,6 +108,17 @@ let forbidden: [(pattern: String, why: String)] = [
     let recipe = try #require(text.firstMatch(of: #/```swift\n(.+?)```/#.dotMatchesNewlines())?.1)
     #expect(try sources("HCI").contains { try String(contentsOf: $0, encoding: .utf8).contains(recipe) })
   }
+  /// `Decisions.md` lists each decision by its number and title.
+  @Test func decisionsAreListed() throws {
+    let docc = root.appending(path: "Sources/GAP/GAP.docc"), folder = docc.appending(path: "Decisions")
+    let list = try String(contentsOf: docc.appending(path: "Decisions.md"), encoding: .utf8)
+    let rows = Set(list.components(separatedBy: "\n"))
+    for name in try FileManager.default.contentsOfDirectory(atPath: folder.path) {
+      let text = try String(contentsOf: folder.appending(path: name), encoding: .utf8)
+      let title = try #require(text.firstMatch(of: #/^# (\d{4}): (.+)/#), "\(name)")
+      #expect(rows.contains("| \(title.1) | [\(title.2)](Decisions/\(name)) |") && name.hasPrefix(title.1), "\(name)")
+    }
+  }
   @Test func everyFolderIsInTheTable() throws {
     let folders = try FileManager.default.contentsOfDirectory(atPath: root.appending(path: "Sources").path)
     let known = arrows.map(\.folder)
