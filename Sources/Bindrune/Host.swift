@@ -38,7 +38,7 @@ public actor Host {
   var isUnflushed = false
   private var timer: (deadline: Instant, scheduled: Scheduled<Void>)?
   private var isPumping = false
-  /// Something was changed while `pump` ran.
+  /// `pump` or `pumpLater` was called while `pump` ran.
   private var isPumpAsked = false
   /// `pump` will be called, in a later turn of the event loop.
   private var isPumpDue = false
@@ -302,8 +302,8 @@ public actor Host {
       }
     }
   }
-  /// Sends what there is to send, tells what there is to tell, and arms the timer. `onlyValues`: nothing has changed since the last
-  /// time but that values have come, so there is nothing to send and to wait for, unless it follows from what is told.
+  /// Sends the core's packets, reports its effects, and arms the timer. `onlyValues`: since the last call the core has received values
+  /// and nothing else. They leave nothing to send and change no deadline, unless the observer does something with them.
   func pump(onlyValues: Bool = false) {
     // An effect may lead back here; the outer call goes on.
     if isPumping {

@@ -60,9 +60,9 @@ final class LinkState: @unchecked Sendable {
     guard hasValues(kind) || kind == .command && !held.isEmpty else { return [] }
     return ports.compactMap { $0.port?.kind == kind ? $0.port?.fence() : nil }
   }
-  /// Takes the ports with values to send; `putBack` follows. A copy would be a new one at every turn.
+  /// Takes the ports with values to send; call `putBack` afterwards. A copy would allocate at every turn.
   func takeSending(_ ports: inout Deque<SendPort>) { swap(&sending, &ports) }
-  /// Before those that have rung meanwhile.
+  /// Puts them before the ports that have rung meanwhile.
   func putBack(_ ports: inout Deque<SendPort>) {
     swap(&sending, &ports)
     sending.append(contentsOf: ports)

@@ -1,8 +1,8 @@
 import ATT
 
 /// # SendRing
-/// **Overview**: the values that wait in one `SendPort`, and whether its drainer or its producers have to be told of them: all that
-/// the port's lock guards, and nothing else. It knows no lock.
+/// **Overview**: the values that wait in one `SendPort`, and whether the port must wake its drainer or its producers: all that the
+/// port's lock guards, and nothing else. It takes no lock itself.
 ///
 /// **Function**: `offer` copies a value in, `sendFirst` lends the oldest to whoever sends it and forgets it when that has
 /// taken it. Memory is allocated once: no offer and no value sent allocates, and no use makes it grow. A fence stands where a

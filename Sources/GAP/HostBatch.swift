@@ -88,7 +88,7 @@ public struct HostValue: BitwiseCopyable, Sendable {
   /// In the batch's octets.
   public let octets: Octets
   public let isIndication: Bool
-  /// Its handle is the one by which the link's server says that its services have changed: the client has seen to that.
+  /// Its handle is that of the link's Service Changed value; the client has processed the change.
   public let isServiceChanged: Bool
   /// So many other effects come before it.
   @usableFromInline let place: Int

@@ -12,7 +12,7 @@ struct LinkBearer: ~Copyable {
   var bearer: Bearer
   /// What an outstanding indication is about.
   var indicating: AttributeHandle?
-  /// The application has been refused an indication, and is told when another is possible.
+  /// The bearer refused the application's last indication: `.readyToSend` follows when it can take another.
   var isIndicationRefused = false
 
   init(_ bearer: consuming Bearer, on channel: ChannelID) {

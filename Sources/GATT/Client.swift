@@ -226,7 +226,9 @@ public struct Client: AttributeClient, ~Copyable {
       var source: [UInt8] = []
       let pdu = discovery.request(source: &source)
       return (try? pdu.encode(into: &request, from: source.span)) != nil
-    default: return bearers[index].procedure.writeRequest(mtu: mtu, into: &request)
+    case (_, .reading), (_, .readingByType), (_, .readingMultiple), (_, .writing), (_, .preparing), (_, .emptying),
+      (_, .executing), (_, .rollingBack), (_, .finished):
+      return bearers[index].procedure.writeRequest(mtu: mtu, into: &request)
     }
   }
 

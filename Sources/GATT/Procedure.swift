@@ -321,7 +321,9 @@ struct Procedure {
       queueing.hasPrepared = true
       phase = .preparing(queueing)
     case .executing: phase = .finished
-    default: break
+    case .readingHash, .discovering, .reading, .readingByType, .readingMultiple, .writing, .emptying, .rollingBack,
+      .finished:
+      break
     }
   }
 
@@ -427,7 +429,9 @@ struct Procedure {
     case (_, .preparing):
       if parts.isEmpty { return .invalidRequest }
       return parts.contains { $0.value.count > Self.maximumValueLength } ? .valueTooLong : nil
-    default: return nil
+    case (_, .readingHash), (_, .discovering), (_, .reading), (_, .emptying), (_, .executing), (_, .rollingBack),
+      (_, .finished):
+      return nil
     }
   }
   static var maximumValueLength: Int { 512 }

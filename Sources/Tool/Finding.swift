@@ -44,7 +44,7 @@ enum WantedDevice: Sendable {
   private func isMet(by advertisement: Advertisement) -> Bool {
     switch self {
     case .address(let wanted): wanted.address == advertisement.address.address
-    case .name: true  // The filter has seen to it.
+    case .name: true  // `filter` lets no other name through.
     // Not whoever may have it in his overflow area.
     case .service(let uuid, _): advertisement.data.serviceUUIDs.contains(uuid)
     }

@@ -466,7 +466,8 @@ import Testing
     await peripheral.close()
   }
 
-  /// What is begun when a value is told goes out, though nothing but the value has come, and not with the next packet or timer.
+  /// A request that the observer begins when it receives a value leaves at once, although nothing but that value has arrived: it waits
+  /// for no other packet and no timer.
   @Test func begunByAValue() async throws {
     let lab = Lab(), belt = try Belt(), recorder = Recorder(), serving = Recorder()
     let peripheral = try await lab.host(belt.database, observer: serving)

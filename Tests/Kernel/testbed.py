@@ -111,7 +111,7 @@ def static_programs(build):
     scratch = ROOT / ".build" / "static"
     if build:
         say("building " + ", ".join(PROGRAMS))
-        run("swift", "build", "-c", "release", "-Xswiftc", "-static-executable", "--package-path", ROOT, "--scratch-path", scratch)
+        run(ROOT / "Scripts" / "static")
     found = [scratch / "release" / name for name in PROGRAMS]
     absent = [path.name for path in found if not path.exists()]
     if absent:
@@ -226,7 +226,7 @@ def report(options, cases, guest, programs):
             waiting = boot.remaining
 
     # A guest has one processor, and this machine may have more: a file beside another, the longest first.
-    with ThreadPoolExecutor(max_workers=max(1, min(2, os.cpu_count() or 1))) as executor:
+    with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as executor:
         try:
             for future in [executor.submit(boot_until_done, file) for file in sorted(files, key=len, reverse=True)]:
                 future.result()
