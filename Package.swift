@@ -19,6 +19,7 @@ let package = Package(
     .executable(name: "HeartRatePeripheral", targets: ["HeartRatePeripheral"]),
     .library(name: "CoreBluetooth", targets: ["CoreBluetooth"]),
     .library(name: "Bindrune", targets: ["Bindrune"]),
+    .library(name: "Wire", targets: ["BindruneWire"]),
     .library(name: "HCI", targets: ["HCI"]),
     .library(name: "L2CAP", targets: ["L2CAP"]),
     .library(name: "ATT", targets: ["ATT"]),

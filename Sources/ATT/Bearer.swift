@@ -180,7 +180,7 @@ public struct Bearer: ~Copyable {
   /// `receive` has to see `pdu`.
   @inlinable @inline(__always) public func notification(in pdu: Span<UInt8>) -> HandleValueNotification? {
     guard isOpen, pdu.count <= mtu, !pdu.isEmpty, pdu[0] == HandleValueNotification.opcode.rawValue else { return nil }
-    return try? Decoder.decode(HandleValueNotification.self, pdu, from: 1)
+    return try? WireDecoder.decode(HandleValueNotification.self, pdu, from: 1)
   }
 
   /// Serves the request that was held while the application worked on the one before it. What is to be reported of it was

@@ -62,7 +62,7 @@ public struct FindInformationResponse: ATTMessage {
   public static var name: StaticString { "ATT_FIND_INFORMATION_RSP" }
   public static var opcode: ATTOpcode { .findInformationResponse }
   public var format = InformationFormat.short
-  public var informationData = List<InformationData>()
+  public var informationData = WireList<InformationData>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Format", &format)
@@ -90,7 +90,7 @@ public struct FindByTypeValueRequest: ATTRequest {
 public struct FindByTypeValueResponse: ATTMessage {
   public static var name: StaticString { "ATT_FIND_BY_TYPE_VALUE_RSP" }
   public static var opcode: ATTOpcode { .findByTypeValueResponse }
-  public var handlesInformationList = List<HandlesInformation>()
+  public var handlesInformationList = WireList<HandlesInformation>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.list("Handles Information List", &handlesInformationList)
@@ -115,7 +115,7 @@ public struct ReadByTypeRequest: ATTRequest {
 public struct ReadByTypeResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_BY_TYPE_RSP" }
   public static var opcode: ATTOpcode { .readByTypeResponse }
-  public var attributeDataList = List<AttributeData>()
+  public var attributeDataList = WireList<AttributeData>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.list(strideIn: "Length", "Attribute Data List", &attributeDataList)
@@ -170,7 +170,7 @@ public struct ReadMultipleRequest: ATTRequest {
   public typealias Response = ReadMultipleResponse
   public static var name: StaticString { "ATT_READ_MULTIPLE_REQ" }
   public static var opcode: ATTOpcode { .readMultipleRequest }
-  public var setOfHandles = List<AttributeHandle>()
+  public var setOfHandles = WireList<AttributeHandle>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.list("Set Of Handles", &setOfHandles, .each(minimum: 2))
@@ -205,7 +205,7 @@ public struct ReadByGroupTypeRequest: ATTRequest {
 public struct ReadByGroupTypeResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_BY_GROUP_TYPE_RSP" }
   public static var opcode: ATTOpcode { .readByGroupTypeResponse }
-  public var attributeDataList = List<GroupData>()
+  public var attributeDataList = WireList<GroupData>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.list(strideIn: "Length", "Attribute Data List", &attributeDataList)
@@ -322,7 +322,7 @@ public struct ReadMultipleVariableRequest: ATTRequest {
   public typealias Response = ReadMultipleVariableResponse
   public static var name: StaticString { "ATT_READ_MULTIPLE_VARIABLE_REQ" }
   public static var opcode: ATTOpcode { .readMultipleVariableRequest }
-  public var setOfHandles = List<AttributeHandle>()
+  public var setOfHandles = WireList<AttributeHandle>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.list("Set Of Handles", &setOfHandles, .each(minimum: 2))
@@ -334,7 +334,7 @@ public struct ReadMultipleVariableRequest: ATTRequest {
 public struct ReadMultipleVariableResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_MULTIPLE_VARIABLE_RSP" }
   public static var opcode: ATTOpcode { .readMultipleVariableResponse }
-  public var lengthValueTupleList = List<LengthValueTuple>()
+  public var lengthValueTupleList = WireList<LengthValueTuple>()
   /// What there is of a last tuple that did not fit: at most two octets of length, which is the whole value's, then the
   /// beginning of the value. Mostly empty.
   public var truncatedTuple = Octets()
@@ -348,7 +348,7 @@ public struct ReadMultipleVariableResponse: ATTMessage {
 public struct MultipleHandleValueNotification: ATTMessage {
   public static var name: StaticString { "ATT_MULTIPLE_HANDLE_VALUE_NTF" }
   public static var opcode: ATTOpcode { .multipleHandleValueNotification }
-  public var handleLengthValueTupleList = List<HandleLengthValueTuple>()
+  public var handleLengthValueTupleList = WireList<HandleLengthValueTuple>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.list("Handle Length Value Tuple List", &handleLengthValueTupleList)
@@ -481,7 +481,7 @@ public enum ATTPDU: BitwiseCopyable, Sendable {
   /// Inlined into its consumer, because a call would cost more than the decoding does: have one consumer per bearer.
   @inlinable @inline(__always) public init(_ packet: Span<UInt8>) throws(WireError) {
     defer { extendLifetime(packet) }
-    var decoder = try unsafe Decoder(packet)
+    var decoder = try unsafe WireDecoder(packet)
     var opcode = ATTOpcode()
     try decoder.value("Opcode", &opcode)
     try self.init(opcode, &decoder)
@@ -566,16 +566,16 @@ public enum ATTPDU: BitwiseCopyable, Sendable {
 
 /// Where the parameters of a message come from.
 public protocol ATTMessageReader { mutating func read<M: ATTMessage>() throws(WireError) -> M }
-extension Decoder: ATTMessageReader {
+extension WireDecoder: ATTMessageReader {
   @inlinable @inline(__always) public mutating func read<M: ATTMessage>() throws(WireError) -> M { try message(M.self) }
 }
-extension Arbitrary: ATTMessageReader {
+extension WireArbitrary: ATTMessageReader {
   public mutating func read<M: ATTMessage>() throws(WireError) -> M { try message(M.self) }
 }
 
 /// Is shown one message and its type.
 public protocol ATTMessageVisitor { mutating func visit<M: ATTMessage>(_ message: M) throws(WireError) }
-extension Encoder: ATTMessageVisitor {
+extension WireEncoder: ATTMessageVisitor {
   @inlinable @inline(__always) public mutating func visit<M: ATTMessage>(_ message: M) throws(WireError) {
     var opcode = M.opcode
     try value("Opcode", &opcode)
@@ -587,7 +587,7 @@ extension ATTPDU {
   /// Appends the PDU, opcode first; ranges are copied from `source`. `output` is unchanged when this throws.
   @inlinable public func encode(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
     defer { extendLifetime(source) }
-    var encoder = unsafe Encoder(&output, source)
+    var encoder = unsafe WireEncoder(&output, source)
     try visit(&encoder)
     unsafe encoder.commit(&output)
   }
@@ -604,27 +604,27 @@ extension ATTPDU {
     return name.name
   }
   /// The fields, the opcode first.
-  public var layout: [Layout.Field] {
-    var layout = Layout()
+  public var layout: [WireLayout.Field] {
+    var layout = WireLayout()
     do throws(WireError) { try visit(&layout) } catch {}
     return layout.fields
   }
   /// The parameters as text; empty when there are none.
   public func describe(in packet: Span<UInt8>) -> String {
     defer { extendLifetime(packet) }
-    var describer = unsafe Describer(packet)
+    var describer = unsafe WireDescriber(packet)
     do throws(WireError) { try visit(&describer) } catch {}
     return describer.text
   }
 }
 
-extension Describer: ATTMessageVisitor {
+extension WireDescriber: ATTMessageVisitor {
   public mutating func visit<M: ATTMessage>(_ message: M) throws(WireError) {
     var message = message
     try message.fields(&self)
   }
 }
-extension Layout: ATTMessageVisitor {
+extension WireLayout: ATTMessageVisitor {
   public mutating func visit<M: ATTMessage>(_: M) throws(WireError) {
     var opcode = M.opcode
     value("Opcode", &opcode)

@@ -9,7 +9,7 @@ struct AdvertisingState {
   var turn = 0
 }
 
-extension Host {
+extension BluetoothHost {
   /// Advertises, and returns when the controller does. Ends with `stopAdvertising` or, if `parameters` say so, with a link,
   /// a time or a number of events: `events` tells `.advertisingStopped`. A later call with the same `id` replaces it,
   /// without a gap where only data are others. Cancelled before it has begun, it does not begin.

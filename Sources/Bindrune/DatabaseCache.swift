@@ -12,7 +12,7 @@ import SystemPackage
 /// a cache that forgets, or remembers too much, costs round trips and nothing else. Only peers that keep their address are
 /// remembered. By peer and not by hash: the hash is no secret, and one device could make up the database of another.
 ///
-///     let host = try await Host.open("hci0", databaseCache: FileDatabaseCache(directory: "/var/lib/thermostat"))
+///     let host = try await BluetoothHost.open("hci0", databaseCache: FileDatabaseCache(directory: "/var/lib/thermostat"))
 public protocol DatabaseCache: Sendable {
   func database(of peer: PeerID) async -> RemoteDatabase?
   /// Keeps `database` instead of the one before; `nil` drops that.

@@ -9,9 +9,9 @@ final class Doorbell: Sendable {
   private let ports = Mutex(Deque<(port: SendPort, link: LinkID)>())
   private let eventLoop: any EventLoop
   // The host owns this.
-  private weak let host: Host?
+  private weak let host: BluetoothHost?
 
-  init(_ host: Host) {
+  init(_ host: BluetoothHost) {
     self.host = host
     eventLoop = host.transport.eventLoop
   }

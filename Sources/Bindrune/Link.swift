@@ -20,7 +20,7 @@ public struct Link: Sendable, Identifiable {
   public let id: LinkID
   public let peer: PeerID
   public let role: LinkRole
-  public let host: Host
+  public let host: BluetoothHost
 
   /// The peer's identity address, where that is known by now; else the one that it was reached by.
   public var address: PeerAddress { get async { await host.address(of: peer) } }

@@ -97,7 +97,7 @@ final class LinkState: @unchecked Sendable {
     unheard?.append(event)
     if unheard?.count ?? 0 > 64 { unheard?.removeFirst() }
   }
-  /// The link is gone; called once, after the state has left `Host.links`.
+  /// The link is gone; called once, after the state has left `BluetoothHost.links`.
   func end(_ error: BluetoothError) {
     for mailbox in values.values.joined() { mailbox.finish(error) }
     for mailbox in events { mailbox.finish(error) }
@@ -112,7 +112,7 @@ final class ReaderCount: @unchecked Sendable {
   var links = 0
 }
 
-extension Host {
+extension BluetoothHost {
   // MARK: Central
 
   /// Connects; waits for as long as it takes, unless the task is cancelled or `timeout` is over. Then nothing is left

@@ -7,11 +7,11 @@ import GATT
 /// the air: a notification that came before the answer to a read comes before that read's completion here too.
 ///
 ///     final class Monitor: HostObserver {
-///       func host(_ host: isolated Host, did event: HostEvent) {
+///       func host(_ host: isolated BluetoothHost, did event: HostEvent) {
 ///         if case .server(.connected(let link)) = event { host.begin(.discoverServices(link.id, nil)) }
 ///       }
 ///       func host(
-///         _ host: isolated Host, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool, on link: LinkID
+///         _ host: isolated BluetoothHost, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool, on link: LinkID
 ///       ) { print(handle, value.count) }
 ///     }
 ///
@@ -19,23 +19,25 @@ import GATT
 /// the call was made from one of the methods below, when that has returned. Readers of sequences and callers of `async`
 /// functions hear beside it what they always do. Until it returns nothing else happens on that event loop: it must not wait.
 public protocol HostObserver: AnyObject, Sendable {
-  func host(_ host: isolated Host, did event: HostEvent)
+  func host(_ host: isolated BluetoothHost, did event: HostEvent)
   /// A notification, or an indication, which has been confirmed: of any handle, whether or not somebody here has subscribed to
   /// it, except Service Changed, which is told as `.servicesChanged`. The octets are lent.
   func host(
-    _ host: isolated Host, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool, on link: LinkID)
+    _ host: isolated BluetoothHost, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool,
+    on link: LinkID)
   /// A batch of events is complete. An observer that gathers events passes them on here, once for the batch.
-  func hostToldAll(_ host: isolated Host)
+  func hostToldAll(_ host: isolated BluetoothHost)
 }
 extension HostObserver {
-  public func hostToldAll(_ host: isolated Host) {}
+  public func hostToldAll(_ host: isolated BluetoothHost) {}
 }
 /// Of a host that nobody observes.
 final class NoObserver: HostObserver {
   static let only = NoObserver()
-  func host(_ host: isolated Host, did event: HostEvent) {}
+  func host(_ host: isolated BluetoothHost, did event: HostEvent) {}
   func host(
-    _ host: isolated Host, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool, on link: LinkID
+    _ host: isolated BluetoothHost, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool,
+    on link: LinkID
   ) {}
 }
 
@@ -45,7 +47,7 @@ final class NoObserver: HostObserver {
 /// `.completed` of everything that was begun on it and has not ended, `.disconnect` with `.done` and the others with the error
 /// that says why it went down; `.server(.disconnected)`, and nothing after that.
 public enum HostEvent: Sendable {
-  /// Requests among these wait for an answer, also if nobody listens to `Host.events`.
+  /// Requests among these wait for an answer, also if nobody listens to `BluetoothHost.events`.
   case server(ServerEvent)
   /// What the handles in the range meant is over: requests to them fail, subscriptions have ended.
   case servicesChanged(LinkID, HandleRange)
@@ -88,7 +90,7 @@ public enum HostOutcome: Sendable {
   case database(RemoteDatabase)
 }
 
-/// What can be begun with `Host.begin`. Each is what the function of `Host` or `Link` with its name does.
+/// What can be begun with `BluetoothHost.begin`. Each is what the function of `BluetoothHost` or `Link` with its name does.
 public enum HostOperation: Sendable {
   /// Ends with `.linked`; never, where the peer never comes, unless it is cancelled.
   case connect(PeerID, ConnectionParameters)
@@ -126,7 +128,7 @@ public enum HostOperation: Sendable {
   }
 }
 
-extension Host {
+extension BluetoothHost {
   /// Begins something and returns; the observer is told how it ends by exactly one `.completed` with this number, never before
   /// this has returned. On a host that is not running it ends with that error.
   ///

@@ -85,10 +85,10 @@ public struct NotificationSequence: AsyncSequence, Sendable {
 /// Unsubscribes when the last one lets go of it.
 final class SubscriptionHolder: Sendable {
   let mailbox: Inbox<ReceivedBatch>
-  let host: Host
+  let host: BluetoothHost
   let link: LinkID
   let valueHandle: AttributeHandle
-  init(mailbox: Inbox<ReceivedBatch>, host: Host, link: LinkID, valueHandle: AttributeHandle) {
+  init(mailbox: Inbox<ReceivedBatch>, host: BluetoothHost, link: LinkID, valueHandle: AttributeHandle) {
     self.mailbox = mailbox
     self.host = host
     self.link = link
@@ -115,7 +115,7 @@ public enum LinkEvent: Sendable {
 /// What `Link.events` gives.
 public typealias LinkEventSequence = HostSequence<LinkEvent>
 
-extension Host {
+extension BluetoothHost {
   func subscribe(
     to characteristic: RemoteCharacteristic, _ configuration: ClientCharacteristicConfiguration?, capacity: Int,
     on link: LinkID

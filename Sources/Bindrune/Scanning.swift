@@ -47,8 +47,8 @@ public typealias AdvertisementSequence = HostSequence<Advertisement>
 final class ScanHandle: Sendable {
   let mailbox: Mailbox<Advertisement>
   private let id: ScanID
-  private let host: Host
-  init(mailbox: Mailbox<Advertisement>, id: ScanID, host: Host) {
+  private let host: BluetoothHost
+  init(mailbox: Mailbox<Advertisement>, id: ScanID, host: BluetoothHost) {
     self.mailbox = mailbox
     self.id = id
     self.host = host
@@ -65,7 +65,7 @@ struct Scan {
   var mailbox: Mailbox<Advertisement>?
 }
 
-extension Host {
+extension BluetoothHost {
   /// Scans while the sequence is iterated, beside other scans. `services`: only devices that name at least one of them, or
   /// have its bit in their overflow area; empty: all.
   public nonisolated func scan(

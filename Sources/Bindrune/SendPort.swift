@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// A port has two ends. Producers use the public one: `offer` answers on the caller's thread, without waiting, from any thread. The
 /// other is the drainer's, which `wake` calls: it takes the values with `sendNext`, as many as it has credit for. A port knows
-/// neither link nor host. The event loop of a `Host` drains the ports of its links; where the host is in another process, the writer
+/// neither link nor host. The event loop of a `BluetoothHost` drains the ports of its links; where the host is in another process, the writer
 /// of a socket drains the ports of this one (Decision 0045).
 ///
 ///     producers ── offer ──▶ ┌───────────────┐ ── wake ───▶ drainer: a host's event loop,
@@ -33,7 +33,7 @@ import Synchronization
 /// 7. *The end of the link* ends the port: what waits in it is dropped, each waiter completes once, with the link's error,
 ///    no offer is taken, and every fence counts as reached; `onReady` is not called. (`theEndOfTheLinkEndsWaiters`,
 ///    `closedUnderEightThreads`)
-/// 8. *In its place.* A request that is made on the link (`Link.read`, `Host.begin` …) leaves after the values that have been
+/// 8. *In its place.* A request that is made on the link (`Link.read`, `BluetoothHost.begin` …) leaves after the values that have been
 ///    offered to the link's `.command` ports, an answer to the client after those of its `.notification` ports, and what is
 ///    offered after them leaves after them. (`OrderTests`)
 /// 9. *When the server's services change*, what was to be written to the handles that are gone is dropped, and a port for one

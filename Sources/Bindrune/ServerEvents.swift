@@ -4,7 +4,7 @@ import GAP
 import GATT
 import HCI
 
-/// What happens at a host that serves. `Host.events` tells it.
+/// What happens at a host that serves. `BluetoothHost.events` tells it.
 public enum ServerEvent: Sendable {
   /// A link is up, in either role.
   case connected(Link)
@@ -18,7 +18,7 @@ public enum ServerEvent: Sendable {
   case writeRequested(WriteRequest)
   /// A request about this value was not answered within 25 s: the client got Unlikely Error (0x0E).
   case requestUnanswered(LinkID, AttributeHandle)
-  /// This is not advertised any more. It may be on the air again: `Host.advertise` after it, or before it was told.
+  /// This is not advertised any more. It may be on the air again: `BluetoothHost.advertise` after it, or before it was told.
   case advertisingStopped(AdvertisingSetID, AdvertisingEnd)
 }
 
@@ -29,7 +29,7 @@ public struct ReadRequest: Sendable {
   public let link: LinkID
   public let handle: AttributeHandle
   public let offset: Int
-  let host: Host
+  let host: BluetoothHost
   /// The whole value: what the offset asks for is taken from it, and 0x07 answers an offset beyond its end.
   public func respond(_ value: [UInt8]) async throws(BluetoothError) {
     try await host.respond(to: self, with: value)
@@ -50,7 +50,7 @@ public struct WriteRequest: Sendable {
   public let link: LinkID
   /// In the order in which they are to be written. More than one only from a queue of prepared writes, Vol 3, Part F, §3.4.6.
   public let writes: [Write]
-  let host: Host
+  let host: BluetoothHost
   /// Of the first write.
   public var handle: AttributeHandle { writes[0].handle }
   public var offset: Int { writes[0].offset }
@@ -63,7 +63,7 @@ public struct WriteRequest: Sendable {
   }
 }
 
-extension Host {
+extension BluetoothHost {
   /// What happens from now on; each call gives a sequence of its own, and each of them gets everything, for one task.
   /// 4,096 events may wait, then the sequence ends with `.overflow`.
   public var events: ServerEventSequence {
@@ -205,5 +205,5 @@ extension Host {
   }
 }
 
-/// What `Host.events` gives.
+/// What `BluetoothHost.events` gives.
 public typealias ServerEventSequence = HostSequence<ServerEvent>

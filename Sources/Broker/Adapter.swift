@@ -3,7 +3,7 @@ import Logging
 import NIOCore
 
 /// One controller, and all sessions of this process that use it: the driver of a `BrokerCore` on an event loop, on which the host
-/// runs too. It owns the `Host`, is its observer, and does what the core says; what it tells the sessions is in the order of the
+/// runs too. It owns the `BluetoothHost`, is its observer, and does what the core says; what it tells the sessions is in the order of the
 /// air. No task is on that way; tasks open and close the host.
 ///
 /// `AdapterRegistry` keeps it as long as it has sessions, and until its host has been closed after the last of them.
@@ -20,7 +20,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
   private(set) var core: BrokerCore
   private var sessions: [SessionID: AdapterSession] = [:]
   /// The one that runs.
-  private(set) var host: Host?
+  private(set) var host: BluetoothHost?
   private var timer: (deadline: Instant, scheduled: Scheduled<Void>)?
   private var isDraining = false
   /// Who waits for the end of the host that is being closed.
@@ -141,7 +141,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
     case .log(let level, let text): logger.log(level: level, "\(text)")
     }
   }
-  private func perform(_ command: HostCommand, _ host: isolated Host) {
+  private func perform(_ command: HostCommand, _ host: isolated BluetoothHost) {
     switch command {
     case .begin(let id, let operation, let isPlaced): host.begin(operation, as: id, after: isPlaced ? place : nil)
     case .cancel(let id): host.cancel(id)
@@ -177,7 +177,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
   private func attempt(_ level: Logger.Level, _ body: () throws(BluetoothError) -> Void) {
     do throws(BluetoothError) { try body() } catch { logger.log(level: level, "\(error)") }
   }
-  private func lendPort(_ name: PortName, _ link: LinkID, _ host: isolated Host) {
+  private func lendPort(_ name: PortName, _ link: LinkID, _ host: isolated BluetoothHost) {
     guard let session = sessions[name.session] else { return }
     let peer = name.peer
     // Nil where the link is down; the event that says so follows.
@@ -191,7 +191,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
 
   private func openHost(_ database: Database) {
     Task { [eventLoop, open, logger] in
-      let result: Result<Host, OpeningFailure>
+      let result: Result<BluetoothHost, OpeningFailure>
       do throws(OpeningFailure) {
         result = .success(try await Self.open(open, on: eventLoop, database, observer: self, logger))
       } catch {
@@ -210,7 +210,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
   private static func open(
     _ open: (any EventLoop) async throws(TransportError) -> any HCITransport, on loop: any EventLoop,
     _ database: Database, observer: Adapter, _ logger: Logger
-  ) async throws(OpeningFailure) -> Host {
+  ) async throws(OpeningFailure) -> BluetoothHost {
     let transport: any HCITransport
     do throws(TransportError) { transport = try await open(loop) } catch { throw OpeningFailure(error) }
     guard transport.eventLoop === loop else {
@@ -218,7 +218,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
       let why = "The controller that was provided is on another event loop: open it on the one that is given."
       throw OpeningFailure(state: .unsupported(why), isFinal: true)
     }
-    let host = Host(
+    let host = BluetoothHost(
       transport, configuration: .ofAdapter, database: database, observer: observer, logger: logger)
     do throws(BluetoothError) {
       try await host.start()
@@ -244,7 +244,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
 
   // MARK: What the host tells
 
-  func host(_ host: isolated Host, did event: HostEvent) {
+  func host(_ host: isolated BluetoothHost, did event: HostEvent) {
     // Before it is known to run, only its failure matters; of one that is being closed nothing does.
     guard host === self.host else {
       if case .opening = core.phase, case .failed(let error) = event { receive(.failed(error)) }
@@ -253,7 +253,8 @@ final class Adapter: HostObserver, @unchecked Sendable {
     if let event = BrokerHostEvent(event, host) { receive(event) }
   }
   func host(
-    _ host: isolated Host, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool, on link: LinkID
+    _ host: isolated BluetoothHost, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool,
+    on link: LinkID
   ) {
     if route?.link != link || route?.handle != handle { route = makeRoute(of: handle, on: link) }
     guard let sessions = route?.sessions, !sessions.isEmpty else { return }
@@ -274,7 +275,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
     }
     return Route(link: link, handle: handle, sessions: sessions, peers: peers)
   }
-  func hostToldAll(_ host: isolated Host) {
+  func hostToldAll(_ host: isolated BluetoothHost) {
     for session in sessions.values { session.handOver() }
   }
 }
@@ -289,7 +290,7 @@ extension BrokerEvent {
 
 extension BrokerHostEvent {
   /// Nil: nothing that concerns the core.
-  fileprivate init?(_ event: HostEvent, _ host: isolated Host) {
+  fileprivate init?(_ event: HostEvent, _ host: isolated BluetoothHost) {
     switch event {
     case .server(let event): self.init(event, host)
     case .servicesChanged(let link, let range):
@@ -308,7 +309,7 @@ extension BrokerHostEvent {
     case .failed(let error): self = .failed(error)
     }
   }
-  private init?(_ event: ServerEvent, _ host: isolated Host) {
+  private init?(_ event: ServerEvent, _ host: isolated BluetoothHost) {
     switch event {
     case .connected(let link):
       self = .linkUp(link.id, link.peer, link.role, mtu: host.mtu(of: link.id) ?? 23)

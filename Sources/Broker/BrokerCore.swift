@@ -170,7 +170,7 @@ struct BrokerCore {
   /// Out of the half of all numbers that a host leaves to its observer.
   mutating func newNumber() -> UInt64 {
     lastRequest += 1
-    return Host.firstNumberOfObserver + lastRequest
+    return BluetoothHost.firstNumberOfObserver + lastRequest
   }
 
   // MARK: Links

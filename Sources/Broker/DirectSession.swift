@@ -1,6 +1,6 @@
 import NIOCore
 
-/// A session in this process, over a `Host` that it shares with the other sessions of the same adapter.
+/// A session in this process, over a `BluetoothHost` that it shares with the other sessions of the same adapter.
 ///
 /// Without `close`, it is closed when it is let go.
 public final class DirectSession: BrokerSession {

@@ -1,6 +1,3 @@
 // The facade imports this module alone: the Bluetooth types in its interface come along.
 @_exported import Bindrune
 @_exported import Foundation
-
-/// Not Foundation's, which is another computer.
-typealias Host = Bindrune.Host

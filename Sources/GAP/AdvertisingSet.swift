@@ -419,7 +419,7 @@ struct AdvertisingSet {
     }
     var command = LESetExtendedAdvertisingEnable()
     command.enable = wish != nil
-    do throws(WireError) { command.sets = try List([advertisingSet], in: &octets) } catch {
+    do throws(WireError) { command.sets = try WireList([advertisingSet], in: &octets) } catch {
       preconditionFailure("a list of one: \(error)")
     }
     send(command, octets, &hci, now)

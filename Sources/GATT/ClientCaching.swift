@@ -179,7 +179,7 @@ extension Client {
   mutating func received(serviceChanged value: Octets, in packet: Span<UInt8>) {
     var range = HandleRange.all
     let start = Int(value.offset)
-    if let changed = try? Decoder.decode(ServiceChanged.self, packet, from: start, to: start + Int(value.count)),
+    if let changed = try? WireDecoder.decode(ServiceChanged.self, packet, from: start, to: start + Int(value.count)),
       changed.range.isValid
     {
       range = changed.range

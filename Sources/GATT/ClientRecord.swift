@@ -40,7 +40,7 @@ public struct ClientRecord: Sendable, Equatable {
 
   /// Reads the octets of a `.store`.
   public init(_ octets: Span<UInt8>) throws(WireError) {
-    let head = try Decoder.decode(Head.self, octets)
+    let head = try WireDecoder.decode(Head.self, octets)
     guard head.format == Head.format else {
       throw .unknown("Format", Int(head.format))
     }
@@ -53,7 +53,7 @@ public struct ClientRecord: Sendable, Equatable {
       throw .truncated("Configurations", needed: stride, available: Int(head.entries.count) % stride)
     }
     for at in Swift.stride(from: head.entries.range.lowerBound, to: head.entries.range.upperBound, by: stride) {
-      let entry = try Decoder.decode(Wire.self, octets, from: at, to: at + stride)
+      let entry = try WireDecoder.decode(Wire.self, octets, from: at, to: at + stride)
       configurations.append(
         Entry(
           descriptor: entry.descriptor, characteristic: .long(low: entry.low, high: entry.high), value: entry.value))

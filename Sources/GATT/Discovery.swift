@@ -255,7 +255,7 @@ struct Discovery {
       previous = try checked(entry.attributeHandle, after: previous)
       let value = entry.attributeValue
       let start = Int(value.offset), end = start + Int(value.count)
-      guard let declaration = try? Decoder.decode(IncludeDeclaration.self, packet, from: start, to: end) else {
+      guard let declaration = try? WireDecoder.decode(IncludeDeclaration.self, packet, from: start, to: end) else {
         throw .malformedResponse(.declarationLength(entry.attributeHandle, Int(value.count)))
       }
       let service = declaration.includedServiceAttributeHandle, group = declaration.endGroupHandle
@@ -300,7 +300,8 @@ struct Discovery {
     while let entry = cursor.next(in: packet) {
       previous = try checked(entry.attributeHandle, after: previous)
       let start = Int(entry.attributeValue.offset), end = start + Int(entry.attributeValue.count)
-      guard let declaration = try? Decoder.decode(CharacteristicDeclaration.self, packet, from: start, to: end) else {
+      guard let declaration = try? WireDecoder.decode(CharacteristicDeclaration.self, packet, from: start, to: end)
+      else {
         throw .malformedResponse(.declarationLength(entry.attributeHandle, end - start))
       }
       let value = declaration.characteristicValueHandle

@@ -246,11 +246,11 @@ struct Procedure {
       return .readByTypeRequest(request)
     case .readingMultiple(isVariable: false):
       var request = ReadMultipleRequest()
-      request.setOfHandles = try List(parts.map { $0.handle }, in: &handles)
+      request.setOfHandles = try WireList(parts.map { $0.handle }, in: &handles)
       return .readMultipleRequest(request)
     case .readingMultiple(isVariable: true):
       var request = ReadMultipleVariableRequest()
-      request.setOfHandles = try List(parts.map { $0.handle }, in: &handles)
+      request.setOfHandles = try WireList(parts.map { $0.handle }, in: &handles)
       return .readMultipleVariableRequest(request)
     case .reading(let reading) where octets.isEmpty:
       var request = ReadRequest()
@@ -354,7 +354,7 @@ struct Procedure {
   }
 
   private mutating func gather(
-    _ list: List<AttributeData>, _ packet: Span<UInt8>, in range: HandleRange, _ type: BluetoothUUID
+    _ list: WireList<AttributeData>, _ packet: Span<UInt8>, in range: HandleRange, _ type: BluetoothUUID
   ) -> Outcome {
     let next = Int(range.first.rawValue), last = range.last
     var cursor = list.cursor, previous = next - 1

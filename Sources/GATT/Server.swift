@@ -281,6 +281,8 @@ extension WireRecord {
 extension BluetoothUUID {
   /// A UUID on the wire, least significant octet first; `nil` unless `bytes` are 2 or 16 octets.
   @inline(__always) init?(_ bytes: Span<UInt8>) {
-    do throws(WireError) { self = try Decoder.decode(ServiceDeclaration.self, bytes).serviceUUID } catch { return nil }
+    do throws(WireError) { self = try WireDecoder.decode(ServiceDeclaration.self, bytes).serviceUUID } catch {
+      return nil
+    }
   }
 }

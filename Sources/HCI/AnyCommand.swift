@@ -264,7 +264,7 @@ public enum AnyCommand: BitwiseCopyable, Sendable {
 
 /// Where a command's parameters come from.
 protocol CommandReader { mutating func read<C: HCICommand>() throws(WireError) -> C }
-extension Decoder: CommandReader {
+extension WireDecoder: CommandReader {
   mutating func read<C: HCICommand>() throws(WireError) -> C { try message(C.self) }
 }
 /// The parameters that a new value has.
@@ -278,10 +278,10 @@ public protocol CommandVisitor { mutating func visit<C: HCICommand>(_ command: C
 extension AnyCommand {
   /// The command in `packet`, H4 packet type octet first. Ranges in it refer to `packet`.
   public init(_ packet: Span<UInt8>) throws(WireError) {
-    let header = try Decoder.decode(CommandHeader.self, packet, to: min(packet.count, CommandHeader.count))
+    let header = try WireDecoder.decode(CommandHeader.self, packet, to: min(packet.count, CommandHeader.count))
     let parameters = Octets(CommandHeader.count, packet.count - CommandHeader.count)
     defer { extendLifetime(packet) }
-    var decoder = try unsafe Decoder(packet), skipped = CommandHeader()
+    var decoder = try unsafe WireDecoder(packet), skipped = CommandHeader()
     try skipped.fields(&decoder)
     self = try AnyCommand(header.opcode, &decoder) ?? .unknown(header.opcode, parameters)
     try checkTotalLength(header.parameterTotalLength, Int(parameters.count))
@@ -318,7 +318,7 @@ extension AnyCommand {
     defer { extendLifetime(source) }
     try output.appendAll { output, start throws(WireError) in
       try CommandHeader(opcode).encode(into: &output, from: source)
-      var encoder = unsafe Encoder(&output, source)
+      var encoder = unsafe WireEncoder(&output, source)
       if case .unknown(_, var parameters) = self { try encoder.octets("Parameters", &parameters) }
       try visit(&encoder)
       unsafe encoder.commit(&output)
@@ -349,7 +349,7 @@ extension AnyCommand {
   }
 }
 
-extension Encoder: CommandVisitor, EventVisitor {
+extension WireEncoder: CommandVisitor, EventVisitor {
   public mutating func visit<C: HCICommand>(_ command: C) throws(WireError) { try message(command) }
   public mutating func visit<E: HCIEventMessage>(_ event: E) throws(WireError) { try message(event) }
 }

@@ -101,7 +101,7 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
 
 /// Where an event's parameters come from.
 protocol EventReader { mutating func read<E: HCIEventMessage>() throws(WireError) -> E }
-extension Decoder: EventReader {
+extension WireDecoder: EventReader {
   mutating func read<E: HCIEventMessage>() throws(WireError) -> E { try message(E.self) }
 }
 /// Is shown one event and its type.
@@ -110,10 +110,10 @@ public protocol EventVisitor { mutating func visit<E: HCIEventMessage>(_ event: 
 extension HCIEvent {
   /// The event in `packet`, H4 packet type octet first. Ranges in it refer to `packet`.
   public init(_ packet: Span<UInt8>) throws(WireError) {
-    let header = try Decoder.decode(EventHeader.self, packet, to: min(packet.count, EventHeader.count))
+    let header = try WireDecoder.decode(EventHeader.self, packet, to: min(packet.count, EventHeader.count))
     let available = packet.count - EventHeader.count
     defer { extendLifetime(packet) }
-    var decoder = try unsafe Decoder(packet), skipped = EventHeader(), subevent: UInt8 = 0
+    var decoder = try unsafe WireDecoder(packet), skipped = EventHeader(), subevent: UInt8 = 0
     try skipped.fields(&decoder)
     if header.code == 0x3E { try decoder.value("Subevent_Code", &subevent) }
     if let event = try HCIEvent(code: header.code, subevent: subevent, &decoder) {
@@ -162,7 +162,7 @@ extension HCIEvent {
     defer { extendLifetime(source) }
     try output.appendAll { output, start throws(WireError) in
       try EventHeader(code).encode(into: &output, from: source)
-      var encoder = unsafe Encoder(&output, source)
+      var encoder = unsafe WireEncoder(&output, source)
       if var subevent { try encoder.value("Subevent_Code", &subevent) }
       switch self {
       case .unknownLE(_, var parameters), .vendor(var parameters), .unknown(_, var parameters):

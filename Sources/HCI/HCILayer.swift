@@ -174,7 +174,7 @@ public struct HCILayer: ~Copyable {
     switch packet[0] {
     case HCIPacketType.acl.rawValue: return .data(try ACLPacket(packet))
     case HCIPacketType.event.rawValue where packet[1] == NumberOfCompletedPackets.code:
-      let completed = try Decoder.decode(NumberOfCompletedPackets.self, packet, from: EventHeader.count)
+      let completed = try WireDecoder.decode(NumberOfCompletedPackets.self, packet, from: EventHeader.count)
       try checkTotalLength(packet[2], packet.count - EventHeader.count)
       var violation: HCIViolation?
       var entries = completed.handles.cursor

@@ -143,14 +143,14 @@ extension HCICommand {
   public static func decodeReturn(_ parameters: Octets, in packet: Span<UInt8>) throws(WireError) -> Return {
     let start = Int(parameters.offset), end = start + Int(parameters.count)
     if end - start == 1 {
-      let only = try Decoder.decode(StatusReturn.self, packet, from: start, to: end)
+      let only = try WireDecoder.decode(StatusReturn.self, packet, from: start, to: end)
       if only.status != .success {
         var answer = Return()
         answer.status = only.status
         return answer
       }
     }
-    return try Decoder.decode(Return.self, packet, from: start, to: end)
+    return try WireDecoder.decode(Return.self, packet, from: start, to: end)
   }
   /// Appends the Command Complete event that answers this command, H4 packet type octet first.
   public static func writeComplete(
@@ -216,7 +216,7 @@ extension ACLPacket {
     guard packet[0] == HCIPacketType.acl.rawValue else {
       throw .unknown("HCI packet type", Int(packet[0]))
     }
-    self = try Decoder.decode(ACLPacket.self, packet, from: 1)
+    self = try WireDecoder.decode(ACLPacket.self, packet, from: 1)
   }
   /// Appends the header of a packet whose `count` data octets follow. The caller has seen to the room (traps otherwise).
   @inlinable public static func writeHeader(

@@ -221,7 +221,7 @@ struct SignalingChannel: ~Copyable {
     let code = SignalCode(rawValue: frame[0]), identifier = frame[1]
     guard identifier != 0 else { return effects.report(.illegalIdentifier(code), link) }
     do throws(WireError) {
-      let header = try Decoder.decode(SignalHeader.self, frame, to: SignalHeader.count)
+      let header = try WireDecoder.decode(SignalHeader.self, frame, to: SignalHeader.count)
       guard SignalHeader.count + Int(header.length) == frame.count else {
         throw .wrongLength("Length", Int(header.length), expected: frame.count - SignalHeader.count)
       }
@@ -251,7 +251,7 @@ struct SignalingChannel: ~Copyable {
 
   /// The fields behind the header.
   private static func decode<M: L2CAPSignal>(_ frame: Span<UInt8>) throws(WireError) -> M {
-    try Decoder.decode(M.self, frame, from: SignalHeader.count)
+    try WireDecoder.decode(M.self, frame, from: SignalHeader.count)
   }
 
   private mutating func receive(

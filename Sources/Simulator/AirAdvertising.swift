@@ -265,7 +265,7 @@ extension VirtualController {
     report.data = Octets(0, data.count)
     report.rssi = strength
     var event = LEAdvertisingReport()
-    event.reports = try List([report], in: &bytes)
+    event.reports = try WireList([report], in: &bytes)
     emit(event, from: bytes.span, now: now)
   }
   private mutating func reportDirected(
@@ -277,7 +277,7 @@ extension VirtualController {
     report.directAddress = target.value
     report.rssi = strength
     var event = LEDirectedAdvertisingReport()
-    event.reports = try List([report], in: &bytes)
+    event.reports = try WireList([report], in: &bytes)
     emit(event, from: bytes.span, now: now)
   }
   private mutating func reportExtended(
@@ -311,7 +311,7 @@ extension VirtualController {
     }
     report.data = Octets(0, bytes.count)
     var event = LEExtendedAdvertisingReport()
-    event.reports = try List([report], in: &bytes)
+    event.reports = try WireList([report], in: &bytes)
     emit(event, from: bytes.span, now: now)
   }
   /// Somebody has asked for the scan response. Vol 4, Part E, §7.7.65.19.

@@ -21,10 +21,10 @@ public protocol HCIHost: ~Copyable {
 ///     let central = world.add(MyHost(), ControllerConfiguration(address: DeviceAddress(0xC0_0000_000001)))
 ///     world.withHost(central) { $0.scan(now: $1) }
 ///     world.run(for: .seconds(1))
-public struct World<Host: HCIHost & ~Copyable>: ~Copyable {
+public struct World<BluetoothHost: HCIHost & ~Copyable>: ~Copyable {
   public var air: Air
   // Everything that a packet passes through can be inlined: a module that runs hosts of its own has a `World` made for them.
-  @usableFromInline var hosts = UniqueArray<Host>()
+  @usableFromInline var hosts = UniqueArray<BluetoothHost>()
   @usableFromInline var controllers: [ControllerID] = []
   @usableFromInline var packet: PacketBuffer
   @usableFromInline var time = Instant.zero
@@ -53,7 +53,7 @@ public struct World<Host: HCIHost & ~Copyable>: ~Copyable {
 
   /// Adds a host on a new controller. Returns the host's number, counted from zero.
   @discardableResult
-  public mutating func add(_ host: consuming Host, _ configuration: ControllerConfiguration) -> Int {
+  public mutating func add(_ host: consuming BluetoothHost, _ configuration: ControllerConfiguration) -> Int {
     controllers.append(air.addController(configuration))
     hosts.append(host)
     return hosts.count - 1
@@ -62,11 +62,11 @@ public struct World<Host: HCIHost & ~Copyable>: ~Copyable {
   public func controller(of host: Int) -> ControllerID { controllers[host] }
   /// Talks to a host; what it has to say then goes out with the next run.
   @inlinable public mutating func withHost<Result, Failure: Error>(
-    _ host: Int, _ body: (inout Host, Instant) throws(Failure) -> Result
+    _ host: Int, _ body: (inout BluetoothHost, Instant) throws(Failure) -> Result
   ) throws(Failure) -> Result { try body(&hosts[host], now) }
   /// Looks at a host.
   @inlinable public func readHost<Result, Failure: Error>(
-    _ host: Int, _ body: (borrowing Host) throws(Failure) -> Result
+    _ host: Int, _ body: (borrowing BluetoothHost) throws(Failure) -> Result
   ) throws(Failure) -> Result { try body(hosts[host]) }
 
   // MARK: Accidents

@@ -112,7 +112,7 @@ struct Advertise: AsyncParsableCommand, EventReporter {
     var builder = DatabaseBuilder()
     builder.genericAccess(name: name ?? "Bindrune", appearance: appearance?.value ?? 0)
     builder.genericAttribute()
-    try await Host.using(options, database: try builder.build()) { [duration] host in
+    try await BluetoothHost.using(options, database: try builder.build()) { [duration] host in
       try await untilInterrupted(nil) {
         let events = await host.events
         let packed = try await host.advertise(data, parameters)

@@ -101,7 +101,7 @@ struct Bench: AsyncParsableCommand {
     if hasBothEnds { return try await measureBothEnds() }
     if role == .peripheral { return try await serve() }
     let (plan, report) = plan
-    try await Host.using(options(0), configuration: BenchService.configuration) { host in
+    try await BluetoothHost.using(options(0), configuration: BenchService.configuration) { host in
       let ends = [await BenchEnd("central", hci[0], host)]
       let peer = try await find(host)
       try await measure(peer, from: host, plan, report, ends)
@@ -123,7 +123,7 @@ struct Bench: AsyncParsableCommand {
 
   // MARK: The central
 
-  private func find(_ host: Host) async throws -> PeerAddress {
+  private func find(_ host: BluetoothHost) async throws -> PeerAddress {
     let limit = timeout ?? Seconds(10)
     guard let peer else {
       status("looking for a device with the bench service")
@@ -139,7 +139,7 @@ struct Bench: AsyncParsableCommand {
   }
 
   private func measure(
-    _ peer: PeerAddress, from host: Host, _ plan: BenchCentral.Plan, _ report: BenchReport, _ ends: [BenchEnd]
+    _ peer: PeerAddress, from host: BluetoothHost, _ plan: BenchCentral.Plan, _ report: BenchReport, _ ends: [BenchEnd]
   ) async throws {
     status("connecting to \(peer)")
     let central = try await host.reach(peer, interval ?? .fast, within: timeout ?? Seconds(10)) { link in
@@ -193,7 +193,7 @@ struct Bench: AsyncParsableCommand {
 
   private func serve() async throws {
     let name = name ?? BenchServer.defaultName, server = BenchServer(name: name), json = json, spec = hci[0]
-    try await Host.using(
+    try await BluetoothHost.using(
       options(0), configuration: BenchService.configuration, database: server.service.database
     ) { host in
       try await untilInterrupted(nil) {
@@ -230,10 +230,10 @@ struct Bench: AsyncParsableCommand {
       hci == [.sim]
       ? SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next(), seed: 1, configuration: .quiet()) : nil
     let configuration = BenchService.configuration
-    try await Host.using(
+    try await BluetoothHost.using(
       options(1), configuration: configuration, database: server.service.database, radio: radio
     ) { peripheral in
-      try await Host.using(options(0), configuration: configuration, radio: radio) { central in
+      try await BluetoothHost.using(options(0), configuration: configuration, radio: radio) { central in
         let ends = [
           await BenchEnd("central", hci[0], central), await BenchEnd("peripheral", hci.last ?? .sim, peripheral),
         ]
@@ -292,7 +292,7 @@ private struct BenchEnd: Sendable {
   let spec: TransportSpec
   let address: PeerAddress
   let controller: ControllerInfo
-  init(_ role: String, _ spec: TransportSpec, _ host: Host) async {
+  init(_ role: String, _ spec: TransportSpec, _ host: BluetoothHost) async {
     self.role = role
     self.spec = spec
     address = await host.ownAddress

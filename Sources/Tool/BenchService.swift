@@ -169,7 +169,7 @@ final class BenchServer: Sendable {
 
   /// While a central is connected there is no advertising, which would take its share of the air. The name is in the scan
   /// response, or both are long.
-  func advertise(on host: Host) async throws {
+  func advertise(on host: BluetoothHost) async throws {
     try await host.advertise(
       AdvertisingData(localName: name, serviceUUIDs: [BenchService.uuid]),
       AdvertisingParameters(interval: .fast, restartsAfterConnection: false))
@@ -177,7 +177,8 @@ final class BenchServer: Sendable {
 
   /// Advertises and serves until cancelled or the host fails. `begun` is called when centrals can connect.
   func run(
-    on host: Host, begun: @Sendable () async -> Void = {}, _ report: @escaping @Sendable (Event) -> Void = { _ in }
+    on host: BluetoothHost, begun: @Sendable () async -> Void = {},
+    _ report: @escaping @Sendable (Event) -> Void = { _ in }
   ) async throws {
     defer {
       for client in current {

@@ -41,9 +41,9 @@ struct Demo: AsyncParsableCommand {
     let loop = MultiThreadedEventLoopGroup.singleton.next()
     let radio = SimulatedRadio(on: loop, seed: seed, configuration: .quiet())
     let name = "Heart Rate Sensor", sensor = HeartRateSensor(name: name)
-    let peripheral = Host(radio.controller(), database: sensor.database, logger: common.logger)
+    let peripheral = BluetoothHost(radio.controller(), database: sensor.database, logger: common.logger)
     let controller = try await TransportSpec.sim.open(on: radio.eventLoop, radio: radio, trace: common.trace)
-    let central = Host(ObservedTransport(controller, story.observed), logger: common.logger)
+    let central = BluetoothHost(ObservedTransport(controller, story.observed), logger: common.logger)
     try await peripheral.start()
 
     story.step("start", "the central resets its controller and asks what it can do")

@@ -44,7 +44,7 @@ enum Explainer {
   }
   private static func acl(_ packet: [UInt8]) -> [String] {
     do throws(WireError) {
-      let acl = try Decoder.decode(ACLPacket.self, packet.span, from: 1)
+      let acl = try WireDecoder.decode(ACLPacket.self, packet.span, from: 1)
       let flags = acl.packetBoundaryFlag == .continuing ? "continuing" : "first"
       let header = layer(
         "HCI", .yellow,

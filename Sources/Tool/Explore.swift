@@ -30,7 +30,7 @@ struct Explore: AsyncParsableCommand {
   }
 
   func run() async throws {
-    try await Host.using(options) { host in
+    try await BluetoothHost.using(options) { host in
       let peer = try await find(host)
       let (link, database) = try await discover(peer, host)
       var printer = DatabasePrinter(json: json)
@@ -51,7 +51,7 @@ struct Explore: AsyncParsableCommand {
     }
   }
 
-  private func discover(_ peer: PeerAddress, _ host: Host) async throws -> (Link, RemoteDatabase) {
+  private func discover(_ peer: PeerAddress, _ host: BluetoothHost) async throws -> (Link, RemoteDatabase) {
     status("connecting to \(peer)")
     return try await host.reach(peer, within: timeout) { link in
       status("discovering what \(peer) has")
@@ -74,7 +74,7 @@ struct Explore: AsyncParsableCommand {
     }
   }
 
-  private func find(_ host: Host) async throws -> PeerAddress {
+  private func find(_ host: BluetoothHost) async throws -> PeerAddress {
     let wanted = address.map { WantedDevice.address($0) } ?? .name(name ?? "")
     status("looking for a \(wanted.text)")
     guard let found = try await wanted.find(by: host, within: timeout) else {

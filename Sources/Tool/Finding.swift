@@ -25,7 +25,7 @@ enum WantedDevice: Sendable {
   }
 
   /// Its whole address, from the air where it is not known; nil: it was not heard within `limit`.
-  func find(by host: Host, within limit: Seconds) async throws -> PeerAddress? {
+  func find(by host: BluetoothHost, within limit: Seconds) async throws -> PeerAddress? {
     if case .address(let wanted) = self, let type = wanted.type { return PeerAddress(wanted.address, type) }
     return try await withLimit(limit.duration) {
       for try await advertisement in host.scan(filter: filter) where isMet(by: advertisement) {
@@ -79,7 +79,7 @@ struct WantedAddress: ExpressibleByArgument, Sendable {
   }
 }
 
-extension Host {
+extension BluetoothHost {
   /// Connects and does `first` on the link. Where the peer has missed the connection's first packets, all is done again on
   /// another link, three times at most: Vol 6, Part B, §4.5.
   nonisolated func reach<Result>(

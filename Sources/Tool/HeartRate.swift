@@ -44,7 +44,7 @@ struct HeartRateSensor {
   /// Advertises as `name`, answers the clients of `host` and notifies once a `period`, until cancelled or the host fails.
   /// `begun` is called when clients can connect.
   func run(
-    on host: Host, name: String, period: Duration, begun: @Sendable () async -> Void = {},
+    on host: BluetoothHost, name: String, period: Duration, begun: @Sendable () async -> Void = {},
     _ report: @escaping @Sendable (String) -> Void = { _ in }
   ) async throws {
     let events = await host.events  // before it advertises: a client may connect at once

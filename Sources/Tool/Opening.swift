@@ -11,8 +11,8 @@ import NIOPosix
 /// A host on the controller that the options name, started; and, on `sim`, the sensor that shares its radio, unless the verb
 /// brings a radio of its own.
 struct OpenHost {
-  let host: Host
-  private let sensor: (host: Host, task: Task<Void, any Error>)?
+  let host: BluetoothHost
+  private let sensor: (host: BluetoothHost, task: Task<Void, any Error>)?
 
   static func open(
     _ options: HostOptions, configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
@@ -20,11 +20,11 @@ struct OpenHost {
   ) async throws -> OpenHost {
     let logger = options.common.logger
     let loop = radio?.eventLoop ?? MultiThreadedEventLoopGroup.singleton.next()
-    var sensor: (host: Host, task: Task<Void, any Error>)?, radio = radio
+    var sensor: (host: BluetoothHost, task: Task<Void, any Error>)?, radio = radio
     if options.hci == .sim, radio == nil {
       let air = SimulatedRadio(on: loop, seed: 1, configuration: .quiet())
       let belt = HeartRateSensor(name: "Virtual Heart Rate")
-      let host = Host(air.controller(), database: belt.database, logger: logger)
+      let host = BluetoothHost(air.controller(), database: belt.database, logger: logger)
       try await host.start()
       sensor = (host, Task { try await belt.run(on: host, name: "Virtual Heart Rate", period: .seconds(1)) })
       radio = air
@@ -33,7 +33,8 @@ struct OpenHost {
       let transport = try await options.hci.open(
         on: loop, radio: radio, takesDown: options.takeDown, trace: options.common.trace, logger: logger)
       let open = OpenHost(
-        host: Host(transport, configuration: configuration, database: database, logger: logger), sensor: sensor)
+        host: BluetoothHost(transport, configuration: configuration, database: database, logger: logger), sensor: sensor
+      )
       do { try await open.host.start() } catch {
         await open.close()  // an adapter that was taken down is brought up before the process ends
         throw error
@@ -71,11 +72,11 @@ extension HCITransport {
   }
 }
 
-extension Host {
+extension BluetoothHost {
   /// Runs `body` and closes the host, whichever way it ends.
   static func using<Result>(
     _ options: HostOptions, configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
-    radio: SimulatedRadio? = nil, _ body: (Host) async throws -> Result
+    radio: SimulatedRadio? = nil, _ body: (BluetoothHost) async throws -> Result
   ) async throws -> Result {
     let open = try await OpenHost.open(options, configuration: configuration, database: database, radio: radio)
     do {

@@ -46,7 +46,7 @@ final class ProfileServer: Sendable {
 
   /// Advertises as `name` and serves until cancelled or the host fails. `begun` is called when clients can connect.
   func run(
-    on host: Host, name: String, period: Duration, begun: @Sendable () async -> Void,
+    on host: BluetoothHost, name: String, period: Duration, begun: @Sendable () async -> Void,
     _ report: @escaping @Sendable (String) -> Void
   ) async throws {
     let events = await host.events  // before it advertises: a client may connect at once
@@ -102,7 +102,7 @@ final class ProfileServer: Sendable {
   }
 
   /// Answers; a client that has gone away meanwhile needs none.
-  private func answer(_ event: ServerEvent, on host: Host) async throws {
+  private func answer(_ event: ServerEvent, on host: BluetoothHost) async throws {
     switch event {
     case .subscriptionChanged(let link, let handle, let configuration):
       // Service Changed is the server's own: it tells of a change, and nothing has changed. Vol 3, Part G, §7.1.

@@ -48,7 +48,7 @@ struct ScanCommand: AsyncParsableCommand {
     if json || !Screen.isPossible {
       let lines = DeviceLines(json: json, showsDuplicates: duplicates)
       Interruption.watchOutput()
-      try await Host.using(options) { host in
+      try await BluetoothHost.using(options) { host in
         try await untilInterrupted(duration) {
           for try await advertisement in host.scan(parameters, filter: filter) {
             await lines.show(advertisement)
@@ -59,7 +59,7 @@ struct ScanCommand: AsyncParsableCommand {
     }
     let table = LiveTable(title: "scanning \(options.hci)".printable())
     do {
-      try await Host.using(options) { host in
+      try await BluetoothHost.using(options) { host in
         try await untilInterrupted(duration) {
           try await table.live(on: host.scan(parameters, filter: filter))
         }

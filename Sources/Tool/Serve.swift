@@ -33,7 +33,7 @@ struct Serve: AsyncParsableCommand, EventReporter {
   func run() async throws {
     if let profile { return try await serve(try ProfileServer(profile, name: name)) }
     let sensor = HeartRateSensor(name: name), name = name
-    try await Host.using(options, database: sensor.database) { host in
+    try await BluetoothHost.using(options, database: sensor.database) { host in
       try await untilInterrupted(duration) {
         try await sensor.run(on: host, name: name, period: .seconds(1)) {
           Console.line("serving \(name.printable()) as \(await host.ownAddress)")
@@ -49,7 +49,7 @@ extension Serve {
   private func serve(_ profile: ProfileServer) async throws {
     for warning in profile.warnings { Console.warn(warning.description + ".") }
     let name = name
-    try await Host.using(options, database: profile.database) { host in
+    try await BluetoothHost.using(options, database: profile.database) { host in
       try await untilInterrupted(duration) {
         try await profile.run(on: host, name: name, period: .seconds(1)) {
           Console.line("serving \(name.printable()) as \(await host.ownAddress)")

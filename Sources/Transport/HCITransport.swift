@@ -6,7 +6,7 @@ import NIOCore
 ///
 /// One event loop owns a transport and its receiver. **Every member is called on that loop**, and the receiver is
 /// called on it, never from inside a call that it makes itself: neither side has to expect re-entry.
-/// `actor Host` takes `eventLoop.executor` as its own executor and enters with `assumeIsolated`: no hop, no lock.
+/// `actor BluetoothHost` takes `eventLoop.executor` as its own executor and enters with `assumeIsolated`: no hop, no lock.
 public protocol HCITransport: AnyObject, Sendable {
   var eventLoop: any EventLoop { get }
   /// Packets arrive from now on. Until then nothing is read. Once; the receiver is kept until `close` or `failed`.

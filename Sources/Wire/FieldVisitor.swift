@@ -1,5 +1,5 @@
-/// Whoever visits a message's fields decides what happens to them: ``Decoder`` reads them, ``Encoder`` writes them,
-/// ``Describer`` makes them text, ``Arbitrary`` makes them up, ``Layout`` measures where they stand.
+/// Whoever visits a message's fields decides what happens to them: ``WireDecoder`` reads them, ``WireEncoder`` writes them,
+/// ``WireDescriber`` makes them text, ``WireArbitrary`` makes them up, ``WireLayout`` measures where they stand.
 ///
 /// Every requirement is generic, also where one type would do: a requirement that is not generic stays a call through the
 /// witness table in other modules, and costs more than the whole message (measured: 504 instructions per PDU instead of 117).
@@ -11,7 +11,7 @@ public protocol FieldVisitor {
   /// `width` bits of an octet or word, least significant bit first. The widths of a run add up to whole octets.
   mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) throws(WireError)
   /// Octets whose number the message does not carry.
-  mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: Extent) throws(WireError)
+  mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: WireExtent) throws(WireError)
   /// Octets after their own length.
   mutating func octets<C: WireValue>(
     lengthIn lengthLabel: StaticString, _ length: C.Type, _ label: StaticString, _ value: inout Octets)
@@ -19,12 +19,12 @@ public protocol FieldVisitor {
   /// A UUID that fills the rest: 2 or 16 octets.
   mutating func uuid<U: UUIDField>(_ label: StaticString, _ value: inout U) throws(WireError)
   /// Entries up to the end.
-  mutating func list<E>(_ label: StaticString, _ value: inout List<E>, _ shape: ListShape) throws(WireError)
+  mutating func list<E>(_ label: StaticString, _ value: inout WireList<E>, _ shape: WireListShape) throws(WireError)
   /// Entries up to the end, after one octet that says how long each is.
-  mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
+  mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>)
     throws(WireError)
   /// Entries after their number, which is one octet.
-  mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
+  mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>)
     throws(WireError)
 }
 
@@ -36,13 +36,13 @@ extension FieldVisitor {
   }
   /// One entry or more up to the end.
   @inlinable @inline(__always)
-  public mutating func list<E>(_ label: StaticString, _ value: inout List<E>) throws(WireError) {
+  public mutating func list<E>(_ label: StaticString, _ value: inout WireList<E>) throws(WireError) {
     try list(label, &value, .each())
   }
 }
 
 /// How many octets a field takes whose length the message does not carry.
-public enum Extent: Sendable {
+public enum WireExtent: Sendable {
   /// All up to the end.
   case rest
   case exactly(Int)
@@ -53,16 +53,16 @@ public enum Extent: Sendable {
 }
 
 /// The entries of a list whose number the message does not carry.
-public struct ListShape: Sendable {
+public struct WireListShape: Sendable {
   /// Octets per entry; 0 for what the entry's own fields say.
   public var stride: Int
   /// The least number of entries.
   public var minimum: Int
-  /// The last entry may be incomplete; it is not part of the list and left to the next field (``Extent/cut``).
+  /// The last entry may be incomplete; it is not part of the list and left to the next field (``WireExtent/cut``).
   public var mayBeCut: Bool
   @inlinable @inline(__always)
-  public static func each(_ stride: Int = 0, minimum: Int = 1, mayBeCut: Bool = false) -> ListShape {
-    ListShape(stride: stride, minimum: minimum, mayBeCut: mayBeCut)
+  public static func each(_ stride: Int = 0, minimum: Int = 1, mayBeCut: Bool = false) -> WireListShape {
+    WireListShape(stride: stride, minimum: minimum, mayBeCut: mayBeCut)
   }
   @inlinable @inline(__always) init(stride: Int, minimum: Int, mayBeCut: Bool) {
     self.stride = stride

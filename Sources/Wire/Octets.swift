@@ -6,7 +6,7 @@
 ///     let kept = value.array(in: packet)           // a copy, to keep
 ///
 /// Valid only with its own packet and only as long as that is lent. Given a packet too short for the range every one of
-/// these functions traps: the peer cannot bring that about, ranges that come out of ``Decoder`` lie within the packet.
+/// these functions traps: the peer cannot bring that about, ranges that come out of ``WireDecoder`` lie within the packet.
 public struct Octets: BitwiseCopyable, Sendable, Equatable {
   public var offset: UInt32
   public var count: UInt32

@@ -6,7 +6,7 @@ public protocol WireValue: BitwiseCopyable, Sendable, Equatable {
   static var isClosed: Bool { get }
   init?(wire: UInt64)
   var wire: UInt64 { get }
-  /// As ``Describer`` writes it.
+  /// As ``WireDescriber`` writes it.
   var text: String { get }
 }
 extension WireValue {

@@ -27,7 +27,7 @@ import Testing
   }
 
   /// Everything that two hosts do: find, connect, discover, long reads and writes, and 1,000 notifications in order.
-  private func converse(_ central: Host, _ peripheral: Host, _ belt: Belt) async throws {
+  private func converse(_ central: BluetoothHost, _ peripheral: BluetoothHost, _ belt: Belt) async throws {
     var served = await peripheral.events.makeAsyncIterator()
     try await peripheral.advertiseFast()
     let found = try await within { try await central.find("Belt") }
@@ -62,8 +62,8 @@ import Testing
 
   @Test func twoHostsOverPacketSockets() async throws {
     let lab = Lab.overSockets(), belt = try Belt()
-    let central = Host(try await socket(lab, adapter: 0))
-    let peripheral = Host(try await socket(lab, adapter: 1), database: belt.database)
+    let central = BluetoothHost(try await socket(lab, adapter: 0))
+    let peripheral = BluetoothHost(try await socket(lab, adapter: 1), database: belt.database)
     try await central.start()
     try await peripheral.start()
     try await converse(central, peripheral, belt)
@@ -89,7 +89,7 @@ import Testing
       }
     _ = try await radio.eventLoop.submit { radio.attach(far) }.get()
     let spec = "serial:/dev/pts/\(number),1000000"
-    let central = try await within { try await Host.open(spec) }
+    let central = try await within { try await BluetoothHost.open(spec) }
     try await converse(central, peripheral, belt)
     await central.close()
     try await eventually { try await lab.controllerCount() == 1 }
@@ -106,7 +106,7 @@ import Testing
     try await peripheral.advertiseFast()
     let far = try await UserChannelSocket.adopt(ends.controller, of: 0, on: radio.eventLoop)
     _ = try await radio.eventLoop.submit { radio.attach(far) }.get()
-    let central = Host(
+    let central = BluetoothHost(
       try await UserChannelSocket.adopt(ends.host, of: 0, on: MultiThreadedEventLoopGroup.singleton.next()))
     try await central.start()
     let link = try await central.connect(to: peripheral.ownAddress, .fast)
@@ -121,7 +121,7 @@ import Testing
     #expect(try await errorCode { () async throws(BluetoothError) in for try await _ in events {} } == .transport)
     await central.close()
 
-    let next = Host(try await socket(lab))
+    let next = BluetoothHost(try await socket(lab))
     try await next.start()
     await next.close()
     await peripheral.close()
@@ -140,7 +140,7 @@ import Testing
     }
     var connected = relays.stream.makeAsyncIterator()
     let spec = "\(server.address)"
-    let host = try await Host.open(spec)
+    let host = try await BluetoothHost.open(spec)
     let relay = try #require(await connected.next())
     try await relay.fallSilent()
     func error(_ body: @escaping @Sendable () async throws -> Void) async throws -> BluetoothError? {
@@ -156,7 +156,7 @@ import Testing
     try await within { await host.close() }
 
     // The same spelling, a new life.
-    let again = try await within { try await Host.open(spec) }
+    let again = try await within { try await BluetoothHost.open(spec) }
     let heard = try await lab.host()
     try await heard.advertiseFast()
     _ = try await within { try await again.find("Belt") }
@@ -182,11 +182,11 @@ import Testing
       }
       return kernel
     }
-    func host(_ descriptor: FileDescriptor) async throws -> Host {
+    func host(_ descriptor: FileDescriptor) async throws -> BluetoothHost {
       let loop = MultiThreadedEventLoopGroup.singleton.next()
       let socket = try await UserChannelSocket.open(0, takesDown: true, on: loop, kernel(descriptor))
       #expect(!isUp.withLock { $0 })
-      return Host(socket)
+      return BluetoothHost(socket)
     }
   }
 
@@ -235,7 +235,7 @@ import Testing
 
   @Test func onlyAnAdapterIsTakenDown() async throws {
     for spec in ["sim", "unix:/no/such.sock", "serial:/dev/null"] {
-      let error = await #expect(throws: BluetoothError.self) { _ = try await Host.open(spec, takesDown: true) }
+      let error = await #expect(throws: BluetoothError.self) { _ = try await BluetoothHost.open(spec, takesDown: true) }
       #expect(error?.code == .transport && error?.diagnostics.contains("only an adapter") == true)
     }
   }

@@ -121,7 +121,7 @@ import Testing
 
   /// Two seconds without an answer to HCI_Reset.
   @Test func noControllerThere() async throws {
-    let (transport, controller) = MemoryTransport.pair(on: VirtualLoop.current), host = Host(transport)
+    let (transport, controller) = MemoryTransport.pair(on: VirtualLoop.current), host = BluetoothHost(transport)
     let start = VirtualLoop.current.now
     let error = await #expect(throws: BluetoothError.self) { try await within { try await host.start() } }
     #expect(error?.code == .controller && error?.diagnostics.contains("HCI_Reset") == true)
@@ -134,7 +134,7 @@ import Testing
     let lab = Lab(), belt = try Belt()
     let peripheral = try await lab.host(belt.database)
     try await peripheral.advertiseFast()
-    weak var gone: Host?
+    weak var gone: BluetoothHost?
     let listener: Task<BluetoothError.Code?, Never>
     do {
       let central = try await lab.host()
@@ -195,7 +195,7 @@ import Testing
       stream.flush()
     }
     let error = try await within { () -> BluetoothError? in
-      do throws(BluetoothError) { _ = try await Host.open("\(server.address)") } catch { return error }
+      do throws(BluetoothError) { _ = try await BluetoothHost.open("\(server.address)") } catch { return error }
       return nil
     }
     #expect(error?.code == .controller && error?.diagnostics.contains("HCI_Reset") == true)
@@ -205,7 +205,7 @@ import Testing
 
 /// Everything that can wait on a host, each as a task that gives the code of its error; nil: ended well.
 private func waiting(
-  on central: Host, _ peripheral: Host, _ belt: Belt
+  on central: BluetoothHost, _ peripheral: BluetoothHost, _ belt: Belt
 ) async throws -> [(name: String, task: Task<BluetoothError.Code?, Never>)] {
   func task(
     _ name: String, _ body: @escaping @Sendable () async throws(BluetoothError) -> Void
@@ -262,7 +262,8 @@ private func waiting(
 }
 /// Each has ended, with one of `codes`; and so does whatever comes later.
 private func expectEnd(
-  _ tasks: [(name: String, task: Task<BluetoothError.Code?, Never>)], of host: Host, _ codes: [BluetoothError.Code]
+  _ tasks: [(name: String, task: Task<BluetoothError.Code?, Never>)], of host: BluetoothHost,
+  _ codes: [BluetoothError.Code]
 ) async throws {
   for (name, task) in tasks {
     let code = try await within { await task.value }

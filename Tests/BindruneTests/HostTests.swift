@@ -116,16 +116,16 @@ import Testing
   }
 
   @Test func openAlone() async throws {
-    let host = try await Host.open("sim", on: VirtualLoop.current)
+    let host = try await BluetoothHost.open("sim", on: VirtualLoop.current)
     try await host.advertiseFast()
     await host.close()
     #expect(try await errorCode { () async throws(BluetoothError) in try await host.start() } == .notStarted)
-    await #expect(throws: BluetoothError.self) { try await Host.open("nonsense") }
+    await #expect(throws: BluetoothError.self) { try await BluetoothHost.open("nonsense") }
   }
 
   @Test func nothingBeforeTheStart() async throws {
     let lab = Lab()
-    let host = Host(lab.radio.controller())
+    let host = BluetoothHost(lab.radio.controller())
     let peer = PeerAddress(DeviceAddress(1), .public)
     #expect(
       try await errorCode { () async throws(BluetoothError) in _ = try await host.connect(to: peer) } == .notStarted)

@@ -40,45 +40,45 @@ final class Lab: Sendable {
   func host(
     _ database: Database = Database(), _ configuration: HostConfiguration = HostConfiguration(),
     observer: (any HostObserver)? = nil
-  ) async throws -> Host {
-    let host = Host(radio.controller(), configuration: configuration, database: database, observer: observer)
+  ) async throws -> BluetoothHost {
+    let host = BluetoothHost(radio.controller(), configuration: configuration, database: database, observer: observer)
     try await host.start()
     return host
   }
   /// A host whose packets pass through `Relay`.
   func relayedHost(
     _ database: Database = Database(), observer: (any HostObserver)? = nil
-  ) async throws -> (Host, Relay) {
+  ) async throws -> (BluetoothHost, Relay) {
     let (host, relay) = try await unstartedHost(database, observer: observer)
     try await host.start()
     return (host, relay)
   }
   func unstartedHost(
     _ database: Database = Database(), observer: (any HostObserver)? = nil
-  ) async throws -> (Host, Relay) {
+  ) async throws -> (BluetoothHost, Relay) {
     let radio = radio
     let (transport, relay) = try await radio.eventLoop.submit {
       let (host, end) = MemoryTransport.pair(on: radio.eventLoop)
       return (host, Relay(end, radio.controller()))
     }.get()
-    return (Host(transport, database: database, observer: observer), relay)
+    return (BluetoothHost(transport, database: database, observer: observer), relay)
   }
   /// A host over TCP, by a relay: in a lab over sockets.
-  func streamedHost(_ database: Database = Database()) async throws -> (Host, Relay) {
+  func streamedHost(_ database: Database = Database()) async throws -> (BluetoothHost, Relay) {
     let radio = radio
     let relays = AsyncStream.makeStream(of: Relay.self)
     let server = try await H4Server.listen(on: .tcp(host: "127.0.0.1", port: 0), loop: radio.eventLoop) { stream in
       relays.continuation.yield(Relay(stream, radio.controller()))
     }
     let stream = try await H4Stream.connect(to: server.address, on: MultiThreadedEventLoopGroup.singleton.next())
-    let host = Host(stream, database: database)
+    let host = BluetoothHost(stream, database: database)
     try await host.start()
     await server.close()
     for await relay in relays.stream { return (host, relay) }
     throw CancellationError()
   }
   /// Central, peripheral, and the central's link.
-  func linked(_ belt: Belt) async throws -> (central: Host, peripheral: Host, link: Link) {
+  func linked(_ belt: Belt) async throws -> (central: BluetoothHost, peripheral: BluetoothHost, link: Link) {
     let (central, peripheral) = (try await host(), try await host(belt.database))
     try await peripheral.advertiseFast()
     return (central, peripheral, try await central.connect(to: peripheral.ownAddress, .fast))
@@ -86,7 +86,7 @@ final class Lab: Sendable {
   func controllerCount() async throws -> Int { try await radio.eventLoop.submit { self.radio.controllerCount }.get() }
 }
 
-extension Host {
+extension BluetoothHost {
   func advertiseFast(_ name: String = "Belt") async throws {
     try await advertise(
       AdvertisingData(localName: name, serviceUUIDs: ["180D"]),

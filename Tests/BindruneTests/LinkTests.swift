@@ -54,11 +54,11 @@ private actor SpyCache: DatabaseCache {
 @Suite("Link", .virtualTime, .hang) struct LinkTests {
   private func linked(
     _ sensor: Sensor, _ cache: any DatabaseCache = MemoryDatabaseCache()
-  ) async throws -> (central: Host, peripheral: Host, link: Link) {
+  ) async throws -> (central: BluetoothHost, peripheral: BluetoothHost, link: Link) {
     let lab = Lab()
     let peripheral = try await lab.host(sensor.database)
     try await peripheral.advertiseFast()
-    let central = Host(lab.radio.controller(), databaseCache: cache)
+    let central = BluetoothHost(lab.radio.controller(), databaseCache: cache)
     try await central.start()
     return (central, peripheral, try await central.connect(to: peripheral.ownAddress, .fast))
   }

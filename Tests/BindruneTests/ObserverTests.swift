@@ -57,7 +57,7 @@ import Testing
         return UInt8(truncatingIfNeeded: asked)
       }
       // Some before the answer, some after it.
-      func notify(_ host: isolated Host) {
+      func notify(_ host: isolated BluetoothHost) {
         for _ in 0..<chance.withLock({ Int.random(in: 0...2, using: &$0) }) {
           host.notify([9, answered], of: meter.one)
         }
@@ -94,7 +94,7 @@ import Testing
 
     // A request more for each that ends, and now and then for a value.
     let left = Mutex(requests)
-    let ask: @Sendable (isolated Host) -> Void = { host in
+    let ask: @Sendable (isolated BluetoothHost) -> Void = { host in
       let number = left.withLock { left in
         left -= 1
         return left
@@ -315,9 +315,9 @@ import Testing
   @Test func withoutTasks() async throws {
     let lab = Lab(), belt = try Belt(), loop = lab.radio.eventLoop
     let serving = Recorder(), recorder = Recorder(), confirmed = Mutex(0)
-    let peripheral = try await Host.open(
+    let peripheral = try await BluetoothHost.open(
       "sim", on: loop, radio: lab.radio, database: belt.database, observer: serving)
-    let central = try await Host.open("sim", radio: lab.radio, observer: recorder)
+    let central = try await BluetoothHost.open("sim", radio: lab.radio, observer: recorder)
     serving.react { host, told in
       let failure = thrown { () throws(BluetoothError) in
         switch told {

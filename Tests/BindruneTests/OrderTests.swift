@@ -8,7 +8,7 @@ import Testing
 @Suite(.virtualTime, .hang) struct OrderTests {
   private struct Desk {
     let lab = Lab()
-    let peripheral: Host, central: Host, link: Link
+    let peripheral: BluetoothHost, central: BluetoothHost, link: Link
     let values: [AttributeHandle]
 
     /// `dynamic`: the peripheral's application answers.
@@ -139,7 +139,7 @@ import Testing
       _ = port.offer(Self.octets(1), to: desk.values[0])
       let place = port.fence()
       _ = port.offer(Self.octets(2), to: desk.values[0])
-      let ids = [1, 2].map { RequestID(rawValue: Host.firstNumberOfObserver + $0) }
+      let ids = [1, 2].map { RequestID(rawValue: BluetoothHost.firstNumberOfObserver + $0) }
       host.begin(.read(link, desk.values[1]), as: ids[0], after: nil)
       host.begin(.read(link, desk.values[0]), as: ids[1], after: place)
       return ids

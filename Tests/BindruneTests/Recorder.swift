@@ -9,7 +9,7 @@ final class Recorder: HostObserver {
     case event(HostEvent)
     case value([UInt8], AttributeHandle, isIndication: Bool, LinkID)
   }
-  typealias Reaction = @Sendable (isolated Host, Told) -> Void
+  typealias Reaction = @Sendable (isolated BluetoothHost, Told) -> Void
   private struct State {
     var told: [Told] = []
     var reaction: Reaction?
@@ -18,13 +18,14 @@ final class Recorder: HostObserver {
   private let state = Mutex(State())
   init(_ reaction: Reaction? = nil) { react(reaction) }
 
-  func host(_ host: isolated Host, did event: HostEvent) { keep(.event(event), host) }
+  func host(_ host: isolated BluetoothHost, did event: HostEvent) { keep(.event(event), host) }
   func host(
-    _ host: isolated Host, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool, on link: LinkID
+    _ host: isolated BluetoothHost, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool,
+    on link: LinkID
   ) {
     keep(.value(value.indices.map { value[$0] }, handle, isIndication: isIndication, link), host)
   }
-  private func keep(_ told: Told, _ host: isolated Host) {
+  private func keep(_ told: Told, _ host: isolated BluetoothHost) {
     let (reaction, isCalling) = state.withLock { state in
       state.told.append(told)
       return (state.reaction, state.isCalling)
@@ -73,10 +74,10 @@ final class Recorder: HostObserver {
   }
 }
 
-extension Host {
+extension BluetoothHost {
   /// Runs on the event loop, in one piece.
   func run<Value: Sendable, Failure: Error>(
-    _ body: @Sendable (isolated Host) throws(Failure) -> Value
+    _ body: @Sendable (isolated BluetoothHost) throws(Failure) -> Value
   ) throws(Failure) -> Value { try body(self) }
   /// Begins it, and waits for its end.
   func end(of operation: HostOperation, _ recorder: Recorder) async throws -> HostOutcome {

@@ -75,7 +75,7 @@ import Testing
 
 @Suite(.virtualTime, .hang) struct OperationTests {
   /// A connected session, and the sensor's host.
-  func connected(_ sensor: Sensor) async throws -> (Probe, Host, UUID) {
+  func connected(_ sensor: Sensor) async throws -> (Probe, BluetoothHost, UUID) {
     let room = Room(), (host, peer) = try await room.sensor(sensor)
     let probe = try await Probe.poweredOn(room.adapter())
     probe.send(.connect(peer, ConnectOptions()))

@@ -230,7 +230,7 @@ import Testing
     let room = Room(), sensor = try Sensor()
     var configuration = HostConfiguration()
     configuration.preferredMTU = 23
-    let host = Host(room.radio.controller(), configuration: configuration, database: sensor.database)
+    let host = BluetoothHost(room.radio.controller(), configuration: configuration, database: sensor.database)
     try await host.start()
     try await host.advertiseAsSensor()
     let peer = UUID(PeerID(await host.ownAddress)), probe = try await Probe.poweredOn(room.adapter())

@@ -10,11 +10,12 @@ import Testing
   private let irk = IdentityResolvingKey(0xec0234a3_57c8ad05_341010a6_0a397d9b)
 
   /// A sensor that changes its address every five seconds, and its identity address.
-  private func privateSensor(_ room: Room) async throws -> (sensor: Sensor, host: Host, identity: PeerAddress) {
+  private func privateSensor(_ room: Room) async throws -> (sensor: Sensor, host: BluetoothHost, identity: PeerAddress)
+  {
     let sensor = try Sensor()
     var configuration = HostConfiguration()
     configuration.addressPolicy = .resolvable(irk, rotation: .seconds(5))
-    let host = Host(room.radio.controller(), configuration: configuration, database: sensor.database)
+    let host = BluetoothHost(room.radio.controller(), configuration: configuration, database: sensor.database)
     try await host.start()
     try await host.advertiseAsSensor()
     return (sensor, host, await host.identityAddress)

@@ -7,7 +7,6 @@ import Testing
 @testable import BindruneBroker
 
 // Others of these names are Foundation's and the transport's.
-typealias Host = Bindrune.Host
 typealias Adapter = BindruneBroker.Adapter
 
 /// A session, and everything that it is told.
@@ -192,13 +191,13 @@ struct Room: Sendable {
     }
     return Adapter(on: radio.eventLoop, patience: patience, logger: .silent, open: open ?? onRadio)
   }
-  func host(_ database: Database) async throws -> Host {
-    let host = Host(radio.controller(), database: database)
+  func host(_ database: Database) async throws -> BluetoothHost {
+    let host = BluetoothHost(radio.controller(), database: database)
     try await host.start()
     return host
   }
   /// A peripheral with a `Sensor`, advertising, and its identifier.
-  func sensor(_ sensor: Sensor, name: String = "Sensor") async throws -> (Host, UUID) {
+  func sensor(_ sensor: Sensor, name: String = "Sensor") async throws -> (BluetoothHost, UUID) {
     let host = try await host(sensor.database)
     try await host.advertiseAsSensor(name)
     return (host, UUID(PeerID(await host.ownAddress)))
@@ -206,7 +205,7 @@ struct Room: Sendable {
 }
 extension Adapter {
   /// Isolated to the host, if one runs.
-  func withHost(_ body: @Sendable (isolated Host) -> Void) { host?.assumeIsolated { body($0) } }
+  func withHost(_ body: @Sendable (isolated BluetoothHost) -> Void) { host?.assumeIsolated { body($0) } }
 }
 extension AdapterPatience {
   static var short: AdapterPatience {
@@ -214,7 +213,7 @@ extension AdapterPatience {
       first: .milliseconds(1), longest: .milliseconds(8), establishing: .milliseconds(50), seeking: .milliseconds(1))
   }
 }
-extension Host {
+extension BluetoothHost {
   func advertiseAsSensor(_ name: String = "Sensor") async throws {
     var parameters = AdvertisingParameters(interval: .every(.milliseconds(20)))
     parameters.restartsAfterConnection = true
@@ -222,7 +221,7 @@ extension Host {
   }
 }
 
-extension Host {
+extension BluetoothHost {
   func disconnectAll() { for link in links.keys { begin(.disconnect(link)) } }
 }
 

@@ -82,7 +82,7 @@ extension Probe {
 struct Ward {
   let room = Room()
   let adapter: Adapter
-  let central: Host
+  let central: BluetoothHost
   init(_ adapter: (Room) -> Adapter = { $0.adapter() }) async throws {
     self.adapter = adapter(room)
     central = try await room.host(Database())

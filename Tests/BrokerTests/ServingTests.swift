@@ -198,7 +198,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     try await session.advertise("Long")
     var small = HostConfiguration()
     small.preferredMTU = 23
-    let central = Host(ward.room.radio.controller(), configuration: small)
+    let central = BluetoothHost(ward.room.radio.controller(), configuration: small)
     try await central.start()
     let link = try await central.connect(to: try await ward.address(), .fast)
     let value = (0..<50).map { UInt8($0) }

@@ -110,7 +110,7 @@ private final class HeartRateApp: NSObject, CBCentralManagerDelegate, CBPeripher
       _ = service.characteristic("2A39", [.read, .write, .writeWithoutResponse], value: .stored([0]))
     }
     builder.service("180F") { service in _ = service.characteristic("2A19", .read, value: [50]) }
-    let host = Bindrune.Host(radio.controller(), database: try builder.build())
+    let host = BluetoothHost(radio.controller(), database: try builder.build())
     try await host.start()
     try await host.advertise(
       AdvertisingData(localName: "Belt", serviceUUIDs: ["180D"]),

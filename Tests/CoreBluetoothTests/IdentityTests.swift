@@ -70,7 +70,7 @@ private final class Monitor: NSObject, CBCentralManagerDelegate, CBPeripheralDel
     configuration.addressPolicy = .resolvable(irk, rotation: .seconds(5))
     builder.genericAccess(name: "Belt")
     builder.service("180D") { measurement = $0.characteristic("2A37", .notify).value }
-    let host = Bindrune.Host(radio.controller(), configuration: configuration, database: try builder.build())
+    let host = BluetoothHost(radio.controller(), configuration: configuration, database: try builder.build())
     try await host.start()
     var parameters = AdvertisingParameters(interval: .every(.milliseconds(20)))
     parameters.restartsAfterConnection = true

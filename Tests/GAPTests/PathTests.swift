@@ -376,7 +376,7 @@ private final class PacketSource {
     events = try VectorFile("hci.txt").vectors.map(\.octets).filter { $0[0] == 4 }
     for opcode in ATTOpcode.all {
       for round in 0..<24 {
-        var arbitrary = Arbitrary(SplitMix64(seed: seed &+ UInt64(round)))
+        var arbitrary = WireArbitrary(SplitMix64(seed: seed &+ UInt64(round)))
         if round % 4 == 0 { arbitrary.longest = 120 }
         let pdu = try ATTPDU(opcode, &arbitrary)
         pdus[opcode.rawValue, default: []].append(encoded(pdu, from: arbitrary.arena.span))

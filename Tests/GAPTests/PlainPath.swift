@@ -252,7 +252,7 @@ struct PlainLink {
     frame.count < 2 ? 0 : 4 + Int(frame[0]) + Int(frame[1]) * 256
   }
   private mutating func receive(frame octets: [UInt8], _ said: inout Happenings) {
-    guard let frame = try? Decoder.decode(L2CAPFrame.self, octets.span) else { return }
+    guard let frame = try? WireDecoder.decode(L2CAPFrame.self, octets.span) else { return }
     let payload = frame.informationPayload.array(in: octets.span), channel = Int(frame.channelID.rawValue)
     let limits = [0x0004: 1...517, 0x0005: 4...23, 0x0006: 1...65]
     guard let limit = limits[channel] else {
@@ -314,7 +314,7 @@ struct PlainHost {
     do throws(WireError) {
       switch packet.first {
       case 2?:
-        let acl = try Decoder.decode(ACLPacket.self, packet.span, from: 1), handle = Int(acl.handle.rawValue)
+        let acl = try WireDecoder.decode(ACLPacket.self, packet.span, from: 1), handle = Int(acl.handle.rawValue)
         guard links[handle] != nil else {
           said.l2cap.append(Happening("unknown link", handle))
           break

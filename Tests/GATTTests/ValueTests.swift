@@ -143,7 +143,7 @@ import Testing
   private func roundTrip<R: WireRecord>(_: R.Type, _ chance: inout SplitMix64) throws {
     var arena: [UInt8] = []
     let value = R.arbitrary(using: &chance, in: &arena), encoded = try value.encoded(from: arena.span)
-    let again = try Decoder.decode(R.self, encoded.span)
+    let again = try WireDecoder.decode(R.self, encoded.span)
     #expect(try again.encoded(from: encoded.span) == encoded)
     #expect(again.description(in: encoded.span) == value.description(in: arena.span))
   }

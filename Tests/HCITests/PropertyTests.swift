@@ -3,7 +3,7 @@ import HCI
 import TestSupport
 import Testing
 
-/// Arbitrary × every command, return parameters and event: value → packet → value, told by packet and text.
+/// WireArbitrary × every command, return parameters and event: value → packet → value, told by packet and text.
 @Suite struct PropertyTests {
   @Test func commandsAndReturnParameters() throws {
     var visitor = ThereAndBack()
@@ -57,7 +57,7 @@ private struct ThereAndBack: CommandVisitor, EventVisitor {
   ) throws(WireError) {
     messages += 1
     for _ in 0..<cases {
-      var arbitrary = Arbitrary(chance), packet = PacketBuffer()
+      var arbitrary = WireArbitrary(chance), packet = PacketBuffer()
       let value = try arbitrary.message(M.self), arena = arbitrary.arena
       chance = arbitrary.chance
       do throws(WireError) {

@@ -143,7 +143,7 @@ private struct ReturnRewriter: CommandVisitor {
 }
 
 /// The fields of the packet, its header's first.
-func layout(_ packet: [UInt8]) -> [Layout.Field] {
+func layout(_ packet: [UInt8]) -> [WireLayout.Field] {
   var fields = Fields()
   do throws(WireError) {
     if packet[0] == 1 {
@@ -155,7 +155,7 @@ func layout(_ packet: [UInt8]) -> [Layout.Field] {
   return fields.fields
 }
 private struct Fields: CommandVisitor, EventVisitor {
-  var fields: [Layout.Field] = []
+  var fields: [WireLayout.Field] = []
   mutating func visit<C: HCICommand>(_: C) { fields = CommandPacket<C>.layout }
   mutating func visit<E: HCIEventMessage>(_: E) { fields = EventPacket<E>.layout }
 }

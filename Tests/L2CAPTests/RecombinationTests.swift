@@ -215,7 +215,7 @@ import Testing
       let packet = try #require(station.nextPacket(aclLength: 1000))
       let acl = try ACLPacket(packet.span)
       #expect(acl.handle == link && acl.packetBoundaryFlag == .firstNonFlushable && acl.broadcastFlag == 0)
-      let frame = try Decoder.decode(L2CAPFrame.self, packet.span, from: ACLPacket.headerCount)
+      let frame = try WireDecoder.decode(L2CAPFrame.self, packet.span, from: ACLPacket.headerCount)
       #expect(frame.channelID == .attribute && frame.pduLength == payload.count)
       #expect(Array(packet[Int(frame.informationPayload.offset)...]) == payload)
       #expect(try L2CAPFrame(.attribute, frame.informationPayload).encoded(from: packet.span) == Array(packet[5...]))

@@ -46,7 +46,7 @@ private func signal(_ code: UInt8) -> (any L2CAPSignal.Type)? {
   return all.first { $0.code.rawValue == code }
 }
 private func rewritten<S: L2CAPSignal>(_: S.Type, _ packet: [UInt8]) throws -> [UInt8] {
-  let message = try Decoder.decode(S.self, packet.span, from: L2CAPFrame.headerCount + SignalHeader.count)
+  let message = try WireDecoder.decode(S.self, packet.span, from: L2CAPFrame.headerCount + SignalHeader.count)
   var buffer = PacketBuffer()
   _ = try buffer.fill { output throws(WireError) in
     try message.writeCommand(identifier: packet[5], into: &output, from: packet.span)
@@ -83,7 +83,7 @@ private struct RoundTrip: RecordVisitor {
   let packet: [UInt8]
   var text = "", octets: [UInt8] = []
   mutating func visit<R: WireRecord>(_: R.Type, from field: Int) throws(WireError) {
-    let record = try Decoder.decode(R.self, packet.span)
+    let record = try WireDecoder.decode(R.self, packet.span)
     // The headers' fields are the same everywhere; the text begins behind them.
     let fields = record.description(in: packet.span)
     text = fields.split(separator: ", ").dropFirst(field).joined(separator: ", ")
@@ -91,6 +91,6 @@ private struct RoundTrip: RecordVisitor {
   }
 }
 private struct Fields: RecordVisitor {
-  var fields: [Layout.Field] = []
+  var fields: [WireLayout.Field] = []
   mutating func visit<R: WireRecord>(_: R.Type, from field: Int) { fields = R.layout }
 }

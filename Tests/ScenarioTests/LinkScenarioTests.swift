@@ -374,7 +374,7 @@ func need<Value>(_ value: Value?, sourceLocation: SourceLocation = #_sourceLocat
   try #require(value, sourceLocation: sourceLocation)
 }
 
-extension World where Host == TestHost {
+extension World where BluetoothHost == TestHost {
   /// Discovers, and asks for the values of a characteristic.
   mutating func subscribe(_ host: Int, _ link: LinkID, _ handle: AttributeHandle) -> TestHost.Ending? {
     let found = ask(host) { core, id, _ in core.withClient(of: link, id: id) { $0.discoverAll(id) } }

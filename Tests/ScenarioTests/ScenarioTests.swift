@@ -32,7 +32,7 @@ struct Peripheral {
   }
 }
 
-extension World where Host == TestHost {
+extension World where BluetoothHost == TestHost {
   /// Adds a host with its controller, started.
   mutating func addStarted(
     _ host: consuming TestHost, _ configure: (inout ControllerConfiguration) -> Void = { _ in }
@@ -160,7 +160,7 @@ func same<Value: Equatable>(_ found: Value, _ expected: Value, sourceLocation: S
   #expect(found == expected, sourceLocation: sourceLocation)
 }
 
-extension World where Host == TestHost {
+extension World where BluetoothHost == TestHost {
   mutating func read(_ host: Int, _ link: LinkID, _ handle: AttributeHandle) -> TestHost.Ending? {
     ask(host) { core, id, _ in core.withClient(of: link, id: id) { $0.readLong(id, handle) } }
   }

@@ -74,7 +74,7 @@ public struct VectorFile {
   ///
   /// `layout` gives the fields of the message, its header's first; without it prefixes are only required not to trap.
   /// With `BINDRUNE_RECORD=1` the text lines are rewritten instead: the diff is the review. Returns what is wrong.
-  public func check(_ roundTrip: RoundTrip, layout: ([UInt8]) -> [Layout.Field] = { _ in [] }) throws -> [String] {
+  public func check(_ roundTrip: RoundTrip, layout: ([UInt8]) -> [WireLayout.Field] = { _ in [] }) throws -> [String] {
     var wrong: [String] = [], texts: [String] = []
     for vector in vectors {
       do throws(WireError) {
@@ -97,7 +97,7 @@ public struct VectorFile {
   }
 
   private func check(
-    _ vector: Vector, prefix count: Int, _ fields: [Layout.Field], _ roundTrip: RoundTrip, _ wrong: inout [String]
+    _ vector: Vector, prefix count: Int, _ fields: [WireLayout.Field], _ roundTrip: RoundTrip, _ wrong: inout [String]
   ) {
     let prefix = Array(vector.octets[..<count])
     // The first fixed field that the prefix does not reach the end of.

@@ -205,7 +205,7 @@ import Testing
     var configuration = HostConfiguration()
     configuration.preferredMTU = 23
     let server = BenchServer(name: "Least")
-    let host = try await Host.open(spec, configuration: configuration, database: server.service.database)
+    let host = try await BluetoothHost.open(spec, configuration: configuration, database: server.service.database)
     let serving = Task { try await server.run(on: host) }
     let end = try await Tool("bench", "--hci", spec, "--peer", "Least", "--count", "10", "--seconds", "20", "--json")
       .end()
@@ -258,7 +258,7 @@ import Testing
       service.characteristic(BenchService.controlUUID, .write)
       service.characteristic(BenchService.countersUUID, .read, value: [1, 2, 3])
     }
-    let host = try await Host.open(spec, database: try builder.build())
+    let host = try await BluetoothHost.open(spec, database: try builder.build())
     try await host.advertise(AdvertisingData(serviceUUIDs: [BenchService.uuid]))
     let end = try await Tool("bench", "--hci", spec, "--count", "5", "--seconds", "20").end()
     expectSentence(end, "has the bench service of another version")

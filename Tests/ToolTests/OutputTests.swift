@@ -7,9 +7,6 @@ import Testing
 
 @testable import BindruneTool
 
-/// Not Foundation's, which is another computer.
-private typealias Host = Bindrune.Host
-
 /// Output that nobody reads stops nothing and ends nothing; text of others is never printed raw.
 @Suite("Tool: output", .realTime, .hang) struct OutputTests {
   /// Waits until the file at `path` has `octets` in it.
@@ -60,7 +57,7 @@ private typealias Host = Bindrune.Host
     let air = try await Air(), server = try Tool.paused(["serve", "--hci", air.spec, "--name", "Unread"])
     try await withThrowingTaskGroup(of: Void.self) { group in
       for _ in 0..<4 {
-        let host = Host(air.radio.controller())
+        let host = BluetoothHost(air.radio.controller())
         group.addTask {
           try await host.start()
           let link = try await host.connect(to: try await host.find("Unread"))
@@ -129,7 +126,7 @@ private typealias Host = Bindrune.Host
       let path = Tool.folder.appending(path: "HeartRatePeripheral").path
       let sensor = try shell(redirection, "BINDRUNE_HCI=\(air.spec) exec \(path)", folder)
       _ = try await sensor.line("advertising")
-      let host = Host(air.radio.controller())
+      let host = BluetoothHost(air.radio.controller())
       try await host.start()
       // The link may go down before `connect` returns, which then throws.
       _ = try? await host.connect(to: try await host.find("Heart Rate"))
@@ -190,7 +187,7 @@ private typealias Host = Bindrune.Host
   }
 }
 
-extension Bindrune.Host {
+extension BluetoothHost {
   /// The address of the device that advertises this name.
   fileprivate func find(_ name: String) async throws -> PeerAddress {
     for try await advertisement in scan() where advertisement.name == name { return advertisement.address }

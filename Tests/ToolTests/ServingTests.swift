@@ -10,9 +10,6 @@ import Testing
 
 @testable import BindruneTool
 
-/// Not Foundation's, which is another computer.
-private typealias Host = Bindrune.Host
-
 @Suite("Tool: serving", .realTime, .hang) struct ServingTests {
   private static let profile = #"""
     { "services": [
@@ -35,12 +32,12 @@ private typealias Host = Bindrune.Host
     let octets = try await withProfile { path in
       let radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next())
       let server = try ProfileServer(path, name: "Profile"), trace = path + ".btsnoop"
-      let peripheral = Host(radio.controller(), database: server.database)
+      let peripheral = BluetoothHost(radio.controller(), database: server.database)
       try await peripheral.start()
       let serving = Task {
         try await server.run(on: peripheral, name: "Profile", period: .seconds(60), begun: {}) { _ in }
       }
-      let central = try await Host.open("sim", radio: radio, trace: trace)
+      let central = try await BluetoothHost.open("sim", radio: radio, trace: trace)
       let link = try await central.connect(to: await peripheral.ownAddress)
       let database = try await link.discoverAll()
       let changed = try #require(database.characteristic("2A05")), other = try #require(database.characteristic("FFE1"))
@@ -83,14 +80,14 @@ private typealias Host = Bindrune.Host
   @Test(arguments: ["sensor", "profile"]) func anInstantConnection(kind: String) async throws {
     try await withProfile { path in
       let radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next())
-      let central = Host(radio.controller())
+      let central = BluetoothHost(radio.controller())
       try await central.start()
       let controller = HoldingTransport(radio.controller())
       let (lines, continuation) = AsyncStream.makeStream(of: String.self)
-      let serving: Task<Void, any Error>, peripheral: Host
+      let serving: Task<Void, any Error>, peripheral: BluetoothHost
       if kind == "sensor" {
         let sensor = HeartRateSensor(name: "Sensor")
-        peripheral = Host(controller, database: sensor.database)
+        peripheral = BluetoothHost(controller, database: sensor.database)
         try await peripheral.start()
         serving = Task { [peripheral] in
           try await sensor.run(on: peripheral, name: "Sensor", period: .seconds(60), begun: {}) {
@@ -99,7 +96,7 @@ private typealias Host = Bindrune.Host
         }
       } else {
         let server = try ProfileServer(path, name: "Profile")
-        peripheral = Host(controller, database: server.database)
+        peripheral = BluetoothHost(controller, database: server.database)
         try await peripheral.start()
         serving = Task { [peripheral] in
           try await server.run(on: peripheral, name: "Profile", period: .seconds(60), begun: {}) {

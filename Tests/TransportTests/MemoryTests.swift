@@ -144,7 +144,7 @@ import Testing
     }
   }
 
-  /// How `actor Host` lives on a transport: its executor is the loop, its handler enters without a hop.
+  /// How `actor BluetoothHost` lives on a transport: its executor is the loop, its handler enters without a hop.
   @Test func anActorOnTheLoopReceivesWithoutAHop() async throws {
     actor Driver: HCIReceiver {
       let transport: MemoryTransport

@@ -3,10 +3,10 @@ import BindruneWire
 import TestSupport
 import Testing
 
-/// Arbitrary × every PDU, and bad input: value → bytes → value; what decodes encodes to the same octets.
+/// WireArbitrary × every PDU, and bad input: value → bytes → value; what decodes encodes to the same octets.
 @Suite struct ATTPropertyTests {
   @Test(arguments: ATTOpcode.all) func valuesGoThroughBytes(_ opcode: ATTOpcode) throws {
-    var arbitrary = Arbitrary(SplitMix64(seed: Fuzz.seed))
+    var arbitrary = WireArbitrary(SplitMix64(seed: Fuzz.seed))
     for round in 0..<500 {
       let pdu = try ATTPDU(opcode, &arbitrary)
       let packet = try encode(pdu, from: arbitrary.arena.span)
@@ -16,7 +16,7 @@ import Testing
       #expect(again.describe(in: packet.span) == text, "\(opcode), round \(round), seed \(Fuzz.seed)")
       #expect(try encode(again, from: packet.span) == packet, "\(opcode), round \(round), seed \(Fuzz.seed)")
       // Ranges have 16 bits in lists: the arena begins anew before it is out of their reach.
-      if arbitrary.arena.count > 40_000 { arbitrary = Arbitrary(arbitrary.chance) }
+      if arbitrary.arena.count > 40_000 { arbitrary = WireArbitrary(arbitrary.chance) }
     }
   }
 

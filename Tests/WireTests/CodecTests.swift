@@ -9,7 +9,7 @@ import Testing
       01 0302 060504 0A090807 0F0E0D0C0B 151413121110 1C1B1A19181716 2423222120 1F1E1D FF FEFF 01 07
       23 D1 AABBCCDD 03 112233 02 01 0500 07 FFFF 02 01 0000 02 0100 99 E0E1 F0F1
       """)
-    let message = try Decoder.decode(Everything.self, packet.span)
+    let message = try WireDecoder.decode(Everything.self, packet.span)
     #expect(
       message.description(in: packet.span) == """
         Small: 1, Word: 515, Three: 263430, Long: 117967114, Five: 47446822415, Address: 10:11:12:13:14:15, \
@@ -36,7 +36,7 @@ import Testing
     var arena: [UInt8] = []
     let made = M.arbitrary(using: &chance, in: &arena)
     let packet = try made.encoded(from: arena.span)
-    let again = try Decoder.decode(M.self, packet.span)
+    let again = try WireDecoder.decode(M.self, packet.span)
     #expect(again.description(in: packet.span) == made.description(in: arena.span), "\(M.self) \(hex(packet))")
     #expect(try again.encoded(from: packet.span) == packet, "\(M.self) \(hex(packet))")
   }
@@ -69,7 +69,7 @@ import Testing
   /// The text walks every list; what decodes encodes to the same octets.
   func walk<M: WireRecord>(_: M.Type, _ packet: [UInt8]) {
     do throws(WireError) {
-      let message = try Decoder.decode(M.self, packet.span)
+      let message = try WireDecoder.decode(M.self, packet.span)
       _ = message.description(in: packet.span)
       let again = try message.encoded(from: packet.span)
       if again != packet { Issue.record("\(M.self): \(hex(packet)) encodes to \(hex(again))") }
@@ -88,7 +88,7 @@ import Testing
   }
   func reason<M: WireRecord>(_: M.Type, _ packet: String) -> String? {
     let packet = octets(packet)
-    do throws(WireError) { _ = try Decoder.decode(M.self, packet.span) } catch { return error.description }
+    do throws(WireError) { _ = try WireDecoder.decode(M.self, packet.span) } catch { return error.description }
     return nil
   }
 
@@ -102,7 +102,7 @@ import Testing
     message.name = Octets(repeatElement(0, count: 255), in: &arena)
     #expect(try message.encoded(from: arena.span).count == 307)
     var blobs = Blobs()
-    blobs.blobs = try List([Blob(octets: Octets(repeatElement(0, count: 256), in: &arena))], in: &arena)
+    blobs.blobs = try WireList([Blob(octets: Octets(repeatElement(0, count: 256), in: &arena))], in: &arena)
     #expect(throws: WireError.self) { try blobs.encoded(from: arena.span) }
   }
 
@@ -137,7 +137,7 @@ import Testing
 
   @Test func aPartOfAPacketIsDecodedInPlace() throws {
     let packet = octets("FF FF 04 01 00 02 03 FF")
-    let types = try Decoder.decode(Types.self, packet.span, from: 2, to: 7)
+    let types = try WireDecoder.decode(Types.self, packet.span, from: 2, to: 7)
     var cursor = types.types.cursor
     let entry = cursor.next(in: packet.span)
     #expect(entry?.handle == 1 && entry?.type == 0x0302)

@@ -26,7 +26,7 @@ import Testing
   @Test func theValueIsShown() {
     func reason<M: WireRecord>(_: M.Type, _ packet: String) -> WireError.Reason? {
       let packet = octets(packet)
-      do throws(WireError) { _ = try Decoder.decode(M.self, packet.span) } catch { return error.reason }
+      do throws(WireError) { _ = try WireDecoder.decode(M.self, packet.span) } catch { return error.reason }
       return nil
     }
     #expect(reason(OneFlag.self, "02") == .invalid(2) && reason(OneFlag.self, "01") == nil)

@@ -27,7 +27,7 @@ struct Everything: WireRecord {
   var seven = UInt56(), huge: UInt64 = 0, signed: Int8 = 0, signedWord: Int16 = 0, flag = false, colour = Colour.red
   var handle: UInt16 = 0, boundary: UInt8 = 0, isLast = false, reserved: UInt8 = 0
   var key = Octets(), name = Octets()
-  var fixed = List<Coloured>(), chained = List<Named>()
+  var fixed = WireList<Coloured>(), chained = WireList<Named>()
   var rest = Octets(), tail = Octets()
   init() {}
   mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -76,13 +76,13 @@ struct Named: WireRecord {
 
 /// A list of fixed entries up to the end.
 struct Colours: WireRecord {
-  var colours = List<Coloured>()
+  var colours = WireList<Coloured>()
   init() {}
   mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) { try visit.list("Colours", &colours) }
 }
 /// A list of fixed entries whose length the message gives all the same.
 struct MeasuredColours: WireRecord {
-  var colours = List<Coloured>()
+  var colours = WireList<Coloured>()
   init() {}
   mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.list(strideIn: "Length", "Colours", &colours)
@@ -90,7 +90,7 @@ struct MeasuredColours: WireRecord {
 }
 /// A list of entries that end in a UUID, whose length the peer gives.
 struct Types: WireRecord {
-  var types = List<Typed>()
+  var types = WireList<Typed>()
   init() {}
   mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.list(strideIn: "Length", "Types", &types)
@@ -106,7 +106,7 @@ struct Typed: WireRecord {
 }
 /// Entries that are nothing but what the peer's length says.
 struct Blobs: WireRecord {
-  var blobs = List<Blob>()
+  var blobs = WireList<Blob>()
   init() {}
   mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.list(strideIn: "Length", "Blobs", &blobs)

@@ -160,7 +160,7 @@ func codec(_ id: String, _ workloads: String, _ repetitions: Int, _ batches: Int
 }
 
 @inline(__always)
-func sum(_ opcode: UInt64, _ handles: List<AttributeHandle>, _ packet: Span<UInt8>) -> UInt64 {
+func sum(_ opcode: UInt64, _ handles: WireList<AttributeHandle>, _ packet: Span<UInt8>) -> UInt64 {
   var sum = opcode
   var cursor = handles.cursor
   while let handle = cursor.next(in: packet) { sum &+= number(handle) }

@@ -1,5 +1,5 @@
 // B9: the way up: an ACL packet with a notification of 244 octets, from the transport's `received` to the `HostObserver` of a
-// whole `Host`, for 1, 8 and 32 links. Each link in turn receives one; `receivedAll` follows every 8 packets.
+// whole `BluetoothHost`, for 1, 8 and 32 links. Each link in turn receives one; `receivedAll` follows every 8 packets.
 //
 // The controller is on paper: a virtual one answers the commands of the start, links are a matter of events. What is measured
 // happens on the host's event loop, in one call of it.
@@ -11,7 +11,7 @@ func receive(_ id: String, _ repetitions: Int, _ batches: Int) {
   guard let links = Int(id.dropFirst(3)), (1...32).contains(links) else { fail("no row \(id)") }
   let loop = MultiThreadedEventLoopGroup.singleton.next()
   let transport = PaperTransport(loop), observer = Summing()
-  let host = Host(transport, observer: observer)
+  let host = BluetoothHost(transport, observer: observer)
   do {
     try loop.makeFutureWithTask { try await host.start() }.wait()
     try loop.submit {
@@ -62,11 +62,12 @@ final class Summing: HostObserver, @unchecked Sendable {
   // Sendable: everything is on the event loop.
   var sum: UInt64 = 0, links = 0
 
-  func host(_ host: isolated Host, did event: HostEvent) {
+  func host(_ host: isolated BluetoothHost, did event: HostEvent) {
     if case .server(.connected) = event { links += 1 }
   }
   func host(
-    _ host: isolated Host, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool, on link: LinkID
+    _ host: isolated BluetoothHost, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool,
+    on link: LinkID
   ) {
     sum &+= 1 &+ UInt64(value.count) &+ UInt64(value[value.count &- 1])
     sum &+= UInt64(link.rawValue) &+ UInt64(handle.rawValue)

@@ -1,4 +1,4 @@
-// HostBench: notifications a second through `Host`, from SendPort.offer to the receiver's loop, by the clock on the wall.
+// HostBench: notifications a second through `BluetoothHost`, from SendPort.offer to the receiver's loop, by the clock on the wall.
 //
 //   HostBench memory COUNT          two hosts of this process on a radio in memory; prints `x.B7.Host per_second N`
 //   HostBench send SPEC COUNT       one host on a controller: serves, and notifies its first subscriber
@@ -28,7 +28,7 @@ func served() throws -> (database: Database, handle: AttributeHandle) {
 
 /// Advertises, waits for a subscriber, and sends it `count` values `rounds` times; `wait` comes before each round.
 func send(
-  _ host: Host, _ handle: AttributeHandle, _ count: Int, rounds: Int, wait: () async throws -> Void
+  _ host: BluetoothHost, _ handle: AttributeHandle, _ count: Int, rounds: Int, wait: () async throws -> Void
 ) async throws {
   var events = await host.events.makeAsyncIterator(), link: Link?, isSubscribed = false
   try await host.advertise(
@@ -55,7 +55,7 @@ func send(
 }
 
 /// Connects to whoever is called "sender", and receives. Returns the median round's notifications a second.
-func receive(_ host: Host, _ count: Int, rounds: Int, next: () -> Void) async throws -> Double {
+func receive(_ host: BluetoothHost, _ count: Int, rounds: Int, next: () -> Void) async throws -> Double {
   var peer: PeerAddress?
   for try await advertisement in host.scan() where advertisement.name == "sender" {
     peer = advertisement.address
@@ -91,7 +91,7 @@ func receive(_ host: Host, _ count: Int, rounds: Int, next: () -> Void) async th
 func memory(_ count: Int) async throws {
   let radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next(), configuration: .ideal)
   let (database, handle) = try served()
-  let sender = Host(radio.controller(), database: database), receiver = Host(radio.controller())
+  let sender = BluetoothHost(radio.controller(), database: database), receiver = BluetoothHost(radio.controller())
   try await sender.start()
   try await receiver.start()
   let rounds = 20
@@ -115,12 +115,12 @@ func memory(_ count: Int) async throws {
   case "send":
     guard arguments.count == 3, let count = Int(arguments[2]) else { fail(usage) }
     let (database, handle) = try served()
-    let host = try await Host.open(arguments[1], database: database)
+    let host = try await BluetoothHost.open(arguments[1], database: database)
     try await send(host, handle, count, rounds: 1) {}
     await host.close()
   case "receive":
     guard arguments.count == 3, let count = Int(arguments[2]) else { fail(usage) }
-    let host = try await Host.open(arguments[1])
+    let host = try await BluetoothHost.open(arguments[1])
     print("per_second", Int(try await receive(host, count, rounds: 1) {}))
     await host.close()
   default: fail(usage)

@@ -1,7 +1,7 @@
 // The heart rate of the first sensor in reach:  swift run --package-path Examples HeartRateMonitor hci0
 import Bindrune
 
-let host = try await Host.open(CommandLine.arguments.dropFirst().first ?? "hci0")
+let host = try await BluetoothHost.open(CommandLine.arguments.dropFirst().first ?? "hci0")
 for try await advertisement in host.scan(services: ["180D"]) {
   // A name is whatever the device sends.
   let name = (advertisement.name ?? "?").unicodeScalars.map { $0.escaped(asASCII: true) }.joined()
@@ -11,7 +11,7 @@ for try await advertisement in host.scan(services: ["180D"]) {
     continue
   }
   for try await value in link.notifications(of: characteristic) {
-    let measurement = try Decoder.decode(HeartRateMeasurement.self, value.value.span)
+    let measurement = try WireDecoder.decode(HeartRateMeasurement.self, value.value.span)
     print("\(name): \(measurement.heartRate) beats per minute")
   }
 }

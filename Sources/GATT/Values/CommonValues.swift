@@ -2,7 +2,7 @@ import BindruneWire
 
 // Values that many services share. GATT Specification Supplement, §3; a unit stands in the comment.
 //
-//     let time = try Decoder.decode(DateTime.self, value.span)
+//     let time = try WireDecoder.decode(DateTime.self, value.span)
 //     let octets = try time.encoded(from: Span())
 
 /// Battery Level (0x2A19).

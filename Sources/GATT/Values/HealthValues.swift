@@ -4,7 +4,7 @@ import BindruneWire
 
 /// Heart Rate Measurement (0x2A37). Heart Rate Service, §3.1.
 ///
-///     let measurement = try Decoder.decode(HeartRateMeasurement.self, value.span)
+///     let measurement = try WireDecoder.decode(HeartRateMeasurement.self, value.span)
 ///     print(measurement.heartRate, measurement.intervals(in: value.span))
 public struct HeartRateMeasurement: WireRecord {
   public struct Flags: OptionSet, OpenNumber {
@@ -31,7 +31,7 @@ public struct HeartRateMeasurement: WireRecord {
   /// kJ since the last reset; 0xFFFF is that or more.
   public var energyExpended: UInt16 = 0
   /// The oldest first.
-  public var rrIntervals = List<RRInterval>()
+  public var rrIntervals = WireList<RRInterval>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Flags", &flags)

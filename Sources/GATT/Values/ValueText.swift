@@ -9,18 +9,18 @@ extension BluetoothUUID {
     guard case .short(let number) = shortest else { return nil }
     do throws(WireError) {
       switch number {
-      case 0x2900: return (try Decoder.decode(ExtendedPropertiesValue.self, value)).text
-      case 0x2902: return (try Decoder.decode(ConfigurationValue.self, value)).text
-      case 0x2A01: return (try Decoder.decode(Appearance.self, value)).name
-      case 0x2A08: return (try Decoder.decode(DateTime.self, value)).text
-      case 0x2A19: return "\((try Decoder.decode(BatteryLevel.self, value)).level) %"
-      case 0x2A1C: return (try Decoder.decode(TemperatureMeasurement.self, value)).text
-      case 0x2A2B: return (try Decoder.decode(CurrentTime.self, value)).dateTime.text
-      case 0x2A35: return (try Decoder.decode(BloodPressureMeasurement.self, value)).text
-      case 0x2A37: return (try Decoder.decode(HeartRateMeasurement.self, value)).text(in: value)
-      case 0x2A38: return (try Decoder.decode(BodySensorLocation.self, value)).name
-      case 0x2A50: return (try Decoder.decode(PnPID.self, value)).text
-      case 0x2A9D: return (try Decoder.decode(WeightMeasurement.self, value)).text
+      case 0x2900: return (try WireDecoder.decode(ExtendedPropertiesValue.self, value)).text
+      case 0x2902: return (try WireDecoder.decode(ConfigurationValue.self, value)).text
+      case 0x2A01: return (try WireDecoder.decode(Appearance.self, value)).name
+      case 0x2A08: return (try WireDecoder.decode(DateTime.self, value)).text
+      case 0x2A19: return "\((try WireDecoder.decode(BatteryLevel.self, value)).level) %"
+      case 0x2A1C: return (try WireDecoder.decode(TemperatureMeasurement.self, value)).text
+      case 0x2A2B: return (try WireDecoder.decode(CurrentTime.self, value)).dateTime.text
+      case 0x2A35: return (try WireDecoder.decode(BloodPressureMeasurement.self, value)).text
+      case 0x2A37: return (try WireDecoder.decode(HeartRateMeasurement.self, value)).text(in: value)
+      case 0x2A38: return (try WireDecoder.decode(BodySensorLocation.self, value)).name
+      case 0x2A50: return (try WireDecoder.decode(PnPID.self, value)).text
+      case 0x2A9D: return (try WireDecoder.decode(WeightMeasurement.self, value)).text
       default: return nil
       }
     } catch { return nil }

@@ -92,7 +92,7 @@ public struct HostNumberOfCompletedPackets: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x0035) }
   public static var name: StaticString { "HCI_Host_Number_Of_Completed_Packets" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(10, 7) }
-  public var handles = List<Completed>()
+  public var handles = WireList<Completed>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.list(countIn: "Num_Handles", "Handles", &handles)

@@ -123,7 +123,7 @@ public struct LESetExtendedAdvertisingEnable: HCICommand {
   public static var name: StaticString { "HCI_LE_Set_Extended_Advertising_Enable" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 5) }
   public var enable = false
-  public var sets = List<Set>()
+  public var sets = WireList<Set>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Enable", &enable)

@@ -31,7 +31,7 @@ public struct LEConnectionComplete: LEMetaMessage {
 public struct LEAdvertisingReport: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x02 }
   public static var name: StaticString { "HCI_LE_Advertising_Report" }
-  public var reports = List<Report>()
+  public var reports = WireList<Report>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.list(countIn: "Num_Reports", "Reports", &reports)
@@ -182,7 +182,7 @@ public struct LEEnhancedConnectionComplete: LEMetaMessage {
 public struct LEDirectedAdvertisingReport: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x0B }
   public static var name: StaticString { "HCI_LE_Directed_Advertising_Report" }
-  public var reports = List<Report>()
+  public var reports = WireList<Report>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.list(countIn: "Num_Reports", "Reports", &reports)
@@ -228,7 +228,7 @@ public struct LEPHYUpdateComplete: LEMetaMessage {
 public struct LEExtendedAdvertisingReport: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x0D }
   public static var name: StaticString { "HCI_LE_Extended_Advertising_Report" }
-  public var reports = List<Report>()
+  public var reports = WireList<Report>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.list(countIn: "Num_Reports", "Reports", &reports)

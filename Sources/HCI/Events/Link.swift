@@ -83,7 +83,7 @@ public struct HardwareError: HCIEventMessage {
 public struct NumberOfCompletedPackets: HCIEventMessage {
   public static var code: UInt8 { 0x13 }
   public static var name: StaticString { "HCI_Number_Of_Completed_Packets" }
-  public var handles = List<Completed>()
+  public var handles = WireList<Completed>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.list(countIn: "Num_Handles", "Handles", &handles)

@@ -16,7 +16,7 @@ struct InteropCentral {
     let check = Checks(), spec = CommandLine.arguments[1]
     do {
       try await within(.seconds(60)) {
-        let host = try await Host.open(spec)
+        let host = try await BluetoothHost.open(spec)
         try await InteropCentral(host: host, check: check).run()
         await host.close()
       }
@@ -26,7 +26,7 @@ struct InteropCentral {
     exit(check.failed ? 1 : 0)
   }
 
-  let host: Host
+  let host: BluetoothHost
   let check: Checks
 
   static func uuid(_ number: UInt64) -> BluetoothUUID {

@@ -34,7 +34,7 @@ struct InteropGAP {
       {
         configuration.addressPolicy = .resolvable(irk, rotation: .seconds(1))
       }
-      let host = try await Host.open(
+      let host = try await BluetoothHost.open(
         spec, configuration: configuration, database: try builder.build(), trace: trace)
       let driver = Driver(host: host), events = await host.events
       Task { try await driver.tell(events) }
@@ -103,12 +103,12 @@ struct Order {
 
 /// What was asked for and is still going on.
 actor Driver {
-  private let host: Host
+  private let host: BluetoothHost
   private var links: [PeerAddress: Link] = [:]
   private var attempts: [PeerAddress: Task<Void, Never>] = [:]
   private var scan: Task<Void, Never>?
 
-  init(host: Host) { self.host = host }
+  init(host: BluetoothHost) { self.host = host }
 
   struct Misuse: Error { let why: String }
 

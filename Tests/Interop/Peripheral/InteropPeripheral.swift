@@ -15,7 +15,7 @@ struct InteropPeripheral {
     }
     do {
       let served = try InteropDatabase()
-      let host = try await Host.open(CommandLine.arguments[1], database: served.database)
+      let host = try await BluetoothHost.open(CommandLine.arguments[1], database: served.database)
       var peripheral = InteropPeripheral(host: host, served: served)
       try await peripheral.serve()
     } catch {
@@ -23,13 +23,13 @@ struct InteropPeripheral {
     }
   }
 
-  let host: Host
+  let host: BluetoothHost
   let served: InteropDatabase
   private var links: [LinkID: Link] = [:]
   private var heartRates: [LinkID: Task<Void, Never>] = [:]
   private var commands = (count: UInt32(0), octets: UInt32(0))
 
-  init(host: Host, served: InteropDatabase) {
+  init(host: BluetoothHost, served: InteropDatabase) {
     self.host = host
     self.served = served
   }

@@ -21,7 +21,7 @@ struct KernelCentral {
       configuration.prefersExtendedCommands = true
       let trace = check == "notifications" && arguments.count == 3 ? arguments.popLast() : nil
       // The logger's own way: to standard output, what is of note.
-      let host = try await Host.open(
+      let host = try await BluetoothHost.open(
         spec, configuration: configuration, trace: trace, logger: Logger(label: "bindrune"))
       do {
         let peer = try await find(name, host)
@@ -60,7 +60,7 @@ struct KernelCentral {
     }
   }
 
-  static func find(_ name: String, _ host: Host) async throws -> PeerAddress {
+  static func find(_ name: String, _ host: BluetoothHost) async throws -> PeerAddress {
     for try await advertisement in host.scan() where advertisement.name == name { return advertisement.address }
     throw BluetoothError(.connectionFailed, "The scan ended without \(name).")
   }

@@ -3,7 +3,7 @@
 /// The one place that reads through an unsafe pointer: every read is preceded by a check against `end`. The pointer is
 /// kept on the stack instead of the span, because a switch inside a span's closure is not inlined (measured: 44
 /// instructions per PDU); whoever makes a decoder keeps the span alive until it is done.
-@safe public struct Decoder: FieldVisitor {
+@safe public struct WireDecoder: FieldVisitor {
   @usableFromInline let base: UnsafeRawPointer
   @usableFromInline var at: Int
   @usableFromInline let end: Int
@@ -34,7 +34,7 @@
     let end = end ?? packet.count
     precondition(0 <= start && start <= end && end <= packet.count)
     defer { extendLifetime(packet) }
-    var decoder = unsafe Decoder(packet, start, end)
+    var decoder = unsafe WireDecoder(packet, start, end)
     return try decoder.message(M.self)
   }
   /// The message that fills what is left of the packet.
@@ -98,7 +98,7 @@
   }
 
   @inlinable @inline(__always)
-  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: Extent)
+  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: WireExtent)
     throws(WireError)
   {
     let count: Int
@@ -140,11 +140,13 @@
 
   // A list is not decoded here, only its shape is checked: each entry is decoded again when the cursor comes to it. Where
   // an entry could still be wrong then (it says its own length, has a field that refuses numbers), all entries are decoded
-  // here too and thrown away, so that a peer's bytes never reach the cursor's trap. `Measure` folds to constants: fixed
+  // here too and thrown away, so that a peer's bytes never reach the cursor's trap. `WireMeasure` folds to constants: fixed
   // entries, which are nearly all, pay nothing for the question.
 
   @inlinable @inline(__always)
-  public mutating func list<E>(_ label: StaticString, _ value: inout List<E>, _ shape: ListShape) throws(WireError) {
+  public mutating func list<E>(_ label: StaticString, _ value: inout WireList<E>, _ shape: WireListShape)
+    throws(WireError)
+  {
     let count = end &- at
     let measure = E.measure
     let start = at
@@ -159,19 +161,19 @@
           break
         }
       }
-      value = try List(start, at &- start, stride: 0, label)
+      value = try WireList(start, at &- start, stride: 0, label)
     } else {
       let stride = shape.stride == 0 ? measure.shortest : shape.stride
       try need(stride &* shape.minimum, label)
       try whole(count, stride, label)
       if measure.isCounted || measure.isClosed { try check(E.self, stride) }
-      value = try List(start, count, stride: stride, label)
+      value = try WireList(start, count, stride: stride, label)
       at = end
     }
   }
 
   @inlinable @inline(__always)
-  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
+  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>)
     throws(WireError)
   {
     try need(1, strideLabel)
@@ -186,12 +188,12 @@
     try need(stride, label)
     try whole(end &- at, stride, label)
     if measure.isCounted || measure.isClosed || measure.hasUUID { try check(E.self, stride) }
-    value = try List(at, end &- at, stride: stride, label)
+    value = try WireList(at, end &- at, stride: stride, label)
     at = end
   }
 
   @inlinable @inline(__always)
-  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
+  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>)
     throws(WireError)
   {
     try need(1, countLabel)
@@ -208,7 +210,7 @@
       try need(count &* measure.shortest, label)
       at &+= count &* measure.shortest
     }
-    value = try List(start, at &- start, stride: 0, count: count, label)
+    value = try WireList(start, at &- start, stride: 0, count: count, label)
   }
 
   @inlinable @inline(__always) func whole(_ count: Int, _ stride: Int, _ label: StaticString) throws(WireError) {
@@ -219,7 +221,7 @@
   @inlinable func check<E: WireRecord>(_: E.Type, _ stride: Int) throws(WireError) {
     var start = at
     while start < end {
-      var entry = unsafe Decoder(base, start, start &+ stride)
+      var entry = unsafe WireDecoder(base, start, start &+ stride)
       _ = try entry.message(E.self)
       start &+= stride
     }

@@ -9,7 +9,7 @@
 ///     let packet = try response.encoded(from: arena.span)
 ///
 /// Valid means what the fields say (lengths, closed sets, two octets of UUID or sixteen), not what a server would answer.
-public struct Arbitrary<Chance: RandomNumberGenerator>: FieldVisitor {
+public struct WireArbitrary<Chance: RandomNumberGenerator>: FieldVisitor {
   public var chance: Chance
   /// The bytes that ranges in the messages made so far refer to.
   public internal(set) var arena: [UInt8]
@@ -58,7 +58,7 @@ public struct Arbitrary<Chance: RandomNumberGenerator>: FieldVisitor {
   public mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) {
     valid(&value, width)
   }
-  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: Extent) {
+  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: WireExtent) {
     value.octets =
       switch extent {
       case .exactly(let count): octets(count)
@@ -77,13 +77,15 @@ public struct Arbitrary<Chance: RandomNumberGenerator>: FieldVisitor {
     value.uuid = isShort ? .short(UInt16(number(16))) : .long(low: number(64), high: number(64))
   }
 
-  public mutating func list<E>(_ label: StaticString, _ value: inout List<E>, _ shape: ListShape) throws(WireError) {
+  public mutating func list<E>(_ label: StaticString, _ value: inout WireList<E>, _ shape: WireListShape)
+    throws(WireError)
+  {
     let measure = E.measure
     let open = max(0, shape.stride - measure.shortest) + (measure.hasUUID ? 2 : 0)
     let count = Int.random(in: shape.minimum...shape.minimum + 3, using: &chance)
     value = try entries(count, rest: measure.isOpen ? open : nil)
   }
-  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
+  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>)
     throws(WireError)
   {
     let measure = E.measure
@@ -93,25 +95,25 @@ public struct Arbitrary<Chance: RandomNumberGenerator>: FieldVisitor {
     let open = measure.hasUUID ? (Bool.random(using: &chance) ? 2 : 16) : free
     value = try entries(.random(in: 1...4, using: &chance), rest: measure.isOpen ? open : nil)
   }
-  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
+  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>)
     throws(WireError)
   {
     value = try entries(.random(in: 0...4, using: &chance), rest: nil)
   }
-  private mutating func entries<E>(_ count: Int, rest: Int?) throws(WireError) -> List<E> {
+  private mutating func entries<E>(_ count: Int, rest: Int?) throws(WireError) -> WireList<E> {
     let outer = self.rest
     defer { self.rest = outer }
     self.rest = rest
     var entries: [E] = []
     for _ in 0..<count { entries.append(try message(E.self)) }
-    return try List(entries, in: &arena)
+    return try WireList(entries, in: &arena)
   }
 }
 
 extension WireRecord {
   /// A random valid value; its ranges refer to `arena`, whose end they are put at.
   public static func arbitrary(using chance: inout some RandomNumberGenerator, in arena: inout [UInt8]) -> Self {
-    var arbitrary = Arbitrary(chance, arena: arena)
+    var arbitrary = WireArbitrary(chance, arena: arena)
     defer {
       chance = arbitrary.chance
       arena = arbitrary.arena

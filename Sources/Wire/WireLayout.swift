@@ -1,5 +1,5 @@
 /// Names, offsets and widths of a message's fields: packet diagrams, and where a truncated message ends.
-public struct Layout: FieldVisitor {
+public struct WireLayout: FieldVisitor {
   public struct Field: Sendable {
     public let label: String
     /// Bits from the beginning of the message; `nil` behind a field of variable length.
@@ -26,7 +26,7 @@ public struct Layout: FieldVisitor {
 
   public mutating func value<V: WireValue>(_ label: StaticString, _ value: inout V) { add(label, 8 * V.width) }
   public mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) { add(label, width) }
-  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: Extent) {
+  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: WireExtent) {
     if case .exactly(let count) = extent { add(label, 8 * count) } else { add(label, nil) }
   }
   public mutating func octets<C: WireValue>(
@@ -36,14 +36,14 @@ public struct Layout: FieldVisitor {
     add(label, nil)
   }
   public mutating func uuid<U: UUIDField>(_ label: StaticString, _ value: inout U) { add(label, nil) }
-  public mutating func list<E>(_ label: StaticString, _ value: inout List<E>, _ shape: ListShape) {
+  public mutating func list<E>(_ label: StaticString, _ value: inout WireList<E>, _ shape: WireListShape) {
     add(label, nil, E.layout)
   }
-  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
+  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>) {
     add(strideLabel, 8)
     add(label, nil, E.layout)
   }
-  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
+  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>) {
     add(countLabel, 8)
     add(label, nil, E.layout)
   }
@@ -51,8 +51,8 @@ public struct Layout: FieldVisitor {
 
 extension WireRecord {
   /// The fields of this message, in wire order.
-  public static var layout: [Layout.Field] {
-    var layout = Layout()
+  public static var layout: [WireLayout.Field] {
+    var layout = WireLayout()
     layout.record(Self.self)
     return layout.fields
   }

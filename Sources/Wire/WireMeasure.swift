@@ -1,6 +1,6 @@
 /// What a record's fields say about its length. All of it folds to constants, so that the decoder knows what it can of a
 /// list's entries at compile time.
-public struct Measure: FieldVisitor {
+public struct WireMeasure: FieldVisitor {
   /// The least number of octets.
   public var shortest = 0
   /// A field takes whatever is left: the length comes from outside.
@@ -26,7 +26,7 @@ public struct Measure: FieldVisitor {
     if V.isClosed { isClosed = true }
   }
   @inlinable @inline(__always)
-  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: Extent) {
+  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: WireExtent) {
     if case .exactly(let count) = extent { shortest &+= count } else { isOpen = true }
   }
   @inlinable @inline(__always)
@@ -42,18 +42,18 @@ public struct Measure: FieldVisitor {
     hasUUID = true
   }
   @inlinable @inline(__always)
-  public mutating func list<E>(_ label: StaticString, _ value: inout List<E>, _ shape: ListShape) {
+  public mutating func list<E>(_ label: StaticString, _ value: inout WireList<E>, _ shape: WireListShape) {
     isOpen = true
     isClosed = true
   }
   @inlinable @inline(__always)
-  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
+  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>) {
     shortest &+= 1
     isOpen = true
     isClosed = true
   }
   @inlinable @inline(__always)
-  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
+  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>) {
     shortest &+= 1
     isCounted = true
   }
@@ -61,8 +61,8 @@ public struct Measure: FieldVisitor {
 
 extension WireRecord {
   /// What the fields of this record say about its length.
-  @inlinable @inline(__always) public static var measure: Measure {
-    var measure = Measure()
+  @inlinable @inline(__always) public static var measure: WireMeasure {
+    var measure = WireMeasure()
     var record = Self()
     do throws(WireError) { try record.fields(&measure) } catch {}
     return measure

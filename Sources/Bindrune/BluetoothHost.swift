@@ -11,13 +11,13 @@ import NIOPosix
 
 /// A Bluetooth LE host on one adapter: central and peripheral at once.
 ///
-///     let host = try await Host.open("tcp:127.0.0.1:9000")
+///     let host = try await BluetoothHost.open("tcp:127.0.0.1:9000")
 ///     for try await advertisement in host.scan() { print(advertisement) }
 ///
 /// The actor runs on its transport's event loop, so a packet reaches the layers without a hop. Everything that waits ends
 /// exactly once: with its answer, with an error, or cancelled with its task. `close` ends a host well; one that is let go
 /// without it closes its transport, and its peers see the links time out.
-public actor Host {
+public actor BluetoothHost {
   public nonisolated let transport: any HCITransport
   public nonisolated var unownedExecutor: UnownedSerialExecutor {
     unsafe transport.eventLoop.executor.asUnownedSerialExecutor()
@@ -103,7 +103,7 @@ public actor Host {
     configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
     databaseCache: any DatabaseCache = MemoryDatabaseCache(), observer: (any HostObserver)? = nil, trace: String? = nil,
     logger: Logger = .silent
-  ) async throws(BluetoothError) -> Host {
+  ) async throws(BluetoothError) -> BluetoothHost {
     let transport: any HCITransport
     do throws(TransportError) {
       let spec = try TransportSpec(spec)
@@ -113,7 +113,7 @@ public actor Host {
     } catch {
       throw Task.isCancelled ? .cancelled : BluetoothError(error)
     }
-    let host = Host(
+    let host = BluetoothHost(
       transport, configuration: configuration, database: database, databaseCache: databaseCache, observer: observer,
       logger: logger)
     do throws(BluetoothError) {
@@ -384,7 +384,7 @@ public actor Host {
   }
 
   /// Runs `body` on the host from anywhere, later.
-  nonisolated func onEventLoop(_ body: @escaping @Sendable (isolated Host) -> Void) {
+  nonisolated func onEventLoop(_ body: @escaping @Sendable (isolated BluetoothHost) -> Void) {
     transport.eventLoop.execute { [weak self] in
       self?.assumeIsolated { body($0) }
     }
@@ -396,7 +396,7 @@ public actor Host {
 final class HostReceiver: HCIReceiver, @unchecked Sendable {
   // Sendable: the transport and the host use it on their event loop only.
   // Release builds do not check that no two accesses to one of these overlap, which would cost 100 instructions for each packet
-  // and more for a batch: the core calls nobody, a transport never calls from inside a call that it gets, and only `Host.pump`
+  // and more for a batch: the core calls nobody, a transport never calls from inside a call that it gets, and only `BluetoothHost.pump`
   // tells.
   #if !DEBUG
     @exclusivity(unchecked)
@@ -417,7 +417,7 @@ final class HostReceiver: HCIReceiver, @unchecked Sendable {
   /// Packets other than values have come since the host looked last.
   private var hasChanged = false
   // The host owns the transport, and the transport this.
-  weak var host: Host?
+  weak var host: BluetoothHost?
   private let eventLoop: any EventLoop
 
   init(_ core: consuming HostCore, on eventLoop: any EventLoop) {
@@ -439,8 +439,9 @@ final class HostReceiver: HCIReceiver, @unchecked Sendable {
     hasChanged = false
     // What `assumeIsolated` does, without its check, which has just been made, and without the closure that it allocates.
     let pump = unsafe unsafeBitCast(
-      { (host: isolated Host, onlyValues: Bool) in host.pump(onlyValues: onlyValues) } as (isolated Host, Bool) -> Void,
-      to: ((Host, Bool) -> Void).self)
+      { (host: isolated BluetoothHost, onlyValues: Bool) in host.pump(onlyValues: onlyValues) }
+        as (isolated BluetoothHost, Bool) -> Void,
+      to: ((BluetoothHost, Bool) -> Void).self)
     pump(host, onlyValues)
   }
   func writable() { host?.assumeIsolated { $0.pump() } }

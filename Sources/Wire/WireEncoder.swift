@@ -1,7 +1,7 @@
 /// Writes a message into reserved space. Octets and lists are copied from `source`, the bytes their ranges refer to.
 ///
 /// Every store is preceded by a check against `capacity`; nothing becomes part of the output before ``commit(_:)``.
-@safe public struct Encoder: FieldVisitor {
+@safe public struct WireEncoder: FieldVisitor {
   /// The beginning of the output; an output without any room has no address.
   @usableFromInline let base: UnsafeMutableRawPointer?
   /// Where the free part begins.
@@ -107,7 +107,7 @@
   }
 
   @inlinable @inline(__always)
-  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: Extent)
+  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: WireExtent)
     throws(WireError)
   {
     if case .exactly(let count) = extent, count != Int(value.octets.count) {
@@ -138,18 +138,20 @@
   }
 
   @inlinable @inline(__always)
-  public mutating func list<E>(_ label: StaticString, _ value: inout List<E>, _ shape: ListShape) throws(WireError) {
+  public mutating func list<E>(_ label: StaticString, _ value: inout WireList<E>, _ shape: WireListShape)
+    throws(WireError)
+  {
     try copy(Int(value.offset), Int(value.byteCount), label)
   }
   @inlinable @inline(__always)
-  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
+  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>)
     throws(WireError)
   {
     try count(Int(value.stride), 1, strideLabel)
     try copy(Int(value.offset), Int(value.byteCount), label)
   }
   @inlinable @inline(__always)
-  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout List<E>)
+  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>)
     throws(WireError)
   {
     try count(Int(value.count), 1, countLabel)
@@ -161,7 +163,7 @@ extension WireRecord {
   /// Appends the message to `output`; its ranges are copied from `source`. `output` is unchanged when this throws.
   @inlinable public func encode(into output: inout OutputRawSpan, from source: Span<UInt8>) throws(WireError) {
     defer { extendLifetime(source) }
-    var encoder = unsafe Encoder(&output, source)
+    var encoder = unsafe WireEncoder(&output, source)
     try encoder.message(self)
     unsafe encoder.commit(&output)
   }
@@ -186,7 +188,7 @@ extension WireRecord {
   }
 }
 
-extension List {
+extension WireList {
   /// Puts `entries` at the end of `arena`, the bytes a message will be encoded from. Allocates.
   ///
   /// Entries whose length is not their own to say are all equally long (traps otherwise: it is the caller's list).

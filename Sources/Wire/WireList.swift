@@ -6,7 +6,7 @@
 ///
 /// Only this module makes lists that are not empty, so `byteCount` is a whole number of strides, and `Cursor` need not
 /// check that again (measured: 10 instructions per PDU). Ranges have 16 bits: no packet is longer than 65,535 octets.
-public struct List<Element: WireRecord>: BitwiseCopyable, Sendable {
+public struct WireList<Element: WireRecord>: BitwiseCopyable, Sendable {
   @usableFromInline let offset: UInt16
   @usableFromInline let byteCount: UInt16
   /// Octets per entry; 0 when each says its own length.
@@ -60,7 +60,7 @@ public struct List<Element: WireRecord>: BitwiseCopyable, Sendable {
       let stride = measure.isOpen ? self.stride : measure.shortest
       var element = Element()
       defer { extendLifetime(packet) }
-      var decoder = unsafe Decoder(packet, at, chained ? end : at &+ stride)
+      var decoder = unsafe WireDecoder(packet, at, chained ? end : at &+ stride)
       do throws(WireError) { try element.fields(&decoder) } catch { preconditionFailure("not the packet of this list") }
       at = chained ? decoder.at : at &+ stride
       return element

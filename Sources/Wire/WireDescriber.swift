@@ -2,7 +2,7 @@
 ///
 /// Numbers as their type writes them, octets as hex or `(empty)`, lists as `[{…}, {…}]`. Counts and lengths are written too, as the
 /// Specification has them, although the message does not store them.
-@safe public struct Describer: FieldVisitor {
+@safe public struct WireDescriber: FieldVisitor {
   public private(set) var text = ""
   private let packet: UnsafeBufferPointer<UInt8>
 
@@ -20,7 +20,7 @@
     if octets.isEmpty { return "(empty)" }
     return unsafe packet[octets.range].map { hexDigits(UInt64($0), 2) }.joined(separator: " ")
   }
-  private mutating func entries<E>(_ label: StaticString, _ list: List<E>) {
+  private mutating func entries<E>(_ label: StaticString, _ list: WireList<E>) {
     guard unsafe list.octets.range.upperBound <= packet.count else { return write(label, "(not in this packet)") }
     write(label, "[")
     var cursor = list.cursor
@@ -38,7 +38,7 @@
   public mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) {
     write(label, value.text)
   }
-  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: Extent) {
+  public mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: WireExtent) {
     if case .cut = extent, value.octets.isEmpty { return }
     write(label, hex(value.octets))
   }
@@ -51,14 +51,14 @@
   public mutating func uuid<U: UUIDField>(_ label: StaticString, _ value: inout U) {
     if case .short = value.uuid { write(label, "0x\(value.uuid)") } else { write(label, "\(value.uuid)") }
   }
-  public mutating func list<E>(_ label: StaticString, _ value: inout List<E>, _ shape: ListShape) {
+  public mutating func list<E>(_ label: StaticString, _ value: inout WireList<E>, _ shape: WireListShape) {
     entries(label, value)
   }
-  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
+  public mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>) {
     write(strideLabel, String(value.stride))
     entries(label, value)
   }
-  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout List<E>) {
+  public mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>) {
     write(countLabel, String(value.count))
     entries(label, value)
   }
@@ -68,7 +68,7 @@ extension WireRecord {
   /// The fields as text; ranges are looked up in `packet`.
   public func description(in packet: Span<UInt8>) -> String {
     defer { extendLifetime(packet) }
-    var describer = unsafe Describer(packet)
+    var describer = unsafe WireDescriber(packet)
     var record = self
     do throws(WireError) { try record.fields(&describer) } catch {}
     return describer.text

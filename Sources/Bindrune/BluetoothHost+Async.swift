@@ -17,7 +17,7 @@ enum Requester {
   case observer(HostOperation)
 }
 
-extension Host {
+extension BluetoothHost {
   // MARK: Requests
 
   /// Starts something that ends with `.completed(id, …)` and waits for that; a cancelled task cancels the request.
@@ -35,7 +35,7 @@ extension Host {
     }
   }
   private func request(
-    _ begin: (isolated Host, RequestID) -> Void
+    _ begin: (isolated BluetoothHost, RequestID) -> Void
   ) async throws(BluetoothError) -> HostOutcome {
     try check()
     let id = newRequest()
