@@ -241,10 +241,12 @@ extension HostCore {
     guard let index = upper.index(of: link) else { return }
     upper.server.setAuthorized(isAuthorized, of: upper.links[index].bearers.first.bearer.id)
   }
-  /// The client of `link` is bonded: what is to be remembered of it comes as `.storeClient`, and `record` is what came last
-  /// for this bond. A record that is none throws; the client then begins anew.
-  public mutating func restoreClient(_ record: [UInt8]?, of bond: BondID, on link: LinkID) throws(WireError) {
+  /// The client of `link` is bonded: from now on `.storeClient` reports what outlives the link, under the link's `PeerID`.
+  /// `record` holds the octets of the last `.storeClient` of this peer; nil for a new bond. Octets that are not a record
+  /// throw, and the client then begins anew.
+  public mutating func restoreClient(_ record: [UInt8]?, on link: LinkID) throws(WireError) {
     guard let index = upper.index(of: link) else { return }
+    let bond = BondID(rawValue: upper.links[index].peer.rawValue)
     let bearer = upper.links[index].bearers.first.bearer.id
     defer {
       collectServer()
@@ -312,7 +314,8 @@ extension HostCore {
         if let link = link(of: bearer) {
           emit(.writeRequested(id, link, handle, value, offset: Int(offset), following: following))
         }
-      case .store(let bond, let octets): emit(.storeClient(bond, upper.keepFromServer(octets)))
+      case .store(let bond, let octets):
+        emit(.storeClient(PeerID(rawValue: bond.rawValue), upper.keepFromServer(octets)))
       case .requestCancelled(let id, let bearer):
         emit(.requestCancelled(id, link(of: bearer)))
       }

@@ -109,8 +109,9 @@ public enum HostEffect: Sendable {
   case writeRequested(ServerRequestID, LinkID, AttributeHandle, Octets, offset: Int, following: Int)
   /// Nobody waits for that answer any more.
   case requestCancelled(ServerRequestID, LinkID?)
-  /// What the server remembers of a bonded client has changed: these octets replace the bond's old ones. `restoreClient`.
-  case storeClient(BondID, Octets)
+  /// What the server remembers of a bonded client has changed: these octets replace the ones stored for this peer before.
+  /// `HostCore.restoreClient` reads them back.
+  case storeClient(PeerID, Octets)
   /// After a `.full`: there is room again for the longest PDU of the MTU.
   case readyToSend(LinkID)
   case indicationConfirmed(LinkID, AttributeHandle)

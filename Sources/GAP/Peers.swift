@@ -10,6 +10,9 @@ public struct PeerID: BitwiseCopyable, Sendable, Hashable, CustomStringConvertib
   /// The address in the lower 48 bits; bit 48 is set of a random one.
   public let rawValue: UInt64
 
+  /// `restoreClient` gave GATT the number of a `PeerID`; this makes one of it again.
+  init(rawValue: UInt64) { self.rawValue = rawValue }
+
   /// The peer that became known by this address. If the peer at this address has revealed its
   /// identity it may have another `PeerID`: `HostCore.peer(at:)` finds it.
   public init(_ address: PeerAddress) {

@@ -1,7 +1,7 @@
 import ATT
 import BindruneWire
 
-/// Names a bond: whoever keeps the keys gives out the numbers.
+/// Names a bonded client across its connections. The caller chooses the numbers: GAP uses the client's `PeerID`.
 public struct BondID: RawRepresentable, BitwiseCopyable, Sendable, Hashable {
   public var rawValue: UInt64
   @inlinable public init(rawValue: UInt64) { self.rawValue = rawValue }

@@ -21,6 +21,8 @@ struct Bench: ~Copyable {
   /// Whom the last command names: the last octet of the address.
   private(set) var lastPeer: UInt64 = 0
   private(set) var told: [HostEffect] = []
+  /// What the core asked to store of bonded clients.
+  private(set) var stored: [(peer: PeerID, record: [UInt8])] = []
   private var texts: [String] = []
   /// Effects are put into words: for those who look at them.
   var isReading = true
@@ -124,6 +126,7 @@ struct Bench: ~Copyable {
     told = []
     sent = []
     texts = []
+    stored = []
   }
 
   // MARK: From the core
@@ -173,6 +176,7 @@ struct Bench: ~Copyable {
   private mutating func drain() {
     while let effect = core.nextEffect() {
       told.append(effect)
+      if case .storeClient(let peer, let octets) = effect { stored.append((peer, core.bytes(of: octets))) }
       if isReading { texts.append(text(of: effect)) }
     }
   }

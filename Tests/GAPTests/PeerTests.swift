@@ -15,8 +15,8 @@ import Testing
   private static let link = LinkID(rawValue: 1), peer = PeerID(resolvable)
 
   /// A link with a peer of which nothing but a private address is known.
-  private static func linked() -> Bench {
-    var bench = Bench.started()
+  private static func linked(database: Database = Database()) -> Bench {
+    var bench = Bench.started(database)
     bench.tell { core, now in core.connect(to: resolvable, id: RequestID(rawValue: 1), now: now) }
     bench.answerAll()
     bench.receive(connectionComplete(0x40, .central, resolvable))
@@ -100,6 +100,35 @@ import Testing
     #expect(peers.id(of: Self.identity) == other && peers.address(of: Self.peer) == Self.resolvable)
     peers.identify(PeerID(Self.identity), as: Self.identity)
     #expect(peers.id(of: Self.identity) == PeerID(Self.identity) && peers.address(of: other) == Bench.thirdPeer)
+  }
+  /// What the server remembers of a bonded client is the peer's, whatever address it has: Vol 3, Part G, §2.5.2.
+  @Test func aClientRecordIsThePeers() throws {
+    var builder = DatabaseBuilder()
+    let value = builder.service("180D") { $0.characteristic("2A37", .notify).value }
+    var bench = Self.linked(database: try builder.build())
+    let descriptor = value.rawValue + 1
+    bench.tell { core, _ in try? core.restoreClient(nil, on: Self.link) }
+    bench.receive(data(0x40, [0x12] + little(descriptor) + [1, 0]))
+    let subscribed = try #require(bench.stored.last)
+    #expect(try ClientRecord(subscribed.record.span).configurations.map(\.value) == [.notification])
+    // The link learns who its peer is: what is stored afterwards is stored for the same peer.
+    Self.identify(&bench)
+    bench.receive(data(0x40, [0x12] + little(descriptor) + [0, 0]))
+    let unsubscribed = try #require(bench.stored.last)
+    #expect(try ClientRecord(unsubscribed.record.span).configurations.isEmpty)
+    #expect(bench.stored.count == 3 && bench.stored.allSatisfy { $0.peer == Self.peer })
+
+    // It comes back by its identity address: the same peer, hence the same record.
+    bench.receive(disconnectionComplete(0x40))
+    bench.receive(connectionComplete(0x41, .peripheral, Self.identity))
+    bench.answerAll()
+    bench.forget()
+    bench.tell { core, _ in try? core.restoreClient(subscribed.record, on: LinkID(rawValue: 2)) }
+    guard case .subscriptionChanged(LinkID(rawValue: 2), value, .notification)? = bench.told.first else {
+      Issue.record("\(bench.told)")
+      return
+    }
+    #expect(bench.stored.map(\.peer) == [Self.peer])
   }
   /// Vol 3, Part H, §3.6.5; Vol 4, Part E, §7.8.38.
   @Test func whatIsNoIdentity() {

@@ -29,7 +29,7 @@ public struct TestHost: ~Copyable, HCIHost {
   public private(set) var subscriptions: [(link: LinkID, handle: AttributeHandle, ClientCharacteristicConfiguration)] =
     []
   /// What was stored last for each bonded client.
-  public private(set) var records: [BondID: [UInt8]] = [:]
+  public private(set) var records: [PeerID: [UInt8]] = [:]
   public private(set) var mtus: [LinkID: Int] = [:]
   public private(set) var readyEdges = 0
   /// The same by link.
@@ -221,7 +221,7 @@ public struct TestHost: ~Copyable, HCIHost {
     case .writeRequested(let id, _, let handle, let range, _, let following):
       if following == 0 { questions.append((id, handle, core.bytes(of: range))) }
     case .requestCancelled(let id, _): questions.removeAll { $0.id == id }
-    case .storeClient(let bond, let record): records[bond] = core.bytes(of: record)
+    case .storeClient(let peer, let record): records[peer] = core.bytes(of: record)
     case .readyToSend(let link):
       readyEdges += 1
       edges[link, default: 0] += 1
