@@ -7,8 +7,8 @@ import DequeModule
 public struct ClientConfiguration: BitwiseCopyable, Sendable {
   /// Requests that wait on a bearer while another is active; one more is refused with `.busy`.
   public var maximumWaiting = 256
-  /// Octets of received values, 8 for each value included, that may wait to be taken as effects; what comes beyond is
-  /// dropped and counted. A composer that drains after every packet never gets near it.
+  /// Octets of received values, 8 for each value included, that may wait to be taken as effects; the client drops and
+  /// counts what exceeds them. A composer that drains after every packet never gets near it.
   public var valueCapacity = 65_536
   public init() {}
 }
@@ -25,51 +25,51 @@ public struct ClientConfiguration: BitwiseCopyable, Sendable {
 ///     while client.hasRequest(on: bearer) { …bearer… }  // nextRequest, receive(response:)
 ///     while let effect = client.nextEffect() { … }      // after every packet
 ///
-/// What it has for each bearer, and what once: `ClientBearers.swift`. What it knows of the server, and how it learns that
-/// this has changed: `ClientCaching.swift`.
+/// `ClientBearers.swift` says what the client keeps for each bearer and what it keeps once; `ClientCaching.swift` what
+/// it knows of the server, and how it learns of a change.
 ///
 /// ## Effects
-/// Take them after every packet and every command: `Octets` in them are ranges of an arena that is emptied by the next
-/// call that changes the client, once all effects have been taken.
+/// Take them after every packet and every command: their `Octets` are ranges of an arena, which the next call that
+/// changes the client empties once all effects have been taken.
 public struct Client: AttributeClient, ~Copyable {
-  /// What discoveries have found. It changes when one completes, and when the server's services change.
+  /// What discoveries have found. It changes when a discovery completes, and when the server's services change.
   public internal(set) var remote = RemoteDatabase()
   public let configuration: ClientConfiguration
 
   /// In the order in which they were opened.
   @usableFromInline var bearers = UniqueArray<RequestQueue>()
-  /// Of `bearers`, those that are not idle. While there are none, the bearers ask for no request, and nobody looks at the list: a
-  /// value that is sent costs what it does without one.
+  /// How many of `bearers` are not idle. At 0 the bearers ask for no request and skip the list, so that sending a value
+  /// costs nothing extra.
   @usableFromInline var busyCount = 0
   /// The bearer whose procedure uses what the client has once: see `ClientBearers.swift`.
   var exclusive: BearerID?
-  /// Where requests are made: see `makeRequests`.
+  /// The bearer that new requests are made on: see `makeRequests`.
   var target: (bearer: BearerID, place: UInt64?) = (BearerID(rawValue: 0), 0)
-  /// Why the last bearer that closed did.
+  /// Why the bearer that closed last closed.
   var closure = BearerClosure.disconnected
-  /// Asks, and takes the responses, for the exclusive procedure while that is `discovering`.
+  /// Writes the requests and reads the responses of the exclusive procedure while that is `discovering`.
   var discovery = Discovery()
   /// The server's queue may hold parts that were prepared on a bearer that has closed.
   var mustEmptyQueue = false
 
-  /// What was read last and belongs to no discovery yet.
+  /// The hash that was read last, until a discovery takes it.
   var freshHash: DatabaseHash?
-  /// This server has told a Database Hash.
+  /// The server has reported a Database Hash.
   var hasHash = false
 
-  /// One of the server's values that somebody has subscribed to.
+  /// One of the server's values that has subscribers.
   struct Subscription: BitwiseCopyable {
     var valueHandle: AttributeHandle
     var configuration: ClientCharacteristicConfiguration
     var subscribers: Int
   }
   var subscriptions: [Subscription] = []
-  /// Where Service Changed was when `followChanges` subscribed to it.
+  /// The handle of Service Changed when `followChanges` subscribed to it.
   var followed: AttributeHandle?
 
   @usableFromInline var effects: Deque<ClientEffect> = []
   @usableFromInline var arena = UniqueArray<UInt8>()
-  /// What `valueCapacity` bounds.
+  /// The octets that `valueCapacity` bounds.
   private var undrained = 0
   @usableFromInline var lost = 0
 
@@ -79,7 +79,8 @@ public struct Client: AttributeClient, ~Copyable {
 
   /// Everything: services, includes, characteristics, descriptors. Replaces `remote`. Vol 3, Part G, §4.4 … §4.7.
   public mutating func discoverAll(_ id: RequestID) { submit(Procedure(.request(id), .discover(.everything(.all)))) }
-  /// All primary services (§4.4.1), or those with `uuid` (§4.4.2). What `remote` knows of services that are still there stays.
+  /// All primary services (§4.4.1), or those with `uuid` (§4.4.2). `remote` keeps what it knows of services that still
+  /// exist.
   public mutating func discoverPrimaryServices(_ id: RequestID, _ uuid: BluetoothUUID? = nil) {
     submit(Procedure(.request(id), .discover(uuid.map { .services($0) } ?? .primaryServices)))
   }
@@ -87,8 +88,8 @@ public struct Client: AttributeClient, ~Copyable {
   public mutating func discoverIncludedServices(_ id: RequestID, in range: HandleRange) {
     submit(Procedure(.request(id), .discover(.includedServices(range))))
   }
-  /// The characteristics in `range`, without descriptors. Vol 3, Part G, §4.6.1; by UUID (§4.6.2) is the same exchange,
-  /// followed by a look into `remote`.
+  /// The characteristics in `range`, without descriptors. Vol 3, Part G, §4.6.1. Discovery by UUID (§4.6.2) is the same
+  /// exchange, followed by a search in `remote`.
   public mutating func discoverCharacteristics(_ id: RequestID, in range: HandleRange) {
     submit(Procedure(.request(id), .discover(.characteristics(range))))
   }
@@ -115,25 +116,26 @@ public struct Client: AttributeClient, ~Copyable {
   public mutating func readMultiple(_ id: RequestID, _ handles: [AttributeHandle]) {
     submit(Procedure(id, .readingMultiple(isVariable: false), parts: handles.map { Procedure.Part(handle: $0) }))
   }
-  /// Two or more values, in one response; a value for which it has no room is cut, those behind it are missing.
-  /// Vol 3, Part G, §4.8.5.
+  /// Two or more values, in one response. The value that exceeds the response's room is cut, and those after it are
+  /// missing. Vol 3, Part G, §4.8.5.
   public mutating func readMultipleVariable(_ id: RequestID, _ handles: [AttributeHandle]) {
     submit(Procedure(id, .readingMultiple(isVariable: true), parts: handles.map { Procedure.Part(handle: $0) }))
   }
 
   // MARK: Writing
 
-  /// Vol 3, Part G, §4.9.3; a value longer than ATT_MTU − 3 as in §4.9.4.
+  /// Writes a value, and one longer than ATT_MTU − 3 in parts. Vol 3, Part G, §4.9.3, §4.9.4.
   public mutating func write(_ id: RequestID, _ handle: AttributeHandle, _ value: Span<UInt8>) {
     let part = Procedure.Part(handle: handle, value: Octets(0, value.count))
     submit(Procedure(id, .writing(part), octets: copy(value)))
   }
-  /// In parts, whatever its length; nothing is written unless every part came back as it was sent. Vol 3, Part G, §4.9.4.
+  /// Writes a value of any length in parts; the server writes nothing unless it has echoed every part as it was sent.
+  /// Vol 3, Part G, §4.9.4.
   public mutating func writeLong(_ id: RequestID, _ handle: AttributeHandle, _ value: Span<UInt8>) {
     let part = Procedure.Part(handle: handle, value: Octets(0, value.count))
     submit(Procedure(id, .preparing(Procedure.Queueing()), parts: [part], octets: copy(value)))
   }
-  /// Several values, all or none. Vol 3, Part G, §4.9.5.
+  /// Writes several values, all or none. Vol 3, Part G, §4.9.5.
   public mutating func writeReliable(_ id: RequestID, _ values: [(handle: AttributeHandle, value: [UInt8])]) {
     var parts: [Procedure.Part] = [], octets: [UInt8] = []
     for (handle, value) in values {
@@ -141,7 +143,7 @@ public struct Client: AttributeClient, ~Copyable {
     }
     submit(Procedure(id, .preparing(Procedure.Queueing()), parts: parts, octets: octets))
   }
-  /// Refused, until pairing gives the keys that sign: `.noSigningKey`. Vol 3, Part G, §4.9.2.
+  /// Fails with `.noSigningKey` until pairing provides the keys that sign. Vol 3, Part G, §4.9.2.
   public mutating func writeSigned(_ id: RequestID, _ handle: AttributeHandle, _ value: Span<UInt8>) {
     emptyArena()
     complete(id, .failed(.noSigningKey))
@@ -149,19 +151,19 @@ public struct Client: AttributeClient, ~Copyable {
 
   // MARK: Subscribing
 
-  /// Asks the server to send the value with `valueHandle` whenever it likes; completes when the server has said yes.
-  /// Without `configuration`: notifications where the characteristic has that property, else indications.
-  /// Vol 3, Part G, §4.10, §4.11, §3.3.3.3.
+  /// Asks the server to send the value with `valueHandle` on its own initiative; completes when the server has agreed.
+  /// Without `configuration` the client chooses notifications where the characteristic has that property, otherwise
+  /// indications. Vol 3, Part G, §4.10, §4.11, §3.3.3.3.
   ///
-  /// The descriptor is looked up in `remote`, and searched on the server where that has none. Subscribers are counted: a
-  /// second one asks the server for nothing. One who cancels while the server is being asked
-  /// leaves nothing behind: the server is asked for what was in force before.
+  /// The client looks the descriptor up in `remote`, and searches the server for it if `remote` has none. The client
+  /// counts subscribers: a second one causes no request. Cancelling while the request is in flight restores the
+  /// configuration that was in force before.
   public mutating func subscribe(
     _ id: RequestID, _ valueHandle: AttributeHandle, _ configuration: ClientCharacteristicConfiguration? = nil
   ) {
     submit(Procedure(.request(id), .subscribe(valueHandle, configuration)))
   }
-  /// One subscriber less; after the last one the server is asked to send no more.
+  /// Removes one subscriber; after the last one the client asks the server to send no more.
   public mutating func unsubscribe(_ id: RequestID, _ valueHandle: AttributeHandle) {
     submit(Procedure(.request(id), .unsubscribe(valueHandle)))
   }
@@ -180,7 +182,7 @@ public struct Client: AttributeClient, ~Copyable {
   @inlinable @inline(__always) public func holdsCommands(on bearer: BearerID) -> Bool {
     busyCount > 0 && Client.holdsCommands(bearer, among: bearers)
   }
-  // Out of the way of values: static, because a client that is borrowed for a call is copied.
+  // Kept out of the path of values, and static, because a borrowed client would be copied for the call.
   @inline(never) @usableFromInline
   static func isAsking(_ bearer: BearerID, among bearers: borrowing UniqueArray<RequestQueue>) -> Bool {
     guard let index = index(of: bearer, among: bearers), case .asking = bearers[index].phase else { return false }
@@ -192,8 +194,9 @@ public struct Client: AttributeClient, ~Copyable {
     return bearers[index].holdsCommands
   }
 
-  /// See `AttributeClient`. A request for which `mtu` has no room (Read Multiple of too many handles) fails here, and the
-  /// next one is tried. A value too long for a Write Request goes back to those that wait while another bearer is exclusive.
+  /// See `AttributeClient`. A request that exceeds `mtu` (Read Multiple of too many handles) fails here, and the client
+  /// tries the next one. A value too long for a Write Request returns to the waiting requests while another bearer is
+  /// exclusive.
   public mutating func nextRequest(
     on bearer: BearerID, after commands: UInt64, mtu: Int, into request: inout OutputRawSpan
   ) -> Bool {
@@ -258,7 +261,8 @@ public struct Client: AttributeClient, ~Copyable {
       case .finished: discovered(at: index)
       case .failed(let error): end(.failed(error), at: index)
       }
-    default:
+    case (_, .reading), (_, .readingByType), (_, .readingMultiple), (_, .writing), (_, .preparing), (_, .emptying),
+      (_, .executing), (_, .rollingBack), (_, .finished):
       switch bearers[index].procedure.receive(response, in: packet, mtu: mtu) {
       case .again: if !isWanted { end(.failed(.cancelled), at: index) }
       case .done: written(error: nil, at: index)
@@ -269,7 +273,7 @@ public struct Client: AttributeClient, ~Copyable {
     }
   }
 
-  /// A discovery is at its end: the active request, or the search for the descriptor that it writes to.
+  /// Ends a discovery: the active request, or the search for the descriptor that it writes to.
   private mutating func discovered(at index: Int) {
     let found = discovery.takeFound()
     switch bearers[index].procedure.kind {
@@ -279,13 +283,13 @@ public struct Client: AttributeClient, ~Copyable {
     case .discover(let goal):
       learn(found, isComplete: goal == .everything(.all))
       end(.discovered, at: index)
-    default:
+    case .values, .rediscover, .databaseHash, .followChanges:
       learn(found, isComplete: true)
       end(.discovered, at: index)
     }
   }
 
-  /// The server has answered a write, or refused anything.
+  /// The server has answered a write, or refused any request.
   private mutating func written(error: ClientError?, at index: Int) {
     switch bearers[index].procedure.kind {
     case .subscribe(let valueHandle, let configuration?) where error == nil:
@@ -296,12 +300,12 @@ public struct Client: AttributeClient, ~Copyable {
     case .followChanges:
       if let result = followed(error, at: index) { end(result, at: index) }
       return
-    default: break
+    case .values, .discover, .rediscover, .databaseHash, .subscribe: break
     }
     end(error.map { .failed($0) } ?? .done, at: index)
   }
 
-  /// What a bearer's procedure has read, in the arena.
+  /// What a bearer's procedure has read, copied into the arena.
   private mutating func gathered(at index: Int) -> Octets {
     let gathered = bearers[index].procedure.octets, octets = Octets(arena.count, gathered.count)
     arena.append(copying: gathered.span)
@@ -330,7 +334,8 @@ public struct Client: AttributeClient, ~Copyable {
   private mutating func keep(
     _ handle: AttributeHandle, _ value: Octets, _ packet: Span<UInt8>, _ kind: ValueKind
   ) {
-    // After the first one lost all are lost until the effects have been taken: what is left is a prefix, in order.
+    // After the first lost value all are dropped until the effects have been taken, so that the rest is a prefix, in
+    // order.
     guard lost == 0, undrained + 8 + Int(value.count) <= configuration.valueCapacity else {
       lost += 1
       return
@@ -342,7 +347,7 @@ public struct Client: AttributeClient, ~Copyable {
 
   // MARK: Effects
 
-  /// `nextEffect` has something to say.
+  /// True while `nextEffect` returns an effect.
   @inlinable @inline(__always) public var hasEffect: Bool { !effects.isEmpty || lost > 0 }
   public mutating func nextEffect() -> ClientEffect? {
     if let effect = effects.popFirst() { return effect }
@@ -357,7 +362,7 @@ public struct Client: AttributeClient, ~Copyable {
     undrained = 0
   }
 
-  /// Lends the bytes of an effect. Traps when `octets` is no range of the arena.
+  /// Lends the bytes of an effect. Traps when `octets` is not a range of the arena.
   @inlinable @inline(__always)
   public borrowing func withBytes<Result, Failure: Error>(
     _ octets: Octets, _ body: (Span<UInt8>) throws(Failure) -> Result
@@ -370,7 +375,7 @@ public struct Client: AttributeClient, ~Copyable {
     bytes.append(octets, of: arena.span)
     return bytes
   }
-  /// The values of `.values`, in handle order, or in the order they were asked for.
+  /// The values of `.values`, in handle order, or in the order of the request.
   public borrowing func values(of octets: Octets) -> [HandleValue] {
     HandleValue.list(arena.span.extracting(octets.range), from: Int(octets.offset))
   }
@@ -380,10 +385,10 @@ public struct Client: AttributeClient, ~Copyable {
 public struct HandleValue: BitwiseCopyable, Sendable, Equatable {
   public var handle: AttributeHandle
   public var value: Octets
-  /// The response had no room for the whole value: these are its first octets. Vol 3, Part F, §3.4.4.12.
+  /// The response had no room for the whole value, which has only its first octets here. Vol 3, Part F, §3.4.4.12.
   public var isCut = false
 
-  /// The values of a `ClientResult.values`, whose octets these are; the ranges begin at `start`.
+  /// The values of a `ClientResult.values`, decoded from its octets; the ranges begin at `start`.
   public static func list(_ octets: Span<UInt8>, from start: Int = 0) -> [HandleValue] {
     var values: [HandleValue] = [], at = 0
     while at + 4 <= octets.count {

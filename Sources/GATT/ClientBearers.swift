@@ -3,33 +3,33 @@ import BasicContainers
 import BindruneWire
 import DequeModule
 
-/// What a client keeps for one of its bearers: the active request, and those that wait for it.
+/// What a client keeps for one of its bearers: the active request, and the waiting ones.
 ///
 /// ## Phases
 ///
 ///     idle ── request ──▶ asking ── nextRequest ──▶ awaiting ── response ──▶ asking, or idle
 ///     idle, asking or awaiting ──▶ blocked ──▶ asking       while another bearer has `Client.exclusive`
 ///
-/// Cancelling while a request is in flight completes the caller at once; the queue stays in `awaiting` until the response
-/// has come and gone. While the first of those that wait has no place yet (`place`), the queue is idle.
+/// Cancelling while a request is in flight completes it for the caller at once; the queue stays in `awaiting` until the
+/// response has arrived. While the first waiting request has no place yet (`place`), the queue is idle.
 ///
-/// `procedure` serves the active request and is finished without one; while it is `discovering`, the client's `discovery`
-/// asks and takes the responses.
+/// `procedure` serves the active request and is finished without one; while it is `discovering`, the client's
+/// `discovery` writes the requests and reads the responses.
 @usableFromInline struct RequestQueue: ~Copyable {
   @usableFromInline enum Phase: BitwiseCopyable {
     case idle
-    /// The first that waits needs what the procedure of another bearer has. Nothing is active.
+    /// The first waiting request needs what the procedure of another bearer holds. Nothing is active.
     case blocked
-    /// The active request has something to ask.
+    /// The active request has a PDU to send.
     case asking(Active)
     case awaiting(Active)
     var isIdle: Bool { if case .idle = self { true } else { false } }
   }
-  /// How the active request stands with what is beside it.
+  /// The active request's place among the bearer's other traffic.
   @usableFromInline struct Active: BitwiseCopyable {
-    /// Its place: so many commands of the bearer leave before it.
+    /// The number of the bearer's commands that leave before it.
     @usableFromInline let place: UInt64
-    /// What is asked for after it may follow: it has left, or its caller has gone.
+    /// Later traffic may follow: the request has left, or its caller has cancelled.
     @usableFromInline var hasLeft = false
     var synchrony: Synchrony
     init(place: UInt64, synchrony: Synchrony) {
@@ -40,17 +40,17 @@ import DequeModule
   /// Whether the server has answered a request with Database Out Of Sync (0x12).
   enum Synchrony: BitwiseCopyable {
     case inSync
-    /// It has. The hash is read, and decides whether the procedure goes on.
+    /// It has. The client reads the hash, which decides whether the procedure resumes.
     case readingHash
-    /// It has, and the hash has been read. A second 0x12 is the caller's.
+    /// It has, and the client has read the hash. The caller gets a second 0x12.
     case resumed
   }
   /// A request that waits for those before it.
   struct Waiting {
     var procedure: Procedure
-    /// Nil: not known yet, and the request waits for it.
+    /// Nil while it is not known; the request waits for it.
     var place: UInt64? = 0
-    /// Of a request that has been active before.
+    /// Synchrony of a request that has been active before.
     var synchrony = Synchrony.inSync
     var isExclusive: Bool { procedure.isExclusive || synchrony == .readingHash }
   }
@@ -69,9 +69,9 @@ import DequeModule
     case .idle: false
     }
   }
-  /// A request waits for the active one only.
+  /// True when a request waits for nothing but the active one.
   private var hasNext: Bool { waiting.first?.place != nil }
-  /// Of the active request, which has something to ask.
+  /// Synchrony of the active request, which has a PDU to send.
   var synchrony: Synchrony {
     get { if case .asking(let active) = phase { active.synchrony } else { .inSync } }
     set {
@@ -83,13 +83,13 @@ import DequeModule
   var isAwaiting: Bool { if case .awaiting = phase { true } else { false } }
   /// From `asking` to `awaiting`, or back.
   mutating func turn(to phase: Phase) { self.phase = phase }
-  /// The place in `waiting` of the request that `id` names.
+  /// The index in `waiting` of the request with `id`.
   func index(of id: RequestID) -> Int? { waiting.firstIndex { $0.procedure.caller == .request(id) } }
 }
 
 /// # The bearers of a client
-/// **Overview**: on each bearer of its link a client has one request in flight (Vol 3, Part F, §3.3.2), and others that wait
-/// for it. What it knows of the server, and what the server keeps for it, it has once, whatever bearers there are:
+/// **Overview**: on each bearer of its link a client has one request in flight (Vol 3, Part F, §3.3.2) and others that
+/// wait for it. The following exist once for the client, however many bearers it has:
 ///
 /// | of the client | |
 /// |---|---|
@@ -98,12 +98,12 @@ import DequeModule
 /// | the server's queue of prepared writes | Vol 3, Part F, §3.4.6 |
 ///
 /// **Function**: a procedure that uses one of these is exclusive: one bearer at a time runs such a procedure, from its
-/// beginning to its end. One on another bearer waits in its order, and so do those behind it. When the exclusive procedure ends,
-/// the other bearers that wait come before the next of its own bearer.
+/// beginning to its end. On another bearer it waits in its order, and so do the requests behind it. When the exclusive
+/// procedure ends, waiting bearers take precedence over the next procedure of the same bearer.
 ///
-/// A bearer that closes ends the requests that have been made on it. What the client asks for itself goes on on another bearer.
+/// A bearer that closes ends the requests made on it. The client's own requests resume on another bearer.
 extension Client {
-  /// The client has one more bearer. One that is open already starts afresh.
+  /// Adds a bearer to the client. A bearer that is open already is reset.
   public mutating func open(_ bearer: BearerID) {
     close(.disconnected, on: bearer)
     if bearers.isEmpty { makeRequests(on: bearer, after: 0) }
@@ -127,7 +127,7 @@ extension Client {
     for procedure in own.reversed() { bearers[0].waiting.prepend(RequestQueue.Waiting(procedure: procedure)) }
     beginAll()
   }
-  /// Ends a procedure with its bearer. Returns what the client has to ask on another one.
+  /// Ends a procedure with its bearer. Returns what the client must resume on another one.
   private mutating func end(_ procedure: Procedure, isAwaiting: Bool) -> Procedure? {
     if !bearers.isEmpty, procedure.caller == .client { return Procedure(.client, procedure.kind) }
     complete(procedure, .failed(.bearerClosed(closure)))
@@ -137,11 +137,12 @@ extension Client {
     return subscribed(valueHandle, configuration, by: .none)
   }
 
-  /// Requests are made on `bearer` from now on, each with its place: so many commands of the bearer leave before it. Nil: its
-  /// caller has made commands that have not reached the bearer; the request waits until `place`. Before the first call: the
+  /// New requests go to `bearer`, each after `commands` of the bearer's commands. Nil: the caller has made commands
+  /// that have not reached the bearer yet; the request waits until `place`. Before the first call the client uses the
   /// bearer that was opened first, and 0.
   public mutating func makeRequests(on bearer: BearerID, after commands: UInt64?) { target = (bearer, commands) }
-  /// Gives a request that waits for it its place on `bearer`: after so many commands. Nothing where it has ended already.
+  /// Gives a request that waits for it its place on `bearer`: after this many commands. Does nothing if the request has
+  /// ended.
   public mutating func place(_ id: RequestID, on bearer: BearerID, after commands: UInt64) {
     emptyArena()
     guard let index = index(of: bearer), let request = bearers[index].index(of: id) else { return }
@@ -179,7 +180,8 @@ extension Client {
   }
   mutating func beginAll() { for index in bearers.indices { beginIfIdle(at: index) } }
 
-  /// Begins the requests that wait on a bearer, up to one that has something to ask, no place yet, or to wait for another bearer.
+  /// Begins the requests that wait on a bearer, until one has a PDU to send, has no place yet, or must wait for another
+  /// bearer.
   private mutating func next(at index: Int) {
     while let first = bearers[index].waiting.first, let place = first.place {
       if first.isExclusive, !acquire(at: index) { return stop(.blocked, at: index) }
@@ -192,17 +194,17 @@ extension Client {
     }
     stop(.idle, at: index)
   }
-  /// Every change of a phase but those between `asking` and `awaiting`.
+  /// Makes every change of phase except those between `asking` and `awaiting`.
   private mutating func enter(_ phase: RequestQueue.Phase, at index: Int) {
     busyCount += (phase.isIdle ? 0 : 1) - (bearers[index].phase.isIdle ? 0 : 1)
     bearers[index].phase = phase
   }
-  /// Nothing is active on the bearer.
+  /// Leaves the bearer without an active request.
   private mutating func stop(_ phase: RequestQueue.Phase, at index: Int) {
     enter(phase, at: index)
     bearers[index].procedure = Procedure()
   }
-  /// The active request becomes the first of those that wait.
+  /// Moves the active request back to the head of `waiting`.
   mutating func block(at index: Int) {
     guard case .asking(let active) = bearers[index].phase else { return }
     bearers[index].waiting.prepend(
@@ -210,13 +212,14 @@ extension Client {
     stop(.blocked, at: index)
   }
 
-  /// The bearer's procedure is the exclusive one, until it ends. False: another bearer's is.
+  /// Makes the bearer's procedure the exclusive one until it ends. False when another bearer's is.
   mutating func acquire(at index: Int) -> Bool {
     if let exclusive { return exclusive == bearers[index].bearer }
     exclusive = bearers[index].bearer
     return true
   }
-  /// The bearer's procedure has ended. If it was the exclusive one, the bearers that wait for that go on, the next in the list first.
+  /// Ends the bearer's procedure. If it was the exclusive one, the bearers that wait for that resume, the next in the
+  /// list first.
   private mutating func release(at index: Int) {
     guard exclusive == bearers[index].bearer else { return }
     exclusive = nil
@@ -226,7 +229,7 @@ extension Client {
     }
   }
 
-  /// Begins the procedure of a bearer. Returns how it ends where nothing has to be asked.
+  /// Begins the procedure of a bearer. Returns its result if it needs no request.
   private mutating func begin(at index: Int) -> ClientResult? {
     switch bearers[index].procedure.kind {
     case .discover(let goal): discover(goal, at: index)
@@ -244,13 +247,14 @@ extension Client {
     discovery.start(goal, knowing: remote)
   }
 
-  /// Ends the active request of a bearer for its caller, and for the client, unless the server's queue must be emptied first.
+  /// Ends the active request of a bearer for its caller, and for the client too unless the server's queue must be
+  /// emptied first.
   mutating func end(_ result: ClientResult, at index: Int) {
     guard case .asking(var active) = bearers[index].phase else { return }
     complete(bearers[index].procedure, result)
     bearers[index].procedure.abandon()
     if bearers[index].procedure.rollBack() {
-      // Only that is asked now, and not for the hash.
+      // The procedure now only empties the queue, and never asks for the hash.
       active.hasLeft = true
       active.synchrony = .resumed
       enter(.asking(active), at: index)
@@ -271,9 +275,9 @@ extension Client {
   }
   mutating func complete(_ id: RequestID, _ result: ClientResult) { effects.append(.completed(id, result)) }
 
-  /// Ends a request early: `.failed(.cancelled)` follows at once. Nothing happens when it has completed already. Parts of
-  /// a value that the server has queued are taken back, and so is a subscription; a write whose request is on its way may
-  /// still take effect.
+  /// Ends a request early: `.failed(.cancelled)` follows at once. Does nothing if it has completed. The client takes
+  /// back parts of a value that the server has queued, and a subscription; a write whose request is in flight may still
+  /// take effect.
   public mutating func cancel(_ id: RequestID) {
     emptyArena()
     for index in bearers.indices {

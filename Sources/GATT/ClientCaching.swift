@@ -2,29 +2,32 @@ import ATT
 import BindruneWire
 
 /// # What a client knows of its server, and for how long
-/// **Overview**: Vol 3, Part G, §2.5.2. Handles are good as long as the server's database is what it was when they were
-/// discovered. Three things tell: the Database Hash (§7.3), which a client compares when it connects; the Service Changed
-/// indication (§7.1), with the range that has changed; and the error 0x12, Database Out Of Sync, with which a server
-/// that has the Robust Caching bit of this client (§7.2) refuses requests from a client that does not know yet.
+/// **Overview**: Vol 3, Part G, §2.5.2. Handles are valid while the server's database is as it was when they were
+/// discovered. Three signals report a change: the Database Hash (§7.3), which a client compares when it connects; the
+/// Service Changed indication (§7.1), with the range that has changed; and the error 0x12, Database Out Of Sync, with
+/// which a server that has this client's Robust Caching bit (§7.2) refuses requests until the client has learnt of the
+/// change.
 ///
-/// **Function**: between connections somebody else keeps `remote`:
+/// **Function**: the caller keeps `remote` between connections:
 ///
 ///     client.readDatabaseHash(id)                       // .databaseHash(hash)
 ///     client.restore(kept)                              // if kept.hash == hash; else
 ///     client.discoverAll(id)                            // then keep client.remote, if it has a hash
 ///     client.followChanges(id)                          // and the client hears of changes from here on
 ///
-/// When the services change, `remote` forgets the range, requests to it that wait fail with `.databaseChanged`, and the
-/// effect `.servicesChanged` says so. If `remote` was complete, that range alone is discovered again: `.rediscovered`.
+/// When the services change, `remote` forgets the range, waiting requests that refer to it fail with
+/// `.databaseChanged`, and the effect `.servicesChanged` reports it. If `remote` was complete, the client discovers
+/// that range again: `.rediscovered`.
 ///
-/// A request that is answered 0x12 is asked once more, after the hash has been read, if the hash says that the handle
-/// means what it meant, or if `remote` is empty, so that the handle came from elsewhere. Otherwise all is forgotten: the
-/// request might hit another attribute than the caller meant. The second 0x12 is the caller's.
+/// After 0x12 the client reads the hash and repeats the request if the hash proves that the handle still has its
+/// meaning, or if `remote` is empty, so that the handle came from elsewhere. Otherwise the client forgets the whole
+/// database, because the request might reach another attribute than the caller meant. The caller gets a second 0x12.
 extension Client {
   /// The hash of the server's database now: `.databaseHash`, `nil` when the server has none. Vol 3, Part G, §7.3.
   public mutating func readDatabaseHash(_ id: RequestID) { submit(Procedure(.request(id), .databaseHash)) }
 
-  /// Makes `database` what the client knows, instead of a discovery. It must be what this server has: compare the hash.
+  /// Sets `remote` to `database` instead of discovering it. It must be this server's current database: compare the
+  /// hash.
   public mutating func restore(_ database: RemoteDatabase) {
     emptyArena()
     if bearers.isEmpty { return }
@@ -33,25 +36,25 @@ extension Client {
     freshHash = nil
   }
 
-  /// Tells the server, where it has the characteristics for that, that this client understands robust caching and Multiple
-  /// Handle Value Notifications (Vol 3, Part G, §7.2), and subscribes to Service Changed (§7.1). `remote` tells where they
-  /// are: discover or restore first. Completes with `.done`, also where there is nothing to do; a refusal of the features
-  /// is passed over, a refusal of the subscription is the result.
+  /// Tells a server that has the characteristics for it that this client supports robust caching and Multiple Handle
+  /// Value Notifications (Vol 3, Part G, §7.2), and subscribes to Service Changed (§7.1). `remote` provides the
+  /// handles: discover or restore first. Completes with `.done`, also where there is nothing to do. The client ignores
+  /// a refusal of the features; a refusal of the subscription is the result.
   public mutating func followChanges(_ id: RequestID) { submit(Procedure(.request(id), .followChanges)) }
 
   // MARK: Discovered
 
-  /// A discovery of the active request's own has completed.
+  /// Merges a completed discovery that the active request asked for.
   mutating func learn(_ found: RemoteDatabase, isComplete: Bool) {
     let before = remote
     remote = found
     if !isComplete {
-      // A part that is not what it was: the rest may not be either.
+      // One part has changed, so the rest may have changed too.
       if remote != before { remote.isComplete = false }
       if !remote.isComplete { remote.hash = nil }
       return
     }
-    // Unless more has changed meanwhile.
+    // Unless another change has arrived meanwhile.
     remote.isComplete = true
     for index in bearers.indices where bearers[index].waiting.contains(where: { $0.procedure.isRediscovery }) {
       remote.isComplete = false
@@ -74,14 +77,14 @@ extension Client {
     bearers[index].procedure.write([value.rawValue], to: features.valueHandle)
     return nil
   }
-  /// After the features: the subscription, if there is one to be had.
+  /// Subscribes after the features were written, if the server offers the subscription.
   private mutating func followServiceChanged(at index: Int) -> ClientResult? {
     guard let changed = remote.characteristic(.serviceChanged, in: .genericAttribute) else { return .done }
     followed = changed.valueHandle
     bearers[index].procedure.become(.subscribe(changed.valueHandle, .indication))
     return beginSubscribing(changed.valueHandle, .indication, at: index)
   }
-  /// The features have been written, or refused. Returns the result when that is all.
+  /// The server has written or refused the features. Returns the result when nothing is left to do.
   mutating func followed(_ error: ClientError?, at index: Int) -> ClientResult? {
     if case .malformedResponse? = error { return .failed(.malformedResponse(.unexpectedResponse)) }
     guard bearers[index].procedure.isWanted else { return .failed(.cancelled) }
@@ -124,7 +127,7 @@ extension Client {
   private mutating func findConfiguration(of characteristic: RemoteCharacteristic, at index: Int) -> ClientResult? {
     if configure(characteristic.valueHandle, at: index) { return nil }
     guard let range = characteristic.descriptorRange else { return .failed(.noConfigurationDescriptor) }
-    // Where the service says where it ends, one handle that must hold a configuration holds it.
+    // Where the service's end is known, a single handle that must hold a configuration holds it.
     if range.first == range.last, characteristic.properties.onlyDescriptor == .clientCharacteristicConfiguration,
       remote.service(containing: characteristic.handle) != nil
     {
@@ -134,7 +137,7 @@ extension Client {
     }
     return nil
   }
-  /// True when the descriptor that a bearer's procedure writes to is known.
+  /// True when the client knows the descriptor that a bearer's procedure writes to.
   mutating func configure(_ valueHandle: AttributeHandle, at index: Int) -> Bool {
     guard let characteristic = remote.characteristic(valueHandle: valueHandle),
       let descriptor = remote.descriptor(.clientCharacteristicConfiguration, of: characteristic)
@@ -143,7 +146,8 @@ extension Client {
     return true
   }
 
-  /// The server has agreed to a subscription, or may have. Returns what is to be asked for where its caller has gone meanwhile.
+  /// The server has agreed to a subscription, or may have. Returns the procedure that undoes it if its caller has
+  /// cancelled.
   mutating func subscribed(
     _ valueHandle: AttributeHandle, _ configuration: ClientCharacteristicConfiguration, by caller: Procedure.Caller
   ) -> Procedure? {
@@ -155,9 +159,9 @@ extension Client {
     case (.request, let index?, _): subscriptions[index].subscribers += 1
     case (.request, nil, _):
       subscriptions.append(Subscription(valueHandle: valueHandle, configuration: configuration, subscribers: 1))
-    // The other subscribers get back what they had.
+    // Restores what the other subscribers had.
     case (.none, _, let earlier?): return Procedure(.client, .subscribe(valueHandle, earlier))
-    // Nobody else wants the values.
+    // No subscriber is left.
     case (.none, _, nil): return Procedure(.client, .unsubscribe(valueHandle))
     }
     return nil
@@ -165,8 +169,8 @@ extension Client {
 
   // MARK: Changes
 
-  /// The value of Service Changed, which stands in the Generic Attribute service. Vol 3, Part G, §7. While nothing is known of
-  /// the handle, because it has just been said to have changed itself, it is what it was when it was followed: §7.1.
+  /// Whether the handle is the value of Service Changed, in the Generic Attribute service. Vol 3, Part G, §7. While the
+  /// client knows nothing of the handle, because a change included it, the handle is the one that was followed: §7.1.
   public func isServiceChanged(_ valueHandle: AttributeHandle) -> Bool {
     let characteristic = remote.characteristic(valueHandle: valueHandle)
     guard characteristic?.uuid == .serviceChanged || (characteristic == nil && valueHandle == followed) else {
@@ -190,13 +194,13 @@ extension Client {
     forget(range)
   }
 
-  /// 0x12. What takes back prepared writes is not asked twice.
+  /// 0x12. The client does not repeat a request that takes back prepared writes.
   func isOutOfSync(_ response: ATTPDU, at index: Int) -> Bool {
     guard case .errorResponse(let error) = response, error.errorCode == .databaseOutOfSync else { return false }
     return bearers[index].procedure.isWanted && bearers[index].procedure.phase != .rollingBack
   }
 
-  /// The answer to a procedure's own request for the hash.
+  /// Receives the answer to a procedure's own request for the hash.
   mutating func received(hash response: ATTPDU, in packet: Span<UInt8>, at index: Int) {
     let result = DatabaseHash.result(of: response, in: packet)
     freshHash = told(result)
@@ -212,7 +216,7 @@ extension Client {
     return hash
   }
 
-  /// Goes on after 0x12, now that the hash is known, if there is one.
+  /// Resumes after 0x12, once the server has answered the request for the hash.
   mutating func resume(after response: ATTPDU, in packet: Span<UInt8>, at index: Int) {
     let hash = told(DatabaseHash.result(of: response, in: packet))
     bearers[index].synchrony = .resumed
@@ -220,7 +224,7 @@ extension Client {
     let isSame = remote.isEmpty || hash != nil && hash == remote.hash
     if !isSame { forget(.all) }
     switch bearers[index].procedure.kind {
-    // From the beginning: what has been found so far may be of two databases.
+    // From the beginning: the results so far may come from two databases.
     case .rediscover, .discover(.everything):
       for other in bearers.indices { bearers[other].waiting.removeAll { $0.procedure.isRediscovery } }
       freshHash = hash
@@ -232,7 +236,7 @@ extension Client {
     }
   }
 
-  /// The attributes in `range` are not what they were. What waits for them fails, on all bearers.
+  /// The attributes in `range` have changed: waiting requests that refer to them fail, on all bearers.
   private mutating func forget(_ range: HandleRange) {
     let wasComplete = remote.isComplete, range = remote.forget(range)
     subscriptions.removeAll { range.contains($0.valueHandle) }
@@ -274,7 +278,7 @@ public struct ServiceChanged: WireRecord {
 }
 
 extension DatabaseHash {
-  /// What the answer to `request` says.
+  /// Decodes the answer to `request`.
   fileprivate static func result(of response: ATTPDU, in packet: Span<UInt8>) -> ClientResult {
     switch response {
     case .readByTypeResponse(let list):
@@ -298,7 +302,7 @@ extension Procedure {
 }
 
 extension CharacteristicProperties {
-  /// How a client gets the values: notifications cost less.
+  /// The configuration that a client asks for by default: notifications cost less.
   var configuration: ClientCharacteristicConfiguration? {
     if contains(.notify) { return .notification }
     return contains(.indicate) ? .indication : nil

@@ -9,22 +9,22 @@ public struct BondID: RawRepresentable, BitwiseCopyable, Sendable, Hashable {
 
 /// What the server remembers of a bonded client between its connections. Vol 3, Part G, §2.5.2, §3.3.3.3, §7.2.
 ///
-/// The server says it in octets, `ServerEffect.store`, and takes it back in octets, `Server.restore`: whoever keeps them need
-/// not know what they mean. They begin with the number of their format, so that a later one can be told apart.
+/// The server emits it as octets (`ServerEffect.store`) and takes it back as octets (`Server.restore`), so that the
+/// layer that stores them needs no knowledge of their meaning. They begin with the number of their format.
 public struct ClientRecord: Sendable, Equatable {
   public var features = ClientSupportedFeatures()
   /// The client knew the database that had `databaseHash`.
   public var isAware = true
   public var databaseHash: UInt128 = 0
-  /// Service Changed that it has not confirmed.
+  /// The Service Changed range that the client has not confirmed.
   public var unconfirmed: HandleRange?
-  /// What it has subscribed to.
+  /// What the client has subscribed to.
   public var configurations: [Entry] = []
 
   /// One Client Characteristic Configuration.
   public struct Entry: Sendable, Equatable {
     public var descriptor: AttributeHandle
-    /// The characteristic's type: in another database the handle may be of another.
+    /// The characteristic's type: in another database the handle may belong to another type.
     public var characteristic: BluetoothUUID
     public var value: ClientCharacteristicConfiguration
     public init(
@@ -38,7 +38,7 @@ public struct ClientRecord: Sendable, Equatable {
 
   public init() {}
 
-  /// Reads the octets of a `.store`.
+  /// Decodes the octets of a `.store`.
   public init(_ octets: Span<UInt8>) throws(WireError) {
     let head = try WireDecoder.decode(Head.self, octets)
     guard head.format == Head.format else {
@@ -81,7 +81,7 @@ public struct ClientRecord: Sendable, Equatable {
     return head.bytes + entries
   }
 
-  /// What the client wants of the characteristic with this slot.
+  /// The client's configuration of the characteristic with this slot.
   func configuration(slot: Int, in database: Database) -> ClientCharacteristicConfiguration {
     let descriptor = database.configurations[slot]
     guard descriptor.descriptor.rawValue != 0,

@@ -3,7 +3,8 @@ import BindruneWire
 
 /// The attributes of a server: the table that GATT is. Vol 3, Part G, §2.6; Vol 3, Part F, §3.2.
 ///
-/// Made by `DatabaseBuilder`. A value type: two adapters may start from one database and go their own ways.
+/// `DatabaseBuilder` makes it. A value type: two adapters may start from one database and change their copies
+/// separately.
 ///
 /// ## How a request finds its attributes
 ///
@@ -13,33 +14,33 @@ import BindruneWire
 /// | which attributes have this type | `uuids` (hashed), then its `types` in `grouped` | one probe + a binary search |
 /// | which services have this UUID | the same, its `services` | one probe + a binary search |
 ///
-/// so that no answer costs more in a database of 3,000 attributes than in one of 300.
+/// Hence an answer costs the same in a database of 3,000 attributes as in one of 300.
 public struct Database: Sendable {
   /// In handle order.
   var attributes: [Attribute] = []
   /// For every handle from 0 to the last: the position in `attributes` of the first whose handle is not below it.
   var positions: [UInt16] = []
-  /// The values that are kept here. A value that outgrows its room moves to the end, with twice the room: the array
-  /// stays below twice the sum of the longest values.
+  /// The stored values. A value that outgrows its room moves to the end, with twice the room: the array stays below
+  /// twice the sum of the longest values.
   var values: [UInt8] = []
   /// Every UUID that is an attribute's type or a service's UUID, once, in its shortest form.
   var uuids: [UUIDEntry] = []
   /// Open addressing: position in `uuids` + 1, or 0. A power of two, at most half full.
   var hashed: [UInt32] = []
-  /// Positions of attributes, grouped by UUID, ascending within a group: those that have it as their type, and the service
-  /// declarations that have it as their service's.
+  /// Positions of attributes, grouped by UUID, ascending within a group: the attributes of that type, then the service
+  /// declarations with that UUID.
   var grouped: [UInt16] = []
-  /// The Client Characteristic Configuration descriptors: one slot in every client's session each.
+  /// The Client Characteristic Configuration descriptors: each has one slot in every client's session.
   var configurations: [Configuration] = []
-  /// The last handle that a service has ever had: those of a removed service are not given out again, since clients may
-  /// remember them. Vol 3, Part G, §2.5.2.
+  /// The highest handle that a service has ever had: the handles of a removed service are not assigned again, because
+  /// clients may remember them. Vol 3, Part G, §2.5.2.
   var lastReserved = 0
-  /// Where the values that GATT itself defines stand; 0x0000 where there are none.
+  /// The handles of the values that GATT itself defines; 0x0000 where there are none.
   var special = SpecialHandles()
   /// The Database Hash: changes whenever services do. Vol 3, Part G, §7.3.
   public internal(set) var hash: UInt128 = 0
 
-  /// No attributes: what a host that only asks has.
+  /// No attributes: the database of a host that is a client only.
   public init() { hash = calculatedHash() }
 
   /// The number of attributes.
@@ -53,13 +54,13 @@ public struct Database: Sendable {
     special.serviceChanged == AttributeHandle() ? nil : special.serviceChanged
   }
 
-  /// What is known of the attribute at `handle`; `nil` where there is none.
+  /// Describes the attribute at `handle`; `nil` if there is none.
   public func attribute(_ handle: AttributeHandle) -> AttributeDescription? {
     position(of: handle).map(describe)
   }
   /// All attributes, in handle order. Allocates: for tools and tests.
   public var allAttributes: [AttributeDescription] { attributes.indices.map(describe) }
-  /// The value kept at `handle`; `nil` where there is no attribute, or where the value is the application's or a client's.
+  /// The value stored at `handle`; `nil` if there is no attribute, or if the application or a client holds the value.
   public func value(_ handle: AttributeHandle) -> [UInt8]? {
     guard let position = position(of: handle), case .stored = attributes[position].kind else { return nil }
     return Array(values[attributes[position].range])
@@ -80,16 +81,16 @@ public struct AttributeDescription: Sendable, Equatable {
   public let groupEnd: AttributeHandle
   public let type: BluetoothUUID
   public let permissions: AttributePermissions
-  /// The application is asked for each read and told of each write.
+  /// The application answers each read and receives each write.
   public let isDynamic: Bool
 }
 
 /// An attribute as the server sees it.
 struct Attribute: BitwiseCopyable, Sendable {
   enum Kind: UInt8, BitwiseCopyable, Sendable {
-    /// The value stands in `Database.values`.
+    /// `Database.values` holds the value.
     case stored
-    /// The application is asked.
+    /// The application supplies the value.
     case dynamic
     /// Each client has its own value: the Client Characteristic Configuration.
     case configuration
@@ -99,18 +100,18 @@ struct Attribute: BitwiseCopyable, Sendable {
   var handle: AttributeHandle
   /// The end of the group for declarations (Vol 3, Part G, §2.5.3), else `handle`.
   var groupEnd: AttributeHandle
-  /// Position in `Database.uuids`.
+  /// Index in `Database.uuids`.
   var type: UInt16
   var kind: Kind
   /// A fixed length: a shorter write changes the first octets only. Vol 3, Part F, §3.4.5.1.
   var isFixed: Bool
   var permissions: AttributePermissions
-  /// Where the value stands, how long it is, the room it has there, and how long it may become.
+  /// Where the value begins, its length, the room it has there, and its maximum length.
   var start: UInt32 = 0
   var count: UInt16 = 0
   var room: UInt16 = 0
   var maximum: UInt16
-  /// On a characteristic's value and on its configuration: position in `Database.configurations`.
+  /// Of a characteristic's value and of its configuration: index in `Database.configurations`.
   var slot: UInt16 = .max
 
   var range: Range<Int> { Int(start)..<(Int(start) &+ Int(count)) }
@@ -118,30 +119,30 @@ struct Attribute: BitwiseCopyable, Sendable {
 
 /// A Client Characteristic Configuration descriptor and what it belongs to.
 struct Configuration: BitwiseCopyable, Sendable, Equatable {
-  /// 0x0000: the service has been removed, and the slot is free for another.
+  /// 0x0000: the service has been removed, and the slot is free.
   var descriptor = AttributeHandle()
   var value = AttributeHandle()
   /// The bits that the characteristic's properties allow.
   var supported = ClientCharacteristicConfiguration()
-  /// Neither the value nor the descriptor asks for a protected link: what has been subscribed to may be sent.
+  /// Neither the value nor the descriptor needs a protected link: subscribed values may be sent without a check.
   var isUnprotected = false
 }
 
-/// Values of the Generic Attribute service that the server looks after. Vol 3, Part G, §7.
+/// Values of the Generic Attribute service that the server maintains. Vol 3, Part G, §7.
 struct SpecialHandles: BitwiseCopyable, Sendable {
   var serviceChanged = AttributeHandle()
   var databaseHash = AttributeHandle()
-  /// The service that Service Changed and Database Hash belong to.
+  /// The service of Service Changed and Database Hash.
   var service = HandleRange(AttributeHandle(), AttributeHandle())
-  /// Vol 3, Part G, §2.5.2.1: both together ask for robust caching.
+  /// Vol 3, Part G, §2.5.2.1: a server with both supports robust caching.
   var supportRobustCaching: Bool { serviceChanged.rawValue != 0 && databaseHash.rawValue != 0 }
 }
 
-/// A UUID and its parts of `grouped`.
+/// A UUID and its ranges of `grouped`.
 struct UUIDEntry: Sendable {
   /// In its shortest form.
   let uuid: BluetoothUUID
-  /// Its 128-bit form, which any form is compared by.
+  /// Its 128-bit form, by which UUIDs are compared.
   let low: UInt64, high: UInt64
   var types = 0..<0
   var services = 0..<0
@@ -168,7 +169,7 @@ extension Database {
     let raw = Int(handle.rawValue)
     return raw < positions.count ? Int(positions[raw]) : attributes.count
   }
-  /// The position in `uuids`, or nil: a type that no attribute has.
+  /// The index in `uuids`, or nil for a type that no attribute has.
   func index(of uuid: BluetoothUUID) -> Int? {
     guard !hashed.isEmpty else { return nil }
     let low = uuid.low, high = uuid.high
@@ -200,9 +201,9 @@ extension Database {
 // MARK: - Values
 
 extension Database {
-  /// Replaces the value at `handle`. False, and nothing changes, when there is no value of ours there or `value` does
-  /// not fit its length: 512 octets at most (Vol 3, Part F, §3.2.9), exactly the old number where the length is fixed.
-  /// Declarations are no values: services are inserted and removed.
+  /// Replaces the value at `handle`. False, without a change, when the database stores no value there or `value` does
+  /// not fit: at most 512 octets (Vol 3, Part F, §3.2.9), exactly the old number where the length is fixed.
+  /// Declarations are not values: insert and remove services instead.
   public mutating func setValue(_ handle: AttributeHandle, to value: Span<UInt8>) -> Bool {
     guard let position = position(of: handle), attributes[position].kind == .stored else { return false }
     let attribute = attributes[position]
@@ -215,7 +216,7 @@ extension Database {
     return true
   }
 
-  /// The value becomes `value`; of a fixed-length value the first octets do. The caller has checked the length.
+  /// Replaces the value; of a fixed-length value only its first octets. The caller has checked the length.
   @inline(__always)
   mutating func replace(_ position: Int, with value: Span<UInt8>) {
     write(position, at: 0, value)
@@ -224,7 +225,7 @@ extension Database {
       attributes[position].count = UInt16(truncatingIfNeeded: value.count)
     }
   }
-  /// Writes `part` over the value from `offset` on; the value grows where the part ends behind it.
+  /// Writes `part` over the value from `offset` on, and extends the value if the part ends beyond it.
   @inline(__always)
   mutating func write(_ position: Int, at offset: Int, _ part: Span<UInt8>) {
     let end = offset &+ part.count

@@ -12,27 +12,27 @@ import BindruneWire
 ///     var server = Server(database: try builder.build())
 ///     // measurement.value and measurement.configuration are its handles
 ///
-/// Handles are given out in ascending order; `at:` chooses one, `end:` and `reserve` keep some free. Nothing is added
-/// that is not asked for, except the Client Characteristic Configuration descriptor behind the value of a characteristic
-/// that notifies or indicates (Vol 3, Part G, §3.3.3.3).
+/// Handles ascend; `at:` chooses one, `end:` and `reserve` keep some free. The builder adds nothing unasked except the
+/// Client Characteristic Configuration descriptor after the value of a characteristic that notifies or indicates (Vol
+/// 3, Part G, §3.3.3.3).
 public struct DatabaseBuilder: Sendable {
   var services: [PendingService] = []
   var next = 1
 
   public init() {}
-  /// For services that are to be inserted into `database`: their handles come after all that it has ever given out, unless
-  /// `at:` puts them into a gap.
+  /// For services to insert into `database`: their handles follow all that it has ever assigned, unless `at:` puts them
+  /// into a gap.
   public init(after database: borrowing Database) { next = database.lastReserved + 1 }
-  /// The same for one service of `count` attributes. When the handles after all others are used up, it gets those of services
-  /// that have been removed: who is connected is told by Service Changed. Vol 3, Part G, §2.5.2.
+  /// The same for one service of `count` attributes. When the handles after all others are used up, the service gets
+  /// handles of removed services; Service Changed informs connected clients. Vol 3, Part G, §2.5.2.
   public init(after database: borrowing Database, for count: Int) {
     self.init(after: database)
     if next + count - 1 > 0xFFFF, let gap = database.gap(of: count) { next = gap }
   }
 
-  /// Adds a service and, through `contents`, what it includes and has. Returns what `contents` returns.
+  /// Adds a service and, through `contents`, its includes and characteristics. Returns what `contents` returns.
   ///
-  /// `at` is the handle of the declaration, `end` the last handle of the group, if it shall be higher than needed.
+  /// `at` is the handle of the declaration, `end` the last handle of the group, if it must be higher than needed.
   @discardableResult
   public mutating func service<Result>(
     _ uuid: BluetoothUUID, _ kind: ServiceKind = .primary, at handle: AttributeHandle? = nil,
@@ -52,8 +52,8 @@ public struct DatabaseBuilder: Sendable {
 
   /// The Generic Access service. Vol 3, Part C, §12. Returns the handle of the name's value.
   ///
-  /// `preferredParameters`: what a peripheral would like a link to run with. `resolvesCentralAddresses`: a directed
-  /// advertisement may hold this central's resolvable private address.
+  /// `preferredParameters`: the connection parameters that the peripheral prefers. `resolvesCentralAddresses`: a
+  /// directed advertisement may contain this central's resolvable private address.
   @discardableResult
   public mutating func genericAccess(
     name: String, appearance: UInt16 = 0, preferredParameters: PreferredConnectionParameters? = nil,
@@ -74,9 +74,9 @@ public struct DatabaseBuilder: Sendable {
   }
   /// The Generic Attribute service. Vol 3, Part G, §7. Returns the handles of Service Changed.
   ///
-  /// With `robustCaching`, Client Supported Features and Database Hash too: clients may keep what they have discovered, and
-  /// are told when it is not true any more. `serverFeatures` are the octets of Server Supported Features; nil leaves the
-  /// characteristic out, which says the same as no octets: none of the features.
+  /// With `robustCaching`, also Client Supported Features and Database Hash: clients may keep what they have
+  /// discovered, and learn when it changes. `serverFeatures` are the octets of Server Supported Features; nil omits the
+  /// characteristic, which means that the server has none of the features.
   @discardableResult
   public mutating func genericAttribute(
     robustCaching: Bool = true, serverFeatures: [UInt8]? = nil
@@ -101,7 +101,7 @@ public enum ServiceKind: Sendable, Hashable {
   case secondary
 }
 
-/// An attribute's value, to begin with.
+/// An attribute's initial value.
 public struct AttributeValue: Sendable, ExpressibleByArrayLiteral {
   enum Source: Sendable { case bytes([UInt8]), dynamic, databaseHash, clientSupportedFeatures }
   var source: Source
@@ -110,21 +110,22 @@ public struct AttributeValue: Sendable, ExpressibleByArrayLiteral {
 
   /// Vol 3, Part F, §3.2.9: no attribute value is longer.
   public static var longest: Int { 512 }
-  /// Kept by the server; clients that may write may also change its length, up to `maximum` octets.
+  /// Stored by the server; clients with write permission may also change its length, up to `maximum` octets.
   public static func stored(_ bytes: [UInt8] = [], upTo maximum: Int = longest) -> Self {
     Self(source: .bytes(bytes), maximum: maximum)
   }
-  /// Kept by the server; always as long as `bytes`.
+  /// Stored by the server; always as long as `bytes`.
   public static func fixed(_ bytes: [UInt8]) -> Self {
     Self(source: .bytes(bytes), isFixed: true, maximum: bytes.count)
   }
   /// UTF-8, without a terminator.
   public static func text(_ text: String) -> Self { .stored(Array(text.utf8)) }
-  /// The application is asked for each read and decides each write.
+  /// The application answers each read and decides each write.
   public static var dynamic: Self { Self(source: .dynamic) }
   /// The Database Hash, which the server computes whenever services change. Vol 3, Part G, §7.3.
   public static var databaseHash: Self { Self(source: .databaseHash) }
-  /// The Client Supported Features: each client's own, and no bit that it has set can be cleared. Vol 3, Part G, §7.2.
+  /// The Client Supported Features: each client has its own, and cannot clear a bit that it has set. Vol 3, Part G,
+  /// §7.2.
   public static var clientSupportedFeatures: Self { Self(source: .clientSupportedFeatures) }
 
   public init(arrayLiteral bytes: UInt8...) { self = .stored(bytes) }
@@ -135,7 +136,7 @@ public struct AttributeValue: Sendable, ExpressibleByArrayLiteral {
   }
 }
 
-/// Where a characteristic came to stand.
+/// The handles that a characteristic was given.
 public struct CharacteristicHandles: Sendable, Equatable {
   public let declaration: AttributeHandle
   public let value: AttributeHandle
@@ -150,10 +151,10 @@ public struct ServiceBuilder: Sendable {
 
   init(next: Int) { self.next = next }
 
-  /// The handle of the service's declaration: what `include` in another service takes.
+  /// The handle of the service's declaration, for `include` in another service.
   public var handle: AttributeHandle { attributes[0].handle }
 
-  /// An Include declaration of the service that is declared at `service`, built already or later.
+  /// An Include declaration of the service declared at `service`, which may be built before or after.
   @discardableResult
   public mutating func include(_ service: AttributeHandle, at handle: AttributeHandle? = nil) -> AttributeHandle {
     add(.include, .include(service), .readable, isFixed: true, at: handle)
@@ -161,10 +162,11 @@ public struct ServiceBuilder: Sendable {
 
   /// A characteristic: its declaration, its value and, if it notifies or indicates, its configuration.
   ///
-  /// Without `permissions` the value is open to what `properties` promise. `configuring` is what a client needs to
-  /// write the configuration; without it, as much as it needs to read the value, so that it is asked to pair when it
-  /// subscribes and not left waiting (Vol 3, Part C, §10.3.1.1). Not `configured`: without that descriptor, whatever the
-  /// properties promise, unless `configuration` adds it; a database that a test describes may well be wrong.
+  /// Without `permissions` the value allows what `properties` announce. `configuring` is the access needed to write the
+  /// configuration; by default the access needed to read the value, so that a client is asked to pair when it
+  /// subscribes instead of waiting in vain (Vol 3, Part C, §10.3.1.1). `configured: false` omits that descriptor
+  /// whatever the properties announce, unless `configuration` adds it: a conformance test may describe an incorrect
+  /// database.
   @discardableResult
   public mutating func characteristic(
     _ uuid: BluetoothUUID, _ properties: CharacteristicProperties, value: AttributeValue = .stored(),
@@ -186,8 +188,9 @@ public struct ServiceBuilder: Sendable {
     return CharacteristicHandles(declaration: declaration, value: valueHandle, configuration: configuration)
   }
 
-  /// The Client Characteristic Configuration descriptor of the characteristic added last: where it shall not stand right
-  /// behind the value. A client may set the bits that the characteristic's properties allow. Vol 3, Part G, §3.3.3.3.
+  /// The Client Characteristic Configuration descriptor of the characteristic added last, for a place other than
+  /// directly after the value. A client may set the bits that the characteristic's properties allow. Vol 3, Part G,
+  /// §3.3.3.3.
   @discardableResult
   public mutating func configuration(
     _ configuring: AttributePermissions.Access? = nil, at handle: AttributeHandle? = nil
@@ -225,7 +228,7 @@ public struct ServiceBuilder: Sendable {
   public mutating func presentationFormat(_ format: CharacteristicPresentationFormat) -> AttributeHandle {
     descriptor(.characteristicPresentationFormat, value: .fixed(format.bytes))
   }
-  /// Leaves `count` handles free; they belong to the service.
+  /// Leaves `count` handles of the service free.
   public mutating func reserve(_ count: Int) { next += count }
 
   @discardableResult
@@ -272,7 +275,7 @@ struct PendingAttribute: Sendable {
     case characteristic(CharacteristicProperties, BluetoothUUID)
     case configuration(AttributeHandle, ClientCharacteristicConfiguration)
   }
-  /// More than 0xFFFF when the handles are used up: `build` says so.
+  /// May exceed 0xFFFF when the handles are used up: `build` reports it.
   var raw: Int
   var type: BluetoothUUID
   var content: Content
@@ -283,7 +286,7 @@ struct PendingAttribute: Sendable {
   var handle: AttributeHandle { AttributeHandle(rawValue: UInt16(truncatingIfNeeded: raw)) }
 }
 
-/// Why a database cannot be built. Databases may come from files, so this is an error, not a trap.
+/// Why a database cannot be built. An error, not a trap, because databases may come from files.
 public enum DatabaseError: Error, Equatable, Sendable {
   /// More than 65,535 handles, or handle 0x0000.
   case handleOutOfRange(Int)
@@ -299,6 +302,6 @@ public enum DatabaseError: Error, Equatable, Sendable {
   case noSuchService(AttributeHandle)
   /// The service cannot be removed: this Include declaration names it.
   case includedBy(AttributeHandle)
-  /// The service cannot be removed: clients rely on where its values stand. Vol 3, Part G, §7.1, §7.2.
+  /// The service cannot be removed: clients depend on the handles of its values. Vol 3, Part G, §7.1, §7.2.
   case permanentService(AttributeHandle)
 }

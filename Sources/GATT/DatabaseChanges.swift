@@ -2,7 +2,7 @@ import ATT
 import BindruneWire
 import BindruneToolbox
 
-// From services to a database: what is checked, the indexes, the Database Hash, and changes while clients are connected.
+// From services to a database: the checks, the indexes, the Database Hash, and changes while clients are connected.
 
 extension DatabaseBuilder {
   /// The database. Services may have been added in any order of their explicit handles.
@@ -16,7 +16,7 @@ extension DatabaseBuilder {
 // MARK: - Changes
 
 extension Database {
-  /// Adds services, in gaps or behind the others. All or nothing. `Server.insert` also tells the clients.
+  /// Adds services, in gaps or after the others. All or nothing. `Server.insert` also informs the clients.
   public mutating func insert(_ builder: DatabaseBuilder) throws(DatabaseError) {
     var changed = self
     let existing = attributes.filter(isService).map { HandleRange($0.handle, $0.groupEnd) }
@@ -36,9 +36,9 @@ extension Database {
     self = changed
   }
 
-  /// Removes the service that is declared at `handle`. Its handles are not given out again, unless `at:` asks for them.
-  /// Other services that include it keep it, or, with `andIncludes`, go on without: their Include declarations go too.
-  /// `Server.remove` also tells the clients.
+  /// Removes the service declared at `handle`. Its handles are not assigned again, unless `at:` requests them. Throws
+  /// `.includedBy` if another service includes it; with `andIncludes` those Include declarations are removed too.
+  /// `Server.remove` also informs the clients.
   public mutating func remove(service handle: AttributeHandle, andIncludes: Bool = false) throws(DatabaseError) {
     guard let position = position(of: handle), isService(attributes[position]) else {
       throw .noSuchService(handle)
@@ -65,7 +65,7 @@ extension Database {
     self = left
   }
 
-  /// The first of `count` handles in a row that no service has.
+  /// The first of `count` consecutive handles that no service has.
   func gap(of count: Int) -> Int? {
     var first = 1
     for attribute in attributes where isService(attribute) {
@@ -84,7 +84,7 @@ extension Database {
       return UInt16(values[start]) | UInt16(values[start + 1]) << 8 == service.first.rawValue
     }.map(\.handle)
   }
-  /// The attributes that a removal of the service at this range concerns: its own, and whole services that include it.
+  /// The attributes affected by removing the service at this range: its own, and all of each service that includes it.
   func range(concernedBy service: HandleRange) -> HandleRange {
     includes(of: service).reduce(service) { range, include in
       let owner = attributes.last { isService($0) && $0.handle.rawValue < include.rawValue }
@@ -92,7 +92,7 @@ extension Database {
     }
   }
 
-  /// The octets that `attribute` begins with.
+  /// The initial octets of `attribute`.
   private func bytes(
     of attribute: PendingAttribute, in service: PendingService, _ builder: DatabaseBuilder
   ) throws(DatabaseError) -> [UInt8] {
@@ -127,7 +127,7 @@ extension Database {
     }
   }
 
-  /// Remembers where the values stand that the server itself has to do with.
+  /// Records the handles of the values that the server itself maintains.
   private mutating func note(_ service: PendingService) {
     for (index, attribute) in service.attributes.enumerated() {
       if case .databaseHash = attribute.content { special.databaseHash = attribute.handle }
@@ -142,7 +142,7 @@ extension Database {
 }
 
 extension PendingService {
-  /// Handles in order, within bounds, and none that another service has.
+  /// Checks that the handles ascend, are within bounds, and belong to no other service.
   func check(after previous: Int, beside existing: [HandleRange]) throws(DatabaseError) {
     var previous = previous
     for attribute in attributes {
@@ -157,8 +157,8 @@ extension PendingService {
     }
   }
 
-  /// For each attribute the end of the group that it opens, or its own handle. A characteristic's group ends before
-  /// the next characteristic, the last one's with the service: Vol 3, Part G, §2.5.3.
+  /// For each attribute the end of the group that it opens, or its own handle. A characteristic's group ends before the
+  /// next characteristic, the last one's with the service: Vol 3, Part G, §2.5.3.
   var groupEnds: [AttributeHandle] {
     var ends = attributes.map(\.handle)
     var end = last
@@ -226,7 +226,7 @@ extension Database {
     hashed[probe] = UInt32(index + 1)
   }
 
-  /// Makes the indexes from `attributes`.
+  /// Builds the indexes from `attributes`.
   mutating func index() {
     positions = []
     positions.reserveCapacity(Int(lastHandle.rawValue) + 1)
@@ -258,8 +258,8 @@ extension Database {
     }
   }
 
-  /// The Database Hash: AES-CMAC with the key 0 over handle, type and value of what makes services, over handle and type of
-  /// the descriptors that GATT defines, and nothing of the rest. Vol 3, Part G, §7.3.1.
+  /// The Database Hash: AES-CMAC with key 0 over handle, type and value of declarations, and over handle and type of
+  /// the descriptors that GATT defines. Vol 3, Part G, §7.3.1.
   func calculatedHash() -> UInt128 {
     var code = AESCMAC(key: 0)
     for attribute in attributes {

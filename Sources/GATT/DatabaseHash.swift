@@ -1,9 +1,10 @@
 import ATT
 import BindruneWire
 
-/// The Database Hash: 128 bits that differ when services, includes, characteristics or descriptors do. Vol 3, Part G, §7.3.
+/// The Database Hash: 128 bits that change whenever services, includes, characteristics or descriptors do. Vol 3, Part
+/// G, §7.3.
 public struct DatabaseHash: BitwiseCopyable, Sendable, Hashable {
-  /// The octets as they stand on the wire, the first one in the least significant bits of `low`.
+  /// The octets in wire order, the first one in the least significant bits of `low`.
   public var low: UInt64
   public var high: UInt64
   public init(low: UInt64, high: UInt64) {
@@ -19,12 +20,12 @@ public struct DatabaseHash: BitwiseCopyable, Sendable, Hashable {
       high |= UInt64(octets[8 + index]) << UInt64(8 * index)
     }
   }
-  /// The 16 octets as they stand on the wire.
+  /// The 16 octets in wire order.
   public var octets: [UInt8] {
     (0..<16).map { UInt8(truncatingIfNeeded: ($0 < 8 ? low : high) >> UInt64(8 * ($0 % 8))) }
   }
 
-  /// Read Using Characteristic UUID, because a handle may not be what it was: Vol 3, Part G, §7.3.
+  /// Read Using Characteristic UUID, because the handle may have changed: Vol 3, Part G, §7.3.
   static var request: ATTPDU {
     var request = ReadByTypeRequest()
     request.startingHandle = HandleRange.all.first
@@ -35,7 +36,7 @@ public struct DatabaseHash: BitwiseCopyable, Sendable, Hashable {
 }
 
 extension DatabaseHash: CustomStringConvertible, LosslessStringConvertible {
-  /// 32 hexadecimal digits, the first octet on the wire first.
+  /// 32 hexadecimal digits in wire order.
   public var description: String { octets.map { hexDigits(UInt64($0), 2) }.joined() }
   public init?(_ text: String) {
     var octets: [UInt8] = [], digits = Array(text.utf8)[...]

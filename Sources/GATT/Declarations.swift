@@ -3,7 +3,7 @@ import BindruneWire
 
 /// What can be done with a characteristic's value. Vol 3, Part G, §3.3.1.1.
 ///
-/// A promise to the client, not a permission: the server's answer is decided by `AttributePermissions`.
+/// It announces to the client what it may try; `AttributePermissions` decides the server's answer.
 public struct CharacteristicProperties: OptionSet, OpenNumber {
   public var rawValue: UInt8
   @inlinable @inline(__always) public init(rawValue: UInt8) { self.rawValue = rawValue }

@@ -1,32 +1,33 @@
 import ATT
 import BindruneWire
 
-/// Finds out what a server has, in as few round trips as the Specification lets a client.
+/// Discovers a server's attributes in as few round trips as the Specification allows.
 ///
 /// ## Function
 /// Vol 3, Part G, §4.4 … §4.7, as one walk over the whole database instead of one per service:
 ///
 /// 1. primary services: Read By Group Type 0x2800 from 0x0001, each request starting after the last group (§4.4.1);
-/// 2. secondary services: the same with 0x2801, only where no primary service lies. §2.5.3 lets both types be asked for;
-///    one request that mostly finds nothing spares a Read for every included service with a 128-bit UUID. A server that
-///    cannot (0x10, or 0x06) is asked nothing more: its includes tell;
-/// 3. includes: Read By Type 0x2802 over all services (§4.5.1). Of a service that only an include names, the declaration is
-///    read where the include cannot carry the UUID (128 bits), or where the service lies inside another, which no
-///    database that follows §3.1 has: some servers that do so write into the include what does not belong there;
+/// 2. secondary services: the same with 0x2801, only where no primary service lies. §2.5.3 permits both types;
+///    one request that mostly finds nothing saves a Read for every included service with a 128-bit UUID. If the server
+///    refuses it (0x10, or 0x06), the includes provide these services;
+/// 3. includes: Read By Type 0x2802 over all services (§4.5.1). A service known only from an include has
+///    its declaration read if the include cannot carry the UUID (128 bits), or if the service lies inside another one,
+///    which §3.1 rules out: some servers that nest services write a wrong UUID into the include;
 /// 4. characteristics: Read By Type 0x2803 over all services (§4.6.1);
 /// 5. descriptors: Find Information (§4.7.1), only where handles are left between a value and the next declaration. One
-///    request runs on over the declarations behind a gap into the next gaps, so it finds at least what a request for that
-///    gap alone would. A gap of one handle behind a characteristic that must have one certain descriptor is not asked for.
+///    request continues over the declarations after a gap into the next gaps, so it finds at least what a request for
+///    that gap alone would. The walk skips a gap of one handle after a characteristic that must have one certain
+///    descriptor.
 ///
 /// After a change of services the same walk goes over the changed range alone.
 ///
 /// A walk ends because each response must bring handles that increase: at most 65,535 in each of the five.
 ///
 /// ## Phases
-/// `Stage`. The caller writes a request, brings the response, and goes on until the outcome is not `.again`.
+/// `Stage`. The caller writes a request, delivers the response, and repeats until the outcome is not `.again`.
 struct Discovery {
   enum Goal: BitwiseCopyable, Equatable {
-    /// All that lies in a range, which cuts no service in two.
+    /// All attributes in a range, which cuts no service in two.
     case everything(HandleRange)
     case primaryServices
     case services(BluetoothUUID)
@@ -46,7 +47,7 @@ struct Discovery {
     case services(BluetoothUUID)
     case secondaryServices
     case includes
-    /// Reading the declarations of services that only an include names.
+    /// Reading the declarations of services that are known only from an include.
     case declarations
     case characteristics
     case descriptors
@@ -63,24 +64,24 @@ struct Discovery {
   private(set) var found = RemoteDatabase()
   /// What was known before.
   private var known = RemoteDatabase()
-  /// A breach that the walk passed over, to be taken by the caller.
+  /// A violation that the walk tolerated; the caller takes it.
   var ignored: ResponseViolation?
   private var goal = Goal.everything(.all)
   private var stage = Stage.finished
-  /// Where everything is searched; `nil` for any other goal.
+  /// The range of a search for everything; `nil` for any other goal.
   private var whole: HandleRange?
-  /// What is left to be asked in this stage.
+  /// The next handle to search in this stage.
   private var next = 1
   private var last = 0xFFFF
-  /// What has been searched for includes, or is being searched, and then for characteristics.
+  /// The range searched for includes, finished or in progress, and then for characteristics.
   private var searched = HandleRange.all
-  /// Includes of services that are not known.
+  /// Includes of services that are not known yet.
   private var unresolved: [RemoteInclude] = []
-  /// Where descriptors may be, in order; those before `gap` are done.
+  /// Where descriptors may be, in order; those before index `gap` are done.
   private var gaps: [HandleRange] = []
   private var gap = 0
 
-  /// Begins. `remote` is what the client knows; what lies outside of `goal` stays.
+  /// Begins. `remote` is what the client knows; attributes outside of `goal` remain.
   mutating func start(_ goal: Goal, knowing remote: RemoteDatabase) {
     self.goal = goal
     whole = nil
@@ -122,7 +123,7 @@ struct Discovery {
 
   // MARK: Requests
 
-  /// The request that the server refuses or answers now.
+  /// The opcode of the current request.
   var opcode: ATTOpcode {
     switch stage {
     case .primaryServices, .secondaryServices: ReadByGroupTypeRequest.opcode
@@ -133,7 +134,8 @@ struct Discovery {
     }
   }
 
-  /// The next request; ranges in it refer to `source`. Mutating for speed alone: what is borrowed for a call is copied.
+  /// The next request; its ranges refer to `source`. Mutating for speed alone, because a borrowed value is copied for a
+  /// call.
   mutating func request(source: inout [UInt8]) -> ATTPDU {
     let first = AttributeHandle(rawValue: UInt16(clamping: next)),
       last = AttributeHandle(rawValue: UInt16(clamping: last))
@@ -198,7 +200,7 @@ struct Discovery {
     }
   }
 
-  /// A handle of a list: it must lie behind the one before it and within the range.
+  /// Checks a handle of a list: it must exceed the one before it and lie within the range.
   private func checked(_ handle: AttributeHandle, after previous: Int) throws(ClientError) -> Int {
     let raw = Int(handle.rawValue)
     guard raw > previous else { throw .malformedResponse(.handlesNotIncreasing(handle)) }
@@ -233,7 +235,7 @@ struct Discovery {
     proceed(to: after)
   }
 
-  /// Adds a service and returns its end.
+  /// Adds a service and returns its last handle.
   private mutating func add(
     _ handle: AttributeHandle, _ end: AttributeHandle, _ uuid: BluetoothUUID, isPrimary: Bool
   ) throws(ClientError) -> Int {
@@ -285,7 +287,7 @@ struct Discovery {
     resolved(uuid)
   }
 
-  /// The include asked for last has this UUID; the server would not tell, the one that the include carried.
+  /// Gives the include asked for last this UUID; if the server refused, the UUID that the include itself carried.
   private mutating func resolved(_ uuid: BluetoothUUID?) {
     guard let include = unresolved.popLast() else { return endStage() }
     if let uuid = uuid ?? include.uuid {
@@ -305,8 +307,8 @@ struct Discovery {
         throw .malformedResponse(.declarationLength(entry.attributeHandle, end - start))
       }
       let value = declaration.characteristicValueHandle
-      // The value stands right behind its declaration (Vol 3, Part G, §3.3.2): where that is the last handle, no
-      // declaration can follow, and §4.6.1 lets the search end.
+      // The value directly follows its declaration (Vol 3, Part G, §3.3.2): where that is the last handle, no
+      // declaration can follow, and §4.6.1 permits the search to end.
       after = previous + (Int(value.rawValue) == previous + 1 && previous + 1 == last ? 2 : 1)
       guard Int(value.rawValue) > previous else {
         ignored = .valueHandle(entry.attributeHandle)
@@ -334,7 +336,7 @@ struct Discovery {
     proceed(to: previous + 1)
   }
 
-  /// Hands over what was found.
+  /// Returns and clears what was found.
   mutating func takeFound() -> RemoteDatabase {
     defer {
       found = RemoteDatabase()
@@ -373,8 +375,8 @@ struct Discovery {
     return whole == .all ? found.services : found.services.filter { whole.contains($0.handle) }
   }
 
-  /// From the first to the last handle of the range that no service holds; `nil` when the services hold all. Definitions
-  /// do not overlap (Vol 3, Part G, §3.1), so a secondary service can be nowhere else.
+  /// From the first to the last handle of the range that no service covers; `nil` when services cover all. Definitions
+  /// do not overlap (Vol 3, Part G, §3.1), so a secondary service can lie only there.
   private func rangeWithoutServices() -> HandleRange? {
     guard let whole else { return nil }
     var first = Int(whole.first.rawValue), last = Int(whole.last.rawValue)
@@ -402,8 +404,8 @@ struct Discovery {
     enterIncludes(range)
   }
 
-  /// After a search for includes: first what they name and nobody knows, then what the services found so lie beyond of
-  /// what was searched. No handle is searched twice.
+  /// After a search for includes: first resolves services known only from an include, then searches the parts of newly
+  /// found services that lie outside the searched range. No handle is searched twice.
   private mutating func resolveNext() {
     while let include = unresolved.last, found.service(at: include.serviceHandle) != nil { unresolved.removeLast() }
     if !unresolved.isEmpty {
@@ -423,7 +425,8 @@ struct Discovery {
       finish()
     }
   }
-  /// A service that was found may reach beyond what is searched: nothing is to be known twice.
+  /// Begins the search for includes. Newly found services may extend beyond the searched range; nothing is recorded
+  /// twice.
   private mutating func enterIncludes(_ range: HandleRange) {
     found.includes.removeAll { range.contains($0.handle) }
     enter(.includes, range)
@@ -457,7 +460,7 @@ struct Discovery {
     switch goal {
     case .characteristics(let range):
       found.endCharacteristics(in: range)
-      // What is as it was keeps what is known of it.
+      // An unchanged characteristic keeps its descriptors.
       for characteristic in found.characteristics
       where range.contains(characteristic.handle) && known.characteristic(at: characteristic.handle) == characteristic {
         found.descriptors += known.descriptors(of: characteristic)
@@ -470,8 +473,8 @@ struct Discovery {
 }
 
 extension CharacteristicProperties {
-  /// The one descriptor that a characteristic with these properties must have (Vol 3, Part G, §3.3.1.1), if it is exactly
-  /// one: where there is one handle for descriptors, that is what it holds.
+  /// The only descriptor that a characteristic with these properties must have (Vol 3, Part G, §3.3.1.1), or nil if
+  /// there is not exactly one: a single handle for descriptors then holds it.
   var onlyDescriptor: BluetoothUUID? {
     let configurable = !isDisjoint(with: [.notify, .indicate])
     switch (configurable, contains(.broadcast), contains(.extendedProperties)) {
@@ -486,7 +489,7 @@ extension CharacteristicProperties {
 extension BluetoothUUID {
   /// A UUID in `octets`; `nil` unless there are 2 or 16.
   init?(octets: Octets, in packet: Span<UInt8>) { self.init(packet.extracting(octets.range)) }
-  /// A type that starts a service or characteristic, or names an include: never a descriptor's.
+  /// True for a type that starts a service or characteristic, or declares an include: never a descriptor's.
   var isDeclaration: Bool {
     if case .short(let value) = shortest { return 0x2800...0x2803 ~= value }
     return false

@@ -1,7 +1,7 @@
 import ATT
 import BindruneWire
 
-/// What a bearer must have before it may read or write an attribute. Vol 3, Part F, §3.2.5.
+/// What a bearer needs before it may read or write an attribute. Vol 3, Part F, §3.2.5.
 public struct AttributePermissions: BitwiseCopyable, Sendable, Hashable {
   /// Access in one direction.
   ///
@@ -19,9 +19,9 @@ public struct AttributePermissions: BitwiseCopyable, Sendable, Hashable {
     /// A link encrypted by a key that was exchanged with protection against a man in the middle.
     public static var authenticated: Access { Access(rawValue: 3) }
 
-    /// The same, for clients only that the application has authorized: 0x08 for others. `Server.setAuthorized`.
+    /// The same, and the application must have authorized the client; otherwise 0x08. `Server.setAuthorized`.
     public var withAuthorization: Access { Access(rawValue: rawValue | 0x04) }
-    /// The same with a key of at least `octets`, 7 … 16 (Vol 3, Part H, §2.3.4): 0x0C for a shorter one. A key needs
+    /// The same with a key of at least `octets`, 7 … 16 (Vol 3, Part H, §2.3.4); otherwise 0x0C. A key requires
     /// encryption: `.open` becomes `.encrypted`.
     public func withKey(of octets: Int) -> Access {
       let level = self == .open ? 2 : rawValue & 0x07
@@ -32,7 +32,7 @@ public struct AttributePermissions: BitwiseCopyable, Sendable, Hashable {
     public var needsEncryption: Bool { rawValue & 0x02 != 0 }
     public var needsAuthentication: Bool { rawValue & 0x03 == 3 }
     public var needsAuthorization: Bool { rawValue & 0x04 != 0 }
-    /// Octets; 1 where any key will do.
+    /// Octets; 1 if any key is long enough.
     public var leastKeySize: Int { Int(rawValue >> 4) + 1 }
   }
   public var read: Access
@@ -61,21 +61,21 @@ public enum BearerSecurity: UInt8, BitwiseCopyable, Sendable, Comparable {
 }
 
 extension Server {
-  /// Security Manager and controller have changed what protects the link. `keySize` is the encryption key's, 7 … 16 octets:
-  /// it counts while the link is encrypted.
+  /// Sets what protects the link, after the Security Manager and the controller have changed it. `keySize` is the
+  /// encryption key's, 7 … 16 octets, and counts while the link is encrypted.
   public mutating func setSecurity(_ security: BearerSecurity, keySize: Int = 16, of bearer: BearerID) {
     guard let client = client(of: bearer) else { return }
     clients[client].security = security
     clients[client].keySize = keySize
   }
-  /// The user or the application allows the client what needs authorization, until its last bearer closes. Vol 3, Part C,
-  /// §10.5.
+  /// Records whether the user or the application has authorized the client, until its last bearer closes. Vol 3, Part
+  /// C, §10.5.
   public mutating func setAuthorized(_ isAuthorized: Bool, of bearer: BearerID) {
     guard let client = client(of: bearer) else { return }
     clients[client].isAuthorized = isAuthorized
   }
 
-  /// The position of the attribute that the client wants to read.
+  /// The index of the attribute that the client reads; throws the refusal.
   @inline(__always)
   mutating func readable(_ handle: AttributeHandle, _ session: Int) throws(Refusal) -> Int {
     guard let position = database.position(of: handle) else { throw Refusal(handle, .invalidHandle) }
@@ -98,9 +98,9 @@ extension Server {
   {
     access == .open ? nil : protectedError(access, forbidden, session)
   }
-  /// Permission, authorization, authentication, encryption, key size: the order of `Server`. Vol 3, Part C, §10.3.1: without
-  /// a key the client is asked to pair (0x05), with one to encrypt (0x0F), with a weak one on an encrypted link to pair
-  /// again (0x05).
+  /// Checks permission, authorization, authentication, encryption and key size, in the order that `Server` documents.
+  /// Vol 3, Part C, §10.3.1: without a key the client must pair (0x05), with one it must encrypt (0x0F), and with a
+  /// weak one on an encrypted link it must pair again (0x05).
   @inline(never)
   private mutating func protectedError(
     _ access: AttributePermissions.Access, _ forbidden: ATTError, _ session: Int

@@ -1,16 +1,16 @@
 import ATT
 import BindruneWire
 
-/// One request of a caller, waiting or active, and how far it has come.
+/// One request of a caller, waiting or active, and its progress.
 ///
 /// ## Function
-/// Vol 3, Part G, §4.8 and §4.9: reads until a value is complete, writes in as many parts as ATT_MTU asks for. What a
-/// Prepare Write has left in the server's queue is taken back by Execute Write (cancel) before anything else is asked,
-/// also when the caller has gone.
+/// Vol 3, Part G, §4.8 and §4.9: reads until a value is complete, writes in as many parts as ATT_MTU requires. Execute
+/// Write (cancel) takes back what a Prepare Write has left in the server's queue before the next request, also after
+/// the caller has cancelled.
 ///
 /// ## Phases
-/// Like `Discovery`, it writes a request and is brought the response, in turns. In the phases `readingHash` and
-/// `discovering` the client writes the request and takes the response instead.
+/// Like `Discovery`, it alternately writes a request and receives the response. In the phases `readingHash` and
+/// `discovering` the client does both instead.
 ///
 ///     values                   reading │ readingByType │ readingMultiple │ writing │ preparing ──▶ executing
 ///                                                                             └────────▲
@@ -29,70 +29,70 @@ struct Procedure {
     /// The client's own, after a change of services.
     case rediscover(HandleRange)
     case databaseHash
-    /// Writes the Client Characteristic Configuration of the characteristic with this value handle; `nil`, which the
-    /// beginning replaces, is what its properties offer.
+    /// Writes the Client Characteristic Configuration of the characteristic with this value handle; `nil` means the
+    /// configuration that its properties offer, which replaces it at the beginning.
     case subscribe(AttributeHandle, ClientCharacteristicConfiguration?)
     case unsubscribe(AttributeHandle)
-    /// Writes Client Supported Features, then subscribes to Service Changed: where the server has them.
+    /// Writes Client Supported Features, then subscribes to Service Changed, if the server has them.
     case followChanges
   }
-  /// Who gets the result.
+  /// The recipient of the result.
   enum Caller: BitwiseCopyable, Equatable {
     case request(RequestID)
-    /// The client asks for itself.
+    /// The client itself.
     case client
-    /// The caller has cancelled, or had its answer.
+    /// No one: the caller has cancelled, or already has its result.
     case none
   }
-  /// What is asked now; of a procedure that waits, what is asked first unless the client knows it by then.
+  /// What the procedure asks now; of a waiting procedure, what it asks first unless the client knows it by then.
   enum Phase: BitwiseCopyable, Equatable {
     case readingHash
-    /// For what the caller asked, or for the descriptor that is to be written.
+    /// Searches what the caller asked for, or the descriptor to write.
     case discovering
     case reading(Reading)
-    /// The values of one type in what is left of a range.
+    /// Reads the values of one type in the rest of a range.
     case readingByType(HandleRange, BluetoothUUID)
-    /// The values of all `parts`, in one response.
+    /// Reads the values of all `parts`, in one response.
     case readingMultiple(isVariable: Bool)
-    /// By a Write Request, or as `preparing` where the value is longer than ATT_MTU − 3.
+    /// Writes by a Write Request, or as `preparing` where the value is longer than ATT_MTU − 3.
     case writing(Part)
     case preparing(Queueing)
-    /// The same, after the server's queue has been emptied of what was prepared on a bearer that has closed.
+    /// Empties the server's queue of parts prepared on a bearer that has closed, before `preparing`.
     case emptying(Queueing)
     /// All parts are in the server's queue.
     case executing
-    /// Execute Write with Flags 0x00: the caller has had its answer.
+    /// Execute Write with Flags 0x00, after the caller got its result.
     case rollingBack
-    /// There is nothing to ask, and the server's queue is empty.
+    /// No request is left, and the server's queue is empty.
     case finished
   }
-  /// A value that is read.
+  /// The state of a read.
   struct Reading: BitwiseCopyable, Equatable {
     var handle: AttributeHandle
-    /// Until the value is complete, and not with one request only.
+    /// Whether to read until the value is complete instead of once.
     var isLong: Bool
-    /// Of the request in flight: a response of full length may not be the end.
+    /// ATT_MTU of the request in flight: a response of full length may not be the end.
     var mtu = Bearer.defaultMTU
   }
-  /// How much of `parts` has been prepared.
+  /// How many of `parts` have been prepared.
   struct Queueing: BitwiseCopyable, Equatable {
-    /// The part that is being prepared, and how much of it has been.
+    /// The part that is being prepared, and how many of its octets have been.
     var part = 0, offset = 0
-    /// Of the request in flight.
+    /// ATT_MTU of the request in flight.
     var mtu = Bearer.defaultMTU
-    /// The server may hold something of ours in its queue: a Prepare Write has been answered.
+    /// The server may hold our parts in its queue: it has answered a Prepare Write.
     var hasPrepared = false
   }
   enum Outcome: BitwiseCopyable {
     case again
     case done
-    /// `octets` are the value.
+    /// `octets` hold the value.
     case value
-    /// `octets` are values, each after its handle and length.
+    /// `octets` hold values, each after its handle and length.
     case values
     case failed(ClientError)
   }
-  /// A handle and, where something is to be written there, the range of it in `octets`.
+  /// A handle and, for a write, the range of its value in `octets`.
   struct Part: BitwiseCopyable, Equatable {
     var handle: AttributeHandle
     var value = Octets()
@@ -101,12 +101,12 @@ struct Procedure {
   private(set) var caller: Caller
   private(set) var kind: Kind
   private(set) var phase: Phase
-  /// In a phase that writes: what is to be written. In one that reads: what has been read.
+  /// In a phase that writes: the octets to write. In one that reads: the octets read so far.
   private(set) var octets: [UInt8]
   /// What `readingMultiple` reads and `preparing` writes.
   private var parts: [Part]
 
-  /// Nobody's, with nothing to ask.
+  /// A finished procedure without a caller.
   init() {
     (caller, kind, phase) = (.none, .values, .finished)
     (octets, parts) = ([], [])
@@ -123,36 +123,36 @@ struct Procedure {
     (octets, parts) = ([], [])
   }
 
-  /// Goes on as a procedure of another kind, for the same caller.
+  /// Continues as a procedure of another kind, for the same caller.
   mutating func become(_ kind: Kind) { self.kind = kind }
-  /// The client asks for the hash before anything else.
+  /// The client reads the hash before anything else.
   mutating func readHash() { phase = .readingHash }
-  /// The client's `discovery` begins.
+  /// Starts the client's `discovery`.
   mutating func discover() { phase = .discovering }
-  /// What is to be written, and where, has been found out.
+  /// Sets the value and the handle to write, now that they are known.
   mutating func write(_ value: [UInt8], to handle: AttributeHandle) {
     octets = value
     phase = .writing(Part(handle: handle, value: Octets(0, value.count)))
   }
-  /// Where a subscription, or its end, is written has been found out.
+  /// Sets the descriptor that a subscription, or its end, is written to, now that it is known.
   mutating func configure(_ descriptor: AttributeHandle) {
     var value: UInt16 = 0
     if case .subscribe(_, let configuration?) = kind { value = configuration.rawValue }
     write([UInt8(truncatingIfNeeded: value), UInt8(value >> 8)], to: descriptor)
   }
-  /// The caller has gone.
+  /// The caller has cancelled.
   mutating func abandon() { if case .request = caller { caller = .none } }
   var isWanted: Bool { caller != .none }
-  /// The server's queue may hold parts of it.
+  /// Whether the server's queue may hold parts of it.
   var usesQueue: Bool {
     switch phase {
     case .preparing, .emptying, .executing, .rollingBack: true
     case .readingHash, .discovering, .reading, .readingByType, .readingMultiple, .writing, .finished: false
     }
   }
-  /// It uses what the client has once: see `ClientBearers.swift`.
+  /// Whether it uses what exists once for the client: see `ClientBearers.swift`.
   var isExclusive: Bool { if case .values = kind { usesQueue } else { true } }
-  /// What waits asks for, or writes to, something in `range`.
+  /// Whether a waiting request refers to a handle in `range`.
   func touches(_ range: HandleRange) -> Bool {
     switch (kind, phase) {
     case (.subscribe(let handle, _), _), (.unsubscribe(let handle), _): range.contains(handle)
@@ -161,8 +161,8 @@ struct Procedure {
     default: parts.contains { range.contains($0.handle) }
     }
   }
-  /// With the PDU that is being written the procedure has left: what is asked for after it may follow. One that reads leaves
-  /// with its first PDU; one that writes with its last, because its effect comes with that.
+  /// Whether later traffic may follow the PDU that is being written. A read leaves with its first PDU; a write with its
+  /// last, because that has the effect.
   var leavesWithThis: Bool {
     switch phase {
     case .readingHash, .discovering:
@@ -171,7 +171,7 @@ struct Procedure {
       case .subscribe, .unsubscribe, .followChanges: false
       }
     case .reading, .readingByType, .readingMultiple, .executing: true
-    // Following changes writes twice, and is a subscription by then.
+    // Following changes writes twice; by the second write it is a subscription.
     case .writing: kind != .followChanges
     case .preparing, .emptying, .rollingBack, .finished: false
     }
@@ -179,7 +179,7 @@ struct Procedure {
 
   // MARK: Requests
 
-  /// The next request is for the server's queue: a value for which ATT_MTU has no room is written in parts (Vol 3, Part G,
+  /// Whether the next request uses the server's queue: a value that exceeds ATT_MTU is written in parts (Vol 3, Part G,
   /// §4.9.4).
   mutating func needsQueue(mtu: Int) -> Bool {
     guard case .values = kind else { return false }
@@ -189,14 +189,14 @@ struct Procedure {
     }
     return usesQueue
   }
-  /// The server's queue is not empty. True when it is emptied before anything is prepared.
+  /// The server's queue is not empty. Returns true if the procedure empties it before it prepares anything.
   mutating func emptyQueue() -> Bool {
     guard case .preparing(let queueing) = phase, !queueing.hasPrepared else { return false }
     phase = .emptying(queueing)
     return true
   }
 
-  /// Of the request that is refused.
+  /// The opcode of the refused request.
   private var opcode: ATTOpcode {
     switch phase {
     case .reading: octets.isEmpty ? ReadRequest.opcode : ReadBlobRequest.opcode
@@ -209,7 +209,7 @@ struct Procedure {
     }
   }
 
-  /// Writes the next request; false when ATT_MTU has no room for it.
+  /// Writes the next request; false when it exceeds ATT_MTU.
   mutating func writeRequest(mtu: Int, into output: inout OutputRawSpan) -> Bool {
     switch phase {
     case .reading(var reading):
@@ -234,7 +234,7 @@ struct Procedure {
     } catch { return false }
   }
 
-  /// Nil where the client asks.
+  /// Nil in phases in which the client writes the request.
   private func request(handles: inout [UInt8]) throws(WireError) -> ATTPDU? {
     switch phase {
     case .readingHash, .discovering, .finished: return nil
@@ -279,7 +279,7 @@ struct Procedure {
     }
   }
 
-  /// What fits of the part being prepared: ATT_MTU − 5 octets. Vol 3, Part F, §3.4.6.1.
+  /// The next piece of the part being prepared: at most ATT_MTU − 5 octets. Vol 3, Part F, §3.4.6.1.
   private func piece(_ queueing: Queueing) -> Octets {
     let value = parts[queueing.part].value
     return Octets(Int(value.offset) + queueing.offset, min(queueing.mtu - 5, Int(value.count) - queueing.offset))
@@ -309,12 +309,13 @@ struct Procedure {
       phase = .finished
       return .done
     case (.preparing(let queueing), .prepareWriteResponse(let echo)): return prepared(queueing, echo, packet)
-    default:
+    case (.readingHash, _), (.discovering, _), (.reading, _), (.readingByType, _), (.readingMultiple, _),
+      (.writing, _), (.preparing, _), (.executing, _), (.finished, _):
       mayHavePrepared()
       return .failed(.malformedResponse(.unexpectedResponse))
     }
   }
-  /// The request has been answered in a way that does not say what the server's queue holds.
+  /// The server has answered in a way that leaves open what its queue holds.
   private mutating func mayHavePrepared() {
     switch phase {
     case .preparing(var queueing):
@@ -330,11 +331,11 @@ struct Procedure {
   private mutating func refused(_ error: ErrorResponse) -> Outcome {
     let failure = Outcome.failed(.att(error.errorCode, opcode, error.attributeHandleInError))
     switch (phase, error.errorCode) {
-    // The value ended exactly where a response did. Vol 3, Part F, §3.4.4.5: Invalid Offset is for offsets beyond the end
-    // and Attribute Not Long for values that a Read returns whole, but servers send both here.
+    // The value ended exactly where a response did. Vol 3, Part F, §3.4.4.5 reserves Invalid Offset for offsets beyond
+    // the end and Attribute Not Long for values that a Read returns whole, but servers send both here.
     case (.reading, .invalidOffset) where !octets.isEmpty, (.reading, .attributeNotLong) where !octets.isEmpty:
       return .value
-    // Or the bearer's word for a response that does not decode: then the part may have been queued.
+    // The bearer reports a malformed response as invalid PDU: the server may have queued the part.
     case (.preparing, .invalidPDU), (.executing, _): mayHavePrepared()
     case (.readingByType, .attributeNotFound) where !octets.isEmpty: return .values
     default: break
@@ -342,8 +343,8 @@ struct Procedure {
     return failure
   }
 
-  /// A response shorter than ATT_MTU − 1 is the value's end (Vol 3, Part G, §4.8.3). The MTU may have grown between
-  /// request and response; when in doubt, one request more does no harm.
+  /// A response shorter than ATT_MTU − 1 ends the value (Vol 3, Part G, §4.8.3). The MTU may have grown between request
+  /// and response; one superfluous request does no harm.
   private mutating func gather(_ value: Octets, _ packet: Span<UInt8>, _ reading: Reading, _ mtu: Int) -> Outcome {
     guard octets.count + Int(value.count) <= Self.maximumValueLength else {
       return .failed(.malformedResponse(.tooLong))
@@ -371,7 +372,8 @@ struct Procedure {
     return .again
   }
 
-  /// The values come in the order of the handles; the last ones may be cut or missing for want of room, none may be added.
+  /// The values have the order of the handles; for lack of room the last ones may be cut or missing, but none may be
+  /// added.
   /// Vol 3, Part F, §3.4.4.12.
   private mutating func gather(_ response: ReadMultipleVariableResponse, _ packet: Span<UInt8>) -> Outcome {
     var cursor = response.lengthValueTupleList.cursor, index = 0
@@ -406,7 +408,7 @@ struct Procedure {
 
   // MARK: Ends
 
-  /// After a failure, or when the caller has gone: true when the server's queue must be emptied before the next request.
+  /// After a failure or a cancellation: true when the server's queue must be emptied before the next request.
   mutating func rollBack() -> Bool {
     switch phase {
     case .emptying, .executing: break
@@ -419,7 +421,7 @@ struct Procedure {
     return true
   }
 
-  /// Why this cannot be asked at all.
+  /// Why the request is invalid; nil if it is valid.
   var refusal: ClientError? {
     switch (kind, phase) {
     case (.discover(let goal), _): return goal.range.isValid ? nil : .invalidRequest
@@ -435,7 +437,7 @@ struct Procedure {
     }
   }
   static var maximumValueLength: Int { 512 }
-  /// Of one Read By Type over many attributes, handles and lengths included.
+  /// Limit of one Read By Type over many attributes, in octets, handles and lengths included.
   static var maximumGathered: Int { 65_536 }
 }
 
@@ -444,8 +446,8 @@ extension [UInt8] {
     let range = Int(value.offset)..<Int(value.offset) + Int(value.count)
     unsafe packet.extracting(range).withUnsafeBufferPointer { unsafe append(contentsOf: $0) }
   }
-  /// A value after its handle and length, each two octets, least significant first; the length of one that has been cut
-  /// has its highest bit set.
+  /// Appends a value after its handle and length, each two octets, least significant first. The highest bit of the
+  /// length marks a value that has been cut.
   mutating func append(_ handle: AttributeHandle, _ value: Octets, of packet: Span<UInt8>, isCut: Bool = false) {
     for number in [handle.rawValue, UInt16(clamping: value.count) | (isCut ? 0x8000 : 0)] {
       append(UInt8(truncatingIfNeeded: number))

@@ -1,8 +1,8 @@
 import ATT
 import BindruneWire
 
-/// Handles from `first` to `last`, both included. 1 ≤ first ≤ last; the client passes on what it is given, and the server
-/// refuses any other range with 0x01. Vol 3, Part F, §3.4.3.1.
+/// Handles from `first` to `last`, both included. 1 ≤ first ≤ last; the client passes any range on, and the server
+/// refuses an invalid one with 0x01. Vol 3, Part F, §3.4.3.1.
 public struct HandleRange: BitwiseCopyable, Sendable, Hashable {
   public var first: AttributeHandle
   public var last: AttributeHandle
@@ -23,7 +23,7 @@ public struct HandleRange: BitwiseCopyable, Sendable, Hashable {
   func overlaps(_ other: HandleRange) -> Bool {
     first.rawValue <= other.last.rawValue && other.first.rawValue <= last.rawValue
   }
-  /// From the first to the last handle of both.
+  /// The least range that holds both.
   public func union(_ other: HandleRange) -> HandleRange {
     HandleRange(
       raw: Int(min(first.rawValue, other.first.rawValue)), Int(max(last.rawValue, other.last.rawValue)))
@@ -41,7 +41,7 @@ public struct RemoteService: BitwiseCopyable, Sendable, Hashable {
   /// The last handle of the service's group.
   public var endHandle: AttributeHandle
   public var uuid: BluetoothUUID
-  /// False for a service that only others include, and for one that is known only because another includes it.
+  /// False for a service that is only included by others, or known only from an include.
   public var isPrimary: Bool
   public var range: HandleRange { HandleRange(handle, endHandle) }
   public func hash(into hasher: inout Hasher) { hasher.combine(handle.rawValue) }
@@ -53,7 +53,7 @@ public struct RemoteInclude: BitwiseCopyable, Sendable, Hashable {
   /// The included service's declaration and the end of its group.
   public var serviceHandle: AttributeHandle
   public var endHandle: AttributeHandle
-  /// `nil` when neither the include nor the service's own declaration tells.
+  /// `nil` when neither the include nor the service's own declaration contains it.
   public var uuid: BluetoothUUID?
   public func hash(into hasher: inout Hasher) { hasher.combine(handle.rawValue) }
 }
@@ -63,11 +63,11 @@ public struct RemoteCharacteristic: BitwiseCopyable, Sendable, Hashable {
   /// The declaration's handle.
   public var handle: AttributeHandle
   public var valueHandle: AttributeHandle
-  /// The last handle that can be a descriptor of this characteristic.
+  /// The last handle that a descriptor of this characteristic can have.
   public var endHandle: AttributeHandle
   public var properties: CharacteristicProperties
   public var uuid: BluetoothUUID
-  /// Where descriptors can be, if there is room for any.
+  /// The handles that descriptors can have, if there are any.
   public var descriptorRange: HandleRange? {
     guard valueHandle.rawValue < endHandle.rawValue else { return nil }
     return HandleRange(AttributeHandle(rawValue: valueHandle.rawValue + 1), endHandle)
@@ -82,8 +82,8 @@ public struct RemoteDescriptor: BitwiseCopyable, Sendable, Hashable {
   public func hash(into hasher: inout Hasher) { hasher.combine(handle.rawValue) }
 }
 
-/// What a client knows of a server's database: four lists, each in handle order. Which service a characteristic belongs
-/// to, and which characteristic a descriptor, is said by the handles alone, as it is on the server.
+/// What a client knows of a server's database: four lists, each in handle order. As on the server, the handles alone
+/// assign a characteristic to its service and a descriptor to its characteristic.
 ///
 ///     for service in remote.services {
 ///       for characteristic in remote.characteristics(of: service) {
@@ -95,9 +95,9 @@ public struct RemoteDatabase: Sendable, Hashable {
   public internal(set) var includes: [RemoteInclude] = []
   public internal(set) var characteristics: [RemoteCharacteristic] = []
   public internal(set) var descriptors: [RemoteDescriptor] = []
-  /// The Database Hash that the server had when this was discovered, if it has one and it was read.
+  /// The Database Hash at the time of the discovery, if the server has one and the client has read it.
   public internal(set) var hash: DatabaseHash?
-  /// All of the server, not only what somebody has asked for: `Client.discoverAll` has completed.
+  /// True after `Client.discoverAll`: the whole database, not only parts of it.
   public internal(set) var isComplete = false
   public init() {}
   public var isEmpty: Bool { services.isEmpty && characteristics.isEmpty && descriptors.isEmpty }
@@ -141,7 +141,7 @@ public struct RemoteDatabase: Sendable, Hashable {
   public func service(at handle: AttributeHandle) -> RemoteService? {
     element(services, by: \.handle, at: handle)
   }
-  /// The service that `handle` lies in: the innermost, should the server nest what may not be nested.
+  /// The service that contains `handle`: the innermost one, if the server nests services against the rules.
   public func service(containing handle: AttributeHandle) -> RemoteService? {
     var index = lowerBound(services, by: \.handle, Int(handle.rawValue) + 1)
     while index > 0 {
@@ -154,7 +154,7 @@ public struct RemoteDatabase: Sendable, Hashable {
   public func characteristic(at handle: AttributeHandle) -> RemoteCharacteristic? {
     element(characteristics, by: \.handle, at: handle)
   }
-  /// The characteristic whose value has this handle: whose a notification is.
+  /// The characteristic whose value has this handle, as a notification names it.
   public func characteristic(valueHandle: AttributeHandle) -> RemoteCharacteristic? {
     let index = lowerBound(characteristics, by: \.handle, Int(valueHandle.rawValue))
     if index > 0, characteristics[index - 1].valueHandle == valueHandle { return characteristics[index - 1] }
@@ -166,8 +166,8 @@ public struct RemoteDatabase: Sendable, Hashable {
 
   private func owner(of handle: AttributeHandle) -> AttributeHandle? { service(containing: handle)?.handle }
 
-  /// Forgets what is known of `range`, and of the services that reach into it: their groups may end elsewhere now. Returns
-  /// the range that holds all of that.
+  /// Forgets `range` and the services that overlap it, because their groups may end elsewhere now. Returns the range of
+  /// all that was forgotten.
   @discardableResult mutating func forget(_ range: HandleRange) -> HandleRange {
     var range = range
     for service in services where service.range.overlaps(range) { range = range.union(service.range) }
@@ -207,9 +207,9 @@ extension RemoteDatabase {
     descriptors.sort { $0.handle.rawValue < $1.handle.rawValue }
   }
 
-  /// Says where each characteristic of `range` ends: before the next declaration of a characteristic or of a service, or
-  /// with its service, or, where the service is not known, with the range. All lists are in order. Returns true when each
-  /// lies in a service.
+  /// Sets the end of each characteristic in `range`: before the next declaration of a characteristic or service, at the
+  /// end of its service, or, where the service is unknown, at the end of the range. All lists are in order. Returns
+  /// true when each lies in a service.
   @discardableResult mutating func endCharacteristics(in range: HandleRange) -> Bool {
     var service = 0, areHoused = true
     for index in indices(of: range, in: characteristics, by: \.handle) {
@@ -232,12 +232,12 @@ extension RemoteDatabase {
 }
 
 extension RemoteDatabase {
-  /// A service that began here would lie inside the one before it.
+  /// Whether a service that began at `handle` would lie inside the one before it.
   func nests(_ handle: AttributeHandle) -> Bool {
     let index = lowerBound(services, by: \.handle, Int(handle.rawValue))
     return index > 0 && services[index - 1].endHandle.rawValue >= handle.rawValue
   }
-  /// Forgets what lies in no service any more.
+  /// Drops whatever lies outside of all services.
   mutating func dropOrphans() {
     includes.removeAll { [self] in service(containing: $0.handle) == nil }
     characteristics.removeAll { [self] in service(containing: $0.handle) == nil }

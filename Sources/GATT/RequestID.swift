@@ -1,7 +1,7 @@
 import ATT
 import BindruneWire
 
-/// What a caller names its request by; it comes back in exactly one `ClientEffect.completed`.
+/// A caller's name for its request; it returns in exactly one `ClientEffect.completed`.
 ///
 /// The caller chooses the number and keeps it unique among the requests of one client that have not completed.
 public struct RequestID: RawRepresentable, BitwiseCopyable, Sendable, Hashable {
@@ -9,26 +9,28 @@ public struct RequestID: RawRepresentable, BitwiseCopyable, Sendable, Hashable {
   @inlinable public init(rawValue: UInt64) { self.rawValue = rawValue }
 }
 
-/// What a `Client` has to say to the layer above. `Octets` are ranges of the client's arena: read them with
-/// `Client.withBytes` before the client is told anything else.
+/// What a `Client` reports to the layer above. `Octets` are ranges of the client's arena: read them with
+/// `Client.withBytes` before the next call that changes the client.
 public enum ClientEffect: BitwiseCopyable, Sendable, Equatable {
   /// A request ended. Every request ends once.
   case completed(RequestID, ClientResult)
-  /// The server sent a value by itself. One for 0x1B and 0x1D, one for each tuple of 0x23, in the packet's order.
+  /// The server sent a value on its own initiative. One for 0x1B and 0x1D, one for each tuple of 0x23, in the packet's
+  /// order.
   case value(AttributeHandle, Octets, ValueKind)
-  /// So many values came and were dropped, because the effects before this one had not been taken.
+  /// The number of values that were dropped, because earlier effects had not been taken.
   case valuesLost(Int)
-  /// The peer broke a rule in a way that the client could pass over; the request goes on.
+  /// The peer violated a rule in a way that the client tolerates; the request continues.
   case ignored(ResponseViolation)
-  /// The server's attributes in this range are not what they were: `remote` has forgotten them, requests to them that
-  /// waited have failed, subscriptions to them are over. The server said so, by a Service Changed indication or by 0x12.
+  /// The server's attributes in this range have changed: `remote` has forgotten them, waiting requests that refer to
+  /// them have failed, subscriptions to them have ended. The server reported it by a Service Changed indication or by
+  /// 0x12.
   case servicesChanged(HandleRange)
-  /// What had changed has been discovered again and stands in `remote`; or why it could not be. Follows `servicesChanged`
-  /// where `remote` was complete.
+  /// The client has discovered a changed range again, and `remote` holds the result; or the error that prevented it.
+  /// Follows `servicesChanged` if `remote` was complete.
   case rediscovered(HandleRange, ClientError?)
 }
 
-/// How a value came. Vol 3, Part G, §4.10 and §4.11.
+/// How a value arrived. Vol 3, Part G, §4.10 and §4.11.
 public enum ValueKind: UInt8, BitwiseCopyable, Sendable {
   /// Handle Value Notification or Multiple Handle Value Notification.
   case notification
@@ -42,9 +44,9 @@ public enum ClientResult: BitwiseCopyable, Sendable, Equatable {
   case done
   /// The value that was read. For Read Multiple, the values one after another: the caller knows their lengths.
   case value(Octets)
-  /// Several values with their handles: `Client.values(of:)` takes them apart.
+  /// Several values with their handles: `Client.values(of:)` separates them.
   case values(Octets)
-  /// What was found is part of `Client.remote`.
+  /// What was found is now part of `Client.remote`.
   case discovered
   /// The server's Database Hash; `nil` when it has none.
   case databaseHash(DatabaseHash?)
@@ -55,23 +57,22 @@ public enum ClientResult: BitwiseCopyable, Sendable, Equatable {
 public enum ClientError: Error, BitwiseCopyable, Sendable, Equatable {
   /// The server's answer: the error, the request it answers, and the handle it names.
   case att(ATTError, ATTOpcode, AttributeHandle)
-  /// The bearer carries nothing any more.
+  /// The bearer is closed.
   case bearerClosed(BearerClosure)
-  /// The response broke a rule, so that the request cannot go on. The bearer stays open: the next request is answered
-  /// on its own.
+  /// The response violated a rule, so that the request cannot continue. The bearer stays open for the next request.
   case malformedResponse(ResponseViolation)
   /// `Client.cancel`.
   case cancelled
-  /// `ClientConfiguration.maximumWaiting` requests wait already.
+  /// `ClientConfiguration.maximumWaiting` requests already wait.
   case busy
-  /// More than the 512 octets that a value may have (Vol 3, Part F, §3.2.9), or more handles than the PDU has room for.
+  /// More than the 512 octets that a value may have (Vol 3, Part F, §3.2.9), or more handles than fit into the PDU.
   case valueTooLong
   /// No value, no handles, or a range that ends before it starts.
   case invalidRequest
   /// The database has changed since it was discovered, so that the handle may mean something else: discover again.
   /// Vol 3, Part G, §2.5.2.
   case databaseChanged
-  /// A signed write needs a key that only pairing gives, and there is none. Vol 3, Part G, §4.9.2.
+  /// A signed write needs a key, which only pairing provides, and there is none. Vol 3, Part G, §4.9.2.
   case noSigningKey
   /// `subscribe` to a handle that is not a characteristic value of `Client.remote`.
   case unknownCharacteristic
@@ -79,24 +80,25 @@ public enum ClientError: Error, BitwiseCopyable, Sendable, Equatable {
   case noConfigurationDescriptor
 }
 
-/// What was wrong with a response. Each request that meets a fatal one fails, and nothing else.
+/// What was wrong with a response. A fatal violation fails the request alone.
 public enum ResponseViolation: BitwiseCopyable, Sendable, Equatable {
   /// The response belongs to another request, or to none. Vol 3, Part F, §3.4.9.
   case unexpectedResponse
-  /// Handles of a list do not increase: to follow it would be to ask for ever. Vol 3, Part F, §3.4.3.2, §3.4.4.2, §3.4.4.10.
+  /// Handles of a list do not increase, so that discovery would never end. Vol 3, Part F, §3.4.3.2, §3.4.4.2,
+  /// §3.4.4.10.
   case handlesNotIncreasing(AttributeHandle)
-  /// A handle outside of the range that was asked for.
+  /// A handle outside of the requested range.
   case handleOutOfRange(AttributeHandle)
   /// A group that ends before it starts. Vol 3, Part F, §3.4.4.10; Vol 3, Part G, §3.2.
   case groupEnd(AttributeHandle)
-  /// A declaration with a length that none has. Vol 3, Part G, §3.1 … §3.3.
+  /// A declaration with an impossible length. Vol 3, Part G, §3.1 … §3.3.
   case declarationLength(AttributeHandle, Int)
-  /// A characteristic value that stands before its declaration. Vol 3, Part G, §3.3.2.
+  /// A characteristic value before its declaration. Vol 3, Part G, §3.3.2.
   case valueHandle(AttributeHandle)
   /// The echo in a Prepare Write Response differs from what was sent. Vol 3, Part G, §4.9.5.
   case echo(AttributeHandle)
-  /// A value of more than 512 octets, or more values than were asked for.
+  /// A value of more than 512 octets, or more values than requested.
   case tooLong
-  /// A Service Changed value that is no range: everything is taken for changed. Vol 3, Part G, §7.1.
+  /// A Service Changed value that is not a range: the client takes everything as changed. Vol 3, Part G, §7.1.
   case changedRange
 }

@@ -6,15 +6,16 @@ import DequeModule
 /// A GATT server: answers a client's requests from a `Database`. Vol 3, Part F, §3.4; Vol 3, Part G, §4.
 ///
 /// ## Overview
-/// A value: it is handed requests by the bearers (`AttributeServer`), writes each response into the room it is given,
-/// and tells the layer above in effects what clients wrote and subscribed to.
+/// A value: bearers hand it requests (`AttributeServer`), and it writes each response into the room that they give it.
+/// Its effects report to the layer above what clients wrote and subscribed to.
 ///
 /// ## The order of errors
-/// Where more than one applies, the Specification lets the server choose (Vol 3, Part F, §3.4.1.1). Here it is:
+/// Where more than one applies, the Specification lets the server choose (Vol 3, Part F, §3.4.1.1). This server's
+/// order:
 ///
 /// | what is wrong | error | fixed by |
 /// |---|---|---|
-/// | the PDU's form | 0x04, the bearer's; 0x06 for what is no request | Vol 3, Part F, §3.3 |
+/// | the PDU's form | 0x04, the bearer's; 0x06 for other PDUs | Vol 3, Part F, §3.3 |
 /// | the client does not know the database | 0x12 | Vol 3, Part G, §2.5.2.1 |
 /// | the range | 0x01 | Vol 3, Part F, §3.4.3.1 … §3.4.4.9 |
 /// | the grouping type | 0x10 | Vol 3, Part F, §3.4.4.9 |
@@ -31,41 +32,41 @@ import DequeModule
 /// answered (§3.4.5.3).
 ///
 /// ## Queued writes
-/// A queue may hold writes to any values that the client may write, also to several, whatever the Reliable Write bit of their
-/// Characteristic Extended Properties says (Vol 3, Part G, §3.3.3.1). The bit tells a client where it may use the sub-procedure
-/// of §4.9.5; a server that refused the PDUs could not tell that sub-procedure from a long write (§4.9.4), and no error of a
-/// Prepare Write Request stands for a missing bit (Vol 3, Part F, §3.4.6.1).
+/// A queue may hold writes to any values that the client may write, also to several, whatever the Reliable Write bit of
+/// their Characteristic Extended Properties (Vol 3, Part G, §3.3.3.1). The bit tells a client where it may use the
+/// sub-procedure of §4.9.5. A server that refused the PDUs could not distinguish that sub-procedure from a long write
+/// (§4.9.4), and Prepare Write Request has no error for a missing bit (Vol 3, Part F, §3.4.6.1).
 ///
 /// ## Dynamic values
-/// The application is asked and answers later (`answerRead`, `answerWrite`, `refuse`), also for lists over several of
-/// them: `ServerReads`. Find By Type Value alone compares no dynamic values: no GATT procedure asks for them (Vol 3,
-/// Part G, §4.4.2).
+/// The server asks the application, which answers later (`answerRead`, `answerWrite`, `refuse`), also for lists over
+/// several of them: `ServerReads`. Only Find By Type Value skips dynamic values: no GATT procedure asks for them (Vol
+/// 3, Part G, §4.4.2).
 ///
 /// ## Why nearly everything is mutating
-/// For speed: what is borrowed for a call and is as large as a server is copied for it, some 30 instructions.
+/// For speed: a borrowed value as large as a server is copied for a call, at some 30 instructions.
 public struct Server: AttributeServer, ~Copyable {
   public internal(set) var database: Database
   public let configuration: ServerConfiguration
-  /// In the order in which they came.
+  /// In the order in which they connected.
   var clients = UniqueArray<ClientState>()
-  /// Of all clients' bearers, in the order in which they were opened.
+  /// All clients' bearers, in the order in which they were opened.
   var sessions = UniqueArray<BearerSession>()
-  /// Of `sessions`, by bearer.
+  /// Index in `sessions`, by bearer.
   var places = PlaceTable()
   @usableFromInline var effects = Deque<ServerEffect>()
-  /// Octets of the effects are the first `arenaCount`; there are none when all effects are taken.
+  /// The octets of the effects are its first `arenaCount`, and are dropped once all effects are taken.
   @usableFromInline var arena: [UInt8] = []
   @usableFromInline var arenaCount = 0
-  /// The bearer's name for the request that is being served.
+  /// The bearer's name for the request in progress.
   var serving = RequestTicket(bearer: BearerID(rawValue: 0), number: 0)
   private var lastRequest: UInt32 = 0
-  /// Questions that need no answer any more, the latest last, and why.
+  /// Questions that need no answer any more, and why, the latest last.
   var ended = Deque<EndedRequest>()
-  /// Changes of the database, the latest last: what a bonded client has missed.
+  /// Changes of the database, the latest last, for bonded clients that missed them.
   var changes = Deque<DatabaseChange>()
-  /// A bonded client's record has changed and nobody has been told.
+  /// A bonded client's record has changed and is not stored yet.
   @usableFromInline var hasUnstoredRecord = false
-  /// `takeServiceChanged` may have one for some bearer; false: it has none.
+  /// False when `takeServiceChanged` has nothing for any bearer.
   public internal(set) var hasServiceChanged = false
 
   public init(database: Database, configuration: ServerConfiguration = ServerConfiguration()) {
@@ -73,7 +74,7 @@ public struct Server: AttributeServer, ~Copyable {
     self.configuration = configuration
   }
 
-  /// Changes a value that the server keeps. See `Database.setValue`.
+  /// Changes a value that the server stores. See `Database.setValue`.
   @discardableResult
   public mutating func setValue(_ handle: AttributeHandle, to value: Span<UInt8>) -> Bool {
     database.setValue(handle, to: value)
@@ -89,7 +90,7 @@ public struct Server: AttributeServer, ~Copyable {
     let start = response.byteCount
     do throws(Refusal) {
       guard let session = session(of: ticket.bearer), response.freeCapacity >= 5 else { throw Refusal(.unlikelyError) }
-      // A bearer lets no request in while one waits; with any other caller the later one counts.
+      // A bearer admits no request while one waits; for any other caller the later one replaces the earlier.
       if sessions[session].pending != nil { cancelRequest(ofSession: session) }
       if clients[sessions[session].client].awareness != .aware { try receive(request, packet, fromUnaware: session) }
       serving = ticket
@@ -120,7 +121,7 @@ public struct Server: AttributeServer, ~Copyable {
   }
 
   public mutating func receive(command: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant) {
-    // A Signed Write Command is ignored until there are keys to check it with: Vol 3, Part F, §3.4.5.4.
+    // Signed Write Commands are ignored until there are keys to verify them: Vol 3, Part F, §3.4.5.4.
     guard case .writeCommand(let command) = command, let session = session(of: bearer) else { return }
     if ignoresDatabase(session) { return }
     let value = packet.extracting(command.attributeValue.range)
@@ -134,8 +135,8 @@ public struct Server: AttributeServer, ~Copyable {
     }
   }
 
-  /// The id of a new question, which the bearer then waits for. The answer has `room` octets: the ATT_MTU that is in force
-  /// now counts for it, whatever is exchanged meanwhile. Vol 3, Part F, §3.4.2.2.
+  /// Assigns the id of a new question, whose answer the bearer then awaits. The answer has `room` octets: the current
+  /// ATT_MTU applies to it even if an exchange changes it meanwhile. Vol 3, Part F, §3.4.2.2.
   mutating func ask(
     _ kind: PendingRequest.Kind, _ handle: AttributeHandle, room: Int, _ session: Int
   ) -> ServerRequestID {
@@ -146,18 +147,18 @@ public struct Server: AttributeServer, ~Copyable {
   }
 }
 
-/// Why a request is not fulfilled: the last two fields of an Error Response. Vol 3, Part F, §3.4.1.1.
+/// Why the server refuses a request: the last two fields of an Error Response. Vol 3, Part F, §3.4.1.1.
 struct Refusal: Error {
   var handle: AttributeHandle
   var error: ATTError
-  /// Insufficient Resources and Unlikely Error are of no attribute, whatever was being done: Vol 3, Part F, §3.3.
+  /// Insufficient Resources and Unlikely Error name no attribute: Vol 3, Part F, §3.3.
   init(_ handle: AttributeHandle, _ error: ATTError) {
     self.handle = error == .insufficientResources || error == .unlikelyError ? AttributeHandle() : handle
     self.error = error
   }
-  /// Of no attribute in particular: handle 0x0000.
+  /// An error of no attribute in particular: handle 0x0000.
   init(_ error: ATTError) { self.init(AttributeHandle(), error) }
-  /// Writes the Error Response; nothing where there is no room for it, which no ATT_MTU is.
+  /// Writes the Error Response, or nothing if it does not fit, which no valid ATT_MTU causes.
   func append(to response: inout OutputRawSpan, request: ATTOpcode) {
     guard response.freeCapacity >= 5 else { return }
     response.append(ErrorResponse.opcode.rawValue)
@@ -170,7 +171,7 @@ struct Refusal: Error {
 // MARK: - Finding. Vol 3, Part F, §3.4.3
 
 extension Server {
-  /// Vol 3, Part F, §3.4.3.1 and others: 0x0000 and a range that runs backwards are errors of the starting handle.
+  /// Vol 3, Part F, §3.4.3.1 and others: 0x0000 and a reversed range are errors of the starting handle.
   @inline(__always)
   mutating func checkRange(_ start: AttributeHandle, _ end: AttributeHandle) throws(Refusal) {
     guard start.rawValue != 0, start.rawValue <= end.rawValue else { throw Refusal(start, .invalidHandle) }
@@ -224,7 +225,7 @@ extension Server {
     }
     let type = UInt16(truncatingIfNeeded: index)
     var group = isService ? 0..<0 : database.uuids[index].types
-    // A service's UUID is indexed; a value that is no UUID is no service's.
+    // The index covers services' UUIDs; a value that is not a UUID matches no service.
     if isService, let uuid = BluetoothUUID(value), let index = database.index(of: uuid) {
       group = database.uuids[index].services
     }
@@ -234,7 +235,7 @@ extension Server {
       let attribute = database.attributes[position]
       guard attribute.handle.rawValue <= request.endingHandle.rawValue else { break }
       if isService {
-        // Two UUIDs that are equal and equally long are the same octets; a declaration may be of the other kind.
+        // UUIDs of equal value and length have equal octets; a declaration may be of the other kind.
         guard attribute.type == type, Int(attribute.count) == value.count else { continue }
       } else {
         guard matches(position, value, session) else { continue }
@@ -244,7 +245,7 @@ extension Server {
     }
     if response.byteCount == start + 1 { throw Refusal(request.startingHandle, .attributeNotFound) }
   }
-  /// A value that the client may not read is not compared: a match would tell it.
+  /// The server does not compare a value that the client may not read: a match would reveal it.
   private mutating func matches(_ position: Int, _ value: Span<UInt8>, _ session: Int) -> Bool {
     let attribute = database.attributes[position]
     if readError(position, session) != nil { return false }
@@ -266,7 +267,7 @@ extension Server {
 // MARK: - Small things
 
 extension WireRecord {
-  /// Appends a list's entry; false when there is no room for it, and then nothing is written.
+  /// Appends a list's entry; false, without writing anything, when it does not fit.
   @inline(__always)
   func append(to output: inout OutputRawSpan, from source: Span<UInt8>) -> Bool {
     do throws(WireError) {
@@ -279,7 +280,7 @@ extension WireRecord {
 }
 
 extension BluetoothUUID {
-  /// A UUID on the wire, least significant octet first; `nil` unless `bytes` are 2 or 16 octets.
+  /// Decodes a UUID, least significant octet first; `nil` unless `bytes` are 2 or 16 octets.
   @inline(__always) init?(_ bytes: Span<UInt8>) {
     do throws(WireError) { self = try WireDecoder.decode(ServiceDeclaration.self, bytes).serviceUUID } catch {
       return nil

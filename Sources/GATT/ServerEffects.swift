@@ -8,25 +8,26 @@ public struct ServerRequestID: BitwiseCopyable, Sendable, Hashable {
   @inlinable public init(rawValue: UInt32) { self.rawValue = rawValue }
 }
 
-/// What the server tells the layer above, in order. `Octets` are ranges of the server's arena: `Server.withBytes(of:)`.
+/// What the server reports to the layer above, in order. `Octets` are ranges of the server's arena:
+/// `Server.withBytes(of:)`.
 public enum ServerEffect: BitwiseCopyable, Sendable, Equatable {
-  /// The client of this bearer changed what it wants of the characteristic with this value handle, or went away.
+  /// The client of this bearer changed its subscription to the characteristic with this value handle, or disconnected.
   case subscriptionChanged(BearerID, AttributeHandle, ClientCharacteristicConfiguration)
-  /// A client wrote a value that the server keeps (it is changed already), or wrote a dynamic one by a command.
+  /// A client wrote a value that the server stores (and has changed already), or wrote a dynamic one by a command.
   case written(BearerID, AttributeHandle, offset: UInt16, Octets)
-  /// A dynamic value is wanted, from `offset` on: `answerRead` or `refuse`.
+  /// The application must supply a dynamic value, from `offset` on: `answerRead` or `refuse`.
   case readRequested(ServerRequestID, BearerID, AttributeHandle, offset: UInt16)
-  /// A dynamic value is to be written, from `offset` on: `answerWrite` or `refuse`. `following` more of these come with
-  /// the same id, from one queue of prepared writes: all are written or none, and there is one answer to all of them.
+  /// The application must write a dynamic value, from `offset` on: `answerWrite` or `refuse`. `following` more effects
+  /// have the same id, from one queue of prepared writes: all are written or none, and one answer covers all of them.
   case writeRequested(ServerRequestID, BearerID, AttributeHandle, offset: UInt16, Octets, following: Int)
-  /// Nobody waits for this answer any more: the bearer was closed, or has answered for the application after 25 s.
+  /// The question needs no answer any more: the bearer was closed, or has answered for the application after 25 s.
   case requestCancelled(ServerRequestID, BearerID)
-  /// What the server remembers of a bonded client has changed: the octets replace those that were kept for the bond, and
-  /// are what `restore` takes when the client is back. `ClientRecord` reads them.
+  /// The record of a bonded client has changed: the octets replace those stored for the bond, and `restore` takes them
+  /// when the client returns. `ClientRecord` decodes them.
   case store(BondID, Octets)
 }
 
-/// Bounds of what a client can make the server keep, and what it may do before anybody has told of its link's security.
+/// Limits of the memory that a client can occupy, and the security that a link has before the layer above sets it.
 public struct ServerConfiguration: Sendable {
   /// Octets in one client's prepare queue: 0x09, Prepare Queue Full, beyond it.
   public var preparedOctets = 4096
@@ -40,24 +41,24 @@ public struct ServerConfiguration: Sendable {
   public init() {}
 }
 
-/// A request whose answer is the application's.
+/// A request that awaits the application's answer.
 struct PendingRequest: BitwiseCopyable {
   enum Kind: BitwiseCopyable {
     /// Read or Read Blob.
     case read(ATTOpcode)
-    /// Read By Type, which goes on behind `handle`.
+    /// Read By Type, which resumes after `handle`.
     case list(ReadByTypeRequest)
-    /// Read Multiple or Read Multiple Variable, which goes on at this octet of its handles.
+    /// Read Multiple or Read Multiple Variable, which resumes at this octet of its handles.
     case multiple(ATTOpcode, next: Int)
     case write
-    /// What remains of the queue is written when the application has agreed.
+    /// The server writes the rest of the queue when the application has agreed.
     case execute
   }
   var id: ServerRequestID
   /// The bearer's name for the request.
   var ticket: RequestTicket
   var kind: Kind
-  /// What the application is asked about.
+  /// The attribute that the question is about.
   var handle: AttributeHandle
   /// Octets of the response: the ATT_MTU when the request came.
   var room: Int
@@ -73,27 +74,27 @@ struct PendingRequest: BitwiseCopyable {
   }
 }
 
-/// What became of the application's answer.
+/// The result of an answer of the application.
 public enum AnswerOutcome: BitwiseCopyable, Sendable, Equatable {
   /// The response PDU has been written: it goes to `Bearer.respond(to:with:)`.
   case response(RequestTicket)
-  /// The request is one for several values; the next `.readRequested` asks for another of them. Nothing has been written.
+  /// The request reads several values; the next `.readRequested` asks for another of them. Nothing has been written.
   case collecting
-  /// The answer is for nobody. Nothing has been written.
+  /// No request awaits the answer. Nothing has been written.
   case unwanted(UnwantedAnswer)
 }
 
-/// Why an answer of the application is for nobody.
+/// Why no request awaits an answer of the application.
 public enum UnwantedAnswer: BitwiseCopyable, Sendable, Equatable {
-  /// It has been answered: each question is answered once.
+  /// It has been answered: each question takes one answer.
   case answeredAlready
   /// After 25 s the client got 0x0E, Unlikely Error.
   case tooLate
-  /// The client is gone.
+  /// The client has disconnected.
   case disconnected
   /// A value for a write, or a consent for a read. The question is still open.
   case wrongKind
-  /// There was no such question, or it was long ago.
+  /// There was no such question, or it ended long ago.
   case unknown
 }
 
@@ -101,16 +102,16 @@ public enum UnwantedAnswer: BitwiseCopyable, Sendable, Equatable {
 struct EndedRequest: BitwiseCopyable {
   var id: ServerRequestID
   var reason: UnwantedAnswer
-  /// So many of them are remembered, to tell an application that errs how it did.
+  /// The number of ended questions that the server remembers, to explain late answers to the application.
   static var remembered: Int { 64 }
 }
 
 // MARK: - Effects
 
 extension Server {
-  /// `nextEffect` has something to say.
+  /// True while `nextEffect` returns an effect.
   @inlinable @inline(__always) public var hasEffect: Bool { !effects.isEmpty || hasUnstoredRecord }
-  /// What happened, in order; `nil` when there is no more, and then the octets of all effects are gone.
+  /// The next effect, in order; `nil` when there is none, which also invalidates the octets of all effects.
   @inlinable @inline(__always) public mutating func nextEffect() -> ServerEffect? {
     if hasEffect, let effect = takeEffect() { return effect }
     arenaCount = 0
@@ -151,8 +152,8 @@ extension Server {
 // MARK: - The application's answers
 
 extension Server {
-  /// The application's value for a `.readRequested`, from the offset that was asked for. A response PDU goes into `response`,
-  /// which has room for the bearer's ATT_MTU; it is for the request of the outcome.
+  /// The application's value for a `.readRequested`, from the requested offset. Writes a response PDU into `response`,
+  /// which must have room for the bearer's ATT_MTU; the outcome names the request that it answers.
   public mutating func answerRead(
     _ id: ServerRequestID, with value: Span<UInt8>, into response: inout OutputRawSpan
   ) -> AnswerOutcome {
@@ -175,7 +176,7 @@ extension Server {
     return .response(pending.ticket)
   }
 
-  /// The application agrees to a `.writeRequested`, and has written. Otherwise as `answerRead`.
+  /// The application has agreed to a `.writeRequested` and written the value. Otherwise as `answerRead`.
   public mutating func answerWrite(_ id: ServerRequestID, into response: inout OutputRawSpan) -> AnswerOutcome {
     guard let index = session(waitingFor: id), let pending = sessions[index].pending else {
       return .unwanted(reason(id))
@@ -184,7 +185,7 @@ extension Server {
     case .read, .list, .multiple: return .unwanted(.wrongKind)
     case .write: response.append(WriteResponse.opcode.rawValue)
     case .execute:
-      // What the server keeps was checked before the application was asked; it may have changed since.
+      // The server's own values were checked before the application was asked; they may have changed since.
       do throws(Refusal) {
         _ = try execute(index, asking: false, room: pending.room)
         response.append(ExecuteWriteResponse.opcode.rawValue)
@@ -196,8 +197,8 @@ extension Server {
     return .response(pending.ticket)
   }
 
-  /// The application says no to a read or write: `error` is one of the Specification's, or its own (0x80 … 0x9F). `handle`
-  /// is which of several writes it is about; without it, the first.
+  /// The application refuses a read or write: `error` is one of the Specification's, or its own (0x80 … 0x9F). `handle`
+  /// names the one of several writes that it concerns, by default the first.
   public mutating func refuse(
     _ id: ServerRequestID, _ error: ATTError, about handle: AttributeHandle? = nil, into response: inout OutputRawSpan
   ) -> AnswerOutcome {
@@ -215,8 +216,8 @@ extension Server {
     return .response(pending.ticket)
   }
 
-  /// Nobody waits any more for the answer to this request: the bearer has answered for an application that took too long.
-  /// The application is told once; its answer, should it come, is for nobody.
+  /// The bearer has answered this request for an application that took too long. One effect reports it; a later answer
+  /// is unwanted.
   public mutating func expired(_ ticket: RequestTicket, now: Instant) {
     guard let index = session(of: ticket.bearer), sessions[index].pending?.ticket == ticket else { return }
     cancelRequest(ofSession: index)
@@ -227,11 +228,11 @@ extension Server {
     if case .execute = pending.kind { sessions[index].executing.removeAll() }
     effects.append(.requestCancelled(pending.id, sessions[index].bearer))
   }
-  /// Whose request it is: its ATT_MTU is the room that an answer has.
+  /// The bearer of the request: its ATT_MTU is the room that an answer has.
   public func bearer(waitingFor id: ServerRequestID) -> BearerID? {
     session(waitingFor: id).map { sessions[$0].bearer }
   }
-  /// Why nobody waits for an answer to this question.
+  /// Why no request awaits an answer to this question.
   public func reason(_ id: ServerRequestID) -> UnwantedAnswer {
     ended.last { $0.id == id }?.reason ?? .unknown
   }
@@ -239,7 +240,7 @@ extension Server {
     for index in 0..<sessions.count where sessions[index].pending?.id == id { return index }
     return nil
   }
-  /// The question of this session is open no more.
+  /// Closes the question of this session.
   private mutating func end(_ index: Int, _ reason: UnwantedAnswer) {
     guard let pending = sessions[index].pending.take() else { return }
     if ended.count == EndedRequest.remembered { ended.removeFirst() }

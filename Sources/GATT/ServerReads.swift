@@ -5,14 +5,14 @@ import BindruneWire
 // Reading. Vol 3, Part F, §3.4.4.
 //
 // ## Lists over dynamic values
-// Read By Type and both Read Multiple go through their attributes in order. At a dynamic one they stop: what the response
-// has so far is kept with the client's session (`Collected`, at most one ATT_MTU), the application is asked for this one value,
-// and with its answer the same loop goes on where it stopped, with permissions as they are then. So there is one question
-// at a time, one response in the end, and nothing is asked for that has no room in it.
+// Read By Type and both Read Multiple process their attributes in order. At a dynamic value they stop: the client's
+// session keeps the response so far (`Collected`, at most one ATT_MTU), the application supplies this one value, and
+// the loop resumes where it stopped, with the permissions of that moment. So there is one question at a time and one
+// response in the end, and the application is never asked for a value that would not fit.
 //
 // Phases of a request: asked → collecting (once for each value of the application) → answered.
 
-/// What a list request has collected while the application is asked for the next value.
+/// What a list request has collected while the application supplies the next value.
 struct Collected: ~Copyable {
   /// The response, opcode first; empty before the first value.
   var response = UniqueArray<UInt8>()
@@ -37,7 +37,7 @@ extension Server {
       request, from: request.startingHandle, room: response.freeCapacity, response.byteCount, session, &response)
   }
 
-  /// Appends to the response, which begins at `start` and has `room` octets, what is found from `next` on.
+  /// Appends the values found from `next` on to the response, which begins at `start` and has `room` octets.
   private mutating func readByType(
     _ request: ReadByTypeRequest, from next: AttributeHandle, room: Int, _ start: Int, _ session: Int,
     _ response: inout OutputRawSpan
@@ -48,7 +48,7 @@ extension Server {
     let group = database.uuids[type].types
     let first = database.firstPosition(from: next)
     let end = start &+ room
-    // Of the values, as soon as there is one.
+    // The length of each value, as soon as there is one.
     var length = response.byteCount > start ? Int(response.octet(at: start &+ 1)) &- 2 : -1
     var index = Database.lowerBound(database.grouped.span, group, first)
     while index < group.upperBound {
@@ -79,9 +79,9 @@ extension Server {
     if length < 0 { throw Refusal(request.startingHandle, .attributeNotFound) }
     return .now
   }
-  /// Appends values that nothing stands in the way of: kept by the server, readable by everyone, of the list's length, with
-  /// room for the whole entry. Returns the first index in `grouped` where there is something to be looked at. Without it a
-  /// characteristic costs twice the instructions.
+  /// Appends values that need no check: stored by the server, readable by everyone, of the list's length, with room for
+  /// the whole entry. Returns the first index in `grouped` that needs a closer look. Without this path a characteristic
+  /// costs twice the instructions.
   @inline(__always)
   private mutating func appendPlain(
     _ indices: Range<Int>, _ last: AttributeHandle, _ length: Int, _ end: Int, _ response: inout OutputRawSpan
@@ -98,8 +98,8 @@ extension Server {
     }
     return indices.upperBound
   }
-  /// Begins the entry of a value of `count` octets; false where the list ends before it. §3.4.4.2: a value is cut to what
-  /// one response can carry, and its length to what one octet can say; all have one length.
+  /// Begins the entry of a value of `count` octets; false where the list ends before it. §3.4.4.2: a value is cut to
+  /// fit one response and a length of one octet; all values have one length.
   @inline(__always)
   private mutating func appendEntry(
     _ handle: AttributeHandle, _ count: Int, _ end: Int, _ start: Int, _ length: inout Int,
@@ -158,8 +158,8 @@ extension Server {
     return answer
   }
 
-  /// Appends the values of the handles from octet `index` on. Every handle is checked, even when no value has room any more:
-  /// §3.4.4.7 and §3.4.4.11 let any of them be the answer.
+  /// Appends the values of the handles from octet `index` on. Every handle is checked, even when no value fits any
+  /// more: §3.4.4.7 and §3.4.4.11 let an error of any of them be the answer.
   private mutating func readMultiple(
     _ handles: Span<UInt8>, from index: Int, _ opcode: ATTOpcode, room: Int, _ start: Int, _ session: Int,
     _ response: inout OutputRawSpan
@@ -171,7 +171,7 @@ extension Server {
       let handle = AttributeHandle(rawValue: UInt16(handles[index]) | UInt16(handles[index &+ 1]) << 8)
       index &+= 2
       let position = try readable(handle, session)
-      // §3.4.4.8: what exceeds ATT_MTU − 1 octets is cut off. §3.4.4.12: so it is, but not within a Value Length.
+      // §3.4.4.8: the response is cut at ATT_MTU − 1 octets. §3.4.4.12: likewise, but not within a Value Length.
       let free = end &- response.byteCount
       if isVariable ? free < 2 : free == 0 { isFull = true }
       if isFull { continue }
@@ -189,7 +189,7 @@ extension Server {
 
   // MARK: The application's value
 
-  /// Goes on with a request for which the application has brought `value`. `response` has at least the request's room.
+  /// Resumes a request with the application's `value`. `response` has at least the request's room.
   mutating func resume(
     _ pending: PendingRequest, with value: Span<UInt8>, _ session: Int, _ response: inout OutputRawSpan
   ) throws(Refusal) -> ServerAnswer {
@@ -212,7 +212,7 @@ extension Server {
       let next = AttributeHandle(rawValue: pending.handle.rawValue &+ 1)
       return try readByType(request, from: next, room: room, start, session, &response)
     case .multiple(let opcode, let next):
-      // Out of the session while the loop, which may change it, reads the handles.
+      // Moved out of the session while the loop, which may change the session, reads the handles.
       var collected = Collected()
       swap(&collected, &sessions[session].collected)
       defer { swap(&collected, &sessions[session].collected) }
@@ -234,7 +234,7 @@ extension Server {
     effects.append(.readRequested(id, sessions[session].bearer, handle, offset: UInt16(truncatingIfNeeded: offset)))
   }
 
-  /// Appends at most `limit` octets of a value that the server keeps, from `offset` on, which is within it.
+  /// Appends at most `limit` octets of a stored value, from `offset` on, which lies within it.
   @inline(__always)
   private mutating func appendValue(
     _ position: Int, from offset: Int, atMost limit: Int, _ session: Int, _ response: inout OutputRawSpan

@@ -22,7 +22,7 @@ extension Server {
     return .now
   }
 
-  /// Whether `part` may be written at `offset`, as far as length and value go.
+  /// Whether length and value allow `part` to be written at `offset`.
   @inline(__always)
   mutating func checkWrite(_ position: Int, at offset: Int, _ part: Span<UInt8>, _ session: Int) throws(Refusal) {
     let attribute = database.attributes[position]
@@ -41,7 +41,7 @@ extension Server {
     }
   }
 
-  /// Does a write that was checked, and says so. A dynamic value goes to the application, unasked.
+  /// Performs a write that was checked, and reports it. The application gets a dynamic value without being asked.
   @inline(__always)
   mutating func apply(_ position: Int, _ value: Span<UInt8>, _ session: Int) {
     let attribute = database.attributes[position]
@@ -63,7 +63,7 @@ extension Server {
   ) throws(Refusal) {
     // §3.4.6.1: permissions now, offset and length when the queue is executed.
     _ = try writable(request.attributeHandle, session)
-    // The echo has the request's length: one that is too long for it is not queued.
+    // The echo is as long as the request: a request that exceeds it is not queued.
     guard packet.count <= response.freeCapacity else { throw Refusal(request.attributeHandle, .invalidPDU) }
     let part = packet.extracting(request.partAttributeValue.range)
     guard
@@ -84,7 +84,7 @@ extension Server {
     switch request.flags {
     case .cancel: clients[sessions[session].client].prepared.removeAll()
     case .write:
-      // The queue is the request's from now on: on another bearer the client may fill the next.
+      // The request now owns the queue: on another bearer the client may fill the next one.
       swap(&clients[sessions[session].client].prepared, &sessions[session].executing)
       if try execute(session, asking: true, room: response.freeCapacity) == .later { return .later }
     default: throw Refusal(.invalidPDU)
@@ -93,9 +93,9 @@ extension Server {
     return .now
   }
 
-  /// Writes the whole queue that the request executes or nothing of it. In both cases the queue is empty afterwards, unless the
-  /// application has to be asked first: then it is `asking`, and the queue waits. The application agrees to all of its values at
-  /// once.
+  /// Writes the whole queue that the request executes, or nothing. Afterwards the queue is empty, unless the
+  /// application must agree first: then `asking` is true and the queue waits. The application agrees to all of its
+  /// values at once.
   mutating func execute(_ session: Int, asking: Bool, room: Int) throws(Refusal) -> ServerAnswer {
     var queue = PreparedWrites()
     swap(&queue, &sessions[session].executing)
@@ -116,7 +116,7 @@ extension Server {
     return .now
   }
 
-  /// Asks the application to write what a checked queue has for it, in the queue's order.
+  /// Asks the application to write its values of a checked queue, in the queue's order.
   private mutating func askToWrite(_ queue: borrowing PreparedWrites, _ questions: Int, room: Int, _ session: Int) {
     let bearer = sessions[session].bearer
     var id: ServerRequestID?, left = questions
@@ -135,9 +135,9 @@ extension Server {
     }
   }
 
-  /// Whether every write of the queue can be done. Returns how many of them the application has to agree to.
+  /// Checks every write of the queue. Returns how many of them the application must agree to.
   private mutating func check(_ queue: borrowing PreparedWrites, _ session: Int) throws(Refusal) -> Int {
-    // §3.4.6.3: what was meant for the database as it was cannot be written into another.
+    // §3.4.6.3: writes prepared for the database before a change must not reach the new one.
     if let handle = queue.overtaken { throw Refusal(handle, .databaseOutOfSync) }
     var questions = 0
     for index in queue.runs.indices {
@@ -147,7 +147,7 @@ extension Server {
       if attribute.kind == .dynamic {
         questions += 1
       } else {
-        // §3.4.6.3: an offset is good up to the length that the value has after the writes before it.
+        // §3.4.6.3: an offset is valid up to the length that the value has after the writes before it.
         guard run.offset <= max(Int(attribute.count), queue.end(of: run.handle, before: index)) else {
           throw Refusal(run.handle, .invalidOffset)
         }
@@ -157,8 +157,8 @@ extension Server {
     return questions
   }
 
-  /// Does a queue that was checked. A value of variable length that was written from its first octet on ends with what
-  /// was written, as it would after a Write Request (§3.4.5.1); otherwise the octets not written stay.
+  /// Performs a queue that was checked. A value of variable length that was written from its first octet on ends with
+  /// the written octets, as after a Write Request (§3.4.5.1); otherwise the octets beyond remain.
   private mutating func commit(_ queue: borrowing PreparedWrites, _ session: Int) {
     let bearer = sessions[session].bearer
     for index in queue.runs.indices {

@@ -1,6 +1,6 @@
 import BindruneWire
 
-/// A command of the kinds this stack speaks, out of its packet. Vol 4, Part E, §5.4.1 and §7.
+/// A command that this stack supports, decoded. Vol 4, Part E, §5.4.1 and §7.
 ///
 /// The package's only switches over commands are the two here: a new command is one case and one line in each.
 public enum AnyCommand: BitwiseCopyable, Sendable {
@@ -87,7 +87,7 @@ public enum AnyCommand: BitwiseCopyable, Sendable {
   /// Any other opcode, with its parameters.
   case unknown(HCIOpcode, Octets)
 
-  /// A command with the parameters that `reader` gives; nil when this stack does not speak the opcode.
+  /// A command with the parameters from `reader`; nil when this stack does not support the opcode.
   init?<R: CommandReader>(_ opcode: HCIOpcode, _ reader: inout R) throws(WireError) {
     switch opcode.rawValue {
     case 0x0406: self = .disconnect(try reader.read())
@@ -174,7 +174,7 @@ public enum AnyCommand: BitwiseCopyable, Sendable {
     }
   }
 
-  /// Shows the command to `visitor`; `.unknown` is not shown.
+  /// Passes the command to `visitor`, except `.unknown`.
   public func visit<V: CommandVisitor>(_ visitor: inout V) throws(WireError) {
     switch self {
     case .disconnect(let command): try visitor.visit(command)
@@ -262,17 +262,17 @@ public enum AnyCommand: BitwiseCopyable, Sendable {
   }
 }
 
-/// Where a command's parameters come from.
+/// A source of a command's parameters.
 protocol CommandReader { mutating func read<C: HCICommand>() throws(WireError) -> C }
 extension WireDecoder: CommandReader {
   mutating func read<C: HCICommand>() throws(WireError) -> C { try message(C.self) }
 }
-/// The parameters that a new value has.
+/// The default parameters.
 struct Defaults: CommandReader, EventReader {
   func read<C: HCICommand>() -> C { C() }
   func read<E: HCIEventMessage>() -> E { E() }
 }
-/// Is shown one command and its type.
+/// Receives one command and its type.
 public protocol CommandVisitor { mutating func visit<C: HCICommand>(_ command: C) throws(WireError) }
 
 extension AnyCommand {
@@ -287,7 +287,7 @@ extension AnyCommand {
     try checkTotalLength(header.parameterTotalLength, Int(parameters.count))
   }
 
-  /// The command of `opcode` with default parameters; nil when this stack does not speak it.
+  /// The command of `opcode` with default parameters; nil when this stack does not support it.
   public init?(default opcode: HCIOpcode) {
     var defaults = Defaults()
     do throws(WireError) {
@@ -299,12 +299,12 @@ extension AnyCommand {
   }
 
   public var opcode: HCIOpcode { facts.opcode }
-  /// `HCI_LE_Set_Scan_Enable`; `Unknown Command` for an opcode that this stack does not speak.
+  /// `HCI_LE_Set_Scan_Enable`; `Unknown Command` for an opcode that this stack does not support.
   public var name: StaticString { facts.name }
   public var isAnsweredByStatus: Bool { facts.isAnsweredByStatus }
   /// See `HCICommand.isDispensable`.
   public var isDispensable: Bool { facts.isDispensable }
-  /// Where Read Local Supported Commands tells of it; nil for one whose support nothing tells, and for `.unknown`.
+  /// Its bit of Read Local Supported Commands; nil for a command without one, and for `.unknown`.
   public var supportedBit: SupportedCommandBit? { facts.supportedBit }
   private var facts: Facts {
     var facts = Facts()
@@ -342,7 +342,7 @@ extension AnyCommand {
     unsafe packet.withUnsafeBufferPointer { bytes in
       var text = unsafe ReturnText(bytes, parameters)
       text.text = unsafe UnknownParameters("Return_Parameters", parameters: parameters).description(in: bytes.span)
-      // What does not decode stays hex.
+      // Parameters that do not decode stay hex.
       do throws(WireError) { try visit(&text) } catch {}
       return text.text
     }

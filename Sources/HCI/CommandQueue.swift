@@ -1,24 +1,24 @@
 import BindruneWire
 import DequeModule
 
-/// How a command ended. Every command that was taken ends exactly once.
+/// How a command ended. Every accepted command ends exactly once.
 public struct CommandOutcome: BitwiseCopyable, Sendable {
   public enum Ending: UInt8, BitwiseCopyable, Sendable {
     /// The controller answered.
     case answered
-    /// It did not, within the time allowed.
+    /// The controller did not answer within the time allowed.
     case timedOut
-    /// The controller is known not to have the command: it was not sent.
+    /// The controller does not have the command, which was not sent.
     case unsupported
-    /// Not sent, or not waited for any longer: the controller is being started or has failed, or the queue was full.
+    /// Not sent, or no longer awaited: the controller is being started or has failed, or the queue was full.
     case aborted
   }
   public var opcode: HCIOpcode
-  /// The number that came with the command.
+  /// The caller's tag.
   public var tag: UInt32
-  /// The controller's; 0x01 where it is unsupported, 0x22 where it timed out, 0x44 where it was aborted.
+  /// The controller's status; 0x01 if unsupported, 0x22 if timed out, 0x44 if aborted.
   public var status: HCIStatus
-  /// A range of the packet that the indication came from: for `HCICommand.decodeReturn`. Empty after Command Status.
+  /// A range of the indication's packet, for `HCICommand.decodeReturn`. Empty after Command Status.
   public var returnParameters = Octets()
   public var ending: Ending
   public var timedOut: Bool { ending == .timedOut }
@@ -36,32 +36,36 @@ public struct CommandOutcome: BitwiseCopyable, Sendable {
   }
 }
 
-/// Commands on their way to the controller. Vol 4, Part E, §4.4.
+/// Commands to the controller. Vol 4, Part E, §4.4.
 ///
 /// # Overview
-/// A command waits here, as the packet it will be, until the controller takes one: each Command Complete and Command
-/// Status tells how many it takes now. Then it is outstanding until one of those two names its opcode, or until it has
-/// timed out. Answers may come in another order than the commands.
+/// A command waits here, already encoded, until the controller accepts one: each Command Complete and Command Status
+/// contains the number that it accepts now. Then it is outstanding until one of those two names its opcode, or until it
+/// times out. Answers may arrive in another order than the commands.
 ///
 /// # Function
-/// - The number told may not count commands that crossed the event, so those outstanding are taken off: the queue may
+/// - That number may not account for commands that crossed the event, so the outstanding ones are subtracted: the queue
+/// may
 ///   send fewer than allowed, never more.
-/// - Time-outs: a controller may leave a command unanswered for good (Bumble's does), and with it the right to send the
-///   next. After a time-out one command may go again. A controller that says 0 and leaves it at that is not sent
-///   anything: the waiting commands time out instead.
-/// - A late answer is told of as unexpected. Where the same opcode is outstanding again it cannot be told from that one's.
-/// - Reset goes alone: it is not sent while a command is outstanding, and nothing follows before its answer.
+/// - Time-outs: a controller may never answer a command (Bumble's does that), and so never permit the next. After a
+/// time-out
+///   one command may be sent again. A controller that reports 0 and nothing else gets no command: the waiting commands
+/// time
+///   out instead.
+/// - A late answer is reported as unexpected. If the same opcode is outstanding again, it is taken as that one's
+/// answer.
+/// - Reset is sent alone: not while a command is outstanding, and nothing follows before its answer.
 public struct CommandQueue: ~Copyable {
-  /// How long an answer may take.
+  /// The time allowed for an answer.
   public let timeout: Duration
-  /// The most octets that wait.
+  /// The limit of waiting octets.
   public let capacity: Int
-  /// How many commands may be sent now.
+  /// The number of commands that may be sent now.
   public private(set) var credit = 1
 
   @usableFromInline struct Entry: BitwiseCopyable {
     var opcode: HCIOpcode, tag: UInt32, count: UInt16, isAnsweredByStatus: Bool
-    /// Of those outstanding.
+    /// The deadline of the outstanding commands.
     var deadline = Instant.zero
   }
   /// In the order of sending; `bytes` holds their packets one after another.
@@ -69,9 +73,9 @@ public struct CommandQueue: ~Copyable {
   private var bytes = Deque<UInt8>()
   /// In the order of sending, so the first has the earliest deadline.
   private var outstanding = Deque<Entry>()
-  /// Ended without an answer; told of by `expire`.
+  /// Ended without an answer; `expire` reports them.
   private var ended = Deque<CommandOutcome>()
-  /// When the queue last moved: waiting commands that cannot be sent time out from here.
+  /// When the queue last advanced: waiting commands that cannot be sent time out from here.
   private var lastMoved = Instant.zero
   private var scratch = PacketBuffer(capacity: 260)
 
@@ -84,10 +88,10 @@ public struct CommandQueue: ~Copyable {
   /// Nothing waits and nothing is outstanding.
   public var isEmpty: Bool { waiting.isEmpty && outstanding.isEmpty }
 
-  /// The command that was sent first of those without an answer, else the one that waits to be sent.
+  /// The earliest sent command without an answer, else the first waiting one.
   var oldest: HCIOpcode? { (outstanding.first ?? waiting.first)?.opcode }
 
-  /// Puts a command at the end. One that does not fit any more ends as `.aborted`.
+  /// Appends a command. One that does not fit ends as `.aborted`.
   public mutating func append<C: HCICommand>(
     _ command: C, from source: Span<UInt8>, tag: UInt32, now: Instant
   ) throws(WireError) {
@@ -107,11 +111,11 @@ public struct CommandQueue: ~Copyable {
     }
   }
 
-  /// Lets `expire` tell of a command that never came into the queue.
+  /// Lets `expire` report a command that never entered the queue.
   mutating func end(_ outcome: CommandOutcome) { ended.append(outcome) }
 
-  /// Forgets what the controller said, for a Reset. What waits and what is outstanding ends as `.aborted`, which is told
-  /// of unless `silently`.
+  /// Resets the queue with the controller. Waiting and outstanding commands end as `.aborted`, which `expire` reports
+  /// unless `silently`.
   public mutating func abortAll(silently: Bool = false) {
     if !silently {
       for entry in outstanding { end(CommandOutcome(entry.opcode, tag: entry.tag, ending: .aborted)) }
@@ -123,7 +127,7 @@ public struct CommandQueue: ~Copyable {
     credit = 1
   }
 
-  /// Writes the next packet, H4 packet type octet first; false when none may go, or `output` has no room for it.
+  /// Writes the next packet, H4 packet type octet first; false when none may be sent, or `output` has no room for it.
   public mutating func next(into output: inout OutputRawSpan, now: Instant) -> Bool {
     guard credit > 0, var entry = waiting.first, output.freeCapacity >= Int(entry.count) else { return false }
     if entry.opcode == Reset.opcode ? !outstanding.isEmpty : outstanding.first?.opcode == Reset.opcode { return false }
@@ -137,10 +141,10 @@ public struct CommandQueue: ~Copyable {
     return true
   }
 
-  /// What an answer meant.
+  /// The meaning of an answer.
   enum Match {
     case ended(CommandOutcome)
-    /// It changed the number of commands, nothing else.
+    /// It only changed the number of commands.
     case nothing
     case unexpected(HCIOpcode)
   }
@@ -151,7 +155,7 @@ public struct CommandQueue: ~Copyable {
     guard let found else { return event.commandOpcode == .none ? .nothing : .unexpected(event.commandOpcode) }
     var outcome = CommandOutcome(found.opcode, tag: found.tag, ending: .answered)
     outcome.returnParameters = event.returnParameters
-    // Every command this stack sends returns a status; a controller that forgot it gets the one for "no reason given".
+    // Every command of this stack returns a status; if the controller omits it, "no reason given" is used.
     outcome.status =
       event.returnParameters.isEmpty
       ? .unspecifiedError : HCIStatus(rawValue: event.returnParameters.byte(0, in: packet))
@@ -160,7 +164,7 @@ public struct CommandQueue: ~Copyable {
 
   mutating func receive(_ event: CommandStatus, now: Instant) -> Match {
     let opcode = event.commandOpcode
-    // "Pending" for a command that ends with Command Complete: it goes on, the number counts.
+    // "Pending" for a command that ends with Command Complete: the command stays outstanding, the number applies.
     let isPending =
       event.status == .success && outstanding.contains { $0.opcode == opcode && !$0.isAnsweredByStatus }
     let found = opcode == .none || isPending ? nil : take(opcode)

@@ -1,41 +1,41 @@
 import BindruneWire
 
-/// What the host has learned about its controller. Vol 4, Part E, §7.4 and §7.8.
+/// What the host knows about its controller. Vol 4, Part E, §7.4 and §7.8.
 public struct ControllerInfo: BitwiseCopyable, Sendable {
   public var version = ReadLocalVersionInformation.Return()
   public var commands = SupportedCommands()
   public var lmpFeatures = LMPFeatures()
   public var features = LEFeatures()
-  /// The public address; all zeros or all ones where the controller has none.
+  /// The public address; all zeros or all ones if the controller has none.
   public var address = DeviceAddress()
   /// Data octets of the longest ACL packet, and the number of buffers for them.
   public var aclLength = 0
   public var aclCount = 0
-  /// The buffers serve BR/EDR too: the controller has none of LE's own.
+  /// Whether the buffers also serve BR/EDR: the controller has none for LE alone.
   public var buffersAreShared = false
-  /// The longest link layer payload the controller can send, 27 … 251 octets, and its time in µs.
+  /// The longest link layer payload that the controller can send, 27 … 251 octets, and its duration in µs.
   public var maximumTxOctets: UInt16 = 27
   public var maximumTxTime: UInt16 = 328
-  /// The most octets of advertising data, 31 … 1,650; more than 31 only with extended PDUs.
+  /// The limit of advertising data in octets, 31 … 1,650; more than 31 only with extended PDUs.
   public var maximumAdvertisingDataLength = 31
-  /// Entries of the Filter Accept List; 0 where it cannot be used.
+  /// Entries of the Filter Accept List; 0 if it cannot be used.
   public var filterAcceptListSize = 0
-  /// Entries of the resolving list; 0 where it cannot be used.
+  /// Entries of the resolving list; 0 if it cannot be used.
   public var resolvingListSize = 0
-  /// How many things it advertises at once; more than one only by the extended commands. Vol 4, Part E, §7.8.58.
+  /// The number of advertising sets; more than one only with the extended commands. Vol 4, Part E, §7.8.58.
   public var maximumAdvertisingSets = 1
-  /// The extended commands are to be used, where the controller has them: see `usesExtendedCommands`.
+  /// Whether to use the extended commands if the controller has them: see `usesExtendedCommands`.
   public var prefersExtendedCommands = true
 
   public init() {}
 
   /// There is no public address: a random static one must be set before scanning, advertising or connecting.
   public var needsRandomAddress: Bool { address.value == 0 || address.value == 0xFFFF_FFFF_FFFF }
-  /// Advertising, scanning and connecting go by the extended commands; else by the legacy ones, all three of them.
+  /// Whether advertising, scanning and connecting use the extended commands; else all three use the legacy ones.
   ///
-  /// Once a controller has had a command of one kind it refuses those of the other until it is reset (§3.1.1), so this is
-  /// decided once, for all roles: by the extended ones where they are preferred and none is missing for anything that the
-  /// controller can do by the legacy ones.
+  /// After a command of one kind a controller refuses those of the other until it is reset (§3.1.1), so this is decided
+  /// once, for all roles: for the extended ones if they are preferred and complete for everything that the controller
+  /// supports with the legacy ones.
   public var usesExtendedCommands: Bool {
     guard prefersExtendedCommands, features.contains(.leExtendedAdvertising) else { return false }
     let advertises =
@@ -49,12 +49,13 @@ public struct ControllerInfo: BitwiseCopyable, Sendable {
       && (scans || !commands.contains(LESetScanEnable.self))
       && (connects || !commands.contains(LECreateConnection.self))
   }
-  /// It speaks BR/EDR too.
+  /// It also supports BR/EDR.
   public var isDualMode: Bool { lmpFeatures.contains(.leSupported) && !lmpFeatures.contains(.brEDRNotSupported) }
 
-  /// What the controller can send and this stack handles. A reserved bit may be refused, so features are asked first.
+  /// The events that the controller can send and this stack handles. It may refuse a reserved bit, so features come
+  /// first.
   ///
-  /// LE Directed Advertising Report is not among them: it comes only with Scanning_Filter_Policy 2 and 3, which this
+  /// LE Directed Advertising Report is not among them: it occurs only with Scanning_Filter_Policy 2 and 3, which this
   /// stack does not use. Vol 4, Part E, §7.7.65.11.
   public var leEventMask: LEEventMask {
     var mask = LEEventMask.standard
@@ -71,15 +72,15 @@ public struct ControllerInfo: BitwiseCopyable, Sendable {
 
 /// Why a controller could not be started.
 public enum StartFailure: Error, BitwiseCopyable, Sendable, Equatable, CustomStringConvertible {
-  /// No answer to a command that every controller has; of HCI_Reset: there is no controller.
+  /// No answer to a mandatory command; of HCI_Reset: there is no controller.
   case timedOut(HCIOpcode)
-  /// The start as a whole took longer than `HCILayer.Configuration.startTimeout`, and was still at this command: the
-  /// controller is slow, or leaves many commands without an answer.
+  /// The start exceeded `HCILayer.Configuration.startTimeout` during this command: the controller is slow, or leaves
+  /// many commands without an answer.
   case tookTooLong(HCIOpcode)
   case refused(HCIOpcode, HCIStatus)
   /// The answer was too short or too long.
   case malformed(HCIOpcode)
-  /// It has no ACL buffers, neither for LE nor shared ones.
+  /// The controller has no ACL buffers, neither for LE nor shared ones.
   case noBuffers
 
   public var description: String {
@@ -94,11 +95,11 @@ public enum StartFailure: Error, BitwiseCopyable, Sendable, Equatable, CustomStr
   private func name(_ opcode: HCIOpcode) -> String { AnyCommand(default: opcode).map { "\($0.name)" } ?? opcode.text }
 }
 
-/// From an unknown controller to one that is ready. Vol 6, Part D, §2.1.
+/// Starts an unknown controller. Vol 6, Part D, §2.1.
 ///
 /// # Phases
-/// One command after another, in the order of `Step`. Those the controller does not have are left out, and one that it
-/// has but does not answer or refuses counts as not there; only the first three must succeed, and there must be buffers.
+/// One command after another, in the order of `Step`. Commands that the controller lacks are skipped, and one that it
+/// refuses or does not answer counts as lacking; only the first three must succeed, and there must be buffers.
 struct ControllerStart {
   enum Step: UInt8 {
     case reset, version, commands, features, leFeatures, address, hostSupport, eventMask, leEventMask, leBuffers,
@@ -112,7 +113,7 @@ struct ControllerStart {
   /// Queues the first command.
   mutating func begin(into queue: inout CommandQueue, now: Instant) { perform(.send(now), &queue) }
 
-  /// Takes what became of this step's command, goes on to the next step that is needed, and queues its command.
+  /// Takes the result of this step's command, continues to the next necessary step, and queues its command.
   mutating func advance(
     _ outcome: CommandOutcome, in packet: Span<UInt8>, into queue: inout CommandQueue, now: Instant
   ) throws(StartFailure) {
@@ -131,12 +132,12 @@ struct ControllerStart {
   }
   private var isRequired: Bool { step.rawValue <= Step.commands.rawValue }
 
-  /// What is done with the step's command.
+  /// What to do with the step's command.
   private enum Work {
-    /// Nothing: is it needed?
+    /// Only check whether it is needed.
     case check
     case send(Instant)
-    /// These are its return parameters.
+    /// Learn from these return parameters.
     case learn(Octets)
   }
   @discardableResult private mutating func perform(_ work: Work, _ queue: inout CommandQueue) -> Bool {
@@ -145,8 +146,8 @@ struct ControllerStart {
     }
   }
 
-  /// The table of steps: the command of each, what must hold for its answer to be of use, and what the answer tells.
-  /// True if the controller has the command, and it is of use.
+  /// The table of steps: the command of each, the condition under which it is useful, and what its answer provides.
+  /// True if the controller has the command, and it is useful.
   private mutating func table(
     _ work: Work, _ queue: inout CommandQueue, _ packet: Span<UInt8>
   ) throws(WireError) -> Bool {
@@ -205,7 +206,7 @@ struct ControllerStart {
       return try row(LEReadResolvingListSize(), work, &queue, packet, if: isUseful) {
         $0.resolvingListSize = Int($1.resolvingListSize)
       }
-    // Extended commands like the others: a host that goes by the legacy ones must not send them.
+    // These count as extended commands: a host that uses the legacy ones must not send them.
     case .advertisingDataLength:
       return try row(LEReadMaximumAdvertisingDataLength(), work, &queue, packet, if: info.usesExtendedCommands) {
         $0.maximumAdvertisingDataLength = min(max(31, Int($1.maxAdvertisingDataLength)), 1650)
@@ -218,7 +219,7 @@ struct ControllerStart {
     }
   }
 
-  /// A step whose answer tells something.
+  /// A step whose answer provides information.
   private mutating func row<C: HCICommand>(
     _ command: C, _ work: Work, _ queue: inout CommandQueue, _ packet: Span<UInt8>, if isUseful: Bool = true,
     _ learn: (inout ControllerInfo, C.Return) -> Void
@@ -226,7 +227,7 @@ struct ControllerStart {
     if case .learn(let parameters) = work { learn(&info, try C.decodeReturn(parameters, in: packet)) }
     return row(command, work, &queue, if: isUseful)
   }
-  /// A step of whose answer only the status counts.
+  /// A step that needs only the status.
   private func row<C: HCICommand>(
     _ command: C, _ work: Work, _ queue: inout CommandQueue, if isUseful: Bool = true
   ) -> Bool {

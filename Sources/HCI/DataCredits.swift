@@ -1,32 +1,33 @@
 import BasicContainers
 import BindruneWire
 
-/// Whose turn it is to put an ACL packet into one of the controller's buffers. Vol 4, Part E, §4.1.1.
+/// Which link may put an ACL packet into one of the controller's buffers. Vol 4, Part E, §4.1.1.
 ///
 /// # Overview
-/// The controller has `total` buffers. A packet takes one until Number Of Completed Packets gives it back, or until its
-/// link ends: the controller then drops the link's packets and says nothing more (§4.3).
+/// The controller has `total` buffers. A packet occupies one until Number Of Completed Packets returns it, or until its
+/// link ends: the controller then drops the link's packets without an event (§4.3).
 ///
 /// # Function
-/// `next` grants a buffer to the link, among those that want one, with the fewest packets in the controller; equal ones
-/// take turns. Two limits keep a link whose peer has gone silent from collecting all buffers:
-/// - While another link waits too, none holds more than max(1, ⌊total / links with data⌋), where a link with data wants
+/// `next` grants a buffer to the link, among those that want one, with the fewest packets in the controller; equal
+/// links take turns. Two limits prevent a link whose peer is silent from collecting all buffers:
+/// - While another link waits, none holds more than max(1, ⌊total / links with data⌋), where a link with data wants
 ///   a buffer or holds some.
-/// - A link that waits alone leaves one buffer for each other open link, so that whoever comes next can begin at once; but
-///   half of the buffers it may always hold.
+/// - A link that waits alone leaves one buffer for each other open link, so that any of them can begin at once; but
+///   it may always hold half of the buffers.
 ///
-/// What a silent peer costs the others until the supervision time-out ends its link, as `whatASilentPeerCosts` measures it
-/// over the air with 1 … 16 buffers and 2 … 4 links:
-/// - Silent while the others send, it keeps its share, and theirs is what it was: nothing, from two buffers on.
-/// - Silent while it alone sends, it keeps what it took, and they have the rest: with as many buffers as links that costs
+/// The cost of a silent peer for the others until the supervision time-out ends its link, as `whatASilentPeerCosts`
+/// measures it over the air with 1 … 16 buffers and 2 … 4 links:
+/// - Silent while the others send, it keeps its share, and theirs is unchanged: no cost, with two or more buffers.
+/// - Silent while it alone sends, it keeps its buffers, and they have the others: with as many buffers as links that
+/// costs
 ///   nothing, with twice as many half of their values, with four times as many three quarters.
-/// - The only buffer of a controller that has no more it may hold, and then nobody else sends.
+/// - If the controller has a single buffer, it may hold that, and then no other link sends.
 public struct DataCredits: ~Copyable {
   /// The most data octets in one packet.
   public private(set) var aclLength = 0
   /// The controller's buffers.
   public private(set) var total = 0
-  /// Those with nothing in them.
+  /// Buffers that are empty.
   @inlinable public var free: Int { freeCount }
   @usableFromInline var freeCount = 0
 
@@ -36,16 +37,16 @@ public struct DataCredits: ~Copyable {
     @usableFromInline var wants = false
     init(handle: ConnectionHandle) { self.handle = handle }
   }
-  /// In turn: the link after the one served last is asked first.
+  /// In turn: the search begins after the link served last.
   @usableFromInline var links = UniqueArray<Link>()
-  /// Places in `links` by connection handle, `nowhere` for those that are not open. Not a `PlaceTable`, whose array costs 12
-  /// instructions more of the 209 for a value on one of 32 links.
+  /// Indexes of `links` by connection handle, `nowhere` for those that are not open. Not a `PlaceTable`, whose array
+  /// costs 12 instructions more of the 209 for a value on one of 32 links.
   @usableFromInline var places = UniqueArray<UInt16>()
   @usableFromInline static var nowhere: UInt16 { .max }
   @usableFromInline var turn = 0
-  /// Links that want a buffer, and the place of the one that has said so last: often the only one.
+  /// The number of links that want a buffer, and the index of the latest: often the only one.
   @usableFromInline var waiting = 0, latest = 0
-  /// What a link that waits alone may hold.
+  /// The limit for a link that waits alone.
   @usableFromInline var limitAlone = 0
   /// Links that want a buffer or hold some.
   @usableFromInline var withData = 0
@@ -98,7 +99,7 @@ public struct DataCredits: ~Copyable {
     setLimitAlone()
   }
 
-  /// The link has, or no longer has, a packet to send.
+  /// Records whether the link has a packet to send.
   @inlinable @inline(__always) public mutating func setWants(_ handle: ConnectionHandle, _ wants: Bool) {
     guard let index = index(handle) else { return }
     if wants { latest = index }
@@ -110,9 +111,10 @@ public struct DataCredits: ~Copyable {
     if link.inController == 0 { withData &+= wants ? 1 : -1 }
   }
 
-  /// The link that may put one packet into the controller now: the caller does so and says `took`, or says that the link
-  /// does not want to. Nil when no link may.
+  /// The link that may put one packet into the controller now: the caller does so and calls `took`, or `setWants` if
+  /// the link has none. Nil when no link may.
   ///
+  /// Mutating for speed alone: a borrowed value of this size is copied for a call (24 instructions).
   /// Mutating for speed alone: a value of this size that is borrowed for a call is copied (24 instructions).
   @inlinable @inline(__always) public mutating func next() -> ConnectionHandle? {
     guard freeCount > 0, waiting > 0 else { return nil }
@@ -130,14 +132,14 @@ public struct DataCredits: ~Copyable {
       guard links[index].wants, links[index].inController < fewest else { continue }
       best = index
       fewest = links[index].inController
-      // Nobody has fewer.
+      // No link has fewer.
       if fewest == 0 { break }
     }
     return best.map { links[$0].handle }
   }
 
-  /// A packet of this link went to the controller. Only after `next` has named it (traps otherwise). `wantsMore`: it has
-  /// another one.
+  /// A packet of this link went to the controller. Only after `next` has named the link (traps otherwise). `wantsMore`:
+  /// it has another packet.
   @inlinable @inline(__always) public mutating func took(_ handle: ConnectionHandle, wantsMore: Bool = true) {
     guard freeCount > 0, let index = index(handle) else { preconditionFailure("no buffer was granted to this link") }
     freeCount &-= 1
@@ -152,8 +154,8 @@ public struct DataCredits: ~Copyable {
     turn = index &+ 1 < links.count ? index &+ 1 : 0
   }
 
-  /// Takes a buffer for a packet of this link at once, if there is one and no link waits for any: as `setWants`, `next` and
-  /// `took` would together.
+  /// Takes a buffer for a packet of this link at once, if there is one and no link waits: equivalent to `setWants`,
+  /// `next` and `took`.
   @inlinable @inline(__always) public mutating func takeAtOnce(_ handle: ConnectionHandle) -> Bool {
     guard freeCount > 0, waiting == 0, let index = index(handle) else { return false }
     let held = links[index].inController
@@ -165,7 +167,7 @@ public struct DataCredits: ~Copyable {
     return true
   }
 
-  /// Number Of Completed Packets for one link. More than there are count as those there are.
+  /// Number Of Completed Packets for one link. A number that exceeds the outstanding packets counts as those.
   @inlinable
   public mutating func completed(_ handle: ConnectionHandle, _ count: Int) -> HCIViolation? {
     guard let index = index(handle) else { return .completedPacketsOfUnknownLink(handle) }

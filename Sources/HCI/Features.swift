@@ -1,6 +1,6 @@
 import BindruneWire
 
-/// What a controller's link layer can do. Vol 6, Part B, §4.6; the higher bits survive unnamed.
+/// The features of a controller's link layer. Vol 6, Part B, §4.6; the higher bits survive unnamed.
 public struct LEFeatures: OpenNumber, OptionSet {
   public var rawValue: UInt64
   @inlinable @inline(__always) public init(rawValue: UInt64) { self.rawValue = rawValue }
@@ -20,7 +20,7 @@ public struct LEFeatures: OpenNumber, OptionSet {
   public static var channelSelectionAlgorithm2: LEFeatures { LEFeatures(bit: 14) }
 }
 
-/// Page 0 of the LMP features. Vol 2, Part C, §3.3; only what matters to an LE host is named.
+/// Page 0 of the LMP features. Vol 2, Part C, §3.3; only those that an LE host uses are named.
 public struct LMPFeatures: OpenNumber, OptionSet {
   public var rawValue: UInt64
   @inlinable @inline(__always) public init(rawValue: UInt64) { self.rawValue = rawValue }
@@ -41,9 +41,9 @@ public struct EventMask: OpenNumber, OptionSet {
   public static var encryptionKeyRefreshComplete: EventMask { EventMask(bit: 47) }
   public static var leMeta: EventMask { EventMask(bit: 61) }
   /// Command Complete, Command Status and Number Of Completed Packets cannot be masked and their bits are reserved, but
-  /// on in the default mask; a controller that looks at them all the same must not leave the host without credits.
+  /// on in the default mask; a controller that evaluates them nevertheless must not leave the host without credits.
   public static var unmaskable: EventMask { EventMask(rawValue: 1 << 13 | 1 << 14 | 1 << 18) }
-  /// What this stack listens to.
+  /// The events that this stack uses.
   public static var standard: EventMask {
     [
       .disconnectionComplete, .encryptionChange, .readRemoteVersionInformationComplete, .hardwareError,
@@ -71,7 +71,7 @@ public struct LEEventMask: OpenNumber, OptionSet {
   public static var scanTimeout: LEEventMask { LEEventMask(bit: 16) }
   public static var advertisingSetTerminated: LEEventMask { LEEventMask(bit: 17) }
   public static var scanRequestReceived: LEEventMask { LEEventMask(bit: 18) }
-  /// What every LE controller has; the value after a reset.
+  /// The events of every LE controller; the value after a reset.
   public static var standard: LEEventMask {
     [
       .connectionComplete, .advertisingReport, .connectionUpdateComplete, .readRemoteFeaturesComplete,
@@ -80,7 +80,7 @@ public struct LEEventMask: OpenNumber, OptionSet {
   }
 }
 
-/// The place of a command in the Supported_Commands bit map. Vol 4, Part E, §6.27.
+/// The position of a command in the Supported_Commands bit map. Vol 4, Part E, §6.27.
 public struct SupportedCommandBit: BitwiseCopyable, Sendable, Equatable {
   public var octet: UInt8, bit: UInt8
   @inlinable public init(_ octet: UInt8, _ bit: UInt8) {
@@ -105,14 +105,14 @@ public struct SupportedCommands: BitwiseCopyable, Sendable {
       words[index] = newValue ? words[index] | mask : words[index] & ~mask
     }
   }
-  /// A command whose support nothing tells counts as supported: it is mandatory.
+  /// A command without a bit counts as supported: it is mandatory.
   public func contains<C: HCICommand>(_: C.Type) -> Bool { C.supportedBit.map { self[$0] } ?? true }
-  /// False for an opcode that this stack does not speak.
+  /// False for an opcode that this stack does not support.
   public func contains(_ opcode: HCIOpcode) -> Bool {
     guard let command = AnyCommand(default: opcode) else { return false }
     return command.supportedBit.map { self[$0] } ?? true
   }
-  /// Appends the 64 octets, as a controller returns them. The caller has seen to the room (traps otherwise).
+  /// Appends the 64 octets, as a controller returns them. The caller guarantees room (traps otherwise).
   public func write(into output: inout OutputRawSpan) {
     for i in 0..<8 { output.append(littleEndian: words[i]) }
   }

@@ -1,6 +1,6 @@
 import BindruneWire
 
-/// An event, out of its packet. Vol 4, Part E, §5.4.4 and §7.7; the LE Meta events (§7.7.65) stand beside the others.
+/// A decoded event. Vol 4, Part E, §5.4.4 and §7.7; the LE Meta events (§7.7.65) are cases like the others.
 ///
 /// The package's only switches over events are the two here: a new event is one case and one line in each.
 public enum HCIEvent: BitwiseCopyable, Sendable {
@@ -29,12 +29,12 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
   case leScanRequestReceived(LEScanRequestReceived)
   /// An LE Meta event of another subevent code, with what follows the code.
   case unknownLE(subevent: UInt8, Octets)
-  /// Event code 0xFF: the vendor's own.
+  /// Event code 0xFF: vendor-specific.
   case vendor(Octets)
   /// Any other event code.
   case unknown(code: UInt8, Octets)
 
-  /// An event with the parameters that `reader` gives; nil when this stack does not speak it.
+  /// An event with the parameters from `reader`; nil when this stack does not support it.
   init?<R: EventReader>(code: UInt8, subevent: UInt8, _ reader: inout R) throws(WireError) {
     switch code {
     case 0x05: self = .disconnectionComplete(try reader.read())
@@ -68,7 +68,7 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
     }
   }
 
-  /// Shows the event to `visitor`; `.unknown`, `.unknownLE` and `.vendor` are not shown.
+  /// Passes the event to `visitor`, except `.unknown`, `.unknownLE` and `.vendor`.
   public func visit<V: EventVisitor>(_ visitor: inout V) throws(WireError) {
     switch self {
     case .disconnectionComplete(let event): try visitor.visit(event)
@@ -99,12 +99,12 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
   }
 }
 
-/// Where an event's parameters come from.
+/// A source of an event's parameters.
 protocol EventReader { mutating func read<E: HCIEventMessage>() throws(WireError) -> E }
 extension WireDecoder: EventReader {
   mutating func read<E: HCIEventMessage>() throws(WireError) -> E { try message(E.self) }
 }
-/// Is shown one event and its type.
+/// Receives one event and its type.
 public protocol EventVisitor { mutating func visit<E: HCIEventMessage>(_ event: E) throws(WireError) }
 
 extension HCIEvent {
@@ -128,7 +128,7 @@ extension HCIEvent {
     try checkTotalLength(header.parameterTotalLength, available)
   }
 
-  /// The event with default parameters; nil when this stack does not speak it. `subevent` counts for code 0x3E only.
+  /// The event with default parameters; nil when this stack does not support it. `subevent` applies to code 0x3E only.
   public init?(default code: UInt8, subevent: UInt8 = 0) {
     var defaults = Defaults()
     do throws(WireError) {
@@ -140,9 +140,9 @@ extension HCIEvent {
   }
 
   public var code: UInt8 { facts.code }
-  /// Of an LE Meta event.
+  /// The subevent code of an LE Meta event.
   public var subevent: UInt8? { facts.subevent }
-  /// `HCI_LE_Connection_Complete`; `Unknown Event` for one that this stack does not speak.
+  /// `HCI_LE_Connection_Complete`; `Unknown Event` for one that this stack does not support.
   public var name: StaticString { facts.name }
   private var facts: Facts {
     var facts = Facts()

@@ -1,6 +1,6 @@
 import BindruneWire
 
-/// What one packet from the controller, or the passing of time, means to the layers above.
+/// The meaning of one packet from the controller, or of the passing of time, for the layers above.
 public enum HCIIndication: BitwiseCopyable, Sendable {
   case nothing
   /// Data of a link. Its range refers to the packet.
@@ -16,19 +16,20 @@ public enum HCIIndication: BitwiseCopyable, Sendable {
   case violation(HCIViolation)
 }
 
-/// A way in which the controller is wrong. Each is dropped after it was told of; the scope says what else it may ask for.
+/// A violation by the controller. The packet is reported and dropped; the scope names any further recovery.
 public enum HCIViolation: Error, BitwiseCopyable, Sendable {
-  /// A packet that does not decode. `.ignore`; many in a row mean that framing is lost.
+  /// A packet that does not decode. `.ignore`; many in a row suggest that framing is lost.
   case malformed(WireError)
-  /// A packet type that no controller sends to this host: a command, synchronous or ISO data, anything else. `.ignore`.
+  /// A packet type that no controller sends to this host: a command, synchronous or ISO data, or an undefined one.
+  /// `.ignore`.
   case unexpectedPacketType(UInt8)
   /// An answer to a command that is not outstanding, such as one that has timed out. `.ignore`. Vol 4, Part E, §4.4.
   case unexpectedAnswer(HCIOpcode)
-  /// Completed packets of a link that is not there. `.ignore`. Vol 4, Part E, §7.7.19.
+  /// Completed packets of an unknown link. `.ignore`. Vol 4, Part E, §7.7.19.
   case completedPacketsOfUnknownLink(ConnectionHandle)
   /// More completed packets than the controller held, by this many. `.ignore`. Vol 4, Part E, §7.7.19.
   case tooManyCompletedPackets(ConnectionHandle, UInt16)
-  /// A new link with the handle of an open one: the host and the controller disagree. `.restartController`.
+  /// A new link with the handle of an open one: host and controller disagree. `.restartController`.
   /// Vol 4, Part E, §5.3.1.
   case handleInUse(ConnectionHandle)
 }
@@ -36,18 +37,18 @@ public enum HCIViolation: Error, BitwiseCopyable, Sendable {
 /// The host's side of the Host Controller Interface: commands, events, buffers. Vol 4, Part E.
 ///
 /// # Overview
-/// `start` readies the controller. From then on `receive` tells what each of its packets means, `send` and `nextCommand`
-/// carry commands down, `credits` says which link may send data.
+/// `start` prepares the controller. From then on `receive` interprets its packets, `send` and `nextCommand` carry
+/// commands down, and `credits` decides which link may send data.
 ///
 /// # Phases
-/// off → starting → running, or → failed; `start` goes to starting from anywhere. Only a running layer takes commands
-/// from above and lets events and data through: what comes earlier belongs to whoever used the controller before.
+/// off → starting → running, or → failed; `start` leads to starting from anywhere. Only a running layer accepts
+/// commands from above and passes events and data on: earlier ones belong to a previous user of the controller.
 public struct HCILayer: ~Copyable {
   public struct Configuration: Sendable {
-    /// How long the controller may take to answer a command.
+    /// The time allowed for the answer to a command.
     public var commandTimeout = Duration.seconds(2)
-    /// How long a start may take from Reset to the last of its commands, up to 16. A controller may leave one of the optional
-    /// ones without an answer and start all the same, which costs `commandTimeout`; this bounds the sum.
+    /// The time allowed for a start from Reset to the last of its commands, up to 16. A controller may leave optional
+    /// ones without an answer and start nevertheless, which costs `commandTimeout` for each; this bounds the sum.
     public var startTimeout = Duration.seconds(8)
     /// Octets of commands that may wait.
     public var commandCapacity = 4096
@@ -59,14 +60,14 @@ public struct HCILayer: ~Copyable {
   @usableFromInline enum Phase { case off, starting, running, failed }
   private let configuration: Configuration
   @usableFromInline private(set) var phase = Phase.off
-  /// Where the start is, while starting. Not inside `Phase`, which every packet asks for and would copy.
+  /// The progress of the start, while starting. Not inside `Phase`, which every packet reads and would copy.
   private var sequence = ControllerStart(prefersExtendedCommands: true)
-  /// When the start has taken too long, while starting.
+  /// The deadline of the start, while starting.
   private var startDeadline = Instant.zero
   @usableFromInline var queue: CommandQueue
-  /// What is known of the controller; defaults before it has started.
+  /// The controller's properties; defaults before it has started.
   public private(set) var info = ControllerInfo()
-  /// The controller's buffers. Links open and close with their events; the owner says who wants to send.
+  /// The controller's buffers. Links open and close with their events; the owner reports which want to send.
   public var credits = DataCredits()
 
   public init(configuration: Configuration = Configuration()) {
@@ -76,14 +77,14 @@ public struct HCILayer: ~Copyable {
 
   @inlinable public var isRunning: Bool { phase == .running }
 
-  /// The most data octets that go into one ACL packet, whatever the controller takes, which may be 65,535 (Vol 4, Part E,
-  /// §7.8.2): Linux refuses packets of more than 1,028 octets on its HCI sockets, with the type and the header of five.
+  /// The most data octets in one ACL packet, whatever the controller accepts, which may be 65,535 (Vol 4, Part E,
+  /// §7.8.2): Linux refuses packets of more than 1,028 octets on its HCI sockets, type and header included.
   static var longestACLData: Int { 1023 }
 
-  /// Starts or restarts the controller. All links are gone with it, and commands in progress end as `.aborted`.
-  /// Ends with `.started` or `.startFailed` from `receive` or `expire`, within `Configuration.startTimeout`.
+  /// Starts or restarts the controller. All links are lost, and commands in progress end as `.aborted`. Ends with
+  /// `.started` or `.startFailed` from `receive` or `expire`, within `Configuration.startTimeout`.
   public mutating func start(now: Instant) {
-    // The commands of an earlier start that is not over are nobody's but its own.
+    // Commands of an unfinished start belong to that start alone.
     queue.abortAll(silently: phase == .starting)
     credits.configure(aclLength: 0, total: 0)
     info = ControllerInfo()
@@ -95,12 +96,12 @@ public struct HCILayer: ~Copyable {
 
   // MARK: Commands
 
-  /// The controller has this command; false before it has started.
+  /// Whether the controller has this command; false before it has started.
   public func supports(_ command: HCIOpcode) -> Bool { isRunning && info.commands.contains(command) }
 
-  /// Queues a command, sent when the controller takes one. `tag` comes back in its outcome, which is certain: one that
-  /// the controller does not have, or that comes while it is not running, ends without being sent.
-  /// Ranges in the command refer to `source`. Throws, without an outcome, where they do not.
+  /// Queues a command, to be sent when the controller accepts one. Its outcome, which is certain, has the same `tag`: a
+  /// command that the controller lacks, or that is sent while it is not running, ends without being sent. Ranges in the
+  /// command refer to `source`. Throws, without an outcome, if they exceed it.
   ///
   /// HCI_Reset is not for this function: `start` resets.
   public mutating func send<C: HCICommand>(
@@ -123,9 +124,9 @@ public struct HCILayer: ~Copyable {
     }
   }
 
-  /// Commands wait; `nextCommand` may have to wait with them.
+  /// Commands wait; `nextCommand` may still have to wait for the controller.
   @inlinable @inline(__always) public var hasCommand: Bool { queue.hasWaiting }
-  /// Writes the next command packet, H4 packet type octet first; false when none may go.
+  /// Writes the next command packet, H4 packet type octet first; false when none may be sent.
   public mutating func nextCommand(into output: inout OutputRawSpan, now: Instant) -> Bool {
     queue.next(into: &output, now: now)
   }
@@ -156,18 +157,18 @@ public struct HCILayer: ~Copyable {
     }
   }
 
-  /// What nearly all packets are while links carry data.
+  /// The two packets that make up nearly all traffic while links carry data.
   public enum FrequentPacket: BitwiseCopyable, Sendable {
     /// Data of a link. Its range refers to the packet.
     case data(ACLPacket)
-    /// Number Of Completed Packets; it does not go up. All entries count; of several wrong ones the first is told.
+    /// Number Of Completed Packets, which is internal. All entries are processed; of several violations the first is
+    /// reported.
     case completed(HCIViolation?)
-    /// Anything else, which has not been looked at: it is `receive`'s.
+    /// Any other packet, unprocessed: pass it to `receive`.
     case other
   }
-  /// The short way for the two most frequent packets: `receive`, which means the same, takes twice the instructions, because
-  /// what it returns can be any event. Throws for one of the two that does not decode; a layer that is not running has only
-  /// `.other`.
+  /// The fast path for the two most frequent packets: the equivalent `receive` takes twice the instructions, because it
+  /// can return any event. Throws if one of the two does not decode; a layer that is not running returns only `.other`.
   @inlinable @inline(__always)
   public mutating func frequent(_ packet: Span<UInt8>) throws(WireError) -> FrequentPacket {
     guard isRunning, packet.count >= EventHeader.count else { return .other }
@@ -209,12 +210,12 @@ public struct HCILayer: ~Copyable {
     switch match {
     case .nothing: return .nothing
     case .ended(let outcome): return end(outcome, in: packet, now: now)
-    // While it starts, answers to whoever used the controller before may still be on their way.
+    // During the start, answers to a previous user of the controller may still arrive.
     case .unexpected(let opcode): return isRunning ? .violation(.unexpectedAnswer(opcode)) : .nothing
     }
   }
 
-  /// A command has ended: the start's own, or one from above.
+  /// A command has ended: one of the start, or one from above.
   private mutating func end(_ outcome: CommandOutcome, in packet: Span<UInt8>, now: Instant) -> HCIIndication {
     guard phase == .starting, outcome.ending == .answered || outcome.ending == .timedOut else {
       if outcome.timedOut, let command = AnyCommand(default: outcome.opcode), command.isDispensable,
@@ -241,7 +242,7 @@ public struct HCILayer: ~Copyable {
 
   public var deadline: Instant? { phase == .starting ? .earliest(queue.deadline, startDeadline) : queue.deadline }
 
-  /// What time has brought. Call until `.nothing`.
+  /// The effect of the passing of time. Call until `.nothing`.
   public mutating func expire(now: Instant) -> HCIIndication {
     if phase == .starting, startDeadline <= now {
       phase = .failed
@@ -249,7 +250,7 @@ public struct HCILayer: ~Copyable {
       queue.abortAll(silently: true)
       return .startFailed(.tookTooLong(opcode))
     }
-    // A step of the start that goes on means nothing to the layers above; the next outcome may.
+    // A continued step of the start is internal; the next outcome may not be.
     while let outcome = queue.expire(now: now) {
       let indication = end(outcome, in: Span(), now: now)
       if case .nothing = indication { continue }

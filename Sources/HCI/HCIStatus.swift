@@ -70,7 +70,7 @@ public struct HCIStatus: OpenNumber, ExpressibleByIntegerLiteral, CustomStringCo
   public static var operationCancelledByHost: HCIStatus { 0x44 }
   public static var packetTooLong: HCIStatus { 0x45 }
 
-  /// The Specification's words, for people; nil for a reserved number.
+  /// The Specification's name; nil for a reserved number.
   public var name: StaticString? {
     switch rawValue {
     case 0x00: "Success"

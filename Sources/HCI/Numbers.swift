@@ -9,7 +9,7 @@ public struct HCIOpcode: OpenNumber, Hashable {
   }
   public var group: UInt16 { rawValue >> 10 }
   public var command: UInt16 { rawValue & 0x03FF }
-  /// No command: an event with it only tells how many commands the host may send. Vol 4, Part E, §4.4.
+  /// No command: an event with it only reports how many commands the host may send. Vol 4, Part E, §4.4.
   public static var none: HCIOpcode { HCIOpcode() }
   public enum Group: UInt16, Sendable {
     case linkControl = 1, controllerAndBaseband = 3, informational = 4, statusParameters = 5, le = 8, vendor = 0x3F
@@ -24,16 +24,17 @@ public struct ConnectionHandle: OpenNumber, Hashable {
   @inlinable @inline(__always) public init?(wire: UInt64) { rawValue = UInt16(truncatingIfNeeded: wire) & 0x0FFF }
 }
 
-/// Whose address it is. Vol 4, Part E, §7.7.65.1, §7.7.65.13, §7.8.12.
+/// The type of an address. Vol 4, Part E, §7.7.65.1, §7.7.65.13, §7.8.12.
 public struct AddressType: OpenNumber, Hashable {
   public var rawValue: UInt8
   @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
   public static var `public`: AddressType { AddressType(rawValue: 0) }
   public static var random: AddressType { AddressType(rawValue: 1) }
-  /// The controller resolved a private address to it.
+  /// The controller has resolved a private address to it.
   public static var publicIdentity: AddressType { AddressType(rawValue: 2) }
   public static var randomIdentity: AddressType { AddressType(rawValue: 3) }
-  /// Whom directed advertising calls: a random address that the controller cannot resolve. Vol 4, Part E, §7.7.65.13.
+  /// The target of directed advertising: a random address that the controller cannot resolve. Vol 4, Part E,
+  /// §7.7.65.13.
   public static var unresolved: AddressType { AddressType(rawValue: 0xFE) }
   /// No address was sent.
   public static var anonymous: AddressType { AddressType(rawValue: 0xFF) }
@@ -49,7 +50,7 @@ public struct AddressType: OpenNumber, Hashable {
     }
   }
 }
-/// Which of its own addresses the controller uses. Vol 4, Part E, §7.8.5.
+/// The own address that the controller uses. Vol 4, Part E, §7.8.5.
 public struct OwnAddressType: OpenNumber, Hashable {
   public var rawValue: UInt8
   @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
@@ -79,7 +80,7 @@ public enum LinkRole: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
 public enum AdvertisingType: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
   /// ADV_IND
   case connectableScannableUndirected = 0
-  /// ADV_DIRECT_IND, ends by itself after 1.28 s.
+  /// ADV_DIRECT_IND, ends after 1.28 s.
   case connectableDirectedHighDutyCycle = 1
   /// ADV_SCAN_IND
   case scannableUndirected = 2
@@ -121,9 +122,9 @@ public struct AdvertisingDataStatus: OpenNumber, Hashable {
   public var rawValue: UInt8
   @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
   public static var complete: AdvertisingDataStatus { AdvertisingDataStatus(rawValue: 0) }
-  /// More follows in other reports.
+  /// Other reports follow.
   public static var incomplete: AdvertisingDataStatus { AdvertisingDataStatus(rawValue: 1) }
-  /// There was more, and it is lost.
+  /// The rest of the data is lost.
   public static var truncated: AdvertisingDataStatus { AdvertisingDataStatus(rawValue: 2) }
   public var text: String {
     switch rawValue {
@@ -134,7 +135,8 @@ public struct AdvertisingDataStatus: OpenNumber, Hashable {
     }
   }
 }
-/// Whom an advertiser answers: bit 0, scan requests only from the Filter Accept List; bit 1, connections too.
+/// The devices that an advertiser answers: bit 0, scan requests only from the Filter Accept List; bit 1, connections
+/// too.
 /// Vol 4, Part E, §7.8.5.
 public struct AdvertisingFilterPolicy: OpenNumber, Hashable {
   public var rawValue: UInt8
@@ -157,12 +159,12 @@ public struct AdvertisingDataOperation: OpenNumber, Hashable {
   public var rawValue: UInt8
   @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
   public static var intermediate: AdvertisingDataOperation { AdvertisingDataOperation(rawValue: 0) }
-  /// What was there before is discarded.
+  /// Discards the previous data.
   public static var first: AdvertisingDataOperation { AdvertisingDataOperation(rawValue: 1) }
   public static var last: AdvertisingDataOperation { AdvertisingDataOperation(rawValue: 2) }
-  /// All of it; what was there before is discarded.
+  /// All data; discards the previous data.
   public static var complete: AdvertisingDataOperation { AdvertisingDataOperation(rawValue: 3) }
-  /// No data: what is there counts as new, under another Advertising DID.
+  /// No data: the previous data count as new, with another Advertising DID.
   public static var unchanged: AdvertisingDataOperation { AdvertisingDataOperation(rawValue: 4) }
   public var text: String {
     switch rawValue {
@@ -175,7 +177,7 @@ public struct AdvertisingDataOperation: OpenNumber, Hashable {
     }
   }
 }
-/// A hint: 0 the controller may cut the data into several PDUs, 1 into as few as it can. Vol 4, Part E, §7.8.54.
+/// A hint: 0 permits several PDUs for the data, 1 asks for as few as possible. Vol 4, Part E, §7.8.54.
 public struct FragmentPreference: OpenNumber, Hashable {
   public var rawValue: UInt8
   @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
@@ -198,7 +200,7 @@ public struct ScanningFilterPolicy: OpenNumber, Hashable {
   public static var extendedUnfiltered: ScanningFilterPolicy { ScanningFilterPolicy(rawValue: 2) }
   public static var extendedFiltered: ScanningFilterPolicy { ScanningFilterPolicy(rawValue: 3) }
 }
-/// 0 the peer that is named, 1 any of the Filter Accept List. Vol 4, Part E, §7.8.12.
+/// 0 the named peer, 1 any of the Filter Accept List. Vol 4, Part E, §7.8.12.
 public struct InitiatorFilterPolicy: OpenNumber, Hashable {
   public var rawValue: UInt8
   @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
@@ -215,7 +217,7 @@ public struct FilterDuplicates: OpenNumber, Hashable {
   public static var enabledPerPeriod: FilterDuplicates { FilterDuplicates(rawValue: 2) }
 }
 
-/// What the controller takes from a peer whose IRK it has. Vol 4, Part E, §7.8.77; Vol 6, Part B, §4.7.
+/// The addresses that the controller accepts from a peer whose IRK it has. Vol 4, Part E, §7.8.77; Vol 6, Part B, §4.7.
 public struct PrivacyMode: OpenNumber, Hashable {
   public var rawValue: UInt8
   @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
@@ -232,7 +234,7 @@ public struct PrivacyMode: OpenNumber, Hashable {
   }
 }
 
-/// A modulation, as one number. Vol 4, Part E, §7.7.65.13.
+/// A modulation. Vol 4, Part E, §7.7.65.13.
 public struct PHY: OpenNumber, Hashable {
   public var rawValue: UInt8
   @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
@@ -258,14 +260,14 @@ public struct PHYSet: OpenNumber, OptionSet {
   @inlinable public static var leCoded: PHYSet { PHYSet(rawValue: 4) }
 }
 
-/// A time that goes over the wire as a number of units.
+/// A duration that is encoded as a number of units.
 public protocol TimeUnits: OpenNumber, Hashable, Comparable {
   /// Microseconds per unit.
   static var unit: Int64 { get }
 }
 extension TimeUnits {
   public var duration: Duration { .microseconds(Int64(wire) * Self.unit) }
-  /// The nearest whole number of units, clamped to what the octets hold; each command's range is narrower.
+  /// The nearest whole number of units, clamped to the field's width; each command's range is narrower.
   public init(_ duration: Duration) {
     let nearest = (duration.nanoseconds + Self.unit * 500) / (Self.unit * 1_000), greatest = 1 << (8 * Self.width) - 1
     guard let units = RawValue(wire: UInt64(min(max(nearest, 0), Int64(greatest)))) else {
@@ -320,20 +322,20 @@ public struct PeriodicAdvertisingInterval: TimeUnits {
   @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
   public static var unit: Int64 { 1_250 }
 }
-/// How long to scan, in a period where there are periods. Units of 10 ms; 0: until scanning is disabled.
+/// How long to scan, in each period if there are periods. Units of 10 ms; 0: until scanning is disabled.
 /// Vol 4, Part E, §7.8.65.
 public struct ScanDuration: TimeUnits {
   public var rawValue: UInt16
   @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
   public static var unit: Int64 { 10_000 }
 }
-/// From the begin of one scan duration to that of the next. Units of 1.28 s; 0: there is only one. Vol 4, Part E, §7.8.65.
+/// The time between the starts of two scan durations. Units of 1.28 s; 0: there is only one. Vol 4, Part E, §7.8.65.
 public struct ScanPeriod: TimeUnits {
   public var rawValue: UInt16
   @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
   public static var unit: Int64 { 1_280_000 }
 }
-/// CE_Length: how long a connection event should be. Units of 0.625 ms. Vol 4, Part E, §7.8.12.
+/// CE_Length: the desired length of a connection event. Units of 0.625 ms. Vol 4, Part E, §7.8.12.
 public struct ConnectionEventLength: TimeUnits {
   public var rawValue: UInt16
   @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
@@ -346,12 +348,12 @@ public struct AdvertisingDuration: TimeUnits {
   public static var unit: Int64 { 10_000 }
 }
 
-/// The edition a controller speaks: Assigned Numbers, §2.1.
+/// The edition that a controller implements: Assigned Numbers, §2.1.
 public struct CoreVersion: OpenNumber, Hashable, Comparable {
   public var rawValue: UInt8
   @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
   public static func < (a: CoreVersion, b: CoreVersion) -> Bool { a.rawValue < b.rawValue }
-  /// `5.4`; nil for a number given out after this was written.
+  /// `5.4`; nil for a number assigned later.
   public var edition: StaticString? {
     switch rawValue {
     case 6: "4.0"
@@ -373,20 +375,20 @@ public struct CompanyIdentifier: OpenNumber, Hashable {
   public var rawValue: UInt16
   @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
 }
-/// Which key the central asks for, together with EDIV. Vol 4, Part E, §7.7.65.5.
+/// Part of the central's key request, together with EDIV. Vol 4, Part E, §7.7.65.5.
 public struct LongTermKeyRand: OpenNumber, Hashable {
   public var rawValue: UInt64
   @inlinable @inline(__always) public init(rawValue: UInt64 = 0) { self.rawValue = rawValue }
 }
 
 extension LESetAdvertisingData {
-  /// Puts `data`, at most 31 octets (traps otherwise), into `arena`, the bytes the command will be written from.
+  /// Puts `data`, at most 31 octets (traps otherwise), into `arena`, from which the command is encoded.
   public init(_ data: some Collection<UInt8>, in arena: inout [UInt8]) {
     (advertisingDataLength, advertisingData) = paddedAdvertisingData(data, in: &arena)
   }
 }
 extension LESetScanResponseData {
-  /// Puts `data`, at most 31 octets (traps otherwise), into `arena`, the bytes the command will be written from.
+  /// Puts `data`, at most 31 octets (traps otherwise), into `arena`, from which the command is encoded.
   public init(_ data: some Collection<UInt8>, in arena: inout [UInt8]) {
     (scanResponseDataLength, scanResponseData) = paddedAdvertisingData(data, in: &arena)
   }

@@ -5,18 +5,18 @@ public enum HCIPacketType: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
   case command = 1, acl = 2, synchronous = 3, event = 4, iso = 5
 }
 
-/// A command: its parameters, and what the controller answers. Vol 4, Part E, §7.
+/// A command: its parameters and return parameters. Vol 4, Part E, §7.
 public protocol HCICommand: WireRecord {
   static var opcode: HCIOpcode { get }
-  /// The Specification's: `HCI_LE_Set_Scan_Enable`.
+  /// The Specification's name: `HCI_LE_Set_Scan_Enable`.
   static var name: StaticString { get }
-  /// Where Read Local Supported Commands tells of it; nil when nothing does.
+  /// Its bit of Read Local Supported Commands; nil if it has none.
   static var supportedBit: SupportedCommandBit? { get }
   /// The return parameters of Command Complete, Status first.
   associatedtype Return: CommandReturn = StatusReturn
-  /// The answer is Command Status at once and an event of its own later, not Command Complete.
+  /// The answer is an immediate Command Status and a later event, instead of Command Complete.
   static var isAnsweredByStatus: Bool { get }
-  /// Links work without it: a controller that has left it unanswered once is not asked again.
+  /// Links work without it: after one missing answer the host does not send it again.
   static var isDispensable: Bool { get }
 }
 extension HCICommand {
@@ -50,10 +50,10 @@ public protocol HCIEventMessage: WireRecord {
   static var code: UInt8 { get }
   /// Of LE Meta events only.
   static var subevent: UInt8? { get }
-  /// The Specification's: `HCI_LE_Connection_Complete`.
+  /// The Specification's name: `HCI_LE_Connection_Complete`.
   static var name: StaticString { get }
 }
-/// An LE Meta event: code 0x3E, told apart by the octet after the header. Vol 4, Part E, §7.7.65.
+/// An LE Meta event: code 0x3E, identified by the octet after the header. Vol 4, Part E, §7.7.65.
 public protocol LEMetaMessage: HCIEventMessage { static var subeventCode: UInt8 { get } }
 extension HCIEventMessage { public static var subevent: UInt8? { nil } }
 extension LEMetaMessage {
@@ -61,7 +61,7 @@ extension LEMetaMessage {
   public static var subevent: UInt8? { subeventCode }
 }
 
-/// What stands before a command's parameters, H4 packet type octet included.
+/// The header of a command, H4 packet type octet included.
 struct CommandHeader: WireRecord {
   static var count: Int { 4 }
   var packetType = HCIPacketType.command
@@ -74,12 +74,12 @@ struct CommandHeader: WireRecord {
     try visit.value("Opcode", &opcode)
     try visit.value("Parameter_Total_Length", &parameterTotalLength)
   }
-  /// Writes the length of the packet that begins at `start`: known only now.
+  /// Writes the length of the packet that begins at `start`, once it is known.
   static func close(_ output: inout OutputRawSpan, from start: Int) throws(WireError) {
     try output.closePacket(from: start, header: count)
   }
 }
-/// What stands before an event's parameters, H4 packet type octet included.
+/// The header of an event, H4 packet type octet included.
 @usableFromInline struct EventHeader: WireRecord {
   @inlinable static var count: Int { 3 }
   var packetType = HCIPacketType.event
@@ -96,7 +96,7 @@ struct CommandHeader: WireRecord {
     try output.closePacket(from: start, header: count)
   }
 }
-/// The length in the header against the packet's own. Checked after the parameters, whose errors say more.
+/// Compares the length in the header with the packet's. Called after the parameters, whose errors are more specific.
 @inlinable func checkTotalLength(_ declared: UInt8, _ available: Int) throws(WireError) {
   if Int(declared) < available { throw .trailing("Parameter_Total_Length", available - Int(declared)) }
   if Int(declared) > available {
@@ -104,7 +104,7 @@ struct CommandHeader: WireRecord {
   }
 }
 extension FieldVisitor {
-  /// The H4 packet type octet; any other than `expected` is an error.
+  /// Visits the H4 packet type octet; any other than `expected` is an error.
   @inlinable @inline(__always)
   mutating func packetType(_ expected: HCIPacketType, _ type: inout HCIPacketType) throws(WireError) {
     try value("HCI packet type", &type)
@@ -114,7 +114,7 @@ extension FieldVisitor {
   }
 }
 extension OutputRawSpan {
-  /// Sets the length octet, the last of a header of `header` octets, to what has been written after it.
+  /// Sets the length octet, the last of a header of `header` octets, to the number of octets after it.
   mutating func closePacket(from start: Int, header: Int) throws(WireError) {
     let length = byteCount - start - header
     guard length <= 255 else {
@@ -139,7 +139,7 @@ extension HCICommand {
   }
   /// The return parameters in a Command Complete: `parameters` is a range of `packet`.
   ///
-  /// A controller that refuses a command may leave out everything after the status; then the rest has its defaults.
+  /// A controller that refuses a command may omit everything after the status; the rest then has its defaults.
   public static func decodeReturn(_ parameters: Octets, in packet: Span<UInt8>) throws(WireError) -> Return {
     let start = Int(parameters.offset), end = start + Int(parameters.count)
     if end - start == 1 {
@@ -183,12 +183,12 @@ extension HCIEventMessage {
   }
 }
 
-/// Which part of an L2CAP PDU an ACL packet carries. Vol 4, Part E, §5.4.2.
+/// The part of an L2CAP PDU that an ACL packet carries. Vol 4, Part E, §5.4.2.
 public enum PacketBoundaryFlag: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
-  /// The first fragment; what a host sends over LE.
+  /// The first fragment, as a host sends it over LE.
   case firstNonFlushable = 0
   case continuing = 1
-  /// The first fragment, automatically flushable; what a controller sends.
+  /// The first fragment, automatically flushable, as a controller sends it.
   case first = 2
   /// A complete PDU: only between AMP controllers, not over LE.
   case complete = 3
@@ -218,7 +218,7 @@ extension ACLPacket {
     }
     self = try WireDecoder.decode(ACLPacket.self, packet, from: 1)
   }
-  /// Appends the header of a packet whose `count` data octets follow. The caller has seen to the room (traps otherwise).
+  /// Appends the header of a packet whose `count` data octets follow. The caller guarantees room (traps otherwise).
   @inlinable public static func writeHeader(
     _ handle: ConnectionHandle, _ flag: PacketBoundaryFlag, count: Int, into output: inout OutputRawSpan
   ) {

@@ -1,19 +1,20 @@
 import BindruneWire
 import HCI
 
-/// One advertiser: that of the legacy commands, or an advertising set. Vol 6, Part B, §4.4.2.
+/// One advertiser: the legacy commands' own, or an advertising set. Vol 6, Part B, §4.4.2.
 struct Advertiser {
-  /// Advertising_Handle; `nil` for that of the legacy commands.
+  /// Advertising_Handle; `nil` for the legacy commands' advertiser.
   var handle: UInt8?
   var isEnabled = false
-  /// The number of its last start, so that what was planned for an earlier one is known to be late.
+  /// The number of its last start, by which events of an earlier start are recognized.
   var generation: UInt32 = 0
   /// Whether it sends legacy PDUs.
   var isLegacy = true
-  /// Where extended PDUs begin, LE 1M or LE Coded, and where they go on. Legacy PDUs are all on LE 1M.
+  /// The PHY on which extended PDUs begin, LE 1M or LE Coded, and the one on which they continue. Legacy PDUs are all
+  /// on LE 1M.
   var primaryPHY = PHY.le1M, secondaryPHY = PHY.le1M
   var isConnectable = true, isScannable = true, isDirected = false, isHighDuty = false
-  /// Without its address; with its transmit power.
+  /// Whether it omits its address, and includes its transmit power.
   var isAnonymous = false, tellsPower = false
   /// In dBm.
   var power: Int8 = 0
@@ -23,14 +24,14 @@ struct Advertiser {
   var peer = AirAddress(isRandom: false, DeviceAddress())
   /// Bit 0 is channel 37.
   var channelMap: UInt8 = 7
-  /// Whom it answers: bit 0 scan requests, bit 1 connect requests only from the Filter Accept List.
+  /// The devices that it answers: bit 0 scan requests, bit 1 connect requests only from the Filter Accept List.
   var filterPolicy = AdvertisingFilterPolicy()
   var data = AdvertisingPayload(), scanResponse = AdvertisingPayload()
-  /// Its host wants to know of scan requests.
+  /// Whether its host gets an event for scan requests.
   var reportsScanRequests = false
   /// Advertising Set ID, and Data ID, which changes with the data.
   var sid: UInt8 = 0, did: UInt16 = 0
-  /// Advertising events since the start, and how many there may be; 0: any number.
+  /// Advertising events since the start, and their limit; 0: unlimited.
   var events = 0, maximumEvents = 0
 
   init(handle: UInt8? = nil) { self.handle = handle }
@@ -45,10 +46,10 @@ struct Advertiser {
     if isConnectable { return .connectableScannableUndirected }
     return isScannable ? .scannableUndirected : .nonConnectableUndirected
   }
-  /// Advertising data: not with ADV_DIRECT_IND, nor beside the response of scannable extended PDUs.
+  /// Whether it carries advertising data: not with ADV_DIRECT_IND, nor beside the response of scannable extended PDUs.
   /// Vol 4, Part E, §7.8.53.
   var takesData: Bool { isLegacy ? !isDirected : !isScannable }
-  /// How much of it an advertisement carries: connectable extended ones have it all in AUX_ADV_IND, where AdvMode, flags,
+  /// Octets of it in an advertisement: connectable extended ones have all data in AUX_ADV_IND, where AdvMode, flags,
   /// AdvA, TargetA, ADI and TxPower leave the rest of 255 octets. Vol 6, Part B, §2.3.4, §4.4.2.
   var longestData: Int {
     if isLegacy { return 31 }
@@ -56,9 +57,9 @@ struct Advertiser {
     return 255 - 10 - (isDirected ? 6 : 0) - (tellsPower ? 1 : 0)
   }
 }
-/// Advertising data or scan response data, as the host hands it over.
+/// Advertising data or scan response data from the host.
 struct AdvertisingPayload {
   var octets: [UInt8] = []
-  /// The last piece has not come yet.
+  /// The last piece has not arrived yet.
   var isPartial = false
 }

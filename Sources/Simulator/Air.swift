@@ -2,24 +2,24 @@ import BasicContainers
 import BindruneWire
 import HCI
 
-/// Controllers within one radio's reach, and the air between them: any number of hosts can be tried out in one process,
-/// with links that lose packets and end, and nothing of it depends on a real clock.
+/// Controllers within one radio's reach, and the air between them: any number of hosts can be tested in one process,
+/// with links that lose packets and end, independently of real time.
 ///
-/// Overview: a value without a clock, which the caller owns: `receive` takes what a host sends to its controller, `nextPacket`
-/// returns what a controller sends to its host, `deadline` when something will happen by itself, and
-/// `advance(to:)` makes it happen. `World` does that in virtual time; a driver with a real clock does the same.
-/// One seed, one order of calls: the same bytes.
+/// Overview: a value without a clock, which the caller owns: `receive` takes packets of a host for its controller,
+/// `nextPacket` returns packets of a controller for its host, `deadline` returns the time of the next event, and
+/// `advance(to:)` performs it. `World` does that in virtual time; a driver with a real clock does the same. The same
+/// seed and the same order of calls give the same bytes.
 ///
-/// Follows Vol 6, Part B for the air and Vol 4, Part E for each controller. What is not modelled: clock drift, peripheral
-/// latency, what a channel map spares, collisions of links with each other; other PHYs than LE 1M are there on links only, and only their
-/// times on the air differ.
+/// Follows Vol 6, Part B for the air and Vol 4, Part E for each controller. Not modelled: clock drift, peripheral
+/// latency, the benefit of a channel map, collisions of links; PHYs other than LE 1M exist on links only, and differ
+/// only in their times on the air.
 public struct Air: ~Copyable {
   var medium: Medium
-  /// One for each place, also for those whose controller has gone.
+  /// One for each index, including those of removed controllers.
   var controllers = UniqueArray<VirtualController>()
-  /// Places whose controller has gone.
+  /// Indexes of removed controllers.
   private var vacant: [Int] = []
-  /// Number of controllers there ever were.
+  /// The number of controllers ever added.
   public private(set) var controllersAdded = 0
   private let seed: UInt64
   private var isRecording = false
@@ -33,7 +33,7 @@ public struct Air: ~Copyable {
 
   // MARK: Controllers
 
-  /// A controller as after power on.
+  /// Adds a controller in its state after power on.
   public mutating func addController(_ configuration: ControllerConfiguration) -> ControllerID {
     let id = ControllerID(number: controllersAdded, index: vacant.popLast() ?? controllers.count)
     controllersAdded += 1
@@ -42,7 +42,8 @@ public struct Air: ~Copyable {
     if id.index < controllers.count { controllers[id.index] = controller } else { controllers.append(controller) }
     return id
   }
-  /// Takes a controller off the air without a word, as when its power goes: its peers' links end by supervision time-out.
+  /// Removes a controller without ending its links, as on a power failure: its peers' links end by supervision
+  /// time-out.
   public mutating func removeController(_ id: ControllerID) {
     guard isPresent(id) else { return }
     for connection in controllers[id.index].connections {
@@ -60,15 +61,15 @@ public struct Air: ~Copyable {
   public func isPresent(_ id: ControllerID) -> Bool {
     id.index < controllers.count && controllers[id.index].id == id && controllers[id.index].isPresent
   }
-  /// What a controller's host has done against the rules; nothing once the controller has gone.
+  /// Violations by a controller's host; none once the controller has been removed.
   public func faults(of id: ControllerID) -> HostFaults {
     isPresent(id) ? controllers[id.index].faults : HostFaults()
   }
-  /// ACL buffers of this controller that are in use.
+  /// The controller's ACL buffers in use.
   public func usedBuffers(of id: ControllerID) -> Int { isPresent(id) ? controllers[id.index].usedBuffers : 0 }
-  /// Links of this controller.
+  /// The number of the controller's links.
   public func linkCount(of id: ControllerID) -> Int { handles(of: id).count }
-  /// The controller is looking for somebody to connect to.
+  /// Whether the controller is initiating.
   public func isInitiating(_ id: ControllerID) -> Bool { isPresent(id) && controllers[id.index].initiator != nil }
   public func handles(of id: ControllerID) -> [ConnectionHandle] {
     isPresent(id) ? controllers[id.index].connections.map(\.handle) : []
@@ -76,7 +77,8 @@ public struct Air: ~Copyable {
 
   // MARK: Reach
 
-  /// Puts two controllers out of each other's reach: their links end by supervision time-out, unless they meet again before.
+  /// Moves two controllers out of each other's reach: their links end by supervision time-out, unless they are reunited
+  /// before.
   public mutating func separate(_ a: ControllerID, _ b: ControllerID) {
     guard isPresent(a), isPresent(b) else { return }
     medium.radio.separate(a, b)
@@ -93,12 +95,12 @@ public struct Air: ~Copyable {
     controllers[id.index].configuration.position = position
     noteReachOfAll()
   }
-  /// Changes the probability of loss, 0 … 1, from now on.
+  /// Changes the probability of loss, 0 … 1.
   public mutating func setLoss(_ probability: Double) { medium.radio.configuration.loss = probability }
 
   // MARK: Hosts
 
-  /// One HCI packet from a controller's host, H4 packet type octet first. Anything may come.
+  /// Receives one HCI packet from a controller's host, H4 packet type octet first. Any octets are allowed.
   public mutating func receive(_ packet: Span<UInt8>, at id: ControllerID, now: Instant) {
     if let deadline = medium.schedule.deadline, deadline <= now { advance(to: now) }
     medium.now = max(medium.now, now)
@@ -114,15 +116,15 @@ public struct Air: ~Copyable {
     case HCIPacketType.synchronous.rawValue, HCIPacketType.iso.rawValue:
       controllers[id.index].faults.dataForUnknownHandle += 1
     default:
-      // On a serial transport this is loss of synchronization. Vol 4, Part A, §4.
+      // On a serial transport this means loss of synchronization. Vol 4, Part A, §4.
       controllers[id.index].faults.malformedPackets += 1
       var error = HardwareError()
       error.hardwareCode = 1
       if !controllers[id.index].isBacklogged { controllers[id.index].emit(error, now: medium.now) }
     }
   }
-  /// Writes the next HCI packet for a controller's host, H4 packet type octet first; false when there is none yet, or when
-  /// `output` has no room for it. 260 octets hold every event, 5 more than the peers' ACL data length every data packet.
+  /// Writes the next HCI packet for a controller's host, H4 packet type octet first; false when there is none yet, or
+  /// when it exceeds `output`. 260 octets hold every event, 5 more than the peers' ACL data length every data packet.
   public mutating func nextPacket(from id: ControllerID, into output: inout OutputRawSpan, now: Instant) -> Bool {
     guard isPresent(id) else { return false }
     let start = output.byteCount
@@ -131,12 +133,12 @@ public struct Air: ~Copyable {
     if controllers[id.index].holdsBack, controllers[id.index].takesData { resume(id) }
     return true
   }
-  /// Whether it is time to ask `nextPacket`. It may have none all the same, where the host has no buffer for the data.
+  /// Whether `nextPacket` may have a packet. It may still have none if the host has no buffer for the data.
   public func hasPacket(from id: ControllerID, now: Instant) -> Bool {
     guard isPresent(id), let release = controllers[id.index].release else { return false }
     return release <= now
   }
-  /// Gives a controller's host a packet that nobody has sent: vendor events, errors, nonsense.
+  /// Queues an arbitrary packet for a controller's host: vendor events, errors, invalid octets.
   public mutating func inject(_ packet: Span<UInt8>, from id: ControllerID) {
     guard isPresent(id) else { return }
     controllers[id.index].outbox.append(packet, Span())
@@ -144,7 +146,8 @@ public struct Air: ~Copyable {
 
   // MARK: Time
 
-  /// When something will happen next. What a controller already has for its host is not waited for: ask `nextPacket`.
+  /// The time of the next event. Packets that a controller already has for its host are not included: call
+  /// `nextPacket`.
   public var deadline: Instant? {
     var deadline = medium.schedule.deadline
     for index in 0..<controllers.count {
@@ -154,7 +157,7 @@ public struct Air: ~Copyable {
     }
     return deadline
   }
-  /// Lets everything happen that is due at `now`.
+  /// Performs everything that is due at `now`.
   public mutating func advance(to now: Instant) {
     while let (event, time) = medium.schedule.next(until: now) {
       medium.now = max(medium.now, time)
@@ -166,14 +169,14 @@ public struct Air: ~Copyable {
       case .supervision(let link, let since): superviseSilence(link, since)
       case .commandCredit(let id):
         if isPresent(id) {
-          // One command's credit: those of others that wait too are not there yet.
+          // The credit of one command; those of other waiting commands follow later.
           controllers[id.index].complete(.none, nil, credits: 1, now: medium.now)
         }
       }
     }
     medium.now = max(medium.now, now)
   }
-  /// Whether an event still has something to happen to.
+  /// Whether an event still concerns a current state.
   private func isAhead(_ event: Schedule.Event) -> Bool {
     switch event {
     case .advertising(let id, let generation), .advertisingTimeout(let id, let generation):
@@ -193,7 +196,7 @@ public struct Air: ~Copyable {
   /// The latest time that a caller has passed.
   public var now: Instant { medium.now }
 
-  /// What the last command has left to do for others.
+  /// Performs what the last command left to do for other controllers.
   mutating func runErrands() {
     var index = 0
     while index < medium.errands.count {
@@ -212,9 +215,9 @@ public struct Air: ~Copyable {
 
   // MARK: Recording
 
-  /// From now on every packet between hosts and controllers is kept until `takeRecords`.
+  /// Records every packet between hosts and controllers from now on, for `takeRecords`.
   public mutating func startRecording() { isRecording = true }
-  /// Hands over what has been recorded since the last time, in order.
+  /// Returns the records since the last call, in order.
   public mutating func takeRecords() -> [PacketRecord] {
     defer { records = [] }
     return records
@@ -232,10 +235,10 @@ public struct Air: ~Copyable {
   }
 }
 
-/// A packet between a host and its controller, as a trace file keeps it.
+/// A packet between a host and its controller, for a trace file.
 public struct PacketRecord: Sendable, Equatable {
   public let controller: ControllerID
-  /// Else it went from the host to the controller.
+  /// False for packets from the host to the controller.
   public let isToHost: Bool
   public let time: Instant
   /// H4 packet type octet first.

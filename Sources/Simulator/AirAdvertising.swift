@@ -4,7 +4,7 @@ import HCI
 // Advertising, scanning and initiating: how two controllers find each other. Vol 6, Part B, §4.4.
 
 extension Air {
-  /// One advertising event: the same PDU on each channel in turn, and what the others make of it.
+  /// Performs one advertising event: the same PDU on each channel in turn, and the reactions of the other controllers.
   mutating func advertise(_ id: ControllerID, _ generation: UInt32) {
     let i = id.index
     guard isPresent(id), let set = controllers[i].advertiser(generation) else { return }
@@ -18,7 +18,7 @@ extension Air {
     if !isLast { medium.schedule.plan(.advertising(id, generation: generation), at: next) }
 
     for channel in 0..<3 where advertiser.channelMap >> channel & 1 == 1 {
-      // A PDU, a request and its response are on the air for about a millisecond.
+      // A PDU, a request and its response take about a millisecond on the air.
       let time = medium.now + .microseconds(1200 * Int64(channel))
       var requests: [Request] = []
       for other in 0..<controllers.count where other != i && controllers[other].isPresent {
@@ -41,7 +41,7 @@ extension Air {
         }
       }
       if configuration.collides, requests.count > 1 {
-        // All start 150 µs after the PDU: the advertiser understands one of them at most.
+        // All start 150 µs after the PDU: the advertiser can receive at most one of them.
         requests = [requests[Int(medium.radio.random.next() % UInt64(requests.count))]]
       }
       for request in requests where request.connects {
@@ -61,8 +61,8 @@ extension Air {
         controllers[i].advertisers[set], .limitReached, ConnectionHandle(), now: medium.now)
     }
   }
-  /// What a scanner has heard of an advertisement or a response. Extended data are a chain of PDUs, AUX_ADV_IND or
-  /// AUX_SCAN_RSP and then AUX_CHAIN_IND, each of which may be lost, and what follows it with it. Vol 6, Part B, §2.3.4.9.
+  /// Reports what a scanner has heard of an advertisement or a response. Extended data are a chain of PDUs, AUX_ADV_IND
+  /// or AUX_SCAN_RSP and then AUX_CHAIN_IND; the loss of one also loses those after it. Vol 6, Part B, §2.3.4.9.
   private mutating func report(
     _ advertiser: Advertiser, _ who: Identified, _ target: AdvertisingTarget, isResponse: Bool, _ strength: Int8,
     from i: Int, to other: Int
@@ -77,10 +77,10 @@ extension Air {
       advertiser, who, target, isResponse: isResponse, data[..<received], isWhole: received == data.count, strength,
       now: medium.now)
   }
-  /// Octets of advertising data in one PDU of a chain, of which a controller may choose the length.
+  /// Octets of advertising data in one PDU of a chain; a controller may choose the length.
   private static var octetsInPDU: Int { 245 }
-  /// Who asks, as the advertiser knows him; nil when it does not answer him: its filter (bit 0 is for scan requests, bit 1
-  /// for connect requests) or its privacy mode forbids it.
+  /// The device that asks, as the advertiser identifies it; nil if the advertiser does not answer: its filter (bit 0 is
+  /// for scan requests, bit 1 for connect requests) or its privacy mode forbids it.
   private mutating func asker(
     _ other: Int, _ type: OwnAddressType, _ who: Identified, by i: Int, _ advertiser: Advertiser, _ bit: UInt8
   ) -> Identified? {
@@ -89,14 +89,14 @@ extension Air {
     else { return nil }
     return advertiser.filterPolicy.rawValue & bit == 0 || controllers[i].accepts(asker.identity) ? asker : nil
   }
-  /// SCAN_REQ or CONNECT_IND: the advertiser as the one who asks knows it, and the other way round.
+  /// SCAN_REQ or CONNECT_IND: the advertiser as the requester identifies it, and vice versa.
   private struct Request {
     var from: Int, to: Identified, asker: Identified, purpose: Purpose
     enum Purpose { case connection, scanResponse(AdvertisingTarget) }
     var connects: Bool { if case .connection = purpose { true } else { false } }
   }
 
-  /// One packet from one controller to another: its strength there, if it arrives.
+  /// Sends one packet from one controller to another: its strength there, if it arrives.
   mutating func carry(from a: Int, to b: Int) -> Int8? {
     medium.radio.receive(
       controllers[a].configuration.transmitPower, controllers[a].id, controllers[a].configuration.position,
@@ -120,7 +120,7 @@ extension Air {
     controllers[id.index].reportNoConnection(.unknownConnectionIdentifier, .central, now: medium.now)
   }
 
-  /// The duration or the period of extended scanning is over. Vol 4, Part E, §7.8.65.
+  /// The duration or the period of extended scanning has elapsed. Vol 4, Part E, §7.8.65.
   mutating func scanTimer(_ id: ControllerID, _ generation: UInt32) {
     let i = id.index
     guard isPresent(id), controllers[i].scanner.isEnabled, controllers[i].scanner.generation == generation,
@@ -141,16 +141,17 @@ extension Air {
     }
   }
 
-  /// CONNECT_IND. Returns true when the advertiser has received it. The initiator does not know: its link begins in any
-  /// case, and ends with 0x3E when the other end never speaks. Vol 6, Part B, §4.5.
+  /// CONNECT_IND. Returns true when the advertiser has received it. The initiator cannot know: its link begins in any
+  /// case, and ends with 0x3E if the other end stays silent. Vol 6, Part B, §4.5.
   private mutating func connect(_ request: Request, _ p: Int, _ set: Int, _ address: AirAddress) -> Bool {
     let c = request.from
-    // CONNECT_IND goes out on the PHY of the advertisement, AUX_CONNECT_REQ on that of AUX_ADV_IND, and the link begins there.
+    // CONNECT_IND uses the PHY of the advertisement, AUX_CONNECT_REQ that of AUX_ADV_IND, and the link begins there.
     let advertised = controllers[p].advertisers[set], phy = advertised.isLegacy ? PHY.le1M : advertised.secondaryPHY
     guard let initiator = controllers[c].initiator, let parameters = initiator.parameters(on: phy),
       !controllers[c].isFull
     else { return false }
-    // An advertiser ignores an initiator it is connected to already, and one too many. Vol 6, Part B, §4.5.
+    // An advertiser ignores an initiator that it is already connected to, and one beyond its limit. Vol 6, Part B,
+    // §4.5.
     let isWelcome = !controllers[p].isFull && !controllers[p].connections.contains { $0.peer == request.asker.identity }
     let isReceived = carry(from: c, to: p) != nil && isWelcome
     let now = medium.now
@@ -194,8 +195,9 @@ extension Air {
 }
 
 extension VirtualController {
-  /// How this controller scans there, if it hears the advertisement: legacy PDUs on LE 1M, extended ones on their primary
-  /// PHY, and what they point to on their secondary one. Vol 4, Part E, §7.8.64; Vol 6, Part B, §2.3.4.
+  /// The scan parameters with which this controller hears the advertisement, if it does: legacy PDUs on LE 1M, extended
+  /// ones on their primary PHY, and their auxiliary PDUs on the secondary one. Vol 4, Part E, §7.8.64; Vol 6, Part B,
+  /// §2.3.4.
   func scan(of advertiser: Advertiser, _ channel: Int, at time: Instant) -> PHYScan? {
     guard scanner.isEnabled, !scanner.isPausing, advertiser.isLegacy || scanner.isExtended,
       advertiser.isLegacy || phys.contains(advertiser.secondaryPHY.set),
@@ -209,11 +211,11 @@ extension VirtualController {
     return (advertiser.isLegacy || phys.contains(advertiser.secondaryPHY.set))
       && listening.hears(channel: channel, at: time)
   }
-  /// Whether the advertiser is the one to connect to, and open to us.
+  /// Whether the advertiser is one to connect to, and accepts our connection.
   func wants(_ advertiser: Advertiser, _ who: Identified) -> Bool {
     guard let initiator, advertiser.isConnectable, advertiser.isLegacy || initiator.isExtended else { return false }
     guard initiator.peer.map({ $0 == who.identity || $0 == who.air }) ?? accepts(who.identity) else { return false }
-    // One that is connected already is ignored, also where the list names it. Vol 6, Part B, §4.5.
+    // A connected device is ignored, even if the list contains it. Vol 6, Part B, §4.5.
     if connections.contains(where: { $0.peer == who.identity }) { return false }
     return !advertiser.isDirected || ownIdentity(of: advertiser.peer, initiator.ownAddressType) != nil
   }
@@ -229,20 +231,20 @@ extension VirtualController {
   }
 
   /// LE Advertising Report, LE Directed Advertising Report or LE Extended Advertising Report. Vol 4, Part E, §7.7.65.2,
-  /// §7.7.65.11 and §7.7.65.13. `isWhole`: there is no more data than that.
+  /// §7.7.65.11 and §7.7.65.13. `isWhole`: there are no further data.
   mutating func report(
     _ advertiser: Advertiser, _ who: Identified, _ target: AdvertisingTarget, isResponse: Bool,
     _ data: ArraySlice<UInt8>, isWhole: Bool, _ strength: Int8, now: Instant
   ) {
     let strength = atAntenna(strength)
-    // A host that does not read gets no more of them.
+    // A host that does not read gets no further reports.
     guard !isBacklogged, scanner.admits(advertiser, who.identity, isResponse: isResponse) else { return }
     do throws(WireError) {
       if !scanner.isExtended {
         if case .unresolved(let target) = target { return try reportDirected(who, target, strength, now: now) }
         return try reportLegacy(advertiser, who, isResponse, Array(data), strength, now: now)
       }
-      // As much as an event holds.
+      // As many octets as an event holds.
       var start = 0
       repeat {
         let end = min(start + 229, data.count), isLast = end == data.count
@@ -314,7 +316,7 @@ extension VirtualController {
     event.reports = try WireList([report], in: &bytes)
     emit(event, from: bytes.span, now: now)
   }
-  /// Somebody has asked for the scan response. Vol 4, Part E, §7.7.65.19.
+  /// A scanner has requested the scan response. Vol 4, Part E, §7.7.65.19.
   mutating func reportScanRequest(_ advertiser: Advertiser, _ scanner: Identified, now: Instant) {
     guard advertiser.reportsScanRequests, let handle = advertiser.handle else { return }
     var event = LEScanRequestReceived()
@@ -335,24 +337,25 @@ extension VirtualController {
     emit(event, now: now)
   }
 
-  /// A link has begun at this end, which used the address `own` for it.
+  /// A link has begun at this end, with the address `own`.
   mutating func open(
     _ handle: ConnectionHandle, _ link: LinkID, _ role: LinkRole, _ peer: Identified, own: AirAddress,
     _ ownType: OwnAddressType, _ parameters: LinkParameters, now: Instant
   ) {
     connections.append(Connection(handle: handle, link: link, role: role, peer: peer.identity))
-    // Only one that the controller made: of others the host knows. Vol 4, Part E, §7.7.65.10.
+    // Only an address that the controller made: the host knows any other. Vol 4, Part E, §7.7.65.10.
     let isMade = ownType.rawValue >= 2 && resolvingList.entries.contains { $0.local.address == own.value }
     reportConnection(
       .success, handle, role, peer, local: isMade ? own.value : DeviceAddress(), parameters, now: now)
   }
-  /// No link: cancelled, or nobody came.
+  /// No link: cancelled, or no connection.
   mutating func reportNoConnection(_ status: HCIStatus, _ role: LinkRole, now: Instant) {
     let none = AirAddress(isRandom: false, DeviceAddress()), nobody = Identified(air: none, identity: none)
     let nothing = LinkParameters(interval: ConnectionInterval(), latency: 0, timeout: SupervisionTimeout())
     reportConnection(status, ConnectionHandle(), role, nobody, local: DeviceAddress(), nothing, now: now)
   }
-  /// LE Enhanced Connection Complete where the host wants it, else LE Connection Complete. Vol 4, Part E, §7.7.65.10.
+  /// LE Enhanced Connection Complete if the host has enabled it, else LE Connection Complete. Vol 4, Part E,
+  /// §7.7.65.10.
   private mutating func reportConnection(
     _ status: HCIStatus, _ handle: ConnectionHandle, _ role: LinkRole, _ peer: Identified, local: DeviceAddress,
     _ parameters: LinkParameters, now: Instant

@@ -1,7 +1,7 @@
 import BindruneWire
 import HCI
 
-// Link layer control procedures: what an end does with a control PDU. Vol 6, Part B, §5.1.
+// Link layer control procedures: how an end reacts to a control PDU. Vol 6, Part B, §5.1.
 
 extension Air {
   mutating func receive(_ pdu: LLControl, _ id: LinkID, at role: LinkRole) {
@@ -17,7 +17,7 @@ extension Air {
       if configuration.isInstant {
         apply(parameters, id)
       } else {
-        // At least six events later. An instant that has passed (0x28) cannot happen here: it is counted from now.
+        // At least six events later. An instant that has passed (0x28) is impossible here: it is counted from now.
         medium.links[id].update = (parameters, medium.links[id].event + 6)
       }
     case .channelMap(let channels):
@@ -56,12 +56,12 @@ extension Air {
       let sent = medium.links[id][role].lengthSent
       medium.links[id][role].lengthSent = nil
       updateLength(id, role)
-      // The host has changed its mind in the meantime.
+      // The host has changed its request in the meantime.
       if let sent, sent != medium.links[id][role].length { medium.links[id].startLengthUpdate(role) }
-    case .phyRequest(let wish):
+    case .phyRequest(let preference):
       guard controllers[i].choosesPHYs else { return refuse(pdu, id, role) }
-      receivePHYRequest(wish, id, at: role)
-    case .phyResponse(let wish): choosePHYs(wish, id)
+      receivePHYRequest(preference, id, at: role)
+    case .phyResponse(let preference): choosePHYs(preference, id)
     case .phyUpdate(let phys):
       if configuration.isInstant {
         apply(phys, id)
@@ -89,7 +89,7 @@ extension Air {
     reply(.unknown(type: pdu.type), id, role)
   }
 
-  /// A procedure of this end has been refused: its host learns why.
+  /// The peer has refused a procedure of this end: reports the reason to the host.
   private mutating func receiveRefusal(of type: UInt8, _ error: HCIStatus, _ id: LinkID, _ role: LinkRole) {
     let i = medium.links[id][role].controller.index
     switch type {
@@ -108,7 +108,7 @@ extension Air {
     }
   }
 
-  /// The peripheral asks for other parameters: its central's host is asked. Vol 6, Part B, §5.1.7.
+  /// The peripheral asks for other parameters: the central's host must decide. Vol 6, Part B, §5.1.7.
   private mutating func receive(_ request: LinkRequest, _ pdu: LLControl, _ id: LinkID, _ role: LinkRole) {
     typealias Event = LERemoteConnectionParameterRequest
     let i = medium.links[id][role].controller.index
@@ -131,7 +131,7 @@ extension Air {
     medium.links[id].parameters = parameters
     medium.links[id].update = nil
     for role in [LinkRole.central, .peripheral] where medium.links[id][role].isOpen {
-      // A host that did not ask gets an event for a change only. Vol 4, Part E, §7.7.65.3.
+      // A host that did not request it gets an event only for a change. Vol 4, Part E, §7.7.65.3.
       if isNew || medium.links[id][role].unanswered.contains(.update) { reportUpdate(.success, id, role) }
     }
   }

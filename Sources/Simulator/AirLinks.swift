@@ -32,7 +32,7 @@ extension Air {
       return
     }
     controllers[i].takeBuffer(index)
-    // An empty packet is no L2CAP fragment; on the air it would be none either.
+    // An empty packet is not an L2CAP fragment, and would not be one on the air.
     if length == 0 { return controllers[i].complete(index) }
     let link = controllers[i].connections[index].link, role = controllers[i].connections[index].role
     let isContinuing = packet[2] >> 4 & 0b11 == PacketBoundaryFlag.continuing.rawValue
@@ -51,7 +51,8 @@ extension Air {
 
   // MARK: Connection events
 
-  /// One connection event: packets to and fro until neither end has more, one is lost, or the time is over.
+  /// Performs one connection event: packets in both directions until neither end has more, one is lost, or the time is
+  /// over.
   mutating func connectionEvent(_ id: LinkID) {
     guard medium.links.contains(id) else { return }
     medium.links[id].event += 1
@@ -73,7 +74,7 @@ extension Air {
     guard medium.links.contains(id) else { return }
     medium.schedule.plan(.connectionEvent(id), at: medium.now + medium.links[id].parameters.period)
   }
-  /// The time of the next packet of one end and of the pause after it: T_IFS is 150 µs. Vol 6, Part B, §4.1.1.
+  /// The duration of the next packet of one end and of the pause after it: T_IFS is 150 µs. Vol 6, Part B, §4.1.1.
   private func airTime(_ id: LinkID, _ role: LinkRole) -> Duration {
     var octets: UInt16 = 0
     if !medium.links[id][role].control.isEmpty {
@@ -85,7 +86,7 @@ extension Air {
     return .microseconds(150 + Int64(DataLength.time(octets, on: medium.links[id][role].phy)))
   }
 
-  /// On an instant air: everything that can move, moves. Else the next connection event sees to it.
+  /// On an instant air: moves everything that can move. Otherwise the next connection event does.
   mutating func serve(_ id: LinkID) {
     guard isInstant, medium.links.contains(id), medium.links[id].silentSince == nil else { return }
     var moved: Int
@@ -94,7 +95,7 @@ extension Air {
       guard transmit(id, from: .central), transmit(id, from: .peripheral) else { return }
     } while medium.moved != moved && medium.links.contains(id)
   }
-  /// A host has caught up: data that was held back for it moves.
+  /// A host has caught up: moves data that was held back for it.
   mutating func resume(_ id: ControllerID) {
     controllers[id.index].holdsBack = false
     guard isInstant else { return }
@@ -102,8 +103,8 @@ extension Air {
     runErrands()
   }
 
-  /// One packet from one end to the other, an empty one where there is nothing to say. Vol 6, Part B, §4.5.9.
-  /// Returns whether it was received and the link is still there.
+  /// Sends one packet from one end to the other, an empty one if there is nothing to send. Vol 6, Part B, §4.5.9.
+  /// Returns whether it was received and the link still exists.
   private mutating func transmit(_ id: LinkID, from role: LinkRole) -> Bool {
     guard medium.links.contains(id) else { return false }
     guard medium.links[id][role].isOpen else { return false }
@@ -111,11 +112,11 @@ extension Air {
     let phase = medium.links[id][role].phase
     let isReceived = reaches(id, from: role)
     if isReceived { arrive(id, from: role) }
-    // It has acknowledged LL_TERMINATE_IND with this packet, whether or not that was heard.
+    // This packet acknowledges LL_TERMINATE_IND, whether or not it was received.
     if case .closing(let reason) = phase, medium.links.contains(id) { close(id, role, reason) }
     return isReceived && medium.links.contains(id)
   }
-  /// Data octets in one packet: what the ends have agreed on; without an air between them, what the other's host takes.
+  /// Data octets in one packet: the effective length; on an instant air, the limit of the other's host.
   private func longest(_ id: LinkID, _ role: LinkRole) -> Int {
     if !isInstant { return Int(medium.links[id][role].effective.transmit) }
     return Int(controllers[medium.links[id][role.other].controller.index].configuration.aclDataLength)
@@ -128,12 +129,12 @@ extension Air {
     medium.links[id][role.other].strength = strength
     return true
   }
-  /// The other end has received what `role` sent: its own packet on the way is acknowledged, and this one is taken in,
-  /// unless it has been before.
+  /// The other end has received the packet of `role`: its own packet in flight is acknowledged, and this one is
+  /// accepted, unless it is a duplicate.
   private mutating func arrive(_ id: LinkID, from role: LinkRole) {
     medium.links[id][role.other].lastHeard = medium.now
     if case .delivered(let content) = medium.links[id][role.other].flight { acknowledge(content, id, role.other) }
-    // The acknowledgement may have been the last thing that was waited for: what comes with it comes to nobody.
+    // The acknowledgement may have completed the last step of an end: the packet then has no recipient.
     guard medium.links.contains(id), medium.links[id][role.other].isOpen,
       case .underway(let content) = medium.links[id][role].flight
     else { return }
@@ -166,7 +167,7 @@ extension Air {
       controller.deliver(handle, isContinuing ? .continuing : .first, data, now: now)
     }
   }
-  /// The packet on the way from `role` has been acknowledged.
+  /// The packet in flight from `role` has been acknowledged.
   private mutating func acknowledge(_ content: LinkEnd.Flight.Content, _ id: LinkID, _ role: LinkRole) {
     medium.links[id][role].flight = .nothing
     medium.moved += 1
@@ -187,8 +188,8 @@ extension Air {
 
   // MARK: Ends
 
-  /// Who has not been heard for too long is gone. Vol 6, Part B, §4.5.2: the supervision time-out, or six intervals while
-  /// nothing has ever been heard.
+  /// Ends a link whose peer has been silent for too long. Vol 6, Part B, §4.5.2: the supervision time-out, or six
+  /// intervals before the first packet.
   private mutating func supervise(_ id: LinkID) {
     guard medium.links.contains(id) else { return }
     let parameters = medium.links[id].parameters
@@ -226,7 +227,7 @@ extension Air {
 
   // MARK: Silence where there are no connection events
 
-  /// Signal strength without chance.
+  /// Signal strength without random fading.
   private func level(from a: Int, to b: Int) -> Int8 {
     Radio.level(
       Radio.strength(
@@ -244,11 +245,11 @@ extension Air {
       if let id = medium.links.id(at: index) { noteReach(id) }
     }
   }
-  /// On an instant air: starts the supervision time-out of a link that has fallen silent, or lets a link go on.
+  /// On an instant air: starts the supervision time-out of a link that has become silent, or resumes a link.
   mutating func noteReach(_ id: LinkID) {
     guard isInstant, medium.links.contains(id) else { return }
     let a = medium.links[id].central.controller.index, b = medium.links[id].peripheral.controller.index
-    // An end that has closed may belong to a controller that has gone, and its place to another one.
+    // A closed end may belong to a removed controller, whose index another may have.
     let isOpen = medium.links[id].central.isOpen && medium.links[id].peripheral.isOpen
     if isOpen {
       medium.links[id].central.strength = level(from: b, to: a)

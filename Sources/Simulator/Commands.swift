@@ -2,10 +2,10 @@ import BindruneToolbox
 import BindruneWire
 import HCI
 
-/// A command that the simulated controller obeys.
+/// A command that the simulated controller supports.
 protocol Executable: HCICommand {
-  /// Does what the command says, and returns what the answer says. Where the answer is a Command Status, only the status
-  /// counts; what must come after the answer is left in `medium.errands`.
+  /// Executes the command, and returns its return parameters. If the answer is a Command Status, only the status
+  /// counts. What must follow the answer goes into `medium.errands`.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return
 }
 extension CommandReturn {
@@ -16,8 +16,8 @@ extension CommandReturn {
 }
 
 extension VirtualController {
-  /// One command packet from the host. Vol 4, Part E, §5.4.1. Every one is answered, unless the configuration says
-  /// that this controller never answers it.
+  /// Receives one command packet from the host. Vol 4, Part E, §5.4.1. The controller answers every command, except
+  /// those that the configuration excludes.
   mutating func receiveCommand(_ packet: Span<UInt8>, _ medium: inout Medium) {
     guard packet.count >= 4 else {
       faults.malformedPackets += 1
@@ -26,7 +26,7 @@ extension VirtualController {
     let opcode = HCIOpcode(rawValue: UInt16(packet[1]) | UInt16(packet[2]) << 8)
     let needsCredit = opcode != HostNumberOfCompletedPackets.opcode
     if needsCredit, outstandingCommands >= Int(configuration.commandCredits) { faults.commandsWithoutCredit += 1 }
-    // A host that far behind does not read its answers: nothing more is kept for it.
+    // A host that far behind does not read its answers: the controller keeps nothing more for it.
     if isBacklogged || configuration.unansweredCommands.contains(opcode) { return }
     if needsCredit { outstandingCommands += 1 }
     do throws(WireError) {
@@ -143,7 +143,8 @@ extension VirtualController {
     }
   }
 
-  /// Whether this controller, as it is configured, has the command. Vol 4, Part E, §3.1: which feature brings which.
+  /// Whether this controller, as configured, has the command. Vol 4, Part E, §3.1 lists which feature implies which
+  /// command.
   func knows(_ opcode: HCIOpcode) -> Bool {
     if configuration.unknownCommands.contains(opcode) { return false }
     switch opcode.rawValue {
@@ -159,7 +160,7 @@ extension VirtualController {
     default: return AnyCommand(default: opcode) != nil
     }
   }
-  /// Read Local Supported Commands. Vol 4, Part E, §7.4.2: exactly what is answered with something else than 0x01.
+  /// Read Local Supported Commands. Vol 4, Part E, §7.4.2: exactly the commands that are not answered with 0x01.
   private mutating func completeSupportedCommands(now: Instant) {
     var supported = SupportedCommands()
     for group: UInt16 in [0x0400, 0x0C00, 0x1000, 0x1400, 0x2000] {
@@ -187,7 +188,8 @@ extension VirtualController {
     complete(LEEncrypt.self, result, from: bytes.span, now: now)
   }
 
-  /// Vol 4, Part E, §7.3.1 and §7.8.1. Command answers and Number Of Completed Packets do not come here: nothing masks them.
+  /// Vol 4, Part E, §7.3.1 and §7.8.1. Command answers and Number Of Completed Packets bypass this: they cannot be
+  /// masked.
   func isEnabled(_ code: UInt8, _ subevent: UInt8?) -> Bool {
     if code == 0 || code > 64 { return true }
     guard eventMask.rawValue >> UInt64(code - 1) & 1 == 1 else { return false }
@@ -219,7 +221,7 @@ extension Reset: Executable {
   }
 }
 extension SetEventMaskPage2: Executable {
-  /// None of that page's events is ever sent.
+  /// The controller never sends an event of that page.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     Return(.success)
   }
@@ -292,7 +294,7 @@ extension LEReadLocalSupportedFeatures: Executable {
   }
 }
 extension LESetRandomAddress: Executable {
-  /// Refused while it may be in use. Vol 4, Part E, §7.8.4.
+  /// Refused while the address may be in use. Vol 4, Part E, §7.8.4.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     if controller.advertisers[0].isEnabled || controller.scanner.isEnabled || controller.initiator != nil {
       return Return(.commandDisallowed)
@@ -310,8 +312,9 @@ extension LEReadSupportedStates: Executable {
 }
 extension VirtualController {
   /// The table of Vol 4, Part E, §7.8.27 has 42 lines: advertising of five kinds, scanning of two, initiating and both
-  /// connection roles, singly and by two. Each of them has its own state here, and none gets in another's way; only where
-  /// one link is all there can be, who has it neither initiates (bits 28 and 41) nor advertises connectably (35 … 40).
+  /// connection roles, singly and in pairs. Each has its own state here, and none excludes another; only a controller
+  /// limited to one link neither initiates (bits 28 and 41) nor advertises connectably (35 … 40) while it has that
+  /// link.
   var supportedStates: LEStates {
     let all: UInt64 = 1 << 42 - 1, secondLink: UInt64 = 1 << 28 | 0x7F << 35
     return LEStates(rawValue: configuration.maximumConnections > 1 ? all : all & ~secondLink)

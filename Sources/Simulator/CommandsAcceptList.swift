@@ -5,7 +5,7 @@ import HCI
 
 extension VirtualController {
   var acceptListSize: Int { Int(configuration.filterAcceptListSize) }
-  /// It may not be changed while something goes by it.
+  /// The list cannot change while it is in use.
   fileprivate var usesAcceptList: Bool {
     advertisers.contains { $0.isEnabled && $0.filterPolicy.rawValue != 0 }
       || (scanner.isEnabled && scanner.filterPolicy.usesAcceptList)

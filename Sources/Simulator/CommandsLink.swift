@@ -1,12 +1,12 @@
 import BindruneWire
 import HCI
 
-// Commands about a link. They leave LL control PDUs at its end, and the link is served once the answer is out.
+// Commands for a link. They queue LL control PDUs at its end, and the air serves the link after the answer.
 
-/// A command about one link. A handle that is not a link's is refused with 0x02.
+/// A command for one link. An unknown handle is refused with 0x02.
 protocol LinkExecutable: Executable {
   var connectionHandle: ConnectionHandle { get }
-  /// An answer with that status, and with the handle where it has one.
+  /// An answer with this status, and with the handle if the return parameters have one.
   func answer(_ status: HCIStatus) -> Return
   /// `end`: the link, and the controller's own end of it.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return
@@ -21,7 +21,7 @@ extension LinkExecutable {
     return execute(&controller, &medium, at: (connection.link, connection.role))
   }
 }
-/// Return parameters that name the link, also when the command is refused.
+/// Return parameters with the link's handle, even if the command is refused.
 protocol LinkReturn: CommandReturn { var connectionHandle: ConnectionHandle { get set } }
 extension LinkExecutable where Return: LinkReturn {
   func answer(_ status: HCIStatus) -> Return {
@@ -42,7 +42,7 @@ extension ReadRSSI.Return: LinkReturn {
 }
 
 extension Medium {
-  /// Leaves a control PDU at one end of a link.
+  /// Queues a control PDU at one end of a link.
   mutating func send(_ pdu: LLControl, _ end: LinkPlace) {
     links[end.link][end.role].control.append(pdu)
     errands.append(.serve(end.link))
@@ -59,7 +59,7 @@ extension Disconnect: LinkExecutable {
     case .open:
       medium.links[end.link][end.role].phase = .terminating
       medium.send(.terminate(reason), end)
-    // The peer was first: its reason counts.
+    // The peer was first: its reason prevails.
     case .closing: break
     case .terminating, .closed: return answer(.commandDisallowed)
     }
@@ -67,7 +67,7 @@ extension Disconnect: LinkExecutable {
   }
 }
 extension ReadRemoteVersionInformation: LinkExecutable {
-  /// Versions are exchanged once per link, later the answer is known. Vol 6, Part B, §5.1.5.
+  /// Versions are exchanged once per link; later the answer is known. Vol 6, Part B, §5.1.5.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     switch medium.links[end.link][end.role].version {
     case .unsent:
@@ -97,7 +97,7 @@ extension LEReadRemoteFeatures: LinkExecutable {
   }
 }
 extension LESetHostChannelClassification: Executable {
-  /// Holds for links to come, and for those there are, where this is the central. Vol 6, Part B, §5.1.2.
+  /// Applies to future links, and to existing ones of a central. Vol 6, Part B, §5.1.2.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     let map = ChannelMap(rawValue: channelMap.rawValue & ChannelMap.all.rawValue)
     guard map.rawValue != 0 else { return Return(.invalidHCICommandParameters) }
@@ -109,7 +109,7 @@ extension LESetHostChannelClassification: Executable {
   }
 }
 extension VirtualController {
-  /// What a link uses: what the host leaves, if that is enough. A link needs two channels. Vol 6, Part B, §4.5.8.1.
+  /// The channels of a link: those the host allows, if there are at least two. Vol 6, Part B, §4.5.8.1.
   var linkChannels: ChannelMap { channelMap.rawValue.nonzeroBitCount < 2 ? .all : channelMap }
 }
 extension LEReadChannelMap: LinkExecutable {
@@ -125,6 +125,20 @@ extension ReadTransmitPowerLevel: LinkExecutable {
     var result = answer(.success)
     result.txPowerLevel = max(-30, min(20, controller.configuration.transmitPower))
     return result
+  }
+}
+extension ReadRSSI: LinkExecutable {
+  var connectionHandle: ConnectionHandle { handle }
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
+    var result = answer(.success)
+    result.rssi = controller.atAntenna(medium.links[end.link][end.role].strength)
+    return result
+  }
+}
+extension VirtualController {
+  /// The radio's measurement, corrected by the path from the antenna; 127 stays "unknown". Vol 4, Part E, §7.8.76.
+  func atAntenna(_ strength: Int8) -> Int8 {
+    strength == 127 ? 127 : Int8(max(-127, min(20, Int(strength) - Int(rfPath.receive) / 10)))
   }
 }
 extension LEConnectionUpdate: LinkExecutable {
@@ -167,7 +181,7 @@ extension LERemoteConnectionParameterRequestNegativeReply: LinkExecutable {
   }
 }
 extension LEEnableEncryption: LinkExecutable {
-  /// The peer's host is asked for its key.
+  /// The peer's host must provide its key.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     guard end.role == .central, case .none = medium.links[end.link].central.keyRequest else {
       return answer(.commandDisallowed)
@@ -186,7 +200,7 @@ extension LELongTermKeyRequestNegativeReply: LinkExecutable {
   }
 }
 extension LESetDataLength: LinkExecutable {
-  /// The controller takes what it can of what the host wishes. Vol 4, Part E, §7.8.33.
+  /// The controller uses the part of the host's request that it supports. Vol 4, Part E, §7.8.33.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
     guard let octets = DataLength.octets(txOctets, txTime) else {
       return answer(.invalidHCICommandParameters)

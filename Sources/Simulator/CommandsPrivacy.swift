@@ -4,9 +4,9 @@ import HCI
 // The resolving list. Vol 4, Part E, §7.8.38 – §7.8.45, §7.8.77.
 
 extension VirtualController {
-  /// While addresses are resolved, what is resolved may not change under what is on.
+  /// While address resolution is enabled, the list cannot change during an activity.
   fileprivate var usesResolvingList: Bool { resolvingList.isEnabled && isActive }
-  /// Advertises, scans or initiates.
+  /// Whether it advertises, scans or initiates.
   var isActive: Bool { advertisers.contains(where: \.isEnabled) || scanner.isEnabled || initiator != nil }
 }
 extension LEAddDeviceToResolvingList: Executable {

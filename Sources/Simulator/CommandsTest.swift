@@ -1,14 +1,14 @@
 import BindruneWire
 import HCI
 
-// Direct test mode: a transmitter sends reference packets on one channel, a receiver counts those that it hears.
-// Vol 6, Part F; Vol 4, Part E, §7.8.28 – §7.8.30. Single packets are not simulated: the end of either test tells how
-// many there have been, and the air's loss takes its share of them.
+// Direct test mode: a transmitter sends reference packets on one channel, a receiver counts those that it hears. Vol 6,
+// Part F; Vol 4, Part E, §7.8.28 – §7.8.30. Single packets are not simulated: the end of either test determines their
+// number, and the air's loss reduces it.
 
-/// What one controller does in a test.
+/// The test that one controller runs.
 enum DirectTest {
   case receiving(channel: UInt8, phy: PHY, since: Instant, counted: UInt16)
-  /// What it sends is in `Medium.transmissions`.
+  /// `Medium.transmissions` has its packets.
   case transmitting
 }
 
@@ -16,7 +16,7 @@ enum DirectTest {
 struct TestTransmission {
   let sender: ControllerID, power: Int8, position: Position
   let channel: UInt8, phy: PHY
-  /// From one packet to the next.
+  /// The time between the starts of two packets.
   let period: Duration
   let start: Instant
 
@@ -35,13 +35,13 @@ struct TestTransmission {
   }
 }
 extension PHY {
-  /// LE Coded with S = 2; only a transmitter's test tells them apart.
+  /// LE Coded with S = 2; only a transmitter's test distinguishes them.
   fileprivate static var leCodedS2: PHY { PHY(rawValue: 4) }
   fileprivate var modulation: PHY { self == .leCodedS2 ? .leCoded : self }
 }
 
 extension Medium {
-  /// Packets of a transmission that a receiver hears from `since` on.
+  /// The number of packets of a transmission that a receiver hears from `since` on.
   func packets(of test: TestTransmission, by receiver: borrowing VirtualController) -> Int {
     guard case .receiving(let channel, let phy, let since, _) = receiver.test, channel == test.channel,
       phy == test.phy.modulation,
@@ -52,7 +52,7 @@ extension Medium {
   }
 }
 extension Air {
-  /// A transmission is over: the receivers add what they have heard of it.
+  /// A transmission has ended: the receivers add the packets that they have heard.
   mutating func count(_ transmission: TestTransmission) {
     for index in 0..<controllers.count where controllers[index].isPresent {
       guard case .receiving(let channel, let phy, let since, let counted) = controllers[index].test else { continue }
@@ -87,7 +87,7 @@ extension VirtualController {
         period: TestTransmission.period(octets, phy), start: medium.now))
     return .success
   }
-  /// Returns what a receiver has counted: 0 without one.
+  /// Returns the receiver's count: 0 without a receiver.
   @discardableResult mutating func endTest(_ medium: inout Medium) -> UInt16 {
     defer { test = nil }
     switch test {

@@ -3,16 +3,16 @@ import HCI
 
 /// Flow control of data towards the host. Vol 4, Part E, §4.2.
 ///
-/// Function: while it is on, a data packet goes to the host only while the host has a buffer for it. The host gives buffers
-/// back with Host Number Of Completed Packets; the end of a link gives back all of that link's. Data that has to wait is
-/// kept here, so that the events behind it can pass.
+/// Function: while it is on, the controller sends a data packet only if the host has a buffer for it. The host returns
+/// buffers with Host Number Of Completed Packets; the end of a link returns all of that link's. Waiting data is kept
+/// here, so that later events can pass.
 struct HostFlow: ~Copyable {
   private(set) var isOn = false
-  /// What Host Buffer Size has said: octets in one data packet, and packets.
+  /// The values from Host Buffer Size: octets in one data packet, and packets.
   private(set) var packetLength = Int(UInt16.max), buffers = Int(UInt16.max)
-  /// Data that the host has no buffer for yet, in order.
+  /// Data for which the host has no buffer yet, in order.
   var waiting = PacketQueue()
-  /// Packets that the host has and has not completed, by link.
+  /// Packets that the host has not completed, by link.
   private var inUse: [(handle: UInt16, count: Int)] = []
 
   private var isFull: Bool { inUse.reduce(0) { $0 + $1.count } >= buffers }
@@ -20,16 +20,16 @@ struct HostFlow: ~Copyable {
   var canDeliver: Bool { !waiting.isEmpty && !isFull }
 
   mutating func setSize(_ length: UInt16, _ count: UInt16) { (packetLength, buffers) = (Int(length), Int(count)) }
-  /// There is no link: nothing that waits is of use to anybody.
+  /// There is no link, so waiting data is obsolete.
   mutating func set(isOn: Bool) {
     self.isOn = isOn
     waiting.removeAll()
     inUse.removeAll()
   }
 
-  /// Whether a packet may go now: an event always, data while there is a buffer and none waits before it.
+  /// Whether a packet may be sent now: an event always, data if there is a buffer and none waits before it.
   func admits(_ packet: Span<UInt8>) -> Bool { Self.handle(ofData: packet) == nil || (waiting.isEmpty && !isFull) }
-  /// The packet goes to the host.
+  /// Records a packet that is sent to the host.
   mutating func note(_ packet: Span<UInt8>) {
     if let handle = Self.handle(ofData: packet) {
       take(handle)
@@ -37,13 +37,13 @@ struct HostFlow: ~Copyable {
       forget(UInt16(packet[4]) | UInt16(packet[5]) << 8)
     }
   }
-  /// Writes the first packet that waits.
+  /// Writes the first waiting packet.
   mutating func deliver(into output: inout OutputRawSpan) {
     if let handle = waiting.withFront({ Self.handle(ofData: $0) }) { take(handle) }
     waiting.withFront { output.append(contentsOf: $0) }
     waiting.removeFirst()
   }
-  /// The host has completed packets of a link; false when it never had so many.
+  /// The host has completed packets of a link; false if it never had that many.
   mutating func complete(_ handle: UInt16, _ count: Int) -> Bool {
     guard let index = inUse.firstIndex(where: { $0.handle == handle }) else { return count == 0 }
     guard count <= inUse[index].count else { return false }
@@ -58,7 +58,7 @@ struct HostFlow: ~Copyable {
       inUse.append((handle, 1))
     }
   }
-  /// The link has ended, and the host knows it: its buffers are free without a word. Vol 4, Part E, §4.3.
+  /// The link has ended, and the host knows it: its buffers are free without a command. Vol 4, Part E, §4.3.
   private mutating func forget(_ handle: UInt16) {
     inUse.removeAll { $0.handle == handle }
     var others = PacketQueue()
@@ -77,7 +77,7 @@ struct HostFlow: ~Copyable {
 // MARK: Commands
 
 extension SetControllerToHostFlowControl: Executable {
-  /// Of data there is only ACL: what is said of synchronous data changes nothing.
+  /// There is only ACL data: parameters for synchronous data have no effect.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     if !controller.connections.isEmpty { return Return(.commandDisallowed) }
     controller.hostFlow.set(isOn: flowControlEnable == .acl || flowControlEnable == .both)
@@ -95,11 +95,11 @@ extension HostBufferSize: Executable {
   }
 }
 extension VirtualController {
-  /// The one command that needs no credit, and is answered only where it is wrong. Vol 4, Part E, §7.3.40.
+  /// The only command without a credit, and answered only if it is wrong. Vol 4, Part E, §7.3.40.
   mutating func perform(_ command: HostNumberOfCompletedPackets, _ packet: Span<UInt8>, _ medium: inout Medium) {
     var cursor = command.handles.cursor, isRight = true
     while let entry = cursor.next(in: packet) {
-      // Of a link that ended while the command was on its way, nothing is left to complete.
+      // A link that ended while the command was in transit has nothing left to complete.
       guard connection(entry.connectionHandle) != nil else { continue }
       let count = Int(entry.hostNumCompletedPackets)
       if !hostFlow.complete(entry.connectionHandle.rawValue, count) { isRight = false }

@@ -3,37 +3,37 @@ import BindruneWire
 import DequeModule
 import HCI
 
-/// A link of an `Air`; the number of a link that has ended is used again under a new generation.
+/// A link of an `Air`; the index of a link that has ended is reused with a new generation.
 struct LinkID: BitwiseCopyable, Sendable, Equatable {
   var index: Int, generation: UInt32
 }
 
-/// What the two ends of a link agree on. Vol 6, Part B, §4.5.
+/// The parameters that both ends of a link share. Vol 6, Part B, §4.5.
 struct LinkParameters: BitwiseCopyable, Equatable {
   /// connInterval, connPeripheralLatency in events, connSupervisionTimeout.
   var interval: ConnectionInterval, latency: UInt16, timeout: SupervisionTimeout
-  // Not `duration`: every connection event asks for these, and a generic call of another module costs more than the event's
-  // own arithmetic.
+  // Not `duration`: every connection event needs these, and a generic call of another module costs more than the
+  // event's own arithmetic.
   var period: Duration { .microseconds(1250 * Int64(interval.rawValue)) }
   var supervision: Duration { .milliseconds(10 * Int64(timeout.rawValue)) }
 }
 
-/// What one end asks for: a range of intervals.
+/// The parameters that one end requests: a range of intervals.
 struct LinkRequest: BitwiseCopyable, Equatable {
   var intervalMin: ConnectionInterval, intervalMax: ConnectionInterval, latency: UInt16, timeout: SupervisionTimeout
 
-  /// The ranges and the rule of Vol 4, Part E, §7.8.12: the time-out is longer than the longest silence, twice over.
+  /// The ranges and the rule of Vol 4, Part E, §7.8.12: the time-out exceeds twice the longest silence.
   var isValid: Bool {
     intervalMin.rawValue >= 6 && intervalMin <= intervalMax && intervalMax.rawValue <= 3200 && latency <= 499
       && (10...3200).contains(timeout.rawValue)
       // 10 ms × timeout > (1 + latency) × 1.25 ms × interval × 2
       && UInt32(timeout.rawValue) * 4 > (1 + UInt32(latency)) * UInt32(intervalMax.rawValue)
   }
-  /// The least interval asked for.
+  /// The link parameters with the least requested interval.
   var chosen: LinkParameters { LinkParameters(interval: intervalMin, latency: latency, timeout: timeout) }
 }
 
-/// LL control PDUs that the model knows. Vol 6, Part B, §2.4.2.
+/// The supported LL control PDUs. Vol 6, Part B, §2.4.2.
 enum LLControl {
   case connectionUpdate(LinkParameters)
   case channelMap(ChannelMap)
@@ -44,7 +44,7 @@ enum LLControl {
   case connectionParameterRequest(LinkRequest)
   case reject(type: UInt8, error: HCIStatus)
   case lengthRequest(DataLength), lengthResponse(DataLength)
-  case phyRequest(PHYWish), phyResponse(PHYWish), phyUpdate(PHYUpdate)
+  case phyRequest(RequestedPHYs), phyResponse(RequestedPHYs), phyUpdate(PHYUpdate)
   case encryptionRequest(random: LongTermKeyRand, diversifier: UInt16)
 
   static var encryptionRequestType: UInt8 { 0x03 }
@@ -76,15 +76,15 @@ enum LLControl {
   }
 }
 
-/// What LL_VERSION_IND tells. Vol 6, Part B, §2.4.2.13.
+/// The contents of LL_VERSION_IND. Vol 6, Part B, §2.4.2.13.
 struct PeerVersion: BitwiseCopyable { var version: CoreVersion, company: CompanyIdentifier }
 /// Data octets in one packet, as the sender of LL_LENGTH_REQ receives and transmits them. Vol 6, Part B, §2.4.2.21.
 struct DataLength: BitwiseCopyable, Equatable {
   var receive: UInt16 = 27, transmit: UInt16 = 27
-  /// The time on the air of a packet of so many octets on LE 1M: preamble, access address, header, MIC and CRC are 14 more.
+  /// The duration of a packet on LE 1M: preamble, access address, header, MIC and CRC add 14 octets.
   static func time(_ octets: UInt16) -> UInt16 { 8 * (octets + 14) }
-  /// The same on another modulation: LE 2M has one octet of preamble more and half the time for each; LE Coded with S = 8
-  /// has 64 µs an octet after 400 µs of its own. Vol 6, Part B, §2.1, §2.2.
+  /// The same on another modulation: LE 2M has one octet of preamble more and half the time for each; LE Coded with S =
+  /// 8 has 64 µs an octet and a constant 400 µs. Vol 6, Part B, §2.1, §2.2.
   static func time(_ octets: UInt16, on phy: PHY) -> UInt16 {
     switch phy {
     case .le2M: 4 * (octets + 15)
@@ -92,90 +92,90 @@ struct DataLength: BitwiseCopyable, Equatable {
     default: time(octets)
     }
   }
-  /// What a host's wish in octets and in µs comes to; `nil` outside the ranges of Vol 4, Part E, §7.8.33.
+  /// A host's request in octets and µs, converted to octets; `nil` outside the ranges of Vol 4, Part E, §7.8.33.
   static func octets(_ octets: UInt16, _ time: UInt16) -> UInt16? {
     guard (27...251).contains(octets), (328...17040).contains(time) else { return nil }
     return min(octets, time / 8 - 14)
   }
 }
 
-/// One end of a link: what its controller still has to send, and what it has heard.
+/// One end of a link: what its controller still has to send, and what it has received.
 ///
-/// Vol 6, Part B, §4.5.9: one packet is on its way at a time; the other end's next packet acknowledges it. Until then it is
-/// sent again, and the receiver knows it by its sequence number and takes it once.
+/// Vol 6, Part B, §4.5.9: one packet is in flight at a time; the other end's next packet acknowledges it. Until then it
+/// is repeated, and the receiver recognizes it by its sequence number and accepts it once.
 ///
-/// Phases: each procedure that has some is an enumeration of its own, because procedures run beside each other.
+/// Phases: each procedure with phases has its own enumeration, because procedures run concurrently.
 struct LinkEnd: ~Copyable {
   let controller: ControllerID, handle: ConnectionHandle
   var phase = Phase.open
-  /// Packets of the host, each with its packet boundary flag; the first one stays until all of it is acknowledged.
+  /// The host's packets, each with its packet boundary flag; the first one stays until all of it is acknowledged.
   var data = PacketQueue()
-  /// Octets of the first packet that are acknowledged.
+  /// Acknowledged octets of the first packet.
   var progress = 0
   var control = Deque<LLControl>()
-  /// The packet on its way.
+  /// The packet in flight.
   var flight = Flight.nothing
-  /// When this end last heard the other one; `nil` before the first time. Vol 6, Part B, §4.5.2.
+  /// When this end last heard the other one; `nil` before the first packet. Vol 6, Part B, §4.5.2.
   var lastHeard: Instant?
 
-  /// connMaxRxOctets and connMaxTxOctets of both ends, and what that comes to. Vol 6, Part B, §4.5.10.
+  /// connMaxRxOctets and connMaxTxOctets of both ends, and the effective values. Vol 6, Part B, §4.5.10.
   var length = DataLength(), peerLength = DataLength(), effective = DataLength()
-  /// The values of the LL_LENGTH_REQ that has no answer yet.
+  /// The values of an unanswered LL_LENGTH_REQ.
   var lengthSent: DataLength?
-  /// With what it sends.
+  /// The PHY with which it sends.
   var phy: PHY
   var phyPreference = PHYPreference.none
-  /// How strong the last packet from the other end was, in dBm; 127: none has come.
+  /// The strength of the last packet from the other end, in dBm; 127: none yet.
   var strength: Int8 = 127
   var version = VersionExchange.unsent
   var keyRequest = KeyRequest.none
   var unanswered: Unanswered = []
 
-  /// From the link's begin to its end. Vol 6, Part B, §5.1.6.
+  /// From the beginning of the link to its end. Vol 6, Part B, §5.1.6.
   enum Phase {
     case open
-    /// The host has asked for the end, and LL_TERMINATE_IND is sent until it is acknowledged.
+    /// The host has requested the end, and LL_TERMINATE_IND is sent until it is acknowledged.
     case terminating
-    /// LL_TERMINATE_IND has come: this end closes with its next packet, which acknowledges that, for this reason.
+    /// LL_TERMINATE_IND has arrived: this end closes with its next packet, which acknowledges it, for this reason.
     case closing(HCIStatus)
     case closed
   }
   enum Flight {
     case nothing
-    /// Sent again until the other end has it.
+    /// Repeated until the other end has it.
     case underway(Content)
-    /// The other end has it; the acknowledgement is still to come.
+    /// The other end has it; its acknowledgement is missing.
     case delivered(Content)
 
     enum Content {
       /// The first of `control`.
       case control
-      /// So many octets of the first of `data`, after `progress`.
+      /// This many octets of the first of `data`, after `progress`.
       case data(Int)
     }
   }
-  /// Versions go once each way. Vol 6, Part B, §5.1.5.
+  /// Versions are sent once in each direction. Vol 6, Part B, §5.1.5.
   enum VersionExchange {
     case unsent
-    /// Sent because the host wants to know the peer's, which has not come.
+    /// Sent at the host's request for the peer's version, which has not arrived.
     case awaitingPeer
-    /// The peer's is known; the event for the host has not been sent.
+    /// The peer's version is known; the event for the host has not been sent.
     case reporting(PeerVersion)
     case known(PeerVersion)
   }
-  /// Modulations that the host wants on this link. Vol 6, Part B, §5.1.10.
+  /// The modulations that the host requests on this link. Vol 6, Part B, §5.1.10.
   enum PHYPreference {
-    /// Those for all links.
+    /// The defaults for all links.
     case none
-    /// LE Set PHY has had no event yet.
-    case requested(PHYWish)
-    case settled(PHYWish)
+    /// LE Set PHY has caused no event yet.
+    case requested(RequestedPHYs)
+    case agreed(RequestedPHYs)
 
     var isRequested: Bool { if case .requested = self { true } else { false } }
-    var wish: PHYWish? {
+    var preference: RequestedPHYs? {
       switch self {
       case .none: nil
-      case .requested(let wish), .settled(let wish): wish
+      case .requested(let preference), .agreed(let preference): preference
       }
     }
   }
@@ -187,14 +187,14 @@ struct LinkEnd: ~Copyable {
     /// At the peripheral: its host has been asked for the key.
     case awaitingHost
   }
-  /// What has neither phases nor data, and of which any part may be there: a set.
+  /// Requests without phases or data, any of which may be pending.
   struct Unanswered: OptionSet {
     let rawValue: UInt8
     /// The host's LE Read Remote Features.
     static var features: Unanswered { Unanswered(rawValue: 1) }
     /// The host's LE Connection Update.
     static var update: Unanswered { Unanswered(rawValue: 2) }
-    /// LE Remote Connection Parameter Request, which the host is to answer.
+    /// LE Remote Connection Parameter Request, which the host must answer.
     static var parameterRequest: Unanswered { Unanswered(rawValue: 4) }
   }
 
@@ -204,14 +204,14 @@ struct LinkEnd: ~Copyable {
     self.phy = phy
   }
   var isOpen: Bool { if case .closed = phase { false } else { true } }
-  /// The link has ended here.
+  /// The link has ended at this end.
   mutating func close() {
     phase = .closed
     data.removeAll()
     control.removeAll()
     flight = .nothing
   }
-  /// Why the link has ended here, where the other end has fallen silent. Vol 6, Part B, §4.5.2, §5.1.6.
+  /// The reason with which the link ends here when the other end is silent. Vol 6, Part B, §4.5.2, §5.1.6.
   var reasonForSilence: HCIStatus {
     switch phase {
     case .open, .closed: .connectionTimeout
@@ -226,7 +226,7 @@ struct LinkEnd: ~Copyable {
     if case .nothing = flight { return false }
     return true
   }
-  /// Chooses what to send next, control before data, at most `most` octets of it, unless something is on its way already.
+  /// Chooses what to send next, control before data, at most `most` octets of it, unless a packet is in flight.
   mutating func choose(most: Int) {
     guard case .nothing = flight else { return }
     if !control.isEmpty {
@@ -237,16 +237,16 @@ struct LinkEnd: ~Copyable {
   }
 }
 
-/// Two controllers that talk. Vol 6, Part B, §4.5.
+/// Two connected controllers. Vol 6, Part B, §4.5.
 struct Link: ~Copyable {
   let id: LinkID
-  /// The central's and the peripheral's. In an array, and not two properties that a role chooses from: that would be an
-  /// accessor of two ways, which the compiler cannot inline, and each access an allocation.
+  /// The central's and the peripheral's. In an array, and not two properties that a role chooses from: that would need
+  /// a conditional accessor, which the compiler cannot inline, and each access would allocate.
   private(set) var ends = UniqueArray<LinkEnd>(minimumCapacity: 2)
   var parameters: LinkParameters
   /// connEventCount.
   var event: UInt64 = 0
-  /// LL_CONNECTION_UPDATE_IND has been received and comes into force with this event.
+  /// LL_CONNECTION_UPDATE_IND has been received and takes effect with this event.
   var update: (parameters: LinkParameters, event: UInt64)?
   /// Data channels in use, and those of LL_CHANNEL_MAP_IND.
   var channels: ChannelMap
@@ -254,7 +254,7 @@ struct Link: ~Copyable {
   /// The same for LL_PHY_UPDATE_IND.
   var phyUpdate: (phys: PHYUpdate, event: UInt64)?
   let start: Instant
-  /// Since when the ends have been out of each other's reach; only kept where there are no connection events.
+  /// Since when the ends have been out of each other's reach; only used without connection events.
   var silentSince: Instant?
 
   init(
@@ -269,7 +269,7 @@ struct Link: ~Copyable {
     self.start = start
   }
   var isOpen: Bool { central.isOpen || peripheral.isOpen }
-  /// Sends LL_LENGTH_REQ to the other end, unless one is on its way.
+  /// Sends LL_LENGTH_REQ to the other end, unless one is unanswered.
   mutating func startLengthUpdate(_ role: LinkRole) {
     guard self[role].lengthSent == nil else { return }
     let length = self[role].length
@@ -290,7 +290,7 @@ struct Link: ~Copyable {
   }
 }
 
-/// All links of the air. Slots of ended links are used again.
+/// All links of the air. Slots of ended links are reused.
 struct LinkTable: ~Copyable {
   private(set) var slots = UniqueArray<Link>()
   private var generation: UInt32 = 0

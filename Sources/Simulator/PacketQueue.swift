@@ -1,37 +1,38 @@
 import BindruneWire
 
-/// Packets in a row, first in, first out: one piece of memory, no allocation once it is warm.
+/// Packets, first in, first out, in one block of memory, without allocation once warm.
 ///
-/// A packet may be held back until an instant: that is how answers and data take time. A later packet never overtakes.
+/// A packet may be held back until an instant, which models latency. A later packet never overtakes.
 ///
-/// Each packet is a header of 16 octets and its own, filled up to a multiple of eight, and lies in one piece. The memory
-/// is raw: with safe arrays a packet in and out costs four times as much, and it is most of what a packet costs here.
+/// Each packet is a header of 16 octets and its contents, padded to a multiple of eight, in contiguous memory. The
+/// memory is raw: with safe arrays a packet in and out costs four times as much, and it is most of a packet's cost
+/// here.
 @safe struct PacketQueue: ~Copyable {
   private var room: UnsafeMutableRawPointer
   private var capacity = 0
-  /// The packets that wait are in `start ..< end`.
+  /// The waiting packets are in `start ..< end`.
   private var start = 0, end = 0
   /// Number of packets.
   private(set) var count = 0
   /// Octets waiting, without headers.
   private(set) var octets = 0
-  /// When the last packet may go.
+  /// When the last packet may leave.
   private var lastRelease = Instant.zero
 
   private static var headerCount: Int { 16 }
 
-  /// Memory is taken with the first packet.
+  /// Allocates memory with the first packet.
   init() { unsafe room = .allocate(byteCount: 0, alignment: 8) }
   deinit { unsafe room.deallocate() }
 
   var isEmpty: Bool { count == 0 }
-  /// When the first packet may go.
+  /// When the first packet may leave.
   var release: Instant? {
     isEmpty ? nil : Instant(nanoseconds: unsafe room.load(fromByteOffset: start, as: UInt64.self))
   }
   /// Octets of the first packet; zero when there is none.
   var frontCount: Int { isEmpty ? 0 : Int(unsafe room.load(fromByteOffset: start + 8, as: UInt32.self)) }
-  /// The number that was put in with the first packet.
+  /// The tag of the first packet.
   var tag: UInt8 { isEmpty ? 0 : unsafe room.load(fromByteOffset: start + 12, as: UInt8.self) }
   /// Lends the first packet; no octets when there is none.
   borrowing func withFront<Result>(_ body: (Span<UInt8>) -> Result) -> Result {
@@ -60,7 +61,7 @@ import BindruneWire
       if let base = from.baseAddress { unsafe place.copyMemory(from: base, byteCount: from.count) }
     }
   }
-  /// Moves what waits to the front, or into twice the memory where that would gain little.
+  /// Moves waiting packets to the front, or into twice the memory if that would gain little.
   private mutating func makeRoom(for space: Int) {
     let waiting = end - start
     if waiting + space <= capacity / 2 {
@@ -84,6 +85,6 @@ import BindruneWire
     octets -= length
     if isEmpty { (start, end) = (0, 0) }
   }
-  /// Forgets all packets, and keeps the memory.
+  /// Drops all packets, and keeps the memory.
   mutating func removeAll() { (start, end, count, octets) = (0, 0, 0, 0) }
 }

@@ -1,15 +1,16 @@
 import BindruneWire
 import RealModule
 
-/// Who hears whom, how well, and what gets lost: the physics of the air, as little of it as a host can notice.
+/// Which controllers hear each other, how well, and what is lost: the physics of the air, as far as a host can notice
+/// it.
 ///
-/// Function: free-space path loss (Vol 6, Part A says nothing on it; 40 dB at one metre and 20 dB per decade are the
-/// textbook's figures for 2.4 GHz), a flat probability of loss for every packet on the air, and pairs that somebody has
-/// put out of each other's reach.
+/// Function: free-space path loss (Vol 6, Part A does not specify it; 40 dB at one metre and 20 dB per decade are the
+/// textbook's figures for 2.4 GHz), a constant probability of loss for every packet on the air, and pairs that a caller
+/// has separated.
 struct Radio {
   var configuration: AirConfiguration
   var random: SeededGenerator
-  /// Pairs kept apart, the lower number first.
+  /// Separated pairs, the lower number first.
   private var separated: [(ControllerID, ControllerID)] = []
 
   init(_ configuration: AirConfiguration, seed: UInt64) {
@@ -23,7 +24,7 @@ struct Radio {
   mutating func reunite(_ a: ControllerID, _ b: ControllerID) {
     separated.removeAll { $0.0 == min(a, b) && $0.1 == max(a, b) }
   }
-  /// The controller has gone.
+  /// The controller has been removed.
   mutating func forget(_ id: ControllerID) { separated.removeAll { $0.0 == id || $0.1 == id } }
   var separatedCount: Int { separated.count }
   func isSeparated(_ a: ControllerID, _ b: ControllerID) -> Bool {
@@ -36,11 +37,11 @@ struct Radio {
     let metres = max(.hypot(a.x - b.x, a.y - b.y), 0.1)
     return Double(power) - 40 - 20 * .log10(metres)
   }
-  /// Whether the two can hear each other at all.
+  /// Whether the two can hear each other.
   func reaches(_ power: Int8, _ from: ControllerID, _ a: Position, _ to: ControllerID, _ b: Position) -> Bool {
     !isSeparated(from, to) && Self.strength(power, from: a, to: b) >= Double(configuration.sensitivity)
   }
-  /// The signal strength with which one packet arrives, in dBm; `nil` when it does not.
+  /// The signal strength with which one packet arrives, in dBm; `nil` if it is lost.
   mutating func receive(_ power: Int8, _ from: ControllerID, _ a: Position, _ to: ControllerID, _ b: Position) -> Int8?
   {
     guard reaches(power, from, a, to, b), !random.chance(configuration.loss) else { return nil }

@@ -2,34 +2,33 @@ import BindruneToolbox
 import BindruneWire
 import HCI
 
-/// Somebody heard: by the address on the air, and by the identity address that the resolving list makes of it.
+/// A device that was heard: its address on the air, and the identity address that the resolving list resolves it to.
 struct Identified: BitwiseCopyable, Equatable {
   var air: AirAddress, identity: AirAddress
   var isResolved: Bool { air != identity }
-  /// As events tell it. Vol 4, Part E, §7.7.65.10, §7.7.65.13.
+  /// Its type in events. Vol 4, Part E, §7.7.65.10, §7.7.65.13.
   var type: AddressType { AddressType(rawValue: identity.type.rawValue + (isResolved ? 2 : 0)) }
-  /// Zero where none was used.
+  /// Zero if none was used.
   var privateAddress: DeviceAddress { isResolved ? air.value : DeviceAddress() }
 }
 
-/// What a controller knows of its peers' private addresses, and which of its own it uses towards each of them.
-/// Vol 6, Part B, §4.7, §6.
+/// A controller's peers with private addresses, and its own address for each of them. Vol 6, Part B, §4.7, §6.
 struct ResolvingList {
   struct Entry {
     let identity: AirAddress
-    /// nil: all zeros, that side uses its identity address.
+    /// nil: all zeros; that side uses its identity address.
     var peerIRK: AES128?, localIRK: AES128?
     var mode = PrivacyMode.network
-    /// The private address that the peer was last heard with.
+    /// The private address with which the peer was last heard.
     var heard: DeviceAddress?
-    /// Our own towards it, and the one that directed advertising calls it by.
+    /// Our address for the peer, and the peer's address in directed advertising.
     var local = Passing(), target = Passing()
   }
-  /// A private address of a certain age.
+  /// A private address and its age.
   struct Passing { var address: DeviceAddress?, made = Instant.zero }
 
   private(set) var entries: [Entry] = []
-  /// The keys as numbers, to find the same one again.
+  /// The keys as numbers, for searches.
   private var keys: [UInt128] = []
   var isEnabled = false
   /// Vol 4, Part E, §7.8.45.
@@ -39,7 +38,7 @@ struct ResolvingList {
   subscript(identity: AirAddress) -> Entry? { index(of: identity).map { entries[$0] } }
   mutating func set(_ mode: PrivacyMode, at index: Int) { entries[index].mode = mode }
 
-  /// False when the identity or the key is there already.
+  /// False if the list already has the identity or the key.
   mutating func add(_ identity: AirAddress, peerIRK: UInt128, localIRK: UInt128) -> Bool {
     if index(of: identity) != nil || (peerIRK != 0 && keys.contains(peerIRK)) { return false }
     entries.append(
@@ -58,8 +57,8 @@ struct ResolvingList {
     keys.removeAll()
   }
 
-  /// Whose address that is. nil: the packet is to be ignored, because in network privacy mode a peer with an IRK does not
-  /// use its identity address. Vol 6, Part B, §4.7.
+  /// The device with this address. nil: the packet is ignored, because in network privacy mode a peer with an IRK must
+  /// not use its identity address. Vol 6, Part B, §4.7.
   mutating func identify(_ air: AirAddress) -> Identified? {
     guard isEnabled else { return Identified(air: air, identity: air) }
     if let index = entries.firstIndex(where: { $0.peerIRK?.resolves(air) == true }) {
@@ -69,17 +68,17 @@ struct ResolvingList {
     if let entry = self[air], entry.peerIRK != nil, entry.mode == .network { return nil }
     return Identified(air: air, identity: air)
   }
-  /// Whether it is one of ours.
+  /// Whether it is one of our addresses.
   func isLocal(_ air: AirAddress) -> Bool { isEnabled && entries.contains { $0.localIRK?.resolves(air) == true } }
 
-  /// The private address that we use towards `peer`; nil: none.
+  /// The private address that we use with `peer`; nil: none.
   mutating func local(
     towards peer: AirAddress, now: Instant, using chance: inout some RandomNumberGenerator
   ) -> AirAddress? {
     guard let index = index(of: peer), let key = entries[index].localIRK else { return nil }
     return entries[index].local.address(key, timeout, now, &chance)
   }
-  /// The private address that directed advertising calls `peer` by; nil: none.
+  /// The private address of `peer` in directed advertising; nil: none.
   mutating func target(
     _ peer: AirAddress, now: Instant, using chance: inout some RandomNumberGenerator
   ) -> AirAddress? {
@@ -89,7 +88,7 @@ struct ResolvingList {
 }
 
 extension ResolvingList.Passing {
-  /// The same for `timeout`, then another.
+  /// Keeps the address for `timeout`, then makes another one.
   fileprivate mutating func address(
     _ key: AES128, _ timeout: Duration, _ now: Instant, _ chance: inout some RandomNumberGenerator
   ) -> AirAddress {

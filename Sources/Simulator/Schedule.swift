@@ -1,11 +1,11 @@
 import BindruneWire
 import HeapModule
 
-/// What is going to happen on the air, the earliest first; what falls on the same instant happens in the order it was planned.
+/// Future events on the air, the earliest first; events of the same instant are in the order of planning.
 ///
-/// An event names the generation of what it is about, and one that comes too late for it is passed over. Nothing is taken
-/// out singly; when the table has grown to twice its size, its owner drops the late ones at once (`isCrowded`), so that it
-/// stays within twice what is ahead.
+/// An event names the generation of its subject, and is ignored if that is outdated. Events are not removed singly;
+/// when the table has grown to twice its size, its owner drops the outdated ones together (`isCrowded`), so that its
+/// size stays within twice the number of current events.
 struct Schedule: ~Copyable {
   private var heap = Heap<Entry>()
   private var planned: UInt64 = 0
@@ -15,13 +15,13 @@ struct Schedule: ~Copyable {
     case advertising(ControllerID, generation: UInt32)
     /// Advertising ends: high duty cycle after 1.28 s (Vol 6, Part B, §4.4.2.4.3), a set after its duration.
     case advertisingTimeout(ControllerID, generation: UInt32)
-    /// Scan duration or period is over. Vol 4, Part E, §7.8.65.
+    /// The scan duration or period elapses. Vol 4, Part E, §7.8.65.
     case scanning(ControllerID, generation: UInt32)
     /// The anchor point of a connection event. Vol 6, Part B, §4.5.1.
     case connectionEvent(LinkID)
-    /// Only where there are no connection events (`AirConfiguration.isInstant`).
+    /// Only without connection events (`AirConfiguration.isInstant`).
     case supervision(LinkID, since: Instant)
-    /// A controller that answered with no command credit gives it now.
+    /// A controller that answered without a command credit gives it now.
     case commandCredit(ControllerID)
   }
   struct Entry: Comparable {
@@ -35,18 +35,18 @@ struct Schedule: ~Copyable {
     heap.insert(Entry(time: time, order: planned, event: event))
     planned += 1
   }
-  /// Number of entries, late ones included.
+  /// Number of entries, outdated ones included.
   var count: Int { heap.count }
-  /// Entries after the late ones were dropped last; small tables are left alone.
+  /// Entries after outdated ones were dropped last; small tables are not cleaned.
   private var sizeAfterDropping = 64
-  /// The table is twice as large as when the late entries were dropped last.
+  /// The table is twice as large as after the last cleaning.
   var isCrowded: Bool { heap.count >= 2 * sizeAfterDropping }
-  /// Hands out all entries; the table is empty until `restore`.
+  /// Removes and returns all entries; the table is empty until `restore`.
   mutating func takeAll() -> [Entry] {
     defer { heap = Heap() }
     return heap.unordered
   }
-  /// Puts back those that are not late.
+  /// Restores the current entries.
   mutating func restore(_ entries: [Entry]) {
     heap = Heap(entries)
     sizeAfterDropping = max(64, entries.count)

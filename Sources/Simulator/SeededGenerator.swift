@@ -1,6 +1,6 @@
 import BindruneWire
 
-/// SplitMix64: chance that can be repeated. The same seed gives the same radio, on every machine.
+/// SplitMix64, a repeatable generator. The same seed gives the same radio, on every machine.
 public struct SeededGenerator: RandomNumberGenerator, Sendable {
   var state: UInt64
   public init(seed: UInt64) { state = seed }
@@ -11,13 +11,13 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
     z = (z ^ (z &>> 27)) &* 0x94D0_49BB_1331_11EB
     return z ^ (z &>> 31)
   }
-  /// True once in `1 / probability` times. 0 and 1 cost no number, so that a perfect radio stays in step with its seed.
+  /// True with this probability. 0 and 1 consume no random number, so that a perfect radio keeps its sequence.
   mutating func chance(_ probability: Double) -> Bool {
     if probability <= 0 { return false }
     if probability >= 1 { return true }
     return Double(next() &>> 11) * 0x1p-53 < probability
   }
-  /// A length of time from zero to `longest`, both included.
+  /// A random duration from zero to `longest`, both included.
   mutating func duration(upTo longest: Duration) -> Duration {
     let nanoseconds = longest.nanoseconds
     if nanoseconds <= 0 { return .zero }

@@ -1,14 +1,14 @@
 import BindruneWire
 import HCI
 
-/// An address as it is on the air: TxAdd or RxAdd, and 48 bits. Vol 6, Part B, §1.3.
+/// An address on the air: TxAdd or RxAdd, and 48 bits. Vol 6, Part B, §1.3.
 struct AirAddress: BitwiseCopyable, Equatable {
   var isRandom: Bool, value: DeviceAddress
   init(isRandom: Bool, _ value: DeviceAddress) {
     self.isRandom = isRandom
     self.value = value
   }
-  /// As a command names it; identity addresses (2, 3) are what they resolve to without a resolving list.
+  /// The address in a command; identity types (2, 3) resolve to themselves without a resolving list.
   init(_ type: AddressType, _ value: DeviceAddress) { self.init(isRandom: type.rawValue & 1 == 1, value) }
   var type: AddressType { AddressType(rawValue: isRandom ? 1 : 0) }
   var isResolvablePrivate: Bool { isRandom && value.randomKind == .resolvablePrivate }
@@ -31,9 +31,9 @@ extension ScanningFilterPolicy {
   var usesAcceptList: Bool { rawValue & 1 == 1 }
   var isExtended: Bool { rawValue & 2 == 2 }
 }
-/// Whom an advertisement that a scanner does not ignore is for.
+/// The target of an advertisement that a scanner accepts.
 enum AdvertisingTarget {
-  /// It is not directed.
+  /// Undirected.
   case anybody
   /// The scanner itself.
   case scanner(Identified)
@@ -49,17 +49,17 @@ struct PHYScan { var isActive = false, listening = Listening() }
 /// The scanning state. Vol 6, Part B, §4.4.3.
 struct Scanner {
   var isEnabled = false, isExtended = false
-  /// nil: it does not scan on that PHY.
+  /// nil: no scanning on that PHY.
   var le1M: PHYScan? = PHYScan(), leCoded: PHYScan?
   var generation: UInt32 = 0
   var ownAddressType = OwnAddressType()
   var filterPolicy = ScanningFilterPolicy.basicUnfiltered
   var filtersDuplicates = false, forgetsEachPeriod = false
-  /// Of extended scanning; `nil`: until it is disabled.
+  /// For extended scanning; `nil`: until it is disabled.
   var duration: Duration?, period: Duration?
-  /// Within a period, the time after the duration.
+  /// In the part of a period after the duration.
   var isPausing = false
-  /// What has been reported. Bounded: the oldest is forgotten and reported again.
+  /// What has been reported. Bounded: the oldest entry is dropped and reported again.
   private var seen: [Seen] = []
 
   init(generation: UInt32 = 0) { self.generation = generation }
@@ -85,8 +85,8 @@ struct Scanner {
   }
   subscript(primary: PHY) -> PHYScan? { primary == .leCoded ? leCoded : le1M }
   mutating func forget() { seen.removeAll(keepingCapacity: true) }
-  /// Whether a report of this kind about this device is to be made. Vol 6, Part B, §4.4.3.5: what the data says does not
-  /// matter to legacy PDUs; with extended ones SID and DID tell whether it is new.
+  /// Whether to report this kind of PDU of this device. Vol 6, Part B, §4.4.3.5: the data do not matter for legacy
+  /// PDUs; with extended ones SID and DID show whether they are new.
   mutating func admits(_ advertiser: Advertiser, _ address: AirAddress, isResponse: Bool) -> Bool {
     if !filtersDuplicates { return true }
     let entry = Seen(
@@ -101,19 +101,19 @@ struct Scanner {
 
 /// The initiating state. Vol 6, Part B, §4.4.4.
 struct Initiator {
-  /// `nil`: anybody on the Filter Accept List.
+  /// `nil`: any device on the Filter Accept List.
   var peer: AirAddress?
-  /// It hears extended PDUs as well.
+  /// Whether it also receives extended PDUs.
   var isExtended: Bool
   var ownAddressType: OwnAddressType
-  /// On which primary PHYs it listens; nil: not there.
+  /// The primary PHYs on which it listens; nil: it does not.
   var le1M: Listening?, leCoded: Listening?
-  /// For a link on each PHY; nil where the host has given none.
+  /// Parameters of a link on each PHY; nil if the host has set none.
   var requests: (le1M: LinkRequest?, le2M: LinkRequest?, leCoded: LinkRequest?)
 
   subscript(primary: PHY) -> Listening? { primary == .leCoded ? leCoded : le1M }
   var isValid: Bool { [requests.le1M, requests.le2M, requests.leCoded].allSatisfy { $0?.isValid ?? true } }
-  /// What a link on that PHY begins with. Where the host has given nothing for it, what it has given first.
+  /// The initial parameters of a link on this PHY. If the host has set none for it, the first ones that it has set.
   func parameters(on phy: PHY) -> LinkParameters? {
     let own = phy == .le2M ? requests.le2M : phy == .leCoded ? requests.leCoded : requests.le1M
     return (own ?? requests.le1M ?? requests.le2M ?? requests.leCoded)?.chosen

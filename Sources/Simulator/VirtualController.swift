@@ -1,35 +1,35 @@
 import BindruneWire
 import HCI
 
-/// What controllers share: the time table, the links, and who hears whom.
+/// The state that controllers share: the schedule, the links, and the radio.
 struct Medium: ~Copyable {
   var schedule = Schedule()
   var links = LinkTable()
   var radio: Radio
   var now = Instant.zero
-  /// What a command has set in motion for others; done when the command is.
+  /// Consequences of a command for other controllers, performed after it.
   var errands: [Errand] = []
-  /// Transmitters' tests that are on.
+  /// Running transmitter tests.
   var transmissions: [TestTransmission] = []
-  /// Counts what has moved on links, to see when nothing does any more.
+  /// Counts movements on links, to detect when they end.
   var moved = 0
 
   enum Errand {
     /// There is something to send on this link.
     case serve(LinkID)
-    /// This end of a link is gone: its controller has been reset.
+    /// This end of a link is gone, because its controller has been reset.
     case abandon(LinkID, LinkRole)
-    /// Create Connection has been cancelled; the event comes after the answer.
+    /// Create Connection has been cancelled; the event follows the answer.
     case cancelled(ControllerID)
     /// The peer's version is known already.
     case versionKnown(LinkID, LinkRole)
-    /// A transmitter's test has ended: the receivers on its channel have heard this much.
+    /// A transmitter's test has ended: the receivers on its channel have heard its packets.
     case transmitted(TestTransmission)
   }
   init(_ configuration: AirConfiguration, seed: UInt64) { radio = Radio(configuration, seed: seed) }
 }
 
-/// What a host has done against the rules, counted for tests: none of it disturbs the controller.
+/// Violations by a host, counted for tests: none of them disturbs the controller.
 public struct HostFaults: BitwiseCopyable, Sendable, Equatable {
   /// Commands sent without a credit. Vol 4, Part E, §4.4.
   public var commandsWithoutCredit = 0
@@ -37,15 +37,15 @@ public struct HostFaults: BitwiseCopyable, Sendable, Equatable {
   public var dataBeyondBuffers = 0
   /// Data packets for a handle that is not a link.
   public var dataForUnknownHandle = 0
-  /// Packets that are none: unknown type, wrong length, packet boundary flag 0b11.
+  /// Malformed packets: unknown type, wrong length, packet boundary flag 0b11.
   public var malformedPackets = 0
   public init() {}
 }
 
-/// The HCI face of one controller: what its host has set, and what waits for that host.
+/// The HCI side of one controller: its host's settings, and the packets for that host.
 ///
-/// Overview: commands are in Commands*.swift, one extension each; what happens on the air, in Air*.swift; data that the host
-/// has no room for, in HostFlow.swift.
+/// Overview: the commands are in Commands*.swift, one extension each; Air*.swift simulates the air; HostFlow.swift
+/// holds data for which the host has no room.
 struct VirtualController: ~Copyable {
   let id: ControllerID
   var configuration: ControllerConfiguration
@@ -53,56 +53,56 @@ struct VirtualController: ~Copyable {
   var isPresent = true
   var faults = HostFaults()
 
-  /// To the host.
+  /// Packets for the host.
   var outbox = PacketQueue()
   var hostFlow = HostFlow()
   private var packet = PacketBuffer(capacity: 300)
   private var random: SeededGenerator
-  /// Of private addresses and LE Rand: those do not disturb the order of anything else.
+  /// For private addresses and LE Rand, so that they do not affect other random numbers.
   var addressChance: SeededGenerator
-  /// Commands whose credit the host has not got back.
+  /// Commands whose credit has not been returned.
   var outstandingCommands = 0
 
   var eventMask = EventMask.afterReset
   var leEventMask = LEEventMask.standard
   var randomAddress: DeviceAddress?
   var commandSet = CommandSet.undecided
-  /// The first one is that of the legacy commands; the others are advertising sets.
+  /// The first one belongs to the legacy commands; the others are advertising sets.
   var advertisers = [Advertiser()]
   private var advertisingStarts: UInt32 = 0
   var acceptList: [AirAddress] = []
-  /// The entry of the Filter Accept List for all who advertise without an address.
+  /// The entry of the Filter Accept List for all anonymous advertisers.
   var acceptsAnonymous = false
   var resolvingList = ResolvingList()
   var scanner = Scanner()
   var initiator: Initiator?
-  /// A direct test that is on. Vol 6, Part F.
+  /// The running direct test. Vol 6, Part F.
   var test: DirectTest?
   var connections: [Connection] = []
-  /// Data channels that the host knows nothing bad of.
+  /// Data channels that the host does not know to be bad.
   var channelMap = ChannelMap.all
-  /// Between the radio and its antenna, in tenths of a dB. Vol 4, Part E, §7.8.76.
+  /// Gains between the radio and its antenna, in tenths of a dB. Vol 4, Part E, §7.8.76.
   var rfPath = (transmit: Int16(0), receive: Int16(0))
   var suggestedOctets: UInt16 = 27
-  /// Modulations for links to come; nil: all it has.
-  var defaultPHYs: PHYWish?
+  /// Modulations for future links; nil: all supported ones.
+  var defaultPHYs: RequestedPHYs?
   /// ACL buffers in use, of all links together.
   var usedBuffers = 0
-  /// Data for the host has been left unacknowledged on the air.
+  /// Data for the host stays unacknowledged on the air.
   var holdsBack = false
   private var lastHandle: UInt16 = 0
-  /// Some connection has completed packets to report.
+  /// A connection has completed packets to report.
   private var hasCompleted = false
 
   /// Vol 4, Part E, §3.1.1: from the first such command to the next Reset only one of the two sets may be used.
   enum CommandSet { case undecided, legacy, extended }
 
-  /// One end of a link, as HCI knows it.
+  /// One end of a link, on the HCI side.
   struct Connection {
     let handle: ConnectionHandle, link: LinkID, role: LinkRole
-    /// By its identity address where that is known.
+    /// Its identity address if that is known.
     let peer: AirAddress
-    /// Of the controller's ACL buffers, and acknowledged packets that the host does not know of yet.
+    /// ACL buffers in use, and acknowledged packets that have not been reported to the host.
     var usedBuffers = 0, completed: UInt16 = 0
   }
 
@@ -116,7 +116,7 @@ struct VirtualController: ~Copyable {
 
   func has(_ feature: LEFeatures) -> Bool { configuration.features.contains(feature) }
 
-  /// Everything as after power on, except that counts go on. Vol 4, Part E, §7.3.2.
+  /// Resets everything to the state after power on, except counters. Vol 4, Part E, §7.3.2.
   mutating func reset() {
     outbox.removeAll()
     hostFlow = HostFlow()
@@ -144,8 +144,8 @@ struct VirtualController: ~Copyable {
 
   // MARK: Addresses
 
-  /// The address a device uses on the air; `nil` when there is none of that kind. Vol 6, Part B, §1.3. 2 and 3 ask for a
-  /// private address and fall back to 0 and 1: this is what they fall back to. Vol 4, Part E, §7.8.5.
+  /// The device's address on the air; `nil` if it has none of this type. Vol 6, Part B, §1.3. Types 2 and 3 request a
+  /// private address and fall back to 0 and 1, which this function returns. Vol 4, Part E, §7.8.5.
   func address(_ type: OwnAddressType) -> AirAddress? {
     if type.rawValue & 1 == 0 {
       return configuration.address.value == 0 ? nil : AirAddress(isRandom: false, configuration.address)
@@ -160,7 +160,7 @@ struct VirtualController: ~Copyable {
     }
     return advertiser.randomAddress.map { AirAddress(isRandom: true, $0) }
   }
-  /// What is on the air: 2 and 3 are a private address where the resolving list has our IRK for that peer.
+  /// The address on the air: types 2 and 3 use a private address if the resolving list has our IRK for that peer.
   mutating func address(of advertiser: Advertiser, now: Instant) -> AirAddress? {
     privateAddress(advertiser.ownAddressType, towards: advertiser.peer, now: now) ?? address(of: advertiser)
   }
@@ -178,7 +178,7 @@ struct VirtualController: ~Copyable {
     if advertiser.ownAddressType.rawValue < 2 { return advertiser.peer }
     return resolvingList.target(advertiser.peer, now: now, using: &addressChance) ?? advertiser.peer
   }
-  /// Whether a directed advertisement for `target` is for us, and by which address we know ourselves there.
+  /// Whether a directed advertisement for `target` is for us, and our identity in it.
   func ownIdentity(of target: AirAddress, _ type: OwnAddressType) -> Identified? {
     guard let own = address(type) else { return nil }
     if target == own { return Identified(air: own, identity: own) }
@@ -187,7 +187,7 @@ struct VirtualController: ~Copyable {
 
   // MARK: Advertising
 
-  /// Which advertiser was started as number `generation`, if it is still on.
+  /// The advertiser whose start has the number `generation`, if it is still on.
   func advertiser(_ generation: UInt32) -> Int? {
     advertisers.firstIndex { $0.isEnabled && $0.generation == generation }
   }
@@ -206,19 +206,20 @@ struct VirtualController: ~Copyable {
 
   func connection(_ handle: ConnectionHandle) -> Int? { connections.firstIndex { $0.handle == handle } }
 
-  /// A handle that is free and was not the last one given: 0x0001 … 0x0EFF. Vol 4, Part E, §5.3.
+  /// A free handle that is not the last one assigned: 0x0001 … 0x0EFF. Vol 4, Part E, §5.3.
   mutating func makeHandle() -> ConnectionHandle {
     repeat { lastHandle = lastHandle % 0x0EFF + 1 } while connection(ConnectionHandle(rawValue: lastHandle)) != nil
     return ConnectionHandle(rawValue: lastHandle)
   }
-  /// The end of a link: its buffers are free again. The host infers that from the Disconnection Complete event. Vol 4, Part E, §4.3.
+  /// A link has ended: its buffers are free again. The host infers that from Disconnection Complete. Vol 4, Part E,
+  /// §4.3.
   mutating func removeConnection(_ handle: ConnectionHandle) {
     guard let index = connection(handle) else { return }
     usedBuffers -= connections[index].usedBuffers
     connections.remove(at: index)
     hasCompleted = connections.contains { $0.completed > 0 }
   }
-  /// A buffer has been taken by a packet of the host.
+  /// A packet of the host occupies a buffer.
   mutating func takeBuffer(_ index: Int) {
     connections[index].usedBuffers += 1
     usedBuffers += 1
@@ -227,18 +228,18 @@ struct VirtualController: ~Copyable {
   mutating func complete(_ index: Int) {
     connections[index].usedBuffers -= 1
     usedBuffers -= 1
-    // The event cannot report more, and a host that never reads lets the count grow.
+    // The event cannot report more, and the count of a host that never reads could overflow.
     if connections[index].completed < .max { connections[index].completed += 1 }
     hasCompleted = true
   }
 
   // MARK: To the host
 
-  /// The host is so far behind in reading that nothing more is kept for it.
+  /// The host is so far behind in reading that the controller keeps nothing more for it.
   var isBacklogged: Bool { outbox.octets >= configuration.hostBacklog }
-  /// Data is kept for it: neither what it has not read nor what it has no buffers for is too much.
+  /// Whether there is room for data: neither the unread packets nor the data without buffers exceed the limit.
   var takesData: Bool { outbox.octets + hostFlow.waiting.octets < configuration.hostBacklog }
-  /// When the next packet may go.
+  /// When the next packet may leave.
   var release: Instant? { hasCompleted || hostFlow.canDeliver ? .zero : outbox.release }
 
   /// Writes the next packet for the host.
@@ -252,8 +253,8 @@ struct VirtualController: ~Copyable {
     outbox.removeFirst()
     return true
   }
-  /// Flow control towards the host: data that the host has a buffer for goes first, data that it has none for steps aside for
-  /// the events behind it. Returns `nil` where the outbox begins with what may go.
+  /// Flow control towards the host: data for which the host has a buffer leaves first, other data makes way for later
+  /// events. Returns `nil` if the first packet of the outbox may leave.
   private mutating func writeHeldData(into output: inout OutputRawSpan, now: Instant) -> Bool? {
     if hostFlow.canDeliver {
       guard hostFlow.waiting.frontCount <= output.freeCapacity else { return false }
@@ -272,7 +273,7 @@ struct VirtualController: ~Copyable {
     }
     return false
   }
-  /// Number Of Completed Packets, of as many links as one event holds. Vol 4, Part E, §7.7.19.
+  /// Number Of Completed Packets, for as many links as one event holds. Vol 4, Part E, §7.7.19.
   private mutating func writeCompletedPackets(into output: inout OutputRawSpan) -> Bool {
     let waiting = connections.count { $0.completed > 0 }
     let count = min(waiting, 62)
@@ -296,7 +297,7 @@ struct VirtualController: ~Copyable {
     if longest <= .zero { return .zero }
     return now + shortest + random.duration(upTo: longest - shortest)
   }
-  /// Queues what `write` writes.
+  /// Queues the packet that `write` writes.
   private mutating func queue(
     givesCredit: Bool = false, release: Instant, _ write: (inout OutputRawSpan) throws(WireError) -> Void
   ) {
@@ -310,7 +311,7 @@ struct VirtualController: ~Copyable {
     guard wrote else { return }
     packet.withBytes { outbox.append($0, Span(), tag: givesCredit ? 1 : 0, release: release) }
   }
-  /// Queues an event, if the host's masks let it through.
+  /// Queues an event, unless the host has masked it.
   mutating func emit<E: HCIEventMessage>(_ event: E, from source: Span<UInt8> = Span(), now: Instant) {
     guard isEnabled(E.code, E.subevent) else { return }
     queue(release: delivery(now)) { (output) throws(WireError) in try event.writePacket(into: &output, from: source) }
@@ -324,7 +325,7 @@ struct VirtualController: ~Copyable {
       try C.writeComplete(answer, numHCICommandPackets: credits, into: &output, from: source)
     }
   }
-  /// Queues a Command Complete with a status and nothing else; opcode 0 for none, which only gives credits.
+  /// Queues a Command Complete with only a status; opcode 0 for none, which only gives credits.
   mutating func complete(_ opcode: HCIOpcode, _ status: HCIStatus?, credits: UInt8? = nil, now: Instant) {
     let credits = credits ?? creditsInAnswer
     queue(givesCredit: credits > 0, release: now + air.commandLatency) { (output) throws(WireError) in
@@ -350,8 +351,8 @@ struct VirtualController: ~Copyable {
   /// Num_HCI_Command_Packets. Vol 4, Part E, §4.4.
   private var creditsInAnswer: UInt8 { configuration.commandCreditDelay == nil ? configuration.commandCredits : 0 }
 
-  /// Queues data from the air: the header of this controller's own link, then the octets as they came, in packets that are not
-  /// longer than the host takes.
+  /// Queues data from the air: the header of this controller's own link, then the octets, in packets that do not exceed
+  /// the host's limit.
   mutating func deliver(
     _ handle: ConnectionHandle, _ flag: PacketBoundaryFlag, _ data: Span<UInt8>, now: Instant
   ) {

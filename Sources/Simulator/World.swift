@@ -2,7 +2,7 @@ import BasicContainers
 import BindruneWire
 import HCI
 
-/// A Bluetooth host, as a controller sees it: packets in, packets out, and a time at which it wants to be asked again.
+/// A Bluetooth host, as a controller sees it: packets in, packets out, and a deadline.
 public protocol HCIHost: ~Copyable {
   /// One HCI packet from the controller, H4 packet type octet first.
   mutating func receive(_ packet: Span<UInt8>, now: Instant)
@@ -12,10 +12,10 @@ public protocol HCIHost: ~Copyable {
   mutating func expire(now: Instant)
 }
 
-/// Hosts, each on a controller of its own, on one air, in virtual time: nothing waits, and a minute passes in a moment.
+/// Hosts, each with its own controller, on one air, in virtual time: a minute passes in a moment.
 ///
-/// Function: packets go to and fro until all are quiet; then time jumps to the next deadline. Every run is bounded by a
-/// time and by a number of steps, so that no test can hang.
+/// Function: exchanges packets until all are quiet; then time advances to the next deadline. A time and a number of
+/// steps bound every run, so that no test can hang.
 ///
 ///     var world = World<MyHost>(seed: 1)
 ///     let central = world.add(MyHost(), ControllerConfiguration(address: DeviceAddress(0xC0_0000_000001)))
@@ -23,24 +23,24 @@ public protocol HCIHost: ~Copyable {
 ///     world.run(for: .seconds(1))
 public struct World<BluetoothHost: HCIHost & ~Copyable>: ~Copyable {
   public var air: Air
-  // Everything that a packet passes through can be inlined: a module that runs hosts of its own has a `World` made for them.
+  // Everything on the path of a packet can be inlined, so that `World` is specialized in the module of its hosts.
   @usableFromInline var hosts = UniqueArray<BluetoothHost>()
   @usableFromInline var controllers: [ControllerID] = []
   @usableFromInline var packet: PacketBuffer
   @usableFromInline var time = Instant.zero
   @inlinable public var now: Instant { time }
-  /// Packets and deadlines that one run handles at most.
+  /// The limit of packets and deadlines in one run.
   public var stepLimit = 5_000_000
 
   /// How a run ended.
   public enum Outcome: Sendable {
-    /// The condition no longer holds.
+    /// The condition became false.
     case conditionMet
-    /// The time is over.
+    /// The time has elapsed.
     case timeOver
-    /// Nothing will ever happen again.
+    /// Nothing is scheduled any more.
     case idle
-    /// `stepLimit` was reached: somebody talks without end at one instant.
+    /// `stepLimit` was reached: packets are exchanged endlessly at one instant.
     case stepLimit
   }
 
@@ -60,21 +60,21 @@ public struct World<BluetoothHost: HCIHost & ~Copyable>: ~Copyable {
   }
   public var hostCount: Int { hosts.count }
   public func controller(of host: Int) -> ControllerID { controllers[host] }
-  /// Talks to a host; what it has to say then goes out with the next run.
+  /// Calls a host; its packets leave with the next run.
   @inlinable public mutating func withHost<Result, Failure: Error>(
     _ host: Int, _ body: (inout BluetoothHost, Instant) throws(Failure) -> Result
   ) throws(Failure) -> Result { try body(&hosts[host], now) }
-  /// Looks at a host.
+  /// Reads a host.
   @inlinable public func readHost<Result, Failure: Error>(
     _ host: Int, _ body: (borrowing BluetoothHost) throws(Failure) -> Result
   ) throws(Failure) -> Result { try body(hosts[host]) }
 
-  // MARK: Accidents
+  // MARK: Faults
 
-  /// Puts two hosts out of each other's reach; links end by their supervision time-out.
+  /// Moves two hosts out of each other's reach; links end by their supervision time-out.
   public mutating func separate(_ a: Int, _ b: Int) { air.separate(controllers[a], controllers[b]) }
   public mutating func reunite(_ a: Int, _ b: Int) { air.reunite(controllers[a], controllers[b]) }
-  /// Takes a host's controller away, or puts one of the same kind in its place, as after power on.
+  /// Removes a host's controller, or replaces it by one of the same kind, as after power on.
   public mutating func removeController(of host: Int) { air.removeController(controllers[host]) }
   public mutating func replaceController(of host: Int, _ configuration: ControllerConfiguration) {
     air.removeController(controllers[host])
@@ -83,18 +83,18 @@ public struct World<BluetoothHost: HCIHost & ~Copyable>: ~Copyable {
 
   // MARK: Time
 
-  /// Runs for a length of virtual time.
+  /// Runs for a duration of virtual time.
   @discardableResult @inlinable
   public mutating func run(for duration: Duration) -> Outcome { run(until: now + duration) }
-  /// Runs until `deadline`; all that is due then has been done.
+  /// Runs until `deadline`, including everything due then.
   @discardableResult @inlinable
   public mutating func run(until deadline: Instant) -> Outcome { run(until: deadline, while: { _ in true }) }
-  /// Runs while the condition holds, `duration` at most.
+  /// Runs while the condition holds, at most for `duration`.
   @discardableResult @inlinable
   public mutating func run(for duration: Duration, while condition: (borrowing World) -> Bool) -> Outcome {
     run(until: now + duration, while: condition)
   }
-  /// Runs while the condition holds, until `deadline` at most. The condition is looked at between two instants.
+  /// Runs while the condition holds, at most until `deadline`. The condition is checked between two instants.
   @discardableResult @inlinable
   public mutating func run(until deadline: Instant, while condition: (borrowing World) -> Bool) -> Outcome {
     var steps = stepLimit
@@ -122,13 +122,13 @@ public struct World<BluetoothHost: HCIHost & ~Copyable>: ~Copyable {
       steps -= 1
     }
   }
-  /// When something happens next by itself; never before `now`.
+  /// The time of the next event; never before `now`.
   @inlinable var nextDeadline: Instant? {
     var next = air.deadline
     for index in 0..<hosts.count { next = .earliest(next, hosts[index].deadline) }
     return next.map { max($0, now) }
   }
-  /// Carries packets until no host and no controller has one. Time stands still.
+  /// Exchanges packets until no host and no controller has one. Time does not advance.
   @inlinable mutating func exchangePackets(_ steps: inout Int) {
     var isQuiet: Bool
     repeat {

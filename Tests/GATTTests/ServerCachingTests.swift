@@ -118,7 +118,7 @@ import Testing
     return builder
   }
 
-  /// §2.5.2.1: every phase × every input, as the table in Caching.swift has them.
+  /// §2.5.2.1: every phase × every input, as in the table of ServerCaching.swift.
   enum Phase: CaseIterable { case aware, unaware, toldByError, toldByHash, deaf }
   private func cache(_ phase: Phase) throws -> Cache {
     // `deaf`: unaware, and has not said that it knows robust caching.

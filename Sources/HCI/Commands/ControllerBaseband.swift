@@ -25,7 +25,7 @@ public struct Reset: HCICommand {
 
 /// Read Transmit Power Level. Vol 4, Part E, §7.3.35.
 ///
-/// Of a link, in dBm.
+/// The transmit power of a link, in dBm.
 public struct ReadTransmitPowerLevel: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x002D) }
   public static var name: StaticString { "HCI_Read_Transmit_Power_Level" }
@@ -53,7 +53,7 @@ public struct ReadTransmitPowerLevel: HCICommand {
 
 /// Set Controller To Host Flow Control. Vol 4, Part E, §7.3.38.
 ///
-/// Refused with 0x0C while there is a link.
+/// The controller refuses it with 0x0C while there is a link.
 public struct SetControllerToHostFlowControl: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x0031) }
   public static var name: StaticString { "HCI_Set_Controller_To_Host_Flow_Control" }
@@ -67,7 +67,8 @@ public struct SetControllerToHostFlowControl: HCICommand {
 
 /// Host Buffer Size. Vol 4, Part E, §7.3.39.
 ///
-/// The longest data packet that the host takes, and how many of them where flow control towards it is on.
+/// The longest data packet that the host accepts, and the number of its buffers if controller-to-host flow control is
+/// on.
 public struct HostBufferSize: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x0033) }
   public static var name: StaticString { "HCI_Host_Buffer_Size" }
@@ -87,7 +88,7 @@ public struct HostBufferSize: HCICommand {
 
 /// Host Number Of Completed Packets. Vol 4, Part E, §7.3.40.
 ///
-/// Needs no command credit, and is answered only where its parameters are wrong.
+/// Needs no command credit, and is answered only if its parameters are wrong.
 public struct HostNumberOfCompletedPackets: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x0035) }
   public static var name: StaticString { "HCI_Host_Number_Of_Completed_Packets" }
@@ -123,7 +124,7 @@ public struct SetEventMaskPage2: HCICommand {
 
 /// Write LE Host Support. Vol 4, Part E, §7.3.79.
 ///
-/// Only for controllers that speak BR/EDR too: tells the link manager that there is an LE host.
+/// Only for controllers that also support BR/EDR: informs the link manager of an LE host.
 public struct WriteLEHostSupport: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x006D) }
   public static var name: StaticString { "HCI_Write_LE_Host_Support" }
@@ -137,12 +138,12 @@ public struct WriteLEHostSupport: HCICommand {
   }
 }
 
-/// Which power is asked for. Vol 4, Part E, §7.3.35.
+/// The power level to read. Vol 4, Part E, §7.3.35.
 public enum TransmitPowerType: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
   case current = 0, maximum = 1
   public var text: String { self == .current ? "current" : "maximum" }
 }
-/// Which data the controller holds back until the host has room for it. Vol 4, Part E, §7.3.38.
+/// The data that the controller holds back until the host has room. Vol 4, Part E, §7.3.38.
 public enum HostFlowControl: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
   case off = 0, acl = 1, synchronous = 2, both = 3
   public var text: String {

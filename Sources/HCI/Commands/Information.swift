@@ -67,7 +67,7 @@ public struct ReadLocalSupportedFeatures: HCICommand {
 
 /// Read Buffer Size. Vol 4, Part E, §7.4.5.
 ///
-/// The BR/EDR buffers, shared with LE where LE Read Buffer Size says 0.
+/// The BR/EDR buffers, shared with LE if LE Read Buffer Size returns 0.
 public struct ReadBufferSize: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.informational, 0x0005) }
   public static var name: StaticString { "HCI_Read_Buffer_Size" }

@@ -39,7 +39,7 @@ public struct LECreateConnection: HCICommand {
 
 /// LE Create Connection Cancel. Vol 4, Part E, §7.8.13.
 ///
-/// The connection complete event follows with status 0x02, or with a link that was quicker.
+/// The connection complete event follows with status 0x02, or with a link that came up first.
 public struct LECreateConnectionCancel: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x000E) }
   public static var name: StaticString { "HCI_LE_Create_Connection_Cancel" }
@@ -75,7 +75,7 @@ public struct LEConnectionUpdate: HCICommand {
 
 /// LE Set Host Channel Classification. Vol 4, Part E, §7.8.19.
 ///
-/// Which data channels the host knows nothing bad of.
+/// The data channels that the host does not know to be bad.
 public struct LESetHostChannelClassification: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0014) }
   public static var name: StaticString { "HCI_LE_Set_Host_Channel_Classification" }

@@ -81,7 +81,7 @@ public struct LEReadLocalSupportedFeatures: HCICommand {
 
 /// LE Set Random Address. Vol 4, Part E, §7.8.4.
 ///
-/// Refused with 0x0C while legacy advertising, scanning or initiating is on.
+/// The controller refuses it with 0x0C while legacy advertising, scanning or initiating is on.
 public struct LESetRandomAddress: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0005) }
   public static var name: StaticString { "HCI_LE_Set_Random_Address" }
@@ -95,7 +95,7 @@ public struct LESetRandomAddress: HCICommand {
 
 /// LE Read Supported States. Vol 4, Part E, §7.8.27.
 ///
-/// Which states, and which two at a time, the link layer supports: bit n is line n of that section's table.
+/// The states and pairs of states that the link layer supports: bit n is line n of that section's table.
 public struct LEReadSupportedStates: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x001C) }
   public static var name: StaticString { "HCI_LE_Read_Supported_States" }
@@ -137,8 +137,8 @@ public struct LEReadRFPathCompensation: HCICommand {
 
 /// LE Write RF Path Compensation. Vol 4, Part E, §7.8.76.
 ///
-/// What lies between the controller and its antenna, in tenths of a dB: −1,280 … 1,280. Transmit power in advertisements
-/// and measured strength are corrected by it.
+/// The gain of the path between the controller and its antenna, in tenths of a dB: −1,280 … 1,280. It corrects the
+/// transmit power in advertisements and the measured strength.
 public struct LEWriteRFPathCompensation: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x004D) }
   public static var name: StaticString { "HCI_LE_Write_RF_Path_Compensation" }

@@ -2,7 +2,8 @@ import BindruneWire
 
 /// LE Set Advertising Set Random Address. Vol 4, Part E, §7.8.52.
 ///
-/// The set must exist: its parameters come first. Refused with 0x0C while the set advertises connectably.
+/// The set must exist: set its parameters first. The controller refuses it with 0x0C while the set advertises
+/// connectably.
 public struct LESetAdvertisingSetRandomAddress: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0035) }
   public static var name: StaticString { "HCI_LE_Set_Advertising_Set_Random_Address" }
@@ -130,7 +131,7 @@ public struct LESetExtendedAdvertisingEnable: HCICommand {
     try visit.list(countIn: "Num_Sets", "Sets", &sets)
   }
 
-  /// `duration` 0: until it is disabled; `maxExtendedAdvertisingEvents` 0: any number.
+  /// `duration` 0: until it is disabled; `maxExtendedAdvertisingEvents` 0: unlimited.
   public struct Set: WireRecord {
     public var advertisingHandle: UInt8 = 0
     public var duration = AdvertisingDuration()
@@ -167,7 +168,7 @@ public struct LEReadMaximumAdvertisingDataLength: HCICommand {
 
 /// LE Read Number of Supported Advertising Sets. Vol 4, Part E, §7.8.58.
 ///
-/// The number may change at any time: what the memory holds.
+/// The number depends on free memory, and may change at any time.
 public struct LEReadNumberOfSupportedAdvertisingSets: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x003B) }
   public static var name: StaticString { "HCI_LE_Read_Number_of_Supported_Advertising_Sets" }

@@ -21,7 +21,7 @@ public struct LEReadFilterAcceptListSize: HCICommand {
 
 /// LE Clear Filter Accept List. Vol 4, Part E, §7.8.15.
 ///
-/// Like the two below, refused with 0x0C while something goes by the list.
+/// Like the two below, refused with 0x0C while the list is in use.
 public struct LEClearFilterAcceptList: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0010) }
   public static var name: StaticString { "HCI_LE_Clear_Filter_Accept_List" }
@@ -32,7 +32,7 @@ public struct LEClearFilterAcceptList: HCICommand {
 
 /// LE Add Device To Filter Accept List. Vol 4, Part E, §7.8.16.
 ///
-/// `addressType` 0xFF stands for all who advertise anonymously; the address is then ignored.
+/// `addressType` 0xFF stands for all anonymous advertisers; the address is then ignored.
 public struct LEAddDeviceToFilterAcceptList: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0011) }
   public static var name: StaticString { "HCI_LE_Add_Device_To_Filter_Accept_List" }

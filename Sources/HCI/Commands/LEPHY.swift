@@ -1,32 +1,5 @@
 import BindruneWire
 
-/// Read RSSI. Vol 4, Part E, §7.5.4.
-///
-/// Of an LE link: the strength of what was received last, in dBm; 127 means that it is not known.
-public struct ReadRSSI: HCICommand {
-  public static var opcode: HCIOpcode { HCIOpcode(.statusParameters, 0x0005) }
-  public static var name: StaticString { "HCI_Read_RSSI" }
-  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(15, 5) }
-  public static var isDispensable: Bool { true }
-  public var handle = ConnectionHandle()
-  @inlinable public init() {}
-  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-    try visit.value("Handle", &handle)
-  }
-
-  public struct Return: CommandReturn {
-    public var status = HCIStatus()
-    public var handle = ConnectionHandle()
-    public var rssi: Int8 = 127
-    @inlinable public init() {}
-    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
-      try visit.value("Status", &status)
-      try visit.value("Handle", &handle)
-      try visit.value("RSSI", &rssi)
-    }
-  }
-}
-
 /// LE Read PHY. Vol 4, Part E, §7.8.47.
 public struct LEReadPHY: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0030) }
@@ -55,7 +28,7 @@ public struct LEReadPHY: HCICommand {
 
 /// LE Set Default PHY. Vol 4, Part E, §7.8.48.
 ///
-/// What the controller prefers on links to come.
+/// The controller's preferences for future links.
 public struct LESetDefaultPHY: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0031) }
   public static var name: StaticString { "HCI_LE_Set_Default_PHY" }
@@ -94,14 +67,14 @@ public struct LESetPHY: HCICommand {
   }
 }
 
-/// In which direction any modulation will do. Vol 4, Part E, §7.8.48.
+/// The directions in which the host has no preference. Vol 4, Part E, §7.8.48.
 public struct PHYIndifference: OpenNumber, OptionSet {
   public var rawValue: UInt8
   @inlinable @inline(__always) public init(rawValue: UInt8) { self.rawValue = rawValue }
   @inlinable public static var transmitter: PHYIndifference { PHYIndifference(rawValue: 1) }
   @inlinable public static var receiver: PHYIndifference { PHYIndifference(rawValue: 2) }
 }
-/// Which coding is preferred on LE Coded. Vol 4, Part E, §7.8.49.
+/// The preferred coding on LE Coded. Vol 4, Part E, §7.8.49.
 public struct PHYOptions: OpenNumber, Hashable {
   public var rawValue: UInt16
   @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }

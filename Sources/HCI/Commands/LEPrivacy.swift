@@ -1,11 +1,11 @@
 import BindruneWire
 
-// The resolving list: which private addresses the controller knows to be whose. Vol 6, Part B, §6. While address resolution
-// is enabled, the list may not be changed under advertising, scanning or initiating (0x0C).
+// The resolving list, by which the controller recognizes private addresses. Vol 6, Part B, §6. While address resolution
+// is enabled, the list cannot change during advertising, scanning or initiating (0x0C).
 
 /// LE Add Device To Resolving List. Vol 4, Part E, §7.8.38.
 ///
-/// `peerIRK` zero: the peer uses its identity address; `localIRK` zero: towards this peer we use ours.
+/// `peerIRK` zero: the peer uses its identity address; `localIRK` zero: we use ours with this peer.
 public struct LEAddDeviceToResolvingList: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0027) }
   public static var name: StaticString { "HCI_LE_Add_Device_To_Resolving_List" }
@@ -21,7 +21,7 @@ public struct LEAddDeviceToResolvingList: HCICommand {
     try visit.octets("Peer_IRK", &peerIRK, .exactly(16))
     try visit.octets("Local_IRK", &localIRK, .exactly(16))
   }
-  /// Puts the keys into `arena`, the bytes the command will be written from.
+  /// Puts the keys into `arena`, from which the command is encoded.
   public init(
     _ type: AddressType, _ address: DeviceAddress, peerIRK: UInt128, localIRK: UInt128, in arena: inout [UInt8]
   ) {
@@ -57,7 +57,7 @@ public struct LEClearResolvingList: HCICommand {
 
 /// LE Read Resolving List Size. Vol 4, Part E, §7.8.41.
 ///
-/// The number may change at any time: what the memory holds.
+/// The number depends on free memory, and may change at any time.
 public struct LEReadResolvingListSize: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002A) }
   public static var name: StaticString { "HCI_LE_Read_Resolving_List_Size" }
@@ -78,7 +78,7 @@ public struct LEReadResolvingListSize: HCICommand {
 
 /// LE Read Peer Resolvable Address. Vol 4, Part E, §7.8.42.
 ///
-/// The private address the peer was last heard with. 0x02: it is not in the list, or has not been heard.
+/// The private address with which the peer was last heard. 0x02: it is not in the list, or has not been heard.
 public struct LEReadPeerResolvableAddress: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002B) }
   public static var name: StaticString { "HCI_LE_Read_Peer_Resolvable_Address" }
@@ -104,7 +104,7 @@ public struct LEReadPeerResolvableAddress: HCICommand {
 
 /// LE Read Local Resolvable Address. Vol 4, Part E, §7.8.43.
 ///
-/// The private address we use towards the peer. 0x02: it is not in the list, or there is none.
+/// The private address that we use with the peer. 0x02: it is not in the list, or there is none.
 public struct LEReadLocalResolvableAddress: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002C) }
   public static var name: StaticString { "HCI_LE_Read_Local_Resolvable_Address" }
@@ -130,7 +130,7 @@ public struct LEReadLocalResolvableAddress: HCICommand {
 
 /// LE Set Address Resolution Enable. Vol 4, Part E, §7.8.44.
 ///
-/// Refused with 0x0C while advertising, scanning or initiating is on.
+/// The controller refuses it with 0x0C while advertising, scanning or initiating is on.
 public struct LESetAddressResolutionEnable: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002D) }
   public static var name: StaticString { "HCI_LE_Set_Address_Resolution_Enable" }

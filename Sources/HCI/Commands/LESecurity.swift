@@ -47,7 +47,7 @@ public struct LERand: HCICommand {
 
 /// LE Enable Encryption. Vol 4, Part E, §7.8.24.
 ///
-/// Only the central's host sends it. The peripheral's host is asked for its key.
+/// Only the central's host sends it; the peripheral's host is then asked for its key.
 public struct LEEnableEncryption: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0019) }
   public static var name: StaticString { "HCI_LE_Enable_Encryption" }

@@ -73,7 +73,7 @@ public struct LETransmitterTestV2: HCICommand {
 
 /// LE Test End. Vol 4, Part E, §7.8.30.
 ///
-/// `numPackets` is what a receiver has counted; 0 after a transmitter's test.
+/// `numPackets` is the receiver's count; 0 after a transmitter's test.
 public struct LETestEnd: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x001F) }
   public static var name: StaticString { "HCI_LE_Test_End" }

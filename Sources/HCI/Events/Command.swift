@@ -2,7 +2,7 @@ import BindruneWire
 
 /// Command Complete. Vol 4, Part E, §7.7.14.
 ///
-/// `numHCICommandPackets`: how many commands the host may send now; 0 stops it, opcode 0x0000 only tells the number.
+/// `numHCICommandPackets`: how many commands the host may send now; 0 stops it; opcode 0x0000 reports only the number.
 public struct CommandComplete: HCIEventMessage {
   public static var code: UInt8 { 0x0E }
   public static var name: StaticString { "HCI_Command_Complete" }

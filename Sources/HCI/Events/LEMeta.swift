@@ -37,7 +37,7 @@ public struct LEAdvertisingReport: LEMetaMessage {
     try visit.list(countIn: "Num_Reports", "Reports", &reports)
   }
 
-  /// `rssi` is in dBm; 127 means that it is not known.
+  /// `rssi` is in dBm; 127 means unknown.
   public struct Report: WireRecord {
     public var eventType = AdvertisingEventType()
     public var addressType = AddressType()
@@ -177,8 +177,8 @@ public struct LEEnhancedConnectionComplete: LEMetaMessage {
 
 /// LE Directed Advertising Report. Vol 4, Part E, §7.7.65.11.
 ///
-/// Legacy advertising at a resolvable private address that the controller cannot resolve. Only scanning with
-/// Scanning_Filter_Policy 2 or 3 and LE Set Scan Enable brings it.
+/// Legacy advertising directed to a resolvable private address that the controller cannot resolve. It occurs only with
+/// Scanning_Filter_Policy 2 or 3 and LE Set Scan Enable.
 public struct LEDirectedAdvertisingReport: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x0B }
   public static var name: StaticString { "HCI_LE_Directed_Advertising_Report" }
@@ -188,7 +188,7 @@ public struct LEDirectedAdvertisingReport: LEMetaMessage {
     try visit.list(countIn: "Num_Reports", "Reports", &reports)
   }
 
-  /// `directAddress` is the address that the advertiser calls. `rssi` is in dBm; 127 means that it is not known.
+  /// `directAddress` is the address that the advertiser names. `rssi` is in dBm; 127 means unknown.
   public struct Report: WireRecord {
     public var eventType = AdvertisingEventType.connectableDirected
     public var addressType = AddressType()
@@ -234,7 +234,7 @@ public struct LEExtendedAdvertisingReport: LEMetaMessage {
     try visit.list(countIn: "Num_Reports", "Reports", &reports)
   }
 
-  /// `rssi` and `txPower` are in dBm, 127 means not known; `advertisingSID` 0xFF: none.
+  /// `rssi` and `txPower` are in dBm, 127 means unknown; `advertisingSID` 0xFF: none.
   public struct Report: WireRecord {
     public var connectable = false, scannable = false, directed = false, scanResponse = false, legacy = false
     public var dataStatus = AdvertisingDataStatus.complete
@@ -273,7 +273,7 @@ public struct LEExtendedAdvertisingReport: LEMetaMessage {
 
 /// LE Scan Timeout. Vol 4, Part E, §7.7.65.17.
 ///
-/// The duration of extended scanning is over.
+/// The duration of extended scanning has elapsed.
 public struct LEScanTimeout: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x11 }
   public static var name: StaticString { "HCI_LE_Scan_Timeout" }
@@ -283,7 +283,7 @@ public struct LEScanTimeout: LEMetaMessage {
 
 /// LE Advertising Set Terminated. Vol 4, Part E, §7.7.65.18.
 ///
-/// `status` 0: a connection ended it, `connectionHandle` is that link's; 0x3C: the duration is over; 0x43: the events are.
+/// `status` 0: the link `connectionHandle` ended it; 0x3C: the duration has elapsed; 0x43: all events have been sent.
 public struct LEAdvertisingSetTerminated: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x12 }
   public static var name: StaticString { "HCI_LE_Advertising_Set_Terminated" }
@@ -302,7 +302,7 @@ public struct LEAdvertisingSetTerminated: LEMetaMessage {
 
 /// LE Scan Request Received. Vol 4, Part E, §7.7.65.19.
 ///
-/// Comes only for sets whose `scanRequestNotificationEnable` is on.
+/// Sent only for sets whose `scanRequestNotificationEnable` is on.
 public struct LEScanRequestReceived: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x13 }
   public static var name: StaticString { "HCI_LE_Scan_Request_Received" }

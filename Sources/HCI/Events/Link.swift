@@ -34,7 +34,7 @@ public struct EncryptionChange: HCIEventMessage {
 
 /// Encryption Key Refresh Complete. Vol 4, Part E, §7.7.39.
 ///
-/// The link has changed its key while it was encrypted, or status says why not.
+/// The link has changed its key while encrypted, or status gives the reason why not.
 public struct EncryptionKeyRefreshComplete: HCIEventMessage {
   public static var code: UInt8 { 0x30 }
   public static var name: StaticString { "HCI_Encryption_Key_Refresh_Complete" }

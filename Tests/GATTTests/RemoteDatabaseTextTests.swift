@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// A database as text, to be kept from one connection to the next.
-@Suite struct ClientCacheTests {
+@Suite struct RemoteDatabaseTextTests {
   private static let text = """
     bindrune-gatt 1
     hash 00112233445566778899AABBCCDDEEFF

@@ -1,12 +1,12 @@
 import ATT
 import BindruneWire
 
-/// # A database to keep
-/// **Overview**: what a client knows of a server, as text, for whoever keeps it from one connection to the next. The
-/// Database Hash decides whether it still holds (Vol 3, Part G, §2.5.2), so only a complete database with a hash is kept.
+/// # The text of a database
+/// **Overview**: what a client knows of a server, as text, to keep from one connection to the next. The Database Hash
+/// decides whether it is still valid (Vol 3, Part G, §2.5.2), so only a complete database with a hash has a text.
 ///
-/// **Function**: one line for each declaration and descriptor; handles and properties are hexadecimal, each kind in handle
-/// order. The last line counts the lines before it: what was cut short is not taken for the whole.
+/// **Function**: one line for each declaration and descriptor; handles and properties are hexadecimal, each kind in
+/// handle order. The last line counts the lines before it, so that a reader detects a truncated text.
 ///
 ///     bindrune-gatt 1
 ///     hash 00112233445566778899AABBCCDDEEFF
@@ -41,7 +41,7 @@ extension RemoteDatabase {
     return (lines + ["end \(lines.count)", ""]).joined(separator: "\n")
   }
 
-  /// What `text` says, every line of it.
+  /// Parses `text`. Throws for any line that it does not understand, and for a truncated text.
   public init(cacheText text: String) throws(CacheTextError) {
     self.init()
     var line = 0, isOver = false
@@ -54,7 +54,7 @@ extension RemoteDatabase {
     isComplete = true
   }
 
-  /// True when this line is the last one.
+  /// Returns true for the last line.
   private mutating func take(_ fields: [Substring], line: Int) throws(CacheTextError) -> Bool {
     func handle(_ index: Int) throws(CacheTextError) -> AttributeHandle {
       guard fields[index].utf8.count == 4, let value = UInt16(fields[index], radix: 16), value > 0 else {
@@ -117,20 +117,20 @@ extension RemoteDatabase {
   }
 }
 
-/// Why a text is no kept database.
+/// Why a text does not describe a database.
 public struct CacheTextError: Error, Sendable, Equatable {
   public enum Reason: Sendable, Equatable {
     /// The first line is not `bindrune-gatt 1`: another format, or a later one.
     case noHeading
-    /// Neither a service, include, characteristic, descriptor nor a hash, or not with that many fields.
+    /// The line is not a service, include, characteristic, descriptor or hash, or has another number of fields.
     case unknownLine
     case badHandle, badUUID, badHash, badProperties
     case handlesNotIncreasing
-    /// The text has been cut, or has no hash.
+    /// The text is truncated, or has no hash.
     case noEnd
     case afterTheEnd
   }
-  /// From 1, empty lines not counted.
+  /// From 1; empty lines do not count.
   public var line: Int
   public var reason: Reason
   public init(line: Int, reason: Reason) {

@@ -6,20 +6,20 @@ import BindruneWire
 struct ClientState: ~Copyable {
   /// In the order in which they were opened; never empty.
   var bearers: [BearerID]
-  /// Of the link, hence of all its bearers: Vol 3, Part C, §10.3.
+  /// A property of the link, hence of all its bearers: Vol 3, Part C, §10.3.
   var security = BearerSecurity.none
-  /// Octets of the encryption key; of no meaning without encryption.
+  /// Octets of the encryption key; meaningless without encryption.
   var keySize = 16
   var isAuthorized = false
   /// By `Attribute.slot`. Each client has its own: Vol 3, Part G, §3.3.3.3.
   var configurations: [ClientCharacteristicConfiguration]
   /// One queue, however many bearers there are: Vol 3, Part F, §3.4.6.
   var prepared = PreparedWrites()
-  /// What the client says that it can do.
+  /// The features that the client supports.
   var features = ClientSupportedFeatures()
   var awareness = Awareness.aware
   var serviceChanged = ServiceChangedPhase()
-  /// The bond that the client's record is kept for; nil for a client that is forgotten with its last bearer.
+  /// The bond under which the client's record is kept; nil for a client that is forgotten with its last bearer.
   var bond: BondID?
   var isRecordStored = true
 
@@ -32,13 +32,13 @@ struct ClientState: ~Copyable {
 /// What the server keeps for one bearer of a client.
 struct BearerSession: ~Copyable {
   let bearer: BearerID
-  /// Its client's place in `Server.clients`.
+  /// Its client's index in `Server.clients`.
   var client: Int
-  /// The request that waits for the application. There is one at most: Vol 3, Part F, §3.3.2.
+  /// The request that awaits the application. There is one at most: Vol 3, Part F, §3.3.2.
   var pending: PendingRequest?
   /// What that request has collected.
   var collected = Collected()
-  /// The queue that it executes. The client's next queue is another one.
+  /// The queue that the request executes. The client's next queue is a separate one.
   var executing = PreparedWrites()
   /// 0x12 has been sent on this bearer since the client became change-unaware: Vol 3, Part G, §2.5.2.1.
   var wasOutOfSync = false
@@ -51,13 +51,13 @@ struct BearerSession: ~Copyable {
 
 /// The prepare queue of one client. Vol 3, Part F, §3.4.6.
 ///
-/// A part that goes on where the part before it ended becomes one run with it: a long write is a single write in the
-/// end, and the application sees it as one.
+/// A part that continues where the previous one ended extends the same run, so that the application sees a long write
+/// as a single write.
 struct PreparedWrites: ~Copyable {
   struct Run: BitwiseCopyable {
     var handle: AttributeHandle
     var offset: Int
-    /// Its octets in `bytes`.
+    /// The range of its octets in `bytes`.
     var start: Int
     var count: Int
     var octets: Range<Int> { start..<(start + count) }
@@ -67,7 +67,7 @@ struct PreparedWrites: ~Copyable {
   /// The first attribute in the queue whose service has changed since. Vol 3, Part F, §3.4.6.3.
   private(set) var overtaken: AttributeHandle?
 
-  /// The service within `range` is gone.
+  /// The service within `range` has been removed.
   mutating func overtake(_ range: HandleRange) {
     if overtaken != nil { return }
     for index in runs.indices where range.contains(runs[index].handle) {
@@ -90,7 +90,7 @@ struct PreparedWrites: ~Copyable {
     bytes.append(copying: part)
     return true
   }
-  /// The end of the farthest of the first `count` runs that write the attribute at `handle`.
+  /// The highest end of those of the first `count` runs that write the attribute at `handle`.
   func end(of handle: AttributeHandle, before count: Int) -> Int {
     var end = 0
     for index in 0..<count where runs[index].handle == handle {
@@ -108,8 +108,8 @@ struct PreparedWrites: ~Copyable {
 // MARK: - Clients and their bearers
 
 extension Server {
-  /// A new client has come, with this bearer: its requests are answered from now on. A bearer that is open already starts
-  /// afresh.
+  /// Adds a client with this first bearer, whose requests the server answers from now on. A bearer that is open already
+  /// is reset.
   public mutating func open(_ bearer: BearerID) {
     close(bearer)
     var client = ClientState(
@@ -118,7 +118,7 @@ extension Server {
     clients.append(client)
     append(BearerSession(bearer: bearer, client: clients.count - 1))
   }
-  /// The client of `other` has one more bearer. False when `other` is not open, or is `bearer` itself.
+  /// Adds a bearer to the client of `other`. False when `other` is not open, or is `bearer` itself.
   @discardableResult public mutating func open(_ bearer: BearerID, beside other: BearerID) -> Bool {
     guard bearer != other, session(of: other) != nil else { return false }
     close(bearer)
@@ -131,9 +131,9 @@ extension Server {
     places.append(session.bearer.rawValue)
     sessions.append(session)
   }
-  /// The bearer is gone. The request that the application still works on for it is cancelled, once. With a client's last bearer
-  /// go its configurations (Vol 3, Part G, §3.3.3.3: not bonded, not kept) and its prepared writes; a bonded client's record, if
-  /// it has changed, is stored a last time.
+  /// Closes the bearer, and cancels its request that awaits the application. With its last bearer a client loses its
+  /// configurations (Vol 3, Part G, §3.3.3.3: without a bond they are not kept) and its prepared writes; the record of
+  /// a bonded client, if it has changed, is stored a last time.
   public mutating func close(_ bearer: BearerID) {
     guard let index = session(of: bearer) else { return }
     cancelRequest(ofSession: index, .disconnected)
@@ -160,14 +160,14 @@ extension Server {
 // MARK: - Client Characteristic Configuration
 
 extension Server {
-  /// What the client of `bearer` has asked for from the characteristic whose value has `handle`.
+  /// The client's configuration of the characteristic whose value has `handle`.
   public func configuration(of handle: AttributeHandle, on bearer: BearerID) -> ClientCharacteristicConfiguration {
     guard let client = client(of: bearer), let slot = slot(of: handle) else { return [] }
     return clients[client].configurations[slot]
   }
-  /// What may be sent to the client now of the value at `handle`: what it has asked for, unless it has to discover the
-  /// database anew first (Vol 3, Part G, §2.5.2.1), or its link is not protected as the configuration and the value ask for
-  /// (Vol 3, Part C, §10.3.1.1: a configuration outlives the link, its security does not).
+  /// What the server may now send the client of the value at `handle`: the client's configuration, unless it must first
+  /// rediscover the database (Vol 3, Part G, §2.5.2.1), or its link lacks the protection that the configuration and the
+  /// value require (Vol 3, Part C, §10.3.1.1: a configuration outlives the link, its security does not).
   public mutating func mayBeSent(_ handle: AttributeHandle, to bearer: BearerID) -> ClientCharacteristicConfiguration {
     guard let index = session(of: bearer), let position = database.position(of: handle) else { return [] }
     let attribute = database.attributes[position]
@@ -183,7 +183,7 @@ extension Server {
     }
     return configuration
   }
-  /// `mayBeSent` contains a notification: the question before each of them.
+  /// Whether `mayBeSent` contains a notification, for the check before each one.
   public mutating func mayNotify(_ handle: AttributeHandle, to bearer: BearerID) -> Bool {
     guard let client = client(of: bearer), let position = database.position(of: handle) else { return false }
     let slot = Int(database.attributes[position].slot)
@@ -205,7 +205,7 @@ extension Server {
       if !configuration.isEmpty { body(clients[index].bearers[0], configuration) }
     }
   }
-  /// The same as an array: for callers that are not on the path of each notification.
+  /// The same as an array, for callers that are not on the path of each notification.
   public func subscribers(of handle: AttributeHandle) -> [BearerID] {
     var bearers: [BearerID] = []
     forEachSubscriber(of: handle) { bearer, _ in bearers.append(bearer) }
@@ -227,7 +227,7 @@ extension Server {
     let wanted = ClientCharacteristicConfiguration(rawValue: UInt16(part[0])).intersection([.notification, .indication])
     return wanted.isSubset(of: database.configurations[slot].supported)
   }
-  /// Stores a configuration that was accepted. Both octets matter only by the bits that are defined.
+  /// Stores an accepted configuration; only defined bits have a meaning.
   mutating func configure(_ session: Int, slot: Int, at offset: Int, _ part: Span<UInt8>) {
     guard offset == 0, !part.isEmpty else { return }
     let wanted = ClientCharacteristicConfiguration(rawValue: UInt16(part[0])).intersection([.notification, .indication])

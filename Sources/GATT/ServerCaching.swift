@@ -2,7 +2,7 @@ import ATT
 import BindruneWire
 import DequeModule
 
-// What clients know of the database: Vol 3, Part G, §2.5.2 and §7. `ClientRecord` is what is kept of it for a bond.
+// What clients know of the database: Vol 3, Part G, §2.5.2 and §7. `ClientRecord` is the part kept for a bond.
 //
 // | phase | the database changes | a request that counts on handles | another request | reads the hash | confirms Service Changed | a command |
 // |---|---|---|---|---|---|---|
@@ -10,35 +10,36 @@ import DequeModule
 // | unaware | unaware | 0x12, informed | served | served, informed | aware | ignored |
 // | informed | unaware | aware, served | aware, served | aware, served | aware | ignored |
 //
-// 0x12 and ignoring are for clients alone that say they support robust caching: §7.2 forbids the server to use it with
-// others, so that an unaware client without that bit is served as if nothing had happened.
+// The server sends 0x12 and ignores commands only for clients that support robust caching; §7.2 forbids it for others,
+// so an unaware client without that bit is served as usual.
 //
-// The table is for a client with one bearer, which is informed by 0x12 (`BearerSession.wasOutOfSync`) or by the hash. A client
-// with several becomes aware by the hash and another request alone, on any of them, and 0x12 is sent once on each.
+// The table is for a client with one bearer, which 0x12 (`BearerSession.wasOutOfSync`) or the hash informs. A client
+// with several bearers becomes aware only by reading the hash and sending another request, on any of them; each bearer
+// gets 0x12 once.
 
-/// Whether a client knows the services as they are. Vol 3, Part G, §2.5.2.1.
+/// Whether a client knows the current services. Vol 3, Part G, §2.5.2.1.
 enum Awareness: BitwiseCopyable {
   case aware
-  /// They have changed since.
+  /// They have changed since the client discovered them.
   case unaware
-  /// It has read the Database Hash: with its next request it is aware, on whichever bearer.
+  /// The client has read the Database Hash: its next request makes it aware, on any bearer.
   case informed
 }
 
-/// A Service Changed indication on its way to one client. Vol 3, Part G, §7.1.
+/// The progress of a Service Changed indication to one client. Vol 3, Part G, §7.1.
 struct ServiceChangedPhase: BitwiseCopyable {
-  /// What is to be indicated as soon as the bearer can.
+  /// The range to indicate as soon as a bearer can.
   var waiting: HandleRange?
-  /// What has been indicated and is not confirmed, and on which bearer.
+  /// The range that has been indicated and not confirmed, and its bearer.
   var sent: Sent?
-  /// What the client has not confirmed.
+  /// All that the client has not confirmed.
   var unconfirmed: HandleRange? { waiting.union(sent?.range) }
 
   struct Sent: BitwiseCopyable {
     var range: HandleRange
     var bearer: BearerID
   }
-  /// The indication on this bearer will not be confirmed: another bearer is to take it. False when there was none.
+  /// The bearer will not confirm the indication: another bearer must take it. False when there was none.
   mutating func returnSent(on bearer: BearerID) -> Bool {
     guard let sent, sent.bearer == bearer else { return false }
     self = ServiceChangedPhase(waiting: unconfirmed)
@@ -46,19 +47,19 @@ struct ServiceChangedPhase: BitwiseCopyable {
   }
 }
 
-/// The database was changed within `range`; before, it had this hash.
+/// The database changed within `range`; before the change it had this hash.
 struct DatabaseChange: BitwiseCopyable {
   var hash: UInt128
   var range: HandleRange
-  /// So many are remembered; a client that has missed more is told that everything has changed.
+  /// The number of changes that the server remembers; a client that missed more gets the whole range as changed.
   static var remembered: Int { 32 }
 }
 
 // MARK: - Changes
 
 extension Server {
-  /// Adds services while clients are connected; `DatabaseBuilder(after: server.database)` gives them handles that none has
-  /// had. Clients that have asked for Service Changed are indicated the affected range: `takeServiceChanged`.
+  /// Adds services while clients are connected; `DatabaseBuilder(after: server.database)` assigns unused handles.
+  /// Clients that have subscribed to Service Changed get an indication of the affected range: `takeServiceChanged`.
   public mutating func insert(_ services: DatabaseBuilder) throws(DatabaseError) {
     let hash = database.hash
     var range: HandleRange?
@@ -74,8 +75,8 @@ extension Server {
     if let range { changed(range, from: hash) }
   }
 
-  /// Removes a service while clients are connected. Who has subscribed to its values has so no more, and is told as in
-  /// `insert`. `andIncludes`: see `Database.remove`.
+  /// Removes a service while clients are connected, ends subscriptions to its values, and informs clients as `insert`
+  /// does. `andIncludes`: see `Database.remove`.
   public mutating func remove(service handle: AttributeHandle, andIncludes: Bool = false) throws(DatabaseError) {
     let hash = database.hash, configurations = database.configurations
     guard let service = database.attribute(handle) else { throw .noSuchService(handle) }
@@ -101,7 +102,7 @@ extension Server {
     for index in 0..<sessions.count { sessions[index].wasOutOfSync = false }
     for index in 0..<clients.count {
       clients[index].awareness = .unaware
-      // §7.1: lost for a client that has not asked for it.
+      // §7.1: a client that has not subscribed to it misses the change.
       if wantsServiceChanged(index) {
         clients[index].serviceChanged.waiting.formUnion(range)
         hasServiceChanged = true
@@ -114,15 +115,16 @@ extension Server {
     return clients[client].configurations[Int(database.attributes[position].slot)].contains(.indication)
   }
 
-  /// What has changed since the database had `hash`: everything, if that is not known. Nil: nothing.
+  /// The range that has changed since the database had `hash`: everything if the hash is unknown, nil if nothing has.
   private func changes(since hash: UInt128) -> HandleRange? {
     if hash == database.hash { return nil }
     guard let first = changes.lastIndex(where: { $0.hash == hash }) else { return .all }
     return changes[first...].reduce(nil) { $0.union($1.range) }
   }
 
-  /// The Service Changed indication that is due on `bearer`, as handle and value; nil when there is none. Take it only when
-  /// the bearer can indicate, and give it to `Bearer.indicate` at once: the next confirmation is taken for its own.
+  /// The Service Changed indication that is due on `bearer`, as handle and value; nil when there is none. Call it only
+  /// when the bearer can indicate, and pass the result to `Bearer.indicate` at once: the server attributes the next
+  /// confirmation to it.
   public mutating func takeServiceChanged(on bearer: BearerID) -> (handle: AttributeHandle, value: [UInt8])? {
     guard hasServiceChanged, let index = client(of: bearer), clients[index].serviceChanged.sent == nil,
       let range = clients[index].serviceChanged.waiting, wantsServiceChanged(index)
@@ -139,8 +141,8 @@ extension Server {
   public mutating func confirmed(on bearer: BearerID, now: Instant) {
     guard let index = client(of: bearer), clients[index].serviceChanged.sent?.bearer == bearer else { return }
     clients[index].serviceChanged.sent = nil
-    // Another change may have come meanwhile, and its indication is to follow. §2.5.2.1: a client with several bearers becomes
-    // change-aware by the Database Hash alone.
+    // Another change may have occurred meanwhile, and its indication follows. §2.5.2.1: a client with several bearers
+    // becomes change-aware by the Database Hash alone.
     if clients[index].serviceChanged.waiting == nil, clients[index].bearers.count == 1 {
       clients[index].awareness = .aware
     }
@@ -151,11 +153,11 @@ extension Server {
 // MARK: - Robust caching. Vol 3, Part G, §2.5.2.1
 
 extension Server {
-  /// What the client of `bearer` says that it can do.
+  /// The features that the client of `bearer` supports.
   public func features(of bearer: BearerID) -> ClientSupportedFeatures {
     client(of: bearer).map { clients[$0].features } ?? []
   }
-  /// The client does not know the database as it is, and has said that it can be told so.
+  /// The client does not know the current database, and supports being refused for it.
   @inline(__always)
   mutating func ignoresDatabase(_ session: Int) -> Bool {
     clients[sessions[session].client].awareness != .aware && usesRobustCaching(sessions[session].client)
@@ -164,8 +166,8 @@ extension Server {
     clients[client].features.contains(.robustCaching) && database.special.supportRobustCaching
   }
 
-  /// A request of a client that is not aware. 0x12 and another request make a client with one bearer aware; one with several
-  /// gets it once on each.
+  /// Checks a request of a client that is not aware. 0x12 and another request make a client with one bearer aware; one
+  /// with several gets 0x12 once on each.
   @inline(never)
   mutating func receive(_ request: ATTPDU, _ packet: Span<UInt8>, fromUnaware session: Int) throws(Refusal) {
     let client = sessions[session].client
@@ -191,7 +193,7 @@ extension Server {
     let wanted = part.isEmpty ? [] : ClientSupportedFeatures(rawValue: part[0])
     return clients[sessions[session].client].features.isSubset(of: wanted)
   }
-  /// Stores features that were accepted, those that are defined.
+  /// Stores the accepted features; undefined bits are dropped.
   mutating func setFeatures(_ part: Span<UInt8>, at offset: Int, _ session: Int) {
     guard offset == 0, !part.isEmpty else { return }
     let wanted = ClientSupportedFeatures(rawValue: part[0]).intersection(.known)
@@ -205,12 +207,12 @@ extension Server {
 extension ClientSupportedFeatures {
   /// The bits that are defined.
   static var known: Self { [.robustCaching, .enhancedATTBearer, .multipleHandleValueNotifications] }
-  /// Octets that a client may write. One has bits so far; the others are taken and ignored.
+  /// Octets that a client may write. Only the first has defined bits; the server ignores the others.
   static var longest: Int { 16 }
 }
 
 extension ATTPDU {
-  /// The handle that a request counts on; nil for one that asks what there is. Vol 3, Part G, §2.5.2.1.
+  /// The handle that a request depends on; nil for one that discovers. Vol 3, Part G, §2.5.2.1.
   fileprivate func countsOnHandle(in packet: Span<UInt8>) -> AttributeHandle? {
     switch self {
     case .readRequest(let request): return request.attributeHandle
@@ -244,15 +246,16 @@ extension Optional<HandleRange> {
 // MARK: - Bonds
 
 extension Server {
-  /// The client of `bearer` is bonded: what the server remembers of it outlives its bearers, under `bond`, by `.store`.
+  /// Bonds the client of `bearer`: what the server remembers of it outlives its bearers; `.store` keeps it under
+  /// `bond`.
   public mutating func bond(_ bearer: BearerID, as bond: BondID) {
     guard let index = client(of: bearer) else { return }
     clients[index].bond = bond
     recordChanged(index)
   }
-  /// The bonded client of `bearer` is back, with the octets of the last `.store` for its bond: its configurations and features
-  /// are as they were, and it is told what has changed while it was away. Octets that are no record throw, and the client
-  /// begins anew. Vol 3, Part G, §2.5.2, §3.3.3.3, §7.2.
+  /// Restores the bonded client of `bearer` from the octets of the last `.store` for its bond: its configurations and
+  /// features, and the changes that it missed. Throws if the octets are not a record; the client then starts without
+  /// one. Vol 3, Part G, §2.5.2, §3.3.3.3, §7.2.
   public mutating func restore(
     _ record: Span<UInt8>, of bond: BondID, on bearer: BearerID
   ) throws(WireError) {
@@ -274,7 +277,7 @@ extension Server {
     if clients[index].serviceChanged.waiting != nil { hasServiceChanged = true }
   }
 
-  /// Something that outlives the client's bearers has changed.
+  /// Whether the client's state outlives its bearers.
   func isBonded(_ client: Int) -> Bool { clients[client].bond != nil }
   mutating func recordChanged(_ client: Int) {
     guard isBonded(client) else { return }

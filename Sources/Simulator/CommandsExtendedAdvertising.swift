@@ -1,12 +1,12 @@
 import BindruneWire
 import HCI
 
-// Extended advertising: what a command checks and sets. Vol 4, Part E, §7.8.52 – §7.8.60. What then happens is in
-// AirAdvertising.swift.
+// Extended advertising: the checks and settings of each command. Vol 4, Part E, §7.8.52 – §7.8.60. AirAdvertising.swift
+// performs it.
 
 extension VirtualController {
   static var maximumAdvertisingData: Int { 1650 }
-  /// As advertisements tell it: what the transmitter puts out, and what the path to the antenna adds. Vol 4, Part E, §7.8.76.
+  /// The power in advertisements: the transmitter's plus the gain of the path to the antenna. Vol 4, Part E, §7.8.76.
   fileprivate var radiatedPower: Int8 {
     Int8(max(-127, min(20, Int(configuration.transmitPower) + Int(rfPath.transmit) / 10)))
   }
@@ -22,7 +22,7 @@ extension LESetExtendedAdvertisingParameters: Executable {
       primaryAdvertisingIntervalMin >= PrimaryAdvertisingInterval(rawValue: 0x20),
       primaryAdvertisingIntervalMin <= primaryAdvertisingIntervalMax, isPossible
     else { return Return(.invalidHCICommandParameters) }
-    // Legacy PDUs are on LE 1M, whatever the secondary PHY is said to be.
+    // Legacy PDUs are on LE 1M, whatever the secondary PHY.
     guard primaryAdvertisingPHY == .le1M || (primaryAdvertisingPHY == .leCoded && !legacy),
       legacy || (1...3).contains(secondaryAdvertisingPHY.rawValue)
     else { return Return(.invalidHCICommandParameters) }
@@ -50,7 +50,7 @@ extension LESetExtendedAdvertisingParameters: Executable {
     set.filterPolicy = advertisingFilterPolicy
     set.sid = advertisingSID
     set.reportsScanRequests = scanRequestNotificationEnable
-    // What the set holds already must be something that it can send.
+    // The set's present data must fit its new PDUs.
     guard set.takesData || set.data.octets.isEmpty, !legacy || set.data.octets.count <= set.longestData else {
       return Return(.invalidHCICommandParameters)
     }
@@ -59,7 +59,7 @@ extension LESetExtendedAdvertisingParameters: Executable {
     result.selectedTXPower = controller.configuration.transmitPower
     return result
   }
-  /// Legacy PDUs exist in five kinds; an extended advertisement is not both connectable and scannable.
+  /// Legacy PDUs exist in five kinds; an extended advertisement cannot be both connectable and scannable.
   private var isPossible: Bool {
     let kind =
       (connectable ? 1 : 0) | (scannable ? 2 : 0) | (directed ? 4 : 0) | (highDutyCycle ? 8 : 0)
@@ -102,13 +102,13 @@ extension LESetExtendedScanResponseData: Executable {
     if !set.isScannable, operation != .complete || !scanResponseData.isEmpty {
       return Return(.invalidHCICommandParameters)
     }
-    // Scannable extended PDUs have nothing but their response.
+    // Scannable extended PDUs carry only their response.
     if set.isEnabled, set.isScannable, !set.isLegacy, scanResponseData.isEmpty { return Return(.commandDisallowed) }
     return Return(controller.put(operation, scanResponseData, \.scanResponse, index, packet))
   }
 }
 extension VirtualController {
-  /// A piece of a set's data, or all of it. Vol 4, Part E, §7.8.54, §7.8.55.
+  /// Stores a piece of a set's data, or all of it. Vol 4, Part E, §7.8.54, §7.8.55.
   fileprivate mutating func put(
     _ operation: AdvertisingDataOperation, _ data: Octets, _ part: WritableKeyPath<Advertiser, AdvertisingPayload>,
     _ index: Int, _ packet: Span<UInt8>
@@ -118,7 +118,7 @@ extension VirtualController {
       !set.isLegacy || (operation == .complete && data.count <= 31)
     else { return .invalidHCICommandParameters }
     if set.isEnabled, operation != .complete { return .commandDisallowed }
-    // One AUX_ADV_IND has to hold it.
+    // One AUX_ADV_IND must hold it.
     if set.isEnabled, part == \.data, data.count > set.longestData {
       advertisers[index].data = AdvertisingPayload()
       return .packetTooLong
@@ -133,7 +133,7 @@ extension VirtualController {
   }
 }
 extension LESetExtendedAdvertisingEnable: Executable {
-  /// All sets are looked at before the first one is started.
+  /// All sets are checked before the first one is started.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> StatusReturn {
     guard controller.uses(.extended) else { return Return(.commandDisallowed) }
     var cursor = sets.cursor, chosen: [(index: Int, set: Set)] = []
@@ -156,7 +156,7 @@ extension LESetExtendedAdvertisingEnable: Executable {
     }
     if enable, chosen.isEmpty { return Return(.invalidHCICommandParameters) }
     if !enable {
-      // No set named: all of them.
+      // No set is named: all of them.
       for index in controller.advertisers.indices where chosen.isEmpty || chosen.contains(where: { $0.index == index })
       {
         controller.advertisers[index].isEnabled = false
