@@ -1,6 +1,6 @@
 import BindruneWire
 
-/// Why a request was not carried out. Vol 3, Part F, §3.4.1.1, Table 3.4.
+/// Why a server refused a request. Vol 3, Part F, §3.4.1.1, Table 3.4.
 ///
 /// Any number is legal: 0x80…0x9F are the application's own, 0xE0…0xFF the profiles' common ones.
 public struct ATTError: OpenNumber, Hashable {
@@ -14,7 +14,7 @@ public struct ATTError: OpenNumber, Hashable {
   @inlinable public static var readNotPermitted: ATTError { ATTError(rawValue: 0x02) }
   /// The attribute cannot be written.
   @inlinable public static var writeNotPermitted: ATTError { ATTError(rawValue: 0x03) }
-  /// The PDU makes no sense: wrong length, or parameters that contradict each other.
+  /// The PDU is invalid: wrong length, or contradictory parameters.
   @inlinable public static var invalidPDU: ATTError { ATTError(rawValue: 0x04) }
   /// Pairing with more protection is needed first.
   @inlinable public static var insufficientAuthentication: ATTError { ATTError(rawValue: 0x05) }
@@ -24,17 +24,17 @@ public struct ATTError: OpenNumber, Hashable {
   @inlinable public static var invalidOffset: ATTError { ATTError(rawValue: 0x07) }
   /// The user of the server must allow it first.
   @inlinable public static var insufficientAuthorization: ATTError { ATTError(rawValue: 0x08) }
-  /// Too many prepared writes wait already.
+  /// Too many prepared writes are queued already.
   @inlinable public static var prepareQueueFull: ATTError { ATTError(rawValue: 0x09) }
-  /// Nothing in the handle range; how every discovery ends.
+  /// The handle range has no such attribute; the end of every discovery.
   @inlinable public static var attributeNotFound: ATTError { ATTError(rawValue: 0x0A) }
-  /// The value fits a plain Read; Read Blob is of no use.
+  /// The value fits a plain Read; Read Blob is unnecessary.
   @inlinable public static var attributeNotLong: ATTError { ATTError(rawValue: 0x0B) }
   /// The link is encrypted, with too short a key.
   @inlinable public static var encryptionKeySizeTooShort: ATTError { ATTError(rawValue: 0x0C) }
   /// A value of this length cannot be written here.
   @inlinable public static var invalidAttributeValueLength: ATTError { ATTError(rawValue: 0x0D) }
-  /// Something went wrong that has no code of its own.
+  /// An error without a code of its own.
   @inlinable public static var unlikelyError: ATTError { ATTError(rawValue: 0x0E) }
   /// The link must be encrypted first.
   @inlinable public static var insufficientEncryption: ATTError { ATTError(rawValue: 0x0F) }
@@ -44,27 +44,27 @@ public struct ATTError: OpenNumber, Hashable {
   @inlinable public static var insufficientResources: ATTError { ATTError(rawValue: 0x11) }
   /// The database has changed: the client must discover it again.
   @inlinable public static var databaseOutOfSync: ATTError { ATTError(rawValue: 0x12) }
-  /// The attribute does not take this value.
+  /// The attribute does not accept this value.
   @inlinable public static var valueNotAllowed: ATTError { ATTError(rawValue: 0x13) }
 
   // MARK: Common profile and service error codes (Core Specification Supplement, Part B, §1.2)
 
-  /// The write was understood and is refused.
+  /// The server understood the write and refuses it.
   @inlinable public static var writeRequestRejected: ATTError { ATTError(rawValue: 0xFC) }
-  /// The procedure needs a subscription that is not there.
+  /// The procedure needs a subscription, which is missing.
   @inlinable public static var clientCharacteristicConfigurationImproperlyConfigured: ATTError {
     ATTError(rawValue: 0xFD)
   }
-  /// The one before has not ended.
+  /// The previous procedure has not ended.
   @inlinable public static var procedureAlreadyInProgress: ATTError { ATTError(rawValue: 0xFE) }
   /// The value is outside what the profile allows.
   @inlinable public static var outOfRange: ATTError { ATTError(rawValue: 0xFF) }
 
-  /// 0x80…0x9F: what it means is up to the service that sent it.
+  /// 0x80…0x9F: the service that sent it defines the meaning.
   @inlinable public var isApplicationError: Bool { 0x80...0x9F ~= rawValue }
   /// 0xE0…0xFF.
   @inlinable public var isCommonProfileError: Bool { rawValue >= 0xE0 }
-  /// The Specification's name; `nil` for a code that has none.
+  /// The Specification's name; `nil` for a code without one.
   public var name: StaticString? {
     switch rawValue {
     case 0x01: "Invalid Handle"

@@ -1,91 +1,90 @@
 import BindruneWire
 import DequeModule
 
-/// What a bearer is like.
+/// The configuration of a bearer.
 public struct BearerConfiguration: BitwiseCopyable, Sendable {
   /// The ATT_MTU that we offer: `Bearer.defaultMTU` … `Bearer.largestMTU`.
   public var preferredMTU = Bearer.largestMTU
-  /// Octets that waiting notifications and commands may take, eight for each value's header included. At least 528: room for
-  /// the longest PDU.
+  /// Octets that waiting notifications and commands may occupy, eight for each value's header included. At least 528:
+  /// room for the longest PDU.
   public var queueCapacity = 16 * 1024
   @inlinable public init() {}
 }
 
-/// What a bearer has to say to the layers above.
+/// What a bearer reports to the layers above.
 public enum BearerEffect: Sendable {
-  /// An MTU exchange has ended, ours or the peer's; this is the ATT_MTU in force now. Ours may have changed nothing: the
-  /// peer need not support it.
+  /// An MTU exchange has ended, ours or the peer's; this is the ATT_MTU in force now. Ours may have changed nothing,
+  /// because a peer need not support it.
   case mtuChanged(Int)
-  /// After an `offer` that was answered `.full`: there is room for the longest PDU of the MTU now.
+  /// After an `offer` that returned `.full`: there is room for the longest PDU of the MTU now.
   case ready
-  /// The peer has confirmed our indication; another may be given.
+  /// The peer has confirmed our indication; another one is possible.
   case indicationConfirmed
   /// The bearer closed before the peer confirmed our indication.
   case indicationFailed(BearerClosure)
-  /// The application took more than 25 s over its answer to this request; the peer got Unlikely Error (0x0E).
+  /// The application took more than 25 s to answer this request; the peer got Unlikely Error (0x0E).
   case answeredForApplication(ATTOpcode, AttributeHandle)
-  /// The bearer is closed. On the fixed channel 0x0004, which cannot be closed, the link has to go.
+  /// The bearer is closed. The fixed channel 0x0004 cannot be closed, so its link must end.
   case closed(BearerClosure)
-  /// The peer broke a rule. The case says what became of the PDU.
+  /// The peer violated a rule. The case documents what happened to the PDU.
   case violation(ATTViolation)
 }
 
-/// How a peer can be wrong. The bearer goes on in every case; nothing but what the case says has happened.
+/// How a peer can violate the protocol. The bearer stays open in every case; each case documents the full consequence.
 public enum ATTViolation: Sendable {
   /// No opcode. Ignored.
   case emptyPDU
-  /// A field is missing, superfluous or impossible. A request has been answered with Invalid PDU (0x04, Vol 3, Part F,
-  /// §3.3); a response to the request that is waiting has ended it, as if it were that error; else ignored.
+  /// A field is missing, superfluous or impossible. A request gets Invalid PDU (0x04, Vol 3, Part F, §3.3); a response
+  /// to the outstanding request ends it as if it were that error; any other PDU is ignored.
   case malformed(ATTOpcode, WireError)
-  /// An opcode that is not defined. A command has been ignored (Vol 3, Part F, §3.3), anything else has been answered with
-  /// Request Not Supported (0x06).
+  /// An undefined opcode. A command is ignored (Vol 3, Part F, §3.3), anything else gets Request Not Supported (0x06).
   case unknownOpcode(ATTOpcode)
-  /// A response though none is due, or not the one to our request. Ignored: Vol 3, Part F, §3.3.2.
+  /// A response while none is due, or not the one to our request. Ignored: Vol 3, Part F, §3.3.2.
   case unexpectedResponse(ATTOpcode)
-  /// An Error Response about a request other than ours. Ignored.
+  /// An Error Response for a request other than ours. Ignored.
   case errorForAnotherRequest(ATTOpcode)
-  /// A confirmation though no indication is outstanding. Ignored: Vol 3, Part F, §3.4.7.3.
+  /// A confirmation while no indication is outstanding. Ignored: Vol 3, Part F, §3.4.7.3.
   case unexpectedConfirmation
-  /// A second request before the response to the first. Taken all the same, and answered after it: Vol 3, Part F, §3.3.2.
+  /// A second request before the response to the first. Accepted, and answered after it: Vol 3, Part F, §3.3.2.
   case requestBeforeResponse(ATTOpcode)
-  /// A third request before the response to the first. Dropped: it will never be answered.
+  /// A third request before the response to the first. Dropped without an answer.
   case requestDropped(ATTOpcode)
   /// An indication before our confirmation of the last one has been sent. Dropped: Vol 3, Part F, §3.4.7.2.
   case indicationBeforeConfirmation(AttributeHandle)
   /// A second Exchange MTU Request. Answered, without effect: Vol 3, Part F, §3.4.2.1.
   case repeatedMTUExchange
-  /// An Rx MTU below 23. Taken for 23: Vol 3, Part F, §3.2.8.
+  /// An Rx MTU below 23. The bearer uses 23: Vol 3, Part F, §3.2.8.
   case mtuTooSmall(UInt16)
-  /// A PDU longer than the ATT_MTU in force, the most that a peer may send (Vol 3, Part F, §3.2.8). Taken like any other;
-  /// only a Prepare Write Request, whose response would repeat it, is answered with Invalid PDU (0x04). Decision 0033.
+  /// A PDU longer than the ATT_MTU in force, the limit for a peer (Vol 3, Part F, §3.2.8). Accepted like any other;
+  /// only a Prepare Write Request, whose response would repeat it, gets Invalid PDU (0x04). Decision 0033.
   case longerThanMTU(ATTOpcode, count: Int, mtu: Int)
 }
 
 /// # Bearer
-/// **Overview**: one bearer of the Attribute Protocol (Vol 3, Part F, §3.2.11): the fixed channel 0x0004 of a link, later an
-/// enhanced bearer too. Both ends of a link are client and server at once, so this joins four machines: `ServerBearer`
-/// (requests in, indications out), `ClientBearer` (requests out, indications in), the `NotificationQueue`, and the
-/// ATT_MTU that they share.
+/// **Overview**: one bearer of the Attribute Protocol (Vol 3, Part F, §3.2.11): the fixed channel 0x0004 of a link,
+/// later an enhanced bearer too. Both ends of a link are client and server at once, so this type joins four parts:
+/// `ServerBearer` (requests in, indications out), `ClientBearer` (requests out, indications in), the
+/// `NotificationQueue`, and the ATT_MTU that they share.
 ///
-/// **Function**: PDUs go in by `receive`, which calls the server or the client while the PDU is borrowed; they are pulled
-/// out by `nextPDU`, in this order: responses, confirmations, requests, indications, then notifications and commands as
-/// they were offered. So no flood of notifications delays an answer of the server's own. The rest comes out of
-/// `nextEffect`.
+/// **Function**: `receive` takes a PDU and calls the server or the client while the PDU is borrowed. `nextPDU` writes
+/// the next PDU to send, in this order: responses, confirmations, requests, indications, then notifications and
+/// commands in the order of their offers. So a flood of notifications does not delay the server's own answers.
+/// `nextEffect` returns everything else.
 ///
-/// **Order**: what the layers above ask for leaves in the order of their calls: a request after the commands that were
-/// offered before it, and a command after the requests that were made before it (`AttributeClient.holdsCommands`); an
-/// application's answer and an indication after the notifications that were offered before them, and notifications after
-/// those. Requests wait for one another (Vol 3, Part F, §3.3.2); so do indications. While our Exchange MTU Request awaits
-/// its response, which keeps values back (§3.4.2.2), an answer goes before them: the peer may wait for it.
+/// **Order**: traffic of the layers above leaves in the order of their calls: a request after the commands offered
+/// before it, and a command after the requests made before it (`AttributeClient.holdsCommands`); an application's
+/// answer and an indication after the notifications offered before them, and notifications after those. Requests wait
+/// for one another (Vol 3, Part F, §3.3.2); so do indications. While our Exchange MTU Request awaits its response,
+/// which holds values back (§3.4.2.2), an answer precedes them: the peer may be waiting for it.
 ///
-/// **Phases**: open → closed: by `close` (the link is gone) or by a transaction that took more than 30 s (Vol 3, Part F,
-/// §3.3.3). Closing fails everything that waits, each once, and a closed bearer takes and gives nothing.
+/// **Phases**: open → closed, by `close` (the link is gone) or by a transaction that took more than 30 s (Vol 3, Part
+/// F, §3.3.3). Closing fails everything that waits, each once; a closed bearer ignores PDUs and sends none.
 public struct Bearer: ~Copyable {
-  /// The least ATT_MTU, and the one in force until an exchange: Vol 3, Part F, §3.2.8; Vol 3, Part G, §5.2.1.
+  /// The minimum ATT_MTU, and the one in force before an exchange: Vol 3, Part F, §3.2.8; Vol 3, Part G, §5.2.1.
   public static var defaultMTU: Int { 23 }
-  /// The greatest ATT_MTU that is of use: a value of 512 octets, and five for the longest header.
+  /// The greatest useful ATT_MTU: a value of 512 octets, and five for the longest header.
   @inlinable public static var largestMTU: Int { 517 }
-  /// A transaction that is not complete by then ends the bearer: Vol 3, Part F, §3.3.3.
+  /// A transaction that takes longer ends the bearer: Vol 3, Part F, §3.3.3.
   public static var transactionTimeout: Duration { .seconds(Int(transactionSeconds)) }
   static var transactionSeconds: UInt64 { 30 }
 
@@ -93,10 +92,10 @@ public struct Bearer: ~Copyable {
     case open
     case closed(BearerClosure)
   }
-  /// Where our answer to the peer's Exchange MTU Request stands.
+  /// The progress of the peer's Exchange MTU Request.
   @usableFromInline enum PeerExchange: BitwiseCopyable {
     case notAsked
-    /// The response waits; when it has been sent, the exchange takes effect.
+    /// The response waits; sending it completes the exchange.
     case answering(peerRxMTU: Int)
     case done
   }
@@ -110,7 +109,7 @@ public struct Bearer: ~Copyable {
   @usableFromInline var serverSide: ServerBearer
   @usableFromInline var clientSide = ClientBearer()
   @usableFromInline var queue: NotificationQueue
-  /// A command was refused because a request is to leave before it.
+  /// A command was refused because a request must leave before it.
   @usableFromInline var isCommandRefused = false
   @usableFromInline var effects = Deque<BearerEffect>()
 
@@ -122,14 +121,14 @@ public struct Bearer: ~Copyable {
   }
 
   @inlinable @inline(__always) var isOpen: Bool { if case .open = phase { true } else { false } }
-  /// Why the bearer carries nothing any more; nil while it does.
+  /// Why the bearer is closed; nil while it is open.
   public var closure: BearerClosure? { if case .closed(let closure) = phase { closure } else { nil } }
   /// The longest value that a notification, an indication or a command carries now: min(ATT_MTU − 3, 512).
   @inlinable public var longestValue: Int { min(mtu &- 3, NotificationQueue.longestValue) }
 
   // MARK: From the peer
 
-  /// One PDU. Whatever it is, the outcome is a call of `server` or `client`, an answer, an effect, or nothing.
+  /// Processes one PDU: the result is a call of `server` or `client`, an answer, an effect, or nothing.
   @inlinable
   public mutating func receive<S: AttributeServer & ~Copyable, C: AttributeClient & ~Copyable>(
     _ pdu: Span<UInt8>, now: Instant, server: inout S, client: inout C
@@ -176,15 +175,15 @@ public struct Bearer: ~Copyable {
     }
   }
 
-  /// The notification that `pdu` is. `receive` would pass it to the client and do nothing else; the caller takes it instead. Nil:
-  /// `receive` has to see `pdu`.
+  /// Decodes `pdu` if it is a notification that `receive` would only pass to the client; the caller then processes it
+  /// instead. Nil if `receive` must process `pdu`.
   @inlinable @inline(__always) public func notification(in pdu: Span<UInt8>) -> HandleValueNotification? {
     guard isOpen, pdu.count <= mtu, !pdu.isEmpty, pdu[0] == HandleValueNotification.opcode.rawValue else { return nil }
     return try? WireDecoder.decode(HandleValueNotification.self, pdu, from: 1)
   }
 
-  /// Serves the request that was held while the application worked on the one before it. What is to be reported of it was
-  /// reported when it came.
+  /// Serves the request that was held while the application worked on the one before it. Its violations were reported
+  /// on arrival.
   @inlinable @inline(never)
   mutating func serve<S: AttributeServer & ~Copyable>(
     _ held: ServerBearer.HeldRequest?, now: Instant, server: inout S
@@ -211,7 +210,7 @@ public struct Bearer: ~Copyable {
       serverSide.refuse(opcode, Bearer.refusal(error), room)
     }
   }
-  /// How a request that cannot be decoded is answered: Vol 3, Part F, §3.3.
+  /// The error for a request that cannot be decoded: Vol 3, Part F, §3.3.
   @usableFromInline static func refusal(_ error: WireError) -> ATTError {
     if case .unknown = error.reason { .requestNotSupported } else { .invalidPDU }
   }
@@ -220,7 +219,7 @@ public struct Bearer: ~Copyable {
     effects.report(.longerThanMTU(ATTOpcode(rawValue: pdu[0]), count: pdu.count, mtu: mtu))
   }
 
-  /// What cannot be decoded: Vol 3, Part F, §3.3.
+  /// Processes a PDU that cannot be decoded: Vol 3, Part F, §3.3.
   @usableFromInline mutating func receive<C: AttributeClient & ~Copyable>(
     malformed pdu: Span<UInt8>, _ error: WireError, now: Instant, client: inout C
   ) {
@@ -250,18 +249,18 @@ public struct Bearer: ~Copyable {
 
   // MARK: MTU
 
-  /// Asks the peer for its MTU, as a client. Once on a bearer: Vol 3, Part F, §3.4.2.1. Ends with `.mtuChanged`, which is
-  /// the MTU in force even if the peer refuses, or with `.closed`. False when it was asked before.
+  /// Sends our MTU to the peer, as a client. Once on a bearer: Vol 3, Part F, §3.4.2.1. Ends with `.mtuChanged`, which
+  /// has the MTU in force even if the peer refuses, or with `.closed`. False if it was called before.
   @discardableResult public mutating func exchangeMTU() -> Bool {
     isOpen && clientSide.exchangeMTU()
   }
-  /// The peer tells its MTU and asks for ours. The exchange takes effect when the response has been sent: §3.4.2.2.
+  /// The peer sends its MTU and asks for ours. The exchange takes effect when the response has been sent: §3.4.2.2.
   @usableFromInline mutating func receive(_ request: ExchangeMTURequest, _ room: ServerBearer.Room) {
     serverSide.answerMTU(preferredMTU, room)
     guard case .notAsked = peerExchange else { return effects.report(.repeatedMTUExchange) }
     peerExchange = .answering(peerRxMTU: Int(request.clientRxMTU))
   }
-  /// Our exchange is over, one way or the other.
+  /// Our exchange has ended, successfully or not.
   @usableFromInline mutating func exchangeEnded(_ response: ATTPDU) {
     if case .exchangeMTUResponse(let response) = response {
       agree(on: Int(response.serverRxMTU))
@@ -275,8 +274,8 @@ public struct Bearer: ~Copyable {
     peerExchange = .done
     agree(on: peerRxMTU)
   }
-  /// The MTU in force is the lesser of the two, and at least 23. A peer names the same MTU in both directions (§3.4.2.2);
-  /// one that does not gets the greater: an MTU never shrinks, so nothing that waits has to be cut again.
+  /// The MTU in force is the lesser of the two, and at least 23. A peer uses the same MTU in both directions
+  /// (§3.4.2.2); for one that does not, the greater applies: an MTU never shrinks, so no waiting PDU must be cut again.
   private mutating func agree(on peerRxMTU: Int) {
     if peerRxMTU < Bearer.defaultMTU { effects.report(.mtuTooSmall(UInt16(clamping: peerRxMTU))) }
     mtu = max(mtu, min(preferredMTU, peerRxMTU))
@@ -285,15 +284,16 @@ public struct Bearer: ~Copyable {
 
   // MARK: To the peer
 
-  /// `nextPDU` would write one.
+  /// True while `nextPDU` writes a PDU.
   @inlinable @inline(__always) public func hasPDU<C: AttributeClient & ~Copyable>(client: borrowing C) -> Bool {
     guard isOpen else { return false }
     return (!queue.isEmpty || serverSide.hasIndication) && !clientSide.isExchangingMTU || serverSide.hasResponse
-      || clientSide.owesConfirmation || clientSide.isIdle && (clientSide.wantsMTUExchange || client.hasRequest(on: id))
+      || clientSide.isConfirmationPending
+      || clientSide.isIdle && (clientSide.wantsMTUExchange || client.hasRequest(on: id))
   }
-  /// Appends the PDU that is to be sent next; false when there is none. `output` has room for ATT_MTU octets.
+  /// Appends the next PDU to send; false when there is none. `output` has room for ATT_MTU octets.
   ///
-  /// Call it only when the PDU can be sent now: what is still inside can be overtaken by something more urgent.
+  /// Call it only when the PDU can be sent now: a PDU that is still inside can be overtaken by a more urgent one.
   @inlinable
   public mutating func nextPDU<C: AttributeClient & ~Copyable>(
     into output: inout OutputRawSpan, now: Instant, client: inout C
@@ -319,7 +319,7 @@ public struct Bearer: ~Copyable {
         return true
       }
     }
-    // No values between our Exchange MTU Request and its answer: Vol 3, Part F, §3.4.2.2. Commands wait with them.
+    // No values between our Exchange MTU Request and its response: Vol 3, Part F, §3.4.2.2. Commands wait with them.
     if clientSide.isExchangingMTU { return false }
     if serverSide.hasIndication, serverSide.writeIndication(into: &output, sent: sent, now: now) {
       queue.countIndicationSent()
@@ -330,18 +330,18 @@ public struct Bearer: ~Copyable {
     return true
   }
 
-  /// Queues a Handle Value Notification (Vol 3, Part F, §3.4.7.1). Answers at once; the value is copied.
+  /// Queues a Handle Value Notification (Vol 3, Part F, §3.4.7.1). Returns at once; the value is copied.
   @inlinable @inline(__always)
   public mutating func offer(notification handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
     guard isOpen else { return .closed }
     return queue.offer(HandleValueNotification.opcode, handle, value, limit: longestValue)
   }
-  /// Nothing waits, and nothing keeps values back: a value may be written at once.
+  /// Nothing waits or holds values back: a value may be written at once.
   @inlinable @inline(__always) public func isQuiet<C: AttributeClient & ~Copyable>(client: borrowing C) -> Bool {
     isOpen && queue.isEmpty && !clientSide.isExchangingMTU && !hasPDU(client: client)
   }
-  /// Appends a Handle Value Notification to `output` instead of queueing it: only while `isQuiet`, and into a packet that is
-  /// sent now. `output` has room for ATT_MTU octets.
+  /// Appends a Handle Value Notification to `output` instead of queueing it: only while `isQuiet`, and into a packet
+  /// that is sent now. `output` has room for ATT_MTU octets.
   @inlinable @inline(__always)
   public mutating func write(
     notification handle: AttributeHandle, _ value: Span<UInt8>, into output: inout OutputRawSpan
@@ -355,9 +355,9 @@ public struct Bearer: ~Copyable {
   ) -> SendAnswer {
     NotificationQueue.write(WriteCommand.opcode, handle, value, limit: longestValue, into: &output)
   }
-  /// Queues a Multiple Handle Value Notification (Vol 3, Part F, §3.4.7.4): `tuples` are two or more of handle, length and
-  /// value, together at most ATT_MTU − 1 octets (traps otherwise), because they are never cut. Only for a client that says it
-  /// can take it: Vol 3, Part G, §4.10.2.
+  /// Queues a Multiple Handle Value Notification (Vol 3, Part F, §3.4.7.4): `tuples` are two or more of handle, length
+  /// and value, together at most ATT_MTU − 1 octets (traps otherwise), because they are never cut. Only for a client
+  /// that supports it: Vol 3, Part G, §4.10.2.
   @inlinable public mutating func offer(multiple tuples: Span<UInt8>) -> SendAnswer {
     precondition(tuples.count >= 8 && tuples.count < mtu, "8 … ATT_MTU − 1 octets")
     guard isOpen else { return .closed }
@@ -365,8 +365,8 @@ public struct Bearer: ~Copyable {
     return queue.offer(
       MultipleHandleValueNotification.opcode, first, tuples.extracting(2..<tuples.count), limit: tuples.count &- 2)
   }
-  /// Queues a Write Command (Vol 3, Part F, §3.4.5.3). Answers at once; the value is copied. `.full` also while a request that
-  /// was made before it has not left.
+  /// Queues a Write Command (Vol 3, Part F, §3.4.5.3). Returns at once; the value is copied. `.full` also while an
+  /// earlier request has not left.
   @inlinable public mutating func offer<C: AttributeClient & ~Copyable>(
     command handle: AttributeHandle, _ value: Span<UInt8>, client: borrowing C
   ) -> SendAnswer {
@@ -377,8 +377,8 @@ public struct Bearer: ~Copyable {
     }
     return queue.offer(WriteCommand.opcode, handle, value, limit: longestValue)
   }
-  /// The ready edge of commands that were refused for a request, when that has left or ended. Call it when requests have
-  /// ended; the bearer does when it has written one.
+  /// Reports `.ready` for commands that were refused because of a request, when that has left or ended. Call it when
+  /// requests have ended; the bearer calls it when it has written one.
   @inlinable @inline(__always)
   public mutating func releaseCommands<C: AttributeClient & ~Copyable>(client: borrowing C) {
     guard isCommandRefused, !client.holdsCommands(on: id) else { return }
@@ -386,29 +386,29 @@ public struct Bearer: ~Copyable {
     queue.refuse()
     if queue.takeReadyEdge(limit: mtu &- 3) { effects.append(.ready) }
   }
-  /// The place of a request that is made now: see `AttributeClient.nextRequest`.
+  /// The place of a request made now: see `AttributeClient.nextRequest`.
   @inlinable public var commandsTaken: UInt64 { queue.commandsTaken }
-  /// No indication is under way: `indicate` takes one.
+  /// True while no indication is outstanding, so that `indicate` accepts one.
   public var canIndicate: Bool { isOpen && serverSide.canIndicate }
   /// Sends a Handle Value Indication (Vol 3, Part F, §3.4.7.2). One at a time: `.full` until `.indicationConfirmed`.
   public mutating func indicate(_ handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
     guard isOpen else { return .closed }
     let answer = serverSide.indicate(handle, value, limit: longestValue, after: queue.notificationsTaken)
-    // It counts as a notification: an answer that is given after it leaves after it.
+    // It counts as a notification, so that a later answer leaves after it.
     if answer.isAccepted { queue.countIndicationTaken() }
     return answer
   }
-  /// The answer that the server's `.later` promised for the request that `ticket` names: a whole PDU of at most ATT_MTU octets.
-  /// It leaves after the notifications that the bearer has taken; `isKept`: not before `releaseAnswer`, or the end of the
-  /// 25 s. A request that was held behind this one is served. False, and nothing happens, when this answer is not awaited: the
-  /// bearer is closed, or the request has been answered before, or been answered for after 25 s.
+  /// The answer that the server's `.later` promised for the request that `ticket` names: a whole PDU of at most ATT_MTU
+  /// octets. It leaves after the notifications that the bearer has accepted; `isKept`: not before `releaseAnswer`, or
+  /// the end of the 25 s. Then serves a request that was held behind this one. False, without effect, when this answer
+  /// is not awaited: the bearer is closed, or the request has been answered, or the bearer has answered it after 25 s.
   @discardableResult @inlinable public mutating func respond<S: AttributeServer & ~Copyable>(
     to ticket: RequestTicket, with response: Span<UInt8>, isKept: Bool = false, now: Instant, server: inout S
   ) -> Bool {
     finish(answer(ticket, response, isKept: isKept), now: now, server: &server)
   }
-  /// The bearer has all notifications now that are to leave before the answer that is kept. A request that was held behind it
-  /// is served. False when none is kept.
+  /// The bearer has accepted all notifications that precede the kept answer. Then serves a request that was held behind
+  /// it. False when none is kept.
   @discardableResult @inlinable public mutating func releaseAnswer<S: AttributeServer & ~Copyable>(
     now: Instant, server: inout S
   ) -> Bool {
@@ -434,13 +434,13 @@ public struct Bearer: ~Copyable {
 
   // MARK: Time, end, effects
 
-  /// When `expire` has something to do.
+  /// When `expire` must act.
   @inlinable @inline(__always) public var deadline: Instant? {
     guard isOpen else { return nil }
     return .earliest(clientSide.deadline, serverSide.deadline)
   }
-  /// Does what is due: answers for an application that is late, tells the server so, and serves the request that was held
-  /// behind; ends the bearer when the peer is late.
+  /// Handles everything that is due: answers for an application that is late, informs the server, and serves the
+  /// request that was held behind; closes the bearer when the peer is late.
   @inlinable
   public mutating func expire<S: AttributeServer & ~Copyable, C: AttributeClient & ~Copyable>(
     now: Instant, server: inout S, client: inout C
@@ -471,14 +471,14 @@ public struct Bearer: ~Copyable {
     client.close(closure, on: id)
     effects.append(.closed(closure))
   }
-  /// `nextEffect` has something to say.
+  /// True while `nextEffect` returns an effect.
   @inlinable @inline(__always) public var hasEffect: Bool { !effects.isEmpty }
-  /// What there is to say, in order.
+  /// The next effect, in order.
   @inlinable public mutating func nextEffect() -> BearerEffect? { effects.popFirst() }
 }
 
 extension Deque<BearerEffect> {
-  /// Adds a violation, unless so many effects wait already that nobody can be reading them: a peer cannot fill our memory.
+  /// Adds a violation, unless the caller evidently does not take effects: a peer cannot exhaust our memory.
   @usableFromInline mutating func report(_ violation: ATTViolation) {
     if count < 64 { append(.violation(violation)) }
   }

@@ -2,14 +2,14 @@ import BindruneWire
 import DequeModule
 
 /// # ClientBearer
-/// **Overview**: the half of a bearer that asks: our requests, one at a time (the sequential protocol of Vol 3, Part F,
-/// §3.3.2), and the peer's indications, each of which is confirmed before the next may come (§3.4.7.2).
+/// **Overview**: the client half of a bearer: our requests, one at a time (the sequential protocol of Vol 3, Part F,
+/// §3.3.2), and the peer's indications, each of which is confirmed before the next may follow (§3.4.7.2).
 ///
-/// **Function**: pulls a request from the GATT client when none is outstanding, remembers its opcode and its deadline, and
-/// hands the client the one response that fits. What does not fit is named and ignored: the request goes on waiting, so a
-/// stray PDU cannot steal its answer.
+/// **Function**: takes a request from the GATT client when none is outstanding, remembers its opcode and its deadline,
+/// and hands the matching response to the client. It reports and ignores any other PDU: the request stays outstanding,
+/// so a stray PDU cannot take the place of its response.
 ///
-/// **Phases**: idle → awaiting (the response to one opcode, for 30 s) → idle. That a bearer is closed, `Bearer` knows.
+/// **Phases**: idle → awaiting (the response to one opcode, for 30 s) → idle. `Bearer` holds the phase closed.
 @usableFromInline struct ClientBearer: ~Copyable {
   @usableFromInline enum Phase: BitwiseCopyable {
     case idle
@@ -20,28 +20,28 @@ import DequeModule
 
   @usableFromInline var phase = Phase.idle
   @usableFromInline var mtuExchange = MTUExchange.notAsked
-  /// An indication has been taken and its confirmation has not been sent.
-  @usableFromInline var owesConfirmation = false
+  /// An indication has been received and its confirmation has not been sent.
+  @usableFromInline var isConfirmationPending = false
 
   init() {}
 
   @inlinable @inline(__always) var isIdle: Bool { if case .idle = phase { true } else { false } }
   @inlinable @inline(__always) var wantsMTUExchange: Bool { if case .wanted = mtuExchange { true } else { false } }
 
-  /// An indication may be taken: the one before it has its confirmation. Vol 3, Part F, §3.4.7.2.
+  /// True if an indication is legal: the previous one has its confirmation. Vol 3, Part F, §3.4.7.2.
   @inlinable mutating func receiveIndication() -> Bool {
-    if owesConfirmation { return false }
-    owesConfirmation = true
+    if isConfirmationPending { return false }
+    isConfirmationPending = true
     return true
   }
-  /// Appends the confirmation that is owed; false when there is none.
+  /// Appends the outstanding confirmation; false when there is none.
   @inlinable @inline(__always) mutating func writeConfirmation(into output: inout OutputRawSpan) -> Bool {
-    guard owesConfirmation else { return false }
-    owesConfirmation = false
+    guard isConfirmationPending else { return false }
+    isConfirmationPending = false
     output.append(HandleValueConfirmation.opcode.rawValue)
     return true
   }
-  /// The MTU is to be exchanged; false when it has been asked for before.
+  /// Requests an MTU exchange; false when it was requested before.
   mutating func exchangeMTU() -> Bool {
     guard case .notAsked = mtuExchange else { return false }
     mtuExchange = .wanted
@@ -52,7 +52,7 @@ import DequeModule
     if case .awaiting(let opcode, _) = phase { opcode == ExchangeMTURequest.opcode } else { false }
   }
 
-  /// Takes note of the request that `nextRequest` wrote: its 30 s begin. Vol 3, Part F, §3.3.3.
+  /// Records the request that `nextRequest` wrote: its 30 s begin. Vol 3, Part F, §3.3.3.
   @usableFromInline mutating func sent(_ opcode: ATTOpcode, now: Instant) {
     precondition(opcode.kind == .request, "a client writes requests")
     phase = .awaiting(opcode, deadline: now.adding(seconds: Bearer.transactionSeconds))
@@ -65,7 +65,8 @@ import DequeModule
     sent(ExchangeMTURequest.opcode, now: now)
   }
 
-  /// What was asked, when `response` answers it: then the client is idle again. Otherwise nil, and it waits on.
+  /// The outstanding opcode, if `response` answers it: then the client is idle again. Otherwise nil, and the request
+  /// stays.
   @inlinable @inline(__always)
   mutating func match(_ response: ATTPDU, _ opcode: ATTOpcode, _ effects: inout Deque<BearerEffect>) -> ATTOpcode? {
     guard case .awaiting(let request, _) = phase else {
@@ -84,7 +85,7 @@ import DequeModule
     phase = .idle
     return request
   }
-  /// What was asked, when the undecodable response `opcode` would have answered it: then the client is idle again.
+  /// The outstanding opcode, if the malformed response `opcode` would have answered it: then the client is idle again.
   mutating func matchMalformed(_ opcode: ATTOpcode) -> ATTOpcode? {
     guard case .awaiting(let request, _) = phase, opcode.answers(request) else { return nil }
     phase = .idle
@@ -97,6 +98,6 @@ import DequeModule
   mutating func close() {
     phase = .idle
     mtuExchange = .asked
-    owesConfirmation = false
+    isConfirmationPending = false
   }
 }

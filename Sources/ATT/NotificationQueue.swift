@@ -1,18 +1,18 @@
 import BindruneWire
 
-/// What became of a value that was offered: the answer comes at once, on the caller's own call.
+/// The result of an offer, returned by the caller's own call.
 public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
-  /// It waits its turn, whole, or is on its way already.
+  /// The whole value is queued, or already written.
   case queued
-  /// The same, but the peer will see only this many octets of it: min(ATT_MTU − 3, 512).
-  /// Vol 3, Part F, §3.4.7.1: a longer value is cut, and the client reads the rest.
+  /// The same, but the peer will see only this many octets of it: min(ATT_MTU − 3, 512). Vol 3, Part F, §3.4.7.1: a
+  /// longer value is cut, and the client reads the rest.
   case cut(to: Int)
-  /// There is no room now, and the value is not taken. One `.ready` follows when there is room for any PDU of the MTU.
+  /// There is no room, and the value was not accepted. One `.ready` follows when there is room for any PDU of the MTU.
   case full
-  /// The bearer is closed: nothing will be sent any more.
+  /// The bearer is closed: it sends nothing.
   case closed
 
-  /// The value will be sent, perhaps cut.
+  /// True if the value will be sent, perhaps cut.
   @inlinable public var isAccepted: Bool {
     switch self {
     case .queued, .cut: true
@@ -23,64 +23,71 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
 
 /// # NotificationQueue
 /// **Overview**: the values that wait for one bearer: Handle Value Notifications (Vol 3, Part F, §3.4.7.1) and Write
-/// Commands (§3.4.5.3), first in, first out. They need no answer, so nothing but this queue slows their producer down.
+/// Commands (§3.4.5.3), first in, first out. They need no answer, so this queue alone slows their producer down.
 ///
 /// **Function**: `offer` copies a value in, cut to what a PDU of the MTU in force can carry; `pull` copies it out, opcode
 /// and handle before it, when the controller has a buffer for the link and never earlier. Two copies, no allocation
 /// after `init`.
 ///
-/// **Phases**: open → refused (an offer was answered `.full`) → open again, when there is room for the longest PDU of the
-/// MTU: that edge is reported exactly once.
+/// **Phases**: open → refused (an offer returned `.full`) → open again, when there is room for the longest PDU of the
+/// MTU: the queue reports that edge exactly once.
 ///
-/// **Contract**, as a bearer and its host keep it; behind each promise the test that holds it, `QueueTraffic` being the
-/// model that `QueueContractTests/overSeededWorlds` compares every answer, PDU and edge with.
+/// **Contract** of a bearer and its host. Each promise names the tests that check it; `QueueTraffic` is the model with
+/// which `QueueContractTests/overSeededWorlds` compares every answer, PDU and edge.
 ///
-/// 1. *Bounded.* At most `capacity` octets wait for one bearer, eight for each value's header and its filling up to a
-///    multiple of eight included, whatever the caller does. The memory is allocated in `init` and never grows: offering,
+/// 1. *Bounded.* At most `capacity` octets wait for one bearer, eight for each value's header and its padding to a
+///    multiple of eight included, whatever the caller does. `init` allocates the memory, which never grows: offering,
 ///    sending and refusing allocate nothing. (`likeAList`, `QueueTraffic`; `Benchmarks/run` counts allocations)
-/// 2. *An answer at once, one edge.* A value that does not fit is answered `.full` and not taken. However many are refused,
-///    exactly one `.ready` follows, as soon as there is room for the longest PDU that the MTU in force carries: any value
-///    is taken then, and any Multiple Handle Value Notification, which is up to two octets longer. (`oneReadyEdge`,
+/// 2. *An immediate answer, one edge.* A value that does not fit is refused with `.full`. However many are refused,
+///    exactly one `.ready` follows, as soon as there is room for the longest PDU that the MTU in force carries: any
+/// value
+///    is accepted then, and any Multiple Handle Value Notification, which is up to two octets longer. (`oneReadyEdge`,
 ///    `readyForTheLongestPDU`, `likeAList`, `QueueTraffic`)
-/// 3. *First in, first out*, for a bearer's notifications and commands together, so for each subscription too: none lost,
-///    none doubled, none on another link, while the link lives. What was taken leaves even if the client unsubscribes
-///    meanwhile. Requests, application's answers and indications keep their place among them: see `Bearer`. (`likeAList`,
-///    `QueueTraffic`, `OrderTests`)
-/// 4. *Cut, and told so.* A value longer than min(ATT_MTU − 3, 512) octets at the time of its offer is cut to that and
-///    answered `.cut(to:)`. The MTU never shrinks, so what waits always fits. (`valuesAreCutTo512`, `QueueTraffic`)
-/// 5. *Never too early in a packet.* A value is written into its ACL packet when the controller has a buffer for the link.
-///    So a response that the server gives by itself overtakes whatever has no buffer, and waits for nothing but the rest of
-///    a frame that has begun.
-///    (`aResponseOvertakesWhatHasNoBuffer`, `aResponseWaitsForTheRestOfAFrameAndNoMore`, `QueueTraffic`)
-/// 6. *One indication at a time* for each bearer: the next is `.full` until the peer's confirmation,
-///    which is told once. Vol 3, Part F, §3.3.2. (`QueueTraffic`; `AirTrace` looks at the packets)
-/// 7. *The end of the link* drops what waits, ends requests and indications once each, and from then on offers are
+/// 3. *First in, first out*, for a bearer's notifications and commands together, so for each subscription too: none
+/// lost,
+///    none duplicated, none on another link, for the lifetime of the link. Accepted values leave even if the client
+///    unsubscribes meanwhile. Requests, application's answers and indications keep their place among them: see
+/// `Bearer`.
+///    (`likeAList`, `QueueTraffic`, `OrderTests`)
+/// 4. *Cutting is reported.* A value longer than min(ATT_MTU − 3, 512) octets at the time of its offer is cut to that
+/// and
+///    answered `.cut(to:)`. The MTU never shrinks, so a waiting value always fits. (`valuesAreCutTo512`,
+/// `QueueTraffic`)
+/// 5. *Written late.* A value is written into its ACL packet when the controller has a buffer for the link. So a
+/// response
+///    that the server gives itself overtakes everything without a buffer, and waits only for the rest of a frame that
+/// has
+///    begun. (`aResponseOvertakesWhatHasNoBuffer`, `aResponseWaitsForTheRestOfAFrameAndNoMore`, `QueueTraffic`)
+/// 6. *One indication at a time* for each bearer: the next is `.full` until the peer's confirmation, which is reported
+///    once. Vol 3, Part F, §3.3.2. (`QueueTraffic`; `AirTrace` checks the packets)
+/// 7. *The end of the link* drops waiting values, ends requests and indications once each, and from then on offers are
 ///    `.closed`. (`nothingOutlivesTheLink`, `QueueTraffic`)
-/// 8. *A fair share* of the controller's buffers for each link: `DataCredits` says what share, and what a silent peer costs
-///    the others. (`whatASilentPeerCosts`)
+/// 8. *A fair share* of the controller's buffers for each link: `DataCredits` defines the share, and what a silent peer
+///    costs the others. (`whatASilentPeerCosts`)
 ///
-/// A ring of octets. Each entry is a header of eight octets and the value, filled up to a multiple of eight, so that a
-/// header never wraps around the end of the ring; a value may. The memory is raw and allocated once: safe arrays cost 2.5
-/// times as much here, a class ten times.
+/// A ring of octets. Each entry is a header of eight octets and the value, padded to a multiple of eight, so that a
+/// header never wraps around the end of the ring; a value may. The memory is raw and allocated once: safe arrays cost
+/// 2.5 times as much here, a class ten times.
 @safe public struct NotificationQueue: ~Copyable {
-  /// Octets that an entry takes besides its value.
+  /// Octets of an entry besides its value.
   @inlinable public static var headerCount: Int { 8 }
   /// The longest attribute value: Vol 3, Part F, §3.2.9.
   @inlinable public static var longestValue: Int { 512 }
-  /// The most octets of an entry besides its header: a PDU of the greatest ATT_MTU without its opcode and first handle. Only
-  /// a Multiple Handle Value Notification is so long, whose tuples fill ATT_MTU − 1 octets (Vol 3, Part F, §3.4.7.4).
+  /// The most octets of an entry besides its header: a PDU of the greatest ATT_MTU without its opcode and first handle.
+  /// Only a Multiple Handle Value Notification is that long: its tuples fill ATT_MTU − 1 octets (Vol 3, Part F,
+  /// §3.4.7.4).
   @inlinable public static var longestEntry: Int { Bearer.largestMTU &- 3 }
 
   @usableFromInline let ring: UnsafeMutableRawPointer
   /// Octets of the ring, a multiple of 8.
   public let capacity: Int
   @usableFromInline var head = 0
-  /// Octets in use, headers and filling included.
+  /// Octets in use, headers and padding included.
   @usableFromInline var used = 0
-  /// An offer has been refused and nobody has been told yet that there is room again.
+  /// An offer has been refused, and the ready edge has not been reported yet.
   @usableFromInline var isRefused = false
-  /// How many values of each kind this queue has taken, and how many of those have left it. `Bearer` compares them, so that a
-  /// request, an answer or an indication leaves in its place among the values.
+  /// How many values of each kind this queue has accepted, and how many of those have left it. `Bearer` compares them,
+  /// so that a request, an answer or an indication leaves in its place among the values.
   @usableFromInline var commandsTaken: UInt64 = 0, commandsSent: UInt64 = 0
   @usableFromInline var notificationsTaken: UInt64 = 0, notificationsSent: UInt64 = 0
 
@@ -94,10 +101,10 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
 
   @inlinable public var isEmpty: Bool { used == 0 }
 
-  /// The octets that a value of `count` octets takes in the ring.
+  /// The octets that a value of `count` octets occupies in the ring.
   @inlinable @inline(__always) static func space(_ count: Int) -> Int { headerCount &+ (count &+ 7) & ~7 }
 
-  /// Takes a copy of `value`, of at most `limit` octets of it (0 … `longestEntry`), to be sent under `opcode`.
+  /// Queues a copy of `value`, of at most `limit` octets of it (0 … `longestEntry`), to be sent with `opcode`.
   @inlinable @inline(__always)
   public mutating func offer(
     _ opcode: ATTOpcode, _ handle: AttributeHandle, _ value: Span<UInt8>, limit: Int
@@ -124,8 +131,8 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
     return count == value.count ? .queued : .cut(to: count)
   }
 
-  /// Appends the PDU to `output` instead, which has room for it (traps otherwise): for a value before which nothing waits.
-  /// One copy, where `offer` and `pull` take two.
+  /// Appends the PDU to `output` instead, which has room for it (traps otherwise): for a value that no other precedes.
+  /// One copy, instead of the two of `offer` and `pull`.
   @inlinable @inline(__always)
   public static func write(
     _ opcode: ATTOpcode, _ handle: AttributeHandle, _ value: Span<UInt8>, limit: Int, into output: inout OutputRawSpan
@@ -144,8 +151,8 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
     return count == value.count ? .queued : .cut(to: count)
   }
 
-  /// Appends the PDU that has waited longest to `output`, which has room for it (traps otherwise: it is at most as long as
-  /// the MTU at the time of its offer). False when nothing waits.
+  /// Appends the PDU that has waited longest to `output`, which has room for it (traps otherwise: it is at most as long
+  /// as the MTU at the time of its offer). False when none waits.
   @inlinable @inline(__always) public mutating func pull(into output: inout OutputRawSpan) -> Bool {
     guard used > 0 else { return false }
     let header = unsafe ring.load(fromByteOffset: head, as: UInt64.self)
@@ -174,20 +181,20 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
     return true
   }
 
-  /// An indication goes past the queue and has a place among its notifications.
+  /// Counts an indication, which bypasses the queue but has a place among its notifications.
   mutating func countIndicationTaken() { notificationsTaken &+= 1 }
   @usableFromInline mutating func countIndicationSent() { notificationsSent &+= 1 }
-  /// An offer was refused by the bearer, for another reason than room: `takeReadyEdge` reports when there is room.
+  /// The bearer refused an offer for another reason than room: `takeReadyEdge` reports when there is room.
   @usableFromInline mutating func refuse() { isRefused = true }
 
-  /// True once after a refusal, as soon as an entry of `limit` octets would be taken.
+  /// True once after a refusal, as soon as an entry of `limit` octets would be accepted.
   @inlinable @inline(__always) public mutating func takeReadyEdge(limit: Int) -> Bool {
     guard isRefused, NotificationQueue.space(limit) <= capacity &- used else { return false }
     isRefused = false
     return true
   }
 
-  /// Forgets everything: the bearer is closed.
+  /// Drops everything: the bearer is closed.
   public mutating func removeAll() {
     head = 0
     used = 0

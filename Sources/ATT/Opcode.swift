@@ -44,11 +44,11 @@ public struct ATTOpcode: OpenNumber, Hashable, ExpressibleByIntegerLiteral {
   /// All opcodes of the Specification, in its order.
   public static var all: [ATTOpcode] { (0...0xFF).map { ATTOpcode(rawValue: $0) }.filter { $0.isKnown } }
 
-  // MARK: What an opcode says of its PDU
+  // MARK: Properties of an opcode's PDU
 
   /// The method, bits 0…5.
   @inlinable public var method: UInt8 { rawValue & 0x3F }
-  /// The Command Flag, bit 6: nobody answers, and a server ignores a command that it does not know.
+  /// The Command Flag, bit 6: there is no response, and a server ignores an unknown command.
   @inlinable public var isCommand: Bool { rawValue & 0x40 != 0 }
   /// A command or a notification: no PDU answers or confirms it. Vol 3, Part F, §3.3.
   @inlinable @inline(__always) public var isUnanswered: Bool { isCommand || rawValue == 0x1B || rawValue == 0x23 }
@@ -59,8 +59,8 @@ public struct ATTOpcode: OpenNumber, Hashable, ExpressibleByIntegerLiteral {
   public enum Kind: BitwiseCopyable, Sendable {
     case command, request, response, notification, indication, confirmation
   }
-  /// What type of PDU this is; `nil` for an opcode that the Specification does not have. One without the Command Flag is
-  /// answered with Request Not Supported (§3.3), so every unknown opcode is one or the other.
+  /// The type of PDU; `nil` for an undefined opcode. One without the Command Flag is answered with Request Not
+  /// Supported (§3.3), so every undefined opcode counts as a command or a request.
   @inlinable public var kind: Kind? {
     switch rawValue {
     case _ where isCommand: .command
@@ -74,14 +74,14 @@ public struct ATTOpcode: OpenNumber, Hashable, ExpressibleByIntegerLiteral {
   }
   /// True for the 31 opcodes of the Specification.
   @inlinable public var isKnown: Bool { isCommand ? rawValue == 0x52 || rawValue == 0xD2 : kind != nil }
-  /// The opcode that answers a request, an error aside; `nil` for what is not a request. Vol 3, Part F, §3.4.9.
+  /// The opcode that answers a request, apart from an error; `nil` for any other PDU. Vol 3, Part F, §3.4.9.
   @inlinable public var response: ATTOpcode? { kind == .request ? next : nil }
-  /// It is what answers `request`, which is a request.
+  /// True if it answers `request`, which is a request.
   @inlinable @inline(__always) func answers(_ request: ATTOpcode) -> Bool { self == request.next }
-  /// A response follows its request.
+  /// The opcode of a response is its request's plus one.
   @inlinable @inline(__always) var next: ATTOpcode { ATTOpcode(rawValue: rawValue &+ 1) }
 
-  /// The Specification's name, `ATT_READ_REQ`; `nil` for an opcode that it does not have.
+  /// The Specification's name, `ATT_READ_REQ`; `nil` for an undefined opcode.
   public var name: StaticString? {
     do throws(WireError) {
       var defaults = Defaults()
@@ -102,7 +102,7 @@ extension ATTOpcode: CustomStringConvertible {
   public var text: String { description }
 }
 
-/// The parameters that a new value has.
+/// The default parameters.
 private struct Defaults: ATTMessageReader {
   func read<M: ATTMessage>() -> M { M() }
 }

@@ -1,12 +1,12 @@
 import BindruneWire
 
-/// One of the 31 PDUs. Vol 3, Part F, §3.4. Its `fields` are the parameters; the opcode stands before them.
+/// One of the 31 PDUs. Vol 3, Part F, §3.4. Its `fields` are the parameters; the opcode precedes them.
 public protocol ATTMessage: WireRecord {
   static var opcode: ATTOpcode { get }
   /// The Specification's name.
   static var name: StaticString { get }
 }
-/// A request knows its response. Vol 3, Part F, §3.4.9.
+/// A request has one type of response. Vol 3, Part F, §3.4.9.
 public protocol ATTRequest: ATTMessage { associatedtype Response: ATTMessage }
 
 /// ATT_ERROR_RSP. Vol 3, Part F, §3.4.1.1.
@@ -271,7 +271,7 @@ public struct ExecuteWriteRequest: ATTRequest {
     try visit.value("Flags", &flags)
   }
 }
-/// What becomes of the prepared values. Vol 3, Part F, §3.4.6.3; other numbers than these two are reserved.
+/// Whether to write or cancel the prepared values. Vol 3, Part F, §3.4.6.3; other numbers are reserved.
 public struct ExecuteWriteFlags: OpenNumber, Hashable {
   public var rawValue: UInt8
   @inlinable @inline(__always) public init(rawValue: UInt8 = 0) { self.rawValue = rawValue }
@@ -335,8 +335,8 @@ public struct ReadMultipleVariableResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_MULTIPLE_VARIABLE_RSP" }
   public static var opcode: ATTOpcode { .readMultipleVariableResponse }
   public var lengthValueTupleList = WireList<LengthValueTuple>()
-  /// What there is of a last tuple that did not fit: at most two octets of length, which is the whole value's, then the
-  /// beginning of the value. Mostly empty.
+  /// The beginning of a last tuple that did not fit: at most two octets of length, which is the whole value's, then the
+  /// beginning of the value. Usually empty.
   public var truncatedTuple = Octets()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -487,7 +487,8 @@ public enum ATTPDU: BitwiseCopyable, Sendable {
     try self.init(opcode, &decoder)
   }
 
-  /// The PDU of `opcode` with the parameters that `reader` gives; an opcode that is not in the Specification is a `WireError`.
+  /// The PDU of `opcode` with the parameters from `reader`; an opcode that is not in the Specification is a
+  /// `WireError`.
   @inlinable @inline(__always)
   public init(_ opcode: ATTOpcode, _ reader: inout some ATTMessageReader) throws(WireError) {
     switch opcode.rawValue {
@@ -526,7 +527,7 @@ public enum ATTPDU: BitwiseCopyable, Sendable {
     }
   }
 
-  /// Shows the message and its type to `visitor`.
+  /// Passes the message and its type to `visitor`.
   @inlinable @inline(__always) public func visit(_ visitor: inout some ATTMessageVisitor) throws(WireError) {
     switch self {
     case .errorResponse(let m): try visitor.visit(m)
@@ -564,7 +565,7 @@ public enum ATTPDU: BitwiseCopyable, Sendable {
   }
 }
 
-/// Where the parameters of a message come from.
+/// A source of a message's parameters.
 public protocol ATTMessageReader { mutating func read<M: ATTMessage>() throws(WireError) -> M }
 extension WireDecoder: ATTMessageReader {
   @inlinable @inline(__always) public mutating func read<M: ATTMessage>() throws(WireError) -> M { try message(M.self) }
@@ -573,7 +574,7 @@ extension WireArbitrary: ATTMessageReader {
   public mutating func read<M: ATTMessage>() throws(WireError) -> M { try message(M.self) }
 }
 
-/// Is shown one message and its type.
+/// Receives one message and its type.
 public protocol ATTMessageVisitor { mutating func visit<M: ATTMessage>(_ message: M) throws(WireError) }
 extension WireEncoder: ATTMessageVisitor {
   @inlinable @inline(__always) public mutating func visit<M: ATTMessage>(_ message: M) throws(WireError) {

@@ -2,48 +2,47 @@ import BindruneWire
 import DequeModule
 
 /// # ServerBearer
-/// **Overview**: the half of a bearer that answers: the peer's requests, one at a time (the sequential protocol of Vol 3,
+/// **Overview**: the server half of a bearer: the peer's requests, one at a time (the sequential protocol of Vol 3,
 /// Part F, §3.3.2), and our indications, one at a time, with the peer's confirmations.
 ///
-/// **Function**: `serve` lets the GATT server write its response into a buffer of exactly ATT_MTU octets, where it stays
-/// until the controller has room for it. A server that must ask the application first answers `.later`; `respond` brings
-/// the response to that request, which the ticket names, and after 25 s the bearer sends Unlikely Error (0x0E) in the
-/// application's name, in time for the peer's 30 s. Every request that is taken gets exactly one response, in the order of
-/// the requests.
+/// **Function**: `serve` lets the GATT server write its response into a buffer of exactly ATT_MTU octets, where it
+/// stays until the controller has room for it. A server that must ask the application first returns `.later`; `respond`
+/// supplies the response to that request, which the ticket names; after 25 s the bearer sends Unlikely Error (0x0E) for
+/// the application, in time for the peer's 30 s. Every accepted request gets exactly one response, in the order of the
+/// requests.
 ///
 /// **Phases** of the requests, `Requests`:
 ///
 ///     none ── a request ──▶ responding ── the response is sent ──▶ none
 ///     none ── a request that the server answers later ──▶ asking ── the answer, or 25 s ──▶ responding
 ///
-/// A client that does not wait for its response is out of order but does no harm: one further request is taken. If the
-/// first response only waits for the controller, the second request is served at once and its response waits behind
-/// (`respondingTwice`, `respondingAndAsking`). If the application is still at work on the first, the second is held as it
-/// came (`askingAndHolding`); the call that ends the first returns the held request, and `Bearer` serves it. A third one is
-/// dropped.
+/// A client that does not wait for its response violates the protocol without harm: the bearer accepts one more
+/// request. If the first response only waits for the controller, the second request is served at once and its response
+/// waits behind (`respondingTwice`, `respondingAndAsking`). If the application is still working on the first, the
+/// second is held (`askingAndHolding`); the call that ends the first returns the held request, and `Bearer` serves it.
+/// A third one is dropped.
 ///
-/// **Phases** of an answer of the application: awaited → ready. It leaves after the notifications that were offered before
-/// it. Where some of those have not reached the bearer yet it is kept: awaited → kept → ready, by `release`, or when the
-/// 25 s are over.
+/// **Phases** of an answer of the application: awaited → ready. It leaves after the notifications offered before it. If
+/// some of those have not reached the bearer yet it is kept: awaited → kept → ready, by `release`, or after the 25 s.
 ///
 /// **Phases** of an indication: none → waiting (to be sent) → sent (awaiting its confirmation, 30 s) → none.
 @safe @usableFromInline struct ServerBearer: ~Copyable {
-  /// A part of `memory`, with room for one PDU.
+  /// A part of `memory` for one PDU.
   @usableFromInline enum Room: UInt8, BitwiseCopyable {
-    /// Responses use these two in turns.
+    /// Responses alternate between these two.
     case first, second
     case indication
     case held
 
-    /// Where the response behind one in this room goes.
+    /// The room of the response that follows one in this room.
     @inlinable var behind: Room { self == .first ? .second : .first }
-    /// In `responses`.
+    /// Index in `responses`.
     @inlinable @inline(__always) var place: Int { Int(rawValue & 1) }
   }
-  /// How a response that stands in its room and waits to be sent is described.
+  /// Describes a response in its room that waits to be sent.
   @usableFromInline struct Response: BitwiseCopyable {
     @usableFromInline let count: Int
-    /// It leaves when the bearer has sent so many notifications.
+    /// The number of notifications that the bearer sends before it.
     @usableFromInline let place: UInt64
 
     @inlinable @inline(__always) init(count: Int, place: UInt64 = 0) {
@@ -51,11 +50,11 @@ import DequeModule
       self.place = place
     }
   }
-  /// A request whose answer is the application's.
+  /// A request that the application answers.
   @usableFromInline struct Question: BitwiseCopyable {
     @usableFromInline enum Answer: BitwiseCopyable {
       case awaited
-      /// It stands in the room, and notifications that are to leave before it have not reached the bearer.
+      /// The answer is in its room, and notifications that precede it have not reached the bearer.
       case kept(count: Int)
     }
     @usableFromInline let ticket: RequestTicket
@@ -77,35 +76,35 @@ import DequeModule
     @usableFromInline let count: Int
     init(count: Int) { self.count = count }
   }
-  /// What the peer has asked for and has no response to, and the room of the first answer: one octet, as it is read and written
-  /// with every request. What the rooms hold is described beside it, by `responses`, `question` and `held`. With the whole of
-  /// that as its payload, the enum costs 43 instructions more for each request.
+  /// The peer's unanswered requests, and the room of the first answer: one octet, because every request reads and
+  /// writes it. `responses`, `question` and `held` describe the contents of the rooms separately. As the payload of
+  /// this enum, they would cost 43 instructions more for each request.
   @usableFromInline enum Requests: BitwiseCopyable {
     case none
     case responding(Room)
-    /// The second response stands in the room behind.
+    /// The second response is in the room behind.
     case respondingTwice(Room)
-    /// The application works on the answer to the second request, which goes into the room behind.
+    /// The application is working on the answer to the second request, which goes into the room behind.
     case respondingAndAsking(Room)
     case asking(Room)
     case askingAndHolding(Room)
   }
   @usableFromInline enum Indication: BitwiseCopyable {
     case none
-    /// Leaves when the bearer has sent so many notifications.
+    /// Leaves after this many notifications of the bearer.
     case waiting(count: Int, after: UInt64)
     case sent(deadline: Instant)
   }
 
   @usableFromInline var requests = Requests.none
-  /// Of the responses in the first two rooms.
+  /// The responses in the first two rooms.
   @usableFromInline var responses = InlineArray<2, Response>(repeating: Response(count: 0))
-  /// What the application works on, while `requests` is one that asks.
+  /// The application's question, in the phases that ask.
   @usableFromInline var question: Question
-  /// What is held, while `requests` is one that holds.
+  /// The held request, in the phases that hold.
   private var held = HeldRequest(count: 0)
   @usableFromInline var indication = Indication.none
-  /// Of the next request that the server answers later.
+  /// The ticket of the next request that the server answers later.
   @usableFromInline var ticket: RequestTicket
   /// The rooms, `roomCount` octets each.
   @usableFromInline let memory: UnsafeMutableRawPointer
@@ -123,7 +122,7 @@ import DequeModule
   @unsafe @inlinable @inline(__always) func start(of room: Room) -> UnsafeMutableRawPointer {
     unsafe memory + Int(room.rawValue) &* roomCount
   }
-  /// Copies a PDU, or as much of it as there is room for.
+  /// Copies a PDU, cut to the room.
   private mutating func store(_ pdu: Span<UInt8>, in room: Room) {
     let pdu = pdu.extracting(first: roomCount)
     unsafe pdu.withUnsafeBytes { bytes in
@@ -141,7 +140,7 @@ import DequeModule
     }
   }
 
-  /// The room where the answer to the request in `packet` goes; nil when the request has been dealt with here.
+  /// The room for the answer to the request in `packet`; nil when the request needs no further processing.
   @inlinable @inline(__always)
   mutating func admit(_ packet: Span<UInt8>, _ effects: inout Deque<BearerEffect>) -> Room? {
     if case .none = requests { return .first }
@@ -161,7 +160,7 @@ import DequeModule
     }
     return freeRoom
   }
-  /// Where the answer to one more request goes; nil when none can be served now.
+  /// The room for the answer to one more request; nil when none can be served now.
   @usableFromInline var freeRoom: Room? {
     switch requests {
     case .none: .first
@@ -175,7 +174,7 @@ import DequeModule
       start: UnsafePointer(start(of: .held).assumingMemoryBound(to: UInt8.self)), count: min(held.count, roomCount))
   }
 
-  /// Lets `server` answer `request`, for which `admit` has given the room.
+  /// Lets `server` answer `request`, into the room from `admit`.
   @inlinable @inline(__always)
   mutating func serve<S: AttributeServer & ~Copyable>(
     _ request: ATTPDU, in packet: Span<UInt8>, _ room: Room, mtu: Int, now: Instant, server: inout S
@@ -196,10 +195,10 @@ import DequeModule
       ticket.advance()
     }
   }
-  /// An application that has not answered after so many seconds is answered for.
+  /// Seconds after which the bearer answers for the application.
   @usableFromInline static var patience: UInt64 { 25 }
 
-  /// Answers with an Error Response about no attribute, handle 0x0000. Vol 3, Part F, §3.3 and §3.4.1.1.
+  /// Answers with an Error Response without an attribute, handle 0x0000. Vol 3, Part F, §3.3 and §3.4.1.1.
   @usableFromInline mutating func refuse(_ opcode: ATTOpcode, _ error: ATTError, _ room: Room) {
     append(write(ErrorResponse(opcode, error), room))
   }
@@ -209,7 +208,7 @@ import DequeModule
     response.serverRxMTU = UInt16(clamping: serverRxMTU)
     append(write(response, room))
   }
-  /// A response without ranges; the smallest MTU has room for it.
+  /// Writes a response without ranges; it fits the smallest MTU.
   private mutating func write<M: ATTMessage>(_ message: M, _ room: Room) -> Response {
     let buffer = unsafe UnsafeMutableRawBufferPointer(start: start(of: room), count: roomCount)
     var output = unsafe OutputRawSpan(buffer: buffer, initializedCount: 0)
@@ -218,9 +217,9 @@ import DequeModule
     return Response(count: count)
   }
 
-  /// A request that `admit` has let in has its response, which stands in the room that `admit` gave.
+  /// Records the response to an admitted request, in the room from `admit`.
   @inlinable @inline(__always) mutating func append(_ response: Response) {
-    // The first room's number as a constant: no index to calculate and to check.
+    // The first room's number as a constant avoids calculating and checking an index.
     guard case .none = requests else { return appendSecond(response) }
     responses[Room.first.place] = response
     requests = .responding(.first)
@@ -230,7 +229,7 @@ import DequeModule
     responses[first.behind.place] = response
     requests = .respondingTwice(first)
   }
-  /// A request that `admit` has let in waits for the application, whose answer goes into `room`.
+  /// Records that an admitted request awaits the application, whose answer goes into `room`.
   @usableFromInline mutating func append(_ question: Question, _ room: Room) {
     self.question = question
     switch requests {
@@ -245,15 +244,15 @@ import DequeModule
 
   // MARK: The application's answers
 
-  /// What became of an answer.
+  /// The result of an answer.
   @usableFromInline enum Outcome: BitwiseCopyable {
     /// No such answer is awaited.
     case unwanted
-    /// Taken; the request that was held for it is served next.
+    /// Accepted; the request that was held for it is served next.
     case taken(HeldRequest?)
   }
 
-  /// Where the answer of the application goes; nil when it is asked nothing.
+  /// The room for the application's answer; nil when there is no question.
   @inlinable @inline(__always) var roomOfQuestion: Room? {
     switch requests {
     case .asking(let room), .askingAndHolding(let room): room
@@ -261,7 +260,7 @@ import DequeModule
     case .none, .responding, .respondingTwice: nil
     }
   }
-  /// The question has its response. Returns the request that was held behind it.
+  /// Records the response to the question. Returns the request that was held behind it.
   private mutating func answer(with response: Response, _ room: Room) -> HeldRequest? {
     responses[room.place] = response
     switch requests {
@@ -275,8 +274,8 @@ import DequeModule
     return nil
   }
 
-  /// The application's answer to the request that `ticket` names, a whole PDU, which leaves after so many notifications;
-  /// nil: it is kept until `release`.
+  /// The application's answer to the request that `ticket` names, a whole PDU, which leaves after this many
+  /// notifications; nil: it is kept until `release`.
   mutating func respond(
     to ticket: RequestTicket, with response: Span<UInt8>, mtu: Int, after notifications: UInt64?
   ) -> Outcome {
@@ -291,14 +290,14 @@ import DequeModule
     question.answer = .kept(count: response.count)
     return .taken(nil)
   }
-  /// All that was offered before the answer that is kept has reached the bearer. `.unwanted` when none is kept.
+  /// All notifications that precede the kept answer have reached the bearer. `.unwanted` when none is kept.
   mutating func release(after notifications: UInt64) -> Outcome {
     guard let room = roomOfQuestion, case .kept(let count) = question.answer else { return .unwanted }
     return .taken(answer(with: Response(count: count, place: notifications), room))
   }
 
-  /// Appends the response that is ready and returns its opcode; nil when there is none, or when it is to leave after more
-  /// notifications than have been `sent`.
+  /// Appends the response that is ready and returns its opcode; nil when there is none, or when more notifications than
+  /// `sent` precede it.
   @inlinable @inline(__always)
   mutating func writeResponse(into output: inout OutputRawSpan, sent: UInt64) -> ATTOpcode? {
     guard case .responding(let room) = requests else {
@@ -310,7 +309,7 @@ import DequeModule
     requests = .none
     return write(response, room, into: &output)
   }
-  /// The same where another request stands behind.
+  /// The same when another request is behind.
   @usableFromInline mutating func writeFirst(into output: inout OutputRawSpan, sent: UInt64) -> ATTOpcode? {
     let room: Room, next: Requests
     switch requests {
@@ -333,7 +332,7 @@ import DequeModule
 
   // MARK: Indications
 
-  /// Keeps an indication until so many notifications and it are sent. Vol 3, Part F, §3.4.7.2.
+  /// Keeps an indication until this many notifications have been sent. Vol 3, Part F, §3.4.7.2.
   mutating func indicate(
     _ handle: AttributeHandle, _ value: Span<UInt8>, limit: Int, after notifications: UInt64
   ) -> SendAnswer {
@@ -347,12 +346,12 @@ import DequeModule
     indication = .waiting(count: unsafe output.finalize(for: buffer), after: notifications)
     return count == value.count ? .queued : .cut(to: count)
   }
-  /// No indication is under way.
+  /// True while no indication is outstanding.
   var canIndicate: Bool { if case .none = indication { true } else { false } }
   @inlinable @inline(__always) var hasIndication: Bool { if case .waiting = indication { true } else { false } }
 
-  /// Appends the indication that waits, and starts its 30 s; false when there is none, or when it is to leave after more
-  /// notifications than have been `sent`.
+  /// Appends the waiting indication, and starts its 30 s; false when there is none, or when more notifications than
+  /// `sent` precede it.
   @usableFromInline
   mutating func writeIndication(into output: inout OutputRawSpan, sent: UInt64, now: Instant) -> Bool {
     guard case .waiting(let count, let place) = indication, place <= sent else { return false }
@@ -360,7 +359,7 @@ import DequeModule
     indication = .sent(deadline: now.adding(seconds: Bearer.transactionSeconds))
     return true
   }
-  /// True when a confirmation is due now.
+  /// True when a confirmation is due.
   @usableFromInline mutating func confirm() -> Bool {
     guard case .sent = indication else { return false }
     indication = .none
@@ -369,7 +368,7 @@ import DequeModule
 
   // MARK: Time and end
 
-  /// When the bearer's time is up.
+  /// When the peer's time for a confirmation ends.
   @inlinable @inline(__always) var confirmationDeadline: Instant? {
     if case .sent(let deadline) = indication { deadline } else { nil }
   }
@@ -377,15 +376,15 @@ import DequeModule
     .earliest(confirmationDeadline, roomOfQuestion == nil ? nil : question.deadline)
   }
 
-  /// What `expire` has done.
+  /// The result of `expire`.
   @usableFromInline enum Expiry: BitwiseCopyable {
     case nothing
-    /// The application was answered for.
+    /// The bearer answered for the application.
     case unanswered(Question, HeldRequest?)
-    /// An answer that was kept overtakes what it was kept for, so that the peer has it within its 30 s.
+    /// A kept answer now precedes the notifications that it was kept for, so that it reaches the peer within its 30 s.
     case released(HeldRequest?)
   }
-  /// Ends the question whose time is up. The Error Response names what was asked for: Vol 3, Part F, §3.4.1.1.
+  /// Ends an overdue question. The Error Response names its attribute: Vol 3, Part F, §3.4.1.1.
   @usableFromInline mutating func expire(now: Instant) -> Expiry {
     guard let room = roomOfQuestion, question.deadline <= now else { return .nothing }
     switch question.answer {
@@ -395,7 +394,7 @@ import DequeModule
     case .kept(let count): return .released(answer(with: Response(count: count), room))
     }
   }
-  /// Drops everything. True when an indication has not been confirmed and never will be.
+  /// Drops everything. True when an unconfirmed indication is among it.
   mutating func close() -> Bool {
     requests = .none
     defer { indication = .none }
@@ -405,7 +404,7 @@ import DequeModule
 }
 
 extension ErrorResponse {
-  /// `handle` 0x0000: about no attribute.
+  /// `handle` 0x0000: no attribute.
   init(_ opcode: ATTOpcode, _ error: ATTError, about handle: AttributeHandle = AttributeHandle()) {
     self.init()
     requestOpcodeInError = opcode
@@ -415,7 +414,7 @@ extension ErrorResponse {
 }
 
 extension OutputRawSpan {
-  /// Appends a message that has no ranges, opcode first, and returns its length. The caller has seen to the room.
+  /// Appends a message that has no ranges, opcode first, and returns its length. The caller guarantees room.
   mutating func append<M: ATTMessage>(_ message: M) -> Int {
     let start = byteCount, nothing = InlineArray<0, UInt8> { _ in 0 }
     append(M.opcode.rawValue)
@@ -426,7 +425,7 @@ extension OutputRawSpan {
     }
     return byteCount - start
   }
-  /// Appends `count` octets of memory that the caller vouches for; traps without room.
+  /// Appends `count` octets of valid memory, which the caller guarantees; traps without room.
   @unsafe @inlinable @inline(__always) mutating func append(from memory: UnsafeRawPointer, count: Int) {
     precondition(count <= freeCapacity)
     unsafe withUnsafeMutableBytes { room, written in
@@ -437,7 +436,7 @@ extension OutputRawSpan {
 }
 
 extension ATTPDU {
-  /// The handle that an error in this request is about.
+  /// The handle that an error for this request names.
   @usableFromInline var subject: AttributeHandle {
     switch self {
     case .findInformationRequest(let m): m.startingHandle

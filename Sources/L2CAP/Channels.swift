@@ -13,7 +13,7 @@ public struct ChannelID: OpenNumber {
   @inlinable public static var securityManager: ChannelID { ChannelID(rawValue: 0x0006) }
 }
 
-/// A channel of a link: its number here, the lengths of its payloads, and what takes them.
+/// A channel of a link: its number here, the lengths of its payloads, and their recipient.
 public struct L2CAPChannel: Sendable {
   @usableFromInline enum Taker: BitwiseCopyable, Sendable { case upper, signaling, securityManagerRefusal }
   public let id: ChannelID
@@ -21,7 +21,7 @@ public struct L2CAPChannel: Sendable {
   public let lengths: ClosedRange<Int>
   @usableFromInline let taker: Taker
 
-  /// A channel that the layer above carries. `longestPayload`: the greatest MTU of the channel that is of use, at least 1.
+  /// A channel that the layer above carries. `longestPayload`: the greatest useful MTU of the channel, at least 1.
   public init(_ id: ChannelID, longestPayload: Int) { self.init(id, 1...longestPayload, .upper) }
   private init(_ id: ChannelID, _ lengths: ClosedRange<Int>, _ taker: Taker) {
     self.id = id
@@ -29,7 +29,7 @@ public struct L2CAPChannel: Sendable {
     self.taker = taker
   }
 
-  /// The channels that a link has whatever is above. Of two with one number the layer above carries its own.
+  /// The channels of every link. The layer above may replace one by carrying a channel of the same number.
   static var own: [L2CAPChannel] { [.leSignaling, .securityManagerRefusal] }
   /// MTU_sig of LE-U holds every command of this stack: Vol 3, Part A, §4.
   static var leSignaling: L2CAPChannel { L2CAPChannel(.leSignaling, SignalHeader.count...23, .signaling) }

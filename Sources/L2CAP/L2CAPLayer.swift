@@ -3,49 +3,49 @@ import BindruneWire
 import DequeModule
 import HCI
 
-/// What L2CAP carries payloads for: the layers on the channels that `L2CAPLayer.open` was given.
+/// The layers above L2CAP, on the channels given to `L2CAPLayer.open`.
 public protocol L2CAPUpper: ~Copyable {
-  /// A whole payload, of a length that the channel allows. It is the upper layer's for the length of the call.
+  /// A whole payload, of a length that the channel allows, lent for the duration of the call.
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant)
-  /// Appends the payload that is to be sent next on the link. Returns its channel, by the number that the peer has for it;
-  /// nil when there is none. `output` has room for the longest payload of the link's channels.
+  /// Appends the next payload to send on the link. Returns its channel, by the number that the peer uses for it; nil
+  /// when there is none. `output` has room for the longest payload of the link's channels.
   mutating func nextPayload(of link: ConnectionHandle, into output: inout OutputRawSpan, now: Instant) -> ChannelID?
-  /// `nextPayload` would append one.
+  /// True while `nextPayload` appends one.
   func hasPayload(of link: ConnectionHandle) -> Bool
 }
 
-/// What L2CAP has to say to the layers above.
+/// What L2CAP reports to the layers above.
 public enum L2CAPEffect: Sendable {
-  /// The peripheral asks for other connection parameters, which are in range: `respondToParameterUpdate` is due.
+  /// The peripheral asks for other connection parameters, which are in range: answer with `respondToParameterUpdate`.
   case parameterUpdateRequested(ConnectionHandle, identifier: UInt8, ConnectionParameterUpdateRequest)
   /// Our `requestParameterUpdate` has ended.
   case parameterUpdateEnded(ConnectionHandle, ParameterUpdateOutcome)
-  /// The peer broke a rule. The case says what became of it; the link goes on.
+  /// The peer violated a rule. The case documents the consequence; the link continues.
   case violation(ConnectionHandle, L2CAPViolation)
 }
 
 /// # L2CAPLayer
-/// **Overview**: the Logical Link Control and Adaptation Protocol on LE links (Vol 3, Part A): it makes whole payloads of
-/// ACL packets, ACL packets of payloads, and knows which of the link's channels a payload belongs to.
+/// **Overview**: the Logical Link Control and Adaptation Protocol on LE links (Vol 3, Part A): it joins ACL packets
+/// into payloads, cuts payloads into ACL packets, and assigns payloads to the link's channels.
 ///
-/// **Function**: up, `receive` hands payloads of the layer above's channels to it. Signaling commands (0x0005) it answers
-/// itself, and a request for other connection parameters becomes an effect, because the layer above decides on it. Where
-/// the layer above does not carry 0x0006, L2CAP refuses what comes from a Security Manager. Down, `nextPacket` writes one
-/// ACL packet for a link: the rest of a frame already begun, else a signaling command, else a refusal, else what the layer
-/// above gives.
+/// **Function**: up, `receive` hands payloads of the upper layer's channels to it. L2CAP answers signaling commands
+/// (0x0005) itself, except that a request for other connection parameters becomes an effect, because the layer above
+/// decides on it. If the layer above does not carry 0x0006, L2CAP refuses commands of a Security Manager. Down,
+/// `nextPacket` writes one ACL packet for a link: the rest of a frame already begun, else a signaling command, else a
+/// refusal, else a payload of the layer above.
 ///
-/// **Phases** of a link: closed → open → closed, told by `open` and `close`.
+/// **Phases** of a link: closed → open → closed, by `open` and `close`.
 public struct L2CAPLayer: ~Copyable {
-  /// One link: its two directions, its channels, and what takes payloads of those that are L2CAP's own.
+  /// One link: its two directions, its channels, and the recipients of L2CAP's own channels.
   @usableFromInline struct Link: ~Copyable {
     @usableFromInline let handle: ConnectionHandle
-    /// Those of the layer above come first.
+    /// The upper layer's channels come first.
     @usableFromInline let channels: UniqueArray<L2CAPChannel>
     @usableFromInline var recombiner: Recombiner
     @usableFromInline var fragmenter: Fragmenter
     var signaling: SignalingChannel
     var security = SecurityManagerRefusal()
-    /// `signaling` or `security` have something to send.
+    /// `signaling` or `security` has something to send.
     @usableFromInline var hasControl = false
 
     init(_ handle: ConnectionHandle, role: LinkRole, channels: [L2CAPChannel]) {
@@ -58,12 +58,12 @@ public struct L2CAPLayer: ~Copyable {
       signaling = SignalingChannel(role: role)
     }
 
-    /// A search: the list is short, and the channel that most payloads are for comes first.
+    /// A linear search: the list is short, and the most frequent channel comes first.
     @inlinable @inline(__always) func channel(_ id: ChannelID) -> L2CAPChannel? {
       for index in channels.indices where channels[index].id == id { return channels[index] }
       return nil
     }
-    /// The layer above carries the frame's channel, which allows a payload of this length.
+    /// The layer above carries the frame's channel, which allows this length.
     @inlinable @inline(__always) func isForUpper(_ frame: Recombined.Frame) -> Bool {
       guard let channel = channel(frame.channel), case .upper = channel.taker else { return false }
       return channel.lengths.contains(frame.length)
@@ -86,7 +86,7 @@ public struct L2CAPLayer: ~Copyable {
       fragmenter.seal(from: start, on: channel, of: handle, aclLength: aclLength, &output)
       return true
     }
-    /// Appends a payload of 0x0005, else of 0x0006: one of them has one.
+    /// Appends a payload of 0x0005, else of 0x0006: one of them is pending.
     @usableFromInline mutating func writeControl(into output: inout OutputRawSpan, now: Instant) -> ChannelID {
       defer { updateControl() }
       if signaling.writeCommand(into: &output, now: now) { return .leSignaling }
@@ -94,11 +94,11 @@ public struct L2CAPLayer: ~Copyable {
       precondition(wrote)
       return .securityManager
     }
-    mutating func updateControl() { hasControl = signaling.hasCommand || security.owesAnswer }
+    mutating func updateControl() { hasControl = signaling.hasCommand || security.isAnswerPending }
   }
 
   @usableFromInline var links = UniqueArray<Link>()
-  /// Of `links`, by connection handle (12 bits).
+  /// Indexes of `links`, by connection handle (12 bits).
   @usableFromInline var places = PlaceTable()
   @usableFromInline var effects = Deque<L2CAPEffect>()
 
@@ -106,8 +106,8 @@ public struct L2CAPLayer: ~Copyable {
 
   // MARK: Links
 
-  /// A link is up, on which the layer above carries `channels`. What was left of an earlier one with this handle ends first.
-  /// A handle of more than the 12 bits that a controller may give (Vol 4, Part E, §5.4.2) is not opened: no ACL packet could
+  /// Opens a link, on which the layer above carries `channels`. An earlier link with this handle ends first. A handle
+  /// of more than the 12 bits that a controller may assign (Vol 4, Part E, §5.4.2) is not opened: no ACL packet could
   /// name it.
   public mutating func open(_ link: ConnectionHandle, role: LinkRole, channels: [L2CAPChannel], now: Instant) {
     guard link.rawValue <= 0x0FFF else { return effects.report(.illegalHandle, link) }
@@ -115,7 +115,7 @@ public struct L2CAPLayer: ~Copyable {
     places.append(link.rawValue)
     links.append(Link(link, role: role, channels: channels))
   }
-  /// A link is down. What waits on it ends.
+  /// Closes a link, and ends everything that waits on it.
   public mutating func close(_ link: ConnectionHandle) {
     guard let place = place(of: link) else { return }
     links[place].signaling.close(link, &effects)
@@ -126,8 +126,8 @@ public struct L2CAPLayer: ~Copyable {
 
   // MARK: From the controller
 
-  /// One ACL packet; ranges in `acl` refer to `packet`. The outcome is a call of `upper`, an answer on its way, an effect,
-  /// or nothing.
+  /// Processes one ACL packet; ranges in `acl` refer to `packet`. The result is a call of `upper`, a queued answer, an
+  /// effect, or nothing.
   @inlinable
   public mutating func receive<Upper: L2CAPUpper & ~Copyable>(
     _ acl: ACLPacket, in packet: Span<UInt8>, now: Instant, into upper: inout Upper
@@ -146,7 +146,8 @@ public struct L2CAPLayer: ~Copyable {
     }
   }
 
-  /// A frame that is not handed up: one of a channel of our own, of none, or with a length that its channel does not allow.
+  /// Processes a frame that is not handed up: of L2CAP's own channel, of an unknown one, or with a length that is not
+  /// allowed.
   @usableFromInline
   mutating func receive(_ frame: Recombined.Frame, in packet: Span<UInt8>, at place: Int) {
     let link = links[place].handle
@@ -173,30 +174,30 @@ public struct L2CAPLayer: ~Copyable {
       links[place].signaling.receive(copy.span, from: link, &effects)
     case .securityManagerRefusal:
       if let violation = links[place].security.receive(copy.span) { effects.report(violation, link) }
-    case .upper: break  // It has been handed up.
+    case .upper: break  // already handed up
     }
     links[place].updateControl()
   }
 
   // MARK: To the controller
 
-  /// `nextPacket` would write one.
+  /// True while `nextPacket` writes one.
   @inlinable @inline(__always)
   public func hasPacket<Upper: L2CAPUpper & ~Copyable>(for link: ConnectionHandle, upper: borrowing Upper) -> Bool {
     guard let place = place(of: link) else { return false }
     return !links[place].fragmenter.isEmpty || links[place].hasControl || upper.hasPayload(of: link)
   }
 
-  /// The next packet goes on with a frame whose beginning has been written.
+  /// The next packet continues a frame whose beginning has been written.
   @inlinable @inline(__always) public func isFrameBegun(on link: ConnectionHandle) -> Bool {
     place(of: link).map { !links[$0].fragmenter.isEmpty } ?? false
   }
 
-  /// Appends one ACL packet for `link`, H4 packet type octet first, of at most `aclLength` data octets (at least 1); false
-  /// when there is none. Call it when the controller has a buffer free for this link.
+  /// Appends one ACL packet for `link`, H4 packet type octet first, of at most `aclLength` data octets (at least 1);
+  /// false when there is none. Call it when the controller has a free buffer for this link.
   ///
   /// `output` has room for nine octets of headers and the longest payload, whatever `aclLength` is: a frame is written
-  /// whole, and what exceeds `aclLength` is taken back and kept for the next calls.
+  /// whole, and what exceeds `aclLength` is kept for the next calls.
   @inlinable
   public mutating func nextPacket<Upper: L2CAPUpper & ~Copyable>(
     for link: ConnectionHandle, aclLength: Int, into output: inout OutputRawSpan, now: Instant, from upper: inout Upper
@@ -205,8 +206,8 @@ public struct L2CAPLayer: ~Copyable {
     return links[place].nextPacket(aclLength: aclLength, into: &output, now: now, from: &upper)
   }
 
-  /// The same for a payload of `channel` that `write` appends, before which nothing waits on this link (traps otherwise).
-  /// Returns whether fragments of it are left for `nextPacket`; nil, and nothing is written, when the link is not open.
+  /// The same for a payload of `channel` that `write` appends, while nothing waits on this link (traps otherwise).
+  /// Returns whether fragments are left for `nextPacket`; nil, without writing, when the link is not open.
   @inlinable @inline(__always)
   public mutating func writePacket(
     for link: ConnectionHandle, on channel: ChannelID, aclLength: Int, into output: inout OutputRawSpan,
@@ -224,8 +225,8 @@ public struct L2CAPLayer: ~Copyable {
   // MARK: Connection parameters
 
   /// As peripheral: asks the central for other connection parameters (Vol 3, Part A, §4.20). Ends with
-  /// `.parameterUpdateEnded`. False, and no effect, when we are not the peripheral of such a link, the parameters are out
-  /// of range, or a request is on its way.
+  /// `.parameterUpdateEnded`. False, without an effect, when we are not the peripheral of such a link, the parameters
+  /// are out of range, or a request is in progress.
   @discardableResult
   public mutating func requestParameterUpdate(
     _ link: ConnectionHandle, _ request: ConnectionParameterUpdateRequest, now: Instant
@@ -234,8 +235,8 @@ public struct L2CAPLayer: ~Copyable {
     links[place].hasControl = true
     return true
   }
-  /// As central: answers `.parameterUpdateRequested` (Vol 3, Part A, §4.21). Whoever accepts also tells the controller.
-  /// False when the request waits no more.
+  /// As central: answers `.parameterUpdateRequested` (Vol 3, Part A, §4.21). A caller that accepts also commands the
+  /// controller. False when the request is no longer pending.
   @discardableResult
   public mutating func respondToParameterUpdate(_ link: ConnectionHandle, identifier: UInt8, accepted: Bool) -> Bool {
     guard let place = place(of: link),
@@ -247,22 +248,22 @@ public struct L2CAPLayer: ~Copyable {
 
   // MARK: Time and effects
 
-  /// When `expire` has something to do for this link.
+  /// When `expire` must act for this link.
   public func deadline(of link: ConnectionHandle) -> Instant? {
     place(of: link).flatMap { links[$0].signaling.deadline }
   }
-  /// Ends what has waited too long on this link.
+  /// Ends overdue requests on this link.
   public mutating func expire(_ link: ConnectionHandle, now: Instant) {
     if let place = place(of: link) { links[place].signaling.expire(now: now, of: link, &effects) }
   }
-  /// `nextEffect` has something to say.
+  /// True while `nextEffect` returns an effect.
   @inlinable @inline(__always) public var hasEffect: Bool { !effects.isEmpty }
-  /// What there is to say, in order.
+  /// The next effect, in order.
   @inlinable public mutating func nextEffect() -> L2CAPEffect? { effects.popFirst() }
 }
 
 extension Deque<L2CAPEffect> {
-  /// Adds a violation, unless so many effects wait already that nobody can be reading them: a peer cannot fill our memory.
+  /// Adds a violation, unless the caller evidently does not take effects: a peer cannot exhaust our memory.
   @usableFromInline mutating func report(_ violation: L2CAPViolation, _ link: ConnectionHandle) {
     if count < 64 { append(.violation(link, violation)) }
   }

@@ -2,7 +2,7 @@ import BasicContainers
 import BindruneWire
 import HCI
 
-/// What one ACL packet led to. Both can happen at once: a first fragment ends an incomplete frame, and may be whole itself.
+/// The result of one ACL packet. Both can occur: a first fragment ends an incomplete frame, and may itself be whole.
 public struct Recombined: Sendable {
   public var frame: Frame?
   public var violation: L2CAPViolation?
@@ -12,13 +12,13 @@ public struct Recombined: Sendable {
     self.violation = violation
   }
 
-  /// A frame, complete on the air.
+  /// A complete frame.
   public struct Frame: BitwiseCopyable, Sendable {
     public var channel: ChannelID
-    /// Octets of the payload, as the header says.
+    /// Octets of the payload, according to the header.
     public var length: Int
-    /// Where the payload lies: in the packet just received, or in the recombiner's `bytes`. It is shorter than `length`
-    /// when the frame is longer than the recombiner keeps: only the beginning is there.
+    /// The payload's range: in the packet just received, or in the recombiner's `bytes`. It is shorter than `length`
+    /// when the frame exceeds the recombiner's capacity: only the beginning is there.
     public var payload: Octets
     public var isInPacket: Bool
     @inlinable init(channel: ChannelID, length: Int, payload: Octets, isInPacket: Bool) {
@@ -31,21 +31,21 @@ public struct Recombined: Sendable {
 }
 
 /// # Recombiner
-/// **Overview**: puts the frames of one link together again from the fragments that its ACL packets carry (Vol 3, Part A,
-/// §7.2.2). A controller may cut anywhere, even within the header.
+/// **Overview**: joins the frames of one link from the fragments in its ACL packets (Vol 3, Part A, §7.2.2). A
+/// controller may cut anywhere, even within the header.
 ///
 /// **Function**: a frame that lies whole in one packet, as most do, is not copied. Of a longer one the first `capacity`
-/// octets are kept and the others only counted, so no length that a peer claims costs memory.
+/// octets are kept and the others only counted, so a length that a peer claims costs no memory.
 ///
-/// **Phases**: idle → collecting (the octets received so far) → idle. Frames of different channels are never interleaved
-/// on a link, so one frame at a time is all there is.
+/// **Phases**: idle → collecting (the octets received so far) → idle. Frames of different channels are never
+/// interleaved on a link, so there is one frame at a time.
 public struct Recombiner: ~Copyable {
   @usableFromInline enum Phase: BitwiseCopyable {
     case idle
     case collecting(received: Int)
   }
   @usableFromInline var phase = Phase.idle
-  /// The beginning of the frame that is being collected, header first; afterwards the frame last collected.
+  /// The beginning of the frame in progress, header first; afterwards the frame collected last.
   public private(set) var bytes: UniqueArray<UInt8>
   /// The most octets that are kept, header included.
   public let capacity: Int
@@ -56,7 +56,7 @@ public struct Recombiner: ~Copyable {
     bytes = UniqueArray(minimumCapacity: capacity)
   }
 
-  /// Takes one ACL packet; ranges in `acl` refer to `packet`.
+  /// Processes one ACL packet; ranges in `acl` refer to `packet`.
   @inlinable @inline(__always)
   public mutating func receive(_ acl: ACLPacket, in packet: Span<UInt8>) -> Recombined {
     let offset = Int(acl.data.offset), count = Int(acl.data.count)
@@ -85,7 +85,7 @@ public struct Recombiner: ~Copyable {
       }
       received = before
     case .first, .firstNonFlushable:
-      // The second is the host's mark; a controller that uses it means the same. A first fragment of no octets begins
+      // The second is the host's flag; a controller that uses it means the same. A first fragment without octets begins
       // nothing: Vol 3, Part A, §1.4.
       if case .collecting(let before) = phase, before > 0 {
         interrupted = .incompleteFrame(received: before, expected: expected(before))
@@ -110,7 +110,7 @@ public struct Recombiner: ~Copyable {
       violation: interrupted)
   }
 
-  /// Octets of the frame being collected, header included, once its length is here.
+  /// Octets of the frame in progress, header included, once its length has arrived.
   private func expected(_ received: Int) -> Int? {
     received < 2 ? nil : L2CAPFrame.headerCount + (Int(bytes[0]) | Int(bytes[1]) << 8)
   }

@@ -9,8 +9,8 @@ public struct SignalCode: OpenNumber, ExpressibleByIntegerLiteral {
   @inlinable @inline(__always) public init(integerLiteral value: UInt8) { rawValue = value }
   @inlinable @inline(__always) public init() { rawValue = 0 }
 
-  /// It wants an answer, so that it is rejected if it is not understood. Responses are not, nor are credits (0x16), the one
-  /// indication: two stacks would reject each other for ever.
+  /// Whether it needs an answer, so that it is rejected if it is not understood. Responses do not, nor do credits
+  /// (0x16), the only indication: two stacks would reject each other for ever.
   @inlinable public var isRequest: Bool {
     switch rawValue {
     case 0x01, 0x03, 0x05, 0x07, 0x09, 0x0B, 0x0D, 0x0F, 0x11, 0x13, 0x15, 0x16, 0x18, 0x1A: false
@@ -19,10 +19,10 @@ public struct SignalCode: OpenNumber, ExpressibleByIntegerLiteral {
   }
 }
 
-/// What stands before a signaling command's fields. Vol 3, Part A, §4. On LE a frame holds exactly one command.
+/// The header of a signaling command. Vol 3, Part A, §4. On LE a frame contains exactly one command.
 public struct SignalHeader: WireRecord {
   public var code = SignalCode()
-  /// Ties a response to its request; never 0.
+  /// Links a response to its request; never 0.
   public var identifier: UInt8 = 0
   /// Octets of the fields.
   public var length: UInt16 = 0
@@ -38,7 +38,7 @@ public struct SignalHeader: WireRecord {
 /// The fields of a signaling command.
 public protocol L2CAPSignal: WireRecord { static var code: SignalCode { get } }
 extension L2CAPSignal {
-  /// Appends the whole command. Ranges are copied from `source`. The caller has seen to the room.
+  /// Appends the whole command. Ranges are copied from `source`. The caller guarantees room.
   public func writeCommand(
     identifier: UInt8, into output: inout OutputRawSpan, from source: Span<UInt8>
   ) throws(WireError) {
@@ -56,7 +56,7 @@ extension L2CAPSignal {
 public struct CommandRejectResponse: L2CAPSignal {
   @inlinable public static var code: SignalCode { 0x01 }
   public var reason = RejectReason.commandNotUnderstood
-  /// Nothing; or the MTU_sig in force (2 octets); or the local and remote channel IDs (4 octets).
+  /// Empty; or the MTU_sig in force (2 octets); or the local and remote channel IDs (4 octets).
   public var reasonData = Octets()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -94,7 +94,7 @@ public struct ConnectionParameterUpdateRequest: L2CAPSignal, Equatable {
   /// Not more than `intervalMax`.
   public var intervalMin = ConnectionInterval(rawValue: 24)
   public var intervalMax = ConnectionInterval(rawValue: 40)
-  /// Connection events that the peripheral may miss: 0 … 499, and so few that the timeout holds two intervals more.
+  /// Connection events that the peripheral may skip: 0 … 499, and so few that the timeout exceeds two more intervals.
   public var latency: UInt16 = 0
   public var timeout = SupervisionTimeout(rawValue: 500)
   @inlinable public init() {}
@@ -112,8 +112,8 @@ public struct ConnectionParameterUpdateRequest: L2CAPSignal, Equatable {
     try visit.value("Latency", &latency)
     try visit.value("Timeout", &timeout)
   }
-  /// Every field is in its range, and they agree: (1 + latency) × intervalMax × 1.25 ms × 2 < timeout × 10 ms. L2CAP would
-  /// allow equality (Vol 3, Part A, §4.20), the controller's command does not (Vol 4, Part E, §7.8.18).
+  /// Every field is in its range, and they are consistent: (1 + latency) × intervalMax × 1.25 ms × 2 < timeout × 10 ms.
+  /// L2CAP would allow equality (Vol 3, Part A, §4.20), the controller's command does not (Vol 4, Part E, §7.8.18).
   @inlinable public var isValid: Bool {
     (6...3200).contains(intervalMin.rawValue) && (6...3200).contains(intervalMax.rawValue) && intervalMin <= intervalMax
       && latency <= 499 && (10...3200).contains(timeout.rawValue)
@@ -134,23 +134,23 @@ public struct ConnectionParameterUpdateResponse: L2CAPSignal {
 
 /// How our request for other connection parameters ended.
 public enum ParameterUpdateOutcome: BitwiseCopyable, Sendable, Equatable {
-  /// The central will change them: the controller's event tells when.
+  /// The central will change them: the controller's event reports when.
   case accepted
   case rejected
-  /// The central does not know the command, or rejected it as a whole.
+  /// The central does not support the command, or rejected it as a whole.
   case notUnderstood(RejectReason)
-  /// No answer within 30 s. The link is as it was.
+  /// No answer within 30 s. The link is unchanged.
   case timedOut
   /// The link went down first.
   case linkClosed
 }
 
 /// # SignalingChannel
-/// **Overview**: one link's LE signaling channel, 0x0005 (Vol 3, Part A, §4). Without channels of its own there is one
-/// procedure on it: a peripheral asks for other connection parameters, and the central says yes or no.
+/// **Overview**: one link's LE signaling channel, 0x0005 (Vol 3, Part A, §4). Without credit based channels it has one
+/// procedure: a peripheral asks for other connection parameters, and the central accepts or refuses.
 ///
-/// **Function**: every request gets exactly one answer, and whatever is not understood is rejected; a response or a
-/// reject is never answered. What is to be sent waits here until the controller has room.
+/// **Function**: every request gets exactly one answer, and an unknown one is rejected; a response or a reject is never
+/// answered. Commands wait here until the controller has room.
 ///
 /// **Phases** of our request: none → queued → awaiting (its response, for RTX = 30 s; §6.2.1 allows 1 … 60 s) → none.
 /// **Phases** of the peer's: none → raised (the layer above decides) → none. One at a time; another is refused meanwhile.
@@ -176,9 +176,9 @@ struct SignalingChannel: ~Copyable {
     var content: Content
   }
 
-  /// The RTX timer of the one request there is.
+  /// The RTX timer of the only request.
   static var responseTimeout: Duration { .seconds(30) }
-  /// The most answers that wait on one link, that to a raised request included.
+  /// The limit of answers that wait on one link, the one to a raised request included.
   static var mostAnswers: Int { 8 }
 
   let role: LinkRole
@@ -192,7 +192,7 @@ struct SignalingChannel: ~Copyable {
   // MARK: From above
 
   /// Asks the central for other parameters. False unless we are the peripheral, the parameters are in range, and no
-  /// request is on its way.
+  /// request is in progress.
   mutating func requestParameterUpdate(_ request: ConnectionParameterUpdateRequest) -> Bool {
     guard role == .peripheral, request.isValid, case .none = ours else { return false }
     ours = .queued(request)
@@ -202,14 +202,14 @@ struct SignalingChannel: ~Copyable {
   mutating func respondToParameterUpdate(identifier: UInt8, accepted: Bool) -> Bool {
     guard case .raised(identifier) = peers else { return false }
     peers = .none
-    // `answer` has kept a place free for it.
+    // `answer` has reserved a place for it.
     answers.append(Answer(identifier: identifier, content: .parameterUpdate(accepted: accepted)))
     return true
   }
 
   // MARK: From the peer
 
-  /// A frame longer than MTU_sig, of which at least the command's code and identifier are here. Vol 3, Part A, §4.1.
+  /// A frame longer than MTU_sig, which has at least the command's code and identifier. Vol 3, Part A, §4.1.
   mutating func receive(tooLong head: Span<UInt8>, length: Int) -> L2CAPViolation {
     let code = SignalCode(rawValue: head[0])
     if code.isRequest, head[1] != 0, !answer(head[1], .mtuExceeded) { return .tooManySignals(code) }
@@ -249,7 +249,7 @@ struct SignalingChannel: ~Copyable {
     }
   }
 
-  /// The fields behind the header.
+  /// Decodes the fields after the header.
   private static func decode<M: L2CAPSignal>(_ frame: Span<UInt8>) throws(WireError) -> M {
     try WireDecoder.decode(M.self, frame, from: SignalHeader.count)
   }
@@ -259,7 +259,7 @@ struct SignalingChannel: ~Copyable {
     _ effects: inout Deque<L2CAPEffect>
   ) {
     let code = ConnectionParameterUpdateRequest.code
-    // A central does not ask: Vol 3, Part A, §4.20.
+    // A central must not ask: Vol 3, Part A, §4.20.
     guard role == .central else {
       return effects.report(answer(identifier, .notUnderstood) ? .rejectedSignal(code) : .tooManySignals(code), link)
     }
@@ -283,7 +283,7 @@ struct SignalingChannel: ~Copyable {
     ours = .none
     effects.append(.parameterUpdateEnded(link, answer))
   }
-  /// A request that the layer above still decides on has its place among the answers already.
+  /// A request that awaits the layer above already has its place among the answers.
   private var hasRoomForAnswer: Bool {
     let raised = if case .raised = peers { 1 } else { 0 }
     return answers.count + raised < SignalingChannel.mostAnswers
@@ -305,7 +305,7 @@ struct SignalingChannel: ~Copyable {
       return true
     }
     guard case .queued(let request) = ours else { return false }
-    // 1 … 255 in turn: none is used again before all others have been. Vol 3, Part A, §4.
+    // 1 … 255 in turn: each is reused only after all others. Vol 3, Part A, §4.
     lastIdentifier = lastIdentifier == 255 ? 1 : lastIdentifier + 1
     ours = .awaiting(identifier: lastIdentifier, deadline: now + SignalingChannel.responseTimeout)
     write(request, lastIdentifier, into: &output)
@@ -348,7 +348,7 @@ struct SignalingChannel: ~Copyable {
     ours = .none
     effects.append(.parameterUpdateEnded(link, .timedOut))
   }
-  /// Ends what waits, once.
+  /// Ends everything that waits, once.
   mutating func close(_ link: ConnectionHandle, _ effects: inout Deque<L2CAPEffect>) {
     if case .none = ours { return }
     ours = .none

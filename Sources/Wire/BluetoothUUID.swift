@@ -28,14 +28,14 @@ public enum BluetoothUUID: BitwiseCopyable, Sendable {
     case .long(_, let high): high
     }
   }
-  /// The 16-bit form where the UUID has one, else itself: GATT declarations may carry either.
+  /// The 16-bit form if the UUID has one, else itself: GATT declarations may carry either.
   @inlinable public var shortest: BluetoothUUID {
     if case .long(let low, let high) = self, low == Self.baseLow, high & 0xFFFF_0000_FFFF_FFFF == Self.baseHigh {
       return .short(UInt16(truncatingIfNeeded: high >> 32))
     }
     return self
   }
-  /// The number of a UUID that has a form of 16 or 32 bits: it stands in the upper 32 bits of the Base UUID.
+  /// The number of a UUID with a form of 16 or 32 bits: it replaces the upper 32 bits of the Base UUID.
   @inlinable public var shortValue: UInt32? {
     low == Self.baseLow && high & 0xFFFF_FFFF == Self.baseHigh ? UInt32(truncatingIfNeeded: high >> 32) : nil
   }
@@ -80,7 +80,7 @@ extension BluetoothUUID: LosslessStringConvertible, ExpressibleByStringLiteral, 
     default: return nil
     }
   }
-  /// A literal that is not a UUID traps: it is the programmer's.
+  /// Traps for a literal that is not a UUID.
   public init(stringLiteral text: String) {
     guard let uuid = BluetoothUUID(text) else { preconditionFailure("\"\(text)\" is not a Bluetooth UUID") }
     self = uuid

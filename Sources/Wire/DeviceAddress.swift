@@ -1,4 +1,4 @@
-/// A device address: six octets, of which the text gives the most significant first. Vol 6, Part B, §1.3.
+/// A device address: six octets; its text begins with the most significant one. Vol 6, Part B, §1.3.
 public struct DeviceAddress: WireValue, Hashable {
   /// The lower 48 bits.
   public var value: UInt64
@@ -13,24 +13,24 @@ public struct DeviceAddress: WireValue, Hashable {
   }
 }
 
-/// What a random address is, by its two most significant bits. Vol 6, Part B, §1.3.2.
+/// The kind of a random address, from its two most significant bits. Vol 6, Part B, §1.3.2.
 public enum RandomAddressKind: UInt8, BitwiseCopyable, Sendable {
-  /// Changes often, and nobody can tell whose it is.
+  /// Changes often, and reveals its device to no one.
   case nonResolvablePrivate = 0b00
-  /// Changes often, and who has the device's IRK can tell whose it is.
+  /// Changes often, and reveals its device to holders of its IRK.
   case resolvablePrivate = 0b01
   case reserved = 0b10
-  /// Stays at least as long as the device has power.
+  /// Stays the same at least as long as the device has power.
   case `static` = 0b11
 }
 
-// Random addresses: what one must be like (Vol 6, Part B, §1.3.2), and how one is made.
+// Random addresses: their rules (Vol 6, Part B, §1.3.2), and how to make them.
 extension DeviceAddress {
-  /// Of a random address; a public one tells nothing by its bits.
+  /// The kind of a random address; the bits of a public one have no meaning.
   public var randomKind: RandomAddressKind { RandomAddressKind(rawValue: UInt8(value >> 46 & 0b11)) ?? .reserved }
 
-  /// Whether the random part of a random address is as it must be: neither all zeros nor all ones. Of a resolvable private
-  /// address it is that of prand. Always false of the reserved kind.
+  /// Whether the random part of a random address is valid: neither all zeros nor all ones. In a resolvable private
+  /// address that is the random part of prand. Always false for the reserved kind.
   public var isValidRandom: Bool {
     switch randomKind {
     case .static, .nonResolvablePrivate: Self.isMixed(value, bits: 46)
@@ -47,7 +47,7 @@ extension DeviceAddress {
   public static func randomStatic(using chance: inout some RandomNumberGenerator) -> DeviceAddress {
     DeviceAddress(0b11 << 46 | .random(in: 1..<(1 << 46 - 1), using: &chance))
   }
-  /// A new non-resolvable private address, which is not the device's public address. Vol 6, Part B, §1.3.2.2.
+  /// A new non-resolvable private address, different from the device's public address. Vol 6, Part B, §1.3.2.2.
   public static func nonResolvablePrivate(
     not publicAddress: DeviceAddress, using chance: inout some RandomNumberGenerator
   ) -> DeviceAddress {
@@ -56,7 +56,7 @@ extension DeviceAddress {
     return address
   }
 
-  /// The two halves of a resolvable private address: 24 bits of chance with the bits of its kind, and ah(IRK, prand).
+  /// The two halves of a resolvable private address: 24 random bits with the bits of its kind, and ah(IRK, prand).
   /// Vol 6, Part B, §1.3.2.2.
   public init(prand: UInt32, hash: UInt32) { value = UInt64(prand) << 24 | UInt64(hash) }
   public var prand: UInt32 { UInt32(truncatingIfNeeded: value >> 24 & 0xFF_FFFF) }

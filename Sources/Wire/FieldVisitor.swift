@@ -1,8 +1,9 @@
-/// Whoever visits a message's fields decides what happens to them: ``WireDecoder`` reads them, ``WireEncoder`` writes them,
-/// ``WireDescriber`` makes them text, ``WireArbitrary`` makes them up, ``WireLayout`` measures where they stand.
+/// Visits the fields of a message: ``WireDecoder`` reads them, ``WireEncoder`` writes them, ``WireDescriber`` prints
+/// them, ``WireArbitrary`` generates them, ``WireLayout`` measures their places.
 ///
-/// Every requirement is generic, also where one type would do: a requirement that is not generic stays a call through the
-/// witness table in other modules, and costs more than the whole message (measured: 504 instructions per PDU instead of 117).
+/// Every requirement is generic, even for a single type: a requirement that is not generic stays a call through the
+/// witness table in other modules, and costs more than the whole message (measured: 504 instructions per PDU instead of
+/// 117).
 ///
 /// The labels are the Specification's own spelling, byte for byte.
 public protocol FieldVisitor {
@@ -10,9 +11,9 @@ public protocol FieldVisitor {
   mutating func value<V: WireValue>(_ label: StaticString, _ value: inout V) throws(WireError)
   /// `width` bits of an octet or word, least significant bit first. The widths of a run add up to whole octets.
   mutating func bits<V: WireValue>(_ label: StaticString, _ value: inout V, _ width: Int) throws(WireError)
-  /// Octets whose number the message does not carry.
+  /// Octets whose number is not in the message.
   mutating func octets<O: OctetsField>(_ label: StaticString, _ value: inout O, _ extent: WireExtent) throws(WireError)
-  /// Octets after their own length.
+  /// Octets preceded by their length.
   mutating func octets<C: WireValue>(
     lengthIn lengthLabel: StaticString, _ length: C.Type, _ label: StaticString, _ value: inout Octets)
     throws(WireError)
@@ -20,10 +21,10 @@ public protocol FieldVisitor {
   mutating func uuid<U: UUIDField>(_ label: StaticString, _ value: inout U) throws(WireError)
   /// Entries up to the end.
   mutating func list<E>(_ label: StaticString, _ value: inout WireList<E>, _ shape: WireListShape) throws(WireError)
-  /// Entries up to the end, after one octet that says how long each is.
+  /// Entries up to the end, after one octet with the length of each.
   mutating func list<E>(strideIn strideLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>)
     throws(WireError)
-  /// Entries after their number, which is one octet.
+  /// Entries preceded by their number in one octet.
   mutating func list<E>(countIn countLabel: StaticString, _ label: StaticString, _ value: inout WireList<E>)
     throws(WireError)
 }
@@ -41,24 +42,24 @@ extension FieldVisitor {
   }
 }
 
-/// How many octets a field takes whose length the message does not carry.
+/// The length of a field whose length is not in the message.
 public enum WireExtent: Sendable {
-  /// All up to the end.
+  /// Everything up to the end.
   case rest
   case exactly(Int)
-  /// All up to the end but this many, which another field takes.
+  /// Everything up to the end except this many octets, which another field takes.
   case allBut(Int)
-  /// All up to the end: what is left of a list's last entry that did not fit. Mostly none, and then not worth a word.
+  /// Everything up to the end: the incomplete last entry of a list. Usually empty, and then omitted from the text.
   case cut
 }
 
-/// The entries of a list whose number the message does not carry.
+/// The entries of a list whose number is not in the message.
 public struct WireListShape: Sendable {
-  /// Octets per entry; 0 for what the entry's own fields say.
+  /// Octets per entry; 0 if the entry's own fields determine it.
   public var stride: Int
   /// The least number of entries.
   public var minimum: Int
-  /// The last entry may be incomplete; it is not part of the list and left to the next field (``WireExtent/cut``).
+  /// The last entry may be incomplete; the list excludes it and the next field takes it (``WireExtent/cut``).
   public var mayBeCut: Bool
   @inlinable @inline(__always)
   public static func each(_ stride: Int = 0, minimum: Int = 1, mayBeCut: Bool = false) -> WireListShape {
@@ -84,11 +85,11 @@ public struct WireListShape: Sendable {
 ///       }
 ///     }
 ///
-/// Both attributes matter to messages that are hot: without them encoding takes twice, decoding 1.4 times as many
+/// Both attributes matter to frequent messages: without them encoding takes twice, decoding 1.4 times as many
 /// instructions, because the visitor is not specialised across modules.
 public protocol WireRecord: BitwiseCopyable, Sendable {
-  /// The value before it is decoded; its fields have the Specification's defaults where it gives any.
+  /// The value before decoding; its fields have the Specification's defaults, if any.
   init()
-  /// Shows each field to `visit`, in wire order. What comes later may depend on the value of what came before.
+  /// Passes each field to `visit`, in wire order. A later field may depend on the value of an earlier one.
   mutating func fields(_ visit: inout some FieldVisitor) throws(WireError)
 }

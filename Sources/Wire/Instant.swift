@@ -1,4 +1,4 @@
-/// A point in time: nanoseconds since the driver's own zero. Layers are told the time; they never read a clock.
+/// A point in time: nanoseconds since the driver's own zero. Callers pass the time to layers, which never read a clock.
 public struct Instant: BitwiseCopyable, Sendable, Hashable, Comparable, CustomStringConvertible {
   public var nanoseconds: UInt64
   @inlinable @inline(__always) public init(nanoseconds: UInt64 = 0) { self.nanoseconds = nanoseconds }
@@ -15,8 +15,7 @@ public struct Instant: BitwiseCopyable, Sendable, Hashable, Comparable, CustomSt
     let (sum, overflow) = instant.nanoseconds.addingReportingOverflow(UInt64(nanoseconds))
     return Instant(nanoseconds: overflow ? .max : sum)
   }
-  /// The same for a whole number of seconds that is known when this is compiled: to take a `Duration` apart costs 130
-  /// instructions.
+  /// The same for a constant whole number of seconds: decomposing a `Duration` costs 130 instructions.
   @inlinable @inline(__always) public func adding(seconds: UInt64) -> Instant {
     let (sum, overflow) = nanoseconds.addingReportingOverflow(seconds &* 1_000_000_000)
     return Instant(nanoseconds: overflow ? .max : sum)
@@ -47,7 +46,7 @@ extension Duration {
 }
 
 extension Optional<Instant> {
-  /// The earlier of two deadlines; `nil` never comes.
+  /// The earlier of two deadlines; `nil` means never.
   @inlinable @inline(__always) public static func earliest(_ a: Instant?, _ b: Instant?) -> Instant? {
     guard let a else { return b }
     guard let b else { return a }

@@ -1,12 +1,12 @@
-/// A range of the packet that a message was decoded from (or will be encoded from): trailing bytes are not copied into
-/// the message, they are looked up in the packet when somebody wants them.
+/// A range of the packet that a message was decoded from (or will be encoded from): a message refers to trailing bytes
+/// instead of copying them.
 ///
 ///     let value = response.attributeValue          // of `packet`
 ///     let bytes = packet.extracting(value.range)   // a span, to look at while the packet is borrowed
 ///     let kept = value.array(in: packet)           // a copy, to keep
 ///
-/// Valid only with its own packet and only as long as that is lent. Given a packet too short for the range every one of
-/// these functions traps: the peer cannot bring that about, ranges that come out of ``WireDecoder`` lie within the packet.
+/// Valid only with its own packet and only while that is lent. With a packet too short for the range every one of these
+/// functions traps. A peer cannot cause that: ranges from ``WireDecoder`` lie within the packet.
 public struct Octets: BitwiseCopyable, Sendable, Equatable {
   public var offset: UInt32
   public var count: UInt32
@@ -55,14 +55,14 @@ public struct Octets: BitwiseCopyable, Sendable, Equatable {
 }
 
 extension Octets {
-  /// Puts `bytes` at the end of `arena`, the bytes a message will be encoded from.
+  /// Appends `bytes` to `arena`, from which a message will be encoded.
   public init(_ bytes: some Collection<UInt8>, in arena: inout [UInt8]) {
     self.init(arena.count, bytes.count)
     arena += bytes
   }
 }
 
-/// Types that a visitor's `octets` fills: ``Octets``, or a type of the message's own around it.
+/// Types that a visitor's `octets` fills: ``Octets``, or a message's own type around it.
 public protocol OctetsField { var octets: Octets { get set } }
 extension Octets: OctetsField {
   @inlinable @inline(__always) public var octets: Octets {
@@ -71,7 +71,7 @@ extension Octets: OctetsField {
   }
 }
 
-/// Types that a visitor's `uuid` fills: ``BluetoothUUID``, or a type of the message's own around it.
+/// Types that a visitor's `uuid` fills: ``BluetoothUUID``, or a message's own type around it.
 public protocol UUIDField { var uuid: BluetoothUUID { get set } }
 extension BluetoothUUID: UUIDField {
   @inlinable @inline(__always) public var uuid: BluetoothUUID {

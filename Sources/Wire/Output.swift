@@ -2,7 +2,7 @@ extension OutputRawSpan {
   /// Appends `bytes`; the caller has checked that `freeCapacity` suffices (traps otherwise).
   @inlinable @inline(__always) public mutating func append(contentsOf bytes: Span<UInt8>) {
     precondition(bytes.count <= freeCapacity)
-    // Nothing to copy may come with nowhere to copy it to: an empty span need not have an address.
+    // An empty copy may have no destination: an empty span need not have an address.
     if bytes.isEmpty { return }
     unsafe withUnsafeMutableBytes { room, count in
       unsafe bytes.withUnsafeBytes { from in
@@ -12,9 +12,9 @@ extension OutputRawSpan {
       count &+= bytes.count
     }
   }
-  /// Appends a number, least significant octet first, at any offset; traps without room for it.
+  /// Appends a number, least significant octet first, at any offset; traps without room.
   ///
-  /// As octets: `append(_:as:)` initializes memory, which must be aligned for the type. Each is one store all the same.
+  /// As octets, because `append(_:as:)` needs memory aligned for the type. Each case is still a single store.
   @inlinable @inline(__always) public mutating func append(littleEndian value: UInt16) {
     unsafe append(unsafeBitCast(value.littleEndian, to: [2 of UInt8].self), as: [2 of UInt8].self)
   }
@@ -24,7 +24,7 @@ extension OutputRawSpan {
   @inlinable @inline(__always) public mutating func append(littleEndian value: UInt64) {
     unsafe append(unsafeBitCast(value.littleEndian, to: [8 of UInt8].self), as: [8 of UInt8].self)
   }
-  /// Overwrites two octets written earlier: lengths that are known only afterwards.
+  /// Overwrites two octets written earlier, for a length that is known only later.
   @inlinable @inline(__always) public mutating func patch(_ value: UInt16, at offset: Int) {
     precondition(offset &+ 2 <= byteCount)
     unsafe withUnsafeMutableBytes { room, _ in
@@ -35,12 +35,12 @@ extension OutputRawSpan {
   @inlinable @inline(__always) public func octet(at offset: Int) -> UInt8 {
     unsafe bytes.unsafeLoad(fromByteOffset: offset, as: UInt8.self)
   }
-  /// Takes back everything after the first `count` octets.
+  /// Removes everything after the first `count` octets.
   @inlinable @inline(__always) public mutating func truncate(to count: Int) {
     precondition(count <= byteCount)
     removeLast(byteCount &- count)
   }
-  /// Appends what `write` does, or nothing if it throws. `start` is where that begins.
+  /// Appends what `write` appends, or nothing if it throws. `start` is the offset at which that begins.
   @inlinable @inline(__always)
   public mutating func appendAll<Failure: Error>(
     _ write: (_ output: inout OutputRawSpan, _ start: Int) throws(Failure) -> Void
@@ -53,7 +53,7 @@ extension OutputRawSpan {
   }
 }
 
-/// Room for one packet, reused: what a driver, a test or a simulator gives to `nextPacket(into:)`.
+/// Reusable room for one packet: a driver, a test or a simulator passes it to `nextPacket(into:)`.
 ///
 ///     var packet = PacketBuffer(capacity: 1024)
 ///     while packet.fill({ host.nextPacket(into: &$0, now: now) }) { send(packet.bytes) }
@@ -67,7 +67,7 @@ extension OutputRawSpan {
   public init(capacity: Int = 1100) { unsafe room = .allocate(byteCount: capacity, alignment: 16) }
   deinit { unsafe room.deallocate() }
 
-  /// Empties the buffer and lets `write` fill it. Returns what `write` returned.
+  /// Empties the buffer and lets `write` fill it. Returns the result of `write`.
   @inlinable @inline(__always)
   public mutating func fill<Failure: Error>(
     _ write: (inout OutputRawSpan) throws(Failure) -> Bool
@@ -78,7 +78,7 @@ extension OutputRawSpan {
     written = unsafe output.finalize(for: room)
     return wrote
   }
-  /// There is no packet.
+  /// Empties the buffer.
   public mutating func removeAll() { written = 0 }
   /// Lends the packet.
   @inlinable @inline(__always)

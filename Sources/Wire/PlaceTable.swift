@@ -1,15 +1,15 @@
-/// Where the element with a number stands in a list: links by connection handle, sessions by bearer. A look-up is one index,
-/// as the numbers are small: the table is as long as the greatest that it has seen.
+/// The index of a numbered element in a list: links by connection handle, sessions by bearer. A look-up is one array
+/// access, because the numbers are small: the table is as long as the greatest that it has contained.
 public struct PlaceTable: ~Copyable, Sendable {
-  /// By number; `nowhere` where no element has it.
+  /// By number; `nowhere` for unused numbers.
   @usableFromInline var places: [UInt16] = []
   @usableFromInline static var nowhere: UInt16 { .max }
-  /// Elements of the list.
+  /// The number of elements in the list.
   private var count: UInt16 = 0
 
   public init() {}
 
-  /// The place of the element with `number`; nil where the list has none.
+  /// The index of the element with `number`; nil if the list has none.
   @inlinable @inline(__always) public subscript(_ number: UInt16) -> Int? {
     let number = Int(number)
     guard number < places.count else { return nil }
@@ -17,7 +17,7 @@ public struct PlaceTable: ~Copyable, Sendable {
     return place == Self.nowhere ? nil : Int(place)
   }
 
-  /// An element with `number`, which none has, is appended to the list.
+  /// Appends an element with the unused `number`.
   public mutating func append(_ number: UInt16) {
     precondition(self[number] == nil, "two elements with the number \(number)")
     precondition(count != Self.nowhere, "more elements than there are places")
@@ -25,7 +25,7 @@ public struct PlaceTable: ~Copyable, Sendable {
     places[Int(number)] = count
     count += 1
   }
-  /// The element with `number` is removed from the list; those behind it move up.
+  /// Removes the element with `number`; those behind it move up.
   public mutating func remove(_ number: UInt16) {
     guard let removed = self[number] else { return }
     places[Int(number)] = Self.nowhere
@@ -34,7 +34,7 @@ public struct PlaceTable: ~Copyable, Sendable {
       places[other] -= 1
     }
   }
-  /// The list is emptied.
+  /// Empties the list.
   public mutating func removeAll() {
     places.removeAll(keepingCapacity: true)
     count = 0

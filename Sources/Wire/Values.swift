@@ -2,15 +2,15 @@
 public protocol WireValue: BitwiseCopyable, Sendable, Equatable {
   /// Octets, 1…8.
   static var width: Int { get }
-  /// Some numbers of that width are refused (`init(wire:)` is nil): the peer's fault, and a ``WireError``.
+  /// Whether some numbers of that width are refused (`init(wire:)` is nil), as a ``WireError``.
   static var isClosed: Bool { get }
   init?(wire: UInt64)
   var wire: UInt64 { get }
-  /// As ``WireDescriber`` writes it.
+  /// The text that ``WireDescriber`` writes.
   var text: String { get }
 }
 extension WireValue {
-  /// Unless a type knows better: lists then look at every entry when they are decoded, which is right for all types.
+  /// The safe default: decoding a list then checks every entry.
   @inlinable @inline(__always) public static var isClosed: Bool { true }
   public var text: String { String(wire) }
 }
@@ -63,7 +63,7 @@ public struct UInt24: WireValue, Hashable, ExpressibleByIntegerLiteral {
 
 // MARK: Numbers with names
 
-/// An assigned number of a set that grows: any value is legal and survives a round trip.
+/// An assigned number of a set that grows: any value is legal and is preserved.
 public protocol OpenNumber: WireValue, RawRepresentable where RawValue: WireValue { init(rawValue: RawValue) }
 extension OpenNumber {
   @inlinable @inline(__always) public static var width: Int { RawValue.width }

@@ -1,21 +1,22 @@
 /// Fills a message with a random valid value, for property tests: value → bytes → value.
 ///
-/// The chance comes from outside, so that a seed repeats a run. Octets and lists get their bytes in `arena`, which is what
-/// the message is then encoded from:
+/// The caller passes the generator, so that a seed repeats a run. The bytes of octets and lists are in `arena`, from
+/// which the message is then encoded:
 ///
 ///     var chance = SplitMix64(seed: 1)
 ///     var arena: [UInt8] = []
 ///     let response = ReadByTypeResponse.arbitrary(using: &chance, in: &arena)
 ///     let packet = try response.encoded(from: arena.span)
 ///
-/// Valid means what the fields say (lengths, closed sets, two octets of UUID or sixteen), not what a server would answer.
+/// Valid means as the fields declare (lengths, closed sets, two octets of UUID or sixteen), not what a server would
+/// answer.
 public struct WireArbitrary<Chance: RandomNumberGenerator>: FieldVisitor {
   public var chance: Chance
-  /// The bytes that ranges in the messages made so far refer to.
+  /// The bytes that ranges in the generated messages refer to.
   public internal(set) var arena: [UInt8]
-  /// The most octets of a field whose length is free.
+  /// The longest generated field of free length, in octets.
   public var longest = 24
-  /// In an entry of a list: the octets of the field that takes the rest, because all entries are equally long.
+  /// In an entry of a list: the octets of the field that takes the rest, because all entries have one length.
   private var rest: Int?
 
   public init(_ chance: Chance, arena: [UInt8] = []) {
@@ -23,14 +24,14 @@ public struct WireArbitrary<Chance: RandomNumberGenerator>: FieldVisitor {
     self.arena = arena
   }
 
-  /// A random message. Throws only what its own `fields` throws.
+  /// A random message. Throws only errors of its own `fields`.
   public mutating func message<M: WireRecord>(_: M.Type) throws(WireError) -> M {
     var message = M()
     try message.fields(&self)
     return message
   }
 
-  /// Small numbers, large numbers, and any numbers of `width` bits: limits are where mistakes are.
+  /// Small numbers, large numbers, and any numbers of `width` bits: most mistakes are at limits.
   private mutating func number(_ width: Int) -> UInt64 {
     let all: UInt64 = width >= 64 ? .max : (1 << UInt64(width)) - 1
     switch UInt8.random(in: 0..<4, using: &chance) {
@@ -45,7 +46,7 @@ public struct WireArbitrary<Chance: RandomNumberGenerator>: FieldVisitor {
     return range
   }
   private mutating func valid<V: WireValue>(_ value: inout V, _ width: Int) {
-    // A closed set may be few of the numbers; if chance does not meet one, the default stands, which is valid.
+    // A closed set may be sparse; if no random number is a member, the valid default stays.
     for _ in 0..<1_000 {
       if let found = V(wire: number(width)) {
         value = found
@@ -63,7 +64,7 @@ public struct WireArbitrary<Chance: RandomNumberGenerator>: FieldVisitor {
       switch extent {
       case .exactly(let count): octets(count)
       case .rest, .allBut: octets(rest ?? .random(in: 0...longest, using: &chance))
-      // What is cut off depends on the list before it; nothing is always valid.
+      // The cut part depends on the list before it; an empty one is always valid.
       case .cut: Octets(arena.count, 0)
       }
   }
@@ -111,7 +112,7 @@ public struct WireArbitrary<Chance: RandomNumberGenerator>: FieldVisitor {
 }
 
 extension WireRecord {
-  /// A random valid value; its ranges refer to `arena`, whose end they are put at.
+  /// A random valid value; its ranges refer to the bytes that it appends to `arena`.
   public static func arbitrary(using chance: inout some RandomNumberGenerator, in arena: inout [UInt8]) -> Self {
     var arbitrary = WireArbitrary(chance, arena: arena)
     defer {

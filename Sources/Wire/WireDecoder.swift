@@ -1,8 +1,8 @@
-/// Reads a message out of a packet.
+/// Decodes a message from a packet.
 ///
-/// The one place that reads through an unsafe pointer: every read is preceded by a check against `end`. The pointer is
-/// kept on the stack instead of the span, because a switch inside a span's closure is not inlined (measured: 44
-/// instructions per PDU); whoever makes a decoder keeps the span alive until it is done.
+/// The only place that reads through an unsafe pointer: a check against `end` precedes every read. The stack holds the
+/// pointer instead of the span, because a switch inside a span's closure is not inlined (measured: 44 instructions per
+/// PDU); the creator of a decoder keeps the span alive while it is in use.
 @safe public struct WireDecoder: FieldVisitor {
   @usableFromInline let base: UnsafeRawPointer
   @usableFromInline var at: Int
@@ -15,7 +15,7 @@
     self.end = end
   }
   @unsafe @inlinable @inline(__always) init(_ packet: Span<UInt8>, _ at: Int, _ end: Int) {
-    // An empty span has no address; nothing is read through this one, because `end` is 0.
+    // An empty span has no address; `end` is 0, so nothing is read through it.
     let base = unsafe packet.withUnsafeBytes { $0.baseAddress }
     unsafe self.init(base ?? UnsafeRawPointer(bitPattern: 8).unsafelyUnwrapped, at, end)
   }
@@ -27,7 +27,7 @@
 
   /// Decodes one message that fills `packet` from `start` to `end`. Ranges in the message refer to the whole `packet`.
   ///
-  /// `start...end` must lie within the packet (traps otherwise): it is the caller's own arithmetic, not the peer's.
+  /// `start...end` must lie within the packet (traps otherwise): the caller computes it, not the peer.
   @inlinable @inline(__always) public static func decode<M: WireRecord>(
     _: M.Type = M.self, _ packet: Span<UInt8>, from start: Int = 0, to end: Int? = nil
   ) throws(WireError) -> M {
@@ -37,7 +37,7 @@
     var decoder = unsafe WireDecoder(packet, start, end)
     return try decoder.message(M.self)
   }
-  /// The message that fills what is left of the packet.
+  /// Decodes the message that fills the rest of the packet.
   @inlinable @inline(__always)
   public mutating func message<M: WireRecord>(_: M.Type) throws(WireError) -> M {
     var message = M()
@@ -54,7 +54,7 @@
   @inlinable @inline(__always) func load<I: FixedWidthInteger & BitwiseCopyable>(_ offset: Int, _: I.Type) -> UInt64 {
     UInt64(truncatingIfNeeded: I(littleEndian: unsafe base.loadUnaligned(fromByteOffset: offset, as: I.self)))
   }
-  /// `width` octets at `offset`; the width is a constant wherever this is called, so one case is left of these.
+  /// `width` octets at `offset`; the width is a constant at every call, so one case remains.
   @inlinable @inline(__always) func number(_ offset: Int, _ width: Int) -> UInt64 {
     switch width {
     case 1: load(offset, UInt8.self)
@@ -138,10 +138,10 @@
 
   // MARK: Lists
 
-  // A list is not decoded here, only its shape is checked: each entry is decoded again when the cursor comes to it. Where
-  // an entry could still be wrong then (it says its own length, has a field that refuses numbers), all entries are decoded
-  // here too and thrown away, so that a peer's bytes never reach the cursor's trap. `WireMeasure` folds to constants: fixed
-  // entries, which are nearly all, pay nothing for the question.
+  // Decoding checks only a list's shape: the cursor decodes each entry again. If an entry could still be invalid then
+  // (it has its own length, or a field that refuses numbers), all entries are decoded here too and discarded, so that a
+  // peer's bytes never reach the cursor's trap. `WireMeasure` folds to constants: entries of fixed length, which are
+  // nearly all, pay nothing for the check.
 
   @inlinable @inline(__always)
   public mutating func list<E>(_ label: StaticString, _ value: inout WireList<E>, _ shape: WireListShape)
@@ -179,7 +179,7 @@
     try need(1, strideLabel)
     let measure = E.measure
     let stride = Int(load(at, UInt8.self))
-    // Entries of fixed length have that length; the others at least one octet, or the list would have no end.
+    // Entries of fixed length have that length; others have at least one octet, or the list would be endless.
     let least = max(measure.shortest, 1)
     if stride < least || (!measure.isOpen && stride != least) {
       throw .wrongLength(strideLabel, stride, expected: least)
@@ -217,7 +217,7 @@
     let left = UInt32(truncatingIfNeeded: count) % UInt32(truncatingIfNeeded: stride)
     if left != 0 { throw .truncated(label, needed: stride, available: Int(left)) }
   }
-  /// Decodes every entry of `stride` octets up to the end, for its errors alone. `at` stays.
+  /// Decodes every entry of `stride` octets up to the end, only to find errors. `at` is unchanged.
   @inlinable func check<E: WireRecord>(_: E.Type, _ stride: Int) throws(WireError) {
     var start = at
     while start < end {

@@ -1,7 +1,7 @@
-/// Writes a message as text, the one text form of the project: `Attribute Handle: 0x0003, Value Offset: 22`.
+/// Prints a message, in the only text form of the project: `Attribute Handle: 0x0003, Value Offset: 22`.
 ///
-/// Numbers as their type writes them, octets as hex or `(empty)`, lists as `[{…}, {…}]`. Counts and lengths are written too, as the
-/// Specification has them, although the message does not store them.
+/// Numbers in the text of their type, octets as hex or `(empty)`, lists as `[{…}, {…}]`. Counts and lengths are printed
+/// too, as the Specification has them, although the message does not store them.
 @safe public struct WireDescriber: FieldVisitor {
   public private(set) var text = ""
   private let packet: UnsafeBufferPointer<UInt8>

@@ -1,12 +1,12 @@
-/// Writes a message into reserved space. Octets and lists are copied from `source`, the bytes their ranges refer to.
+/// Encodes a message into reserved space. Octets and lists are copied from `source`, the bytes their ranges refer to.
 ///
-/// Every store is preceded by a check against `capacity`; nothing becomes part of the output before ``commit(_:)``.
+/// A check against `capacity` precedes every store; nothing becomes part of the output before ``commit(_:)``.
 @safe public struct WireEncoder: FieldVisitor {
-  /// The beginning of the output; an output without any room has no address.
+  /// The beginning of the output; an output without room has no address.
   @usableFromInline let base: UnsafeMutableRawPointer?
-  /// Where the free part begins.
+  /// The offset of the free part.
   @usableFromInline let start: Int
-  /// Octets written, and the most that the free part holds.
+  /// Octets written, and the capacity of the free part.
   @usableFromInline var at: Int
   @usableFromInline let capacity: Int
   @usableFromInline let source: UnsafeRawPointer?
@@ -14,7 +14,7 @@
   @usableFromInline var bit = 0
   @usableFromInline var pending: UInt64 = 0
 
-  /// An encoder over the free part of `output`. It must not outlive either span; `commit` makes what it wrote part of
+  /// An encoder for the free part of `output`. It must not outlive either span; `commit` adds what it wrote to
   /// `output`.
   @unsafe @inlinable @inline(__always) public init(_ output: inout OutputRawSpan, _ source: Span<UInt8>) {
     let room = unsafe output.withUnsafeMutableBytes { bytes, _ in bytes.baseAddress }
@@ -40,7 +40,7 @@
   @inlinable @inline(__always) func need(_ count: Int, _ label: StaticString) throws(WireError) {
     if capacity &- at < count { throw .noRoom(label, needed: count, available: capacity &- at) }
   }
-  /// Where the next octet goes. The caller guarantees room for one, so there is an address.
+  /// The address of the next octet. The caller guarantees room for one, so there is an address.
   @unsafe @inlinable @inline(__always) var next: UnsafeMutableRawPointer {
     unsafe base.unsafelyUnwrapped + start + at
   }
@@ -48,7 +48,7 @@
     unsafe next.storeBytes(of: value.littleEndian, as: I.self)
     at &+= MemoryLayout<I>.size
   }
-  /// The lower `width` octets of `value`; the width is a constant wherever this is called.
+  /// Writes the lower `width` octets of `value`; the width is a constant at every call.
   @inlinable @inline(__always) mutating func number(_ value: UInt64, _ width: Int) {
     switch width {
     case 1: store(UInt8(truncatingIfNeeded: value))
@@ -77,7 +77,7 @@
     if count > 0 { unsafe next.copyMemory(from: source.unsafelyUnwrapped + offset, byteCount: count) }
     at &+= count
   }
-  /// A count or length that its field cannot say is an error, not a smaller number.
+  /// A count or length that exceeds its field is an error, never truncated.
   @inlinable @inline(__always)
   mutating func count(_ value: Int, _ width: Int, _ label: StaticString) throws(WireError) {
     try need(width, label)
@@ -167,12 +167,12 @@ extension WireRecord {
     try encoder.message(self)
     unsafe encoder.commit(&output)
   }
-  /// For tests and for messages that are not hot: allocates.
+  /// For tests and for rare messages: allocates.
   public func encoded(from source: Span<UInt8>) throws(WireError) -> [UInt8] {
     var capacity = 64 &+ source.count
     while true {
       do throws(WireError) { return try encoded(from: source, capacity: capacity) } catch {
-        // A message of many fields, or one that copies a range twice; none has more than 64 KiB.
+        // A message of many fields, or one that copies a range twice; none exceeds 64 KiB.
         guard case .noRoom = error.reason, capacity < 1 << 17 else { throw error }
         capacity *= 2
       }
@@ -189,9 +189,9 @@ extension WireRecord {
 }
 
 extension WireList {
-  /// Puts `entries` at the end of `arena`, the bytes a message will be encoded from. Allocates.
+  /// Appends `entries` to `arena`, from which a message will be encoded. Allocates.
   ///
-  /// Entries whose length is not their own to say are all equally long (traps otherwise: it is the caller's list).
+  /// Entries without a length of their own must all have the same length (traps otherwise: it is the caller's list).
   public init(_ entries: some Sequence<Element>, in arena: inout [UInt8]) throws(WireError) {
     let saysItsLength = Element.measure.isCounted
     var bytes: [UInt8] = []

@@ -1,30 +1,30 @@
-/// Octets that are not the message they should be: which field, and what was wrong with it.
+/// A message is invalid: the field, and the reason.
 public struct WireError: Error, BitwiseCopyable, Sendable, CustomStringConvertible {
   /// Numbers of octets are at most 65,535.
   public enum Reason: BitwiseCopyable, Sendable, Equatable {
     /// The packet ends before the field does; with a list, within an entry.
     case truncated(needed: UInt16, available: UInt16)
-    /// The field has a value that the Specification does not allow there. No field that refuses values is wider than 32 bits.
+    /// The field has a value that the Specification forbids. No field that refuses values is wider than 32 bits.
     case invalid(UInt32)
-    /// Octets of a field, or of a list's entries, that may not be so many or so few.
+    /// A field's octets, or a list's entries, have a forbidden length.
     case wrongLength(UInt16, expected: UInt16)
     /// Octets are left after the last field, or after the length that the field gives.
     case trailing(UInt16)
-    /// A number that names no message.
+    /// A number that identifies no message.
     case unknown(UInt32)
     /// Encoding only: the output has no room for the field.
     case noRoom(needed: UInt16, available: UInt16)
-    /// A count or a length that its field cannot hold.
+    /// A count or a length that exceeds its field.
     case tooLarge(UInt32)
-    /// Encoding only: the field's octets end there, beyond the octets that its range refers to.
+    /// Encoding only: the field's range ends at `end`, beyond the `count` octets of the source.
     case outsideSource(end: UInt16, count: UInt16)
   }
-  /// The Specification's name of the field. For `trailing` it is the field that says the length; empty where the message
-  /// ends with its last field.
+  /// The Specification's name of the field. For `trailing` it is the field with the length; empty if the message ends
+  /// with its last field.
   public let field: StaticString
   public let reason: Reason
 
-  // Each is called from every field of every message: what a call site does not contain stays out of the hot paths.
+  // Every field of every message calls these: code outside of the call sites stays out of the hot paths.
 
   @inline(never) public static func truncated(_ field: StaticString, needed: Int, available: Int) -> WireError {
     WireError(

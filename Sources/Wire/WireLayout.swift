@@ -1,12 +1,12 @@
-/// Names, offsets and widths of a message's fields: packet diagrams, and where a truncated message ends.
+/// Names, offsets and widths of a message's fields, for packet diagrams and for tests of truncated messages.
 public struct WireLayout: FieldVisitor {
   public struct Field: Sendable {
     public let label: String
-    /// Bits from the beginning of the message; `nil` behind a field of variable length.
+    /// Offset in bits from the beginning of the message; `nil` after a field of variable length.
     public let bit: Int?
-    /// Bits; `nil` when the length is variable.
+    /// Width in bits; `nil` if it is variable.
     public let width: Int?
-    /// The fields of a list's entry, their offsets from its beginning; empty for what is not a list.
+    /// The fields of a list's entry, with offsets from its beginning; empty for other fields.
     public let entry: [Field]
   }
   public private(set) var fields: [Field] = []
@@ -18,7 +18,7 @@ public struct WireLayout: FieldVisitor {
     fields.append(Field(label: "\(label)", bit: bit, width: width, entry: entry))
     bit = if let bit, let width { bit + width } else { nil }
   }
-  /// The fields of a record behind what is there already.
+  /// Appends the fields of a record.
   public mutating func record<M: WireRecord>(_: M.Type) {
     var record = M()
     do throws(WireError) { try record.fields(&self) } catch {}

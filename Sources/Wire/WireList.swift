@@ -1,17 +1,17 @@
-/// Entries of a message, still in the packet: their shape was checked when the message was decoded; each is decoded when
-/// asked for.
+/// Entries of a message, still in the packet: decoding the message checked their shape; the cursor decodes each on
+/// demand.
 ///
 ///     var cursor = response.attributeDataList.cursor
 ///     while let entry = cursor.next(in: packet) { … }
 ///
-/// Only this module makes lists that are not empty, so `byteCount` is a whole number of strides, and `Cursor` need not
-/// check that again (measured: 10 instructions per PDU). Ranges have 16 bits: no packet is longer than 65,535 octets.
+/// Only this module makes lists that are not empty, so `byteCount` is a whole number of strides, and `Cursor` does not
+/// check that again (measured: 10 instructions per PDU). Ranges have 16 bits: no packet exceeds 65,535 octets.
 public struct WireList<Element: WireRecord>: BitwiseCopyable, Sendable {
   @usableFromInline let offset: UInt16
   @usableFromInline let byteCount: UInt16
-  /// Octets per entry; 0 when each says its own length.
+  /// Octets per entry; 0 if each has its own length.
   @usableFromInline let stride: UInt16
-  /// The number of entries where the message carries it.
+  /// The number of entries, if the message carries it.
   @usableFromInline let count: UInt16
 
   @inlinable @inline(__always) public init() {
@@ -20,7 +20,7 @@ public struct WireList<Element: WireRecord>: BitwiseCopyable, Sendable {
     stride = 0
     count = 0
   }
-  /// A list that ends beyond what 16 bits can say is a `WireError` of the field `label`.
+  /// A list that ends beyond 16 bits is a `WireError` of the field `label`.
   @inlinable @inline(__always)
   init(_ offset: Int, _ byteCount: Int, stride: Int, count: Int = 0, _ label: StaticString) throws(WireError) {
     let end = offset &+ byteCount
@@ -34,7 +34,7 @@ public struct WireList<Element: WireRecord>: BitwiseCopyable, Sendable {
   @inlinable @inline(__always) public var isEmpty: Bool { byteCount == 0 }
   /// The octets of all entries together.
   @inlinable @inline(__always) public var octets: Octets { Octets(Int(offset), Int(byteCount)) }
-  /// Stands before the first entry.
+  /// A cursor before the first entry.
   @inlinable @inline(__always) public var cursor: Cursor {
     Cursor(at: Int(offset), end: Int(offset) &+ Int(byteCount), stride: Int(stride))
   }
@@ -50,8 +50,8 @@ public struct WireList<Element: WireRecord>: BitwiseCopyable, Sendable {
     }
     /// The next entry.
     ///
-    /// Traps when `packet` is not the packet that the list was decoded from: it is shorter, or an entry does not decode
-    /// although it did when the list was. No bytes of a peer can bring that about, only a caller who mixes up packets.
+    /// Traps when `packet` is not the packet that the list was decoded from: it is shorter, or an entry no longer
+    /// decodes. A peer's bytes cannot cause that, only a caller that confuses packets.
     @inlinable @inline(__always) public mutating func next(in packet: Span<UInt8>) -> Element? {
       guard at < end else { return nil }
       precondition(end <= packet.count, "not the packet of this list")

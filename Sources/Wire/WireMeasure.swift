@@ -1,11 +1,11 @@
-/// What a record's fields say about its length. All of it folds to constants, so that the decoder knows what it can of a
-/// list's entries at compile time.
+/// The length of a record, as its fields declare it. All of it folds to constants, so that the decoder knows a list's
+/// entries at compile time as far as possible.
 public struct WireMeasure: FieldVisitor {
   /// The least number of octets.
   public var shortest = 0
-  /// A field takes whatever is left: the length comes from outside.
+  /// A field takes the rest: the length comes from outside.
   public var isOpen = false
-  /// A field says its own length.
+  /// A field carries its own length.
   public var isCounted = false
   /// A field refuses some of the numbers that its width allows.
   public var isClosed = false
@@ -60,7 +60,7 @@ public struct WireMeasure: FieldVisitor {
 }
 
 extension WireRecord {
-  /// What the fields of this record say about its length.
+  /// The measure of this record's fields.
   @inlinable @inline(__always) public static var measure: WireMeasure {
     var measure = WireMeasure()
     var record = Self()
