@@ -4,12 +4,12 @@ import GATT
 import HCI
 import L2CAP
 
-// Links: how they come up and go down, what they run with, and what L2CAP says of them.
+// Links: how they come up and go down, their parameters, and L2CAP's effects.
 extension HostCore {
   // MARK: From above
 
-  /// Takes a link down; the peer sees `reason`. Ends with `.linkDown`, then `.completed(id, .disconnected)`; or with
-  /// `.completed(id, .failed(…))` where the controller refuses.
+  /// Disconnects a link; the peer sees `reason`. Ends with `.linkDown`, then `.completed(id, .disconnected)`; or with
+  /// `.completed(id, .failed(…))` if the controller refuses.
   public mutating func disconnect(
     _ link: LinkID, reason: HCIStatus = .remoteUserTerminatedConnection, id: RequestID? = nil, now: Instant
   ) {
@@ -19,7 +19,7 @@ extension HostCore {
     }
     if let id { upper.links[index].disconnectRequests.append(id) }
     disconnect(at: index, reason, now)
-    settle(now)
+    drain(now)
   }
 
   // MARK: Up and down
@@ -29,7 +29,7 @@ extension HostCore {
     _ status: HCIStatus, _ handle: ConnectionHandle, _ role: LinkRole, _ peer: PeerAddress,
     onAir: PeerAddress, _ parameters: ConnectionParameters, _ now: Instant
   ) {
-    // The end of directed advertising, not of an attempt of ours: §7.8.9.
+    // This ends directed advertising, not an attempt of ours: §7.8.9.
     if status == .advertisingTimeout {
       advertiser.timedOut(hci: &hci, now: now)
       return tellAdvertising()
@@ -63,7 +63,7 @@ extension HostCore {
       ownOnAir: ownAddress, parameters: parameters,
       bearers: LinkBearers(LinkBearer(Bearer(bearer, configuration: configuration), on: .attribute)))
     link.client.open(bearer)
-    // Either side may ask; the central does, as soon as it can (Vol 3, Part F, §3.4.2.1).
+    // Either side may start the exchange; the central does, as soon as it can (Vol 3, Part F, §3.4.2.1).
     if role == .central { link.bearers.first.bearer.exchangeMTU() }
     upper.append(link)
     upper.server.open(bearer)
@@ -80,9 +80,9 @@ extension HostCore {
     return id
   }
 
-  /// Everything that waits on the link ends, in order: values received, requests, subscriptions, the link itself.
+  /// Ends everything on the link, in order: received values, requests, subscriptions, the link itself.
   mutating func linkDown(_ handle: ConnectionHandle, _ reason: HCIStatus, _ now: Instant) {
-    // Closed with the event already, where it was the event that brought us here.
+    // Has no effect where the event itself has closed it.
     hci.credits.close(handle)
     l2cap.close(handle)
     if let index = upper.index(of: handle) {
@@ -102,7 +102,7 @@ extension HostCore {
     connections.disconnected(hci: &hci, now: now)
   }
 
-  /// Once for each link: a second command would be refused.
+  /// Sends the command once for each link, because the controller would refuse a second one.
   mutating func disconnect(at index: Int, _ reason: HCIStatus, _ now: Instant) {
     guard upper.links[index].phase == .up else { return }
     upper.links[index].phase = .disconnecting
@@ -116,7 +116,7 @@ extension HostCore {
   }
   /// Vol 4, Part E, §7.1.6.
   mutating func disconnectRefused(_ handle: ConnectionHandle, _ status: HCIStatus, _ now: Instant) {
-    // The controller has no such link: it went down without a word, or its event has been here.
+    // The controller has no such link: it went down without an event, or the event has already arrived.
     if status == .unknownConnectionIdentifier { return linkDown(handle, .connectionTerminatedByLocalHost, now) }
     guard let index = upper.index(of: handle) else { return emit(.violation(nil, .disconnectRefused(status))) }
     upper.links[index].phase = .up

@@ -19,7 +19,7 @@ public struct ADType: OpenNumber, Hashable, ExpressibleByIntegerLiteral, CustomS
   public static var classOfDevice: ADType { 0x0D }
   public static var simplePairingHashC192: ADType { 0x0E }
   public static var simplePairingRandomizerR192: ADType { 0x0F }
-  /// In the out-of-band data of an LE device; Device ID in an Extended Inquiry Response.
+  /// Its meaning in the out-of-band data of an LE device; in an Extended Inquiry Response it is the Device ID.
   public static var securityManagerTKValue: ADType { 0x10 }
   public static var securityManagerOutOfBandFlags: ADType { 0x11 }
   public static var peripheralConnectionIntervalRange: ADType { 0x12 }
@@ -58,19 +58,19 @@ public struct ADType: OpenNumber, Hashable, ExpressibleByIntegerLiteral, CustomS
   public static var threeDInformationData: ADType { 0x3D }
   public static var manufacturerData: ADType { 0xFF }
 
-  /// As Assigned Numbers has it: `Complete Local Name`. Nil for a number that is not assigned.
+  /// The name in Assigned Numbers: `Complete Local Name`. Nil for an unassigned number.
   public var name: String? { row.map { "\($0.name)" } }
   public var description: String { name ?? "AD type \(text)" }
-  /// False when no data of this type have this many octets. Any number is right for a type that is not assigned.
+  /// False when data of this type cannot have this many octets. An unassigned type allows any number.
   public func accepts(octets count: Int) -> Bool { row?.length.accepts(count) ?? true }
 
-  /// How many octets of data a type has, without the length and the type.
+  /// The octets of a type's data, without the length and the type.
   private enum Length {
     case any
     case exactly(Int)
     case atLeast(Int)
     case between(Int, Int)
-    /// Entries of that many octets.
+    /// Entries of this many octets each.
     case entries(Int)
     func accepts(_ count: Int) -> Bool {
       switch self {
@@ -82,7 +82,7 @@ public struct ADType: OpenNumber, Hashable, ExpressibleByIntegerLiteral, CustomS
       }
     }
   }
-  /// The table: every assigned type. Where the data have a format of another specification, any length goes.
+  /// The table of all assigned types. A format that another specification defines allows any length.
   private var row: (name: StaticString, length: Length)? {
     switch rawValue {
     case 0x01: ("Flags", .any)

@@ -1,19 +1,19 @@
 import BindruneWire
 import HCI
 
-// The less common AD types, by name: each property reads and writes a structure of `other`. Core Specification Supplement,
-// Part A. Of the types without a property, whose formats other specifications define (mesh, BIGInfo, 3D, electronic shelf
-// labels, out-of-band values), `data(of:)` gives the octets.
+// The less common AD types, by name: each property reads and writes a structure of `other`. Core Specification
+// Supplement, Part A. For types whose formats other specifications define (mesh, BIGInfo, 3D, electronic shelf labels,
+// out-of-band values), `data(of:)` returns the octets.
 extension AdvertisingData {
-  /// The first structure's data in `other`.
+  /// The data of the first such structure in `other`.
   public func data(of type: ADType) -> [UInt8]? { other.first { $0.type == type }?.data }
-  /// Nil removes all structures of this type from `other`. No more than 254 octets can be advertised.
+  /// Nil removes all structures of this type from `other`. A structure holds at most 254 octets on the air.
   public mutating func setData(_ data: [UInt8]?, of type: ADType) {
     let place = other.firstIndex { $0.type == type } ?? other.count
     other.removeAll { $0.type == type }
     if let data { other.insert(Structure(type: type, data: data), at: place) }
   }
-  /// Only data of a length that the type can have.
+  /// The data, if its length is valid for the type.
   private func soundData(of type: ADType) -> [UInt8]? {
     data(of: type).flatMap { type.accepts(octets: $0.count) ? $0 : nil }
   }
@@ -29,7 +29,7 @@ extension AdvertisingData {
     set { set(newValue.map { UInt64($0) }, 3, of: .classOfDevice) }
   }
 
-  /// The connection intervals that a peripheral prefers, in units of 1.25 ms, 0x0006 … 0x0C80; 0xFFFF: it does not say.
+  /// The connection intervals that a peripheral prefers, in units of 1.25 ms, 0x0006 … 0x0C80; 0xFFFF: no preference.
   public struct ConnectionIntervalRange: BitwiseCopyable, Sendable, Hashable {
     public var minimum: UInt16
     public var maximum: UInt16
@@ -52,12 +52,12 @@ extension AdvertisingData {
     }
   }
 
-  /// Whom this is for, by public addresses. §1.13. None: no such structure.
+  /// The intended recipients, by public addresses. §1.13. Empty: no such structure.
   public var publicTargetAddresses: [DeviceAddress] {
     get { addresses(.publicTargetAddress) }
     set { setAddresses(newValue, .publicTargetAddress) }
   }
-  /// Whom this is for, by random addresses. §1.14. None: no such structure.
+  /// The intended recipients, by random addresses. §1.14. Empty: no such structure.
   public var randomTargetAddresses: [DeviceAddress] {
     get { addresses(.randomTargetAddress) }
     set { setAddresses(newValue, .randomTargetAddress) }
@@ -70,7 +70,8 @@ extension AdvertisingData {
     setData(addresses.isEmpty ? nil : addresses.flatMap { octets($0.value, 6) }, of: type)
   }
 
-  /// Of the long form (up to 4 octets) or the short one, in steps of 625 µs. §1.15. Set, it takes as few octets as it needs.
+  /// From the long form (up to 4 octets) or the short one, in steps of 625 µs. §1.15. The setter writes as few octets
+  /// as possible.
   public var advertisingInterval: Duration? {
     get {
       (value(of: .advertisingIntervalLong) ?? value(of: .advertisingInterval)).map { .microseconds(Int64($0) * 625) }
@@ -109,8 +110,8 @@ extension AdvertisingData {
     set { set(newValue.map { UInt64($0.rawValue) }, 1, of: .leRole) }
   }
 
-  /// §1.18. On the wire a scheme is one code point: `http:` and `https:` are written out here, a URI without a known scheme is
-  /// as it came. Assigned Numbers, §2.7.
+  /// §1.18. On the wire a scheme is one code point: this property expands `http:` and `https:`, and returns a URI
+  /// without a known scheme unchanged. Assigned Numbers, §2.7.
   public var uri: String? {
     get {
       guard let text = text(of: .uri), let scheme = text.unicodeScalars.first else { return nil }
@@ -123,7 +124,7 @@ extension AdvertisingData {
           if let (code, scheme) = Self.uriSchemes.first(where: { !$0.scheme.isEmpty && uri.hasPrefix($0.scheme) }) {
             return Array(String(code).utf8) + Array(uri.utf8.dropFirst(scheme.utf8.count))
           }
-          // As it came: a code point below U+0100 that is no letter stands for a scheme already.
+          // Unchanged: a code point below U+0100 that is not a letter already stands for a scheme.
           let hasCode = uri.unicodeScalars.first.map { $0.value < 0x20 || (0x7F...0xFF).contains($0.value) } == true
           return (hasCode ? [] : [0x01]) + Array(uri.utf8)
         }, of: .uri)
@@ -134,13 +135,14 @@ extension AdvertisingData {
     [("\u{01}", ""), ("\u{16}", "http:"), ("\u{17}", "https:")]
   }
 
-  /// The bits of LE features, bit 0 in the first octet; of more than 64 the lower ones. §1.19. Set without zeros at the end.
+  /// The bits of LE features, bit 0 in the first octet; the lower 64 of a longer field. §1.19. The setter omits
+  /// trailing zeros.
   public var leSupportedFeatures: UInt64? {
     get { value(of: .leSupportedFeatures) }
     set { set(newValue, newValue.map { (64 - $0.leadingZeroBitCount + 7) / 8 } ?? 0, of: .leSupportedFeatures) }
   }
 
-  /// New channels for periodic advertising, from an event on. §1.20.
+  /// A new channel map for periodic advertising, and the event from which it applies. §1.20.
   public struct ChannelMapUpdate: BitwiseCopyable, Sendable, Hashable {
     /// Bit n is channel n, 0 … 36.
     public var channelMap: UInt64
@@ -162,13 +164,13 @@ extension AdvertisingData {
     }
   }
 
-  /// The name of a broadcast. What is not UTF-8 in it reads U+FFFD.
+  /// The name of a broadcast. Octets that are not UTF-8 read as U+FFFD.
   public var broadcastName: String? {
     get { text(of: .broadcastName) }
     set { setData(newValue.map { Array($0.utf8) }, of: .broadcastName) }
   }
 
-  /// Data for those who have the key. §1.23: randomizer, encrypted AD structures, message integrity check.
+  /// Encrypted data, for holders of the key. §1.23: randomizer, encrypted AD structures, message integrity check.
   public struct EncryptedData: Sendable, Hashable {
     /// Five octets.
     public var randomizer: [UInt8]
@@ -191,7 +193,7 @@ extension AdvertisingData {
     set { setData(newValue.map { $0.randomizer + $0.payload + $0.mic }, of: .encryptedAdvertisingData) }
   }
 
-  /// When and how to answer periodic advertising. §1.24.
+  /// When and how to respond to periodic advertising. §1.24.
   public struct ResponseTiming: BitwiseCopyable, Sendable, Hashable {
     public var responseAccessAddress: UInt32
     public var numberOfSubevents: UInt8

@@ -5,13 +5,13 @@ import GATT
 import HCI
 import L2CAP
 
-// The application's side of ATT and GATT, and what bearers, clients and the server say.
+// The application's calls to ATT and GATT, and the effects of bearers, clients and the server.
 extension HostCore {
   // MARK: Client
 
-  /// Starts a procedure of `link`'s GATT client; `body` hands `id` to it. Ends with `.completed(id, …)` in any case. It leaves
-  /// after the commands that have been written on the link. `isHeld`: there are more of those to come before it; it waits,
-  /// and the requests made after it do, until `release`.
+  /// Starts a procedure of `link`'s GATT client; `body` hands `id` to it. Ends with `.completed(id, …)` in any case.
+  /// The request leaves after the commands already written on the link. `isHeld`: more commands are to precede it; it
+  /// and all later requests wait until `release`.
   public mutating func withClient(
     of link: LinkID, id: RequestID, isHeld: Bool = false, _ body: (inout Client) -> Void
   ) {
@@ -20,37 +20,37 @@ extension HostCore {
     body(&upper.links[index].client)
     collect(at: index)
   }
-  /// All commands have been written that are to leave before this request, which is held. Nothing where it has ended.
+  /// Releases a held request: all commands that precede it have been written. Does nothing if it has ended.
   public mutating func release(_ id: RequestID, on link: LinkID) {
     guard let index = upper.index(of: link) else { return }
     upper.links[index].release(id)
     collect(at: index)
   }
-  /// What the client has discovered so far; nil when the link is gone.
+  /// What the client has discovered so far; nil if there is no such link.
   public func remoteDatabase(of link: LinkID) -> RemoteDatabase? {
     guard let index = upper.index(of: link) else { return nil }
     return upper.links[index].client.remote
   }
-  /// Makes `database` what `link`'s client knows: see `Client.restore`.
+  /// Sets what `link`'s client knows to `database`: see `Client.restore`.
   public mutating func restore(_ database: RemoteDatabase, on link: LinkID) {
     guard let index = upper.index(of: link) else { return }
     withLink(at: index) { $0.client.restore(database) }
   }
-  /// The ATT_MTU in force; nil when the link is gone.
+  /// The ATT_MTU in force; nil if there is no such link.
   public func mtu(of link: LinkID) -> Int? {
     guard let index = upper.index(of: link) else { return nil }
     return upper.links[index].bearers.first.bearer.mtu
   }
-  /// Write Without Response: bounded, in order with the link's other commands and requests: `.full` also while a request that
-  /// was made before it has not left. Vol 3, Part G, §4.9.1. `value` has at most MTU − 3 octets; more would arrive cut.
+  /// Write Without Response: bounded, in order with the link's other commands and requests; `.full` also while an
+  /// earlier request has not left. Vol 3, Part G, §4.9.1. `value` has at most MTU − 3 octets; a longer one is cut.
   public mutating func write(command value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID) -> SendAnswer {
     guard let index = upper.index(of: link) else { return .closed }
     hci.credits.setWants(upper.links[index].handle, true)
     return upper.links[index].offer(command: handle, value)
   }
 
-  /// The same, and where nothing waits before it and the controller has a buffer, the packet stands in `output` at once: the
-  /// driver sends what it finds there. One copy instead of two. `output` as for `nextPacket`.
+  /// The same; if nothing waits before it and the controller has a buffer, the packet is written into `output` at once,
+  /// and the driver sends it from there. This saves a copy. `output` as for `nextPacket`.
   public mutating func write(
     command value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID, into output: inout OutputRawSpan
   ) -> SendAnswer {
@@ -67,16 +67,16 @@ extension HostCore {
 
   // MARK: Server
 
-  /// Notifies one client. `.full`: nothing was taken, and one `.readyToSend` follows when there is room.
-  /// nil: the client has not subscribed, or may not be told now (`Server.mayBeSent`).
+  /// Notifies one client. `.full`: nothing was taken, and one `.readyToSend` follows when there is room. nil: the
+  /// client has not subscribed, or may not receive it now (`Server.mayBeSent`).
   public mutating func notify(_ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
     guard let index = upper.index(of: link) else { return .closed }
     guard upper.server.mayNotify(handle, to: upper.links[index].bearers.first.bearer.id) else { return nil }
     hci.credits.setWants(upper.links[index].handle, true)
     return upper.links[index].bearers.first.bearer.offer(notification: handle, value)
   }
-  /// The same, and where nothing waits before it and the controller has a buffer, the packet stands in `output` at once: the
-  /// driver sends what it finds there. One copy instead of two. `output` as for `nextPacket`.
+  /// The same; if nothing waits before it and the controller has a buffer, the packet is written into `output` at once,
+  /// and the driver sends it from there. This saves a copy. `output` as for `nextPacket`.
   public mutating func notify(
     _ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID, into output: inout OutputRawSpan
   ) -> SendAnswer? {
@@ -92,7 +92,7 @@ extension HostCore {
     }
     return answer
   }
-  /// Takes a buffer for a packet that is about to be written: no command waits, no link, and nothing on this one.
+  /// Takes a buffer for a packet to be written now: no command waits, no other link, and nothing on this one.
   @inline(__always) private mutating func takeBuffer(at index: Int) -> Bool {
     guard phase == .running, !hci.hasCommand, upper.isQuiet(at: index) else { return false }
     return hci.credits.takeAtOnce(upper.links[index].handle)
@@ -112,9 +112,10 @@ extension HostCore {
     case nil: _ = hci.credits.completed(handle, 1)
     }
   }
-  /// Notifies one client of several values: in as few Multiple Handle Value Notifications as they fit if the client takes
-  /// them (Vol 3, Part G, §4.10.2), else in one notification each. Values that the client has not subscribed to are left
-  /// out; one too long for a tuple goes by itself. The answer is the worst of all: after `.full` some may have been taken.
+  /// Notifies one client of several values: in as few Multiple Handle Value Notifications as possible if the client
+  /// supports them (Vol 3, Part G, §4.10.2), else in one notification each. Values that the client has not subscribed
+  /// to are left out; a value too long for a tuple is sent alone. Returns the worst answer: after `.full` some may have
+  /// been taken.
   public mutating func notify(_ values: [(handle: AttributeHandle, value: [UInt8])], on link: LinkID) -> SendAnswer {
     guard let index = upper.index(of: link) else { return .closed }
     let bearer = upper.links[index].bearers.first.bearer.id, room = upper.links[index].bearers.first.bearer.mtu - 1
@@ -138,8 +139,8 @@ extension HostCore {
       return link.send(tuples, wanted[first...], worst)
     }
   }
-  /// Indicates to one client, one value at a time: `.full` until `.indicationConfirmed`, or `.readyToSend` where it was
-  /// Service Changed that was outstanding. nil: it has not subscribed, or may not be told now.
+  /// Indicates to one client, one value at a time: `.full` until `.indicationConfirmed`, or `.readyToSend` if Service
+  /// Changed was outstanding. nil: the client has not subscribed, or may not receive it now.
   public mutating func indicate(_ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
     guard let index = upper.index(of: link) else { return .closed }
     guard upper.server.mayBeSent(handle, to: upper.links[index].bearers.first.bearer.id).contains(.indication) else {
@@ -156,39 +157,39 @@ extension HostCore {
     }
     return result
   }
-  /// Sets a value of the database. False: there is no such value, or it may not have that length.
+  /// Sets a value of the database. False if there is no such value, or it cannot have this length.
   public mutating func setValue(_ handle: AttributeHandle, to value: [UInt8]) -> Bool {
     upper.server.setValue(handle, to: value)
   }
 
-  /// The application's answer to `.readRequested`: the value from the offset that was asked for. Like the other answers it
-  /// returns nil, or why nobody waits for it, and leaves after the notifications that were offered before it; `isKept`: there
-  /// are more of those to come, and it waits for `releaseAnswer`, but not longer than 25 s after the request.
+  /// The application's answer to `.readRequested`: the value from the requested offset. Like the other answers it
+  /// returns nil, or why no request awaits it, and it leaves after the notifications offered before it. `isKept`: more
+  /// notifications are to precede it; it waits for `releaseAnswer`, at most until 25 s after the request.
   @discardableResult
   public mutating func answerRead(
     _ id: ServerRequestID, _ value: [UInt8], isKept: Bool = false, now: Instant
   ) -> UnwantedAnswer? {
     respond(to: id, isKept, now) { server, output in server.answerRead(id, with: value.span, into: &output) }
   }
-  /// The application's yes to `.writeRequested`.
+  /// The application has agreed to `.writeRequested`.
   @discardableResult
   public mutating func answerWrite(_ id: ServerRequestID, isKept: Bool = false, now: Instant) -> UnwantedAnswer? {
     respond(to: id, isKept, now) { server, output in server.answerWrite(id, into: &output) }
   }
-  /// The application's no to either; `handle` says which of several writes it is about.
+  /// The application refuses either request; `handle` names the one of several writes that it concerns.
   @discardableResult
   public mutating func refuse(
     _ id: ServerRequestID, _ error: ATTError, about handle: AttributeHandle? = nil, isKept: Bool = false, now: Instant
   ) -> UnwantedAnswer? {
     respond(to: id, isKept, now) { server, output in server.refuse(id, error, about: handle, into: &output) }
   }
-  /// All notifications have been offered that are to leave before the answer that is kept on the link.
+  /// Releases the kept answer: all notifications that precede it have been offered.
   public mutating func releaseAnswer(on link: LinkID, now: Instant) {
     guard let index = upper.index(of: link), upper.releaseAnswers(at: index, now: now) else { return }
     collectServer()
     collect(at: index)
   }
-  /// Lets the server write a late response, of at most the waiting bearer's ATT_MTU, and hands it to that bearer.
+  /// Has the server write a late response, of at most the waiting bearer's ATT_MTU, and hands it to that bearer.
   private mutating func respond(
     to id: ServerRequestID, _ isKept: Bool, _ now: Instant,
     _ write: (inout Server, inout OutputRawSpan) -> AnswerOutcome
@@ -228,15 +229,15 @@ extension HostCore {
     }
     collectServer()
   }
-  /// The database as it is: what `DatabaseBuilder(after:)` takes.
+  /// The current database, for `DatabaseBuilder(after:)`.
   public var database: Database { upper.server.database }
 
-  /// Security Manager and controller have changed what protects `link`: `Server.setSecurity`.
+  /// Records what protects `link`, after the Security Manager and the controller have changed it: `Server.setSecurity`.
   public mutating func setSecurity(_ security: BearerSecurity, keySize: Int = 16, of link: LinkID) {
     guard let index = upper.index(of: link) else { return }
     upper.server.setSecurity(security, keySize: keySize, of: upper.links[index].bearers.first.bearer.id)
   }
-  /// The user allows `link`'s client what needs authorization: `Server.setAuthorized`.
+  /// Records the user's authorization of `link`'s client: `Server.setAuthorized`.
   public mutating func setAuthorized(_ isAuthorized: Bool, of link: LinkID) {
     guard let index = upper.index(of: link) else { return }
     upper.server.setAuthorized(isAuthorized, of: upper.links[index].bearers.first.bearer.id)
@@ -259,21 +260,22 @@ extension HostCore {
     }
   }
 
-  // MARK: Collecting
+  // MARK: Draining
 
   mutating func collect(_ handle: ConnectionHandle, _ now: Instant) {
     while let effect = l2cap.nextEffect() { self.handle(effect, now) }
     if let index = upper.index(of: handle) { collect(at: index) }
     collectServer()
   }
-  /// `collect` would do something.
-  @inline(__always) func hasNews(of handle: ConnectionHandle) -> Bool {
+  /// `collect` would find an effect.
+  @inline(__always) func hasEffects(of handle: ConnectionHandle) -> Bool {
     if l2cap.hasEffect || upper.server.hasEffect || upper.server.hasServiceChanged { return true }
     guard let index = upper.index(of: handle) else { return false }
     return upper.links[index].hasEffect
   }
 
-  /// Takes what a link's client and bearers have to say, with the octets that belong to it, and notes what they want.
+  /// Takes the effects of a link's client and bearers, with their octets, and notes whether the link has something to
+  /// send.
   mutating func collect(at index: Int) {
     let link = upper.links[index].id
     while let effect = upper.links[index].client.nextEffect() {
@@ -327,7 +329,7 @@ extension HostCore {
 }
 
 extension UpperLayers {
-  /// Takes what a link's bearers have to say.
+  /// Takes the effects of a link's bearers.
   fileprivate mutating func collectBearers(at index: Int) {
     let link = links[index].id
     links[index].bearers.forEach { while let effect = $0.nextEffect(of: link) { batch.append(effect) } }
@@ -335,7 +337,7 @@ extension UpperLayers {
 }
 
 extension LinkBearer {
-  /// What there is to say to the application, in order.
+  /// The next effect for the application, in order.
   @inline(__always) fileprivate mutating func nextEffect(of link: LinkID) -> HostEffect? {
     while let effect = bearer.nextEffect() {
       if let effect = self.effect(effect, of: link) { return effect }
@@ -349,7 +351,7 @@ extension LinkBearer {
     case .indicationConfirmed:
       defer { isIndicationRefused = false }
       if let handle = indicating.take() { return .indicationConfirmed(link, handle) }
-      // Of Service Changed, which is nobody's business, but another may follow.
+      // Service Changed is internal; its confirmation only makes room for another indication.
       return isIndicationRefused ? .readyToSend(link) : nil
     case .indicationFailed:
       indicating = nil

@@ -1,16 +1,16 @@
 import BindruneWire
 
-/// One AD structure of a packet: its type, and where its data lies. Vol 3, Part C, §11.
+/// One AD structure of a packet: its type, and the range of its data. Vol 3, Part C, §11.
 public struct ADStructure: BitwiseCopyable, Sendable {
   public var type: ADType
   public var data: Octets
 }
 
-/// What was wrong with advertising data; everything before it was sound and has been kept.
+/// What was wrong with advertising data. Everything before the fault was decoded.
 public enum ADFault: BitwiseCopyable, Sendable, Hashable, CustomStringConvertible {
-  /// The structure at `offset` says that it has `needed` octets; `available` are left.
+  /// The structure at `offset` claims `needed` octets; `available` are left.
   case overrun(offset: Int, needed: Int, available: Int)
-  /// A zero length ends the data (Vol 3, Part C, §11); octets other than zero follow at `offset`.
+  /// A zero length ends the data (Vol 3, Part C, §11), but octets other than zero follow at `offset`.
   case dataAfterEnd(offset: Int)
   /// The data of the structure at `offset` has a length that its type cannot have: `AdvertisingData.other` keeps it.
   case malformed(offset: Int, type: ADType)
@@ -25,7 +25,7 @@ public enum ADFault: BitwiseCopyable, Sendable, Hashable, CustomStringConvertibl
   }
 }
 
-/// Walks AD structures as far as they are sound.
+/// Walks AD structures up to the first fault.
 public struct ADCursor {
   private var at: Int
   private let end: Int
@@ -34,7 +34,7 @@ public struct ADCursor {
     at = Int(data.offset)
     end = at + Int(data.count)
   }
-  /// The next structure, or nil at the end or at a fault. `packet` is the packet the data lies in.
+  /// The next structure, or nil at the end or at a fault. `packet` contains the data.
   public mutating func next(in packet: Span<UInt8>) -> ADStructure? {
     guard fault == nil, at < end else { return nil }
     let length = Int(packet[at])
@@ -57,44 +57,44 @@ public struct ADCursor {
   }
 }
 
-/// What a device says about itself: the advertising data and scan response data, joined.
+/// The data that a device advertises: advertising data and scan response data, joined.
 ///
-/// One value for both directions: `init(decoding:)` and `merge` read it, `structures()` and `AdvertisingPacker` write it.
-/// The values of most devices have properties of their own; those of the other types are read and written in `other` by
-/// the properties of `ADValues.swift`, and nothing is lost of types that nobody knows. `Structure.list(decoding:)` is for who
-/// wants the structures as they came.
+/// One value for both directions: `init(decoding:)` and `merge` decode it, `structures()` and `AdvertisingPacker`
+/// encode it. The values of most devices have properties here; `ADValues.swift` has properties for the other assigned
+/// types, which are kept in `other`, as are unknown types. `Structure.list(decoding:)` returns the structures
+/// unchanged.
 public struct AdvertisingData: Sendable, Hashable {
-  /// The Flags AD type, Supplement Part A, §1.3. Nil when absent. Flags of several octets, which no edition defines, are in
-  /// `other`.
+  /// The Flags AD type, Supplement Part A, §1.3. Nil when absent. Flags of several octets, which no edition defines,
+  /// are kept in `other`.
   public var flags: UInt8?
-  /// The name's octets, as on the wire: they need not be UTF-8, and a name that was cut may end within a character.
+  /// The name's octets, as on the wire: they may not be UTF-8, and a name that was cut may end within a character.
   public var localNameOctets: [UInt8]?
   /// True when the name was cut to fit (Shortened Local Name).
   public var isNameShortened = false
   public var serviceUUIDs: [BluetoothUUID] = []
   public var solicitedServiceUUIDs: [BluetoothUUID] = []
   public var serviceData: [ServiceData] = []
-  /// Each: company identifier (two octets, little-endian) and data, as on the wire.
+  /// Each entry: company identifier (two octets, little-endian) and data, as on the wire.
   public var manufacturerDataList: [[UInt8]] = []
-  /// dBm.
+  /// In dBm.
   public var txPowerLevel: Int8?
   public var appearance: UInt16?
-  /// Structures of other types, and those of the types above that these cannot hold, kept as they came.
+  /// Structures of other types, and malformed ones of the types above, unchanged.
   public var other: [Structure] = []
-  /// The first fault met; nil when all of it was sound.
+  /// The first fault; nil if there was none.
   public private(set) var fault: ADFault?
 
-  /// What is not UTF-8 in it reads U+FFFD; see `localNameOctets`.
+  /// Octets that are not UTF-8 read as U+FFFD; see `localNameOctets`.
   public var localName: String? {
     get { localNameOctets.map { String(decoding: $0, as: UTF8.self) } }
     set { localNameOctets = newValue.map { Array($0.utf8) } }
   }
-  /// The first manufacturer's; setting it replaces all of them.
+  /// The first manufacturer's data; the setter replaces all of them.
   public var manufacturerData: [UInt8]? {
     get { manufacturerDataList.first }
     set { manufacturerDataList = newValue.map { [$0] } ?? [] }
   }
-  /// The service UUIDs of an iOS device that did not fit, or of its apps in the background.
+  /// The service UUIDs of an iOS device that exceeded its advertisement, or belong to its apps in the background.
   public var overflowArea: OverflowArea? {
     manufacturerDataList.lazy.compactMap(OverflowArea.init(manufacturerData:)).first
   }
@@ -110,17 +110,17 @@ public struct AdvertisingData: Sendable, Hashable {
   /// One AD structure with its own bytes.
   public struct Structure: Sendable, Hashable {
     public var type: ADType
-    /// At most 254 octets go on the wire.
+    /// At most 254 octets.
     public var data: [UInt8]
     public init(type: ADType, data: [UInt8]) {
       self.type = type
       self.data = data
     }
-    /// On the wire: length, type, data.
+    /// Octets on the wire: length, type, data.
     public var count: Int { 2 + data.count }
-    /// On the wire.
+    /// The octets on the wire.
     public var octets: [UInt8] { [UInt8(truncatingIfNeeded: data.count + 1), type.rawValue] + data }
-    /// The structures of `bytes` one after another, as far as they are sound, and what ended that.
+    /// The structures of `bytes`, in order, up to the first fault.
     public static func list(decoding bytes: Span<UInt8>) -> (structures: [Structure], fault: ADFault?) {
       var cursor = ADCursor(Octets(0, bytes.count)), structures: [Structure] = []
       while let next = cursor.next(in: bytes) {
@@ -130,7 +130,7 @@ public struct AdvertisingData: Sendable, Hashable {
     }
   }
 
-  /// LE General Discoverable Mode, BR/EDR not supported: what a connectable LE-only device says.
+  /// LE General Discoverable Mode, BR/EDR not supported: the flags of a connectable LE-only device.
   public static var generalDiscoverableFlags: UInt8 { 0x06 }
 
   public init(
@@ -141,7 +141,7 @@ public struct AdvertisingData: Sendable, Hashable {
     self.flags = flags
     self.localName = localName
   }
-  /// Reads what is sound; `fault` says what was not.
+  /// Decodes everything but faulty data, which `fault` describes.
   public init(decoding bytes: Span<UInt8>) {
     self.init(flags: nil)
     merge(bytes)
@@ -149,7 +149,7 @@ public struct AdvertisingData: Sendable, Hashable {
 
   // MARK: Reading
 
-  /// Adds the structures of `bytes`, a scan response for instance: single values are replaced, lists grow.
+  /// Adds the structures of `bytes`, for example of a scan response: single values are replaced, lists grow.
   public mutating func merge(_ bytes: Span<UInt8>) {
     let (structures, fault) = Structure.list(decoding: bytes)
     var offset = 0
@@ -160,7 +160,8 @@ public struct AdvertisingData: Sendable, Hashable {
     if self.fault == nil { self.fault = fault }
   }
 
-  /// Takes over what `earlier` data of the same device says and this does not: a scan response comes and goes.
+  /// Adds values from `earlier` data of the same device that are absent here: not every advertisement has its scan
+  /// response.
   public mutating func fill(from earlier: AdvertisingData) {
     if localNameOctets == nil || (isNameShortened && !earlier.isNameShortened && earlier.localNameOctets != nil) {
       localNameOctets = earlier.localNameOctets
@@ -172,14 +173,14 @@ public struct AdvertisingData: Sendable, Hashable {
     serviceUUIDs += earlier.serviceUUIDs.filter { !serviceUUIDs.contains($0) }
     solicitedServiceUUIDs += earlier.solicitedServiceUUIDs.filter { !solicitedServiceUUIDs.contains($0) }
     serviceData += earlier.serviceData.filter { entry in !serviceData.contains { $0.uuid == entry.uuid } }
-    // Of one company the newer ones count.
+    // Of the same company the newer data prevail.
     manufacturerDataList += earlier.manufacturerDataList.filter { entry in
       !manufacturerDataList.contains { $0.prefix(2) == entry.prefix(2) }
     }
     other += earlier.other.filter { entry in !other.contains { $0.type == entry.type } }
   }
 
-  /// False when the data's length cannot be that of its type; kept in `other` then.
+  /// Returns false for a length that is invalid for the type; the structure then goes into `other`.
   private mutating func add(_ structure: Structure) -> Bool {
     let data = structure.data
     guard structure.type.accepts(octets: data.count) else {
@@ -189,7 +190,7 @@ public struct AdvertisingData: Sendable, Hashable {
     switch structure.type {
     case .flags where data.count == 1: flags = data[0]
     case .shortenedLocalName, .completeLocalName:
-      // A complete name is not replaced by a shortened one.
+      // A shortened name does not replace a complete one.
       if structure.type == .shortenedLocalName && localNameOctets != nil && !isNameShortened { return true }
       localNameOctets = data
       isNameShortened = structure.type == .shortenedLocalName
@@ -216,8 +217,9 @@ public struct AdvertisingData: Sendable, Hashable {
 
   // MARK: Writing
 
-  /// The AD structures in the order in which they are placed: what a scanner filters by comes first, the name last: it
-  /// can be shortened to what the others leave. Lists are called complete; UUIDs have their shortest form, 16, 32 or 128 bits.
+  /// The AD structures in the order of placement: those that scanners filter by come first, the name last, because it
+  /// can be shortened to the remaining room. Lists are marked complete; UUIDs have their shortest form, 16, 32 or 128
+  /// bits.
   public func structures() -> [Structure] {
     var result: [Structure] = []
     func add(_ type: ADType, _ data: [UInt8]) { result.append(Structure(type: type, data: data)) }
@@ -242,7 +244,7 @@ public struct AdvertisingData: Sendable, Hashable {
 enum UUIDListKind: BitwiseCopyable, CaseIterable {
   case services, solicited
 
-  /// A list's UUIDs have one width: 2, 4 or 16 octets. Only lists of services can say that they are not complete.
+  /// A list's UUIDs have one width: 2, 4 or 16 octets. Only lists of services have an incomplete form.
   func type(width: Int, isComplete: Bool = true) -> ADType {
     switch (self, width) {
     case (.services, 2): isComplete ? .completeServiceUUIDs16 : .incompleteServiceUUIDs16
@@ -262,7 +264,7 @@ enum UUIDListKind: BitwiseCopyable, CaseIterable {
 }
 
 extension ADType {
-  /// Of a list of UUIDs: what kind, and how wide they are.
+  /// The kind of a list of UUIDs, and their width.
   struct UUIDList: BitwiseCopyable {
     var kind: UUIDListKind
     var width: Int
@@ -297,7 +299,7 @@ extension ADType {
 }
 
 extension BluetoothUUID {
-  /// Octets in AD structures, which have UUIDs of 32 bits too: 2, 4 or 16.
+  /// Octets in AD structures, which also have 32-bit UUIDs: 2, 4 or 16.
   var width: Int { shortValue.map { $0 <= 0xFFFF ? 2 : 4 } ?? 16 }
   /// In the shortest form.
   var littleEndian: [UInt8] { shortValue.map { octets(UInt64($0), width) } ?? octets(low, 8) + octets(high, 8) }

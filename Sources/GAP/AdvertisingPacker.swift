@@ -1,28 +1,30 @@
 import BindruneWire
 
-/// Where advertised data go, octet by octet: a function of the data, the policy and what the controller has, and of nothing
-/// else. It drops nothing silently: `PackedAdvertisement` has the fate of every item.
+/// Places advertised data, octet by octet: a pure function of the data, the policy and the controller's abilities. It
+/// drops nothing silently: `PackedAdvertisement` has the placement of every item.
 ///
 ///     let packed = AdvertisingPacker(.coreBluetooth).pack(AdvertisingData(localName: "Fred", serviceUUIDs: ["C007"]))
 ///     packed.payloads.advertising  // 02 01 06 03 03 07 C0 05 09 46 72 65 64
 public struct AdvertisingPacker: BitwiseCopyable, Sendable {
-  /// What is sent where, and what of it is left out. Decision 0011.
+  /// Where data are sent, and which are left out. Decision 0011.
   public enum Policy: String, CaseIterable, BitwiseCopyable, Sendable {
-    /// All of it: by `standard` where that leaves nothing out (a name may be shortened), because every scanner hears legacy
-    /// PDUs; else by `extended`. A host refuses to advertise what neither holds, flags of what is not connectable excepted.
+    /// All data: by `standard` if that leaves nothing out (a name may be shortened), because every scanner hears legacy
+    /// PDUs; else by `extended`. A host refuses to advertise data that exceed both, except for flags of a set that is
+    /// not connectable.
     case everything
-    /// As an iPhone does it: flags, then 28 octets for service UUIDs in the caller's order and the name. What does not fit of
-    /// the UUIDs goes into the overflow area in the scan response, and of the name 10 octets, 8 beside the overflow area.
-    /// In the background the name is not sent, and all UUIDs are in the overflow area in the advertising data.
+    /// As an iPhone advertises: flags, then 28 octets for service UUIDs in the caller's order and the name. UUIDs that
+    /// do not fit go into the overflow area in the scan response, and up to 10 octets of the name, 8 beside the
+    /// overflow area. In the background the name is omitted, and all UUIDs are in the overflow area in the advertising
+    /// data.
     case coreBluetooth
-    /// Legacy PDUs: 31 octets and, but for `nonconnectable`, 31 of scan response, any AD type.
+    /// Legacy PDUs: 31 octets and, except for `nonconnectable`, 31 of scan response, any AD type.
     case standard
-    /// Extended PDUs: what the controller takes, any AD type. By `standard` where the controller has none.
+    /// Extended PDUs: up to the controller's limit, any AD type. By `standard` if the controller has none.
     case extended
   }
   public var policy: Policy
   public var kind: AdvertisingParameters.Kind
-  /// The most octets that the controller takes in extended PDUs; nil: it has none.
+  /// The controller's limit of octets in extended PDUs; nil if it has none.
   public var longestExtended: Int?
 
   public init(_ policy: Policy, kind: AdvertisingParameters.Kind = .connectable, longestExtended: Int? = nil) {
@@ -31,10 +33,10 @@ public struct AdvertisingPacker: BitwiseCopyable, Sendable {
     self.longestExtended = longestExtended
   }
 
-  /// What one application wants to advertise.
+  /// The data that one application advertises.
   public struct Source: Sendable, Hashable {
     public var data: AdvertisingData
-    /// The application is in the background, which `Policy.coreBluetooth` cares about.
+    /// Whether the application is in the background; relevant to `Policy.coreBluetooth` only.
     public var isInBackground: Bool
     public init(_ data: AdvertisingData, isInBackground: Bool = false) {
       self.data = data
@@ -48,14 +50,14 @@ public struct AdvertisingPacker: BitwiseCopyable, Sendable {
 
   /// Several applications' data in one advertisement: best effort, deterministic and fair.
   ///
-  /// The applications take turns in the order given, an item each: its service UUIDs first, in its own order, then what it
-  /// solicits, then its other data, its name last; what comes first has the first claim on the room. The same item of
-  /// several is sent once. Of flags, TX power, appearance and name there is one each: the first application's that has it
-  /// wins, those in the foreground being asked first, and the others' are left out as `.alreadySaid`.
+  /// The applications take turns in the given order, an item each: first its service UUIDs, in its own order, then its
+  /// solicited services, then its other data, its name last; earlier items take precedence. An item that several
+  /// applications share is sent once. Flags, TX power, appearance and name can be sent only once: the first
+  /// application's value is sent, applications in the foreground first, and the others are left out as `.alreadySaid`.
   ///
-  /// Under `.coreBluetooth` the UUIDs of those in the background go to the overflow area, which lies in the advertising data
-  /// when all are in the background, else in the scan response. `PackedAdvertisement.placements(of:)` says what became of
-  /// each application's items.
+  /// Under `.coreBluetooth` the UUIDs of applications in the background go to the overflow area, which lies in the
+  /// advertising data when all are in the background, else in the scan response. `PackedAdvertisement.placements(of:)`
+  /// returns the placements of one application's items.
   public func pack(_ sources: [Source]) -> PackedAdvertisement {
     let items = Items(sources)
     switch policy {
@@ -74,7 +76,7 @@ public struct AdvertisingPacker: BitwiseCopyable, Sendable {
 
   private func packAsCoreBluetooth(_ items: Items, isInBackground: Bool) -> PackedAdvertisement {
     var packed = PackedAdvertisement(advertising: 31, scanResponse: kind == .nonconnectable ? 0 : 31)
-    // An iPhone says that it has them, whatever the application says.
+    // An iPhone always sends flags, whatever the application passes.
     let flags = items.flags ?? .init(type: .flags, data: [AdvertisingData.generalDiscoverableFlags])
     packed.put(flags, in: .advertising, items.flags.map { [.structure($0)] } ?? [])
     for structure in items.structures { packed.leaveOut(.structure(structure), .notInThisPolicy) }
@@ -121,16 +123,16 @@ public struct AdvertisingPacker: BitwiseCopyable, Sendable {
     return packed
   }
 
-  /// Each structure whole into the advertising data where it fits, else into the scan response; a list that fits neither is
-  /// split. Vol 4, Part E, §7.8.7 and §7.8.8: 31 octets each.
+  /// Places each structure whole into the advertising data if it fits, else into the scan response; a list that fits
+  /// neither is split. Vol 4, Part E, §7.8.7 and §7.8.8: 31 octets each.
   private func packLegacy(_ items: Items) -> PackedAdvertisement {
     var packed = PackedAdvertisement(advertising: 31, scanResponse: kind == .nonconnectable ? 0 : 31)
     packed.put(items, in: [.advertising, .scanResponse])
     return packed
   }
-  /// All of it in one place: connectable extended advertisements have no scan response, scannable ones nothing else (Vol 4,
-  /// Part E, §7.8.53). Connectable ones have it all in AUX_ADV_IND, where AdvMode, flags, AdvA and ADI leave 245 octets of
-  /// 255 (§7.8.56; Vol 6, Part B, §2.3.4).
+  /// Places everything in one payload: connectable extended advertisements have no scan response, scannable ones have
+  /// only that (Vol 4, Part E, §7.8.53). Connectable ones have it all in AUX_ADV_IND, where AdvMode, flags, AdvA and
+  /// ADI leave 245 octets of 255 (§7.8.56; Vol 6, Part B, §2.3.4).
   private func packExtended(_ items: Items, longest: Int) -> PackedAdvertisement {
     let longest = kind == .connectable ? min(longest, 245) : longest
     var packed =
@@ -142,11 +144,11 @@ public struct AdvertisingPacker: BitwiseCopyable, Sendable {
   }
 }
 
-/// What an application asks for, piece by piece: a UUID of a list, or an AD structure.
+/// One piece of an application's data: a UUID of a list, or an AD structure.
 public enum AdvertisingItem: Sendable, Hashable, CustomStringConvertible {
   case serviceUUID(BluetoothUUID)
   case solicitedServiceUUID(BluetoothUUID)
-  /// Flags, name, data and all else; a name as long as it was asked for.
+  /// Flags, name, data and all else; a name with its full length.
   case structure(AdvertisingData.Structure)
 
   public var description: String {
@@ -165,41 +167,41 @@ public enum AdvertisingItem: Sendable, Hashable, CustomStringConvertible {
   }
 }
 
-/// What goes on the air, and what became of everything that was asked for.
+/// What goes on the air, and the placement of every item.
 public struct PackedAdvertisement: Sendable, Hashable {
   public enum Place: BitwiseCopyable, Sendable, Hashable { case advertising, scanResponse }
   public enum Fate: BitwiseCopyable, Sendable, Hashable {
     case whole(Place)
-    /// A name of which `octets` are sent.
+    /// The name is sent with this many octets.
     case shortened(Place, octets: Int)
-    /// A bit of the overflow area stands for it.
+    /// A bit of the overflow area represents the UUID.
     case overflow(Place)
     case leftOut(Reason)
   }
   public enum Reason: BitwiseCopyable, Sendable, Hashable, CustomStringConvertible {
-    /// It needs so many octets, and at most so many are free in one place; of a UUID: in its list.
+    /// The item needs this many octets, and at most this many are free in one place; of a UUID: in its list.
     case noRoom(needed: Int, available: Int)
-    /// The policy sends a name and services only.
+    /// The policy sends only a name and services.
     case notInThisPolicy
-    /// A name is not sent in the background.
+    /// The name is not sent in the background.
     case inBackground
-    /// Flags do not go into a scan response, and scannable extended advertisements have nothing else. Only connectable ones
-    /// have to say them. Supplement, Part A, §1.3.
+    /// A scan response cannot carry flags, and scannable extended advertisements have nothing else. Only connectable
+    /// ones must send flags. Supplement, Part A, §1.3.
     case notInScanResponse
-    /// There is one of this kind, and an earlier one was sent.
+    /// Only one item of this kind can be sent, and an earlier one was.
     case alreadySaid
-    /// Its type has no data of this length: no scanner could read it.
+    /// The type has no data of this length: no scanner could decode it.
     case malformed
 
-    /// What to say of the item: "needs 4 octets and 2 are free".
+    /// A predicate for the item: "needs 4 octets and 2 are free".
     public var description: String {
       switch self {
       case .noRoom(let needed, let available):
         "needs \(needed) octets and \(available == 1 ? "1 is" : "\(available) are") free"
       case .notInThisPolicy: "is not sent by this policy, which sends a name and services"
       case .inBackground: "is not sent in the background"
-      case .notInScanResponse: "have no place in a scan response"
-      case .alreadySaid: "is not sent, since there is another one already"
+      case .notInScanResponse: "cannot be in a scan response"
+      case .alreadySaid: "is not sent, since another one is"
       case .malformed: "has a length that its type cannot have"
       }
     }
@@ -217,9 +219,9 @@ public struct PackedAdvertisement: Sendable, Hashable {
   /// The structures of the advertising data, in wire order.
   public private(set) var advertising: [AdvertisingData.Structure] = []
   public private(set) var scanResponse: [AdvertisingData.Structure] = []
-  /// Legacy PDUs, which every scanner hears; else the extended ones of Bluetooth 5.
+  /// Legacy PDUs, which every scanner hears; else the extended PDUs of Bluetooth 5.
   public let usesLegacyPDUs: Bool
-  /// Every item that was asked for, once, and its fate.
+  /// Every item of the input, once, and its placement.
   public private(set) var placements: [Placement] = []
   private let advertisingCapacity: Int
   private let scanResponseCapacity: Int
@@ -229,7 +231,7 @@ public struct PackedAdvertisement: Sendable, Hashable {
       advertising: advertising.flatMap(\.octets), scanResponse: scanResponse.flatMap(\.octets),
       usesLegacyPDUs: usesLegacyPDUs)
   }
-  /// The UUIDs that are in the overflow area.
+  /// The UUIDs in the overflow area.
   public var overflow: [BluetoothUUID] {
     placements.compactMap {
       if case .serviceUUID(let uuid) = $0.item, case .overflow = $0.fate { uuid } else { nil }
@@ -241,9 +243,9 @@ public struct PackedAdvertisement: Sendable, Hashable {
       if case .leftOut(let reason) = $0.fate { LeftOut(item: $0.item, reason: reason) } else { nil }
     }
   }
-  /// What is left out against the caller's wish: only connectable devices have to say their flags.
+  /// The items left out against the caller's intent: only connectable devices must send flags.
   var missed: [LeftOut] { leftOut.filter { $0.reason != .notInScanResponse } }
-  /// What became of one application's items, where several were packed.
+  /// The placements of one application's items, if several applications were packed.
   public func placements(of data: AdvertisingData) -> [Placement] {
     let wanted = Set(data.items)
     return placements.filter { wanted.contains($0.item) }
@@ -275,7 +277,7 @@ public struct PackedAdvertisement: Sendable, Hashable {
   fileprivate mutating func leaveOut(_ item: AdvertisingItem, _ reason: Reason) {
     placements.append(Placement(item: item, fate: .leftOut(reason)))
   }
-  /// Of one width. Nothing where there are none.
+  /// For UUIDs of one width. Does nothing for an empty list.
   fileprivate mutating func putList(
     _ kind: UUIDListKind, _ uuids: [BluetoothUUID], in place: Place, isComplete: Bool
   ) {
@@ -283,7 +285,7 @@ public struct PackedAdvertisement: Sendable, Hashable {
     let type = kind.type(width: width, isComplete: isComplete)
     put(.init(type: type, data: uuids.flatMap(\.littleEndian)), in: place, uuids.map(kind.item))
   }
-  /// Whole, else as much as fits `room` octets with the header, and called shortened.
+  /// Places the whole name, else as much as fits `room` octets with the header, marked as shortened.
   fileprivate mutating func putName(_ name: AdvertisingData.Structure, in place: Place, room: Int) {
     guard let shortened = name.shortened(to: room) else {
       return leaveOut(.structure(name), .noRoom(needed: name.count, available: max(0, room)))
@@ -292,10 +294,10 @@ public struct PackedAdvertisement: Sendable, Hashable {
       shortened, in: place, [.structure(name)],
       shortened == name ? nil : .shortened(place, octets: shortened.data.count))
   }
-  /// What was not even tried.
+  /// Records items that were not tried.
   fileprivate mutating func leaveOut(_ items: Items) { placements += items.refused }
 
-  /// Everything, in the first of the places that has room.
+  /// Places every item in the first place that has room.
   fileprivate mutating func put(_ items: Items, in places: [Place]) {
     if let flags = items.flags {
       if places.contains(.advertising) {
@@ -321,7 +323,7 @@ public struct PackedAdvertisement: Sendable, Hashable {
       leaveOut(.structure(structure), .noRoom(needed: structure.count, available: places.map(roomForOne).max() ?? 0))
     }
   }
-  /// Of one width; in several places only if it fits none.
+  /// For UUIDs of one width; splits the list only if no place holds it whole.
   private mutating func putList(_ kind: UUIDListKind, _ uuids: [BluetoothUUID], inOneOf places: [Place]) {
     guard let width = uuids.first?.width else { return }
     if let place = places.first(where: { 2 + width * uuids.count <= roomForOne($0) }) {
@@ -338,17 +340,17 @@ public struct PackedAdvertisement: Sendable, Hashable {
   }
 }
 
-/// All items of several applications, each once, in turns.
+/// All items of several applications, each once, in order of precedence.
 private struct Items {
   var flags: AdvertisingData.Structure?
   var name: AdvertisingData.Structure?
   var serviceUUIDs: [BluetoothUUID] = []
   var solicitedUUIDs: [BluetoothUUID] = []
-  /// All others.
+  /// All other structures.
   var structures: [AdvertisingData.Structure] = []
-  /// What no policy sends.
+  /// Items that no policy sends.
   var refused: [PackedAdvertisement.Placement] = []
-  /// Every item, and whether only applications in the background ask for it.
+  /// Every item, and whether only applications in the background have it.
   private var known: [AdvertisingItem: Bool] = [:]
   private var said: Set<ADType> = []
 
@@ -393,8 +395,8 @@ private struct Items {
 }
 
 extension AdvertisingData {
-  /// Everything that is asked for, each once, in the order of its claims on room: flags, UUIDs in the caller's order, the rest
-  /// as `structures()` has it, the name last. Lists of UUIDs in `other` are among the UUIDs.
+  /// Every item once, in order of precedence: flags, UUIDs in the caller's order, the rest as in `structures()`, the
+  /// name last. Lists of UUIDs in `other` count as UUIDs.
   public var items: [AdvertisingItem] {
     var seen: Set<AdvertisingItem> = [], flags: [AdvertisingItem] = [], lists: [AdvertisingItem] = []
     var rest: [AdvertisingItem] = [], names: [AdvertisingItem] = []
@@ -420,7 +422,7 @@ extension AdvertisingData {
         for uuid in list.uuids(structure.data) { add(list.kind.item(uuid), to: &lists) }
       }
     }
-    // Its own name before one in `other`.
+    // Its own name precedes one in `other`.
     return flags + lists + rest + names.reversed()
   }
 }
@@ -435,7 +437,7 @@ extension UUIDListKind {
 }
 
 extension AdvertisingItem {
-  /// Supplement, Part A, §1: not more than once in a block. TX power may be, and our own `AdvertisingData` has one.
+  /// Supplement, Part A, §1: at most once in a block. TX power may repeat, but `AdvertisingData` has one.
   fileprivate var isSaidOnce: Bool {
     guard case .structure(let structure) = self else { return false }
     return [.flags, .completeLocalName, .shortenedLocalName, .appearance, .txPowerLevel].contains(structure.type)
@@ -443,13 +445,13 @@ extension AdvertisingItem {
 }
 
 extension AdvertisingData.Structure {
-  /// A name whole where it fits `count` octets with its header; else cut at a character's end and marked as cut; nil where no
-  /// octet of it fits. Supplement, Part A, §1.2.
+  /// The whole name if it fits `count` octets with its header; else cut at a character boundary and marked as cut; nil
+  /// if no octet of it fits. Supplement, Part A, §1.2.
   fileprivate func shortened(to count: Int) -> AdvertisingData.Structure? {
     let room = min(count, 256) - 2
     if data.count <= room { return self }
     guard room > 0 else { return nil }
-    // A character of UTF-8 has at most four octets, all but its first 10xxxxxx; what has more of those is not UTF-8.
+    // A character of UTF-8 has at most four octets, all but its first 10xxxxxx; a longer run is not UTF-8.
     let end = (max(0, room - 3)...room).last { data[$0] & 0xC0 != 0x80 } ?? room
     return end == 0 ? nil : AdvertisingData.Structure(type: .shortenedLocalName, data: Array(data[..<end]))
   }
@@ -459,7 +461,7 @@ extension AdvertisingData.Structure {
 public struct AdvertisingPayloads: Sendable, Hashable {
   public var advertising: [UInt8]
   public var scanResponse: [UInt8]
-  /// Legacy PDUs, which every scanner hears; else the extended ones of Bluetooth 5.
+  /// Legacy PDUs, which every scanner hears; else the extended PDUs of Bluetooth 5.
   public var usesLegacyPDUs: Bool
   public init(advertising: [UInt8] = [], scanResponse: [UInt8] = [], usesLegacyPDUs: Bool = true) {
     self.advertising = advertising
@@ -469,10 +471,10 @@ public struct AdvertisingPayloads: Sendable, Hashable {
 }
 
 public enum AdvertisingDataError: Error, Sendable, Hashable, CustomStringConvertible {
-  /// `AdvertisingPacker.Policy.everything` was asked for, and these do not fit.
+  /// The policy was `AdvertisingPacker.Policy.everything`, and these items do not fit.
   case leftOut([PackedAdvertisement.LeftOut])
-  /// A number of events was asked for, and the host goes by the legacy commands: the controller lacks the others, or the
-  /// configuration prefers these.
+  /// The caller asked for a number of events, and the host uses the legacy commands: the controller lacks the others,
+  /// or the configuration prefers these.
   case extendedUnavailable
 
   public var description: String {
@@ -481,7 +483,7 @@ public enum AdvertisingDataError: Error, Sendable, Hashable, CustomStringConvert
       "the " + items.map(\.description).prefix(1).joined() + (items.count > 1 ? ", and \(items.count - 1) more" : "")
         + "; advertise less data"
     case .extendedUnavailable:
-      "this controller has no extended advertising, which counts events; give a duration instead"
+      "this controller has no extended advertising, which a number of events needs; give a duration instead"
     }
   }
 }

@@ -1,12 +1,12 @@
 import BindruneWire
 import HCI
 
-/// One of several things that a host advertises at once, as whoever advertises numbers them. In the controller it is an
-/// advertising set: Vol 4, Part E, §7.8.53.
+/// One of several advertisements of a host; the caller assigns the number. In the controller it is an advertising set:
+/// Vol 4, Part E, §7.8.53.
 public struct AdvertisingSetID: BitwiseCopyable, Sendable, Hashable, CustomStringConvertible {
   public var rawValue: UInt32
   public init(rawValue: UInt32) { self.rawValue = rawValue }
-  /// Where there is only one.
+  /// For callers with only one.
   public static var first: AdvertisingSetID { AdvertisingSetID(rawValue: 0) }
   public var description: String { "advertising set \(rawValue)" }
 }
@@ -14,53 +14,53 @@ public struct AdvertisingSetID: BitwiseCopyable, Sendable, Hashable, CustomStrin
 /// How to advertise. Vol 3, Part C, §9.3; Vol 4, Part E, §7.8.5, §7.8.53, §7.8.56.
 public struct AdvertisingParameters: BitwiseCopyable, Sendable, Hashable {
   public enum Kind: BitwiseCopyable, Sendable, Hashable {
-    /// Anybody may connect; with legacy PDUs (ADV_IND) also ask for the scan response.
+    /// Any central may connect; with legacy PDUs (ADV_IND) any scanner may request the scan response.
     case connectable
-    /// Anybody may ask for the scan response; with legacy PDUs ADV_SCAN_IND.
+    /// Any scanner may request the scan response; with legacy PDUs ADV_SCAN_IND.
     case scannable
     /// A beacon; with legacy PDUs ADV_NONCONN_IND.
     case nonconnectable
-    /// Only this device may connect. No data: ADV_DIRECT_IND, a legacy PDU, has none.
+    /// Only this device may connect. Carries no data: ADV_DIRECT_IND is a legacy PDU without data.
     case directed(PeerAddress)
-    /// The same every 3.75 ms or sooner, for 1.28 s at most (Vol 6, Part B, §4.4.2.4.3); the interval does not count.
+    /// The same every 3.75 ms or sooner, for at most 1.28 s (Vol 6, Part B, §4.4.2.4.3); ignores the interval.
     case directedHighDutyCycle(PeerAddress)
   }
-  /// From one advertising event to the next, a range in which the controller chooses; up to 10 ms of chance come on top of
-  /// each (Vol 6, Part B, §4.4.2.2.1). The intents are the Specification's recommendations: Vol 3, Part C, §9.3.11 and
-  /// Appendix A.
+  /// The time between two advertising events: a range in which the controller chooses, plus up to 10 ms of random delay
+  /// for each event (Vol 6, Part B, §4.4.2.2.1). The intents are the Specification's recommendations: Vol 3, Part C,
+  /// §9.3.11 and Appendix A.
   public enum Interval: BitwiseCopyable, Sendable, Hashable {
-    /// To be found at once, while somebody waits for it: 30 ms to 60 ms, TGAP(adv_fast_interval1); where nobody may connect
-    /// 100 ms to 150 ms, TGAP(adv_fast_interval2). Recommended for 30 s or so.
+    /// For fast discovery while a user waits: 30 ms to 60 ms, TGAP(adv_fast_interval1); if not connectable 100 ms to
+    /// 150 ms, TGAP(adv_fast_interval2). Recommended for about 30 s.
     case fast
     /// 100 ms to 150 ms, TGAP(adv_fast_interval2).
     case balanced
-    /// To be found some time, at little cost: 1 s to 1.2 s, TGAP(adv_slow_interval).
+    /// For slow discovery at little cost: 1 s to 1.2 s, TGAP(adv_slow_interval).
     case background
     /// 20 ms … 10.24 s, with the extended commands … 10,485.759375 s; in steps of 0.625 ms.
     case between(Duration, Duration)
 
-    /// One interval and no other.
+    /// A single interval.
     public static func every(_ duration: Duration) -> Interval { .between(duration, duration) }
   }
   public var kind: Kind
-  /// What of the data is sent, and where: all of it, unless this says otherwise.
+  /// Which data are sent, and where; by default all of them.
   public var policy: AdvertisingPacker.Policy
-  /// The application is in the background, which `AdvertisingPacker.Policy.coreBluetooth` cares about.
+  /// Whether the application is in the background; relevant to `AdvertisingPacker.Policy.coreBluetooth` only.
   public var isInBackground = false
   public var interval: Interval
-  /// How long, from the first start on and over restarts; nil: until it is stopped. The controller's clock ends it, where it
-  /// has one for this, up to 655.35 s; else the host's.
+  /// The time from the first start on, restarts included; nil: until it is stopped. The controller's clock ends it if
+  /// it can, up to 655.35 s; else the host's.
   public var duration: Duration?
-  /// Advertising events from one start to its end, 1 … 255; nil: any number. Only with the extended commands.
+  /// The number of advertising events from one start to its end, 1 … 255; nil: unlimited. Extended commands only.
   public var maximumEvents: UInt8?
-  /// A connection ends advertising; true starts it again as soon as the controller permits.
+  /// Whether to restart advertising after a connection has ended it, as soon as the controller permits.
   public var restartsAfterConnection: Bool
-  /// The most power to send with, −127 … 20 dBm; nil: what the controller chooses. Only with the extended commands.
+  /// The maximum power, −127 … 20 dBm; nil: the controller chooses. Extended commands only.
   public var txPower: Int8?
-  /// The random address of this set alone; nil: the host's own. Only with the extended commands.
+  /// A random address for this set alone; nil: the host's own. Extended commands only.
   public var address: DeviceAddress?
 
-  /// Balanced, connectable, until it is stopped.
+  /// Balanced and connectable by default, until stopped.
   public init(
     kind: Kind = .connectable, policy: AdvertisingPacker.Policy = .everything, interval: Interval = .balanced,
     duration: Duration? = nil,
@@ -86,7 +86,7 @@ extension AdvertisingParameters.Interval {
   static func allowed(_ usesExtendedCommands: Bool) -> ClosedRange<Duration> {
     .milliseconds(20) ... .microseconds((usesExtendedCommands ? 0xFF_FFFF : 0x4000) * 625)
   }
-  /// Of `.between` as it stands, from the lesser to the greater.
+  /// The range of `.between`, in ascending order.
   func range(_ kind: AdvertisingParameters.Kind) -> ClosedRange<Duration> {
     switch self {
     case .fast where kind == .scannable || kind == .nonconnectable: Self.balanced.range(kind)
@@ -99,7 +99,7 @@ extension AdvertisingParameters.Interval {
 }
 
 extension AdvertisingParameters {
-  /// What no controller of this kind could do.
+  /// Throws for parameters that no controller of this kind supports.
   func check(usesExtendedCommands: Bool) throws(AdvertisingError) {
     if case .between(let shortest, let longest) = interval, !kind.isHighDutyCycle {
       let allowed = Interval.allowed(usesExtendedCommands)
@@ -117,17 +117,17 @@ extension AdvertisingParameters {
     }
   }
 }
-/// Why advertising is over.
+/// Why advertising ended.
 public enum AdvertisingEnd: BitwiseCopyable, Sendable, Equatable, CustomStringConvertible {
-  /// It was stopped, or the controller was.
+  /// The caller stopped it, or the controller was stopped.
   case stopped
-  /// A central connected, and it was not to start again.
+  /// A central connected, and the parameters ask for no restart.
   case connected
-  /// `AdvertisingParameters.duration` is over.
+  /// `AdvertisingParameters.duration` has elapsed.
   case durationOver
   /// `AdvertisingParameters.maximumEvents` have been sent.
   case eventsSent
-  /// The controller ended it for a reason of its own.
+  /// The controller ended it for another reason.
   case terminated(HCIStatus)
 
   public var description: String {
@@ -141,20 +141,20 @@ public enum AdvertisingEnd: BitwiseCopyable, Sendable, Equatable, CustomStringCo
   }
 }
 
-/// Why something cannot be advertised.
+/// Why advertising was refused.
 public enum AdvertisingError: Error, Sendable, Hashable, CustomStringConvertible {
-  /// What is to be said cannot be said like this.
+  /// The data cannot be sent as the parameters ask.
   case data(AdvertisingDataError)
-  /// All sets of the controller are in use; by the legacy commands there is one.
+  /// All sets of the controller are in use; with the legacy commands there is one.
   case tooManySets(available: Int)
-  /// Nothing is advertised under this number, whose data could be changed.
+  /// There is no advertising with this number, so its data cannot change.
   case notAdvertising(AdvertisingSetID)
   case interval(Duration, Duration, allowed: ClosedRange<Duration>)
   case duration(Duration)
   case noEvents
   case txPower(Int8)
   case address(DeviceAddress)
-  /// Directed advertising has legacy PDUs.
+  /// Directed advertising exists with legacy PDUs only.
   case directedExtended
 
   public var description: String {
@@ -162,18 +162,19 @@ public enum AdvertisingError: Error, Sendable, Hashable, CustomStringConvertible
     case .data(let error): "\(error)"
     case .tooManySets(let available):
       available == 1
-        ? "this controller advertises one thing at a time; stop the other first"
+        ? "this controller has one advertising set; stop its advertising first"
         : "all \(available) advertising sets of this controller are in use; stop one first"
     case .notAdvertising(let id): "nothing is advertised as \(id); advertise it first"
     case .interval(let shortest, let longest, let allowed):
       shortest > longest
-        ? "the interval's shortest value, \(shortest), is more than its longest, \(longest)"
-        : "the interval, \(shortest) to \(longest), has to lie between \(allowed.lowerBound) and \(allowed.upperBound)"
-    case .duration(let duration): "the duration, \(duration), has to be more than 0"
-    case .noEvents: "the number of events has to be 1 to 255"
-    case .txPower(let power): "the power, \(power) dBm, has to lie between -127 dBm and 20 dBm"
-    case .address(let address): "\(address.text) is no random address: its two highest bits are 10, or all others alike"
-    case .directedExtended: "directed advertising has legacy PDUs"
+        ? "the interval's minimum, \(shortest), exceeds its maximum, \(longest)"
+        : "the interval, \(shortest) to \(longest), must be between \(allowed.lowerBound) and \(allowed.upperBound)"
+    case .duration(let duration): "the duration, \(duration), must be greater than 0"
+    case .noEvents: "the number of events must be 1 to 255"
+    case .txPower(let power): "the power, \(power) dBm, must be between -127 dBm and 20 dBm"
+    case .address(let address):
+      "\(address.text) is not a random address: its two upper bits are 10, or the others are equal"
+    case .directedExtended: "directed advertising uses legacy PDUs only"
     }
   }
 }

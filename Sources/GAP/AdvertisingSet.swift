@@ -2,24 +2,24 @@ import BindruneWire
 import HCI
 
 /// # AdvertisingSet
-/// **Overview**: brings one advertising set of the controller to what is wanted of it, whatever is wanted meanwhile. By the
-/// legacy commands there is one, which has no number.
+/// **Overview**: brings one advertising set of the controller to its target, which may change at any time. With the
+/// legacy commands there is one set, without a number.
 ///
-/// **Function**: remembers what the controller has been told, and sends only what differs: parameters, address, data, scan
-/// response, enable, each when the one before has been answered. So a restart after a connection is the enable command
-/// alone, and data change without a gap: advertising stays on for them (Vol 4, Part E, §7.8.7, §7.8.54), but not for
-/// parameters (§7.8.5, §7.8.53), nor for data longer than one command carries, whose pieces are refused while the set is on
-/// (§7.8.54). A time or a number of events begins anew with an enable, which then comes after a disable: one sent while
-/// advertising is on (§7.8.56) could not be told from one that crosses the end. Each wish has one outcome, unless another
-/// wish overtakes it.
+/// **Function**: records what the controller has accepted, and sends only the differences: parameters, address, data,
+/// scan response, enable, each after the answer to the one before. So a restart after a connection is the enable
+/// command alone, and data change without a gap: advertising stays on for them (Vol 4, Part E, §7.8.7, §7.8.54), but
+/// not for parameters (§7.8.5, §7.8.53), nor for data longer than one command carries, whose pieces are refused while
+/// the set is on (§7.8.54). An enable restarts a duration or a number of events; it follows a disable, because an
+/// enable sent while advertising is on (§7.8.56) could not be distinguished from one that crosses the end. Each target
+/// has one outcome, unless a later target replaces it.
 ///
-/// A set is removed before its PDUs become others, which might not be allowed to carry what it holds (§7.8.53). A
-/// connection ends its advertising, and so does its time or the number of its events: `ended` is told.
+/// Removes a set before its PDUs change type, because the new PDUs might not be allowed to carry its data (§7.8.53). A
+/// connection, a duration or a number of events ends advertising: the caller then calls `ended`.
 ///
-/// **Phases**: off → setting (removal, parameters, address, data, scan response, enable) → on → disabling → off;
-/// on → changing (data, scan response) → on. The end can be told of while a command is under way: setting, changing or
-/// disabling → ended → off. A restart that the controller refuses beside its links: setting → blocked, until a link goes
-/// down. Suspended it goes to off, keeps what is wanted and tells nobody; `resume` goes on from there.
+/// **Phases**: off → setting (removal, parameters, address, data, scan response, enable) → on → disabling → off; on →
+/// changing (data, scan response) → on. The end may be reported while a command is in flight: setting, changing or
+/// disabling → ended → off. A restart that the controller refuses because of its links: setting → blocked, until a link
+/// goes down. `suspend` leads to off, keeps the target and reports nothing; `resume` continues from there.
 struct AdvertisingSet {
   enum Outcome: BitwiseCopyable, Equatable {
     case started
@@ -29,18 +29,18 @@ struct AdvertisingSet {
   enum Phase: BitwiseCopyable {
     case off, setting(Step, Cause), on, changing(Step), disabling, ended(AdvertisingEnd), blocked
   }
-  /// The command that has been sent; of data, from which octet on.
+  /// The command in flight; for data, the offset of its piece.
   enum Step: BitwiseCopyable, Equatable { case removal, parameters, address, data(Int), scanResponse(Int), enable }
-  /// Why advertising is being set up: the wish is new; it was on before; the latter, and a link has gone down since.
-  enum Cause: BitwiseCopyable { case wish, restart, retry }
-  struct Wish: Equatable {
+  /// Why advertising is being set up: for a new target; again, after it was on; again, after a link has gone down.
+  enum Cause: BitwiseCopyable { case request, restart, retry }
+  struct Target: Equatable {
     var parameters: AdvertisingParameters
-    /// As long as the controller takes them.
+    /// At most as long as the controller allows.
     var payloads: AdvertisingPayloads
-    /// Which call it comes from: another one begins anew what has a time or a number of events.
+    /// The number of the call: a later call restarts a duration or a number of events.
     var turn: UInt32
   }
-  /// What the controller has been told and has not refused; nil where that is not known.
+  /// What the controller has accepted; nil if that is unknown.
   struct Contents: Equatable {
     var settings: AdvertisingSettings?
     var address: DeviceAddress?
@@ -50,29 +50,29 @@ struct AdvertisingSet {
 
   /// Octets of data in one command: Vol 4, Part E, §7.8.54, §7.8.55.
   static var longestPiece: Int { 251 }
-  /// How much later than the controller the host ends advertising whose duration is the controller's business.
+  /// How much later than the controller the host ends advertising whose duration the controller counts.
   static var patience: Duration { .seconds(1) }
 
   var id: AdvertisingSetID
-  /// Advertising_Handle, and the Advertising SID by which scanners tell sets apart: 0 … 15.
+  /// Advertising_Handle, and the Advertising SID by which scanners distinguish sets: 0 … 15.
   let handle: UInt8
   private let tag: UInt32
   private let usesExtendedCommands: Bool
-  /// Where the parameters name no other.
+  /// Used if the parameters name no other.
   var hostAddress: PeerAddress
   private(set) var phase = Phase.off
-  private var wanted: Wish?
-  /// What was enabled last, or is being.
-  private var current: Wish?
+  private var wanted: Target?
+  /// The target that was enabled last, or is being enabled.
+  private var current: Target?
   private var contents = Contents()
-  /// What the controller's set is; nil: there is none.
+  /// The properties of the controller's set; nil if it has none.
   private var properties: AdvertisingProperties?
-  /// When what is wanted is over: known from its first start on.
+  /// When the target's duration ends; known from its first start on.
   private var end: Instant?
-  /// Why nothing is wanted.
+  /// Why there is no target.
   private var reason = AdvertisingEnd.stopped
-  /// Whoever wished last has not been told what came of it.
-  private var owesOutcome = false
+  /// The outcome of the last target has not been reported.
+  private var isOutcomePending = false
   private var isSuspended: Bool
 
   init(
@@ -87,17 +87,17 @@ struct AdvertisingSet {
     self.isSuspended = isSuspended
   }
 
-  /// What the controller is to be brought to.
-  private var goal: Wish? { isSuspended ? nil : wanted }
-  /// Nobody has anything to do with it, or will hear of it.
+  /// The state to bring the controller to.
+  private var goal: Target? { isSuspended ? nil : wanted }
+  /// The set is off, and no caller awaits its outcome.
   var isFree: Bool {
     if case .off = phase { return !isWatched }
     return false
   }
   var isWanted: Bool { wanted != nil }
-  /// Somebody waits to hear of it, or would be surprised by its end.
-  var isWatched: Bool { isWanted || owesOutcome }
-  /// Nothing is enabled in the controller, and no command is under way.
+  /// A caller awaits an outcome, or must learn of the end.
+  var isWatched: Bool { isWanted || isOutcomePending }
+  /// Nothing is enabled in the controller, and no command is in flight.
   var isQuiet: Bool {
     switch phase {
     case .off, .blocked: true
@@ -105,30 +105,30 @@ struct AdvertisingSet {
     }
   }
 
-  // MARK: Wishes
+  // MARK: Targets
 
-  /// nil: do not advertise. The outcome, unless it is certain at once, comes from one of the calls below.
-  mutating func want(_ wish: Wish?, hci: inout HCILayer, now: Instant) -> Outcome? {
-    wanted = wish
-    owesOutcome = true
+  /// nil: do not advertise. Returns the outcome if it is already certain; otherwise one of the calls below does.
+  mutating func want(_ target: Target?, hci: inout HCILayer, now: Instant) -> Outcome? {
+    wanted = target
+    isOutcomePending = true
     end = nil
     reason = .stopped
     switch phase {
     case .blocked: phase = .off
-    // Whoever asks is told, and does not wait for a link to go down.
-    case .setting(let step, _): phase = .setting(step, .wish)
+    // The caller gets the refusal now instead of a wait for a link to go down.
+    case .setting(let step, _): phase = .setting(step, .request)
     case .off, .on, .changing, .disabling, .ended: break
     }
-    return step(.wish, &hci, now)
+    return step(.request, &hci, now)
   }
-  /// Other data for what is wanted, which goes on as it is. What is blocked stays so, and tells when it is on again.
+  /// Changes the data of the target, and nothing else. A blocked set stays blocked, and reports when it is on again.
   mutating func change(_ payloads: AdvertisingPayloads, hci: inout HCILayer, now: Instant) -> Outcome? {
     wanted?.payloads = payloads
-    owesOutcome = true
+    isOutcomePending = true
     return step(.restart, &hci, now)
   }
   var parameters: AdvertisingParameters? { wanted?.parameters }
-  /// Its number is for somebody else from now on: what is left to tell.
+  /// The set's number is about to be reassigned: returns the outcome that is still to report.
   mutating func abandon() -> Outcome? {
     wanted = nil
     return owed(.ended(reason))
@@ -141,25 +141,25 @@ struct AdvertisingSet {
   }
   mutating func resume(hci: inout HCILayer, now: Instant) -> Outcome? {
     isSuspended = false
-    return step(owesOutcome ? .wish : .restart, &hci, now)
+    return step(isOutcomePending ? .request : .restart, &hci, now)
   }
 
-  /// From now on nothing is wanted.
+  /// Removes the target.
   private mutating func forget(_ reason: AdvertisingEnd) {
     wanted = nil
     end = nil
     self.reason = reason
-    owesOutcome = true
+    isOutcomePending = true
   }
-  /// The outcome, where somebody has not been told of it.
+  /// The outcome, if it has not been reported.
   private mutating func owed(_ outcome: Outcome) -> Outcome? {
-    defer { owesOutcome = false }
-    return owesOutcome ? outcome : nil
+    defer { isOutcomePending = false }
+    return isOutcomePending ? outcome : nil
   }
 
   // MARK: Steps
 
-  /// Goes on from a phase in which no command is under way.
+  /// Continues from a phase without a command in flight.
   private mutating func step(_ cause: Cause, _ hci: inout HCILayer, _ now: Instant) -> Outcome? {
     switch phase {
     case .off:
@@ -194,40 +194,40 @@ struct AdvertisingSet {
     return owed(.started)
   }
 
-  /// What comes next on the way to `wish`, where no data are half sent.
-  private func next(to wish: Wish) -> Step {
-    let settings = settings(of: wish)
+  /// The next step on the way to `target`, if no data are half sent.
+  private func next(to target: Target) -> Step {
+    let settings = settings(of: target)
     if let properties, properties != settings.properties { return .removal }
     if contents.settings != settings { return .parameters }
-    if let address = randomAddress(of: wish), contents.address != address { return .address }
-    if settings.properties.takesData || !usesExtendedCommands, contents.advertising != wish.payloads.advertising {
+    if let address = randomAddress(of: target), contents.address != address { return .address }
+    if settings.properties.takesData || !usesExtendedCommands, contents.advertising != target.payloads.advertising {
       return .data(0)
     }
     if settings.properties.takesScanResponse || !usesExtendedCommands,
-      contents.scanResponse != wish.payloads.scanResponse
+      contents.scanResponse != target.payloads.scanResponse
     {
       return .scanResponse(0)
     }
     return .enable
   }
-  /// The next piece of data of which this was one; nil: it was the last.
-  private func nextPiece(after step: Step, _ wish: Wish) -> Step? {
+  /// The next piece of data after this one; nil if it was the last.
+  private func nextPiece(after step: Step, _ target: Target) -> Step? {
     switch step {
-    case .data(let start) where start + Self.longestPiece < wish.payloads.advertising.count:
+    case .data(let start) where start + Self.longestPiece < target.payloads.advertising.count:
       .data(start + Self.longestPiece)
-    case .scanResponse(let start) where start + Self.longestPiece < wish.payloads.scanResponse.count:
+    case .scanResponse(let start) where start + Self.longestPiece < target.payloads.scanResponse.count:
       .scanResponse(start + Self.longestPiece)
     default: nil
     }
   }
-  /// Vol 4, Part E, §7.8.54, §7.8.55: data in one command; and the response of scannable extended PDUs, which is all that
-  /// they have, must not become empty.
-  private func isPossibleWhileOn(_ step: Step, _ wish: Wish) -> Bool {
+  /// Vol 4, Part E, §7.8.54, §7.8.55: data of one command; and the scan response of scannable extended PDUs, which is
+  /// all their data, must not become empty.
+  private func isPossibleWhileOn(_ step: Step, _ target: Target) -> Bool {
     switch step {
-    case .data: wish.payloads.advertising.count <= Self.longestPiece
+    case .data: target.payloads.advertising.count <= Self.longestPiece
     case .scanResponse:
-      wish.payloads.scanResponse.count <= Self.longestPiece
-        && (wish.payloads.usesLegacyPDUs || !wish.payloads.scanResponse.isEmpty)
+      target.payloads.scanResponse.count <= Self.longestPiece
+        && (target.payloads.usesLegacyPDUs || !target.payloads.scanResponse.isEmpty)
     case .removal, .parameters, .address, .enable: false
     }
   }
@@ -239,10 +239,10 @@ struct AdvertisingSet {
     switch phase {
     case .off, .on, .blocked: return nil
     case .ended(let reason): return over(reason, &hci, now)
-    // Whatever the status: there is nothing more that could be done to stop it.
+    // Regardless of the status: nothing else can stop advertising.
     case .disabling: phase = .off
     case .changing where isAccepted: phase = .on
-    // Perhaps it can be done while advertising is off.
+    // The change may be possible while advertising is off.
     case .changing:
       disable(&hci, now)
       return nil
@@ -265,16 +265,16 @@ struct AdvertisingSet {
       phase = step == .enable ? .on : .off
       return self.step(cause, &hci, now)
     }
-    return step(isContinued ? .restart : .wish, &hci, now)
+    return step(isContinued ? .restart : .request, &hci, now)
   }
-  /// What is wanted is what was enabled last, with other data perhaps.
+  /// The target is the enabled one, perhaps with other data.
   private var isContinued: Bool { isWanted && wanted?.turn == current?.turn }
 
   private mutating func refused(
     _ status: HCIStatus, _ cause: Cause, _ hci: inout HCILayer, _ now: Instant
   ) -> Outcome? {
-    if cause != .wish, status.meansTooManyLinks {
-      // The link that went down while the command was under way may have been the one too many.
+    if cause != .request, status.meansTooManyLinks {
+      // The link that went down while the command was in flight may have been the one in the way.
       if cause == .retry { return step(.restart, &hci, now) }
       phase = .blocked
       return nil
@@ -285,11 +285,11 @@ struct AdvertisingSet {
 
   // MARK: The end
 
-  /// Advertising is off: a connection, or the controller's clock or count.
+  /// Advertising has ended: by a connection, or by the controller's clock or counter.
   mutating func ended(_ reason: AdvertisingEnd, hci: inout HCILayer, now: Instant) -> Outcome? {
     switch phase {
     case .on: return over(reason, &hci, now)
-    // The end proves that it had begun.
+    // The end proves that advertising had begun.
     case .setting(.enable, _):
       phase = .ended(reason)
       return goal != nil && goal == current ? started(now) : nil
@@ -300,12 +300,12 @@ struct AdvertisingSet {
   }
   private mutating func over(_ reason: AdvertisingEnd, _ hci: inout HCILayer, _ now: Instant) -> Outcome? {
     phase = .off
-    guard isContinued else { return step(.wish, &hci, now) }
-    owesOutcome = true
+    guard isContinued else { return step(.request, &hci, now) }
+    isOutcomePending = true
     if reason != .connected || wanted?.parameters.restartsAfterConnection != true { forget(reason) }
     return step(.restart, &hci, now)
   }
-  /// A link has gone down: advertising that the controller refused may be possible again.
+  /// A link has gone down: a refused restart may be possible now.
   mutating func disconnected(hci: inout HCILayer, now: Instant) -> Outcome? {
     switch phase {
     case .blocked:
@@ -317,7 +317,7 @@ struct AdvertisingSet {
     return nil
   }
 
-  /// When the host ends it. Where the controller counts the time too, it comes first.
+  /// When the host ends it; later than the controller, if that counts the time too.
   var deadline: Instant? {
     switch phase {
     case .on, .changing: countedTime(of: current) == 0 ? end : end.map { $0 + Self.patience }
@@ -328,32 +328,34 @@ struct AdvertisingSet {
     guard let deadline, deadline <= now else { return nil }
     forget(.durationOver)
     if case .blocked = phase { phase = .off }
-    return step(.wish, &hci, now)
+    return step(.request, &hci, now)
   }
 
-  // MARK: What the controller is told
+  // MARK: Commands
 
-  /// Its time in units of 10 ms; 0: the controller has no clock for this, or its clock does not go so far.
-  private func countedTime(of wish: Wish?, left: Duration? = nil) -> UInt16 {
-    guard let wish, let duration = left ?? wish.parameters.duration else { return 0 }
-    // By the legacy commands the controller counts this one alone, unasked: §7.8.9.
-    guard usesExtendedCommands || wish.parameters.kind.isHighDutyCycle else { return 0 }
+  /// The duration in units of 10 ms; 0 if the controller has no clock for it, or a too short one.
+  private func countedTime(of target: Target?, left: Duration? = nil) -> UInt16 {
+    guard let target, let duration = left ?? target.parameters.duration else { return 0 }
+    // With the legacy commands the controller counts only this one, without being asked: §7.8.9.
+    guard usesExtendedCommands || target.parameters.kind.isHighDutyCycle else { return 0 }
     return UInt16(exactly: max(1, (duration.nanoseconds + 9_999_999) / 10_000_000)) ?? 0
   }
-  /// The controller ends it.
-  private func isCounted(_ wish: Wish) -> Bool { wish.parameters.maximumEvents != nil || countedTime(of: wish) > 0 }
-  private func settings(of wish: Wish) -> AdvertisingSettings {
-    AdvertisingSettings(
-      wish.parameters, usesLegacyPDUs: wish.payloads.usesLegacyPDUs,
-      ownAddressType: wish.parameters.address != nil || hostAddress.isRandom ? .random : .public)
+  /// Whether the controller ends it.
+  private func isCounted(_ target: Target) -> Bool {
+    target.parameters.maximumEvents != nil || countedTime(of: target) > 0
   }
-  /// What the set is to be given: Vol 4, Part E, §7.8.52. By the legacy commands the whole controller has one.
-  private func randomAddress(of wish: Wish) -> DeviceAddress? {
+  private func settings(of target: Target) -> AdvertisingSettings {
+    AdvertisingSettings(
+      target.parameters, usesLegacyPDUs: target.payloads.usesLegacyPDUs,
+      ownAddressType: target.parameters.address != nil || hostAddress.isRandom ? .random : .public)
+  }
+  /// The address to set: Vol 4, Part E, §7.8.52. With the legacy commands the whole controller has one.
+  private func randomAddress(of target: Target) -> DeviceAddress? {
     guard usesExtendedCommands else { return nil }
-    return wish.parameters.address ?? (hostAddress.isRandom ? hostAddress.address : nil)
+    return target.parameters.address ?? (hostAddress.isRandom ? hostAddress.address : nil)
   }
 
-  private mutating func send(_ step: Step, of wish: Wish, _ hci: inout HCILayer, _ now: Instant) {
+  private mutating func send(_ step: Step, of target: Target, _ hci: inout HCILayer, _ now: Instant) {
     var octets: [UInt8] = []
     switch step {
     case .removal:
@@ -361,8 +363,8 @@ struct AdvertisingSet {
       command.advertisingHandle = handle
       hci.send(command, tag: tag, now: now)
     case .parameters:
-      let settings = settings(of: wish)
-      // Not every controller keeps data when parameters change: all of it is sent again.
+      let settings = settings(of: target)
+      // Not every controller keeps data when parameters change: the set sends all data again.
       contents = Contents(settings: settings)
       if usesExtendedCommands {
         hci.send(LESetExtendedAdvertisingParameters(settings, handle: handle), tag: tag, now: now)
@@ -370,55 +372,55 @@ struct AdvertisingSet {
         hci.send(LESetAdvertisingParameters(settings), tag: tag, now: now)
       }
     case .address:
-      guard let address = randomAddress(of: wish) else { preconditionFailure("a step that is not needed") }
+      guard let address = randomAddress(of: target) else { preconditionFailure("a step that is not needed") }
       contents.address = address
       var command = LESetAdvertisingSetRandomAddress()
       command.advertisingHandle = handle
       command.randomAddress = address
       hci.send(command, tag: tag, now: now)
     case .data(let start):
-      contents.advertising = nextPiece(after: step, wish) == nil ? wish.payloads.advertising : nil
+      contents.advertising = nextPiece(after: step, target) == nil ? target.payloads.advertising : nil
       if usesExtendedCommands {
         var command = LESetExtendedAdvertisingData()
         command.advertisingHandle = handle
-        (command.operation, command.advertisingData) = piece(wish.payloads.advertising, start, &octets)
+        (command.operation, command.advertisingData) = piece(target.payloads.advertising, start, &octets)
         send(command, octets, &hci, now)
       } else {
-        send(LESetAdvertisingData(wish.payloads.advertising, in: &octets), octets, &hci, now)
+        send(LESetAdvertisingData(target.payloads.advertising, in: &octets), octets, &hci, now)
       }
     case .scanResponse(let start):
-      contents.scanResponse = nextPiece(after: step, wish) == nil ? wish.payloads.scanResponse : nil
+      contents.scanResponse = nextPiece(after: step, target) == nil ? target.payloads.scanResponse : nil
       if usesExtendedCommands {
         var command = LESetExtendedScanResponseData()
         command.advertisingHandle = handle
-        (command.operation, command.scanResponseData) = piece(wish.payloads.scanResponse, start, &octets)
+        (command.operation, command.scanResponseData) = piece(target.payloads.scanResponse, start, &octets)
         send(command, octets, &hci, now)
       } else {
-        send(LESetScanResponseData(wish.payloads.scanResponse, in: &octets), octets, &hci, now)
+        send(LESetScanResponseData(target.payloads.scanResponse, in: &octets), octets, &hci, now)
       }
-    case .enable: sendEnable(wish, &hci, now)
+    case .enable: sendEnable(target, &hci, now)
     }
   }
   private mutating func disable(_ hci: inout HCILayer, _ now: Instant) {
     sendEnable(nil, &hci, now)
     phase = .disabling
   }
-  /// nil: off.
-  private func sendEnable(_ wish: Wish?, _ hci: inout HCILayer, _ now: Instant) {
+  /// nil: disable.
+  private func sendEnable(_ target: Target?, _ hci: inout HCILayer, _ now: Instant) {
     guard usesExtendedCommands else {
       var command = LESetAdvertisingEnable()
-      command.advertisingEnable = wish != nil
+      command.advertisingEnable = target != nil
       return hci.send(command, tag: tag, now: now)
     }
     var advertisingSet = LESetExtendedAdvertisingEnable.Set(), octets: [UInt8] = []
     advertisingSet.advertisingHandle = handle
-    if let wish {
-      // A restart has what is left.
-      advertisingSet.duration = AdvertisingDuration(rawValue: countedTime(of: wish, left: end.map { $0 - now }))
-      advertisingSet.maxExtendedAdvertisingEvents = wish.parameters.maximumEvents ?? 0
+    if let target {
+      // A restart gets the rest of the duration.
+      advertisingSet.duration = AdvertisingDuration(rawValue: countedTime(of: target, left: end.map { $0 - now }))
+      advertisingSet.maxExtendedAdvertisingEvents = target.parameters.maximumEvents ?? 0
     }
     var command = LESetExtendedAdvertisingEnable()
-    command.enable = wish != nil
+    command.enable = target != nil
     do throws(WireError) { command.sets = try WireList([advertisingSet], in: &octets) } catch {
       preconditionFailure("a list of one: \(error)")
     }
@@ -440,7 +442,7 @@ struct AdvertisingSet {
 }
 
 extension AdvertisingSet.Contents {
-  /// A command was refused, or not answered: what it was about is not known any more.
+  /// A command was refused or not answered: the part of the controller's state that it concerns is unknown.
   fileprivate mutating func forget(_ opcode: HCIOpcode) {
     switch opcode {
     case LESetExtendedAdvertisingParameters.opcode, LESetAdvertisingParameters.opcode: self = AdvertisingSet.Contents()
@@ -452,7 +454,7 @@ extension AdvertisingSet.Contents {
   }
 }
 extension HCIStatus {
-  /// What controllers answer when they cannot advertise connectably beside the links they have. Vol 1, Part F, §2.
+  /// The errors of controllers that cannot advertise connectably beside their links. Vol 1, Part F, §2.
   fileprivate var meansTooManyLinks: Bool {
     [.memoryCapacityExceeded, .connectionLimitExceeded, .commandDisallowed, .limitedResources, .limitReached].contains(
       self)

@@ -1,14 +1,15 @@
 import BindruneWire
 import HCI
 
-/// What may only be set while a set is off: the parameters of one command, legacy or extended. Vol 4, Part E, §7.8.5, §7.8.53.
+/// What can be set only while a set is off: the parameters of one command, legacy or extended. Vol 4, Part E, §7.8.5,
+/// §7.8.53.
 struct AdvertisingSettings: BitwiseCopyable, Equatable {
   var properties: AdvertisingProperties
-  /// Legacy commands have the same units and fewer bits.
+  /// Legacy commands use the same units and fewer bits.
   var intervalMin: PrimaryAdvertisingInterval, intervalMax: PrimaryAdvertisingInterval
   var ownAddressType: OwnAddressType
   var peer: PeerAddress?
-  /// dBm.
+  /// In dBm.
   var txPower: Int8?
 
   init(_ parameters: AdvertisingParameters, usesLegacyPDUs: Bool, ownAddressType: OwnAddressType) {
@@ -23,7 +24,7 @@ struct AdvertisingSettings: BitwiseCopyable, Equatable {
   }
 }
 
-/// Advertising_Event_Properties: what a set's PDUs are. Vol 4, Part E, §7.8.53.
+/// Advertising_Event_Properties: the type of a set's PDUs. Vol 4, Part E, §7.8.53.
 struct AdvertisingProperties: BitwiseCopyable, Equatable {
   var isConnectable = false, isScannable = false, isDirected = false, isHighDutyCycle = false
   var usesLegacyPDUs: Bool
@@ -33,7 +34,7 @@ struct AdvertisingProperties: BitwiseCopyable, Equatable {
     switch kind {
     case .connectable:
       isConnectable = true
-      // Extended PDUs are not both.
+      // Extended PDUs cannot be connectable and scannable at once.
       isScannable = usesLegacyPDUs
     case .scannable: isScannable = true
     case .nonconnectable: break
@@ -43,7 +44,7 @@ struct AdvertisingProperties: BitwiseCopyable, Equatable {
       isHighDutyCycle = kind.isHighDutyCycle
     }
   }
-  /// What a set may hold.
+  /// Whether a set may hold advertising data.
   var takesData: Bool { usesLegacyPDUs ? !isDirected : !isScannable }
   var takesScanResponse: Bool { isScannable }
 }
@@ -51,7 +52,7 @@ struct AdvertisingProperties: BitwiseCopyable, Equatable {
 extension AdvertisingParameters.Kind {
   var isHighDutyCycle: Bool { if case .directedHighDutyCycle = self { true } else { false } }
   var isConnectable: Bool { self == .connectable || peer != nil }
-  /// Who alone may connect.
+  /// The only device that may connect.
   var peer: PeerAddress? {
     switch self {
     case .directed(let peer), .directedHighDutyCycle(let peer): peer
@@ -62,7 +63,7 @@ extension AdvertisingParameters.Kind {
 extension LESetAdvertisingParameters {
   init(_ settings: AdvertisingSettings) {
     self.init()
-    // High duty cycle advertising does not look at them.
+    // High duty cycle advertising ignores them.
     advertisingIntervalMin = AdvertisingInterval(settings.intervalMin.duration)
     advertisingIntervalMax = AdvertisingInterval(settings.intervalMax.duration)
     let properties = settings.properties

@@ -4,38 +4,40 @@ import GATT
 import HCI
 
 /// # Connections
-/// **Overview**: brings the controller's one attempt to connect to all the requests there are, whatever is asked meanwhile.
+/// **Overview**: serves all connection requests with the controller's single attempt to connect.
 ///
-/// **Function**: a request names one or more peers; the first that can be reached answers it, and the others are wanted no
-/// more. It waits for as long as it takes, unless it has a deadline, and `cancel` ends it at any moment.
+/// **Function**: a request names one or more peers; the first that is reached answers it. It waits without limit unless
+/// it has a deadline, and `cancel` ends it at any time.
 ///
-/// - One peer wanted: the controller is told its address. Vol 4, Part E, §7.8.12, §7.8.66.
-/// - Several: all of them are put on the Filter Accept List, and one initiation goes by it (§7.8.14 – §7.8.17), so that an
-///   absent peer keeps nobody waiting. The list is changed only while nothing initiates; no other machine goes by it.
-/// - More than the list holds, or several and no list: they take turns, as many at a time as go, `turn` each. A turn is
-///   longer than the longest interval of legacy advertising (10.24 s: Vol 4, Part E, §7.8.5; and up to 10 ms: Vol 6, Part B,
-///   §4.4.2.2.1), so that every peer that is there sends at least once in its own.
+/// - One peer: the controller gets its address. Vol 4, Part E, §7.8.12, §7.8.66.
+/// - Several: all of them go on the Filter Accept List, and one initiation uses it (§7.8.14 – §7.8.17), so that an
+///   absent peer delays no other. The list changes only while nothing initiates; no other machine uses it.
+/// - More than the list holds, or several without a list: they take turns, as many at a time as possible, `turn` each.
+/// A
+///   turn exceeds the longest interval of legacy advertising (10.24 s: Vol 4, Part E, §7.8.5; and up to 10 ms: Vol 6,
+/// Part B,
+///   §4.4.2.2.1), so that every peer in range advertises at least once during its turn.
 ///
-/// One initiation has one set of parameters: the first peer's. A link for a request with others says so in its verdict.
+/// One initiation has one set of parameters: the first peer's. The verdict of a link reports a request with others.
 ///
-/// A link that comes up is its request's, if that still waits, whatever has been cancelled in between; else it is nobody's
-/// and is taken down again. While suspended, requests are kept and nothing is attempted.
+/// A link that comes up answers its request if that still waits, whatever else was cancelled; otherwise the host
+/// disconnects it. While suspended, requests wait and no attempt is made.
 ///
-/// **Phases**: idle → listing (a change of the list, as often as it takes) → creating (command sent) → initiating → idle.
-/// What is wanted has changed: initiating → cancelling → idle, with a Connection Complete event, or when its time is up: a
-/// controller that never tells of the end of a cancelled attempt (Bumble's does not) must not stop the next one. It may even
-/// go on with it and refuse the next one (0x0C), which is then tried again.
-/// The controller has no room for more links: creating → blocked, until a link goes down, somebody else asks, or time passes.
+/// **Phases**: idle → listing (a change of the list, repeated) → creating (command sent) → initiating → idle. After a
+/// change of targets: initiating → cancelling → idle, with a Connection Complete event, or after a time-out: a
+/// controller that never reports the end of a cancelled attempt (Bumble's does not) must not block the next one. It may
+/// even continue the old attempt and refuse the next one (0x0C), which is then repeated. The controller has no room for
+/// more links: creating → blocked, until a link goes down, another request arrives, or a time has passed.
 struct Connections {
   struct Request {
     var id: RequestID
     var peers: [PeerAddress]
-    /// Each one's address on the air.
+    /// The address on the air of each peer.
     var onAir: [PeerAddress]
     var parameters: ConnectionParameters
-    /// nil: never.
+    /// nil: none.
     var deadline: Instant?
-    /// The controller has accepted an attempt for it.
+    /// The controller has accepted an attempt that includes it.
     fileprivate var hasBeenTried = false
 
     init(
@@ -49,8 +51,8 @@ struct Connections {
       self.deadline = deadline
     }
   }
-  /// A peer that is wanted, by whom, and its address on the air: its own, unless `use(_:for:)` knows another.
-  private struct Wish: BitwiseCopyable {
+  /// A peer to connect to, its request, and its address on the air: its own, unless `use(_:for:)` has set another.
+  private struct Target: BitwiseCopyable {
     var request: RequestID, peer: PeerAddress, air: PeerAddress
   }
   private struct Attempt: Equatable {
@@ -65,67 +67,67 @@ struct Connections {
     case cancelling(deadline: Instant)
     case blocked(until: Instant)
   }
-  /// What became of a connection that came up.
+  /// The result of a connection that came up.
   enum Verdict: BitwiseCopyable {
-    /// A central connected to us, or a request of ours succeeded. `parameters`: the link does not have those asked for.
+    /// A central connected to us, or our request succeeded. `parameters`: those requested, if the link has others.
     case linkUp(RequestID?, parameters: ConnectionParameters? = nil)
-    /// Nobody wants it.
+    /// No request wants it.
     case unwanted
     /// There is no link.
     case nothing
   }
-  /// Peers that may be wanted at once: far more than any list holds, so that nobody above needs turns of their own.
+  /// Peers in requests at once: far more than any list holds, so that no caller needs turns of its own.
   static var capacity: Int { 1024 }
   static var cancelTimeout: Duration { .seconds(2) }
   static var turn: Duration { .seconds(11) }
 
   private(set) var phase = Phase.idle
-  /// In the order in which they came.
+  /// In order of arrival.
   private var requests: [Request] = []
-  /// In the order in which they have their turns.
-  private var wishes = Deque<Wish>()
-  /// What the controller is at; nil also in `creating`, when it is over before the command has been answered.
+  /// In the order of their turns.
+  private var targets = Deque<Target>()
+  /// The controller's attempt; nil also in `creating`, if it ended before the command was answered.
   private var attempt: Attempt?
-  /// What is on the Filter Accept List.
+  /// The peers on the Filter Accept List.
   private var listed: [PeerAddress] = []
   /// Requests that have ended without a link, for `nextFailure`.
   private var failures = Deque<(RequestID, HostFailure)>()
   private(set) var isSuspended = false
-  /// Commands without an answer.
+  /// Commands without an answer yet.
   private var commands = 0
-  /// The controller has not told of the end of an attempt that was cancelled.
-  private var owesEnd = false
+  /// The controller has not reported the end of a cancelled attempt.
+  private var isEndPending = false
   private let tag: UInt32
   var usesExtendedCommands = false
   var ownAddressType = OwnAddressType.public
-  /// Entries of the Filter Accept List that can be used; less than 2: it is not used.
+  /// Usable entries of the Filter Accept List; below 2 it is not used.
   var acceptListSize = 0
 
   init(tag: UInt32) { self.tag = tag }
 
   // MARK: From above
 
-  /// The controller has forgotten everything: hands out the requests that fail with it.
+  /// The controller has been reset: returns the requests that fail.
   mutating func reset() -> [RequestID] {
     let orphans = requests.map(\.id)
     self = Connections(tag: tag)
     return orphans
   }
 
-  /// False when too many peers are wanted, or one of them by somebody else already.
+  /// False when there are too many peers, or another request has one of them already.
   mutating func connect(_ request: Request, hci: inout HCILayer, now: Instant) -> Bool {
-    guard wishes.count + request.peers.count <= Self.capacity,
-      !wishes.contains(where: { request.peers.contains($0.peer) })
+    guard targets.count + request.peers.count <= Self.capacity,
+      !targets.contains(where: { request.peers.contains($0.peer) })
     else { return false }
     requests.append(request)
     for (peer, air) in zip(request.peers, request.onAir) {
-      wishes.append(Wish(request: request.id, peer: peer, air: air))
+      targets.append(Target(request: request.id, peer: peer, air: air))
     }
     unblock(&hci, now)
     return true
   }
 
-  /// True when `id` was waiting or under way: it has ended, and this is the caller's one completion.
+  /// True when `id` was waiting or in progress: it has ended, and the caller reports its one completion.
   mutating func cancel(_ id: RequestID, hci: inout HCILayer, now: Instant) -> Bool {
     guard take(id) != nil else { return false }
     step(&hci, now)
@@ -138,14 +140,14 @@ struct Connections {
     step(&hci, now)
   }
 
-  func wants(_ peer: PeerAddress) -> Bool { wishes.contains { $0.peer == peer } }
-  /// From now on `peer` is looked for under another address: a private one that is known to be its.
+  func wants(_ peer: PeerAddress) -> Bool { targets.contains { $0.peer == peer } }
+  /// From now on attempts for `peer` use another address: a private one that resolves to it.
   mutating func use(_ air: PeerAddress, for peer: PeerAddress, hci: inout HCILayer, now: Instant) {
-    for index in wishes.indices where wishes[index].peer == peer { wishes[index].air = air }
+    for index in targets.indices where targets[index].peer == peer { targets[index].air = air }
     step(&hci, now)
   }
 
-  /// Stops initiating until `resume`; requests wait. It has stopped when `isQuiet` is true.
+  /// Stops initiating until `resume`; requests wait. `isQuiet` is true once it has stopped.
   mutating func suspend(hci: inout HCILayer, now: Instant) {
     isSuspended = true
     step(&hci, now)
@@ -154,7 +156,7 @@ struct Connections {
     isSuspended = false
     unblock(&hci, now)
   }
-  /// Nothing initiates, and no command is under way.
+  /// Nothing initiates, and no command is in flight.
   var isQuiet: Bool {
     switch phase {
     case .idle, .blocked: commands == 0
@@ -165,18 +167,19 @@ struct Connections {
   /// A link has gone down: there may be room for another.
   mutating func disconnected(hci: inout HCILayer, now: Instant) { unblock(&hci, now) }
 
-  /// Requests that have ended without a link, one at a time. To be asked after every call.
+  /// Requests that ended without a link, one at a time. Call it after every other call.
   mutating func nextFailure() -> (RequestID, HostFailure)? { failures.popFirst() }
 
-  // MARK: What is to be done
+  // MARK: Planning
 
-  /// What the controller is to initiate; nil: nothing.
+  /// The attempt to make next; nil: none.
   private var plan: Attempt? {
-    guard !isSuspended, let first = wishes.first, let request = requests.first(where: { $0.id == first.request }) else {
+    guard !isSuspended, let first = targets.first, let request = requests.first(where: { $0.id == first.request })
+    else {
       return nil
     }
-    let usesList = wishes.count > 1 && acceptListSize > 1
-    let peers = wishes.prefix(usesList ? acceptListSize : 1).map(\.air)
+    let usesList = targets.count > 1 && acceptListSize > 1
+    let peers = targets.prefix(usesList ? acceptListSize : 1).map(\.air)
     return Attempt(peers: peers, usesList: usesList, parameters: request.parameters)
   }
   private mutating func unblock(_ hci: inout HCILayer, _ now: Instant) {
@@ -197,7 +200,7 @@ struct Connections {
         phase = .creating
       }
     case .initiating where attempt == nil || attempt != plan: sendCancel(&hci, now)
-    case .blocked where wishes.isEmpty: phase = .idle
+    case .blocked where targets.isEmpty: phase = .idle
     case .listing, .creating, .initiating, .cancelling, .blocked: break
     }
   }
@@ -207,10 +210,10 @@ struct Connections {
     return peers.first { !listed.contains($0) }.map { .add($0) }
   }
 
-  /// Removes a request and what it wants.
+  /// Removes a request and its targets.
   private mutating func take(_ id: RequestID) -> Request? {
     guard let index = requests.firstIndex(where: { $0.id == id }) else { return nil }
-    wishes.removeAll { $0.request == id }
+    targets.removeAll { $0.request == id }
     return requests.remove(at: index)
   }
   private mutating func fail(_ failure: HostFailure, where condition: (Request) -> Bool) {
@@ -226,7 +229,7 @@ struct Connections {
   mutating func answered(_ outcome: CommandOutcome, hci: inout HCILayer, now: Instant) {
     commands = max(0, commands - 1)
     switch (phase, outcome.opcode) {
-    // What came of cancelling, the event says or its absence: even a refusal (0x0C) can mean that a link is on its way.
+    // The event of the attempt decides, or its absence: even a refusal (0x0C) can mean that a link is about to come up.
     case (_, LECreateConnectionCancel.opcode): return
     case (.listing(let change), _):
       phase = .idle
@@ -240,42 +243,42 @@ struct Connections {
     switch change {
     case .add(let peer) where status == .success: listed.append(peer)
     case .remove(let peer) where status == .success: listed.removeAll { $0 == peer }
-    // It holds fewer than it said.
+    // The list holds fewer entries than reported.
     case .add where status == .memoryCapacityExceeded: acceptListSize = listed.count
-    // What is on it now is not known.
+    // Its contents are unknown now.
     case .add, .remove: acceptListSize = 0
     }
   }
   private mutating func created(_ outcome: CommandOutcome, _ hci: inout HCILayer, _ now: Instant) {
     if outcome.status == .success {
-      for wish in wishes where attempt?.peers.contains(wish.air) == true {
-        for index in requests.indices where requests[index].id == wish.request { requests[index].hasBeenTried = true }
+      for target in targets where attempt?.peers.contains(target.air) == true {
+        for index in requests.indices where requests[index].id == target.request { requests[index].hasBeenTried = true }
       }
       phase = .initiating(since: now)
-    } else if outcome.status == .commandDisallowed, owesEnd {
-      // It is still at the attempt that was cancelled. Again later, or when that one ends.
+    } else if outcome.status == .commandDisallowed, isEndPending {
+      // The controller continues the cancelled attempt. Repeat later, or when that one ends.
       phase = .cancelling(deadline: now + Self.cancelTimeout)
     } else {
       phase = .idle
       failed(outcome.status, now)
-      // The controller may have heard it all the same.
+      // The controller may have received it nevertheless.
       if outcome.timedOut { sendCancel(&hci, now) }
     }
   }
-  /// The attempt has failed: who fails with it?
+  /// The attempt has failed: fails the requests that it concerns.
   private mutating func failed(_ status: HCIStatus, _ now: Instant) {
     guard let attempt else { return }
     self.attempt = nil
     if status == .connectionLimitExceeded || status == .limitedResources {
-      // Whoever has asked since the last attempt is told, and does not wait for a link to go down; the others do.
+      // Requests made since the last attempt fail instead of waiting for a link to go down; the others wait.
       fail(.connectionLimitReached) { !$0.hasBeenTried }
-      if !wishes.isEmpty, case .idle = phase { phase = .blocked(until: now + Self.turn) }
+      if !targets.isEmpty, case .idle = phase { phase = .blocked(until: now + Self.turn) }
     } else if attempt.usesList {
-      // Whom it was about does not show: each by itself from now on.
+      // The failure does not name a peer: attempts have one peer each from now on.
       acceptListSize = 0
-    } else if let index = wishes.firstIndex(where: { attempt.peers.contains($0.air) }) {
-      let request = wishes.remove(at: index).request
-      if wishes.contains(where: { $0.request == request }) { return }
+    } else if let index = targets.firstIndex(where: { attempt.peers.contains($0.air) }) {
+      let request = targets.remove(at: index).request
+      if targets.contains(where: { $0.request == request }) { return }
       fail(status == .connectionAlreadyExists ? .busy : .refused(.connect, status)) { $0.id == request }
     }
   }
@@ -285,10 +288,10 @@ struct Connections {
     _ status: HCIStatus, _ role: LinkRole, _ peer: PeerAddress, hci: inout HCILayer, now: Instant
   ) -> Verdict {
     if status == .success { return role == .peripheral ? .linkUp(nil) : linkUp(peer, &hci, now) }
-    // Legacy directed advertising is over: Vol 4, Part E, §7.7.65.1. Not our business.
+    // Legacy directed advertising has ended: Vol 4, Part E, §7.7.65.1. Not this machine's concern.
     if status == .advertisingTimeout { return .nothing }
-    owesEnd = false
-    // The end of an attempt that was cancelled: this one, or late news of one before it.
+    isEndPending = false
+    // The end of a cancelled attempt: this one, or the late event of an earlier one.
     let isCancelled = status == .unknownConnectionIdentifier
     switch phase {
     case .cancelling: phase = .idle
@@ -302,27 +305,27 @@ struct Connections {
     return .nothing
   }
   private mutating func linkUp(_ peer: PeerAddress, _ hci: inout HCILayer, _ now: Instant) -> Verdict {
-    owesEnd = false
+    isEndPending = false
     let attempted = attempt
-    let wish = wishes.first { $0.air.isSame(as: peer) || $0.peer.isSame(as: peer) }
-    let isAttempted = attempted?.peers.contains { $0.isSame(as: peer) || $0 == wish?.air } ?? false
+    let target = targets.first { $0.air.isSame(as: peer) || $0.peer.isSame(as: peer) }
+    let isAttempted = attempted?.peers.contains { $0.isSame(as: peer) || $0 == target?.air } ?? false
     switch phase {
     case .cancelling: phase = .idle
     case .initiating where isAttempted: phase = .idle
-    // It may come from an attempt before this one: the answer to the command will say.
+    // It may come from an earlier attempt: the answer to the command decides.
     case .creating where isAttempted: attempt = nil
     case .idle, .listing, .creating, .initiating, .blocked: break
     }
-    let request = wish.flatMap { take($0.request) }
+    let request = target.flatMap { take($0.request) }
     step(&hci, now)
     guard let request else { return .unwanted }
     return .linkUp(request.id, parameters: attempted?.parameters == request.parameters ? nil : request.parameters)
   }
   // MARK: Time
 
-  /// When others have their turn.
+  /// When the turn ends.
   private var turnEnd: Instant? {
-    guard case .initiating(let since) = phase, let attempt, wishes.count > attempt.peers.count else { return nil }
+    guard case .initiating(let since) = phase, let attempt, targets.count > attempt.peers.count else { return nil }
     return since + Self.turn
   }
   var deadline: Instant? {
@@ -338,14 +341,14 @@ struct Connections {
     switch phase {
     case .cancelling(let deadline) where deadline <= now:
       phase = .idle
-      owesEnd = true
+      isEndPending = true
     case .blocked(let deadline) where deadline <= now: phase = .idle
     case .idle, .listing, .creating, .initiating, .cancelling, .blocked: break
     }
     if let turnEnd, turnEnd <= now, let attempt {
-      let first = wishes.prefix(attempt.peers.count)
-      wishes.removeFirst(first.count)
-      wishes.append(contentsOf: first)
+      let first = targets.prefix(attempt.peers.count)
+      targets.removeFirst(first.count)
+      targets.append(contentsOf: first)
     }
     step(&hci, now)
   }
@@ -373,7 +376,7 @@ struct Connections {
     phase = .cancelling(deadline: now + Self.cancelTimeout)
   }
   private mutating func create(_ attempt: Attempt, _ hci: inout HCILayer, _ now: Instant) {
-    // Where the list is used, the controller is to ignore this; one that ignores the list instead has somebody to look for.
+    // A controller that uses the list ignores this; one that ignores the list instead still gets a peer.
     let peer = attempt.peers[0]
     let policy: InitiatorFilterPolicy = attempt.usesList ? .acceptList : .peer
     if usesExtendedCommands {

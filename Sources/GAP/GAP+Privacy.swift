@@ -2,31 +2,31 @@ import BindruneWire
 import GATT
 import HCI
 
-// Who is who: peers' private addresses, and ours. Vol 3, Part C, §10.7.
+// Identities: peers' private addresses, and ours. Vol 3, Part C, §10.7.
 extension HostCore {
-  /// A host that needs no chance: the address policy is `.identity` (traps otherwise).
+  /// A host that needs no random numbers: the address policy is `.identity` (traps otherwise).
   public init(configuration: HostConfiguration = HostConfiguration(), database: consuming Database) {
-    precondition(configuration.addressPolicy == .identity, "private addresses need chance")
+    precondition(configuration.addressPolicy == .identity, "private addresses need a random number generator")
     var none = AddressChance(seed: 0)
     self.init(configuration: configuration, database: database, chance: &none)
   }
 
   // MARK: From above
 
-  /// From now on this peer is known by its identity address, a public or a random static one, whatever private address it
-  /// uses: in what is discovered, in links, and for `connect`. A key that it had before is replaced. Links that are up
-  /// learn nothing from it: `identify`. Any number of peers: the cost is one AES block for each of them and each private
-  /// address that is heard for the first time.
+  /// From now on this peer is known by its identity address, a public or a random static one, whatever private address
+  /// it uses: in discoveries, in links, and for `connect`. Replaces the peer's earlier key. Links that are up are
+  /// unaffected: see `identify`. There is no limit; the cost is one AES block for each peer and each private address
+  /// when it is first heard.
   public mutating func addPeerIdentity(
     _ identity: PeerAddress, _ irk: IdentityResolvingKey, now: Instant
   ) throws(IdentityError) {
     try privacy.add(identity, irk)
-    settle(now)
+    drain(now)
   }
-  /// The peer of `link` has told who it is, as it does when it is paired (Vol 3, Part H, §3.6.5): from now on it is known by
-  /// its identity address, like one that `addPeerIdentity` was called for, and it keeps the `PeerID` that the link came up with.
-  /// Another `PeerID` that led to that address leads to this peer from now on. Says so with `.peerIdentified`; requests to
-  /// connect to it end with `.busy`, as there is a link with it. Nothing where the link is gone.
+  /// The peer of `link` has revealed its identity, as a peer does when it pairs (Vol 3, Part H, §3.6.5): from now on it
+  /// is known by its identity address, as after `addPeerIdentity`, and keeps the `PeerID` with which the link came up.
+  /// Another `PeerID` that led to that address leads to this peer from now on. Emits `.peerIdentified`; requests to
+  /// connect to the peer end with `.busy`, since there is a link with it. Does nothing if there is no such link.
   public mutating func identify(
     _ link: LinkID, as identity: PeerAddress, _ irk: IdentityResolvingKey, now: Instant
   ) throws(IdentityError) {
@@ -37,12 +37,12 @@ extension HostCore {
     emit(.peerIdentified(link, identity))
     connections.failRequests(for: identity, hci: &hci, now: now)
     tellFailedConnections()
-    settle(now)
+    drain(now)
   }
   public mutating func removePeerIdentity(_ identity: PeerAddress, now: Instant) {
     privacy.identities.remove(identity)
     peers.remove(identity)
-    settle(now)
+    drain(now)
   }
   /// In the order in which they were added.
   public var peerIdentities: [PeerAddress] { privacy.identities.peers.map(\.identity) }
@@ -51,18 +51,18 @@ extension HostCore {
   public mutating func peer(at address: PeerAddress) -> PeerID {
     peers.id(of: privacy.identities.resolve(address) ?? address)
   }
-  /// The peer's identity address, where it is known; else the address by which it became known.
+  /// The peer's identity address, if it is known; else the address by which it became known.
   public func address(of peer: PeerID) -> PeerAddress { peers.address(of: peer) }
 
-  /// The addresses that our peer and we used when the link came up; the peer's is its name where the controller has
-  /// resolved it and does not tell.
+  /// The addresses on the air when the link came up, ours and the peer's; the peer's is its identity address if the
+  /// controller has resolved it without reporting the other.
   public func addressesOnAir(of link: LinkID) -> (own: PeerAddress, peer: PeerAddress)? {
     upper.index(of: link).map { (upper.links[$0].ownOnAir, upper.links[$0].peerOnAir) }
   }
 
-  // MARK: Names
+  // MARK: Addresses
 
-  /// The identity address of the device that has been heard, where that is known, and its address on the air.
+  /// The identity address of a device that has been heard, if it is known, and its address on the air.
   mutating func identify(
     _ address: DeviceAddress, _ type: AddressType, _ now: Instant
   ) -> (address: PeerAddress, onAir: PeerAddress) {
@@ -79,14 +79,14 @@ extension HostCore {
       return (found.identity, heard)
     }
   }
-  /// Where a peer is to be looked for: the controller knows it by its name, or it was heard last by this.
+  /// The address to connect to: the identity if the controller resolves it, else the last address heard.
   func addressToConnect(to peer: PeerAddress) -> PeerAddress {
     privacy.isListed(peer) ? peer : privacy.identities.air(of: peer) ?? peer
   }
 
-  // MARK: What may only be changed while nothing uses an address
+  // MARK: Changes that need all address users off
 
-  /// From now on we are called so.
+  /// Sets our address.
   mutating func use(_ address: PeerAddress) {
     ownAddress = address
     let type: OwnAddressType = address.isRandom ? .random : .public
@@ -94,13 +94,13 @@ extension HostCore {
     advertiser.ownAddress = address
     connections.ownAddressType = type
   }
-  /// True: something has been done, and there may be more.
+  /// Returns true after any change; there may be more.
   mutating func changePrivacy(_ now: Instant) -> Bool {
     guard phase == .running else { return false }
     seek(now)
     switch privacy.phase {
     case .changing: return false
-    case .settled:
+    case .idle:
       if privacy.next == nil { return false }
       privacy.phase = .quieting
       scanner.suspend(hci: &hci, now: now)
@@ -113,7 +113,7 @@ extension HostCore {
         privacy.send(change, &hci, now)
         return true
       }
-      privacy.phase = .settled
+      privacy.phase = .idle
       for peer in privacy.identities.peers {
         connections.use(addressToConnect(to: peer.identity), for: peer.identity, hci: &hci, now: now)
       }
@@ -130,7 +130,7 @@ extension HostCore {
     case nil: break
     }
   }
-  /// Scans for wanted peers whose private addresses only the host can resolve.
+  /// Scans for targets whose private addresses only the host can resolve.
   private mutating func seek(_ now: Instant) {
     let isNeeded = privacy.identities.peers.contains {
       !privacy.isListed($0.identity) && connections.wants($0.identity)
@@ -143,7 +143,8 @@ extension HostCore {
     }
     wantScan(now)
   }
-  /// The controller has refused a scan. The requests for the peers that it was to find wait on, so it is asked again.
+  /// The controller has refused a scan. Requests for peers that only a scan can find wait, so the host scans again
+  /// later.
   mutating func pauseSeeking(_ status: HCIStatus, _ now: Instant) {
     guard case .scanning = privacy.seeking else { return }
     privacy.seeking = .pausing(until: now + Privacy.seekPause)

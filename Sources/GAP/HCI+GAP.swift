@@ -3,9 +3,9 @@ import BindruneWire
 import GATT
 import HCI
 
-// The controller's commands and events, and GAP's machines that live by them: Vol 3, Part C, §9.
+// The controller's commands and events, and the GAP machines that use them: Vol 3, Part C, §9.
 extension HostCore {
-  /// Who sent a command; the lower 16 bits are a connection handle, or an advertising handle, where there is one.
+  /// The sender of a command; the lower 16 bits are a connection handle, or an advertising handle, if there is one.
   enum Tag {
     static var scanner: UInt32 { 0x1_0000 }
     static var advertiser: UInt32 { 0x2_0000 }
@@ -23,9 +23,9 @@ extension HostCore {
 
   // MARK: From above
 
-  /// Begins with `.scanStarted`, or ends with `.scanFailed`; `.discovered` follows for each device that meets `filter`. The
-  /// same id again: the scan begins anew, and what it has told it tells again. Scans of several ids go on side by side; each
-  /// is told what it asked for, whatever the others did.
+  /// Begins with `.scanStarted`, or ends with `.scanFailed`; `.discovered` follows for each device that meets `filter`.
+  /// A call with the same id restarts the scan, and reports devices again. Scans with different ids run concurrently;
+  /// each reports what its caller asked for, regardless of the others.
   public mutating func startScan(
     _ parameters: ScanParameters = ScanParameters(), filter: ScanFilter = ScanFilter(),
     id: ScanID = ScanID(rawValue: 0), now: Instant
@@ -38,27 +38,26 @@ extension HostCore {
     }
     scan(now)
   }
-  /// `.scanStopped`, and nothing of this scan follows.
+  /// Emits `.scanStopped`; no discovery of this scan follows.
   public mutating func stopScan(id: ScanID = ScanID(rawValue: 0), now: Instant) {
     scans.end(id)
     emit(.scanStopped(id))
     scan(now)
   }
-  /// Brings the controller to what all scans together want.
+  /// Brings the controller to the union of all scans.
   private mutating func scan(_ now: Instant) {
     guard phase == .running else { return }
     wantScan(now)
-    settle(now)
+    drain(now)
   }
   mutating func wantScan(_ now: Instant) {
-    tell(scanner.want(scans.merged ?? (privacy.seeking == .scanning ? .seeking : nil), hci: &hci, now: now), now)
+    report(scanner.want(scans.merged ?? (privacy.seeking == .scanning ? .seeking : nil), hci: &hci, now: now), now)
   }
 
-  /// Advertises, beside what is advertised under other numbers, up to `ControllerInfo.maximumAdvertisingSets` things at once.
-  /// Ends with `.advertisingStarted` or `.advertisingFailed`; `.advertisingStopped` follows when it is over. Of several
-  /// calls in a row for one number the last one counts, and has the one outcome; one with a duration or a number of events
-  /// begins anew. Where only data of up to 251 octets are others than before, advertising goes on without a gap.
-  /// Returns what is sent and what is left out.
+  /// Advertises, concurrently with other numbers, up to `ControllerInfo.maximumAdvertisingSets` sets at once. Ends with
+  /// `.advertisingStarted` or `.advertisingFailed`; `.advertisingStopped` follows at the end. Of several calls in a row
+  /// for one number the last one prevails, and has the one outcome; a duration or a number of events restarts. If only
+  /// data of up to 251 octets change, advertising continues without a gap. Returns what is sent and what is left out.
   @discardableResult
   public mutating func advertise(
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(),
@@ -71,10 +70,10 @@ extension HostCore {
       return packed
     }
     try advertiser.advertise(packed.payloads, parameters, as: id, hci: &hci, now: now)
-    settle(now)
+    drain(now)
     return packed
   }
-  /// Changes what is advertised under a number; its time and its number of events go on. Ends as `advertise` does.
+  /// Changes the data of an advertising set; its duration and its number of events continue. Ends as `advertise` does.
   @discardableResult
   public mutating func setAdvertisingData(
     _ data: AdvertisingData, of id: AdvertisingSetID = .first, now: Instant
@@ -82,7 +81,7 @@ extension HostCore {
     guard let parameters = advertiser.parameters(of: id) else { throw .notAdvertising(id) }
     let packed = try packed(data, parameters)
     advertiser.change(id, packed.payloads, hci: &hci, now: now)
-    settle(now)
+    drain(now)
     return packed
   }
   private func packed(
@@ -108,11 +107,11 @@ extension HostCore {
   /// Ends with `.advertisingStopped`.
   public mutating func stopAdvertising(_ id: AdvertisingSetID = .first, now: Instant) {
     advertiser.stop(id, hci: &hci, now: now)
-    settle(now)
+    drain(now)
   }
 
-  /// Ends with `.completed(id, …)`, after `.linkUp` when it succeeds. Any number of requests may wait, for 1,024 peers at most;
-  /// an absent peer keeps no other waiting. Never times out unless `timeout` says so. `.busy`: there is a link with this
+  /// Ends with `.completed(id, …)`, after `.linkUp` if it succeeds. Any number of requests may wait, for 1,024 peers at
+  /// most; an absent peer delays no other. Without `timeout` it waits without limit. `.busy`: there is a link with this
   /// peer already, or a request for one, or too many peers are wanted.
   public mutating func connect(
     to peer: PeerAddress, _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil, id: RequestID,
@@ -127,7 +126,7 @@ extension HostCore {
   ) {
     connect(to: [peers.address(of: peer)], parameters, timeout: timeout, id: id, now: now)
   }
-  /// Connects to the one of `peers` that can be reached first; from then on the others are not wanted any more.
+  /// Connects to the first of `peers` that is reached, and to no other.
   public mutating func connect(
     to peers: [PeerAddress], _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil, id: RequestID,
     now: Instant
@@ -149,15 +148,15 @@ extension HostCore {
       id: id, peers: different, onAir: different.map { addressToConnect(to: $0) }, parameters: parameters,
       deadline: timeout.map { now + $0 })
     if !connections.connect(request, hci: &hci, now: now) { emit(.completed(id, .failed(.busy))) }
-    settle(now)
+    drain(now)
   }
 
-  /// Ends the request if it has not ended yet: exactly one completion in any case. A link that comes up all the same is
-  /// taken down again, without a word.
+  /// Ends the request if it has not ended yet: exactly one completion in any case. The host disconnects a link that
+  /// still comes up, without an effect.
   public mutating func cancel(_ id: RequestID, now: Instant) {
     if connections.cancel(id, hci: &hci, now: now) {
       emit(.completed(id, .failed(.cancelled)))
-      return settle(now)
+      return drain(now)
     }
     for index in 0..<upper.links.count {
       if let place = upper.links[index].disconnectRequests.firstIndex(of: id) {
@@ -171,7 +170,7 @@ extension HostCore {
     }
   }
 
-  private mutating func tell(_ outcome: Scanner.Outcome?, _ now: Instant) {
+  private mutating func report(_ outcome: Scanner.Outcome?, _ now: Instant) {
     switch outcome {
     case .started: for id in scans.start() { emit(.scanStarted(id)) }
     case .failed(let status):
@@ -200,20 +199,20 @@ extension HostCore {
     switch indication {
     case .nothing, .acl: break
     case .event(let event): if phase == .running { handle(event, in: packet, now) }
-    // Those of a controller's earlier life are nobody's any more.
+    // Commands of a controller's earlier start have no caller any more.
     case .command(let outcome): if phase == .running || phase == .settingAddress { handle(outcome, in: packet, now) }
     case .started(let info): started(info, now)
     case .startFailed(let failure): startFailed(failure)
     case .violation(let violation):
       emit(.violation(nil, .hci(violation)))
-      // The controller's links and ours are not the same any more.
+      // The controller's links and ours differ from now on.
       if case .handleInUse = violation, phase == .running { controllerFailed(.unspecifiedError, now) }
     }
   }
 
   private mutating func started(_ info: ControllerInfo, _ now: Instant) {
     controller = info
-    // All of one kind: Vol 4, Part E, §3.1.1.
+    // All commands of one kind: Vol 4, Part E, §3.1.1.
     advertiser.prepare(info)
     scanner.usesExtendedCommands = info.usesExtendedCommands
     connections.usesExtendedCommands = info.usesExtendedCommands
@@ -237,7 +236,7 @@ extension HostCore {
     phase = .stopped
     emit(.startFailed(failure))
   }
-  /// What the controller knows is unknown: only a reset helps, which is the driver's decision.
+  /// The controller's state is unknown: only a reset helps, which the driver decides.
   private mutating func controllerFailed(_ status: HCIStatus, _ now: Instant) {
     emit(.controllerFailed(status))
     dropEverything(now)
@@ -246,7 +245,7 @@ extension HostCore {
   private mutating func handle(_ outcome: CommandOutcome, in packet: Span<UInt8>, _ now: Instant) {
     let handle = ConnectionHandle(rawValue: UInt16(truncatingIfNeeded: outcome.tag))
     switch outcome.tag & 0xFFFF_0000 {
-    case Tag.scanner: tell(scanner.completed(outcome, hci: &hci, now: now), now)
+    case Tag.scanner: report(scanner.completed(outcome, hci: &hci, now: now), now)
     case Tag.advertiser:
       advertiser.completed(outcome, hci: &hci, now: now)
       tellAdvertising()
@@ -254,7 +253,7 @@ extension HostCore {
       connections.answered(outcome, hci: &hci, now: now)
       tellFailedConnections()
     case Tag.address where phase == .settingAddress:
-      // Without any address of its own a controller can neither advertise nor connect: Vol 4, Part E, §7.8.4.
+      // Without an address of its own a controller can neither advertise nor connect: Vol 4, Part E, §7.8.4.
       if outcome.status == .success {
         run()
       } else {
@@ -304,7 +303,7 @@ extension HostCore {
       tellAdvertising()
     case .leRemoteConnectionParameterRequest(let event): answer(event, now)
     case .leLongTermKeyRequest(let event):
-      // Until there is pairing there are no keys. Vol 4, Part E, §7.8.26.
+      // There are no keys before pairing is supported. Vol 4, Part E, §7.8.26.
       var command = LELongTermKeyRequestNegativeReply()
       command.connectionHandle = event.connectionHandle
       hci.send(command, tag: Tag.unanswered, now: now)
@@ -339,22 +338,22 @@ extension HostCore {
         isTruncated: joined.isTruncated, rssi: report.rssi == 127 ? nil : report.rssi),
       joined.earlier + joined.data.array(in: packet), now)
   }
-  /// Every report comes through here, whole.
+  /// Receives every complete report.
   private mutating func hear(_ report: AdvertisementReport, _ octets: [UInt8], _ now: Instant) {
-    // One that was on its way when the last scan ended.
+    // The report crossed the end of the last scan.
     if scans.isEmpty { return }
     scans.hear(HeardPDU(report: report, octets: octets), now: now)
     tellDiscoveries()
   }
   mutating func tellDiscoveries() {
-    for told in scans.takeDiscoveries() {
-      let scanResponse = told.scanResponse ?? [], split = told.advertising.count
-      let range = upper.batch.keep(told.advertising.span, scanResponse.span)
-      var discovery = told.discovery
+    for pending in scans.takeDiscoveries() {
+      let scanResponse = pending.scanResponse ?? [], split = pending.advertising.count
+      let range = upper.batch.keep(pending.advertising.span, scanResponse.span)
+      var discovery = pending.discovery
       discovery.peer = peers.id(of: discovery.address)
       discovery.advertising = Octets(Int(range.offset), split)
-      discovery.scanResponse = told.scanResponse.map { Octets(Int(range.offset) + split, $0.count) }
-      for id in told.scans { emit(.discovered(id, discovery)) }
+      discovery.scanResponse = pending.scanResponse.map { Octets(Int(range.offset) + split, $0.count) }
+      for id in pending.scans { emit(.discovered(id, discovery)) }
     }
   }
 }

@@ -1,16 +1,16 @@
 /// # HeardDevices
-/// **Overview**: the devices that have been heard, each in a slot with a number, which others may keep a list by.
+/// **Overview**: the devices that have been heard, each in a numbered slot, by which others may index a list.
 ///
-/// **Function**: bounded. Where there is no slot left, the device that has not been heard for longest gives up its own, so
-/// that a storm of new addresses takes those that are gone before those that are there. Every call takes constant time.
+/// **Function**: bounded. Without a free slot, the device that has been silent for longest loses its slot, so that a
+/// storm of new addresses displaces absent devices before present ones. Every call takes constant time.
 struct HeardDevices {
   static var capacity: Int { 2048 }
-  /// Octets that are remembered of one PDU: those of the legacy ones. Long data are told, and not remembered.
+  /// Octets remembered of one PDU: those of a legacy one. Longer data are reported, but not remembered.
   static var longest: Int { 31 }
 
   struct Device {
     let peer: PeerAddress
-    /// Its last advertisement that had a scan response, and the last scan response.
+    /// The last advertisement that had a scan response, and the last scan response.
     var advertisement: HeardPDU?
     var scanResponse: HeardPDU?
     fileprivate var newer: Int?, older: Int?
@@ -27,7 +27,7 @@ struct HeardDevices {
   }
 
   mutating func removeAll() { self = HeardDevices() }
-  /// The device has been heard. `isNew`: its slot has been another's, or nobody's.
+  /// Records that the device has been heard. `isNew`: its slot belonged to another device, or to none.
   mutating func hear(_ peer: PeerAddress) -> (slot: Int, isNew: Bool) {
     if let slot = slots[peer] {
       if slot != newest {

@@ -3,28 +3,30 @@ import BasicContainers
 import BindruneWire
 import DequeModule
 
-/// What a host has to say, in order, and the octets that belong to it.
+/// A host's effects, in order, and their octets.
 ///
-/// A driver whose application uses the core while it is told exchanges an empty batch for the core's, memory for memory:
+/// A driver whose application uses the core while it handles effects exchanges an empty batch for the core's, memory
+/// for memory:
 ///
 ///     while core.takeBatch(&batch) {
 ///       while let effect = batch.nextEffect() { … }    // ranges lie in `batch.withBytes(of:)`
 ///     }
 ///
-/// Values wait apart from the other effects: they are most of what there is, and an effect is as large as its largest case.
+/// Values are stored apart from the other effects: they are the majority, and an effect is as large as its largest
+/// case.
 public struct HostBatch: ~Copyable {
   /// All effects but `.value`.
   @usableFromInline var effects = Deque<HostEffect>()
   @usableFromInline var values = UniqueArray<HostValue>()
-  /// How many of each have been taken.
+  /// The numbers already taken.
   @usableFromInline var effectsTaken = 0, valuesTaken = 0
-  /// Where the ranges of both lie.
+  /// The memory that the ranges of both refer to.
   @usableFromInline var octets = UniqueArray<UInt8>()
 
   public init() {}
 
   @inlinable @inline(__always) public var isEmpty: Bool { valuesTaken == values.count && effects.isEmpty }
-  /// The next effect. Ranges in it are valid until an effect is added to a batch that has become empty.
+  /// The next effect. Its ranges are valid until an effect is added to a batch that has become empty.
   @inlinable @inline(__always) public mutating func nextEffect() -> HostEffect? {
     if let value = nextValue() {
       return .value(value.link, value.handle, value.octets, isIndication: value.isIndication)
@@ -33,7 +35,7 @@ public struct HostBatch: ~Copyable {
     effectsTaken &+= 1
     return effects.removeFirst()
   }
-  /// The same where the next effect is a value; nil where it is another one.
+  /// The next effect if it is a value; nil if it is another effect.
   @inlinable @inline(__always) public mutating func nextValue() -> HostValue? {
     guard valuesTaken < values.count, values[valuesTaken].place == effectsTaken else { return nil }
     let value = values[valuesTaken]
@@ -47,11 +49,11 @@ public struct HostBatch: ~Copyable {
   ) throws(Failure) -> Result {
     try body(octets.span.extracting(range.range))
   }
-  /// A copy of them.
+  /// A copy of the octets of a range.
   @inlinable @inline(__always) public func bytes(of range: Octets) -> [UInt8] { range.array(in: octets.span) }
 
   mutating func append(_ effect: HostEffect) { effects.append(effect) }
-  /// `octets` have been kept, just before.
+  /// Appends a value whose `octets` were kept just before.
   @inline(__always) mutating func append(
     value octets: Octets, of handle: AttributeHandle, isIndication: Bool, isServiceChanged: Bool, on link: LinkID
   ) {
@@ -73,7 +75,7 @@ public struct HostBatch: ~Copyable {
     octets.append(copying: more)
     return Octets(Int(first.offset), bytes.count + more.count)
   }
-  /// Nothing refers to the octets once all effects have been taken.
+  /// Drops the octets once all effects have been taken.
   @inline(__always) private mutating func forgetTaken() {
     octets.removeAll(keepingCapacity: true)
     values.removeAll(keepingCapacity: true)
@@ -81,15 +83,15 @@ public struct HostBatch: ~Copyable {
   }
 }
 
-/// A notification, or an indication that the bearer has confirmed: what `HostEffect.value` holds, and more.
+/// A notification, or an indication that the bearer has confirmed: `HostEffect.value` with more details.
 public struct HostValue: BitwiseCopyable, Sendable {
   public let link: LinkID
   public let handle: AttributeHandle
-  /// In the batch's octets.
+  /// A range of the batch's octets.
   public let octets: Octets
   public let isIndication: Bool
-  /// Its handle is that of the link's Service Changed value; the client has processed the change.
+  /// The handle is the link's Service Changed value; the client has processed the change.
   public let isServiceChanged: Bool
-  /// So many other effects come before it.
+  /// The number of other effects before it.
   @usableFromInline let place: Int
 }

@@ -4,25 +4,25 @@ import GATT
 import HCI
 import L2CAP
 
-/// What a host is like. Chance and identity come from the driver.
+/// The properties of a host. The driver provides identity and randomness.
 public struct HostConfiguration: Sendable {
   /// The ATT_MTU that we offer: 23 … 517.
   public var preferredMTU = Bearer.largestMTU
-  /// Octets that one link's outgoing notifications and commands may take while they wait.
+  /// Octets of outgoing notifications and commands that may wait on one link.
   public var queueCapacity = 32 * 1024
-  /// The random static address used where the controller has no public one. The driver makes it, from a good generator,
-  /// and keeps it: two most significant bits 1 (Vol 6, Part B, §1.3.2.1).
+  /// The random static address for a controller without a public one. The driver makes it with a good generator and
+  /// keeps it: its two most significant bits are 1 (Vol 6, Part B, §1.3.2.1).
   public var randomStaticAddress = DeviceAddress(0xC000_0000_0001)
   /// Which of our addresses is on the air.
   public var addressPolicy = AddressPolicy.identity
-  /// Advertise, scan and connect with the extended commands where the controller has all of them; else, or when this is
-  /// off, with the legacy ones. They must not be mixed (Vol 4, Part E, §3.1.1). Extended commands send and hear legacy PDUs
-  /// as well: turning them off is for controllers that get them wrong.
+  /// Advertise, scan and connect with the extended commands if the controller has all of them; else, or when this is
+  /// off, with the legacy ones. They must not be mixed (Vol 4, Part E, §3.1.1). Extended commands send and hear legacy
+  /// PDUs too: turn them off for a controller that implements them incorrectly.
   public var prefersExtendedCommands = true
-  /// What is answered when a peer asks for other connection parameters.
+  /// How to answer peers that ask for other connection parameters.
   public var parameterPolicy = ParameterPolicy.accept
-  /// What our server takes a link to be protected by when it comes up. `.keysAvailable` answers 0x0F where encryption is needed,
-  /// also to peers that have no key.
+  /// The security that our server assumes of a link that comes up. `.keysAvailable` answers 0x0F where encryption is
+  /// needed, even to peers that have no key.
   public var initialSecurity = BearerSecurity.none
   public init() {}
 }
@@ -30,12 +30,12 @@ public struct HostConfiguration: Sendable {
 /// # HostCore
 /// **Overview**: one Bluetooth LE host without a clock, a thread or a socket: bytes and times in, bytes and effects out.
 ///
-/// **Function**: holds the layers. Who joins which: `HCI+GAP` the controller's events and GAP's machines, `ACL+L2CAP` the
-/// links, `ATT+GATT` bearers, clients and the server. After every call the driver sends what `nextPacket` writes until it
-/// writes nothing, takes `nextEffect` until it is nil, and arms one timer for `deadline`.
+/// **Function**: contains the layers. `HCI+GAP` joins the controller's events and GAP's machines, `ACL+L2CAP` the
+/// links, `ATT+GATT` bearers, clients and the server. After every call the driver sends what `nextPacket` writes until
+/// it writes nothing, takes `nextEffect` until it is nil, and arms one timer for `deadline`.
 ///
-/// **Phases**: stopped → starting → settingAddress (unless the public one is used) → running; back to stopped
-/// when the start or the controller fails. A stopped core neither hears nor sends anything.
+/// **Phases**: stopped → starting → settingAddress (unless the public one is used) → running; back to stopped when the
+/// start or the controller fails. A stopped core ignores packets and sends none.
 public struct HostCore: ~Copyable {
   enum Phase: BitwiseCopyable { case stopped, starting, settingAddress, running }
 
@@ -52,13 +52,13 @@ public struct HostCore: ~Copyable {
   var peers = Peers()
   var defaultPHYRequests: [RequestID] = []
   var lastLink: UInt32 = 0
-  /// What the controller said of itself at the last start.
+  /// What the controller reported about itself at the last start.
   public internal(set) var controller: ControllerInfo?
-  /// The one on the air now, and the one by which a peer that has our IRK knows us.
+  /// Our address on the air, and the address by which a peer with our IRK knows us.
   public internal(set) var ownAddress = PeerAddress(DeviceAddress(), .public)
   public internal(set) var identityAddress = PeerAddress(DeviceAddress(), .public)
 
-  /// `chance` gives the seed of private addresses: the system's generator, or a test's.
+  /// `chance` seeds the private addresses: the system's generator, or a test's.
   public init(
     configuration: HostConfiguration = HostConfiguration(), database: consuming Database,
     chance: inout some RandomNumberGenerator
@@ -77,17 +77,17 @@ public struct HostCore: ~Copyable {
 
   // MARK: The driver's calls
 
-  /// Starts the controller, or starts it again. Ends with `.started` or `.startFailed` within 8 s, or 2 s later where the
-  /// controller has to be given a random address.
+  /// Starts or restarts the controller. Ends with `.started` or `.startFailed` within 8 s, or 2 s later if the
+  /// controller needs a random address.
   public mutating func start(now: Instant) {
     dropEverything(now)
     phase = .starting
     hci.start(now: now)
-    settle(now)
+    drain(now)
   }
 
-  /// One packet from the controller, H4 packet type first. False: it led to a value or to nothing; so there is nothing more to
-  /// send than before, and no other deadline.
+  /// One packet from the controller, H4 packet type first. False if it produced a value or nothing, and so no packet to
+  /// send and no new deadline.
   @discardableResult
   public mutating func receive(_ packet: Span<UInt8>, now: Instant) -> Bool {
     if phase == .stopped { return false }
@@ -96,9 +96,9 @@ public struct HostCore: ~Copyable {
       case .data(let acl):
         upper.mayChangeLink = true
         l2cap.receive(acl, in: packet, now: now, into: &upper)
-        // Only a value, which stands in the batch.
+        // Only a value, which the batch holds.
         if !upper.mayChangeLink, !l2cap.hasEffect { return false }
-        if hasNews(of: acl.handle) {
+        if hasEffects(of: acl.handle) {
           collect(acl.handle, now)
         } else if let index = upper.index(of: acl.handle) {
           note(at: index)
@@ -114,7 +114,7 @@ public struct HostCore: ~Copyable {
       return true
     }
     handle(hci.receive(packet, now: now), in: packet, now)
-    settle(now)
+    drain(now)
     return true
   }
   /// Changes a link: its bearers, client or parameter update.
@@ -122,8 +122,8 @@ public struct HostCore: ~Copyable {
     defer { note(at: index) }
     return body(&upper.links[index])
   }
-  /// Notes whether a link has something to send, and its deadline: `nextPacket` and `deadline` look at what is noted. It follows
-  /// every change of a link; `notify` and `write` note more quickly what they know.
+  /// Notes whether a link has something to send, and its deadline, for `nextPacket` and `deadline`. It follows every
+  /// change of a link; `notify` and `write` note faster what they know.
   @inline(__always) mutating func note(at index: Int) {
     let handle = upper.links[index].handle
     upper.links[index].plainHandle = AttributeHandle()
@@ -133,7 +133,7 @@ public struct HostCore: ~Copyable {
   @inline(__always) private mutating func noteDeadline(at index: Int) {
     upper.deadlines.set(index, to: deadline(at: index))
   }
-  /// When `expire` has something to do for a link.
+  /// When `expire` must act for a link.
   @inline(__always) func deadline(at index: Int) -> Instant? {
     .earliest(upper.links[index].deadline, l2cap.deadline(of: upper.links[index].handle))
   }
@@ -149,12 +149,12 @@ public struct HostCore: ~Copyable {
       if wrote {
         hci.credits.took(handle, wantsMore: l2cap.hasPacket(for: handle, upper: upper))
       } else {
-        // A request that found no room in its PDU has failed, and nothing came after it.
+        // A request that exceeded its PDU has failed, and no other followed.
         hci.credits.setWants(handle, false)
       }
       // The rest of a frame changes nothing in the layers above.
       if !isContinuation, upper.mayChangeLink {
-        if hasNews(of: handle) {
+        if hasEffects(of: handle) {
           collect(handle, now)
         } else if let index = upper.index(of: handle) {
           noteDeadline(at: index)
@@ -165,7 +165,7 @@ public struct HostCore: ~Copyable {
     return false
   }
 
-  /// Everything that waits for a time, in the order in which `expire` serves it.
+  /// Everything with a deadline, in the order in which `expire` serves it.
   private enum Timer: CaseIterable { case commands, privacy, connections, advertising, scans, links }
   @inline(__always) private func deadline(of timer: Timer) -> Instant? {
     switch timer {
@@ -179,7 +179,7 @@ public struct HostCore: ~Copyable {
   }
   private mutating func expire(_ timer: Timer, _ now: Instant) {
     switch timer {
-    case .commands: settle(now)
+    case .commands: drain(now)
     case .privacy: privacy.expire(not: controller?.address, now: now)
     case .connections:
       connections.expire(hci: &hci, now: now)
@@ -195,16 +195,16 @@ public struct HostCore: ~Copyable {
     }
   }
 
-  /// When `expire` is to be called next.
+  /// When to call `expire` next.
   public var deadline: Instant? { least }
-  /// The same for a driver that asks after every batch. Mutating for speed alone: a core that is borrowed for a call is copied
-  /// (1,745 octets, 210 instructions).
+  /// The same for a driver that asks after every batch. Mutating for speed alone: a core that is borrowed for a call is
+  /// copied (1,745 octets, 210 instructions).
   public mutating func nextDeadline() -> Instant? { least }
   @inline(__always) private var least: Instant? { Timer.allCases.reduce(nil) { .earliest($0, deadline(of: $1)) } }
-  /// Does what is due. Calling it early or late is harmless.
+  /// Handles everything that is due. An early or late call does no harm.
   public mutating func expire(now: Instant) {
     for timer in Timer.allCases { expire(timer, now) }
-    settle(now)
+    drain(now)
   }
   private mutating func expireLink(at index: Int, _ now: Instant) {
     let handle = upper.links[index].handle
@@ -212,19 +212,20 @@ public struct HostCore: ~Copyable {
     expireUpdate(at: index, now)
     let isTimeUp = upper.expire(at: index, now: now)
     collect(handle, now)
-    // A fixed channel cannot be closed, so the link goes: Vol 3, Part F, §3.3.3; Vol 3, Part A, §2.1.
+    // A fixed channel cannot be closed, so the link must end: Vol 3, Part F, §3.3.3; Vol 3, Part A, §2.1.
     if isTimeUp { disconnect(at: index, .remoteUserTerminatedConnection, now) }
   }
 
-  /// What the layers have to say, in order. Ranges lie in `withBytes(of:)` until the core is called again.
+  /// The effects of the layers, in order. Ranges refer to `withBytes(of:)` and are valid until the next call of the
+  /// core.
   @inlinable @inline(__always) public mutating func nextEffect() -> HostEffect? {
     upper.batch.nextEffect()
   }
-  /// `nextEffect` has something to say.
+  /// True while `nextEffect` returns an effect.
   @inlinable @inline(__always) public var hasEffect: Bool { !upper.batch.isEmpty }
-  /// All of it at once: exchanges it for `batch`, which is empty (traps otherwise). False: there is nothing to say.
+  /// All effects at once: exchanges them for `batch`, which must be empty (traps otherwise). False if there is none.
   @inlinable @inline(__always) public mutating func takeBatch(_ batch: inout HostBatch) -> Bool {
-    precondition(batch.isEmpty, "effects have not been taken")
+    precondition(batch.isEmpty, "the batch still has effects")
     if upper.batch.isEmpty { return false }
     swap(&batch, &upper.batch)
     return true
@@ -244,8 +245,8 @@ public struct HostCore: ~Copyable {
 
   mutating func emit(_ effect: HostEffect) { upper.batch.append(effect) }
 
-  /// Commands that ended without an answer, timed out or never sent, say so before the call that led to it returns.
-  mutating func settle(_ now: Instant) {
+  /// Drains the layers, so that commands that ended without an answer report it before the call that led to it returns.
+  mutating func drain(_ now: Instant) {
     repeat {
       while true {
         let indication = hci.expire(now: now)
@@ -256,7 +257,7 @@ public struct HostCore: ~Copyable {
     } while changePrivacy(now)
   }
 
-  /// Everything that hangs on the controller ends: links, requests, wishes.
+  /// Ends everything that depends on the controller: links, requests, targets.
   mutating func dropEverything(_ now: Instant) {
     phase = .stopped
     privacy.reset()

@@ -5,7 +5,7 @@ import HCI
 import L2CAP
 
 extension HostViolation {
-  /// For a log: who was wrong, how, and what became of it. Half a sentence, without a full stop.
+  /// For a log: the violator, the violation and the consequence, as a clause without a full stop.
   public var text: String {
     switch self {
     case .hci(let violation): words(violation)
@@ -13,16 +13,16 @@ extension HostViolation {
     case .att(let violation): words(violation)
     case .gatt(let violation):
       "the peer's response breaks a rule, \(words(violation)): the request fails or goes on without it"
-    case .transactionTimedOut: "the peer took more than 30 s over a transaction: the link is taken down"
+    case .transactionTimedOut: "the peer took more than 30 s for a transaction: the link is disconnected"
     case .applicationTooSlow(let handle):
-      "the application took more than 25 s over attribute \(handle.text): the client was told Unlikely Error"
-    case .parametersRejected(let status): "the connection parameters stay as they were: \(status)"
-    case .disconnectRefused(let status): "the controller does not take the link down: \(status)"
+      "the application took more than 25 s for attribute \(handle.text): the client got Unlikely Error"
+    case .parametersRejected(let status): "the connection parameters are unchanged: \(status)"
+    case .disconnectRefused(let status): "the controller refuses to disconnect the link: \(status)"
     case .privateAddressRefused(let status):
-      "the controller does not take a new private address, the old one stays: \(status)"
+      "the controller refuses a new private address, the old one remains in use: \(status)"
     case .seekRefused(let status):
-      "the controller does not scan for a peer with a private address, it is asked again in 10 s: \(status)"
-    case .valuesLost(let count): "\(count) notifications were not taken in time, and are lost"
+      "the controller refuses to scan for a peer with a private address, the host repeats the command in 10 s: \(status)"
+    case .valuesLost(let count): "\(count) notifications were not read in time and were dropped"
     case .hardwareError(let code): "the controller reports hardware error \(hex(code)): everything on it has ended"
     }
   }
@@ -32,13 +32,13 @@ extension HostViolation {
     case .malformed(let error): "the controller sent a packet that does not decode (\(error)): ignored"
     case .unexpectedPacketType(let type): "the controller sent a packet of type \(hex(type)): ignored"
     case .unexpectedAnswer(let opcode):
-      "the controller answered \(name(opcode)), which nobody waits for: ignored"
+      "the controller answered \(name(opcode)), which answers no command: ignored"
     case .completedPacketsOfUnknownLink(let handle):
-      "the controller completed packets of handle \(handle.text), which is no link: ignored"
+      "the controller completed packets of handle \(handle.text), which is not a link: ignored"
     case .tooManyCompletedPackets(let handle, let count):
       "the controller completed \(count) packets more of handle \(handle.text) than it had: ignored"
     case .handleInUse(let handle):
-      "the controller gave a new link the handle \(handle.text) of an open one: it must be started again"
+      "the controller gave a new link the handle \(handle.text) of an open one: the controller must be restarted"
     }
   }
   private func name(_ opcode: HCIOpcode) -> String { AnyCommand(default: opcode).map { "\($0.name)" } ?? opcode.text }
@@ -47,7 +47,7 @@ extension HostViolation {
     switch violation {
     case .unknownLink: "a packet came for a link that is not open: ignored"
     case .illegalHandle: "the controller gave a connection handle of more than 12 bits: the link is not opened"
-    case .illegalFlags: "a packet's flags mean nothing on an LE link: ignored"
+    case .illegalFlags: "a packet's flags are invalid on an LE link: ignored"
     case .orphanFragment(let count): "a fragment of \(count) octets continues no frame: ignored"
     case .incompleteFrame(let received, let expected):
       "a frame ended after \(received) of \(expected.map { "\($0)" } ?? "unknown many") octets: dropped"
@@ -56,16 +56,16 @@ extension HostViolation {
     case .frameTooLong(let channel, let length):
       "a frame of \(length) octets came on channel \(channel.text), which takes fewer: dropped"
     case .frameTooShort(let channel, let length):
-      "a frame of \(length) octets came on channel \(channel.text), where it means nothing: ignored"
+      "a frame of \(length) octets came on channel \(channel.text), where it is invalid: ignored"
     case .unknownChannel(let channel): "a frame came on channel \(channel.text), which is not open: ignored"
     case .malformedSignal(let code, let error):
       "the signaling command \(code.text) does not decode (\(error)): a request is rejected, anything else ignored"
     case .illegalIdentifier(let code): "the signaling command \(code.text) has identifier 0: ignored"
     case .rejectedSignal(let code): "the signaling request \(code.text) is not supported: rejected"
     case .unexpectedSignal(let code, let identifier):
-      "the signaling command \(code.text), identifier \(identifier), answers nothing that was asked: ignored"
+      "the signaling command \(code.text), identifier \(identifier), answers no request: ignored"
     case .tooManySignals(let code): "too many answers wait: the signaling request \(code.text) gets none"
-    case .unexpectedSecurityCommand(let code): "the Security Manager command \(hex(code)) means nothing here: ignored"
+    case .unexpectedSecurityCommand(let code): "the Security Manager command \(hex(code)) is unexpected: ignored"
     }
   }
 
@@ -75,17 +75,17 @@ extension HostViolation {
     case .malformed(let opcode, let error):
       "the peer's \(opcode) does not decode (\(error)): a request gets Invalid PDU"
     case .unknownOpcode(let opcode): "the peer sent \(opcode): a request gets Request Not Supported"
-    case .unexpectedResponse(let opcode): "the peer sent \(opcode), which is due to no request: ignored"
-    case .errorForAnotherRequest(let opcode): "the peer's error is about \(opcode), which was not asked: ignored"
-    case .unexpectedConfirmation: "the peer confirmed what was not indicated: ignored"
-    case .requestBeforeResponse(let opcode): "the peer sent \(opcode) before the response to its last request: taken"
+    case .unexpectedResponse(let opcode): "the peer sent \(opcode), which answers no request: ignored"
+    case .errorForAnotherRequest(let opcode): "the peer's error refers to \(opcode), which was not sent: ignored"
+    case .unexpectedConfirmation: "the peer sent a confirmation without an indication: ignored"
+    case .requestBeforeResponse(let opcode): "the peer sent \(opcode) before the response to its last request: accepted"
     case .requestDropped(let opcode): "the peer sent \(opcode) as a third request before a response: dropped"
     case .indicationBeforeConfirmation(let handle):
       "the peer indicated \(handle.text) before the confirmation of its last indication: dropped"
     case .repeatedMTUExchange: "the peer exchanged the MTU a second time: answered, without effect"
-    case .mtuTooSmall(let mtu): "the peer's MTU of \(mtu) octets is below 23: taken for 23"
+    case .mtuTooSmall(let mtu): "the peer's MTU of \(mtu) octets is below 23: 23 is used"
     case .longerThanMTU(let opcode, let count, let mtu):
-      "the peer's \(opcode) has \(count) octets, more than the MTU of \(mtu): taken all the same"
+      "the peer's \(opcode) has \(count) octets, more than the MTU of \(mtu): accepted"
     }
   }
 
@@ -96,10 +96,10 @@ extension HostViolation {
     case .handleOutOfRange(let handle): "handle \(handle.text) was not asked for"
     case .groupEnd(let handle): "the group at \(handle.text) ends before it starts"
     case .declarationLength(let handle, let length): "the declaration at \(handle.text) has \(length) octets"
-    case .valueHandle(let handle): "the value \(handle.text) stands before its declaration"
+    case .valueHandle(let handle): "the value \(handle.text) precedes its declaration"
     case .echo(let handle): "the echo of \(handle.text) differs from what was sent"
-    case .tooLong: "it has more than was asked for"
-    case .changedRange: "its range of changed attributes is none"
+    case .tooLong: "it has more than the request asked for"
+    case .changedRange: "its range of changed attributes is invalid"
     }
   }
 

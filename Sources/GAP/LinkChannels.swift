@@ -7,10 +7,10 @@ import L2CAP
 
 /// A bearer of a link.
 struct LinkBearer: ~Copyable {
-  /// What carries it.
+  /// The channel that carries it.
   let channel: ChannelID
   var bearer: Bearer
-  /// What an outstanding indication is about.
+  /// The handle of an outstanding indication.
   var indicating: AttributeHandle?
   /// The bearer refused the application's last indication: `.readyToSend` follows when it can take another.
   var isIndicationRefused = false
@@ -21,16 +21,17 @@ struct LinkBearer: ~Copyable {
   }
 }
 
-/// The bearers of a link, one at least. The first stands in place, so that a link with one bearer pays for no list: Decision 0046.
+/// The bearers of a link, one at least. The first is stored inline, so that a link with one bearer needs no list:
+/// Decision 0046.
 struct LinkBearers: ~Copyable {
-  /// The one on channel 0x0004, which is there as long as the link is.
+  /// The bearer on channel 0x0004, which exists as long as the link.
   var first: LinkBearer
   /// In the order in which they were opened.
   var others = UniqueArray<LinkBearer>()
 
   init(_ first: consuming LinkBearer) { self.first = first }
 
-  /// Calls `body` for each bearer until one returns true; then true.
+  /// Calls `body` for each bearer until one returns true, and then returns true.
   @discardableResult @inline(__always) mutating func visit(_ body: (inout LinkBearer) -> Bool) -> Bool {
     if body(&first) { return true }
     for index in others.indices where body(&others[index]) { return true }
@@ -49,7 +50,7 @@ struct LinkBearers: ~Copyable {
 
 // The channels of a link. A new one is an entry of the list and a line in each function.
 extension Link {
-  /// What L2CAP carries for us.
+  /// The channels that L2CAP carries for us.
   static var channels: [L2CAPChannel] { [L2CAPChannel(.attribute, longestPayload: Bearer.largestMTU)] }
 
   @inline(__always)

@@ -2,16 +2,16 @@ import BasicContainers
 import BindruneWire
 
 /// # LinkDeadlines
-/// **Overview**: a deadline for each link, or none, and the least of all without a look at each.
+/// **Overview**: a deadline for each link, or none, and the least of all in constant time.
 ///
-/// **Function**: a tournament, in one array. The second half of it are the deadlines, in the order of the links; node n of
-/// the first half is the lesser of nodes 2n and 2n + 1, so node 1 is the least of all. A deadline that changes plays as many
-/// matches as the tree is high: five of 32 links.
+/// **Function**: a tournament tree in one array. Its second half are the deadlines, in the order of the links; node n
+/// of the first half is the lesser of nodes 2n and 2n + 1, so node 1 is the least of all. A changed deadline costs as
+/// many comparisons as the tree is high: five for 32 links.
 struct LinkDeadlines: ~Copyable {
   private static var never: Instant { Instant(nanoseconds: .max) }
   private var nodes: UniqueArray<Instant>
   private var count = 0
-  /// Links that there is room for: a power of two.
+  /// The number of links that fit: a power of two.
   private var width: Int { nodes.count / 2 }
 
   init() { nodes = UniqueArray(repeating: LinkDeadlines.never, count: 2) }
@@ -34,7 +34,7 @@ struct LinkDeadlines: ~Copyable {
   private mutating func play(_ node: Int) { nodes[node] = min(nodes[2 * node], nodes[2 * node + 1]) }
   private mutating func playAll() { for node in (1..<width).reversed() { play(node) } }
 
-  /// Another link comes last, without a deadline.
+  /// Appends a link without a deadline.
   mutating func append() {
     count += 1
     if count <= width { return }
@@ -43,7 +43,7 @@ struct LinkDeadlines: ~Copyable {
     nodes = wider
     playAll()
   }
-  /// Those that come later move up.
+  /// Later links move up.
   mutating func remove(at index: Int) {
     count -= 1
     for place in index..<count { nodes[width + place] = nodes[width + place + 1] }

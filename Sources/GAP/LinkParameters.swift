@@ -2,14 +2,14 @@ import BindruneWire
 import HCI
 import L2CAP
 
-/// What a link should run with, as a range of which the central chooses. Vol 3, Part C, §12.3; Vol 4, Part E, §7.8.18.
+/// Parameters for a link, as a range from which the central chooses. Vol 3, Part C, §12.3; Vol 4, Part E, §7.8.18.
 public struct ConnectionParameterRange: BitwiseCopyable, Sendable, Hashable, CustomStringConvertible {
   /// Time between connection events, 7.5 ms … 4 s.
   public var intervalMin: ConnectionInterval
   public var intervalMax: ConnectionInterval
   /// Connection events that the peripheral may sleep through, 0 … 499.
   public var latency: UInt16
-  /// How long the link lives without a packet: 100 ms … 32 s, and more than (1 + latency) × intervalMax × 2.
+  /// The time after which a silent link ends: 100 ms … 32 s, and more than (1 + latency) × intervalMax × 2.
   public var supervisionTimeout: SupervisionTimeout
 
   public init(
@@ -21,7 +21,7 @@ public struct ConnectionParameterRange: BitwiseCopyable, Sendable, Hashable, Cus
     self.latency = latency
     self.supervisionTimeout = supervisionTimeout
   }
-  /// These and no others.
+  /// Exactly these parameters.
   public init(_ parameters: ConnectionParameters) {
     self.init(
       intervalMin: parameters.interval, intervalMax: parameters.interval, latency: parameters.latency,
@@ -40,9 +40,9 @@ public struct ConnectionParameterRange: BitwiseCopyable, Sendable, Hashable, Cus
       latency: UInt16(events), supervisionTimeout: SupervisionTimeout(.seconds(timeout)))
   }
 
-  /// Every number is in its range, and they agree.
+  /// Whether every number is in its range, and they are consistent.
   public var isValid: Bool { request.isValid }
-  /// A link that runs with `parameters` needs no update.
+  /// Whether a link with `parameters` needs no update.
   public func contains(_ parameters: ConnectionParameters) -> Bool {
     intervalMin <= parameters.interval && parameters.interval <= intervalMax && parameters.latency == latency
       && parameters.supervisionTimeout == supervisionTimeout
@@ -57,21 +57,21 @@ public struct ConnectionParameterRange: BitwiseCopyable, Sendable, Hashable, Cus
   }
 }
 
-/// A wish for how quickly a link answers, against how much power that takes. What the link gets may differ: the central
-/// decides; without a wish it has chosen alone.
+/// How fast a link should respond, against the power that this costs. The link's parameters may differ: the central
+/// decides; without a request it has chosen alone.
 ///
-/// Core Bluetooth has these three words, and nobody has published which numbers it means by them. These are ours:
+/// The three names are Core Bluetooth's, whose numbers are not published. These are ours:
 ///
-/// | wish | interval | latency | supervision time-out | longest silence |
+/// | name | interval | latency | supervision time-out | longest silence |
 /// |---|---|---|---|---|
 /// | low | 15 ms | 0 | 4 s | 15 ms |
 /// | medium | 60 … 90 ms | 2 | 5 s | 270 ms |
 /// | high | 300 … 450 ms | 3 | 6 s | 1.8 s |
 ///
-/// Each keeps within what Apple's guidelines for accessories allow, so that such a central need not refuse them: intervals
-/// are multiples of 15 ms, and the longest is 15 ms above the shortest or both are 15 ms; latency is at most 30, the
-/// supervision time-out 2 … 6 s, the longest silence, intervalMax × (latency + 1), at most 2 s and less than a third of the
-/// time-out. The Specification's own rule is weaker: less than half of it (Vol 4, Part E, §7.8.18).
+/// Each stays within Apple's guidelines for accessories, so that such a central need not refuse them: intervals are
+/// multiples of 15 ms, and the longest is 15 ms above the shortest or both are 15 ms; latency is at most 30, the
+/// supervision time-out 2 … 6 s, the longest silence, intervalMax × (latency + 1), at most 2 s and less than a third of
+/// the time-out. The Specification's own rule is weaker: less than half of it (Vol 4, Part E, §7.8.18).
 public enum ConnectionLatency: Int, CaseIterable, BitwiseCopyable, Sendable {
   /// Rapid communication, at the cost of power.
   case low = 0
@@ -81,13 +81,13 @@ public enum ConnectionLatency: Int, CaseIterable, BitwiseCopyable, Sendable {
   case high = 2
 }
 
-/// What is answered when a peer asks for other connection parameters, be it over L2CAP (Vol 3, Part A, §4.20) or over the
-/// link layer (Vol 6, Part B, §5.1.7). What contradicts itself is refused in any case, and so is what comes while an update
-/// is under way.
+/// How to answer a peer that asks for other connection parameters, over L2CAP (Vol 3, Part A, §4.20) or over the link
+/// layer (Vol 6, Part B, §5.1.7). Inconsistent parameters are refused in any case, and so are requests during an
+/// update.
 public enum ParameterPolicy: BitwiseCopyable, Sendable, Hashable {
-  /// Everything that is in the Specification's ranges.
+  /// Accept everything in the Specification's ranges.
   case accept
-  /// Intervals within these, and neither latency nor supervision time-out above these.
+  /// Accept intervals within these, and neither latency nor supervision time-out above these.
   case acceptWithin(ConnectionParameterRange)
   case refuse
 
@@ -103,13 +103,13 @@ public enum ParameterPolicy: BitwiseCopyable, Sendable, Hashable {
   }
 }
 
-/// Octets in one packet on the air, and its time there in µs, in both directions. Vol 6, Part B, §4.5.10; Vol 4, Part E,
+/// Octets in one packet on the air, and its duration in µs, in both directions. Vol 6, Part B, §4.5.10; Vol 4, Part E,
 /// §7.7.65.7.
 public struct LinkDataLength: BitwiseCopyable, Sendable, Hashable, CustomStringConvertible {
   /// 27 … 251 octets, 328 … 17,040 µs.
   public var transmitOctets: UInt16 = 27, transmitTime: UInt16 = 328
   public var receiveOctets: UInt16 = 27, receiveTime: UInt16 = 328
-  /// What every link begins with.
+  /// The initial values of every link.
   public init() {}
   public var description: String { "\(transmitOctets) octets out, \(receiveOctets) in" }
 }
@@ -124,9 +124,10 @@ public struct LinkPHYs: BitwiseCopyable, Sendable, Hashable, CustomStringConvert
   public var description: String { "\(transmit.text) out, \(receive.text) in" }
 }
 
-/// Which modulations a link should use: the two controllers choose one that both sides want. Vol 4, Part E, §7.8.49.
+/// The modulations that a link should use: the two controllers choose one that both sides accept. Vol 4, Part E,
+/// §7.8.49.
 public struct PHYPreferences: BitwiseCopyable, Sendable, Equatable {
-  /// nil: any will do.
+  /// nil: any.
   public var transmit: PHYSet?, receive: PHYSet?
   public var coding: PHYOptions
   public init(transmit: PHYSet? = nil, receive: PHYSet? = nil, coding: PHYOptions = PHYOptions()) {
@@ -134,7 +135,7 @@ public struct PHYPreferences: BitwiseCopyable, Sendable, Equatable {
     self.receive = receive
     self.coding = coding
   }
-  /// No set is empty: that would be a wish for no link.
+  /// No set is empty: an empty one would permit no modulation.
   var isValid: Bool { transmit?.isEmpty != true && receive?.isEmpty != true }
   var indifference: PHYIndifference {
     var indifference: PHYIndifference = []

@@ -2,15 +2,15 @@ import BindruneWire
 import GATT
 import HCI
 
-/// Who waits for what the controller knows of a link.
+/// The requests that await a report of the controller on a link.
 struct LinkRequests {
   var rssi: [RequestID] = [], phys: [RequestID] = []
-  /// An update of the modulation is under way, and who waits for it, if anybody still does.
+  /// An update of the modulation is in progress; and the request that awaits it, unless that was cancelled.
   var isUpdatingPHYs = false
   var phyUpdate: RequestID?
 
   var all: [RequestID] { rssi + phys + (phyUpdate.map { [$0] } ?? []) }
-  /// True when `id` waited.
+  /// True when `id` was waiting.
   mutating func remove(_ id: RequestID) -> Bool {
     guard all.contains(id) else { return false }
     rssi.removeAll { $0 == id }
@@ -20,10 +20,10 @@ struct LinkRequests {
   }
 }
 
-// What the controller knows of a link: its strength, its modulation, the length of its packets.
+// The controller's data about a link: signal strength, modulation, packet length.
 extension HostCore {
-  /// How strong the peer's last packets were, in dBm. Ends with `.completed(id, .rssi)`; nil where the controller does not
-  /// know. Several who ask at the same time get one answer. Vol 4, Part E, §7.5.4.
+  /// The strength of the peer's last packets, in dBm. Ends with `.completed(id, .rssi)`; nil if the controller does not
+  /// know it. Simultaneous requests share one answer. Vol 4, Part E, §7.5.4.
   public mutating func readRSSI(_ link: LinkID, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
     upper.links[index].requests.rssi.append(id)
@@ -31,7 +31,7 @@ extension HostCore {
     var command = ReadRSSI()
     command.handle = upper.links[index].handle
     hci.send(command, tag: Tag.rssi | UInt32(command.handle.rawValue), now: now)
-    settle(now)
+    drain(now)
   }
   /// The modulations in use. Ends with `.completed(id, .phys)`. Vol 4, Part E, §7.8.47.
   public mutating func readPHYs(_ link: LinkID, id: RequestID, now: Instant) {
@@ -41,10 +41,10 @@ extension HostCore {
     var command = LEReadPHY()
     command.connectionHandle = upper.links[index].handle
     hci.send(command, tag: Tag.phys | UInt32(command.connectionHandle.rawValue), now: now)
-    settle(now)
+    drain(now)
   }
-  /// Asks for other modulations. Ends with `.completed(id, .phys)`: what is in use then, which may be what was, after a
-  /// `.physChanged` if it is new. One such request at a time on a link, else `.busy`. Vol 4, Part E, §7.8.49.
+  /// Asks for other modulations. Ends with `.completed(id, .phys)`: those then in use, which may be unchanged, after a
+  /// `.physChanged` if they are new. One such request at a time on a link, else `.busy`. Vol 4, Part E, §7.8.49.
   public mutating func setPHYs(_ link: LinkID, _ wanted: PHYPreferences, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
     guard wanted.isValid else { return emit(.completed(id, .failed(.invalidParameters))) }
@@ -58,10 +58,10 @@ extension HostCore {
     command.rxPHYs = wanted.receive ?? []
     command.phyOptions = wanted.coding
     hci.send(command, tag: Tag.phyUpdate | UInt32(command.connectionHandle.rawValue), now: now)
-    settle(now)
+    drain(now)
   }
-  /// What links to come should use; the links there are stay as they are. Ends with `.completed(id, .done)`. Vol 4, Part E,
-  /// §7.8.48.
+  /// Sets the preferred modulations of future links; existing links are unaffected. Ends with `.completed(id, .done)`.
+  /// Vol 4, Part E, §7.8.48.
   public mutating func setDefaultPHYs(_ wanted: PHYPreferences, id: RequestID, now: Instant) {
     guard phase == .running else { return emit(.completed(id, .failed(.notStarted))) }
     guard wanted.isValid else { return emit(.completed(id, .failed(.invalidParameters))) }
@@ -71,13 +71,13 @@ extension HostCore {
     command.txPHYs = wanted.transmit ?? []
     command.rxPHYs = wanted.receive ?? []
     hci.send(command, tag: Tag.defaultPHYs, now: now)
-    settle(now)
+    drain(now)
   }
-  /// Octets in one packet on the air; nil: there is no such link.
+  /// Octets in one packet on the air; nil if there is no such link.
   public func dataLength(of link: LinkID) -> LinkDataLength? {
     upper.index(of: link).map { upper.links[$0].dataLength }
   }
-  /// What the link runs with; nil: there is no such link.
+  /// The link's parameters; nil if there is no such link.
   public func parameters(of link: LinkID) -> ConnectionParameters? {
     upper.index(of: link).map { upper.links[$0].parameters }
   }
@@ -100,7 +100,7 @@ extension HostCore {
     let waiting = upper.links[index].requests.phys
     upper.links[index].requests.phys = []
     let result: HostResult
-    // A controller without the command has nothing but LE 1M.
+    // A controller without the command supports only LE 1M.
     if outcome.status == .unknownHCICommand {
       for id in waiting { emit(.completed(id, .phys(LinkPHYs()))) }
       return
@@ -112,7 +112,7 @@ extension HostCore {
     } catch { result = refusal(.readPHYs, outcome) }
     for id in waiting { emit(.completed(id, result)) }
   }
-  /// An answer that does not decode is one without a reason.
+  /// An answer that does not decode gives no reason.
   private func refusal(_ task: ControllerTask, _ outcome: CommandOutcome) -> HostResult {
     .failed(.refused(task, outcome.status == .success ? .unspecifiedError : outcome.status))
   }
@@ -136,7 +136,7 @@ extension HostCore {
   }
   mutating func defaultPHYsSet(_ status: HCIStatus) {
     guard !defaultPHYRequests.isEmpty else { return }
-    // Answers to the same command come in the order of the commands.
+    // Answers to the same command arrive in the order of the commands.
     let id = defaultPHYRequests.removeFirst()
     emit(.completed(id, status == .success ? .done : .failed(.refused(.setDefaultPHYs, status))))
   }

@@ -3,16 +3,18 @@ import BindruneWire
 /// The service UUIDs that an iOS device advertises in its "overflow area": those that do not fit the advertisement, and all
 /// of them while its app is in the background.
 ///
-/// On the air it is manufacturer data of Apple (company identifier 0x004C), type 0x01 without a length, and a mask of 128
-/// bits: each UUID sets one bit, so that a scanner which looks for a UUID sees that it *may* be there. 128 bits are few, and
-/// UUIDs that share one cannot be told apart: 1001 and 3333 do. A scanner that looks for nothing learns nothing.
+/// On the air it is manufacturer data of Apple (company identifier 0x004C), type 0x01 without a length, and a mask of
+/// 128 bits: each UUID sets one bit, so that a scanner that looks for a UUID sees that it *may* be there. With only 128
+/// bits some UUIDs share one and cannot be distinguished: 1001 and 3333 do. A scanner that looks for no UUID learns
+/// nothing.
 ///
-/// ## What is known, and what is not
-/// No public document describes the mapping. The one here was fitted to a public table (D. Young's, 128 UUIDs), and it holds
-/// without exception for all other public observations found: 156 16-bit UUIDs, four 128-bit ones of different apps, and two
-/// captured masks of 33 and 20 UUIDs; see `Fixtures/Vectors/overflow.txt`. Not known:
+/// ## What is known
+/// No public document describes the mapping. The one here was fitted to a public table (D. Young's, 128 UUIDs), and it
+/// holds without exception for all other public observations found: 156 16-bit UUIDs, four 128-bit ones of different
+/// apps, and two captured masks of 33 and 20 UUIDs; see `Fixtures/Vectors/overflow.txt`. Unknown:
 /// - whether it holds for today's iOS: the captures are of 2014 to 2020, the newest report that fits is of iOS 16;
-/// - whether an iPhone that scans takes the overflow area of a device that is not Apple's. Nothing in the format forbids it.
+/// - whether a scanning iPhone accepts the overflow area of a device that is not Apple's. Nothing in the format forbids
+/// it.
 public struct OverflowArea: BitwiseCopyable, Sendable, Hashable {
   /// Bit n of the mask is bit n of this number.
   private var bits: UInt128 = 0
@@ -35,10 +37,11 @@ public struct OverflowArea: BitwiseCopyable, Sendable, Hashable {
   /// Apple's company identifier, least significant octet first, and the type.
   private static var header: [UInt8] { [0x4C, 0x00, 0x01] }
 
-  /// The bit that stands for `uuid`, 0 … 127: octet `bit >> 3` of the mask, its bit `bit & 7`, the least significant being 0.
+  /// The bit that represents `uuid`, 0 … 127: octet `bit >> 3` of the mask, its bit `bit & 7`, the least significant
+  /// being 0.
   ///
-  /// A CRC-8 with the polynomial x⁸ + x³ + 1, from zero, over the 128-bit form, most significant octet first; the lower seven
-  /// bits of it.
+  /// The lower seven bits of a CRC-8 with the polynomial x⁸ + x³ + 1, from zero, over the 128-bit form, most
+  /// significant octet first.
   public static func bit(of uuid: BluetoothUUID) -> Int {
     var remainder: UInt8 = 0
     for word in [uuid.high, uuid.low] {
@@ -51,9 +54,9 @@ public struct OverflowArea: BitwiseCopyable, Sendable, Hashable {
   }
 
   public mutating func insert(_ uuid: BluetoothUUID) { bits |= 1 << UInt128(Self.bit(of: uuid)) }
-  /// True when the bit of `uuid` is set: it, or another one that shares the bit, is advertised.
+  /// True when the bit of `uuid` is set: the device advertises it, or another UUID that shares the bit.
   public func contains(_ uuid: BluetoothUUID) -> Bool { bits >> UInt128(Self.bit(of: uuid)) & 1 == 1 }
-  /// No UUID is advertised here.
+  /// The mask has no UUID.
   public var isEmpty: Bool { bits == 0 }
 
   /// The 16 octets of the mask, in wire order.

@@ -3,35 +3,36 @@ import GATT
 import HCI
 import L2CAP
 
-/// An update of a link's connection parameters that has begun here and has not ended.
+/// An update of a link's connection parameters that we have started and that has not ended.
 struct ParameterUpdate: BitwiseCopyable {
   enum Way: BitwiseCopyable {
-    /// The controller has been told; its event ends it.
+    /// The controller has the command; its event ends the update.
     case linkLayer
-    /// The central's host has been asked.
+    /// The central's host has our request.
     case l2cap
-    /// It has said yes: the next change is the answer.
+    /// The central has agreed: the next change is its answer.
     case granted
   }
-  /// nil: nobody waits, or not any more.
+  /// nil: no request awaits it, or not any more.
   var id: RequestID?
   var wanted: ConnectionParameterUpdateRequest
   var way: Way
   var deadline: Instant
 
-  /// The link layer's own time-out for a procedure, after which the link goes: Vol 6, Part B, §5.2. A controller that says
-  /// nothing even then, and a central that has said yes and does nothing, are not waited for any longer.
+  /// The link layer's own time-out for a procedure, which ends the link: Vol 6, Part B, §5.2. The host stops waiting
+  /// for a controller that reports nothing even then, and for a central that agreed and did nothing.
   static var timeout: Duration { .seconds(40) }
 }
 
-// Connection parameters, asked for from here and from there. Vol 3, Part C, §9.3.9.
+// Connection parameter updates, requested by us and by peers. Vol 3, Part C, §9.3.9.
 extension HostCore {
-  /// Asks for other connection parameters. Ends with `.completed(id, …)`: `.parameters` holds what is in force, which need
-  /// not be what was wanted, after a `.parametersChanged` if that is new; `.parametersRejected` says why not. Without an id
-  /// a refusal is a violation. One update at a time on a link, else `.busy`.
+  /// Asks for other connection parameters. Ends with `.completed(id, …)`: `.parameters` holds those in force, which may
+  /// differ from the request, after a `.parametersChanged` if they are new; `.parametersRejected` gives the reason.
+  /// Without an id a refusal is a violation. One update at a time on a link, else `.busy`.
   ///
-  /// A central changes them. A peripheral asks the central's controller, where both have the Connection Parameters Request
-  /// procedure (Vol 6, Part B, §5.1.7), else its host, over L2CAP, which every central understands (Vol 3, Part A, §4.20).
+  /// A central changes them itself. A peripheral asks the central's controller, if both have the Connection Parameters
+  /// Request procedure (Vol 6, Part B, §5.1.7), else its host, over L2CAP, which every central supports (Vol 3, Part A,
+  /// §4.20).
   public mutating func updateParameters(
     _ link: LinkID, _ wanted: ConnectionParameterRange, id: RequestID? = nil, now: Instant
   ) {
@@ -47,7 +48,7 @@ extension HostCore {
     } else {
       updateOverLinkLayer(at: index, id, wanted.request, now)
     }
-    settle(now)
+    drain(now)
   }
   public mutating func updateParameters(
     _ link: LinkID, _ parameters: ConnectionParameters, id: RequestID? = nil, now: Instant
@@ -96,12 +97,12 @@ extension HostCore {
       emit(.completed(id, .parameters(upper.links[index].parameters)))
     }
   }
-  /// The link is going: whoever waits for an update is told before that.
+  /// The link is about to end: completes the request that awaits an update first.
   mutating func abandonUpdate(at index: Int) {
     if let id = upper.links[index].update?.id { emit(.completed(id, .failed(.noSuchLink))) }
     upper.links[index].update = nil
   }
-  /// True when `id` waited for an update, which goes on without it.
+  /// True when `id` awaited an update, which continues without it.
   mutating func cancelUpdate(_ id: RequestID, at index: Int) -> Bool {
     guard upper.links[index].update?.id == id else { return false }
     upper.links[index].update?.id = nil
@@ -115,7 +116,8 @@ extension HostCore {
 
   // MARK: From the controller
 
-  /// LE Connection Update was refused. A peripheral's controller may not have it, or not for peripherals.
+  /// The controller refused LE Connection Update. A peripheral's controller may lack it, or not permit it to
+  /// peripherals.
   mutating func updateRefused(_ handle: ConnectionHandle, _ status: HCIStatus, _ now: Instant) {
     guard let index = upper.index(of: handle), let update = upper.links[index].update, update.way == .linkLayer else {
       return
@@ -131,13 +133,13 @@ extension HostCore {
     guard let index = upper.index(of: handle) else { return }
     let way = upper.links[index].update?.way
     guard status == .success else {
-      // The central's controller or host does not have the procedure.
+      // The central's controller or host lacks the procedure.
       if status == .unsupportedRemoteFeature { return updateRefused(handle, status, now) }
       return way == .linkLayer ? updateEnded(at: index, status) : ()
     }
     upper.links[index].parameters = parameters
     emit(.parametersChanged(upper.links[index].id, parameters))
-    // One that comes before the central has said yes is its own.
+    // A change before the central has agreed is the central's own.
     if way == .linkLayer || way == .granted { updateEnded(at: index, .success) }
   }
 
@@ -161,7 +163,7 @@ extension HostCore {
 
   // MARK: From L2CAP
 
-  /// The peripheral asks for other parameters. Out-of-range requests have been refused already. Vol 3, Part A, §4.21.
+  /// The peripheral asks for other parameters. L2CAP has refused out-of-range requests already. Vol 3, Part A, §4.21.
   mutating func answer(
     _ request: ConnectionParameterUpdateRequest, _ handle: ConnectionHandle, identifier: UInt8, _ now: Instant
   ) {
@@ -170,9 +172,9 @@ extension HostCore {
     l2cap.respondToParameterUpdate(handle, identifier: identifier, accepted: isAccepted)
     note(at: index)
     if isAccepted { updateOverLinkLayer(at: index, nil, request, now) }
-    settle(now)
+    drain(now)
   }
-  /// What the central's host has said to our request.
+  /// The answer of the central's host to our request.
   mutating func updateAnswered(_ handle: ConnectionHandle, _ outcome: ParameterUpdateOutcome, _ now: Instant) {
     guard let index = upper.index(of: handle), let update = upper.links[index].update, update.way == .l2cap else {
       return
@@ -183,7 +185,7 @@ extension HostCore {
         link.update?.way = .granted
         link.update?.deadline = now + ParameterUpdate.timeout
       }
-      // They came into force before the answer did, or were in force anyway: then no event comes.
+      // The parameters came into force before the answer, or were in force already: then no event follows.
       let parameters = upper.links[index].parameters, interval = parameters.interval
       if update.wanted.intervalMin <= interval, interval <= update.wanted.intervalMax,
         parameters.latency == update.wanted.latency, parameters.supervisionTimeout == update.wanted.timeout

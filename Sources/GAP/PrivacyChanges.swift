@@ -2,18 +2,18 @@ import BindruneWire
 import HCI
 
 /// # Privacy
-/// **Overview**: our own private address, and the controller's resolving list: what may only be changed while nothing
+/// **Overview**: our own private address, and the controller's resolving list: both can change only while nothing
 /// advertises, scans or initiates. Vol 4, Part E, §7.8.4, §7.8.38 – §7.8.45; Vol 3, Part C, §10.7.
 ///
-/// **Function**: says what is to be changed; `HostCore` quiets the three machines that use addresses, sends one command
-/// after another, and lets them go on. The list holds the first peers there are, as many as go; the rest is resolved by
-/// the host alone. Entries have device privacy mode where the controller knows it (§7.8.77), so that a peer is heard by
-/// whatever address it uses, as it is where the host resolves. Our own key is not in the list: the host makes our address.
+/// **Function**: names the next change; `HostCore` suspends the three machines that use addresses, sends one command
+/// after another, and resumes them. The list holds the first peers, up to its size; the host alone resolves the rest.
+/// Entries have device privacy mode if the controller supports it (§7.8.77), so that a peer is heard by any address it
+/// uses, as when the host resolves. Our own key is not in the list: the host makes our address.
 ///
-/// **Phases**: settled → quieting (the three have been asked) → changing (a command is under way) → quieting, until nothing
-/// is left to change → settled.
+/// **Phases**: idle → quieting (the three machines are suspending) → changing (a command is in flight) → quieting,
+/// until no change is left → idle.
 struct Privacy {
-  enum Phase: BitwiseCopyable { case settled, quieting, changing(Change) }
+  enum Phase: BitwiseCopyable { case idle, quieting, changing(Change) }
   enum Change: BitwiseCopyable {
     case address(DeviceAddress)
     case remove(PeerAddress)
@@ -23,26 +23,26 @@ struct Privacy {
   }
   private struct Entry { var identity: PeerAddress, irk: IdentityResolvingKey, hasMode = false }
 
-  var phase = Phase.settled
+  var phase = Phase.idle
   var identities = PeerIdentities()
-  /// Whether a peer is scanned for because only its private address can be connected to.
+  /// Whether the host scans for a peer because only a scan finds the private address to connect to.
   enum Seeking: BitwiseCopyable, Equatable {
     case off, scanning
-    /// The controller has refused to scan; it is asked again then.
+    /// The controller has refused to scan; the host scans again at this time.
     case pausing(until: Instant)
   }
   var seeking = Seeking.off
-  /// How long a controller that has refused to scan for a peer is left alone.
+  /// How long the host waits after the controller has refused to scan for a peer.
   static var seekPause: Duration { .seconds(10) }
   private let policy: AddressPolicy
   private var chance: AddressChance
   /// When the next address is due.
   private(set) var rotation: Instant?
   private var nextAddress: DeviceAddress?
-  /// Entries that the controller's list can hold; 0: it is not used.
+  /// Entries that the controller's list can hold; 0 if it is not used.
   private var capacity = 0
   private var entries: [Entry] = []
-  /// What the controller does not take.
+  /// Peers that the controller has refused.
   private var refused: [PeerAddress] = []
   private var isResolving = false
   private let tag: UInt32
@@ -52,12 +52,12 @@ struct Privacy {
     self.chance = chance
     self.tag = tag
   }
-  /// Peers cannot connect to an address that nobody knows to be ours, nor should we with it.
+  /// A peer cannot connect to an address that it does not know as ours, nor should we connect with one.
   var permitsConnections: Bool { if case .nonResolvable = policy { false } else { true } }
 
-  /// The controller has forgotten everything; the peers' keys stay.
+  /// The controller has been reset; the peers' keys remain.
   mutating func reset() {
-    phase = .settled
+    phase = .idle
     seeking = .off
     rotation = nil
     nextAddress = nil
@@ -70,7 +70,7 @@ struct Privacy {
     capacity = listSize
     rotation = policy.rotation.map { now + $0 }
   }
-  /// A new address of our own; nil: the policy is our identity.
+  /// A new address of our own; nil if the policy is our identity.
   mutating func makeAddress(not publicAddress: DeviceAddress) -> DeviceAddress? {
     switch policy {
     case .identity: nil
@@ -78,7 +78,7 @@ struct Privacy {
     case .nonResolvable: .nonResolvablePrivate(not: publicAddress, using: &chance)
     }
   }
-  /// When `expire` has something to do, or a pause of `seeking` ends.
+  /// When `expire` must act, or a pause of `seeking` ends.
   var deadline: Instant? {
     if case .pausing(let until) = seeking { .earliest(rotation, until) } else { rotation }
   }
@@ -97,7 +97,7 @@ struct Privacy {
 
   // MARK: Changes
 
-  /// What is to be changed next; nil: nothing.
+  /// The next change; nil if there is none.
   var next: Change? {
     if let nextAddress { return .address(nextAddress) }
     if capacity == 0 { return nil }
@@ -142,7 +142,7 @@ struct Privacy {
       hci.send(command, tag: tag, now: now)
     }
   }
-  /// What has become of a new address of ours.
+  /// The result of setting our address.
   enum Outcome: BitwiseCopyable { case inUse(DeviceAddress), refused(HCIStatus) }
   /// A command with our tag has ended.
   mutating func completed(_ outcome: CommandOutcome) -> Outcome? {
@@ -154,19 +154,19 @@ struct Privacy {
       nextAddress = nil
       return isAccepted ? .inUse(address) : .refused(outcome.status)
     case .remove(let identity):
-      // Whatever the status: there is nothing more that could be done to remove it.
+      // Regardless of the status: nothing else can remove it.
       entries.removeAll { $0.identity == identity }
     case .add(let identity, let irk):
       if isAccepted {
         entries.append(Entry(identity: identity, irk: irk))
       } else if outcome.status == .memoryCapacityExceeded {
-        // It holds fewer than it said.
+        // The list holds fewer entries than reported.
         capacity = entries.count
       } else {
         refused.append(identity)
       }
     case .mode(let identity):
-      // A controller without modes takes every address: Bluetooth 4.2.
+      // A controller without modes accepts every address: Bluetooth 4.2.
       for index in entries.indices where entries[index].identity == identity { entries[index].hasMode = true }
     case .resolution:
       if isAccepted { isResolving = true } else { capacity = 0 }

@@ -1,27 +1,27 @@
 import BindruneWire
 
-/// Which devices a scan is for: those that meet all of what is asked here. Empty: all devices.
+/// Selects the devices of a scan: those that meet all conditions. Empty: all devices.
 ///
-/// What an advertisement and its scan response say counts as one. As far as data is sound it is looked at.
+/// An advertisement and its scan response count as one. Faulty data are considered up to the fault.
 public struct ScanFilter: Sendable, Hashable {
-  /// Names at least one of these services, or has the bit of one in its overflow area. The area cannot tell all services
-  /// apart: a device that offers another one with the same bit is found, too.
+  /// Names at least one of these services, or has the bit of one in its overflow area. Services that share a bit cannot
+  /// be distinguished: a device that offers another one with the same bit is found, too.
   public var services: [BluetoothUUID]
-  /// Solicits at least one of these services: it is looking for somebody who offers it.
+  /// Solicits at least one of these services: it looks for a device that offers it.
   public var solicitedServices: [BluetoothUUID]
   public var name: Name?
-  /// dBm. Where the controller does not know how strong the signal is, it is not strong enough.
+  /// In dBm. An unknown signal strength does not meet the condition.
   public var minimumRSSI: Int8?
   public var manufacturer: Manufacturer?
   public var isConnectableOnly: Bool
 
   public enum Name: Sendable, Hashable {
-    /// The complete local name is this one.
+    /// The complete local name equals this one.
     case exact(String)
-    /// The local name, complete or shortened, begins so.
+    /// The local name, complete or shortened, has this prefix.
     case prefix(String)
   }
-  /// Manufacturer specific data of this company, which begin so.
+  /// Manufacturer specific data of this company, with this prefix.
   public struct Manufacturer: Sendable, Hashable {
     /// Assigned Numbers, §7.1.
     public var companyIdentifier: UInt16
@@ -44,10 +44,10 @@ public struct ScanFilter: Sendable, Hashable {
     self.manufacturer = manufacturer
     self.isConnectableOnly = isConnectableOnly
   }
-  /// All devices meet it.
+  /// True when all devices meet it.
   public var isEmpty: Bool { self == ScanFilter() }
 
-  /// Which of `services` a device may offer because their bits are in its overflow area, and which it does not name.
+  /// Those of `services` that a device does not name but may offer, because their bits are in its overflow area.
   public func overflowHits(_ advertising: Span<UInt8>, _ scanResponse: Span<UInt8> = Span()) -> [BluetoothUUID] {
     var found = Findings(self)
     found.look(at: advertising)
@@ -71,7 +71,7 @@ public struct ScanFilter: Sendable, Hashable {
   }
 }
 
-/// What of a filter has been found in a device's data.
+/// Which of a filter's conditions a device's data meet.
 private struct Findings {
   let filter: ScanFilter
   /// Those of the filter's services that are named.
@@ -104,7 +104,7 @@ private struct Findings {
       }
     }
   }
-  /// A list that ends within a UUID is none.
+  /// A list that ends within a UUID is ignored.
   private mutating func look(at list: ADType.UUIDList, _ octets: Span<UInt8>) {
     let wanted = list.kind == .services ? filter.services : filter.solicitedServices
     guard !wanted.isEmpty, octets.count % list.width == 0 else { return }

@@ -1,7 +1,7 @@
 import BindruneWire
 import HCI
 
-/// A caller's scan. The caller chooses the number; several scans go on side by side.
+/// A caller's scan. The caller chooses the number; several scans run concurrently.
 public struct ScanID: RawRepresentable, BitwiseCopyable, Sendable, Hashable {
   public var rawValue: UInt64
   public init(rawValue: UInt64) { self.rawValue = rawValue }
@@ -9,36 +9,36 @@ public struct ScanID: RawRepresentable, BitwiseCopyable, Sendable, Hashable {
 
 /// How to scan. Vol 3, Part C, §9.2; Vol 4, Part E, §7.8.10 and §7.8.64.
 public struct ScanParameters: BitwiseCopyable, Sendable, Hashable {
-  /// How much of the time to listen: how soon a device is heard, against what it costs the radio and the battery.
+  /// How much of the time to listen: how soon a device is heard, against the cost for the radio and the battery.
   public enum Intent: BitwiseCopyable, Sendable, Hashable {
     /// All of the time, in windows of 60 ms.
     case fast
     /// 30 ms of every 60 ms: TGAP(scan_fast_interval) and TGAP(scan_fast_window). Vol 3, Part C, Appendix A.
     case balanced
-    /// For somebody who is not looking: 11.25 ms of every 1.28 s, TGAP(scan_slow_interval1) and TGAP(scan_slow_window1).
-    /// Duplicates are coalesced whatever else is said. One scan with another intent is enough for the others to be heard as
-    /// fast as it is.
+    /// For scans without a waiting user: 11.25 ms of every 1.28 s, TGAP(scan_slow_interval1) and
+    /// TGAP(scan_slow_window1). Always coalesces duplicates. While another scan has another intent, this one hears
+    /// devices as fast as that.
     case background
     /// `window` out of every `interval`; both 2.5 ms … 10.24 s, and `window` at most `interval`.
     case custom(interval: ScanInterval, window: ScanInterval)
   }
 
-  /// Active scanning asks scannable advertisers for their scan response, and tells both together.
+  /// Active scanning requests the scan response of scannable advertisers, and reports both together.
   public var isActive: Bool
   public var intent: Intent
-  /// A device is told once (see ``Discovery``); else with every advertisement that is heard.
+  /// Whether to report a device once (see ``Discovery``) instead of with every advertisement.
   public var coalescesDuplicates: Bool
 
-  /// Scans all the time, actively, and tells everything.
+  /// Scans all the time, actively, and reports every advertisement, by default.
   public init(isActive: Bool = true, intent: Intent = .fast, coalescesDuplicates: Bool = false) {
     self.isActive = isActive
     self.intent = intent
     self.coalescesDuplicates = coalescesDuplicates
   }
-  /// Passive, seldom, each device once.
+  /// Passive, rare, each device once.
   public static var background: ScanParameters { ScanParameters(isActive: false, intent: .background) }
 
-  /// From one window's begin to the next.
+  /// The time between the starts of two windows.
   public var interval: ScanInterval {
     switch intent {
     case .fast, .balanced: ScanInterval(.milliseconds(60))
@@ -56,26 +56,26 @@ public struct ScanParameters: BitwiseCopyable, Sendable, Hashable {
     }
   }
   var isCoalescing: Bool { coalescesDuplicates || intent == .background }
-  /// A controller can do it: 2.5 ms … 10.24 s, the window at most the interval. Vol 4, Part E, §7.8.10.
+  /// Whether a controller supports it: 2.5 ms … 10.24 s, the window at most the interval. Vol 4, Part E, §7.8.10.
   public var isValid: Bool { window.rawValue >= 4 && window <= interval && interval.rawValue <= 0x4000 }
 }
 
-/// A device that a scan has found: one advertisement, with its scan response where one was asked for and came.
+/// A device that a scan has found: one advertisement, with its scan response if one was requested and received.
 ///
-/// A scan that coalesces duplicates tells a device once, and a second time where the first time was not all of it: without
-/// the scan response, or with data that the controller could not deliver whole. Whatever the device says after that is not
-/// told. Of 2,048 devices it is known that they have been told; then the one that has not been heard for longest is
-/// forgotten, and told again when it is heard again.
+/// A scan that coalesces duplicates reports a device once, and a second time if the first report was incomplete:
+/// without the scan response, or with data that the controller could not deliver whole. It does not report later
+/// changes of the data. It remembers 2,048 reported devices; beyond them it forgets the one that has been silent for
+/// longest, and reports that one again when it is heard again.
 public struct Discovery: BitwiseCopyable, Sendable {
-  /// Who it is.
+  /// The device.
   public var peer: PeerID
-  /// Its identity address, where that is known; else the one that was heard.
+  /// Its identity address, if that is known; else the address that was heard.
   public var address: PeerAddress
   /// The address that was heard.
   public var addressOnAir: PeerAddress
-  /// dBm, of the last PDU of it; nil when the controller does not know.
+  /// In dBm, of its last PDU; nil when the controller does not know.
   public var rssi: Int8?
-  /// As the advertisement said; the scan response, where no advertisement was heard, does not always.
+  /// From the advertisement; a scan response without an advertisement does not always tell.
   public var isConnectable: Bool
   public var isScannable: Bool
   public var isDirected: Bool
@@ -83,9 +83,9 @@ public struct Discovery: BitwiseCopyable, Sendable {
   public var isLegacy: Bool
   /// The controller could not deliver all of the data.
   public var isTruncated: Bool
-  /// The advertising data. In `HostCore.withBytes(of:)`, as is the scan response.
+  /// The advertising data. A range of `HostCore.withBytes(of:)`, like the scan response.
   public var advertising: Octets
-  /// The scan response data: of this advertisement, or else the last that the device gave. Nil: none was heard, or the
-  /// advertisement is not one that has a scan response, or the scan is passive.
+  /// The scan response data: of this advertisement, or else the device's last. Nil if none was heard, if the
+  /// advertisement has no scan response, or if the scan is passive.
   public var scanResponse: Octets?
 }

@@ -1,7 +1,7 @@
 import BindruneWire
 import HCI
 
-/// How the controller is to scan, for all callers together.
+/// How the controller should scan, for all callers together.
 struct ControllerScan: BitwiseCopyable, Equatable {
   var isActive: Bool
   var interval: ScanInterval
@@ -12,7 +12,7 @@ struct ControllerScan: BitwiseCopyable, Equatable {
   var turn: UInt32
 }
 extension ControllerScan {
-  /// Somebody is looked for, and no caller scans.
+  /// The host looks for a peer, and no caller scans.
   static var seeking: ControllerScan {
     ControllerScan(
       isActive: false, interval: ScanInterval(.milliseconds(60)), window: ScanInterval(.milliseconds(30)),
@@ -21,12 +21,12 @@ extension ControllerScan {
 }
 
 /// # Scanner
-/// **Overview**: brings the controller's scanning to what is wanted, whatever is wanted meanwhile.
+/// **Overview**: brings the controller's scanning to its target, which may change at any time.
 ///
-/// **Function**: `want` states the goal; each command's outcome is one step towards it. There is one command under way at
-/// most, so a stop during a start waits for the start to end. `.started` says that the controller scans as is wanted now.
-/// Legacy or extended commands, never both (Vol 4, Part E, §3.1.1); parameters may only be set while scanning is off
-/// (§7.8.10, §7.8.64). Suspended, it goes to off and tells nobody; what is wanted is kept for `resume`.
+/// **Function**: `want` states the target; each command's outcome is one step towards it. At most one command is in
+/// flight, so a stop during a start waits for the start to end. `.started` reports that the controller scans as wanted.
+/// Legacy or extended commands, never both (Vol 4, Part E, §3.1.1); parameters can be set only while scanning is off
+/// (§7.8.10, §7.8.64). Suspended, it turns off and reports nothing; it keeps the target for `resume`.
 ///
 /// **Phases**: off → settingParameters → enabling → on → disabling → off.
 struct Scanner {
@@ -51,22 +51,23 @@ struct Scanner {
 
   init(tag: UInt32) { self.tag = tag }
 
-  /// Nothing is on, and no command is under way.
+  /// Scanning is off, and no command is in flight.
   var isQuiet: Bool { if case .off = phase { true } else { false } }
 
-  /// The controller has forgotten everything.
+  /// The controller has been reset.
   mutating func reset() {
     wanted = nil
     isSuspended = false
     phase = .off
   }
 
-  /// nil: do not scan. The outcome, unless it is certain at once, comes from `completed`.
+  /// nil: do not scan. Returns the outcome if it is already certain; otherwise `completed` does.
   mutating func want(_ scan: ControllerScan?, hci: inout HCILayer, now: Instant) -> Outcome? {
     wanted = scan
     return step(&hci, now)
   }
-  /// Scanning goes off, for what a controller refuses while it is on: its random address is set (Vol 4, Part E, §7.8.4).
+  /// Turns scanning off for an operation that a controller refuses while it is on: setting its random address (Vol 4,
+  /// Part E, §7.8.4).
   mutating func suspend(hci: inout HCILayer, now: Instant) {
     isSuspended = true
     _ = step(&hci, now)
@@ -76,7 +77,7 @@ struct Scanner {
     _ = step(&hci, now)
   }
 
-  /// Goes on from a phase in which no command is under way.
+  /// Continues from a phase without a command in flight.
   private mutating func step(_ hci: inout HCILayer, _ now: Instant) -> Outcome? {
     switch phase {
     case .off:
@@ -113,7 +114,7 @@ struct Scanner {
       } else {
         phase = .off
       }
-    // Whatever the status: there is nothing more that could be done to stop it.
+    // Regardless of the status: nothing else can stop scanning.
     case .disabling: phase = .off
     }
     return step(&hci, now)
@@ -152,11 +153,11 @@ struct Scanner {
 }
 
 /// # ReportJoiner
-/// **Overview**: long advertising data come in fragments, a report each: Data_Status says whether more is to come, or was
-/// lost by the controller. Vol 4, Part E, §7.7.65.13.
+/// **Overview**: long advertising data arrive in fragments, a report each: Data_Status says whether more follow, or the
+/// controller lost them. Vol 4, Part E, §7.7.65.13.
 ///
-/// **Function**: keeps the fragments of each advertiser until the last one is here. Bounded: of the few advertisers whose
-/// end is awaited the one silent for longest is forgotten, and what is longer than advertising data can be is cut.
+/// **Function**: keeps the fragments of each advertiser until the last one arrives. Bounded: of the advertisers with
+/// incomplete data the one silent for longest is dropped, and data beyond the longest possible are cut.
 struct ReportJoiner {
   /// Advertisers at once; a controller seldom mixes two.
   static var capacity: Int { 8 }
@@ -183,7 +184,7 @@ struct ReportJoiner {
   mutating func removeAll() { chains = [] }
   var octetsKept: Int { chains.reduce(0) { $0 + $1.octets.count } }
 
-  /// nil: more is to come.
+  /// nil: more fragments follow.
   mutating func take(_ report: LEExtendedAdvertisingReport.Report, in packet: Span<UInt8>) -> Joined? {
     let place = chains.firstIndex { $0.continues(in: report) }, isComplete = report.dataStatus != .incomplete
     if place == nil && isComplete { return Joined(data: report.data, isTruncated: report.dataStatus != .complete) }

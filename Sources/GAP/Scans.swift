@@ -1,9 +1,9 @@
 import BindruneWire
 import HCI
 
-/// One PDU that the controller has heard, whole: an advertisement or a scan response.
+/// One complete PDU that the controller has heard: an advertisement or a scan response.
 struct AdvertisementReport: BitwiseCopyable {
-  /// The device's identity address, where that is known; else `addressOnAir`, as it was heard.
+  /// The device's identity address, if that is known; else `addressOnAir`, as it was heard.
   var address: PeerAddress
   var addressOnAir: PeerAddress
   var isConnectable: Bool
@@ -23,29 +23,29 @@ struct HeardPDU {
 }
 
 /// # Scans
-/// **Overview**: the scans of all callers. Together they say how the controller scans; each PDU that it reports is told to
-/// those whose filter it meets.
+/// **Overview**: the scans of all callers. Together they determine how the controller scans; each PDU that it reports
+/// goes to the callers whose filter it meets.
 ///
-/// **Function**: *What the controller does* (`merged`): active if one caller wants it, the times of the one who listens most.
-/// It filters duplicates only where every caller coalesces and none has a filter: the first that it reports of a device is
-/// then all that anybody waits for, while a device that comes nearer or says something else would otherwise be missed.
+/// **Function**: *The controller's scan* (`merged`): active if one caller wants it, with the times of the caller that
+/// listens most. The controller filters duplicates only if every caller coalesces and none has a filter: its first
+/// report of a device is then sufficient; otherwise the host would miss a device that comes nearer or changes its data.
 ///
-/// *One discovery of two PDUs*: for active callers a scannable advertisement is held until its scan response comes, or the
-/// next advertisement of its device, or 100 ms have passed: a response follows within a millisecond on the air, and what is
-/// left is for slow wires and long data. Without one, the last that the device gave stands for it. A response without an
-/// advertisement goes with the last one of its device. Passive callers get advertisements at once and no responses, whatever
-/// the others want.
+/// *One discovery from two PDUs*: for active callers a scannable advertisement is held until its scan response arrives,
+/// or the next advertisement of its device, or 100 ms have passed: a response follows within a millisecond on the air;
+/// the rest allows for slow wires and long data. Without a response, the device's last one is used. A response without
+/// an advertisement is joined with the device's last one. Passive callers get advertisements at once and no responses,
+/// whatever the others want.
 ///
 /// *Coalescing*: see ``Discovery``.
 ///
-/// Bounded: `HeardDevices`, `heldAtMost` advertisements held, of which the oldest is told when one more comes, and an octet
-/// for each device and scan.
+/// Bounded: `HeardDevices`, `heldAtMost` held advertisements, of which the oldest is reported when one more arrives,
+/// and an octet for each device and scan.
 struct Scans {
   static var patience: Duration { .milliseconds(100) }
   static var heldAtMost: Int { 32 }
 
-  /// A discovery, its octets, and whose it is.
-  struct Told {
+  /// A discovery, its octets, and its callers' scans.
+  struct PendingDiscovery {
     var discovery: Discovery
     var advertising: [UInt8]
     var scanResponse: [UInt8]?
@@ -56,11 +56,11 @@ struct Scans {
     let parameters: ScanParameters
     let filter: ScanFilter
     var isStarted = false
-    /// By slot of `devices`; those beyond its end have not been told.
-    var told: [Telling] = []
+    /// By slot of `devices`; slots beyond its end are unreported.
+    var reported: [Reported] = []
   }
-  /// What a coalescing scan knows of a device.
-  fileprivate enum Telling: UInt8 { case nothing, inPart, whole }
+  /// How much of a device a coalescing scan has reported.
+  fileprivate enum Reported: UInt8 { case nothing, inPart, whole }
   fileprivate enum Audience { case everybody, active, passive }
   private struct Held {
     var pdu: HeardPDU
@@ -68,10 +68,10 @@ struct Scans {
   }
 
   private var scans: [Scan] = []
-  /// In the order in which they are due.
+  /// In the order of their deadlines.
   private var held: [Held] = []
   private(set) var devices = HeardDevices()
-  private var discoveries: [Told] = []
+  private var discoveries: [PendingDiscovery] = []
   private var begun: UInt32 = 0
 
   var isEmpty: Bool { scans.isEmpty }
@@ -79,7 +79,7 @@ struct Scans {
 
   // MARK: Callers
 
-  /// The scan begins, or begins anew.
+  /// Begins or restarts a scan.
   mutating func begin(_ id: ScanID, _ parameters: ScanParameters, _ filter: ScanFilter) {
     end(id)
     begun &+= 1
@@ -90,13 +90,13 @@ struct Scans {
     if scans.isEmpty { devices.removeAll() }
     if !scans.contains(where: \.parameters.isActive) { held = [] }
   }
-  /// All of them end.
+  /// Ends all scans.
   mutating func removeAll() -> [ScanID] {
     let ids = scans.map(\.id)
     for id in ids { end(id) }
     return ids
   }
-  /// The controller scans as it should: those that have waited for it.
+  /// The controller scans as wanted: returns the scans that have waited for it.
   mutating func start() -> [ScanID] {
     var started: [ScanID] = []
     for index in scans.indices where !scans[index].isStarted {
@@ -106,10 +106,10 @@ struct Scans {
     return started
   }
 
-  /// What all of them together want of the controller; nil: nothing.
+  /// What all scans together want of the controller; nil if there are none.
   var merged: ControllerScan? {
     guard
-      // More of the time; if that is the same, in shorter turns.
+      // The larger fraction of time; if equal, the shorter interval.
       let eager = scans.map(\.parameters).max(by: { a, b in
         let (one, other) = (
           UInt32(a.window.rawValue) * UInt32(b.interval.rawValue),
@@ -129,32 +129,32 @@ struct Scans {
   mutating func hear(_ pdu: HeardPDU, now: Instant) {
     let address = pdu.report.address, place = held.firstIndex { $0.pdu.report.address == address }
     let earlier = place.map { held.remove(at: $0).pdu }
-    if pdu.report.isScanResponse { return tell(earlier, pdu, to: .active) }
-    if let earlier { tell(earlier, nil, to: .active) }
-    guard pdu.report.isScannable else { return tell(pdu, nil, to: .everybody) }
-    tell(pdu, nil, to: .passive)
+    if pdu.report.isScanResponse { return report(earlier, pdu, to: .active) }
+    if let earlier { report(earlier, nil, to: .active) }
+    guard pdu.report.isScannable else { return report(pdu, nil, to: .everybody) }
+    report(pdu, nil, to: .passive)
     guard scans.contains(where: \.parameters.isActive) else { return }
-    if held.count == Self.heldAtMost { tell(held.removeFirst().pdu, nil, to: .active) }
+    if held.count == Self.heldAtMost { report(held.removeFirst().pdu, nil, to: .active) }
     held.append(Held(pdu: pdu, until: now + Self.patience))
   }
   var deadline: Instant? { held.first?.until }
   mutating func expire(now: Instant) {
-    while let first = held.first, first.until <= now { tell(held.removeFirst().pdu, nil, to: .active) }
+    while let first = held.first, first.until <= now { report(held.removeFirst().pdu, nil, to: .active) }
   }
 
-  /// What is to be told, in order.
-  mutating func takeDiscoveries() -> [Told] {
+  /// The discoveries to report, in order.
+  mutating func takeDiscoveries() -> [PendingDiscovery] {
     defer { discoveries = [] }
     return discoveries
   }
 
-  /// An advertisement, a scan response, or both. The active ones are told here of what has a scan response; what has none is
-  /// for everybody.
-  private mutating func tell(_ advertisement: HeardPDU?, _ response: HeardPDU?, to audience: Audience) {
+  /// Reports an advertisement, a scan response, or both. Active scans get this report for PDUs that have a scan
+  /// response; all scans get it for PDUs that have none.
+  private mutating func report(_ advertisement: HeardPDU?, _ response: HeardPDU?, to audience: Audience) {
     guard let latest = (response ?? advertisement)?.report, scans.contains(where: { $0.isOf(audience) }) else { return }
     let (slot, isNew) = devices.hear(latest.address)
     if isNew {
-      for index in scans.indices where slot < scans[index].told.count { scans[index].told[slot] = .nothing }
+      for index in scans.indices where slot < scans[index].reported.count { scans[index].reported[slot] = .nothing }
     }
     let heard = advertisement ?? devices[slot].advertisement
     let answer = audience == .active ? response ?? devices[slot].scanResponse : nil
@@ -175,7 +175,7 @@ struct Scans {
     }
     if listeners.isEmpty { return }
     discoveries.append(
-      Told(
+      PendingDiscovery(
         discovery: Discovery(
           peer: PeerID(latest.address), address: latest.address, addressOnAir: latest.addressOnAir, rssi: latest.rssi,
           isConnectable: report.isConnectable, isScannable: report.isScannable || answer != nil,
@@ -193,12 +193,12 @@ extension Scans.Scan {
     case .passive: !parameters.isActive
     }
   }
-  /// Whether the device is still to be told, in which case it now has been.
+  /// Whether the device is unreported; marks it as reported.
   fileprivate mutating func wants(_ slot: Int, isWhole: Bool) -> Bool {
     guard parameters.isCoalescing else { return true }
-    if told.count <= slot { told += [Scans.Telling](repeating: .nothing, count: slot + 1 - told.count) }
-    if told[slot] == .whole || (told[slot] == .inPart && !isWhole) { return false }
-    told[slot] = isWhole ? .whole : .inPart
+    if reported.count <= slot { reported += [Scans.Reported](repeating: .nothing, count: slot + 1 - reported.count) }
+    if reported[slot] == .whole || (reported[slot] == .inPart && !isWhole) { return false }
+    reported[slot] = isWhole ? .whole : .inPart
     return true
   }
 }

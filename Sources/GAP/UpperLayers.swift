@@ -5,41 +5,41 @@ import GATT
 import HCI
 import L2CAP
 
-/// One link and everything that lives and dies with it.
+/// One link and everything that exists for its lifetime.
 struct Link: ~Copyable {
   enum Phase: BitwiseCopyable { case up, disconnecting }
   let id: LinkID
   let handle: ConnectionHandle
   let role: LinkRole
   let peer: PeerID
-  /// The peer's identity address, where that is known by now; else the one that it came up with.
+  /// The peer's identity address, if that is known; else the address with which the link came up.
   var address: PeerAddress
-  /// The addresses that it came up with: the peer's and ours.
+  /// The addresses with which the link came up: the peer's and ours.
   let peerOnAir: PeerAddress, ownOnAir: PeerAddress
   var parameters: ConnectionParameters
   var phase = Phase.up
-  /// What the application asks for and sends goes on the first.
+  /// The application's requests and values use the first one.
   var bearers: LinkBearers
-  /// One, whatever bearers there are.
+  /// One client, for all bearers.
   var client = Client()
   var dataLength = LinkDataLength()
   var phys = LinkPHYs()
   var disconnectRequests: [RequestID] = []
   var requests = LinkRequests()
   var update: ParameterUpdate?
-  /// As peripheral: the link layer's way of asking for other parameters is closed.
+  /// As peripheral: the link layer's procedure for parameter requests is unavailable.
   var asksOverL2CAP = false
-  /// The last notification's handle, unless it is Service Changed's; 0x0000 once anything else has happened on the link. To ask
-  /// the client for each notification costs 130 instructions.
+  /// The last notification's handle, unless it is Service Changed's; 0x0000 after any other event on the link. Asking
+  /// the client about each notification would cost 130 instructions.
   var plainHandle = AttributeHandle()
 
-  /// When `expire` has something to do.
+  /// When `expire` must act.
   @inline(__always) var deadline: Instant? {
     var deadline = Instant?.earliest(bearers.first.bearer.deadline, update?.deadline)
     for index in bearers.others.indices { deadline = .earliest(deadline, bearers.others[index].bearer.deadline) }
     return deadline
   }
-  /// True when a bearer has closed because the peer was late.
+  /// True when a bearer has closed because the peer was too slow.
   mutating func expire(now: Instant, server: inout Server) -> Bool {
     var isTimeUp = false
     bearers.forEach {
@@ -50,12 +50,12 @@ struct Link: ~Copyable {
     return isTimeUp
   }
   mutating func close() { bearers.forEach { $0.bearer.close(client: &client) } }
-  /// The client's next requests are made on the first bearer, after the commands that it has taken. `isHeld`: after more, and
-  /// they wait for `release`.
+  /// The client's next requests use the first bearer, after the commands that it has accepted. `isHeld`: after further
+  /// commands, and they wait for `release`.
   mutating func makeRequests(isHeld: Bool) {
     client.makeRequests(on: bearers.first.bearer.id, after: isHeld ? nil : bearers.first.bearer.commandsTaken)
   }
-  /// The bearer of this request, which is held, has all commands that are to leave before it.
+  /// The held request's bearer has accepted all commands that precede it.
   mutating func release(_ id: RequestID) {
     bearers.forEach { client.place(id, on: $0.bearer.id, after: $0.bearer.commandsTaken) }
   }
@@ -66,10 +66,10 @@ struct Link: ~Copyable {
   }
   /// Requests may have ended: see `Bearer.releaseCommands`.
   mutating func releaseCommands() { bearers.forEach { $0.bearer.releaseCommands(client: client) } }
-  /// The client or a bearer has something to say.
+  /// The client or a bearer has an effect.
   @inline(__always) var hasEffect: Bool { client.hasEffect || bearers.contains { $0.bearer.hasEffect } }
 
-  /// Notifies `values`: as `tuples`, if they are two or more and have been put together, else each by itself.
+  /// Notifies `values`: as `tuples`, if there are two or more of them, else each alone.
   mutating func send(
     _ tuples: [UInt8], _ values: ArraySlice<(handle: AttributeHandle, value: [UInt8])>, _ worst: SendAnswer
   ) -> SendAnswer {
@@ -82,7 +82,7 @@ struct Link: ~Copyable {
     bearers.first.isIndicationRefused = answer == .full
     return answer
   }
-  /// Service Changed goes out as soon as a bearer has no other indication under way. Vol 3, Part G, §2.5.2.1.
+  /// Sends Service Changed as soon as a bearer has no other indication outstanding. Vol 3, Part G, §2.5.2.1.
   mutating func indicateServiceChanged(from server: inout Server) {
     bearers.visit {
       guard $0.bearer.canIndicate, let change = server.takeServiceChanged(on: $0.bearer.id) else { return false }
@@ -93,7 +93,7 @@ struct Link: ~Copyable {
 }
 
 extension SendAnswer {
-  /// The worse of two answers: cut is worse than queued, not taken is worse than both.
+  /// The worse of two answers: cut is worse than queued, refused is worse than both.
   fileprivate func worse(_ other: SendAnswer) -> SendAnswer {
     switch (self, other) {
     case (.closed, _), (_, .closed): .closed
@@ -114,32 +114,32 @@ extension AttributeHandle {
 
 /// The layers above L2CAP: ATT's bearers, GATT's clients and the one server.
 @usableFromInline struct UpperLayers: ~Copyable, L2CAPUpper {
-  /// In the order in which they came.
+  /// In order of arrival.
   var links = UniqueArray<Link>(minimumCapacity: 8)
-  /// Of `links`, by connection handle.
+  /// Indexes of `links`, by connection handle.
   private var places = PlaceTable()
-  /// The link of each bearer, by the bearer's number; nil where no bearer has it.
+  /// The link of each bearer, by the bearer's number; nil for an unused number.
   private var owners: [ConnectionHandle?] = []
-  /// When each link waits no longer, in the order of `links`.
+  /// The deadline of each link, in the order of `links`.
   var deadlines = LinkDeadlines()
   var server: Server
-  /// What the host has to say: a value that is received goes straight into it.
+  /// The host's effects: received values are written directly into it.
   @usableFromInline var batch = HostBatch()
-  /// The packet that is received or written may change what `HostCore.note` notes of its link, or make a layer above L2CAP say
-  /// something. A value mostly does neither.
+  /// The packet that is received or written may change what `HostCore.note` records of its link, or cause an effect of
+  /// a layer above L2CAP. A value usually does neither.
   var mayChangeLink = true
 
   init(server: consuming Server) { self.server = server }
 
-  // Inlined, as what is borrowed for a call and is as large as this is copied.
+  // Inlined, because a borrowed value as large as this is copied for a call.
 
   @inline(__always) func index(of handle: ConnectionHandle) -> Int? { places[handle.rawValue] }
-  /// The place of a bearer's link.
+  /// The index of a bearer's link.
   func index(of bearer: BearerID) -> Int? {
     guard bearer.rawValue < owners.count, let owner = owners[Int(bearer.rawValue)] else { return nil }
     return index(of: owner)
   }
-  /// The least number that no bearer has.
+  /// The least unused bearer number.
   var freeBearer: BearerID { BearerID(rawValue: UInt16(owners.firstIndex(of: nil) ?? owners.count)) }
   @inline(__always) func index(of id: LinkID) -> Int? {
     // Their numbers ascend.
@@ -150,7 +150,7 @@ extension AttributeHandle {
     }
     return low < links.count && links[low].id == id ? low : nil
   }
-  /// The last link has come.
+  /// Appends a new link.
   mutating func append(_ link: consuming Link) {
     places.append(link.handle.rawValue)
     own(link.bearers.first.bearer.id, link.handle)
@@ -174,7 +174,7 @@ extension AttributeHandle {
     return false
   }
 
-  /// Nothing keeps a value of the application's from being written at once.
+  /// Nothing prevents a value of the application from being written at once.
   @inline(__always) func isQuiet(at index: Int) -> Bool {
     links[index].bearers.first.bearer.isQuiet(client: links[index].client)
   }
@@ -201,13 +201,13 @@ extension AttributeHandle {
     }
     return isReleased
   }
-  /// True when a bearer has closed because the peer was late.
+  /// True when a bearer has closed because the peer was too slow.
   mutating func expire(at index: Int, now: Instant) -> Bool { links[index].expire(now: now, server: &server) }
-  /// The server's bearers of a link are gone.
+  /// The server's bearers of a link have closed.
   mutating func closeServer(at index: Int) { links[index].bearers.forEach { server.close($0.bearer.id) } }
   mutating func indicateServiceChanged(at index: Int) { links[index].indicateServiceChanged(from: &server) }
 
-  /// Keeps octets of a client's effect, which are gone with its next one.
+  /// Copies octets of a client's effect, which its next effect invalidates.
   mutating func keep(_ octets: Octets, ofClientAt index: Int) -> Octets {
     withBatch { layers, batch in layers.links[index].client.withBytes(octets) { batch.keep($0) } }
   }
@@ -246,7 +246,7 @@ extension AttributeHandle {
   ) -> ChannelID? {
     guard let index = index(of: link) else { return nil }
     let start = output.byteCount, channel = links[index].nextPayload(into: &output, now: now)
-    // No deadline follows from a PDU that is not answered. The client has an effect where a request before it failed for room.
+    // An unanswered PDU sets no deadline. The client has an effect if an earlier request failed for lack of room.
     let isUnanswered = channel != nil && ATTOpcode(rawValue: output.octet(at: start)).isUnanswered
     mayChangeLink = !isUnanswered || links[index].hasEffect
     return channel

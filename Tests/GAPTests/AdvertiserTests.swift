@@ -265,7 +265,7 @@ import Testing
         bench.takeTexts(),
         [
           count == 1
-            ? "this controller advertises one thing at a time; stop the other first"
+            ? "this controller has one advertising set; stop its advertising first"
             : "all 4 advertising sets of this controller are in use; stop one first"
         ])
       bench.answerAll()

@@ -213,7 +213,7 @@ private let thirtyThree: [BluetoothUUID] = [
       // Flags do not go into a scan response: Supplement, Part A, §1.3.
       #expect([payloads.advertising, payloads.scanResponse] == (place == 0 ? [whole, []] : [[], octets("02 09 6E")]))
       #expect(!payloads.usesLegacyPDUs)
-      #expect(extended.leftOut.map(\.description) == (place == 0 ? [] : ["flags have no place in a scan response"]))
+      #expect(extended.leftOut.map(\.description) == (place == 0 ? [] : ["flags cannot be in a scan response"]))
       // A controller of 4.x has none.
       let legacy = AdvertisingPacker(.extended, kind: kind).pack(short)
       #expect(legacy.usesLegacyPDUs && legacy.payloads.advertising == whole && legacy.leftOut == [])

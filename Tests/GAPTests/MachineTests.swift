@@ -227,7 +227,7 @@ private let invalid = ScanParameters(
 private func phaseOfTheAdvertiser(_ core: borrowing HostCore) -> String {
   let phases = core.advertiser.sets.map { set in
     switch set.phase {
-    case .setting(let step, .wish): "setting \(name(step))"
+    case .setting(let step, .request): "setting \(name(step))"
     case .setting(let step, let cause): "setting \(name(step)), \(cause)"
     case .changing(let step): "changing \(name(step))"
     case let phase: name(phase)
@@ -270,13 +270,13 @@ extension Bench {
   mutating func suspendAdvertising() {
     tell { core, now in
       core.advertiser.suspend(hci: &core.hci, now: now)
-      core.settle(now)
+      core.drain(now)
     }
   }
   mutating func resumeAdvertising() {
     tell { core, now in
       core.advertiser.resume(hci: &core.hci, now: now)
-      core.settle(now)
+      core.drain(now)
     }
   }
   mutating func connect(_ id: UInt64, _ peer: PeerAddress = Bench.peer) {

@@ -17,7 +17,7 @@ import Testing
     (.hci(.unexpectedAnswer(HCIOpcode(rawValue: 0xFC01))), "0xFC01"),
     (.hci(.completedPacketsOfUnknownLink(ConnectionHandle(rawValue: 0x0040))), "0x0040"),
     (.hci(.tooManyCompletedPackets(ConnectionHandle(rawValue: 0x0040), 3)), "3 packets more"),
-    (.hci(.handleInUse(ConnectionHandle(rawValue: 0x0040))), "started again"), (.l2cap(.unknownLink), "not open"),
+    (.hci(.handleInUse(ConnectionHandle(rawValue: 0x0040))), "restarted"), (.l2cap(.unknownLink), "not open"),
     (.l2cap(.incompleteFrame(received: 3, expected: nil)), "3 of unknown many octets"),
     (.l2cap(.frameTooLong(.attribute, length: 600)), "0x0004"), (.l2cap(.rejectedSignal(0x14)), "0x14"),
     (.att(.malformed(.readRequest, truncated)), "ATT_READ_REQ"), (.att(.mtuTooSmall(22)), "22 octets"),
