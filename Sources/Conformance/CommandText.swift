@@ -3,7 +3,7 @@ import BindruneWire
 import Foundation
 import GATT
 
-// Commands as scripts write them: what goes over a control connection.
+// Commands in the syntax of scripts, as sent over a control connection.
 
 extension Command {
   public var script: String {
@@ -70,12 +70,12 @@ private func line(_ verb: String, _ handle: AttributeHandle, _ octets: [UInt8]) 
 }
 
 extension ProcedureResult {
-  /// The lines that tell it over a control connection: one for each kind of thing that was found.
+  /// The lines that report it over a control connection: one for each kind of item found.
   var lines: [String] {
     guard case .found(let found) = self else { return ["result \(description)"] }
     return Found.allCases.compactMap { kind in found[kind].map { "result \(kind.rawValue) \(items($0))" } }
   }
-  /// What `lines` tell; nil for what no result is.
+  /// Parses `lines`; nil if they are not a result.
   init?(lines: [ExpectedResult]) {
     var found: [Found: [String]] = [:]
     for line in lines {
@@ -98,7 +98,7 @@ extension ProcedureResult {
       guard read.count == values.count else { return nil }
       self = .values(read)
     case .error(let error, let handle): self = .error(error, handle ?? AttributeHandle())
-    case .failed: self = .failed("says the stack under test")
+    case .failed: self = .failed("according to the stack under test")
     case .timeout: self = .timeout
     case .found: return nil
     }

@@ -2,8 +2,8 @@ import ATT
 import BindruneWire
 import GATT
 
-/// A GATT database that a file describes, in JSON: taken as written, nothing added. `Fixtures/Scripts/FORMAT.md` tells
-/// what stands in one.
+/// A GATT database from a JSON file: exactly as written, nothing added. `Fixtures/Scripts/FORMAT.md` defines its
+/// contents.
 ///
 ///     { "services": [
 ///         { "uuid": "180F", "handle": "0x0010", "characteristics": [
@@ -11,13 +11,13 @@ import GATT
 ///               "descriptors": [ { "uuid": "2902" } ] } ] } ] }
 public struct DatabaseFile: Sendable {
   public let database: Database
-  /// The same, to be added to another database: `Server.insert`.
+  /// The same, for insertion into another database: `Server.insert`.
   public let services: DatabaseBuilder
-  /// The values that the server has to ask the application for, and how that answers.
+  /// The values that the application holds, and how it answers.
   public let applicationValues: [AttributeHandle: ApplicationValue]
   /// The UUIDs of the primary services that the file describes, in its order.
   public let primaryServices: [BluetoothUUID]
-  /// What is legal in a script's database, and hardly meant in one that is offered to clients.
+  /// Contents that are legal in a script's database, but probably a mistake in one that is offered to clients.
   public let warnings: [FileError]
 
   /// No attributes at all.
@@ -29,10 +29,10 @@ public struct DatabaseFile: Sendable {
     warnings = []
   }
 
-  /// Reads `text`; `file` is what errors call it.
+  /// Parses `text`; errors name `file`.
   ///
-  /// With `name` a Generic Access service (Vol 3, Part C, §12) follows the last service of a file that has none, so that
-  /// the database can be offered to every central. Without, the file is taken as written.
+  /// With `name` a Generic Access service (Vol 3, Part C, §12) follows the last service of a file that has none, so
+  /// that every central can use the database. Without it, nothing is added.
   public init(_ text: String, file: String, genericAccessName name: String? = nil) throws(FileError) {
     var reader = DatabaseReader(file: file)
     try reader.read(try JSON(text, file: file))
@@ -49,13 +49,13 @@ public struct DatabaseFile: Sendable {
   }
 }
 
-/// A value that is the application's. The server asks for each read and write, and is answered after `delay`.
+/// A value of the application. The server asks for each read and write, and gets the answer after `delay`.
 public struct ApplicationValue: Sendable, Equatable {
   public var value: [UInt8]
-  /// The most octets that a write may make of it.
+  /// The longest value that a write may produce, in octets.
   public var maximum: Int
   public var delay: Duration
-  /// What reading, writing is refused with.
+  /// The errors with which reads and writes are refused.
   public var readError: ATTError?
   public var writeError: ATTError?
 
@@ -70,7 +70,7 @@ public struct ApplicationValue: Sendable, Equatable {
     self.writeError = writeError
   }
 
-  /// What the application answers to a read.
+  /// The application's answer to a read.
   public enum Answer: Sendable, Equatable {
     case value([UInt8])
     case error(ATTError)
@@ -81,8 +81,8 @@ public struct ApplicationValue: Sendable, Equatable {
     guard offset <= value.count else { return .error(.invalidOffset) }
     return .value(Array(value[offset...]))
   }
-  /// Writes `part` at `offset`; nil, or the error that the application answers with. A part from the first octet on is
-  /// the whole value, as it is for a Write Request: Vol 3, Part F, §3.4.5.1.
+  /// Writes `part` at `offset`; nil, or the application's error. A part from the first octet on is the whole value, as
+  /// for a Write Request: Vol 3, Part F, §3.4.5.1.
   public mutating func write(_ part: [UInt8], at offset: Int) -> ATTError? {
     if let writeError { return writeError }
     guard offset <= value.count else { return .invalidOffset }
@@ -92,7 +92,7 @@ public struct ApplicationValue: Sendable, Equatable {
   }
 }
 
-/// Turns JSON into calls of the builder, and remembers what stands where.
+/// Converts JSON into calls of the builder, and remembers the positions of declarations.
 private struct DatabaseReader {
   let file: String
   var builder = DatabaseBuilder()
@@ -121,8 +121,8 @@ private struct DatabaseReader {
     let handle = try fields.handle("handle"), end = try fields.handle("end")
     hasGenericAccess = hasGenericAccess || uuid == .genericAccess
     if kind == .primary { primaryServices.append(uuid) }
-    // A closure of the builder throws nothing: the error is carried past it. The builder is taken out meanwhile, so that the
-    // closure can change the reader, and nothing is copied.
+    // A closure of the builder cannot throw: the error is passed around it. The builder is moved out meanwhile, so that
+    // the closure can change the reader without a copy.
     var builder = DatabaseBuilder(), failure: FileError?
     swap(&builder, &self.builder)
     builder.service(uuid, kind, at: handle, end: end) { service in
@@ -180,7 +180,7 @@ private struct DatabaseReader {
         guard let member = fields.member(key) else { continue }
         throw FileError(
           file, line: member.place.line, column: member.place.column,
-          "each client has a Client Characteristic Configuration of its own, readable, 0000 to begin with; "
+          "each client has its own Client Characteristic Configuration, readable, initially 0000; "
             + "remove \"\(key)\"")
       }
       handle = builder.configuration(try fields.access("write") ?? .open, at: at)
@@ -224,7 +224,7 @@ private struct DatabaseReader {
         guard let member = fields.member(key) else { continue }
         throw FileError(
           file, line: member.place.line, column: member.place.column,
-          "the server itself keeps this value; remove \"\(key)\" or \"kept\"")
+          "the server itself maintains this value; remove \"\(key)\" or \"kept\"")
       }
       return (kept, nil)
     }
@@ -238,7 +238,7 @@ private struct DatabaseReader {
     if octets.count > maximum ?? AttributeValue.longest, let member = fields.member("value") {
       throw FileError(
         file, line: member.place.line, column: member.place.column,
-        "\(octets.count) octets where at most \(maximum ?? AttributeValue.longest) may stand (Vol 3, Part F, §3.2.9: 512)"
+        "\(octets.count) octets where at most \(maximum ?? AttributeValue.longest) are allowed (Vol 3, Part F, §3.2.9: 512)"
       )
     }
     let delay = try fields.duration("delay")
@@ -253,12 +253,12 @@ private struct DatabaseReader {
     return (.dynamic, application)
   }
 
-  /// Where the builder's complaint belongs.
+  /// The position and message of an error from the builder.
   func explain(_ error: DatabaseError) -> FileError {
     let (handle, words): (AttributeHandle?, String) =
       switch error {
       case .handleOutOfRange(let raw):
-        (nil, raw == 0 ? "handle 0x0000 names nothing; begin at 0x0001" : "the handles end at 0xFFFF; use lower ones")
+        (nil, raw == 0 ? "handle 0x0000 is reserved; begin at 0x0001" : "the handles end at 0xFFFF; use lower ones")
       case .handleNotAscending(let handle):
         (handle, "handle \(Fields.text(handle)) is taken or below the one before it; give it a higher one")
       case .groupEndTooLow(let end):
@@ -266,7 +266,7 @@ private struct DatabaseReader {
       case .valueTooLong(let handle): (handle, "the value at \(Fields.text(handle)) is too long")
       case .includeOfNothing(let handle):
         (handle, "no service is declared at the handle that the include at \(Fields.text(handle)) names")
-      // A file builds a database; nothing is removed from it.
+      // A file builds a database and never removes from it.
       case .noSuchService(let handle), .includedBy(let handle), .permanentService(let handle):
         (handle, "cannot be removed")
       }
@@ -275,7 +275,7 @@ private struct DatabaseReader {
   }
 }
 
-/// The members of one object, each asked for by name; a name that nothing knows is an error.
+/// The members of one object, requested by name; an unknown name is an error.
 private struct Fields {
   static let ofValues = ["value", "kept", "fixed", "maximum", "read", "write", "delay", "readError", "writeError"]
   static let kept: [String: AttributeValue] = [
@@ -296,7 +296,7 @@ private struct Fields {
     self.what = what
     self.file = file
     guard case .object(let members) = json.value else {
-      throw FileError(file, line: place.line, column: place.column, "\(json.kind) where \(what) should stand, in { }")
+      throw FileError(file, line: place.line, column: place.column, "\(json.kind) instead of \(what) in { }")
     }
     for member in members where !known.contains(member.key) {
       throw FileError(
@@ -311,7 +311,7 @@ private struct Fields {
     let place = member.value.place
     return FileError(
       file, line: place.line, column: place.column,
-      "\"\(member.key)\" is \(wanted), and here stands \(member.value.kind)")
+      "\"\(member.key)\" must be \(wanted), and this is \(member.value.kind)")
   }
   func required<Value>(_ key: String, _ value: Value?) throws(FileError) -> Value {
     guard let value else {
@@ -369,7 +369,7 @@ private struct Fields {
     guard let member = member(key), let text = try string(key) else { return [] }
     return try OctetPattern.octets(text, file: file, place: member.value.place)
   }
-  /// `"encrypted"`, or a list of what a client needs: `["authenticated", "authorized", "key16"]`.
+  /// `"encrypted"`, or a list of requirements: `["authenticated", "authorized", "key16"]`.
   func access(_ key: String) throws(FileError) -> AttributePermissions.Access? {
     guard let member = member(key) else { return nil }
     var level: AttributePermissions.Access?, isAuthorized = false, keySize: Int?
@@ -422,7 +422,7 @@ extension Duration {
     else { return nil }
     self = .milliseconds(isMilliseconds ? number : number * 1000)
   }
-  /// As a script writes it.
+  /// In the syntax of scripts.
   var script: String {
     let milliseconds = nanoseconds / 1_000_000
     return milliseconds.isMultiple(of: 1000) ? "\(milliseconds / 1000)s" : "\(milliseconds)ms"

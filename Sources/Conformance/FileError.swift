@@ -1,9 +1,9 @@
-/// What is wrong with a script or a database file, where, and how to mend it.
+/// An error in a script or a database file: its place, and its cure.
 ///
 ///     values.json:12:7: unknown key "propertys"; a characteristic has uuid, properties, handle, …
 public struct FileError: Error, CustomStringConvertible, Sendable, Equatable {
   public var file: String
-  /// From 1; 0 where the whole file is meant.
+  /// From 1; 0 for the whole file.
   public var line: Int
   /// In characters, from 1.
   public var column: Int

@@ -3,16 +3,16 @@ import Foundation
 /// A script on disk.
 public struct ScriptFile: Sendable {
   public var path: String
-  /// What results name it by: its path, as it was given, without the extension.
+  /// The script's name in results: its path, as given, without the extension.
   public var name: String { path.hasSuffix(".exchange") ? String(path.dropLast(".exchange".count)) : path }
 
   public init(path: String) { self.path = path }
 
-  /// The scripts at `paths`; of a folder all in it and below, in the order of their names.
+  /// The scripts at `paths`; for a folder, all scripts in it and below, sorted by name.
   public static func all(_ paths: [String]) throws(FileError) -> [ScriptFile] {
     var files: [ScriptFile] = []
     for path in paths {
-      // Foundation's own question for folders takes an unsafe pointer; this one follows no link, so it is asked of the URL.
+      // Foundation's test for folders needs an unsafe pointer; the URL's does not, but follows no links.
       let url = URL(filePath: path).resolvingSymlinksInPath()
       guard let attributes = try? FileManager.default.attributesOfItem(atPath: url.path) else {
         throw FileError(path, "no such file or folder; name a script (*.exchange) or a folder of them")

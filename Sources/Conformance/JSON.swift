@@ -1,13 +1,13 @@
 import BindruneWire
 
-/// A JSON value that knows where it stands, so that an error can name line and column. RFC 8259.
+/// A JSON value with its position, so that an error can name line and column. RFC 8259.
 ///
-/// Foundation's reader tells neither the place of a value nor of a key that comes twice; people write these files.
+/// Foundation's reader reports neither the position of a value nor a duplicate key; people write these files.
 struct JSON: Sendable {
   enum Value: Sendable {
     case null
     case bool(Bool)
-    /// As it is spelled.
+    /// In its spelling.
     case number(String)
     case string(String)
     case array([JSON])
@@ -15,7 +15,7 @@ struct JSON: Sendable {
   }
   struct Member: Sendable {
     var key: String
-    /// Where the key stands.
+    /// The position of the key.
     var place: Place
     var value: JSON
   }
@@ -26,7 +26,7 @@ struct JSON: Sendable {
   var value: Value
   var place: Place
 
-  /// What kind of value it is, for an error.
+  /// The kind of value, for an error.
   var kind: String {
     switch value {
     case .null: "null"
@@ -42,14 +42,14 @@ struct JSON: Sendable {
     self.value = value
     self.place = place
   }
-  /// Reads the whole of `text`.
+  /// Parses the whole of `text`.
   init(_ text: String, file: String) throws(FileError) {
     var reader = JSONReader(text, file: file)
     self = try reader.whole()
   }
 }
 
-/// Reads JSON: a recursive descent, 64 levels deep at most.
+/// Parses JSON: recursive descent, at most 64 levels.
 private struct JSONReader {
   let file: String
   private let scalars: [Unicode.Scalar]
@@ -67,7 +67,7 @@ private struct JSONReader {
     FileError(file, line: line, column: at - lineStart + 1, message)
   }
   private var next: Unicode.Scalar? { at < scalars.count ? scalars[at] : nil }
-  /// What stands here, for an error.
+  /// The next character, for an error.
   private var found: String { next.map { "\"\($0)\"" } ?? "the end of the file" }
 
   private mutating func skipSpace() {
@@ -95,8 +95,8 @@ private struct JSONReader {
   private mutating func value(depth: Int) throws(FileError) -> JSON {
     skipSpace()
     let place = place
-    guard depth < 64 else { throw failure("nested more than 64 deep; no database is") }
-    guard let first = next else { throw failure("the file ends where a value should stand") }
+    guard depth < 64 else { throw failure("nested more than 64 levels deep; reduce the nesting") }
+    guard let first = next else { throw failure("the file ends where a value is missing") }
     switch first {
     case "{": return JSON(value: .object(try members(depth: depth)), place: place)
     case "[": return JSON(value: .array(try elements(depth: depth)), place: place)
@@ -108,7 +108,7 @@ private struct JSONReader {
         at += word.unicodeScalars.count
         return JSON(value: value, place: place)
       }
-      throw failure("\(found) begins no JSON value; write an object, a list, a string in quotes, or a number")
+      throw failure("\(found) does not begin a JSON value; write an object, a list, a string in quotes, or a number")
     }
   }
 
@@ -120,21 +120,21 @@ private struct JSONReader {
     while true {
       skipSpace()
       let place = place
-      guard next == "\"" else { throw failure("\(found) where a key in quotes should stand") }
+      guard next == "\"" else { throw failure("\(found) instead of a key in quotes") }
       let key = try string()
       if let earlier = lines.updateValue(place.line, forKey: key) {
         throw FileError(
           file, line: place.line, column: place.column,
-          "the key \"\(key.printable(limit: 60))\" stands here a second time (first in line \(earlier)); remove one")
+          "the key \"\(key.printable(limit: 60))\" is a duplicate (first in line \(earlier)); remove one")
       }
       skipSpace()
       guard take(":") else {
-        throw failure("\(found) where the colon after \"\(key.printable(limit: 60))\" should stand")
+        throw failure("\(found) instead of the colon after \"\(key.printable(limit: 60))\"")
       }
       members.append(JSON.Member(key: key, place: place, value: try value(depth: depth + 1)))
       skipSpace()
       if take("}") { return members }
-      guard take(",") else { throw failure("\(found) where a comma or the closing brace should stand") }
+      guard take(",") else { throw failure("\(found) instead of a comma or the closing brace") }
     }
   }
 
@@ -147,7 +147,7 @@ private struct JSONReader {
       elements.append(try value(depth: depth + 1))
       skipSpace()
       if take("]") { return elements }
-      guard take(",") else { throw failure("\(found) where a comma or the closing bracket should stand") }
+      guard take(",") else { throw failure("\(found) instead of a comma or the closing bracket") }
     }
   }
 
@@ -180,7 +180,7 @@ private struct JSONReader {
     throw failure("the file ends inside a string; close it with \"")
   }
 
-  /// What stands behind a backslash.
+  /// Parses the character after a backslash.
   private mutating func escaped() throws(FileError) -> Unicode.Scalar {
     guard let scalar = next else { throw failure("the file ends inside a string; close it with \"") }
     at += 1
@@ -205,14 +205,14 @@ private struct JSONReader {
       return scalar
     default:
       at -= 1
-      throw failure("\\\(scalar) is no escape; a backslash itself is written \\\\")
+      throw failure("\\\(scalar) is not an escape; a backslash itself is written \\\\")
     }
   }
   private mutating func unit() throws(FileError) -> UInt32 {
     var value: UInt32 = 0
     for _ in 0..<4 {
       guard let digit = next.flatMap({ Character($0).hexDigitValue }) else {
-        throw failure("\(found) where one of four hex digits should stand")
+        throw failure("\(found) instead of one of four hex digits")
       }
       value = value << 4 | UInt32(digit)
       at += 1

@@ -1,9 +1,9 @@
 import DequeModule
 import Glibc
 
-/// Where a socket is.
+/// The address of a socket.
 public enum SocketAddress: Sendable, Hashable, CustomStringConvertible {
-  /// Port 0 is for listening: the system chooses one.
+  /// Port 0, for listening only: the system chooses one.
   case tcp(host: String, port: Int)
   /// At most 107 octets of UTF-8.
   case unix(path: String)
@@ -16,7 +16,7 @@ public enum SocketAddress: Sendable, Hashable, CustomStringConvertible {
   }
 }
 
-/// How messages are told apart on a socket.
+/// How a socket separates messages.
 public enum MessageFraming: Sendable {
   /// ATT PDUs: packets of a SOCK_SEQPACKET socket; on TCP each with its length in front, two octets, least significant first.
   case pdus
@@ -24,7 +24,7 @@ public enum MessageFraming: Sendable {
   case lines
 }
 
-/// A socket's end, or a failure that names the call and the system's reason.
+/// A closed socket, or a failure with the call and the system's reason.
 public struct SocketError: Error, Sendable, Equatable, CustomStringConvertible {
   public var description: String
 }
@@ -39,10 +39,10 @@ public final class MessageSocket {
   fileprivate let descriptor: CInt
   private let isPacket: Bool
   private let framing: MessageFraming
-  /// What has come of the next messages, on a stream, from `start` on.
+  /// Octets of the next messages, on a stream, from `start` on.
   private var rest: [UInt8] = []
   private var start = 0
-  /// What the other end has not taken yet: messages as they go out, and how much of the first is gone.
+  /// Messages that the other end has not accepted yet, and the octets sent of the first.
   private var unsent = Deque<[UInt8]>()
   private var sent = 0
   private var isClosed = false
@@ -62,10 +62,10 @@ public final class MessageSocket {
     return MessageSocket(descriptor, isPacket: isPacket, framing)
   }
 
-  /// True while messages wait because the other end does not read. Each further `send` then takes more memory.
+  /// True while messages wait because the other end does not read. Each further `send` then needs more memory.
   public var hasUnsent: Bool { !unsent.isEmpty }
 
-  /// Sends a message, or keeps what the other end does not take yet. False when nobody is at the other end any more.
+  /// Sends a message, or keeps what the other end does not accept yet. False when the other end has closed.
   public func send(_ message: [UInt8]) throws(SocketError) -> Bool {
     switch framing {
     case .pdus where isPacket: unsent.append(message)
@@ -76,21 +76,21 @@ public final class MessageSocket {
     }
     return try flush()
   }
-  /// The same, waiting until the other end has taken it, so long at most.
+  /// The same, but waits until the other end has accepted it, for at most `time`.
   public func send(_ message: [UInt8], within time: Duration) throws(SocketError) -> Bool {
     let clock = ContinuousClock(), end = clock.now + time
     var isThere = try send(message)
     while isThere, hasUnsent {
       let left = end - clock.now
       guard left > .zero else {
-        throw SocketError(description: "The other end takes nothing for \(time.components.seconds) s.")
+        throw SocketError(description: "The other end has accepted nothing for \(time.components.seconds) s.")
       }
       try Self.wait(for: [self], [], within: left)
       isThere = try flush()
     }
     return isThere
   }
-  /// Sends as much of what waits as the other end takes now. False when nobody is there any more.
+  /// Sends as much of the waiting messages as the other end accepts now. False when the other end has closed.
   public func flush() throws(SocketError) -> Bool {
     while let message = unsent.first {
       let count = unsafe message.withUnsafeBytes { bytes in
@@ -112,8 +112,8 @@ public final class MessageSocket {
     return true
   }
 
-  /// Waits until one of `sockets` takes what waits for it, or has something to read, or its end, while nothing waits; or one of
-  /// `listeners` a caller; so long at most.
+  /// Waits until one of `sockets` can send its waiting messages, or has something to read, or its end, while nothing
+  /// waits; or until one of `listeners` has a connection; for at most `time`.
   public static func wait(
     for sockets: [MessageSocket?], _ listeners: [MessageListener?], within time: Duration
   ) throws(SocketError) {
@@ -126,7 +126,7 @@ public final class MessageSocket {
     if ready < 0, errno != EINTR { throw SocketError("poll", errno) }
   }
 
-  /// The next message, waiting so long at most.
+  /// The next message, after at most `time`.
   public func receive(within time: Duration) throws(SocketError) -> Received {
     let clock = ContinuousClock(), end = clock.now + time
     while true {
@@ -144,7 +144,7 @@ public final class MessageSocket {
     }
   }
 
-  /// Reads what is there. A packet is returned, a stream's octets are kept.
+  /// Reads what is available. A packet is returned, a stream's octets are kept.
   private func read() throws(SocketError) -> [UInt8]? {
     var buffer = [UInt8](repeating: 0, count: 65_536)
     let count = unsafe buffer.withUnsafeMutableBytes { room in
@@ -154,7 +154,7 @@ public final class MessageSocket {
       if errno == EINTR || errno == EAGAIN { return nil }
       if errno != ECONNRESET { throw failure("recv") }
     }
-    // A SEQPACKET socket also gives 0 for an empty packet; no PDU is empty, so it is the end.
+    // A SEQPACKET socket also returns 0 for an empty packet; no PDU is empty, so it means the end.
     if count <= 0 {
       isClosed = true
       return nil
@@ -164,7 +164,7 @@ public final class MessageSocket {
     start = 0
     rest += buffer[..<count]
     if framing == .lines, rest.count > 1 << 20 {
-      throw SocketError(description: "A line of more than a megabyte came.")
+      throw SocketError(description: "A line of more than a megabyte was received.")
     }
     return nil
   }
@@ -193,7 +193,7 @@ public final class MessageListener {
   private let isPacket: Bool
   private let framing: MessageFraming
   private let path: String?
-  /// Where others connect: with the port that the system chose.
+  /// The address to connect to, with the port that the system chose.
   public let address: SocketAddress
 
   public init(on address: SocketAddress, _ framing: MessageFraming) throws(SocketError) {
@@ -219,7 +219,7 @@ public final class MessageListener {
     if let path { unsafe unlink(path) }
   }
 
-  /// Who connects next; nil when nobody does within `time`.
+  /// The next connection; nil if there is none within `time`.
   public func accept(within time: Duration) throws(SocketError) -> MessageSocket? {
     var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
     let ready = unsafe poll(&entry, 1, CInt(clamping: time.nanoseconds / 1_000_000))
@@ -236,7 +236,7 @@ public final class MessageListener {
     return MessageSocket(accepted: accepted, isPacket: isPacket, framing)
   }
 
-  /// A socket file that nobody listens on is left from a program that died.
+  /// Removes a socket file without a listener, which a dead program left behind.
   private static func removeDeadSocket(_ path: String) {
     var status = stat()
     guard unsafe stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK else { return }
@@ -249,7 +249,7 @@ public final class MessageListener {
     _ = unsafe withUnsafeMutablePointer(to: &address) { pointer in
       unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { unsafe getsockname(descriptor, $0, &length) }
     }
-    // The port stands at the same place for both families.
+    // The port has the same offset in both families.
     return Int(UInt16(bigEndian: address.sin6_port))
   }
 }
@@ -266,7 +266,7 @@ extension SocketError {
   }
 }
 
-/// Makes a socket for `address` and lets `use` connect or bind it.
+/// Creates a socket for `address` and lets `use` connect or bind it.
 private func open(
   _ address: SocketAddress, _ framing: MessageFraming,
   _ use: (CInt, UnsafePointer<sockaddr>, socklen_t) -> CInt
@@ -321,7 +321,7 @@ private func open(
   }
 }
 
-/// A PDU goes out at once. Fails on a unix socket, which does so anyway.
+/// Sends a PDU without delay. Fails on a unix socket, which has no delay.
 private func setNoDelay(_ descriptor: CInt) {
   var yes: CInt = 1
   _ = unsafe setsockopt(descriptor, CInt(IPPROTO_TCP), TCP_NODELAY, &yes, socklen_t(MemoryLayout<CInt>.size))

@@ -1,6 +1,6 @@
 import BindruneWire
 
-/// Octets as scripts and databases write them: one part after another, white space between them.
+/// Octets in the syntax of scripts and databases: parts separated by white space.
 ///
 /// | part | means |
 /// |---|---|
@@ -24,7 +24,7 @@ public struct OctetPattern: Sendable, Equatable {
   public init(parts: [Part] = []) { self.parts = parts }
   public init(_ octets: some Sequence<UInt8>) { parts = octets.map { .octet($0) } }
 
-  /// The octets, when every part is one.
+  /// The octets, if every part is one.
   public var octets: [UInt8]? {
     var octets: [UInt8] = []
     for part in parts {
@@ -34,7 +34,7 @@ public struct OctetPattern: Sendable, Equatable {
     return octets
   }
 
-  /// The octets with what has been captured put in; the name that has not been captured otherwise.
+  /// The octets with captures inserted; throws the name of a missing capture.
   func filled(with captures: [String: [UInt8]]) throws(MissingCapture) -> [UInt8] {
     var octets: [UInt8] = []
     for part in parts {
@@ -49,7 +49,7 @@ public struct OctetPattern: Sendable, Equatable {
     return octets
   }
 
-  /// Whether `octets` are as expected; what they are called is added to `captures` if they are.
+  /// Whether `octets` match; if they do, the named ones are added to `captures`.
   func matches(_ octets: [UInt8], _ captures: inout [String: [UInt8]]) -> Bool {
     var found = captures, at = 0
     for part in parts {
@@ -78,11 +78,11 @@ public struct OctetPattern: Sendable, Equatable {
   }
 }
 
-/// A name is used that nothing has been captured under: the alternative that would have done so was not taken.
+/// A name without a captured value: another alternative matched than the one that captures it.
 struct MissingCapture: Error { var name: String }
 
 extension OctetPattern {
-  /// Reads what stands at `scanner`, up to the end of the line, a comment, or a character that ends octets (`|`, `,`).
+  /// Parses octets up to the end of the line, a comment, or a character that ends octets (`|`, `,`).
   init(_ scanner: inout Scanner, wildcards: Bool, captured: inout Set<String>) throws(FileError) {
     parts = []
     var previous: [Part] = []
@@ -90,15 +90,15 @@ extension OctetPattern {
       scanner.skipSpace()
       guard let next = scanner.next, next != "#", next != "|", next != "," else { return }
       let at = scanner.at
-      if case .rest? = parts.last { throw scanner.failure("nothing stands behind ...; remove it, or the dots") }
+      if case .rest? = parts.last { throw scanner.failure("nothing may follow ...; remove it, or the dots") }
       switch next {
       case "*":
-        guard !previous.isEmpty else { throw scanner.failure("* repeats what stands before it, and there is nothing") }
+        guard !previous.isEmpty else { throw scanner.failure("* repeats the part before it, and there is none") }
         scanner.at += 1
         let count = try scanner.number("how often, as in 00*16")
-        // The word may be any number: no product of it before it is small.
+        // The number is unbounded, so it is checked before any multiplication.
         guard 1...65_535 ~= count, parts.count + previous.count * (count - 1) <= 65_535 else {
-          throw scanner.failure("that often it does not fit a PDU; 65535 octets are the limit", at: at)
+          throw scanner.failure("this exceeds a PDU; 65535 octets are the limit", at: at)
         }
         for _ in 1..<count { parts += previous }
         previous = []
@@ -112,7 +112,7 @@ extension OctetPattern {
           throw scanner.failure("a wildcard is ?? for an octet, or ... for the rest")
         }
         guard wildcards else {
-          throw scanner.failure("a wildcard where octets are to be sent; write the octets", at: at)
+          throw scanner.failure("a wildcard in octets to send; write the octets", at: at)
         }
         previous = [isAny ? .any : .rest]
       default:
@@ -126,7 +126,7 @@ extension OctetPattern {
           scanner.at += 2
         }
         guard scanner.at > at else {
-          throw scanner.failure("\"\(next)\" is no octet; write pairs of hex digits, as in 0A 03 00")
+          throw scanner.failure("\"\(next)\" is not an octet; write pairs of hex digits, as in 0A 03 00")
         }
         continue
       }
@@ -140,29 +140,29 @@ extension OctetPattern {
     let at = scanner.at
     scanner.at += 1
     let name = scanner.word()
-    guard !name.isEmpty else { throw scanner.failure("a name stands in {}, as in {handle:2}") }
+    guard !name.isEmpty else { throw scanner.failure("a name is missing in {}, as in {handle:2}") }
     guard scanner.take(":") else {
-      guard scanner.take("}") else { throw scanner.failure("the closing } is missing behind \(name)") }
+      guard scanner.take("}") else { throw scanner.failure("the closing } is missing after \(name)") }
       guard captured.contains(name) else {
-        throw scanner.failure("nothing is called \(name) yet; capture it in an expected PDU with {\(name):2}", at: at)
+        throw scanner.failure("\(name) has not been captured; capture it in an expected PDU with {\(name):2}", at: at)
       }
       return .captured(name)
     }
     let count = try scanner.number("how many octets, as in {\(name):2}")
-    guard scanner.take("}") else { throw scanner.failure("the closing } is missing behind \(name)") }
-    guard wildcards else { throw scanner.failure("a capture where octets are to be sent; write {\(name)}", at: at) }
+    guard scanner.take("}") else { throw scanner.failure("the closing } is missing after \(name)") }
+    guard wildcards else { throw scanner.failure("a capture in octets to send; write {\(name)}", at: at) }
     guard 1...512 ~= count else { throw scanner.failure("1 to 512 octets can be captured", at: at) }
     captured.insert(name)
     return .capture(name, count: count)
   }
 
-  /// The octets that a whole text writes: a value in a database.
+  /// The octets of a whole text: a value in a database.
   static func octets(_ text: String, file: String, place: JSON.Place) throws(FileError) -> [UInt8] {
     var scanner = Scanner(text, file: file, line: place.line)
     scanner.column = place.column + 1
     var nothing: Set<String> = []
     let pattern = try OctetPattern(&scanner, wildcards: false, captured: &nothing)
-    if scanner.next != nil { throw scanner.failure("octets end here, and the text does not") }
+    if scanner.next != nil { throw scanner.failure("unexpected text after the octets") }
     return pattern.octets ?? []
   }
 }
@@ -181,11 +181,11 @@ extension OctetPattern: CustomStringConvertible {
   }
 }
 
-/// A line that is read from left to right.
+/// A line that is parsed from left to right.
 struct Scanner {
   let file: String
   let line: Int
-  /// The column of the first character: more than 1 where the text is a part of a line.
+  /// The column of the first character: more than 1 if the text is a part of a line.
   var column = 1
   private let characters: [Character]
   var at = 0
@@ -208,7 +208,7 @@ struct Scanner {
     at += text.count
     return true
   }
-  /// Letters, digits, hyphens: empty where none stands.
+  /// Letters, digits, hyphens; empty if there is none.
   mutating func word() -> String {
     var word = ""
     while let next, next.isLetter || next.isNumber || next == "-" || next == "_" {

@@ -2,12 +2,12 @@ import ATT
 import BindruneWire
 import GATT
 
-/// What became of a script.
+/// The result of a script.
 public struct Verdict: Sendable, Equatable {
   public enum Outcome: Sendable, Equatable {
     case passed
     case failed(Failure)
-    /// The target cannot do what the script asks for.
+    /// The target cannot do what the script requires.
     case skipped(String)
   }
   public struct Failure: Sendable, Equatable {
@@ -24,10 +24,10 @@ public struct Verdict: Sendable, Equatable {
     }
   }
   public var outcome: Outcome
-  /// Every PDU that went over the bearer, in order, as the script would write it: `< 0A 03 00`.
+  /// Every PDU on the bearer, in order, in the syntax of scripts: `< 0A 03 00`.
   public var transcript: [String]
 
-  /// A script that could not even be begun.
+  /// For a script that could not be started.
   public init(failure: Failure) { self.init(outcome: .failed(failure), transcript: []) }
   init(outcome: Outcome, transcript: [String]) {
     self.outcome = outcome
@@ -35,10 +35,10 @@ public struct Verdict: Sendable, Equatable {
   }
 }
 
-/// Plays a script against a target, line by line, until one fails.
+/// Runs a script against a target, line by line, until one fails.
 public struct Runner {
-  /// How long an expected PDU, result or value may take. Less than the 30 s of Vol 3, Part F, §3.3.3: a tester is not
-  /// patient, and a script that is says `wait`.
+  /// The time allowed for an expected PDU, result or value. Less than the 30 s of Vol 3, Part F, §3.3.3; a script that
+  /// needs more says `wait`.
   public var patience: Duration
   private let target: any ConformanceTarget
   private var captures: [String: [UInt8]] = [:]
@@ -54,7 +54,7 @@ public struct Runner {
 
   private mutating func run(_ script: Script) -> Verdict.Outcome {
     if !target.takesCommands, let step = script.steps.first(where: { $0.action.isCommand }) {
-      return .skipped("line \(step.line), \(step.text), needs a control connection: --control")
+      return .skipped("line \(step.line), \(step.text), needs a control connection")
     }
     do throws(Stop) {
       for step in script.steps {
@@ -62,7 +62,7 @@ public struct Runner {
           throw error.at(step)
         }
       }
-      // What comes unasked is as wrong as what does not come.
+      // An unexpected PDU is as wrong as a missing one.
       if case .pdu(let pdu) = try receive(within: .zero) {
         throw Stop.mismatch(expected: "nothing", got: hexText(pdu)).at(
           Step(line: script.steps.last?.line ?? 0, text: "the end of the script", action: .closed))

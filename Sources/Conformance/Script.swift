@@ -2,17 +2,17 @@ import ATT
 import BindruneWire
 import GATT
 
-/// Which half of the stack under test a script is about.
+/// The half of the stack under test that a script examines.
 public enum Side: String, Sendable, CaseIterable {
   case server, client
 }
 
-/// A conformance script: what a tester sends, and what the side under test must answer. `Fixtures/Scripts/FORMAT.md`.
+/// A conformance script: what a tester sends, and how the side under test must answer. `Fixtures/Scripts/FORMAT.md`.
 public struct Script: Sendable {
-  /// What errors call it, and what results name it by.
+  /// Its name in errors and results.
   public var file: String
   public var title = ""
-  /// Where the Specification asks for it.
+  /// The section of the Specification that requires it.
   public var section = ""
   /// The path of the server's database, relative to the script.
   public var database: String?
@@ -23,7 +23,7 @@ public struct Script: Sendable {
 /// One line of a script.
 public struct Step: Sendable, Equatable {
   public var line: Int
-  /// As it is written, without its comment.
+  /// The line without its comment.
   public var text: String
   public var action: Action
 }
@@ -33,19 +33,19 @@ public enum Action: Sendable, Equatable {
   case send(OctetPattern)
   /// `> 0B 01 | 01 0A 03 00 0E`: the next PDU from the side under test is one of these.
   case expect([Expectation])
-  /// `nothing 5s`: no PDU comes for so long.
+  /// `nothing 5s`: no PDU arrives within this time.
   case nothing(Duration)
-  /// `wait 30s`: time passes. What comes meanwhile is kept.
+  /// `wait 30s`: time passes. PDUs that arrive meanwhile are kept.
   case wait(Duration)
-  /// `closed`: the side under test has given up the bearer.
+  /// `closed`: the side under test has closed the bearer.
   case closed
   /// `reconnect`: the bearer ends, and a new one begins.
   case reconnect
-  /// What the side under test is told.
+  /// A command for the side under test.
   case command(Command)
-  /// `result value 01 02`: how the procedure called last has ended.
+  /// `result value 01 02`: how the last procedure ended.
   case result(ExpectedResult)
-  /// `value notification 0x0012 01 02`: what the client under test hands its application.
+  /// `value notification 0x0012 01 02`: a value that the client under test passes to its application.
   case value(ValueKind, AttributeHandle, OctetPattern)
 }
 
@@ -55,23 +55,23 @@ public enum Expectation: Sendable, Equatable {
   case closed
 }
 
-/// What the side under test is told to do, or to be: what cannot be said in a PDU.
+/// A command or a state for the side under test, which no PDU can express.
 public enum Command: Sendable, Equatable {
-  /// `mtu 64`: the receive MTU that it names in an exchange. Before the first PDU only.
+  /// `mtu 64`: its receive MTU in an exchange. Before the first PDU only.
   case mtu(Int)
-  /// `security encrypted 7`: how the link is protected from here on, and by a key of how many octets.
+  /// `security encrypted 7`: the link's protection from here on, and the octets of its key.
   case security(BearerSecurity, keySize: Int)
-  /// `authorized`, `unauthorized`: whether the application allows the client what needs authorization.
+  /// `authorized`, `unauthorized`: whether the application authorizes the client.
   case authorized(Bool)
   /// `set 0x0012 01 02`: the application changes a value.
   case set(AttributeHandle, [UInt8])
-  /// `notify 0x0012 01 02`; `indicate …`. The side under test may refuse: the client may not have subscribed. Several
-  /// values go in one PDU to a client that takes it: Vol 3, Part G, §4.10.2.
+  /// `notify 0x0012 01 02`; `indicate …`. The side under test may refuse if the client has not subscribed. Several
+  /// values go in one PDU to a client that supports it: Vol 3, Part G, §4.10.2.
   case notify([HandleOctets])
   case indicate(AttributeHandle, [UInt8])
-  /// `insert FILE.json`: the services of that file come into the database.
+  /// `insert FILE.json`: inserts the services of that file into the database.
   case insert(String)
-  /// `remove 0x0030`: the service that is declared there leaves it.
+  /// `remove 0x0030`: removes the service declared there.
   case remove(AttributeHandle)
   /// `call read 0x0012`: a procedure of the client.
   case call(ProcedureCall)
@@ -97,7 +97,8 @@ public enum ProcedureCall: Sendable, Equatable {
   case subscribe(AttributeHandle, ClientCharacteristicConfiguration)
   case unsubscribe(AttributeHandle)
   case readDatabaseHash
-  /// Robust caching and Multiple Handle Value Notifications are told the server, Service Changed is subscribed to.
+  /// Tells the server that the client supports robust caching and Multiple Handle Value Notifications, and subscribes
+  /// to Service Changed.
   case followChanges
 }
 
@@ -118,11 +119,11 @@ public enum ExpectedResult: Sendable, Equatable {
   case values([Value])
   /// `result error 0x0A`, or with the handle in error.
   case error(ATTError, AttributeHandle?)
-  /// It failed, however: an ATT error, a response that cannot be, the end of the bearer.
+  /// Any failure: an ATT error, an invalid response, the end of the bearer.
   case failed
-  /// No response came in time: Vol 3, Part F, §3.3.3.
+  /// No response within the time allowed: Vol 3, Part F, §3.3.3.
   case timeout
-  /// `result services 0x0001-0x0005 1800, …`: what was found, all of it, in handle order.
+  /// `result services 0x0001-0x0005 1800, …`: everything found, in handle order.
   case found(Found, [String])
 
   public struct Value: Sendable, Equatable {
@@ -136,7 +137,7 @@ public enum ExpectedResult: Sendable, Equatable {
   }
 }
 
-/// Kinds of things that a discovery finds, and how each is written.
+/// The kinds of items that a discovery finds, and their syntax.
 public enum Found: String, Sendable, CaseIterable {
   /// `0x0001-0x0005 1800`
   case services
@@ -149,11 +150,11 @@ public enum Found: String, Sendable, CaseIterable {
 }
 
 extension Script {
-  /// Reads `text`; `file` is what errors call it.
+  /// Parses `text`; errors name `file`.
   public init(_ text: String, file: String) throws(FileError) {
     self.file = file
     var isHead = true, seen: Set<String> = [], captured: Set<String> = []
-    // A line's end may be CR LF, which is one Character.
+    // A line may end with CR LF, which is one Character.
     let lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
     for (index, raw) in lines.enumerated() {
       var scanner = Scanner(String(raw), file: file, line: index + 1)
@@ -161,7 +162,7 @@ extension Script {
       if scanner.isAtEnd { continue }
       if isHead, let (key, value) = try scanner.headLine() {
         guard seen.insert(key).inserted else {
-          throw scanner.failure("\(key): stands here a second time; remove one", at: 0)
+          throw scanner.failure("\(key): is a duplicate; remove one", at: 0)
         }
         try take(key, value, scanner)
         continue
@@ -171,7 +172,7 @@ extension Script {
       scanner.skipSpace()
       guard scanner.isAtEnd else { throw scanner.failure("the line should end here; remove the rest") }
       if case .command(.mtu) = action, steps.contains(where: \.action.isPDU) {
-        throw scanner.failure("a PDU stands before it, and a receive MTU does not change; move the line up", at: 0)
+        throw scanner.failure("a PDU precedes it, and a receive MTU cannot change; move the line up", at: 0)
       }
       steps.append(Step(line: index + 1, text: scanner.read(from: 0), action: action))
     }
@@ -195,7 +196,7 @@ extension Script {
 }
 
 extension Action {
-  /// Something goes over the bearer, or must not.
+  /// Whether the step sends, expects or forbids a PDU.
   var isPDU: Bool {
     switch self {
     case .send, .expect, .nothing: true
@@ -209,7 +210,7 @@ extension Action {
 }
 
 extension Scanner {
-  /// `key: value`; nil when this is no such line.
+  /// `key: value`; nil for any other line.
   fileprivate mutating func headLine() throws(FileError) -> (String, String)? {
     let start = at, key = word()
     guard !key.isEmpty, take(":") else {
@@ -218,11 +219,11 @@ extension Scanner {
     }
     skipSpace()
     let value = read(from: at)
-    guard !value.isEmpty else { throw failure("\(key): says nothing; write its value behind the colon") }
+    guard !value.isEmpty else { throw failure("\(key): has no value; write it after the colon") }
     return (key, value)
   }
-  /// From `start` to the end of the line or its comment, without the space around it. A # begins a comment at the
-  /// beginning of the line or behind white space, outside of quotes.
+  /// From `start` to the end of the line or its comment, without surrounding space. A # begins a comment at the
+  /// beginning of the line or after white space, outside of quotes.
   fileprivate func read(from start: Int) -> String {
     var copy = self
     copy.at = start

@@ -2,7 +2,7 @@ import ATT
 import BindruneWire
 import GATT
 
-// The lines of a script, one after another. Each function reads from where the scanner stands.
+// The lines of a script, one after another. Each function parses from the scanner's position.
 
 extension Action {
   init(_ scanner: inout Scanner, captured: inout Set<String>) throws(FileError) {
@@ -31,8 +31,8 @@ extension Action {
       guard let command = try Command(&scanner) else {
         throw scanner.failure(
           word.isEmpty
-            ? "no step begins so; a PDU is sent with < and expected with >"
-            : "\"\(word)\" is no step; the steps are <, >, nothing, wait, closed, reconnect, result, value, "
+            ? "this does not begin a step; a PDU is sent with < and expected with >"
+            : "\"\(word)\" is not a step; the steps are <, >, nothing, wait, closed, reconnect, result, value, "
               + Command.words.joined(separator: ", "), at: start)
       }
       self = .command(command)
@@ -45,7 +45,7 @@ extension Command {
     "mtu", "security", "authorized", "unauthorized", "set", "notify", "indicate", "insert", "remove", "call",
   ]
 
-  /// nil where no command stands.
+  /// nil if there is no command.
   init?(_ scanner: inout Scanner) throws(FileError) {
     switch scanner.word() {
     case "mtu":
@@ -53,7 +53,7 @@ extension Command {
       let at = scanner.at, mtu = try scanner.number("the receive MTU in octets")
       guard Bearer.defaultMTU...Bearer.largestMTU ~= mtu else {
         throw scanner.failure(
-          "an MTU is \(Bearer.defaultMTU) to \(Bearer.largestMTU) octets; a smaller one is not legal, a greater one of no use",
+          "an MTU is \(Bearer.defaultMTU) to \(Bearer.largestMTU) octets; a smaller one is not legal, a greater one has no benefit",
           at: at)
       }
       self = .mtu(mtu)
@@ -77,7 +77,7 @@ extension Command {
     default: return nil
     }
   }
-  /// A command from a line of its own, as it comes over a control connection.
+  /// A command on a line of its own, as received over a control connection.
   public init?(line: String, file: String) throws(FileError) {
     var scanner = Scanner(line, file: file, line: 1)
     scanner.skipSpace()
@@ -128,7 +128,7 @@ extension ProcedureCall {
     case "follow-changes": self = .followChanges
     default:
       throw scanner.failure(
-        "\"\(name)\" is no procedure; the procedures are \(Self.names.joined(separator: ", "))", at: start)
+        "\"\(name)\" is not a procedure; the procedures are \(Self.names.joined(separator: ", "))", at: start)
     }
   }
 }
@@ -257,11 +257,11 @@ extension Scanner {
       return .error(ATTError(rawValue: UInt8(code)), isAtEnd ? nil : try handle())
     default:
       throw failure(
-        "\"\(word)\" is no result; a result is done, value, values, error, failed, timeout, services, includes, "
+        "\"\(word)\" is not a result; a result is done, value, values, error, failed, timeout, services, includes, "
           + "characteristics or descriptors", at: start)
     }
   }
-  /// `none`, or things found, with commas between them.
+  /// `none`, or items separated by commas.
   private mutating func items(_ kind: Found) throws(FileError) -> [String] {
     skipSpace()
     if take("none") { return [] }
@@ -290,7 +290,7 @@ extension Scanner {
 }
 
 extension Found {
-  /// The one spelling of a thing found.
+  /// The only spelling of an item.
   public func item(
     _ handle: AttributeHandle? = nil, _ value: AttributeHandle? = nil, range: HandleRange? = nil,
     properties: UInt8? = nil, uuid: BluetoothUUID?
@@ -306,6 +306,6 @@ extension Found {
 }
 
 extension AttributeHandle {
-  /// As scripts write it: `0x0012`.
+  /// In the syntax of scripts: `0x0012`.
   public var script: String { "0x" + hexDigits(UInt64(rawValue), 4) }
 }

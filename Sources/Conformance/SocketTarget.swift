@@ -6,17 +6,17 @@ import GATT
 public final class SocketTarget: ConformanceTarget {
   private let address: SocketAddress
   private var socket: MessageSocket?
-  /// Where the stack is told what is no PDU, if it can be.
+  /// The connection for commands, if the stack has one.
   private let control: MessageSocket?
-  /// What came while time passed.
+  /// PDUs that arrived while time passed.
   private var early: [Received] = []
 
-  // What the control connection has said of its own accord.
+  // Lines of the control connection that answer no command.
   private var resultLines: [ExpectedResult] = []
   private var ended: ProcedureResult?
   private var values: [ReceivedValue] = []
 
-  /// Connects. A stack with a control connection is told first of `database`, the path of the file.
+  /// Connects. A stack with a control connection first gets the path of its `database` file.
   public init(_ address: SocketAddress, control: SocketAddress?, database: String?) throws(SocketError) {
     self.address = address
     if let control {
@@ -28,7 +28,7 @@ public final class SocketTarget: ConformanceTarget {
       let answer = try ask("open \(database ?? "-")")
       guard answer == "ok" else {
         throw SocketError(
-          description: "The stack under test does not open \(database ?? "an empty database"): \(answer).")
+          description: "The stack under test cannot open \(database ?? "an empty database"): \(answer).")
       }
     }
     socket = try MessageSocket.connect(to: address, .pdus)
@@ -114,7 +114,7 @@ public final class SocketTarget: ConformanceTarget {
     } catch { throw .failed(error.description) }
   }
 
-  /// Says `line`, and returns what is answered.
+  /// Sends `line`, and returns the answer.
   private func ask(_ line: String) throws(SocketError) -> String {
     guard let control, try control.send(Array(line.utf8), within: .seconds(10)) else { throw Self.hungUp }
     let clock = ContinuousClock(), end = clock.now + .seconds(10)
@@ -141,7 +141,7 @@ public final class SocketTarget: ConformanceTarget {
     var nothing: Set<String> = [], scanner = Scanner(line, file: "control", line: 1)
     if line == "end" {
       guard let result = ProcedureResult(lines: resultLines) else {
-        throw SocketError(description: "The stack under test ends a procedure with no result that can be.")
+        throw SocketError(description: "The stack under test ends a procedure with an invalid result.")
       }
       ended = result
       resultLines = []

@@ -2,7 +2,7 @@ import ATT
 import BindruneWire
 import GATT
 
-/// Our stack behind a socket, for others to test: the other end of `SocketTarget`. One bearer at a time, in real time.
+/// Our stack on a socket, for testers: the other end of `SocketTarget`. One bearer at a time, in real time.
 public final class StackServer {
   private let listener: MessageListener
   private let controlListener: MessageListener?
@@ -12,13 +12,13 @@ public final class StackServer {
   private var bearer: MessageSocket?
   private var control: MessageSocket?
   private var target: StackTarget
-  /// A tester that has a control connection says when a database is to be as it is written.
+  /// Whether the database is as in the file; a tester with a control connection requests that.
   private var isFresh = true
-  /// A turn ended before all was read that had come.
+  /// A turn ended before everything available was read.
   private var isBusy = false
   private var now = ContinuousClock.now
 
-  /// `mtu` is the receive MTU that the stack names, what it likes without.
+  /// `mtu` is the stack's receive MTU; by default any that it chooses.
   public init(
     on address: SocketAddress, control: SocketAddress?, database: DatabaseFile, mtu: Int? = nil
   ) throws(SocketError) {
@@ -33,11 +33,11 @@ public final class StackServer {
     target = StackTarget(database)
   }
 
-  /// Where testers connect.
+  /// The address for testers.
   public var address: SocketAddress { listener.address }
   public var controlAddress: SocketAddress? { controlListener?.address }
 
-  /// Serves until `isOver` says so, which is asked five times a second at least.
+  /// Serves until `isOver` returns true, which it calls at least five times a second.
   public func run(until isOver: () -> Bool, report: (String) -> Void) throws(SocketError) {
     while !isOver() {
       let due = isBusy ? .zero : min(target.timeToDeadline ?? .milliseconds(200), .milliseconds(200))
@@ -51,9 +51,9 @@ public final class StackServer {
       try takePDUs(report)
     }
   }
-  /// A tester has not taken all that it was sent. Nothing more is read then: it could make more of it.
+  /// A tester has not accepted all that it was sent. Then the server reads nothing more, which could add to it.
   private var hasUnsent: Bool { bearer?.hasUnsent == true || control?.hasUnsent == true }
-  /// What is read in a turn, at most: a tester that never pauses must not keep the server from its end.
+  /// The limit of messages read in a turn, so that a tester that never pauses does not keep the server from ending.
   private static var turn: Int { 256 }
 
   private func passTime() {
@@ -104,7 +104,7 @@ public final class StackServer {
       report("closed")
     }
   }
-  /// Sends what the stack has to say; false when the bearer is at its end.
+  /// Sends the stack's PDUs; false when the bearer has ended.
   private func answer(_ socket: MessageSocket) throws(SocketError) -> Bool {
     while let received = target.ready {
       switch received {

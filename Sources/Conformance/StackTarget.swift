@@ -5,8 +5,8 @@ import GATT
 
 /// Our own stack under test: a bearer with a GATT server and a GATT client on it, in virtual time, without a controller.
 ///
-/// It does for them what `HostCore` does: drains their effects after every PDU, and answers as the application would for
-/// the values that the database file gives a delay or an error.
+/// It drives them as `HostCore` does: it drains their effects after every PDU, and answers as the application for the
+/// values that the database file gives a delay or an error.
 public final class StackTarget: ConformanceTarget {
   private var server: Server
   private var client = Client()
@@ -19,20 +19,20 @@ public final class StackTarget: ConformanceTarget {
   private var outgoing = Deque<[UInt8]>()
   private var values = Deque<ReceivedValue>()
   private var answers: [Answer] = []
-  /// Writes of one queue, until the last of them is told.
+  /// Writes of one queue, until the last of them is reported.
   private var gathered: [Write] = []
-  /// The procedure that runs, and how the last one ended.
+  /// The running procedure, and the result of the last one.
   private var running: (id: RequestID, call: ProcedureCall)?
   private var lastID: UInt64 = 0
   private var ended: ProcedureResult?
 
-  /// What the application will say, and when.
+  /// A future answer of the application.
   private struct Answer {
     var due: Instant
     var id: ServerRequestID
     var handle: AttributeHandle
     var offset: Int
-    /// What is to be written: several values where a client has prepared them together. Nil for a read.
+    /// The values to write: several if a client has prepared them together. Nil for a read.
     var writes: [Write]?
   }
   private struct Write {
@@ -96,7 +96,7 @@ public final class StackTarget: ConformanceTarget {
       if applicationValues[handle] != nil {
         applicationValues[handle]?.value = octets
       } else if !server.setValue(handle, to: octets) {
-        throw .failed("no value of that length can stand at \(handle.script)")
+        throw .failed("\(handle.script) cannot have a value of that length")
       }
     case .notify(let values): notify(values)
     case .indicate(let handle, let octets):
@@ -118,7 +118,8 @@ public final class StackTarget: ConformanceTarget {
     applicationValues.merge(file.applicationValues) { $1 }
   }
 
-  /// At once where the client takes it and nothing would be cut: Vol 3, Part G, §4.10.2; Vol 3, Part F, §3.4.7.4.
+  /// Sends them in one PDU if the client supports that and none is cut: Vol 3, Part G, §4.10.2; Vol 3, Part F,
+  /// §3.4.7.4.
   private func notify(_ values: [HandleOctets]) {
     let values = values.filter { server.mayBeSent($0.handle, to: bearer.id).contains(.notification) }
     let tuples = values.flatMap { value -> [UInt8] in
@@ -146,25 +147,25 @@ public final class StackTarget: ConformanceTarget {
 
   // MARK: For `StackServer`, which has the clock
 
-  /// How long until something happens by itself.
+  /// The time until the next event.
   var timeToDeadline: Duration? { Instant?.earliest(bearer.deadline, answers.map(\.due).min()).map { $0 - now } }
   func pass(_ time: Duration) {
     let end = now + time
     while step(until: end) {}
   }
-  /// What there is to send, without waiting; nil: nothing.
+  /// The next PDU, without waiting; nil: none.
   var ready: Received? {
     if let pdu = outgoing.popFirst() { return .pdu(pdu) }
     return bearer.closure == nil ? nil : .closed
   }
   var readyValue: ReceivedValue? { values.popFirst() }
-  /// Nobody asks for the values that came.
+  /// Drops received values that no script asks for.
   func forgetValues() { values.removeAll() }
   func takeResult() -> ProcedureResult? { ended.take() }
 
   // MARK: Time
 
-  /// Goes on to the next thing that is due before `end`; at `end` there is none, and the answer is false.
+  /// Advances to the next event before `end`; returns false, at `end`, if there is none.
   private func step(until end: Instant) -> Bool {
     guard let due = Instant?.earliest(bearer.deadline, answers.map(\.due).min()), due <= end else {
       now = end
@@ -177,7 +178,7 @@ public final class StackTarget: ConformanceTarget {
     return true
   }
 
-  /// Until nothing moves: what goes out, and what there is to say.
+  /// Repeats until nothing moves: PDUs to send, and effects.
   private func pump() {
     repeat {
       drain()
@@ -188,7 +189,7 @@ public final class StackTarget: ConformanceTarget {
     } while bearer.hasPDU(client: client)
   }
 
-  // MARK: What the layers say
+  // MARK: Effects of the layers
 
   private func drain() {
     while let effect = bearer.nextEffect() {
@@ -315,7 +316,7 @@ public final class StackTarget: ConformanceTarget {
 }
 
 extension RemoteDatabase {
-  /// What `call` was to find, of all that is known.
+  /// What `call` searched for, from everything known.
   func found(by call: ProcedureCall) -> [Found: [String]] {
     let all: [Found: [String]]
     switch call {

@@ -2,31 +2,31 @@ import ATT
 import BindruneWire
 import GATT
 
-/// A stack under test, as a tester sees it: one ATT bearer, and what the stack can be told besides.
+/// A stack under test, as a tester sees it: one ATT bearer, and commands besides.
 ///
-/// Two there are: `StackTarget`, our own in virtual time, and `SocketTarget`, any that speaks over a socket, in real time.
+/// There are two: `StackTarget`, our own in virtual time, and `SocketTarget`, any stack on a socket, in real time.
 public protocol ConformanceTarget: AnyObject {
   /// Sends one PDU to the side under test.
   func send(_ pdu: [UInt8]) throws(TargetError)
-  /// The next PDU from it, waiting so long at most.
+  /// The next PDU from it, after at most `time`.
   func receive(within time: Duration) throws(TargetError) -> Received
-  /// Lets time pass; what comes meanwhile is kept.
+  /// Lets time pass; PDUs that arrive meanwhile are kept.
   func wait(_ time: Duration) throws(TargetError)
-  /// Ends the bearer and begins another. The database stays.
+  /// Ends the bearer and begins another. The database remains.
   func reconnect() throws(TargetError)
-  /// False when it can be told nothing but PDUs; a script that needs more is not even begun.
+  /// False if it accepts only PDUs; a script that needs commands is then skipped.
   var takesCommands: Bool { get }
   func perform(_ command: Command) throws(TargetError)
-  /// How the procedure called last has ended; nil when it has not within `time`.
+  /// How the last procedure ended; nil if it has not within `time`.
   func result(within time: Duration) throws(TargetError) -> ProcedureResult?
-  /// The next value that the client hands its application.
+  /// The next value that the client passes to its application.
   func value(within time: Duration) throws(TargetError) -> ReceivedValue?
 }
 
 public enum Received: Sendable, Equatable {
   case pdu([UInt8])
   case nothing
-  /// The bearer is given up: no PDU will come.
+  /// The bearer is closed: no PDU follows.
   case closed
 }
 
@@ -41,21 +41,21 @@ public enum ProcedureResult: Sendable, Equatable {
   case value([UInt8])
   case values([HandleOctets])
   case error(ATTError, AttributeHandle)
-  /// Why, in words.
+  /// The reason.
   case failed(String)
   case timeout
   case found([Found: [String]])
 }
 
-/// Why a step cannot be done.
+/// Why a step is impossible.
 public enum TargetError: Error, Sendable, Equatable {
-  /// The side under test cannot be told this; the script says nothing about it then.
+  /// The side under test does not support this command, so the script has no result.
   case unsupported(String)
   case failed(String)
 }
 
 extension ProcedureResult: CustomStringConvertible {
-  /// As a script writes it.
+  /// In the syntax of scripts.
   public var description: String {
     switch self {
     case .done: "done"

@@ -1,26 +1,26 @@
 import Glibc
 
-/// The text of a file that somebody else may have made.
+/// The text of a file of foreign origin.
 package enum TextFile {
-  /// As much as a script or a database may have.
+  /// The limit for a script or a database.
   private static var limit: Int { 1 << 20 }
-  /// How long a pipe may keep its reader waiting, in milliseconds.
+  /// How long to wait for a pipe, in milliseconds.
   private static var patience: CInt { 10_000 }
 
-  /// The whole of the file, of a megabyte at most. A pipe is read to its end; one that nobody writes to has nothing.
+  /// The whole file, at most a megabyte. A pipe is read to its end; one without a writer is empty.
   package static func read(_ path: String) throws(FileError) -> String {
-    // Opening a pipe would wait for a writer, who may never come.
+    // Opening a pipe would otherwise wait for a writer.
     let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
     guard descriptor >= 0 else {
       throw FileError(
         path,
         errno == ENOENT || errno == ENOTDIR
-          ? "no such file; is the path right?" : "cannot be read; is it a file, and may you read it?")
+          ? "no such file; check the path" : "cannot be read; check that it is a file, and its permissions")
     }
     defer { close(descriptor) }
     var status = stat()
     guard unsafe fstat(descriptor, &status) == 0, [S_IFREG, S_IFIFO].contains(status.st_mode & S_IFMT) else {
-      throw FileError(path, "cannot be read; is it a file, and may you read it?")
+      throw FileError(path, "cannot be read; check that it is a file, and its permissions")
     }
     var octets: [UInt8] = [], part = [UInt8](repeating: 0, count: 65_536)
     while true {
@@ -34,10 +34,10 @@ package enum TextFile {
       } else if errno == EAGAIN {
         var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         guard unsafe poll(&entry, 1, patience) != 0 else {
-          throw FileError(path, "nothing has come from this pipe for 10 s; does its writer run?")
+          throw FileError(path, "this pipe has delivered nothing for 10 s; check that its writer is running")
         }
       } else if errno != EINTR {
-        throw FileError(path, "cannot be read; is it a file, and may you read it?")
+        throw FileError(path, "cannot be read; check that it is a file, and its permissions")
       }
     }
     guard let text = String(validating: octets, as: UTF8.self) else {

@@ -105,7 +105,7 @@ struct Doctor: AsyncParsableCommand {
     let (mark, style, advice): (String, Console.Style, String?) =
       switch check.verdict {
       case .passed: ("✓", .green, nil)
-      case .failed(let error): ("✗", .red, error.cure)
+      case .failed(let error): ("✗", .red, error.cureOfTool)
       case .caution(let advice): ("!", .yellow, advice)
       case .unknown: ("?", .yellow, nil)
       }
@@ -218,7 +218,7 @@ extension AdapterCheck {
     case .passed: line.add("verdict", "passed")
     case .failed(let error):
       line.add("verdict", "failed")
-      line.add("cure", error.cure)
+      line.add("cure", error.cureOfTool)
     case .caution(let advice):
       line.add("verdict", "caution")
       line.add("advice", advice)

@@ -42,6 +42,7 @@ struct OpenHost {
       return open
     } catch {
       try Task.checkCancellation()
+      if case .adapter(let error) = error as? TransportError { throw UnopenedAdapter(error: error) }
       throw error
     }
   }
@@ -52,6 +53,15 @@ struct OpenHost {
     sensor?.task.cancel()
     await sensor?.host.close()
   }
+}
+
+extension AdapterError {
+  /// What to do, in terms of this tool's options.
+  var cureOfTool: String { cure(takingDown: "add --take-down") }
+}
+private struct UnopenedAdapter: Error, CustomStringConvertible {
+  let error: AdapterError
+  var description: String { "\(error.cause): \(error.cureOfTool)." }
 }
 
 extension AirConfiguration {

@@ -2,8 +2,8 @@ import CryptoExtras
 
 /// AES-128 of one block: the security function e. FIPS 197; Vol 3, Part H, §2.2.1.
 ///
-/// Key, plaintext and ciphertext are numbers, as the Specification writes them: their most significant octet is the first
-/// that the algorithm sees.
+/// Key, plaintext and ciphertext are numbers, as the Specification writes them: their most significant octet comes
+/// first in the algorithm.
 public struct AES128: Sendable {
   private let key: SymmetricKey
 
@@ -20,10 +20,10 @@ public struct AES128: Sendable {
   }
 }
 
-/// The random address function: 24 bits that tell, together with `prand`, to everybody who has the key whose address they
-/// are in, and nothing to anybody else. Vol 3, Part H, §2.2.2.
+/// The random address function: 24 bits that, together with `prand`, identify the address's device to holders of the
+/// key, and to no one else. Vol 3, Part H, §2.2.2.
 ///
-/// `key` is made of the IRK; `prand` has 24 bits (traps otherwise).
+/// `key` is the IRK; `prand` has 24 bits (traps otherwise).
 public func ah(_ key: AES128, _ prand: UInt32) -> UInt32 {
   precondition(prand < 1 << 24)
   return UInt32(truncatingIfNeeded: key.encrypt(UInt128(prand)) & 0xFF_FFFF)

@@ -2,8 +2,8 @@ import CryptoExtras
 
 /// AES-CMAC with a key of 128 bits: a fingerprint of any number of octets. RFC 4493; Vol 3, Part H, §2.2.5.
 ///
-/// Key and code are numbers, as the Specification writes them: their most significant octet is the first that the
-/// algorithm sees.
+/// Key and code are numbers, as the Specification writes them: their most significant octet comes first in the
+/// algorithm.
 ///
 ///     var code = AESCMAC(key: 0)
 ///     code.update(octets.span)
@@ -18,7 +18,7 @@ public struct AESCMAC: ~Copyable {
       preconditionFailure("AES has keys of 128 bits: \(error)")
     }
   }
-  /// Continues the message with `octets`.
+  /// Appends `octets` to the message.
   public mutating func update(_ octets: Span<UInt8>) {
     // The octets are read while they are lent.
     unsafe octets.withUnsafeBytes { unsafe code.update(bufferPointer: $0) }

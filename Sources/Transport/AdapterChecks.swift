@@ -1,22 +1,22 @@
 import SystemPackage
 
-/// One of the things that must hold before an adapter's user channel can be opened.
+/// One condition for opening an adapter's user channel.
 public struct AdapterCheck: Sendable, Equatable {
-  /// In the order in which one would put them right.
+  /// In the order in which a user would fix them.
   public enum Subject: String, Sendable, CaseIterable {
     case socket, userNamespace, capability, adapter, radioSwitch, owner, setUp, power, daemon, opening
   }
   public enum Verdict: Sendable, Equatable {
     case passed
     case failed(AdapterError)
-    /// It opens; but this is worth knowing.
+    /// It opens, with a remark that is useful to know.
     case caution(String)
-    /// It could not be seen.
+    /// The condition could not be checked.
     case unknown
   }
   public var subject: Subject
   public var verdict: Verdict
-  /// What was seen, in a few words; an error's cause.
+  /// The observation, in a few words; an error's cause.
   public var finding: String
 
   fileprivate init(_ subject: Subject, _ verdict: Verdict, _ finding: String) {
@@ -26,35 +26,35 @@ public struct AdapterCheck: Sendable, Equatable {
   }
   fileprivate init(_ subject: Subject, _ error: AdapterError) { self.init(subject, .failed(error), error.cause) }
   fileprivate static func unseen(_ subject: Subject) -> AdapterCheck {
-    AdapterCheck(subject, .unknown, "not to be seen from here")
+    AdapterCheck(subject, .unknown, "cannot be seen from here")
   }
   public var error: AdapterError? {
     if case .failed(let error) = verdict { error } else { nil }
   }
 
-  /// Opens and closes the user channel of adapter `number`: the only check that touches it. Meanwhile it is gone for
-  /// bluetoothd, which may power it when it is back.
+  /// Opens and closes the user channel of adapter `number`: the only check that affects it. Meanwhile bluetoothd loses
+  /// the adapter, and may power it afterwards.
   public static func opening(_ number: UInt16) -> AdapterCheck {
     do throws(Errno) {
       try HCISocketView.openUserChannel(number)
       return AdapterCheck(.opening, .passed, "opened, and closed again")
     } catch { return AdapterCheck(.opening, AdapterError(error, adapter: number)) }
   }
-  /// In place of ``opening(_:)`` where another check has failed.
+  /// Replaces ``opening(_:)`` when another check has failed.
   public static var notOpened: AdapterCheck { AdapterCheck(.opening, .unknown, "not tried") }
 }
 
 extension AdapterSurvey {
-  /// What concerns every adapter: the kernel, and this process's rights.
+  /// Checks that concern every adapter: the kernel, and this process's rights.
   public var processChecks: [AdapterCheck] { [socketCheck, userNamespaceCheck, capabilityCheck] }
 
-  /// Whether there is any adapter.
+  /// Checks whether there is any adapter.
   public var presenceCheck: AdapterCheck {
     if !adapters.isEmpty { return AdapterCheck(.adapter, .passed, adapters.map(\.name).joined(separator: ", ")) }
     return kernel.socketError == nil ? AdapterCheck(.adapter, absence(of: 0)) : .unseen(.adapter)
   }
 
-  /// What concerns adapter `number`, or that there is none of that number.
+  /// Checks of adapter `number`, or one that reports its absence.
   public func checks(of number: UInt16) -> [AdapterCheck] {
     guard let adapter = adapters.first(where: { $0.number == number }) else {
       return [
@@ -66,7 +66,7 @@ extension AdapterSurvey {
     ]
   }
 
-  /// The first thing that keeps adapter `number` from being opened, as far as can be seen.
+  /// The first obstacle to opening adapter `number`, as far as it can be seen.
   public func obstacle(to number: UInt16) -> AdapterError? {
     (processChecks + checks(of: number)).lazy.compactMap(\.error).first
   }
@@ -152,7 +152,7 @@ extension AdapterSurvey {
 
   private func powerCheck(_ adapter: Adapter) -> AdapterCheck {
     switch adapter.isUp {
-    // Power is its owner's affair; the check of the owner reports it.
+    // The owner controls the power; the check of the owner reports it.
     case true? where adapter.hasUserChannel == true: AdapterCheck(.power, .passed, "up, by its owner")
     case true?: AdapterCheck(.power, .up(adapter.number, daemon: daemon != nil))
     case false?: AdapterCheck(.power, .passed, "down")
@@ -170,8 +170,8 @@ extension AdapterSurvey {
 }
 
 extension AdapterError {
-  /// What an error of `socket()`, `bind()` or an HCI ioctl means for adapter `number`, by a look at the machine:
-  /// some milliseconds, so not for a loop that waits.
+  /// The meaning of an error of `socket()`, `bind()` or an HCI ioctl for adapter `number`. It examines the machine,
+  /// which takes some milliseconds: not for a loop that waits.
   public init(_ code: Errno, adapter number: UInt16, survey: AdapterSurvey = AdapterSurvey()) {
     let checks = survey.processChecks + survey.checks(of: number)
     func error(_ subjects: AdapterCheck.Subject...) -> AdapterError? {
@@ -179,9 +179,9 @@ extension AdapterError {
     }
     switch code {
     case .addressFamilyNotSupported: self = error(.socket) ?? .foreignNetwork
-    // A filter, no right, or a right that counts for nothing.
+    // A filter, a missing right, or a right without effect.
     case .notPermitted, .permissionDenied: self = error(.socket, .userNamespace, .capability) ?? .system(number, code)
-    // The kernel shows an adapter some moments before it lets it be opened.
+    // The kernel lists an adapter some moments before it can be opened.
     case .noSuchDevice: self = error(.adapter) ?? .inSetUp(number)
     case .resourceBusy: self = error(.owner, .power) ?? .inSetUp(number)
     case .tooManyUsers: self = error(.owner) ?? .taken(number, candidates: [])

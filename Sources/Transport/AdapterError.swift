@@ -1,41 +1,41 @@
 import SystemPackage
 
-/// Why an adapter cannot be opened: one case for each cause that a user can do something about. `description` is one
-/// sentence, the cause and the cure.
+/// Why an adapter cannot be opened: one case for each cause that a user can remedy. `description` is one sentence, the
+/// cause and the cure.
 ///
-/// The kernel says no more than a number, and one number for several causes: EBUSY for an adapter that is up, taken, or in
-/// set-up. ``init(_:adapter:survey:)`` looks at the machine to tell which.
+/// The kernel returns only a number, and one number for several causes: EBUSY for an adapter that is up, taken, or in
+/// set-up. ``init(_:adapter:survey:)`` examines the machine to distinguish them.
 public enum AdapterError: Error, Sendable, Hashable, CustomStringConvertible {
-  /// This kernel, of that release, has no Bluetooth, and no module that could be loaded.
+  /// This kernel, of the given release, has no Bluetooth, and no module that could be loaded.
   case noKernelSupport(release: String)
-  /// The kernel has no Bluetooth loaded; `isInstalled` when its module was seen, false when that cannot be seen.
+  /// The kernel has no Bluetooth loaded; `isInstalled` if its module was found, false if that is unknown.
   case notLoaded(release: String, isInstalled: Bool)
-  /// Linux has Bluetooth in the host's network namespace only, and this process is in another.
+  /// Linux supports Bluetooth in the host's network namespace only, and this process is in another.
   case foreignNetwork
-  /// A seccomp filter, such as systemd's `RestrictAddressFamilies=`, keeps Bluetooth's sockets away.
+  /// A seccomp filter, such as systemd's `RestrictAddressFamilies=`, blocks Bluetooth sockets.
   case filtered
-  /// There is no such adapter. `present` are those that there are; without one, `hint` may say what is in the way.
+  /// There is no such adapter. `present` are the existing ones; without any, `hint` may name the obstacle.
   case notFound(UInt16, present: [UInt16], hint: Hint?)
   /// The kernel's own Bluetooth stack uses it; `daemon` when bluetoothd runs.
   case up(UInt16, daemon: Bool)
-  /// Another socket has its user channel. The kernel does not say whose: `candidates` hold some HCI socket or other.
+  /// Another socket has its user channel. The kernel does not report whose: the `candidates` hold HCI sockets.
   case taken(UInt16, candidates: [HCISocketHolder])
   /// The kernel has not finished its set-up, which takes a fraction of a second.
   case inSetUp(UInt16)
-  /// No CAP_NET_ADMIN. `isWithheld` when this process could not get it by setcap or sudo either, as in a container.
+  /// CAP_NET_ADMIN is missing. `isWithheld` if setcap and sudo could not give it either, as in a container.
   case noCapability(program: String, isWithheld: Bool)
-  /// In a user namespace no capability counts for an adapter.
+  /// In a user namespace no capability applies to an adapter.
   case userNamespace
-  /// Switched off by rfkill; `isHard` by a switch that software cannot reach.
+  /// Switched off by rfkill; `isHard` by a switch that software cannot change.
   case blocked(UInt16, isHard: Bool)
-  /// Any other error of the system's; without an adapter where already the socket failed.
+  /// Any other system error; without an adapter if creating the socket failed.
   case system(UInt16?, Errno)
 
-  /// Why a machine with a Bluetooth adapter has none to show.
+  /// Why a machine with a Bluetooth adapter does not list it.
   public enum Hint: Sendable, Hashable {
     /// A USB adapter, `vendor:product` in hex, without a driver.
     case withoutDriver(String)
-    /// That rfkill switch is off, which removes the adapter on many laptops.
+    /// This rfkill switch is off, which removes the adapter on many laptops.
     case switchedOff(String, isHard: Bool)
   }
 
@@ -45,7 +45,7 @@ public enum AdapterError: Error, Sendable, Hashable, CustomStringConvertible {
     case .noKernelSupport(let release): "Linux \(release) has no Bluetooth here, and no module for it"
     case .notLoaded(let release, _): "Linux \(release) has no Bluetooth loaded"
     case .foreignNetwork: "Linux has no Bluetooth in this process's network namespace, only in the host's"
-    case .filtered: "A seccomp filter keeps Bluetooth sockets from this process"
+    case .filtered: "A seccomp filter blocks Bluetooth sockets for this process"
     case .notFound(let number, let present, _) where !present.isEmpty: "There is no hci\(number)"
     case .notFound(_, _, .withoutDriver(let product)): "The Bluetooth adapter \(product) on USB has no driver"
     case .notFound(_, _, .switchedOff(let name, true)):
@@ -71,10 +71,14 @@ public enum AdapterError: Error, Sendable, Hashable, CustomStringConvertible {
   }
 
   /// The second half: what to do, with the command line where there is one.
-  public var cure: String {
+  public var cure: String { cure(takingDown: "open it with `takesDown: true`") }
+
+  /// The same. `advice` tells the user how to have an adapter that is up taken down; a program that has an option for
+  /// it names the option here.
+  public func cure(takingDown advice: String) -> String {
     switch self {
     case .noKernelSupport:
-      "boot a kernel with Bluetooth (a distribution's full one, not its cloud kernel), or use a controller elsewhere "
+      "boot a kernel with Bluetooth (a distribution's full one, not its cloud kernel), or use another controller "
         + "(tcp:HOST:PORT)"
     case .notLoaded(_, true): "run `sudo modprobe bluetooth`"
     case .notLoaded(_, false):
@@ -90,14 +94,14 @@ public enum AdapterError: Error, Sendable, Hashable, CustomStringConvertible {
     case .notFound:
       "plug one in (into a virtual machine: hand a USB one through), or look for one that failed: "
         + "`sudo dmesg | grep -i bluetooth`"
-    case .up(_, true): "add --take-down, which brings it up again at the end, or run `bluetoothctl power off` first"
+    case .up(_, true): "\(advice), which brings it up again at the end, or run `bluetoothctl power off` first"
     case .up(let number, false):
-      "add --take-down, which brings it up again at the end, or run `sudo btmgmt --index \(number) power off` first"
+      "\(advice), which brings it up again at the end, or run `sudo btmgmt --index \(number) power off` first"
     case .taken(let number, let candidates) where candidates.isEmpty:
       "end that process, which `sudo bindrune doctor hci\(number)` can name"
     case .taken: "end that process"
     case .inSetUp:
-      "try again in a moment; if it stays so, `sudo dmesg | grep -i bluetooth` tells what its driver waits for"
+      "try again in a moment; if it stays so, `sudo dmesg | grep -i bluetooth` shows what its driver waits for"
     case .noCapability(let program, false):
       "run `sudo setcap cap_net_admin+ep \(program.quotedForShell)` (again after each build), or the program with sudo"
     case .noCapability(_, true):
@@ -106,17 +110,18 @@ public enum AdapterError: Error, Sendable, Hashable, CustomStringConvertible {
     case .userNamespace: "run it outside (podman and docker: not rootless; unshare: without --user)"
     case .blocked(_, true): "turn the radio switch on, or Bluetooth in the firmware's settings"
     case .blocked(_, false): "run `rfkill unblock bluetooth`"
-    case .system(let number, _): "see what `bindrune doctor\(number.map { " hci\($0)" } ?? "")` says"
+    case .system(let number, _): "run `bindrune doctor\(number.map { " hci\($0)" } ?? "")`"
     }
   }
 
   public var description: String { "\(cause): \(cure)." }
 }
 
-/// A process that holds an HCI socket, and so perhaps an adapter's user channel: the kernel does not tell which sockets are.
+/// A process that holds an HCI socket, and so perhaps an adapter's user channel; the kernel does not report which
+/// sockets are.
 public struct HCISocketHolder: Sendable, Hashable, CustomStringConvertible {
   public var pid: Int32
-  /// As the kernel has it: at most 15 octets, which the process itself may choose.
+  /// The kernel's name for it: at most 15 octets, which the process itself may choose.
   public var name: String
   public init(pid: Int32, name: String) {
     self.pid = pid
@@ -126,7 +131,7 @@ public struct HCISocketHolder: Sendable, Hashable, CustomStringConvertible {
 }
 
 extension String {
-  /// One word to a shell.
+  /// Quoted as one word for a shell.
   fileprivate var quotedForShell: String {
     let isPlain =
       !isEmpty

@@ -1,11 +1,11 @@
 import BindruneWire
 import SystemPackage
 
-/// A Bluetooth adapter of this machine, as far as this process sees it: what is nil could not be seen.
+/// A Bluetooth adapter of this machine, as far as this process can see it: unknown properties are nil.
 public struct Adapter: Sendable, Equatable {
   /// N of hciN.
   public var number: UInt16
-  /// nil also while the kernel has not read it.
+  /// nil also until the kernel has read it.
   public var address: DeviceAddress?
   /// USB, UART, virtual …
   public var bus: String?
@@ -13,11 +13,11 @@ public struct Adapter: Sendable, Equatable {
   public var driver: String?
   /// Manufacturer, product and `vendor:product` in hex, for USB.
   public var product: String?
-  /// Whether the kernel's own stack, or the owner of the user channel, has it up.
+  /// Whether the kernel's own stack, or the owner of the user channel, has brought it up.
   public var isUp: Bool?
-  /// Whether the kernel brings it up at this moment.
+  /// Whether the kernel is bringing it up now.
   public var isStarting: Bool?
-  /// Whether somebody has its user channel.
+  /// Whether a socket has its user channel.
   public var hasUserChannel: Bool?
   public var radioSwitch: RadioSwitch?
   public var name: String { "hci\(number)" }
@@ -25,13 +25,13 @@ public struct Adapter: Sendable, Equatable {
   public init(number: UInt16) { self.number = number }
 }
 
-/// An rfkill switch for Bluetooth: an adapter's own, or the computer's.
+/// An rfkill switch for Bluetooth: of one adapter, or of the computer.
 public struct RadioSwitch: Sendable, Equatable {
-  /// `hciN` for an adapter's own.
+  /// `hciN` for an adapter's own switch.
   public var name: String
   /// Off in software.
   public var isSoftBlocked: Bool
-  /// Off by a switch or key that software cannot reach.
+  /// Off by a switch or key that software cannot change.
   public var isHardBlocked: Bool
   public var isBlocked: Bool { isSoftBlocked || isHardBlocked }
 
@@ -42,27 +42,27 @@ public struct RadioSwitch: Sendable, Equatable {
   }
 }
 
-/// What this machine has of Bluetooth, and what stands between an adapter's user channel and this process.
+/// The Bluetooth of this machine, and the obstacles between an adapter's user channel and this process.
 ///
-/// A snapshot, read from /proc, /sys and an HCI socket within some milliseconds. What cannot be seen leaves its property nil
-/// and a line in ``unseen``; it is never a failure.
+/// A snapshot, read from /proc, /sys and an HCI socket within some milliseconds. What cannot be seen leaves its
+/// property nil and adds a line to ``unseen``; it is never an error.
 public struct AdapterSurvey: Sendable, Equatable {
   public struct Kernel: Sendable, Equatable {
-    /// As `uname -r` says it.
+    /// The text of `uname -r`.
     public var release: String?
     /// Why there is no HCI socket; nil when there is one.
     public var socketError: Errno?
     /// `bluetooth` and the loaded modules that use it, sorted.
     public var modules: [String] = []
-    /// Whether the kernel has Bluetooth, loaded or built in, whatever this process may do with it.
+    /// Whether the kernel has Bluetooth, loaded or built in, regardless of this process's rights.
     public var hasBluetooth = false
-    /// Whether its module lies ready to be loaded.
+    /// Whether its module is installed.
     public var isInstalled: Bool?
   }
   public struct Process: Sendable, Equatable {
     /// Whether CAP_NET_ADMIN is effective.
     public var hasCapability: Bool?
-    /// Whether neither setcap nor sudo could give it: the bounding set lacks it, or no_new_privs is set.
+    /// Whether setcap and sudo cannot give it: the bounding set lacks it, or no_new_privs is set.
     public var isCapabilityWithheld = false
     /// Whether it is in a user namespace other than the initial one.
     public var isInUserNamespace: Bool?
@@ -70,7 +70,7 @@ public struct AdapterSurvey: Sendable, Equatable {
     public var isInHostNetwork: Bool?
     /// Whether it sees the host's processes.
     public var seesHostProcesses: Bool?
-    /// Whether a seccomp filter looks at its system calls.
+    /// Whether a seccomp filter applies to its system calls.
     public var isFiltered = false
     /// The path of its program, for setcap.
     public var program = "PROGRAM"
@@ -80,20 +80,20 @@ public struct AdapterSurvey: Sendable, Equatable {
   public var process = Process()
   /// By number.
   public var adapters: [Adapter] = []
-  /// Those for Bluetooth.
+  /// Switches for Bluetooth.
   public var radioSwitches: [RadioSwitch] = []
   /// Processes with an HCI socket, this one included; bluetoothd has one, for management.
   public var holders: [HCISocketHolder] = []
-  /// The process bluetoothd; nil when it was not seen.
+  /// The process bluetoothd; nil if it was not seen.
   public var daemon: HCISocketHolder?
-  /// Bluetooth interfaces on USB that no driver has taken, `vendor:product` in hex.
+  /// Bluetooth interfaces on USB without a driver, `vendor:product` in hex.
   public var driverless: [String] = []
-  /// What could not be seen, a phrase each.
+  /// What could not be seen, one phrase each.
   public var unseen: [String] = []
 
-  /// Looks at this machine, or at what `machine` says.
+  /// Surveys this machine, or the one that `machine` describes.
   public init(_ machine: Machine = Machine()) {
-    // The socket first: it is gone again when its holders are looked for, and asking for it loads the kernel's module.
+    // The socket first: opening it loads the kernel's module, and it must be closed before the search for its holders.
     let view = machine.socket()
     kernel = Kernel(machine, socketError: view.error)
     process = Process(machine, hasSocket: view.error == nil)
@@ -107,21 +107,21 @@ public struct AdapterSurvey: Sendable, Equatable {
     look(for: machine.socketInodes(), in: machine)
   }
 
-  /// Who holds these sockets, and bluetoothd.
+  /// Finds the holders of these sockets, and bluetoothd.
   private mutating func look(for inodes: Sight<Set<String>>, in machine: Machine) {
     if case .hidden = inodes { unseen.append("the HCI sockets, \(machine.proc)/net/hci") }
     var closed = 0
     for name in machine.names(machine.proc).value ?? [] {
       guard let pid = Int32(name) else { continue }
       let folder = machine.proc.appending(name)
-      // Gone since.
+      // The process has ended.
       guard let command = machine.text(folder.appending("comm")).value?.withoutControls else { continue }
       let holder = HCISocketHolder(pid: pid, name: command)
       if command == "bluetoothd", daemon == nil { daemon = holder }
       guard let inodes = inodes.value, !inodes.isEmpty else { continue }
       switch machine.names(folder.appending("fd")) {
       case .absent: break
-      // A thread of the kernel's has no command line, and no sockets.
+      // A kernel thread has no command line, and no sockets.
       case .hidden: if machine.text(folder.appending("cmdline")).value != "" { closed += 1 }
       case .seen(let descriptors):
         let holds = descriptors.contains { descriptor in
@@ -190,7 +190,7 @@ extension AdapterSurvey.Process {
     {
       isInHostNetwork = network == first
     }
-    // A program that was built again while it runs has " (deleted)" there.
+    // If the program was rebuilt while it runs, its path ends in " (deleted)".
     if case .seen(let path) = machine.link(own.appending("exe")) {
       program = (path.hasSuffix(" (deleted)") ? String(path.dropLast(10)) : path).withoutControls
     }
@@ -212,7 +212,7 @@ extension Machine {
     }
   }
 
-  /// Those of the socket's, completed from /sys; without a socket those that /sys has.
+  /// The adapters that the socket lists, completed from /sys; without a socket those in /sys.
   fileprivate func adapters(_ view: HCISocketView, _ switches: [RadioSwitch]) -> [Adapter] {
     var found: [Adapter]
     if view.error == nil {
@@ -226,7 +226,7 @@ extension Machine {
         return adapter
       }
     } else {
-      // The folder also has the links of an adapter, hci0:256.
+      // The folder also contains an adapter's links, hci0:256.
       found = (names(sys.appending("class/bluetooth")).value ?? []).compactMap { name in
         name.hasPrefix("hci") ? UInt16(name.dropFirst(3)).map { Adapter(number: $0) } : nil
       }
@@ -238,7 +238,7 @@ extension Machine {
     return found.sorted { $0.number < $1.number }
   }
 
-  /// The name of what a symbolic link leads to.
+  /// The last component of a symbolic link's target.
   private func nameOfTarget(_ path: FilePath) -> String? {
     link(path).value.flatMap { FilePath($0).lastComponent?.string }
   }
@@ -255,7 +255,7 @@ extension Machine {
       case nil: if link(folder).value?.contains("/virtual/") == true { adapter.bus = "virtual" }
       }
     }
-    // The device is an interface; what it belongs to is the folder above.
+    // The device is an interface; the folder above is the USB device.
     let vendor = text(device.appending("../idVendor")).value, product = text(device.appending("../idProduct")).value
     guard let vendor, let product else { return }
     let words = ["manufacturer", "product"].compactMap { text(device.appending("../\($0)")).value?.withoutControls }
@@ -289,7 +289,7 @@ extension Machine {
     }
     let lines = table.split(separator: "\n")
     guard let column = lines.first?.split(separator: " ").firstIndex(of: "Inode") else { return .seen([]) }
-    // A socket that nobody has a descriptor of says 0.
+    // A socket without a descriptor has inode 0.
     return .seen(
       Set(
         lines.dropFirst().compactMap {

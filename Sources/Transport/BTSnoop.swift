@@ -4,18 +4,18 @@ import NIOCore
 import NIOPosix
 import SystemPackage
 
-/// The btsnoop file format, version 1, datalink 1002: HCI packets with their H4 type octet. Everything big-endian.
+/// The btsnoop file format, version 1, datalink 1002: HCI packets with their H4 type octet. All numbers are big-endian.
 /// Wireshark, `btmon` and hcidump read it.
 public enum BTSnoop {
   /// The first 16 octets of a file: identification, version 1, datalink 1002.
   public static var header: [UInt8] { Array("btsnoop\0".utf8) + [0, 0, 0, 1, 0, 0, 0x03, 0xEA] }
 
-  /// Microseconds from midnight of 1 January of the year 0 to the same of 1970.
+  /// Microseconds from 1 January of the year 0 to 1 January 1970.
   public static var microsecondsTo1970: UInt64 { 0x00DC_DDB3_0F2F_8000 }
 
   /// Appends one record. `time` is in microseconds since 1970.
-  ///
-  /// Flags: bit 0 is set for packets to the host, bit 1 for commands and events (against data). `drops`: the packets that are
+  /// Flags: bit 0 is set for packets to the host, bit 1 for commands and events instead of data. `drops`: the packets
+  /// missing in the file before this one.
   /// missing in the file before this one.
   public static func append(
     _ packet: Span<UInt8>, _ direction: HCIDirection, time: UInt64, drops: UInt32 = 0, to octets: inout [UInt8]
@@ -37,12 +37,12 @@ public enum BTSnoop {
   }
 }
 
-/// Writes a btsnoop file: gathers records, and hands them to a thread that writes them at each `flush`, or when 64 kB have come
-/// together.
+/// Writes a btsnoop file: gathers records, and passes them to a writing thread at each `flush`, or when 64 kB are
+/// gathered.
 ///
-/// What is traced never waits for the file. Records for which there is no room, of the 4 MiB that may wait, are dropped, and
-/// the next record says how many. A file that can no longer be written (a full disk) ends with a whole record or inside one,
-/// never with a hole. In both cases `failure` says so.
+/// Traced traffic never waits for the file. At most 4 MiB of records may wait; further ones are dropped, and the next
+/// record contains their number. A file that can no longer be written (a full disk) ends with a whole record or inside
+/// one, never with a gap. `failure` reports both.
 public struct BTSnoopWriter: ~Copyable {
   private let path: String
   fileprivate let file: OutputQueue
@@ -53,22 +53,22 @@ public struct BTSnoopWriter: ~Copyable {
   private static var batch: Int { 65_536 }
   private static var limit: Int { 4 << 20 }
 
-  /// Makes the file, for its owner alone, or empties one that exists, and writes its header.
+  /// Creates the file, readable by its owner only, or empties an existing one, and writes its header.
   ///
-  /// A pipe with a reader, or a device, may stand at `path` too; a block device, a folder and a pipe that nobody reads are
-  /// refused.
+  /// `path` may also name a pipe with a reader, or a character device; a block device, a folder and a pipe without a
+  /// reader are refused.
   public init(path: String) throws(TransportError) {
     let descriptor: FileDescriptor
     do throws(Errno) {
       descriptor = try Errno.typed {
-        // A pipe's other end may never come: not waited for.
+        // Does not wait for the other end of a pipe, which may never open.
         try .open(
           FilePath(text: path), .writeOnly,
           options: [.create, .closeOnExec, .nonBlocking, .noControllingTerminal], permissions: .ownerReadWrite)
       }
     } catch {
       let isUnread = error == .noSuchAddressOrDevice
-      throw .trace(path: path, isUnread ? "nobody reads this pipe yet: start its reader first" : error.description)
+      throw .trace(path: path, isUnread ? "this pipe has no reader yet: start its reader first" : error.description)
     }
     do {
       if let words = try Self.prepare(descriptor) { throw TransportError.trace(path: path, words) }
@@ -85,37 +85,37 @@ public struct BTSnoopWriter: ~Copyable {
     file.finish(within: .seconds(2))
   }
 
-  /// Empties the file and writes its header. Returns what is wrong with it.
+  /// Empties the file and writes its header. Returns the problem, if there is one.
   private static func prepare(_ file: FileDescriptor) throws -> String? {
     switch try file.stat().type {
     case .regular: try file.resize(to: 0)
     case .fifo, .characterSpecial: break
-    default: return "this is no file, pipe or character device"
+    default: return "it is not a file, pipe or character device"
     }
     let header = BTSnoop.header
     let count = try unsafe header.withUnsafeBytes { try unsafe file.write($0) }
     return count < header.count ? "there is no room for its header" : nil
   }
 
-  /// Why the file is not whole: the system's words, or how many packets are missing.
+  /// Why the file is incomplete: the system's message, or the number of missing packets.
   public var failure: TransportError? {
     if let error = file.failure { return .trace(path: path, error.description) }
-    return dropped > 0 ? .trace(path: path, "\(dropped) packets are missing: it was written too slowly") : nil
+    return dropped > 0 ? .trace(path: path, "\(dropped) packets are missing: it could not be written fast enough") : nil
   }
 
-  /// One packet, now by the system's clock.
+  /// Records one packet, with the system clock's time.
   public mutating func record(_ packet: Span<UInt8>, _ direction: HCIDirection) {
     record(packet, direction, time: wallClockMicroseconds())
   }
 
-  /// One packet; `time` is in microseconds since 1970.
+  /// Records one packet; `time` is in microseconds since 1970.
   public mutating func record(_ packet: Span<UInt8>, _ direction: HCIDirection, time: UInt64) {
     BTSnoop.append(packet, direction, time: time, drops: dropped, to: &waiting)
     waitingCount += 1
     if waiting.count >= Self.batch { flush() }
   }
 
-  /// Hands over what has been gathered.
+  /// Passes the gathered records to the writing thread.
   public mutating func flush() {
     guard waitingCount > 0 else { return }
     if !file.put(waiting) { dropped &+= waitingCount }
@@ -124,23 +124,23 @@ public struct BTSnoopWriter: ~Copyable {
   }
 }
 
-/// Any transport, with every packet of it in a btsnoop file.
+/// Records every packet of another transport in a btsnoop file.
 ///
 ///     let transport = TracingTransport(try await H4Stream.connect(to: spec, on: loop), writer: try BTSnoopWriter(path: path))
 ///
-/// Records are handed to the file's thread at the end of each batch; the file is whole when `closeFuture` is.
+/// Records go to the file's thread at the end of each batch; the file is complete when `closeFuture` is.
 public final class TracingTransport: ForwardingTransport, @unchecked Sendable {
   private let outgoing: HCIDirection
   private var writer: BTSnoopWriter
 
-  /// `outgoing` is what `send` means: a host's transport sends from the host.
+  /// `outgoing` is the direction of `send`: a host's transport sends from the host.
   public init(_ inner: any HCITransport, writer: consuming BTSnoopWriter, outgoing: HCIDirection = .fromHost) {
     self.writer = writer
     self.outgoing = outgoing
     super.init(inner)
   }
 
-  /// Why the file is not whole: tell the user, the transport goes on.
+  /// Why the file is incomplete, for the user; the transport continues.
   public var traceFailure: TransportError? { writer.failure }
 
   public override func send(_ packet: Span<UInt8>) {
@@ -155,7 +155,7 @@ public final class TracingTransport: ForwardingTransport, @unchecked Sendable {
     writer.flush()
     super.close()
   }
-  /// When the transport is closed and the file has been written, for which it waits two seconds at most.
+  /// Completes when the transport is closed and the file is written, or after two seconds of writing.
   public override var closeFuture: EventLoopFuture<Void> {
     let closed = eventLoop.makePromise(of: Void.self)
     super.closeFuture.whenComplete { [self] result in

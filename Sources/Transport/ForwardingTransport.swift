@@ -1,7 +1,7 @@
 import NIOCore
 
-/// A transport on top of another one, to which it passes everything on in both directions. Subclasses override the direction
-/// that they look at, change or delay, and call `super` for what passes.
+/// Forwards everything in both directions between its user and another transport. Subclasses override the direction
+/// that they observe, change or delay, and call `super` to forward.
 ///
 ///     final class Counter: ForwardingTransport {
 ///       var count = 0

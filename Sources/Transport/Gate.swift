@@ -1,31 +1,31 @@
 import NIOCore
 
 /// # Gate
-/// **Overview**: between a transport and its receiver. Packets reach the receiver in order and then the end reaches it, once;
-/// nothing does before `start`, during a call that the receiver makes, or after `close`.
+/// **Overview**: orders deliveries from a transport to its receiver. The receiver gets packets in order and then the
+/// end, once; it gets nothing before `start`, during a call that it makes, or after `close`.
 ///
-/// **Phases**: waiting until `start`; open; waiting again whenever something must not be delivered from where it is noticed,
-/// until the event loop's next turn; ended, when the receiver has had the end or has closed the transport.
+/// **Phases**: waiting until `start`; open; waiting again whenever a delivery must not happen in the current call,
+/// until the event loop's next turn; ended, when the receiver has got the end or has closed the transport.
 enum Gate {
-  /// Nothing may be delivered now.
+  /// Deliveries must wait.
   case waiting(Early)
   case open(any HCIReceiver)
   case ended
 
-  /// What came before it may be delivered.
+  /// Waiting deliveries.
   struct Early {
     /// Nil before `start`.
     var receiver: (any HCIReceiver)?
-    /// As they were read.
+    /// In the order of reading.
     var packets: [ByteBuffer] = []
     var octets = 0
-    /// Follows the packets.
+    /// Delivered after the packets.
     var end: TransportError?
   }
 
   init() { self = .waiting(Early()) }
 
-  /// No end has been reached, nor is one waiting.
+  /// No end has been delivered or is waiting.
   var isLive: Bool {
     switch self {
     case .waiting(let early): early.end == nil
@@ -33,7 +33,7 @@ enum Gate {
     case .ended: false
     }
   }
-  /// The receiver, while it has not had the end. What it gets may have to wait.
+  /// The receiver, until it has got the end. Deliveries to it may have to wait.
   var receiver: (any HCIReceiver)? {
     switch self {
     case .waiting(let early): early.receiver
@@ -53,13 +53,14 @@ enum Gate {
     case .ended: break
     }
   }
-  /// Closes an open gate until `reopen`, and returns true. False: it was closed before, and the caller that closed it reopens it.
+  /// Closes an open gate until `reopen`, and returns true. False if it was closed: the caller that closed it reopens
+  /// it.
   mutating func hold() -> Bool {
     guard case .open(let receiver) = self else { return false }
     self = .waiting(Early(receiver: receiver))
     return true
   }
-  /// Opens the gate if nothing waits. False: the caller must deliver what waits, on the event loop's next turn.
+  /// Opens the gate if nothing waits. False if the caller must deliver what waits, on the event loop's next turn.
   mutating func reopen() -> Bool {
     guard case .waiting(let early) = self, let receiver = early.receiver else { return true }
     guard early.packets.isEmpty, early.end == nil else { return false }
@@ -67,7 +68,7 @@ enum Gate {
     return true
   }
 
-  /// Puts a packet behind those that wait, and returns their octets.
+  /// Appends a waiting packet, and returns the octets of all waiting packets.
   mutating func keep(_ packet: ByteBuffer) -> Int {
     guard case .waiting(var early) = self else { return 0 }
     self = .ended  // so that the packets are not copied
@@ -76,14 +77,14 @@ enum Gate {
     self = .waiting(early)
     return early.octets
   }
-  /// The end, behind what waits. The first reason counts, except where `isNearer` to the cause than one that waits.
+  /// Sets the end, after the waiting packets. The first reason prevails, except over one that `isNearer` to the cause.
   mutating func end(_ error: TransportError, isNearer: Bool = false) {
     guard case .waiting(var early) = self, early.end == nil || isNearer else { return }
     early.end = error
     self = .waiting(early)
   }
 
-  /// Removes the packets that wait, for the caller to deliver. The gate stays closed.
+  /// Removes the waiting packets, for the caller to deliver. The gate stays closed.
   mutating func takePackets() -> [ByteBuffer] {
     guard case .waiting(var early) = self, early.receiver != nil else { return [] }
     let packets = early.packets

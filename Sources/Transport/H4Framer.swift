@@ -8,20 +8,20 @@ import HCI
 ///     01 command   opcode ×2, length            02 ACL   handle ×2, length ×2     03 synchronous   handle ×2, length
 ///     04 event     code, length                 05 ISO   handle ×2, length ×2 (14 bits)
 ///
-/// **Function.** The caller repeats `next` until that returns `.needMore`. A packet that lies whole in `bytes` is returned as
-/// a range of them, without a copy; one that began in earlier bytes is put together here and handed over. Nothing but one
-/// unfinished packet is ever kept, and its announced length has been checked before.
+/// **Function.** The caller repeats `next` until that returns `.needMore`. A packet that lies whole in `bytes` is
+/// returned as a range of them, without a copy; one that began in earlier bytes is assembled here and returned. The
+/// framer keeps at most one unfinished packet, whose announced length it has checked.
 ///
-/// **Phases.** `.packets`; `.searching` after `resynchronise`, until the answer to HCI_Reset; `.lost`, which says its
-/// error once and swallows everything after it.
+/// **Phases.** `.packets`; `.searching` after `resynchronise`, until the answer to HCI_Reset; `.lost`, which reports
+/// its error once and ignores everything after it.
 public struct H4Framer: ~Copyable {
   /// Octets that may follow the header, per type.
   public struct Limits: Sendable {
-    /// Controllers announce at most 65,535; real ones stay below 1,100, emulated ones send whole L2CAP frames.
+    /// Controllers may announce 65,535; real ones stay below 1,100, emulated ones send whole L2CAP frames.
     public var acl = 4096
     /// Vol 4, Part E, §5.4.5: an SDU fragment of at most 4,095 octets with 8 octets before it.
     public var iso = 4103
-    /// Octets dropped in search of the answer to HCI_Reset before giving up.
+    /// Octets dropped during the search for the answer to HCI_Reset before the framer gives up.
     public var search = 1 << 20
     public init() {}
   }
@@ -31,9 +31,9 @@ public struct H4Framer: ~Copyable {
     case packet(Range<Int>)
     /// A packet that began in earlier bytes.
     case assembled([UInt8])
-    /// `bytes` are used up.
+    /// All `bytes` have been processed.
     case needMore
-    /// The first and last word on this stream.
+    /// The framing is lost; returned once.
     case lost(FramingError)
   }
 
@@ -41,20 +41,20 @@ public struct H4Framer: ~Copyable {
   private var phase = Phase.packets
   private let direction: HCIDirection
   private let limits: Limits
-  /// The start of a packet whose end has not come.
+  /// The beginning of an incomplete packet.
   private var held: [UInt8] = []
-  /// Place of the next octet in the stream.
+  /// Position of the next octet in the stream.
   private var offset: UInt64 = 0
   /// The last eight octets while searching.
   private var window: UInt64 = 0
 
-  /// `direction` tells which types can come: a controller sends no commands, a host no events.
+  /// `direction` determines the legal types: a controller sends no commands, a host no events.
   public init(_ direction: HCIDirection, limits: Limits = Limits()) {
     self.direction = direction
     self.limits = limits
   }
 
-  /// Drops everything from here on until the answer to HCI_Reset. Does not bring back a lost stream.
+  /// Drops everything until the answer to HCI_Reset. Does not restore a lost stream.
   public mutating func resynchronise() {
     if case .lost = phase { return }
     phase = .searching(dropped: 0)
@@ -105,7 +105,7 @@ public struct H4Framer: ~Copyable {
     return .needMore
   }
 
-  /// No packet is open.
+  /// No packet is incomplete.
   private mutating func whole(_ bytes: Span<UInt8>, _ index: inout Int) -> Step {
     let available = bytes.count - index
     if available == 0 { return .needMore }
@@ -125,7 +125,7 @@ public struct H4Framer: ~Copyable {
     }
   }
 
-  /// Takes octets of the packet that has begun in `held`.
+  /// Adds octets to the incomplete packet in `held`.
   private mutating func completeHeld(_ bytes: Span<UInt8>, _ index: inout Int) -> Step {
     while true {
       let size = size(of: held.span, from: 0)
@@ -161,14 +161,14 @@ public struct H4Framer: ~Copyable {
   // MARK: Headers
 
   private enum Size {
-    /// A packet of that many octets, type and header included.
+    /// A packet of this many octets, type and header included.
     case packet(Int)
-    /// That many octets are needed to know.
+    /// The header needs this many octets.
     case header(Int)
     case wrong(FramingError.Reason)
   }
 
-  /// What the header at `start` says; at least its first octet is there.
+  /// The size according to the header at `start`; at least its first octet is available.
   private func size(of bytes: Span<UInt8>, from start: Int) -> Size {
     let header: Int
     let limit: Int

@@ -3,9 +3,9 @@ import NIOCore
 import NIOPosix
 import SystemPackage
 
-/// Listens for hosts. A connection is an `H4Stream` seen from the controller: it receives commands, it sends events.
+/// Listens for hosts. A connection is an `H4Stream` on the controller's side: it receives commands and sends events.
 public final class H4Server: Sendable {
-  /// Where it listens, with the port that the system chose.
+  /// Its address, with the port that the system chose.
   public let address: TransportSpec
   private let channel: any Channel
 
@@ -14,10 +14,10 @@ public final class H4Server: Sendable {
     self.address = address
   }
 
-  /// Listens at `tcp:HOST:PORT` (port 0: the system chooses), `unix:PATH` or `sim:NAME`. Everything happens on `loop`: `accept` is
-  /// called there for every connection and starts it; a connection that is not started is not read.
-  /// A socket file that a dead process left behind is replaced; one that is in use is not, nor is any other file. Of several
-  /// processes that listen at one path or one `sim:NAME` exactly one succeeds: the one that has the path's `LockFile`.
+  /// Listens at `tcp:HOST:PORT` (port 0: the system chooses), `unix:PATH` or `sim:NAME`, on `loop`. It calls `accept`
+  /// there for every connection, which `accept` must start; a connection is not read before. It replaces a socket file
+  /// of a dead process, but neither one in use nor any other file. Of several processes that listen at one path or one
+  /// `sim:NAME` exactly one succeeds: the one that has the path's `LockFile`.
   public static func listen(
     on spec: TransportSpec, loop: any EventLoop, limits: H4Framer.Limits = H4Framer.Limits(),
     accept: @escaping @Sendable (H4Stream) -> Void
@@ -61,7 +61,7 @@ public final class H4Server: Sendable {
     let lock = try LockFile(ofSocket: path, for: spec)
     do {
       let channel = try await bindLocked(bootstrap, path, loop, for: spec)
-      // The socket file is gone by then.
+      // NIO has removed the socket file by then.
       channel.closeFuture.whenComplete { _ in lock.release() }
       return channel
     } catch {
@@ -79,13 +79,13 @@ public final class H4Server: Sendable {
       guard isSocket(path) else {
         throw TransportError.unsuitable(spec, "\(path) is not a socket, remove it or choose another address")
       }
-      // Of a program that knows no lock.
+      // From a program that does not use the lock.
       guard await isAbandoned(.unix(path: path.string), loop) else { throw error }
       return try await bootstrap.bind(unixDomainSocketPath: path.string, cleanupExistingSocketFile: true).get()
     }
   }
 
-  /// The file itself, not what a symbolic link leads to.
+  /// The file itself, not the target of a symbolic link.
   private static func isSocket(_ path: FilePath) -> Bool {
     (try? path.stat(followTargetSymlink: false))?.type == .socket
   }
@@ -98,27 +98,27 @@ public final class H4Server: Sendable {
     } catch { return error == .refused(spec) }
   }
 
-  /// Stops listening; a socket file goes with it. Connections live on: whoever accepted them closes them.
+  /// Stops listening, and removes a socket file. Connections stay open: the caller that accepted them closes them.
   public func close() async {
     try? await channel.close()
-    // What `bind` has left to do then comes first: the address is free for the next `listen`.
+    // Waits for the clean-up of `bind`, so that the address is free for the next `listen`.
     try? await channel.closeFuture.get()
   }
 }
 
-/// Keeps a server from spinning while its process has no descriptor left for the connection that waits.
+/// Prevents a server from spinning while its process has no descriptor left for the waiting connection.
 ///
-/// NIO's own backoff delays the next read; but after an `accept` that has failed the read before is still pending, and the
+/// NIO's own backoff delays the next read; but after a failed `accept` the previous read is still pending, and the
 /// selector reports the socket as readable again at once. So reading stops altogether for a moment.
 private final class AcceptPause: ChannelInboundHandler {
   typealias InboundIn = any Channel
-  /// Short for whoever waits, and no load.
+  /// Short for a waiting client, and without load.
   private static var pause: TimeAmount { .milliseconds(100) }
 
   func errorCaught(context: ChannelHandlerContext, error: any Error) {
     guard error is IOError, let options = context.channel.syncOptions else { return context.fireErrorCaught(error) }
     let channel = context.channel
-    // A channel that has closed takes no options, and needs none.
+    // A closed channel accepts no options, and needs none.
     try? options.setOption(.autoRead, value: false)
     context.eventLoop.scheduleTask(in: Self.pause) { try? channel.syncOptions?.setOption(.autoRead, value: true) }
   }

@@ -3,22 +3,22 @@ import NIOCore
 import NIOPosix
 import SystemPackage
 
-/// H4 over a stream: TCP, a Unix socket or a serial line, seen from either end.
+/// H4 over a stream: TCP, a Unix socket or a serial line, on either side.
 ///
-/// What is sent is gathered and leaves with `flush` (or by itself every 16 kB) in one system call; what is read is cut
-/// into packets where it lies. The channel reads only after `start`, so nothing is lost before there is a receiver.
+/// `send` gathers packets, which leave with `flush` (or at every 16 kB) in one system call; received octets are cut
+/// into packets in place. The channel reads only after `start`, so nothing is lost before there is a receiver.
 public final class H4Stream: HCITransport, @unchecked Sendable {
   // Sendable because every access is on the channel's event loop, which the entry points check in debug builds.
   private let channel: any Channel
-  /// A serial line's descriptor, the channel's own.
+  /// A serial line's descriptor, owned by the channel.
   private let line: FileDescriptor?
   private var gate = Gate()
   private var framer: H4Framer
   private var outgoing: ByteBuffer
-  /// `outgoing` was given to the channel: the next packet begins a new batch.
+  /// The channel has `outgoing`: the next packet begins a new batch.
   private var handedOver = false
 
-  /// Octets gathered before they leave on their own.
+  /// Octets gathered before they are sent without a `flush`.
   private static var batch: Int { 16_384 }
   /// Octets that may wait for a peer that does not read.
   private static var bound: Int { 1 << 20 }
@@ -78,19 +78,19 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
   }
   private func closeChannel() {
     guard let line else { return channel.close(promise: nil) }
-    // To close a line that takes nothing can take half a minute, event loop and all: what was sent last gets a moment.
+    // Closing a blocked line can block the event loop for half a minute, so the last packets get a moment to leave.
     eventLoop.scheduleTask(in: .milliseconds(100)) { [channel] in
       if channel.isActive { tcflush(line.rawValue, TCOFLUSH) }
       channel.close(promise: nil)
     }
   }
 
-  /// Ready when the connection is gone and its file descriptor is closed.
+  /// Completes when the connection is closed and its file descriptor too.
   public var closeFuture: EventLoopFuture<Void> { channel.closeFuture }
 
   // MARK: From the channel
 
-  /// NIO reads to the end when the peer closes, also before `start` and inside of `flush`, whether we want to read or not.
+  /// NIO reads to the end when the peer closes, even before `start` and inside of `flush`.
   fileprivate func read(_ buffer: ByteBuffer) {
     guard gate.isLive else { return }
     if case .open = gate {
@@ -101,7 +101,7 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
     if waiting > Self.bound { fail(.overflow(waiting)) }
   }
 
-  /// False: the framing is lost, and what follows means nothing.
+  /// False if the framing is lost, so that the rest is meaningless.
   private func frame(_ buffer: ByteBuffer) -> Bool {
     let bytes = buffer.readableBytesUInt8Span
     var index = 0
@@ -111,7 +111,7 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
       case .assembled(let packet): receiver.received(packet.span)
       case .needMore: return true
       case .lost(let error):
-        // Nearer to the cause than a close that followed it.
+        // Nearer to the cause than a subsequent close.
         if gate.isLive { fail(.framing(error)) } else { gate.end(.framing(error), isNearer: true) }
         return false
       }
@@ -119,7 +119,7 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
     return true
   }
 
-  /// Delivers what has waited: octets that came too early, then the end.
+  /// Delivers what has waited: early octets, then the end.
   private func catchUp() {
     let waited = gate.takePackets()
     if !waited.isEmpty {
@@ -165,7 +165,7 @@ public final class H4Stream: HCITransport, @unchecked Sendable {
 // MARK: - Opening
 
 extension H4Stream {
-  /// Connects to a controller, or gives up after `timeout`. `loop` becomes the transport's.
+  /// Connects to a controller, or gives up after `timeout`. The transport uses `loop`.
   public static func connect(
     to spec: TransportSpec, on loop: any EventLoop, timeout: Duration = .seconds(5),
     limits: H4Framer.Limits = H4Framer.Limits()
@@ -214,7 +214,7 @@ extension H4Stream {
     }
   }
 
-  /// Puts a stream on a channel. `ready` is called once it is open.
+  /// Adds a stream to a channel. `ready` is called once it is open.
   @discardableResult
   static func make(
     _ channel: any Channel, line: FileDescriptor? = nil, incoming: HCIDirection, limits: H4Framer.Limits,
@@ -232,8 +232,8 @@ extension NIOPipeBootstrap {
   func takingOwnership<Output: Sendable>(
     of descriptor: FileDescriptor, _ initializer: @escaping @Sendable (any Channel) -> EventLoopFuture<Output>
   ) async throws -> Output {
-    // The channel wants a descriptor for each direction. What they lead to is free when both are closed, so no child of this
-    // process gets one.
+    // The channel needs a descriptor for each direction. Their file is released when both are closed, so children of
+    // this process must not inherit one.
     let output = FileDescriptor(rawValue: try Errno.check { fcntl(descriptor.rawValue, F_DUPFD_CLOEXEC, 0) })
     do {
       return try await takingOwnershipOfDescriptors(
@@ -246,7 +246,7 @@ extension NIOPipeBootstrap {
 }
 
 extension Channel {
-  /// NIO's sockets are inherited: a child of this process would keep the connection open after us.
+  /// NIO's sockets are inheritable: a child of this process would keep the connection open after us.
   func closeInChildren() throws {
     _ = try pipeline.syncOperations.withUnsafeTransportIfAvailable(of: CInt.self) { descriptor in
       try Errno.check { fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
@@ -273,14 +273,14 @@ private final class H4Handler: ChannelInboundHandler {
   func channelReadComplete(context: ChannelHandlerContext) { stream.readAll() }
   func channelWritabilityChanged(context: ChannelHandlerContext) { stream.writabilityChanged() }
   func channelInactive(context: ChannelHandlerContext) { stream.fail(.closed) }
-  /// A reset connection and a broken pipe are ways to be closed; the end itself comes as `channelInactive`.
+  /// A reset connection or a broken pipe closes the channel; `channelInactive` reports the end.
   func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
 }
 
 // MARK: - The system's errors
 
 extension TransportError {
-  /// What NIO or the system threw, as one of ours.
+  /// Converts an error of NIO or the system.
   init(_ error: any Error, at spec: TransportSpec, timeout: Duration = .seconds(5)) {
     let seconds = Int(timeout.components.seconds) + (timeout.components.attoseconds > 0 ? 1 : 0)
     switch error {
@@ -290,7 +290,7 @@ extension TransportError {
     case let error as Errno: self.init(errno: error, at: spec, seconds)
     case let error as IOError: self.init(errno: Errno(rawValue: error.errnoCode), at: spec, seconds)
     case let error as NIOConnectionError:
-      // One failure per address that the name has; any of them says it.
+      // One failure per address of the name; any of them will do.
       if let first = error.connectionErrors.first {
         self.init(first.error, at: spec, timeout: timeout)
       } else {

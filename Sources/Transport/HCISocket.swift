@@ -14,21 +14,21 @@ extension FileDescriptor {
     try Errno.check { bindrune_hci_bind(rawValue, adapter, UInt16(channel)) }
   }
 
-  /// Brings `adapter` up or down, over a socket that is bound to none.
+  /// Brings `adapter` up or down, through an unbound socket.
   func power(adapter: UInt16, isUp: Bool) throws(Errno) {
     try Errno.check {
       isUp ? bindrune_hci_up(rawValue, CInt(adapter)) : bindrune_hci_down(rawValue, CInt(adapter))
     }
   }
 
-  /// The octets that the kernel keeps until they are read. It counts its own bookkeeping, and so doubles what it is asked
-  /// for. socket(7).
+  /// The octets that the kernel buffers until they are read. It counts its own bookkeeping, and so doubles the
+  /// requested size. socket(7).
   var receiveBuffer: Int {
     var value: CInt = 0, size = socklen_t(MemoryLayout<CInt>.size)
     return unsafe getsockopt(rawValue, SOL_SOCKET, SO_RCVBUF, &value, &size) == 0 ? Int(value) : 0
   }
-  /// Asks for a receive buffer of `octets`: beyond the system's limit, which needs the right that a user channel needs, or
-  /// up to it.
+  /// Requests a receive buffer of `octets`: beyond the system's limit if this process has the right, which a user
+  /// channel needs too; otherwise up to it.
   func setReceiveBuffer(_ octets: CInt) {
     var value = octets
     for option in [SO_RCVBUFFORCE, SO_RCVBUF] {

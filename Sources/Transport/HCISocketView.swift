@@ -3,8 +3,8 @@ import CBluetooth
 import Glibc
 import SystemPackage
 
-/// What the kernel tells of its adapters over an HCI socket. It takes no privilege and disturbs nobody, bluetoothd
-/// included; a few system calls for each adapter, so fit for waiting on one.
+/// The kernel's information about its adapters from an HCI socket. It needs no privilege and disturbs no other process,
+/// including bluetoothd; a few system calls for each adapter, so suitable for polling.
 public struct HCISocketView: Sendable, Equatable {
   /// Why there is no HCI socket; nil when there is one.
   public var error: Errno?
@@ -12,16 +12,16 @@ public struct HCISocketView: Sendable, Equatable {
 
   public struct Entry: Sendable, Equatable {
     public var number: UInt16
-    /// nil while the kernel has not read it.
+    /// nil until the kernel has read it.
     public var address: DeviceAddress?
     /// A number of ``busName(_:)``.
     public var bus: UInt8
     /// Bits: `bindrune_HCI_UP`, `bindrune_HCI_INIT` …
     public var flags: UInt32
-    /// Whether somebody has its user channel; nil when the kernel would not say.
+    /// Whether a socket has its user channel; nil if that is unknown.
     public var hasUserChannel: Bool?
-    /// Whether the kernel's management interface lists it; nil when that would not say. It leaves out those whose user
-    /// channel is open, and those whose set-up has not been finished, be it under way or given up.
+    /// Whether the kernel's management interface lists it; nil if that is unknown. It omits adapters whose user channel
+    /// is open, and those whose set-up is unfinished, either in progress or abandoned.
     public var isManaged: Bool?
 
     public init(
@@ -34,9 +34,9 @@ public struct HCISocketView: Sendable, Equatable {
       self.hasUserChannel = hasUserChannel
       self.isManaged = isManaged
     }
-    /// Also while somebody has its user channel: ask `hasUserChannel` first.
+    /// Also true while a socket has its user channel: check `hasUserChannel` first.
     public var isUp: Bool { flags & UInt32(bindrune_HCI_UP) != 0 }
-    /// The kernel brings it up at this moment, or has not finished its set-up.
+    /// The kernel is bringing it up, or has not finished its set-up.
     public var isStarting: Bool {
       flags & UInt32(bindrune_HCI_INIT) != 0 || (isManaged == false && hasUserChannel == false)
     }
@@ -47,7 +47,7 @@ public struct HCISocketView: Sendable, Equatable {
     self.adapters = adapters
   }
 
-  /// Asks the kernel. An adapter that goes meanwhile is left out.
+  /// Queries the kernel. An adapter that disappears meanwhile is omitted.
   public static func now() -> HCISocketView {
     let socket: FileDescriptor
     do throws(Errno) { socket = try .hciSocket() } catch { return HCISocketView(error: error) }
@@ -65,7 +65,7 @@ public struct HCISocketView: Sendable, Equatable {
       })
   }
 
-  /// The numbers that the management interface lists (Read Extended Controller Index List); nil when it would not say.
+  /// The numbers that the management interface lists (Read Extended Controller Index List); nil if it does not answer.
   private static func managedAdapters() -> [UInt16]? {
     guard let socket = try? FileDescriptor.hciSocket() else { return nil }
     defer { try? socket.close() }
@@ -74,7 +74,7 @@ public struct HCISocketView: Sendable, Equatable {
       try socket.bind(toAdapter: UInt16(bindrune_HCI_DEV_NONE), channel: bindrune_HCI_CHANNEL_CONTROL)
       guard try unsafe command.withUnsafeBytes({ try unsafe socket.write($0) }) == command.count else { return nil }
     } catch { return nil }
-    // The answer is there when `write` returns; other news of the interface may stand before it.
+    // The answer is available when `write` returns; other events of the interface may precede it.
     var packet = [UInt8](repeating: 0, count: 1024)
     for _ in 0..<64 {
       let count = unsafe recv(socket.rawValue, &packet, packet.count, CInt(MSG_DONTWAIT))
@@ -83,7 +83,7 @@ public struct HCISocketView: Sendable, Equatable {
     }
     return nil
   }
-  /// From a Command Complete of Read Extended Controller Index List; nil from anything else.
+  /// Decodes a Command Complete of Read Extended Controller Index List; nil for any other packet.
   static func managedAdapters(in packet: ArraySlice<UInt8>) -> [UInt16]? {
     let octets = Array(packet)
     func number(_ place: Int) -> UInt16 { UInt16(octets[place]) | UInt16(octets[place + 1]) << 8 }
@@ -101,7 +101,7 @@ public struct HCISocketView: Sendable, Equatable {
     try socket.bind(toAdapter: number, channel: bindrune_HCI_CHANNEL_USER)
   }
 
-  /// The name of a bus by the kernel's number for it.
+  /// The name of a bus with this number in the kernel.
   public static func busName(_ number: UInt8) -> String {
     let names = ["virtual", "USB", "PC Card", "UART", "RS-232", "PCI", "SDIO", "SPI", "I2C", "SMD", "virtio", "IPC"]
     return names.indices.contains(Int(number)) ? names[Int(number)] : "bus \(number)"
@@ -120,8 +120,8 @@ extension HCISocketView.Entry {
       hasUserChannel: Self.hasUserChannel(number), isManaged: isManaged)
   }
 
-  /// Bound to the raw channel, which the kernel grants to anybody and beside everybody: it answers ioctls of a bound socket
-  /// with EBUSY as long as the adapter's user channel is open, and for no other reason.
+  /// Bound to the raw channel, which the kernel grants to any process, beside other owners: an ioctl of a bound socket
+  /// fails with EBUSY as long as the adapter's user channel is open, and for no other reason.
   private static func hasUserChannel(_ number: UInt16) -> Bool? {
     guard let socket = try? FileDescriptor.hciSocket() else { return nil }
     defer { try? socket.close() }

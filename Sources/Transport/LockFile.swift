@@ -1,22 +1,22 @@
 import SystemPackage
 
-/// The file that says which process listens at a socket's path. A socket file alone cannot: of two processes that both find
-/// one abandoned, the slower would remove the new socket of the quicker.
+/// Marks the process that listens at a socket's path. A socket file alone cannot: of two processes that both find an
+/// abandoned one, the slower would remove the new socket of the faster.
 ///
-/// The lock is the kernel's and goes with its owner, whichever way that ends. The file stays, so that nobody locks one that
-/// another process has just removed.
+/// The kernel holds the lock and releases it when its owner ends in any way. The file stays, so that no process locks
+/// one that another has just removed.
 struct LockFile {
-  /// Beside the socket.
+  /// Next to the socket.
   let path: FilePath
   let descriptor: FileDescriptor
 
-  /// Takes the lock that belongs to the socket at `path`. `.addressInUse` while another owner has it.
+  /// Takes the lock for the socket at `path`. Throws `.addressInUse` while another owner has it.
   init(ofSocket socket: FilePath, for spec: TransportSpec) throws(TransportError) {
     let path = FilePath(text: "\(socket).lock")
     self.path = path
     do throws(Errno) {
       descriptor = try Errno.typed {
-        // Neither a link nor a fifo is followed or waited for.
+        // Follows no link, and does not wait for a fifo.
         try FileDescriptor.open(
           path, .readWrite, options: [.create, .noFollow, .nonBlocking, .closeOnExec],
           permissions: .ownerReadWrite)
@@ -44,9 +44,9 @@ struct LockFile {
     .unsuitable(spec, "\(path) is not a regular file, remove it or choose another address")
   }
 
-  /// Gives the lock back. Once.
+  /// Releases the lock. Call it once.
   func release() {
-    // To close it is not enough: a child that has been forked has the descriptor too, until its `exec`.
+    // Closing is not enough: a forked child also has the descriptor until its `exec`.
     descriptor.unlock()
     try? descriptor.close()
   }

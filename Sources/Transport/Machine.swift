@@ -1,25 +1,25 @@
 import SystemPackage
 
-/// Where an ``AdapterSurvey`` looks: this machine, or a test's folders in its place. Nothing is written.
+/// The places that an ``AdapterSurvey`` reads: this machine, or a test's folders instead. It writes nothing.
 public struct Machine: Sendable {
   /// Process and kernel information, proc(5).
   public var proc: FilePath = "/proc"
   /// Devices and modules, sysfs(5).
   public var sys: FilePath = "/sys"
-  /// The kernels' modules, a folder for each release.
+  /// The kernels' modules, one folder for each release.
   public var modules: FilePath = "/lib/modules"
-  /// What an HCI socket tells.
+  /// Queries an HCI socket.
   public var socket: @Sendable () -> HCISocketView = HCISocketView.now
 
   public init() {}
 }
 
-/// What a look at a file gives.
+/// The result of reading a file.
 enum Sight<Value> {
   case seen(Value)
-  /// It does not exist, or no longer: processes end while one looks.
+  /// It does not exist, or no longer: processes may end during the survey.
   case absent
-  /// It exists, and is not for this process.
+  /// It exists, but this process may not read it.
   case hidden
 
   var value: Value? {
@@ -40,10 +40,10 @@ enum Sight<Value> {
 }
 
 extension Machine {
-  /// The most that is read of a file.
+  /// The limit of octets read from a file.
   private static var bound: Int { 1 << 20 }
 
-  /// A small file's text without the white space at its ends; octets that are no UTF-8 are replaced.
+  /// A small file's text without surrounding white space; octets that are not UTF-8 are replaced.
   func text(_ path: FilePath) -> Sight<String> {
     Sight { () throws(Errno) in
       let file = try Errno.typed { try FileDescriptor.open(path, .readOnly, options: [.closeOnExec, .nonBlocking]) }
@@ -55,7 +55,7 @@ extension Machine {
     }
   }
 
-  /// Where a symbolic link leads, as it is written in it.
+  /// The target of a symbolic link, unresolved.
   func link(_ path: FilePath) -> Sight<String> { Sight { () throws(Errno) in try path.target() } }
 
   /// The names in a folder, sorted.
@@ -65,7 +65,7 @@ extension Machine {
 }
 
 extension String {
-  /// Fit for a terminal: names that a process chooses may hold control characters.
+  /// Safe for a terminal: a process may choose a name with control characters.
   var withoutControls: String {
     String(String.UnicodeScalarView(unicodeScalars.map { $0.value < 0x20 || 0x7F..<0xA0 ~= $0.value ? "·" : $0 }))
   }

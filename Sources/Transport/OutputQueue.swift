@@ -1,21 +1,22 @@
 import Glibc
 import SystemPackage
 
-/// Writes to a file descriptor on a thread of its own, so that an output that nobody reads delays no caller.
+/// Writes to a file descriptor on its own thread, so that a blocked output delays no caller.
 ///
-/// The octets that wait are bounded. What is put while there is no room is dropped and counted until half of the room is free
-/// again, so that a slow reader sees one gap instead of many; `notice` writes the gap's line, where the gap is.
+/// The waiting octets are bounded. When there is no room, `put` drops and counts its octets until half of the room is
+/// free again, so that a slow reader sees one gap instead of many; `notice` provides the line that marks the gap in the
+/// output.
 ///
-/// The descriptor may be a file, a pipe, a socket or a terminal, blocking or not; it is used by nobody else meanwhile. An error
-/// of the system ends the queue: `failure` has it, and what is put afterwards is dropped. A full device need not be
-/// the end: with `waitsForRoom` it is an output that nobody reads, and the queue tries again every second. Nothing here
+/// The descriptor may be a file, a pipe, a socket or a terminal, blocking or not; no other code may use it meanwhile. A
+/// system error ends the queue: `failure` contains it, and later octets are dropped. A full device need not end it:
+/// with `waitsForRoom` it counts as a blocked output, and the queue repeats the write every second. The queue never
 /// raises SIGPIPE.
 ///
 ///     let queue = OutputQueue(to: .standardError, limit: 1 << 20) { "\($0) lines were dropped\n" }
 ///     queue.put("a line\n".utf8)
 ///     queue.finish(within: .seconds(2))
 package final class OutputQueue: @unchecked Sendable {
-  // Sendable because everything that changes is in the monitor.
+  // Sendable because all mutable state is in the monitor.
   private let descriptor: FileDescriptor
   private let closesDescriptor: Bool
   private let waitsForRoom: Bool
@@ -27,29 +28,29 @@ package final class OutputQueue: @unchecked Sendable {
   private struct State {
     var phase = Phase.unused
     var waiting: [UInt8] = []
-    /// Of what the thread has taken, the octets that it has not written yet.
+    /// Octets that the thread has taken and not written yet.
     var taken = 0
     var written: UInt64 = 0
-    /// What was put and dropped since there was room last.
+    /// What was dropped since there was room last.
     var dropped = 0
-    /// The device had no room at the last try.
+    /// The device had no room at the last attempt.
     var isDeviceFull = false
     var pending: Int { waiting.count + taken }
   }
   private enum Phase: Equatable {
-    /// There is no thread before there is something to write.
+    /// The thread starts with the first octets.
     case unused
     case running
-    /// The thread ends when all is written.
+    /// The thread ends when everything is written.
     case finishing
-    /// The thread ends without writing what is left.
+    /// The thread ends without writing the rest.
     case abandoned
-    /// There is no thread any more. nil, or the error that ended it.
+    /// The thread has ended: nil, or the error.
     case ended(Errno?)
   }
 
-  /// `limit`: the octets that may wait. `closesDescriptor`: it is closed when the queue has ended. `waitsForRoom`: ENOSPC and
-  /// EDQUOT do not end the queue. `notice`: the text that stands where something was dropped. `failed` is called once, on the
+  /// `limit`: the octets that may wait. `closesDescriptor`: close it when the queue has ended. `waitsForRoom`: ENOSPC
+  /// and EDQUOT do not end the queue. `notice`: the text in place of dropped octets. `failed` is called once, on the
   /// queue's thread.
   package init(
     to descriptor: FileDescriptor, limit: Int, closesDescriptor: Bool = false, waitsForRoom: Bool = false,
@@ -63,8 +64,8 @@ package final class OutputQueue: @unchecked Sendable {
     self.failed = failed
   }
 
-  /// Puts `octets` behind what waits, all of them or none. False: they were dropped. Never blocks. What is longer than the
-  /// limit is taken when nothing else waits.
+  /// Appends `octets`, all of them or none. False if they were dropped. Never blocks. Octets that exceed the limit are
+  /// accepted when nothing else waits.
   @discardableResult
   package func put(_ octets: some Collection<UInt8>) -> Bool {
     monitor.withLock { state in
@@ -81,7 +82,7 @@ package final class OutputQueue: @unchecked Sendable {
     }
   }
 
-  /// Waits until nothing is left to write, for `time` at most, and not for a device that is full; true when nothing is left,
+  /// Waits until everything is written, for at most `time`, but not for a full device; true when everything is written,
   /// or the queue has ended.
   package func drain(within time: Duration) -> Bool {
     var isDrained = false
@@ -95,8 +96,8 @@ package final class OutputQueue: @unchecked Sendable {
     return isDrained
   }
 
-  /// Waits until all is written, for `time` at most, and ends the queue; what is left then is dropped. True when all was
-  /// written. What is put afterwards is dropped.
+  /// Waits until everything is written, for at most `time`, and ends the queue; the rest is dropped. True when
+  /// everything was written. Octets put afterwards are dropped.
   @discardableResult
   package func finish(within time: Duration) -> Bool {
     monitor.withLock { state in
@@ -113,15 +114,15 @@ package final class OutputQueue: @unchecked Sendable {
     return false
   }
 
-  /// The system's error, of a queue that one has ended.
+  /// The system error that ended the queue.
   package var failure: Errno? {
     monitor.withLock { state in
       if case .ended(let error) = state.phase { error } else { nil }
     }
   }
-  /// The octets that have been written: grows while somebody reads.
+  /// The number of octets written: grows while the output is being read.
   package var written: UInt64 { monitor.withLock { $0.written } }
-  /// All that was put has been written, or dropped.
+  /// Everything has been written or dropped.
   package var isDrained: Bool { drain(within: .zero) }
 
   // MARK: The thread
@@ -146,7 +147,7 @@ package final class OutputQueue: @unchecked Sendable {
   }
 
   private func run() {
-    // No handler of the program runs on this thread, and SIGPIPE stays pending: it is sent to the thread that writes.
+    // No signal handler runs on this thread, and SIGPIPE, which is sent to the writing thread, stays pending.
     var signals = sigset_t()
     unsafe sigfillset(&signals)
     unsafe pthread_sigmask(SIG_BLOCK, &signals, nil)
@@ -159,7 +160,7 @@ package final class OutputQueue: @unchecked Sendable {
     }
   }
 
-  /// All that waits, when there is something; nil: the queue has been finished or abandoned.
+  /// Everything that waits, when there is something; nil: the queue has been finished or abandoned.
   private func take() -> [UInt8]? {
     enum Step { case write([UInt8]), wait, end }
     while true {
@@ -193,14 +194,14 @@ package final class OutputQueue: @unchecked Sendable {
     if closesDescriptor { try? descriptor.close() }
   }
 
-  /// What a pipe takes without blocking once it has room: PIPE_BUF, pipe(7).
+  /// What a pipe accepts without blocking once it has room: PIPE_BUF, pipe(7).
   private static let piece = 4096
-  /// How often the thread looks whether it has been abandoned while nobody reads.
+  /// How often the thread checks whether it has been abandoned while the output is blocked.
   private static let patience: CInt = 200
-  /// How long the thread leaves a full device alone before it tries again.
+  /// How long the thread waits before it repeats a write to a full device.
   private static let pause = Duration.seconds(1)
 
-  /// Returns when all is written, or the queue was abandoned.
+  /// Returns when everything is written, or the queue was abandoned.
   private func write(_ octets: [UInt8]) throws(Errno) {
     var done = 0
     while done < octets.count {
@@ -238,9 +239,9 @@ package final class OutputQueue: @unchecked Sendable {
   }
 }
 
-/// A state under a lock, for whose changes threads can wait.
+/// A state under a lock, whose changes threads can await.
 @safe private final class Monitor<State>: @unchecked Sendable {
-  // Sendable because `state` is used under the lock only.
+  // Sendable because `state` is accessed under the lock only.
   private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
   private let changed = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
   private var state: State
@@ -261,7 +262,7 @@ package final class OutputQueue: @unchecked Sendable {
     unsafe mutex.deallocate()
   }
 
-  /// Lends the state, and wakes those that wait for a change of it.
+  /// Lends the state, and wakes the threads that await a change.
   func withLock<Result>(_ body: (inout State) -> Result) -> Result {
     unsafe pthread_mutex_lock(mutex)
     defer {
@@ -270,7 +271,7 @@ package final class OutputQueue: @unchecked Sendable {
     }
     return body(&state)
   }
-  /// Sleeps until `condition` holds, for `time` at most, without a bound if that is nil. False: it does not hold.
+  /// Sleeps until `condition` holds, for at most `time`, or without limit if that is nil. False if it does not hold.
   func wait(within time: Duration?, until condition: (State) -> Bool) -> Bool {
     var end = timespec()
     if let time {

@@ -4,10 +4,10 @@ import SystemPackage
 /// A terminal line that carries H4: eight data bits, no parity, one stop bit, RTS/CTS flow control, nothing interpreted.
 /// Vol 4, Part A, §3.
 enum SerialPort {
-  /// What `serial:PATH` without a rate means, as with most controllers when they come up.
+  /// The rate of `serial:PATH` without one, the default of most controllers.
   static var usualBaud: Int { 115_200 }
 
-  /// The system's numbers for all rates that it has. termios(3).
+  /// The system's constants for all rates that it supports. termios(3).
   private static let speeds: [Int: CInt] = [
     50: B50, 75: B75, 110: B110, 134: B134, 150: B150, 200: B200, 300: B300, 600: B600, 1200: B1200, 1800: B1800,
     2400: B2400, 4800: B4800, 9600: B9600, 19_200: B19200, 38_400: B38400, 57_600: B57600, 115_200: B115200,
@@ -16,16 +16,16 @@ enum SerialPort {
     3_500_000: B3500000, 4_000_000: B4000000,
   ]
 
-  /// Opens and sets up the line; what it had received before is dropped. The descriptor is the caller's.
+  /// Opens and configures the line; octets received before are dropped. The caller owns the descriptor.
   static func open(_ path: String, baud: Int, for spec: TransportSpec) throws(TransportError) -> FileDescriptor {
     guard let speed = speeds[baud] else {
       let near = speeds.keys.sorted().map { "\($0)" }.joined(separator: ", ")
-      throw .unsuitable(spec, "the rate is none of the system's, which are \(near)")
+      throw .unsuitable(spec, "the system does not support the rate, but only \(near)")
     }
     let descriptor: FileDescriptor
     do throws(Errno) {
       descriptor = try Errno.typed {
-        // Does not wait for a carrier.
+        // Do not wait for a carrier.
         try .open(FilePath(text: path), .readWrite, options: [.noControllingTerminal, .nonBlocking, .closeOnExec])
       }
     } catch { throw TransportError(error, at: spec) }
@@ -39,7 +39,7 @@ enum SerialPort {
   }
 
   private static func setUp(_ descriptor: CInt, _ speed: speed_t, _ spec: TransportSpec) throws(TransportError) {
-    guard isatty(descriptor) == 1 else { throw .unsuitable(spec, "it is no serial port, correct the path") }
+    guard isatty(descriptor) == 1 else { throw .unsuitable(spec, "it is not a serial port, correct the path") }
     var line = termios()
     unsafe tcgetattr(descriptor, &line)
     unsafe cfmakeraw(&line)
@@ -49,10 +49,10 @@ enum SerialPort {
     do throws(Errno) { try Errno.check { unsafe tcsetattr(descriptor, TCSANOW, &line) } } catch {
       throw .system(spec, error.description)
     }
-    // It succeeds when any of it could be done.
+    // tcsetattr succeeds if any of the changes was possible.
     var found = termios()
     unsafe tcgetattr(descriptor, &found)
-    guard unsafe cfgetospeed(&found) == speed else { throw .unsuitable(spec, "its driver does not take the rate") }
+    guard unsafe cfgetospeed(&found) == speed else { throw .unsuitable(spec, "its driver does not support the rate") }
     guard found.c_cflag & tcflag_t(CRTSCTS) != 0 else {
       throw .unsuitable(spec, "its driver has no RTS/CTS flow control, without which H4 loses octets")
     }

@@ -1,38 +1,38 @@
-// What the system has and swift-system does not, with swift-system's types: folders, locks, the clock. HCI sockets: HCISocket.
+// System calls that swift-system lacks, with its types: folders, locks, the clock. HCI sockets: HCISocket.
 import Glibc
 import SystemPackage
 
-// They stand in this module's interface.
+// This module's interface uses them.
 @_exported import struct SystemPackage.Errno
 @_exported import struct SystemPackage.FileDescriptor
 
 extension Errno {
-  /// The result of a C call that fails with −1 and `errno`. Not repeated after a signal.
+  /// The result of a C call that reports failure by −1 and `errno`. Not repeated after a signal.
   @discardableResult
   package static func check<Result: SignedInteger>(_ call: () -> Result) throws(Errno) -> Result {
     let result = call()
     if result == -1 { throw Errno(rawValue: errno) }
     return result
   }
-  /// The result of a call of swift-system's that does not declare its errors' type: all of them are Errno.
+  /// The result of a swift-system call without a declared error type: all of them throw Errno.
   package static func typed<Result>(_ call: () throws -> Result) throws(Errno) -> Result {
     do { return try call() } catch { throw error as? Errno ?? .ioError }
   }
 
-  /// ENODEV, by what it means for an adapter.
+  /// ENODEV, named by its meaning for an adapter.
   static var noSuchDevice: Errno { .operationNotSupportedByDevice }
-  // Those that swift-system has no name for.
+  // Errors without a name in swift-system.
   static var blockedByRadioSwitch: Errno { Errno(rawValue: ERFKILL) }
   static var badStateOfDescriptor: Errno { Errno(rawValue: EBADFD) }
 }
 
 extension FileDescriptor.OpenOptions {
-  /// A terminal that is opened does not become the process's controlling one.
+  /// Opening a terminal does not make it the process's controlling one.
   package static var noControllingTerminal: Self { Self(rawValue: O_NOCTTY) }
 }
 
 extension FilePath {
-  /// `text` up to its first zero, which is what C makes of it and `init(_:)` does not take.
+  /// `text` up to its first zero, as C reads it; `init(_:)` does not accept zeros.
   package init(text: String) { self = unsafe text.withPlatformString { unsafe FilePath(platformString: $0) } }
 
   /// The names in a folder, sorted.
@@ -49,7 +49,7 @@ extension FilePath {
     return names.sorted()
   }
 
-  /// Where a symbolic link leads, as it is written in it.
+  /// The target of a symbolic link, unresolved.
   func target() throws(Errno) -> String {
     var octets = [CChar](repeating: 0, count: Int(PATH_MAX))
     let count = try Errno.check { unsafe withPlatformString { unsafe readlink($0, &octets, octets.count) } }
@@ -60,7 +60,7 @@ extension FilePath {
     try Errno.check { unsafe withPlatformString { unsafe mkdir($0, permissions.rawValue) } }
   }
   package func remove() throws(Errno) { try Errno.check { unsafe withPlatformString { unsafe unlink($0) } } }
-  /// Replaces the file at `path`, if there is one.
+  /// Renames the file to `path`, replacing any file there.
   package func rename(to path: FilePath) throws(Errno) {
     try Errno.check {
       unsafe withPlatformString { old in unsafe path.withPlatformString { unsafe Glibc.rename(old, $0) } }
@@ -69,7 +69,7 @@ extension FilePath {
 }
 
 extension FileDescriptor {
-  /// What can be read up to the end, and no more than `limit` octets. Files of /proc and /sys do not say their size.
+  /// The rest of the file, at most `limit` octets. Files of /proc and /sys do not report their size.
   package func readAll(upTo limit: Int) throws(Errno) -> [UInt8] {
     var octets: [UInt8] = [], part = [UInt8](repeating: 0, count: 16_384)
     while octets.count < limit {
@@ -84,7 +84,7 @@ extension FileDescriptor {
     return octets
   }
 
-  /// flock(2). `.resourceTemporarilyUnavailable` while another has it.
+  /// flock(2). Throws `.resourceTemporarilyUnavailable` while another owner has it.
   func lock() throws(Errno) {
     while true {
       do throws(Errno) {
@@ -96,7 +96,7 @@ extension FileDescriptor {
   func unlock() { flock(rawValue, LOCK_UN) }
 }
 
-/// Microseconds since 1970, by the system's clock.
+/// Microseconds since 1970, from the system's clock.
 func wallClockMicroseconds() -> UInt64 {
   var time = timespec()
   unsafe clock_gettime(CLOCK_REALTIME, &time)

@@ -1,49 +1,49 @@
-/// Why there is no transport, or no longer one. `description` is one sentence: the cause, and what helps.
+/// Why a transport failed to open, or ended. `description` is one sentence: the cause and the cure.
 public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible {
-  /// The text is no `TransportSpec`; the sentence says why.
+  /// The text is not a `TransportSpec`; the sentence gives the reason.
   case specification(String)
-  /// This operation has no meaning for that transport.
+  /// The transport does not support this operation.
   case unsuitable(TransportSpec, String)
-  /// Nobody listens there.
+  /// Nothing is listening there.
   case refused(TransportSpec)
   /// The path of a Unix socket or a serial port does not exist.
   case notFound(TransportSpec)
   case permissionDenied(TransportSpec)
-  /// No process runs the virtual radio of this name: nobody listens at the path.
+  /// No process runs the virtual radio of this name: nothing is listening at the path.
   case noRadio(name: String, path: String)
-  /// The host's name or address leads nowhere.
+  /// The host's name or address cannot be resolved.
   case unresolved(TransportSpec)
-  /// No answer to the connection attempt in that many seconds, rounded up.
+  /// No answer to the connection attempt within this many seconds, rounded up.
   case timedOut(TransportSpec, seconds: Int)
-  /// Somebody else listens there already.
+  /// Another process is listening there.
   case addressInUse(TransportSpec)
   /// The other side closed.
   case closed
   /// The adapter is gone.
   case unplugged(TransportSpec)
-  /// A packet had more octets than any that the kernel makes, and its end is lost.
+  /// A packet exceeded the kernel's longest, and its end is lost.
   case packetTooLong(limit: Int)
-  /// The octets are no H4 stream, or no longer one.
+  /// The octets are not an H4 stream, or no longer one.
   case framing(FramingError)
-  /// The sender did not wait for `isWritable`: that many octets were waiting.
+  /// The sender ignored `isWritable`: this many octets were waiting.
   case overflow(Int)
-  /// An adapter of this machine.
+  /// An error of an adapter of this machine.
   case adapter(AdapterError)
-  /// A trace file: path and the system's words.
+  /// A trace file: its path and the system's message.
   case trace(path: String, String)
-  /// Everything else, in the system's words.
+  /// Any other error, with the system's message.
   case system(TransportSpec, String)
 
   public var description: String {
     switch self {
     case .specification(let sentence): sentence + "."
-    case .unsuitable(let spec, let why): "The transport \(spec) does not serve here: \(why)."
-    case .refused(let spec): "Nobody listens at \(spec): start the controller there, or correct the address."
+    case .unsuitable(let spec, let why): "The transport \(spec) is unsuitable: \(why)."
+    case .refused(let spec): "Nothing is listening at \(spec): start the controller there, or correct the address."
     case .notFound(let spec) where spec.isSerial:
       "There is no device at \(spec): plug it in, or correct the path."
     case .notFound(let spec): "There is no socket at \(spec): start the controller there, or correct the path."
     case .noRadio(let name, let path):
-      #"Nobody runs the radio sim:\#(name) (at \#(path)): start it with "bindrune controllers --name \#(name)"."#
+      #"No process runs the radio sim:\#(name) (at \#(path)): start it with "bindrune controllers --name \#(name)"."#
     case .permissionDenied(let spec) where spec.isSerial:
       "No permission for \(spec): become a member of the group that owns it (on Debian dialout), and log in again."
     case .permissionDenied(let spec):
@@ -52,14 +52,14 @@ public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible 
     case .timedOut(let spec, let seconds):
       "No answer from \(spec) in \(seconds) s: check that the host is up and that no firewall drops the port."
     case .addressInUse(.radio(let name)):
-      "The radio sim:\(name) runs already: join it, stop the process that runs it, or choose another name."
-    case .addressInUse(let spec): "Somebody listens at \(spec) already: stop that process, or choose another address."
+      "The radio sim:\(name) is already running: join it, stop the process that runs it, or choose another name."
+    case .addressInUse(let spec): "Another process is listening at \(spec): stop it, or choose another address."
     case .closed: "The other side closed the connection: look at its log, and start it again."
-    case .unplugged(let spec): "\(spec) is gone: plug it in again, and open it again."
+    case .unplugged(let spec): "\(spec) is unplugged: plug it in again, and open it again."
     case .packetTooLong(let limit):
-      "A packet had more than \(limit) octets, and its end is lost: open the controller again, and tell us of it."
+      "A packet had more than \(limit) octets, and its end is lost: open the controller again, and report it as a bug."
     case .framing(let error): "\(error)"
-    case .overflow(let octets): "The peer takes no packets and \(octets) octets wait for it: it has stopped reading."
+    case .overflow(let octets): "The peer accepts no packets and \(octets) octets wait for it: it has stopped reading."
     case .adapter(let error): error.description
     case .trace(let path, let words): "The trace file \(path) failed: \(words)."
     case .system(let spec, let words): "\(spec) failed: \(words)."
@@ -67,19 +67,19 @@ public enum TransportError: Error, Sendable, Equatable, CustomStringConvertible 
   }
 }
 
-/// Loss of framing: H4 has no mark to find the next packet by, so what follows is not looked at.
-/// Vol 4, Part A, §4: the host resets and synchronises on the answer.
+/// Loss of framing: H4 has no mark at which the next packet could be found, so the rest is ignored. Vol 4, Part A, §4:
+/// the host resets and synchronises on the answer.
 public struct FramingError: Error, Sendable, Equatable, CustomStringConvertible {
   public enum Reason: Sendable, Equatable {
     /// An octet that starts no packet in this direction.
     case packetType
-    /// That many octets announced, more than a packet of this type can have.
+    /// A packet announces more octets than its type can have.
     case length(Int)
-    /// That many octets went by without the answer to HCI_Reset.
+    /// This many octets arrived without the answer to HCI_Reset.
     case noResetAnswer(Int)
   }
   public var reason: Reason
-  /// The octet's place in the stream, the first octet received being 0.
+  /// The octet's position in the stream, from 0.
   public var offset: UInt64
   /// The octet found there: the packet's type.
   public var octet: UInt8
@@ -95,7 +95,7 @@ public struct FramingError: Error, Sendable, Equatable, CustomStringConvertible 
     let found = "0x" + (octet < 16 ? "0" : "") + hex + " at octet \(offset)"
     return switch reason {
     case .packetType:
-      "The peer does not speak H4: \(found) starts no packet; check that an HCI controller is at that address."
+      "The peer does not speak H4: \(found) is not a packet type; check that an HCI controller is at that address."
     case .length(let length):
       "The peer does not speak H4: the packet of type \(found) announces \(length) octets; check what is at that address."
     case .noResetAnswer(let octets):

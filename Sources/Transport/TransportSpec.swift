@@ -1,4 +1,4 @@
-/// Where a controller is: one spelling for every tool and every configuration file.
+/// The address of a controller, in one spelling for all tools and configuration files.
 ///
 ///     hci0                         an adapter of this machine
 ///     serial:/dev/ttyACM0,1000000  H4 over a serial line; 115200 baud where no rate is given
@@ -7,20 +7,21 @@
 ///     sim                          a virtual controller in this process
 ///     sim:desk                     one on a virtual radio that this user's processes share
 ///
-/// More may follow: a switch over it keeps a `default`.
+/// More cases may follow: keep a `default` in switches.
 public enum TransportSpec: Sendable, Hashable, CustomStringConvertible {
-  /// The adapter that Linux calls by this number, over its HCI user channel.
+  /// The adapter with this number in Linux, through its HCI user channel.
   case adapter(UInt16)
   /// H4 over a serial line.
   case serial(path: String, baud: Int)
-  /// H4 over TCP. Port 0 is for listening: the system chooses one.
+  /// H4 over TCP. Port 0, for listening only: the system chooses one.
   case tcp(host: String, port: Int)
   /// H4 over a Unix stream socket. At most 107 octets of UTF-8.
   case unix(path: String)
-  /// A fresh virtual controller on the process's own radio.
+  /// A new virtual controller on the process's own radio.
   case sim
-  /// A fresh virtual controller on the radio that a process of this user runs under this name (`bindrune controllers --name`):
-  /// H4 over a Unix socket in the user's runtime folder. ASCII letters, digits, '-', '_' and '.', not beginning with '.'.
+  /// A new virtual controller on the radio that a process of this user runs under this name (`bindrune controllers
+  /// --name`): H4 over a Unix socket in the user's runtime folder. ASCII letters, digits, '-', '_' and '.', not
+  /// beginning with '.'.
   case radio(name: String)
 
   var isSerial: Bool {
@@ -30,7 +31,7 @@ public enum TransportSpec: Sendable, Hashable, CustomStringConvertible {
   /// The longest path that fits `sockaddr_un` with its terminating zero.
   static var longestPath: Int { 107 }
 
-  /// Reads the spelling above; the error says in one sentence what is wrong and what to write.
+  /// Parses the spelling above; the error says in one sentence what is wrong and what to write.
   public init(_ text: String) throws(TransportError) {
     let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
     let rest = parts.count == 2 ? String(parts[1]) : nil
@@ -53,23 +54,24 @@ public enum TransportSpec: Sendable, Hashable, CustomStringConvertible {
     case ("tcp", nil), ("unix", nil), ("serial", nil):
       throw .specification(#""\#(text)" says only the kind: write tcp:HOST:PORT, unix:PATH or serial:PATH"#)
     case (let name, nil) where name.hasPrefix("hci"):
-      // As the kernel writes it, so that there is one spelling. 65535 is its name for no adapter.
+      // Only the kernel's own spelling. 65535 is its number for no adapter.
       guard let number = UInt16(name.dropFirst(3)), number < .max, name == "hci\(number)" else {
         throw .specification(#""\#(text)" names no adapter: write hci and its number, for example hci0"#)
       }
       self = .adapter(number)
     default:
       throw .specification(
-        #""\#(text)" is no transport: write hci0, serial:PATH, tcp:HOST:PORT, unix:PATH, sim or sim:NAME"#)
+        #""\#(text)" is not a transport: write hci0, serial:PATH, tcp:HOST:PORT, unix:PATH, sim or sim:NAME"#)
     }
   }
 
   static func badName(_ text: String) -> TransportError {
     .specification(
-      #"The name in "\#(text)" is none: write sim:NAME with letters, digits, '-', '_' and '.', for example sim:desk"#)
+      #"The name in "\#(text)" is not valid: write sim:NAME with letters, digits, '-', '_' and '.', for example sim:desk"#
+    )
   }
 
-  /// Behind the last comma stands the rate.
+  /// The rate follows the last comma.
   private static func serial(_ rest: String, of text: String) throws(TransportError) -> TransportSpec {
     let comma = rest.lastIndex(of: ",")
     let path = comma.map { String(rest[..<$0]) } ?? rest
@@ -80,7 +82,7 @@ public enum TransportSpec: Sendable, Hashable, CustomStringConvertible {
     let digits = rest[rest.index(after: comma)...]
     guard let baud = UInt32(digits), "\(baud)" == digits else {
       throw .specification(
-        #"The rate of "\#(text)" is no number: write serial:PATH,BAUD, for example serial:\#(path),115200"#)
+        #"The rate of "\#(text)" is not a number: write serial:PATH,BAUD, for example serial:\#(path),115200"#)
     }
     return .serial(path: path, baud: Int(baud))
   }
@@ -102,7 +104,7 @@ public enum TransportSpec: Sendable, Hashable, CustomStringConvertible {
     return .tcp(host: host, port: Int(port))
   }
 
-  /// The spelling that gives this value back.
+  /// The spelling that `init(_:)` parses to this value.
   public var description: String {
     switch self {
     case .adapter(let number): "hci\(number)"

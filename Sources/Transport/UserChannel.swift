@@ -5,14 +5,14 @@ import NIOPosix
 import SystemPackage
 
 extension UserChannelSocket {
-  /// Takes adapter `hciN` for this process alone, until it is closed. The kernel's own Bluetooth stack, and bluetoothd with
-  /// it, lose sight of it for that time.
+  /// Takes adapter `hciN` for this process alone, until it is closed. The kernel's own Bluetooth stack, and bluetoothd
+  /// with it, lose the adapter for that time.
   ///
-  /// The adapter must be down. With `takesDown` one that is up is taken down first, which ends whatever it was doing, and
-  /// is up again once `closeFuture` is ready; a process that is killed leaves it down. Waits for up to two seconds for an
+  /// The adapter must be down. With `takesDown` an adapter that is up is taken down first, which ends its activity, and
+  /// is up again once `closeFuture` completes; a process that is killed leaves it down. Waits up to two seconds for an
   /// adapter that the kernel is still setting up; a cancelled task does not wait.
   ///
-  /// Needs CAP_NET_ADMIN and the host's network namespace: `TransportError.adapter` says what is missing.
+  /// Needs CAP_NET_ADMIN and the host's network namespace: `TransportError.adapter` names what is missing.
   public static func open(
     _ adapter: UInt16, takesDown: Bool = false, on loop: any EventLoop
   ) async throws(TransportError) -> UserChannelSocket {
@@ -50,15 +50,15 @@ extension UserChannelSocket {
   }
 }
 
-/// The system calls that an adapter takes. A test puts others in their place.
+/// The system calls for an adapter, which a test replaces.
 struct HCIKernel: Sendable {
   var socket: @Sendable () throws(Errno) -> FileDescriptor = Linux.socket
   var bind: @Sendable (_ socket: FileDescriptor, _ adapter: UInt16) throws(Errno) -> Void = Linux.bind
   var power: @Sendable (_ adapter: UInt16, _ isUp: Bool) throws(Errno) -> Void = Linux.power
   var view: @Sendable () -> HCISocketView = HCISocketView.now
-  /// The kernel has begun to make this adapter, or has made it.
+  /// Whether the kernel is setting up this adapter, or has.
   var isPresent: @Sendable (_ adapter: UInt16) -> Bool = { Machine().exists(FilePath("/sys/class/bluetooth/hci\($0)")) }
-  /// What an error means here and now.
+  /// Determines the meaning of an error.
   var error: @Sendable (_ error: Errno, _ adapter: UInt16) -> AdapterError = { AdapterError($0, adapter: $1) }
   /// How long an adapter may be in set-up.
   var patience = TimeAmount.seconds(2)
@@ -69,7 +69,7 @@ private enum Linux {
   static func bind(_ socket: FileDescriptor, _ adapter: UInt16) throws(Errno) {
     try socket.bind(toAdapter: adapter, channel: bindrune_HCI_CHANNEL_USER)
   }
-  /// Over a socket of its own: one that has the user channel is refused.
+  /// Through a separate socket: one that has the user channel is refused.
   static func power(_ adapter: UInt16, _ isUp: Bool) throws(Errno) {
     let socket = try socket()
     defer { try? socket.close() }
@@ -77,29 +77,30 @@ private enum Linux {
   }
 }
 
-/// A socket on its way to an adapter's user channel.
+/// A socket that is becoming an adapter's user channel.
 final class UserChannel: @unchecked Sendable {
-  // Sendable because one call follows another, whichever thread they are on.
+  // Sendable because calls are sequential, on whatever threads.
   let adapter: UInt16
   let descriptor: FileDescriptor
   let receiveBuffer: Int
   private let kernel: HCIKernel
-  /// The adapter was up, and is to be so again.
+  /// The adapter was up, and must be brought up again.
   private(set) var owesPower = false
 
-  /// Octets that the kernel is asked to keep for us: what a controller says in a second and more, while we are held up.
+  /// Octets that the kernel should buffer for us: the traffic of a controller for a second and more, if this process is
+  /// delayed.
   private static var wantedBuffer: CInt { 4 << 20 }
 
   init(_ adapter: UInt16, _ kernel: HCIKernel) throws(TransportError) {
     do throws(Errno) { descriptor = try kernel.socket() } catch { throw .adapter(kernel.error(error, adapter)) }
     self.adapter = adapter
     self.kernel = kernel
-    // Before there can be a packet.
+    // Before any packet can arrive.
     descriptor.setReceiveBuffer(Self.wantedBuffer)
     receiveBuffer = descriptor.receiveBuffer
   }
 
-  /// A socket that is bound already.
+  /// For a socket that is already bound.
   init(_ adapter: UInt16, adopting descriptor: FileDescriptor) {
     self.adapter = adapter
     kernel = HCIKernel()
@@ -109,20 +110,20 @@ final class UserChannel: @unchecked Sendable {
 
   enum Attempt: Sendable, Equatable {
     case bound
-    /// Of no use to try again.
+    /// Trying again would not help.
     case failed(Errno)
     case inSetUp(Errno)
   }
 
-  /// EBUSY and ENODEV have several causes, of which one goes away by itself: the kernel makes an adapter in steps. First it
-  /// cannot be found, then it is busy with the controller's start.
+  /// EBUSY and ENODEV have several causes, one of which is temporary: the kernel sets an adapter up in steps, in which
+  /// it is first missing, then busy with the controller's start.
   func bind(takesDown: Bool) -> Attempt {
     do throws(Errno) { try kernel.bind(descriptor, adapter) } catch {
       switch error {
       case .noSuchDevice: return kernel.isPresent(adapter) ? .inSetUp(error) : .failed(error)
       case .resourceBusy:
         guard let entry = kernel.view().adapters.first(where: { $0.number == adapter }) else { return .inSetUp(error) }
-        // A taken adapter says that it is up, too. In set-up none does.
+        // A taken adapter also reports that it is up. One in set-up does not.
         if entry.hasUserChannel == true { return .failed(error) }
         guard entry.isUp else { return .inSetUp(error) }
         return takesDown ? bindTakenDown() : .failed(error)
@@ -135,24 +136,24 @@ final class UserChannel: @unchecked Sendable {
   private func bindTakenDown() -> Attempt {
     do throws(Errno) { try kernel.power(adapter, false) } catch { return .failed(error) }
     owesPower = true
-    // Whoever took it up may do so again: no more than the time for a set-up is spent on that.
+    // The process that brought it up may do so again: try only for the duration of a set-up.
     do throws(Errno) { try kernel.bind(descriptor, adapter) } catch { return .inSetUp(error) }
     return .bound
   }
 
-  /// Closes a socket that has become no transport.
+  /// Closes a socket that did not become a transport.
   func abandon() throws {
     try? descriptor.close()
     try restorePower()
   }
 
-  /// Brings an adapter up that was taken down: once the socket is closed.
+  /// Brings up an adapter that was taken down, after the socket is closed.
   func restorePower() throws {
     guard owesPower else { return }
     owesPower = false
     do throws(Errno) { try kernel.power(adapter, true) } catch {
       switch error {
-      // Up already, by another's hand; or unplugged.
+      // Another process has brought it up, or it is unplugged.
       case .alreadyInProcess, .noSuchDevice: return
       default: throw TransportError.adapter(kernel.error(error, adapter))
       }

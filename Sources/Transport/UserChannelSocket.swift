@@ -4,22 +4,22 @@ import NIOCore
 import NIOPosix
 import SystemPackage
 
-/// An adapter of this machine, all of it: Linux's HCI user channel, or any socket that keeps packets whole.
+/// An adapter of this machine: Linux's HCI user channel, or any socket that preserves packet boundaries.
 ///
-/// One read is one packet and one write is one packet. The kernel takes two packets that come in one `writev` for one
-/// that is broken, and says nothing; so the channel below never holds more than one packet, and has nothing to gather.
-/// A packet that the kernel has no room for waits there until it has; those behind it wait here, up to a bound.
+/// One read is one packet and one write is one packet. The kernel takes two packets in one `writev` as a single
+/// malformed one, without an error; so the channel never holds more than one packet, and has nothing to gather. A
+/// packet that the kernel has no room for waits in the channel; later ones wait here, up to a bound.
 ///
-/// What comes while the kernel's buffer for us is full it drops, also without a word: `receiveBuffer` says how large that
-/// buffer is, and nothing that takes long belongs on this event loop.
+/// The kernel drops packets that exceed its receive buffer, also without an error: `receiveBuffer` returns the size of
+/// that buffer. Do not run slow code on this event loop.
 public final class UserChannelSocket: HCITransport, @unchecked Sendable {
   // Sendable because every access is on the channel's event loop, which the entry points check in debug builds.
   private let channel: any Channel
   private let adapter: UInt16
-  /// Octets that the kernel keeps for us until they are read, its own bookkeeping included.
+  /// Octets that the kernel buffers for us, its own bookkeeping included.
   public let receiveBuffer: Int
-  /// Ready when the adapter has been let go, and is up again if it was taken down to be opened; a `TransportError` says
-  /// why it is not.
+  /// Completes when the adapter is released, and is up again if opening took it down; a `TransportError` gives the
+  /// reason if it is not.
   public let closeFuture: EventLoopFuture<Void>
   private var gate = Gate()
   private var isSearching = false
@@ -27,12 +27,12 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
   /// The packet that the channel has, or the memory for the next one.
   private var outgoing: ByteBuffer
   private var isInFlight = false
-  /// Those behind it.
+  /// The packets behind it.
   private var waiting = CircularBuffer<ByteBuffer>()
   private var waitingOctets = 0
   private var isDraining = false
 
-  /// The kernel's packets have at most 1,029 octets. A read that fills this much may have cut one.
+  /// The kernel's packets have at most 1,029 octets. A read that fills this buffer may have cut one.
   private static var longestRead: Int { 2048 }
   /// Octets that may wait on either side.
   private static var bound: Int { 1 << 20 }
@@ -45,7 +45,7 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
     let loop = channel.eventLoop
     closeFuture = channel.closeFuture.flatMap {
       guard userChannel.owesPower else { return loop.makeSucceededVoidFuture() }
-      // The kernel starts the controller meanwhile.
+      // Meanwhile the kernel starts the controller.
       return NIOThreadPool.singleton.runIfActive(eventLoop: loop) { try userChannel.restorePower() }
     }
   }
@@ -76,7 +76,7 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
     }
   }
 
-  /// Nothing to do: each packet goes out with its `send`.
+  /// Has no effect: each packet is sent by its `send`.
   public func flush() {}
 
   public func resynchronise() {
@@ -92,12 +92,12 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
 
   // MARK: Writing
 
-  /// The only place where the channel is given anything, and only when it has nothing.
+  /// The only place that writes to the channel, and only when the channel has nothing.
   private func write(_ packet: ByteBuffer) {
     precondition(!isInFlight, "one packet at a time")
     isInFlight = true
     let promise = eventLoop.makePromise(of: Void.self)
-    // Before the write: one that fails closes the channel, and the reason must be here first.
+    // Before the write: a failed write closes the channel, and the reason must arrive first.
     promise.futureResult.whenComplete { self.wrote($0) }
     channel.writeAndFlush(packet, promise: promise)
   }
@@ -112,13 +112,14 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
       write(next)
     }
     isDraining = false
-    // `send` did not make the sender wait.
+    // `send` did not stop the sender.
     if isWritable, case .open(let receiver) = gate { receiver.writable() }
   }
 
   // MARK: From the channel
 
-  /// The channel reads what there is when the other side closes, also before `start` and inside of a `send` that fails.
+  /// The channel reads remaining packets when the other side closes, even before `start` and inside of a failing
+  /// `send`.
   fileprivate func read(_ packet: ByteBuffer) {
     guard gate.isLive else { return }
     if packet.readableBytes >= Self.longestRead { return fail(.packetTooLong(limit: Self.longestRead - 1)) }
@@ -140,7 +141,7 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
     if case .open(let receiver) = gate { receiver.receivedAll() }
   }
 
-  /// Delivers what has waited: packets that came too early, then the end.
+  /// Delivers what has waited: early packets, then the end.
   private func catchUp() {
     let waited = gate.takePackets()
     if !waited.isEmpty {
@@ -171,7 +172,7 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
     guard let error = error as? IOError else { return .closed }
     let code = Errno(rawValue: error.errnoCode)
     return switch code {
-    // Said once, by a read or by a write, whichever comes first; later the kernel says something else, or nothing.
+    // Reported once, by the first read or write; later errors differ, or are absent.
     case .brokenPipe, .badStateOfDescriptor, .noSuchDevice, .networkDown: .unplugged(.adapter(adapter))
     case .connectionReset: .closed
     default: .system(.adapter(adapter), code.description)
@@ -190,8 +191,8 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
 // MARK: - The channel
 
 extension UserChannelSocket {
-  /// A transport on a descriptor that keeps packets whole, such as one that a privileged process has bound to `adapter`'s
-  /// user channel and handed over. It is the transport's from here on, and closed if this throws.
+  /// A transport on a descriptor that preserves packet boundaries, such as one that a privileged process has bound to
+  /// `adapter`'s user channel and handed over. The transport owns it from here on, and it is closed if this throws.
   public static func adopt(
     _ descriptor: FileDescriptor, of adapter: UInt16, on loop: any EventLoop
   ) async throws(TransportError) -> UserChannelSocket {
@@ -204,13 +205,13 @@ extension UserChannelSocket {
     }
   }
 
-  /// The descriptor stays the caller's if this throws.
+  /// The caller keeps the descriptor if this throws.
   static func make(_ userChannel: UserChannel, on loop: any EventLoop) async throws(TransportError) -> UserChannelSocket
   {
     do {
       return try await NIOPipeBootstrap(group: loop)
         .channelOption(.autoRead, value: false)
-        // One size: the usual allocator begins small, and what does not fit is lost.
+        // A fixed size: the default allocator begins small, and the rest of a longer packet would be lost.
         .channelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: longestRead))
         .takingOwnership(of: userChannel.descriptor) { channel in
           channel.eventLoop.makeCompletedFuture {

@@ -15,13 +15,13 @@ import Testing
     ("< 0A 3", 3, 6, "half an octet"),
     ("< 0A ??", 3, 6, "wildcard"),
     ("< 0A ...", 3, 6, "wildcard"),
-    ("> 0A ... 00", 3, 10, "behind ..."),
+    ("> 0A ... 00", 3, 10, "may follow ..."),
     ("> 0A ?", 3, 6, "wildcard is ??"),
-    ("< {x}", 3, 3, "nothing is called x"),
+    ("< {x}", 3, 3, "x has not been captured"),
     ("< {x:2}", 3, 3, "capture"),
     ("> {x:0}", 3, 3, "1 to 512"),
     ("> {x:2", 3, 7, "closing }"),
-    ("> {}", 3, 4, "a name stands"),
+    ("> {}", 3, 4, "a name is missing"),
     ("> * 3", 3, 3, "repeats"),
     ("> 00*x", 3, 6, "how often"),
     ("> 00*0", 3, 5, "limit"),
@@ -29,8 +29,8 @@ import Testing
     (">", 3, 2, "octets are missing"),
     ("> 0B |", 3, 7, "octets are missing"),
     ("< 0A, 0B", 3, 5, "should end here"),
-    ("0A 03 00", 3, 1, "is no step"),
-    ("= 0A", 3, 1, "no step begins so"),
+    ("0A 03 00", 3, 1, "is not a step"),
+    ("= 0A", 3, 1, "this does not begin a step"),
     ("wait", 3, 5, "a time is missing"),
     ("wait 3", 3, 6, "a time is missing"),
     ("wait 3700s", 3, 6, "a time is missing"),
@@ -67,9 +67,9 @@ import Testing
   @Test(arguments: [
     ("", "s:1:1: no title; begin the file with \"title: …\""),
     ("title: T", "s:1:1: no steps; say what to send with <, and what must come back with >"),
-    ("title: T\ntitle: U\nclosed", "s:2:1: title: stands here a second time; remove one"),
+    ("title: T\ntitle: U\nclosed", "s:2:1: title: is a duplicate; remove one"),
     ("titel: T\nclosed", "s:1:1: unknown key titel:; the head has title:, section:, database:, side:"),
-    ("title:\nclosed", "s:1:7: title: says nothing; write its value behind the colon"),
+    ("title:\nclosed", "s:1:7: title: has no value; write it after the colon"),
     ("title: T\nside: left\nclosed", "s:2:1: side: is server or client"),
   ]) func wrongHead(_ text: String, _ expected: String) {
     #expect(throws: FileError.self) { try Script(text, file: "s") }
@@ -159,16 +159,16 @@ import Testing
 
   /// The text with a mark where the error is, and the error.
   static let wrongDatabases: [(String, String)] = [
-    ("▸", "the file ends where a value should stand"),
-    ("▸[]", "a list where a database should stand, in { }"),
+    ("▸", "the file ends where a value is missing"),
+    ("▸[]", "a list instead of a database in { }"),
     ("{} ▸x", "\"x\" after the end of the JSON value; remove it"),
     ("▸{}", "a database without \"services\"; add it"),
     (
       #"{"services": [], ▸"services": []}"#,
-      "the key \"services\" stands here a second time (first in line 1); remove one"
+      "the key \"services\" is a duplicate (first in line 1); remove one"
     ),
     (#"{▸"Services": []}"#, "unknown key \"Services\"; a database has title, services"),
-    (#"{"services": ▸{}}"#, "\"services\" is a list, in [ ], and here stands an object"),
+    (#"{"services": ▸{}}"#, "\"services\" must be a list, in [ ], and this is an object"),
     (service(#""uuid": ▸"180""#), "\"uuid\" is a UUID: \"180F\", or \"A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00\""),
     (service(#""uuid": "180F", "type": ▸"third""#), "\"type\" is one of primary, secondary"),
     (
@@ -200,11 +200,11 @@ import Testing
     (characteristic(#""properties": [], "value": "01 ▸0""#), "half an octet; octets are pairs of hex digits"),
     (
       characteristic(#""properties": [], ▸"value": "00*513""#),
-      "513 octets where at most 512 may stand (Vol 3, Part F, §3.2.9: 512)"
+      "513 octets where at most 512 are allowed (Vol 3, Part F, §3.2.9: 512)"
     ),
     (
       characteristic(#""properties": [], ▸"value": "00 01", "maximum": 1"#),
-      "2 octets where at most 1 may stand (Vol 3, Part F, §3.2.9: 512)"
+      "2 octets where at most 1 are allowed (Vol 3, Part F, §3.2.9: 512)"
     ),
     (
       characteristic(#""properties": [], "fixed": true, ▸"maximum": 1"#),
@@ -222,23 +222,23 @@ import Testing
     ),
     (
       characteristic(#""properties": [], "kept": "databaseHash", ▸"value": "00""#),
-      "the server itself keeps this value; remove \"value\" or \"kept\""
+      "the server itself maintains this value; remove \"value\" or \"kept\""
     ),
     (characteristic(#""properties": [], "delay": ▸"soon""#), "\"delay\" is a time, as \"100ms\" or \"2s\""),
     (
       characteristic(#""properties": ["notify"], "descriptors": [{"uuid": "2902", ▸"value": "00 00"}]"#),
-      "each client has a Client Characteristic Configuration of its own, readable, 0000 to begin with; remove \"value\""
+      "each client has its own Client Characteristic Configuration, readable, initially 0000; remove \"value\""
     ),
     (
       service(#""uuid": "180F", "includes": [▸{"service": 9}]"#),
       "no service is declared at the handle that the include at 0x0002 names"
     ),
-    (#"{"services": [{"uuid": "180F"▸]}"#, "\"]\" where a comma or the closing brace should stand"),
-    (#"{"title": "a\▸q"}"#, "\\q is no escape; a backslash itself is written \\\\"),
+    (#"{"services": [{"uuid": "180F"▸]}"#, "\"]\" instead of a comma or the closing brace"),
+    (#"{"title": "a\▸q"}"#, "\\q is not an escape; a backslash itself is written \\\\"),
     ("{\"title\": \"a▸\n\"}", "a string ends in the line where it began; close it with \""),
     (
       String(repeating: "[", count: 64) + "▸" + String(repeating: "[", count: 36),
-      "nested more than 64 deep; no database is"
+      "nested more than 64 levels deep; reduce the nesting"
     ),
   ]
   static func service(_ members: String) -> String { "{\"services\": [{\(members)}]}" }

@@ -42,7 +42,7 @@ import Testing
       "3 value indication 0x0003 01: indication 0x0003 01; notification 0x0003 01"
     ),
     ("value notification 0x0003", "2 value notification 0x0003: notification 0x0003 ; no value"),
-    ("set 0x0001 00", "2 set 0x0001 00: that it can be done; no value of that length can stand at 0x0001"),
+    ("set 0x0001 00", "2 set 0x0001 00: that it can be done; 0x0001 cannot have a value of that length"),
     (
       "< 0A 03 00\n> 0B {a:2} | nothing\nreconnect\n> 0B {b:1} | nothing\n< {b}",
       "6 < {b}: octets called b; none: another alternative came"

@@ -55,7 +55,7 @@ import Testing
     #expect(end.status == 1 && end.errors == "")
     let place = try #require(end.lines.firstIndex { $0.hasPrefix("  ✗ Bluetooth ") })
     #expect(end.lines[place].contains("Bluetooth") && end.lines[place + 1].contains("→ "))
-    #expect(end.lines.contains("  ? adapter         not to be seen from here"))
+    #expect(end.lines.contains("  ? adapter         cannot be seen from here"))
     #expect(end.output.contains("hci0 cannot be opened yet") && end.lines.last?.contains("`bindrune demo`") == true)
     #expect(try await Tool("doctor", "hci0", "--open").end().lines.contains("  ? opening         not tried"))
   }

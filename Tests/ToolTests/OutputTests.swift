@@ -79,7 +79,7 @@ import Testing
     try await withFolder { folder in
       let pipe = folder.appending(path: "pipe").path
       #expect(unsafe mkfifo(pipe, 0o600) == 0)
-      expectSentence(try await Tool("scan", "--hci", "sim", "--trace", pipe).end(), "nobody reads this pipe yet")
+      expectSentence(try await Tool("scan", "--hci", "sim", "--trace", pipe).end(), "this pipe has no reader yet")
       let reader = unsafe open(pipe, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
       defer { close(reader) }
       let end = try await Tool("scan", "--hci", "sim", "--duration", "0.5", "--trace", pipe).end()

@@ -27,7 +27,7 @@ import Testing
 
       // It is there once, and the second does not harm the first.
       expectSentence(
-        try await tool(folder, "controllers --name desk").end(), "The radio sim:desk runs already: join it")
+        try await tool(folder, "controllers --name desk").end(), "The radio sim:desk is already running: join it")
       let bench = try await tool(folder, "bench --hci sim:desk --hci sim:desk --count 3 --json").end()
       #expect(bench.status == 0, "\(bench.errors)")
       #expect(try bench.objects().last?["virtual"] as? Bool == true)
@@ -38,7 +38,8 @@ import Testing
       expectSentence(await server.end(), "closed the connection")
       expectSentence(
         try await tool(folder, "scan --hci sim:desk").end(),
-        #"Nobody runs the radio sim:desk (at \#(socket(folder))): start it with "bindrune controllers --name desk"."#)
+        #"No process runs the radio sim:desk (at \#(socket(folder))): start it with "bindrune controllers --name desk"."#
+      )
     }
   }
 
@@ -51,7 +52,7 @@ import Testing
         radio.signal(SIGKILL)
         #expect(await radio.end().status == 128 + SIGKILL)
         #expect(FileManager.default.fileExists(atPath: socket(folder)))
-        expectSentence(try await tool(folder, "scan --hci sim:desk").end(), "Nobody runs the radio sim:desk")
+        expectSentence(try await tool(folder, "scan --hci sim:desk").end(), "No process runs the radio sim:desk")
       }
     }
   }
@@ -88,7 +89,8 @@ import Testing
             group.addTask {
               guard (try? await one.line("listening on ")) == nil else { return one }
               expectSentence(
-                await one.end(), isNamed ? "The radio sim:desk runs already" : "Somebody listens at \(spec) already")
+                await one.end(),
+                isNamed ? "The radio sim:desk is already running" : "Another process is listening at \(spec)")
               return nil
             }
           }

@@ -182,7 +182,7 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
   // MARK: What goes wrong
 
   @Test func nobodyThere() async throws {
-    expectSentence(try await Tool("scan", "--hci", "tcp:127.0.0.1:1").end(), "Nobody listens at tcp:127.0.0.1:1")
+    expectSentence(try await Tool("scan", "--hci", "tcp:127.0.0.1:1").end(), "Nothing is listening at tcp:127.0.0.1:1")
     expectSentence(try await Tool("serve", "--hci", "unix:/no/such.sock").end(), "no socket at unix:/no/such.sock")
     expectSentence(try await Tool("scan", "--hci", "serial:/no/such").end(), "no device at serial:/no/such")
     expectSentence(try await Tool("scan", "--hci", "sim", "--take-down").end(), "only an adapter of this machine")

@@ -402,7 +402,7 @@ extension HCISocketView.Entry {
       .notFound(3, present: [], hint: .switchedOff("x_sw", isHard: true)),
       "x_sw is off in hardware: turn the radio switch"
     ),
-    (.up(1, daemon: false), "hci1 is up: the kernel uses it: add --take-down"),
+    (.up(1, daemon: false), "hci1 is up: the kernel uses it: open it with `takesDown: true`"),
     (.up(1, daemon: false), "`sudo btmgmt --index 1 power off`"),
     (.up(1, daemon: true), "`bluetoothctl power off`"),
     (
@@ -417,8 +417,8 @@ extension HCISocketView.Entry {
     (.userNamespace, "not even root"),
     (.blocked(1, isHard: false), "hci1 is switched off in software (rfkill): run `rfkill unblock bluetooth`."),
     (.blocked(1, isHard: true), "hci1 is switched off in hardware"),
-    (.system(1, .ioError), "hci1 failed (Input/output error): see what `bindrune doctor hci1` says."),
-    (.system(nil, .tooManyOpenFiles), "see what `bindrune doctor` says."),
+    (.system(1, .ioError), "hci1 failed (Input/output error): run `bindrune doctor hci1`."),
+    (.system(nil, .tooManyOpenFiles), "run `bindrune doctor`."),
   ])
   func sentence(error: AdapterError, words: String) {
     let text = error.description

@@ -59,7 +59,7 @@ import Testing
   @Test func whatIsNoFile() async throws {
     try await withFile { path in
       #expect(unsafe mkfifo(path, 0o600) == 0)
-      #expect(throws: TransportError.trace(path: path, "nobody reads this pipe yet: start its reader first")) {
+      #expect(throws: TransportError.trace(path: path, "this pipe has no reader yet: start its reader first")) {
         _ = try BTSnoopWriter(path: path)
       }
     }
@@ -82,7 +82,7 @@ import Testing
       }
       for _ in 0..<10_000 { record(into: &writer) }
       writer.flush()
-      #expect(writer.failure?.description.contains("packets are missing: it was written too slowly") == true)
+      #expect(writer.failure?.description.contains("packets are missing: it could not be written fast enough") == true)
       // The reader goes on, until it has what is behind the gap: more than the 4 MiB that waited, and a pipe's.
       let (parts, continuation) = AsyncStream.makeStream(of: [UInt8].self), arrived = Atomic(0)
       Thread.detachNewThread {

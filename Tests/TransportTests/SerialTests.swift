@@ -100,7 +100,7 @@ final class SerialLine: Sendable {
       let nowhere = TransportSpec.serial(path: "/no/such/tty", baud: 115_200)
       #expect(await error("/no/such/tty") == .notFound(nowhere))
       #expect(TransportError.notFound(nowhere).description.contains("no device at serial:/no/such/tty"))
-      for (path, baud, words) in [("/dev/null", 115_200, "no serial port"), ("/dev/null", 123_456, "115200, ")] {
+      for (path, baud, words) in [("/dev/null", 115_200, "not a serial port"), ("/dev/null", 123_456, "115200, ")] {
         guard case .unsuitable(_, let why) = await error(path, baud) else {
           Issue.record("\(path)")
           continue

@@ -84,7 +84,7 @@ import Testing
       try FileManager.default.createSymbolicLink(atPath: folder, withDestinationPath: root + "/own")
       for _ in 0..<2 {
         let error = #expect(throws: TransportError.self) { try radio.path(creates: creates) }
-        #expect(error?.description.contains("\(folder) is no folder, remove it") == true)
+        #expect(error?.description.contains("\(folder) is not a folder, remove it") == true)
         try FileManager.default.removeItem(atPath: folder)
         #expect(FileManager.default.createFile(atPath: folder, contents: nil))
       }
@@ -95,7 +95,7 @@ import Testing
     try withFolders { radio, root in
       (radio.runtimeFolder, radio.temporaryFolder) = (nil, FilePath(root + "/gone"))
       let error = #expect(throws: TransportError.self) { try radio.path(creates: true) }
-      #expect(error?.description.contains("cannot be made: No such file or directory") == true)
+      #expect(error?.description.contains("cannot be created: No such file or directory") == true)
     }
   }
 

@@ -221,7 +221,7 @@ import Testing
       try await recorder.wait { !$0.errors.isEmpty }
       try await loop.run {
         #expect(recorder.packets == [acl(7)] && recorder.errors == [.unplugged(.adapter(3))])
-        #expect(recorder.errors.first?.description.hasPrefix("hci3 is gone: ") == true)
+        #expect(recorder.errors.first?.description.hasPrefix("hci3 is unplugged: ") == true)
       }
     }
   }
