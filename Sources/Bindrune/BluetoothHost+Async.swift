@@ -103,26 +103,26 @@ extension BluetoothHost {
       tell(.advertisingStopped(id, reason))
 
     case .linkUp(let id, let peer, let role, let parameters):
-      links[id] = LinkState(peer: peer, isObserved: observer != nil, readers: readers)
-      if case .closing = phase { perform { core, now in core.disconnect(id, now: now) } }
-      tell(.connected(Link(id: id, peer: peer, role: role, host: self)))
+      linkStates[id] = LinkState(peer: peer, role: role, isObserved: observer != nil, readers: readers)
+      if case .closing = state { perform { core, now in core.disconnect(id, now: now) } }
+      if let link = link(id) { tell(.connected(link)) }
       logger.debug("\(id) up: \(peer), \(role), \(parameters)")
     case .peerIdentified(let id, let address):
-      links[id]?.tell(.peerIdentified(address))
+      linkStates[id]?.tell(.peerIdentified(address))
       tell(.peerIdentified(id, address))
       logger.debug("\(id): the peer is \(address)")
       remember(core.remoteDatabase(of: id), of: id)
     case .linkDown(let id, let reason):
       let error = BluetoothError.linkWentDown(reason)
       completeRequests(of: id, error)
-      links.removeValue(forKey: id)?.end(error)
+      linkStates.removeValue(forKey: id)?.end(error)
       tell(.disconnected(id, reason))
       logger.debug("\(id) down: \(reason)")
     case .parametersChanged(let id, let parameters): logger.debug("\(id): \(parameters)")
     case .dataLengthChanged(let id, let length): logger.debug("\(id): \(length)")
     case .physChanged(let id, let phys): logger.debug("\(id): \(phys)")
     case .mtuChanged(let id, let mtu):
-      links[id]?.mtuChanged(mtu)
+      linkStates[id]?.mtuChanged(mtu)
       tell(.mtuChanged(id, mtu))
       logger.debug("\(id): ATT_MTU \(mtu)")
 
@@ -152,7 +152,7 @@ extension BluetoothHost {
     case .storeClient: break
     case .readyToSend(let id): sendFromPorts(of: id)
     case .indicationConfirmed(let id, let handle):
-      links[id]?.confirmation.resume()
+      linkStates[id]?.confirmation.resume()
       tell(.indicationConfirmed(id, handle))
       sendFromPorts(of: id)
     case .violation(let link?, .applicationTooSlow(let handle)):
@@ -168,8 +168,7 @@ extension BluetoothHost {
     switch result {
     // It has been told already that the link is up, and not yet that it is down.
     case .connected(let id):
-      links[id].map { .success(.linked(Link(id: id, peer: $0.peer, role: .central, host: self))) }
-        ?? .failure(.linkIsDown)
+      link(id).map { .success(.linked($0)) } ?? .failure(.linkIsDown)
     case .disconnected, .done, .gatt(.done): .success(.done)
     case .parameters(let parameters): .success(.parameters(parameters))
     case .rssi(let rssi): .success(.rssi(rssi))
@@ -198,15 +197,15 @@ extension BluetoothHost {
     return Array(ended.keys)
   }
 
-  /// Called once, when the phase has become `.closed`.
+  /// Called once, when the state has become `.closed`.
   func endEverything(_ error: BluetoothError) {
     starting.resume(.failure(error))
     for state in advertising.values { state.waiters.resume(.failure(error)) }
     advertising = [:]
     _ = endRequests(error)
     endScans(error)
-    for link in links.values { link.end(error) }
-    links = LinkMap()
+    for link in linkStates.values { link.end(error) }
+    linkStates = LinkMap()
     for mailbox in incoming { mailbox.finish(error) }
     incoming = []
     tellLater(.failed(error))

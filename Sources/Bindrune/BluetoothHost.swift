@@ -29,7 +29,9 @@ public actor BluetoothHost {
     _read { yield unsafe receiver.core }
     _modify { yield unsafe &receiver.core }
   }
-  private(set) var phase = Phase.stopped
+  /// Where the host is in its life. `states` reports its changes.
+  public private(set) var state = HostState.stopped { didSet { reportState() } }
+  var stateReaders: [Mailbox<HostState>] = []
   @inline(__always) var packet: PacketBuffer {
     _read { yield unsafe receiver.packet }
     _modify { yield unsafe &receiver.packet }
@@ -43,8 +45,6 @@ public actor BluetoothHost {
   /// `pump` will be called, in a later turn of the event loop.
   private var isPumpDue = false
 
-  enum Phase { case stopped, starting, running, closing, closed(BluetoothError) }
-
   // What waits, by what it waits for.
   let starting = Waiters()
   var advertising: [AdvertisingSetID: AdvertisingState] = [:]
@@ -55,7 +55,7 @@ public actor BluetoothHost {
   /// Requests that ended with their link, which has not been told yet.
   var orphans: [RequestID] = []
   var scans: [ScanID: Scan] = [:]
-  var links = LinkMap<LinkState>()
+  var linkStates = LinkMap<LinkState>()
   let readers = ReaderCount()
   /// How ports ask to be emptied, and the links of those that have.
   var doorbell: Doorbell?
@@ -126,11 +126,12 @@ public actor BluetoothHost {
   }
 
   deinit {
-    if case .closed = phase { return }
+    if case .closed = state { return }
     // No caller waits on the host itself, or it would live; what else has waited for its word hears that there is none.
     let (error, transport) = (BluetoothError.closed, transport)
-    for link in links.values { link.end(error) }
+    for link in linkStates.values { link.end(error) }
     for mailbox in incoming { mailbox.finish(error) }
+    for mailbox in stateReaders { mailbox.report(.closed(error)) }
     timer?.scheduled.cancel()
     transport.eventLoop.execute { transport.close() }
   }
@@ -140,15 +141,15 @@ public actor BluetoothHost {
   /// Starts the transport and the controller; a second caller waits for the same start. A cancelled task stops waiting, and
   /// the start goes on: call `start` again to wait for it, or `close`.
   public func start() async throws(BluetoothError) {
-    switch phase {
+    switch state {
     case .running: return
     case .closing: throw .closed
     case .closed(let error): throw error
     case .stopped, .starting: break
     }
     try await starting.wait {
-      guard case .stopped = phase else { return nil }
-      phase = .starting
+      guard case .stopped = state else { return nil }
+      state = .starting
       receiver.host = self
       transport.start(receiver)
       // Whatever the controller still says of an earlier life is dropped, up to the answer to Reset.
@@ -158,8 +159,8 @@ public actor BluetoothHost {
     }
   }
   func started() {
-    guard case .starting = phase else { return }
-    phase = .running
+    guard case .starting = state else { return }
+    state = .running
     starting.resume()
   }
 
@@ -174,12 +175,12 @@ public actor BluetoothHost {
     try? await transport.closeFuture.get()
   }
   private func end() async {
-    switch phase {
+    switch state {
     case .closed: return
     case .stopped, .starting: return fail(.closed)
     case .closing: break
     case .running:
-      phase = .closing
+      state = .closing
       let scans = scans.keys
       endScans(.closed)
       let ended = endRequests(.closed)
@@ -187,7 +188,7 @@ public actor BluetoothHost {
         for request in ended { core.cancel(request, now: now) }
         for scan in scans { core.stopScan(id: scan, now: now) }
         for id in advertising.keys { core.stopAdvertising(id, now: now) }
-        for link in links.keys { core.disconnect(link, now: now) }
+        for link in linkStates.keys { core.disconnect(link, now: now) }
       }
       transport.eventLoop.scheduleTask(in: .seconds(1)) { [weak self] in
         self?.assumeIsolated { $0.fail(.closed) }
@@ -197,12 +198,12 @@ public actor BluetoothHost {
     let closing = closing
     await Task {
       try? await closing.wait {
-        if case .closed = phase { .success(()) } else { nil }
+        if case .closed = state { .success(()) } else { nil }
       }
     }.value
   }
   func closeIfQuiet() {
-    guard case .closing = phase, links.isEmpty else { return }
+    guard case .closing = state, linkStates.isEmpty else { return }
     let reset: [UInt8] = [0x01, 0x03, 0x0C, 0x00]  // HCI_Reset; nobody waits for its answer
     transport.send(reset.span)
     fail(.closed)
@@ -210,8 +211,8 @@ public actor BluetoothHost {
 
   /// The host is of no more use: everything that waits ends with `error`.
   func fail(_ error: BluetoothError) {
-    if case .closed = phase { return }
-    phase = .closed(error)
+    if case .closed = state { return }
+    state = .closed(error)
     timer?.scheduled.cancel()
     timer = nil
     transport.close()
@@ -226,7 +227,7 @@ public actor BluetoothHost {
   }
   /// Throws unless the controller is running.
   func checkRunning() throws(BluetoothError) {
-    switch phase {
+    switch state {
     case .running: return
     case .closed(let error): throw error
     case .closing: throw .closed
@@ -361,12 +362,12 @@ public actor BluetoothHost {
       if let effect = batch.nextEffect(), !isClosed { handle(effect, in: batch) }
     }
   }
-  var isClosed: Bool { if case .closed = phase { true } else { false } }
+  var isClosed: Bool { if case .closed = state { true } else { false } }
 
   /// One timer. It may go off too early, which costs less than a new one for every packet.
   private func armTimer() {
     guard let deadline = core.nextDeadline() else { return }
-    if case .closed = phase { return }
+    if case .closed = state { return }
     if let timer {
       if timer.deadline <= deadline { return }
       timer.scheduled.cancel()

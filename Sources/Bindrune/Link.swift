@@ -21,6 +21,7 @@ public struct Link: Sendable, Identifiable {
   public let peer: PeerID
   public let role: LinkRole
   public let host: BluetoothHost
+  let ending: LinkEnding
 
   /// The peer's identity address, where that is known by now; else the one that it was reached by.
   public var address: PeerAddress { get async { await host.address(of: peer) } }

@@ -9,6 +9,8 @@ import HCI
 final class LinkState: @unchecked Sendable {
   // Sendable: only its host uses it, isolated.
   let peer: PeerID
+  let role: LinkRole
+  let ending = LinkEnding()
   /// Who hears of what the server does by itself; until somebody does, the last of it waits here.
   var events: [Mailbox<LinkEvent>] = [] { didSet { noteReaders() } }
   var unheard: Deque<LinkEvent>? { didSet { noteReaders() } }
@@ -32,8 +34,9 @@ final class LinkState: @unchecked Sendable {
   /// The places of the answer to the client that the core keeps until the values before it have been written.
   var keptAnswer: [SendPort.Fence]?
   /// `isObserved`: nothing waits unheard. `readers`: the host's.
-  init(peer: PeerID, isObserved: Bool, readers: ReaderCount) {
+  init(peer: PeerID, role: LinkRole, isObserved: Bool, readers: ReaderCount) {
     self.peer = peer
+    self.role = role
     self.readers = readers
     unheard = isObserved ? nil : []
     noteReaders()
@@ -97,12 +100,13 @@ final class LinkState: @unchecked Sendable {
     unheard?.append(event)
     if unheard?.count ?? 0 > 64 { unheard?.removeFirst() }
   }
-  /// The link is gone; called once, after the state has left `BluetoothHost.links`.
+  /// The link is gone; called once, after the state has left `BluetoothHost.linkStates`.
   func end(_ error: BluetoothError) {
     for mailbox in values.values.joined() { mailbox.finish(error) }
     for mailbox in events { mailbox.finish(error) }
     for entry in ports { entry.port?.close(error) }
     confirmation.resume(.failure(error))
+    ending.finish(error)
     hasReaders = false
   }
 }
@@ -143,6 +147,13 @@ extension BluetoothHost {
     return link
   }
 
+  /// The links that are up, in both roles, in the order in which they came up.
+  public var links: [Link] { linkStates.keys.compactMap(link) }
+  /// nil: the link is down.
+  func link(_ id: LinkID) -> Link? {
+    linkStates[id].map { Link(id: id, peer: $0.peer, role: $0.role, host: self, ending: $0.ending) }
+  }
+
   /// What has been discovered on the link so far; nil: it is down.
   public func remoteDatabase(of link: LinkID) -> RemoteDatabase? { core.remoteDatabase(of: link) }
   func parameters(of link: LinkID) -> ConnectionParameters? { core.parameters(of: link) }
@@ -155,7 +166,7 @@ extension BluetoothHost {
   public func mtu(of link: LinkID) -> Int? { core.mtu(of: link) }
 
   func write(command value: [UInt8], to handle: AttributeHandle, on link: LinkID) throws(BluetoothError) -> Bool {
-    guard links[link] != nil, let mtu = core.mtu(of: link) else { throw .linkIsDown }
+    guard linkStates[link] != nil, let mtu = core.mtu(of: link) else { throw .linkIsDown }
     let limit = min(mtu - 3, NotificationQueue.longestValue)
     guard value.count <= limit else {
       throw BluetoothError(
@@ -178,19 +189,19 @@ extension BluetoothHost {
     _ kind: SendPort.Kind, to handle: AttributeHandle?, on link: LinkID, capacity: Int,
     onReady: (@Sendable () -> Void)? = nil
   ) throws(BluetoothError) -> SendPort {
-    guard links[link] != nil, let mtu = core.mtu(of: link) else { throw .linkIsDown }
+    guard linkStates[link] != nil, let mtu = core.mtu(of: link) else { throw .linkIsDown }
     let doorbell = doorbell ?? Doorbell(self)
     self.doorbell = doorbell
     let port = SendPort(handle: handle, kind: kind, capacity: capacity, mtu: mtu, onReady: onReady) {
       doorbell.ring($0, of: link)
     }
-    links[link]?.add(port)
+    linkStates[link]?.add(port)
     return port
   }
   /// A port has values to send, and has had none.
   func fetch(_ port: SendPort, of link: LinkID) {
-    links[link]?.sending.append(port)
-    if links[link] != nil, !ringing.contains(link) { ringing.append(link) }
+    linkStates[link]?.sending.append(port)
+    if linkStates[link] != nil, !ringing.contains(link) { ringing.append(link) }
   }
   func sendFromPorts() {
     while let link = ringing.popFirst() { sendFromPorts(of: link) }
@@ -198,10 +209,10 @@ extension BluetoothHost {
   /// Sends from the link's ports, a value each in turn, until its queue is full or they are empty.
   func sendFromPorts(of link: LinkID) {
     var sending = Deque<SendPort>()
-    links[link]?.takeSending(&sending)
+    linkStates[link]?.takeSending(&sending)
     guard !sending.isEmpty else { return }
     send(&sending, of: link)
-    links[link]?.putBack(&sending)
+    linkStates[link]?.putBack(&sending)
     releaseHeld(on: link)
     pump()
   }
@@ -238,31 +249,31 @@ extension BluetoothHost {
   func ask(
     _ id: RequestID, of link: LinkID, at places: [SendPort.Fence], _ body: (inout Client) -> Void
   ) {
-    let isHeld = links[link]?.held.isEmpty == false || !places.allSatisfy(\.isReached)
+    let isHeld = linkStates[link]?.held.isEmpty == false || !places.allSatisfy(\.isReached)
     // Recorded first: the call to the core may send those values at once, and `releaseHeld` looks here then.
-    if isHeld { links[link]?.held.append(LinkState.HeldRequest(id: id, places: places)) }
+    if isHeld { linkStates[link]?.held.append(LinkState.HeldRequest(id: id, places: places)) }
     perform { core, _ in core.withClient(of: link, id: id, isHeld: isHeld, body) }
   }
   /// Where what is made now stands among the values of the link's ports.
   func places(among kind: SendPort.Kind, on link: LinkID) -> [SendPort.Fence] {
     fetchAll()
-    return links[link]?.places(among: kind) ?? []
+    return linkStates[link]?.places(among: kind) ?? []
   }
   /// Values of this kind wait in the link's ports: what is written past them would overtake them.
   func hasValues(_ kind: SendPort.Kind, on link: LinkID) -> Bool {
     fetchAll()
-    return links[link]?.hasValues(kind) == true
+    return linkStates[link]?.hasValues(kind) == true
   }
   /// What has been offered goes to the core, as far as it has room.
   private func fetchAll() { doorbell?.answer() }
   /// Ports have sent: requests and an answer may have come to their places.
   func releaseHeld(on link: LinkID) {
-    while let request = links[link]?.held.first, request.places.allSatisfy(\.isReached) {
-      links[link]?.held.removeFirst()
+    while let request = linkStates[link]?.held.first, request.places.allSatisfy(\.isReached) {
+      linkStates[link]?.held.removeFirst()
       perform { core, _ in core.release(request.id, on: link) }
     }
-    if let places = links[link]?.keptAnswer, places.allSatisfy(\.isReached) {
-      links[link]?.keptAnswer = nil
+    if let places = linkStates[link]?.keptAnswer, places.allSatisfy(\.isReached) {
+      linkStates[link]?.keptAnswer = nil
       perform { core, now in core.releaseAnswer(on: link, now: now) }
     }
   }

@@ -120,10 +120,10 @@ extension BluetoothHost {
     to characteristic: RemoteCharacteristic, _ configuration: ClientCharacteristicConfiguration?, capacity: Int,
     on link: LinkID
   ) async throws(BluetoothError) -> Subscription {
-    guard links[link] != nil else { throw .linkIsDown }
+    guard linkStates[link] != nil else { throw .linkIsDown }
     let handle = characteristic.valueHandle, mailbox = Inbox(ReceivedBatch(handle, capacity: capacity))
     // Before the server is asked: the first value may come before its answer does.
-    links[link]?.values[handle, default: []].append(mailbox)
+    linkStates[link]?.values[handle, default: []].append(mailbox)
     do throws(BluetoothError) {
       _ = try await request(of: link) { $0.subscribe($1, handle, configuration) }
     } catch {
@@ -157,9 +157,9 @@ extension BluetoothHost {
   /// True when it was there: the link is up, and the characteristic still what it was.
   @discardableResult
   private func remove(_ mailbox: Inbox<ReceivedBatch>, of handle: AttributeHandle, on link: LinkID) -> Bool {
-    guard let all = links[link]?.values[handle] else { return false }
+    guard let all = linkStates[link]?.values[handle] else { return false }
     let others = all.filter { $0 !== mailbox }
-    links[link]?.values[handle] = others.isEmpty ? nil : others
+    linkStates[link]?.values[handle] = others.isEmpty ? nil : others
     return others.count < all.count
   }
 
@@ -167,13 +167,13 @@ extension BluetoothHost {
 
   func events(of link: LinkID) -> LinkEventSequence {
     let mailbox = Mailbox<LinkEvent>(capacity: 1024, overflow: .end)
-    guard links[link] != nil else {
+    guard linkStates[link] != nil else {
       mailbox.finish(.linkIsDown)
       return LinkEventSequence(mailbox)
     }
-    while let event = links[link]?.unheard?.popFirst() { mailbox.put(event) }
-    links[link]?.unheard = nil
-    links[link]?.events.append(mailbox)
+    while let event = linkStates[link]?.unheard?.popFirst() { mailbox.put(event) }
+    linkStates[link]?.unheard = nil
+    linkStates[link]?.events.append(mailbox)
     return LinkEventSequence(mailbox)
   }
   /// Hands the values that come next to those who have subscribed to them, whom it wakes after the last, and to the observer.
@@ -182,7 +182,7 @@ extension BluetoothHost {
     while let value = batch.nextValue() {
       if isClosed { continue }
       batch.withBytes(of: value.octets) { octets in
-        if self.readers.links > 0, let state = links[value.link], state.hasReaders {
+        if self.readers.links > 0, let state = linkStates[value.link], state.hasReaders {
           put(octets, value, state, &readers)
         }
         // Of the change of services it hears as such.
@@ -214,17 +214,17 @@ extension BluetoothHost {
   }
   func servicesChanged(_ range: HandleRange, on link: LinkID) {
     logger.info("\(link): services changed, \(range.first.text) to \(range.last.text)")
-    for port in links[link]?.servicesChanged(range) ?? [] { port.tellReady() }
+    for port in linkStates[link]?.servicesChanged(range) ?? [] { port.tellReady() }
     // What they waited for may be gone.
     releaseHeld(on: link)
-    links[link]?.tell(.servicesChanged(range))
+    linkStates[link]?.tell(.servicesChanged(range))
     tell(.servicesChanged(link, range))
     remember(nil, of: link)
   }
   func rediscovered(_ error: ClientError?, on link: LinkID) {
     if let error { return logger.notice("\(link): services changed and could not be discovered: \(error)") }
     guard let database = core.remoteDatabase(of: link) else { return }
-    links[link]?.tell(.rediscovered(database))
+    linkStates[link]?.tell(.rediscovered(database))
     tell(.rediscovered(link, database))
     remember(database, of: link)
   }
@@ -247,7 +247,9 @@ extension BluetoothHost {
   }
   /// Without waiting, and in order.
   func remember(_ database: RemoteDatabase?, of link: LinkID) {
-    guard let peer = links[link].flatMap({ lasting($0.peer) }), database == nil || database?.hash != nil else { return }
+    guard let peer = linkStates[link].flatMap({ lasting($0.peer) }), database == nil || database?.hash != nil else {
+      return
+    }
     remembering = Task { [databaseCache, remembering] in
       await remembering?.value
       await databaseCache.keep(database, of: peer)

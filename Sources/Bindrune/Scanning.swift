@@ -119,7 +119,7 @@ extension BluetoothHost {
   public func endScan(_ id: ScanID) {
     guard let scan = scans.removeValue(forKey: id) else { return }
     scan.mailbox?.abandon()
-    if case .running = phase { perform { core, now in core.stopScan(id: id, now: now) } }
+    if case .running = state { perform { core, now in core.stopScan(id: id, now: now) } }
   }
   func scanFailed(_ id: ScanID, _ error: BluetoothError) {
     guard let scan = scans.removeValue(forKey: id) else { return }

@@ -68,7 +68,7 @@ extension BluetoothHost {
   /// 4,096 events may wait, then the sequence ends with `.overflow`.
   public var events: ServerEventSequence {
     let mailbox = Mailbox<ServerEvent>(capacity: 4096, overflow: .end)
-    if case .closed(let error) = phase { mailbox.finish(error) } else { incoming.append(mailbox) }
+    if case .closed(let error) = state { mailbox.finish(error) } else { incoming.append(mailbox) }
     return ServerEventSequence(mailbox)
   }
   /// True when somebody listens.
@@ -89,12 +89,12 @@ extension BluetoothHost {
     on link: LinkID, after place: SendPort.Fence?, _ body: (inout HostCore, _ isKept: Bool, Instant) -> UnwantedAnswer?
   ) throws(BluetoothError) {
     let places = place.map { [$0] } ?? self.places(among: .notification, on: link)
-    let isKept = !places.allSatisfy(\.isReached), before = links[link]?.keptAnswer
+    let isKept = !places.allSatisfy(\.isReached), before = linkStates[link]?.keptAnswer
     // Recorded first: the call to the core may send those values at once, and `releaseHeld` looks here then.
-    links[link]?.keptAnswer = isKept ? places : nil
+    linkStates[link]?.keptAnswer = isKept ? places : nil
     guard let reason = perform({ core, now in body(&core, isKept, now) }) else { return }
     // Nobody waits for this answer, and one from before may still be kept.
-    links[link]?.keptAnswer = before
+    linkStates[link]?.keptAnswer = before
     releaseHeld(on: link)
     throw BluetoothError(reason)
   }
@@ -180,7 +180,7 @@ extension BluetoothHost {
   /// Vol 3, Part G, §4.11.
   public func indicate(_ value: [UInt8], of handle: AttributeHandle, on link: LinkID) async throws(BluetoothError) {
     try check()
-    let confirmation = links[link]?.confirmation
+    let confirmation = linkStates[link]?.confirmation
     try beginIndication(value, of: handle, on: link)
     try await confirmation?.wait()
   }

@@ -163,7 +163,7 @@ import Testing
       let database = try await desk.link.discover()
       let rate = try #require(database.characteristic(valueHandle: desk.values[0]))
       let subscription = try await desk.link.subscribe(to: rate)
-      let server = try #require(await desk.peripheral.links.keys.first)
+      let server = try #require(await desk.peripheral.links.first?.id)
       let port = try await desk.peripheral.sendPort(.notification, on: server, capacity: 1_000)
       var expected: [String] = []
       for round in 0..<20 {

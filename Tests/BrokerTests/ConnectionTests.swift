@@ -248,7 +248,7 @@ import Testing
     func isDown(_ number: UInt32, _ reason: HCIStatus) async throws {
       try await adapter.eventLoop.submit {
         adapter.withHost { host in
-          let link = Link(id: LinkID(rawValue: number), peer: absent, role: .central, host: host)
+          let link = Link(id: LinkID(rawValue: number), peer: absent, role: .central, host: host, ending: LinkEnding())
           adapter.host(host, did: .server(.connected(link)))
           adapter.host(host, did: .server(.disconnected(link.id, reason)))
         }

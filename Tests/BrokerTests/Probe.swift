@@ -222,7 +222,7 @@ extension BluetoothHost {
 }
 
 extension BluetoothHost {
-  func disconnectAll() { for link in links.keys { begin(.disconnect(link)) } }
+  func disconnectAll() { for link in links { begin(.disconnect(link.id)) } }
 }
 
 /// A database with one of each.

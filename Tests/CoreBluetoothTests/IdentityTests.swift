@@ -93,7 +93,7 @@ private final class Monitor: NSObject, CBCentralManagerDelegate, CBPeripheralDel
       case 3:
         // The device comes back with another address.
         await host.stopAdvertising()
-        for link in await host.links.keys { await host.begin(.disconnect(link)) }
+        for link in await host.links { await host.begin(.disconnect(link.id)) }
         try await loop.scheduleTask(in: .seconds(6)) {}.futureResult.get()
         #expect(await host.ownAddress != before)
         try await host.advertise(AdvertisingData(localName: "Belt", serviceUUIDs: ["180D"]), parameters)

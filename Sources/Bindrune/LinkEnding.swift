@@ -1,0 +1,74 @@
+import BindruneWire
+import GAP
+import Synchronization
+
+/// The end of one link, shared by all copies of its `Link`: it outlives the link for as long as anybody holds one.
+final class LinkEnding: Sendable {
+  private let reason = Mutex<BluetoothError?>(nil)
+  private let waiters = Waiters()
+
+  func finish(_ error: BluetoothError) {
+    let isFirst = reason.withLock { reason in
+      defer { reason = reason ?? error }
+      return reason == nil
+    }
+    if isFirst { waiters.resume(.failure(error)) }
+  }
+  func wait() async -> BluetoothError {
+    if let reason = reason.withLock({ $0 }) { return reason }
+    do throws(BluetoothError) {
+      // Looked at once more, as the link may have ended before this task was among those that wait.
+      try await waiters.wait { reason.withLock { $0.map { .failure($0) } } }
+    } catch { return error }
+    preconditionFailure("a link ends with an error")
+  }
+}
+
+extension Link {
+  /// Returns when the link has gone down, at once if it has: why it did, which is also the error of each request that the end
+  /// interrupted. `.disconnected` or `.connectionTimedOut`, with the reason in `status`; or the error that ended the host.
+  /// Any number of tasks may wait. A cancelled task gets `.cancelled`, and the link stays as it is.
+  ///
+  ///     async let reason = link.closed
+  public var closed: BluetoothError { get async { await ending.wait() } }
+}
+
+extension BluetoothHost {
+  /// Connects, as `connect` does, and takes the link down when `body` returns, throws, or is cancelled. Returns when the link is
+  /// down, or when the controller refuses to take it down.
+  ///
+  ///     let level = try await host.withLink(to: advertisement.peer) { link in
+  ///       try await link.discover().characteristic("2A19").map { try await link.read($0) }
+  ///     }
+  ///
+  /// `body` runs where the caller runs. A link that goes down before `body` returns does not end it: its requests throw.
+  nonisolated(nonsending) public func withLink<Result>(
+    to peer: PeerID, _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil,
+    _ body: nonisolated(nonsending) (Link) async throws -> Result
+  ) async throws -> Result {
+    try await lend(try await connect(to: peer, parameters, timeout: timeout), body)
+  }
+  /// The same for the device with this address.
+  nonisolated(nonsending) public func withLink<Result>(
+    to address: PeerAddress, _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil,
+    _ body: nonisolated(nonsending) (Link) async throws -> Result
+  ) async throws -> Result {
+    try await lend(try await connect(to: address, parameters, timeout: timeout), body)
+  }
+  /// The same for the one of `peers` that can be reached first.
+  nonisolated(nonsending) public func withLink<Result>(
+    to peers: [PeerAddress], _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil,
+    _ body: nonisolated(nonsending) (Link) async throws -> Result
+  ) async throws -> Result {
+    try await lend(try await connect(to: peers, parameters, timeout: timeout), body)
+  }
+  nonisolated(nonsending) private func lend<Result>(
+    _ link: Link, _ body: nonisolated(nonsending) (Link) async throws -> Result
+  ) async throws -> Result {
+    let result: Swift.Result<Result, any Error>
+    do { result = .success(try await body(link)) } catch { result = .failure(error) }
+    // A task of its own: the caller's may be cancelled, and the link goes all the same.
+    await Task { try? await link.disconnect() }.value
+    return try result.get()
+  }
+}
