@@ -8,18 +8,28 @@ import NIOCore
 public final class MemoryTransport: HCITransport, @unchecked Sendable {
   // Sendable because every access is on the event loop, which the entry points check in debug builds.
   public let eventLoop: any EventLoop
-  /// Closed while a delivery is scheduled or under way.
-  private var gate = Gate()
-  /// Nil once either end is closed.
-  private var other: MemoryTransport?
-  /// What the other end sent, and the batch being delivered: they change places, so their memory is kept.
-  private var inbox = Batch()
-  private var spare = Batch()
-  /// The other end found our inbox full and waits.
-  private var owesWritable = false
-  private var isSearching = false
-  /// The other end is there, and its inbox is not full. Stored, as it is asked for each packet.
-  public private(set) var isWritable = true
+  // Release builds do not check that no two accesses to it overlap, which would cost 700 instructions for each value: all are on
+  // the event loop, and none lasts while a receiver or the other end is called.
+  #if !DEBUG
+    @exclusivity(unchecked)
+  #endif
+  @safe private var state = State()
+
+  private struct State {
+    /// Closed while a delivery is scheduled or under way.
+    var gate = Gate()
+    /// Nil once either end is closed.
+    var other: MemoryTransport?
+    /// What the other end sent, and the batch being delivered: they change places, so their memory is kept.
+    var inbox = Batch()
+    var spare = Batch()
+    /// The other end found our inbox full and waits.
+    var owesWritable = false
+    var isSearching = false
+    /// The other end is there, and its inbox is not full. Stored, as it is asked for each packet.
+    var isWritable = true
+  }
+  public var isWritable: Bool { state.isWritable }
 
   private struct Batch {
     var octets: [UInt8] = []
@@ -49,28 +59,28 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
   public static func pair(on loop: any EventLoop) -> (host: MemoryTransport, controller: MemoryTransport) {
     let host = MemoryTransport(loop)
     let controller = MemoryTransport(loop)
-    host.other = controller
-    controller.other = host
+    host.state.other = controller
+    controller.state.other = host
     return (host, controller)
   }
 
   public func start(_ receiver: any HCIReceiver) {
     eventLoop.preconditionInEventLoop()
-    gate.start(receiver)
+    state.gate.start(receiver)
     reopen()
   }
 
   public func send(_ packet: Span<UInt8>) {
     eventLoop.assertInEventLoop()
-    guard let other, !packet.isEmpty else { return }
-    let waiting = other.inbox.append(packet)
+    guard let other = state.other, !packet.isEmpty else { return }
+    let waiting = other.state.inbox.append(packet)
     if waiting.octets > Self.bound {
       detach()
       return end(.overflow(waiting.octets))
     }
     if waiting.octets >= Self.highWater {
-      isWritable = false
-      other.owesWritable = true
+      state.isWritable = false
+      other.state.owesWritable = true
     }
     // For the others a delivery has been scheduled, or they wait for the gate.
     if waiting.packets == 1 { other.schedule() }
@@ -81,14 +91,14 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
 
   public func resynchronise() {
     eventLoop.assertInEventLoop()
-    isSearching = true
+    state.isSearching = true
   }
 
   public func close() {
     eventLoop.assertInEventLoop()
-    gate = .ended
+    state.gate = .ended
     detach()
-    inbox.removeAll()
+    state.inbox.removeAll()
   }
   /// There is nothing outside of memory.
   public var closeFuture: EventLoopFuture<Void> { eventLoop.makeSucceededVoidFuture() }
@@ -96,54 +106,55 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
   // MARK: Delivery
 
   private func detach() {
-    guard let other else { return }
-    self.other = nil
-    other.other = nil
-    (isWritable, other.isWritable) = (false, false)
+    guard let other = state.other else { return }
+    state.other = nil
+    other.state.other = nil
+    (state.isWritable, other.state.isWritable) = (false, false)
     other.end(.closed)
   }
   private func end(_ error: TransportError) {
-    let isOurs = gate.hold()
-    gate.end(error)
+    let isOurs = state.gate.hold()
+    state.gate.end(error)
     if isOurs { reopen() }
   }
 
   private func schedule() {
-    if gate.hold() { eventLoop.execute { self.deliver() } }
+    if state.gate.hold() { eventLoop.execute { self.deliver() } }
   }
   /// Opens the gate, or delivers on the next turn what came meanwhile.
   private func reopen() {
-    guard gate.receiver != nil, !inbox.ends.isEmpty || !gate.reopen() else { return }
+    guard state.gate.receiver != nil, !state.inbox.ends.isEmpty || !state.gate.reopen() else { return }
     eventLoop.execute { self.deliver() }
   }
 
   private func deliver() {
-    if !inbox.ends.isEmpty {
-      var batch = inbox
-      inbox = spare
-      spare = Batch()
+    if !state.inbox.ends.isEmpty {
+      var batch = state.inbox
+      state.inbox = state.spare
+      state.spare = Batch()
       // Room again: the sender hears of it before the packets are looked at, on a turn of its own.
-      if owesWritable, let other {
-        owesWritable = false
-        other.isWritable = true
-        eventLoop.execute { if other.isWritable { other.gate.receiver?.writable() } }
+      if state.owesWritable, let other = state.other {
+        state.owesWritable = false
+        other.state.isWritable = true
+        eventLoop.execute { if other.state.isWritable { other.state.gate.receiver?.writable() } }
       }
-      guard let receiver = gate.receiver else { return }
+      guard let receiver = state.gate.receiver else { return }
       var start = 0
       for place in batch.ends {
-        if case .ended = gate { break }
+        if case .ended = state.gate { break }
         let packet = batch.octets.span.extracting(start..<place)
         start = place
-        if isSearching {
+        if state.isSearching {
           guard H4Framer.isResetAnswer(packet) else { continue }
-          isSearching = false
+          state.isSearching = false
         }
         receiver.received(packet)
       }
       batch.removeAll()
-      spare = batch
-      gate.receiver?.receivedAll()
+      state.spare = batch
+      state.gate.receiver?.receivedAll()
     }
-    if inbox.ends.isEmpty, let (receiver, error) = gate.takeEnd() { receiver.failed(error) } else { reopen() }
+    guard state.inbox.ends.isEmpty, let (receiver, error) = state.gate.takeEnd() else { return reopen() }
+    receiver.failed(error)
   }
 }
