@@ -28,14 +28,42 @@ final class Adapter: HostObserver, @unchecked Sendable {
   /// Where the request that is being carried out stands among its session's values.
   private var place: SendPort.Fence?
 
-  /// Who gets a characteristic's values, and what each calls the peer: for values that come one after another.
-  private struct Route {
-    let link: LinkID, handle: AttributeHandle
-    let sessions: [AdapterSession]
-    let peers: [UUID]
+  /// Values of one characteristic that have come one after another, and who gets them.
+  private struct Gathered {
+    /// Nil: the next value is looked up.
+    private(set) var link: LinkID?
+    private var handle = AttributeHandle()
+    /// One session may have two names for the peer.
+    private var readers: [(session: AdapterSession, peer: UUID)] = []
+    private var values = BrokerValues()
+
+    /// False: the value is of another characteristic.
+    mutating func append(_ value: Span<UInt8>, of handle: AttributeHandle, on link: LinkID) -> Bool {
+      guard self.link == link, self.handle == handle else { return false }
+      if !readers.isEmpty { values.append(value) }
+      return true
+    }
+    mutating func begin(_ handle: AttributeHandle, on link: LinkID, _ readers: [(AdapterSession, UUID)]) {
+      handOver()
+      (self.link, self.handle, self.readers) = (link, handle, readers)
+    }
+    mutating func handOver() {
+      if values.isEmpty { return }
+      for (session, peer) in readers { session.tell(values, of: handle, from: peer) }
+      values = BrokerValues(asLongAs: values)
+    }
+    mutating func end() {
+      handOver()
+      link = nil
+      readers = []
+    }
   }
-  /// Nil once anything but values has come, from the host or from a session.
-  private var route: Route?
+  // Release builds do not check that no two accesses to it overlap (120 instructions for each value): all are on the event loop,
+  // and none calls anything but sessions, which call nobody.
+  #if !DEBUG
+    @exclusivity(unchecked)
+  #endif
+  @safe private var gathered = Gathered()
 
   init(
     on eventLoop: any EventLoop, patience: AdapterPatience = AdapterPatience(), logger: Logger = .adapter,
@@ -101,7 +129,8 @@ final class Adapter: HostObserver, @unchecked Sendable {
 
   /// Performs the core's effects, also those that follow from performing one.
   private func drain() {
-    route = nil
+    // Who gets values may change.
+    if gathered.link != nil { gathered.end() }
     guard !isDraining else { return }
     isDraining = true
     while let effect = core.nextEffect() { perform(effect) }
@@ -256,26 +285,15 @@ final class Adapter: HostObserver, @unchecked Sendable {
     _ host: isolated BluetoothHost, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool,
     on link: LinkID
   ) {
-    if route?.link != link || route?.handle != handle { route = makeRoute(of: handle, on: link) }
-    guard let sessions = route?.sessions, !sessions.isEmpty else { return }
-    let data = unsafe value.withUnsafeBufferPointer { unsafe Data(buffer: $0) }
-    for (place, session) in sessions.enumerated() {
-      // One session may have two names for the peer.
-      if sessions.count > 1, let peer = route?.peers[place] { session.beginValues(of: handle, from: peer) }
-      session.tell(data)
+    if gathered.append(value, of: handle, on: link) { return }
+    let readers = core.readers(of: handle, on: link).compactMap { reader in
+      sessions[reader.session].map { ($0, reader.peer) }
     }
-  }
-  private func makeRoute(of handle: AttributeHandle, on link: LinkID) -> Route {
-    var sessions: [AdapterSession] = [], peers: [UUID] = []
-    for reader in core.readers(of: handle, on: link) {
-      guard let session = self.sessions[reader.session] else { continue }
-      session.beginValues(of: handle, from: reader.peer)
-      sessions.append(session)
-      peers.append(reader.peer)
-    }
-    return Route(link: link, handle: handle, sessions: sessions, peers: peers)
+    gathered.begin(handle, on: link, readers)
+    _ = gathered.append(value, of: handle, on: link)
   }
   func hostToldAll(_ host: isolated BluetoothHost) {
+    gathered.handOver()
     for session in sessions.values { session.handOver() }
   }
 }

@@ -29,39 +29,7 @@ final class AdapterSession: @unchecked Sendable {
   // MARK: On the event loop
 
   /// What has been told in this turn of the loop.
-  private var told = Told()
-  private struct Told {
-    private var events: [BrokerEvent] = []
-    /// Values that follow the events: one event, as soon as another follows them.
-    private var values: [Data] = []
-    private var peer = UUID(), handle = AttributeHandle()
-
-    var isEmpty: Bool { events.isEmpty && values.isEmpty }
-    mutating func append(_ event: BrokerEvent) {
-      gatherValues()
-      events.append(event)
-    }
-    /// The values that are appended from now on are these.
-    mutating func beginValues(of handle: AttributeHandle, from peer: UUID) {
-      if handle == self.handle, peer == self.peer { return }
-      gatherValues()
-      (self.peer, self.handle) = (peer, handle)
-    }
-    mutating func append(_ value: Data) {
-      if values.isEmpty { values.reserveCapacity(16) }
-      values.append(value)
-    }
-    private mutating func gatherValues() {
-      if values.isEmpty { return }
-      events.append(.values(peer, handle, values))
-      values = []
-    }
-    mutating func takeAll() -> [BrokerEvent] {
-      gatherValues()
-      defer { events = [] }
-      return events
-    }
-  }
+  private var told: [BrokerEvent] = []
 
   init(on eventLoop: any EventLoop, events: EventQueue) {
     self.eventLoop = eventLoop
@@ -75,11 +43,14 @@ final class AdapterSession: @unchecked Sendable {
     if told.isEmpty { eventLoop.execute { self.handOver() } }
     told.append(event)
   }
-  /// The same for a value, which only the host tells: of whom and of what `beginValues` has said.
-  func tell(_ value: Data) { told.append(value) }
-  func beginValues(of handle: AttributeHandle, from peer: UUID) { told.beginValues(of: handle, from: peer) }
+  /// The same for values, which come in batches of the host only: `handOver` follows.
+  func tell(_ values: BrokerValues, of handle: AttributeHandle, from peer: UUID) {
+    told.append(.values(peer, handle, values))
+  }
   func handOver() {
-    if !told.isEmpty { events.put(told.takeAll()) }
+    if told.isEmpty { return }
+    events.put(told)
+    told.removeAll(keepingCapacity: true)
   }
 
   // MARK: From any thread

@@ -20,7 +20,7 @@ public enum BrokerEvent: Sendable {
   /// The services declared at these handles are not what they were: what was found in them is of no more use.
   case servicesChanged(UUID, HandleRange)
   /// Notifications or indications of the value at the handle, in order: those that came one after another, and together.
-  case values(UUID, AttributeHandle, [Data])
+  case values(UUID, AttributeHandle, BrokerValues)
   /// There is room in the peer's command port again, which had refused something.
   case readyToWrite(UUID)
   /// The links of this machine, whichever session or role has made them: all of them, whenever that changes.

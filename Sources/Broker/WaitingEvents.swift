@@ -96,13 +96,13 @@ struct WaitingEvents {
     }
     return 0
   }
-  private mutating func append(_ values: [Data], of handle: AttributeHandle, from peer: UUID) -> Int {
+  private mutating func append(_ values: BrokerValues, of handle: AttributeHandle, from peer: UUID) -> Int {
     let room = max(0, 65_536 - count)
     if room >= values.count {
       add(.values(peer, handle, values), of: values.count)
       return 0
     }
-    if room > 0 { add(.values(peer, handle, Array(values[..<room])), of: room) }
+    if room > 0 { add(.values(peer, handle, values.first(room)), of: room) }
     return values.count - room
   }
   private mutating func append(_ state: AdapterState) {

@@ -6,15 +6,15 @@ open class CBAttribute: NSObject, @unchecked Sendable {
   // Sendable: what changes is guarded by a lock.
   private let type: CBUUID
   /// Guards what the properties of something that was found show: its manager's.
-  let shared: NSLock
-  init(uuid: CBUUID, guardedBy lock: NSLock) {
+  let shared: Lock
+  init(uuid: CBUUID, guardedBy lock: Lock) {
     type = uuid
     shared = lock
   }
   /// For something of this device, whose class guards it with a lock of its own.
   init(uuid: CBUUID) {
     type = uuid
-    shared = NSLock()
+    shared = Lock()
   }
 
   /// What it is, as the Specification or its maker has numbered it.

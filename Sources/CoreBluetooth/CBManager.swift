@@ -6,7 +6,7 @@ open class CBManager: NSObject, @unchecked Sendable {
   // Sendable: what changes is guarded by the lock of each class.
 
   /// Guards what the properties of this manager and of its objects show.
-  let lock = NSLock()
+  let lock = Lock()
   private var currentState = CBManagerState.unknown
 
   /// What the manager can do now. It is `unknown` until the first call of a delegate, which never comes before the initialiser

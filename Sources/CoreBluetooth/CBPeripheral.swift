@@ -13,13 +13,16 @@ public import Foundation
 /// The app keeps the peripheral: when nobody does, its connection, or the wish for one, is cancelled.
 open class CBPeripheral: CBPeer, @unchecked Sendable {
   /// Guards what the properties of this peripheral and of everything found on it show: the manager's lock.
-  let shared: NSLock
+  let shared: Lock
   /// Which object it is, of those that may have been one device for the manager one after the other.
   let serial: UInt64
   private weak var owner: CBCentralManager?
   private weak var currentDelegate: (any CBPeripheralDelegate)?
-  /// Under the lock.
-  var link = PeripheralLink()
+  /// Under the lock, which sees to it that no two accesses overlap: release builds do not check it for each value.
+  #if !DEBUG
+    @exclusivity(unchecked)
+  #endif
+  @safe var link = PeripheralLink()
 
   init(_ identifier: UUID, of manager: CBCentralManager, serial: UInt64) {
     shared = manager.lock
@@ -29,7 +32,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {
   }
   /// A peripheral of no manager, which answers nothing: for subclasses that stand in for a device.
   public init() {
-    shared = NSLock()
+    shared = Lock()
     serial = 0
     super.init(identifier: UUID())
   }
@@ -76,10 +79,10 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {
   }
 
   /// A value that the device has sent. Returns who is to be told of it.
-  func take(_ value: Data, of characteristic: CBCharacteristic) -> (any CBPeripheralDelegate)? {
+  func take(_ value: Span<UInt8>, of characteristic: CBCharacteristic) -> (any CBPeripheralDelegate)? {
     shared.withLock {
       guard link.state == .connected else { return nil }
-      characteristic.current = value
+      characteristic.replace(with: value)
       return currentDelegate
     }
   }

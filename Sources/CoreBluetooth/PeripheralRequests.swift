@@ -207,12 +207,15 @@ extension CBPeripheral {
   // MARK: What the peripheral does by itself, on the manager's queue
 
   /// Until the app ends the connection, or lets its manager go.
-  func received(_ values: [Data], of handle: AttributeHandle, during delivery: Delivery) {
+  func received(_ values: BrokerValues, of handle: AttributeHandle, during delivery: Delivery) {
     // What was found changes on the manager's queue only.
     guard let characteristic = withLink({ $0.foundCharacteristics[handle] }) else { return }
-    for value in values where delivery.isOpen {
-      guard let delegate = take(value, of: characteristic) else { continue }
-      delegate.peripheral(self, didUpdateValueFor: characteristic, error: nil)
+    values.visit { value in
+      guard delivery.isOpen else { return false }
+      if let delegate = take(value, of: characteristic) {
+        delegate.peripheral(self, didUpdateValueFor: characteristic, error: nil)
+      }
+      return true
     }
   }
   func servicesChanged(_ range: HandleRange) {

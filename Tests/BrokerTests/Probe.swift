@@ -102,7 +102,7 @@ final class Probe: EventQueueReader, @unchecked Sendable {
   }
   func value(of handle: AttributeHandle, at location: SourceLocation = #_sourceLocation) async throws -> [UInt8] {
     try await wait("value", at: location) {
-      if case .values(_, handle, let data) = $0 { [UInt8](data[0]) } else { nil }
+      if case .values(_, handle, let data) = $0 { data.map { [UInt8]($0) }.first } else { nil }
     }
   }
 

@@ -79,12 +79,12 @@ import Testing
   @Test func valuesThatCameTogether() {
     var waiting = WaitingEvents()
     let value = Data([1])
-    #expect(waiting.append(.values(peer, 3, Array(repeating: value, count: 65_530))) == 0)
-    #expect(waiting.append(.values(peer, 3, (0..<10).map { Data([$0]) })) == 4)
+    #expect(waiting.append(.values(peer, 3, BrokerValues(repeatElement(value, count: 65_530)))) == 0)
+    #expect(waiting.append(.values(peer, 3, BrokerValues((0..<10).map { Data([$0]) }))) == 4)
     #expect(waiting.append(.values(other, 3, [value, value])) == 2)
     #expect(waiting.count == 65_536)
     let kept = waiting.takeAll().compactMap { item -> [Data]? in
-      if case .values(peer, 3, let values) = item { values } else { nil }
+      if case .values(peer, 3, let values) = item { Array(values) } else { nil }
     }
     #expect(kept.map(\.count) == [65_530, 6] && kept.last == (0..<6).map { Data([$0]) })
     #expect(waiting.isEmpty && waiting.append(.values(peer, 3, [value])) == 0)

@@ -218,14 +218,14 @@ import Testing
     let values = (0..<4).map { Data([$0]) }
     func isThird() -> Bool { lab.recorder.values.last.flatMap { $0 as? Data } == values[2] }
     lab.recorder.then["value"] = { if isThird() { lab.manager.cancelPeripheralConnection(peripheral) } }
-    lab.tell(.values(lab.peer, 0x12, values))
+    lab.tell(.values(lab.peer, 0x12, BrokerValues(values)))
     #expect(lab.recorder.take() == ["value", "value", "value"])
     lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 0))
 
     peripheral = try lab.explored().0
     _ = lab.recorder.take()
     lab.recorder.then["value"] = { if isThird() { lab.letManagerGo() } }
-    lab.tell(.values(lab.peer, 0x12, values))
+    lab.tell(.values(lab.peer, 0x12, BrokerValues(values)))
     #expect(lab.recorder.take() == ["value", "value", "value"])
     withExtendedLifetime(peripheral) {}
   }
