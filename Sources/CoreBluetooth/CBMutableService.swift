@@ -5,7 +5,7 @@ public import Foundation
 /// standard error, and nothing happens.
 open class CBMutableService: CBService, @unchecked Sendable {
   // Sendable: what changes is guarded by the lock.
-  private let lock = NSLock()
+  private let lock = Lock()
   private let primary: Bool
   private var included: [CBService]?
   private var parts: [CBCharacteristic]?
@@ -61,17 +61,24 @@ open class CBMutableService: CBService, @unchecked Sendable {
 /// every read and write becomes a request to the manager's delegate, and `value` is the program's own to keep or not.
 open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
   // Sendable: what changes is guarded by the lock.
-  private let lock = NSLock()
+  private let lock = Lock()
   private var currentProperties: CBCharacteristicProperties
   private var currentPermissions: CBAttributePermissions
   private var currentValue: Data?
   private var currentDescriptors: [CBDescriptor]?
   private weak var parent: CBService?
-  /// Who has published it, or is about to; at which handle; and whether the database answers for it.
-  private weak var owner: CBPeripheralManager?
+  /// Who has published it, or is about to; at which handle; and whether the database answers for it. No reference: a manager
+  /// calls `release` before it ends, and to load a weak one for each value costs as much as the rest of `audience`.
+  private var owner: ObjectIdentifier?
   private var handle: AttributeHandle?
   private var isCached = false
-  private var subscribers: [CBCentral] = []
+  private var subscribers: [Subscriber] = []
+
+  /// A central that has subscribed, and where its notifications are put; nil: its link has ended already.
+  struct Subscriber {
+    let central: CBCentral
+    var port: SendPort?
+  }
 
   public init(
     type UUID: CBUUID, properties: CBCharacteristicProperties, value: Data?, permissions: CBAttributePermissions
@@ -105,7 +112,7 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
   }
   open override weak var service: CBService? { lock.withLock { parent } }
   /// Who gets the value's updates now.
-  open var subscribedCentrals: [CBCentral]? { lock.withLock { subscribers } }
+  open var subscribedCentrals: [CBCentral]? { lock.withLock { subscribers.map(\.central) } }
 
   @discardableResult
   private func change(_ property: String, ifDynamic: Bool = false, _ body: () -> Void) -> Bool {
@@ -122,7 +129,7 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
   func claim(for manager: CBPeripheralManager) -> Bool {
     lock.withLock {
       guard owner == nil else { return false }
-      (owner, isCached) = (manager, currentValue != nil)
+      (owner, isCached) = (ObjectIdentifier(manager), currentValue != nil)
       return true
     }
   }
@@ -130,24 +137,27 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
   func release() { lock.withLock { (owner, handle, isCached, subscribers) = (nil, nil, false, []) } }
 
   /// Where `manager` has published it, and who has subscribed; nil: it has not.
-  func audience(of manager: CBPeripheralManager) -> (handle: AttributeHandle, centrals: [CBCentral])? {
+  func audience(of manager: CBPeripheralManager) -> (handle: AttributeHandle, subscribers: [Subscriber])? {
     lock.withLock {
-      guard owner === manager, let handle else { return nil }
+      guard owner == ObjectIdentifier(manager), let handle else { return nil }
       return (handle, subscribers)
     }
   }
-  /// False: it has subscribed already.
-  func addSubscriber(_ central: CBCentral) -> Bool {
+  /// False: it has subscribed already, and has only another port now.
+  func addSubscriber(_ central: CBCentral, _ port: SendPort?) -> Bool {
     lock.withLock {
-      guard !subscribers.contains(where: { $0 === central }) else { return false }
-      subscribers.append(central)
+      if let index = subscribers.firstIndex(where: { $0.central === central }) {
+        subscribers[index].port = port
+        return false
+      }
+      subscribers.append(Subscriber(central: central, port: port))
       return true
     }
   }
   /// False: it has not subscribed.
   func removeSubscriber(_ central: CBCentral) -> Bool {
     lock.withLock {
-      guard let index = subscribers.firstIndex(where: { $0 === central }) else { return false }
+      guard let index = subscribers.firstIndex(where: { $0.central === central }) else { return false }
       subscribers.remove(at: index)
       return true
     }
@@ -159,7 +169,7 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
 /// Core Specification, Vol 3, Part G, §3.3.3.2 and §3.3.3.5.
 open class CBMutableDescriptor: CBDescriptor, @unchecked Sendable {
   // Sendable: what changes is guarded by the lock.
-  private let lock = NSLock()
+  private let lock = Lock()
   private let content: Any?
   private weak var parent: CBCharacteristic?
 

@@ -194,7 +194,7 @@ extension CBPeripheralManager {
       guard let characteristic = characteristics[handle] else { return nil }
       let central = central(peer, longestUpdate: longestUpdate)
       central.port = port
-      return characteristic.addSubscriber(central) ? (central, characteristic) : nil
+      return characteristic.addSubscriber(central, port) ? (central, characteristic) : nil
     }
     if let (central, characteristic) = new {
       delegate?.peripheralManager(self, central: central, didSubscribeTo: characteristic)
@@ -262,23 +262,34 @@ extension CBPeripheralManager {
   // MARK: Updates
 
   /// With the lock held, so that what has been found to have room still has it when the value is offered.
-  func send(_ value: Data, at handle: AttributeHandle, to subscribers: [CBCentral], of chosen: [CBCentral]?) -> Bool {
-    func isMeant(_ central: CBCentral) -> Bool { chosen?.contains { $0 === central } ?? true }
-    let count = min(value.count, 512)
+  func send(
+    _ value: Data, at handle: AttributeHandle, to subscribers: [CBMutableCharacteristic.Subscriber],
+    of chosen: [CBCentral]?
+  ) -> Bool {
+    let octets = value.span
+    // To look at a central, to which the manager has a weak reference, costs as much as the offer.
+    if subscribers.count == 1, chosen == nil {
+      guard subscribers[0].port?.offer(octets, to: handle) == false else { return true }
+      refusing.insert(subscribers[0].central.identifier)
+      return false
+    }
+    func isMeant(_ subscriber: CBMutableCharacteristic.Subscriber) -> Bool {
+      chosen?.contains { $0 === subscriber.central } ?? true
+    }
+    let count = min(octets.count, 512)
     var isRefused = false
     // One refusal of several is found before anything is sent.
     if subscribers.count > 1 {
-      for central in subscribers where isMeant(central) {
-        guard let port = central.port, !port.hasRoom(for: count + port.costOfValue) else { continue }
-        refusing.insert(central.identifier)
+      for subscriber in subscribers where isMeant(subscriber) {
+        guard let port = subscriber.port, !port.hasRoom(for: count + port.costOfValue) else { continue }
+        refusing.insert(subscriber.central.identifier)
         isRefused = true
       }
       if isRefused { return false }
     }
-    let octets = value.span
-    for central in subscribers where isMeant(central) {
-      guard let port = central.port, !port.offer(octets, to: handle) else { continue }
-      refusing.insert(central.identifier)
+    for subscriber in subscribers where isMeant(subscriber) {
+      guard let port = subscriber.port, !port.offer(octets, to: handle) else { continue }
+      refusing.insert(subscriber.central.identifier)
       isRefused = true
     }
     return !isRefused

@@ -52,7 +52,11 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
 
   // Guarded by the lock, under which what follows from them is sent too: so the session is asked in the order in which they
   // change.
-  var adapter = AdapterState.unknown
+  // Release builds do not check that no two accesses to it overlap, as the lock sees to it.
+  #if !DEBUG
+    @exclusivity(unchecked)
+  #endif
+  @safe var adapter = AdapterState.unknown
   var advertising = Advertising.idle
   /// Calls of `startAdvertising` that wait for their answer.
   var starts: Set<OperationID> = []
@@ -93,6 +97,9 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   deinit {
     delivery.close()
     session.close()
+    // What it has published is free again.
+    for service in published { service.tree.release() }
+    for service in adding where service.error == nil { service.tree?.release() }
   }
 
   open weak var delegate: (any CBPeripheralManagerDelegate)? {
@@ -283,15 +290,15 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   open func updateValue(
     _ value: Data, for characteristic: CBMutableCharacteristic, onSubscribedCentrals centrals: [CBCentral]?
   ) -> Bool {
-    lock.lock()
-    guard adapter == .poweredOn, let audience = characteristic.audience(of: self) else {
-      let misuse = powerMisuse ?? "cannot update the characteristic \(characteristic.uuid): it is not published here."
-      lock.unlock()
-      Log.misuse(self, misuse)
-      return false
+    let (isSent, misuse): (Bool, String?) = lock.withLock {
+      guard case .poweredOn = adapter, let audience = characteristic.audience(of: self) else {
+        let misuse = "cannot update the characteristic \(characteristic.uuid): it is not published here."
+        return (false, powerMisuse ?? misuse)
+      }
+      return (send(value, at: audience.handle, to: audience.subscribers, of: centrals), nil)
     }
-    defer { lock.unlock() }
-    return send(value, at: audience.handle, to: audience.centrals, of: centrals)
+    if let misuse { Log.misuse(self, misuse) }
+    return isSent
   }
 
   // MARK: L2CAP channels

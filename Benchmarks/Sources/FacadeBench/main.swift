@@ -29,8 +29,8 @@ final class Sender: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
     type: measurement, properties: .notify, value: nil, permissions: .readable)
   private var manager: CBPeripheralManager!
   private var value = Data(repeating: 7, count: length)
-  private var number: UInt32 = 0
-  private var left = 0
+  /// The number of the next value, and of the one at which to stop.
+  private var number: UInt32 = 0, end: UInt32 = 0
 
   init(_ adapter: String) {
     super.init()
@@ -38,17 +38,18 @@ final class Sender: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
   }
   func begin(_ count: Int) {
     queue.async {
-      self.left += count
-      self.send()
+      self.end &+= UInt32(count)
+      self.send(with: self.manager)
     }
   }
-  private func send() {
-    while left > 0 {
-      withUnsafeBytes(of: number.littleEndian) { value.replaceSubrange(0..<4, with: $0) }
-      guard manager.updateValue(value, for: characteristic, onSubscribedCentrals: nil) else { return }
+  private func send(with manager: CBPeripheralManager) {
+    var number = number
+    while number != end {
+      value.withUnsafeMutableBytes { $0.storeBytes(of: number.littleEndian, as: UInt32.self) }
+      guard manager.updateValue(value, for: characteristic, onSubscribedCentrals: nil) else { break }
       number &+= 1
-      left -= 1
     }
+    self.number = number
   }
 
   func peripheralManagerDidUpdateState(_ manager: CBPeripheralManager) {
@@ -70,7 +71,7 @@ final class Sender: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
   ) {
     hasSubscriber.signal()
   }
-  func peripheralManagerIsReady(toUpdateSubscribers manager: CBPeripheralManager) { send() }
+  func peripheralManagerIsReady(toUpdateSubscribers manager: CBPeripheralManager) { send(with: manager) }
 }
 
 /// Finds the sender, subscribes, and looks at what comes.
@@ -80,15 +81,30 @@ final class Receiver: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, 
   let isSubscribed = DispatchSemaphore(value: 0), hasAll = DispatchSemaphore(value: 0)
   private var manager: CBCentralManager!
   private var sender: CBPeripheral?
-  private var received: UInt32 = 0, expected: UInt32 = 0, octets: UInt64 = 0
+  private var progress = Progress()
+  private struct Progress {
+    /// The number of the next value, and of the one at which to stop.
+    var next: UInt32 = 0, end: UInt32 = 0
+    /// What all values so far add up to.
+    var sum: UInt64 = 0
+    /// False: it is not the next value, or not whole.
+    mutating func take(_ value: Data) -> Bool {
+      let value = value.bytes
+      guard value.byteCount == length, UInt32(littleEndian: value.unsafeLoadUnaligned(as: UInt32.self)) == next else {
+        return false
+      }
+      next &+= 1
+      sum &+= UInt64(length) &+ UInt64(value.unsafeLoad(fromByteOffset: length - 1, as: UInt8.self))
+      return true
+    }
+  }
 
   init(_ adapter: String) {
     super.init()
     manager = CBCentralManager(delegate: self, queue: queue, options: [CBManagerOptionAdapterKey: adapter])
   }
-  func expect(_ count: Int) { queue.sync { expected &+= UInt32(count) } }
-  /// What all values so far add up to.
-  var sum: UInt64 { queue.sync { octets } }
+  func expect(_ count: Int) { queue.sync { progress.end &+= UInt32(count) } }
+  var sum: UInt64 { queue.sync { progress.sum } }
 
   func centralManagerDidUpdateState(_ manager: CBCentralManager) {
     if manager.state == .poweredOn { manager.scanForPeripherals(withServices: [service]) }
@@ -126,12 +142,10 @@ final class Receiver: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, 
   func peripheral(
     _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
   ) {
-    guard let value = characteristic.value, value.count == length,
-      value.withUnsafeBytes({ UInt32(littleEndian: $0.loadUnaligned(as: UInt32.self)) }) == received
-    else { fail("value \(received) is missing, or not whole") }
-    octets &+= UInt64(value.count) &+ UInt64(value[length - 1])
-    received &+= 1
-    if received == expected { hasAll.signal() }
+    guard let value = characteristic.value, progress.take(value) else {
+      fail("value \(progress.next) is missing, or not whole")
+    }
+    if progress.next == progress.end { hasAll.signal() }
   }
 }
 
