@@ -23,7 +23,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   private let showsPowerAlert: Bool
   // Under the lock. What is weak is never loaded under it, except to be returned: who is let go there would wait for it.
   private weak var currentDelegate: (any CBCentralManagerDelegate)?
-  private var scanning = false
+  var scanning = false
   private var peripherals: [UUID: Known] = [:]
   private var lastSerial: UInt64 = 0
   /// Of devices whose connection was asked for with another manager's peripheral: until it ends.
@@ -108,7 +108,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     let found = lock.withLock { linked.filter { !wanted.isDisjoint(with: $0.services) } }
     return found.map { found in
       let peripheral = peripheral(found.peer)
-      if let name = found.name { peripheral.withLink { $0.name = $0.name ?? name } }
+      if let name = found.name { peripheral.changeLink { $0.name = $0.name ?? name } }
       return peripheral
     }
   }
@@ -125,14 +125,14 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     let request = BrokerRequest.Central.scan(
       services: filter(serviceUUIDs) ?? [], solicitedServices: filter(solicited) ?? [],
       allowsDuplicates: options?.bool(CBCentralManagerScanOptionAllowDuplicatesKey) ?? false)
-    lock.withLock {
+    change {
       scanning = true
       session.send(request)
     }
   }
   open func stopScan() {
     guard isPoweredOn("stop a scan") else { return }
-    lock.withLock {
+    change {
       scanning = false
       session.send(.stopScan)
     }
@@ -160,7 +160,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     let wish = ConnectOptions(
       startDelay: max(0, (options?[CBConnectPeripheralOptionStartDelayKey] as? NSNumber)?.doubleValue ?? 0),
       reconnects: options?.bool(CBConnectPeripheralOptionEnableAutoReconnect) ?? false)
-    let isConnected = lock.withLock { () -> Bool in
+    let isConnected = peripheral.change { () -> Bool in
       if isForeign { kept[peripheral.peer] = peripheral }
       if peripheral.link.state == .connected { return true }
       if peripheral.link.state == .disconnecting { peripheral.link.endsAhead += 1 }
@@ -185,7 +185,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     guard let peripheral = isOwn ? peripheral : known(peripheral.peer) else {
       return Log.misuse(self, "has not found \(peripheral).")
     }
-    lock.withLock {
+    peripheral.change {
       guard [.connecting, .connected].contains(peripheral.link.state) else { return }
       peripheral.link.state = .disconnecting
       wishes[peripheral.peer] = nil
@@ -262,7 +262,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     case .adapter(let state): changed(state)
     case .discovered(let found): discovered(found)
     case .scanFailed(let error):
-      lock.withLock { scanning = false }
+      change { scanning = false }
       Log.note(self, "does not scan any more. \(error)")
     case .connected(let peer, let name, let longestWrite): connected(peer, name, longestWrite)
     case .connectionFailed(let peer, let error):
@@ -272,7 +272,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       disconnected(peer, error, isReconnecting, seconds)
     case .nameChanged(let peer, let name):
       guard let peripheral = known(peer) else { return }
-      peripheral.withLink { $0.name = name }
+      peripheral.changeLink { $0.name = name }
       peripheral.delegate?.peripheralDidUpdateName(peripheral)
     case .longestWriteChanged(let peer, let count): known(peer)?.withLink { $0.longestWrite = count }
     case .servicesChanged(let peer, let range): connectedPeripheral(peer)?.servicesChanged(range)
@@ -298,33 +298,32 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   private func changed(_ adapter: AdapterState) {
     let new = CBManagerState(adapter)
     guard new != state else { return }
-    if new != .poweredOn {
-      let isGone = new != .poweredOff
-      let lost = lock.withLock {
-        (scanning, requests, wishes, abandonedEnds, linked) = (false, [:], [:], [:], [])
-        // Those of `kept` among them, so that none is let go under the lock.
-        let lost = peripherals.values.compactMap(\.peripheral)
-        kept = [:]
-        if isGone { peripherals = [:] }
-        return lost
-      }
-      for peripheral in lost { peripheral.lost(isValid: !isGone) }
-      if new == .poweredOff, showsPowerAlert, let why = adapter.hindrance { Log.note(self, "needs Bluetooth: \(why)") }
+    let isGone = new != .poweredOn && new != .poweredOff
+    let lost = change { () -> [CBPeripheral] in
+      currentState = new
+      guard new != .poweredOn else { return [] }
+      (scanning, requests, wishes, abandonedEnds, linked) = (false, [:], [:], [:], [])
+      // Those of `kept` among them, so that none is let go under the lock.
+      let lost = peripherals.values.compactMap(\.peripheral)
+      kept = [:]
+      if isGone { peripherals = [:] }
+      return lost
     }
-    setState(new)
+    for peripheral in lost { peripheral.lost(isValid: !isGone) }
+    if new == .poweredOff, showsPowerAlert, let why = adapter.hindrance { Log.note(self, "needs Bluetooth: \(why)") }
     delegate?.centralManagerDidUpdateState(self)
   }
   private func discovered(_ found: DiscoveredPeer) {
     guard isScanning else { return }  // heard before the scan was stopped
     let peripheral = peripheral(found.peer)
-    if let name = found.name { peripheral.withLink { $0.name = name } }
+    if let name = found.name { peripheral.changeLink { $0.name = name } }
     delegate?.centralManager(
       self, didDiscover: peripheral, advertisementData: found.advertisementData,
       rssi: NSNumber(value: found.rssi ?? 127))
   }
   private func connected(_ peer: UUID, _ name: String?, _ longestWrite: Int) {
     guard let peripheral = known(peer), lock.withLock({ abandonedEnds[peer] == nil }) else { return }
-    let isWanted = peripheral.withLink { link in
+    let isWanted = peripheral.changeLink { link in
       // Cancelled since: its end comes next.
       guard link.state == .connecting, link.endsAhead == 0 else { return false }
       link.state = .connected
@@ -344,7 +343,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   /// A link has ended, or will not come. Nil: nobody is to be told.
   private func ended(_ peer: UUID, isReconnecting: Bool = false) -> CBPeripheral? {
     let peripheral = known(peer)
-    let isTold = lock.withLock {
+    let end = { [self] () -> Bool in
       if let ends = abandonedEnds[peer] {
         if !isReconnecting { abandonedEnds[peer] = ends > 1 ? ends - 1 : nil }
         return false
@@ -365,7 +364,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       }
       return true
     }
-    return isTold ? peripheral : nil
+    let isReported = peripheral?.change(end) ?? lock.withLock(end)
+    return isReported ? peripheral : nil
   }
   private func connecting(_ error: BluetoothError) -> any Error {
     switch error.code {
@@ -402,7 +402,7 @@ private struct ConnectionEventRegistration {
 extension CBPeripheral {
   /// The adapter, or the manager, is gone, and every link with it. The delegate gets no event for each link.
   func lost(isValid: Bool) {
-    withLink { link in
+    changeLink { link in
       link.state = .disconnected
       link.endsAhead = 0
       link.isValid = link.isValid && isValid

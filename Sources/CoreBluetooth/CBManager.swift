@@ -2,17 +2,18 @@ import BindruneBroker
 public import Foundation
 
 /// What central and peripheral managers have in common: the adapter's state, and whether the app may use it.
-open class CBManager: NSObject, @unchecked Sendable {
+open class CBManager: NSObject, _KeyValueCodingAndObserving, KeyValueObserved, @unchecked Sendable {
   // Sendable: what changes is guarded by the lock of each class.
 
   /// Guards what the properties of this manager and of its objects show.
   let lock = Lock()
-  private var currentState = CBManagerState.unknown
+  // Under the lock.
+  var currentState = CBManagerState.unknown
+  var observers: [KeyValueObserver] = []
 
   /// What the manager can do now. It is `unknown` until the first call of a delegate, which never comes before the initialiser
   /// has returned. Without a delegate it stays `unknown`.
   open var state: CBManagerState { lock.withLock { currentState } }
-  func setState(_ state: CBManagerState) { lock.withLock { currentState = state } }
 
   /// Whether the app may use Bluetooth. Linux asks nobody: what it does not permit is the state `unauthorized`.
   open class var authorization: CBManagerAuthorization { .allowedAlways }

@@ -11,18 +11,21 @@ public import Foundation
 /// are of no use after it.
 ///
 /// The app keeps the peripheral: when nobody does, its connection, or the wish for one, is cancelled.
-open class CBPeripheral: CBPeer, @unchecked Sendable {
+open class CBPeripheral: CBPeer, _KeyValueCodingAndObserving, KeyValueObserved, @unchecked Sendable {
   /// Guards what the properties of this peripheral and of everything found on it show: the manager's lock.
   let shared: Lock
   /// Which object it is, of those that may have been one device for the manager one after the other.
   let serial: UInt64
   private weak var owner: CBCentralManager?
   private weak var currentDelegate: (any CBPeripheralDelegate)?
-  /// Under the lock, which sees to it that no two accesses overlap: release builds do not check it for each value.
+  var lock: Lock { shared }
+  /// Under the lock, which orders all accesses: release builds do not check each value's for overlaps.
   #if !DEBUG
     @exclusivity(unchecked)
   #endif
   @safe var link = PeripheralLink()
+  /// Under the lock.
+  var observers: [KeyValueObserver] = []
 
   init(_ identifier: UUID, of manager: CBCentralManager, serial: UInt64) {
     shared = manager.lock
@@ -41,6 +44,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {
   var manager: CBCentralManager? { owner }
   /// Under the lock of the manager.
   func withLink<Value>(_ body: (inout PeripheralLink) -> Value) -> Value { shared.withLock { body(&link) } }
+  /// Changes what observers may see, and calls them.
+  func changeLink<Value>(_ body: (inout PeripheralLink) -> Value) -> Value { change { body(&link) } }
 
   // MARK: What is known
 

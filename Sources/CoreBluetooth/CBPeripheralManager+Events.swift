@@ -20,7 +20,7 @@ extension CBPeripheralManager {
     case .requestEnded(let id): lock.withLock { _ = unanswered.remove(id) }
     case .readyToUpdate(let peer): ready(peer)
     case .advertisingEnded(let error):
-      lock.withLock { advertising = .idle }
+      change { advertising = .idle }
       Log.note(self, "is not advertising any more: \(error)")
     case .discovered, .scanFailed, .connected, .connectionFailed, .disconnected, .nameChanged, .longestWriteChanged,
       .servicesChanged, .values, .readyToWrite, .linkedPeers:
@@ -34,9 +34,10 @@ extension CBPeripheralManager {
     let state = CBManagerState(new)
     var isNews = false
     var dropped: [Adding] = [], gone: [Published] = [], startsDropped = 0
-    lock.withLock {
-      isNews = CBManagerState(adapter) != state
+    change {
+      isNews = currentState != state
       adapter = new
+      currentState = state
       guard new != .poweredOn else {
         guard case .paused(let advertisement) = advertising else { return }
         let id = nextID()
@@ -67,7 +68,6 @@ extension CBPeripheralManager {
     // Let go without the lock: a program's subclass may do anything then.
     withExtendedLifetime(gone) {}
     if isNews {
-      setState(state)
       if showsPowerAlert, state == .poweredOff { Log.note(self, "needs Bluetooth: \(new.why)") }
       delegate?.peripheralManagerDidUpdateState(self)
     }
@@ -100,7 +100,7 @@ extension CBPeripheralManager {
   }
   /// Nil: it is on.
   private func advertisingStarted(_ id: OperationID, _ result: Result<BrokerAnswer, BluetoothError>) -> (any Error)? {
-    lock.withLock {
+    change {
       guard case .starting(id, let advertisement) = advertising else {
         return CBError(.operationCancelled, "Advertising was stopped before it began.")
       }

@@ -28,6 +28,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     case on(Advertisement)
     /// The adapter is switched off.
     case paused(Advertisement)
+
+    var isOn: Bool { if case .on = self { true } else { false } }
   }
   /// A service on its way into the database. One at a time: a service that includes another needs its handle.
   struct Adding {
@@ -217,7 +219,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
 
   /// Ends the advertisement; connections go on.
   open func stopAdvertising() {
-    let misuse: String? = lock.withLock {
+    let misuse: String? = change {
       defer { advertising = .idle }
       switch advertising {
       case .idle: return powerMisuse
@@ -232,12 +234,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   }
 
   /// From the success of `startAdvertising` until it is stopped, except while the adapter is off.
-  open var isAdvertising: Bool {
-    lock.withLock {
-      guard case .on = advertising else { return false }
-      return true
-    }
-  }
+  open var isAdvertising: Bool { lock.withLock { advertising.isOn } }
 
   // MARK: Centrals
 

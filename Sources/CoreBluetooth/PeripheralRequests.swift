@@ -136,7 +136,7 @@ extension CBPeripheral {
     case (.services(let isAll), .services(let found)):
       // Those that Apple's systems use themselves are in no list of all, and are found when they are asked for.
       let services = objects(for: isAll ? found.filter { !CBUUID.ofSystem.contains(CBUUID($0.uuid)) } : found)
-      withLink { $0.services = merged(isAll ? nil : $0.services, services) { $0.found?.handle } }
+      changeLink { $0.services = merged(isAll ? nil : $0.services, services) { $0.found?.handle } }
     case (.includedServices(let service, let isAll), .includedServices(let found)):
       guard service.isValid else { return true }
       service.setIncludedServices(
@@ -223,7 +223,7 @@ extension CBPeripheral {
       guard let found = service.found else { return false }
       return found.handle.rawValue <= range.last.rawValue && found.endHandle.rawValue >= range.first.rawValue
     }
-    let invalid = withLink { link -> [CBService] in
+    let invalid = changeLink { link -> [CBService] in
       let invalid = link.foundServices.filter { isHit($0.value) }
       for case let (service, found?) in invalid.values.map({ ($0, $0.found) }) {
         service.invalidate()

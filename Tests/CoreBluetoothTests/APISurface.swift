@@ -96,6 +96,29 @@ import Testing
     )
   }
 
+  func observing(
+    _ manager: CBManager, _ central: CBCentralManager, _ peripheral: CBPeripheral, _ server: CBPeripheralManager
+  ) {
+    let observations: [NSKeyValueObservation] = [
+      manager.observe(\.state) { (_: CBManager, _: NSKeyValueObservedChange<CBManagerState>) in },
+      central.observe(\.isScanning, options: []) { (_: CBCentralManager, _: NSKeyValueObservedChange<Bool>) in },
+      server.observe(\.isAdvertising, options: .new) { (_: CBPeripheralManager, change) in
+        let kind: NSKeyValueObservedChange<Bool>.Kind = change.kind
+        let all: [NSKeyValueChange] = [kind, .setting, .insertion, .removal, .replacement]
+        let values: (Bool?, Bool?, IndexSet?, Bool) = (change.oldValue, change.newValue, change.indexes, change.isPrior)
+        _ = (all, values)
+      },
+      peripheral.observe(\.name, options: [.initial, .old, .prior]) { (_: CBPeripheral, change) in
+        let name: String?? = change.newValue
+        _ = name
+      },
+    ]
+    let object: NSObject? = observations.first
+    let raw: UInt = NSKeyValueObservingOptions(rawValue: 1).rawValue
+    let invalidate: (() -> Void)? = observations.first?.invalidate
+    _ = (object, raw, invalidate)
+  }
+
   func attributes(_ service: CBService, _ characteristic: CBCharacteristic, _ descriptor: CBDescriptor) {
     let all: [CBAttribute] = [service, characteristic, descriptor]
     let uuids: [CBUUID] = all.map(\.uuid)

@@ -129,6 +129,18 @@ final class Client: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, CB
   func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) {}
 }
 
+/// What an observer of a flag was given.
+final class Changes: @unchecked Sendable {
+  // Sendable: the lock.
+  private let lock = Foundation.NSLock()  // not the module's, which `run` exchanges
+  private var count = 0
+  /// How often it became true more than false.
+  var balance: Int { lock.withLock { count } }
+  func add(_ old: Bool?, _ new: Bool?) {
+    if let old, let new, old != new { lock.withLock { count += new ? 1 : -1 } }
+  }
+}
+
 func threads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
   DispatchQueue.concurrentPerform(iterations: count, execute: body)
 }
@@ -139,6 +151,10 @@ func threads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
     let client = Client(count: 500)
     let manager = CBCentralManager(delegate: client, queue: DispatchQueue(label: "client")) { Script(events: $0) }
     let other = CBCentralManager(delegate: nil, queue: DispatchQueue(label: "other")) { Script(events: $0) }
+    let changes = Changes()
+    let observation = other.observe(\.isScanning, options: [.old, .new]) { _, change in
+      changes.add(change.oldValue, change.newValue)
+    }
     threads(6) { thread in
       var short: Client?, gone: CBCentralManager?
       defer { withExtendedLifetime((short, gone)) {} }
@@ -153,6 +169,13 @@ func threads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
         if thread == 1, turn % 50 == 0 { peripheral?.readRSSI() }
         if thread == 2 { other.delegate = turn.isMultiple(of: 2) ? client : nil }
         if thread == 3 { other.stopScan() }
+        if thread == 5 { other.scanForPeripherals(withServices: nil) }
+        if thread > 3, let peripheral {
+          let observation = peripheral.observe(\.state, options: [.initial, .new]) { peripheral, _ in
+            _ = peripheral.name
+          }
+          if turn.isMultiple(of: 2) { observation.invalidate() }
+        }
         // Managers that vanish with operations in flight.
         if thread == 4, turn % 10 == 0 {
           short = Client(count: .max)
@@ -168,6 +191,10 @@ func threads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
     }
     if client.isDone.wait(timeout: .now() + 60) == .timedOut { faults.append("the end was not told") }
     faults += client.faults
+    if changes.balance != (other.isScanning ? 1 : 0) {
+      faults.append("\(changes.balance) more beginnings than ends of scans")
+    }
+    observation.invalidate()
     faults += serve()
     faults += overTheAir()
     for fault in faults { print(fault) }

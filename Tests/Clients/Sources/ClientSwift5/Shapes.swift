@@ -400,6 +400,48 @@ open class Keeper: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, CBP
   }
 }
 
+// MARK: Key-value observing
+
+/// A model that follows what it observes.
+public final class ObservingModel: NSObject {
+  public private(set) var isScanning = false
+  public private(set) var isOn = false
+  public private(set) var connection = CBPeripheralState.disconnected
+  private let manager: CBCentralManager
+  private lazy var server = CBPeripheralManager()
+  private var observation: NSKeyValueObservation?
+  private var others = Set<NSKeyValueObservation>()
+  public init(_ manager: CBCentralManager) {
+    self.manager = manager
+    super.init()
+    observation = manager.observe(\.isScanning, options: [.old, .new]) { [weak self] _, change in
+      if let value = change.newValue, value != change.oldValue { self?.isScanning = value }
+    }
+    others.insert(
+      manager.observe(\CBCentralManager.state, options: .new) { [weak self] central, change in
+        switch central.state {
+        case .poweredOn: self?.isOn = true
+        default: self?.isOn = false
+        }
+      })
+    others.insert(server.observe(\.isAdvertising) { server, _ in print(server.isAdvertising) })
+    let manager: CBManager = manager
+    others.insert(manager.observe(\.state, options: [.initial], changeHandler: { print($0.state.rawValue, $1.kind) }))
+  }
+  deinit { observation?.invalidate() }
+  public func follow(_ peripheral: CBPeripheral) {
+    others.insert(
+      peripheral.observe(\.state) { [weak self] (peripheral, _) in
+        DispatchQueue.main.async { self?.connection = peripheral.state }
+      })
+    others.insert(peripheral.observe(\CBPeripheral.name, options: [.prior, .new], changeHandler: renamed))
+  }
+  private func renamed(_ peripheral: CBPeripheral, _ change: NSKeyValueObservedChange<String?>) {
+    guard !change.isPrior, case .setting = change.kind, let name = change.newValue else { return }
+    print(name ?? "no name", change.indexes?.count ?? 0)
+  }
+}
+
 /// The same, from a protocol of the client's.
 public protocol Peripheralled: CBPeripheralDelegate { var kept: CBPeripheral? { get } }
 extension Peripheralled {

@@ -5,11 +5,17 @@
 @MainActor public final class ViewModel: NSObject {
   public private(set) var peripherals: [CBPeripheral] = []
   public private(set) var values: [CBUUID: Data] = [:]
+  public private(set) var isScanning = false
   private var central: CBCentralManager!
+  private var observation: NSKeyValueObservation?
   static let service = CBUUID(string: "180D")
   public override init() {
     super.init()
     central = CBCentralManager(delegate: self, queue: .main)
+    observation = central.observe(\.isScanning, options: .new) { [weak self] _, change in
+      let isScanning = change.newValue ?? false
+      Task { @MainActor in self?.isScanning = isScanning }
+    }
   }
   func connect(_ peripheral: CBPeripheral) {
     peripheral.delegate = self
