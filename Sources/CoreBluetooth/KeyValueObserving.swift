@@ -156,7 +156,7 @@ final class KeyValueObserver: @unchecked Sendable {
 /// An object with observers.
 protocol KeyValueObserved: NSObject {
   /// Guards what the properties show, and the observers.
-  var lock: NSLock { get }
+  var lock: Lock { get }
   var observers: [KeyValueObserver] { get set }
 }
 
