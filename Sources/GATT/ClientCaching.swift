@@ -232,7 +232,8 @@ extension Client {
       discover(.everything(.all), at: index)
     case .discover(.primaryServices): discover(.primaryServices, at: index)
     case .discover(.services(let uuid)): discover(.services(uuid), at: index)
-    default: if !isSame { end(.failed(.databaseChanged), at: index) }
+    case .values, .discover, .databaseHash, .subscribe, .unsubscribe, .followChanges:
+      if !isSame { end(.failed(.databaseChanged), at: index) }
     }
   }
 

@@ -365,7 +365,7 @@ struct Discovery {
     case .secondaryServices: searchIncludes()
     case .includes: resolveNext()
     case .characteristics: searchDescriptors()
-    default: finish()
+    case .primaryServices, .services, .declarations, .descriptors, .finished: finish()
     }
   }
 

@@ -158,7 +158,9 @@ struct Procedure {
     case (.subscribe(let handle, _), _), (.unsubscribe(let handle), _): range.contains(handle)
     case (_, .reading(let reading)): range.contains(reading.handle)
     case (_, .writing(let part)): range.contains(part.handle)
-    default: parts.contains { range.contains($0.handle) }
+    case (_, .readingHash), (_, .discovering), (_, .readingByType), (_, .readingMultiple), (_, .preparing),
+      (_, .emptying), (_, .executing), (_, .rollingBack), (_, .finished):
+      parts.contains { range.contains($0.handle) }
     }
   }
   /// Whether later traffic may follow the PDU that is being written. A read leaves with its first PDU; a write with its

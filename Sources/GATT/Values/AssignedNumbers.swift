@@ -1,12 +1,12 @@
 import BindruneWire
 
-/// The Bluetooth SIG's names of numbers: the one place where they stand. Assigned Numbers, §2.6 (appearance), §3.4
-/// (services), §3.5 (units), §3.6 (declarations), §3.7 (descriptors), §3.8 (characteristics).
+/// The Bluetooth SIG's names of numbers, all in one place. Assigned Numbers, §2.6 (appearance), §3.4 (services), §3.5
+/// (units), §3.6 (declarations), §3.7 (descriptors), §3.8 (characteristics).
 ///
 ///     BluetoothUUID("2A37").assignedName                // "Heart Rate Measurement"
 ///     Appearance(rawValue: 0x0341).categoryName         // "Heart Rate Sensor"
 ///
-/// A number is added by writing it down, where its value puts it.
+/// To add a number, insert it in the order of the values.
 public enum AssignedNumbers {
   static let uuids: [UInt16: String] = [
     0x1800: "Generic Access",
@@ -614,13 +614,14 @@ public enum AssignedNumbers {
 }
 
 extension BluetoothUUID {
-  /// The name of a service, a unit, a declaration, a descriptor or a characteristic; `nil` where the SIG gave none.
+  /// The name of a service, a unit, a declaration, a descriptor or a characteristic; `nil` if the SIG has assigned
+  /// none.
   public var assignedName: String? {
     guard case .short(let number) = shortest else { return nil }
     return AssignedNumbers.uuids[number]
   }
 }
 extension Appearance {
-  /// What kind of thing; `nil` for a kind without a name.
+  /// The name of the category; `nil` for a category without a name.
   public var categoryName: String? { AssignedNumbers.appearanceCategories[category] }
 }

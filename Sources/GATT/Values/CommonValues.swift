@@ -1,6 +1,6 @@
 import BindruneWire
 
-// Values that many services share. GATT Specification Supplement, §3; a unit stands in the comment.
+// Values that many services use. GATT Specification Supplement, §3; comments give the units.
 //
 //     let time = try WireDecoder.decode(DateTime.self, value.span)
 //     let octets = try time.encoded(from: Span())
@@ -15,9 +15,9 @@ public struct BatteryLevel: WireRecord {
   }
 }
 
-/// Date Time (0x2A08): local time of the device, which does not say where it is.
+/// Date Time (0x2A08): the device's local time, without its time zone.
 public struct DateTime: WireRecord {
-  /// 1582 … 9999; 0 is not known, as it is for month and day.
+  /// 1582 … 9999; 0 means unknown, as for month and day.
   public var year: UInt16 = 0
   public var month: UInt8 = 0
   public var day: UInt8 = 0
@@ -40,7 +40,7 @@ public struct DateTime: WireRecord {
   }
 }
 
-/// Current Time (0x2A2B): Exact Time 256 and why the clock was set last.
+/// Current Time (0x2A2B): Exact Time 256 and the reason of the clock's last adjustment.
 public struct CurrentTime: WireRecord {
   public struct AdjustReason: OptionSet, OpenNumber {
     public var rawValue: UInt8
@@ -51,7 +51,7 @@ public struct CurrentTime: WireRecord {
     @inlinable public static var changeOfDST: Self { Self(rawValue: 0x08) }
   }
   public var dateTime = DateTime()
-  /// 1 Monday … 7 Sunday; 0 is not known.
+  /// 1 Monday … 7 Sunday; 0 means unknown.
   public var dayOfWeek: UInt8 = 0
   /// 1/256 s.
   public var fractions256: UInt8 = 0
@@ -67,7 +67,7 @@ public struct CurrentTime: WireRecord {
 
 /// PnP ID (0x2A50).
 public struct PnPID: WireRecord {
-  /// Who assigned `vendorID`.
+  /// The authority that assigned `vendorID`.
   public struct VendorIDSource: OpenNumber, Hashable {
     public var rawValue: UInt8
     @inlinable @inline(__always) public init(rawValue: UInt8) { self.rawValue = rawValue }
@@ -89,15 +89,15 @@ public struct PnPID: WireRecord {
   }
 }
 
-/// Appearance (0x2A01): what the device looks like to its user. Assigned Numbers, §2.6.
+/// Appearance (0x2A01): the device's appearance to its user. Assigned Numbers, §2.6.
 public struct Appearance: OpenNumber, WireRecord, Hashable {
   public var rawValue: UInt16
   @inlinable @inline(__always) public init(rawValue: UInt16) { self.rawValue = rawValue }
   @inlinable @inline(__always) public init() { rawValue = 0 }
   public init(category: UInt16, subcategory: UInt16 = 0) { rawValue = category << 6 | subcategory & 0x3F }
-  /// The upper 10 bits: what kind of thing. `AssignedNumbers` names them.
+  /// The upper 10 bits: the category, which `AssignedNumbers` names.
   public var category: UInt16 { rawValue >> 6 }
-  /// The lower 6 bits: which of them; 0 is the generic one.
+  /// The lower 6 bits: the subcategory; 0 is the generic one.
   public var subcategory: UInt16 { rawValue & 0x3F }
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Appearance", &self)

@@ -1,6 +1,7 @@
 import BindruneWire
 
-// Measurements of health devices: a Flags field says which of the others are there. GATT Specification Supplement, §3.
+// Measurements of health devices: a Flags field determines which other fields are present. GATT Specification
+// Supplement, §3.
 
 /// Heart Rate Measurement (0x2A37). Heart Rate Service, §3.1.
 ///
@@ -26,11 +27,11 @@ public struct HeartRateMeasurement: WireRecord {
     }
   }
   public var flags = Flags()
-  /// Beats per minute; more than 255 need `heartRateIs16Bits`, and are cut without it.
+  /// Beats per minute; values above 255 need `heartRateIs16Bits`, and are cut without it.
   public var heartRate: UInt16 = 0
   /// kJ since the last reset; 0xFFFF is that or more.
   public var energyExpended: UInt16 = 0
-  /// The oldest first.
+  /// In order of time.
   public var rrIntervals = WireList<RRInterval>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -46,7 +47,7 @@ public struct HeartRateMeasurement: WireRecord {
     if flags.contains(.rrIntervalPresent) { try visit.list("RR-Interval", &rrIntervals) }
   }
 
-  /// `nil`: the sensor cannot tell.
+  /// `nil`: the sensor does not detect contact.
   public var hasContact: Bool? {
     flags.contains(.sensorContactSupported) ? flags.contains(.sensorContactDetected) : nil
   }
@@ -84,7 +85,7 @@ public struct TemperatureMeasurement: WireRecord {
   public struct Flags: OptionSet, OpenNumber {
     public var rawValue: UInt8
     @inlinable @inline(__always) public init(rawValue: UInt8) { self.rawValue = rawValue }
-    /// Else degrees Celsius.
+    /// Otherwise degrees Celsius.
     @inlinable public static var fahrenheit: Self { Self(rawValue: 0x01) }
     @inlinable public static var timeStampPresent: Self { Self(rawValue: 0x02) }
     @inlinable public static var temperatureTypePresent: Self { Self(rawValue: 0x04) }
@@ -92,7 +93,7 @@ public struct TemperatureMeasurement: WireRecord {
   public var flags = Flags()
   public var temperature = MedicalFloat32()
   public var timeStamp = DateTime()
-  /// Where it was measured: 1 armpit, 2 body, 3 ear, 4 finger, 5 gastro-intestinal tract, 6 mouth, 7 rectum, 8 toe,
+  /// The place of measurement: 1 armpit, 2 body, 3 ear, 4 finger, 5 gastro-intestinal tract, 6 mouth, 7 rectum, 8 toe,
   /// 9 tympanum.
   public var temperatureType: UInt8 = 0
   @inlinable public init() {}
@@ -109,7 +110,7 @@ public struct BloodPressureMeasurement: WireRecord {
   public struct Flags: OptionSet, OpenNumber {
     public var rawValue: UInt8
     @inlinable @inline(__always) public init(rawValue: UInt8) { self.rawValue = rawValue }
-    /// Else mmHg.
+    /// Otherwise mmHg.
     @inlinable public static var kilopascal: Self { Self(rawValue: 0x01) }
     @inlinable public static var timeStampPresent: Self { Self(rawValue: 0x02) }
     @inlinable public static var pulseRatePresent: Self { Self(rawValue: 0x04) }
@@ -123,7 +124,7 @@ public struct BloodPressureMeasurement: WireRecord {
   public var timeStamp = DateTime()
   /// Beats per minute.
   public var pulseRate = MedicalFloat16()
-  /// 0xFF: not known.
+  /// 0xFF: unknown.
   public var userID: UInt8 = 0xFF
   /// Bit 0 body movement, 1 cuff too loose, 2 irregular pulse, 3 … 4 pulse rate range, 5 improper position.
   public var measurementStatus: UInt16 = 0
@@ -145,17 +146,17 @@ public struct WeightMeasurement: WireRecord {
   public struct Flags: OptionSet, OpenNumber {
     public var rawValue: UInt8
     @inlinable @inline(__always) public init(rawValue: UInt8) { self.rawValue = rawValue }
-    /// Pounds and inches; else kilograms and metres.
+    /// Pounds and inches; otherwise kilograms and metres.
     @inlinable public static var imperial: Self { Self(rawValue: 0x01) }
     @inlinable public static var timeStampPresent: Self { Self(rawValue: 0x02) }
     @inlinable public static var userIDPresent: Self { Self(rawValue: 0x04) }
     @inlinable public static var bmiAndHeightPresent: Self { Self(rawValue: 0x08) }
   }
   public var flags = Flags()
-  /// 0.005 kg or 0.01 lb; 0xFFFF: the measurement did not succeed.
+  /// 0.005 kg or 0.01 lb; 0xFFFF: the measurement failed.
   public var weight: UInt16 = 0
   public var timeStamp = DateTime()
-  /// 0xFF: not known.
+  /// 0xFF: unknown.
   public var userID: UInt8 = 0xFF
   /// 0.1 kg/m².
   public var bmi: UInt16 = 0

@@ -3,7 +3,7 @@ import RealModule
 
 /// A decimal number of a medical device: mantissa × 10^exponent. ISO/IEEE 11073-20601, FLOAT-Type and SFLOAT-Type.
 ///
-/// Five mantissas are no numbers: NaN, not at this resolution, reserved, and the infinities.
+/// Five mantissas are not numbers: NaN, not at this resolution, reserved, and the infinities.
 public protocol MedicalFloat: OpenNumber, Hashable where RawValue: FixedWidthInteger & UnsignedInteger {
   /// Bits of the mantissa; the exponent has the rest.
   static var mantissaBits: Int { get }
@@ -40,7 +40,7 @@ extension MedicalFloat {
   /// The greatest mantissa that is a number; the least is its negative.
   public static var greatestMantissa: Int { 1 << (mantissaBits - 1) - 3 }
 
-  /// Exponents are from its negative up to, and without, itself.
+  /// Exponents range from its negative up to, but excluding, itself.
   private static var exponentLimit: Int { 1 << (RawValue.bitWidth - mantissaBits - 1) }
 
   /// `nil` unless both fit.
@@ -67,16 +67,16 @@ extension MedicalFloat {
 
   /// Not a number.
   public static var nan: Self { special(1 << (mantissaBits - 1) - 1) }
-  /// A number that this device cannot resolve.
+  /// A number below the device's resolution.
   public static var notAtThisResolution: Self { special(1 << (mantissaBits - 1)) }
   public static var infinity: Self { special(1 << (mantissaBits - 1) - 2) }
   public static var negativeInfinity: Self { special(1 << (mantissaBits - 1) + 2) }
   private static func special(_ mantissa: Int) -> Self { Self(rawValue: RawValue(truncatingIfNeeded: mantissa)) }
 
-  /// False for the five that are none.
+  /// False for the five mantissas that are not numbers.
   public var isNumber: Bool { -Self.greatestMantissa...Self.greatestMantissa ~= mantissa }
-  /// The nearest `Double` where the exponent is −22 … 22, as in every SFLOAT, and one within a unit in the last place
-  /// beyond. ±∞ for the infinities, and NaN for the other three that are no numbers.
+  /// The nearest `Double` if the exponent is −22 … 22, as in every SFLOAT, and one within a unit in the last place
+  /// otherwise. ±∞ for the infinities, and NaN for the other three.
   public var value: Double {
     if isNumber { return Double(mantissa).scaled(byTenTo: exponent) }
     if mantissa == Self.infinity.mantissa { return Double.infinity }

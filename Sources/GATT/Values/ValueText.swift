@@ -1,8 +1,8 @@
 import BindruneWire
 
 extension BluetoothUUID {
-  /// What `value` says, if it is the value of a characteristic or descriptor with this UUID that is known here; `nil` for
-  /// any other, and for one that does not decode. For people: programs decode the types.
+  /// The meaning of `value`, if this UUID is a known characteristic or descriptor; `nil` for any other UUID, and if the
+  /// value does not decode. For people: programs decode the types.
   ///
   ///     BluetoothUUID("2A19").text(of: value.span)        // "87 %"
   public func text(of value: Span<UInt8>) -> String? {
