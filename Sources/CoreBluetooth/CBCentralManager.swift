@@ -45,13 +45,12 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
 
   /// A manager without a delegate, on the main queue.
   public convenience override init() { self.init(delegate: nil, queue: nil, options: nil) }
-  /// - Parameter queue: where the delegates are called; nil: the main queue.
+  /// The manager calls its delegate on `queue`; nil: the main queue.
   public convenience init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?) {
     self.init(delegate: delegate, queue: queue, options: nil)
   }
-  /// - Parameters:
-  ///   - queue: where the delegates are called; nil: the main queue.
-  ///   - options: by the keys `CBCentralManagerOption…` and `CBManagerOptionAdapterKey`.
+  /// The manager calls its delegate on `queue`; nil: the main queue. `options` have the keys `CBCentralManagerOption…` and
+  /// `CBManagerOptionAdapterKey`.
   public init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
     (delivery, session) = Delivery.opened(on: queue, options)
     showsPowerAlert = options?.bool(CBCentralManagerOptionShowPowerAlertKey) ?? false
@@ -145,7 +144,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   ///
   /// A peripheral of another manager stands for its device: the delegate gets this manager's own peripheral with that
   /// identifier, which the manager keeps until the connection ends.
-  /// - Parameter options: by the keys `CBConnectPeripheralOption…`. What has a wrong type is ignored.
+  ///
+  /// `options` have the keys `CBConnectPeripheralOption…`. A value of a wrong type is ignored.
   open func connect(_ peripheral: CBPeripheral, options: [String: Any]? = nil) {
     guard isPoweredOn("connect") else { return }
     let isForeign = peripheral.manager !== self

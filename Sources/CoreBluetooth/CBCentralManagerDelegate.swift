@@ -9,9 +9,7 @@ public protocol CBCentralManagerDelegate: NSObjectProtocol {
   /// Before everything else, when the system has started the app again: what the manager was doing before.
   func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any])
   /// A device was heard. Keep the peripheral to use it: the manager does not.
-  /// - Parameters:
-  ///   - advertisementData: by the keys `CBAdvertisementData…`.
-  ///   - RSSI: dBm; 127: not known.
+  /// `advertisementData` has the keys `CBAdvertisementData…`; `RSSI` is in dBm, 127 means unknown.
   func centralManager(
     _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
     rssi RSSI: NSNumber
@@ -19,13 +17,11 @@ public protocol CBCentralManagerDelegate: NSObjectProtocol {
   func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral)
   /// The connection could not be made, for a reason that waiting does not cure.
   func centralManager(_ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?)
-  /// - Parameter error: nil: the app has cancelled the connection.
+  /// The connection has ended. `error` is nil when the app has cancelled it.
   func centralManager(
     _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?)
-  /// Instead of the one before, where it is implemented.
-  /// - Parameters:
-  ///   - timestamp: when, which may be earlier than now.
-  ///   - isReconnecting: the connection is sought again; see `CBConnectPeripheralOptionEnableAutoReconnect`.
+  /// Called instead of the method before, if it is implemented. `timestamp` is the time of the end, which may be earlier than
+  /// now. `isReconnecting`: the manager reconnects; see `CBConnectPeripheralOptionEnableAutoReconnect`.
   func centralManager(
     _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
     isReconnecting: Bool, error: (any Error)?

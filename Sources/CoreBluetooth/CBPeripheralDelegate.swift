@@ -11,7 +11,7 @@ public protocol CBPeripheralDelegate: NSObjectProtocol {
   /// Of the time before `didReadRSSI`, which is called instead.
   @available(*, deprecated, message: "use peripheral(_:didReadRSSI:error:)")
   func peripheralDidUpdateRSSI(_ peripheral: CBPeripheral, error: (any Error)?)
-  /// - Parameter RSSI: dBm; 127: not known.
+  /// `RSSI` is in dBm; 127 means unknown.
   func peripheral(_ peripheral: CBPeripheral, didReadRSSI RSSI: NSNumber, error: (any Error)?)
   func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?)
   func peripheral(_ peripheral: CBPeripheral, didDiscoverIncludedServicesFor service: CBService, error: (any Error)?)
