@@ -96,12 +96,18 @@ let package = Package(
       ] + nio,
       path: "Sources/Tool", swiftSettings: settings),
 
-    // Programs as they are written for Apple's systems: their settings are a new package's.
+    // The examples, with the settings of a new package. The first two are as they are written for Apple's systems.
     .executableTarget(
       name: "HeartRateCentral", dependencies: ["CoreBluetooth"], path: "Examples/HeartRateCentral",
       swiftSettings: [.treatAllWarnings(as: .error)]),
     .executableTarget(
       name: "HeartRatePeripheral", dependencies: ["CoreBluetooth"], path: "Examples/HeartRatePeripheral",
+      swiftSettings: [.treatAllWarnings(as: .error)]),
+    .executableTarget(
+      name: "HeartRateMonitor", dependencies: ["Bindrune"], path: "Examples/HeartRateMonitor",
+      swiftSettings: [.treatAllWarnings(as: .error)]),
+    .executableTarget(
+      name: "Thermometer", dependencies: ["Bindrune"], path: "Examples/Thermometer",
       swiftSettings: [.treatAllWarnings(as: .error)]),
 
     // The programs of Tests/Interop/run, which are no tests of `swift test`.

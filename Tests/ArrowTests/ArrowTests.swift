@@ -30,9 +30,11 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("CoreBluetooth", "CoreBluetooth", ["BindruneBroker", "CCoreBluetooth"]),
   ("BindruneTool", "Tool", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator", "BindruneConformance"]),
   ("BindruneDaemon", "Daemon", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator"]),
-  // Examples/HeartRateCentral and HeartRatePeripheral, which know Apple's interface alone.
+  // The examples: two import Apple's interface alone, two the async API alone.
   ("HeartRateCentral", "HeartRateCentral", ["CoreBluetooth"]),
   ("HeartRatePeripheral", "HeartRatePeripheral", ["CoreBluetooth"]),
+  ("HeartRateMonitor", "HeartRateMonitor", ["Bindrune"]),
+  ("Thermometer", "Thermometer", ["Bindrune"]),
   // Not shipped: what the tests share, and the programs of Tests/Interop and Tests/Kernel.
   ("TestSupport", "TestSupport", ["GAP", "BindruneSimulator"]),
   ("InteropCentral", "Central", ["Bindrune"]),

@@ -1,4 +1,4 @@
-// The heart rate of the first sensor in reach:  swift run --package-path Examples HeartRateMonitor hci0
+// The heart rate of the first sensor in reach:  swift run HeartRateMonitor hci0
 import Bindrune
 
 let host = try await BluetoothHost.open(CommandLine.arguments.dropFirst().first ?? "hci0")

@@ -1,4 +1,4 @@
-// A thermometer that notifies each second:  swift run --package-path Examples Thermometer hci0
+// A thermometer that notifies each second:  swift run Thermometer hci0
 import Bindrune
 
 var builder = DatabaseBuilder()
