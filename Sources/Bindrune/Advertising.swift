@@ -23,7 +23,7 @@ extension BluetoothHost {
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(),
     as id: AdvertisingSetID = .first
   ) async throws(BluetoothError) -> PackedAdvertisement {
-    try await waitForAdvertising(id) { (core, now) throws(AdvertisingError) in
+    try await waitForAdvertising(id, "advertise") { (core, now) throws(AdvertisingError) in
       try core.advertise(data, parameters, as: id, now: now)
     }
   }
@@ -33,14 +33,15 @@ extension BluetoothHost {
   public func setAdvertisingData(
     _ data: AdvertisingData, of id: AdvertisingSetID = .first
   ) async throws(BluetoothError) -> PackedAdvertisement {
-    try await waitForAdvertising(id) { (core, now) throws(AdvertisingError) in
+    try await waitForAdvertising(id, "change the advertising data") { (core, now) throws(AdvertisingError) in
       try core.setAdvertisingData(data, of: id, now: now)
     }
   }
   private func waitForAdvertising(
-    _ id: AdvertisingSetID, _ begin: (inout HostCore, Instant) throws(AdvertisingError) -> PackedAdvertisement
+    _ id: AdvertisingSetID, _ operation: String,
+    _ begin: (inout HostCore, Instant) throws(AdvertisingError) -> PackedAdvertisement
   ) async throws(BluetoothError) -> PackedAdvertisement {
-    try check()
+    do throws(BluetoothError) { try check() } catch { throw error.during(operation) }
     var packed: PackedAdvertisement?
     let turn = takeTurn(id)
     do throws(BluetoothError) {
@@ -50,9 +51,9 @@ extension BluetoothHost {
       }
     } catch {
       if error.code == .cancelled, turn.number == advertising[id]?.turn { stopAdvertising(id) }
-      throw error
+      throw error.during(operation)
     }
-    guard let packed else { throw .cancelled }
+    guard let packed else { throw BluetoothError.cancelled.during(operation) }
     return packed
   }
   /// `advertise` without waiting: the observer is told `.advertisingStarted` or `.advertisingFailed`, unless this throws.
@@ -61,9 +62,13 @@ extension BluetoothHost {
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(),
     as id: AdvertisingSetID = .first
   ) throws(BluetoothError) -> PackedAdvertisement {
-    try checkRunning()
-    return try take(takeTurn(id), id) { (core, now) throws(AdvertisingError) in
-      try core.advertise(data, parameters, as: id, now: now)
+    do throws(BluetoothError) {
+      try checkRunning()
+      return try take(takeTurn(id), id) { (core, now) throws(AdvertisingError) in
+        try core.advertise(data, parameters, as: id, now: now)
+      }
+    } catch {
+      throw error.during("advertise")
     }
   }
   /// One call that advertises something: the last one of a set is whose cancellation stops it.
@@ -100,9 +105,9 @@ extension BluetoothHost {
   public func pack(
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
   ) throws(BluetoothError) -> PackedAdvertisement {
-    try check()
+    do throws(BluetoothError) { try check() } catch { throw error.during("pack the advertisement") }
     do throws(AdvertisingDataError) { return try core.pack(data, parameters) } catch {
-      throw BluetoothError(error)
+      throw BluetoothError(error).during("pack the advertisement")
     }
   }
 }

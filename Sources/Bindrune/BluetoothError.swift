@@ -5,7 +5,10 @@ import GAP
 import GATT
 import HCI
 
-/// The one error of the public interface: what kind it is, and a sentence with the cause and, where there is one, the cure.
+/// The one error of the public interface: its kind, the operation that failed, and a sentence with the cause and, where there
+/// is one, the cure.
+///
+///     Could not read attribute 0x0003 of F0:F1:F2:F3:F4:F5/random. The device answered Read Not Permitted (0x02).
 public struct BluetoothError: Error, Sendable, Equatable, CustomStringConvertible {
   public enum Code: Sendable, Hashable {
     /// The way to the controller failed or was lost.
@@ -44,19 +47,30 @@ public struct BluetoothError: Error, Sendable, Equatable, CustomStringConvertibl
     case notStarted
   }
   public var code: Code
+  /// What failed, in the infinitive, with the peer: `read attribute 0x0003 of F0:F1:F2:F3:F4:F5/random`. nil: the host as a whole.
+  public var operation: String?
   /// One sentence: the cause, and what helps.
   public var diagnostics: String
   public var attError: ATTError?
   /// Why the link ended, or what the controller refused with. Vol 1, Part F, §1.3.
   public var status: HCIStatus?
 
-  public init(_ code: Code, _ diagnostics: String, attError: ATTError? = nil, status: HCIStatus? = nil) {
+  public init(
+    _ code: Code, _ diagnostics: String, operation: String? = nil, attError: ATTError? = nil, status: HCIStatus? = nil
+  ) {
     self.code = code
+    self.operation = operation
     self.diagnostics = diagnostics
     self.attError = attError
     self.status = status
   }
-  public var description: String { diagnostics }
+  public var description: String { (operation.map { "Could not \($0). " } ?? "") + diagnostics }
+  /// The same error as the failure of `operation`.
+  func during(_ operation: @autoclosure () -> String) -> BluetoothError {
+    var error = self
+    error.operation = operation()
+    return error
+  }
 }
 
 extension BluetoothError {
@@ -172,13 +186,15 @@ extension BluetoothError {
     self =
       switch error {
       case .att(let code, _, let handle):
-        BluetoothError(.att, "The device answered \(code) for attribute \(handle.text).", attError: code)
+        BluetoothError(
+          .att, "The device answered \(code) for attribute \(handle.text)\(cure(for: code)).", attError: code)
       case .bearerClosed(.timedOut):
         BluetoothError(.timedOut, "The device did not answer within 30 s and is being disconnected: connect again.")
       case .bearerClosed(.disconnected):
         BluetoothError(.disconnected, "The link went down before the device answered: connect again.")
       case .malformedResponse(let violation):
-        BluetoothError(.protocolViolation, "The device's response breaks the protocol: \(violation).")
+        BluetoothError(
+          .protocolViolation, "The device's response breaks the protocol, \(violation.text): read or discover again.")
       case .cancelled: .cancelled
       case .busy: BluetoothError(.busy, "Too many requests wait on this link: wait for some to end.")
       case .valueTooLong:
@@ -197,5 +213,17 @@ extension BluetoothError {
           .invalidArgument,
           "The characteristic has no configuration descriptor and cannot be subscribed to: read it instead.")
       }
+  }
+}
+
+/// What helps against an error that a server answers with; empty where nothing does.
+private func cure(for error: ATTError) -> String {
+  switch error {
+  case .insufficientAuthentication, .insufficientEncryption, .encryptionKeySizeTooShort:
+    ": it requires pairing, which this host does not have"
+  case .insufficientAuthorization: ": its user has to authorize this host"
+  case .databaseOutOfSync: ": discover its services again"
+  case .prepareQueueFull, .insufficientResources: ": wait, and try again"
+  default: ""
   }
 }

@@ -10,44 +10,38 @@ import HCI
 /// How a request ended, with its octets copied out of the core.
 typealias RequestResult = Result<HostOutcome, BluetoothError>
 
-/// Who hears how a request ended.
-enum Requester {
-  case task(CheckedContinuation<RequestResult, Never>)
-  /// It has begun this.
-  case observer(HostOperation)
+/// Who gets the end of a request.
+struct Requester {
+  let operation: HostOperation
+  /// nil: the observer, which has begun it.
+  let continuation: CheckedContinuation<RequestResult, Never>?
 }
 
 extension BluetoothHost {
   // MARK: Requests
 
-  /// Starts something that ends with `.completed(id, …)` and waits for that; a cancelled task cancels the request.
-  func request(
-    _ start: @Sendable (inout HostCore, RequestID, Instant) -> Void
-  ) async throws(BluetoothError) -> HostOutcome {
-    try await request { host, id in host.perform { core, now in start(&core, id, now) } }
-  }
-  /// The same for a request to the link's client, in its place: see `ask`.
-  func request(
-    of link: LinkID, _ body: @Sendable (inout Client, RequestID) -> Void
-  ) async throws(BluetoothError) -> HostOutcome {
-    try await request { host, id in
-      host.ask(id, of: link, at: host.places(among: .command, on: link)) { body(&$0, id) }
-    }
-  }
-  private func request(
-    _ begin: (isolated BluetoothHost, RequestID) -> Void
-  ) async throws(BluetoothError) -> HostOutcome {
-    try check()
+  /// Starts the operation and waits for its end; a cancelled task cancels it.
+  @discardableResult
+  func request(_ operation: HostOperation) async throws(BluetoothError) -> HostOutcome {
+    do throws(BluetoothError) { try check() } catch { throw failure(error, of: operation) }
     let id = newRequest()
     let result = await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
-        requests[id] = .task(continuation)
-        begin(self, id)
+        requests[id] = Requester(operation: operation, continuation: continuation)
+        start(operation, id, at: nil)
       }
     } onCancel: {
       onEventLoop { host in host.perform { core, now in core.cancel(id, now: now) } }
     }
     return try result.get()
+  }
+  /// The same with the answer as what it is. `answer` gives it for the one kind of outcome that the operation has.
+  func request<Answer: Sendable>(
+    _ operation: HostOperation, _ answer: @Sendable (HostOutcome) -> Answer?
+  ) async throws(BluetoothError) -> Answer {
+    let outcome = try await request(operation)
+    guard let answer = answer(outcome) else { preconditionFailure("\(operation) ended with \(outcome)") }
+    return answer
   }
 
   func newRequest() -> RequestID {
@@ -55,10 +49,12 @@ extension BluetoothHost {
     return RequestID(rawValue: lastRequest)
   }
   private func complete(_ id: RequestID, _ result: RequestResult) {
-    switch requests.removeValue(forKey: id) {
-    case .task(let continuation)?: continuation.resume(returning: result)
-    case .observer?: tell(.completed(id, result))
-    case nil: break
+    guard let requester = requests.removeValue(forKey: id) else { return }
+    let result = result.mapError { failure($0, of: requester.operation) }
+    if let continuation = requester.continuation {
+      continuation.resume(returning: result)
+    } else {
+      tell(.completed(id, result))
     }
   }
   /// What a link's end completes: before it is told itself.
@@ -72,7 +68,7 @@ extension BluetoothHost {
   /// What the observer has begun, in that order.
   private var begun: [(RequestID, HostOperation)] {
     var begun: [(RequestID, HostOperation)] = []
-    for case (let id, .observer(let operation)) in requests { begun.append((id, operation)) }
+    for (id, requester) in requests where requester.continuation == nil { begun.append((id, requester.operation)) }
     return begun.sorted { $0.0.rawValue < $1.0.rawValue }
   }
 
@@ -94,7 +90,7 @@ extension BluetoothHost {
       advertising[id]?.waiters.resume()
       tell(.advertisingStarted(id))
     case .advertisingFailed(let id, let status):
-      let error = BluetoothError.refused(to: "advertise", status)
+      let error = BluetoothError.refused(to: "advertise", status).during("advertise")
       advertising.removeValue(forKey: id)?.waiters.resume(.failure(error))
       tell(.advertisingFailed(id, error))
     case .advertisingStopped(let id, let reason):
@@ -115,20 +111,31 @@ extension BluetoothHost {
     case .linkDown(let id, let reason):
       let error = BluetoothError.linkWentDown(reason)
       completeRequests(of: id, error)
-      linkStates.removeValue(forKey: id)?.end(error)
+      let peer = peerText(id)
+      linkStates.removeValue(forKey: id)?.end(error.during("keep the link to \(peer)"))
       tell(.disconnected(id, reason))
       logger.debug("\(id) down: \(reason)")
-    case .parametersChanged(let id, let parameters): logger.debug("\(id): \(parameters)")
-    case .dataLengthChanged(let id, let length): logger.debug("\(id): \(length)")
-    case .physChanged(let id, let phys): logger.debug("\(id): \(phys)")
+    case .parametersChanged(let id, let parameters):
+      linkStates[id]?.tell(.parametersChanged(parameters))
+      tell(.parametersChanged(id, parameters))
+      logger.debug("\(id): \(parameters)")
+    case .dataLengthChanged(let id, let length):
+      linkStates[id]?.tell(.dataLengthChanged(length))
+      tell(.dataLengthChanged(id, length))
+      logger.debug("\(id): \(length)")
+    case .physChanged(let id, let phys):
+      linkStates[id]?.tell(.physChanged(phys))
+      tell(.physChanged(id, phys))
+      logger.debug("\(id): \(phys)")
     case .mtuChanged(let id, let mtu):
       linkStates[id]?.mtuChanged(mtu)
+      linkStates[id]?.tell(.mtuChanged(mtu))
       tell(.mtuChanged(id, mtu))
       logger.debug("\(id): ATT_MTU \(mtu)")
 
     // The event of the link's end follows, with the reason.
     case .completed(let id, .gatt(.failed(.bearerClosed(.disconnected)))): orphans.append(id)
-    case .completed(let id, let result): complete(id, outcome(of: result, in: batch, for: requests[id]))
+    case .completed(let id, let result): complete(id, outcome(of: result, in: batch, for: requests[id]?.operation))
     // In `pump`: many come at once.
     case .value: break
     case .servicesChanged(let id, let range): servicesChanged(range, on: id)
@@ -163,7 +170,8 @@ extension BluetoothHost {
     }
   }
 
-  private func outcome(of result: HostResult, in batch: borrowing HostBatch, for requester: Requester?) -> RequestResult
+  private func outcome(of result: HostResult, in batch: borrowing HostBatch, for operation: HostOperation?)
+    -> RequestResult
   {
     switch result {
     // It has been told already that the link is up, and not yet that it is down.
@@ -175,14 +183,9 @@ extension BluetoothHost {
     case .phys(let phys): .success(.phys(phys))
     case .failed(let failure): .failure(BluetoothError(failure))
     case .gatt(.discovered):
-      if case .observer(let operation)? = requester,
-        let database = operation.link.flatMap({ core.remoteDatabase(of: $0) })
-      {
-        .success(.database(database))
-      } else {
-        .success(.done)
-      }
-    case .gatt(.value(let range)), .gatt(.values(let range)): .success(.value(batch.bytes(of: range)))
+      operation?.link.flatMap { core.remoteDatabase(of: $0) }.map { .success(.database($0)) } ?? .failure(.linkIsDown)
+    case .gatt(.value(let range)): .success(.value(batch.bytes(of: range)))
+    case .gatt(.values(let range)): .success(.values(ReadAttributeValue.list(batch.bytes(of: range))))
     case .gatt(.databaseHash(let hash)): .success(.databaseHash(hash))
     case .gatt(.failed(let error)): .failure(BluetoothError(error))
     }
@@ -191,9 +194,11 @@ extension BluetoothHost {
   /// Ends all requests for their callers, and tells which they were.
   func endRequests(_ error: BluetoothError) -> [RequestID] {
     let ended = requests
-    for (id, _) in begun { tellLater(.completed(id, .failure(error))) }
+    for (id, operation) in begun { tellLater(.completed(id, .failure(failure(error, of: operation)))) }
     requests = [:]
-    for case .task(let continuation) in ended.values { continuation.resume(returning: .failure(error)) }
+    for requester in ended.values {
+      requester.continuation?.resume(returning: .failure(failure(error, of: requester.operation)))
+    }
     return Array(ended.keys)
   }
 

@@ -231,7 +231,7 @@ public actor BluetoothHost {
     case .running: return
     case .closed(let error): throw error
     case .closing: throw .closed
-    case .stopped, .starting: throw BluetoothError(.notStarted, "The host has not been started: call start() first.")
+    case .stopped, .starting: throw BluetoothError(.notStarted, "The host has not been started: call start first.")
     }
   }
 
@@ -246,16 +246,20 @@ public actor BluetoothHost {
   /// links, and for `connect`. `irk` is what the device has given, when it was paired; until there is pairing here, the
   /// caller knows it. The controller helps where it has a resolving list; the host knows the device on any controller.
   public func addIdentity(_ identity: PeerAddress, irk: IdentityResolvingKey) throws(BluetoothError) {
-    try changeIdentities { (core, now) throws(IdentityError) in try core.addPeerIdentity(identity, irk, now: now) }
+    try changeIdentities("add the identity \(identity)") { (core, now) throws(IdentityError) in
+      try core.addPeerIdentity(identity, irk, now: now)
+    }
   }
   /// The same, as the peer of `link` has told it: it stays the peer that it is, by `Link.peer`, while its address becomes another.
   public func identify(
     _ link: LinkID, as identity: PeerAddress, irk: IdentityResolvingKey
   ) throws(BluetoothError) {
-    try changeIdentities { (core, now) throws(IdentityError) in try core.identify(link, as: identity, irk, now: now) }
+    try changeIdentities("identify \(peerText(link)) as \(identity)") { (core, now) throws(IdentityError) in
+      try core.identify(link, as: identity, irk, now: now)
+    }
   }
   private func changeIdentities(
-    _ change: (inout HostCore, Instant) throws(IdentityError) -> Void
+    _ operation: @autoclosure () -> String, _ change: (inout HostCore, Instant) throws(IdentityError) -> Void
   ) throws(BluetoothError) {
     let error: IdentityError? = perform { core, now in
       do throws(IdentityError) {
@@ -265,7 +269,7 @@ public actor BluetoothHost {
         return error
       }
     }
-    if let error { throw BluetoothError(error) }
+    if let error { throw BluetoothError(error).during(operation()) }
   }
   public func removeIdentity(_ identity: PeerAddress) {
     perform { core, now in core.removePeerIdentity(identity, now: now) }

@@ -32,8 +32,7 @@ public struct Link: Sendable, Identifiable {
 
   /// Takes the link down and returns when it is.
   public func disconnect() async throws(BluetoothError) {
-    let id = id
-    _ = try await host.request { core, request, now in core.disconnect(id, id: request, now: now) }
+    try await host.request(.disconnect(id))
   }
   /// Asks for other connection parameters, and returns those in force when that is done: the central decides, and need not
   /// choose what was wanted. Throws `.refused` where it does not want to. One update at a time on a link, else `.busy`.
@@ -44,12 +43,7 @@ public struct Link: Sendable, Identifiable {
   public func updateParameters(
     _ wanted: ConnectionParameterRange
   ) async throws(BluetoothError) -> ConnectionParameters {
-    let id = id
-    let outcome = try await host.request { core, request, now in
-      core.updateParameters(id, wanted, id: request, now: now)
-    }
-    guard case .parameters(let parameters) = outcome else { throw .linkIsDown }
-    return parameters
+    try await host.request(.updateParameters(id, wanted), \.parameters)
   }
   @discardableResult
   public func updateParameters(_ parameters: ConnectionParameters) async throws(BluetoothError) -> ConnectionParameters
@@ -68,29 +62,17 @@ public struct Link: Sendable, Identifiable {
 
   /// How strong the peer's last packets were, in dBm; nil: the controller does not know. Vol 4, Part E, §7.5.4.
   public func readRSSI() async throws(BluetoothError) -> Int8? {
-    let id = id
-    let outcome = try await host.request { core, request, now in core.readRSSI(id, id: request, now: now) }
-    guard case .rssi(let rssi) = outcome else { throw .linkIsDown }
-    return rssi
+    try await host.request(.readRSSI(id), \.rssi)
   }
   /// The modulations in use. Vol 4, Part E, §7.8.47.
   public func readPHYs() async throws(BluetoothError) -> LinkPHYs {
-    let id = id
-    return try await phys { core, request, now in core.readPHYs(id, id: request, now: now) }
+    try await host.request(.readPHYs(id), \.phys)
   }
   /// Asks for other modulations, and returns those in use when that is done, which may be the ones before. A device that
   /// knows no others, or a controller, makes it throw `.refused`. Vol 4, Part E, §7.8.49.
   @discardableResult
   public func setPHYs(_ wanted: PHYPreferences) async throws(BluetoothError) -> LinkPHYs {
-    let id = id
-    return try await phys { core, request, now in core.setPHYs(id, wanted, id: request, now: now) }
-  }
-  private func phys(
-    _ start: @Sendable (inout HostCore, RequestID, Instant) -> Void
-  ) async throws(BluetoothError) -> LinkPHYs {
-    let outcome = try await host.request(start)
-    guard case .phys(let phys) = outcome else { throw .linkIsDown }
-    return phys
+    try await host.request(.setPHYs(id, wanted), \.phys)
   }
   /// A port for one producer of notifications (as a server) or of writes without response (as a client).
   public func sendPort(
@@ -104,12 +86,10 @@ public struct Link: Sendable, Identifiable {
   ) async throws(BluetoothError) -> SendPort {
     try await host.sendPort(kind, on: id, capacity: capacity)
   }
-
-  func procedure(
-    _ start: @Sendable (inout Client, RequestID) -> Void
-  ) async throws(BluetoothError) -> HostOutcome {
-    try await host.request(of: id, start)
-  }
+  /// The user or the application allows the peer, as a client of this host, what needs authorization
+  /// (`AttributePermissions.Access.withAuthorization`), until the link ends. Without it such a request is answered with
+  /// Insufficient Authorization (0x08). Vol 3, Part C, §10.5.
+  public func setAuthorized(_ isAuthorized: Bool) async { await host.setAuthorized(isAuthorized, of: id) }
 }
 
 // MARK: Discovery
@@ -121,7 +101,7 @@ extension Link {
   public func discover() async throws(BluetoothError) -> RemoteDatabase {
     var hash: DatabaseHash?
     do throws(BluetoothError) {
-      if case .databaseHash(let told) = try await procedure({ $0.readDatabaseHash($1) }) { hash = told }
+      hash = try await host.request(.readDatabaseHash(id), \.databaseHash)
     } catch {
       // A server that does not let it be read is one without.
       guard error.code == .att || error.code == .protocolViolation else { throw error }
@@ -135,7 +115,7 @@ extension Link {
       if database.hash != nil { await host.remember(database, of: id) }
     }
     do throws(BluetoothError) {
-      _ = try await procedure { $0.followChanges($1) }
+      try await host.request(.followChanges(id))
     } catch {
       // A server that does not let its changes be followed is as good as one that has none.
       guard error.code == .att || error.code == .invalidArgument else { throw error }
@@ -145,37 +125,31 @@ extension Link {
   /// Everything the server has, asked for in any case: services, includes, characteristics, descriptors.
   /// Vol 3, Part G, §4.4 … §4.7.
   public func discoverAll() async throws(BluetoothError) -> RemoteDatabase {
-    _ = try await procedure { $0.discoverAll($1) }
-    return try await known()
+    try await host.request(.discoverAll(id), \.database)
   }
   /// The primary services, all (Vol 3, Part G, §4.4.1) or those with `uuid` (§4.4.2).
   public func discoverServices(_ uuid: BluetoothUUID? = nil) async throws(BluetoothError) -> [RemoteService] {
-    _ = try await procedure { $0.discoverPrimaryServices($1, uuid) }
-    return try await known().services.filter { $0.isPrimary && (uuid == nil || $0.uuid == uuid) }
+    try await host.request(.discoverServices(id, uuid), \.database).services.filter {
+      $0.isPrimary && (uuid == nil || $0.uuid == uuid)
+    }
   }
   /// The services that `service` includes. Vol 3, Part G, §4.5.1.
   public func discoverIncludedServices(of service: RemoteService) async throws(BluetoothError) -> [RemoteInclude] {
-    _ = try await procedure { $0.discoverIncludedServices($1, in: service.range) }
-    return try await known().includes(of: service)
+    try await host.request(.discoverIncludedServices(id, service.range), \.database).includes(of: service)
   }
   /// The characteristics of `service`, all (Vol 3, Part G, §4.6.1) or those with `uuid` (§4.6.2).
   public func discoverCharacteristics(
     _ uuid: BluetoothUUID? = nil, of service: RemoteService
   ) async throws(BluetoothError) -> [RemoteCharacteristic] {
-    _ = try await procedure { $0.discoverCharacteristics($1, in: service.range) }
-    return try await known().characteristics(of: service).filter { uuid == nil || $0.uuid == uuid }
+    try await host.request(.discoverCharacteristics(id, service.range), \.database)
+      .characteristics(of: service).filter { uuid == nil || $0.uuid == uuid }
   }
   /// The descriptors of `characteristic`; nothing is asked where there is no room for any. Vol 3, Part G, §4.7.1.
   public func discoverDescriptors(
     of characteristic: RemoteCharacteristic
   ) async throws(BluetoothError) -> [RemoteDescriptor] {
     guard let range = characteristic.descriptorRange else { return [] }
-    _ = try await procedure { $0.discoverDescriptors($1, in: range) }
-    return Array(try await known().descriptors(of: characteristic))
-  }
-  private func known() async throws(BluetoothError) -> RemoteDatabase {
-    guard let database = await host.remoteDatabase(of: id) else { throw .linkIsDown }
-    return database
+    return Array(try await host.request(.discoverDescriptors(id, range), \.database).descriptors(of: characteristic))
   }
 }
 
@@ -192,13 +166,17 @@ public struct ReadAttributeValue: Sendable, Hashable {
     self.value = value
     self.isCut = isCut
   }
+  static func list(_ octets: [UInt8]) -> [ReadAttributeValue] {
+    HandleValue.list(octets.span).map {
+      ReadAttributeValue(handle: $0.handle, value: Array(octets[$0.value.range]), isCut: $0.isCut)
+    }
+  }
 }
 
 extension Link {
   /// The whole value, however long: Read, then Read Blob. Vol 3, Part G, §4.8.1, §4.8.3, §4.12.1, §4.12.2.
   public func read(_ handle: AttributeHandle) async throws(BluetoothError) -> [UInt8] {
-    guard case .value(let value) = try await procedure({ $0.readLong($1, handle) }) else { return [] }
-    return value
+    try await host.request(.read(id, handle), \.value)
   }
   public func read(_ characteristic: RemoteCharacteristic) async throws(BluetoothError) -> [UInt8] {
     try await read(characteristic.valueHandle)
@@ -211,20 +189,12 @@ extension Link {
   public func read(
     uuid: BluetoothUUID, in range: HandleRange = .all
   ) async throws(BluetoothError) -> [ReadAttributeValue] {
-    try await values { $0.read($1, uuid: uuid, in: range) }
+    try await host.request(.readUUID(id, uuid, range), \.values)
   }
   /// Two or more values in one round trip. One for which the response has no room is cut, those behind it are missing;
   /// servers older than Bluetooth 5.2 answer 0x06. Vol 3, Part G, §4.8.5.
   public func read(_ handles: [AttributeHandle]) async throws(BluetoothError) -> [ReadAttributeValue] {
-    try await values { $0.readMultipleVariable($1, handles) }
-  }
-  private func values(
-    _ start: @Sendable (inout Client, RequestID) -> Void
-  ) async throws(BluetoothError) -> [ReadAttributeValue] {
-    guard case .value(let octets) = try await procedure(start) else { return [] }
-    return HandleValue.list(octets.span).map {
-      ReadAttributeValue(handle: $0.handle, value: Array(octets[$0.value.range]), isCut: $0.isCut)
-    }
+    try await host.request(.readMultiple(id, handles), \.values)
   }
 }
 
@@ -234,7 +204,7 @@ extension Link {
   /// Writes and waits for the answer; more than MTU − 3 octets travel as a long write, which the server carries out only
   /// when every part has come back as it was sent. Vol 3, Part G, §4.9.3, §4.9.4, §4.12.3, §4.12.4.
   public func write(_ value: [UInt8], to handle: AttributeHandle) async throws(BluetoothError) {
-    _ = try await procedure { $0.write($1, handle, value.span) }
+    try await host.request(.write(id, handle, value))
   }
   public func write(_ value: [UInt8], to characteristic: RemoteCharacteristic) async throws(BluetoothError) {
     try await write(value, to: characteristic.valueHandle)
@@ -246,7 +216,7 @@ extension Link {
   public func writeReliably(
     _ values: [(handle: AttributeHandle, value: [UInt8])]
   ) async throws(BluetoothError) {
-    _ = try await procedure { $0.writeReliable($1, values) }
+    try await host.request(.writeReliably(id, values))
   }
   /// Write Without Response. False: there is no room, or a value or a request from before has not left; nothing was sent.
   /// Vol 3, Part G, §4.9.1.
@@ -276,7 +246,7 @@ extension Link {
   public func notifications(of characteristic: RemoteCharacteristic) -> NotificationSequence {
     NotificationSequence(link: self, characteristic: characteristic)
   }
-  /// What the server does by itself: its services change, or it sends values that nobody has subscribed to. Each call gives
-  /// a sequence of its own; the first one begins with the last 64 events before it.
+  /// What happens to the link and at its server without a request of this host: see `LinkEvent`. Each call gives a sequence
+  /// of its own; the first one begins with the last 64 events before it.
   public var events: LinkEventSequence { get async { await host.events(of: id) } }
 }

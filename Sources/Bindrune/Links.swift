@@ -139,12 +139,8 @@ extension BluetoothHost {
   public func connect(
     to peers: [PeerAddress], _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil
   ) async throws(BluetoothError) -> Link {
-    let outcome = try await request { core, id, now in
-      core.connect(to: peers, parameters, timeout: timeout, id: id, now: now)
-    }
-    // It may be down again already: whoever uses it is told.
-    guard case .linked(let link) = outcome else { throw .linkIsDown }
-    return link
+    // The link may be down again already: then the first request on it throws.
+    try await request(.connectToFirst(peers, parameters, timeout: timeout), \.linked)
   }
 
   /// The links that are up, in both roles, in the order in which they came up.
@@ -160,18 +156,22 @@ extension BluetoothHost {
   func dataLength(of link: LinkID) -> LinkDataLength? { core.dataLength(of: link) }
   /// The modulations that links to come should use. Vol 4, Part E, §7.8.48.
   public func setDefaultPHYs(_ wanted: PHYPreferences) async throws(BluetoothError) {
-    _ = try await request { core, id, now in core.setDefaultPHYs(wanted, id: id, now: now) }
+    try await request(.setDefaultPHYs(wanted))
   }
   /// ATT_MTU in force, 23 … 517; nil: the link is down.
   public func mtu(of link: LinkID) -> Int? { core.mtu(of: link) }
 
   func write(command value: [UInt8], to handle: AttributeHandle, on link: LinkID) throws(BluetoothError) -> Bool {
-    guard linkStates[link] != nil, let mtu = core.mtu(of: link) else { throw .linkIsDown }
+    let operation = { "write attribute \(handle.text) of \(self.peerText(link)) without response" }
+    guard linkStates[link] != nil, let mtu = core.mtu(of: link) else {
+      throw BluetoothError.linkIsDown.during(operation())
+    }
     let limit = min(mtu - 3, NotificationQueue.longestValue)
     guard value.count <= limit else {
       throw BluetoothError(
         .invalidArgument,
-        "\(value.count) octets do not fit one write without response, which carries \(limit): use write.")
+        "\(value.count) octets do not fit one write without response, which carries \(limit): use write.",
+        operation: operation())
     }
     guard !hasValues(.command, on: link) else { return false }
     return perform { core, _ in core.write(command: value.span, to: handle, on: link).isAccepted }
@@ -189,7 +189,9 @@ extension BluetoothHost {
     _ kind: SendPort.Kind, to handle: AttributeHandle?, on link: LinkID, capacity: Int,
     onReady: (@Sendable () -> Void)? = nil
   ) throws(BluetoothError) -> SendPort {
-    guard linkStates[link] != nil, let mtu = core.mtu(of: link) else { throw .linkIsDown }
+    guard linkStates[link] != nil, let mtu = core.mtu(of: link) else {
+      throw BluetoothError.linkIsDown.during("open a port to \(link)")
+    }
     let doorbell = doorbell ?? Doorbell(self)
     self.doorbell = doorbell
     let port = SendPort(handle: handle, kind: kind, capacity: capacity, mtu: mtu, onReady: onReady) {

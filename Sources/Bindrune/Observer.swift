@@ -58,6 +58,9 @@ public enum HostEvent: Sendable {
   case peerIdentified(LinkID, PeerAddress)
   /// ATT_MTU in force, 23 … 517.
   case mtuChanged(LinkID, Int)
+  case parametersChanged(LinkID, ConnectionParameters)
+  case dataLengthChanged(LinkID, LinkDataLength)
+  case physChanged(LinkID, LinkPHYs)
   /// By a scan that was begun with `beginScan`.
   case discovered(ScanID, Advertisement)
   /// The scan has ended: the controller refuses, or stopped.
@@ -75,59 +78,6 @@ public enum HostEvent: Sendable {
   case failed(BluetoothError)
 }
 
-/// How something ended that was begun.
-public enum HostOutcome: Sendable {
-  /// Written, subscribed, disconnected …
-  case done
-  case linked(Link)
-  case parameters(ConnectionParameters)
-  /// dBm; nil: the controller does not know.
-  case rssi(Int8?)
-  case phys(LinkPHYs)
-  case value([UInt8])
-  case databaseHash(DatabaseHash?)
-  /// All that the link's client knows, with what was discovered.
-  case database(RemoteDatabase)
-}
-
-/// What can be begun with `BluetoothHost.begin`. Each is what the function of `BluetoothHost` or `Link` with its name does.
-public enum HostOperation: Sendable {
-  /// Ends with `.linked`; never, where the peer never comes, unless it is cancelled.
-  case connect(PeerID, ConnectionParameters)
-  case disconnect(LinkID)
-  case readRSSI(LinkID)
-  /// Ends with `.parameters`.
-  case updateParameters(LinkID, ConnectionParameterRange)
-  /// Everything. These end with `.database`.
-  case discoverAll(LinkID)
-  /// All primary services, or those with the UUID.
-  case discoverServices(LinkID, BluetoothUUID?)
-  case discoverIncludedServices(LinkID, HandleRange)
-  case discoverCharacteristics(LinkID, HandleRange)
-  case discoverDescriptors(LinkID, HandleRange)
-  /// Asks to be told when the services change, where the server can: see `Client.followChanges`.
-  case followChanges(LinkID)
-  /// The whole value, however long.
-  case read(LinkID, AttributeHandle)
-  case write(LinkID, AttributeHandle, [UInt8])
-  /// By the handle of the characteristic's value, which must have been discovered. Subscribers are counted, those of
-  /// `Link.subscribe` too: the server is asked for the first, and after the last.
-  case subscribe(LinkID, AttributeHandle, ClientCharacteristicConfiguration?)
-  case unsubscribe(LinkID, AttributeHandle)
-
-  /// The link that it is about; nil: it is there to make one.
-  public var link: LinkID? {
-    switch self {
-    case .connect: nil
-    case .disconnect(let link), .readRSSI(let link), .updateParameters(let link, _), .discoverAll(let link),
-      .discoverServices(let link, _), .discoverIncludedServices(let link, _), .discoverCharacteristics(let link, _),
-      .discoverDescriptors(let link, _), .followChanges(let link), .read(let link, _), .write(let link, _, _),
-      .subscribe(let link, _, _), .unsubscribe(let link, _):
-      link
-    }
-  }
-}
-
 extension BluetoothHost {
   /// Begins something and returns; the observer is told how it ends by exactly one `.completed` with this number, never before
   /// this has returned. On a host that is not running it ends with that error.
@@ -136,7 +86,7 @@ extension BluetoothHost {
   @discardableResult
   public func begin(_ operation: HostOperation) -> RequestID {
     let id = newRequest()
-    begin(operation, id, at: operation.link.map { places(among: .command, on: $0) } ?? [])
+    begin(operation, id, at: nil)
     return id
   }
   /// The same for a caller who has taken a place among the values of a port, from whatever thread it has asked. Nil: it leaves
@@ -147,41 +97,19 @@ extension BluetoothHost {
   }
   /// The host itself counts its requests and scans below this; from here on the numbers are its observer's.
   package static var firstNumberOfObserver: UInt64 { 1 << 63 }
-  private func begin(_ operation: HostOperation, _ id: RequestID, at places: [SendPort.Fence]) {
+  private func begin(_ operation: HostOperation, _ id: RequestID, at places: [SendPort.Fence]?) {
     do throws(BluetoothError) {
       try checkRunning()
-      requests[id] = .observer(operation)
+      requests[id] = Requester(operation: operation, continuation: nil)
       start(operation, id, at: places)
     } catch {
-      tellLater(.completed(id, .failure(error)))
+      tellLater(.completed(id, .failure(failure(error, of: operation))))
     }
   }
   /// Ends what was begun with `.cancelled`; nothing where it has ended already. What is on its way to a peer may take effect.
   public func cancel(_ id: RequestID) {
-    guard case .observer? = requests[id] else { return }
+    guard let requester = requests[id], requester.continuation == nil else { return }
     perform { core, now in core.cancel(id, now: now) }
-  }
-
-  private func start(_ operation: HostOperation, _ id: RequestID, at places: [SendPort.Fence]) {
-    func client(_ link: LinkID, _ body: (inout Client) -> Void) { ask(id, of: link, at: places, body) }
-    switch operation {
-    case .connect(let peer, let parameters):
-      perform { core, now in core.connect(to: peer, parameters, id: id, now: now) }
-    case .disconnect(let link): perform { core, now in core.disconnect(link, id: id, now: now) }
-    case .readRSSI(let link): perform { core, now in core.readRSSI(link, id: id, now: now) }
-    case .updateParameters(let link, let wanted):
-      perform { core, now in core.updateParameters(link, wanted, id: id, now: now) }
-    case .discoverAll(let link): client(link) { $0.discoverAll(id) }
-    case .discoverServices(let link, let uuid): client(link) { $0.discoverPrimaryServices(id, uuid) }
-    case .discoverIncludedServices(let link, let range): client(link) { $0.discoverIncludedServices(id, in: range) }
-    case .discoverCharacteristics(let link, let range): client(link) { $0.discoverCharacteristics(id, in: range) }
-    case .discoverDescriptors(let link, let range): client(link) { $0.discoverDescriptors(id, in: range) }
-    case .followChanges(let link): client(link) { $0.followChanges(id) }
-    case .read(let link, let handle): client(link) { $0.readLong(id, handle) }
-    case .write(let link, let handle, let value): client(link) { $0.write(id, handle, value.span) }
-    case .subscribe(let link, let handle, let configuration): client(link) { $0.subscribe(id, handle, configuration) }
-    case .unsubscribe(let link, let handle): client(link) { $0.unsubscribe(id, handle) }
-    }
   }
 
   // MARK: Telling

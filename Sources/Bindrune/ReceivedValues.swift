@@ -99,7 +99,7 @@ final class SubscriptionHolder: Sendable {
   }
 }
 
-/// What a link's server does by itself. `Link.events` tells it.
+/// What happens to a link, or at its server, without a request of this host. `Link.events` reports it.
 public enum LinkEvent: Sendable {
   /// A value that nobody here has subscribed to: it was asked for in an earlier connection, or by nobody.
   case value(ReceivedValue)
@@ -110,6 +110,14 @@ public enum LinkEvent: Sendable {
   case rediscovered(RemoteDatabase)
   /// The peer has told who it is: this is its identity address. `Link.peer` is what it was.
   case peerIdentified(PeerAddress)
+  /// The connection parameters in force, after an update by either side.
+  case parametersChanged(ConnectionParameters)
+  /// Octets in one packet on the air, after an update by either side.
+  case dataLengthChanged(LinkDataLength)
+  /// The modulations in use, after an update by either side.
+  case physChanged(LinkPHYs)
+  /// ATT_MTU in force, 23 … 517.
+  case mtuChanged(Int)
 }
 
 /// What `Link.events` gives.
@@ -120,12 +128,14 @@ extension BluetoothHost {
     to characteristic: RemoteCharacteristic, _ configuration: ClientCharacteristicConfiguration?, capacity: Int,
     on link: LinkID
   ) async throws(BluetoothError) -> Subscription {
-    guard linkStates[link] != nil else { throw .linkIsDown }
+    guard linkStates[link] != nil else {
+      throw failure(.linkIsDown, of: .subscribe(link, characteristic.valueHandle, nil))
+    }
     let handle = characteristic.valueHandle, mailbox = Inbox(ReceivedBatch(handle, capacity: capacity))
     // Before the server is asked: the first value may come before its answer does.
     linkStates[link]?.values[handle, default: []].append(mailbox)
     do throws(BluetoothError) {
-      _ = try await request(of: link) { $0.subscribe($1, handle, configuration) }
+      try await request(.subscribe(link, handle, configuration))
     } catch {
       remove(mailbox, of: handle, on: link)
       throw error
@@ -152,7 +162,7 @@ extension BluetoothHost {
       ask(id, of: link, at: places(among: .command, on: link)) { $0.unsubscribe(id, handle) }
       throw .cancelled
     }
-    _ = try await request(of: link) { $0.unsubscribe($1, handle) }
+    try await request(.unsubscribe(link, handle))
   }
   /// True when it was there: the link is up, and the characteristic still what it was.
   @discardableResult

@@ -85,7 +85,7 @@ extension BluetoothHost {
   }
 
   func openScan(_ parameters: ScanParameters, _ filter: ScanFilter) throws(BluetoothError) -> ScanHandle {
-    try check()
+    do throws(BluetoothError) { try check() } catch { throw error.during("scan") }
     let mailbox = Mailbox<Advertisement>(capacity: 1024, overflow: .dropOldest)
     let id = ScanID(rawValue: newRequest().rawValue)
     try begin(Scan(filter: filter, mailbox: mailbox), parameters, as: id)
@@ -102,7 +102,7 @@ extension BluetoothHost {
   package func beginScan(
     _ parameters: ScanParameters, _ filter: ScanFilter, as id: ScanID
   ) throws(BluetoothError) {
-    try checkRunning()
+    do throws(BluetoothError) { try checkRunning() } catch { throw error.during("scan") }
     try begin(Scan(filter: filter), parameters, as: id)
   }
   private func begin(_ scan: Scan, _ parameters: ScanParameters, as id: ScanID) throws(BluetoothError) {
@@ -110,7 +110,7 @@ extension BluetoothHost {
       throw BluetoothError(
         .invalidArgument,
         "A scan cannot listen \(parameters.window.text) of \(parameters.interval.text): both are 2.5 ms to 10.24 s, and the "
-          + "window is at most the interval.")
+          + "window is at most the interval.", operation: "scan")
     }
     scans[id] = scan
     perform { core, now in core.startScan(parameters, filter: scan.filter, id: id, now: now) }
@@ -123,12 +123,13 @@ extension BluetoothHost {
   }
   func scanFailed(_ id: ScanID, _ error: BluetoothError) {
     guard let scan = scans.removeValue(forKey: id) else { return }
+    let error = error.during("scan")
     if let mailbox = scan.mailbox { mailbox.finish(error) } else { tell(.scanFailed(id, error)) }
   }
   func endScans(_ error: BluetoothError) {
     let ended = scans
     scans = [:]
-    for scan in ended.values { scan.mailbox?.finish(error) }
+    for scan in ended.values { scan.mailbox?.finish(error.during("scan")) }
   }
 
   func deliver(_ discovery: Discovery, in batch: borrowing HostBatch, to id: ScanID) {

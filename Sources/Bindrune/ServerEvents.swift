@@ -96,7 +96,7 @@ extension BluetoothHost {
     // Nobody waits for this answer, and one from before may still be kept.
     linkStates[link]?.keptAnswer = before
     releaseHeld(on: link)
-    throw BluetoothError(reason)
+    throw BluetoothError(reason).during("answer a request of \(peerText(link))")
   }
   /// `ReadRequest.respond` without waiting: `value` is the whole value.
   public func respond(to request: ReadRequest, with value: [UInt8]) throws(BluetoothError) {
@@ -148,19 +148,27 @@ extension BluetoothHost {
   /// Adds services while clients are connected: begin with `DatabaseBuilder(after: host.database)`. Clients that have asked
   /// for it are told by Service Changed. Vol 3, Part G, §2.5.2. `.outOfSpace`: there are no handles left.
   public func insert(_ services: DatabaseBuilder) throws(BluetoothError) {
-    try change { (core) throws(DatabaseError) in try core.insert(services) }
+    try change("insert services") { (core) throws(DatabaseError) in try core.insert(services) }
   }
   /// Removes the service that is declared at `handle`. Its handles are not used again. Services that include it keep it there,
   /// or, with `andIncludes`, go on without.
   public func remove(service handle: AttributeHandle, andIncludes: Bool = false) throws(BluetoothError) {
-    try change { (core) throws(DatabaseError) in try core.remove(service: handle, andIncludes: andIncludes) }
+    try change("remove the service \(handle.text)") { (core) throws(DatabaseError) in
+      try core.remove(service: handle, andIncludes: andIncludes)
+    }
   }
-  private func change(_ body: (inout HostCore) throws(DatabaseError) -> Void) throws(BluetoothError) {
+  private func change(
+    _ operation: @autoclosure () -> String, _ body: (inout HostCore) throws(DatabaseError) -> Void
+  ) throws(BluetoothError) {
     let failure = perform { core, _ -> DatabaseError? in
       do throws(DatabaseError) { try body(&core) } catch { return error }
       return nil
     }
-    if let failure { throw BluetoothError(failure) }
+    if let failure { throw BluetoothError(failure).during(operation()) }
+  }
+  /// The user or the application allows the client of `link` what needs authorization: see `Link.setAuthorized`.
+  public func setAuthorized(_ isAuthorized: Bool, of link: LinkID) {
+    perform { core, _ in core.setAuthorized(isAuthorized, of: link) }
   }
   /// The services that clients see, as they are now.
   public var database: Database { perform { core, _ in core.database } }
@@ -179,29 +187,38 @@ extension BluetoothHost {
   /// that. A cancelled task stops waiting: the next indication is `.busy` until this one has been confirmed.
   /// Vol 3, Part G, §4.11.
   public func indicate(_ value: [UInt8], of handle: AttributeHandle, on link: LinkID) async throws(BluetoothError) {
-    try check()
+    do throws(BluetoothError) { try check() } catch { throw error.during(indication(of: handle, to: link)) }
     let confirmation = linkStates[link]?.confirmation
     try beginIndication(value, of: handle, on: link)
-    try await confirmation?.wait()
+    do throws(BluetoothError) { try await confirmation?.wait() } catch {
+      throw error.during(indication(of: handle, to: link))
+    }
   }
   /// The same without waiting: the observer is told `.indicationConfirmed`, or that the link is down.
   public func beginIndication(
     _ value: [UInt8], of handle: AttributeHandle, on link: LinkID
   ) throws(BluetoothError) {
-    try checkRunning()
+    if let error = indicationError(value, of: handle, on: link) {
+      throw error.during(indication(of: handle, to: link))
+    }
+  }
+  /// nil: the indication is on its way.
+  private func indicationError(_ value: [UInt8], of handle: AttributeHandle, on link: LinkID) -> BluetoothError? {
+    do throws(BluetoothError) { try checkRunning() } catch { return error }
     if hasValues(.notification, on: link) {
-      throw BluetoothError(
+      return BluetoothError(
         .busy, "Values wait in this link's ports: wait until they have left, or offer this one there.")
     }
-    switch perform({ core, _ in core.indicate(value.span, of: handle, on: link) }) {
-    case .queued, .cut: return
-    case .full: throw BluetoothError(.busy, "An indication is outstanding on this link: wait until it is confirmed.")
-    case .closed: throw .linkIsDown
+    return switch perform({ core, _ in core.indicate(value.span, of: handle, on: link) }) {
+    case .queued, .cut: nil
+    case .full: BluetoothError(.busy, "An indication is outstanding on this link: wait until it is confirmed.")
+    case .closed: .linkIsDown
     case nil:
-      throw BluetoothError(
-        .invalidArgument, "The client has not subscribed to indications of attribute \(handle.text): wait until it has."
-      )
+      BluetoothError(.invalidArgument, "The client has not subscribed to indications of it: wait until it has.")
     }
+  }
+  private func indication(of handle: AttributeHandle, to link: LinkID) -> String {
+    "indicate attribute \(handle.text) to \(peerText(link))"
   }
 }
 

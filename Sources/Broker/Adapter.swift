@@ -323,7 +323,7 @@ extension BrokerHostEvent {
     case .advertisingStarted(let set): self = .advertisingStarted(set)
     case .advertisingFailed(let set, let error): self = .advertisingEnded(set, error)
     case .completed(let id, let result): self = .completed(id, result.map { HostAnswer($0) })
-    case .indicationConfirmed: return nil
+    case .indicationConfirmed, .parametersChanged, .dataLengthChanged, .physChanged: return nil
     case .failed(let error): self = .failed(error)
     }
   }
@@ -355,7 +355,7 @@ extension HostAnswer {
     case .value(let value): self = .value(value)
     case .database(let database): self = .database(database)
     // The core asks for none of these values.
-    case .done, .parameters, .phys, .databaseHash: self = .done
+    case .done, .parameters, .phys, .databaseHash, .values: self = .done
     }
   }
 }

@@ -12,7 +12,7 @@ extension HostViolation {
     case .l2cap(let violation): words(violation)
     case .att(let violation): words(violation)
     case .gatt(let violation):
-      "the peer's response breaks a rule, \(words(violation)): the request fails or goes on without it"
+      "the peer's response breaks a rule, \(violation.text): the request fails or goes on without it"
     case .transactionTimedOut: "the peer took more than 30 s for a transaction: the link is disconnected"
     case .applicationTooSlow(let handle):
       "the application took more than 25 s for attribute \(handle.text): the client got Unlikely Error"
@@ -89,8 +89,13 @@ extension HostViolation {
     }
   }
 
-  private func words(_ violation: ResponseViolation) -> String {
-    switch violation {
+  private func hex(_ octet: UInt8) -> String { "0x" + hexDigits(UInt64(octet), 2) }
+}
+
+extension ResponseViolation {
+  /// For a log or an error: what was wrong. Half a sentence, without a full stop.
+  public var text: String {
+    switch self {
     case .unexpectedResponse: "it belongs to another request"
     case .handlesNotIncreasing(let handle): "handles do not increase at \(handle.text)"
     case .handleOutOfRange(let handle): "handle \(handle.text) was not asked for"
@@ -102,6 +107,4 @@ extension HostViolation {
     case .changedRange: "its range of changed attributes is invalid"
     }
   }
-
-  private func hex(_ octet: UInt8) -> String { "0x" + hexDigits(UInt64(octet), 2) }
 }

@@ -305,3 +305,26 @@ public enum DatabaseError: Error, Equatable, Sendable {
   /// The service cannot be removed: clients depend on the handles of its values. Vol 3, Part G, §7.1, §7.2.
   case permanentService(AttributeHandle)
 }
+
+extension DatabaseError: CustomStringConvertible {
+  /// The cause, and the cure after a semicolon where there is one. Half a sentence, without a full stop.
+  public var description: String {
+    switch self {
+    case .handleOutOfRange(let handle) where handle > 0xFFFF: "all 65,535 handles are in use; remove services"
+    case .handleOutOfRange(let handle): "\(handle) is no handle; choose one from 1 to 65,535"
+    case .handleNotAscending(let handle):
+      "handle \(handle.text) is not above the one before it; declare attributes in the order of their handles"
+    case .groupEndTooLow(let handle):
+      "the service ends at \(handle.text), below its last attribute; give it a higher end"
+    case .valueTooLong(let handle):
+      "the value of attribute \(handle.text) is longer than its maximum or than 512 octets; shorten it"
+    case .includeOfNothing(let handle):
+      "the included service \(handle.text) does not exist; declare it first"
+    case .noSuchService(let handle): "there is no service at \(handle.text)"
+    case .includedBy(let handle):
+      "the service is included by the declaration at \(handle.text); remove that service first, or its includes too"
+    case .permanentService(let handle):
+      "the service at \(handle.text) is permanent, because clients remember its handles"
+    }
+  }
+}

@@ -86,7 +86,9 @@ import Testing
       try await sender.value
       while next < count, let value = try await values.next() { check(value) }
       try await link.disconnect()
-      await #expect(throws: BluetoothError.linkWentDown(.connectionTerminatedByLocalHost)) { try await batches.next() }
+      var end = BluetoothError.linkWentDown(.connectionTerminatedByLocalHost)
+      end.operation = "keep the link to \(await link.address)"
+      await #expect(throws: end) { try await batches.next() }
       #expect(next == count)
     }
     await central.close()

@@ -250,6 +250,47 @@ import Testing
     for host in [central, belt, phone] { await host.close() }
   }
 
+  /// Both ends of a link report what changes in it, whoever asked for that.
+  @Test func changesAreLinkEvents() async throws {
+    let lab = Lab()
+    var controller = ControllerConfiguration()
+    controller.features.insert(.le2MPHY)
+    let (central, peripheral) = (
+      BluetoothHost(lab.radio.controller(controller)), BluetoothHost(lab.radio.controller(controller))
+    )
+    try await central.start()
+    try await peripheral.start()
+    try await peripheral.advertiseFast()
+    let peer = await peripheral.ownAddress
+    try await within {
+      let link = try await central.connect(to: peer, .fast)
+      let server = try #require(await peripheral.links.first)
+      let ends = [await link.events, await server.events]
+      try await link.updateParameters(.balanced)
+      try await link.setPHYs(PHYPreferences(transmit: .le2M, receive: .le2M))
+      let length = await link.dataLength
+      #expect(length.transmitOctets > 27)
+      for events in ends {
+        var parameters: [ConnectionParameters] = [], phys: [LinkPHYs] = []
+        var lengths: [LinkDataLength] = [], mtus: [Int] = []
+        for try await event in events {
+          switch event {
+          case .parametersChanged(let new): parameters.append(new)
+          case .physChanged(let new): phys.append(new)
+          case .dataLengthChanged(let new): lengths.append(new)
+          case .mtuChanged(let new): mtus.append(new)
+          case .value, .servicesChanged, .rediscovered, .peerIdentified: Issue.record("\(event)")
+          }
+          if !phys.isEmpty { break }
+        }
+        #expect(parameters == [.balanced] && phys == [LinkPHYs(transmit: .le2M, receive: .le2M)])
+        #expect(lengths.last == length && mtus == [517])
+      }
+    }
+    await central.close()
+    await peripheral.close()
+  }
+
   @Test func parametersChange() async throws {
     let lab = Lab(), belt = try Belt()
     let (central, peripheral, link) = try await lab.linked(belt)

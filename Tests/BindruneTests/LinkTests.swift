@@ -237,9 +237,15 @@ private actor SpyCache: DatabaseCache {
       let range = [service.handle.rawValue, service.endHandle.rawValue].flatMap { [UInt8($0 & 0xFF), UInt8($0 >> 8)] }
       try await peripheral.indicate(range, of: sensor.changed, on: client)
 
-      guard case .servicesChanged(service.range)? = try await events.next() else {
-        Issue.record("no change")
-        return
+      // What the link begins with comes first.
+      changed: while let event = try await events.next() {
+        switch event {
+        case .mtuChanged, .dataLengthChanged: break
+        case .servicesChanged(let changed):
+          #expect(changed == service.range)
+          break changed
+        case .value, .rediscovered, .peerIdentified, .parametersChanged, .physChanged: Issue.record("\(event)")
+        }
       }
       guard case .rediscovered(let again)? = try await events.next() else {
         Issue.record("not discovered again")

@@ -184,4 +184,41 @@ import Testing
     await central.close()
     await peripheral.close()
   }
+
+  /// Vol 3, Part C, §10.5; Vol 3, Part F, §3.4.1.1: 0x08 until the application has authorized the client, and after it has taken
+  /// that back.
+  @Test func authorization() async throws {
+    let lab = Lab()
+    var builder = DatabaseBuilder()
+    let door = builder.service("AA00") { service in
+      service.characteristic(
+        "AA01", [.read, .write], value: [1],
+        permissions: AttributePermissions(read: .open.withAuthorization, write: .open.withAuthorization)
+      ).value
+    }
+    let peripheral = try await lab.host(try builder.build()), central = try await lab.host()
+    try await peripheral.advertiseFast()
+    let peer = await peripheral.ownAddress
+    try await within {
+      let link = try await central.connect(to: peer, .fast)
+      func attError() async -> ATTError? {
+        do throws(BluetoothError) { _ = try await link.read(door) } catch { return error.attError }
+        return nil
+      }
+      let client = try #require(await peripheral.links.first)
+      #expect(await attError() == .insufficientAuthorization)
+      await client.setAuthorized(true)
+      #expect(await attError() == nil)
+      try await link.write([2], to: door)
+      await peripheral.setAuthorized(false, of: client.id)
+      #expect(await attError() == .insufficientAuthorization)
+      await client.setAuthorized(true)
+      try await link.disconnect()
+      // Another link, another client as far as anybody knows.
+      let next = try await central.connect(to: peer, .fast)
+      await #expect(throws: BluetoothError.self) { try await next.read(door) }
+    }
+    await central.close()
+    await peripheral.close()
+  }
 }

@@ -1,0 +1,313 @@
+import BindruneTransport
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import Bindrune
+
+/// What an error prints: whoever reads it knows what failed, with whom, why, and what helps.
+@Suite("Errors", .virtualTime, .hang) struct ErrorTests {
+  private static let handle = AttributeHandle(rawValue: 3)
+  private static let peer = PeerAddress(DeviceAddress(0xC000_0000_0001), .random)
+  private static let link = LinkID(rawValue: 7)
+
+  /// No case of an enum is printed as Swift has it: neither `name(payload)` nor `caseName`. Between backticks is a command line.
+  private func expectSentences(_ text: String, at location: SourceLocation = #_sourceLocation) {
+    let words = text.split(separator: "`", omittingEmptySubsequences: false).enumerated().filter { $0.offset % 2 == 0 }
+      .map(\.element).joined().replacing("dBm", with: "")
+    #expect(!words.contains(/\w\(/) && !words.contains(/\b[a-z]+[A-Z]/), "\(text)", sourceLocation: location)
+    #expect(!words.contains("Optional") && !words.contains("rawValue"), "\(text)", sourceLocation: location)
+    #expect(text.hasSuffix(".") && !text.hasSuffix(".."), "\(text)", sourceLocation: location)
+    // A controller's name, such as `hci0`, stays as it is written.
+    let first = text.prefix { $0 != " " }
+    #expect(first.first?.isLowercase == false || first.contains { $0.isNumber }, "\(text)", sourceLocation: location)
+  }
+  /// `all` has each case, as `place` numbers them without a gap: a new case does not compile until it has a place.
+  private func expect<Cause>(_ all: [Cause], _ error: (Cause) -> BluetoothError, places: (Cause) -> Int) {
+    #expect(Set(all.map(places)) == Set(0...(all.map(places).max() ?? 0)))
+    for cause in all { expectSentences("\(error(cause))") }
+  }
+
+  @Test func everyCauseIsASentence() {
+    let (handle, status) = (Self.handle, HCIStatus.unspecifiedError)
+    let violations: [ResponseViolation] = [
+      .unexpectedResponse, .handlesNotIncreasing(handle), .handleOutOfRange(handle), .groupEnd(handle),
+      .declarationLength(handle, 2), .valueHandle(handle), .echo(handle), .tooLong, .changedRange,
+    ]
+    expect(violations, { BluetoothError(ClientError.malformedResponse($0)) }) {
+      switch $0 {
+      case .unexpectedResponse: 0
+      case .handlesNotIncreasing: 1
+      case .handleOutOfRange: 2
+      case .groupEnd: 3
+      case .declarationLength: 4
+      case .valueHandle: 5
+      case .echo: 6
+      case .tooLong: 7
+      case .changedRange: 8
+      }
+    }
+    let client: [ClientError] =
+      (0...255).map { .att(ATTError(rawValue: $0), .readRequest, handle) } + [
+        .bearerClosed(.timedOut), .bearerClosed(.disconnected), .malformedResponse(.tooLong), .cancelled, .busy,
+        .valueTooLong, .invalidRequest, .databaseChanged, .noSigningKey, .unknownCharacteristic,
+        .noConfigurationDescriptor,
+      ]
+    expect(client, { BluetoothError($0) }) {
+      switch $0 {
+      case .att: 0
+      case .bearerClosed(.timedOut): 1
+      case .bearerClosed(.disconnected): 2
+      case .malformedResponse: 3
+      case .cancelled: 4
+      case .busy: 5
+      case .valueTooLong: 6
+      case .invalidRequest: 7
+      case .databaseChanged: 8
+      case .noSigningKey: 9
+      case .unknownCharacteristic: 10
+      case .noConfigurationDescriptor: 11
+      }
+    }
+    for number in UInt8.min...UInt8.max {
+      let status = HCIStatus(rawValue: number)
+      expectSentences("\(BluetoothError.linkWentDown(status))")
+      expectSentences("\(BluetoothError.refused(to: "scan", status))")
+      expectSentences("\(BluetoothError.refusedByLink("scan", status))")
+    }
+    let tasks: [ControllerTask] = [.connect, .disconnect, .readRSSI, .readPHYs, .setPHYs, .setDefaultPHYs]
+    let host: [HostFailure] =
+      tasks.map { .refused($0, status) } + [
+        .cancelled, .noSuchLink, .busy, .connectionLimitReached, .parametersRejected(status), .timedOut,
+        .invalidParameters, .notStarted,
+      ]
+    expect(host, { BluetoothError($0) }) {
+      switch $0 {
+      case .cancelled: 0
+      case .noSuchLink: 1
+      case .busy: 2
+      case .connectionLimitReached: 3
+      case .parametersRejected: 4
+      case .timedOut: 5
+      case .invalidParameters: 6
+      case .notStarted: 7
+      case .refused(.connect, _): 8
+      case .refused(.disconnect, _): 9
+      case .refused(.readRSSI, _): 10
+      case .refused(.readPHYs, _): 11
+      case .refused(.setPHYs, _): 12
+      case .refused(.setDefaultPHYs, _): 13
+      }
+    }
+    let reset = HCIOpcode(rawValue: 0x0C03)
+    let start: [StartFailure] = [
+      .timedOut(reset), .tookTooLong(reset), .refused(HCIOpcode(rawValue: 0xFC01), status), .malformed(reset),
+      .noBuffers,
+    ]
+    expect(start, { BluetoothError($0) }) {
+      switch $0 {
+      case .timedOut: 0
+      case .tookTooLong: 1
+      case .refused: 2
+      case .malformed: 3
+      case .noBuffers: 4
+      }
+    }
+    let answers: [UnwantedAnswer] = [.answeredAlready, .tooLate, .disconnected, .wrongKind, .unknown]
+    expect(answers, { BluetoothError($0) }) {
+      switch $0 {
+      case .answeredAlready: 0
+      case .tooLate: 1
+      case .disconnected: 2
+      case .wrongKind: 3
+      case .unknown: 4
+      }
+    }
+  }
+
+  @Test func everyRefusedArgumentIsASentence() throws {
+    let handle = Self.handle
+    let database: [DatabaseError] = [
+      .handleOutOfRange(0), .handleOutOfRange(0x10000), .handleNotAscending(handle), .groupEndTooLow(handle),
+      .valueTooLong(handle), .includeOfNothing(handle), .noSuchService(handle), .includedBy(handle),
+      .permanentService(handle),
+    ]
+    expect(database, { BluetoothError($0) }) {
+      switch $0 {
+      case .handleOutOfRange: 0
+      case .handleNotAscending: 1
+      case .groupEndTooLow: 2
+      case .valueTooLong: 3
+      case .includeOfNothing: 4
+      case .noSuchService: 5
+      case .includedBy: 6
+      case .permanentService: 7
+      }
+    }
+    expect([IdentityError.notAnIdentityAddress(Self.peer), .noKey], { BluetoothError($0) }) {
+      switch $0 {
+      case .notAnIdentityAddress: 0
+      case .noKey: 1
+      }
+    }
+    // What the packer leaves out is its own to say.
+    var data = AdvertisingData(localName: "n")
+    data.manufacturerData = [UInt8](repeating: 0xFF, count: 240)
+    data.serviceUUIDs = ["180D", "0000FEED-0000-1000-8000-000000000000"]
+    let leftOut = AdvertisingPacker(.coreBluetooth).pack(data).leftOut
+    #expect(!leftOut.isEmpty)
+    let advertising: [AdvertisingError] = [
+      .data(.leftOut(leftOut)), .data(.extendedUnavailable), .tooManySets(available: 1), .tooManySets(available: 4),
+      .notAdvertising(.first), .interval(.seconds(1), .milliseconds(1), allowed: .milliseconds(20)...(.seconds(10))),
+      .interval(.milliseconds(1), .seconds(1), allowed: .milliseconds(20)...(.seconds(10))), .duration(.zero),
+      .noEvents,
+      .txPower(-128), .address(Self.peer.address), .directedExtended,
+    ]
+    expect(advertising, { BluetoothError($0) }) {
+      switch $0 {
+      case .data(.leftOut): 0
+      case .data(.extendedUnavailable): 1
+      case .tooManySets: 2
+      case .notAdvertising: 3
+      case .interval: 4
+      case .duration: 5
+      case .noEvents: 6
+      case .txPower: 7
+      case .address: 8
+      case .directedExtended: 9
+      }
+    }
+    for item in leftOut { expectSentences("\(BluetoothError(AdvertisingDataError.leftOut([item])))") }
+    for error in [BluetoothError.cancelled, .closed, .linkIsDown, .overflow(64), .overflow(octets: 64)] {
+      expectSentences("\(error)")
+    }
+  }
+
+  @Test func everyTransportErrorIsASentence() throws {
+    let spec = try TransportSpec("tcp:127.0.0.1:1"), system = "Connection reset by peer"
+    var transport: [TransportError] = [
+      .unsuitable(spec, "only an adapter has it"), .refused(spec), .notFound(spec),
+      .notFound(try TransportSpec("serial:/dev/x")),
+      .permissionDenied(spec), .permissionDenied(try TransportSpec("serial:/dev/x")),
+      .noRadio(name: "a", path: "/run/a"),
+      .unresolved(spec), .timedOut(spec, seconds: 3), .addressInUse(spec), .addressInUse(.radio(name: "a")), .closed,
+      .unplugged(try TransportSpec("hci0")), .packetTooLong(limit: 1028),
+      .framing(FramingError(.packetType, offset: 1, octet: 9)), .framing(FramingError(.length(9), offset: 1, octet: 4)),
+      .framing(FramingError(.noResetAnswer(9), offset: 1, octet: 4)), .overflow(9),
+      .adapter(.up(0, daemon: true)), .trace(path: "/tmp/t", system), .system(spec, system),
+    ]
+    do throws(TransportError) { _ = try TransportSpec("nonsense") } catch { transport.append(error) }
+    expect(transport, { BluetoothError($0) }) {
+      switch $0 {
+      case .specification: 0
+      case .unsuitable: 1
+      case .refused: 2
+      case .notFound: 3
+      case .permissionDenied: 4
+      case .noRadio: 5
+      case .unresolved: 6
+      case .timedOut: 7
+      case .addressInUse: 8
+      case .closed: 9
+      case .unplugged: 10
+      case .packetTooLong: 11
+      case .framing: 12
+      case .overflow: 13
+      case .adapter: 14
+      case .trace: 15
+      case .system: 16
+      }
+    }
+    let holder = HCISocketHolder(pid: 1, name: "btmon")
+    let adapters: [AdapterError] = [
+      .noKernelSupport(release: "6.1"), .notLoaded(release: "6.1", isInstalled: true),
+      .notLoaded(release: "6.1", isInstalled: false), .foreignNetwork, .filtered,
+      .notFound(1, present: [0, 2], hint: nil), .notFound(1, present: [], hint: nil),
+      .notFound(1, present: [], hint: .withoutDriver("0a12:0001")),
+      .notFound(1, present: [], hint: .switchedOff("phy0", isHard: true)),
+      .notFound(1, present: [], hint: .switchedOff("phy0", isHard: false)), .up(0, daemon: true), .up(0, daemon: false),
+      .taken(0, candidates: []), .taken(0, candidates: [holder, holder]), .inSetUp(0),
+      .noCapability(program: "/usr/bin/a b", isWithheld: false), .noCapability(program: "a", isWithheld: true),
+      .userNamespace, .blocked(0, isHard: true), .blocked(0, isHard: false), .system(0, .ioError),
+      .system(nil, .ioError),
+    ]
+    expect(adapters, { BluetoothError(TransportError.adapter($0)) }) {
+      switch $0 {
+      case .noKernelSupport: 0
+      case .notLoaded: 1
+      case .foreignNetwork: 2
+      case .filtered: 3
+      case .notFound: 4
+      case .up: 5
+      case .taken: 6
+      case .inSetUp: 7
+      case .noCapability: 8
+      case .userNamespace: 9
+      case .blocked: 10
+      case .system: 11
+      }
+    }
+  }
+
+  @Test func everyOperationIsNamed() async throws {
+    let (link, handle, range) = (Self.link, Self.handle, HandleRange.all)
+    let all: [HostOperation] = [
+      .connect(PeerID(Self.peer), .fast), .connectToFirst([Self.peer], .fast, timeout: nil), .disconnect(link),
+      .readRSSI(link), .updateParameters(link, ConnectionParameterRange(.fast)), .readPHYs(link),
+      .setPHYs(link, PHYPreferences()), .setDefaultPHYs(PHYPreferences()), .readDatabaseHash(link), .discoverAll(link),
+      .discoverServices(link, "180D"), .discoverIncludedServices(link, range), .discoverCharacteristics(link, range),
+      .discoverDescriptors(link, range), .followChanges(link), .read(link, handle), .readUUID(link, "2A00", range),
+      .readMultiple(link, [handle]), .write(link, handle, []), .writeReliably(link, []), .subscribe(link, handle, nil),
+      .unsubscribe(link, handle),
+    ]
+    let host = try await Lab().host()
+    for operation in all {
+      let error = await host.failure(.linkIsDown, of: operation)
+      expectSentences("\(error)")
+      let peer = operation.link.map { "\($0)" } ?? "\(Self.peer)"
+      if case .setDefaultPHYs = operation { continue }
+      #expect(error.operation?.contains(peer) == true, "\(error)")
+    }
+    await host.close()
+  }
+
+  /// As a program sees them.
+  @Test func anErrorNamesOperationAndPeer() async throws {
+    let lab = Lab(), belt = try Belt()
+    let (central, peripheral, link) = try await lab.linked(belt)
+    let peer = await link.address
+    func text(_ body: @escaping @Sendable () async throws(BluetoothError) -> Void) async throws -> String? {
+      try await within {
+        do throws(BluetoothError) { try await body() } catch { return "\(error)" }
+        return nil
+      }
+    }
+    let notifying = belt.notifying
+    #expect(
+      try await text { () async throws(BluetoothError) in _ = try await link.read(notifying) }
+        == "Could not read attribute \(notifying.text) of \(peer). "
+        + "The device answered Read Not Permitted (0x02) for attribute \(notifying.text).")
+    let long = [UInt8](repeating: 0, count: 513)
+    #expect(
+      try await text { () async throws(BluetoothError) in try await link.write(long, to: belt.short) }
+        == "Could not write attribute \(belt.short.text) of \(peer). "
+        + "The value is longer than 512 octets, the most that an attribute has.")
+    let absent = Self.peer
+    #expect(
+      try await text { () async throws(BluetoothError) in
+        _ = try await central.connect(to: absent, timeout: .milliseconds(10))
+      } == "Could not connect to \(absent). The time allowed was over before it was done: allow more.")
+    await peripheral.close()
+    let end = try await within { await link.closed }
+    #expect(
+      "\(end)" == "Could not keep the link to \(peer). "
+        + "The link went down, 0x13 (Remote User Terminated Connection): connect again.")
+    #expect(
+      try await text { () async throws(BluetoothError) in _ = try await link.read(belt.short) }
+        == "Could not read attribute \(belt.short.text) of \(link.id). The link is down: connect again.")
+    await central.close()
+    #expect(
+      try await text { () async throws(BluetoothError) in for try await _ in central.scan() {} }
+        == "Could not scan. The host has been closed: open another.")
+  }
+}
