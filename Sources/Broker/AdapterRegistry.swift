@@ -1,3 +1,4 @@
+import BindruneTransport
 import Dispatch
 import Foundation
 import Logging

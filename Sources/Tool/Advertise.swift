@@ -20,8 +20,10 @@ struct Advertise: AsyncParsableCommand, EventReporter {
 
   @Option(
     help: ArgumentHelp(
-      "The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim or sim:NAME.", valueName: "spec"),
-    transform: TransportSpec.init(argument:))
+      """
+      The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim or sim:NAME. Without it BINDRUNE_HCI, the \
+      configuration file, or hci0.
+      """, valueName: "spec"), transform: TransportSpec.init(argument:))
   var hci: TransportSpec?
   @Flag(help: "Take an adapter down that is up, and bring it up again at the end (not after SIGKILL).")
   var takeDown = false
@@ -72,9 +74,6 @@ struct Advertise: AsyncParsableCommand, EventReporter {
   var json = false
 
   func validate() throws {
-    if hci == nil, !dryRun {
-      throw ValidationError("No controller is named: add --hci hci0, or --dry-run to see what would be sent.")
-    }
     if let name, name.isEmpty { throw ValidationError("--name is empty: leave it out to advertise no name.") }
     // Vol 3, Part C, §12.1; what is sent of a longer one can be seen all the same.
     if let name, name.utf8.count > 248, !dryRun {
@@ -96,7 +95,7 @@ struct Advertise: AsyncParsableCommand, EventReporter {
     data.appearance = appearance?.value
     data.txPowerLevel = txPower
     let report = AdvertisingReport(json: json)
-    guard let hci, !dryRun else {
+    guard !dryRun else {
       // What a controller of Bluetooth 5 takes: Vol 4, Part E, §7.8.57.
       let packer = AdvertisingPacker(policy, longestExtended: 1650)
       return report.show(packer.pack(data, isInBackground: background), of: data)

@@ -24,8 +24,10 @@ struct Bench: AsyncParsableCommand {
 
   @Option(
     help: ArgumentHelp(
-      "The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim:NAME; a second one for the peripheral's end; or sim.",
-      valueName: "spec"), transform: TransportSpec.init(argument:))
+      """
+      The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim:NAME; a second one for the peripheral's end; or sim. \
+      Without it BINDRUNE_HCI, the configuration file, or hci0.
+      """, valueName: "spec"), transform: TransportSpec.init(argument:))
   var hci: [TransportSpec] = []
   @Flag(help: "Take an adapter down that is up, and bring it up again at the end (not after SIGKILL).")
   var takeDown = false
@@ -68,9 +70,9 @@ struct Bench: AsyncParsableCommand {
   /// Both ends are in this process.
   private var hasBothEnds: Bool { hci.count == 2 || hci == [.sim] }
 
-  func validate() throws {
+  mutating func validate() throws {
     if hci.isEmpty {
-      throw ValidationError("No controller is named: add --hci hci0, or --hci sim for a virtual radio.")
+      do throws(TransportError) { hci = [try AdapterChoice().spec] } catch { throw ValidationError(error.description) }
     }
     if hci.count > 2 { throw ValidationError("--hci is given \(hci.count) times, and a link has two ends.") }
     if hci.count == 2, hci.contains(.sim) { throw ValidationError("sim has both ends: name it alone.") }
@@ -108,10 +110,10 @@ struct Bench: AsyncParsableCommand {
     }
   }
 
-  private func options(_ index: Int) -> HostOptions {
-    var common = common
-    if index > 0 { common.trace = common.trace.map { "\($0).\(index + 1)" } }
-    return HostOptions(hci: hci[min(index, hci.count - 1)], takeDown: takeDown, common: common)
+  private func options(_ index: Int) throws -> HostOptions {
+    var options = HostOptions(hci: hci[min(index, hci.count - 1)], takeDown: takeDown, common: common)
+    if index > 0 { options.common.trace = try options.choice().trace.map { "\($0).\(index + 1)" } }
+    return options
   }
   private var plan: (BenchCentral.Plan, BenchReport) {
     let plan = BenchCentral.Plan(limit: seconds ?? Seconds(5), count: count ?? Int(UInt32.max), size: size)

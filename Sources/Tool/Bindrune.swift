@@ -1,5 +1,6 @@
 import ArgumentParser
 import Bindrune
+import BindruneTransport
 import BindruneWire
 import Glibc
 import Logging
@@ -11,8 +12,10 @@ struct BindruneCommand: AsyncParsableCommand {
     abstract: "Bluetooth LE on Linux, down to the HCI packets.",
     discussion: """
       A controller is named by where it is: hci0 is an adapter of this machine, serial:PATH, tcp:HOST:PORT and unix:PATH \
-      speak H4, sim is a virtual radio in this process with a heart rate sensor on it. No controller at hand? Start \
-      "bindrune controllers --name desk", and every program of yours that opens sim:desk is on one virtual radio.
+      speak H4, sim is a virtual radio in this process with a heart rate sensor on it. Without --hci it is the one that \
+      BINDRUNE_HCI names, else the configuration file (~/.config/bindrune/config or /etc/bindrune/config), else hci0. \
+      No controller at hand? Start "bindrune controllers --name desk", and every program of yours that opens sim:desk is on \
+      one virtual radio.
       """,
     version: "0.1.0",
     subcommands: [
@@ -114,19 +117,29 @@ extension Error {
 struct HostOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp(
-      "The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim or sim:NAME.", valueName: "spec"),
-    transform: TransportSpec.init(argument:))
-  var hci: TransportSpec
+      """
+      The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim or sim:NAME. Without it BINDRUNE_HCI, the \
+      configuration file, or hci0.
+      """, valueName: "spec"), transform: TransportSpec.init(argument:))
+  var hci: TransportSpec?
   @Flag(help: "Take an adapter down that is up, and bring it up again at the end (not after SIGKILL).")
   var takeDown = false
   @OptionGroup var common: CommonOptions
 
   init() {}
   /// Of a verb that can do without a controller.
-  init(hci: TransportSpec, takeDown: Bool, common: CommonOptions) {
+  init(hci: TransportSpec?, takeDown: Bool, common: CommonOptions) {
     self.hci = hci
     self.takeDown = takeDown
     self.common = common
+  }
+
+  /// What the environment and the configuration file say where the command line does not, as in a Core Bluetooth program.
+  func choice() throws(TransportError) -> AdapterChoice {
+    var choice = try AdapterChoice(hci?.description)
+    choice.takesDown = choice.takesDown || takeDown
+    choice.trace = common.trace ?? choice.trace
+    return choice
   }
 }
 

@@ -18,10 +18,10 @@ struct OpenHost {
     _ options: HostOptions, configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
     radio: SimulatedRadio? = nil
   ) async throws -> OpenHost {
-    let logger = options.common.logger
+    let logger = options.common.logger, choice = try options.choice()
     let loop = radio?.eventLoop ?? MultiThreadedEventLoopGroup.singleton.next()
     var sensor: (host: BluetoothHost, task: Task<Void, any Error>)?, radio = radio
-    if options.hci == .sim, radio == nil {
+    if choice.spec == .sim, radio == nil {
       let air = SimulatedRadio(on: loop, seed: 1, configuration: .quiet())
       let belt = HeartRateSensor(name: "Virtual Heart Rate")
       let host = BluetoothHost(air.controller(), database: belt.database, logger: logger)
@@ -30,8 +30,8 @@ struct OpenHost {
       radio = air
     }
     do {
-      let transport = try await options.hci.open(
-        on: loop, radio: radio, takesDown: options.takeDown, trace: options.common.trace, logger: logger)
+      let transport = try await choice.spec.open(
+        on: loop, radio: radio, takesDown: choice.takesDown, trace: choice.trace, logger: logger)
       let open = OpenHost(
         host: BluetoothHost(transport, configuration: configuration, database: database, logger: logger), sensor: sensor
       )

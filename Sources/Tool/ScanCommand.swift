@@ -57,7 +57,7 @@ struct ScanCommand: AsyncParsableCommand {
       }
       return await lines.end()
     }
-    let table = LiveTable(title: "scanning \(options.hci)".printable())
+    let table = LiveTable(title: "scanning \(try options.choice().spec)".printable())
     do {
       try await BluetoothHost.using(options) { host in
         try await untilInterrupted(duration) {

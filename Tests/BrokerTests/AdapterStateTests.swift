@@ -138,6 +138,17 @@ import Testing
     #expect(registry.adapter(.success(AdapterChoice(spec: .sim))) !== first)
   }
 
+  /// A program that says nothing else gets the choice's adapter, or its sentence.
+  @Test func aSessionOfAWrongChoice() async throws {
+    let reader = EventStream(), session = DirectSession(adapter: "bogus", events: reader.queue)
+    for await event in reader.events {
+      guard case .adapter(.unsupported(let why)) = event else { continue }
+      #expect(why.contains("bogus"))
+      break
+    }
+    session.close()
+  }
+
   /// Two on one radio in one process, for whoever embeds.
   @Test func whatTheProgramProvides() async throws {
     let room = Room(), radio = room.radio

@@ -296,9 +296,31 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
     if !verb.isEmpty { #expect(end.output.contains("--trace <file>") && end.output.contains("--log-level <level>")) }
   }
 
+  /// Without `--hci` a verb uses the controller that a Core Bluetooth program would.
+  @Test func theControllerThatTheEnvironmentNames() async throws {
+    let scan = try await Tool.shell("BINDRUNE_HCI=sim bindrune scan --json --duration 0.3").end()
+    #expect(scan.status == 0 && scan.errors == "", "\(scan.errors)")
+    expectSentence(
+      try await Tool.shell("BINDRUNE_HCI=tcp:127.0.0.1:1 bindrune explore --name x").end(), "tcp:127.0.0.1:1")
+    expectSentence(
+      try await Tool.shell("BINDRUNE_HCI=tcp:127.0.0.1:1 BINDRUNE_TAKE_DOWN=perhaps bindrune scan").end(),
+      "BINDRUNE_TAKE_DOWN is \"perhaps\"")
+    try await withFolder { folder in
+      try FileManager.default.createDirectory(
+        at: folder.appending(path: "bindrune"), withIntermediateDirectories: true)
+      try Data("adapter = sim\ntrace = \(folder.path)/trace\n".utf8).write(
+        to: folder.appending(path: "bindrune/config"))
+      let end = try await Tool.shell(
+        "env -u BINDRUNE_HCI XDG_CONFIG_HOME=\(folder.path) $0 scan --duration 0.3; ls \(folder.path)"
+          .replacing("$0", with: Tool.path)
+      ).end()
+      #expect(end.status == 0 && end.errors == "" && end.lines.contains("trace"), "\(end.errors)")
+    }
+  }
+
   @Test func usage() async throws {
     for arguments in [
-      ["scan"], ["scan", "--hci", "hcix"], ["scan", "--hci", "sim", "--duration", "0"], ["explore", "--hci", "sim"],
+      ["scan", "--hci", "hcix"], ["scan", "--hci", "sim", "--duration", "0"], ["explore", "--hci", "sim"],
     ] {
       let end = try await Tool.shell("bindrune \(arguments.joined(separator: " "))").end()
       #expect(end.status == 64 && end.errors.hasPrefix("Error: ") && end.output == "")

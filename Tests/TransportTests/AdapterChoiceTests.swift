@@ -1,14 +1,15 @@
 import Foundation
+import SystemPackage
 import Testing
 
-@testable import BindruneBroker
+@testable import BindruneTransport
 
 @Suite struct AdapterChoiceTests {
   let home = "/home/ada/.config/bindrune/config", etc = "/etc/bindrune/config"
   func choice(
     _ adapter: String? = nil, _ environment: [String: String] = [:], _ files: [String: String] = [:]
   ) throws(TransportError) -> AdapterChoice {
-    try AdapterChoice(adapter, environment: environment.merging(["HOME": "/home/ada"]) { a, _ in a }) { files[$0] }
+    try AdapterChoice(adapter, environment: { environment[$0] ?? ["HOME": "/home/ada"][$0] }) { files[$0] }
   }
   func sentence(
     _ adapter: String? = nil, _ environment: [String: String] = [:], _ files: [String: String] = [:]
@@ -66,7 +67,7 @@ import Testing
     // Whoever says something else does not escape a file that is wrong.
     #expect(sentence("sim", [:], [home: "speed = 3"]) != nil)
     #expect(throws: TransportError.self) {
-      try AdapterChoice(environment: ["HOME": "/home/ada"]) { _ in throw CocoaError(.fileReadNoPermission) }
+      try AdapterChoice(environment: { ["HOME": "/home/ada"][$0] }) { _ in throw Errno.permissionDenied }
     }
   }
   @Test func filesAreRead() throws {
@@ -83,7 +84,7 @@ import Testing
     defer { try? FileManager.default.removeItem(atPath: folder) }
     func sentence() -> String? {
       do throws(TransportError) {
-        _ = try AdapterChoice(environment: ["XDG_CONFIG_HOME": folder])
+        _ = try AdapterChoice(environment: { ["XDG_CONFIG_HOME": folder][$0] })
         return nil
       } catch { return error.description }
     }
@@ -97,15 +98,5 @@ import Testing
     #expect(sentence() == "\(path) cannot be read (it has more than 65536 octets): mend or remove it.")
     try String(repeating: "#\n", count: 32_768).write(toFile: path, atomically: true, encoding: .utf8)
     #expect(sentence() == nil)
-  }
-  /// A program that says nothing else gets the choice's adapter, or its sentence.
-  @Test func aSessionOfAWrongChoice() async throws {
-    let reader = EventStream(), session = DirectSession(adapter: "bogus", events: reader.queue)
-    for await event in reader.events {
-      guard case .adapter(.unsupported(let why)) = event else { continue }
-      #expect(why.contains("bogus"))
-      break
-    }
-    session.close()
   }
 }

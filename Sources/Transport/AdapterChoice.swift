@@ -1,9 +1,10 @@
-import Foundation
+import BindruneWire
+import Glibc
 import SystemPackage
 
-/// Which controller a program uses that says nothing about it, and how. By whoever says something first:
+/// Which controller a program uses, and how. It uses the first of these that is set:
 ///
-/// 1. `DirectSession(adapter:)`;
+/// 1. what the program or its command line names: `DirectSession(adapter:)`, the tool's `--hci`;
 /// 2. the environment: `BINDRUNE_HCI`, `BINDRUNE_TAKE_DOWN`, `BINDRUNE_TRACE`, `BINDRUNE_SIGNALS`;
 /// 3. the configuration file, `$XDG_CONFIG_HOME/bindrune/config` (by default in `~/.config`), or else
 ///    `/etc/bindrune/config`;
@@ -16,34 +17,34 @@ import SystemPackage
 ///     take-down = yes
 ///     trace = /tmp/program.btsnoop
 ///     signals = no
-public struct AdapterChoice: Equatable, Sendable {
-  public var spec: TransportSpec
+package struct AdapterChoice: Equatable, Sendable {
+  package var spec: TransportSpec
   /// An adapter that is up is taken down, and brought up again at the end. Adapters of this machine only: others have no
   /// kernel above them.
-  public var takesDown: Bool
+  package var takesDown: Bool
   /// The path of a btsnoop file for every packet.
-  public var trace: String?
+  package var trace: String?
   /// SIGINT and SIGTERM close the adapter first, in a program that leaves them at their default.
-  public var handlesSignals: Bool
-  public init(spec: TransportSpec, takesDown: Bool = false, trace: String? = nil, handlesSignals: Bool = true) {
+  package var handlesSignals: Bool
+  package init(spec: TransportSpec, takesDown: Bool = false, trace: String? = nil, handlesSignals: Bool = true) {
     self.spec = spec
     self.takesDown = takesDown
     self.trace = trace
     self.handlesSignals = handlesSignals
   }
 
-  static func result(_ adapter: String?) -> Result<AdapterChoice, TransportError> {
+  package static func result(_ adapter: String?) -> Result<AdapterChoice, TransportError> {
     do throws(TransportError) { return .success(try AdapterChoice(adapter)) } catch { return .failure(error) }
   }
 
-  /// What is wrong is a `.specification` whose sentence says where it stands and what to write.
-  /// `read` gives a file's text; nil: there is no such file.
-  public init(
-    _ adapter: String? = nil, environment: [String: String] = ProcessInfo.processInfo.environment,
+  /// Throws a `.specification` whose sentence says where the mistake is and what to write instead.
+  /// `environment` returns a variable's value, `read` a file's text; nil: there is no such variable or file.
+  package init(
+    _ adapter: String? = nil, environment: (String) -> String? = AdapterChoice.variable,
     read: (String) throws -> String? = AdapterChoice.text(ofFile:)
   ) throws(TransportError) {
     let file = try Self.file(environment, read)
-    func variable(_ name: String) -> String? { environment[name].flatMap { $0.isEmpty ? nil : $0 } }
+    func variable(_ name: String) -> String? { environment(name).flatMap { $0.isEmpty ? nil : $0 } }
 
     let places: [(String?, String)] = [
       (adapter, ""), (variable("BINDRUNE_HCI"), "BINDRUNE_HCI: "), (file.adapter?.value, file.adapter?.place ?? ""),
@@ -80,19 +81,19 @@ public struct AdapterChoice: Equatable, Sendable {
   }
   /// The first that is there.
   private static func file(
-    _ environment: [String: String], _ read: (String) throws -> String?
+    _ environment: (String) -> String?, _ read: (String) throws -> String?
   ) throws(TransportError) -> File {
     var folders: [String] = []
     // Relative paths are to be ignored: XDG Base Directory Specification, "Environment variables".
-    if let folder = environment["XDG_CONFIG_HOME"], folder.hasPrefix("/") {
+    if let folder = environment("XDG_CONFIG_HOME"), folder.hasPrefix("/") {
       folders.append(folder)
-    } else if let home = environment["HOME"], home.hasPrefix("/") {
+    } else if let home = environment("HOME"), home.hasPrefix("/") {
       folders.append(home + "/.config")
     }
     for folder in folders + ["/etc"] {
       let path = folder + "/bindrune/config", text: String?
       do { text = try read(path) } catch {
-        throw .specification("\(path) cannot be read (\(error.localizedDescription)): mend or remove it")
+        throw .specification("\(path) cannot be read (\(error)): mend or remove it")
       }
       if let text { return try parse(text, path) }
     }
@@ -101,10 +102,10 @@ public struct AdapterChoice: Equatable, Sendable {
   private static func parse(_ text: String, _ path: String) throws(TransportError) -> File {
     var file = File()
     for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
-      let line = line.trimmingCharacters(in: .whitespaces), place = "\(path), line \(index + 1): "
+      let line = line.trimmed, place = "\(path), line \(index + 1): "
       if line.isEmpty || line.hasPrefix("#") { continue }
       let parts = line.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-        .map { $0.trimmingCharacters(in: .whitespaces) }
+        .map { $0.trimmed }
       guard parts.count == 2, !parts[1].isEmpty else {
         throw .specification(
           "\(place)\"\(line.printable(limit: 60))\" sets nothing: write KEY = VALUE, for example adapter = hci0")
@@ -131,28 +132,39 @@ public struct AdapterChoice: Equatable, Sendable {
     default: nil
     }
   }
+  /// A variable of the process's environment.
+  package static func variable(_ name: String) -> String? { unsafe getenv(name).map { unsafe String(cString: $0) } }
+
   /// A configuration has a few lines; what is longer is something else.
   private static var limit: Int { 65_536 }
 
   /// The text of a regular file of at most 64 KiB; nil: there is no such file.
-  public static func text(ofFile path: String) throws -> String? {
+  package static func text(ofFile path: String) throws -> String? {
     do {
       // Opening a pipe would wait for a writer, who may never come.
       let file = try FileDescriptor.open(
         FilePath(text: path), .readOnly, options: [.closeOnExec, .nonBlocking, .noControllingTerminal])
       return try file.closeAfter {
         guard (try? file.stat())?.type == .regular else {
-          throw Unreadable(errorDescription: "it is not a regular file")
+          throw Unreadable(description: "it is not a regular file")
         }
         let octets = try file.readAll(upTo: limit + 1)
-        if octets.count > limit { throw Unreadable(errorDescription: "it has more than \(limit) octets") }
+        if octets.count > limit { throw Unreadable(description: "it has more than \(limit) octets") }
         return String(decoding: octets, as: UTF8.self)
       }
     } catch Errno.noSuchFileOrDirectory, Errno.notDirectory {
       return nil
-    } catch let error as Errno {
-      throw Unreadable(errorDescription: error.description)
     }
   }
-  private struct Unreadable: LocalizedError { var errorDescription: String? }
+  private struct Unreadable: Error, CustomStringConvertible { var description: String }
+}
+
+extension StringProtocol {
+  /// Without the white space at both ends.
+  fileprivate var trimmed: String {
+    guard let first = firstIndex(where: { !$0.isWhitespace }), let last = lastIndex(where: { !$0.isWhitespace }) else {
+      return ""
+    }
+    return String(self[first...last])
+  }
 }
