@@ -3,27 +3,27 @@ import Logging
 import NIOCore
 
 /// One controller, and all sessions of this process that use it: the driver of a `BrokerCore` on an event loop, on which the host
-/// runs too. It owns the `BluetoothHost`, is its observer, and does what the core says; what it tells the sessions is in the order of the
-/// air. No task is on that way; tasks open and close the host.
+/// runs too. It owns the `BluetoothHost`, observes it, and performs the core's effects; sessions get events in the
+/// order in which they happened on the air. Events pass through no task; tasks only open and close the host.
 ///
-/// `AdapterRegistry` keeps it as long as it has sessions, and until its host has been closed after the last of them.
+/// `AdapterRegistry` keeps it until the last session is closed and the host is closed after it.
 final class Adapter: HostObserver, @unchecked Sendable {
   // Sendable: everything is on the event loop.
 
   let eventLoop: any EventLoop
-  /// The way to the controller, anew for each attempt.
+  /// Opens the controller, for each attempt.
   private let open: @Sendable (any EventLoop) async throws(TransportError) -> any HCITransport
   private let logger: Logger
-  /// Where it is kept; nil: whoever has made it keeps it.
+  /// The registry that keeps it; nil: its creator keeps it.
   let registration: AdapterRegistry.Registration?
 
   private(set) var core: BrokerCore
   private var sessions: [SessionID: AdapterSession] = [:]
-  /// The one that runs.
+  /// The running host.
   private(set) var host: BluetoothHost?
   private var timer: (deadline: Instant, scheduled: Scheduled<Void>)?
   private var isDraining = false
-  /// Who waits for the end of the host that is being closed.
+  /// Calls to make when the host is closed.
   private var whenClosed: [@Sendable () -> Void] = []
   /// Where the request that is being carried out stands among its session's values.
   private var place: SendPort.Fence?
@@ -103,15 +103,15 @@ final class Adapter: HostObserver, @unchecked Sendable {
     drain()
   }
 
-  /// Closes all sessions, as the process ends: no event reaches an application any more. Calls `done` after that. From any
-  /// thread.
+  /// Closes all sessions because the process ends: no event reaches an application after that. Then calls `done`. From
+  /// any thread.
   func silence(_ done: @escaping @Sendable () -> Void) {
     eventLoop.execute { [self] in
       for session in sessions.values { _ = session.close() }
       done()
     }
   }
-  /// All sessions end, without a word. From any thread; `done` when nothing of the host is left.
+  /// Ends all sessions without events, and calls `done` when the host is closed. From any thread.
   func shutDown(_ done: @escaping @Sendable () -> Void) {
     eventLoop.execute { [self] in
       for session in sessions.values {
@@ -141,7 +141,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
     core.receive(event, now: now)
     drain()
   }
-  /// One timer. It may go off too early, which costs less than a new one for every event.
+  /// One timer. It may fire too early, which costs less than a new timer for every event.
   private func armTimer() {
     guard let deadline = core.deadline else { return }
     if let timer {
@@ -163,7 +163,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
     case .close: closeHost()
     case .retire: registration?.end()
     case .host(let command): host?.assumeIsolated { perform(command, $0) }
-    case .tell(let id, let event): sessions[id]?.tell(event.dated(Date().timeIntervalSinceReferenceDate))
+    case .deliver(let id, let event): sessions[id]?.tell(event.dated(Date().timeIntervalSinceReferenceDate))
     case .lendPort(let name, let link): host?.assumeIsolated { lendPort(name, link, $0) }
     case .takePort(let name): sessions[name.session]?.setPort(nil, name.kind, of: name.peer)
     case .takePorts(let id): sessions[id]?.removePorts()
@@ -209,14 +209,14 @@ final class Adapter: HostObserver, @unchecked Sendable {
   private func lendPort(_ name: PortName, _ link: LinkID, _ host: isolated BluetoothHost) {
     guard let session = sessions[name.session] else { return }
     let peer = name.peer
-    // Nil where the link is down; the event that says so follows.
+    // Nil if the link is down; the event of its end follows.
     let port = try? host.sendPort(name.kind, on: link, capacity: 16 * 1024) { [weak session] in
       session?.tell(name.kind == .command ? .readyToWrite(peer) : .readyToUpdate(peer))
     }
     session.setPort(port, name.kind, of: peer)
   }
 
-  // MARK: The host's beginning and end
+  // MARK: Opening and closing the host
 
   private func openHost(_ database: Database) {
     Task { [eventLoop, open, logger] in

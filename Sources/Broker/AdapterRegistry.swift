@@ -22,8 +22,8 @@ final class AdapterRegistry: @unchecked Sendable {
   private var entries: [String: (adapter: Adapter, users: Int)] = [:]
   private var provided: [String: Adapter] = [:]
 
-  /// The adapter for `choice`, with one user more: until `Registration.leave`. Of a choice that is wrong there is an adapter,
-  /// too, which says so.
+  /// The adapter for `choice`, with one more user until `Registration.leave`. An invalid choice has an adapter too,
+  /// whose state reports the mistake.
   func adapter(_ choice: Result<AdapterChoice, TransportError>) -> Adapter {
     let key: String
     switch choice {
@@ -37,10 +37,10 @@ final class AdapterRegistry: @unchecked Sendable {
     }
   }
 
-  /// The adapter that the program calls by this name, or else of the choice that it is.
+  /// The adapter that the program provides under this name, or else the one that the choice names.
   func adapter(_ name: String?) -> Adapter {
     let known = name.flatMap { name in lock.withLock { provided[name] } }
-    // For an adapter that the program provides, what the environment and the file say besides.
+    // The environment and the file set the other options of an adapter that the program provides.
     let choice = AdapterChoice.result(known == nil ? name : nil)
     if case .success(let choice) = choice, choice.handlesSignals {
       EndingSignals.watch {
@@ -54,7 +54,7 @@ final class AdapterRegistry: @unchecked Sendable {
 
   private func make(_ choice: Result<AdapterChoice, TransportError>, _ key: String) -> Adapter {
     let loop = MultiThreadedEventLoopGroup.singleton.next()
-    // As long as the adapter: a controller that is opened again is on the same radio.
+    // It lives as long as the adapter, so that a reopened controller is on the same radio.
     let radio = (try? choice.get().spec) == .sim ? SimulatedRadio(on: loop, logger: .adapter) : nil
     return Adapter(on: loop, registration: Registration(registry: self, key: key)) {
       loop async throws(TransportError) in
@@ -64,12 +64,13 @@ final class AdapterRegistry: @unchecked Sendable {
     }
   }
 
-  /// Ends all adapters, whatever their sessions want, and waits for that: not for one whose own thread this is.
+  /// Closes all adapters with their sessions, and waits until they are closed, except for the adapter of the current
+  /// thread.
   func closeAll(within limit: DispatchTimeInterval) {
     let adapters = lock.withLock { entries.values.map { $0.adapter } + Array(provided.values) }
       .filter { !$0.eventLoop.inEventLoop }
     let deadline = DispatchTime.now() + limit
-    // All sessions before the first link: what ends one adapter's is no news for those of another.
+    // All sessions before the first link, so that no session gets events of a link that another adapter ends.
     for step in [Adapter.silence, Adapter.shutDown] {
       let group = DispatchGroup()
       for adapter in adapters {
@@ -86,7 +87,7 @@ final class AdapterRegistry: @unchecked Sendable {
     fileprivate let key: String
     /// A session has been closed.
     func leave() { registry.lock.withLock { registry.entries[key]?.users -= 1 } }
-    /// The adapter is closed; it goes unless somebody has come meanwhile.
+    /// The adapter is closed; it is removed unless a session was opened meanwhile.
     func end() {
       registry.lock.withLock { if registry.entries[key]?.users == 0 { registry.entries[key] = nil } }
     }
@@ -94,7 +95,7 @@ final class AdapterRegistry: @unchecked Sendable {
 }
 
 extension Logger {
-  /// What an unmodified program has to say about its adapter: to standard error, warnings only.
+  /// The log of an adapter of an unmodified program: warnings only, on standard error.
   static var adapter: Logger {
     var logger = Logger(label: "bindrune") { StreamLogHandler(label: $0, stream: StandardError.shared) }
     logger.logLevel = .warning

@@ -13,7 +13,7 @@ extension BrokerCore {
     let set = serving.newSet()
     serving.advertising[session] = Serving.Advertising(set: set, operation: operation)
     let name = localName.flatMap { $0.isEmpty ? nil : $0 }
-    // Goes on when a central has connected.
+    // It continues when a central has connected.
     command(
       .advertise(
         set, AdvertisingData(localName: name, serviceUUIDs: services), AdvertisingParameters(policy: .coreBluetooth)))
@@ -29,12 +29,12 @@ extension BrokerCore {
 
   mutating func advertisingStarted(_ set: AdvertisingSetID) {
     guard let session = advertiser(of: set), let operation = serving.advertising[session]?.operation.take() else {
-      // Again after a connection, or stopped since.
+      // It has started again after a connection, or was stopped meanwhile.
       return
     }
     complete(operation, of: session, .success(.done))
   }
-  /// It did not begin, or is over without anybody's wish.
+  /// Advertising did not begin, or ended without being stopped.
   mutating func advertisingEnded(_ set: AdvertisingSetID, _ error: BluetoothError) {
     guard let session = advertiser(of: set), let advertising = serving.advertising.removeValue(forKey: session)
     else {
@@ -43,10 +43,10 @@ extension BrokerCore {
     if let operation = advertising.operation {
       complete(operation, of: session, .failure(error))
     } else {
-      tell(session, .advertisingEnded(error))
+      deliver(to: session, .advertisingEnded(error))
     }
   }
-  /// There is no host any more: what goes on has ended with it, which the adapter's state tells.
+  /// The host is gone, and advertising has ended with it. The adapter's state reports that; pending starts fail.
   mutating func endAdvertising(_ error: BluetoothError) {
     let ended = serving.advertising
     serving.advertising = [:]

@@ -1,50 +1,50 @@
 import BindruneWire
 
-/// What the core keeps for the central's half.
+/// The state of the central's half.
 struct Central {
   /// Devices that a session wants, or that are linked.
   var reaches: [PeerID: Reach] = [:]
-  /// What the host has been asked to connect to.
+  /// Peers of the host's pending connect requests.
   var connects: [RequestID: PeerID] = [:]
-  /// How often devices that are wanted did not hear the link, since they last did.
+  /// For each wanted device, how many connection requests in a row it has not received.
   var unheard: [PeerID: Int] = [:]
   var disconnects: [RequestID: LinkID] = [:]
   var links: [LinkID: CentralLink] = [:]
-  /// By the first of their requests.
+  /// By the number of their first request.
   var operations: [RequestID: PeerOperation] = [:]
-  /// Requests of operations that have not ended, and whose they are.
+  /// From each pending request to the first request of its operation.
   var parts: [RequestID: RequestID] = [:]
   /// Subscriptions that begin or end.
   var configurations: [RequestID: (link: LinkID, handle: AttributeHandle)] = [:]
   var scans: [ScanID: SessionID] = [:]
   var names = PeerNames()
-  /// What else devices have been called, that have been identified since.
+  /// Former identifiers of devices that have been identified since.
   var aliases: [PeerID: PeerID] = [:]
 }
 
-/// What is known of a link as its server's client.
+/// What is known of a link in the role of the server's client.
 struct CentralLink {
   let peer: PeerID
   var subscriptions: [AttributeHandle: NotifyState] = [:]
-  /// What the adapter asks on its own account when nobody else asks anything.
+  /// The adapter's own next request, for times without requests of sessions.
   var errand = Errand.serviceChanged
   var errandRequest: RequestID?
-  /// Primary services, as far as anybody has discovered them.
+  /// The primary services that sessions have discovered.
   var services: [BluetoothUUID] = []
-  /// All that has been discovered.
+  /// Everything that has been discovered.
   var database = RemoteDatabase()
 
   init(_ peer: PeerID) { self.peer = peer }
 }
 
-/// What devices are called: their names in advertisements, and those that they tell when they are asked.
+/// Names of devices: those in advertisements, and those of their GAP services.
 struct PeerNames {
   private var names: [PeerID: String] = [:]
   private var order: [PeerID] = []
   private static var capacity: Int { 1024 }
 
   subscript(_ peer: PeerID) -> String? { names[peer] }
-  /// True when it is another.
+  /// True if the name has changed.
   mutating func set(_ name: String, of peer: PeerID) -> Bool {
     guard let before = names.updateValue(name, forKey: peer) else {
       order.append(peer)
@@ -82,11 +82,11 @@ extension BrokerCore {
       setNotifying(isOn, handle, id, peer, session)
     }
   }
-  /// The adapter is not powered on: nothing is connected, and nothing can be.
+  /// The adapter is not powered on, so every request fails.
   mutating func refuse(_ request: BrokerRequest.Central, of session: SessionID) {
     switch request {
-    case .scan: tell(session, .scanFailed(notReady))
-    case .connect(let peer, _): tell(session, .connectionFailed(peer, notReady))
+    case .scan: deliver(to: session, .scanFailed(notReady))
+    case .connect(let peer, _): deliver(to: session, .connectionFailed(peer, notReady))
     case .readRSSI(let id, _), .discoverServices(let id, _, _), .discoverIncludedServices(let id, _, _, _),
       .discoverCharacteristics(let id, _, _, _), .discoverDescriptors(let id, _, _), .read(let id, _, _),
       .write(let id, _, _, _), .setNotifying(let id, _, _, _):
@@ -95,7 +95,7 @@ extension BrokerCore {
     }
   }
 
-  /// The session has been closed: nothing of it goes on that others do not use.
+  /// The session has been closed: everything ends that no other session uses.
   mutating func endCentral(of session: SessionID) {
     stopScan(of: session)
     let peers = (sessions[session]?.interests ?? [:]).keys
@@ -103,11 +103,11 @@ extension BrokerCore {
       cancelConnection(identifier(of: peer, for: session), for: session)
     }
   }
-  /// The host is gone, and all that it did with it.
+  /// The host is gone, with all links, scans and requests.
   mutating func forgetCentral() {
     timers.cancelAll {
       switch $0 {
-      case .rest, .establish, .delay: true
+      case .retry, .establish, .delay: true
       case .steady, .reopen: false
       }
     }
@@ -139,8 +139,8 @@ extension BrokerCore {
 
   // MARK: Scans
 
-  /// One scan of the host for each session, which it filters and coalesces; two, where devices are also wanted that solicit
-  /// services: the host's filter wants all that is asked of it.
+  /// Each session has one scan of the host, which filters and coalesces. It has two if it looks for services and for
+  /// solicited services, because a filter of the host requires all of its criteria.
   private mutating func scan(
     _ services: [BluetoothUUID], _ solicited: [BluetoothUUID], allowsDuplicates: Bool, for session: SessionID
   ) {
@@ -166,11 +166,11 @@ extension BrokerCore {
   mutating func scanFailed(_ id: ScanID, _ error: BluetoothError) {
     guard let session = central.scans[id] else { return }
     stopScan(of: session)
-    tell(session, .scanFailed(error))
+    deliver(to: session, .scanFailed(error))
   }
   mutating func discovered(_ found: DiscoveredPeer, _ peer: PeerID, by id: ScanID) {
     guard let session = central.scans[id], let scanning = sessions[session] else { return }
-    // The first scan tells of these.
+    // The first scan reports these.
     if id != scanning.scans.first,
       !found.overflowServices.isEmpty || found.services.contains(where: scanning.scannedServices.contains)
     {
@@ -180,6 +180,6 @@ extension BrokerCore {
     var found = found
     found.peer = identifier(of: peer, for: session)
     found.name = central.names[peer]
-    tell(session, .discovered(found))
+    deliver(to: session, .discovered(found))
   }
 }

@@ -1,14 +1,14 @@
 import BindruneWire
 
-/// How far a link is that some session wants, or that is there anyway. A device that nobody wants, and that is not linked, has
-/// none.
+/// The state of the link to a device that a session wants or that is linked. Other devices have none.
 enum Reach: Equatable {
   case connecting(RequestID)
-  /// Nobody wants it any more; the host has not said yet that it has stopped.
+  /// No session wants it any more; the host has not confirmed the cancellation yet.
   case cancelling(RequestID)
-  /// The host can do nothing for it until `Timer.rest`.
-  case resting
-  /// The link is up, and the device may not have heard of it, until `Timer.establish`: Vol 6, Part B, §4.5.2.
+  /// The next attempt is due at `Timer.retry`.
+  case awaitingRetry
+  /// The link is up, but the device may not have received the connection request, until `Timer.establish`: Vol 6, Part B,
+  /// §4.5.2.
   case establishing(LinkID)
   case linked(LinkID)
   case disconnecting(LinkID)
@@ -16,18 +16,18 @@ enum Reach: Equatable {
   var link: LinkID? {
     switch self {
     case .establishing(let link), .linked(let link), .disconnecting(let link): link
-    case .connecting, .cancelling, .resting: nil
+    case .connecting, .cancelling, .awaitingRetry: nil
     }
   }
 }
 
-/// What a device is to a session. One that is nothing to it has none.
+/// What a session wants of a device. Without an interest it wants nothing.
 enum Interest {
   /// Until `Timer.delay`.
   case delayed(ConnectOptions)
   case connecting(ConnectOptions, isReconnecting: Bool)
   case connected(ConnectOptions)
-  /// The session has cancelled, and waits for the end of the link; then it may want it again.
+  /// The session has cancelled, and waits for the end of the link. `next`: it wants to connect again after that.
   case disconnecting(next: ConnectOptions?)
 
   var wantsLink: Bool {
@@ -43,22 +43,22 @@ extension BrokerCore {
 
   mutating func connect(_ identifier: UUID, _ options: ConnectOptions, for session: SessionID) {
     guard let peer = self.peer(identifier) else {
-      return tell(
-        session,
+      return deliver(
+        to: session,
         .connectionFailed(
           identifier,
           BluetoothError(.invalidArgument, "The identifier \(identifier) names no device: scan for it first.")))
     }
     let interest = sessions[session]?.interests[peer]
     guard interest == nil || self.identifier(of: peer, for: session) == identifier else {
-      return tell(
-        session, .connectionFailed(identifier, .known(as: self.identifier(of: peer, for: session))))
+      return deliver(
+        to: session, .connectionFailed(identifier, .known(as: self.identifier(of: peer, for: session))))
     }
     identify(peer, as: identifier, for: session)
     switch interest {
     case .connected:
       sessions[session]?.interests[peer] = .connected(options)
-      return tellConnected(peer, to: session)
+      return reportConnected(peer, to: session)
     case .connecting(_, let isReconnecting):
       sessions[session]?.interests[peer] = .connecting(options, isReconnecting: isReconnecting)
       return
@@ -69,7 +69,7 @@ extension BrokerCore {
     case nil: break
     }
     if options.startDelay > 0 {
-      // A year is for ever.
+      // At most a year.
       timers.set(.delay(session, peer), at: now + .seconds(min(options.startDelay, 31_536_000)))
       sessions[session]?.interests[peer] = .delayed(options)
     } else {
@@ -77,7 +77,7 @@ extension BrokerCore {
       updateLink(peer)
     }
   }
-  /// The session calls the peer so from now on.
+  /// The session uses this identifier for the peer from now on.
   private mutating func identify(_ peer: PeerID, as identifier: UUID, for session: SessionID) {
     sessions[session]?.identifiers[peer] = identifier == UUID(peer) ? nil : identifier
   }
@@ -92,22 +92,22 @@ extension BrokerCore {
     switch interest {
     case .disconnecting(let next):
       sessions[session]?.interests[peer] = .disconnecting(next: nil)
-      if next != nil { tellDisconnected(peer, nil, to: session) }
+      if next != nil { reportDisconnected(peer, nil, to: session) }
     case .delayed, .connecting:
       timers.cancel(.delay(session, peer))
       sessions[session]?.interests[peer] = nil
-      tellDisconnected(peer, nil, to: session)
+      reportDisconnected(peer, nil, to: session)
       updateLink(peer)
     case .connected:
       put(.takePort(PortName(session: session, kind: .command, peer: identifier)))
       let link = central.reaches[peer]?.link
       if let link { release(link, by: session) }
       sessions[session]?.interests[peer] = nil
-      // An application may end the process when it gets `.disconnected`, so the link's end comes first.
+      // The link ends first, because an application may end the process when it gets `.disconnected`.
       if let link, !isWanted(peer), links[link]?.role == .central {
         sessions[session]?.interests[peer] = .disconnecting(next: nil)
       } else {
-        tellDisconnected(peer, nil, to: session)
+        reportDisconnected(peer, nil, to: session)
       }
       updateLink(peer)
     }
@@ -116,7 +116,7 @@ extension BrokerCore {
     sessions.ids.contains { sessions[$0]?.interests[peer]?.wantsLink == true }
   }
 
-  /// Brings the link to where the sessions want it, as far as it can be brought now.
+  /// Makes or ends the link as the sessions want it, as far as that is possible now.
   mutating func updateLink(_ peer: PeerID) {
     let isWanted = self.isWanted(peer)
     switch central.reaches[peer] {
@@ -125,9 +125,9 @@ extension BrokerCore {
       if isWanted { return }
       central.reaches[peer] = .cancelling(id)
       command(.cancel(id))
-    case .resting:
+    case .awaitingRetry:
       if isWanted { return }
-      timers.cancel(.rest(peer))
+      timers.cancel(.retry(peer))
       central.reaches[peer] = nil
       central.unheard[peer] = nil
     case .establishing(let link):
@@ -141,7 +141,7 @@ extension BrokerCore {
         sessions[session]?.interests[peer] = .connected(options)
         let port = PortName(session: session, kind: .command, peer: identifier(of: peer, for: session))
         put(.lendPort(port, on: link))
-        tellConnected(peer, to: session)
+        reportConnected(peer, to: session)
       }
       continueErrand(link)
     case .cancelling, .disconnecting: break
@@ -157,29 +157,29 @@ extension BrokerCore {
     let id = begin(.disconnect(link))
     central.disconnects[id] = link
   }
-  private mutating func pause(_ peer: PeerID, _ time: Duration) {
-    central.reaches[peer] = .resting
-    timers.set(.rest(peer), at: now + time)
+  private mutating func retry(_ peer: PeerID, after time: Duration) {
+    central.reaches[peer] = .awaitingRetry
+    timers.set(.retry(peer), at: now + time)
   }
-  mutating func rested(_ peer: PeerID) {
-    guard case .resting = central.reaches[peer] else { return }
+  mutating func retryIsDue(_ peer: PeerID) {
+    guard case .awaitingRetry = central.reaches[peer] else { return }
     central.reaches[peer] = nil
     updateLink(peer)
   }
 
-  /// The device has not heard that the link is up, as happens now and then (0x3E: Vol 1, Part F, §2.58): a controller that says
-  /// so each time must not be kept busy with it.
+  /// The device has not received the connection request, as happens now and then (0x3E: Vol 1, Part F, §2.58). The
+  /// delay grows, so that a controller that reports this every time is not kept busy.
   private mutating func retryLater(_ peer: PeerID) {
     let attempts = central.unheard[peer, default: 0] + 1
     central.unheard[peer] = attempts
-    pause(peer, patience.wait(afterUnheard: attempts))
+    retry(peer, after: patience.wait(afterUnheard: attempts))
   }
 
-  // MARK: What the host says
+  // MARK: Events of the host
 
   mutating func connectEnded(_ id: RequestID, _ peer: PeerID, _ result: Result<HostAnswer, BluetoothError>) {
     if case .success(.linked(let other)) = result, other != peer {
-      // The address that was asked for has turned out to be another peer's.
+      // The requested address belongs to another peer.
       central.reaches[peer] = nil
       merge(peer, into: other)
     }
@@ -192,37 +192,37 @@ extension BrokerCore {
     case .connecting(id):
       central.reaches[peer] = nil
       switch error.code {
-      case .busy: pause(peer, patience.seeking)
+      case .busy: retry(peer, after: patience.seeking)
       case .cancelled: break
       case _ where error.status == .connectionFailedToBeEstablished: retryLater(peer)
       default: connectionFailed(peer, error)
       }
-    // Its link has come from the other side.
-    case nil, .connecting, .cancelling, .resting, .establishing, .linked, .disconnecting: break
+    // The other side has made the link.
+    case nil, .connecting, .cancelling, .awaitingRetry, .establishing, .linked, .disconnecting: break
     }
   }
-  /// The sessions that wait for the link hear of it, unless they have had it before and want it back.
+  /// Reports the failure to the sessions that wait for the link, except to those that reconnect.
   private mutating func connectionFailed(_ peer: PeerID, _ error: BluetoothError) {
     for session in sessions.ids {
       guard case .connecting(_, false) = sessions[session]?.interests[peer] else { continue }
       sessions[session]?.interests[peer] = nil
-      tell(session, .connectionFailed(identifier(of: peer, for: session), error))
+      deliver(to: session, .connectionFailed(identifier(of: peer, for: session), error))
     }
-    if isWanted(peer) { pause(peer, patience.seeking) }
+    if isWanted(peer) { retry(peer, after: patience.seeking) }
   }
-  /// The controller does not take the link down: for the sessions it has ended all the same.
+  /// The controller has refused to take the link down. For the sessions the connection has ended all the same.
   mutating func disconnectEnded(_ link: LinkID, _ result: Result<HostAnswer, BluetoothError>) {
     guard case .failure = result, let peer = links[link]?.peer else { return }
     central.reaches[peer] = .linked(link)
     finishCancelling(peer)
-    // Sessions that have asked for it since have it at once.
+    // Sessions that want it again meanwhile are connected at once.
     if isWanted(peer) { updateLink(peer) }
   }
   private mutating func finishCancelling(_ peer: PeerID) {
     for session in sessions.ids {
       guard case .disconnecting(let next) = sessions[session]?.interests[peer] else { continue }
       sessions[session]?.interests[peer] = nil
-      tellDisconnected(peer, nil, to: session)
+      reportDisconnected(peer, nil, to: session)
       if let next { connect(identifier(of: peer, for: session), next, for: session) }
     }
   }
@@ -233,11 +233,11 @@ extension BrokerCore {
     links.add(link)
     central.links[link.id] = CentralLink(peer)
     switch central.reaches[peer] {
-    // The other side was quicker: the request ends by itself, and is nobody's.
+    // The other side has connected first: our request is not needed any more.
     case .connecting(let id) where link.role == .peripheral, .cancelling(let id) where link.role == .peripheral:
       command(.cancel(id))
-    case .resting: timers.cancel(.rest(peer))
-    case .establishing, .linked, .disconnecting: return tellLinks()
+    case .awaitingRetry: timers.cancel(.retry(peer))
+    case .establishing, .linked, .disconnecting: return reportLinks()
     case .connecting, .cancelling, nil: break
     }
     if link.role == .central, link.mtu == 23 {
@@ -247,9 +247,9 @@ extension BrokerCore {
       central.reaches[peer] = .linked(link.id)
       central.unheard[peer] = nil
     }
-    tellLinks()
+    reportLinks()
   }
-  /// The device has answered, or would be gone by now.
+  /// The device has answered, or has kept the link for long enough.
   mutating func established(_ link: LinkID) {
     guard let peer = links[link]?.peer, central.reaches[peer] == .establishing(link) else { return }
     timers.cancel(.establish(link))
@@ -263,17 +263,17 @@ extension BrokerCore {
     if central.reaches[peer] == .establishing(link) { return established(link) }
     for session in sessions.ids {
       guard case .connected = sessions[session]?.interests[peer], central.reaches[peer]?.link == link else { continue }
-      tell(session, .longestWriteChanged(identifier(of: peer, for: session), Self.longestWrite(mtu)))
+      deliver(to: session, .longestWriteChanged(identifier(of: peer, for: session), Self.longestWrite(mtu)))
     }
   }
 
-  /// The link's peer has told its identity address: what has been known by that address is this peer.
+  /// The link's peer has this identity address: what is known under that address belongs to this peer.
   mutating func identified(_ link: LinkID, as address: PeerAddress) {
     let other = PeerID(address)
     guard let peer = links[link]?.peer, peer != other, central.reaches[other]?.link == nil else { return }
     merge(other, into: peer)
   }
-  /// Two peers are one device. It goes on as `peer`; a session that has asked for it as `other` goes on hearing of that one.
+  /// Two peers are one device, which is `peer` from now on. A session that knows it as `other` keeps that identifier.
   private mutating func merge(_ other: PeerID, into peer: PeerID) {
     for (alias, known) in central.aliases where known == other { central.aliases[alias] = peer }
     central.aliases[other] = peer
@@ -284,7 +284,7 @@ extension BrokerCore {
       timers.cancel(.delay(session, other))
       let identifier = identifier(of: other, for: session)
       if sessions[session]?.interests[peer] != nil {
-        tell(session, .connectionFailed(identifier, .known(as: self.identifier(of: peer, for: session))))
+        deliver(to: session, .connectionFailed(identifier, .known(as: self.identifier(of: peer, for: session))))
         continue
       }
       identify(peer, as: identifier, for: session)
@@ -306,9 +306,9 @@ extension BrokerCore {
     central.parts = central.parts.filter { central.operations[$0.value] != nil }
     central.configurations = central.configurations.filter { $0.value.link != id }
     let reach = central.reaches[peer]
-    guard reach?.link == id else { return tellLinks() }
+    guard reach?.link == id else { return reportLinks() }
     timers.cancel(.establish(id))
-    // There may be another one, which it has made.
+    // The peer may have made another link.
     central.reaches[peer] = links[peer].map { Reach.linked($0.id) }
     let error = BluetoothError.linkWentDown(reason)
     for session in sessions.ids {
@@ -316,9 +316,9 @@ extension BrokerCore {
       takeNotificationPort(of: UUID(peer), from: session)
       guard case .connected(let options) = sessions[session]?.interests[peer] else { continue }
       sessions[session]?.interests[peer] = options.reconnects ? .connecting(options, isReconnecting: true) : nil
-      tellDisconnected(peer, error, isReconnecting: options.reconnects, to: session)
+      reportDisconnected(peer, error, isReconnecting: options.reconnects, to: session)
     }
-    tellLinks()
+    reportLinks()
     if case .establishing = reach {
       if reason != .connectionFailedToBeEstablished {
         connectionFailed(peer, error)
@@ -330,27 +330,27 @@ extension BrokerCore {
     updateLink(peer)
   }
 
-  // MARK: Telling
+  // MARK: Events for sessions
 
   static func longestWrite(_ mtu: Int) -> Int { mtu - 3 }
 
-  private mutating func tellConnected(_ peer: PeerID, to session: SessionID) {
+  private mutating func reportConnected(_ peer: PeerID, to session: SessionID) {
     let mtu = central.reaches[peer]?.link.flatMap { links[$0]?.mtu } ?? 23
-    tell(
-      session,
+    deliver(
+      to: session,
       .connected(
         identifier(of: peer, for: session), name: central.names[peer], longestWrite: Self.longestWrite(mtu)))
   }
-  private mutating func tellDisconnected(
+  private mutating func reportDisconnected(
     _ peer: PeerID, _ error: BluetoothError?, isReconnecting: Bool = false, to session: SessionID
   ) {
-    tell(
-      session,
+    deliver(
+      to: session,
       .disconnected(identifier(of: peer, for: session), error, isReconnecting: isReconnecting, seconds: 0))
   }
   /// All links, to all sessions.
-  mutating func tellLinks() {
-    for session in sessions.ids { tell(session, linkedPeers(for: session)) }
+  mutating func reportLinks() {
+    for session in sessions.ids { deliver(to: session, linkedPeers(for: session)) }
   }
   func linkedPeers(for session: SessionID) -> BrokerEvent {
     .linkedPeers(

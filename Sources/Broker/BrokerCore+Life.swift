@@ -8,32 +8,35 @@ struct AdapterPatience: Sendable {
   var steady = Duration.seconds(60)
   /// Failures in a row during which a controller that has worked counts as restarting, and not as gone.
   var restarts = 4
-  /// Until a link has proven itself whose ATT_MTU does not change: one that was not heard is down again after six intervals
-  /// of 30 ms. Vol 6, Part B, §4.5.2.
+  /// After this a link counts as established even if its ATT_MTU does not change. A link whose connection request was
+  /// not received is down after six intervals of 30 ms. Vol 6, Part B, §4.5.2.
   var establishing = Duration.milliseconds(300)
-  /// Before the first attempt after a link that the device did not hear; each wait is twice the one before, up to `longest`.
+  /// Before the first retry after a connection request that the device has not received; each wait is twice the one
+  /// before, up to `longest`.
   var retrying = Duration.milliseconds(20)
-  /// Before a device is sought again of which the controller wants to know nothing now.
+  /// Before the next attempt to connect to a device after the controller has refused one.
   var seeking = Duration.seconds(1)
 
   /// `failures`: 1 or more.
   func wait(after failures: Int) -> Duration { min(longest, first * (1 << min(failures - 1, 16))) }
-  /// `attempts` that the device did not hear: 1 or more.
+  /// `attempts` that the device has not received: 1 or more.
   func wait(afterUnheard attempts: Int) -> Duration { min(longest, retrying * (1 << min(attempts - 1, 16))) }
 }
 
 /// # The adapter's life
 /// **Overview**: opens the host for the first session, again when it has failed, and closes it after the last one.
 ///
-/// **Function**: whatever ends or fails, the controller is sought again, after waits that grow, for as long as there are
-/// sessions: switching it on, plugging it in or starting it later is enough. The waits grow until it has worked for a while, so
-/// that one which fails again and again is not restarted all the time. Only a choice that names no controller at all
-/// stays as it is. A controller that has worked is `resetting` first; if it does not come back the reason is the state.
+/// **Function**: after every failure the controller is opened again, as long as there are sessions: switching it on,
+/// plugging it in or starting it later is enough. The waits between the attempts grow until it has worked for a while,
+/// so that a controller that fails again and again is not restarted all the time. Only a choice that names no
+/// controller is not tried again. A controller that has worked is `resetting` first; if it does not come back, the state
+/// shows the cause.
 ///
-/// **Phases**: idle → opening → running → closing → resting → opening …; without sessions closing, resting → idle.
+/// **Phases**: idle → opening → running → closing → awaitingRetry → opening …; without sessions closing, awaitingRetry
+/// → idle.
 extension BrokerCore {
   enum Phase {
-    /// There are no sessions, and nothing is open.
+    /// There are no sessions, and no host.
     case idle
     /// The driver opens the host. The error: the host has failed since.
     case opening(BluetoothError?)
@@ -41,8 +44,8 @@ extension BrokerCore {
     /// The driver closes the host.
     case closing
     /// The next attempt is due at `Timer.reopen`.
-    case resting
-    /// There is nothing to attempt.
+    case awaitingRetry
+    /// No attempt can succeed.
     case hopeless
   }
 
@@ -72,7 +75,7 @@ extension BrokerCore {
     if failure.isFinal { phase = .hopeless } else { retryLater() }
   }
   private mutating func retryLater() {
-    phase = .resting
+    phase = .awaitingRetry
     timers.set(.reopen, at: now + patience.wait(after: failures))
   }
 
@@ -91,7 +94,7 @@ extension BrokerCore {
       state = .unknown
       stateChanged(to: .unknown)
       close()
-    case .resting:
+    case .awaitingRetry:
       timers.cancel(.reopen)
       closed()
     case .hopeless: closed()
@@ -123,7 +126,7 @@ extension BrokerCore {
     if state != .poweredOn { endLinks() }
     stateChanged(to: state)
     if let hindrance = state.hindrance { log(.warning, hindrance) }
-    for session in sessions.ids { tell(session, .adapter(state)) }
+    for session in sessions.ids { deliver(to: session, .adapter(state)) }
   }
   /// Ends all links and requests of the sessions. Sessions get one event, the new state, and none for each link.
   private mutating func endLinks() {
@@ -135,16 +138,16 @@ extension BrokerCore {
     }
   }
 
-  /// What a request gets that the adapter cannot carry out now.
+  /// The error for requests while the adapter is not powered on.
   var notReady: BluetoothError {
     BluetoothError(.notStarted, state.hindrance ?? "The adapter is being opened: wait until it is powered on.")
   }
 }
 
-/// What became of an attempt to open the controller.
+/// Why an attempt to open the controller has failed.
 struct OpeningFailure: Error {
   var state: AdapterState
-  /// No other attempt can do better.
+  /// No other attempt can succeed.
   var isFinal = false
 }
 extension OpeningFailure {
@@ -161,7 +164,7 @@ extension AdapterState {
   init(_ error: AdapterError) {
     switch error {
     case .up(_, let isDaemon):
-      // The command line's cure is not a program's.
+      // The remedy differs from the command line's.
       let command = isDaemon ? ", or run `bluetoothctl power off` first" : ""
       self = .poweredOff(
         "\(error.cause): set BINDRUNE_TAKE_DOWN=1 (or `take-down = yes` in bindrune's configuration), with which it is taken "

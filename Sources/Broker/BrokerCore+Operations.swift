@@ -1,12 +1,12 @@
-/// What a session has asked of a device's server, and waits for.
+/// A pending operation of a session on a device's server.
 struct PeerOperation {
   let id: OperationID
   let session: SessionID
   let link: LinkID
   let question: Question
-  /// Requests of the host that it still takes.
+  /// How many of its requests the host has not completed.
   var outstanding: Int
-  /// It has been answered, or nobody waits for it.
+  /// It has been answered, or the session does not want the answer any more.
   var isOver = false
 
   enum Question {
@@ -43,7 +43,7 @@ extension BrokerCore {
     return nil
   }
 
-  /// Asks the host for all that answers the question: all at once, so that operations are answered in their order.
+  /// Begins all requests that the question takes at once, so that operations are answered in their order.
   mutating func ask(
     _ question: PeerOperation.Question, _ id: OperationID, _ peer: UUID, _ session: SessionID,
     _ requests: (LinkID) -> [HostOperation]
@@ -54,7 +54,8 @@ extension BrokerCore {
     for request in requests { central.parts[request] = requests[0] }
   }
 
-  /// Where few services are wanted each is asked for: Vol 3, Part G, §4.4.2. Else all are, in fewer requests: §4.4.1.
+  /// Up to three services are discovered by their UUIDs: Vol 3, Part G, §4.4.2. For more, discovering all takes fewer
+  /// requests: §4.4.1.
   mutating func discoverServices(
     _ wanted: [BluetoothUUID]?, _ id: OperationID, _ peer: UUID, _ session: SessionID
   ) {
@@ -89,7 +90,7 @@ extension BrokerCore {
   mutating func answered(_ number: RequestID, _ result: Result<HostAnswer, BluetoothError>) {
     guard var operation = central.operations[number] else { return }
     operation.outstanding -= 1
-    // Its last one: nothing of it is left, and the next errand may begin.
+    // After its last request it is removed, and the next errand may begin.
     central.operations[number] = operation.outstanding > 0 ? operation : nil
     defer { continueErrand(operation.link) }
     if operation.isOver { return }
@@ -100,7 +101,7 @@ extension BrokerCore {
       complete(operation.id, of: operation.session, answer(to: operation.question, outcome))
     case .failure(let error):
       central.operations[number]?.isOver = true
-      // The link's end follows, and fails everything that waits.
+      // The link's end follows, and ends all pending operations.
       if !error.isEndOfLink { complete(operation.id, of: operation.session, .failure(error)) }
     }
   }
@@ -134,7 +135,7 @@ extension BrokerCore {
     }
   }
 
-  /// The session has no more use for the link, which others may go on using.
+  /// The session does not use the link any more; other sessions may.
   mutating func release(_ link: LinkID, by session: SessionID) {
     for (id, first) in central.parts.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
       guard let operation = central.operations[first], operation.link == link, operation.session == session else {
@@ -148,18 +149,18 @@ extension BrokerCore {
 
   mutating func servicesChanged(_ range: HandleRange, on link: LinkID, _ database: RemoteDatabase) {
     guard var state = central.links[link] else { return }
-    // The subscriptions are over; those that begin or end now are answered.
+    // Subscriptions in these services have ended; those that begin or end now are answered.
     for (handle, subscription) in state.subscriptions where range.contains(handle) {
       if case .on = subscription.phase { state.subscriptions[handle] = nil }
     }
-    // What has been found out of it, too; of a step that is under way nobody waits for the end.
+    // The errand begins anew; the result of its pending step is not needed.
     if let request = state.errandRequest { command(.cancel(request)) }
     state.errandRequest = nil
     state.errand = .serviceChanged
     central.links[link] = state
     for session in sessions.ids {
       guard case .connected = sessions[session]?.interests[state.peer] else { continue }
-      tell(session, .servicesChanged(identifier(of: state.peer, for: session), range))
+      deliver(to: session, .servicesChanged(identifier(of: state.peer, for: session), range))
     }
     learn(database, on: link)
     continueErrand(link)
@@ -169,14 +170,14 @@ extension BrokerCore {
     let services = database.services.filter(\.isPrimary).map(\.uuid)
     guard let known = central.links[link]?.services, known != services else { return }
     central.links[link]?.services = services
-    tellLinks()
+    reportLinks()
   }
 }
 
 // MARK: Errands
 
-/// What the adapter wants of a server on its own account, a step at a time and only while nobody else waits: to be told of
-/// changes of services (Vol 3, Part G, §7.1), and the device's name (Vol 3, Part C, §12.1).
+/// The adapter's own requests to a server, one at a time and only while no session waits for an answer: to receive
+/// Service Changed (Vol 3, Part G, §7.1), and to read the device's name (Vol 3, Part C, §12.1).
 enum Errand {
   case serviceChanged
   case serviceChangedCharacteristics(HandleRange)
@@ -188,7 +189,7 @@ enum Errand {
 }
 
 extension BrokerCore {
-  /// Takes the next step of the link's errand, if nobody waits for anything.
+  /// Begins the next step of the link's errand, if no session waits for an answer.
   mutating func continueErrand(_ link: LinkID) {
     guard let state = central.links[link], state.errandRequest == nil,
       case .linked(link) = central.reaches[state.peer],
@@ -208,12 +209,11 @@ extension BrokerCore {
     case .nameValue(let handle): request = .read(link, handle)
     case .done: return
     }
-    // Without a place: behind places that sessions have taken, for requests that are still to come here, it would never have
-    // its turn.
+    // Without a place: behind the places of requests that sessions have not handed over yet it would wait for ever.
     let id = begin(request, isPlaced: false)
     central.links[link]?.errandRequest = id
   }
-  /// Of the link whose errand it was. Whatever a server refuses, the errand passes over.
+  /// A step of a link's errand has ended. A step that the server refuses is skipped.
   mutating func errandEnded(_ id: RequestID, _ result: Result<HostAnswer, BluetoothError>) {
     guard let link = central.links.first(where: { $0.value.errandRequest == id })?.key,
       let state = central.links[link]
@@ -246,14 +246,14 @@ extension BrokerCore {
     guard !name.isEmpty, central.names.set(name, of: peer) else { return }
     for session in sessions.ids {
       guard case .connected = sessions[session]?.interests[peer] else { continue }
-      tell(session, .nameChanged(identifier(of: peer, for: session), name))
+      deliver(to: session, .nameChanged(identifier(of: peer, for: session), name))
     }
-    tellLinks()
+    reportLinks()
   }
 }
 
 extension BluetoothError {
-  /// The request ended because its link did, which is told for itself.
+  /// The request ended with its link, whose end has its own event.
   var isEndOfLink: Bool {
     code == .disconnected || code == .connectionTimedOut || status == .connectionFailedToBeEstablished
   }
@@ -270,7 +270,7 @@ extension FoundService {
     self.init(
       handle: service.handle, endHandle: service.endHandle, uuid: service.uuid, isPrimary: service.isPrimary)
   }
-  /// Nil: nobody tells what it is.
+  /// Nil: the UUID of the included service is not known.
   init?(_ include: RemoteInclude, in database: RemoteDatabase) {
     let service = database.service(at: include.serviceHandle)
     guard let uuid = include.uuid ?? service?.uuid else { return nil }

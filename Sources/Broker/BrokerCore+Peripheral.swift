@@ -1,13 +1,13 @@
 import BindruneWire
 
-// The peripheral's half of the broker: one database for the services of all sessions, and each session hears what clients do
-// with its own.
+// The peripheral's half of the broker: one database for the services of all sessions. Each session gets the requests of
+// clients for its own services.
 //
 // - A read or write goes to the session that has published the value, and waits for its answer: it is answered exactly once,
 //   by the session, by the server after 25 s, or, when the session closes, with Unlikely Error (0x0E).
 // - A queue of prepared writes (Vol 3, Part F, §3.4.6) is written whole or not at all, which no session can promise for
-//   another: one that has values of several sessions is refused with 0x0E, and none of them hears of it.
-// - What the properties do not offer is refused, whatever the permissions allow. Vol 3, Part G, §3.3.1.1.
+//   another: one that has values of several sessions is refused with 0x0E, and no session gets it.
+// - An operation that the properties do not offer is refused, whatever the permissions allow. Vol 3, Part G, §3.3.1.1.
 
 extension BrokerCore {
   mutating func perform(_ request: BrokerRequest.Peripheral, of session: SessionID) {
@@ -31,7 +31,7 @@ extension BrokerCore {
       if let link = link(of: peer) { update(link, latency) }
     }
   }
-  /// The same while there is no host that runs: there is nothing to publish in, and nobody to advertise to.
+  /// The same while no host runs: publishing and advertising fail.
   mutating func refuse(_ request: BrokerRequest.Peripheral, of session: SessionID) {
     switch request {
     case .addService(let operation, _), .startAdvertising(let operation, _, _):
@@ -54,8 +54,8 @@ extension BrokerCore {
     for link in serving.clients.keys { serving.clients[link]?.sessions.removeAll { $0 == session } }
   }
 
-  /// Before the sessions are told. Unless it is `.poweredOn` there are no clients and no advertising, which the sessions know
-  /// from the state; below `.poweredOff` what was published is gone.
+  /// Called before the sessions learn of the state. Unless it is `.poweredOn` there are no clients and no advertising,
+  /// as the sessions know from the state; below `.poweredOff` the published services are gone.
   mutating func stateChanged(to state: AdapterState) {
     switch state {
     case .poweredOn: return
@@ -89,14 +89,14 @@ extension BrokerCore {
       return .failure(error)
     }
   }
-  /// Whoever has subscribed to it has so no more; services that include it go on without.
+  /// Subscriptions to its characteristics end, and it is removed from the services that include it.
   private mutating func remove(_ handle: AttributeHandle, of session: SessionID) {
     guard serving.services[handle]?.session == session, let service = serving.remove(handle) else { return }
     let values = service.published.characteristics.map(\.value)
     for link in serving.clients.keys.sorted(by: { $0.rawValue < $1.rawValue }) {
       guard let client = serving.clients[link] else { continue }
       for value in client.subscriptions where values.contains(value) {
-        tell(service.session, .unsubscribed(client.peer, value))
+        deliver(to: service.session, .unsubscribed(client.peer, value))
       }
       serving.clients[link]?.subscriptions.removeAll { values.contains($0) }
     }
@@ -108,21 +108,21 @@ extension BrokerCore {
     }
   }
 
-  // MARK: What the host says
+  // MARK: Events of the host
 
-  mutating func tellLongestUpdate(_ link: LinkID) {
+  mutating func reportLongestUpdate(_ link: LinkID) {
     guard let client = serving.clients[link] else { return }
     let longest = longestUpdate(link)
-    for session in client.sessions { tell(session, .longestUpdateChanged(client.peer, longest)) }
+    for session in client.sessions { deliver(to: session, .longestUpdateChanged(client.peer, longest)) }
   }
   mutating func written(_ write: ServerWrite, on link: LinkID) {
-    // Kept values cannot be written: it is a dynamic one, by a write without response.
+    // A write without response to a dynamic value: values that the database keeps cannot be written.
     guard let client = serving.clients[link], let owner = serving.values[write.handle],
       owner.properties.contains(.writeWithoutResponse)
     else { return }
     heard(link, by: owner.session)
     let id = serving.newRequest().ofCommand
-    tell(owner.session, .writeRequested(id, central: client.peer, [write], longestUpdate: longestUpdate(link)))
+    deliver(to: owner.session, .writeRequested(id, central: client.peer, [write], longestUpdate: longestUpdate(link)))
   }
   /// Octets of one notification: min(ATT_MTU − 3, 512).
   private func longestUpdate(_ link: LinkID) -> Int { min((links[link]?.mtu ?? 23) - 3, 512) }
@@ -134,7 +134,7 @@ extension BrokerCore {
     endRequest(of: link)
     guard let client = serving.clients.removeValue(forKey: link) else { return }
     for handle in client.subscriptions {
-      if let session = serving.values[handle]?.session { tell(session, .unsubscribed(client.peer, handle)) }
+      if let session = serving.values[handle]?.session { deliver(to: session, .unsubscribed(client.peer, handle)) }
     }
     for session in client.sessions { takeNotificationPort(of: client.peer, from: session) }
     serving.updates = serving.updates.filter { $0.value != link }
@@ -150,17 +150,17 @@ extension BrokerCore {
     switch (known, configuration.isEmpty) {
     case (let index?, true):
       serving.clients[link]?.subscriptions.remove(at: index)
-      tell(session, .unsubscribed(client.peer, handle))
+      deliver(to: session, .unsubscribed(client.peer, handle))
     case (nil, false):
       serving.clients[link]?.subscriptions.append(handle)
       heard(link, by: session)
       lendNotificationPort(of: client.peer, on: link, to: session)
-      tell(session, .subscribed(client.peer, handle, longestUpdate: longestUpdate(link)))
-    // Notifications instead of indications, or the reverse: the application is not concerned.
+      deliver(to: session, .subscribed(client.peer, handle, longestUpdate: longestUpdate(link)))
+    // Notifications instead of indications, or the reverse, do not concern the application.
     case (_?, false), (nil, true): break
     }
   }
-  /// One port for each session and client: so what the session sends to one client arrives in the order of its calls.
+  /// One port for each session and client, so that values of a session reach a client in the order of its calls.
   private mutating func lendNotificationPort(of peer: UUID, on link: LinkID, to session: SessionID) {
     guard sessions[session]?.ports.insert(peer).inserted == true else { return }
     put(.lendPort(PortName(session: session, kind: .notification, peer: peer), on: link))
@@ -177,8 +177,8 @@ extension BrokerCore {
       return command(.answer(request, link, .rejected(.unlikelyError)))
     }
     let id = wait(Serving.Waiting(session: session, link: link, request: request, isRead: true))
-    tell(
-      session,
+    deliver(
+      to: session,
       .readRequested(id, central: client.peer, handle, offset: offset, longestUpdate: longestUpdate(link)))
   }
   mutating func pass(_ request: ServerRequestID, _ link: LinkID, _ writes: [ServerWrite]) {
@@ -190,7 +190,7 @@ extension BrokerCore {
       return command(.answer(request, link, .rejected(.writeNotPermitted, about: writes[forbidden].handle)))
     }
     let id = wait(Serving.Waiting(session: session, link: link, request: request, isRead: false))
-    tell(session, .writeRequested(id, central: client.peer, writes, longestUpdate: longestUpdate(link)))
+    deliver(to: session, .writeRequested(id, central: client.peer, writes, longestUpdate: longestUpdate(link)))
   }
   private mutating func wait(_ waiting: Serving.Waiting) -> ServerRequest {
     heard(waiting.link, by: waiting.session)
@@ -199,8 +199,8 @@ extension BrokerCore {
     serving.clients[waiting.link]?.request = id
     return id
   }
-  /// The session answers. Each request is answered once: what comes after that is for nobody, and so is an answer to a request
-  /// of another session.
+  /// The session's answer to a request. A second answer, and one to a request of another session, are dropped and
+  /// logged.
   private mutating func answer(
     _ id: ServerRequest, of session: SessionID, _ answer: (Serving.Waiting) -> ServerAnswer
   ) {
@@ -208,25 +208,25 @@ extension BrokerCore {
     guard let waiting = serving.requests[id], waiting.session == session else {
       return log(
         .warning,
-        "an answer is for nobody: the request has been answered, its client has disconnected, or 25 s were over")
+        "an answer is dropped: its request has been answered, its client has disconnected, or 25 s have passed")
     }
-    // Before the answer, which may bring the next request of this link.
+    // Before the answer, after which the link's next request may come.
     serving.requests[id] = nil
     serving.clients[waiting.link]?.request = nil
     command(.answer(waiting.request, waiting.link, answer(waiting)))
   }
-  /// Nobody waits for the session's answer any more.
+  /// The link's request needs no answer of the session any more.
   mutating func endRequest(of link: LinkID) {
     guard let id = serving.clients[link]?.request, let waiting = serving.requests.removeValue(forKey: id) else {
       return
     }
     serving.clients[link]?.request = nil
-    tell(waiting.session, .requestEnded(id))
+    deliver(to: waiting.session, .requestEnded(id))
   }
 
   // MARK: Connection parameters
 
-  /// One wish at a time on a link; of those that come meanwhile the last counts.
+  /// One parameter request at a time on a link; of the wishes that come meanwhile only the last is kept.
   private mutating func update(_ link: LinkID, _ latency: ConnectionLatency) {
     if serving.updates.values.contains(link) {
       serving.clients[link]?.latency = latency
@@ -236,7 +236,7 @@ extension BrokerCore {
     }
   }
   mutating func updateCompleted(_ link: LinkID, _ result: Result<HostAnswer, BluetoothError>) {
-    // The central decides, and need not say yes.
+    // The central decides, and may refuse.
     if case .failure(let error) = result { log(.info, "\(link): \(error)") }
     if let latency = serving.clients[link]?.latency.take() { update(link, latency) }
   }

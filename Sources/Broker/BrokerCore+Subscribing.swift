@@ -1,9 +1,9 @@
 /// # NotifyState
-/// **Overview**: one characteristic's configuration on one link, and the sessions that want its values. The server knows one
-/// client, so it is asked for the first session and after the last.
+/// **Overview**: one characteristic's configuration on one link, and the sessions that want its values. For the server
+/// they are one client, so the configuration is written for the first session and after the last.
 ///
-/// **Function**: what the sessions want now is the goal; there is one request to the server at a time. Each operation is
-/// answered when what it asked for holds for its session, or with the server's refusal.
+/// **Function**: there is one request to the server at a time, until the configuration is what the sessions want now.
+/// Each operation is answered when its session has what it asked for, or with the server's refusal.
 ///
 /// **Phases**: off → turningOn → on → turningOff → off.
 struct NotifyState {
@@ -20,11 +20,11 @@ struct NotifyState {
   }
   struct Reader: Equatable {
     let session: SessionID
-    /// What the session calls the peer, as long as it is connected.
+    /// The identifier that the session uses for the peer while it is connected.
     let peer: UUID
   }
   var phase = Phase.off
-  /// Who wants the values, and gets them.
+  /// The sessions that get the values.
   var readers: [Reader] = []
   /// Operations that have not been answered, in order.
   var waiting: [Waiting] = []
@@ -53,7 +53,7 @@ extension BrokerCore {
     }
   }
 
-  /// Answers what can be answered, and asks the server for what is missing.
+  /// Answers the operations that can be answered, and begins the request that is needed next.
   private mutating func reconcile(_ state: NotifyState, _ handle: AttributeHandle, _ link: LinkID) {
     var state = state, answers: [(NotifyState.Waiting, Bool)] = []
     let isWanted = !state.readers.isEmpty
@@ -74,7 +74,7 @@ extension BrokerCore {
       state.waiting.removeAll { !$0.isOn }
       state.phase = .turningOn
     case .off:
-      // Whoever wanted it on has wanted it off since.
+      // The sessions that wanted values do not want them any more.
       answers = state.waiting.map { ($0, false) }
       state.waiting = []
     case .turningOn, .turningOff: break

@@ -2,19 +2,19 @@ import DequeModule
 import Logging
 
 /// # BrokerCore
-/// **Overview**: one controller for many sessions, each of which believes that it has it to itself. A value without clock, thread or
-/// host: `Adapter` drives it in this process.
+/// **Overview**: shares one controller among many sessions, each of which behaves as if it were the only one. A value
+/// without clock, thread or host: `Adapter` drives it in this process.
 ///
-/// **Function**: four verbs. A session asks (`add`, `request`, `remove`), the host tells (`receive`), the driver does what
-/// `nextEffect` says, until it says nothing, and calls `expire` at `deadline`.
+/// **Function**: sessions call `add`, `request` and `remove`, the host calls `receive`; after each call the driver
+/// performs all of `nextEffect`, and it calls `expire` at `deadline`.
 ///
-///     session ─ request ─▶ ┌────────────┐ ─ .tell, .lendPort ─▶ session
+///     session ─ request ─▶ ┌────────────┐ ─ .deliver, .lendPort ─▶ session
 ///                          │ BrokerCore │
 ///     host ──── receive ─▶ └────────────┘ ─ .host(…), .open ──▶ host
 ///               expire(now:) at `deadline`
 ///
-/// What sessions want is kept apart from what there is: a session has an `Interest` in a device, the core a `Reach` to it, and
-/// `settle` brings the one to the other. The same for subscriptions, `NotifyState`.
+/// What sessions want is kept apart from the present state: a session has an `Interest` in a device, the core a `Reach`
+/// to it, and `updateLink` reconciles them. Subscriptions work alike: `NotifyState`, `reconcile`.
 ///
 /// **Phases**: those of the host, `Phase`.
 struct BrokerCore {
@@ -25,7 +25,7 @@ struct BrokerCore {
   var state = AdapterState.unknown
   /// Attempts to open, and hosts, that have failed since it last worked for a while.
   var failures = 0
-  /// It has worked, and the last end was no wish of ours.
+  /// It has worked, and ended without being closed.
   var isRestarting = false
 
   var links = LinkTable()
@@ -33,7 +33,7 @@ struct BrokerCore {
   /// The peripheral's half: see `BrokerCore+Peripheral`.
   var serving = Serving()
   var timers = Timers<Timer>()
-  /// When the call came that is being carried out.
+  /// The time of the call that is being carried out.
   private(set) var now = Instant.zero
   private var effects = Deque<BrokerEffect>()
   private var lastRequest: UInt64 = 0
@@ -43,11 +43,11 @@ struct BrokerCore {
     case steady
     /// The next attempt to open it.
     case reopen
-    /// The host can do something for the device again.
-    case rest(PeerID)
-    /// The link would be down by now if the device had not heard of it.
+    /// The next attempt to connect to the device.
+    case retry(PeerID)
+    /// The link would be down by now if the device had not received the connection request.
     case establish(LinkID)
-    /// The session's connection is to be sought.
+    /// The session's delay before connecting is over.
     case delay(SessionID, PeerID)
   }
 
@@ -59,10 +59,10 @@ struct BrokerCore {
     self.now = now
     sessions.add(session)
     if case .idle = phase { open() }
-    tell(session, .adapter(state))
-    if !links.all.isEmpty { tell(session, linkedPeers(for: session)) }
+    deliver(to: session, .adapter(state))
+    if !links.all.isEmpty { deliver(to: session, linkedPeers(for: session)) }
   }
-  /// The session has been closed: nothing of it goes on that others do not use.
+  /// The session has been closed: everything ends that no other session uses.
   mutating func remove(_ session: SessionID, now: Instant) {
     self.now = now
     guard sessions[session] != nil else { return }
@@ -91,8 +91,8 @@ struct BrokerCore {
     case (.opening, .failed(let error)): phase = .opening(error)
     case (.closing, .closed): closed()
     case (.running, _): receive(event)
-    // An event that comes late from a host that is being closed, or has been.
-    case (.opening, _), (.closing, _), (.idle, _), (.resting, _), (.hopeless, _): break
+    // A late event of a host that is being closed, or is closed.
+    case (.opening, _), (.closing, _), (.idle, _), (.awaitingRetry, _), (.hopeless, _): break
     }
   }
   private mutating func receive(_ event: BrokerHostEvent) {
@@ -108,7 +108,7 @@ struct BrokerCore {
       disconnected(link, reason)
     case .mtuChanged(let link, let mtu):
       mtuChanged(link, mtu)
-      tellLongestUpdate(link)
+      reportLongestUpdate(link)
     case .peerIdentified(let link, let address): identified(link, as: address)
     case .discovered(let scan, let peer, let found): discovered(found, peer, by: scan)
     case .scanFailed(let scan, let error): scanFailed(scan, error)
@@ -126,15 +126,14 @@ struct BrokerCore {
     }
   }
 
-  /// Who gets the values of `handle`, and how each calls the peer. The driver hands them on by itself: a value changes nothing
-  /// here.
+  /// The readers of the values of `handle`. The driver delivers values by itself, for a value changes nothing here.
   func readers(of handle: AttributeHandle, on link: LinkID) -> [NotifyState.Reader] {
     central.links[link]?.subscriptions[handle]?.readers ?? []
   }
 
   // MARK: Effects and time
 
-  /// What is to be done next; to be asked after every call until there is nothing.
+  /// The next effect to perform. Call it after every other call, until it returns nil.
   mutating func nextEffect() -> BrokerEffect? { effects.popFirst() }
   var deadline: Instant? { timers.earliest }
   mutating func expire(now: Instant) {
@@ -143,7 +142,7 @@ struct BrokerCore {
       switch timer {
       case .steady: failures = 0
       case .reopen: open()
-      case .rest(let peer): rested(peer)
+      case .retry(let peer): retryIsDue(peer)
       case .establish(let link): established(link)
       case .delay(let session, let peer): delayIsOver(peer, for: session)
       }
@@ -151,14 +150,14 @@ struct BrokerCore {
   }
 
   mutating func put(_ effect: BrokerEffect) { effects.append(effect) }
-  mutating func tell(_ session: SessionID, _ event: BrokerEvent) { put(.tell(session, event)) }
+  mutating func deliver(to session: SessionID, _ event: BrokerEvent) { put(.deliver(session, event)) }
   mutating func complete(
     _ operation: OperationID, of session: SessionID, _ result: Result<BrokerAnswer, BluetoothError>
   ) {
-    tell(session, .completed(operation, result))
+    deliver(to: session, .completed(operation, result))
   }
   mutating func log(_ level: Logger.Level, _ text: String) { put(.log(level, text)) }
-  /// Nothing where no host runs.
+  /// Has no effect while no host runs.
   mutating func command(_ command: HostCommand) {
     if case .running = phase { put(.host(command)) }
   }
@@ -167,7 +166,7 @@ struct BrokerCore {
     command(.begin(id, operation, isPlaced: isPlaced))
     return id
   }
-  /// Out of the half of all numbers that a host leaves to its observer.
+  /// From the half of all numbers that a host leaves to its observer.
   mutating func newNumber() -> UInt64 {
     lastRequest += 1
     return BluetoothHost.firstNumberOfObserver + lastRequest
@@ -177,30 +176,31 @@ struct BrokerCore {
 
   /// The link to a peer, in whichever role.
   func link(of identifier: UUID) -> LinkID? { peer(identifier).flatMap { links[$0]?.id } }
-  /// The peer that a session calls so; nil: the identifier comes from elsewhere, and names none.
+  /// The peer with this identifier; nil: the identifier is not one of this machine's.
   func peer(_ identifier: UUID) -> PeerID? { PeerID(identifier).map { central.aliases[$0] ?? $0 } }
-  /// What the session calls the peer.
+  /// The identifier that the session uses for the peer.
   func identifier(of peer: PeerID, for session: SessionID) -> UUID {
     sessions[session]?.identifiers[peer] ?? UUID(peer)
   }
 }
 
-/// What the core knows of its sessions, in the order in which they came.
+/// The core's sessions, in the order of `add`.
 struct SessionTable {
   private(set) var ids: [SessionID] = []
   private var all: [SessionID: Session] = [:]
 
   struct Session {
     var scans: [ScanID] = []
-    /// What is scanned for beside those who solicit: these devices are told by the other scan.
+    /// The services of the first scan, if there is a second one for solicited services: the first reports these
+    /// devices.
     var scannedServices: [BluetoothUUID] = []
     var interests: [PeerID: Interest] = [:]
-    /// Peers that this session has met under another identifier, before they told who they are.
+    /// The identifiers of peers that this session knew before their identity was known.
     var identifiers: [PeerID: UUID] = [:]
     /// For notifications, by central.
     var ports: Set<UUID> = []
   }
-  /// Setting one that is not there does nothing.
+  /// Setting an unknown session has no effect.
   subscript(id: SessionID) -> Session? {
     get { all[id] }
     _modify { yield &all[id] }
@@ -222,8 +222,8 @@ struct BrokerLink: Sendable {
   var mtu: Int
 }
 
-/// The links of the adapter, in either role, from before anybody is told that they are up until all have been told that they
-/// are down.
+/// The links of the adapter, in either role: from before the first session learns that they are up, until all sessions
+/// have learned that they are down.
 struct LinkTable {
   private(set) var all: [BrokerLink] = []
   subscript(_ id: LinkID) -> BrokerLink? { all.first { $0.id == id } }

@@ -1,28 +1,28 @@
 import Logging
 
-/// Names a session of a broker, of all that a process has had.
+/// Identifies a session of a broker. No number is used twice in a process.
 struct SessionID: Hashable, Sendable {
   var rawValue: Int
 }
 
-/// Names a port: one for each session, direction and peer, by the identifier that the session uses for the peer.
+/// Identifies a port: one for each session, direction and peer, by the identifier that the session uses for the peer.
 struct PortName: Hashable, Sendable {
   var session: SessionID
   var kind: SendPort.Kind
   var peer: UUID
 }
 
-/// What the driver of a `BrokerCore` has to do, in this order.
+/// What the driver of a `BrokerCore` does, in this order.
 enum BrokerEffect: Sendable {
   /// Open the controller and start a host that serves this database; `.opened` answers.
   case open(Database)
   /// Close the host; `.closed` answers.
   case close
-  /// There is neither a session nor a host any more.
+  /// There are no more sessions, and no host.
   case retire
   case host(HostCommand)
   /// A time of day in the event is zero: the driver has the clock.
-  case tell(SessionID, BrokerEvent)
+  case deliver(SessionID, BrokerEvent)
   case lendPort(PortName, on: LinkID)
   case takePort(PortName)
   /// All that the session has.
@@ -30,7 +30,7 @@ enum BrokerEffect: Sendable {
   case log(Logger.Level, String)
 }
 
-/// What the core asks of its host. The core chooses all numbers, and uses none twice.
+/// Commands of the core to its host. The core chooses all numbers, and uses none twice.
 enum HostCommand: Sendable {
   /// `.completed` answers. `isPlaced`: it leaves after the values that the session offered before the request that is being
   /// carried out.
@@ -49,13 +49,13 @@ enum HostCommand: Sendable {
 }
 
 enum ServerAnswer: Equatable, Sendable {
-  /// What was read, from the request's offset on.
+  /// The value from the request's offset on.
   case value(Data)
   case written
   case rejected(ATTError, about: AttributeHandle? = nil)
 }
 
-/// What happens to the host of a `BrokerCore`: a `HostEvent` without the host.
+/// The events of the host of a `BrokerCore`: a `HostEvent` without the host.
 enum BrokerHostEvent: Sendable {
   /// The answer to `.open`; nil: the host runs.
   case opened(OpeningFailure?)
@@ -68,32 +68,32 @@ enum BrokerHostEvent: Sendable {
   case linkDown(LinkID, HCIStatus)
   case mtuChanged(LinkID, Int)
   case peerIdentified(LinkID, PeerAddress)
-  /// The core adds the device's name and what the session calls it.
+  /// The core adds the device's name, and the identifier that the session uses for it.
   case discovered(ScanID, PeerID, DiscoveredPeer)
   case scanFailed(ScanID, BluetoothError)
   case completed(RequestID, Result<HostAnswer, BluetoothError>)
-  /// The database: what is left of it.
+  /// With the remaining database.
   case servicesChanged(LinkID, HandleRange, RemoteDatabase)
   case rediscovered(LinkID, RemoteDatabase)
 
   case advertisingStarted(AdvertisingSetID)
-  /// It did not begin, or is over although nobody has stopped it.
+  /// Advertising did not begin, or ended without being stopped.
   case advertisingEnded(AdvertisingSetID, BluetoothError)
   case subscriptionChanged(LinkID, AttributeHandle, ClientCharacteristicConfiguration)
   /// Without a response.
   case written(LinkID, ServerWrite)
   case readRequested(ServerRequestID, LinkID, AttributeHandle, offset: Int)
   case writeRequested(ServerRequestID, LinkID, [ServerWrite])
-  /// 25 s are over.
+  /// No answer within 25 s.
   case requestUnanswered(LinkID)
 }
 
-/// How a command ended that was begun.
+/// The result of a command that was begun.
 enum HostAnswer: Sendable {
   case done
   case linked(PeerID)
   case rssi(Int8?)
   case value([UInt8])
-  /// All that is known of the link's server.
+  /// Everything that is known of the link's server.
   case database(RemoteDatabase)
 }

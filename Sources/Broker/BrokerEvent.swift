@@ -1,8 +1,8 @@
-/// What a session tells. In the order in which it happened; plain values, as the requests are.
+/// An event of a session. Events come in the order in which they happened; they are plain values, as the requests are.
 public enum BrokerEvent: Sendable {
   /// The first event of every session, and whenever it changes. Below `.poweredOn` every link, scan and advertisement of the
-  /// session has ended without another event; below `.poweredOff` its peers are of no more use, and what it published is
-  /// gone.
+  /// session has ended without another event; below `.poweredOff` its peers cannot be used any more, and its published
+  /// services are gone.
   case adapter(AdapterState)
 
   // MARK: Central
@@ -17,13 +17,13 @@ public enum BrokerEvent: Sendable {
   case disconnected(UUID, BluetoothError?, isReconnecting: Bool, seconds: Double)
   case nameChanged(UUID, String?)
   case longestWriteChanged(UUID, Int)
-  /// The services declared at these handles are not what they were: what was found in them is of no more use.
+  /// The services declared at these handles have changed: what was found in them cannot be used any more.
   case servicesChanged(UUID, HandleRange)
   /// Notifications or indications of the value at the handle, in order: those that came one after another, and together.
   case values(UUID, AttributeHandle, BrokerValues)
-  /// There is room in the peer's command port again, which had refused something.
+  /// There is room in the peer's command port again, after it has refused a value.
   case readyToWrite(UUID)
-  /// The links of this machine, whichever session or role has made them: all of them, whenever that changes.
+  /// All links of this machine, of any session and role, whenever they change.
   case linkedPeers([LinkedPeer])
 
   case completed(OperationID, Result<BrokerAnswer, BluetoothError>)
@@ -38,15 +38,15 @@ public enum BrokerEvent: Sendable {
   case readRequested(ServerRequest, central: UUID, AttributeHandle, offset: Int, longestUpdate: Int)
   /// A central writes: all of it or nothing.
   case writeRequested(ServerRequest, central: UUID, [ServerWrite], longestUpdate: Int)
-  /// Nobody waits for the answer any more: the central has disconnected, or has waited for 25 s.
+  /// The request needs no answer any more: the central has disconnected, or has waited for 25 s.
   case requestEnded(ServerRequest)
-  /// There is room in a notification port again, which had refused something.
+  /// There is room in a notification port again, after it has refused a value.
   case readyToUpdate(UUID)
   /// Advertising ended by itself.
   case advertisingEnded(BluetoothError)
 }
 
-/// What became of a request that was answered.
+/// The result of a request that succeeded.
 public enum BrokerAnswer: Sendable, Equatable {
   case done
   /// dBm; nil: the controller does not know.
@@ -60,7 +60,7 @@ public enum BrokerAnswer: Sendable, Equatable {
   case published(PublishedService)
 }
 
-/// What the adapter can do now.
+/// The state of the adapter.
 public enum AdapterState: Equatable, Sendable {
   case unknown
   case resetting(String)
@@ -69,7 +69,7 @@ public enum AdapterState: Equatable, Sendable {
   case poweredOff(String)
   case poweredOn
 
-  /// Why it cannot do more: one sentence with the cause and the cure.
+  /// Why it is not powered on: one sentence with the cause and the remedy.
   public var hindrance: String? {
     switch self {
     case .unknown, .poweredOn: nil
@@ -78,10 +78,10 @@ public enum AdapterState: Equatable, Sendable {
   }
 }
 
-/// A device that a scan has found, and what it says of itself.
+/// A device that a scan has found, and its advertising data.
 public struct DiscoveredPeer: Equatable, Sendable {
   public var peer: UUID
-  /// What it is called: in this advertisement, or the last that had a name.
+  /// The name in this advertisement, or in the last one that had a name.
   public var name: String?
   /// dBm; nil: the controller does not know.
   public var rssi: Int?
@@ -121,7 +121,7 @@ public struct DiscoveredPeer: Equatable, Sendable {
 public struct LinkedPeer: Equatable, Sendable {
   public var peer: UUID
   public var name: String?
-  /// As far as anybody has discovered them.
+  /// Those that any session has discovered.
   public var services: [BluetoothUUID]
   public init(peer: UUID, name: String? = nil, services: [BluetoothUUID] = []) {
     self.peer = peer

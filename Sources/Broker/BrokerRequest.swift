@@ -5,25 +5,26 @@ public struct OperationID: Hashable, Sendable {
   public init(rawValue: UInt64) { self.rawValue = rawValue }
 }
 
-/// What a session is asked for. Plain values: a request can be carried out in this process or be written to a socket.
+/// A request to a session. Requests are plain values, which can be carried out in this process or be written to a
+/// socket.
 ///
 /// A peer is named by its identifier: `UUID(PeerID)`. Requests on a peer that is not connected for this session complete
-/// with `.disconnected`; those that wait when its link ends are not completed: `.disconnected` says it for all of them.
+/// with `.disconnected`; the event `.disconnected` of a link ends all its pending requests, which are not completed.
 public enum BrokerRequest: Equatable, Sendable {
   case central(Central)
   case peripheral(Peripheral)
 
-  /// What a central asks: for devices, links with them, and what their servers have.
+  /// Requests of a central: for devices, links with them, and their attributes.
   public enum Central: Equatable, Sendable {
     /// Scans; replaces what this session has scanned for before. `services` empty: all devices. The session gets a
     /// `.discovered` for each device once, and again when the device shows more than before (its scan response, for one);
     /// with `allowsDuplicates`, every time the adapter hears it.
     case scan(services: [BluetoothUUID], solicitedServices: [BluetoothUUID], allowsDuplicates: Bool)
     case stopScan
-    /// Waits for as long as it takes: `.connected`, `.connectionFailed`, or, when it is cancelled, `.disconnected`.
+    /// Without a time limit: `.connected`, `.connectionFailed`, or, when it is cancelled, `.disconnected`.
     /// A peer that is connected for another session is connected for this one too, at once.
     case connect(UUID, ConnectOptions)
-    /// The peer is of no more use to this session: always answered by `.disconnected` without a reason if the session was
+    /// Disconnects the peer for this session: always answered by `.disconnected` without a reason if the session was
     /// connected or connecting. The link itself ends when no session uses it any more.
     case cancelConnection(UUID)
     case readRSSI(OperationID, UUID)
@@ -40,15 +41,15 @@ public enum BrokerRequest: Equatable, Sendable {
     /// With a response. Completes with `.done`.
     case write(OperationID, UUID, AttributeHandle, Data)
     /// Notifications where the characteristic has them, else indications, of the value at the handle. Completes with
-    /// `.notifying`. A session that has asked twice has asked once.
+    /// `.notifying`. A second request of the same session changes nothing.
     case setNotifying(OperationID, UUID, AttributeHandle, Bool)
   }
 
-  /// What a peripheral asks: to publish, to answer, to advertise.
+  /// Requests of a peripheral: to publish, to respond, to advertise.
   public enum Peripheral: Equatable, Sendable {
     /// Completes with `.published`.
     case addService(OperationID, ServiceDescription)
-    /// The service of this session that was published at the handle; others of it that include it go on without.
+    /// The service of this session that was published at the handle. It is removed from the services that include it.
     case removeService(AttributeHandle)
     case removeAllServices
     /// The value of an attribute that the database keeps.
@@ -68,15 +69,15 @@ public struct ServerRequest: Hashable, Sendable {
   public var rawValue: UInt64
   public init(rawValue: UInt64) { self.rawValue = rawValue }
 
-  /// A write without response: nobody waits for an answer, and one is not missed.
+  /// A write without response, which needs no answer.
   public var isCommand: Bool { rawValue >> 63 == 1 }
   public var ofCommand: ServerRequest { ServerRequest(rawValue: rawValue | 1 << 63) }
 }
 
 public struct ConnectOptions: Hashable, Sendable {
-  /// Seconds to wait before the connection is sought.
+  /// Seconds to wait before the first attempt.
   public var startDelay: Double
-  /// A link that ends without this session's doing is sought again, for as long as it takes.
+  /// A link that ends, except by this session, is made again, without a time limit.
   public var reconnects: Bool
   public init(startDelay: Double = 0, reconnects: Bool = false) {
     self.startDelay = startDelay
@@ -101,7 +102,7 @@ public struct ServiceDescription: Equatable, Sendable {
     /// Of the value. Its configuration may be written as openly as the characteristic is subscribed to:
     public var permissions: AttributePermissions
     public var configuring: AttributePermissions.Access
-    /// Nil: the application is asked for it. Else the database keeps it.
+    /// Nil: the application answers each request. Else the database keeps the value.
     public var value: Data?
     public var descriptors: [Descriptor]
     public init(
@@ -133,7 +134,7 @@ public struct ServiceDescription: Equatable, Sendable {
 }
 
 extension BrokerRequest {
-  /// The values that it keeps its order with: those that its session has offered before it leave before it.
+  /// The port whose order it keeps: values that its session has offered before it leave before it.
   var line: (kind: SendPort.Kind, peer: UUID)? {
     switch self {
     case .central(let request): request.peerOfLine.map { (.command, $0) }

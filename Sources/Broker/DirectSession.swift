@@ -2,20 +2,20 @@ import NIOCore
 
 /// A session in this process, over a `BluetoothHost` that it shares with the other sessions of the same adapter.
 ///
-/// Without `close`, it is closed when it is let go.
+/// It is closed when it is released, at the latest.
 public final class DirectSession: BrokerSession {
   private let adapter: Adapter
   private let session: AdapterSession
 
-  /// `adapter`: as `TransportSpec` spells it, or as the program has called it; nil: what the environment or a configuration
-  /// file says, see `AdapterChoice`. What is wrong with it is told as `AdapterState.unsupported`.
+  /// `adapter`: a `TransportSpec`, or a name of `provideAdapter`; nil: the adapter of the environment or of a
+  /// configuration file, see `AdapterChoice`. An invalid choice is the state `AdapterState.unsupported`.
   ///
-  /// `events`: where the session puts its events, from the adapter's thread; those that happened together at once. The first
-  /// event is the adapter's state.
+  /// `events`: the session puts its events there, in batches, on the adapter's thread. The first event is the adapter's
+  /// state.
   public convenience init(adapter: String? = nil, events: EventQueue) {
     self.init(on: AdapterRegistry.shared.adapter(adapter), events: events)
   }
-  /// `adapter` counts it among its users already, where a registry keeps it.
+  /// If a registry keeps `adapter`, it has already counted this session.
   init(on adapter: Adapter, events: EventQueue) {
     session = AdapterSession(on: adapter.eventLoop, events: events)
     self.adapter = adapter
@@ -24,7 +24,7 @@ public final class DirectSession: BrokerSession {
   deinit { close() }
 
   /// For programs that embed the stack: from now on there is an adapter of this name, for `init(adapter:events:)` and for the
-  /// facade's option. Its controller is what `open` gives, on `loop`: at the first session, and again after each failure.
+  /// facade's option. `open` returns its controller, on `loop`: at the first session, and again after each failure.
   ///
   ///     let radio = SimulatedRadio(on: loop)
   ///     for name in ["left", "right"] { DirectSession.provideAdapter(named: name, on: loop) { _ in radio.controller() } }

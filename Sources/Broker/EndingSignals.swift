@@ -8,7 +8,8 @@ import SystemPackage
 /// scans and links end and an adapter that was taken down is up again. Decision 0030.
 ///
 /// **Function**: a signal is caught only if its disposition is the default when the program's first adapter is opened, and a
-/// program that sets its own later has its own. The handler writes to a pipe, a thread reads from it, closes everything, which
+/// program that sets its own later keeps that. The handler writes to a pipe, a thread reads from it, closes everything,
+/// which
 /// takes 1.5 s at most, and then the process ends by that same signal, so that its parent sees the cause. A second signal ends
 /// the process at once.
 enum EndingSignals {

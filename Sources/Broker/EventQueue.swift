@@ -1,10 +1,10 @@
 import Foundation
 
-/// Takes the events of a session out of its `EventQueue`. Both methods are called on the thread that puts events in.
+/// Takes the events of a session out of its `EventQueue`, which calls both methods on the thread that puts events in.
 public protocol EventQueueReader: AnyObject, Sendable {
-  /// Events were put in, and wait until the reader calls `takeAll`.
+  /// There are events, which wait until the reader calls `takeAll`.
   func eventsWait(in queue: EventQueue)
-  /// The queue has dropped this many events, because too many wait.
+  /// The queue has dropped this many events, because too many were waiting.
   func eventsDropped(_ count: Int, from queue: EventQueue)
 }
 

@@ -1,5 +1,5 @@
-// Who a peer is, as a UUID: its `PeerID`, reversibly. So an identifier means the same device in every run and in every process of
-// a machine, and nothing has to be stored for that. The octets of the address stand in reverse, because the first of an address
+// A peer's identifier: its `PeerID` as a UUID, reversibly. So an identifier means the same device in every run and in every process of
+// a machine, without a store. The octets of the address stand in reverse, because the first of an address
 // are its maker's: programs show the beginning of an identifier, and the devices of one maker look different there.
 //
 //     F5F4F3F2-F1F0-8001-B14E-4472756E6500     the device that became known as F0:F1:F2:F3:F4:F5
@@ -25,7 +25,7 @@ extension UUID {
 }
 
 extension PeerID {
-  /// The peer that `identifier` names; nil: it comes from elsewhere, and names none.
+  /// The peer with this identifier; nil: the identifier is not one of this machine's.
   public init?(_ identifier: UUID) {
     let octets = unsafe withUnsafeBytes(of: identifier.uuid) { unsafe [UInt8]($0) }
     let words = [octets[..<8], octets[8...]].map { $0.reduce(UInt64(0)) { $0 << 8 | UInt64($1) } }

@@ -1,4 +1,4 @@
-// From the description of a service to its attributes: what is possible, and where it will stand.
+// From the description of a service to its attributes: the rules, and the handles.
 
 extension ServiceDescription {
   /// Octets of a Characteristic Presentation Format: Vol 3, Part G, §3.3.3.5.
@@ -6,7 +6,7 @@ extension ServiceDescription {
   /// The longest attribute value: Vol 3, Part F, §3.2.9.
   private static var longestValue: Int { 512 }
 
-  /// Throws what makes it impossible, whatever else is published.
+  /// Throws the rule that the description breaks, whatever else is published.
   func check() throws(BluetoothError) {
     // Vol 3, Part C, §12; Vol 3, Part G, §7. A second one would contradict the adapter's own.
     if uuid == .genericAccess || uuid == .genericAttribute {
@@ -23,7 +23,7 @@ extension ServiceDescription {
   }
   fileprivate struct Impossible: Error { let why: String }
 
-  /// How many handles it takes.
+  /// The number of handles that it takes.
   var handleCount: Int {
     characteristics.reduce(1 + includes.count) { count, characteristic in
       count + 2 + (characteristic.isSubscribable ? 1 : 0) + characteristic.descriptors.count
@@ -51,7 +51,7 @@ extension ServiceDescription {
     }
   }
 
-  /// Types by which GATT itself finds its way: Vol 3, Part G, §3.1 … §3.3.
+  /// The types of GATT's own declarations: Vol 3, Part G, §3.1 … §3.3.
   fileprivate static func isDeclaration(_ uuid: BluetoothUUID) -> Bool {
     [.primaryService, .secondaryService, .include, .characteristic].contains(uuid)
   }
@@ -62,7 +62,7 @@ extension ServiceDescription.Characteristic {
 
   fileprivate func check() throws(ServiceDescription.Impossible) {
     if ServiceDescription.isDeclaration(uuid) { throw Impossible(why: "has the UUID of a declaration") }
-    // Each needs a descriptor that nobody writes or makes here: Vol 3, Part G, §3.3.1.1.
+    // Each needs a descriptor that the adapter does not make: Vol 3, Part G, §3.3.1.1.
     if !properties.isDisjoint(with: [.broadcast, .extendedProperties]) {
       throw Impossible(
         why: "is broadcast or has extended properties, which local ones cannot: leave those properties out")
@@ -84,7 +84,7 @@ extension ServiceDescription.Characteristic {
 
   var isSubscribable: Bool { !properties.isDisjoint(with: [.notify, .indicate]) }
 
-  /// What clients may do: what both the permissions and the properties allow. Vol 3, Part G, §3.3.1.1.
+  /// The access of clients: what both the permissions and the properties allow. Vol 3, Part G, §3.3.1.1.
   var permitted: AttributePermissions {
     AttributePermissions(
       read: properties.contains(.read) ? permissions.read : .none,

@@ -1,17 +1,17 @@
-/// What an adapter serves and advertises for its sessions, and who its clients are. Only what is known:
-/// `BrokerCore+Peripheral` and `BrokerCore+Advertising` do what there is to do.
+/// The state of what an adapter serves and advertises for its sessions, and of its clients. `BrokerCore+Peripheral` and
+/// `BrokerCore+Advertising` have the behaviour.
 struct Serving {
-  /// What the host serves, or the next one begins with.
+  /// The database that the host serves, or that the next host begins with.
   var database = Database.ofAdapter
   /// By the handles of their declarations.
   private(set) var services: [AttributeHandle: Service] = [:]
   /// By the handles of their values.
   private(set) var values: [AttributeHandle: Value] = [:]
-  /// Whoever is at the other end of a link, in whichever role of the link layer.
+  /// The clients, one for each link, in either role of the link layer.
   var clients: [LinkID: Client] = [:]
   /// The requests that wait for their sessions: one at most for each link. Vol 3, Part F, §3.3.2.
   var requests: [ServerRequest: Waiting] = [:]
-  /// Wishes for other connection parameters that are under way.
+  /// Pending requests for other connection parameters.
   var updates: [RequestID: LinkID] = [:]
   /// By session.
   var advertising: [SessionID: Advertising] = [:]
@@ -34,11 +34,11 @@ struct Serving {
     let peer: UUID
     /// Value handles, in the order in which the client has subscribed.
     var subscriptions: [AttributeHandle] = []
-    /// Those that have been told of it.
+    /// The sessions that know of the client.
     var sessions: [SessionID] = []
     /// The one of its requests that waits for a session.
     var request: ServerRequest?
-    /// A wish that came while another was under way.
+    /// The latest wish that came while another one was pending.
     var latency: ConnectionLatency?
   }
   struct Waiting {
@@ -92,7 +92,7 @@ struct Serving {
     lastRequest += 1
     return ServerRequest(rawValue: lastRequest)
   }
-  /// Each time another: what an earlier one still has to say is then about nothing.
+  /// A new number each time, so that late events of an earlier set are ignored.
   mutating func newSet() -> AdvertisingSetID {
     lastSet &+= 1
     return AdvertisingSetID(rawValue: lastSet)
@@ -100,8 +100,8 @@ struct Serving {
 }
 
 extension HostConfiguration {
-  /// As long as there is no pairing, what needs encryption is answered with 0x0F, Insufficient Encryption, and not with 0x05,
-  /// which asks for a pairing that nobody can have: Decision 0023.
+  /// Without pairing, a request that needs encryption is answered with 0x0F, Insufficient Encryption, and not with
+  /// 0x05, which would ask for pairing: Decision 0023.
   static var ofAdapter: HostConfiguration {
     var configuration = HostConfiguration()
     configuration.initialSecurity = .keysAvailable
@@ -110,13 +110,13 @@ extension HostConfiguration {
 }
 
 extension Database {
-  /// What an adapter serves by itself, before anybody has published anything.
+  /// The adapter's own services, before a session has published any.
   static var ofAdapter: Database {
     var builder = DatabaseBuilder()
     // Appearance: generic computer. Assigned Numbers, §2.6.
     builder.genericAccess(name: machineName, appearance: 0x0080)
     builder.genericAttribute()
-    // Two services of which nothing is missing: there is nothing to go wrong.
+    // Both services are complete, so building them cannot fail.
     return (try? builder.build()) ?? Database()
   }
   /// At most 248 octets: Vol 3, Part C, §12.1.

@@ -1,8 +1,8 @@
 import Foundation
 
 /// # WaitingEvents
-/// **Overview**: the events in an `EventQueue`, in order. Their number is bounded by what the program has asked for, and not by
-/// what devices do, however long the program takes none: Decision 0029.
+/// **Overview**: the events in an `EventQueue`, in order. The program's own requests bound their number, and not what
+/// devices do, however long the program takes none: Decision 0029.
 ///
 /// **Function**: the end of a request that the program has not taken removes the request, and vanishes with it. While fewer than
 /// 1,024 events wait, all others are kept. From then on an event replaces a waiting one that it makes obsolete, or is dropped:
@@ -25,7 +25,7 @@ struct WaitingEvents {
   private var isFirst = true
   private var isCrowded: Bool { isFirst || count >= Self.crowd }
 
-  /// What later events look up.
+  /// The positions that later events look up.
   private enum Key: Hashable {
     case state, links
     case name(UUID), longestWrite(UUID), longestUpdate(UUID), changedServices(UUID)
@@ -160,7 +160,7 @@ struct WaitingEvents {
 }
 
 extension BrokerEvent {
-  /// While so many wait, this one is dropped: a device must not fill the memory of a program that stands still.
+  /// From this number on the event is dropped: a device must not fill the memory of a program that is blocked.
   fileprivate var mostWaiting: Int {
     switch self {
     case .discovered: WaitingEvents.crowd  // it will be heard again
@@ -177,7 +177,7 @@ extension BrokerEvent {
 }
 
 extension AdapterState {
-  /// How much ends with it: nothing; the links; also what is known of devices, and what was published.
+  /// How much ends with it. 0: nothing; 1: the links; 2: also the known devices and the published services.
   fileprivate var severity: Int {
     switch self {
     case .poweredOn: 0

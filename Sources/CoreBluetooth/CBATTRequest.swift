@@ -10,7 +10,7 @@ open class CBATTRequest: NSObject, @unchecked Sendable {
   private let start: Int
   private var octets: Data?
   let answer: ExpectedAnswer
-  /// Whether it is the one, of those that came together, that Apple asks programs to respond to.
+  /// True for the first of the requests that came together: the one to respond to.
   let isFirst: Bool
 
   init(
@@ -40,10 +40,10 @@ open class CBATTRequest: NSObject, @unchecked Sendable {
   }
 }
 
-/// The one answer that a central waits for, to the requests that came together. When the last of them is let go, and none
-/// was responded to, nobody can answer any more: the central is told so then, rather than after its 30 s.
+/// The one answer that a central waits for, to the requests that came together. When the program releases the last of
+/// them without a response, no answer can follow: the central receives an error then, rather than after its 30 s.
 final class ExpectedAnswer: @unchecked Sendable {
-  // Sendable: nobody changes it.
+  // Sendable: it never changes.
   let id: ServerRequest
   let central: UUID
   let isRead: Bool
@@ -55,7 +55,7 @@ final class ExpectedAnswer: @unchecked Sendable {
     self.isRead = isRead
     self.manager = manager
   }
-  /// Of a write without response nobody misses it.
+  /// A write without response needs no answer.
   deinit { manager?.letGo(id, of: central, isReported: !id.isCommand) }
   func isFrom(_ manager: CBPeripheralManager) -> Bool { self.manager === manager }
 }

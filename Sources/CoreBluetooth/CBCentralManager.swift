@@ -10,27 +10,29 @@ public import Foundation
 ///
 /// The adapter is the one that the environment or the configuration file names, or `CBManagerOptionAdapterKey`.
 open class CBCentralManager: CBManager, @unchecked Sendable {
-  /// Of iOS: what `supports` is asked for.
+  /// Of iOS: the argument of `supports`.
   public struct Feature: OptionSet, Sendable {
     public let rawValue: UInt
     public init(rawValue: UInt) { self.rawValue = rawValue }
-    /// To scan for advertisements of the extended kind, and to connect to who sends them.
+    /// Scanning for extended advertisements, and connecting to the devices that send them.
     public static let extendedScanAndConnect = Self(rawValue: 1)
   }
 
   let delivery: Delivery
   let session: any BrokerSession
   private let showsPowerAlert: Bool
-  // Under the lock. What is weak is never loaded under it, except to be returned: who is let go there would wait for it.
+  // Under the lock. A weak reference is loaded under it only to be returned: releasing the last reference there would
+  // deadlock.
   private weak var currentDelegate: (any CBCentralManagerDelegate)?
   var scanning = false
   private var peripherals: [UUID: Known] = [:]
   private var lastSerial: UInt64 = 0
-  /// Of devices whose connection was asked for with another manager's peripheral: until it ends.
+  /// Peripherals of devices that `connect` got as another manager's peripheral: until the connection ends.
   private var kept: [UUID: CBPeripheral] = [:]
-  /// Which peripheral wants the link to a device.
+  /// The serial number of the peripheral that requested the link to a device.
   private var wishes: [UUID: UInt64] = [:]
-  /// Ends to come of wishes that were cancelled because nobody kept the peripheral. They reach no delegate.
+  /// How many ends are outstanding of connections that were cancelled because the app released the peripheral. No
+  /// delegate learns of them.
   private var abandonedEnds: [UUID: Int] = [:]
   private var requests: [OperationID: (peer: UUID, request: PeripheralRequest)] = [:]
   private var lastOperation: UInt64 = 0
@@ -61,12 +63,12 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
         self?.handle(event)
         return
       }
-      // The manager is not held meanwhile: the app may let it go with any of them.
+      // Without a reference to the manager: the app may release it within any of the calls.
       let peripheral = self?.known(peer)
       peripheral?.received(values, of: handle, during: delivery)
     }
   }
-  /// Over a session of the caller's, which puts its events into that queue.
+  /// Over the session that `open` returns. It puts its events into the queue that it is given.
   package convenience init(
     delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil,
     session open: @escaping (EventQueue) -> any BrokerSession
@@ -88,19 +90,19 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   }
   /// Whether this manager scans.
   open var isScanning: Bool { lock.withLock { scanning } }
-  /// Of iOS. An adapter is known only when a manager has been made, so nothing can be promised before: false.
+  /// Of iOS: false, because there is no adapter to ask before a manager has been made.
   open class func supports(_ features: Feature) -> Bool { features.isEmpty }
 
-  // MARK: Peripherals that are known
+  // MARK: Known peripherals
 
-  /// Those of the devices that an identifier of this machine names: an identifier is the device's address, and stays the
-  /// same in every run of every program. Others are left out.
+  /// The peripherals with these identifiers, without those that no device can have. An identifier stands for the
+  /// device's address, and is the same in every run of every program on this machine.
   open func retrievePeripherals(withIdentifiers identifiers: [UUID]) -> [CBPeripheral] {
     guard isPoweredOn("retrieve peripherals") else { return [] }
     return identifiers.filter { PeerID($0) != nil }.map(peripheral)
   }
-  /// Devices that are connected to this machine, whoever has connected them, and have one of the services as far as anybody
-  /// has discovered them. To use them, connect to them.
+  /// Devices that are connected to the adapter, by any manager or from their side, on which a manager has discovered
+  /// one of the services. To use them, connect to them.
   open func retrieveConnectedPeripherals(withServices serviceUUIDs: [CBUUID]) -> [CBPeripheral] {
     guard isPoweredOn("retrieve connected peripherals") else { return [] }
     let wanted = Set(serviceUUIDs.map(\.uuid))
@@ -114,10 +116,10 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
 
   // MARK: Scanning
 
-  /// Replaces what was scanned for before.
+  /// Starts a scan, instead of the one before.
   /// - Parameters:
-  ///   - serviceUUIDs: nil: every device. Else those that advertise one of the services.
-  ///   - options: by the keys `CBCentralManagerScanOption…`. What has a wrong type is ignored.
+  ///   - serviceUUIDs: devices that advertise one of these services; nil: every device.
+  ///   - options: by the keys `CBCentralManagerScanOption…`. Values of other types are ignored.
   open func scanForPeripherals(withServices serviceUUIDs: [CBUUID]?, options: [String: Any]? = nil) {
     guard isPoweredOn("scan") else { return }
     let solicited = options?[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] as? [CBUUID]
@@ -139,8 +141,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
 
   // MARK: Connecting
 
-  /// Waits for the device for as long as it takes, unless it is cancelled. To cancel it, let go of the peripheral, or call
-  /// `cancelPeripheralConnection`.
+  /// Connects to the device when it can be reached, without a time limit. To cancel this, call
+  /// `cancelPeripheralConnection`, or release the peripheral.
   ///
   /// A peripheral of another manager stands for its device: the delegate gets this manager's own peripheral with that
   /// identifier, which the manager keeps until the connection ends.
@@ -167,7 +169,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       if peripheral.link.state != .connecting {
         peripheral.link.state = .connecting
         wishes[peripheral.peer] = peripheral.serial
-        session.send(.connect(peripheral.peer, wish))  // under the lock, so that the order is that of the wishes
+        session.send(.connect(peripheral.peer, wish))  // under the lock, in the order of `wishes`
       }
       return false
     }
@@ -177,7 +179,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       delegate?.centralManager(self, didConnect: peripheral)
     }
   }
-  /// The delegate is told, without an error, when the peripheral is disconnected for this app. The link itself ends when no
+  /// Ends the connection for this app: the delegate learns of the end, without an error. The link itself ends when no
   /// app uses it any more.
   open func cancelPeripheralConnection(_ peripheral: CBPeripheral) {
     guard isPoweredOn("cancel a connection") else { return }
@@ -192,7 +194,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       session.send(.cancelConnection(peripheral.peer))
     }
   }
-  /// Nobody keeps the peripheral any more.
+  /// The app has released the peripheral.
   func abandoned(_ peer: UUID, _ serial: UInt64, _ name: String) {
     let isCancelled = lock.withLock {
       if peripherals[peer]?.serial == serial { peripherals[peer] = nil }
@@ -204,12 +206,12 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       return true
     }
     if isCancelled {
-      Log.misuse(self, "cancels the connection of \(name), which nobody keeps: keep a reference to it.")
+      Log.misuse(self, "cancels the connection of \(name), which the app has released: keep a reference to it.")
     }
   }
 
-  /// Of iOS: from now on the delegate is told when one of the devices connects to this machine, or disconnects, whoever does
-  /// it.
+  /// Of iOS: from now on the delegate learns when one of the devices connects to this machine or disconnects, by
+  /// whichever program or side.
   /// - Parameter options: nil: every device.
   open func registerForConnectionEvents(options: [CBConnectionEventMatchingOption: Any]? = nil) {
     let services = options?[.serviceUUIDs] as? [CBUUID], peers = options?[.peripheralUUIDs] as? [UUID]
@@ -218,9 +220,9 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     lock.withLock { self.registration = registration }
   }
 
-  // MARK: What objects ask of the manager
+  // MARK: For peripherals
 
-  /// The peripheral of a device: the one that there is, or a new one.
+  /// The peripheral of a device: the existing object, or a new one.
   private func peripheral(_ peer: UUID) -> CBPeripheral {
     lock.withLock {
       if let known = peripherals[peer]?.peripheral { return known }
@@ -255,7 +257,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     }
   }
 
-  // MARK: What the session tells, on the queue
+  // MARK: Events of the session, on the queue
 
   private func handle(_ event: BrokerEvent) {
     switch event {
@@ -294,7 +296,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     return peripheral
   }
 
-  /// The session tells nothing of what ends with this: the links, the scan.
+  /// Links and scans end with this state; the session reports none of them.
   private func changed(_ adapter: AdapterState) {
     let new = CBManagerState(adapter)
     guard new != state else { return }
@@ -303,7 +305,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       currentState = new
       guard new != .poweredOn else { return [] }
       (scanning, requests, wishes, abandonedEnds, linked) = (false, [:], [:], [:], [])
-      // Those of `kept` among them, so that none is let go under the lock.
+      // With those of `kept`, so that none is released under the lock.
       let lost = peripherals.values.compactMap(\.peripheral)
       kept = [:]
       if isGone { peripherals = [:] }
@@ -314,7 +316,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     delegate?.centralManagerDidUpdateState(self)
   }
   private func discovered(_ found: DiscoveredPeer) {
-    guard isScanning else { return }  // heard before the scan was stopped
+    guard isScanning else { return }  // received before the scan was stopped
     let peripheral = peripheral(found.peer)
     if let name = found.name { peripheral.changeLink { $0.name = name } }
     delegate?.centralManager(
@@ -324,7 +326,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   private func connected(_ peer: UUID, _ name: String?, _ longestWrite: Int) {
     guard let peripheral = known(peer), lock.withLock({ abandonedEnds[peer] == nil }) else { return }
     let isWanted = peripheral.changeLink { link in
-      // Cancelled since: its end comes next.
+      // Cancelled meanwhile: the end of the connection follows.
       guard link.state == .connecting, link.endsAhead == 0 else { return false }
       link.state = .connected
       link.longestWrite = longestWrite
@@ -340,7 +342,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       self, didDisconnectPeripheral: peripheral, timestamp: seconds, isReconnecting: isReconnecting,
       error: isCancelled ? nil : error?.facade)
   }
-  /// A link has ended, or will not come. Nil: nobody is to be told.
+  /// A link has ended, or could not be made. Returns the peripheral if the delegate is to learn of it.
   private func ended(_ peer: UUID, isReconnecting: Bool = false) -> CBPeripheral? {
     let peripheral = known(peer)
     let end = { [self] () -> Bool in
@@ -352,14 +354,14 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
       guard let peripheral, peripheral.link.state != .disconnected else { return false }
       peripheral.link.end()
       if isReconnecting {
-        // Cancelled in the meantime: another end comes.
+        // Cancelled meanwhile: another end follows.
         if peripheral.link.state == .disconnecting || peripheral.link.endsAhead > 0 { return false }
         peripheral.link.state = .connecting
       } else if peripheral.link.endsAhead > 0 {
         peripheral.link.endsAhead -= 1
       } else {
         peripheral.link.state = .disconnected
-        kept[peer] = nil  // it is held by `peripheral` here
+        kept[peer] = nil  // `peripheral` still holds it here
         if wishes[peer] == peripheral.serial { wishes[peer] = nil }
       }
       return true
@@ -382,7 +384,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     for gone in before where registration.matches(gone) && !peers.contains(where: { $0.peer == gone.peer }) {
       delegate?.centralManager(self, connectionEventDidOccur: .peerDisconnected, for: peripheral(gone.peer))
     }
-    // A device whose services become known only now, and match only now, is new to this app.
+    // A device that matches only now that its services have been discovered is new to this app.
     for new in peers where registration.matches(new) {
       guard !before.contains(where: { $0.peer == new.peer && registration.matches($0) }) else { continue }
       delegate?.centralManager(self, connectionEventDidOccur: .peerConnected, for: peripheral(new.peer))
@@ -390,7 +392,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   }
 }
 
-/// Which devices `registerForConnectionEvents` was called for; nil does not restrict.
+/// The devices of `registerForConnectionEvents`; nil: any service, any peer.
 private struct ConnectionEventRegistration {
   var services: Set<BluetoothUUID>?
   var peers: Set<UUID>?
@@ -400,7 +402,7 @@ private struct ConnectionEventRegistration {
 }
 
 extension CBPeripheral {
-  /// The adapter, or the manager, is gone, and every link with it. The delegate gets no event for each link.
+  /// The adapter or the manager is gone, and all links with it. The delegate gets no event for each link.
   func lost(isValid: Bool) {
     changeLink { link in
       link.state = .disconnected
@@ -412,12 +414,12 @@ extension CBPeripheral {
 }
 
 extension [String: Any] {
-  /// A flag; what is no number is ignored.
+  /// A flag; a value that is not a number is ignored.
   func bool(_ key: String) -> Bool? { (self[key] as? NSNumber)?.boolValue }
 }
 
 extension DiscoveredPeer {
-  /// With Apple's keys and types, and no key for what was not advertised.
+  /// With Apple's keys and types. There is a key only for what was advertised.
   var advertisementData: [String: Any] {
     var data: [String: Any] = [CBAdvertisementDataIsConnectable: NSNumber(value: isConnectable)]
     data[CBAdvertisementDataLocalNameKey] = localName

@@ -2,20 +2,20 @@
 // The names are Apple's.
 public import Foundation
 
-/// Whom a central manager tells, on its queue. Every method but the first has a default.
+/// A central manager calls these methods on its queue. Every method but the first has a default.
 public protocol CBCentralManagerDelegate: NSObjectProtocol {
-  /// What the manager can do has changed: only in `poweredOn` may it be asked for anything.
+  /// The manager's state has changed. Only in `poweredOn` does it accept calls.
   func centralManagerDidUpdateState(_ central: CBCentralManager)
   /// Before everything else, when the system has started the app again: what the manager was doing before.
   func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any])
-  /// A device was heard. Keep the peripheral to use it: the manager does not.
+  /// The manager has received an advertisement. Keep a reference to the peripheral to use it: the manager keeps none.
   /// `advertisementData` has the keys `CBAdvertisementData…`; `RSSI` is in dBm, 127 means unknown.
   func centralManager(
     _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
     rssi RSSI: NSNumber
   )
   func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral)
-  /// The connection could not be made, for a reason that waiting does not cure.
+  /// The connection could not be made, for a reason that does not pass by itself.
   func centralManager(_ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?)
   /// The connection has ended. `error` is nil when the app has cancelled it.
   func centralManager(

@@ -29,7 +29,7 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {
     super.init(uuid: CBUUID(found.uuid), guardedBy: service.shared)
   }
 
-  /// Whose characteristic it is.
+  /// The service that it belongs to.
   open weak var service: CBService? { shared.withLock { owner } }
   /// What can be done with its value.
   open var properties: CBCharacteristicProperties { allowed }
@@ -38,7 +38,7 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {
   /// Nil until they have been discovered.
   open var descriptors: [CBDescriptor]? { shared.withLock { contents } }
   @available(*, deprecated) open var isBroadcasted: Bool { false }
-  /// Whether this app is told when the value changes.
+  /// Whether this app receives notifications or indications of the value.
   open var isNotifying: Bool { shared.withLock { notifying } }
 
   func setValue(_ value: Data?) { shared.withLock { current = value } }
@@ -55,7 +55,7 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {
     current = value
   }
   func setDescriptors(_ descriptors: [CBDescriptor]?) { shared.withLock { contents = descriptors } }
-  /// It is of no more use. Under the lock.
+  /// It cannot be used any more. Under the lock.
   func invalidate() { notifying = false }
   func setNotifying(_ isNotifying: Bool) { shared.withLock { notifying = isNotifying } }
 

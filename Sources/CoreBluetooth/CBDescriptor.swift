@@ -20,7 +20,7 @@ open class CBDescriptor: CBAttribute, @unchecked Sendable {
     super.init(uuid: CBUUID(found.uuid), guardedBy: characteristic.shared)
   }
 
-  /// Whose descriptor it is.
+  /// The characteristic that it belongs to.
   open weak var characteristic: CBCharacteristic? { shared.withLock { owner } }
   /// As it was read last; nil until then. A number (`NSNumber`) for Extended Properties and the configurations, a text
   /// (`String`) for a User Description, else `Data`.

@@ -2,7 +2,7 @@ public import Foundation
 
 /// A stream of octets between two devices, beside their attributes. Core Specification, Vol 3, Part A, §10.1.
 ///
-/// There are none yet: who publishes or opens one is told `CBError.operationNotSupported`.
+/// They are not supported yet: publishing or opening one fails with `CBError.operationNotSupported`.
 open class CBL2CAPChannel: NSObject, @unchecked Sendable {
   // Sendable: it never changes.
   public override init() { super.init() }

@@ -11,18 +11,18 @@ open class CBManager: NSObject, _KeyValueCodingAndObserving, KeyValueObserved, @
   var currentState = CBManagerState.unknown
   var observers: [KeyValueObserver] = []
 
-  /// What the manager can do now. It is `unknown` until the first call of a delegate, which never comes before the initialiser
-  /// has returned. Without a delegate it stays `unknown`.
+  /// The state of the manager. It is `unknown` until the first call of the delegate, which never comes before the
+  /// initialiser has returned. Without a delegate it stays `unknown`.
   open var state: CBManagerState { lock.withLock { currentState } }
 
-  /// Whether the app may use Bluetooth. Linux asks nobody: what it does not permit is the state `unauthorized`.
+  /// Whether the app may use Bluetooth. Linux does not ask the user; missing permissions are the state `unauthorized`.
   open class var authorization: CBManagerAuthorization { .allowedAlways }
   @available(*, deprecated, message: "use the class property")
   open var authorization: CBManagerAuthorization { Self.authorization }
 }
 
 extension Delivery {
-  /// With a session of this process on the adapter that `options` names, see `AdapterChoice`, or with that of a `SessionOpener`.
+  /// With a session on the adapter that `options` names (see `AdapterChoice`), or with that of a `SessionOpener`.
   static func opened(on queue: DispatchQueue?, _ options: [String: Any]?) -> (Delivery, any BrokerSession) {
     let delivery = Delivery(on: queue)
     if let opener = options?[SessionOpener.key] as? SessionOpener {
@@ -33,8 +33,8 @@ extension Delivery {
   }
 }
 
-/// Another session than one of this process: among the options, so that each manager has one designated initialiser, as
-/// Apple's have, and a subclass that overrides that one inherits the others.
+/// Opens another session than one of this process. It is passed among the options, so that each manager has one
+/// designated initialiser, as Apple's have, and a subclass that overrides that one inherits the others.
 final class SessionOpener {
   static let key = "bindruneSession"
   let open: (EventQueue) -> any BrokerSession

@@ -1,15 +1,15 @@
 import BindruneBroker
 public import Foundation
 
-/// A service to publish with `CBPeripheralManager.add`. Once it is published it cannot be changed: whoever tries is told so on
-/// standard error, and nothing happens.
+/// A service to publish with `CBPeripheralManager.add`. Once it is published it cannot be changed: an attempt has no
+/// effect but a line on standard error.
 open class CBMutableService: CBService, @unchecked Sendable {
   // Sendable: what changes is guarded by the lock.
   private let lock = Lock()
   private let primary: Bool
   private var included: [CBService]?
   private var parts: [CBCharacteristic]?
-  /// Who has published it, or is about to.
+  /// The manager that has published it, or is about to.
   private weak var owner: CBPeripheralManager?
 
   /// `isPrimary` false: it means something only in the services that include it. Core Specification, Vol 3, Part G, §2.6.1.
@@ -19,7 +19,7 @@ open class CBMutableService: CBService, @unchecked Sendable {
   }
 
   open override var isPrimary: Bool { primary }
-  /// What a local service belongs to is its manager: always nil.
+  /// Always nil: a local service belongs to no peripheral.
   open override weak var peripheral: CBPeripheral? { nil }
   /// Services of the same manager, each to be published before this one.
   open override var includedServices: [CBService]? {
@@ -44,7 +44,7 @@ open class CBMutableService: CBService, @unchecked Sendable {
     return isFree
   }
 
-  /// True: nobody has published it, and `manager` may.
+  /// False: another manager has published it. Else it is `manager`'s from now on.
   func claim(for manager: CBPeripheralManager) -> Bool {
     lock.withLock {
       guard owner == nil else { return false }
@@ -67,8 +67,8 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
   private var currentValue: Data?
   private var currentDescriptors: [CBDescriptor]?
   private weak var parent: CBService?
-  /// Who has published it, or is about to; at which handle; and whether the database answers for it. No reference: a manager
-  /// calls `release` before it ends, and to load a weak one for each value costs as much as the rest of `audience`.
+  /// The manager that has published it, or is about to; the handle; and whether the database keeps the value. The manager calls
+  /// `release` before it ends. Loading a weak reference for each value would cost as much as the rest of `audience`.
   private var owner: ObjectIdentifier?
   private var handle: AttributeHandle?
   private var isCached = false
@@ -97,12 +97,14 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
     get { lock.withLock { currentProperties } }
     set { change("properties") { currentProperties = newValue } }
   }
-  /// Of a dynamic characteristic, what the program has set: it may change it at any time, and no central sees that.
+  /// Of a dynamic characteristic, the value that the program has set: it may change it at any time, and centrals do not
+  /// see it.
   open override var value: Data? {
     get { lock.withLock { currentValue } }
     set { change("value", ifDynamic: true) { currentValue = newValue } }
   }
-  /// `CBUUIDCharacteristicUserDescriptionString` and `CBUUIDCharacteristicFormatString`: the others are the database's own.
+  /// Only `CBUUIDCharacteristicUserDescriptionString` and `CBUUIDCharacteristicFormatString`: the database makes the
+  /// others.
   open override var descriptors: [CBDescriptor]? {
     get { lock.withLock { currentDescriptors } }
     set {
@@ -111,7 +113,7 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
     }
   }
   open override weak var service: CBService? { lock.withLock { parent } }
-  /// Who gets the value's updates now.
+  /// The centrals that have subscribed to the value.
   open var subscribedCentrals: [CBCentral]? { lock.withLock { subscribers.map(\.central) } }
 
   @discardableResult
@@ -136,7 +138,7 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
   func publish(at handle: AttributeHandle) { lock.withLock { self.handle = handle } }
   func release() { lock.withLock { (owner, handle, isCached, subscribers) = (nil, nil, false, []) } }
 
-  /// Where `manager` has published it, and who has subscribed; nil: it has not.
+  /// The handle at which `manager` has published it, and its subscribers; nil: it has not published it.
   func audience(of manager: CBPeripheralManager) -> (handle: AttributeHandle, subscribers: [Subscriber])? {
     lock.withLock {
       guard owner == ObjectIdentifier(manager), let handle else { return nil }

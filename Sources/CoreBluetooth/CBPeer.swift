@@ -6,10 +6,11 @@ open class CBPeer: NSObject, NSCopying, @unchecked Sendable {
   let peer: UUID
   init(identifier: UUID) { peer = identifier }
 
-  /// Who it is: the same in every run of every program on this machine, as long as the device keeps its address.
+  /// Identifies the device: the same in every run of every program on this machine, as long as the device keeps its
+  /// address.
   open var identifier: UUID { peer }
-  /// Key-value coding, which Linux has not, for the keys that programs read: `identifier` is an `NSUUID`. Another key is nil, and
-  /// is told on standard error, where Apple's raises an exception.
+  /// Key-value coding, which Linux does not have, for the keys that programs read: `identifier` is an `NSUUID`. For
+  /// another key it returns nil and writes a line on standard error; Apple's raises an exception.
   open func value(forKey key: String) -> Any? {
     if key == "identifier" { return identifier as NSUUID }
     Log.misuse(self, "has no value for the key \(key).")

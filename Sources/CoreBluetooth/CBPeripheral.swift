@@ -4,17 +4,17 @@ import BindruneBroker
 import BindruneWire
 public import Foundation
 
-/// A device that a central manager has found or knows: its link, and what it has.
+/// A device that a central manager has found or retrieved: its link, and its services.
 ///
 /// Every request is answered by a call of the delegate, on the manager's queue, unless the link ends first: then the
-/// manager's delegate is told of that, and nothing more of the requests. The services of a link, and what was found in them,
-/// are of no use after it.
+/// manager's delegate learns of the end, and the requests get no answer. Services, and what was found in them, cannot
+/// be used after the end of the link on which they were discovered.
 ///
-/// The app keeps the peripheral: when nobody does, its connection, or the wish for one, is cancelled.
+/// The app keeps the peripheral: when the app releases it, its connection, or the attempt to make one, is cancelled.
 open class CBPeripheral: CBPeer, _KeyValueCodingAndObserving, KeyValueObserved, @unchecked Sendable {
-  /// Guards what the properties of this peripheral and of everything found on it show: the manager's lock.
+  /// The manager's lock. It guards the properties of this peripheral and of everything found on it.
   let shared: Lock
-  /// Which object it is, of those that may have been one device for the manager one after the other.
+  /// Distinguishes the objects that the manager makes one after another for the same device.
   let serial: UInt64
   private weak var owner: CBCentralManager?
   private weak var currentDelegate: (any CBPeripheralDelegate)?
@@ -33,7 +33,7 @@ open class CBPeripheral: CBPeer, _KeyValueCodingAndObserving, KeyValueObserved, 
     owner = manager
     super.init(identifier: identifier)
   }
-  /// A peripheral of no manager, which answers nothing: for subclasses that stand in for a device.
+  /// A peripheral without a manager, which answers no request: for subclasses that stand in for a device.
   public init() {
     shared = Lock()
     serial = 0
@@ -47,18 +47,18 @@ open class CBPeripheral: CBPeer, _KeyValueCodingAndObserving, KeyValueObserved, 
   /// Changes what observers may see, and calls them.
   func changeLink<Value>(_ body: (inout PeripheralLink) -> Value) -> Value { change { body(&link) } }
 
-  // MARK: What is known
+  // MARK: Properties
 
   open weak var delegate: (any CBPeripheralDelegate)? {
     get { shared.withLock { currentDelegate } }
     set { shared.withLock { currentDelegate = newValue } }
   }
-  /// What the device calls itself.
+  /// The device's name, from its advertisements or its GAP service.
   open var name: String? { withLink { $0.name } }
   open var state: CBPeripheralState { withLink { $0.state } }
-  /// Those that have been discovered; nil until then, and when the link has ended.
+  /// The discovered services; nil until then, and when the link has ended.
   open var services: [CBService]? { withLink { $0.services } }
-  /// dBm, as it was read last.
+  /// dBm, as `readRSSI()` has read it last.
   @available(*, deprecated, message: "use readRSSI()") open var rssi: NSNumber? { withLink { $0.rssi } }
   /// `mtuLength` is the ATT_MTU, an `NSNumber`, `name` a `String`, `state` an `NSNumber`.
   open override func value(forKey key: String) -> Any? {
@@ -69,15 +69,15 @@ open class CBPeripheral: CBPeer, _KeyValueCodingAndObserving, KeyValueObserved, 
     default: super.value(forKey: key)
     }
   }
-  /// Of iOS: whether the device may have Apple's notifications.
+  /// Of iOS: whether the device may use Apple's notification service.
   open var ancsAuthorized: Bool { false }
-  /// Whether a write without response now is sent. If not, the delegate is told when it is:
-  /// `peripheralIsReady(toSendWriteWithoutResponse:)`.
+  /// Whether there is room for a write without response. If not, `peripheralIsReady(toSendWriteWithoutResponse:)` is
+  /// called when there is.
   open var canSendWriteWithoutResponse: Bool {
     guard state == .connected else { return false }
     return owner?.session.port(.command, of: peer)?.isReady() ?? false
   }
-  /// How many octets one write can have: 512 with a response, ATT_MTU − 3 without. Core Specification, Vol 3, Part F,
+  /// The most octets of one write: 512 with a response, ATT_MTU − 3 without. Core Specification, Vol 3, Part F,
   /// §3.2.9 and §3.4.5.3.
   open func maximumWriteValueLength(for type: CBCharacteristicWriteType) -> Int {
     type == .withResponse ? 512 : withLink { min($0.longestWrite, 512) }
@@ -96,7 +96,7 @@ open class CBPeripheral: CBPeer, _KeyValueCodingAndObserving, KeyValueObserved, 
 
   open func readRSSI() { request(.rssi) { .readRSSI($0, $1) } }
 
-  /// - Parameter serviceUUIDs: nil: all, which takes longer.
+  /// - Parameter serviceUUIDs: the services to look for; nil: all, which takes longer.
   open func discoverServices(_ serviceUUIDs: [CBUUID]?) {
     let filter = filter(serviceUUIDs)
     request(.services(isAll: filter == nil)) { .discoverServices($0, $1, filter) }
@@ -124,13 +124,13 @@ open class CBPeripheral: CBPeer, _KeyValueCodingAndObserving, KeyValueObserved, 
     request(.readDescriptor(descriptor), in: descriptor) { .read($0, $1, $2) }
   }
 
-  /// With a response, the delegate is told whether the value was written. Without, nothing is told: what cannot be sent is
-  /// dropped, and longer values than `maximumWriteValueLength` are cut.
+  /// With a response, `peripheral(_:didWriteValueFor:error:)` reports the result. Without one there is no result: a
+  /// value for which there is no room is dropped, and a value longer than `maximumWriteValueLength` is cut.
   open func writeValue(_ data: Data, for characteristic: CBCharacteristic, type: CBCharacteristicWriteType) {
     guard type == .withResponse else { return writeWithoutResponse(data, for: characteristic) }
     request(.write(characteristic), in: characteristic, data) { .write($0, $1, $2, data) }
   }
-  /// A client's configuration is no value to write: `setNotifyValue` does that.
+  /// A Client Characteristic Configuration cannot be written so: use `setNotifyValue`.
   open func writeValue(_ data: Data, for descriptor: CBDescriptor) {
     guard descriptor.uuid != CBUUID(string: CBUUIDClientCharacteristicConfigurationString) else {
       Log.misuse(self, "A Client Characteristic Configuration cannot be written: use setNotifyValue(_:for:).")
@@ -141,7 +141,8 @@ open class CBPeripheral: CBPeer, _KeyValueCodingAndObserving, KeyValueObserved, 
     request(.writeDescriptor(descriptor), in: descriptor, data) { .write($0, $1, $2, data) }
   }
 
-  /// Notifications, or indications if there are no notifications.
+  /// Subscribes to notifications, or to indications if the characteristic has no notifications; or ends the
+  /// subscription.
   open func setNotifyValue(_ enabled: Bool, for characteristic: CBCharacteristic) {
     guard
       !characteristic.properties.isDisjoint(with: [.notify, .indicate]) || characteristic.service?.peripheral !== self
@@ -153,7 +154,7 @@ open class CBPeripheral: CBPeer, _KeyValueCodingAndObserving, KeyValueObserved, 
     request(.notify(characteristic), in: characteristic) { .setNotifying($0, $1, $2, enabled) }
   }
 
-  /// There are no L2CAP channels yet: the delegate is told so.
+  /// Not supported yet: `peripheral(_:didOpen:error:)` reports `CBError.operationNotSupported`.
   open func openL2CAPChannel(_ PSM: CBL2CAPPSM) {
     fail(.openChannel, CBError(.operationNotSupported, "L2CAP channels are not supported: use characteristics."))
   }

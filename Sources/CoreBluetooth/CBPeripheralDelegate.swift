@@ -2,13 +2,13 @@
 // The names are Apple's.
 public import Foundation
 
-/// Whom a peripheral tells what became of the app's requests, on its manager's queue. Every method has a default, which does
-/// nothing. After `didDisconnectPeripheral` nothing is told of what was asked before it.
+/// A peripheral reports the results of the app's requests to these methods, on its manager's queue. Every method has a
+/// default, which does nothing. Requests that are unanswered at `didDisconnectPeripheral` get no result.
 public protocol CBPeripheralDelegate: NSObjectProtocol {
   func peripheralDidUpdateName(_ peripheral: CBPeripheral)
-  /// These services, and what was found in them, are of no more use: discover again.
+  /// These services, and what was found in them, cannot be used any more: discover again.
   func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService])
-  /// Of the time before `didReadRSSI`, which is called instead.
+  /// Replaced by `didReadRSSI`, which is called instead.
   @available(*, deprecated, message: "use peripheral(_:didReadRSSI:error:)")
   func peripheralDidUpdateRSSI(_ peripheral: CBPeripheral, error: (any Error)?)
   /// `RSSI` is in dBm; 127 means unknown.

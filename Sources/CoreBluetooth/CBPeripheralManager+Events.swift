@@ -1,8 +1,8 @@
 import BindruneBroker
 import Foundation
 
-// What a peripheral manager makes of its session's events, on its queue: the properties change under the lock, then the
-// delegate is called without it.
+// How a peripheral manager handles its session's events, on its queue: it changes properties under the lock, and then
+// calls its delegate without it.
 
 extension CBPeripheralManager {
   func handle(_ event: BrokerEvent) {
@@ -45,7 +45,7 @@ extension CBPeripheralManager {
         session.send(.startAdvertising(id, localName: advertisement.localName, services: advertisement.services))
         return
       }
-      // Every link has ended, and what was begun will not be done.
+      // Every link has ended, and no pending operation will complete.
       unanswered = []
       refusing = []
       for characteristic in characteristics.values { characteristic.removeSubscribers() }
@@ -54,7 +54,7 @@ extension CBPeripheralManager {
       for service in dropped where service.error == nil { service.tree?.release() }
       switch advertising {
       case .on(let advertisement): advertising = .paused(advertisement)
-      // Nobody waits for it when it was to go on.
+      // The app does not expect an answer if this start was to resume advertising.
       case .starting(let id, let advertisement): advertising = starts.contains(id) ? .idle : .paused(advertisement)
       case .idle, .paused: break
       }
@@ -65,7 +65,7 @@ extension CBPeripheralManager {
         (gone, published) = (published, [])
       }
     }
-    // Let go without the lock: a program's subclass may do anything then.
+    // Released without the lock: a subclass of the program's may do anything in its deinitialiser.
     withExtendedLifetime(gone) {}
     if isNews {
       if showsPowerAlert, state == .poweredOff { Log.note(self, "needs Bluetooth: \(new.why)") }
@@ -84,21 +84,21 @@ extension CBPeripheralManager {
   // MARK: Answers
 
   private func completed(_ id: OperationID, _ result: Result<BrokerAnswer, BluetoothError>) {
-    let (isAwaited, isStarting) = lock.withLock {
-      let isAwaited = starts.remove(id) != nil
-      if case .starting(id, _) = advertising { return (isAwaited, true) }
-      return (isAwaited, false)
+    let (isRequested, isStarting) = lock.withLock {
+      let isRequested = starts.remove(id) != nil
+      if case .starting(id, _) = advertising { return (isRequested, true) }
+      return (isRequested, false)
     }
-    guard isAwaited || isStarting else { return added(id, result) }
+    guard isRequested || isStarting else { return added(id, result) }
     let error = advertisingStarted(id, result)
-    if isAwaited {
+    if isRequested {
       delegate?.peripheralManagerDidStartAdvertising(self, error: error)
     } else if let error {
-      // It was to go on when the adapter was back: nobody has asked for it now.
+      // It was to resume with the adapter: the app has not called `startAdvertising` for it.
       Log.note(self, "is not advertising any more: \(error.localizedDescription)")
     }
   }
-  /// Nil: it is on.
+  /// Nil: advertising has started.
   private func advertisingStarted(_ id: OperationID, _ result: Result<BrokerAnswer, BluetoothError>) -> (any Error)? {
     change {
       guard case .starting(id, let advertisement) = advertising else {
@@ -115,7 +115,7 @@ extension CBPeripheralManager {
 
   // MARK: Services
 
-  /// Sends the next service on its way, unless one is. With the lock held.
+  /// Sends the next service to the session, unless one is being published. With the lock held.
   func publishNext() {
     guard let first = adding.first, !first.isSent else { return }
     adding[0].isSent = true
@@ -144,7 +144,7 @@ extension CBPeripheralManager {
   private func added(_ id: OperationID, _ result: Result<BrokerAnswer, BluetoothError>) {
     let outcome: (service: CBMutableService, error: (any Error)?)? = lock.withLock {
       guard let first = adding.first, first.id == id else {
-        // It was given up while the adapter was at work.
+        // It was removed while the adapter published it.
         if case .success(.published(let place)) = result { session.send(.removeService(place.handle)) }
         return nil
       }
@@ -176,7 +176,7 @@ extension CBPeripheralManager {
 
   // MARK: Centrals
 
-  /// With the lock held. The same object for as long as anybody holds it: who has subscribed is held by the characteristic.
+  /// With the lock held. The same object for as long as the program holds it; a characteristic holds its subscribers.
   private func central(_ peer: UUID, longestUpdate: Int) -> CBCentral {
     if let central = centrals[peer]?.central {
       central.setLongestUpdate(longestUpdate)
@@ -207,7 +207,7 @@ extension CBPeripheralManager {
       var old: (CBCentral, CBMutableCharacteristic)?
       if let central, let characteristic, characteristic.removeSubscriber(central) { old = (central, characteristic) }
       let isSubscribed = characteristics.values.contains { $0.subscribedCentrals?.contains { $0 === central } == true }
-      // The port of who has no subscription may be gone with its link, and would never be ready.
+      // Without a subscription the central's port may be gone with its link, and would never be ready.
       return (old, !isSubscribed && refusing.remove(peer) != nil && refusing.isEmpty)
     }
     if let (central, characteristic) = old {
@@ -250,11 +250,11 @@ extension CBPeripheralManager {
     delegate.peripheralManager(self, didReceiveWrite: requests)
   }
 
-  /// Nobody can respond any more.
+  /// The program has released the requests, and can respond no more.
   func letGo(_ id: ServerRequest, of central: UUID, isReported: Bool) {
     guard lock.withLock({ unanswered.remove(id) != nil }) else { return }
     if isReported {
-      Log.misuse(self, "has let a request go without responding: the central is told of an unlikely error.")
+      Log.misuse(self, "has released a request without responding: the central receives unlikelyError.")
     }
     session.send(.reject(id, central: central, .unlikelyError))
   }

@@ -3,8 +3,9 @@ public import Foundation
 
 /// This machine as a peripheral: publishes services, advertises them, answers centrals and sends them updates.
 ///
-/// Every call to the delegate comes on the manager's queue, in the order in which things happened. A call that cannot be
-/// carried out does not end the program: it is told to the delegate where there is a method for that, and on standard error.
+/// The manager calls its delegate on its queue, in the order of the events. A call that cannot be carried out does not
+/// end the program: the delegate receives an error where it has a method for that, and a line on standard error says
+/// so.
 ///
 /// | in a state other than `poweredOn` | |
 /// |---|---|
@@ -12,12 +13,12 @@ public import Foundation
 /// | `updateValue` | false, and nothing follows |
 /// | the others | a line on standard error |
 ///
-/// Below `poweredOn` advertising pauses, and goes on by itself at the next `poweredOn`. Below `poweredOff` it ends, and the
-/// published services are gone: they have to be added again.
+/// Below `poweredOn` advertising pauses, and resumes by itself at the next `poweredOn`. Below `poweredOff` it ends, and
+/// the published services are gone: add them again.
 open class CBPeripheralManager: CBManager, @unchecked Sendable {
   // Sendable: everything that changes is guarded by the lock.
 
-  /// What is to be advertised.
+  /// The contents of an advertisement.
   struct Advertisement {
     var localName: String?
     var services: [BluetoothUUID] = []
@@ -31,7 +32,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
 
     var isOn: Bool { if case .on = self { true } else { false } }
   }
-  /// A service on its way into the database. One at a time: a service that includes another needs its handle.
+  /// A service that is being published. One at a time: a service that includes another needs its handle.
   struct Adding {
     let id: OperationID
     let service: CBMutableService
@@ -52,24 +53,23 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
   private weak var currentDelegate: (any CBPeripheralManagerDelegate)?
   private var lastID: UInt64 = 0
 
-  // Guarded by the lock, under which what follows from them is sent too: so the session is asked in the order in which they
-  // change.
-  // Release builds do not check that no two accesses to it overlap, as the lock sees to it.
+  // Guarded by the lock, under which the requests that follow from them are sent too: so the session gets these in the
+  // order of the changes. The lock also orders the accesses: release builds do not check this one's for overlaps.
   #if !DEBUG
     @exclusivity(unchecked)
   #endif
   @safe var adapter = AdapterState.unknown
   var advertising = Advertising.idle
-  /// Calls of `startAdvertising` that wait for their answer.
+  /// Calls of `startAdvertising` that have not been answered.
   var starts: Set<OperationID> = []
   var adding: [Adding] = []
   var published: [Published] = []
   var characteristics: [AttributeHandle: CBMutableCharacteristic] = [:]
-  /// Of those that the program still holds: see `central(_:longestUpdate:)`.
+  /// The objects that the program still holds: see `central(_:longestUpdate:)`.
   var centrals: [UUID: WeakCentral] = [:]
-  /// Requests of centrals that nobody has responded to.
+  /// Requests of centrals that the program has not responded to.
   var unanswered: Set<ServerRequest> = []
-  /// Centrals for which `updateValue` has found no room: the ready call waits for all of them.
+  /// Centrals for which `updateValue` has found no room: `peripheralManagerIsReady` waits for all of them.
   var refusing: Set<UUID> = []
   struct WeakCentral { weak var central: CBCentral? }
 
@@ -112,14 +112,14 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     }
   }
 
-  /// Whether the program may share data. Linux asks nobody: what it does not permit is the state `unauthorized`.
+  /// Whether the program may share data. Linux does not ask the user; missing permissions are the state `unauthorized`.
   @available(*, deprecated, message: "use CBManager.authorization")
   open class func authorizationStatus() -> CBPeripheralManagerAuthorizationStatus { .authorized }
 
   // MARK: Services
 
-  /// Publishes a service with all that belongs to it; `peripheralManager(_:didAdd:error:)` answers. What it includes must have
-  /// been added before. More than one service may have the same UUID.
+  /// Publishes a service with its characteristics and descriptors; `peripheralManager(_:didAdd:error:)` reports the
+  /// result. Add the services that it includes before. More than one service may have the same UUID.
   ///
   /// Errors: `invalidParameters` for a tree that breaks a rule, which the error names, `uuidNotAllowed` for the services of
   /// the adapter itself, `outOfSpace`, `operationCancelled` for a service removed before it was published, and `unknown` in
@@ -147,7 +147,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     }
   }
 
-  /// Takes a service of this manager from the database. One that another includes stays: remove that first.
+  /// Removes a service of this manager from the database. A service that another one includes stays: remove the other
+  /// first.
   open func remove(_ service: CBMutableService) {
     let (removed, misuse): (Published?, String?) = lock.withLock {
       if let misuse = powerMisuse { return (nil, misuse) }
@@ -168,11 +169,11 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
       return (removed, nil)
     }
     if let misuse { Log.misuse(self, misuse) }
-    // Let go without the lock: a program's subclass may do anything then.
+    // Released without the lock: a subclass of the program's may do anything in its deinitialiser.
     withExtendedLifetime(removed) {}
   }
 
-  /// Takes all services of this manager from the database.
+  /// Removes all services of this manager from the database.
   open func removeAllServices() {
     let (removed, misuse): ([Published], String?) = lock.withLock {
       if let misuse = powerMisuse { return ([], misuse) }
@@ -183,21 +184,21 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
       return (published, nil)
     }
     if let misuse { Log.misuse(self, misuse) }
-    // Let go without the lock: a program's subclass may do anything then.
+    // Released without the lock: a subclass of the program's may do anything in its deinitialiser.
     withExtendedLifetime(removed) {}
   }
 
   // MARK: Advertising
 
   /// Advertises: `CBAdvertisementDataLocalNameKey`, a String, and `CBAdvertisementDataServiceUUIDsKey`, an array of CBUUIDs.
-  /// Other keys are ignored. `peripheralManagerDidStartAdvertising(_:error:)` answers.
+  /// Other keys are ignored. `peripheralManagerDidStartAdvertising(_:error:)` reports the result.
   ///
   /// Errors: `alreadyAdvertising`, `invalidParameters` for a value of another type, `operationCancelled` if it was stopped
   /// before it began, and `unknown` in a state other than `poweredOn`.
   open func startAdvertising(_ advertisementData: [String: Any]?) {
     let supported = [CBAdvertisementDataLocalNameKey, CBAdvertisementDataServiceUUIDsKey]
     for key in (advertisementData ?? [:]).keys.sorted() where !supported.contains(key) {
-      Log.misuse(self, "does not advertise \(key): the local name and the service UUIDs are what it can.")
+      Log.misuse(self, "does not advertise \(key): it can advertise the local name and service UUIDs.")
     }
     let error: CBError? = lock.withLock {
       do throws(CBError) {
@@ -217,13 +218,13 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     if let error { inTurn { $0.delegate?.peripheralManagerDidStartAdvertising($0, error: error) } }
   }
 
-  /// Ends the advertisement; connections go on.
+  /// Stops advertising. Connections continue.
   open func stopAdvertising() {
     let misuse: String? = change {
       defer { advertising = .idle }
       switch advertising {
       case .idle: return powerMisuse
-      // What is paused is stopped without the adapter.
+      // A paused advertisement is not on the adapter.
       case .paused: return nil
       case .starting, .on:
         session.send(.stopAdvertising)
@@ -238,7 +239,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
 
   // MARK: Centrals
 
-  /// Asks the central for another connection interval; it need not grant it. Core Specification, Vol 3, Part A, §4.20.
+  /// Requests another connection interval, which the central may refuse. Core Specification, Vol 3, Part A, §4.20.
   open func setDesiredConnectionLatency(_ latency: CBPeripheralManagerConnectionLatency, for central: CBCentral) {
     if let misuse = lock.withLock({ powerMisuse }) { return Log.misuse(self, misuse) }
     let wish: ConnectionLatency =
@@ -251,10 +252,10 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     session.send(.setDesiredLatency(central.identifier, wish))
   }
 
-  /// Answers a read, with the request's `value`, or all the writes that came together: exactly once, and for writes to the
-  /// first of them. Whoever responds again, or to another manager's request, is told so on standard error, and the central is
-  /// not; a response to another of the writes is taken for the one that is meant. Requests that are let go without a
-  /// response are answered with `unlikelyError`.
+  /// Answers a read, with the request's `value`, or all the writes that came together. Respond exactly once, and to the
+  /// first of several writes; a response to another of them counts as one to the first. A second response, and one to
+  /// another manager's request, are lines on standard error, and the central receives nothing. The manager answers
+  /// requests that the program releases without a response with `unlikelyError`.
   open func respond(to request: CBATTRequest, withResult result: CBATTError.Code) {
     guard request.answer.isFrom(self) else {
       return Log.misuse(self, "cannot respond to a request of another manager: \(request)")
@@ -262,9 +263,10 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     guard lock.withLock({ unanswered.remove(request.answer.id) != nil }) else {
       return Log.misuse(
         self,
-        "has responded already, or the central is gone or has waited too long: respond once, within 25 s: \(request)")
+        "has responded already, or the central has disconnected or waited too long: respond once, within 25 s: \(request)"
+      )
     }
-    if !request.isFirst { Log.misuse(self, "was to respond to the first request of the array: \(request)") }
+    if !request.isFirst { Log.misuse(self, "should respond to the first request of the array: \(request)") }
     let answer = request.answer
     if result != .success {
       let error = ATTError(rawValue: UInt8(truncatingIfNeeded: result.rawValue))
@@ -300,20 +302,20 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
 
   // MARK: L2CAP channels
 
-  /// Answered with `CBError.operationNotSupported`: there are no channels yet.
+  /// Not supported yet: `peripheralManager(_:didPublishL2CAPChannel:error:)` reports `CBError.operationNotSupported`.
   open func publishL2CAPChannel(withEncryption encryptionRequired: Bool) {
     inTurn {
       $0.delegate?.peripheralManager($0, didPublishL2CAPChannel: 0, error: CBError(.operationNotSupported))
     }
   }
-  /// Answered with `CBError.operationNotSupported`: there are no channels yet.
+  /// Not supported yet: `peripheralManager(_:didUnpublishL2CAPChannel:error:)` reports `CBError.operationNotSupported`.
   open func unpublishL2CAPChannel(_ psm: CBL2CAPPSM) {
     inTurn {
       $0.delegate?.peripheralManager($0, didUnpublishL2CAPChannel: psm, error: CBError(.operationNotSupported))
     }
   }
 
-  /// Calls the delegate on the queue for what no session is asked for: see `Delivery.perform`.
+  /// Calls the delegate on the queue, without an event of the session: see `Delivery.perform`.
   func inTurn(_ call: @escaping @Sendable (CBPeripheralManager) -> Void) {
     delivery.perform { [weak self] in
       if let self { call(self) }
@@ -326,7 +328,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     lastID += 1
     return OperationID(rawValue: lastID)
   }
-  /// What is wrong with a call now; nil: nothing.
+  /// Why the manager accepts no call now; nil: it does.
   var powerMisuse: String? {
     adapter == .poweredOn ? nil : "can only accept this command while in the powered on state: \(adapter.why)"
   }
@@ -334,7 +336,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     guard adapter != .poweredOn else { return }
     throw CBError(.unknown, "The peripheral manager is not powered on: \(adapter.why)")
   }
-  /// It is not published any more. What centrals still ask about it is refused.
+  /// The service is not published any more. Requests of centrals for it are refused.
   func forget(_ service: Published) {
     for characteristic in service.tree.characteristics {
       guard let (handle, _) = characteristic.audience(of: self) else { continue }
@@ -342,7 +344,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     }
     service.tree.release()
   }
-  /// Its answer is an error; if it is published already, it is taken back when that is known.
+  /// `didAdd` reports an error. If the session publishes it all the same, it is removed then.
   private func cancelAdding(_ index: Int) {
     adding[index].error = CBError(.operationCancelled, "The service was removed before it was published.")
     adding[index].tree?.release()
@@ -368,6 +370,6 @@ extension CBPeripheralManager.Advertisement {
 }
 
 extension AdapterState {
-  /// One sentence: the cause, and what helps.
+  /// One sentence with the cause and the remedy.
   var why: String { hindrance ?? "The state is not known yet: wait for peripheralManagerDidUpdateState." }
 }

@@ -1,15 +1,16 @@
 public import Foundation
 
-/// What a peripheral manager tells, on its queue and in the order in which it happened.
+/// A peripheral manager calls these methods on its queue, in the order of the events.
 ///
 /// All but the first are optional, as Apple's are: here by default implementations, which Swift does not override through
-/// a superclass. A class that inherits its conformance and adds one of them has to conform itself to be heard.
+/// a superclass. A class that inherits its conformance and adds one of them has to declare the conformance itself.
 public protocol CBPeripheralManagerDelegate: NSObjectProtocol {
   /// `peripheral.state` has changed. Below `poweredOn` nothing is advertised and no central is connected; below `poweredOff`
   /// the published services are gone too, and have to be added again.
   func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager)
 
-  /// The first call of all when a program is started again to go on where it was. Not called yet: programs are not restored.
+  /// The first call of all when the system starts a program again to restore its state. Not called yet: state is not
+  /// restored.
   func peripheralManager(_ peripheral: CBPeripheralManager, willRestoreState dict: [String: Any])
 
   /// Answers `startAdvertising`. `error` nil: the advertisement is on the air.

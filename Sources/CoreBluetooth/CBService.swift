@@ -25,9 +25,9 @@ open class CBService: CBAttribute, @unchecked Sendable {
     super.init(uuid: CBUUID(found.uuid), guardedBy: peripheral.shared)
   }
 
-  /// Whose service it is; nil when that is gone, and for a service of this device.
+  /// The peripheral that it belongs to; nil when that is released, and for a service of this device.
   open weak var peripheral: CBPeripheral? { shared.withLock { owner } }
-  /// Whether it stands for itself, or is only there to be included by others.
+  /// Whether it is primary. A secondary service is only included by others.
   open var isPrimary: Bool { primary }
   /// Nil until they have been discovered.
   open var includedServices: [CBService]? { shared.withLock { included } }
@@ -38,7 +38,7 @@ open class CBService: CBAttribute, @unchecked Sendable {
   func setCharacteristics(_ characteristics: [CBCharacteristic]?) { shared.withLock { contents = characteristics } }
   /// False: the link on which it was found has ended, or the peripheral has changed its services.
   var isValid: Bool { shared.withLock { valid } }
-  /// It is of no more use. Services may include each other, so it lets go of them. Under the lock.
+  /// It cannot be used any more. Services may include each other, so it releases them. Under the lock.
   func invalidate() {
     valid = false
     included = nil

@@ -1,5 +1,5 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Keys of dictionaries, and UUIDs, as texts. Apple's names and values; what each holds stands behind it.
+// Keys of dictionaries, and UUIDs, as strings: Apple's names and values. Each comment says the type of the value.
 
 // MARK: What a device advertises
 
@@ -33,14 +33,14 @@ public let CBPeripheralManagerOptionShowPowerAlertKey = "kCBInitOptionShowPowerA
 /// String: under which the manager's state is kept.
 public let CBPeripheralManagerOptionRestoreIdentifierKey = "kCBInitOptionRestoreIdentifier"
 /// String, not Apple's: which adapter this manager uses, as `BINDRUNE_HCI` spells it (`hci0`, `tcp:HOST:PORT`,
-/// `sim:NAME` …), or as an embedding program has called it. Without it the environment or the configuration file says.
+/// `sim:NAME` …), or the name that an embedding program has given it. Without it, see `AdapterChoice`.
 public let CBManagerOptionAdapterKey = "bindruneManagerOptionAdapter"
 
 // MARK: Scanning
 
-/// NSNumber, a Bool: every advertisement is told.
+/// NSNumber, a Bool: every advertisement is reported, not one for each device.
 public let CBCentralManagerScanOptionAllowDuplicatesKey = "kCBScanOptionAllowDuplicates"
-/// [CBUUID]: devices that ask for one of these services are told too.
+/// [CBUUID]: devices that solicit one of these services are reported too.
 public let CBCentralManagerScanOptionSolicitedServiceUUIDsKey = "kCBScanOptionSolicitedServiceUUIDs"
 
 // MARK: Connecting
@@ -51,9 +51,9 @@ public let CBConnectPeripheralOptionNotifyOnConnectionKey = "kCBConnectOptionNot
 public let CBConnectPeripheralOptionNotifyOnDisconnectionKey = "kCBConnectOptionNotifyOnDisconnection"
 /// NSNumber, a Bool.
 public let CBConnectPeripheralOptionNotifyOnNotificationKey = "kCBConnectOptionNotifyOnNotification"
-/// NSNumber, seconds to wait before the connection is sought.
+/// NSNumber: seconds to wait before the first attempt to connect.
 public let CBConnectPeripheralOptionStartDelayKey = "kCBConnectOptionStartDelay"
-/// NSNumber, a Bool: a link that ends without the app's doing is sought again.
+/// NSNumber, a Bool: a link that ends, except by the app, is made again.
 public let CBConnectPeripheralOptionEnableAutoReconnect = "kCBConnectOptionEnableAutoReconnect"
 /// NSNumber, a Bool. Of iOS.
 public let CBConnectPeripheralOptionEnableTransportBridgingKey = "kCBConnectOptionEnableTransportBridging"

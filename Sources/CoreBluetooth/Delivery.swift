@@ -3,13 +3,14 @@ import Foundation
 import Synchronization
 
 /// # Delivery
-/// **Overview**: carries events from a session's `EventQueue` to a manager's queue, in order and in batches. The first event that
-/// waits schedules one drain, which takes all events that wait by then; so a burst costs one turn of the queue. One drain runs
-/// at a time, so the order holds on a concurrent queue too. Values that came one after another are one event.
+/// **Overview**: carries events from a session's `EventQueue` to a manager's queue, in order and in batches. The first
+/// waiting event schedules one drain, which takes all events that wait by then; so a burst costs one turn of the queue.
+/// Only one drain runs at a time, so the order holds on a concurrent queue too. Values that came one after another are
+/// one event.
 ///
 /// **Function**: nothing is delivered before the manager's initialiser has returned, and the first state waits for a delegate,
-/// with all that comes after it: until then the manager's state is `unknown`, so the program can ask for nothing, and little
-/// comes (Decision 0028). Until a drain takes them, events wait in the session, which bounds their number.
+/// with all later events: until then the manager's state is `unknown`, so the program can make no requests, and few
+/// events come (Decision 0028). Until a drain takes them, events wait in the session, which bounds their number.
 ///
 /// **Phases**: initialising → awaitingDelegate → delivering → closed.
 final class Delivery: EventQueueReader, @unchecked Sendable {
@@ -26,16 +27,16 @@ final class Delivery: EventQueueReader, @unchecked Sendable {
   }
   private let lock = NSLock()
   private var phase = Phase.initialising
-  /// Answers that need no session.
+  /// Calls of delegates that no event of the session causes.
   private var calls: [@Sendable () -> Void] = []
-  /// The session's queue has events that no drain has taken.
+  /// True if no drain has taken the latest events.
   private var hasEvents = false
   private var isScheduled = false
-  /// A delegate was set since the last time that one was looked for.
+  /// A delegate was set after a drain last looked for one.
   private var hasNewDelegate = false
   private var losses = RepeatedNote()
   private let isClosed = Atomic(false)
-  /// The manager is there. Changes on any thread.
+  /// False once the manager is released. Changes on any thread.
   var isOpen: Bool { !isClosed.load(ordering: .acquiring) }
   let queue: DispatchQueue
   /// The session's.
@@ -47,10 +48,10 @@ final class Delivery: EventQueueReader, @unchecked Sendable {
     events.reader = self
   }
 
-  /// The last that a manager's initialiser does. `delegate` gives the manager's, `handle` is called on the queue; within an event
-  /// of several values it looks at `isOpen` before each.
+  /// A manager's initialiser calls this last. `delegate` returns the manager's; `handle` is called on the queue, and
+  /// checks `isOpen` before each value of an event.
   ///
-  /// `hasReturned` is asked until it says yes.
+  /// Delivery begins when `hasReturned` returns true; it is called repeatedly until then.
   func start(
     delegate: @escaping @Sendable () -> AnyObject?,
     hasReturned: @escaping @Sendable () -> Bool = InitialisingThread().hasReturned,
@@ -72,10 +73,10 @@ final class Delivery: EventQueueReader, @unchecked Sendable {
       scheduleDrain()
     }
   }
-  /// The initialiser has returned, and what comes is delivered, if there is a delegate.
+  /// The initialiser has returned, and events are delivered if there is a delegate.
   var hasBegun: Bool { lock.withLock { if case .initialising = phase { false } else { true } } }
 
-  /// The manager has another delegate now. From any thread.
+  /// The manager's delegate has changed. From any thread.
   func delegateChanged() {
     lock.withLock {
       hasNewDelegate = true
@@ -91,9 +92,9 @@ final class Delivery: EventQueueReader, @unchecked Sendable {
   func eventsDropped(_ count: Int, from queue: EventQueue) {
     guard let losses = lock.withLock({ losses.count(count, at: .now) }) else { return }
     Log.note(
-      self.queue, "\"\(self.queue.label)\" stands still: too many events wait for it, and \(losses) more were dropped.")
+      self.queue, "\"\(self.queue.label)\" is blocked: too many events wait for it, and \(losses) more were dropped.")
   }
-  /// From any thread: the next drain does `call` before the events that wait by then, and does not wait for a delegate.
+  /// The next drain makes `call` before it delivers events, and does not wait for a delegate. From any thread.
   func perform(_ call: @escaping @Sendable () -> Void) {
     lock.withLock {
       if case .closed = phase { return }
@@ -127,7 +128,7 @@ final class Delivery: EventQueueReader, @unchecked Sendable {
       }
     }
     guard let manager = first else { return }
-    // Not under the lock, for a program's own property may do anything. Kept until it has been told.
+    // Without the lock, for the program's own `delegate` may do anything. It is kept until the events are delivered.
     let delegate = isAwaiting ? manager.delegate() : nil
     let taken = isAwaiting ? takeFirst(for: delegate, of: manager) : events.takeAll()
     for call in calls {
@@ -139,14 +140,14 @@ final class Delivery: EventQueueReader, @unchecked Sendable {
       if let event { manager.handle(event, self) }
     }
     withExtendedLifetime(delegate) {}
-    // What has come meanwhile has to wait its turn: others use the queue too.
+    // Later events wait for another turn of the queue, which others use too.
     lock.withLock {
       isScheduled = false
       if case .awaitingDelegate = phase, delegate == nil, !hasNewDelegate, self.calls.isEmpty { return }
       scheduleDrain()
     }
   }
-  /// Without a delegate the events go on waiting. With the first known state, delivery no longer asks for one.
+  /// Without a delegate the events stay in the queue. After the first known state, delivery needs none.
   private func takeFirst(for delegate: AnyObject?, of manager: Manager) -> [BrokerEvent?] {
     guard delegate != nil else { return [] }
     lock.withLock { hasEvents = false }
@@ -155,7 +156,7 @@ final class Delivery: EventQueueReader, @unchecked Sendable {
     lock.withLock { if hasKnownState, case .awaitingDelegate = phase { phase = .delivering(manager) } }
     return taken
   }
-  /// Nothing is delivered any more, not even what waits: the manager is gone.
+  /// The manager is released: no more events are delivered, and those that wait are dropped.
   func close() {
     isClosed.store(true, ordering: .releasing)
     events.close()
@@ -169,12 +170,12 @@ final class Delivery: EventQueueReader, @unchecked Sendable {
   }
 }
 
-/// Counts what repeats, for a note about it: once at first, and then once a minute at most.
+/// Counts repetitions for a note about them: one note at first, and then one a minute at most.
 struct RepeatedNote {
   private var count = 0
   private var next: ContinuousClock.Instant?
 
-  /// It has happened `times` more. Returns how often since the last note, if there is to be another.
+  /// Adds `times`. Returns the count since the last note if another note is due, else nil.
   mutating func count(_ times: Int = 1, at now: ContinuousClock.Instant) -> Int? {
     count += times
     if let next, now < next { return nil }

@@ -1,7 +1,7 @@
 // The sets of numbers, with Apple's raw values. Apple may add to them, and code written for Apple's says what then
 // (`@unknown default`): `nonexhaustive` keeps that from being called superfluous here.
 
-/// What a manager can do now.
+/// The state of a manager.
 #if hasAttribute(nonexhaustive)
   @nonexhaustive(warn)
 #endif
@@ -17,7 +17,7 @@ public enum CBManagerState: Int, Sendable {
   case poweredOff = 4
   case poweredOn = 5
 }
-/// Of the time before `CBManagerState`, with the same numbers.
+/// Replaced by `CBManagerState`, with the same numbers.
 @available(*, deprecated, message: "use CBManagerState")
 #if hasAttribute(nonexhaustive)
   @nonexhaustive(warn)
@@ -30,7 +30,7 @@ public enum CBCentralManagerState: Int, Sendable {
   case poweredOff = 4
   case poweredOn = 5
 }
-/// Of the time before `CBManagerState`, with the same numbers.
+/// Replaced by `CBManagerState`, with the same numbers.
 @available(*, deprecated, message: "use CBManagerState")
 #if hasAttribute(nonexhaustive)
   @nonexhaustive(warn)
@@ -65,7 +65,7 @@ public enum CBPeripheralManagerAuthorizationStatus: Int, Sendable {
   case authorized = 3
 }
 
-/// Where a peripheral's link stands.
+/// The state of a peripheral's link.
 #if hasAttribute(nonexhaustive)
   @nonexhaustive(warn)
 #endif
@@ -80,9 +80,9 @@ public enum CBPeripheralState: Int, Sendable {
   @nonexhaustive(warn)
 #endif
 public enum CBCharacteristicWriteType: Int, Sendable {
-  /// The peripheral says whether it has written.
+  /// The peripheral answers whether it has written the value.
   case withResponse = 0
-  /// Best effort, and nothing is told.
+  /// Best effort, without a result.
   case withoutResponse = 1
 }
 
@@ -105,7 +105,7 @@ public enum CBConnectionEvent: Int, Sendable {
   case peerConnected = 1
 }
 
-/// What can be done with a characteristic's value. Core Specification, Vol 3, Part G, §3.3.1.1; the last two are Apple's own.
+/// The operations that a characteristic's value supports. Core Specification, Vol 3, Part G, §3.3.1.1; the last two are Apple's own.
 public struct CBCharacteristicProperties: OptionSet, Sendable {
   public let rawValue: UInt
   public init(rawValue: UInt) { self.rawValue = rawValue }
@@ -131,7 +131,7 @@ public struct CBAttributePermissions: OptionSet, Sendable {
   public static let writeEncryptionRequired = Self(rawValue: 0x08)
 }
 
-/// What is said to register for: `CBCentralManager.registerForConnectionEvents`.
+/// Keys for `CBCentralManager.registerForConnectionEvents`.
 public struct CBConnectionEventMatchingOption: RawRepresentable, Hashable, Sendable {
   public let rawValue: String
   public init(rawValue: String) { self.rawValue = rawValue }

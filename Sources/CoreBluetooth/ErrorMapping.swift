@@ -3,7 +3,7 @@ import BindruneWire
 import Foundation
 
 extension CBError {
-  /// `sentence`: the cause, and the cure. It may have paths in it, and programs print it.
+  /// `sentence`: the cause, and the cure. It may contain paths, and programs print it.
   init(_ code: Code, _ sentence: String) {
     self.init(code, userInfo: [NSLocalizedDescriptionKey: sentence.printable()])
   }
@@ -15,7 +15,7 @@ extension CBATTError {
 }
 
 extension BluetoothError {
-  /// As the facade tells it: what the peer has answered is a `CBATTError`, everything else a `CBError`, with our sentence.
+  /// The facade's error: an answer of the peer is a `CBATTError`, everything else a `CBError`, with our sentence.
   var facade: any Error {
     if let attError {
       return CBATTError(CBATTError.Code(rawValue: Int(attError.rawValue)) ?? .unlikelyError, diagnostics)

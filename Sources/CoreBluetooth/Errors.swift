@@ -37,7 +37,7 @@ public struct CBError: CustomNSError, CustomStringConvertible, Hashable, @unchec
     @available(*, deprecated, renamed: "unknownDevice") public static var unkownDevice: Code { .unknownDevice }
   }
   public let code: Code
-  /// What is known beside the code.
+  /// Details of the error, by Foundation's keys.
   public let userInfo: [String: Any]
   public init(_ code: Code, userInfo: [String: Any] = [:]) {
     self.code = code
@@ -88,24 +88,24 @@ extension CBError.Code {
   var sentence: String {
     switch self {
     case .unknown: "Something unexpected went wrong."
-    case .invalidParameters: "A parameter is not possible."
+    case .invalidParameters: "A parameter is invalid."
     case .invalidHandle: "There is no attribute with this handle."
     case .notConnected: "The device is not connected."
-    case .outOfSpace: "There is no room for it."
+    case .outOfSpace: "There is not enough space."
     case .operationCancelled: "The operation was cancelled."
-    case .connectionTimeout: "The device has not answered for too long."
+    case .connectionTimeout: "The device did not answer in time."
     case .peripheralDisconnected: "The device has ended the connection."
     case .uuidNotAllowed: "This UUID is not allowed here."
-    case .alreadyAdvertising: "Advertising is on already."
+    case .alreadyAdvertising: "The peripheral manager is advertising already."
     case .connectionFailed: "The connection could not be made."
-    case .connectionLimitReached: "There are as many connections as the adapter can have."
+    case .connectionLimitReached: "The adapter has reached its limit of connections."
     case .unknownDevice: "The device is not known."
     case .operationNotSupported: "The operation is not supported."
     case .peerRemovedPairingInformation: "The device has forgotten the pairing."
     case .encryptionTimedOut: "The device did not encrypt the connection in time."
-    case .tooManyLEPairedDevices: "There are as many paired devices as can be remembered."
-    case .leGattExceededBackgroundNotificationLimit: "More notifications came in the background than are allowed."
-    case .leGattNearBackgroundNotificationLimit: "Nearly as many notifications came in the background as are allowed."
+    case .tooManyLEPairedDevices: "The limit of paired devices is reached."
+    case .leGattExceededBackgroundNotificationLimit: "The limit of notifications in the background is exceeded."
+    case .leGattNearBackgroundNotificationLimit: "The limit of notifications in the background is nearly reached."
     }
   }
 }
@@ -115,7 +115,7 @@ public struct CBATTError: CustomNSError, CustomStringConvertible, Hashable, @unc
   // Sendable as `CBError`.
   public typealias Code = CBATTErrorCode
   public let code: Code
-  /// What is known beside the code.
+  /// Details of the error, by Foundation's keys.
   public let userInfo: [String: Any]
   public init(_ code: Code, userInfo: [String: Any] = [:]) {
     self.code = code
@@ -168,18 +168,18 @@ extension CBATTError.Code {
     case .readNotPermitted: "The attribute cannot be read."
     case .writeNotPermitted: "The attribute cannot be written."
     case .invalidPdu: "The request was malformed."
-    case .insufficientAuthentication: "The attribute asks for an authenticated link."
-    case .requestNotSupported: "The other side does not know this request."
+    case .insufficientAuthentication: "The attribute requires an authenticated link."
+    case .requestNotSupported: "The other side does not support this request."
     case .invalidOffset: "The offset is beyond the value's end."
-    case .insufficientAuthorization: "The attribute asks for authorization."
+    case .insufficientAuthorization: "The attribute requires authorization."
     case .prepareQueueFull: "Too many writes are queued."
     case .attributeNotFound: "There is no such attribute."
     case .attributeNotLong: "The attribute cannot be read in parts."
     case .insufficientEncryptionKeySize: "The link's key is too short for the attribute."
-    case .invalidAttributeValueLength: "The value has a length that the attribute does not take."
+    case .invalidAttributeValueLength: "The attribute does not accept a value of this length."
     case .unlikelyError: "Something unlikely went wrong on the other side."
-    case .insufficientEncryption: "The attribute asks for an encrypted link."
-    case .unsupportedGroupType: "The other side does not group attributes by this type."
+    case .insufficientEncryption: "The attribute requires an encrypted link."
+    case .unsupportedGroupType: "The other side does not support this type of group."
     case .insufficientResources: "The other side has too few resources."
     @unknown default: "The other side answered with error 0x\(String(rawValue, radix: 16, uppercase: true))."
     }

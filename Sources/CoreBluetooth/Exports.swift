@@ -9,8 +9,8 @@ public typealias CFAbsoluteTime = Double
 public typealias CFTimeInterval = Double
 
 /// The time now.
-@_disfavoredOverload  // who imports CoreFoundation too has that one's
+@_disfavoredOverload  // for a program that imports CoreFoundation too, that one's
 public func CFAbsoluteTimeGetCurrent() -> CFAbsoluteTime { Date.timeIntervalSinceReferenceDate }
 
-/// Its name in C, as which Apple's initialisers show it.
+/// The type's name in C, which older declarations of Apple's show.
 public typealias dispatch_queue_t = DispatchQueue

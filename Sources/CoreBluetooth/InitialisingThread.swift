@@ -2,16 +2,17 @@ import Foundation
 
 /// The thread that runs a manager's initialiser, watched from another one: whether it has returned from there.
 ///
-/// Swift calls nothing when an initialiser has returned, and a queue does not tell whether a thread has left a function. But
-/// behind this value's own initialiser a manager's has nothing left to do that waits or takes long. So the thread has returned
+/// Swift calls nothing when an initialiser has returned, and a queue does not show whether a thread has left a
+/// function. But after this value's own initialiser a manager's has nothing left to do that waits or takes long. So the
+/// thread has returned
 /// when it waits for something, has ended, or has used the processor for 5 ms since. A thread that could run and is given no
 /// processor, however long, has not: elapsed time says nothing.
 ///
-/// The rest of a subclass's initialiser is covered as far as it does not wait and takes less than those 5 ms: Decision 0028.
+/// A subclass's own initialiser is covered as long as it does not wait and takes less than those 5 ms: Decision 0028.
 struct InitialisingThread: Sendable {
   private let clock: clockid_t
   private let start: UInt64
-  /// What the kernel says of it: proc(5), "/proc/tid/stat".
+  /// The path of the kernel's file on the thread: proc(5), "/proc/tid/stat".
   private let status: String?
 
   /// The current thread.
@@ -25,7 +26,7 @@ struct InitialisingThread: Sendable {
     start = Self.time(of: clock) ?? 0
   }
 
-  /// True where the system does not tell.
+  /// True on a system without this file.
   @Sendable func hasReturned() -> Bool {
     guard let time = Self.time(of: clock), time - start < 5_000_000 else { return true }
     // `1240 (name) S …`, where the name may have anything in it.

@@ -2,8 +2,8 @@ import BindruneBroker
 import BindruneWire
 import Foundation
 
-/// What the module has to tell whoever writes the program: a call that cannot be carried out, and why Bluetooth is not to be
-/// had. A line each on standard error; Apple's goes to the system's log.
+/// Messages for the author of the program: a call that cannot be carried out, and why Bluetooth is not available. Each
+/// is a line on standard error; Apple's go to the system's log.
 final class Log: @unchecked Sendable {
   // Sendable: everything that changes is guarded by the lock.
   static let shared = Log(to: .shared)
@@ -17,7 +17,7 @@ final class Log: @unchecked Sendable {
     shared.write("API MISUSE: \(name(object)) \(sentence)")
   }
   static func note(_ object: AnyObject, _ sentence: String) { shared.write("\(name(object)) \(sentence)") }
-  /// Class and address: which one it is, of several.
+  /// Class and address of the object.
   static func name(_ object: AnyObject) -> String {
     "<\(type(of: object)): 0x\(String(UInt(bitPattern: ObjectIdentifier(object)), radix: 16))>"
   }

@@ -1,9 +1,9 @@
 import Foundation
 
-// `delegate?.centralManager?(self, didConnect: peripheral)`: so a program calls an optional method of Apple's delegates, in what
-// passes calls on, or stands in for a manager. Here the methods have defaults instead, and a method with a question mark
-// behind it does not compile. So each name of theirs is a property too, of a value that can be called in the same words; it is
-// never nil. A delegate's own property of that name, as most have one, comes before it, whoever declares it.
+// `delegate?.centralManager?(self, didConnect: peripheral)`: proxies, and programs that stand in for a manager, call an
+// optional method of Apple's delegates so. Here the methods have defaults instead, and a method with a question mark
+// behind it does not compile. So each base name is a property as well, of a value that is called with the same labels;
+// it is never nil. A property of that name in the delegate itself, as most have one, takes precedence.
 
 extension CBCentralManagerDelegate {
   @_disfavoredOverload public var centralManager: _CentralManagerCalls? { _CentralManagerCalls(delegate: self) }

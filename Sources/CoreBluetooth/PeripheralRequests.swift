@@ -1,31 +1,31 @@
 import BindruneBroker
 import Foundation
 
-/// What a peripheral shows, and what its requests lean on.
+/// The state of a peripheral's link, and what was discovered on it.
 struct PeripheralLink {
   var state = CBPeripheralState.disconnected
   var name: String?
   /// Octets of one write without response, ATT_MTU − 3; until a link says otherwise, of the least MTU.
   var longestWrite = 20
   var rssi: NSNumber?
-  /// Those that were asked for. Nil: nobody has asked yet.
+  /// The services of the discoveries so far; nil: there was none.
   var services: [CBService]?
   /// Everything that was found, also services that are only included: by the handle of the declaration, or of the value.
   var foundServices: [AttributeHandle: CBService] = [:]
   var foundCharacteristics: [AttributeHandle: CBCharacteristic] = [:]
-  /// Ends that belong to connections that were cancelled before the one that is wanted now.
+  /// How many ends are outstanding of connections that were cancelled before the present attempt.
   var endsAhead = 0
-  /// False: the adapter was gone in between. The app has to find the peripheral again.
+  /// False: the adapter was gone in between, and the app has to discover or retrieve the peripheral again.
   var isValid = true
 
-  /// The link has ended: what was found on it is of no more use. Under the lock.
+  /// The link has ended: nothing that was found on it can be used any more. Under the lock.
   mutating func end() {
     for service in foundServices.values { service.invalidate() }
     (services, foundServices, foundCharacteristics, longestWrite) = (nil, [:], [:], 20)
   }
 }
 
-/// What a peripheral was asked for: whom to tell of the answer.
+/// A request of the app to a peripheral. It decides which method of the delegate gets the answer.
 enum PeripheralRequest {
   case rssi
   case services(isAll: Bool)
@@ -40,14 +40,14 @@ enum PeripheralRequest {
   case openChannel
 }
 
-/// An empty list filters as little as none does.
+/// An empty list is no filter, as nil is.
 func filter(_ uuids: [CBUUID]?) -> [BluetoothUUID]? {
   guard let uuids, !uuids.isEmpty else { return nil }
   return uuids.map(\.uuid)
 }
 
 extension CBPeripheral {
-  // MARK: Asking
+  // MARK: Requests
 
   func request(_ request: PeripheralRequest, _ make: (OperationID, UUID) -> BrokerRequest.Central) {
     guard let manager else { return Log.misuse(self, "belongs to no manager, or its manager is gone.") }
@@ -55,7 +55,7 @@ extension CBPeripheral {
     Log.misuse(self, "can only be asked for something while it is connected.")
     fail(request, CBError(.notConnected, "The device is not connected: connect, and ask again."))
   }
-  /// What concerns an attribute that was found on this link. A value has at most 512 octets: Core Specification, Vol 3,
+  /// A request for an attribute that was found on this link. A value has at most 512 octets: Core Specification, Vol 3,
   /// Part F, §3.2.9.
   func request(
     _ request: PeripheralRequest, in attribute: CBAttribute, _ value: Data = Data(),
@@ -123,18 +123,18 @@ extension CBPeripheral {
   }
   private func facadeError(_ error: BluetoothError, of request: PeripheralRequest) -> any Error {
     switch (error.code, request) {
-    // Nothing to subscribe with, which Apple tells as the peer's answer.
+    // The characteristic has no configuration: Apple reports that as an answer of the peer.
     case (.invalidArgument, .notify): CBATTError(.attributeNotFound, error.diagnostics)
     case (.disconnected, _): CBError(.notConnected, error.diagnostics)
     default: error.facade
     }
   }
-  /// False: that is no answer to this request.
+  /// False: the answer does not fit the request.
   private func take(_ answer: BrokerAnswer, of request: PeripheralRequest) -> Bool {
     switch (request, answer) {
     case (.rssi, .rssi(let value)): withLink { $0.rssi = value.map { NSNumber(value: $0) } }
     case (.services(let isAll), .services(let found)):
-      // Those that Apple's systems use themselves are in no list of all, and are found when they are asked for.
+      // As on Apple's systems, the services of the system itself are found only by their UUIDs.
       let services = objects(for: isAll ? found.filter { !CBUUID.ofSystem.contains(CBUUID($0.uuid)) } : found)
       changeLink { $0.services = merged(isAll ? nil : $0.services, services) { $0.found?.handle } }
     case (.includedServices(let service, let isAll), .includedServices(let found)):
@@ -158,7 +158,7 @@ extension CBPeripheral {
     }
     return true
   }
-  /// One object for one attribute, as long as the link lives and the attribute is what it was.
+  /// The same object for the same attribute, until the link ends or the attribute changes.
   private func objects(for found: [FoundService]) -> [CBService] {
     withLink { link in
       found.map { found in
@@ -180,7 +180,7 @@ extension CBPeripheral {
     }
   }
 
-  /// Tells the delegate of the answer to a request.
+  /// Passes the answer to the delegate.
   func report(_ request: PeripheralRequest, _ error: (any Error)?) {
     guard let delegate else { return }
     switch request {
@@ -204,7 +204,7 @@ extension CBPeripheral {
     }
   }
 
-  // MARK: What the peripheral does by itself, on the manager's queue
+  // MARK: Events of the device, on the manager's queue
 
   /// Until the app ends the connection, or lets its manager go.
   func received(_ values: BrokerValues, of handle: AttributeHandle, during delivery: Delivery) {
@@ -240,7 +240,7 @@ extension CBPeripheral {
   }
 }
 
-/// What was known and what was found now, each once, in the order of the handles.
+/// The union of what was known and what was found now, in the order of the handles.
 private func merged<Object: AnyObject>(
   _ known: [Object]?, _ found: [Object], _ handle: (Object) -> AttributeHandle?
 ) -> [Object] {

@@ -1,16 +1,17 @@
 import BindruneBroker
 import Foundation
 
-/// What `CBPeripheralManager.add` publishes: a service as it was when it was added, with what belongs to it.
+/// A service as it was when `CBPeripheralManager.add` was called, with the services that it includes and its
+/// characteristics.
 struct ServiceTree {
   let service: CBMutableService
   let included: [CBMutableService]
   let characteristics: [CBMutableCharacteristic]
 
-  /// Throws where Apple raises an exception, or answers with an error: what is not allowed, in which attribute.
+  /// Throws where Apple raises an exception, or answers with an error; the error names the attribute and the rule.
   init(_ service: CBMutableService) throws(CBError) {
     let uuid = service.uuid
-    // There is one of each, which is the adapter's own.
+    // The adapter itself publishes these.
     guard !CBUUID.ofSystem.contains(uuid) else {
       throw CBError(.uuidNotAllowed, "The service \(uuid) is the adapter's own: publish another.")
     }
@@ -37,7 +38,8 @@ struct ServiceTree {
     self.characteristics = characteristics
   }
 
-  /// All but what it includes, whose handles are known when they have been published. When it is claimed it does not change.
+  /// The description without the included services, whose handles are known only when they are published. The tree is
+  /// claimed, so it does not change.
   func describe() throws(CBError) -> ServiceDescription {
     var description = ServiceDescription(uuid: service.uuid.uuid, isPrimary: service.isPrimary)
     for characteristic in characteristics {
@@ -46,7 +48,7 @@ struct ServiceTree {
     return description
   }
 
-  /// True: nobody has published any part of it, and `manager` may.
+  /// False: a manager has published a part of it already. Else all of it is `manager`'s from now on.
   func claim(for manager: CBPeripheralManager) -> Bool {
     guard service.claim(for: manager) else { return false }
     for (index, characteristic) in characteristics.enumerated() where !characteristic.claim(for: manager) {
@@ -81,7 +83,7 @@ extension ServiceDescription.Characteristic {
           "The value of the characteristic \(uuid) has \(value.count) octets: 512 are the most. Vol 3, Part F, §3.2.9.")
       }
     }
-    // Who may subscribe only on an encrypted link may subscribe.
+    // A subscription that requires encryption is a subscription too.
     if properties.contains(.notifyEncryptionRequired) { properties.insert(.notify) }
     if properties.contains(.indicateEncryptionRequired) { properties.insert(.indicate) }
     let isProtected = !properties.isDisjoint(with: [.notifyEncryptionRequired, .indicateEncryptionRequired])
@@ -106,7 +108,7 @@ extension AttributePermissions.Access {
 }
 
 extension ServiceDescription.Descriptor {
-  /// Apple lets programs describe a value in words and in its format, and no more.
+  /// As on Apple's systems, programs can publish a User Description and a Presentation Format, and no other descriptor.
   init(_ descriptor: CBDescriptor, of characteristic: CBUUID) throws(CBError) {
     let value: Data
     guard descriptor is CBMutableDescriptor else {

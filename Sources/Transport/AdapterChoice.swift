@@ -37,7 +37,7 @@ package struct AdapterChoice: Equatable, Sendable {
     do throws(TransportError) { return .success(try AdapterChoice(adapter)) } catch { return .failure(error) }
   }
 
-  /// Throws a `.specification` whose sentence says where the mistake is and what to write instead.
+  /// Throws a `.specification` whose sentence names the place of the mistake and the remedy.
   /// `environment` returns a variable's value, `read` a file's text; nil: there is no such variable or file.
   package init(
     _ adapter: String? = nil, environment: (String) -> String? = AdapterChoice.variable,
@@ -79,7 +79,7 @@ package struct AdapterChoice: Equatable, Sendable {
     var trace: String?
     var handlesSignals: Bool?
   }
-  /// The first that is there.
+  /// The first existing file.
   private static func file(
     _ environment: (String) -> String?, _ read: (String) throws -> String?
   ) throws(TransportError) -> File {
@@ -135,13 +135,13 @@ package struct AdapterChoice: Equatable, Sendable {
   /// A variable of the process's environment.
   package static func variable(_ name: String) -> String? { unsafe getenv(name).map { unsafe String(cString: $0) } }
 
-  /// A configuration has a few lines; what is longer is something else.
+  /// A configuration has a few lines; a longer file is something else.
   private static var limit: Int { 65_536 }
 
   /// The text of a regular file of at most 64 KiB; nil: there is no such file.
   package static func text(ofFile path: String) throws -> String? {
     do {
-      // Opening a pipe would wait for a writer, who may never come.
+      // Opening a pipe would wait for a writer, which may never come.
       let file = try FileDescriptor.open(
         FilePath(text: path), .readOnly, options: [.closeOnExec, .nonBlocking, .noControllingTerminal])
       return try file.closeAfter {

@@ -324,7 +324,7 @@ struct BrokerWorld {
     case .host(let command):
       faults.expect(life == .running, "\(command) while no host runs")
       carryOut(command)
-    case .tell(let session, let event):
+    case .deliver(let session, let event):
       guard let index = sessions.firstIndex(where: { $0.id == session }) else {
         return faults.expect(false, "\(event) is for nobody")
       }
