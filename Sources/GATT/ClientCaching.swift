@@ -13,7 +13,7 @@ import BindruneWire
 ///     client.readDatabaseHash(id)                       // .databaseHash(hash)
 ///     client.restore(kept)                              // if kept.hash == hash; else
 ///     client.discoverAll(id)                            // then keep client.remote, if it has a hash
-///     client.followChanges(id)                          // and the client hears of changes from here on
+///     client.followChanges(id)                          // and the client learns of changes from here on
 ///
 /// When the services change, `remote` forgets the range, waiting requests that refer to it fail with
 /// `.databaseChanged`, and the effect `.servicesChanged` reports it. If `remote` was complete, the client discovers

@@ -185,7 +185,7 @@ extension Database {
     let mixed = (low ^ (high &* 0x9E37_79B9_7F4A_7C15)) &* 0xD6E8_FEB8_6659_FD93
     return Int(truncatingIfNeeded: mixed >> 32)
   }
-  /// The first index in `group`, a part of `grouped`, whose attribute stands at or after `position`.
+  /// The first index in `group`, a part of `grouped`, whose attribute is at or after `position`.
   @inline(__always)
   static func lowerBound(_ list: Span<UInt16>, _ group: Range<Int>, _ position: Int) -> Int {
     var low = group.lowerBound

@@ -264,7 +264,7 @@ extension Server {
   }
 }
 
-// MARK: - Small things
+// MARK: - Helpers
 
 extension WireRecord {
   /// Appends a list's entry; false, without writing anything, when it does not fit.

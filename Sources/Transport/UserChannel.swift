@@ -85,7 +85,7 @@ final class UserChannel: @unchecked Sendable {
   let receiveBuffer: Int
   private let kernel: HCIKernel
   /// The adapter was up, and must be brought up again.
-  private(set) var owesPower = false
+  private(set) var mustRestorePower = false
 
   /// Octets that the kernel should buffer for us: the traffic of a controller for a second and more, if this process is
   /// delayed.
@@ -135,7 +135,7 @@ final class UserChannel: @unchecked Sendable {
 
   private func bindTakenDown() -> Attempt {
     do throws(Errno) { try kernel.power(adapter, false) } catch { return .failed(error) }
-    owesPower = true
+    mustRestorePower = true
     // The process that brought it up may do so again: try only for the duration of a set-up.
     do throws(Errno) { try kernel.bind(descriptor, adapter) } catch { return .inSetUp(error) }
     return .bound
@@ -149,8 +149,8 @@ final class UserChannel: @unchecked Sendable {
 
   /// Brings up an adapter that was taken down, after the socket is closed.
   func restorePower() throws {
-    guard owesPower else { return }
-    owesPower = false
+    guard mustRestorePower else { return }
+    mustRestorePower = false
     do throws(Errno) { try kernel.power(adapter, true) } catch {
       switch error {
       // Another process has brought it up, or it is unplugged.

@@ -44,7 +44,7 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
     outgoing = channel.allocator.buffer(capacity: 260)
     let loop = channel.eventLoop
     closeFuture = channel.closeFuture.flatMap {
-      guard userChannel.owesPower else { return loop.makeSucceededVoidFuture() }
+      guard userChannel.mustRestorePower else { return loop.makeSucceededVoidFuture() }
       // Meanwhile the kernel starts the controller.
       return NIOThreadPool.singleton.runIfActive(eventLoop: loop) { try userChannel.restorePower() }
     }
@@ -105,7 +105,7 @@ public final class UserChannelSocket: HCITransport, @unchecked Sendable {
   private func wrote(_ result: Result<Void, any Error>) {
     isInFlight = false
     if case .failure(let error) = result { return fail(reason(error)) }
-    guard !isDraining else { return }  // the caller goes on
+    guard !isDraining else { return }  // the caller continues
     isDraining = true
     while !isInFlight, gate.isLive, let next = waiting.popFirst() {
       waitingOctets -= next.readableBytes
