@@ -1,6 +1,6 @@
 import ATT
 import BindruneWire
-import Foundation
+import FoundationEssentials
 import GATT
 
 // Commands in the syntax of scripts, as sent over a control connection.

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 
 /// A script on disk.
 public struct ScriptFile: Sendable {
@@ -22,7 +22,7 @@ public struct ScriptFile: Sendable {
         continue
       }
       let base = path.hasSuffix("/") ? String(path.dropLast()) : path
-      let names = (FileManager.default.enumerator(atPath: base)?.allObjects as? [String] ?? [])
+      let names = ((try? FileManager.default.subpathsOfDirectory(atPath: base)) ?? [])
         .filter { $0.hasSuffix(".exchange") }.sorted()
       if names.isEmpty { throw FileError(path, "no *.exchange in this folder; name one that has scripts") }
       files += names.map { ScriptFile(path: "\(base)/\($0)") }

@@ -3,7 +3,7 @@ import ArgumentParser
 import BindruneConformance
 import BindruneTransport
 import BindruneWire
-import Foundation
+import FoundationEssentials
 
 struct Conform: AsyncParsableCommand {
   static let configuration = CommandConfiguration(

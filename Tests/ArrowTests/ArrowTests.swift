@@ -59,9 +59,10 @@ func packages(_ module: String) -> [String] {
   case "BindruneBroker": collections + system + ["Logging", "Foundation", "Dispatch"]
   case "CoreBluetooth": collections + ["Foundation", "CoreFoundation", "Dispatch", "Synchronization"]
   case "BindruneTrace", "BindruneReplay": collections + ["Foundation"]
-  case "BindruneConformance": collections + ["Foundation", "Glibc"]
+  // The tool links neither Foundation nor ICU: Decision 0049.
+  case "BindruneConformance": collections + ["FoundationEssentials", "Glibc"]
   case "BindruneTool", "BindruneDaemon":
-    collections + system + ["Foundation", "Dispatch", "Logging", "ArgumentParser", "ArgumentParserToolInfo"]
+    collections + system + ["FoundationEssentials", "Dispatch", "Logging", "ArgumentParser", "ArgumentParserToolInfo"]
   case "TestSupport": collections + ["Foundation", "Dispatch", "Synchronization", "Testing", "NIOCore", "NIOPosix"]
   case "KernelCentral": ["Logging"]
   default: []
