@@ -141,7 +141,7 @@ extension AdvertisingPacker.Policy: ExpressibleByArgument {}
 struct HexOctets: ExpressibleByArgument {
   let octets: [UInt8]
   init?(argument: String) {
-    let digits = argument.filter { $0 != " " && $0 != ":" }.map { $0.isASCII ? $0.hexDigitValue : nil }
+    let digits = argument.filter { !$0.isWhitespace && $0 != ":" }.map { $0.isASCII ? $0.hexDigitValue : nil }
     guard digits.count % 2 == 0, !digits.contains(nil) else { return nil }
     octets = stride(from: 0, to: digits.count, by: 2).map { UInt8((digits[$0] ?? 0) << 4 | (digits[$0 + 1] ?? 0)) }
   }

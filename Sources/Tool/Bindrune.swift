@@ -19,7 +19,9 @@ struct BindruneCommand: AsyncParsableCommand {
       """,
     version: "0.1.0",
     subcommands: [
-      Demo.self, ScanCommand.self, Explore.self, Serve.self, Advertise.self, Overflow.self, Bench.self,
+      Demo.self, ScanCommand.self, Explore.self, Read.self, Write.self, Subscribe.self, Serve.self,
+      Advertise.self,
+      Overflow.self, Bench.self,
       Controllers.self, Adapters.self, Doctor.self, Conform.self,
     ])
 
@@ -70,7 +72,7 @@ struct BindruneCommand: AsyncParsableCommand {
       } else if !(error is ExitCode) {
         Console.error(fullMessage(for: error))
       }
-      return exitCode(for: error).rawValue
+      return ExitStatus(error)?.rawValue ?? exitCode(for: error).rawValue
     }
   }
 
@@ -191,8 +193,33 @@ struct Seconds: ExpressibleByArgument, CustomStringConvertible {
   var defaultValueDescription: String { String(description.dropLast(2)) }
 }
 
-/// One sentence to standard error, status 1.
+/// One sentence to standard error, and the exit status.
 struct Failure: Error, CustomStringConvertible {
   var description: String
-  init(_ description: String) { self.description = description }
+  var status: ExitStatus
+  init(_ description: String, status: ExitStatus = .failure) {
+    self.description = description
+    self.status = status
+  }
+}
+
+/// The exit statuses that a script can tell apart; `DeviceOptions.statuses` explains them. Besides there are 64 for wrong usage
+/// and 128 + n for an end by signal n.
+enum ExitStatus: CInt {
+  case failure = 1
+  /// The device was not heard, or did not answer.
+  case notReached = 2
+  case noAttribute = 3
+  /// The device answered with an ATT error.
+  case refused = 4
+  case timeOver = 5
+
+  /// nil: the parser decides.
+  init?(_ error: any Error) {
+    switch (error as? Failure)?.status ?? (error as? BluetoothError).flatMap({ Self.statuses[$0.code] }) {
+    case let status?: self = status
+    case nil: return nil
+    }
+  }
+  private static let statuses: [BluetoothError.Code: ExitStatus] = [.att: .refused, .timedOut: .timeOver]
 }

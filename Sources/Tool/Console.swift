@@ -196,13 +196,12 @@ struct JSONLine: CustomStringConvertible {
 func hexText(_ bytes: some Collection<UInt8>, separator: String = "") -> String {
   bytes.map { hexDigits(UInt64($0), 2) }.joined(separator: separator)
 }
-/// What a person can read: text where the octets are printable UTF-8, hex otherwise, and of that so much as a line holds:
-/// --json has all of it.
-func readable(_ bytes: [UInt8]) -> String {
+/// What a person can read: text where the octets are printable UTF-8, hex otherwise, and of that at most `limit` octets.
+func readable(_ bytes: [UInt8], limit: Int = 64) -> String {
   let text = String(decoding: bytes, as: UTF8.self)
   if bytes.count > 1, Array(text.utf8) == bytes, text.unicodeScalars.allSatisfy(\.isPrintable) {
     return "\"\(text)\""
   }
-  return bytes.count <= 64
-    ? hexText(bytes, separator: " ") : hexText(bytes.prefix(64), separator: " ") + " … (\(bytes.count) octets)"
+  return bytes.count <= limit
+    ? hexText(bytes, separator: " ") : hexText(bytes.prefix(limit), separator: " ") + " … (\(bytes.count) octets)"
 }

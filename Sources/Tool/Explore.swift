@@ -11,76 +11,42 @@ struct Explore: AsyncParsableCommand {
     abstract: "Connect to a device, discover all of its GATT database, and read what is readable.",
     discussion: "A value that cannot be read is shown with the device's error. Status 0 when discovery completed.")
 
-  @OptionGroup var options: HostOptions
-  @Option(
-    help: ArgumentHelp(
-      "The device: AA:BB:CC:DD:EE:FF/public or …/random; without either it is looked for.", valueName: "address"))
-  var address: WantedAddress?
-  @Option(help: "The device's name, or how it begins, if it ends with *; the first one heard is taken.")
-  var name: String?
-  @Option(help: ArgumentHelp("How long to look for the device, and then to connect.", valueName: "seconds"))
-  var timeout = Seconds(10)
+  @OptionGroup var device: DeviceOptions
   @Flag(help: "Print one JSON object per service, include, characteristic and descriptor.")
   var json = false
 
-  func validate() throws {
-    guard (address == nil) != (name == nil) else {
-      throw ValidationError("Say which device: either --address or --name.")
-    }
-  }
-
   func run() async throws {
-    try await BluetoothHost.using(options) { host in
-      let peer = try await find(host)
-      let (link, database) = try await discover(peer, host)
+    let progress = Progress(isShown: !json)
+    try await device.withLink(progress) { link, peer in
+      progress("discovering what \(peer) has")
+      let database = try await link.discoverAll()
       var printer = DatabasePrinter(json: json)
       for service in database.services {
         printer.show(service)
         for include in database.includes(of: service) { printer.show(include) }
         for characteristic in database.characteristics(of: service) {
           let isReadable = characteristic.properties.contains(.read)
-          printer.show(characteristic, isReadable ? try await read(link, characteristic.valueHandle) : nil)
+          printer.show(characteristic, isReadable ? try await read(link, characteristic.valueHandle, progress) : nil)
           for descriptor in database.descriptors(of: characteristic) {
-            printer.show(descriptor, try await read(link, descriptor.handle))
+            printer.show(descriptor, try await read(link, descriptor.handle, progress))
           }
         }
       }
-      status(nil)
+      progress(nil)
       printer.done(peer: peer, mtu: await link.mtu)
-      status("disconnecting")
+      progress("disconnecting")
     }
-  }
-
-  private func discover(_ peer: PeerAddress, _ host: BluetoothHost) async throws -> (Link, RemoteDatabase) {
-    status("connecting to \(peer)")
-    return try await host.reach(peer, within: timeout) { link in
-      status("discovering what \(peer) has")
-      return (link, try await link.discoverAll())
-    }
-  }
-
-  private func status(_ text: String?) {
-    if !json { Console.status(text.map { $0 + " …" }) }
   }
 
   /// The value, or why this one cannot be had; what concerns the link ends the exploration.
-  private func read(_ link: Link, _ handle: AttributeHandle) async throws -> ReadValue {
-    status("reading attribute \(handle.text)")
+  private func read(_ link: Link, _ handle: AttributeHandle, _ progress: Progress) async throws -> ReadValue {
+    progress("reading attribute \(handle.text)")
     do throws(BluetoothError) {
       return .value(try await link.read(handle))
     } catch {
       guard error.code == .att || error.code == .protocolViolation else { throw error }
       return .unreadable(error)
     }
-  }
-
-  private func find(_ host: BluetoothHost) async throws -> PeerAddress {
-    let wanted = address.map { WantedDevice.address($0) } ?? .name(name ?? "")
-    status("looking for a \(wanted.text)")
-    guard let found = try await wanted.find(by: host, within: timeout) else {
-      throw Failure("No \(wanted.text) was heard in \(timeout): check that it advertises, or raise --timeout.")
-    }
-    return found
   }
 }
 

@@ -87,7 +87,8 @@ extension BluetoothHost {
     _ first: (Link) async throws -> Result
   ) async throws -> Result {
     guard let link = try await withLimit(limit.duration, { try await self.connect(to: peer, parameters) }) else {
-      throw Failure("\(peer) did not answer in \(limit): bring it closer, or raise --timeout.")
+      throw Failure(
+        "\(peer) did not answer in \(limit): bring it closer, or raise --timeout.", status: .notReached)
     }
     do {
       return try await first(link)

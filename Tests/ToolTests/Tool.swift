@@ -42,6 +42,7 @@ final class Tool: @unchecked Sendable {
   static func scan(_ arguments: [String], until text: String, times: Int = 1) async throws -> End {
     try await Tool(path, ["scan"] + arguments, signal: (SIGINT, text, times)).end()
   }
+  static func running(_ arguments: [String]) throws -> Tool { try Tool(path, arguments) }
   /// A whole run with these arguments.
   static func run(_ arguments: [String]) async throws -> End { try await Tool(path, arguments).end() }
   /// A run whose reader has paused: its standard output is a full pipe until `resumeReading`.
@@ -85,7 +86,7 @@ final class Tool: @unchecked Sendable {
 
   /// A process inherits the signals that its maker's thread blocks, which for a worker thread are all, and those that its
   /// maker ignores, which in the background of a shell are SIGINT and SIGQUIT.
-  private static func withDefaultSignals(_ body: () throws -> Void) rethrows {
+  static func withDefaultSignals(_ body: () throws -> Void) rethrows {
     var none = sigset_t(), before = sigset_t()
     for number in [SIGINT, SIGQUIT] { Foundation.signal(number, SIG_DFL) }
     // The sets are used during the calls only.
@@ -202,11 +203,11 @@ func withFolder<Result>(_ body: (URL) async throws -> Result) async throws -> Re
   return try await body(folder)
 }
 
-/// One sentence, capital to full stop, and status 1.
+/// One sentence, capital to full stop, and this exit status.
 func expectSentence(
-  _ end: Tool.End, _ words: String, _ location: SourceLocation = #_sourceLocation
+  _ end: Tool.End, _ words: String, status: Int32 = 1, _ location: SourceLocation = #_sourceLocation
 ) {
-  #expect(end.status == 1, sourceLocation: location)
+  #expect(end.status == status, sourceLocation: location)
   let lines = end.errors.split(separator: "\n")
   #expect(lines.count == 1, "\(end.errors)", sourceLocation: location)
   let sentence = lines.first?.dropFirst("Error: ".count) ?? ""

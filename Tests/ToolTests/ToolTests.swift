@@ -187,13 +187,14 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
     expectSentence(try await Tool("scan", "--hci", "serial:/no/such").end(), "no device at serial:/no/such")
     expectSentence(try await Tool("scan", "--hci", "sim", "--take-down").end(), "only an adapter of this machine")
     expectSentence(
-      try await Tool("explore", "--hci", "sim", "--name", "Nobody", "--timeout", "0.2").end(), "named \"Nobody\"")
+      try await Tool("explore", "--hci", "sim", "--name", "Nobody", "--timeout", "0.2").end(), "named \"Nobody\"",
+      status: 2)
     expectSentence(
       try await Tool("explore", "--hci", "sim", "--name", "No*", "--timeout", "0.2").end(),
-      "No device whose name begins with \"No\" was heard in 0.2 s")
+      "No device whose name begins with \"No\" was heard in 0.2 s", status: 2)
     expectSentence(
       try await Tool("explore", "--hci", "sim", "--address", "00:11:22:33:44:55/random", "--timeout", "0.2").end(),
-      "00:11:22:33:44:55/random did not answer in 0.2 s")
+      "00:11:22:33:44:55/random did not answer in 0.2 s", status: 2)
     expectSentence(try await Tool("demo", "--trace", "/no/such/file").end(), "The trace file /no/such/file failed")
     expectSentence(try await Tool.shell("bindrune demo > /dev/full").end(), "Standard output failed: No space left")
   }
@@ -286,7 +287,9 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
     #expect(!plain.output.contains("\u{1B}[0m"))
   }
 
-  @Test(arguments: ["", "demo", "scan", "explore", "serve", "advertise", "bench", "controllers"]) func help(
+  @Test(arguments: [
+    "", "demo", "scan", "explore", "read", "write", "subscribe", "serve", "advertise", "bench", "controllers",
+  ]) func help(
     verb: String
   )
     async throws

@@ -1,0 +1,72 @@
+import ArgumentParser
+import Bindrune
+import GAP
+import GATT
+
+/// What every verb takes that talks to one device.
+struct DeviceOptions: ParsableArguments {
+  @OptionGroup var host: HostOptions
+  @Option(
+    help: ArgumentHelp(
+      "The device: AA:BB:CC:DD:EE:FF/public or …/random; without either it is looked for.", valueName: "address"))
+  var address: WantedAddress?
+  @Option(help: "The device's name, or how it begins, if it ends with *; the first one heard is taken.")
+  var name: String?
+  @Option(help: ArgumentHelp("How long to look for the device, and then to connect.", valueName: "seconds"))
+  var timeout = Seconds(10)
+
+  func validate() throws {
+    guard (address == nil) != (name == nil) else {
+      throw ValidationError("Say which device: either --address or --name.")
+    }
+  }
+
+  /// Opens the controller, finds the device, connects and runs `body`; closes all of it, whichever way `body` ends.
+  func withLink<Result>(_ progress: Progress, _ body: (Link, PeerAddress) async throws -> Result) async throws -> Result
+  {
+    try await BluetoothHost.using(host) { host in
+      let wanted = address.map { WantedDevice.address($0) } ?? .name(name ?? "")
+      progress("looking for a \(wanted.text)")
+      guard let peer = try await wanted.find(by: host, within: timeout) else {
+        throw Failure(
+          "No \(wanted.text) was heard in \(timeout): check that it advertises, or raise --timeout.",
+          status: .notReached)
+      }
+      progress("connecting to \(peer)")
+      return try await host.reach(peer, within: timeout) { link in try await body(link, peer) }
+    }
+  }
+
+  /// The exit statuses of the verbs that read and write, for their help.
+  static let statuses = """
+    Status 2: the device was not heard or did not answer. 3: it has no such attribute. 4: it refused, with an ATT error. 5: the \
+    time is over. 64: wrong usage. 1: anything else, such as a controller that fails or a link that is lost.
+    """
+}
+
+/// What a verb is doing, below its output on a terminal.
+struct Progress {
+  let isShown: Bool
+  func callAsFunction(_ text: String?) {
+    if isShown { Console.status(text.map { $0 + " …" }) }
+  }
+}
+
+extension Link {
+  /// What the names mean on this device. Handles alone need no discovery unless `needsUUID`; what such a handle is stays
+  /// unknown.
+  func resolve(
+    _ names: [AttributeName], needsUUID: Bool, _ progress: Progress
+  ) async throws -> [(handle: AttributeHandle, attribute: RemoteAttribute?)] {
+    let handles = names.compactMap(\.handle)
+    if !needsUUID, handles.count == names.count { return handles.map { ($0, nil) } }
+    progress("discovering what the device has")
+    let database = try await discoverAll()
+    return try names.map { name in
+      // A handle may be that of a declaration: what it holds can be read, too.
+      if let handle = name.handle { return (handle, database.attributes.first(where: name.matches)) }
+      let attribute = try database.attribute(name)
+      return (attribute.handle, attribute)
+    }
+  }
+}

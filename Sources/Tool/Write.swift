@@ -1,0 +1,84 @@
+import ATT
+import ArgumentParser
+import Bindrune
+
+struct Write: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Write a value of a device.",
+    discussion: """
+      Connects, writes the value, and ends when the device has confirmed it. Without a value on the command line it writes \
+      what comes on standard input: hexadecimal digits, or with --format utf8 each octet as it is.
+
+        bindrune write --name "Heart*" heart-rate-control-point 01
+        printf 'Kitchen' | bindrune write --name Belt --format utf8 device-name
+
+      \(DeviceOptions.statuses)
+      """)
+
+  @OptionGroup var device: DeviceOptions
+  @Option(help: "How the value is given: hex, two digits for each octet, with or without spaces and colons; or utf8.")
+  var format = WrittenFormat.hex
+  @Flag(
+    help: """
+      Write without response: the device says nothing, even if it refuses the value; that the value has arrived is checked.
+      """)
+  var withoutResponse = false
+  @Argument(help: AttributeName.help) var attribute: AttributeName
+  @Argument(help: "The value; without it, standard input is read.") var value: String?
+
+  func validate() throws {
+    if let value {
+      _ = try format.octets(value)
+    } else if StandardInput.isTerminal {
+      throw ValidationError("There is no value: give one behind the attribute, or on standard input.")
+    }
+  }
+
+  func run() async throws {
+    let octets: [UInt8]
+    if let value { octets = try format.octets(value) } else { octets = try await input() }
+    let progress = Progress(isShown: true)
+    try await device.withLink(progress) { link, _ in
+      let (handle, _) = try await link.resolve([attribute], needsUUID: false, progress)[0]
+      progress("writing \(attribute.description.printable())")
+      if withoutResponse {
+        try await link.send(octets, to: handle)
+      } else {
+        try await link.write(octets, to: handle)
+      }
+    }
+  }
+  private func input() async throws -> [UInt8] {
+    guard let octets = try await StandardInput.all(upTo: 65_536) else {
+      throw Failure("Standard input has more than 65536 octets, and a value at most 512: give less.")
+    }
+    if format == .utf8 { return octets }
+    guard let value = HexOctets(argument: String(decoding: octets, as: UTF8.self)) else {
+      throw Failure("Standard input is not hexadecimal digits, two for each octet: add --format utf8 for text.")
+    }
+    return value.octets
+  }
+}
+
+/// How a value is given that is written.
+enum WrittenFormat: String, CaseIterable, ExpressibleByArgument {
+  case hex, utf8
+
+  func octets(_ text: String) throws(ValidationError) -> [UInt8] {
+    if self == .utf8 { return Array(text.utf8) }
+    guard let value = HexOctets(argument: text) else {
+      throw ValidationError(
+        "\"\(text.printable(limit: 60))\" is not hexadecimal digits, two for each octet: add --format utf8 for text.")
+    }
+    return value.octets
+  }
+}
+
+extension Link {
+  /// Writes without response, and returns when the value has arrived at the device.
+  func send(_ value: [UInt8], to handle: AttributeHandle) async throws {
+    while try await !writeWithoutResponse(value, to: handle) { _ = try await discoverServices("1800") }
+    // ATT keeps the order: an answer to what was asked behind the value shows that this has arrived. Vol 3, Part F, §3.3.2.
+    _ = try await discoverServices("1800")
+  }
+}
