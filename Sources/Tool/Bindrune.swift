@@ -19,7 +19,7 @@ struct BindruneCommand: AsyncParsableCommand {
       """,
     version: "0.1.0",
     subcommands: [
-      Demo.self, ScanCommand.self, Explore.self, Read.self, Write.self, Subscribe.self, Serve.self,
+      Demo.self, ScanCommand.self, Explore.self, Read.self, Write.self, Subscribe.self, Shell.self, Serve.self,
       Advertise.self,
       Overflow.self, Bench.self,
       Controllers.self, Adapters.self, Doctor.self, Conform.self,

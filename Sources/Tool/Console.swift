@@ -36,7 +36,7 @@ enum Console {
   /// A line, at once: a pipe's reader follows live. The status stays below it.
   static func line(_ text: String = "") {
     status.withLock { status in
-      write((status.isEmpty ? "" : "\r\u{1B}[K") + text + "\n" + status)
+      write((status.isEmpty ? "" : "\r\u{1B}[J") + text + "\n" + status)
     }
   }
   static func line(_ object: JSONLine) {
@@ -44,12 +44,14 @@ enum Console {
     line("\(object)")
   }
   /// A line that the next one replaces, of less than 80 characters; only a terminal sees it. nil: none.
-  static func status(_ text: String?) {
+  static func status(_ text: String?) { prompt(text.map { styled($0, .dim) }) }
+  /// The same with sequences of its own, such as a place for the cursor: the line that is being edited.
+  static func prompt(_ text: String?) {
     guard isTerminal else { return }
     status.withLock { status in
       if text ?? "" == status { return }
-      status = text.map { styled($0, .dim) } ?? ""
-      write("\r\u{1B}[K" + status)
+      status = text ?? ""
+      write("\r\u{1B}[J" + status)
     }
   }
 
@@ -62,7 +64,9 @@ enum Console {
   static func error(_ text: String) { printed(text.printable(limit: 4096)) }
   /// Lines to standard error that are known to be printable.
   static func printed(_ text: String) {
-    if !Screen.holdBack(text) { errors.put((text + "\n").utf8) }
+    if Screen.holdBack(text) { return }
+    // A line that is being edited stays below this one.
+    if isTerminal, errors === output { line(text) } else { errors.put((text + "\n").utf8) }
   }
 
   // MARK: Output

@@ -109,7 +109,7 @@ struct DatabasePrinter {
       "\(handle(characteristic.handle)) ├ \(named(characteristic.uuid)) [\(properties)]\(text(of: value, characteristic.uuid))"
     )
   }
-  mutating func show(_ descriptor: RemoteDescriptor, _ value: ReadValue) {
+  mutating func show(_ descriptor: RemoteDescriptor, _ value: ReadValue?) {
     counts.descriptors += 1
     if json {
       var line = JSONLine(event: "descriptor")

@@ -28,7 +28,9 @@ enum Interruption {
         state.sources.append(
           source(number) {
             for number in [SIGINT, SIGTERM] { signal(number, SIG_DFL) }
-            Screen.close()  // at once: a second signal, of either kind, ends the process as it stands
+            // At once: a second signal, of either kind, ends the process as it stands.
+            Screen.close()
+            RawMode.end()
             end(.signal(number))
           })
       }

@@ -11,8 +11,11 @@ final class Terminal: @unchecked Sendable {
   private let state: Mutex<VirtualScreen>
   private let changes: AsyncStream<Void>
 
-  /// `bindrune` with these arguments, in a window of this size.
-  init(_ arguments: String..., columns: Int, rows: Int, environment: [String: String] = [:]) throws {
+  /// `bindrune` with these arguments, in a window of this size; with `isTyped` its standard input is the terminal, too.
+  init(
+    _ arguments: String..., program: String = Tool.path, columns: Int, rows: Int, isTyped: Bool = false,
+    environment: [String: String] = [:]
+  ) throws {
     master = unsafe open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
     // TIOCSPTLCK unlocks the slave, TIOCGPTN tells its number: ioctl_tty(2).
     var lock: CInt = 0, number: CInt = 0
@@ -24,15 +27,15 @@ final class Terminal: @unchecked Sendable {
     changes = stream
     resize(columns: columns, rows: rows)
     let line = FileHandle(fileDescriptor: slave, closeOnDealloc: true)
-    process.executableURL = URL(filePath: Tool.path)
+    process.executableURL = URL(filePath: program)
     process.arguments = arguments
     process.environment = ProcessInfo.processInfo.environment.merging(["TERM": "xterm", "NO_COLOR": ""]) { $1 }
       .merging(environment) { $1 }
-    process.standardInput = FileHandle.nullDevice
+    process.standardInput = isTyped ? line : FileHandle.nullDevice
     process.standardOutput = line
     process.standardError = line
     process.terminationHandler = { _ in }
-    try process.run()
+    try Tool.withDefaultSignals { try process.run() }
     try line.close()
     Thread.detachNewThread { [self] in
       var buffer = [UInt8](repeating: 0, count: 4096)
@@ -52,6 +55,17 @@ final class Terminal: @unchecked Sendable {
     }
   }
 
+  /// As if somebody typed it.
+  func type(_ text: String) {
+    let octets = Array(text.utf8)
+    #expect(unsafe write(master, octets, octets.count) == octets.count)
+  }
+  /// Whether the terminal shows what is typed by itself, as it does in a shell.
+  var echoes: Bool {
+    var mode = termios()
+    #expect(unsafe tcgetattr(master, &mode) == 0)
+    return mode.c_lflag & tcflag_t(ECHO | ICANON | ISIG) == tcflag_t(ECHO | ICANON | ISIG)
+  }
   func signal(_ number: Int32) { kill(process.processIdentifier, number) }
   func resize(columns: Int, rows: Int) {
     state.withLock { $0.resize(columns: columns, rows: rows) }
@@ -89,6 +103,7 @@ struct VirtualScreen {
   private var place = (row: 0, column: 0)
   private var main: (cells: [[Character]], place: (row: Int, column: Int))?
   private(set) var isCursorVisible = true
+  private(set) var marksPastes = false
   /// What no tidy picture does: a line that wrapped, a scroll of the alternate screen, an unknown sequence.
   private(set) var faults: [String] = []
   /// The window has become another, and who draws may not know it yet.
@@ -97,6 +112,7 @@ struct VirtualScreen {
 
   init(columns: Int, rows: Int) { (self.columns, self.rows) = (columns, rows) }
   var isAlternate: Bool { main != nil }
+  var cursor: (row: Int, column: Int) { place }
   /// Without the blanks at the right, and without empty lines below.
   var lines: [String] {
     var lines = cells.map { cells in
@@ -140,6 +156,7 @@ struct VirtualScreen {
       lineFeed()
     case "\r": place.column = 0
     case "\n": lineFeed()
+    case "\u{1B}[?2004h", "\u{1B}[?2004l": marksPastes = word.hasSuffix("h")
     case "\u{1B}[?25l": isCursorVisible = false
     case "\u{1B}[?25h": isCursorVisible = true
     case "\u{1B}[?1049h":
@@ -158,6 +175,9 @@ struct VirtualScreen {
       let numbers = word.dropFirst(2).dropLast().split(separator: ";").compactMap { Int($0) }
       place = numbers.count == 2 ? (numbers[0] - 1, numbers[1] - 1) : (0, 0)
       if place.row >= rows || place.column >= columns { fault("the cursor outside: \(place)") }
+    case _ where word.hasPrefix("\u{1B}[") && word.hasSuffix("C"):
+      place.column += Int(word.dropFirst(2).dropLast()) ?? 1
+      if place.column >= columns { fault("the cursor outside: \(place)") }
     case _ where word.hasPrefix("\u{1B}[") && word.hasSuffix("m"): break
     case _ where word.hasPrefix("\u{1B}"): fault("an unknown sequence: \(word.debugDescription)")
     default:

@@ -1,0 +1,28 @@
+import Glibc
+import Synchronization
+
+/// The terminal gives each key at once, with no echo and no signals, and marks what is pasted, until `end`.
+enum RawMode {
+  private static let saved = Mutex<termios?>(nil)
+
+  static func begin() {
+    saved.withLock { saved in
+      var mode = termios()
+      guard saved == nil, unsafe tcgetattr(STDIN_FILENO, &mode) == 0 else { return }
+      saved = mode
+      // Output is processed as before: a line feed begins a line.
+      mode.c_lflag &= ~tcflag_t(ICANON | ECHO | ISIG | IEXTEN)
+      mode.c_iflag &= ~tcflag_t(IXON | ICRNL)
+      unsafe tcsetattr(STDIN_FILENO, TCSANOW, &mode)
+      Console.write("\u{1B}[?2004h")
+    }
+  }
+  /// Restores the mode before `begin`. From any thread, and more than once.
+  static func end() {
+    saved.withLock { saved in
+      guard var mode = saved.take() else { return }
+      Console.write("\u{1B}[?2004l")
+      unsafe tcsetattr(STDIN_FILENO, TCSANOW, &mode)
+    }
+  }
+}

@@ -1,0 +1,268 @@
+import ArgumentParser
+import Bindrune
+import Glibc
+
+struct Shell: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Connect to a device, and read, write and subscribe by hand.",
+    discussion: """
+      On a terminal a prompt: Tab completes commands and the names of what the device has, the arrow keys bring back lines, \
+      values that the device sends by itself appear above the prompt, and "help" teaches. Ctrl-C ends what runs; twice, or \
+      Ctrl-D, it ends the shell.
+
+      From a pipe or a file each line is a command, without a prompt. The first that fails ends the shell with its status, or \
+      with --keep-going with status 1 at the end.
+
+        printf 'subscribe 2A37\\nwrite 2A39 01\\nwait 3\\n' | bindrune shell --name "Heart*"
+
+      \(DeviceOptions.statuses)
+      """)
+
+  @OptionGroup var device: DeviceOptions
+  @Option(help: ValueFormat.help) var format = ValueFormat.text
+  @Flag(help: "From a pipe: go on after a command that has failed, and end with status 1.")
+  var keepGoing = false
+
+  func run() async throws {
+    let isInteractive = StandardInput.isTerminal && Screen.isPossible
+    let progress = Progress(isShown: isInteractive)
+    if !isInteractive { Interruption.watchOutput() }
+    try await device.withLink(progress) { link, peer in
+      progress("discovering what \(peer) has")
+      let (changes, changed) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+      let session = try await ShellSession(link, peer, format: format, timeout: device.timeout) { changed.yield() }
+      do {
+        if isInteractive {
+          progress(nil)
+          var terminal = ShellTerminal(session, changes: changes)
+          try await terminal.run()
+        } else {
+          try await runLines(on: session)
+        }
+      } catch {
+        await session.close()
+        throw error
+      }
+      await session.close()
+    }
+  }
+
+  private func runLines(on session: ShellSession) async throws {
+    var lines = InputLines(), failures = 0
+    while let line = try await lines.next() {
+      do {
+        if try await session.run(line) == .quit { break }
+      } catch {
+        guard keepGoing, !Task.isCancelled else { throw error }
+        failures += 1
+        Console.error("Error: \(error)")
+      }
+    }
+    try Task.checkCancellation()
+    if failures > 0 { throw ExitCode(ExitStatus.failure.rawValue) }
+  }
+}
+
+/// The lines of standard input; the last need not end with a line feed.
+struct InputLines {
+  private var octets: [UInt8] = []
+  private var hasEnded = false
+  private static var longest: Int { 65_536 }
+
+  mutating func next() async throws -> String? {
+    while true {
+      if let end = octets.firstIndex(of: UInt8(ascii: "\n")) {
+        defer { octets.removeFirst(end + 1) }
+        return String(decoding: octets[..<end], as: UTF8.self)
+      }
+      if octets.count > Self.longest {
+        throw Failure("A line of standard input has more than \(Self.longest) octets: give commands.")
+      }
+      if hasEnded {
+        defer { octets = [] }
+        return octets.isEmpty ? nil : String(decoding: octets, as: UTF8.self)
+      }
+      if let more = await StandardInput.next() { octets += more } else { hasEnded = true }
+    }
+  }
+}
+
+/// The shell on a terminal: passes keys to the editor, lines to the session, and keeps the prompt below what is printed.
+struct ShellTerminal {
+  private enum Event: Sendable {
+    case octets([UInt8])
+    /// The window, the link or the device's services.
+    case changed
+    /// What the last command came to; nil: it ended well.
+    case finished(ShellSession.Outcome, (any Error)?)
+    case inputEnded
+  }
+  private enum Phase {
+    case editing
+    /// Ctrl-C has been pressed in the prompt: again, and the shell ends.
+    case interrupted
+    /// `lines`: pasted behind the command that runs.
+    case running(Task<Void, Never>, lines: ArraySlice<String>)
+    /// Ctrl-C has been pressed, and the command has not ended yet.
+    case cancelling
+    case ended
+  }
+  private let session: ShellSession
+  private let changes: AsyncStream<Void>
+  private let events: AsyncStream<Event>
+  private let happened: AsyncStream<Event>.Continuation
+  private var phase = Phase.editing
+  private var decoder = KeyDecoder()
+  private var editor = LineEditor()
+  /// Typed while a command runs.
+  private var keys: [Key] = []
+  private var completer = ShellCompleter()
+  private var prompt = ""
+
+  init(_ session: ShellSession, changes: AsyncStream<Void>) {
+    self.session = session
+    self.changes = changes
+    (events, happened) = AsyncStream.makeStream()
+  }
+
+  mutating func run() async throws {
+    RawMode.begin()
+    let window = Interruption.source(SIGWINCH) { [happened] in happened.yield(.changed) }
+    let reader = Task { [happened] in
+      while let octets = await StandardInput.next() { happened.yield(.octets(octets)) }
+      happened.yield(.inputEnded)
+    }
+    let watcher = Task { [happened, changes] in for await _ in changes { happened.yield(.changed) } }
+    defer {
+      for task in [reader, watcher] { task.cancel() }
+      window.cancel()
+      Console.prompt(nil)
+      RawMode.end()
+    }
+    await update()
+    Console.line("Connected to \(prompt). Tab completes, `help` explains, Ctrl-D leaves.")
+    draw()
+    for await event in events {
+      await handle(event)
+      if case .ended = phase { return }
+      draw()
+    }
+    try Task.checkCancellation()
+  }
+
+  private mutating func handle(_ event: Event) async {
+    switch event {
+    case .octets(let octets):
+      keys += decoder.keys(octets)
+    case .changed: await update()
+    case .finished(let outcome, let error):
+      await update()
+      finished(outcome, error)
+    case .inputEnded: phase = .ended
+    }
+    await press()
+  }
+  /// What the session knows now.
+  private mutating func update() async {
+    completer = ShellCompleter(await session.database)
+    prompt = await session.name ?? "device"
+    if await !session.isConnected { prompt += " (not connected)" }
+  }
+
+  /// Ctrl-C while a command runs is not for the editor, nor is what has been typed before it.
+  private mutating func interrupt() {
+    while let place = keys.firstIndex(of: .interrupt) {
+      keys.removeFirst(place + 1)
+      guard case .running(let task, _) = phase else {
+        phase = .ended
+        return
+      }
+      task.cancel()
+      phase = .cancelling
+    }
+  }
+  private mutating func finished(_ outcome: ShellSession.Outcome, _ error: (any Error)?) {
+    var lines: ArraySlice<String> = []
+    switch phase {
+    case .running(_, let others): lines = others
+    case .cancelling: Console.line("Interrupted.")
+    case .editing, .interrupted, .ended: return
+    }
+    if case .running = phase, let error {
+      Console.error("Error: \(error)")
+      if !lines.isEmpty { Console.line("The lines behind it were not run.") }
+      lines = []
+    }
+    phase = outcome == .quit ? .ended : .editing
+    start(lines)
+  }
+
+  /// Passes on what was typed, up to a command that runs.
+  private mutating func press() async {
+    while !keys.isEmpty {
+      switch phase {
+      case .running, .cancelling: return interrupt()
+      case .ended: return
+      case .editing, .interrupted: break
+      }
+      let key = keys.removeFirst(), isAgain: Bool
+      if case .interrupted = phase { isAgain = true } else { isAgain = false }
+      phase = .editing
+      switch editor.press(key, completer.completion) {
+      case nil: break
+      case .lines(let lines)?: start(lines[...])
+      case .interrupt(let line)?:
+        if isAgain, line.isEmpty {
+          phase = .ended
+        } else {
+          Console.line(shown(line) + "^C" + (line.isEmpty ? "  (again, or Ctrl-D, to leave)" : ""))
+          phase = .interrupted
+        }
+      case .endOfInput?: phase = .ended
+      case .candidates(let candidates)?: show(candidates)
+      case .clear?: Console.write("\u{1B}[2J\u{1B}[H")
+      case .suspend?: suspend()
+      }
+    }
+  }
+  /// The first of `lines`, and the others after it.
+  private mutating func start(_ lines: ArraySlice<String>) {
+    guard let line = lines.first else { return }
+    Console.prompt(nil)
+    Console.line(shown(line))
+    let task = Task { [session, happened] in
+      do { happened.yield(.finished(try await session.run(line), nil)) } catch {
+        happened.yield(.finished(.done, error))
+      }
+    }
+    phase = .running(task, lines: lines.dropFirst())
+  }
+  private func show(_ candidates: [LineEditor.Candidate]) {
+    let width = candidates.map(\.text.columns).max() ?? 0, room = max(1, Screen.size.rows - 2)
+    for candidate in candidates.prefix(candidates.count > room ? room - 1 : room) {
+      Console.line(candidate.text.padded(width) + "  " + Console.styled(candidate.note, .dim))
+    }
+    if candidates.count > room { Console.line("… \(candidates.count - room + 1) more") }
+  }
+  private func suspend() {
+    Console.prompt(nil)
+    RawMode.end()
+    Console.drain()
+    kill(getpid(), SIGSTOP)
+    RawMode.begin()
+  }
+
+  private var cue: String { prompt + "> " }
+  private func shown(_ line: String) -> String { Console.styled(cue, .cyan) + line }
+  /// The prompt in the last row, while there is something to type.
+  private func draw() {
+    switch phase {
+    case .running, .cancelling, .ended: return Console.prompt(nil)
+    case .editing, .interrupted: break
+    }
+    let columns = Screen.size.columns, cue = cue.cut(to: columns / 2)
+    let (text, cursor) = editor.window(columns: columns - cue.columns)
+    let place = cue.columns + cursor
+    Console.prompt(Console.styled(cue, .cyan) + text + "\r" + (place > 0 ? "\u{1B}[\(place)C" : ""))
+  }
+}
