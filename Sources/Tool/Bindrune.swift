@@ -122,7 +122,8 @@ struct HostOptions: ParsableArguments {
       """
       The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim or sim:NAME. Without it BINDRUNE_HCI, the \
       configuration file, or hci0.
-      """, valueName: "spec"), transform: TransportSpec.init(argument:))
+      """, valueName: "spec"), completion: .custom { _, _, _ in AdapterName.specs },
+    transform: TransportSpec.init(argument:))
   var hci: TransportSpec?
   @Flag(help: "Take an adapter down that is up, and bring it up again at the end (not after SIGKILL).")
   var takeDown = false
@@ -148,7 +149,8 @@ struct HostOptions: ParsableArguments {
 /// What every verb takes.
 struct CommonOptions: ParsableArguments {
   @Option(
-    help: ArgumentHelp("Write every HCI packet to this file (btsnoop, for Wireshark and tshark).", valueName: "file"))
+    help: ArgumentHelp("Write every HCI packet to this file (btsnoop, for Wireshark and tshark).", valueName: "file"),
+    completion: .file())
   var trace: String?
   @Option(help: ArgumentHelp("How much to tell on standard error.", valueName: "level"))
   var logLevel: Logger.Level = .warning

@@ -37,7 +37,9 @@ struct Doctor: AsyncParsableCommand {
       or without one named any adapter, can be opened; 1 otherwise.
       """)
 
-  @Argument(help: ArgumentHelp("The adapter, such as hci0; without it, all there are.", valueName: "adapter"))
+  @Argument(
+    help: ArgumentHelp("The adapter, such as hci0; without it, all there are.", valueName: "adapter"),
+    completion: .custom { _, _, _ in AdapterName.specs.dropLast() })
   var adapter: AdapterName?
   @Flag(help: "Also open and close it, where nothing forbids: bluetoothd sees it go and come back meanwhile.")
   var open = false
@@ -128,6 +130,8 @@ struct AdapterName: ExpressibleByArgument {
     guard case .adapter(let number)? = try? TransportSpec(argument) else { return nil }
     self.number = number
   }
+  /// What a shell offers: this machine's adapters, and the controller that every machine has.
+  static var specs: [String] { AdapterSurvey().adapters.map(\.name) + ["sim"] }
 }
 
 extension AdapterCheck.Subject {

@@ -18,7 +18,9 @@ struct Serve: AsyncParsableCommand, EventReporter {
   @OptionGroup var options: HostOptions
   @Option(help: "The name to advertise, at most 29 octets of UTF-8.")
   var name = "Bindrune HR"
-  @Option(help: ArgumentHelp("The services to offer, described in JSON.", valueName: "file"))
+  @Option(
+    help: ArgumentHelp("The services to offer, described in JSON.", valueName: "file"),
+    completion: .file(extensions: ["json"]))
   var profile: String?
   @Option(help: ArgumentHelp("How long to serve; without it until interrupted.", valueName: "seconds"))
   var duration: Seconds?
