@@ -81,7 +81,7 @@ extension BrokerCore {
   private mutating func identify(_ peer: PeerID, as identifier: UUID, for session: SessionID) {
     sessions[session]?.identifiers[peer] = identifier == UUID(peer) ? nil : identifier
   }
-  mutating func delayIsOver(_ peer: PeerID, for session: SessionID) {
+  mutating func startDelayEnded(_ peer: PeerID, for session: SessionID) {
     guard case .delayed(let options) = sessions[session]?.interests[peer] else { return }
     sessions[session]?.interests[peer] = .connecting(options, isReconnecting: false)
     updateLink(peer)

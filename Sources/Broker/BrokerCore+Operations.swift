@@ -209,7 +209,7 @@ extension BrokerCore {
     case .nameValue(let handle): request = .read(link, handle)
     case .done: return
     }
-    // Without a place: behind the places of requests that sessions have not handed over yet it would wait for ever.
+    // Without a place: behind the places of requests that sessions have not handed over yet it would never be sent.
     let id = begin(request, isPlaced: false)
     central.links[link]?.errandRequest = id
   }

@@ -120,17 +120,17 @@ extension BrokerCore {
     guard let client = serving.clients[link], let owner = serving.values[write.handle],
       owner.properties.contains(.writeWithoutResponse)
     else { return }
-    heard(link, by: owner.session)
+    introduce(link, to: owner.session)
     let id = serving.newRequest().ofCommand
     deliver(to: owner.session, .writeRequested(id, central: client.peer, [write], longestUpdate: longestUpdate(link)))
   }
   /// Octets of one notification: min(ATT_MTU − 3, 512).
   private func longestUpdate(_ link: LinkID) -> Int { min((links[link]?.mtu ?? 23) - 3, 512) }
   /// The session knows this client from now on.
-  private mutating func heard(_ link: LinkID, by session: SessionID) {
+  private mutating func introduce(_ link: LinkID, to session: SessionID) {
     if serving.clients[link]?.sessions.contains(session) == false { serving.clients[link]?.sessions.append(session) }
   }
-  mutating func clientIsGone(_ link: LinkID) {
+  mutating func clientDisconnected(_ link: LinkID) {
     endRequest(of: link)
     guard let client = serving.clients.removeValue(forKey: link) else { return }
     for handle in client.subscriptions {
@@ -153,7 +153,7 @@ extension BrokerCore {
       deliver(to: session, .unsubscribed(client.peer, handle))
     case (nil, false):
       serving.clients[link]?.subscriptions.append(handle)
-      heard(link, by: session)
+      introduce(link, to: session)
       lendNotificationPort(of: client.peer, on: link, to: session)
       deliver(to: session, .subscribed(client.peer, handle, longestUpdate: longestUpdate(link)))
     // Notifications instead of indications, or the reverse, do not concern the application.
@@ -193,7 +193,7 @@ extension BrokerCore {
     deliver(to: session, .writeRequested(id, central: client.peer, writes, longestUpdate: longestUpdate(link)))
   }
   private mutating func wait(_ waiting: Serving.Waiting) -> ServerRequest {
-    heard(waiting.link, by: waiting.session)
+    introduce(waiting.link, to: waiting.session)
     let id = serving.newRequest()
     serving.requests[id] = waiting
     serving.clients[waiting.link]?.request = id

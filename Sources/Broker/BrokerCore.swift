@@ -104,7 +104,7 @@ struct BrokerCore {
       serving.clients[link] = Serving.Client(peer: UUID(peer))
       updateLink(peer)
     case .linkDown(let link, let reason):
-      clientIsGone(link)
+      clientDisconnected(link)
       disconnected(link, reason)
     case .mtuChanged(let link, let mtu):
       mtuChanged(link, mtu)
@@ -144,7 +144,7 @@ struct BrokerCore {
       case .reopen: open()
       case .retry(let peer): retryIsDue(peer)
       case .establish(let link): established(link)
-      case .delay(let session, let peer): delayIsOver(peer, for: session)
+      case .delay(let session, let peer): startDelayEnded(peer, for: session)
       }
     }
   }

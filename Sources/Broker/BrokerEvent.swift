@@ -94,7 +94,7 @@ public struct DiscoveredPeer: Equatable, Sendable {
   public var solicitedServices: [BluetoothUUID]
   public var serviceData: [BluetoothUUID: Data]
   public var txPower: Int?
-  /// When it was heard, in seconds since the first instant of 2001, GMT.
+  /// The time of reception, in seconds since the first instant of 2001, GMT.
   public var seconds: Double
   public init(
     peer: UUID, name: String? = nil, rssi: Int? = nil, isConnectable: Bool = true, localName: String? = nil,

@@ -18,7 +18,7 @@ public enum BrokerRequest: Equatable, Sendable {
   public enum Central: Equatable, Sendable {
     /// Scans; replaces what this session has scanned for before. `services` empty: all devices. The session gets a
     /// `.discovered` for each device once, and again when the device shows more than before (its scan response, for one);
-    /// with `allowsDuplicates`, every time the adapter hears it.
+    /// with `allowsDuplicates`, for every advertisement.
     case scan(services: [BluetoothUUID], solicitedServices: [BluetoothUUID], allowsDuplicates: Bool)
     case stopScan
     /// Without a time limit: `.connected`, `.connectionFailed`, or, when it is cancelled, `.disconnected`.

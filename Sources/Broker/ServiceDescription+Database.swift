@@ -65,19 +65,20 @@ extension ServiceDescription.Characteristic {
     // Each needs a descriptor that the adapter does not make: Vol 3, Part G, §3.3.1.1.
     if !properties.isDisjoint(with: [.broadcast, .extendedProperties]) {
       throw Impossible(
-        why: "is broadcast or has extended properties, which local ones cannot: leave those properties out")
+        why: "is broadcast or has extended properties, which local characteristics cannot have: remove these properties"
+      )
     }
     if let value {
       if value.count > ServiceDescription.longestValue {
-        throw Impossible(why: "has a value of \(value.count) octets, and 512 is the most")
+        throw Impossible(why: "has a value of \(value.count) octets; at most 512 are allowed")
       }
       if permitted.write.isPermitted {
         throw Impossible(
-          why: "has a value that is kept and can be written: make it read-only, or keep the value yourself")
+          why: "has a value and can be written: make it read-only, or remove the value and answer requests yourself")
       }
     }
     if descriptors.filter({ $0.uuid == .characteristicUserDescription }).count > 1 {
-      throw Impossible(why: "has two user descriptions, and one is the most")
+      throw Impossible(why: "has two user descriptions; only one is allowed")
     }
     for descriptor in descriptors { try descriptor.check() }
   }
@@ -104,11 +105,11 @@ extension ServiceDescription.Descriptor {
     }
     switch uuid {
     case .characteristicExtendedProperties, .clientCharacteristicConfiguration, .serverCharacteristicConfiguration:
-      throw ServiceDescription.Impossible(why: "has descriptor \(uuid), which the adapter makes where it is needed")
+      throw ServiceDescription.Impossible(why: "has descriptor \(uuid), which the adapter makes itself")
     case .characteristicPresentationFormat where value.count != ServiceDescription.formatLength:
-      throw ServiceDescription.Impossible(why: "has a format (2904) of \(value.count) octets, and it has 7")
+      throw ServiceDescription.Impossible(why: "has a format (2904) of \(value.count) octets instead of 7")
     case _ where value.count > ServiceDescription.longestValue:
-      throw ServiceDescription.Impossible(why: "has a descriptor of \(value.count) octets, and 512 is the most")
+      throw ServiceDescription.Impossible(why: "has a descriptor of \(value.count) octets; at most 512 are allowed")
     default: break
     }
   }

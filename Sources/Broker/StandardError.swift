@@ -3,7 +3,7 @@ import BindruneWire
 import Foundation
 import SystemPackage
 
-/// Lines for the user of the program. A thread of its own writes them, so that an output that nobody reads, that is full or
+/// Lines for the user of the program. A thread of its own writes them, so that an output that has no reader, that is full or
 /// that is closed neither delays nor ends anything; lines without room are dropped and counted. Lines come back when a full
 /// device has room again.
 package final class StandardError: TextOutputStream, Sendable {

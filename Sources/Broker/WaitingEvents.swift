@@ -163,7 +163,7 @@ extension BrokerEvent {
   /// From this number on the event is dropped: a device must not fill the memory of a program that is blocked.
   fileprivate var mostWaiting: Int {
     switch self {
-    case .discovered: WaitingEvents.crowd  // it will be heard again
+    case .discovered: WaitingEvents.crowd  // the device repeats it
     case .longestUpdateChanged: WaitingEvents.crowd  // a central that has subscribed has it from its port
     case .writeRequested(let request, _, _, _) where request.isCommand: 65_536
     // Each of several values counts: see `append(_:of:from:)`.

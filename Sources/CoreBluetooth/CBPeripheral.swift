@@ -149,7 +149,8 @@ open class CBPeripheral: CBPeer, _KeyValueCodingAndObserving, KeyValueObserved, 
     else {
       return fail(
         .notify(characteristic),
-        CBATTError(.requestNotSupported, "\(characteristic.uuid) has neither notifications nor indications: read it."))
+        CBATTError(
+          .requestNotSupported, "\(characteristic.uuid) has neither notifications nor indications: read it instead."))
     }
     request(.notify(characteristic), in: characteristic) { .setNotifying($0, $1, $2, enabled) }
   }

@@ -11,7 +11,7 @@ public let CBAdvertisementDataManufacturerDataKey = "kCBAdvDataManufacturerData"
 public let CBAdvertisementDataServiceDataKey = "kCBAdvDataServiceData"
 /// [CBUUID].
 public let CBAdvertisementDataServiceUUIDsKey = "kCBAdvDataServiceUUIDs"
-/// [CBUUID]: of those that are scanned for, the ones whose bit is set in the overflow area. A bit stands for many UUIDs.
+/// [CBUUID]: the scanned services whose bit is set in the overflow area. One bit stands for many UUIDs.
 public let CBAdvertisementDataOverflowServiceUUIDsKey = "kCBAdvDataHashedServiceUUIDs"
 /// NSNumber, dBm.
 public let CBAdvertisementDataTxPowerLevelKey = "kCBAdvDataTxPowerLevel"

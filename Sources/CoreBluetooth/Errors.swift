@@ -10,7 +10,7 @@ public let CBATTErrorDomain = "CBATTErrorDomain"
 
 /// Why something could not be done, above the Attribute Protocol.
 public struct CBError: CustomNSError, CustomStringConvertible, Hashable, @unchecked Sendable {
-  // Sendable as Apple's: what is in `userInfo` is not changed by those who hand it on.
+  // Sendable, as Apple's: the values in `userInfo` are not changed after the error is made.
   #if hasAttribute(nonexhaustive)
     @nonexhaustive(warn)
   #endif

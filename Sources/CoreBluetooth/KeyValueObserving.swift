@@ -170,7 +170,7 @@ extension KeyValueObserved {
     return result
   }
 
-  /// `property` is an `ObservableProperty<Self, Value>`; nil: nobody can observe what the key path leads to.
+  /// `property` is an `ObservableProperty<Self, Value>`; nil: the key path is not one of an observable property.
   fileprivate func observe<Value>(
     _ keyPath: KeyPath<Self, Value>, _ property: Any?, _ options: NSKeyValueObservingOptions,
     _ changeHandler: @escaping @Sendable (Self, NSKeyValueObservedChange<Value>) -> Void

@@ -52,7 +52,7 @@ extension CBPeripheral {
   func request(_ request: PeripheralRequest, _ make: (OperationID, UUID) -> BrokerRequest.Central) {
     guard let manager else { return Log.misuse(self, "belongs to no manager, or its manager is gone.") }
     guard !manager.begin(request, on: self, { make($0, peer) }) else { return }
-    Log.misuse(self, "can only be asked for something while it is connected.")
+    Log.misuse(self, "accepts requests only while it is connected.")
     fail(request, CBError(.notConnected, "The device is not connected: connect, and ask again."))
   }
   /// A request for an attribute that was found on this link. A value has at most 512 octets: Core Specification, Vol 3,
@@ -69,7 +69,7 @@ extension CBPeripheral {
     case .success where value.count > 512:
       fail(
         request,
-        CBATTError(.invalidAttributeValueLength, "The value has \(value.count) octets: an attribute has 512 at most."))
+        CBATTError(.invalidAttributeValueLength, "The value has \(value.count) octets; an attribute has at most 512."))
     case .success(let handle): self.request(request) { make($0, $1, handle) }
     }
   }
@@ -84,12 +84,13 @@ extension CBPeripheral {
     default: (service, handle) = (nil, nil)
     }
     guard let handle else {
-      return .failure(CBError(.invalidParameters, "\(attribute.uuid) is an attribute of this device, not of that one."))
+      return .failure(
+        CBError(.invalidParameters, "\(attribute.uuid) is an attribute of this machine, not of the device."))
     }
     guard let service, service.isValid else {
       return .failure(
         CBError(
-          .invalidHandle, "\(attribute.uuid) was found before the device was connected, or changed: discover again."))
+          .invalidHandle, "\(attribute.uuid) was found on an earlier connection, or has changed: discover again."))
     }
     guard service.peripheral === self else {
       return .failure(CBError(.invalidParameters, "\(attribute.uuid) was found on another device."))
@@ -100,10 +101,10 @@ extension CBPeripheral {
     guard let manager else { return Log.misuse(self, "belongs to no manager, or its manager is gone.") }
     guard state == .connected else { return Log.misuse(self, "can only be written to while it is connected.") }
     guard case .success(let handle) = handle(of: characteristic) else {
-      return Log.misuse(self, "was asked to write \(characteristic), which is not of this link.")
+      return Log.misuse(self, "cannot write \(characteristic), which was not found on this link.")
     }
     guard characteristic.properties.contains(.writeWithoutResponse) else {
-      return Log.misuse(self, "does not take \(characteristic.uuid) without a response: it has not that property.")
+      return Log.misuse(self, "cannot write \(characteristic.uuid) without a response: it does not have that property.")
     }
     _ = manager.session.port(.command, of: peer)?.offer([UInt8](data), to: handle)
   }

@@ -13,7 +13,7 @@ struct ServiceTree {
     let uuid = service.uuid
     // The adapter itself publishes these.
     guard !CBUUID.ofSystem.contains(uuid) else {
-      throw CBError(.uuidNotAllowed, "The service \(uuid) is the adapter's own: publish another.")
+      throw CBError(.uuidNotAllowed, "The adapter itself publishes the service \(uuid): leave it out.")
     }
     var included: [CBMutableService] = []
     for other in service.includedServices ?? [] {
@@ -70,17 +70,19 @@ extension ServiceDescription.Characteristic {
     var properties = characteristic.properties
     let permissions = characteristic.permissions
     guard properties.isDisjoint(with: [.broadcast, .extendedProperties]) else {
-      throw .invalid("The characteristic \(uuid) is broadcast or has extended properties: local ones cannot.")
+      throw .invalid(
+        "The characteristic \(uuid) is broadcast or has extended properties, which local characteristics cannot have.")
     }
     if let value {
       guard properties.isSubset(of: .read), permissions.isSubset(of: [.readable, .readEncryptionRequired]) else {
         throw .invalid(
-          "The characteristic \(uuid) has a value, so it can only be read: give it no value to be asked for it, or no"
-            + " other properties and permissions than to read.")
+          "The characteristic \(uuid) has a value, so it can only be read: remove the value, to answer requests"
+            + " yourself, or all properties and permissions except reading.")
       }
       guard value.count <= 512 else {
         throw .invalid(
-          "The value of the characteristic \(uuid) has \(value.count) octets: 512 are the most. Vol 3, Part F, §3.2.9.")
+          "The value of the characteristic \(uuid) has \(value.count) octets; at most 512 are allowed. Vol 3, Part F, §3.2.9."
+        )
       }
     }
     // A subscription that requires encryption is a subscription too.
@@ -119,14 +121,15 @@ extension ServiceDescription.Descriptor {
     case (CBUUIDCharacteristicFormatString, let format as Data): value = format
     case (CBUUIDCharacteristicUserDescriptionString, _), (CBUUIDCharacteristicFormatString, _):
       throw .invalid(
-        "The descriptor \(descriptor.uuid) of \(characteristic) has a value of another type: 2901 is a String, 2904 a Data."
+        "The descriptor \(descriptor.uuid) of \(characteristic) has a value of the wrong type: 2901 is a String, 2904 a Data."
       )
     default:
-      throw .invalid("The descriptor \(descriptor.uuid) of \(characteristic) cannot be published: 2901 and 2904 can.")
+      throw .invalid(
+        "The descriptor \(descriptor.uuid) of \(characteristic) cannot be published: only 2901 and 2904 can.")
     }
     guard value.count <= 512 else {
       throw .invalid(
-        "The descriptor \(descriptor.uuid) of \(characteristic) has \(value.count) octets: 512 are the most."
+        "The descriptor \(descriptor.uuid) of \(characteristic) has \(value.count) octets; at most 512 are allowed."
           + " Vol 3, Part F, §3.2.9.")
     }
     self.init(uuid: descriptor.uuid.uuid, value: value)
