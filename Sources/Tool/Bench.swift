@@ -132,12 +132,14 @@ struct Bench: AsyncParsableCommand {
       let wanted = WantedDevice.service(BenchService.uuid, called: "the bench service")
       if let found = try await wanted.find(by: host, within: limit) { return found }
       throw Failure(
-        "No \(wanted.text) was heard in \(limit): start `bindrune bench --role peripheral` there, or raise --timeout.")
+        "No \(wanted.text) was heard in \(limit): start `bindrune bench --role peripheral` there, or raise --timeout.",
+        status: .notReached)
     }
     let wanted = WantedAddress(argument: peer).map { WantedDevice.address($0) } ?? .name(peer)
     status("looking for a \(wanted.text)")
     if let found = try await wanted.find(by: host, within: limit) { return found }
-    throw Failure("No \(wanted.text) was heard in \(limit): check that it advertises, or raise --timeout.")
+    throw Failure(
+      "No \(wanted.text) was heard in \(limit): check that it advertises, or raise --timeout.", status: .notReached)
   }
 
   private func measure(

@@ -155,7 +155,6 @@ import Testing
 
   @Test(
     arguments: [
-      ([], "No controller is named: add --hci hci0, or --dry-run to see what would be sent."),
       (["--dry-run", "--name", ""], "--name is empty: leave it out to advertise no name."),
       (["--dry-run", "--service", "18"], "\"18\" is no UUID: write 180D, or 128 bits as "),
       (["--dry-run", "--solicit", "x"], "\"x\" is no UUID: write 180D, or 128 bits as "),
