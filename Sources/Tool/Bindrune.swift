@@ -101,7 +101,7 @@ struct BindruneCommand: AsyncParsableCommand {
       // The parser parts --option=value.
       for part in [argument, String(argument.split(separator: "=", maxSplits: 1).last ?? "")] {
         let shown = part.printable(limit: 200)
-        if shown != part { text = text.replacingAll(part, with: shown) }
+        if shown != part { text = text.replacing(part, with: shown) }
       }
     }
     return text.split(separator: "\n", omittingEmptySubsequences: false).map { $0.printable() }.joined(separator: "\n")

@@ -17,21 +17,6 @@ extension String {
     }
     return width > 0 ? result + "…" : ""
   }
-
-  /// As the library's `replacing(_:with:)`, which brings the regular expressions into a static program: 1.3 MB.
-  func replacingAll(_ part: String, with replacement: String) -> String {
-    var result = "", rest = self[...]
-    while let character = rest.first {
-      if !part.isEmpty, rest.hasPrefix(part) {
-        result += replacement
-        rest.removeFirst(part.count)
-      } else {
-        result.append(character)
-        rest.removeFirst()
-      }
-    }
-    return result
-  }
 }
 
 extension Unicode.Scalar {

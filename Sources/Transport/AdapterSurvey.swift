@@ -252,7 +252,7 @@ extension Machine {
       case "usb": adapter.bus = "USB"
       case "serial", "tty": adapter.bus = "UART"
       case let bus?: adapter.bus = bus
-      case nil: if link(folder).value?.split(separator: "/").contains("virtual") == true { adapter.bus = "virtual" }
+      case nil: if link(folder).value?.contains("/virtual/") == true { adapter.bus = "virtual" }
       }
     }
     // The device is an interface; the folder above is the USB device.
