@@ -79,13 +79,14 @@ let package = Package(
     .target(
       name: "BindruneBroker",
       dependencies: [
-        "Bindrune", "BindruneTransport", "BindruneWire", "CBluetooth", deque, system,
+        "Bindrune", "GATT", "BindruneTransport", "BindruneWire", "CBluetooth", deque, system,
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
       path: "Sources/Broker", swiftSettings: settings),
     .target(name: "CCoreBluetooth"),
     .target(
-      name: "CoreBluetooth", dependencies: ["BindruneBroker", "BindruneWire", "CCoreBluetooth"], swiftSettings: facade),
+      name: "CoreBluetooth", dependencies: ["BindruneBroker", "GATT", "BindruneWire", "CCoreBluetooth"],
+      swiftSettings: facade),
     .executableTarget(
       name: "BindruneTool",
       dependencies: [
@@ -115,7 +116,7 @@ let package = Package(
       name: "InteropCentral", dependencies: ["Bindrune"],
       path: "Tests/Interop/Central", swiftSettings: settings),
     .executableTarget(
-      name: "InteropPeripheral", dependencies: ["Bindrune"],
+      name: "InteropPeripheral", dependencies: ["Bindrune", "GATT"],
       path: "Tests/Interop/Peripheral", swiftSettings: settings),
     .executableTarget(
       name: "InteropGAP", dependencies: ["Bindrune"], path: "Tests/Interop/GAP", swiftSettings: settings),
@@ -147,17 +148,24 @@ let package = Package(
       name: "ScenarioTests", dependencies: ["GAP", "BindruneSimulator", "TestSupport"], swiftSettings: settings),
     .testTarget(
       name: "BindruneTests",
-      dependencies: ["Bindrune", "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport"] + nio,
+      dependencies: [
+        "Bindrune", "GAP", "GATT", "HCI", "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport",
+        system,
+      ] + nio,
       swiftSettings: settings),
     .testTarget(
-      name: "BrokerTests", dependencies: ["BindruneBroker", "Bindrune", "TestSupport"] + nio, swiftSettings: settings),
+      name: "BrokerTests",
+      dependencies: ["BindruneBroker", "Bindrune", "GATT", "BindruneTransport", "BindruneWire", "TestSupport"] + nio,
+      swiftSettings: settings),
     .testTarget(
       name: "CoreBluetoothTests",
       dependencies: ["CoreBluetooth", "BindruneBroker", "BindruneTransport", "Bindrune", "GATT", "TestSupport"] + nio,
       swiftSettings: settings),
     .testTarget(
       name: "ToolTests",
-      dependencies: ["BindruneTool", "Bindrune", "GAP", "BindruneTransport", "BindruneWire", "TestSupport"] + nio,
+      dependencies: [
+        "BindruneTool", "Bindrune", "GAP", "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport",
+      ] + nio,
       swiftSettings: settings),
     .testTarget(name: "VectorTests", dependencies: ["BindruneWire", "ATT", "TestSupport"], swiftSettings: settings),
     .testTarget(

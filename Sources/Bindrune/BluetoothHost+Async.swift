@@ -146,13 +146,13 @@ extension BluetoothHost {
     case .written(let id, let handle, let range, let offset):
       tell(.written(id, handle, batch.bytes(of: range), offset: offset))
     case .readRequested(let request, let id, let handle, let offset):
-      ask(.readRequested(ReadRequest(id: request, link: id, handle: handle, offset: offset, host: self)), request)
+      ask(.readRequested(ServerReadRequest(id: request, link: id, handle: handle, offset: offset, host: self)), request)
     case .writeRequested(let request, let id, let handle, let range, let offset, let following):
-      gathered.append(WriteRequest.Write(handle: handle, offset: offset, value: batch.bytes(of: range)))
+      gathered.append(ServerWriteRequest.Write(handle: handle, offset: offset, value: batch.bytes(of: range)))
       if following > 0 { return }
       let writes = gathered
       gathered = []
-      ask(.writeRequested(WriteRequest(id: request, link: id, writes: writes, host: self)), request)
+      ask(.writeRequested(ServerWriteRequest(id: request, link: id, writes: writes, host: self)), request)
     // Why is told by what comes with it: the end of the link, or `.applicationTooSlow`.
     case .requestCancelled: break
     // Nobody is bonded yet.

@@ -62,7 +62,7 @@ public actor BluetoothHost {
   var ringing = Deque<LinkID>()
   var incoming: [Mailbox<ServerEvent>] = []
   /// Writes that belong together, until the last of them is told.
-  var gathered: [WriteRequest.Write] = []
+  var gathered: [ServerWriteRequest.Write] = []
 
   /// Is told everything, in order, on the event loop: see `HostObserver`. Whoever is set after `start` has missed what was
   /// before. Not kept alive.

@@ -1,8 +1,58 @@
-// One import is enough for an embedder: the types in this module's interface come along.
-@_exported import ATT
-@_exported import BindruneSimulator
-@_exported import BindruneTransport
-@_exported import BindruneWire
-@_exported import GAP
-@_exported import GATT
-@_exported import HCI
+// One import is enough for an embedder: the types in this module's public signatures come along, and those that their
+// initialisers take. No other name does. `Scripts/exports` compares the list with the signatures.
+@_exported import class BindruneTransport.H4Server
+@_exported import enum BindruneTransport.TransportError
+@_exported import enum BindruneTransport.TransportSpec
+@_exported import enum BindruneWire.BluetoothUUID
+@_exported import enum GAP.AdvertisingEnd
+@_exported import enum GAP.ConnectionLatency
+@_exported import enum HCI.LinkRole
+@_exported import protocol BindruneTransport.HCITransport
+@_exported import protocol HCI.HCICommand
+@_exported import struct ATT.ATTError
+@_exported import struct ATT.AttributeHandle
+@_exported import struct BindruneSimulator.Air
+@_exported import struct BindruneSimulator.AirConfiguration
+@_exported import struct BindruneSimulator.ControllerConfiguration
+@_exported import struct BindruneSimulator.ControllerID
+@_exported import struct BindruneWire.DeviceAddress
+@_exported import struct GAP.ADType
+@_exported import struct GAP.AdvertisingData
+@_exported import struct GAP.AdvertisingPacker
+@_exported import struct GAP.AdvertisingParameters
+@_exported import struct GAP.AdvertisingSetID
+@_exported import struct GAP.ConnectionParameterRange
+@_exported import struct GAP.ConnectionParameters
+@_exported import struct GAP.HostConfiguration
+@_exported import struct GAP.IdentityResolvingKey
+@_exported import struct GAP.LinkDataLength
+@_exported import struct GAP.LinkID
+@_exported import struct GAP.LinkPHYs
+@_exported import struct GAP.PHYPreferences
+@_exported import struct GAP.PackedAdvertisement
+@_exported import struct GAP.PeerAddress
+@_exported import struct GAP.PeerID
+@_exported import struct GAP.ScanFilter
+@_exported import struct GAP.ScanID
+@_exported import struct GAP.ScanParameters
+@_exported import struct GATT.CacheTextError
+@_exported import struct GATT.ClientCharacteristicConfiguration
+@_exported import struct GATT.Database
+@_exported import struct GATT.DatabaseBuilder
+@_exported import struct GATT.DatabaseHash
+@_exported import struct GATT.HandleRange
+@_exported import struct GATT.RemoteCharacteristic
+@_exported import struct GATT.RemoteDatabase
+@_exported import struct GATT.RemoteDescriptor
+@_exported import struct GATT.RemoteInclude
+@_exported import struct GATT.RemoteService
+@_exported import struct GATT.RequestID
+@_exported import struct GATT.ServerRequestID
+@_exported import struct HCI.AddressType
+@_exported import struct HCI.ConnectionInterval
+@_exported import struct HCI.ControllerInfo
+@_exported import struct HCI.HCIStatus
+@_exported import struct HCI.PHY
+@_exported import struct HCI.PHYOptions
+@_exported import struct HCI.PHYSet
+@_exported import struct HCI.SupervisionTimeout

@@ -14,8 +14,8 @@ public enum ServerEvent: Sendable {
   /// A client wrote a value that the database keeps.
   case written(LinkID, AttributeHandle, [UInt8], offset: Int)
   /// A client reads or writes a value that the application keeps: it waits for the answer.
-  case readRequested(ReadRequest)
-  case writeRequested(WriteRequest)
+  case readRequested(ServerReadRequest)
+  case writeRequested(ServerWriteRequest)
   /// A request about this value was not answered within 25 s: the client got Unlikely Error (0x0E).
   case requestUnanswered(LinkID, AttributeHandle)
   /// This is not advertised any more. It may be on the air again: `BluetoothHost.advertise` after it, or before it was told.
@@ -24,7 +24,7 @@ public enum ServerEvent: Sendable {
 
 /// A client reads a dynamic value. Answer once and within 25 s: then the client gets Unlikely Error (0x0E), and
 /// `.requestUnanswered` tells of it. An answer that nobody waits for throws.
-public struct ReadRequest: Sendable {
+public struct ServerReadRequest: Sendable {
   public let id: ServerRequestID
   public let link: LinkID
   public let handle: AttributeHandle
@@ -38,8 +38,8 @@ public struct ReadRequest: Sendable {
 }
 
 /// A client writes a dynamic value, or several at once: all are to be written or none. Answer once and within 25 s, as a
-/// `ReadRequest`.
-public struct WriteRequest: Sendable {
+/// `ServerReadRequest`.
+public struct ServerWriteRequest: Sendable {
   /// One value, to be written from `offset` on.
   public struct Write: Sendable, Equatable {
     public let handle: AttributeHandle
@@ -98,25 +98,25 @@ extension BluetoothHost {
     releaseHeld(on: link)
     throw BluetoothError(reason).during("answer a request of \(peerText(link))")
   }
-  /// `ReadRequest.respond` without waiting: `value` is the whole value.
-  public func respond(to request: ReadRequest, with value: [UInt8]) throws(BluetoothError) {
+  /// `ServerReadRequest.respond` without waiting: `value` is the whole value.
+  public func respond(to request: ServerReadRequest, with value: [UInt8]) throws(BluetoothError) {
     guard request.offset <= value.count else { return try reject(request, .invalidOffset) }
     try respond(to: request, withRest: Array(value[request.offset...]))
   }
   /// The same for whoever has cut the value: `rest` begins at the request's offset.
-  public func respond(to request: ReadRequest, withRest rest: [UInt8]) throws(BluetoothError) {
+  public func respond(to request: ServerReadRequest, withRest rest: [UInt8]) throws(BluetoothError) {
     try respond(to: request.id, on: request.link, withRest: rest, after: nil)
   }
-  public func reject(_ request: ReadRequest, _ error: ATTError) throws(BluetoothError) {
+  public func reject(_ request: ServerReadRequest, _ error: ATTError) throws(BluetoothError) {
     try reject(request.id, on: request.link, error, after: nil)
   }
-  /// `WriteRequest.accept` without waiting: all has been written.
-  public func accept(_ request: WriteRequest) throws(BluetoothError) {
+  /// `ServerWriteRequest.accept` without waiting: all has been written.
+  public func accept(_ request: ServerWriteRequest) throws(BluetoothError) {
     try accept(request.id, on: request.link, after: nil)
   }
   /// Nothing has been written; `handle` says which of several writes is at fault.
   public func reject(
-    _ request: WriteRequest, _ error: ATTError, about handle: AttributeHandle? = nil
+    _ request: ServerWriteRequest, _ error: ATTError, about handle: AttributeHandle? = nil
   ) throws(BluetoothError) {
     try reject(request.id, on: request.link, error, about: handle, after: nil)
   }

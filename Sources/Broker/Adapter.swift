@@ -1,3 +1,4 @@
+import BindruneWire
 import Foundation
 import Logging
 import NIOCore

@@ -1,3 +1,6 @@
+import BindruneTransport
+import BindruneWire
+
 /// How long an adapter waits.
 struct AdapterPatience: Sendable {
   /// Before the first attempt to open it again …

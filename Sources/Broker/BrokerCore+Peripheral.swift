@@ -1,4 +1,5 @@
 import BindruneWire
+import GATT
 
 // The peripheral's half of the broker: one database for the services of all sessions. Each session gets the requests of
 // clients for its own services.

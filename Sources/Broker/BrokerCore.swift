@@ -1,3 +1,4 @@
+import BindruneWire
 import DequeModule
 import Logging
 

@@ -1,3 +1,5 @@
+import GATT
+
 /// An event of a session. Events come in the order in which they happened; they are plain values, as the requests are.
 public enum BrokerEvent: Sendable {
   /// The first event of every session, and whenever it changes. Below `.poweredOn` every link, scan and advertisement of the

@@ -1,3 +1,5 @@
+import GATT
+
 /// Names a request of a session until it is answered by exactly one `BrokerEvent.completed`. The session's owner chooses it,
 /// and uses none twice.
 public struct OperationID: Hashable, Sendable {

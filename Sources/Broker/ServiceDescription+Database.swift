@@ -1,3 +1,5 @@
+import GATT
+
 // From the description of a service to its attributes: the rules, and the handles.
 
 extension ServiceDescription {

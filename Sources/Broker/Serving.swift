@@ -1,3 +1,5 @@
+import GATT
+
 /// The state of what an adapter serves and advertises for its sessions, and of its clients. `BrokerCore+Peripheral` and
 /// `BrokerCore+Advertising` have the behaviour.
 struct Serving {

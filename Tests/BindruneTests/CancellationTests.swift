@@ -198,7 +198,7 @@ import Testing
 /// The read requests of a server, which wait until they are answered.
 actor Requests {
   private let events: ServerEventSequence
-  private var pending: [ReadRequest] = []
+  private var pending: [ServerReadRequest] = []
   private var arrived = 0
   private var taken = 0
   init(_ events: ServerEventSequence) {

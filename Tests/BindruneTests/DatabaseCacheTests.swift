@@ -1,4 +1,5 @@
 import Bindrune
+import BindruneWire
 import Foundation
 import Glibc
 import TestSupport

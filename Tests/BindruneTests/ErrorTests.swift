@@ -1,4 +1,7 @@
 import BindruneTransport
+import GAP
+import GATT
+import HCI
 import SystemPackage
 import TestSupport
 import Testing

@@ -1,4 +1,7 @@
 import Bindrune
+import BindruneWire
+import GAP
+import HCI
 import TestSupport
 import Testing
 

@@ -1,4 +1,5 @@
 import Bindrune
+import BindruneTransport
 import NIOCore
 import NIOPosix
 import TestSupport

@@ -1,4 +1,5 @@
 import Bindrune
+import HCI
 import NIOCore
 import Synchronization
 import TestSupport

@@ -1,4 +1,5 @@
 import Bindrune
+import GATT
 import TestSupport
 import Testing
 

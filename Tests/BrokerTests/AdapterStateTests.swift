@@ -1,3 +1,4 @@
+import BindruneTransport
 import Foundation
 import NIOCore
 import NIOPosix

@@ -1,4 +1,5 @@
 import Foundation
+import GATT
 import TestSupport
 import Testing
 

@@ -1,4 +1,5 @@
 import BindruneBroker
+import BindruneTransport
 import Foundation
 import Testing
 

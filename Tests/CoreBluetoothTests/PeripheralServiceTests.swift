@@ -1,6 +1,7 @@
 import BindruneBroker
 import CoreBluetooth
 import Foundation
+import GATT
 import Testing
 
 @testable import CoreBluetooth

@@ -1,4 +1,5 @@
 import Bindrune
+import BindruneSimulator
 import Foundation
 import NIOPosix
 import TestSupport

@@ -1,4 +1,5 @@
 import Bindrune
+import GATT
 
 /// The database of `../database.py`, attribute by attribute, and the handles of what needs more than a stored value.
 struct InteropDatabase {

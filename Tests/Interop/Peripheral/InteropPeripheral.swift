@@ -61,7 +61,7 @@ struct InteropPeripheral {
     }
   }
 
-  private mutating func write(_ request: Bindrune.WriteRequest) async {
+  private mutating func write(_ request: ServerWriteRequest) async {
     switch request.handle {
     case served.heartRateControl where request.value == [1]: try? await request.accept()
     case served.heartRateControl: try? await request.reject(ATTError(rawValue: 0x80))
