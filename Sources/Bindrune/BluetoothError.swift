@@ -157,6 +157,7 @@ extension BluetoothError {
       case (.connect, _):
         BluetoothError(.connectionFailed, "The controller could not make the link: \(status).", status: status)
       case (.disconnect, _): .refused(to: "take the link down", status)
+      case (.send, _): .refused(to: "carry out the command", status)
       case (.readRSSI, _): .refused(to: "read the signal strength", status)
       case (.readPHYs, _): .refused(to: "read the modulations in use", status)
       // For want of the feature, the controller's own or the peer's.

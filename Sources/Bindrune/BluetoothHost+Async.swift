@@ -12,7 +12,8 @@ typealias RequestResult = Result<HostOutcome, BluetoothError>
 
 /// Who gets the end of a request.
 struct Requester {
-  let operation: HostOperation
+  /// nil: a command of `send`, which names itself.
+  let operation: HostOperation?
   /// nil: the observer, which has begun it.
   let continuation: CheckedContinuation<RequestResult, Never>?
 }
@@ -24,11 +25,16 @@ extension BluetoothHost {
   @discardableResult
   func request(_ operation: HostOperation) async throws(BluetoothError) -> HostOutcome {
     do throws(BluetoothError) { try check() } catch { throw failure(error, of: operation) }
+    return try await request(operation) { host, id in host.start(operation, id, at: nil) }
+  }
+  private func request(
+    _ operation: HostOperation?, _ start: (isolated BluetoothHost, RequestID) -> Void
+  ) async throws(BluetoothError) -> HostOutcome {
     let id = newRequest()
     let result = await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
         requests[id] = Requester(operation: operation, continuation: continuation)
-        start(operation, id, at: nil)
+        start(self, id)
       }
     } onCancel: {
       onEventLoop { host in host.perform { core, now in core.cancel(id, now: now) } }
@@ -42,6 +48,43 @@ extension BluetoothHost {
     let outcome = try await request(operation)
     guard let answer = answer(outcome) else { preconditionFailure("\(operation) ended with \(outcome)") }
     return answer
+  }
+
+  /// Sends an HCI command and returns the controller's answer to it: for what this interface does not have, as a maker's own
+  /// commands, statistics or test modes. `import HCI` has the commands. Vol 4, Part E, §7.
+  ///
+  ///     import HCI
+  ///     let number = try await host.send(LERand()).randomNumber
+  ///
+  /// Returns at Command Status where the controller does not answer with Command Complete. The host does not learn what the
+  /// command changes: do not send those that it uses itself, for advertising, scanning and connecting. HCI_Reset is refused.
+  /// Throws `.controller` with the controller's status. Ranges in the command refer to `source`.
+  public func send<Command: HCICommand>(
+    _ command: Command, from source: [UInt8] = []
+  ) async throws(BluetoothError) -> Command.Return {
+    try await send(command, from: source) { answer, _ in answer }
+  }
+  /// The same for an answer with octets: `read` gets it with the return parameters, to which its ranges refer.
+  public func send<Command: HCICommand, Answer: Sendable>(
+    _ command: Command, from source: [UInt8] = [], _ read: @Sendable (Command.Return, Span<UInt8>) -> Answer
+  ) async throws(BluetoothError) -> Answer {
+    do throws(BluetoothError) {
+      try check()
+      if Command.opcode == Reset.opcode {
+        throw BluetoothError(.invalidArgument, "The host resets its controller: close it, and open it again.")
+      }
+      let outcome = try await request(nil) { host, id in
+        host.perform { core, now in core.send(command, from: source.span, id: id, now: now) }
+      }
+      var answer = Command.Return()
+      guard let octets = outcome.value, !octets.isEmpty else { return read(answer, Span()) }
+      do throws(WireError) { answer = try Command.decodeReturn(Octets(0, octets.count), in: octets.span) } catch {
+        throw BluetoothError(.controller, "The controller's answer is malformed, \(error): open the controller again.")
+      }
+      return read(answer, octets.span)
+    } catch {
+      throw error.during("send \(Command.name)")
+    }
   }
 
   func newRequest() -> RequestID {
@@ -68,7 +111,9 @@ extension BluetoothHost {
   /// What the observer has begun, in that order.
   private var begun: [(RequestID, HostOperation)] {
     var begun: [(RequestID, HostOperation)] = []
-    for (id, requester) in requests where requester.continuation == nil { begun.append((id, requester.operation)) }
+    for (id, requester) in requests where requester.continuation == nil {
+      if let operation = requester.operation { begun.append((id, operation)) }
+    }
     return begun.sorted { $0.0.rawValue < $1.0.rawValue }
   }
 
@@ -181,6 +226,7 @@ extension BluetoothHost {
     case .parameters(let parameters): .success(.parameters(parameters))
     case .rssi(let rssi): .success(.rssi(rssi))
     case .phys(let phys): .success(.phys(phys))
+    case .returned(let range): .success(.value(batch.bytes(of: range)))
     case .failed(let failure): .failure(BluetoothError(failure))
     case .gatt(.discovered):
       operation?.link.flatMap { core.remoteDatabase(of: $0) }.map { .success(.database($0)) } ?? .failure(.linkIsDown)

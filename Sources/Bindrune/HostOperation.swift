@@ -151,7 +151,8 @@ extension BluetoothHost {
     }
   }
   /// The error of an operation that failed: it names the operation and the peer.
-  func failure(_ error: BluetoothError, of operation: HostOperation) -> BluetoothError {
+  func failure(_ error: BluetoothError, of operation: HostOperation?) -> BluetoothError {
+    guard let operation else { return error }
     let peer: String
     switch operation {
     case .connect(let id, _): peer = "\(address(of: id))"

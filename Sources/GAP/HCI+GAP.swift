@@ -19,6 +19,7 @@ extension HostCore {
     static var phys: UInt32 { 0x12_0000 }
     static var phyUpdate: UInt32 { 0x13_0000 }
     static var defaultPHYs: UInt32 { 0x14_0000 }
+    static var application: UInt32 { 0x15_0000 }
   }
 
   // MARK: From above
@@ -154,6 +155,7 @@ extension HostCore {
   /// Ends the request if it has not ended yet: exactly one completion in any case. The host disconnects a link that
   /// still comes up, without an effect.
   public mutating func cancel(_ id: RequestID, now: Instant) {
+    if applicationCommands.cancel(id) { return emit(.completed(id, .failed(.cancelled))) }
     if connections.cancel(id, hci: &hci, now: now) {
       emit(.completed(id, .failed(.cancelled)))
       return drain(now)
@@ -267,6 +269,7 @@ extension HostCore {
     case Tag.phyUpdate where outcome.status != .success:
       phyUpdateEnded(handle, .failed(.refused(.setPHYs, outcome.status)))
     case Tag.defaultPHYs: defaultPHYsSet(outcome.status)
+    case Tag.application: applicationCommandEnded(outcome, in: packet)
     default: break
     }
   }

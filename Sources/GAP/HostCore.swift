@@ -51,6 +51,7 @@ public struct HostCore: ~Copyable {
   var privacy: Privacy
   var peers = Peers()
   var defaultPHYRequests: [RequestID] = []
+  var applicationCommands = ApplicationCommands()
   var lastLink: UInt32 = 0
   /// What the controller reported about itself at the last start.
   public internal(set) var controller: ControllerInfo?
@@ -264,7 +265,7 @@ public struct HostCore: ~Copyable {
     scanner.reset()
     let wereAdvertising = advertiser.reset(), requests = connections.reset()
     while upper.links.count > 0 { linkDown(upper.links[0].handle, .hardwareFailure, now) }
-    for id in requests { emit(.completed(id, .failed(.notStarted))) }
+    for id in requests + applicationCommands.removeAll() { emit(.completed(id, .failed(.notStarted))) }
     for id in defaultPHYRequests { emit(.completed(id, .failed(.notStarted))) }
     defaultPHYRequests = []
     for id in scans.removeAll() { emit(.scanStopped(id)) }

@@ -131,6 +131,8 @@ public enum HostResult: BitwiseCopyable, Sendable {
   /// In dBm; nil if the controller does not know.
   case rssi(Int8?)
   case phys(LinkPHYs)
+  /// A command's return parameters.
+  case returned(Octets)
   case failed(HostFailure)
 }
 
@@ -164,6 +166,8 @@ public enum HostViolation: Sendable {
 /// What a request asks of a controller.
 public enum ControllerTask: BitwiseCopyable, Sendable, Equatable {
   case connect, disconnect, readRSSI, readPHYs, setPHYs, setDefaultPHYs
+  /// `HostCore.send`.
+  case send
 }
 
 public enum HostFailure: BitwiseCopyable, Sendable, Equatable {

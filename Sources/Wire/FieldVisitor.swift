@@ -93,3 +93,11 @@ public protocol WireRecord: BitwiseCopyable, Sendable {
   /// Passes each field to `visit`, in wire order. A later field may depend on the value of an earlier one.
   mutating func fields(_ visit: inout some FieldVisitor) throws(WireError)
 }
+extension WireRecord {
+  /// The record with the fields that `set` gives it: `ReadRSSI.with { $0.handle = handle }`.
+  @inlinable @inline(__always) public static func with(_ set: (inout Self) -> Void) -> Self {
+    var record = Self()
+    set(&record)
+    return record
+  }
+}

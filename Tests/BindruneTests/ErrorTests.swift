@@ -78,7 +78,7 @@ import Testing
       expectSentences("\(BluetoothError.refused(to: "scan", status))")
       expectSentences("\(BluetoothError.refusedByLink("scan", status))")
     }
-    let tasks: [ControllerTask] = [.connect, .disconnect, .readRSSI, .readPHYs, .setPHYs, .setDefaultPHYs]
+    let tasks: [ControllerTask] = [.connect, .disconnect, .readRSSI, .readPHYs, .setPHYs, .setDefaultPHYs, .send]
     let host: [HostFailure] =
       tasks.map { .refused($0, status) } + [
         .cancelled, .noSuchLink, .busy, .connectionLimitReached, .parametersRejected(status), .timedOut,
@@ -100,6 +100,7 @@ import Testing
       case .refused(.readPHYs, _): 11
       case .refused(.setPHYs, _): 12
       case .refused(.setDefaultPHYs, _): 13
+      case .refused(.send, _): 14
       }
     }
     let reset = HCIOpcode(rawValue: 0x0C03)

@@ -308,4 +308,49 @@ import Testing
     await #expect(throws: BluetoothError.self) { try await link.updateParameters(.fast) }
     await peripheral.close()
   }
+
+  /// Commands past the host: each answers with its own type, or is refused by name. Vol 4, Part E, §7.4.6, §7.5.4, §7.8.22.
+  @Test func commands() async throws {
+    let lab = Lab(), host = try await lab.host(), (other, relay) = try await lab.relayedHost()
+    try await within {
+      #expect(await PeerAddress(try host.send(ReadBDADDR()).bdADDR, .public) == host.ownAddress)
+      // FIPS-197, appendix B, as LE Encrypt takes it: the least significant octet first.
+      let key: [UInt8] = [
+        0x3C, 0x4F, 0xCF, 0x09, 0x88, 0x15, 0xF7, 0xAB, 0xA6, 0xD2, 0xAE, 0x28, 0x16, 0x15, 0x7E, 0x2B,
+      ]
+      let text: [UInt8] = [
+        0x34, 0x07, 0x37, 0xE0, 0xA2, 0x98, 0x31, 0x31, 0x8D, 0x30, 0x5A, 0x88, 0xA8, 0xF6, 0x43, 0x32,
+      ]
+      let encrypt = LEEncrypt.with {
+        $0.key = Octets(0, 16)
+        $0.plaintextData = Octets(16, 16)
+      }
+      let cipher = try await host.send(encrypt, from: key + text) { $0.encryptedData.array(in: $1) }
+      #expect(
+        cipher == [
+          0x32, 0x0B, 0x6A, 0x19, 0x97, 0x85, 0x11, 0xDC, 0xFB, 0x09, 0xDC, 0x02, 0x1D, 0x84, 0x25, 0x39,
+        ])
+      let refused = await #expect(throws: BluetoothError.self) {
+        try await host.send(ReadRSSI.with { $0.handle = ConnectionHandle(rawValue: 0x0EFF) })
+      }
+      #expect(refused?.code == .controller && refused?.status == .unknownConnectionIdentifier)
+      #expect(refused?.operation == "send HCI_Read_RSSI")
+      let reset = await #expect(throws: BluetoothError.self) { try await host.send(Reset()) }
+      #expect(reset?.code == .invalidArgument)
+      // Its octets are not there.
+      let empty = await #expect(throws: BluetoothError.self) { try await host.send(encrypt) }
+      #expect(empty?.status == .invalidHCICommandParameters)
+    }
+    // Without an answer: cancelled, and at the end of the host.
+    try await relay.fallSilent()
+    let (first, second) = (Task { try await other.send(LERand()) }, Task { try await other.send(LERand()) })
+    try await within { await relay.command("01 18 20") }
+    first.cancel()
+    await #expect { try await within { try await first.value } } throws: { ($0 as? BluetoothError)?.code == .cancelled }
+    await other.close()
+    await #expect { try await within { try await second.value } } throws: {
+      ($0 as? BluetoothError)?.code == .notStarted
+    }
+    await host.close()
+  }
 }

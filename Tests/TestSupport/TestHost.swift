@@ -244,7 +244,7 @@ public struct TestHost: ~Copyable, HCIHost {
     case .phys(let phys): .phys(phys)
     case .disconnected, .done, .gatt(.done), .gatt(.discovered): .done
     case .gatt(.databaseHash(let hash)): .value(hash?.octets ?? [])
-    case .gatt(.value(let range)), .gatt(.values(let range)): .value(core.bytes(of: range))
+    case .gatt(.value(let range)), .gatt(.values(let range)), .returned(let range): .value(core.bytes(of: range))
     case .gatt(.failed(let error)): .failed("\(error)")
     case .failed(let failure): .failed("\(failure)")
     }
