@@ -3,8 +3,14 @@ import BindruneWire
 import GAP
 import GATT
 
-/// Whoever must be told in order and cannot wait: called on the host's event loop, isolated to it. It is told in the order of
-/// the air: a notification that came before the answer to a read comes before that read's completion here too.
+/// An object that gets everything a host has to report, in the order of the air: called on the host's event loop, isolated to
+/// it. A notification that came before the answer to a read comes before that read's completion here too.
+///
+/// Most programs use the `async` functions of `BluetoothHost` and `Link` instead. A task wakes when the scheduler gets to it, so
+/// two tasks, or a task and a sequence, cannot tell which of two things happened first. An observer is for a program that needs
+/// this order, or a value without a copy and without a wake: another interface on top of this one, as Core Bluetooth's, or a
+/// bridge to another process. `BluetoothHost.begin`, `beginScan`, `beginAdvertising` and `beginIndication` are the same
+/// requests for it: they return at once, and their ends are events. Decision 0048.
 ///
 ///     final class Monitor: HostObserver {
 ///       func host(_ host: isolated BluetoothHost, did event: HostEvent) {
