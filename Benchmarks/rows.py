@@ -13,6 +13,8 @@ class Goal:
     times: float | None = None
     plus: int = 0
     instructions: float | None = None
+    # What these are, where they differ from row to row.
+    instructions_are: str | None = None
     allocations: float | None = None
     ns: float | None = None
     round_trips: int | None = None
@@ -27,7 +29,9 @@ class Goal:
         if self.times is not None:
             parts.append(f"≤ {self.times:g} × C" + (f" + {self.plus}" if self.plus else ""))
         if self.instructions is not None:
-            parts.append("at most half of NimBLE's")
+            parts.append(f"at most {self.instructions_are}" if self.instructions_are else f"≤ {self.instructions:,} instructions")
+        if self.allocations:
+            parts.append(f"≤ {self.allocations} allocations")
         if self.growth is not None:
             parts.append(f"≤ {self.growth:g} × {self.growing}")
         if self.ns is not None:
@@ -106,8 +110,8 @@ def queue():
 
 def host():
     for (octets, links), nimble in NIMBLE.items():
-        must = Goal(times=4, instructions=nimble / 2, allocations=0)
-        stretch = Goal(times=2, instructions=nimble / 2, allocations=0)
+        half = {"instructions": nimble / 2, "instructions_are": "half of NimBLE's", "allocations": 0}
+        must, stretch = Goal(times=4, **half), Goal(times=2, **half)
         yield Row(f"B4.host.{octets}.{links}", "notify", max(100 // links, 3), must, stretch)
 
 
@@ -135,7 +139,9 @@ def radio():
 
 def facade():
     """With threads, by the clock on the wall: a goal, and no threshold."""
-    yield Row("B8", None, 1, Goal(per_second=250_000), Goal(per_second=500_000), program="FacadeBench", has_threshold=False)
+    must = Goal(instructions=9_000, allocations=3, per_second=250_000)
+    stretch = Goal(instructions=6_000, allocations=2, per_second=500_000)
+    yield Row("B8", None, 1, must, stretch, program="FacadeBench", has_threshold=False)
 
 
 def receiving():

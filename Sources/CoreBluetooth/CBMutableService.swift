@@ -72,7 +72,11 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
   private var owner: ObjectIdentifier?
   private var handle: AttributeHandle?
   private var isCached = false
-  private var subscribers: [Subscriber] = []
+  // Release builds do not check that no two accesses to it overlap, as the lock sees to it.
+  #if !DEBUG
+    @exclusivity(unchecked)
+  #endif
+  @safe private var subscribers: [Subscriber] = []
 
   /// A central that has subscribed, and where its notifications are put; nil: its link has ended already.
   struct Subscriber {
