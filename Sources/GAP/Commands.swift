@@ -45,7 +45,7 @@ extension HostCore {
       let status = HCIStatus.invalidHCICommandParameters
       if let id = applicationCommands.remove(number) { emit(.completed(id, .failed(.refused(.send, status)))) }
     }
-    settle(now)
+    drain(now)
   }
   mutating func applicationCommandEnded(_ outcome: CommandOutcome, in packet: Span<UInt8>) {
     guard let id = applicationCommands.remove(UInt16(truncatingIfNeeded: outcome.tag)) else { return }
