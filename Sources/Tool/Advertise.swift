@@ -7,25 +7,26 @@ import HCI
 
 struct Advertise: AsyncParsableCommand, EventReporter {
   static let configuration = CommandConfiguration(
-    abstract: "Advertise a name and services, and tell who connects.",
+    abstract: "Advertise a name and services, and report connections.",
     discussion: """
-      --policy says what of it is sent, and where. coreBluetooth does as an iPhone does: flags and 28 octets of services and \
-      name, what does not fit of the services as bits of the overflow area (see bindrune overflow), nothing else; standard \
-      uses all 31 octets of the advertising data and of the scan response for any data, extended the longer advertisements of \
-      Bluetooth 5; they send what fits and say what does not. everything refuses what does not fit.
+      --policy selects which data is sent, and where. coreBluetooth packs as an iPhone does: flags, 28 octets of \
+      services and name, the remaining services as bits of the overflow area (see bindrune overflow), nothing else. \
+      standard fills the 31 octets of the advertising data and of the scan response with any data; extended uses the \
+      longer advertisements of Bluetooth 5. Both send what fits and list the rest. everything refuses data that does \
+      not fit.
 
-      --dry-run shows what would be sent, and needs no controller. Whoever connects can read the name; advertising goes on \
-      beside the link.
+      --dry-run shows what would be sent, and needs no controller. A central that connects can read the name; \
+      advertising continues during the connection.
       """)
 
   @Option(
     help: ArgumentHelp(
       """
-      The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim or sim:NAME. Without it BINDRUNE_HCI, the \
+      The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim or sim:NAME. Default: BINDRUNE_HCI, the \
       configuration file, or hci0.
       """, valueName: "spec"), transform: TransportSpec.init(argument:))
   var hci: TransportSpec?
-  @Flag(help: "Take an adapter down that is up, and bring it up again at the end (not after SIGKILL).")
+  @Flag(help: "Take the adapter down if it is up, and bring it up again at the end (not after SIGKILL).")
   var takeDown = false
   @OptionGroup var common: CommonOptions
 
@@ -33,29 +34,29 @@ struct Advertise: AsyncParsableCommand, EventReporter {
   var name: String?
   @Option(
     help: ArgumentHelp(
-      "A service to advertise, 180D or a 128-bit UUID; several times for several, the most important first.",
+      "A service to advertise, 180D or a 128-bit UUID; repeatable, the most important first.",
       valueName: "uuid"), transform: BluetoothUUID.init(argument:))
   var service: [BluetoothUUID] = []
   @Option(
     help: ArgumentHelp(
-      "Manufacturer data: a company identifier, least significant octet first, and what follows it.", valueName: "hex"))
+      "Manufacturer data: a company identifier, least significant octet first, then the data.", valueName: "hex"))
   var manufacturer: HexOctets?
   @Option(
-    help: ArgumentHelp("Data of a service, 180F=64 for example; several times for several.", valueName: "uuid=hex"),
+    help: ArgumentHelp("Data of a service, for example 180F=64; repeatable.", valueName: "uuid=hex"),
     transform: AdvertisingData.ServiceData.init(argument:))
   var serviceData: [AdvertisingData.ServiceData] = []
   @Option(
-    help: ArgumentHelp("A service that is looked for in centrals; several times for several.", valueName: "uuid"),
+    help: ArgumentHelp("A service to solicit from centrals; repeatable.", valueName: "uuid"),
     transform: BluetoothUUID.init(argument:))
   var solicit: [BluetoothUUID] = []
-  @Option(help: ArgumentHelp("What the device looks like, as 0x0341 or 833.", valueName: "number"))
+  @Option(help: ArgumentHelp("The kind of device, an appearance value such as 0x0341 or 833.", valueName: "number"))
   var appearance: Number16?
   @Option(
     parsing: .unconditional,
-    help: ArgumentHelp("The power that is sent with, -127 … 127 dBm: said, not set.", valueName: "dBm"))
+    help: ArgumentHelp("The power to advertise, -127 … 127 dBm; does not change the power.", valueName: "dBm"))
   var txPower: Int8?
 
-  @Option(help: ArgumentHelp("What of it is sent, and where.", valueName: "policy"))
+  @Option(help: ArgumentHelp("Which data is sent, and where.", valueName: "policy"))
   var policy = AdvertisingPacker.Policy.coreBluetooth
   @Flag(
     help: "Advertise as an app in the background does: no name, all services in the overflow area (coreBluetooth only)."
@@ -63,10 +64,10 @@ struct Advertise: AsyncParsableCommand, EventReporter {
   var background = false
   @Option(
     help: ArgumentHelp(
-      "How often: fast (every 30 to 60 ms), balanced (100 to 150 ms), background (1 to 1.2 s), or so many milliseconds.",
+      "The interval: fast (30 to 60 ms), balanced (100 to 150 ms), background (1 to 1.2 s), or milliseconds.",
       valueName: "interval"), transform: AdvertisingParameters.Interval.init(argument:))
   var interval = AdvertisingParameters.Interval.balanced
-  @Option(help: ArgumentHelp("How long to advertise; without it until interrupted.", valueName: "seconds"))
+  @Option(help: ArgumentHelp("How long to advertise; by default until interrupted.", valueName: "seconds"))
   var duration: Seconds?
   @Flag(help: "Show what would be sent, and send nothing.")
   var dryRun = false
@@ -75,15 +76,15 @@ struct Advertise: AsyncParsableCommand, EventReporter {
 
   func validate() throws {
     if let name, name.isEmpty { throw ValidationError("--name is empty: leave it out to advertise no name.") }
-    // Vol 3, Part C, §12.1; what is sent of a longer one can be seen all the same.
+    // Vol 3, Part C, §12.1. A dry run may show how a longer name is shortened.
     if let name, name.utf8.count > 248, !dryRun {
       throw ValidationError("--name has \(name.utf8.count) octets and a device's name has at most 248: shorten it.")
     }
     if let manufacturer, manufacturer.octets.count < 2 {
-      throw ValidationError("--manufacturer begins with a company identifier of two octets: FFFF is nobody's.")
+      throw ValidationError("--manufacturer begins with a company identifier of two octets: FFFF is for tests.")
     }
     if background, policy != .coreBluetooth {
-      throw ValidationError("--background is a matter of --policy coreBluetooth: leave one of them out.")
+      throw ValidationError("--background requires --policy coreBluetooth: leave one of them out.")
     }
   }
 
@@ -96,7 +97,7 @@ struct Advertise: AsyncParsableCommand, EventReporter {
     data.txPowerLevel = txPower
     let report = AdvertisingReport(json: json)
     guard !dryRun else {
-      // What a controller of Bluetooth 5 takes: Vol 4, Part E, §7.8.57.
+      // The most that a Bluetooth 5 controller accepts: Vol 4, Part E, §7.8.57.
       let packer = AdvertisingPacker(policy, longestExtended: 1650)
       return report.show(packer.pack(data, isInBackground: background), of: data)
     }
@@ -147,7 +148,7 @@ struct HexOctets: ExpressibleByArgument {
   }
 }
 
-/// A number of 16 bits, decimal or after 0x hexadecimal.
+/// A 16-bit number, decimal, or hexadecimal after 0x.
 struct Number16: ExpressibleByArgument {
   let value: UInt16
   init?(argument: String) {
@@ -176,7 +177,7 @@ extension AdvertisingParameters.Interval {
     case "balanced": self = .balanced
     case "background": self = .background
     default:
-      // Longer ones are the controller's business, and its limits the host's words.
+      // The host reports an interval that exceeds the controller's limits.
       guard let milliseconds = Double(argument), milliseconds > 0, milliseconds < 1e9 else {
         throw ValidationError("write fast, balanced, background or a number of milliseconds, 20 or more.")
       }
@@ -187,11 +188,11 @@ extension AdvertisingParameters.Interval {
 
 // MARK: The report
 
-/// What is advertised and what happens meanwhile, for people or for programs.
+/// Prints what is advertised, and the events meanwhile, for people or for programs.
 private struct AdvertisingReport {
   let json: Bool
 
-  /// Of a dry run.
+  /// The output of a dry run.
   func show(_ packed: PackedAdvertisement, of data: AdvertisingData) {
     if !json { return describe(packed, of: data) }
     var line = JSONLine()
@@ -224,7 +225,7 @@ private struct AdvertisingReport {
     Console.line(line)
   }
 
-  /// Every octet, and what has no place.
+  /// Prints every octet, and the data that did not fit.
   private func describe(_ packed: PackedAdvertisement, of data: AdvertisingData) {
     let limit = packed.usesLegacyPDUs ? " of 31" : ""
     for (title, structures) in [("advertising data", packed.advertising), ("scan response", packed.scanResponse)] {
@@ -275,7 +276,7 @@ private struct AdvertisingReport {
 }
 
 extension AdvertisingData.Structure {
-  /// What it says. `overflow`: what the overflow area stands for, if this is one.
+  /// Its content in words. `overflow`: the services that an overflow area stands for.
   fileprivate func text(overflow: [BluetoothUUID]) -> String {
     let said = AdvertisingData(decoding: octets.span)
     func list(_ uuids: [BluetoothUUID]) -> String {

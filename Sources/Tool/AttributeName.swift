@@ -3,9 +3,9 @@ import ArgumentParser
 import BindruneWire
 import GATT
 
-/// An attribute that has a value, as it is typed: by UUID (`2A37`), by the Bluetooth SIG's name for that
-/// (`heart-rate-measurement`; case, spaces and hyphens do not matter), or by handle (`0x0012`). A path names one of a service
-/// or of a characteristic: `180F/2A19`, `heart-rate-measurement/2902`.
+/// An attribute that has a value, as the user types it: by UUID (`2A37`), by the Bluetooth SIG's name for the UUID
+/// (`heart-rate-measurement`; case, spaces and hyphens do not matter), or by handle (`0x0012`). A path selects one
+/// inside a service or characteristic: `180F/2A19`, `heart-rate-measurement/2902`.
 struct AttributeName: ExpressibleByArgument, Sendable, CustomStringConvertible {
   private enum Part: Sendable {
     case uuid(BluetoothUUID)
@@ -33,7 +33,7 @@ struct AttributeName: ExpressibleByArgument, Sendable, CustomStringConvertible {
     }
   }
 
-  /// The handle, where it is named so.
+  /// The handle, if the user typed one.
   var handle: AttributeHandle? {
     if case .handle(let handle) = content { handle } else { nil }
   }
@@ -56,14 +56,14 @@ struct AttributeName: ExpressibleByArgument, Sendable, CustomStringConvertible {
     case .name(let name): uuid.assignedName.map(slug) == name
     }
   }
-  /// `Heart Rate Measurement` and `heart_rate_measurement` as `heart-rate-measurement`.
+  /// Turns `Heart Rate Measurement` and `heart_rate_measurement` into `heart-rate-measurement`.
   static func slug(_ name: some StringProtocol) -> String {
     String(name.lowercased().map { $0 == " " || $0 == "_" ? "-" : $0 })
   }
   static let help: ArgumentHelp = ArgumentHelp(
     """
-    The characteristic or descriptor: a UUID (2A37), a name (heart-rate-measurement), a handle (0x0012), or one of those \
-    behind its service or characteristic (180F/2A19, 2A37/2902).
+    The characteristic or descriptor: a UUID (2A37), a name (heart-rate-measurement), a handle (0x0012), or a path \
+    from its service or characteristic (180F/2A19, 2A37/2902).
     """, valueName: "attribute")
 }
 
@@ -71,9 +71,9 @@ struct AttributeName: ExpressibleByArgument, Sendable, CustomStringConvertible {
 struct RemoteAttribute: Sendable {
   var handle: AttributeHandle
   var uuid: BluetoothUUID
-  /// The service, and of a descriptor the characteristic, by their UUIDs.
+  /// The UUID of the service, and for a descriptor that of the characteristic.
   var owners: [BluetoothUUID]
-  /// Of which it is the value; nil: it is a descriptor.
+  /// The characteristic whose value it is; nil: it is a descriptor.
   var characteristic: RemoteCharacteristic?
   /// `Heart Rate Measurement`, or the UUID.
   var title: String { uuid.assignedName ?? uuid.description }
@@ -113,7 +113,7 @@ extension RemoteDatabase {
       """, status: .noAttribute)
   }
 
-  /// The shortest name that means `attribute` and no other here: of it alone, behind what it belongs to, or its handle.
+  /// The shortest name that selects only `attribute` on this device: its own, a path, or its handle.
   func spelling(of attribute: RemoteAttribute) -> String {
     let path = (attribute.owners + [attribute.uuid]).map { $0.assignedName.map(AttributeName.slug) ?? $0.description }
     let all = attributes

@@ -8,16 +8,17 @@ import NIOPosix
 
 struct Bench: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Measure a link: reads and their latency, write commands, notifications, each per second.",
+    abstract: "Measure a link: the rates of reads, write commands and notifications, and the latency of reads.",
     discussion: """
-      It takes two ends. On one machine, or adapter, "bindrune bench --hci SPEC --role peripheral" advertises the bench \
-      service and serves; on the other "bindrune bench --hci SPEC" looks for it, connects and measures. Two adapters of one \
-      machine are measured by "bindrune bench --hci hci0 --hci hci1", the first being the central. "bindrune bench --hci sim" \
-      needs none: both ends are on a virtual radio in this process, and the figures are that radio's.
+      A measurement needs two ends. On one machine or adapter, "bindrune bench --hci SPEC --role peripheral" \
+      advertises and serves the bench service; on the other, "bindrune bench --hci SPEC" finds it, connects and \
+      measures. With two adapters on one machine, "bindrune bench --hci hci0 --hci hci1" runs both ends; the first is \
+      the central. "bindrune bench --hci sim" needs no adapter: both ends use a virtual radio in this process, and the \
+      figures are that radio's.
 
-      What is counted has arrived: write commands are counted at the other end, notifications here, both against the number \
-      that was sent. Their time is that from the first to the last, and one connection interval. A read's latency is the time \
-      from the call to its answer; percentiles are at most 3 % above the truth.
+      The receiver counts: the peripheral the write commands, the central the notifications. The report compares each \
+      count with the number sent. The time runs from the first to the last, plus one connection interval. A read's \
+      latency is the time from the call to its answer; percentiles are at most 3 % too high.
       """)
 
   enum Role: String, ExpressibleByArgument, CaseIterable { case central, peripheral }
@@ -25,36 +26,36 @@ struct Bench: AsyncParsableCommand {
   @Option(
     help: ArgumentHelp(
       """
-      The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim:NAME; a second one for the peripheral's end; or sim. \
-      Without it BINDRUNE_HCI, the configuration file, or hci0.
+      The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim:NAME; a second one is the peripheral's \
+      end. sim provides both ends. Default: BINDRUNE_HCI, the configuration file, or hci0.
       """, valueName: "spec"), transform: TransportSpec.init(argument:))
   var hci: [TransportSpec] = []
-  @Flag(help: "Take an adapter down that is up, and bring it up again at the end (not after SIGKILL).")
+  @Flag(help: "Take the adapter down if it is up, and bring it up again at the end (not after SIGKILL).")
   var takeDown = false
   @OptionGroup var common: CommonOptions
 
-  @Option(help: "The end that --hci is: central (measures, the default) or peripheral (is measured).")
+  @Option(help: "The end on this controller: central (measures, the default) or peripheral (serves).")
   var role: Role?
   @Option(help: "The name that the peripheral advertises, at most 29 octets of UTF-8.")
   var name: String?
   @Option(
     help: ArgumentHelp(
       """
-      The other end: AA:BB:CC:DD:EE:FF/public or …/random, or its name, or how that begins, with * at the end; without it \
-      the first that offers the service.
+      The other end: AA:BB:CC:DD:EE:FF/public or …/random, a name, or the beginning of a name and *. Default: the \
+      first device with the bench service.
       """,
       valueName: "address or name"))
   var peer: String?
   @Option(
-    help: ArgumentHelp("How long to look for the peer, and then to connect; 10 without it.", valueName: "seconds"))
+    help: ArgumentHelp("How long to look for the peer, and then to connect; default: 10.", valueName: "seconds"))
   var timeout: Seconds?
-  @Option(help: ArgumentHelp("How long to measure each of the three; 5 without it.", valueName: "seconds"))
+  @Option(help: ArgumentHelp("How long each of the three measurements takes; default: 5.", valueName: "seconds"))
   var seconds: Seconds?
-  @Option(help: ArgumentHelp("So many of each of the three, if that takes less time.", valueName: "number"))
+  @Option(help: ArgumentHelp("Stop each measurement after this many operations.", valueName: "number"))
   var count: Int?
   @Option(
     help: ArgumentHelp(
-      "Octets in a write command and in a notification, 4 … 512; without it what the MTU carries.", valueName: "octets")
+      "Octets in a write command and in a notification, 4 … 512; default: what the MTU carries.", valueName: "octets")
   )
   var size: Int?
   @Option(
@@ -62,7 +63,7 @@ struct Bench: AsyncParsableCommand {
       "The connection interval: fast (7.5 ms, the default), balanced (30 ms), or 7.5 … 4000 milliseconds.",
       valueName: "interval"), transform: ConnectionParameters.init(argument:))
   var interval: ConnectionParameters?
-  @Option(help: ArgumentHelp("The modulation to ask for: 1M, 2M or coded.", valueName: "phy"))
+  @Option(help: ArgumentHelp("The PHY to request: 1M, 2M or coded.", valueName: "phy"))
   var phy: WantedPHY?
   @Flag(help: "Print one JSON object; as peripheral, one per event.")
   var json = false
@@ -75,9 +76,9 @@ struct Bench: AsyncParsableCommand {
       do throws(TransportError) { hci = [try AdapterChoice().spec] } catch { throw ValidationError(error.description) }
     }
     if hci.count > 2 { throw ValidationError("--hci is given \(hci.count) times, and a link has two ends.") }
-    if hci.count == 2, hci.contains(.sim) { throw ValidationError("sim has both ends: name it alone.") }
+    if hci.count == 2, hci.contains(.sim) { throw ValidationError("sim has both ends: leave out the other --hci.") }
     if hasBothEnds, role != nil || peer != nil || name != nil {
-      throw ValidationError("Both ends are here: leave --role, --peer and --name out.")
+      throw ValidationError("Both ends are in this process: leave out --role, --peer and --name.")
     }
     if role == .peripheral {
       let others = [
@@ -86,14 +87,14 @@ struct Bench: AsyncParsableCommand {
         ("--size", size != nil), ("--interval", interval != nil), ("--phy", phy != nil),
       ]
       if let (option, _) = others.first(where: \.1) {
-        throw ValidationError("\(option) is the central's business: give it there.")
+        throw ValidationError("\(option) is an option of the central: give it there.")
       }
       if let name, name.isEmpty { throw ValidationError("--name is empty: leave it out, or give one.") }
       if let name, name.utf8.count > 29 {
         throw ValidationError("--name has \(name.utf8.count) octets and 29 fit the scan response: shorten it.")
       }
     } else if name != nil {
-      throw ValidationError("--name is what a peripheral advertises: add --role peripheral, or say --peer.")
+      throw ValidationError("--name is what a peripheral advertises: add --role peripheral, or use --peer.")
     }
     if let size, !BenchService.sizes.contains(size) { throw ValidationError("--size is 4 … 512 octets.") }
     if let count, !(1...Int(UInt32.max)).contains(count) { throw ValidationError("--count is 1 … 4294967295.") }
@@ -264,7 +265,7 @@ extension ConnectionParameters {
       guard let milliseconds = Double(argument), 7.5...4000 ~= milliseconds else {
         throw ValidationError("write fast, balanced or a number of milliseconds, 7.5 … 4000.")
       }
-      // More than twice the interval, Vol 4, Part E, §7.8.12; and time for some events to fail.
+      // More than twice the interval (Vol 4, Part E, §7.8.12), with time for some events to fail.
       self.init(
         interval: ConnectionInterval(.milliseconds(milliseconds)),
         supervisionTimeout: SupervisionTimeout(.milliseconds(max(5000, 6 * milliseconds))))
@@ -288,7 +289,7 @@ enum WantedPHY: String, ExpressibleByArgument, CaseIterable {
   }
 }
 
-// MARK: What decides the figures
+// MARK: Conditions of the measurement
 
 /// One end: its controller.
 private struct BenchEnd: Sendable {
@@ -336,7 +337,7 @@ private struct BenchEnd: Sendable {
   }
 }
 
-/// What the link has settled on.
+/// The parameters of the link.
 private struct BenchLink {
   let peer: PeerAddress
   let mtu: Int
@@ -370,10 +371,10 @@ private struct BenchLink {
   }
 }
 
-// MARK: What the peripheral tells
+// MARK: Output of the peripheral
 
 extension BenchServer {
-  /// What the current central gets; nil: nothing.
+  /// The status line for the current central; nil: none is connected.
   fileprivate var live: String? {
     guard let client = current.first else { return nil }
     return "notifications accepted: \(client.sent.count)\(client.sent.rateText) · "

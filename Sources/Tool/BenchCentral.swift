@@ -4,17 +4,17 @@ import BindruneWire
 import GAP
 import GATT
 
-/// The central's end of `bench`: asks the bench service of a link, and counts.
+/// The central's end of `bench`: uses the bench service on a link, and counts.
 ///
-/// Reads come first, on a quiet link; the notifications last, because what of them is still on its way when they are told
-/// to stop would disturb the others.
+/// Reads come first, on a quiet link. Notifications come last: those still in flight after the stop command would
+/// disturb another measurement.
 struct BenchCentral: Sendable {
-  /// What to measure, and for how long each.
+  /// The limits of each measurement.
   struct Plan: Sendable {
     var limit: Seconds
-    /// At most so many of each.
+    /// The most operations of each kind.
     var count: Int
-    /// Octets of a value; nil: what one packet of ATT carries.
+    /// Octets of a value; nil: as many as one ATT PDU carries.
     var size: Int?
   }
   let link: Link
@@ -22,7 +22,7 @@ struct BenchCentral: Sendable {
   private let size: Int
   private let report: BenchReport
   private let interval: Duration
-  /// How long what is on its way may take until the next of it arrives.
+  /// How long to wait for the next value that is still in flight.
   private var patience: Duration { max(.seconds(2), interval * 4) }
   private let stream: RemoteCharacteristic
   private let sample: AttributeHandle, sink: AttributeHandle, control: AttributeHandle, counters: AttributeHandle
@@ -57,7 +57,7 @@ struct BenchCentral: Sendable {
     Failure("\(peer) has the bench service of another version: start the same version of bindrune there.")
   }
 
-  /// Measures one thing after the other; the report has each as far as it came, whichever way this ends.
+  /// Runs the measurements in turn; the report keeps partial results if this throws.
   func run() async throws {
     try await report.measure(.reads(octets: BenchService.sampleSize), readSamples)
     try await report.measure(.writes(size: size), writeCommands)
@@ -94,7 +94,7 @@ struct BenchCentral: Sendable {
         }
       }
     } catch {
-      // Interrupted or not: what has arrived so far can be known while the link is up.
+      // Even if interrupted: while the link is up, the count can still be read.
       _ = await Task { try await withLimit(.seconds(2)) { try await countArrivals() } }.result
       throw error
     }
@@ -133,7 +133,7 @@ struct BenchCentral: Sendable {
         try await link.write(BenchOrder.stop.octets, to: control)
         let sent = try await readCounters().sent
         report.update { $0.notifications?.sent = sent }
-        // The rest is on its way.
+        // The remaining values are in flight.
         var last = -1
         while true {
           let count = report.results.notifications?.received.count ?? 0
@@ -148,7 +148,7 @@ struct BenchCentral: Sendable {
     try await subscription.end()
   }
 
-  /// Ends `body` when the time is over, which is a good end.
+  /// Cancels `body` when the time is over, which is not an error.
   private func forTheTime(_ body: @escaping @Sendable () async throws -> Void) async throws {
     _ = try await withLimit(plan.limit.duration, body)
     try Task.checkCancellation()

@@ -4,7 +4,7 @@ import GAP
 import HCI
 import Synchronization
 
-/// What `bench` measures as a central: told from any task, shown while it goes on, and as far as it came.
+/// The results of `bench` as a central. Any task may update them; partial results are shown, too.
 final class BenchReport: Sendable {
   enum Measurement: Sendable {
     case reads(octets: Int)
@@ -26,15 +26,15 @@ final class BenchReport: Sendable {
     struct Writes: Sendable {
       var size: Int
       var offered = 0
-      /// As the other end counted them.
+      /// The other end's count.
       var arrived: Tally?
     }
     struct Notifications: Sendable {
       var size: Int
       var received: Tally
-      /// As the other end counted them, once they have been told to stop.
+      /// The other end's count, read after the stop command.
       var sent: Int?
-      /// Times that a value was not the one behind the value before it.
+      /// How often a value did not follow the one before it.
       var gaps = 0
       fileprivate var next: UInt32 = 0
     }
@@ -56,7 +56,7 @@ final class BenchReport: Sendable {
   @discardableResult
   func update<Result>(_ body: (inout Results) -> Result) -> Result { state.withLock { body(&$0) } }
 
-  /// True: this was the last.
+  /// Returns true after the last value.
   func received(_ value: [UInt8]) -> Bool {
     update { results in
       guard var notifications = results.notifications.take() else { return true }
@@ -70,7 +70,7 @@ final class BenchReport: Sendable {
     }
   }
 
-  /// Runs `body`, which measures this, with its rate on a terminal; then shows what came of it, also if it throws.
+  /// Runs `body`, which takes this measurement; shows its rate on a terminal, then the result, even if it throws.
   func measure(_ measurement: Measurement, _ body: () async throws -> Void) async throws {
     update { results in
       switch measurement {
@@ -131,7 +131,7 @@ final class BenchReport: Sendable {
       guard let writes = results.writes else { return [] }
       let head = "write commands of \(writes.size) octets: "
       guard let arrived = writes.arrived else {
-        return [head + "\(writes.offered) offered, and the other end did not tell how many arrived"]
+        return [head + "\(writes.offered) offered, and the other end did not report how many arrived"]
       }
       return [head + "\(arrived.count) of \(writes.offered) arrived" + arrived.rateText]
     case .notifications:
@@ -199,7 +199,7 @@ extension BenchReport.Results.Notifications {
   }
 }
 extension JSONLine {
-  /// Everything but the count, which has a name of its own in each place.
+  /// Everything but the count, whose key differs between the objects.
   mutating func add(_ tally: Tally?) {
     add("octets", tally?.octets)
     add("seconds", tally.map { $0.span / .seconds(1) })
@@ -208,7 +208,7 @@ extension JSONLine {
   }
 }
 
-// MARK: Words
+// MARK: Text
 
 extension Tally {
   /// ` in 5.00 s, 246.1/s, 126 kB/s`; empty where there is no rate.
@@ -219,12 +219,12 @@ extension Tally {
 }
 
 extension Histogram {
-  /// nil: nothing was seen.
+  /// nil: the histogram is empty.
   fileprivate var shares: [(name: String, duration: Duration)]? {
     guard let p50 = percentile(0.5), let p90 = percentile(0.9), let p99 = percentile(0.99) else { return nil }
     return [("min", shortest), ("p50", p50), ("p90", p90), ("p99", p99), ("max", longest)]
   }
-  /// A row for each range: bars on a terminal, where the fullest has 32 columns.
+  /// A row for each range; on a terminal with a bar, the longest of 32 columns.
   fileprivate var lines: [String] {
     let rows = rows(atMost: 16), most = rows.map(\.count).max() ?? 0
     return rows.map { row in
@@ -237,7 +237,7 @@ extension Histogram {
   }
 }
 
-/// A number with so many digits behind the point.
+/// A number with `digits` digits after the point.
 func decimal(_ value: Double, _ digits: Int) -> String {
   let scale = (0..<digits).reduce(1) { scale, _ in scale * 10 }
   let units = Int(min((abs(value) * Double(scale)).rounded(), 9e15)), fraction = String(units % scale)

@@ -6,18 +6,18 @@ import GATT
 import HCI
 import Synchronization
 
-/// What went one way over a link.
+/// The values that crossed a link in one direction.
 struct Tally: Sendable, Equatable {
   private(set) var count = 0
   private(set) var octets = 0
-  /// From one connection interval before the first to the last: values come as connection events do, several at once, and
-  /// the first of them are not for nothing.
+  /// From one connection interval before the first value to the last: several values arrive in each connection event,
+  /// and the first event takes an interval, too.
   private(set) var span = Duration.zero
   private var start: ContinuousClock.Instant?
   private let interval: Duration
 
   init(interval: Duration) { self.interval = interval }
-  /// As the other end has told it.
+  /// As reported by the other end.
   init(count: Int = 0, octets: Int = 0, span: Duration = .zero) {
     (self.count, self.octets, self.span, interval) = (count, octets, span, .zero)
   }
@@ -29,23 +29,23 @@ struct Tally: Sendable, Equatable {
     self.start = start
     span = now - start
   }
-  /// nil: that was no time.
+  /// nil: the span is zero.
   var perSecond: Double? { span > .zero ? Double(count) / (span / .seconds(1)) : nil }
   var octetsPerSecond: Double? { span > .zero ? Double(octets) / (span / .seconds(1)) : nil }
 }
 
-/// The service that `bench` measures with, one of our own. All numbers are sent with the least significant octet first.
+/// The service that `bench` measures with, defined by this project. All numbers are little-endian.
 ///
 /// | characteristic | properties | value |
 /// |---|---|---|
 /// | sample | read | 20 octets, for round trips |
-/// | sink | write without response | whatever is written is counted |
-/// | stream | notify | values that are sent as fast as they go, their number from 0 on in the first four octets |
+/// | sink | write without response | the server counts the values written |
+/// | stream | notify | values sent as fast as possible; their first four octets number them from 0 |
 /// | control | write | octets of each value of the stream (16 bits), and how many to send (32 bits); 0 octets: stop |
 /// | counters | read | `BenchCounters` of this link |
 ///
-/// Reading the counters tells of all that came before it on the link: the commands that have arrived are counted in the
-/// order in which they and the reading came.
+/// The server handles commands and reads in order of arrival: the counters cover all commands that arrived before the
+/// read.
 struct BenchService: Sendable {
   static let uuid: BluetoothUUID = "B6E00001-F9FF-4FE8-B7C4-C6D0D9BB448A"
   static let sampleUUID: BluetoothUUID = "B6E00002-F9FF-4FE8-B7C4-C6D0D9BB448A"
@@ -54,9 +54,9 @@ struct BenchService: Sendable {
   static let controlUUID: BluetoothUUID = "B6E00005-F9FF-4FE8-B7C4-C6D0D9BB448A"
   static let countersUUID: BluetoothUUID = "B6E00006-F9FF-4FE8-B7C4-C6D0D9BB448A"
 
-  /// Of a value that is sent: its number, and what ATT has room for at most (Vol 3, Part F, §3.2.9).
+  /// Octets of a value: from its number alone to the most that ATT allows (Vol 3, Part F, §3.2.9).
   static let sizes = 4...512
-  /// Little waits to be sent, at both ends: enough for the buffers of any controller, and gone soon when time is up.
+  /// Short send queues at both ends: enough to fill any controller's buffers, and soon empty when the time is over.
   static var configuration: HostConfiguration {
     var configuration = HostConfiguration()
     configuration.queueCapacity = 8 * 1024
@@ -64,7 +64,7 @@ struct BenchService: Sendable {
   }
   static let portCapacity = 2 * 1024
 
-  /// Octets of the sample: one response holds them with any MTU.
+  /// Octets of the sample: one response carries them at any MTU.
   static let sampleSize = 20
 
   let database: Database
@@ -86,8 +86,8 @@ struct BenchService: Sendable {
   }
 }
 
-/// What the server has counted on a link: write commands, their octets (48 bits), the microseconds that they took (48 bits:
-/// `Tally.span`), and the values of the stream that it has handed over to be sent. 20 octets: one response holds them.
+/// The server's counts of a link: write commands, their octets (48 bits), the microseconds that they took (48 bits:
+/// `Tally.span`), and the stream values that it queued for sending. 20 octets: one response carries them.
 struct BenchCounters: Equatable {
   var arrived: Tally
   var sent: Int
@@ -109,7 +109,7 @@ struct BenchCounters: Equatable {
   }
 }
 
-/// What control takes.
+/// The value of the control characteristic.
 struct BenchOrder: Equatable {
   var size: Int
   var count: Int
@@ -117,7 +117,7 @@ struct BenchOrder: Equatable {
 
   init(size: Int, count: Int) { (self.size, self.count) = (size, count) }
   var octets: [UInt8] { littleEndian(UInt64(size), 2) + littleEndian(UInt64(count), 4) }
-  /// nil: not six octets. A size out of range is what is nearest to it.
+  /// nil: not six octets. A size out of range is clamped.
   init?(_ octets: [UInt8]) {
     guard octets.count == 6 else { return nil }
     size = Int(octets[0]) | Int(octets[1]) << 8
@@ -126,7 +126,7 @@ struct BenchOrder: Equatable {
   }
 }
 
-/// A value of the stream, or for the sink: the number, and as many octets as it takes.
+/// Writes the number into the first four octets of a value of the stream or for the sink.
 func number(_ value: inout [UInt8], _ number: Int) {
   for octet in 0..<4 { value[octet] = UInt8(truncatingIfNeeded: number >> (8 * octet)) }
 }
@@ -134,14 +134,14 @@ private func littleEndian(_ value: UInt64, _ count: Int) -> [UInt8] {
   (0..<count).map { UInt8(truncatingIfNeeded: value >> UInt64(8 * $0)) }
 }
 
-/// The peripheral's end of `bench`: serves one central after the other, and counts.
+/// The peripheral's end of `bench`: serves one central after another, and counts.
 final class BenchServer: Sendable {
   /// A central that is, or was, connected.
   struct Client: Sendable {
     let link: Link
     /// Write commands.
     fileprivate(set) var arrived: Tally
-    /// Notifications that were handed over to be sent.
+    /// Notifications that were queued for sending.
     fileprivate(set) var sent: Tally
     fileprivate var isSubscribed = false
     fileprivate var order = BenchOrder.stop
@@ -153,7 +153,7 @@ final class BenchServer: Sendable {
   }
   enum Event: Sendable {
     case connected(PeerAddress)
-    /// nil: this end goes, and the link with it.
+    /// nil: this end stopped, which ends the link.
     case served(Client, HCIStatus?)
   }
 
@@ -167,15 +167,15 @@ final class BenchServer: Sendable {
   }
   var current: [Client] { clients.withLock { Array($0.values) } }
 
-  /// While a central is connected there is no advertising, which would take its share of the air. The name is in the scan
-  /// response, or both are long.
+  /// Does not advertise during a connection: that would take air time. The name goes into the scan response, or a long
+  /// one into extended PDUs.
   func advertise(on host: BluetoothHost) async throws {
     try await host.advertise(
       AdvertisingData(localName: name, serviceUUIDs: [BenchService.uuid]),
       AdvertisingParameters(interval: .fast, restartsAfterConnection: false))
   }
 
-  /// Advertises and serves until cancelled or the host fails. `begun` is called when centrals can connect.
+  /// Advertises and serves until cancelled or the host fails. Calls `begun` when centrals can connect.
   func run(
     on host: BluetoothHost, begun: @Sendable () async -> Void = {},
     _ report: @escaping @Sendable (Event) -> Void = { _ in }
@@ -211,7 +211,7 @@ final class BenchServer: Sendable {
       case .readRequested(let request):
         let client = clients.withLock { $0[request.link] }
         let counters = BenchCounters(arrived: client?.arrived ?? Tally(), sent: client?.sent.count ?? 0)
-        // A client that has gone away meanwhile needs no answer.
+        // A client that has disconnected needs no answer.
         try? await request.respond(counters.octets)
       case .writeRequested(let request): try? await request.reject(.writeNotPermitted)
       case .subscriptionChanged, .written, .requestUnanswered, .advertisingStopped: break
@@ -219,7 +219,7 @@ final class BenchServer: Sendable {
     }
   }
 
-  /// Ends the stream, whose count is final then, and begins another one if that is wanted.
+  /// Ends the stream, which makes its count final, and begins another if the client wants one.
   private func change(_ id: LinkID, _ body: (inout Client) -> Void) async {
     let running = clients.withLock { $0[id]?.stream }
     running?.cancel()

@@ -11,11 +11,11 @@ struct BindruneCommand: AsyncParsableCommand {
     commandName: "bindrune",
     abstract: "Bluetooth LE on Linux, down to the HCI packets.",
     discussion: """
-      A controller is named by where it is: hci0 is an adapter of this machine, serial:PATH, tcp:HOST:PORT and unix:PATH \
-      speak H4, sim is a virtual radio in this process with a heart rate sensor on it. Without --hci it is the one that \
-      BINDRUNE_HCI names, else the configuration file (~/.config/bindrune/config or /etc/bindrune/config), else hci0. \
-      No controller at hand? Start "bindrune controllers --name desk", and every program of yours that opens sim:desk is on \
-      one virtual radio.
+      --hci selects the controller: hci0 is an adapter of this machine; serial:PATH, tcp:HOST:PORT and unix:PATH speak \
+      H4; sim is a virtual radio in this process with a heart rate sensor on it. The default comes from BINDRUNE_HCI, \
+      else from the configuration file (~/.config/bindrune/config or /etc/bindrune/config), else it is hci0. No \
+      controller at hand? Start "bindrune controllers --name desk": all your programs that open sim:desk share one \
+      virtual radio.
       """,
     version: "0.1.0",
     subcommands: [
@@ -25,7 +25,7 @@ struct BindruneCommand: AsyncParsableCommand {
       Controllers.self, Adapters.self, Doctor.self, Conform.self,
     ])
 
-  /// As the parser's own `main`; interruptions end the work well, and the output waits for its readers.
+  /// Like the parser's own `main`, but interruptions end the work cleanly, and the end waits for the output's reader.
   static func main() async {
     Console.reserveStreams()
     let work = Task { () -> Outcome in
@@ -51,22 +51,22 @@ struct BindruneCommand: AsyncParsableCommand {
     }
   }
   private enum Outcome: Sendable {
-    /// Wrong usage, or help was asked for.
+    /// Wrong usage, or a request for help.
     case notBegun(any Error)
     case ended(Result<Void, any Error>, awaitsReader: Bool)
   }
 
-  /// The exit status; what went wrong is said.
+  /// The exit status. Prints the error, if there is one.
   private static func status(_ result: Result<Void, any Error>) -> CInt {
     switch (result, Interruption.cause) {
     case (_, .outputFailed(let words)):
       Console.error("Error: Standard output failed: \(words).")
       return EXIT_FAILURE
-    // Who reads no more has seen enough.
+    // A reader that closes the output has seen enough.
     case (.success, _), (.failure, .outputClosed): return EXIT_SUCCESS
     case (.failure(let error), .signal(let number)) where error.isCancellation: return 128 + number
     case (.failure(let error), _):
-      // Help is a verb of the parser's, which ends so.
+      // The parser's own verb for help ends with such an error.
       if error is ValidationError || exitCode(for: error).isSuccess {
         explain(error)
       } else if !(error is ExitCode) {
@@ -76,7 +76,7 @@ struct BindruneCommand: AsyncParsableCommand {
     }
   }
 
-  /// The parser's words for people, which are several lines and quote what was typed: to standard output where they were asked for.
+  /// Prints the parser's text, which has several lines and quotes arguments; help goes to standard output.
   private static func explain(_ error: any Error) {
     let text = withPrintableArguments(fullMessage(for: error))
     if exitCode(for: error).isSuccess { Console.line(text) } else { Console.printed(text) }
@@ -84,7 +84,7 @@ struct BindruneCommand: AsyncParsableCommand {
 
   private static func end(_ status: CInt, awaitsReader: Bool) {
     Console.finish(awaitsReader: awaitsReader)
-    // What came meanwhile, from the reader or from who waits.
+    // A signal or a failure of the output may have come meanwhile.
     switch Interruption.cause {
     case .signal(let number) where status == EXIT_SUCCESS && !Console.isDrained: Glibc.exit(128 + number)
     case .outputFailed(let words) where status == EXIT_SUCCESS:
@@ -98,7 +98,7 @@ struct BindruneCommand: AsyncParsableCommand {
   private static func withPrintableArguments(_ text: String) -> String {
     var text = text
     for argument in CommandLine.arguments.dropFirst() {
-      // The parser parts --option=value.
+      // The parser splits --option=value.
       for part in [argument, String(argument.split(separator: "=", maxSplits: 1).last ?? "")] {
         let shown = part.printable(limit: 200)
         if shown != part { text = text.replacing(part, with: shown) }
@@ -108,36 +108,36 @@ struct BindruneCommand: AsyncParsableCommand {
   }
 }
 
-/// A verb that tells what happens as long as it runs. What nobody has read when it ends is not waited for.
+/// A verb that reports events while it runs. At its end the program does not wait for a reader of its output.
 protocol EventReporter: ParsableCommand {}
 
 extension Error {
   fileprivate var isCancellation: Bool { self is CancellationError || (self as? BluetoothError)?.code == .cancelled }
 }
 
-/// What every verb that opens a controller takes.
+/// The options of every verb that opens a controller.
 struct HostOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp(
       """
-      The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim or sim:NAME. Without it BINDRUNE_HCI, the \
+      The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim or sim:NAME. Default: BINDRUNE_HCI, the \
       configuration file, or hci0.
       """, valueName: "spec"), completion: .custom { _, _, _ in AdapterName.specs },
     transform: TransportSpec.init(argument:))
   var hci: TransportSpec?
-  @Flag(help: "Take an adapter down that is up, and bring it up again at the end (not after SIGKILL).")
+  @Flag(help: "Take the adapter down if it is up, and bring it up again at the end (not after SIGKILL).")
   var takeDown = false
   @OptionGroup var common: CommonOptions
 
   init() {}
-  /// Of a verb that can do without a controller.
+  /// For a verb whose controller is optional.
   init(hci: TransportSpec?, takeDown: Bool, common: CommonOptions) {
     self.hci = hci
     self.takeDown = takeDown
     self.common = common
   }
 
-  /// What the environment and the configuration file say where the command line does not, as in a Core Bluetooth program.
+  /// The environment and the configuration file fill in what the command line omits, as in a Core Bluetooth program.
   func choice() throws(TransportError) -> AdapterChoice {
     var choice = try AdapterChoice(hci?.description)
     choice.takesDown = choice.takesDown || takeDown
@@ -146,13 +146,13 @@ struct HostOptions: ParsableArguments {
   }
 }
 
-/// What every verb takes.
+/// The options of every verb.
 struct CommonOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp("Write every HCI packet to this file (btsnoop, for Wireshark and tshark).", valueName: "file"),
     completion: .file())
   var trace: String?
-  @Option(help: ArgumentHelp("How much to tell on standard error.", valueName: "level"))
+  @Option(help: ArgumentHelp("The least severe messages to show on standard error.", valueName: "level"))
   var logLevel: Logger.Level = .warning
 
   var logger: Logger {
@@ -167,13 +167,13 @@ extension BluetoothUUID {
   init(argument: String) throws {
     guard let uuid = BluetoothUUID(argument) else {
       throw ValidationError(
-        "\"\(argument.printable())\" is no UUID: write 180D, or 128 bits as 12345678-9ABC-DEF0-1234-56789ABCDEF0.")
+        "\"\(argument.printable())\" is not a UUID: write 180D, or 128 bits as 12345678-9ABC-DEF0-1234-56789ABCDEF0.")
     }
     self = uuid
   }
 }
 extension TransportSpec {
-  /// The parser shows an error's own sentence only if it is one of its own.
+  /// The parser shows the sentence of an error only for its own error type.
   init(argument: String) throws {
     do throws(TransportError) { self = try TransportSpec(argument) } catch { throw ValidationError(error.description) }
   }
@@ -205,8 +205,8 @@ struct Failure: Error, CustomStringConvertible {
   }
 }
 
-/// The exit statuses that a script can tell apart; `DeviceOptions.statuses` explains them. Besides there are 64 for wrong usage
-/// and 128 + n for an end by signal n.
+/// The exit statuses that a script can distinguish; `DeviceOptions.statuses` explains them. Others are 64 for wrong
+/// usage and 128 + n for an end by signal n.
 enum ExitStatus: CInt {
   case failure = 1
   /// The device was not heard, or did not answer.
@@ -216,7 +216,7 @@ enum ExitStatus: CInt {
   case refused = 4
   case timeOver = 5
 
-  /// nil: the parser decides.
+  /// nil: the parser chooses the status.
   init?(_ error: any Error) {
     switch (error as? Failure)?.status ?? (error as? BluetoothError).flatMap({ Self.statuses[$0.code] }) {
     case let status?: self = status

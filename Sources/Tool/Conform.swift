@@ -7,26 +7,26 @@ import FoundationEssentials
 
 struct Conform: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Hold a stack to conformance scripts.",
+    abstract: "Run conformance scripts against a stack.",
     discussion: """
-      A script is a text file that says what a tester sends and what must come back; Fixtures/Scripts/FORMAT.md tells \
-      what stands in one. Our own stack is held to them, in virtual time; with --against any other over a socket that \
-      carries its ATT PDUs, in real time. Prints PASS or FAIL for each; status 1 if any failed. With --serve our stack \
-      is at that end of the socket, for others to test.
+      A script is a text file that lists what a tester sends and what must come back; Fixtures/Scripts/FORMAT.md \
+      describes the format. By default the scripts test this stack, in virtual time; --against tests another stack \
+      over a socket that carries its ATT PDUs, in real time. Prints PASS or FAIL for each; status 1 if any failed. \
+      --serve offers this stack on a socket, for other tools to test.
       """)
 
-  @Argument(help: ArgumentHelp("Scripts, or folders: all *.exchange in them.", valueName: "script"))
+  @Argument(help: ArgumentHelp("Scripts, or folders: all *.exchange files in them.", valueName: "script"))
   var scripts: [String] = []
   @Option(
     help: ArgumentHelp("The stack to test: unix:PATH (SOCK_SEQPACKET) or tcp:HOST:PORT.", valueName: "spec"),
     transform: SocketAddress.init(argument:))
   var against: SocketAddress?
   @Option(
-    help: ArgumentHelp("Be a stack to test, at unix:PATH or tcp:HOST:PORT, until interrupted.", valueName: "spec"),
+    help: ArgumentHelp("Serve this stack at unix:PATH or tcp:HOST:PORT, until interrupted.", valueName: "spec"),
     transform: SocketAddress.init(argument:))
   var serve: SocketAddress?
   @Option(
-    help: ArgumentHelp("Where that stack is told what is no PDU: unix:PATH or tcp:HOST:PORT.", valueName: "spec"),
+    help: ArgumentHelp("The socket for everything but PDUs: unix:PATH or tcp:HOST:PORT.", valueName: "spec"),
     transform: SocketAddress.init(argument:))
   var control: SocketAddress?
   @Option(help: ArgumentHelp("The database, instead of the one that a script names (JSON).", valueName: "file"))
@@ -38,23 +38,23 @@ struct Conform: AsyncParsableCommand {
   var timeout = Seconds(5)
   @Option(
     help: ArgumentHelp(
-      "With --serve: the receive MTU that the stack names, \(Bearer.defaultMTU) to \(Bearer.largestMTU).",
+      "With --serve: the receive MTU of the stack, \(Bearer.defaultMTU) to \(Bearer.largestMTU).",
       valueName: "octets"))
   var mtu: Int?
-  @Flag(help: "Print one JSON object per script, and one for the sum.")
+  @Flag(help: "Print one JSON object per script, and one for the totals.")
   var json = false
   @Flag(name: .shortAndLong, help: "Show the PDUs of every script.")
   var verbose = false
 
   func validate() throws {
     if serve != nil {
-      if !scripts.isEmpty { throw ValidationError("--serve plays no scripts: leave them out, or --serve.") }
-      if against != nil { throw ValidationError("--serve and --against are the two ends: give one of them.") }
+      if !scripts.isEmpty { throw ValidationError("--serve runs no scripts: leave out the scripts, or --serve.") }
+      if against != nil { throw ValidationError("--serve and --against are opposite ends: give one of them.") }
       if database == nil { throw ValidationError("--serve needs a database: --database FILE.") }
     } else {
       if scripts.isEmpty { throw ValidationError("No scripts: name some, or a folder of them.") }
       if control != nil, against == nil { throw ValidationError("--control belongs to --against or --serve.") }
-      if mtu != nil { throw ValidationError("--mtu belongs to --serve; a script says mtu.") }
+      if mtu != nil { throw ValidationError("--mtu belongs to --serve; a script has its own mtu.") }
     }
     if let mtu, !(Bearer.defaultMTU...Bearer.largestMTU).contains(mtu) {
       throw ValidationError("--mtu is \(Bearer.defaultMTU) to \(Bearer.largestMTU) octets.")
@@ -125,9 +125,9 @@ struct Conform: AsyncParsableCommand {
       hasConnected = true
       return Runner.run(script, against: target, patience: timeout.duration)
     } catch {
-      // A stack that was there and is gone has failed the script that wanted it.
+      // If the stack was reachable before, this script has failed.
       guard hasConnected else {
-        throw Failure("\(error.description); is the stack under test there, and does it listen?")
+        throw Failure("\(error.description); is the stack under test running, and does it listen?")
       }
       return Verdict(failure: .init(line: 0, step: "connecting", expected: "a bearer", got: error.description))
     }
@@ -147,12 +147,12 @@ struct Conform: AsyncParsableCommand {
 extension Side: ExpressibleByArgument {}
 
 extension SocketAddress {
-  /// The spelling of every transport; what is no socket is refused.
+  /// The spelling is that of a transport; only sockets are accepted.
   init(argument: String) throws {
     switch try TransportSpec(argument: argument) {
     case .tcp(let host, let port): self = .tcp(host: host, port: port)
     case .unix(let path): self = .unix(path: path)
-    default: throw ValidationError("\"\(argument)\" is no socket: write tcp:HOST:PORT or unix:PATH.")
+    default: throw ValidationError("\"\(argument)\" is not a socket: write tcp:HOST:PORT or unix:PATH.")
     }
   }
 }

@@ -4,7 +4,7 @@ import Glibc
 import Synchronization
 import SystemPackage
 
-/// What a person or a program reads: colour and a live line on a terminal, plain lines elsewhere.
+/// Output for people and programs: colour and a live line on a terminal, plain lines elsewhere.
 enum Console {
   static let isTerminal = isatty(STDOUT_FILENO) == 1
   /// https://no-color.org: any value but the empty one.
@@ -26,14 +26,14 @@ enum Console {
     hasColour ? style.on(text) : text
   }
 
-  /// Text with commands in `backticks`: bold where there is colour.
+  /// Shows commands in `backticks` in bold, if there is colour.
   static func withCommands(_ text: String) -> String {
     guard hasColour else { return text }
     return text.split(separator: "`", omittingEmptySubsequences: false).enumerated()
       .map { $0.offset.isMultiple(of: 2) ? String($0.element) : styled(String($0.element), .bold) }.joined()
   }
 
-  /// A line, at once: a pipe's reader follows live. The status stays below it.
+  /// Prints a line without delay, also into a pipe. The status stays below it.
   static func line(_ text: String = "") {
     status.withLock { status in
       write((status.isEmpty ? "" : "\r\u{1B}[J") + text + "\n" + status)
@@ -43,9 +43,9 @@ enum Console {
     printsJSON.store(true, ordering: .relaxed)
     line("\(object)")
   }
-  /// A line that the next one replaces, of less than 80 characters; only a terminal sees it. nil: none.
+  /// Shows a line of less than 80 characters until the next one, on a terminal only. nil: none.
   static func status(_ text: String?) { prompt(text.map { styled($0, .dim) }) }
-  /// The same with sequences of its own, such as a place for the cursor: the line that is being edited.
+  /// The same with escape sequences, such as one that places the cursor: for the line being edited.
   static func prompt(_ text: String?) {
     guard isTerminal else { return }
     status.withLock { status in
@@ -59,10 +59,10 @@ enum Console {
     status(nil)
     error("Warning: \(text)")
   }
-  /// A line to standard error, whatever the text has in it, and however much, of peers, files and arguments. What a picture
-  /// on the screen would hide waits for its end.
+  /// Prints a line on standard error; escapes and shortens text that comes from peers, files and arguments. The line
+  /// waits while a picture covers the screen.
   static func error(_ text: String) { printed(text.printable(limit: 4096)) }
-  /// Lines to standard error that are known to be printable.
+  /// Prints lines on standard error that are known to be printable.
   static func printed(_ text: String) {
     if Screen.holdBack(text) { return }
     // A line that is being edited stays below this one.
@@ -71,7 +71,7 @@ enum Console {
 
   // MARK: Output
 
-  /// Octets that wait for a reader: some ten thousand lines.
+  /// Octets that may wait for a reader: about ten thousand lines.
   private static let limit = 1 << 20
   private static let printsJSON = Atomic(false)
 
@@ -85,11 +85,11 @@ enum Console {
       }
       return "(\(dropped == 1 ? "1 line was" : "\(dropped) lines were") dropped here: nobody read them)\n"
     },
-    // Ends the work when nobody can read it.
+    // Ends the work when the output cannot be written.
     failed: { error in
       Interruption.end(error == .brokenPipe ? .outputClosed : .outputFailed(error.description))
     })
-  /// Where both lead to the same place, a terminal most often, they are one queue, so that their lines keep their order.
+  /// If both are the same file, usually a terminal, they share one queue, so that their lines keep their order.
   private static let errors =
     isOneFile
     ? output
@@ -102,29 +102,28 @@ enum Console {
     return output.deviceID == errors.deviceID && output.inode == errors.inode
   }
 
-  /// Written by a thread of its own: nothing here waits for a reader.
+  /// Queues text for a separate thread to write: no caller waits for a reader.
   static func write(_ text: String) { output.put(text.utf8) }
-  /// All that was written has been taken by the terminal, the pipe or the file.
+  /// True if the terminal, the pipe or the file has taken all output.
   static var isDrained: Bool { output.isDrained }
   /// Waits for that, a second at most.
   static func drain() { _ = output.drain(within: .seconds(1)) }
 
-  /// For a verb that holds no controller and prints without end: waits for the reader, or for a signal.
+  /// For a verb that opens no controller and prints without end: waits for the reader, or for a signal.
   static func waitForReader() {
     while !output.drain(within: .milliseconds(100)), Interruption.cause == nil {}
   }
 
-  /// A standard stream that the program was started without keeps its number, so that no socket gets it and is written to as if
-  /// it were that stream. Writing to it fails, as it would without.
+  /// Reserves the numbers of standard streams that are closed at the start, so that no socket gets one and receives the
+  /// output. Writing to such a stream still fails.
   static func reserveStreams() {
     for stream in [FileDescriptor.standardInput, .standardOutput, .standardError] where (try? stream.stat()) == nil {
       _ = try? FileDescriptor.open(FilePath("/dev/null"), .readOnly)
     }
   }
 
-  /// The end of the program: waits until its output has been read, and gives up when nothing has been taken of it for two
-  /// seconds, after a signal for one. `awaitsReader`: without a signal it does not give up, so that nothing is lost that `less`
-  /// has not shown yet.
+  /// Waits, at the end of the program, until its output has been read. Gives up after two seconds without progress, one
+  /// second after a signal. `awaitsReader`: without a signal it never gives up, so that `less` can show everything.
   static func finish(awaitsReader: Bool) {
     let clock = ContinuousClock(), isInterrupted = Interruption.cause != nil
     let patience = Duration.seconds(isInterrupted ? 1 : 2)
@@ -136,7 +135,7 @@ enum Console {
         (written, last) = (output.written, now)
       } else if now - last >= patience {
         guard awaitsReader, !isInterrupted else {
-          error("Warning: Nobody reads standard output: its last lines are lost.")
+          error("Warning: Standard output is not being read: its last lines are lost.")
           break
         }
         if !hasWarned { error("Waiting until standard output is read; Ctrl-C ends it.") }
@@ -162,7 +161,7 @@ struct JSONLine: CustomStringConvertible {
   mutating func add(_ key: String, _ value: String?) { add(key, raw: value.map(Self.quoted) ?? "null") }
   mutating func add(_ key: String, _ value: Int?) { add(key, raw: value.map { String($0) } ?? "null") }
   mutating func add(_ key: String, _ value: Bool?) { add(key, raw: value.map { $0 ? "true" : "false" } ?? "null") }
-  /// With three digits behind the point; null: not a number.
+  /// With three digits after the point; null: not finite.
   mutating func add(_ key: String, _ value: Double?) {
     let finite = value.flatMap { $0.isFinite ? $0 : nil }
     add(key, raw: finite.map { decimal($0, 3) } ?? "null")
@@ -200,7 +199,7 @@ struct JSONLine: CustomStringConvertible {
 func hexText(_ bytes: some Collection<UInt8>, separator: String = "") -> String {
   bytes.map { hexDigits(UInt64($0), 2) }.joined(separator: separator)
 }
-/// What a person can read: text where the octets are printable UTF-8, hex otherwise, and of that at most `limit` octets.
+/// Octets in readable form: text if they are printable UTF-8, else hex of at most `limit` octets.
 func readable(_ bytes: [UInt8], limit: Int = 64) -> String {
   let text = String(decoding: bytes, as: UTF8.self)
   if bytes.count > 1, Array(text.utf8) == bytes, text.unicodeScalars.allSatisfy(\.isPrintable) {

@@ -12,13 +12,13 @@ struct Demo: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Two hosts on a virtual radio: scan, connect, MTU, discover, read, write, subscribe, disconnect.",
     discussion: """
-      A heart rate sensor and a central run in this process, each on its own virtual controller. Under each step stand \
-      the packets between the central and its controller that made it, layer by layer: → from the host, ← to it.
+      A heart rate sensor and a central run in this process, each on its own virtual controller. Each step lists its \
+      packets between the central and its controller, layer by layer: → from the host, ← to it.
       """)
 
-  @Flag(help: "Only the steps, without their packets.")
+  @Flag(help: "Show only the steps, without their packets.")
   var brief = false
-  @Option(help: "Seed of the radio's chance: how strong and how late packets are.")
+  @Option(help: "Seed of the radio's random numbers: how strong and how late packets are.")
   var seed: UInt64 = 1
   @OptionGroup var common: CommonOptions
 
@@ -51,7 +51,7 @@ struct Demo: AsyncParsableCommand {
     let service = Task { try await sensor.run(on: peripheral, name: name, period: .milliseconds(50)) }
     defer { service.cancel() }
 
-    story.step("scan", "until somebody advertises the Heart Rate service")
+    story.step("scan", "until a device advertises the Heart Rate service")
     var found: Advertisement?
     for try await advertisement in central.scan(services: ["180D"]) where advertisement.name != nil {
       found = advertisement
@@ -63,8 +63,8 @@ struct Demo: AsyncParsableCommand {
     story.step("connect", "to \(found.peer)", from: isCreateConnection)
     let link = try await central.connect(to: found.peer)
 
-    story.step("MTU", "both sides say how long a PDU may be; the shorter one counts", from: isMTURequest)
-    // The exchange began with the link; whatever is asked next waits for it.
+    story.step("MTU", "both sides send their longest PDU length; the shorter one applies", from: isMTURequest)
+    // The host starts the exchange with the link; the next request waits for it.
     let deviceName = try await link.read(AttributeHandle(rawValue: 3))
     story.result("ATT_MTU \(await link.mtu), and the first request after it read the name: \(readable(deviceName))")
 
@@ -77,7 +77,7 @@ struct Demo: AsyncParsableCommand {
     }
     guard let location = database.characteristic("2A38"), let measurement = database.characteristic("2A37"),
       let controlPoint = database.characteristic("2A39")
-    else { throw Failure("The sensor's database is not the one it should be: this is a defect worth a report.") }
+    else { throw Failure("The sensor's database is not the expected one: this is a defect worth a report.") }
 
     story.step("read", "the Body Sensor Location")
     story.result("Body Sensor Location \(readable(try await link.read(location.valueHandle))): chest")
@@ -102,7 +102,7 @@ struct Demo: AsyncParsableCommand {
   }
 }
 
-// The packets with which steps begin, H4 packet type octet first; an ACL packet's ATT opcode is its tenth octet.
+// Recognize the packets that begin steps. The first octet is the H4 packet type, an ACL packet's tenth the ATT opcode.
 private func isCreateConnection(_ packet: [UInt8]) -> Bool { packet.starts(with: [0x01, 0x43, 0x20]) }
 private func isMTURequest(_ packet: [UInt8]) -> Bool { packet[0] == 0x02 && packet.dropFirst(9).first == 0x02 }
 private func isWriteRequest(_ packet: [UInt8]) -> Bool { packet[0] == 0x02 && packet.dropFirst(9).first == 0x12 }

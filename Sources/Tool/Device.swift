@@ -3,25 +3,25 @@ import Bindrune
 import GAP
 import GATT
 
-/// What every verb takes that talks to one device.
+/// The options of every verb that talks to one device.
 struct DeviceOptions: ParsableArguments {
   @OptionGroup var host: HostOptions
   @Option(
     help: ArgumentHelp(
-      "The device: AA:BB:CC:DD:EE:FF/public or …/random; without either it is looked for.", valueName: "address"))
+      "The device: AA:BB:CC:DD:EE:FF/public or …/random; without a type the tool scans for it.", valueName: "address"))
   var address: WantedAddress?
-  @Option(help: "The device's name, or how it begins, if it ends with *; the first one heard is taken.")
+  @Option(help: "The device's name, or its beginning and *; the first match is used.")
   var name: String?
   @Option(help: ArgumentHelp("How long to look for the device, and then to connect.", valueName: "seconds"))
   var timeout = Seconds(10)
 
   func validate() throws {
     guard (address == nil) != (name == nil) else {
-      throw ValidationError("Say which device: either --address or --name.")
+      throw ValidationError("Select a device: either --address or --name.")
     }
   }
 
-  /// Opens the controller, finds the device, connects and runs `body`; closes all of it, whichever way `body` ends.
+  /// Opens the controller, finds the device, connects and runs `body`; closes everything, even if `body` throws.
   func withLink<Result>(_ progress: Progress, _ body: (Link, PeerAddress) async throws -> Result) async throws -> Result
   {
     try await BluetoothHost.using(host) { host in
@@ -44,7 +44,7 @@ struct DeviceOptions: ParsableArguments {
     """
 }
 
-/// What a verb is doing, below its output on a terminal.
+/// Shows what a verb is doing, below its output on a terminal.
 struct Progress {
   let isShown: Bool
   func callAsFunction(_ text: String?) {
@@ -53,8 +53,8 @@ struct Progress {
 }
 
 extension Link {
-  /// What the names mean on this device. Handles alone need no discovery unless `needsUUID`; what such a handle is stays
-  /// unknown.
+  /// Looks the names up on this device. Handles alone need no discovery unless `needsUUID`; their attributes are then
+  /// nil.
   func resolve(
     _ names: [AttributeName], needsUUID: Bool, _ progress: Progress
   ) async throws -> [(handle: AttributeHandle, attribute: RemoteAttribute?)] {
@@ -63,7 +63,7 @@ extension Link {
     progress("discovering what the device has")
     let database = try await discoverAll()
     return try names.map { name in
-      // A handle may be that of a declaration: what it holds can be read, too.
+      // The handle may be that of a declaration, which can be read, too.
       if let handle = name.handle { return (handle, database.attributes.first(where: name.matches)) }
       let attribute = try database.attribute(name)
       return (attribute.handle, attribute)

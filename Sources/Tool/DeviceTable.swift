@@ -1,14 +1,14 @@
 import BindruneWire
 import GAP
 
-/// What a scan has found, as a table: told of advertisements, asked for lines.
+/// The devices that a scan has found, as a table: advertisements in, lines out.
 ///
-/// The near ones come first, in the order in which they were found; who has been silent for long comes last. The strength is
-/// a mean, and its bar moves only when the mean has left the bar's range by some dB, so that rows do not dance.
+/// Near devices come first, in the order of discovery; devices silent for long come last. The strength is a mean, and
+/// its bar changes only when the mean has left the bar's range by 4 dB, so that rows do not jump.
 struct DeviceTable {
-  /// Devices at most; then the one silent for longest is forgotten.
+  /// The most devices; beyond that a new one replaces the one silent for longest.
   static var capacity: Int { 4096 }
-  /// Who has not been heard for so long is dimmed, and sinks.
+  /// A device silent for longer is dimmed and moves to the end.
   static var patience: Duration { .seconds(10) }
 
   struct Row {
@@ -18,7 +18,7 @@ struct DeviceTable {
     var services: [BluetoothUUID] = []
     /// Services of the scan that the overflow area may hold.
     var overflow: [BluetoothUUID] = []
-    /// Of the manufacturer data.
+    /// The company identifier of the manufacturer data.
     var company: UInt16?
     /// dBm; nil: not known.
     var strength: Double?
@@ -31,7 +31,7 @@ struct DeviceTable {
   private var places = 0
   var count: Int { devices.count }
 
-  /// `data`: all that the device says. `now`: since the scan began.
+  /// `data`: everything the device advertises. `now`: since the scan began.
   mutating func heard(
     _ peer: PeerAddress, _ data: AdvertisingData, rssi: Int?, overflow: [BluetoothUUID] = [], at now: Duration
   ) {
@@ -68,7 +68,7 @@ struct DeviceTable {
       + table(in: Screen.Size(columns: size.columns, rows: size.rows - 1), at: now, hasColour: hasColour)
     return Array(lines.prefix(size.rows))
   }
-  /// The same without its head.
+  /// The same without the heading.
   func table(in size: Screen.Size, at now: Duration, hasColour: Bool) -> [String] {
     let rows = rows(at: now), columns = Column.chosen(for: size.columns), room = max(0, size.rows - 1)
     let shown = rows.count > room ? max(0, room - 1) : rows.count
@@ -89,12 +89,12 @@ struct DeviceTable {
     }
   }
 
-  /// Services by name, those that are only in the overflow area marked so.
+  /// Services by name; marks those that are only in the overflow area.
   static func names(_ services: [BluetoothUUID], overflow: [BluetoothUUID]) -> [String] {
     services.map { $0.assignedName ?? $0.description } + overflow.map { "\($0) (overflow)" }
   }
   static func devices(_ count: Int) -> String { count == 1 ? "1 device" : "\(count) devices" }
-  /// A time as short as it can be said.
+  /// A duration in short form.
   fileprivate static func age(_ duration: Duration) -> String {
     let seconds = max(0, duration.components.seconds)
     return switch seconds {
@@ -108,9 +108,9 @@ struct DeviceTable {
 extension DeviceTable.Row {
   fileprivate func isSilent(at now: Duration) -> Bool { now - lastHeard > DeviceTable.patience }
 
-  /// A cell of the bar is 14 dB, from -100 dBm on.
+  /// Each cell of the bar stands for 14 dB, from -100 dBm up.
   fileprivate mutating func take(_ rssi: Int) {
-    // A quarter of each new value: steady, and yet not slow.
+    // A new value counts a quarter: steady, but not slow.
     let mean = strength.map { $0 + (Double(rssi) - $0) / 4 } ?? Double(rssi)
     strength = mean
     let floor = -100 + Double(level - 1) * 14
@@ -119,7 +119,7 @@ extension DeviceTable.Row {
   }
 }
 
-/// Text in a column, and how it is painted.
+/// Text in a column, and its style.
 private struct Cell {
   var content: String
   var style: Console.Style?
@@ -127,7 +127,7 @@ private struct Cell {
     self.content = content
     self.style = style
   }
-  /// Exactly so wide.
+  /// The text, cut or padded to `width` columns.
   func text(_ width: Int, _ hasColour: Bool) -> String {
     let text = content.cut(to: width), rest = String(repeating: " ", count: max(0, width - text.columns))
     return (hasColour ? style?.on(text) ?? text : text) + rest
@@ -147,7 +147,7 @@ private enum Column {
     case .services: "SERVICES"
     }
   }
-  /// nil: takes what the others leave.
+  /// nil: uses what the other columns leave.
   var width: Int? {
     switch self {
     case .name, .services: nil
@@ -159,7 +159,7 @@ private enum Column {
     }
   }
 
-  /// The most columns that leave room for names and services, the less important ones given up first.
+  /// As many columns as leave room for names and services; omits the less important ones first.
   static func chosen(for width: Int) -> [(column: Column, width: Int)] {
     let choices: [[Column]] = [
       [.name, .addressAndType, .bar, .count, .age, .services], [.name, .address, .bar, .count, .age, .services],
@@ -198,7 +198,7 @@ private enum Column {
 }
 
 extension AdvertisingData {
-  /// Whose the manufacturer data are.
+  /// The company identifier of the manufacturer data.
   var companyIdentifier: UInt16? {
     guard let manufacturerData, manufacturerData.count >= 2 else { return nil }
     return UInt16(manufacturerData[0]) | UInt16(manufacturerData[1]) << 8

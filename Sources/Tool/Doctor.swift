@@ -5,7 +5,7 @@ import BindruneWire
 struct Adapters: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "List this machine's Bluetooth adapters.",
-    discussion: "What this process may not see is shown as ?. Whether one can be opened, bindrune doctor tells.")
+    discussion: "A ? stands for what this process may not see. bindrune doctor checks whether one can be opened.")
 
   @Flag(help: "Print one JSON object per adapter.")
   var json = false
@@ -31,17 +31,17 @@ struct Adapters: ParsableCommand {
 
 struct Doctor: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Say what keeps an adapter from being opened, and what to do about it.",
+    abstract: "Show what keeps an adapter from being opened, and what to do about it.",
     discussion: """
-      Looks at the kernel, at this process's rights and at each adapter, and changes nothing. Status 0 when the adapter, \
-      or without one named any adapter, can be opened; 1 otherwise.
+      Checks the kernel, this process's rights and each adapter, and changes nothing. Status 0 if the named adapter \
+      (by default any adapter) can be opened; 1 otherwise.
       """)
 
   @Argument(
-    help: ArgumentHelp("The adapter, such as hci0; without it, all there are.", valueName: "adapter"),
+    help: ArgumentHelp("The adapter, such as hci0; default: all adapters.", valueName: "adapter"),
     completion: .custom { _, _, _ in AdapterName.specs.dropLast() })
   var adapter: AdapterName?
-  @Flag(help: "Also open and close it, where nothing forbids: bluetoothd sees it go and come back meanwhile.")
+  @Flag(help: "Also open and close it, if all checks pass: to bluetoothd the adapter goes and comes back.")
   var open = false
   @Flag(help: "Print one JSON object.")
   var json = false
@@ -63,7 +63,7 @@ struct Doctor: AsyncParsableCommand {
     if !reports.contains(where: \.canBeOpened) { throw ExitCode.failure }
   }
 
-  /// An adapter in set-up gets the time that it gets from whoever opens it.
+  /// Waits for an adapter in set-up as long as opening it would.
   private func settledSurvey() async throws -> AdapterSurvey {
     let deadline = ContinuousClock().now + .seconds(2)
     while true {
@@ -90,7 +90,7 @@ struct Doctor: AsyncParsableCommand {
     let ready = reports.filter(\.canBeOpened).map(\.adapter.name)
     guard let first = ready.first else {
       let none = adapter.map { "hci\($0.number) cannot" } ?? "No adapter can"
-      Console.line(Console.styled(none + " be opened yet", .red) + ": do what the arrows say, from top to bottom.")
+      Console.line(Console.styled(none + " be opened yet", .red) + ": follow the arrows, from top to bottom.")
       if survey.adapters.isEmpty {
         Console.line(
           Console.withCommands(
@@ -116,7 +116,7 @@ struct Doctor: AsyncParsableCommand {
   }
 }
 
-/// An adapter, and what the doctor has found about it.
+/// An adapter, and the doctor's checks of it.
 private struct AdapterReport {
   var adapter: Adapter
   var checks: [AdapterCheck]
@@ -130,7 +130,7 @@ struct AdapterName: ExpressibleByArgument {
     guard case .adapter(let number)? = try? TransportSpec(argument) else { return nil }
     self.number = number
   }
-  /// What a shell offers: this machine's adapters, and the controller that every machine has.
+  /// Completions for a shell: this machine's adapters, and `sim`, which every machine has.
   static var specs: [String] { AdapterSurvey().adapters.map(\.name) + ["sim"] }
 }
 
@@ -187,7 +187,7 @@ extension AdapterSurvey {
 }
 
 extension Adapter {
-  /// One word or two.
+  /// The state in one or two words.
   fileprivate var state: String {
     if radioSwitch?.isBlocked == true { return "off (rfkill)" }
     if hasUserChannel == true { return "taken" }

@@ -3,9 +3,9 @@ import BindruneWire
 import HCI
 import L2CAP
 
-/// Tells an HCI packet layer by layer, from the same declarations that encode and decode it.
+/// Describes an HCI packet layer by layer, from the same declarations that encode and decode it.
 enum Explainer {
-  /// One line a layer, outermost first: `HCI`, `L2CAP`, `ATT`.
+  /// One line per layer, outermost first: `HCI`, `L2CAP`, `ATT`.
   static func lines(_ packet: [UInt8]) -> [String] {
     switch packet.first {
     case HCIPacketType.command.rawValue: [layer("HCI", .yellow, command(packet))]

@@ -156,8 +156,8 @@ import Testing
   @Test(
     arguments: [
       (["--dry-run", "--name", ""], "--name is empty: leave it out to advertise no name."),
-      (["--dry-run", "--service", "18"], "\"18\" is no UUID: write 180D, or 128 bits as "),
-      (["--dry-run", "--solicit", "x"], "\"x\" is no UUID: write 180D, or 128 bits as "),
+      (["--dry-run", "--service", "18"], "\"18\" is not a UUID: write 180D, or 128 bits as "),
+      (["--dry-run", "--solicit", "x"], "\"x\" is not a UUID: write 180D, or 128 bits as "),
       (
         ["--dry-run", "--service-data", "180F"],
         "write the service, = and two hexadecimal digits for each octet, as 180F=64."
@@ -166,17 +166,17 @@ import Testing
         ["--dry-run", "--service-data", "180F=6"],
         "write the service, = and two hexadecimal digits for each octet, as 180F=64."
       ),
-      (["--dry-run", "--service-data", "F=64"], "\"F\" is no UUID"),
+      (["--dry-run", "--service-data", "F=64"], "\"F\" is not a UUID"),
       (
         ["--dry-run", "--manufacturer", "FF"],
-        "--manufacturer begins with a company identifier of two octets: FFFF is nobody's."
+        "--manufacturer begins with a company identifier of two octets: FFFF is for tests."
       ),
       (["--dry-run", "--appearance", "65536"], "--appearance"), (["--dry-run", "--tx-power", "200"], "--tx-power"),
       (["--dry-run", "--policy", "iphone"], "--policy"),
       (
         ["--dry-run", "--interval", "slow"], "write fast, balanced, background or a number of milliseconds, 20 or more."
       ),
-      (["--dry-run", "--policy", "standard", "--background"], "--background is a matter of --policy coreBluetooth"),
+      (["--dry-run", "--policy", "standard", "--background"], "--background requires --policy coreBluetooth"),
       (
         ["--hci", "sim", "--name", String(repeating: "n", count: 249)],
         "--name has 249 octets and a device's name has at most 248"

@@ -265,7 +265,7 @@ import Testing
     let end = try await Tool("bench", "--hci", spec, "--count", "5", "--seconds", "20").end()
     expectSentence(end, "has the bench service of another version")
     #expect(end.lines.contains { $0.hasPrefix("reads of 20 octets: 5 round trips") } == hasCharacteristics)
-    #expect(end.lines.contains { $0.contains("did not tell how many arrived") } == hasCharacteristics)
+    #expect(end.lines.contains { $0.contains("did not report how many arrived") } == hasCharacteristics)
     await host.close()
     radio.signal(SIGINT)
     _ = await radio.end()
@@ -324,11 +324,11 @@ import Testing
     arguments: [
       (["--hci", "sim", "--hci", "hci0"], "sim has both ends"),
       (["--hci", "hci0", "--hci", "hci1", "--hci", "hci2"], "a link has two ends"),
-      (["--hci", "sim", "--role", "peripheral"], "Both ends are here"),
-      (["--hci", "sim", "--peer", "Belt"], "Both ends are here"),
-      (["--hci", "hci0", "--hci", "hci1", "--name", "n"], "Both ends are here"),
+      (["--hci", "sim", "--role", "peripheral"], "Both ends are in this process"),
+      (["--hci", "sim", "--peer", "Belt"], "Both ends are in this process"),
+      (["--hci", "hci0", "--hci", "hci1", "--name", "n"], "Both ends are in this process"),
       (["--hci", "hci0", "--name", "n"], "--role peripheral"),
-      (["--hci", "hci0", "--role", "peripheral", "--count", "1"], "--count is the central's business"),
+      (["--hci", "hci0", "--role", "peripheral", "--count", "1"], "--count is an option of the central"),
       (["--hci", "hci0", "--role", "peripheral", "--name", ""], "--name is empty"),
       (["--hci", "hci0", "--role", "peripheral", "--name", String(repeating: "ß", count: 15)], "--name has 30 octets"),
       (["--hci", "sim", "--size", "3"], "--size is 4 … 512"), (["--hci", "sim", "--size", "513"], "--size is 4 … 512"),

@@ -65,7 +65,7 @@ private let scripts = URL(filePath: #filePath).deletingLastPathComponent().delet
       server.signal(SIGINT)
       #expect(await server.end().status == 0)
       let gone = try await Tool("conform", "--against", ends[0], played[1]).end()
-      #expect(gone.status == 1 && gone.errors.contains("is the stack under test there"))
+      #expect(gone.status == 1 && gone.errors.contains("is the stack under test running"))
       let lost = try await Tool("conform", played[1], "--database", folder.path + "/none.json").end()
       #expect(lost.status == 1 && lost.errors.contains("none.json: no such file"))
     }

@@ -45,7 +45,7 @@ import Testing
     if isWell {
       #expect(plain.lines.last?.contains("can be opened: `bindrune scan --hci hci") == true)
     } else {
-      #expect(plain.output.contains("No adapter can be opened yet: do what the arrows say"))
+      #expect(plain.output.contains("No adapter can be opened yet: follow the arrows"))
     }
   }
 

@@ -87,7 +87,7 @@ import Testing
   @Test func usage() async throws {
     for (arguments, words) in [
       ([], "No service is named: write for example bindrune overflow 180D."),
-      (["180"], "\"180\" is no UUID: write 180D, or 128 bits as 12345678-9ABC-DEF0-1234-56789ABCDEF0."),
+      (["180"], "\"180\" is not a UUID: write 180D, or 128 bits as 12345678-9ABC-DEF0-1234-56789ABCDEF0."),
     ] {
       let end = try await Tool.run(["overflow"] + arguments)
       #expect(end.status == 64 && end.errors.hasPrefix("Error: ") && end.errors.contains(words), "\(end.errors)")
