@@ -38,7 +38,7 @@ struct Explore: AsyncParsableCommand {
     }
   }
 
-  /// The value, or why this one cannot be had; what concerns the link ends the exploration.
+  /// The value, or the error of this attribute. An error of the link ends the exploration.
   private func read(_ link: Link, _ handle: AttributeHandle, _ progress: Progress) async throws -> ReadValue {
     progress("reading attribute \(handle.text)")
     do throws(BluetoothError) {
@@ -50,13 +50,13 @@ struct Explore: AsyncParsableCommand {
   }
 }
 
-/// What came of reading an attribute.
+/// The result of reading an attribute.
 enum ReadValue {
   case value([UInt8])
   case unreadable(BluetoothError)
 }
 
-/// A database as a tree, or as one JSON object a line.
+/// Prints a database as a tree, or as one JSON object per line.
 struct DatabasePrinter {
   let json: Bool
   private var counts = (services: 0, characteristics: 0, descriptors: 0)

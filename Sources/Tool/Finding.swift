@@ -4,10 +4,10 @@ import BindruneWire
 import GAP
 import HCI
 
-/// A device as it is named on the command line.
+/// A device as the command line selects it.
 enum WantedDevice: Sendable {
   case address(WantedAddress)
-  /// The first one heard is taken. See `ScanFilter.Name.init(argument:)`.
+  /// The first match is used. See `ScanFilter.Name.init(argument:)`.
   case name(String)
   case service(BluetoothUUID, called: String)
 
@@ -24,7 +24,7 @@ enum WantedDevice: Sendable {
     }
   }
 
-  /// Its whole address, from the air where it is not known; nil: it was not heard within `limit`.
+  /// Its address and type; scans for it if necessary. nil: it was not heard within `limit`.
   func find(by host: BluetoothHost, within limit: Seconds) async throws -> PeerAddress? {
     if case .address(let wanted) = self, let type = wanted.type { return PeerAddress(wanted.address, type) }
     return try await withLimit(limit.duration) {
@@ -45,18 +45,18 @@ enum WantedDevice: Sendable {
     switch self {
     case .address(let wanted): wanted.address == advertisement.address.address
     case .name: true  // `filter` lets no other name through.
-    // Not whoever may have it in his overflow area.
+    // A bit in the overflow area is not enough.
     case .service(let uuid, _): advertisement.data.serviceUUIDs.contains(uuid)
     }
   }
 }
 
 extension ScanFilter.Name {
-  /// As every verb takes a name: that one, or with * at its end names that begin so.
+  /// The spelling in every verb: the exact name, or the beginning of a name and *.
   init(argument: String) { self = argument.hasSuffix("*") ? .prefix(String(argument.dropLast())) : .exact(argument) }
 }
 
-/// An address as it is typed.
+/// An address as the user types it.
 struct WantedAddress: ExpressibleByArgument, Sendable {
   var address: DeviceAddress
   var type: AddressType?
@@ -80,8 +80,8 @@ struct WantedAddress: ExpressibleByArgument, Sendable {
 }
 
 extension BluetoothHost {
-  /// Connects and does `first` on the link. Where the peer has missed the connection's first packets, all is done again on
-  /// another link, three times at most: Vol 6, Part B, §4.5.
+  /// Connects and runs `first` on the link. If the peer missed the connection's first packets, repeats both on a new
+  /// link, three attempts at most: Vol 6, Part B, §4.5.
   nonisolated func reach<Result>(
     _ peer: PeerAddress, _ parameters: ConnectionParameters = .balanced, within limit: Seconds, attempts: Int = 3,
     _ first: (Link) async throws -> Result

@@ -4,7 +4,7 @@ import BindruneWire
 import GAP
 import GATT
 
-/// The sensor that `serve`, `demo` and the transport `sim` show: Heart Rate Service 1.0, Battery Service, Device Information.
+/// The sensor of `serve`, `demo` and the transport `sim`: Heart Rate Service 1.0, Battery Service, Device Information.
 struct HeartRateSensor {
   let database: Database
   let measurement: AttributeHandle
@@ -33,16 +33,16 @@ struct HeartRateSensor {
     AdvertisingData(localName: name, serviceUUIDs: ["180D", "180F"])
   }
 
-  /// Heart Rate Measurement with an 8-bit value. A heart at rest, beating a little differently each second.
+  /// Heart Rate Measurement with an 8-bit value. The rate at rest, which varies slightly each second.
   static func measurement(_ count: Int) -> [UInt8] { [0x00, UInt8(62 + (count * 7 + count * count) % 11)] }
 
   /// A notified value as a line. Heart Rate Service, §3.1.
   static func text(_ measurement: [UInt8]) -> String {
-    "Heart Rate Measurement " + (BluetoothUUID("2A37").text(of: measurement.span) ?? "that makes no sense")
+    "Heart Rate Measurement " + (BluetoothUUID("2A37").text(of: measurement.span) ?? "that cannot be decoded")
   }
 
   /// Advertises as `name`, answers the clients of `host` and notifies once a `period`, until cancelled or the host fails.
-  /// `begun` is called when clients can connect.
+  /// Calls `begun` when clients can connect.
   func run(
     on host: BluetoothHost, name: String, period: Duration, begun: @Sendable () async -> Void = {},
     _ report: @escaping @Sendable (String) -> Void = { _ in }

@@ -1,14 +1,14 @@
 import BindruneWire
 
-/// How often which duration was seen, in buckets that each reach 3 % further than the one before: told of durations, asked
-/// for percentiles and rows. It has the same size whatever it is told.
+/// Counts durations in buckets that each reach 3 % further than the one before: durations in, percentiles and rows out.
+/// Its size is fixed.
 ///
-/// A bucket is named by the position of the duration's first binary digit, in nanoseconds, and the five digits behind it.
+/// The bucket of a duration is the position of its first binary digit, in nanoseconds, and the five digits after it.
 struct Histogram: Sendable {
   private static var digits: Int { 5 }
-  /// Buckets to a doubling.
+  /// Buckets per doubling.
   private static var fineness: Int { 1 << digits }
-  /// Of a duration's 63 binary digits.
+  /// For the 63 binary digits of a duration.
   private var buckets = [Int](repeating: 0, count: (63 - digits + 1) * fineness)
   private(set) var count = 0
   private(set) var shortest = Duration.zero
@@ -31,7 +31,7 @@ struct Histogram: Sendable {
     return UInt64(bucket - shift * fineness) << UInt64(shift)
   }
 
-  /// The duration that `share` of all, 0 … 1, did not exceed: at most 3 % too long. nil: nothing was seen.
+  /// The duration that `share`, 0 … 1, of all did not exceed; at most 3 % too long. nil: the histogram is empty.
   func percentile(_ share: Double) -> Duration? {
     if count == 0 { return nil }
     let rank = max(1, Int((share * Double(count)).rounded(.up)))
@@ -43,12 +43,12 @@ struct Histogram: Sendable {
     return longest
   }
 
-  /// From `lower` on, less than `upper`.
+  /// Durations from `lower`, less than `upper`.
   struct Row: Equatable {
     var lower: Duration, upper: Duration
     var count: Int
   }
-  /// All that was seen, and the gaps between, in at most so many rows of equal ratio.
+  /// All durations, and the gaps between them, in at most `limit` rows of equal ratio.
   func rows(atMost limit: Int) -> [Row] {
     guard let first = buckets.firstIndex(where: { $0 > 0 }), let last = buckets.lastIndex(where: { $0 > 0 }) else {
       return []

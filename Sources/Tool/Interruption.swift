@@ -2,8 +2,8 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// What ends the work early and well: SIGINT, SIGTERM, and an output that nobody reads any more. It is cancelled, closes
-/// what it has opened, and the process exits. A second signal ends the process at once.
+/// Ends the work early after SIGINT, SIGTERM, or an output that closes or fails: cancels the work, which closes what it
+/// has opened, and the process exits. A second signal ends the process at once.
 enum Interruption {
   enum Cause: Sendable {
     case signal(CInt)
@@ -19,7 +19,7 @@ enum Interruption {
 
   static var cause: Cause? { state.withLock { $0.cause } }
 
-  /// From now on `cancel` is called for the first cause there is.
+  /// From now on the first cause calls `cancel`.
   static func begin(_ cancel: @escaping @Sendable () -> Void) {
     signal(SIGPIPE, SIG_IGN)  // a closed pipe is an error of `write`
     state.withLock { state in
@@ -28,7 +28,7 @@ enum Interruption {
         state.sources.append(
           source(number) {
             for number in [SIGINT, SIGTERM] { signal(number, SIG_DFL) }
-            // At once: a second signal, of either kind, ends the process as it stands.
+            // Restore the terminal now: a second signal, of either kind, ends the process at once.
             Screen.close()
             RawMode.end()
             end(.signal(number))
@@ -38,13 +38,13 @@ enum Interruption {
   }
   /// Calls `body` for each signal instead of what the system would do.
   static func source(_ number: CInt, _ body: @escaping @Sendable () -> Void) -> any DispatchSourceSignal {
-    signal(number, SIG_IGN)  // the source hears of it all the same
+    signal(number, SIG_IGN)  // the source still receives it
     let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
     source.setEventHandler(handler: body)
     source.resume()
     return source
   }
-  /// Notices at once that nobody reads the output any more: of who may have nothing to write for long.
+  /// Detects at once that the reader has closed the output, for a verb that may write nothing for long.
   static func watchOutput() {
     DispatchQueue(label: "bindrune.output").async {
       var output = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
@@ -61,7 +61,7 @@ enum Interruption {
   }
 }
 
-/// Ends `body` after `duration`: nil then. What it waits for is cancelled, so nothing is left behind.
+/// Cancels `body` after `duration`, waits for its end and returns nil.
 func withLimit<Result: Sendable>(
   _ duration: Duration, _ body: @escaping @Sendable () async throws -> Result
 ) async throws -> Result? {
@@ -76,7 +76,7 @@ func withLimit<Result: Sendable>(
   }
 }
 
-/// Runs `body` for as long as `limit` says, or until interrupted: both are good ends.
+/// Runs `body` until `limit` is over or until interrupted; neither is an error.
 func untilInterrupted(_ limit: Seconds?, _ body: @escaping @Sendable () async throws -> Void) async throws {
   do {
     if let limit { _ = try await withLimit(limit.duration, body) } else { try await body() }

@@ -1,6 +1,6 @@
 import BindruneWire
 
-/// A key of a terminal, by what it does to a line, or text.
+/// A key of a terminal, by its effect on a line, or text.
 enum Key: Equatable, Sendable {
   /// Printable characters, typed.
   case text(String)
@@ -12,8 +12,8 @@ enum Key: Equatable, Sendable {
   case interrupt, endOfInput, clear, suspend
 }
 
-/// What a terminal in raw mode sends, as keys: octets in, keys out. A character or a sequence may come in parts; a sequence that
-/// means nothing here is ignored.
+/// Decodes the input from a terminal in raw mode: octets in, keys out. A character or a sequence may arrive in parts;
+/// unknown sequences are ignored.
 struct KeyDecoder {
   private var pending: [UInt8] = []
   private var isPasting = false
@@ -33,14 +33,14 @@ struct KeyDecoder {
     return keys
   }
 
-  /// What `pending` begins with: its length, and the key, if it is one; nil: the end has not come.
+  /// The length of the first item in `pending`, and its key, if it is one; nil: the item is incomplete.
   private mutating func first() -> (count: Int, key: Key?)? {
     if isPasting { return paste() }
     guard let octet = pending.first else { return nil }
     if octet == 0x1B { return sequence() }
     if octet < 0x20 || octet == 0x7F { return (1, Self.controls[octet]) }
     let length = octet < 0xC0 ? 1 : octet < 0xE0 ? 2 : octet < 0xF0 ? 3 : 4
-    // An octet that cannot follow ends the character before it: what is not UTF-8 is shown as U+FFFD.
+    // An octet that cannot continue a character ends it: invalid UTF-8 is shown as U+FFFD.
     let whole = pending.prefix(length).dropFirst().prefix { $0 & 0xC0 == 0x80 }.count + 1
     if whole < length, whole == pending.count { return nil }
     return (whole, text(pending.prefix(whole)).map { .text($0) })
@@ -66,7 +66,7 @@ struct KeyDecoder {
     isPasting = false
     return (end + Self.endOfPaste.count, text(pending[..<end], keepsLines: true).map { .pasted($0) })
   }
-  /// ECMA-48, §5.4: CSI, parameters, a final octet. SS3 and the Meta key are what terminals add.
+  /// ECMA-48, §5.4: CSI, parameters, a final octet. SS3 and the Meta key are additions of terminals.
   private mutating func sequence() -> (count: Int, key: Key?)? {
     guard pending.count > 1 else { return nil }
     switch pending[1] {

@@ -1,39 +1,39 @@
-/// A line that is being edited: keys in, edits out. It knows no terminal: `window` says what one of any width shows.
+/// A line that is being edited: keys in, edits out. It uses no terminal: `window` is the visible part for any width.
 struct LineEditor {
-  /// What the terminal's owner wants done.
+  /// An action for the terminal's owner.
   enum Edit: Equatable, Sendable {
     /// The line is finished; pasted text may have several.
     case lines([String])
-    /// The line, which has been given up.
+    /// The line that the user abandoned.
     case interrupt(String)
     case endOfInput
-    /// What could stand where the cursor is.
+    /// The possible words at the cursor.
     case candidates([Candidate])
     case clear
     case suspend
   }
   struct Candidate: Equatable, Sendable {
     var text: String
-    /// What it is, for the list.
+    /// A description for the list.
     var note = ""
   }
-  /// What can stand in the place of `word`, which the text before the cursor ends with.
+  /// Replacements for `word`, with which the text before the cursor ends.
   struct Completion {
     var word: String
     var candidates: [Candidate]
   }
 
-  /// On both sides of the cursor.
+  /// The text on both sides of the cursor.
   private(set) var before = ""
   private(set) var after = ""
   /// What ^K, ^U or ^W removed last.
   private var killed = ""
   private var history: [String] = []
-  /// The line of the history that is shown, and the one that was being edited; nil: none.
+  /// The line of the history that is shown, and the draft it replaces; nil: none.
   private var recalled: (index: Int, draft: String)?
   private static var longestHistory: Int { 1000 }
 
-  /// nil: only the line has changed, or nothing.
+  /// nil: the caller has nothing to do but show the line.
   mutating func press(_ key: Key, _ complete: (_ before: String) -> Completion) -> Edit? {
     switch key {
     case .text(let text), .pasted(let text): before += text
@@ -85,7 +85,7 @@ struct LineEditor {
   private mutating func moveRight(over count: Int = 1) {
     for _ in 0..<min(count, after.count) { before.append(after.removeFirst()) }
   }
-  /// The last word before the cursor, with the spaces behind it.
+  /// The last word before the cursor, with the spaces after it.
   private var wordBefore: Substring {
     let spaces = before.reversed().prefix(while: \.isWhitespace).count
     let word = before.dropLast(spaces).reversed().prefix { !$0.isWhitespace }.count
@@ -97,7 +97,7 @@ struct LineEditor {
     recalled = index < history.count ? (index, draft) : nil
     (before, after) = (index < history.count ? history[index] : draft, "")
   }
-  /// As far as the candidates agree; where that is no farther than the word, they are shown.
+  /// Inserts the common beginning of the candidates; returns them if it is no longer than the word.
   private mutating func insert(_ completion: Completion) -> Edit? {
     guard let first = completion.candidates.first?.text else { return nil }
     var common = first
@@ -112,11 +112,11 @@ struct LineEditor {
     return nil
   }
 
-  /// What is shown of the line in one row of `columns`, and the column of the cursor in it. A line that is longer is shown
+  /// The visible part of the line in one row of `columns`, and the column of the cursor in it. A longer line is shown
   /// around the cursor; ↵ stands for the end of a pasted line.
   func window(columns: Int) -> (text: String, cursor: Int) {
     let left = before.replacing("\n", with: "↵"), right = after.replacing("\n", with: "↵")
-    // The cursor has a cell of its own behind the text.
+    // The cursor needs a cell after the text.
     let room = max(0, columns - 1)
     var shown = left[...]
     let most = left.columns + right.columns <= room ? room : max(room * 3 / 4, room - right.columns)

@@ -8,8 +8,8 @@ import Logging
 import NIOCore
 import NIOPosix
 
-/// A host on the controller that the options name, started; and, on `sim`, the sensor that shares its radio, unless the verb
-/// brings a radio of its own.
+/// A started host on the controller that the options select and, on `sim`, a sensor on the same radio, unless the verb
+/// passes its own radio.
 struct OpenHost {
   let host: BluetoothHost
   private let sensor: (host: BluetoothHost, task: Task<Void, any Error>)?
@@ -65,7 +65,7 @@ private struct UnopenedAdapter: Error, CustomStringConvertible {
 }
 
 extension AirConfiguration {
-  /// A room where `loss`, 0 … 1, of the packets go astray.
+  /// A room that loses the share `loss`, 0 … 1, of the packets.
   static func quiet(loss: Double = 0) -> AirConfiguration {
     var air = AirConfiguration.realistic
     air.loss = loss
@@ -74,7 +74,7 @@ extension AirConfiguration {
 }
 
 extension HCITransport {
-  /// Says that a trace is not whole.
+  /// Warns if the trace is incomplete.
   func warnOfTrace() async {
     guard let tracing = self as? TracingTransport else { return }
     let failure = try? await eventLoop.submit { tracing.traceFailure }.get()
@@ -83,7 +83,7 @@ extension HCITransport {
 }
 
 extension BluetoothHost {
-  /// Runs `body` and closes the host, whichever way it ends.
+  /// Runs `body` and closes the host, even if it throws.
   static func using<Result>(
     _ options: HostOptions, configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
     radio: SimulatedRadio? = nil, _ body: (BluetoothHost) async throws -> Result
@@ -100,7 +100,7 @@ extension BluetoothHost {
   }
 }
 
-/// Any transport, with every packet of it shown to a function on its event loop.
+/// Any transport; passes every packet to a function on its event loop.
 final class ObservedTransport: ForwardingTransport, @unchecked Sendable {
   private let observe: @Sendable (Span<UInt8>, HCIDirection) -> Void
 

@@ -6,9 +6,9 @@ struct Overflow: ParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Show which bits of an iPhone's overflow area stand for services.",
     discussion: """
-      Services that fit no advertisement, and all of an app in the background, are advertised by iOS as one bit each of a mask \
-      of 128. A scanner that looks for a service sees whether its bit is set; services that share a bit cannot be told \
-      apart. --decode takes such a mask off the air and says which services it may hold.
+      iOS advertises each service that does not fit an advertisement, and each service of an app in the background, as \
+      one bit of a 128-bit mask. A scanner that looks for a service checks its bit; services that share a bit cannot \
+      be distinguished. --decode takes a received mask and shows which services it may contain.
       """)
 
   @Argument(
@@ -17,7 +17,7 @@ struct Overflow: ParsableCommand {
   var services: [BluetoothUUID] = []
   @Option(
     help: ArgumentHelp(
-      "Say which of the services this holds: a mask of 16 octets, 4C0001 and a mask, or 14FF4C0001 and a mask.",
+      "Check which services this may contain: a mask of 16 octets, 4C0001 and a mask, or 14FF4C0001 and a mask.",
       valueName: "hex"))
   var decode: String?
   @Flag(help: "Print one JSON object.")
@@ -25,7 +25,7 @@ struct Overflow: ParsableCommand {
 
   func validate() throws {
     if services.isEmpty, decode == nil {
-      throw ValidationError("No service is named: write for example bindrune overflow 180D.")
+      throw ValidationError("No service is given: write for example bindrune overflow 180D.")
     }
   }
 
@@ -70,7 +70,7 @@ struct Overflow: ParsableCommand {
 }
 
 extension OverflowArea {
-  /// A mask as it is typed or copied.
+  /// A mask as the user types or copies it.
   fileprivate init(argument: String) throws {
     guard let octets = HexOctets(argument: argument)?.octets else {
       throw Failure(
@@ -86,12 +86,12 @@ extension OverflowArea {
     }
     throw Failure(
       """
-      \(octets.count == 1 ? "1 octet is" : "\(octets.count) octets are") no overflow area: give --decode the 32 digits of its \
-      mask, alone or behind 4C0001 or 14FF4C0001.
+      \(octets.count == 1 ? "1 octet is" : "\(octets.count) octets are") not an overflow area: give --decode the 32 \
+      digits of its mask, alone or after 4C0001 or 14FF4C0001.
       """)
   }
 
-  /// The mask with its bits: a column for each octet, the most significant bit on top. ● is set; ○ is not, and stands for one
+  /// Draws the mask: a column for each octet, the most significant bit on top. ● is a set bit; ○ is a clear bit of one
   /// of `services`.
   fileprivate func drawing(_ services: [BluetoothUUID]) -> [String] {
     func row(_ title: String, _ cell: (Int) -> String) -> String {

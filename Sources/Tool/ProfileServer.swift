@@ -8,17 +8,17 @@ import Synchronization
 
 /// The services of a database file on a host: `serve --profile`.
 ///
-/// Values that the file gives a delay or an error are answered so; notifying ones are notified as they stand, once a
-/// period, and indicating ones indicated once, when a client subscribes. Service Changed is left to the host's server.
+/// Answers with the delays and errors that the file gives. Notifies current values once per period, and indicates a
+/// value once, when a client subscribes. The host's server handles Service Changed.
 final class ProfileServer: Sendable {
   let database: Database
-  /// What in the file may not be as it was meant.
+  /// Possible mistakes in the file.
   let warnings: [FileError]
   private let services: [BluetoothUUID]
   private struct State {
-    /// What the application answers for, and how.
+    /// The values that the application answers for.
     var applicationValues: [AttributeHandle: ApplicationValue]
-    /// Of what the server keeps: as it was written last.
+    /// The last writes to the values that the server keeps.
     var written: [AttributeHandle: [UInt8]] = [:]
     var notified: Set<AttributeHandle> = []
   }
@@ -32,7 +32,7 @@ final class ProfileServer: Sendable {
     state = Mutex(State(applicationValues: file.applicationValues))
   }
 
-  /// As many of the services as an advertisement holds beside its flags: 28 octets. Vol 3, Part C, §11.
+  /// As many services as fit the advertisement beside its flags: 28 octets. Vol 3, Part C, §11.
   func advertisingData(name: String) -> AdvertisingData {
     var advertised: [BluetoothUUID] = []
     func octets(_ count: Int) -> Int { advertised.filter { $0.shortest.count == count }.count * count }
@@ -44,7 +44,7 @@ final class ProfileServer: Sendable {
     return AdvertisingData(localName: name, serviceUUIDs: advertised)
   }
 
-  /// Advertises as `name` and serves until cancelled or the host fails. `begun` is called when clients can connect.
+  /// Advertises as `name` and serves until cancelled or the host fails. Calls `begun` when clients can connect.
   func run(
     on host: BluetoothHost, name: String, period: Duration, begun: @Sendable () async -> Void,
     _ report: @escaping @Sendable (String) -> Void
@@ -54,7 +54,7 @@ final class ProfileServer: Sendable {
     await begun()
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { [self] in
-        // Answers that take their time do not keep the next event waiting.
+        // A delayed answer does not hold up the next event.
         try await withThrowingDiscardingTaskGroup { answers in
           for try await event in events {
             if let line = text(event) { report(line) }
@@ -80,7 +80,7 @@ final class ProfileServer: Sendable {
     state.withLock { $0.applicationValues[handle]?.value ?? $0.written[handle] } ?? database.value(handle) ?? []
   }
 
-  /// What is to be remembered, in the order in which it happened.
+  /// Records subscriptions and writes, in the order of the events.
   private func note(_ event: ServerEvent) {
     switch event {
     case .subscriptionChanged(_, let handle, let configuration):
@@ -93,7 +93,7 @@ final class ProfileServer: Sendable {
         if state.applicationValues[handle] == nil {
           state.written[handle] = whole.prefix(offset) + part
         } else {
-          // By a command, which nobody can be told the error of.
+          // A write command has no response: ignore the error.
           _ = state.applicationValues[handle]?.write(part, at: offset)
         }
       }
@@ -101,13 +101,13 @@ final class ProfileServer: Sendable {
     }
   }
 
-  /// Answers; a client that has gone away meanwhile needs none.
+  /// Answers; a client that has disconnected needs no answer.
   private func answer(_ event: ServerEvent, on host: BluetoothHost) async throws {
     switch event {
     case .subscriptionChanged(let link, let handle, let configuration):
-      // Service Changed is the server's own: it tells of a change, and nothing has changed. Vol 3, Part G, §7.1.
+      // The server itself indicates Service Changed, and only after a change. Vol 3, Part G, §7.1.
       guard configuration.contains(.indication), handle != database.serviceChanged else { return }
-      // A client that goes away or does not confirm is its own affair.
+      // Ignore a client that disconnects or does not confirm.
       try? await host.indicate(value(handle), of: handle, on: link)
     case .readRequested(let request):
       guard let value = state.withLock({ $0.applicationValues[request.handle] }) else {

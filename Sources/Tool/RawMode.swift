@@ -1,7 +1,7 @@
 import Glibc
 import Synchronization
 
-/// The terminal gives each key at once, with no echo and no signals, and marks what is pasted, until `end`.
+/// Until `end`, the terminal delivers each key at once, without echo and signals, and marks pasted text.
 enum RawMode {
   private static let saved = Mutex<termios?>(nil)
 
@@ -17,7 +17,7 @@ enum RawMode {
       Console.write("\u{1B}[?2004h")
     }
   }
-  /// Restores the mode before `begin`. From any thread, and more than once.
+  /// Restores the mode before `begin`. Any thread may call it, more than once.
   static func end() {
     saved.withLock { saved in
       guard var mode = saved.take() else { return }

@@ -5,13 +5,13 @@ struct Read: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Read values of a device.",
     discussion: """
-      Connects, reads each value in turn, however long it is, and prints it on a line. Of several, each line begins with the \
-      attribute as it was typed and a tab.
+      Connects, reads each value in turn, whatever its length, and prints it on a line. With several attributes, each \
+      line begins with the attribute as typed and a tab.
 
         bindrune read --name "Heart*" battery-level body-sensor-location
         bindrune read --address 00:00:5E:00:53:01/public --format hex 0x0012
 
-      An attribute that is named by its handle needs no discovery with --format hex and utf8, which saves time on a slow link. \
+      With --format hex or utf8, a handle needs no discovery, which saves time on a slow link. \
       \(DeviceOptions.statuses)
       """)
 

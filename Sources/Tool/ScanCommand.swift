@@ -7,31 +7,32 @@ struct ScanCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "scan", abstract: "Show the devices that advertise.",
     discussion: """
-      On a terminal a table that goes on changing, the near devices first. In a pipe one line for each device when it is \
-      first heard, and again when it says something new; with --duplicates, for each of its advertisements. An \
-      advertisement and its scan response are shown together. A device has to meet all of several filters.
+      On a terminal, shows a table and keeps it up to date, near devices first. In a pipe, prints a line for each \
+      device when it is first heard, and again when its data change; with --duplicates, for each of its \
+      advertisements. Shows an advertisement and its scan response together. A device must match every kind of filter \
+      that is given.
       """)
 
   @OptionGroup var options: HostOptions
   @Option(
     help: ArgumentHelp(
-      "Only devices that name this service or may have it in their overflow area; several times for one of several.",
+      "Only devices that list this service or may have it in their overflow area; if repeated, one of them is enough.",
       valueName: "uuid"), transform: BluetoothUUID.init(argument:))
   var service: [BluetoothUUID] = []
-  @Option(help: "Only devices of this name; of names that begin so, if it ends with *.")
+  @Option(help: "Only devices with this name, or with this beginning of a name if it ends with *.")
   var name: String?
   @Option(
     parsing: .unconditional,
-    help: ArgumentHelp("Only devices that are heard with so many dBm or more, -70 for example.", valueName: "dBm"))
+    help: ArgumentHelp("Only devices heard with at least this strength, for example -70.", valueName: "dBm"))
   var rssi: Int8?
   @Option(
     help: ArgumentHelp("Only devices with manufacturer data of this company, as 0x004C or 76.", valueName: "company"))
   var manufacturer: Number16?
   @Flag(help: "Show every advertisement, not only what is new.")
   var duplicates = false
-  @Flag(help: "Only listen: no device is asked for its scan response.")
+  @Flag(help: "Only listen: request no scan responses.")
   var passive = false
-  @Option(help: ArgumentHelp("How long to scan; without it until interrupted.", valueName: "seconds"))
+  @Option(help: ArgumentHelp("How long to scan; by default until interrupted.", valueName: "seconds"))
   var duration: Seconds?
   @Flag(help: "Print one JSON object per line.")
   var json = false
@@ -72,7 +73,7 @@ struct ScanCommand: AsyncParsableCommand {
   }
 }
 
-/// What a scan finds, in a pipe: a line a device, told again when it changes.
+/// Prints what a scan finds into a pipe: one line per device, and another when its data change.
 private actor DeviceLines {
   private var devices: [PeerAddress: AdvertisingData] = [:]
   private let json: Bool
@@ -95,7 +96,7 @@ private actor DeviceLines {
   }
 }
 
-/// What a scan finds, on a terminal: a picture, drawn four times a second and left behind at the end.
+/// Shows what a scan finds on a terminal: a picture, drawn four times a second; the table remains at the end.
 private actor LiveTable {
   private var table = DeviceTable()
   private let title: String
@@ -126,7 +127,7 @@ private actor LiveTable {
     let size = Screen.size
     Screen.draw(table.picture(title: title, in: size, at: now, hasColour: Console.hasColour), in: size)
   }
-  /// The whole table, where the terminal's owner can scroll it.
+  /// Prints the whole table, which the user can scroll.
   func end() {
     Screen.close()
     let size = Screen.Size(columns: Screen.size.columns, rows: table.count + 1)

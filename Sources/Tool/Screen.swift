@@ -2,13 +2,13 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// The whole terminal, for a picture that is drawn again and again: the alternate screen, which leaves what was there
-/// before untouched. What goes to standard error meanwhile waits until it is closed.
+/// The whole terminal, for a picture that is drawn repeatedly: the alternate screen, which preserves the previous
+/// content. Lines for standard error wait until it is closed.
 enum Screen {
   private enum Phase { case untouched, on, suspended, closed }
   private struct State {
     var phase = Phase.untouched
-    /// Of the last picture: a terminal that has become another is wiped first.
+    /// Of the last picture: after a change of size the screen is cleared first.
     var size = Size(columns: 0, rows: 0)
     var waiting = WaitingText()
     var stopSource: (any DispatchSourceSignal)?
@@ -19,7 +19,7 @@ enum Screen {
   /// Standard output understands the sequences below.
   static let isPossible = unsafe Console.isTerminal && getenv("TERM").map { unsafe String(cString: $0) } != "dumb"
 
-  /// As it is now: a window may change at any time. A terminal that does not tell has 80 columns and 24 rows.
+  /// The current size: a window may change at any time. If the terminal does not report it, 80 columns and 24 rows.
   static var size: Size {
     var window = winsize()
     guard unsafe ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &window) == 0, window.ws_col > 0, window.ws_row > 0 else {
@@ -28,11 +28,11 @@ enum Screen {
     return Size(columns: Int(window.ws_col), rows: Int(window.ws_row))
   }
 
-  /// Shows `lines` from the top, and nothing else. They fit `size`; after `close` nothing is shown.
+  /// Shows `lines`, which fit `size`, from the top, and nothing else. Does nothing after `close`.
   static func draw(_ lines: [String], in size: Size) {
     state.withLock { state in
       guard state.phase == .untouched || state.phase == .on else { return }
-      // A terminal that has been stopped gets the newest picture when it goes on, not all of them.
+      // A terminal that was stopped gets the newest picture when it resumes, not all of them.
       guard Console.isDrained else { return }
       var picture = ""
       if state.phase == .untouched {
@@ -41,15 +41,15 @@ enum Screen {
       }
       if state.phase == .untouched || state.size != size { picture += "\u{1B}[2J" }
       (state.phase, state.size) = (.on, size)
-      // Each row is erased before it is written: behind the last column the cursor still stands on it. There is no line
-      // feed, which would scroll, and the cursor waits in the corner, so that what is typed scrolls nothing either.
+      // Each row is erased before it is written: after the last column the cursor is still on it. Line feeds would
+      // scroll, so there are none, and the cursor waits in the corner, so that typed text does not scroll either.
       for (row, line) in lines.prefix(size.rows).enumerated() { picture += "\u{1B}[\(row + 1);1H\u{1B}[2K" + line }
       if lines.count < size.rows { picture += "\u{1B}[\(lines.count + 1);1H\u{1B}[J" }
       Console.write(picture + "\u{1B}[H")
     }
   }
 
-  /// Gives the terminal back as it was, for good, and says what had to wait.
+  /// Restores the terminal for good, and prints the lines that waited.
   static func close() {
     let waiting = state.withLock { state in
       if state.phase == .on { Console.write(restoration) }
@@ -71,7 +71,7 @@ enum Screen {
 
   private static let restoration = "\u{1B}[?25h\u{1B}[?1049l"
 
-  /// Ctrl-Z: the shell gets its terminal back, and `fg` the picture, with the next drawing.
+  /// Ctrl-Z: restores the shell's terminal. After `fg` the next drawing restores the picture.
   private static func suspend() {
     state.withLock { state in
       guard state.phase == .on else { return }
@@ -86,7 +86,7 @@ enum Screen {
   }
 }
 
-/// The newest of what waits to be said: memory is bounded.
+/// The newest of the lines that wait: memory is bounded.
 private struct WaitingText {
   private var words: [String] = []
   private var dropped = 0

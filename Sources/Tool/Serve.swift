@@ -8,11 +8,12 @@ import Synchronization
 
 struct Serve: AsyncParsableCommand, EventReporter {
   static let configuration = CommandConfiguration(
-    abstract: "Be a heart rate sensor that notifies once a second, or what a file describes.",
+    abstract: "Serve a heart rate sensor that notifies once a second, or what a file describes.",
     discussion: """
-      Advertises Heart Rate, Battery and Device Information to any number of centrals until interrupted. With --profile \
-      the services of a file instead, the same JSON as conformance scripts use (Fixtures/Scripts/FORMAT.md); a Generic \
-      Access service is added if it has none. Its notifying values are notified once a second, as they stand.
+      Advertises Heart Rate, Battery and Device Information to any number of centrals until interrupted. \
+      --profile serves the services of a file instead, in the JSON of conformance scripts \
+      (Fixtures/Scripts/FORMAT.md), adds a Generic Access service if the file has none, and notifies each current \
+      value once a second.
       """)
 
   @OptionGroup var options: HostOptions
@@ -22,7 +23,7 @@ struct Serve: AsyncParsableCommand, EventReporter {
     help: ArgumentHelp("The services to offer, described in JSON.", valueName: "file"),
     completion: .file(extensions: ["json"]))
   var profile: String?
-  @Option(help: ArgumentHelp("How long to serve; without it until interrupted.", valueName: "seconds"))
+  @Option(help: ArgumentHelp("How long to serve; by default until interrupted.", valueName: "seconds"))
   var duration: Seconds?
 
   func validate() throws {
@@ -67,12 +68,12 @@ struct Controllers: AsyncParsableCommand, EventReporter {
   static let configuration = CommandConfiguration(
     abstract: "Offer virtual controllers to any host that speaks H4.",
     discussion: """
-      Every connection is one fresh controller, and all are on one virtual radio; closing the connection takes the \
-      controller away. Prints the address that hosts connect to. A trace is written for each: FILE, FILE.2, FILE.3 …
+      Every connection gets a new controller, and all are on one virtual radio; closing the connection removes the \
+      controller. Prints the address that hosts connect to. --trace writes a file for each: FILE, FILE.2, FILE.3 …
 
-      --name gives the radio a name by which all of your programs find it: after "bindrune controllers --name desk", \
-      "--hci sim:desk" is a controller on it. --listen is for hosts that want an address, those of other stacks among them; \
-      both together are two ways to the same radio.
+      --name gives the radio a name by which all your programs find it: after "bindrune controllers --name desk", \
+      "--hci sim:desk" opens a controller on it. --listen is for hosts that need an address, such as those of other \
+      stacks. Both options together are two ways to the same radio.
       """)
 
   @Option(
@@ -81,19 +82,19 @@ struct Controllers: AsyncParsableCommand, EventReporter {
     transform: { try TransportSpec(argument: "sim:" + $0) })
   var name: TransportSpec?
   @Option(
-    help: ArgumentHelp("Where to listen: tcp:HOST:PORT (port 0: any that is free) or unix:PATH.", valueName: "spec"),
+    help: ArgumentHelp("Where to listen: tcp:HOST:PORT (port 0: any free one) or unix:PATH.", valueName: "spec"),
     transform: TransportSpec.init(argument:))
   var listen: TransportSpec?
-  @Option(help: ArgumentHelp("Packets of a hundred that go astray in the air.", valueName: "percent"))
+  @Option(help: ArgumentHelp("How many percent of the packets are lost in the air.", valueName: "percent"))
   var loss = 0.0
-  @Option(help: "Seed of the radio's chance: which packets are lost, and how late the others are.")
+  @Option(help: "Seed of the radio's random numbers: which packets are lost, and how late the others are.")
   var seed: UInt64 = 1
   @OptionGroup var common: CommonOptions
 
   func validate() throws {
     if name == nil, listen == nil {
       throw ValidationError(
-        "Nobody could connect: add --name desk, or --listen tcp:127.0.0.1:0 for a host of any kind.")
+        "No host could connect: add --name desk, or --listen tcp:127.0.0.1:0 for a host of any kind.")
     }
     if !(0...100 ~= loss) { throw ValidationError("--loss is a number from 0 to 100.") }
   }
@@ -114,7 +115,7 @@ struct Controllers: AsyncParsableCommand, EventReporter {
       for server in servers { Console.line("listening on \(server.address)".printable()) }
       try await untilInterrupted(nil) { while true { try await Task.sleep(for: .seconds(86_400)) } }
     } catch {
-      result = .failure(error)  // a socket file goes with its server, however this ends
+      result = .failure(error)  // closing a server removes its socket file, also after an error
     }
     for server in servers { await server.close() }
     try await loop.submit { radio.close() }.get()
@@ -128,7 +129,7 @@ private final class Traces: Sendable {
   private let count = Atomic(0)
   init(path: String) { self.path = path }
 
-  /// The same stream where its file cannot be written.
+  /// Returns the stream itself if its file cannot be written.
   func trace(_ stream: H4Stream) -> any HCITransport {
     let number = count.add(1, ordering: .relaxed).newValue
     do throws(TransportError) {

@@ -6,12 +6,12 @@ struct Shell: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Connect to a device, and read, write and subscribe by hand.",
     discussion: """
-      On a terminal a prompt: Tab completes commands and the names of what the device has, the arrow keys bring back lines, \
-      values that the device sends by itself appear above the prompt, and "help" teaches. Ctrl-C ends what runs; twice, or \
-      Ctrl-D, it ends the shell.
+      On a terminal, shows a prompt: Tab completes commands, and names of services and attributes; the arrow keys \
+      bring back lines; values that the device sends by itself appear above the prompt; "help" explains. Ctrl-C ends \
+      the running command. A second Ctrl-C, or Ctrl-D, ends the shell.
 
-      From a pipe or a file each line is a command, without a prompt. The first that fails ends the shell with its status, or \
-      with --keep-going with status 1 at the end.
+      From a pipe or a file, runs each line as a command, without a prompt. The first command that fails ends the \
+      shell with its status. With --keep-going the shell continues, and ends with status 1.
 
         printf 'subscribe 2A37\\nwrite 2A39 01\\nwait 3\\n' | bindrune shell --name "Heart*"
 
@@ -20,7 +20,7 @@ struct Shell: AsyncParsableCommand {
 
   @OptionGroup var device: DeviceOptions
   @Option(help: ValueFormat.help) var format = ValueFormat.text
-  @Flag(help: "From a pipe: go on after a command that has failed, and end with status 1.")
+  @Flag(help: "From a pipe: continue after a command that fails, and end with status 1.")
   var keepGoing = false
 
   func run() async throws {
@@ -87,23 +87,23 @@ struct InputLines {
   }
 }
 
-/// The shell on a terminal: passes keys to the editor, lines to the session, and keeps the prompt below what is printed.
+/// The shell on a terminal: passes keys to the editor, lines to the session, and keeps the prompt below the output.
 struct ShellTerminal {
   private enum Event: Sendable {
     case octets([UInt8])
     /// The window, the link or the device's services.
     case changed
-    /// What the last command came to; nil: it ended well.
+    /// The result of the last command; nil: no error.
     case finished(ShellSession.Outcome, (any Error)?)
     case inputEnded
   }
   private enum Phase {
     case editing
-    /// Ctrl-C has been pressed in the prompt: again, and the shell ends.
+    /// The user has pressed Ctrl-C at the prompt: a second one ends the shell.
     case interrupted
-    /// `lines`: pasted behind the command that runs.
+    /// `lines`: pasted after the running command.
     case running(Task<Void, Never>, lines: ArraySlice<String>)
-    /// Ctrl-C has been pressed, and the command has not ended yet.
+    /// The user has pressed Ctrl-C, and the command has not ended yet.
     case cancelling
     case ended
   }
@@ -162,14 +162,14 @@ struct ShellTerminal {
     }
     await press()
   }
-  /// What the session knows now.
+  /// Updates the completions and the prompt from the session.
   private mutating func update() async {
     completer = ShellCompleter(await session.database)
     prompt = await session.name ?? "device"
     if await !session.isConnected { prompt += " (not connected)" }
   }
 
-  /// Ctrl-C while a command runs is not for the editor, nor is what has been typed before it.
+  /// Ctrl-C cancels the running command, and discards the text typed before it.
   private mutating func interrupt() {
     while let place = keys.firstIndex(of: .interrupt) {
       keys.removeFirst(place + 1)
@@ -190,14 +190,14 @@ struct ShellTerminal {
     }
     if case .running = phase, let error {
       Console.error("Error: \(error)")
-      if !lines.isEmpty { Console.line("The lines behind it were not run.") }
+      if !lines.isEmpty { Console.line("The lines after it were not run.") }
       lines = []
     }
     phase = outcome == .quit ? .ended : .editing
     start(lines)
   }
 
-  /// Passes on what was typed, up to a command that runs.
+  /// Handles the typed keys, up to a command that runs.
   private mutating func press() async {
     while !keys.isEmpty {
       switch phase {
@@ -225,7 +225,7 @@ struct ShellTerminal {
       }
     }
   }
-  /// The first of `lines`, and the others after it.
+  /// Runs the first of `lines`, and keeps the others for later.
   private mutating func start(_ lines: ArraySlice<String>) {
     guard let line = lines.first else { return }
     Console.prompt(nil)
@@ -254,7 +254,7 @@ struct ShellTerminal {
 
   private var cue: String { prompt + "> " }
   private func shown(_ line: String) -> String { Console.styled(cue, .cyan) + line }
-  /// The prompt in the last row, while there is something to type.
+  /// Shows the prompt in the last row, while the user can type.
   private func draw() {
     switch phase {
     case .running, .cancelling, .ended: return Console.prompt(nil)

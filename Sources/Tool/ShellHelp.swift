@@ -1,7 +1,7 @@
 import BindruneWire
 import GATT
 
-/// What the shell teaches.
+/// The shell's help.
 enum ShellHelp {
   static var overview: String {
     let width = ShellVerb.allCases.map(\.rawValue.count).max() ?? 0
@@ -32,24 +32,24 @@ enum ShellHelp {
     case .read:
       [
         "",
-        "ATTRIBUTE is a UUID (2A19), a name (battery-level), a handle (0x0012), or one of these behind its service or",
-        "characteristic (180F/2A19, battery-level/2902). Values of any length are read whole.",
+        "ATTRIBUTE is a UUID (2A19), a name (battery-level), a handle (0x0012), or a path from its service or",
+        "characteristic (180F/2A19, battery-level/2902). Values of any length are read completely.",
       ]
     case .write:
       [
-        "", "The device confirms each write, or refuses it with an error. With --without-response it says nothing:",
-        "the shell returns when the value has arrived, and a refusal goes unseen.",
+        "", "The device confirms each write, or refuses it with an error. With --without-response it does not",
+        "answer: the shell returns when the value has arrived, and cannot see a refusal.",
       ]
     case .subscribe:
       [
         "",
-        "The shell writes the CCCD of the characteristic. --indications asks for values that are confirmed one by one,",
-        "where the device has both kinds.",
+        "The shell writes the CCCD of the characteristic. --indications requests values that are confirmed one by",
+        "one, if the device has both kinds.",
       ]
     case .wait:
       [
         "",
-        "Returns when COUNT values, 1 without it, have come since the last `wait`; fails after SECONDS, 10 without them.",
+        "Returns when COUNT values (default 1) have come since the last `wait`; fails after SECONDS (default 10).",
       ]
     case .help, .list, .unsubscribe, .format, .info, .connect, .quit: []
     }
@@ -59,7 +59,7 @@ enum ShellHelp {
     (
       "attribute",
       """
-      All that a device shows is a table of attributes. Each has a handle, which is its number in the table, a type,
+      A device offers a table of attributes. Each has a handle, which is its number in the table, a type,
       which is a UUID, and a value of up to 512 octets. Reading, writing and subscribing are requests about one handle.
       Services, characteristics and descriptors are attributes, too: `list` shows how they make a tree.
       """
@@ -76,14 +76,14 @@ enum ShellHelp {
       "characteristic",
       """
       A characteristic is one value of a service: Battery Level in Battery. Its properties say what can be done with it:
-      read, write, write-without-response, notify, indicate. They are the device's word; it may still refuse.
+      read, write, write-without-response, notify, indicate. The device may still refuse.
       """
     ),
     (
       "descriptor",
       """
-      A descriptor says something about a characteristic, and stands behind it in the table: how its values are to be
-      understood, or, as the CCCD, whether they are sent.
+      A descriptor describes a characteristic, and follows it in the table: how to interpret its values, or, as the
+      CCCD, whether the device sends them.
       """
     ),
     (
@@ -97,8 +97,8 @@ enum ShellHelp {
     (
       "notification",
       """
-      A notification is a value that the device sends by itself, and nobody confirms. One carries ATT_MTU − 3 octets;
-      `info` says how many these are.
+      A notification is a value that the device sends by itself, without confirmation. One carries ATT_MTU − 3 octets;
+      `info` shows this number.
       """
     ),
     (
@@ -119,22 +119,22 @@ enum ShellHelp {
       "uuid",
       """
       A UUID says what an attribute is. Those of 16 bits are the Bluetooth SIG's and have names (2A19 is Battery Level);
-      those of 128 bits are anybody's. Several attributes may have the same one: a path such as 180F/2A19 tells them
-      apart.
+      anyone may define those of 128 bits. Several attributes may have the same one: a path such as 180F/2A19
+      selects one of them.
       """
     ),
     (
       "error",
       """
-      A device that does not do what it is asked answers with an ATT error: Read Not Permitted (0x02), Insufficient
-      Authentication (0x05: it wants to be paired with first, which bindrune cannot yet), Attribute Not Found (0x0A),
-      or one of its service's own (0x80 to 0x9F). The link stays as it is.
+      A device that refuses a request answers with an ATT error: Read Not Permitted (0x02), Insufficient
+      Authentication (0x05: it requires pairing, which bindrune does not support yet), Attribute Not Found (0x0A),
+      or an error of the service (0x80 to 0x9F). The link stays up.
       """
     ),
   ]
 }
 
-/// What Tab offers: commands, and names of what the device has.
+/// What Tab offers: commands, and names of services and attributes.
 struct ShellCompleter: Sendable {
   private let attributes: [(spelling: String, attribute: RemoteAttribute)]
   private let services: [RemoteService]
@@ -164,13 +164,13 @@ struct ShellCompleter: Sendable {
   private func options(_ all: [String], _ word: String) -> [LineEditor.Candidate] {
     word.hasPrefix("-") ? all.map { .init(text: $0) } : []
   }
-  /// By name, and where a UUID or a handle has been begun, by that.
+  /// Names, and once a word has been begun, UUIDs and handles.
   private func names(for verb: ShellVerb, _ word: String) -> [LineEditor.Candidate] {
     if word.hasPrefix("-") {
       return options(
         verb == .write ? ["--utf8", "--without-response"] : verb == .subscribe ? ["--indications"] : [], word)
     }
-    // Descriptors behind their characteristics: most are the same everywhere.
+    // Offer descriptors only in a path: most characteristics have the same ones.
     let offered = attributes.filter {
       verb.takes($0.attribute) && ($0.attribute.characteristic != nil || word.contains("/"))
     }

@@ -4,7 +4,7 @@ import BindruneWire
 import GAP
 import GATT
 
-/// One connection of `bindrune shell`, and what its commands do.
+/// The connection of `bindrune shell`, and its commands.
 actor ShellSession {
   enum Outcome: Equatable, Sendable { case done, quit }
 
@@ -19,10 +19,10 @@ actor ShellSession {
     case down(BluetoothError)
   }
   private(set) var database = RemoteDatabase()
-  /// What the device calls itself.
+  /// The device's own name.
   private(set) var name: String?
   private var subscriptions: [AttributeHandle: (title: String, reader: Task<Void, Never>)] = [:]
-  /// Values that have come since the last `wait`, and what wakes it.
+  /// The values received since the last `wait`, and the stream that wakes it.
   private var unawaited = 0
   private var arrival: AsyncStream<Void>.Continuation?
   /// Called when the link has gone down, or the device's services have changed.
@@ -38,7 +38,7 @@ actor ShellSession {
     try await use(link)
   }
 
-  /// Discovers what the device has, and watches the link from now on.
+  /// Discovers the device's database, and watches the link from now on.
   private func use(_ link: Link) async throws {
     let events = await link.events
     database = try await link.discoverAll()
@@ -66,10 +66,10 @@ actor ShellSession {
       changed()
     }
   }
-  /// The end of the link is no news from now on.
+  /// From now on the end of the link is not reported.
   func close() {
     if case .up(_, let watch) = connection { watch.cancel() }
-    connection = .down(BluetoothError(.disconnected, "The shell is being left."))
+    connection = .down(BluetoothError(.disconnected, "The shell is closing."))
     endSubscriptions()
   }
   var isConnected: Bool { if case .up = connection { true } else { false } }
@@ -84,7 +84,7 @@ actor ShellSession {
 
   // MARK: Commands
 
-  /// Does what a line says. An empty line and a comment, from # on, say nothing.
+  /// Runs the command of a line. Ignores empty lines, and comments from # on.
   func run(_ line: String) async throws -> Outcome {
     var words = try ShellWords.split(line)
     guard !words.isEmpty else { return .done }
@@ -109,14 +109,14 @@ actor ShellSession {
   private func help(_ words: [String]) throws {
     guard let topic = words.first else { return Console.line(ShellHelp.overview) }
     guard let text = ShellHelp.text(topic, example: example) else {
-      throw Failure("There is no help for \(topic.printable(limit: 60)): `help` lists what there is.")
+      throw Failure("There is no help for \(topic.printable(limit: 60)): `help` lists the topics.")
     }
     Console.line(text)
   }
-  /// An attribute of this device that a command can be tried with.
+  /// An attribute of this device to try a command with.
   private func example(_ verb: ShellVerb) -> String? {
     let all = database.attributes.filter(verb.takes)
-    // Every device has the generic services.
+    // Prefer others to the generic services, which every device has.
     return (all.first { $0.owners[0] != "1800" && $0.owners[0] != "1801" } ?? all.first).map(database.spelling)
   }
 
@@ -144,7 +144,7 @@ actor ShellSession {
   private func name(_ word: String) throws -> AttributeName {
     guard let name = AttributeName(argument: word) else {
       throw Failure(
-        "\"\(word.printable(limit: 60))\" is no attribute: write a UUID, a name, or a handle such as 0x0012.")
+        "\"\(word.printable(limit: 60))\" is not an attribute: write a UUID, a name, or a handle such as 0x0012.")
     }
     return name
   }
@@ -223,7 +223,7 @@ actor ShellSession {
       limit = words.count > 1 ? Seconds(argument: words[1]) : Seconds(10)
     guard count > 0, let limit, words.count <= 2 else { throw Failure("Write \(ShellVerb.wait.usage).") }
     if subscriptions.isEmpty, unawaited < count {
-      throw Failure("Nothing is subscribed to, and no value will come: `subscribe` first.")
+      throw Failure("There is no subscription, so no value will come: `subscribe` first.")
     }
     guard try await withLimit(limit.duration, { try await self.values(count) }) != nil else {
       throw Failure("\(unawaited) of \(count) values came within \(limit): wait longer.", status: .timeOver)
@@ -240,7 +240,7 @@ actor ShellSession {
     unawaited -= count
   }
 
-  // MARK: The rest
+  // MARK: Other commands
 
   private func setFormat(_ words: [String]) throws {
     guard words.count == 1, let format = ValueFormat(rawValue: words[0]) else {
@@ -260,14 +260,14 @@ actor ShellSession {
     }
   }
   private func connect() async throws {
-    if isConnected { throw Failure("The link is up already: `info` says how it is.") }
+    if isConnected { throw Failure("The link is up already: `info` shows its state.") }
     try await host.reach(peer, within: timeout) { @Sendable link in try await self.use(link) }
     changed()
   }
 }
 
 extension RemoteService {
-  /// By UUID, by name or by handle.
+  /// Accepts a UUID, a name or a handle.
   fileprivate func isNamed(_ word: String) -> Bool {
     BluetoothUUID(word) == uuid || uuid.assignedName.map(AttributeName.slug) == AttributeName.slug(word)
       || handle.text.lowercased() == word.lowercased()
@@ -293,20 +293,20 @@ enum ShellVerb: String, CaseIterable {
   }
   var abstract: String {
     switch self {
-    case .help: "these lines, or what a command or a word of Bluetooth means"
-    case .list: "the services of the device, and what is in them"
-    case .read: "ask the device for values"
-    case .write: "give the device a value"
+    case .help: "show these lines, or explain a command or a Bluetooth term"
+    case .list: "show the services of the device, and what is in them"
+    case .read: "read values from the device"
+    case .write: "write a value to the device"
     case .subscribe: "have the device send values by itself; they appear above the prompt"
-    case .unsubscribe: "no more of that; without an attribute, of all"
-    case .wait: "wait for values that are subscribed to: for scripts"
-    case .format: "how values are printed"
-    case .info: "the link, and what is subscribed to"
-    case .connect: "connect again after the link has gone"
+    case .unsubscribe: "end subscriptions; without an attribute, all of them"
+    case .wait: "wait for subscribed values, in scripts"
+    case .format: "set how values are printed"
+    case .info: "show the link and the subscriptions"
+    case .connect: "connect again after the link has ended"
     case .quit: "disconnect and leave, as Ctrl-D does"
     }
   }
-  /// Whether the attribute can be what the command is about.
+  /// Whether the command applies to the attribute.
   func takes(_ attribute: RemoteAttribute) -> Bool {
     let properties = attribute.characteristic?.properties
     return switch self {
@@ -318,7 +318,7 @@ enum ShellVerb: String, CaseIterable {
   }
 }
 
-/// The words of a line: apart by spaces, "quoted" or 'quoted' where they have some, up to a # that begins a word.
+/// Splits a line at spaces, except in "quotation" 'marks', up to a # that begins a word.
 enum ShellWords {
   static func split(_ line: String) throws(Failure) -> [String] {
     var words: [String] = [], word: String?, quote: Character?, isEscaped = false

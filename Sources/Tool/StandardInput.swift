@@ -2,12 +2,12 @@ import Dispatch
 import Glibc
 import SystemPackage
 
-/// Standard input, read by a thread of its own when a caller asks for more: a pipe's writer waits meanwhile.
+/// Standard input. A separate thread reads only when a caller asks for more; until then a pipe's writer waits.
 enum StandardInput {
   static let isTerminal = isatty(STDIN_FILENO) == 1
   private static let queue = DispatchQueue(label: "bindrune.input")
 
-  /// The octets that come next, at least one; nil at the end of the input, and when the task is cancelled.
+  /// The next octets, at least one; nil at the end of the input, and when the task is cancelled.
   static func next() async -> [UInt8]? {
     let (stream, continuation) = AsyncStream.makeStream(of: [UInt8].self)
     queue.async {
@@ -17,7 +17,7 @@ enum StandardInput {
     for await octets in stream { return octets }
     return nil
   }
-  /// An input that cannot be read has ended.
+  /// Treats an input that cannot be read as ended.
   private static func read() -> [UInt8]? {
     while true {
       var input = pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)
@@ -29,7 +29,7 @@ enum StandardInput {
       if count == 0 || errno != EINTR && errno != EAGAIN { return nil }
     }
   }
-  /// All of it; nil: it has more than `limit` octets.
+  /// The whole input; nil: it has more than `limit` octets.
   static func all(upTo limit: Int) async throws -> [UInt8]? {
     var octets: [UInt8] = []
     while octets.count <= limit, let more = await next() { octets += more }

@@ -1,7 +1,7 @@
 import BindruneTransport
 import Synchronization
 
-/// A walk in steps, told as it goes: a step's headline, the packets that made it, its results.
+/// Prints the steps of the demo as they happen: a headline, the packets of the step, its results.
 final class Story: Sendable {
   private enum Entry {
     case headline(String)
@@ -9,7 +9,7 @@ final class Story: Sendable {
   }
   private struct State {
     var entries: [Entry] = []
-    /// The headline of a step that begins with a packet, until that has come.
+    /// The headline of a step, until the packet that begins it has come.
     var awaited: (headline: String, isFirst: @Sendable ([UInt8]) -> Bool)?
     var number = 0
   }
@@ -17,7 +17,7 @@ final class Story: Sendable {
   private let brief: Bool
   init(brief: Bool) { self.brief = brief }
 
-  /// Every packet, on the event loop.
+  /// Receives every packet, on the event loop.
   @Sendable func observed(_ packet: Span<UInt8>, _ direction: HCIDirection) {
     let octets = packet.indices.map { packet[$0] }
     state.withLock { state in
@@ -29,8 +29,8 @@ final class Story: Sendable {
     }
   }
 
-  /// `isFirst` knows the packet with which the step begins, where packets of the step before may come after this call, or
-  /// that one has come before it.
+  /// `isFirst` recognizes the packet that begins the step, if packets of the step before may come after this call, or
+  /// that packet before it.
   func step(_ name: String, _ explanation: String, from isFirst: (@Sendable ([UInt8]) -> Bool)? = nil) {
     state.withLock { state in
       state.number += 1
@@ -51,7 +51,7 @@ final class Story: Sendable {
     tell()
     Console.line(indent + text)
   }
-  /// What has not been told yet.
+  /// Prints the entries that have not been printed yet.
   func tell() {
     let entries = state.withLock { state in
       defer { state.entries = [] }

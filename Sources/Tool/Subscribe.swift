@@ -7,8 +7,8 @@ struct Subscribe: AsyncParsableCommand, EventReporter {
   static let configuration = CommandConfiguration(
     abstract: "Print the values that a device sends by itself.",
     discussion: """
-      Connects, subscribes, and prints each notification or indication on a line, until interrupted. Of several attributes, \
-      each line begins with the attribute as it was typed and a tab.
+      Connects, subscribes, and prints each notification or indication on a line, until interrupted. With several \
+      attributes, each line begins with the attribute as typed and a tab.
 
         bindrune subscribe --name "Heart*" heart-rate-measurement
         bindrune subscribe --name "Heart*" --format hex --count 1 --duration 30 2A37
@@ -20,9 +20,9 @@ struct Subscribe: AsyncParsableCommand, EventReporter {
   @Option(help: ValueFormat.help) var format = ValueFormat.text
   @Option(help: ArgumentHelp("End after this many values, of all attributes together.", valueName: "number"))
   var count: Int?
-  @Option(help: ArgumentHelp("How long to listen; without it until interrupted.", valueName: "seconds"))
+  @Option(help: ArgumentHelp("How long to listen; by default until interrupted.", valueName: "seconds"))
   var duration: Seconds?
-  @Flag(help: "Ask for indications, which are confirmed, where the device has notifications, too.")
+  @Flag(help: "Request indications, which are confirmed, if the device has notifications, too.")
   var indications = false
   @Argument(help: AttributeName.help) var attributes: [AttributeName]
 
@@ -58,7 +58,7 @@ struct Subscribe: AsyncParsableCommand, EventReporter {
           group.cancelAll()
         }
       }
-      // The link ends next: a subscription that cannot be ended any more ends with it.
+      // The link ends next, and any subscription that fails to end ends with it.
       for (_, _, values) in subscriptions { try? await values.end() }
       guard let count else { return }
       let printed = await printer.printed
@@ -73,7 +73,7 @@ struct Subscribe: AsyncParsableCommand, EventReporter {
 }
 
 extension RemoteAttribute? {
-  /// The characteristic of it, which sends values by itself.
+  /// The attribute, and its characteristic, which sends values by itself.
   func subscribable(_ name: AttributeName) throws(Failure) -> (RemoteAttribute, RemoteCharacteristic) {
     if let attribute = self, let characteristic = attribute.characteristic,
       !characteristic.properties.isDisjoint(with: [.notify, .indicate])
@@ -85,7 +85,7 @@ extension RemoteAttribute? {
   }
 }
 
-/// Prints values as they come, up to a limit.
+/// Prints values as they arrive, up to a limit.
 actor ValuePrinter {
   private let format: ValueFormat
   private let limit: Int
@@ -95,7 +95,7 @@ actor ValuePrinter {
     self.format = format
     self.limit = limit ?? .max
   }
-  /// True: this was the last one.
+  /// Returns true after the last value.
   func show(_ value: ReceivedValue, of attribute: RemoteAttribute, label: String?) -> Bool {
     guard printed < limit else { return true }
     printed += 1

@@ -6,10 +6,10 @@ import GATT
 
 /// How a value is printed.
 enum ValueFormat: String, CaseIterable, ExpressibleByArgument {
-  /// As its characteristic defines it where that is known here (`87 %`), else as text or hexadecimal digits.
+  /// As its characteristic defines it, if the tool knows it (`87 %`), else as text or hexadecimal digits.
   case text
   case hex
-  /// As text; what is not printable is escaped.
+  /// As text; escapes unprintable characters.
   case utf8
   case json
 

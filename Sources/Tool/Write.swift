@@ -6,8 +6,8 @@ struct Write: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Write a value of a device.",
     discussion: """
-      Connects, writes the value, and ends when the device has confirmed it. Without a value on the command line it writes \
-      what comes on standard input: hexadecimal digits, or with --format utf8 each octet as it is.
+      Connects, writes the value, and ends when the device has confirmed it. If the command line has no value, reads \
+      one from standard input: hexadecimal digits, or with --format utf8 each octet as it is.
 
         bindrune write --name "Heart*" heart-rate-control-point 01
         printf 'Kitchen' | bindrune write --name Belt --format utf8 device-name
@@ -16,21 +16,21 @@ struct Write: AsyncParsableCommand {
       """)
 
   @OptionGroup var device: DeviceOptions
-  @Option(help: "How the value is given: hex, two digits for each octet, with or without spaces and colons; or utf8.")
+  @Option(help: "The form of the value: hex, two digits for each octet, with or without spaces and colons; or utf8.")
   var format = WrittenFormat.hex
   @Flag(
     help: """
-      Write without response: the device says nothing, even if it refuses the value; that the value has arrived is checked.
+      Write without response: the device does not answer, even if it refuses the value; the tool checks that it arrived.
       """)
   var withoutResponse = false
   @Argument(help: AttributeName.help) var attribute: AttributeName
-  @Argument(help: "The value; without it, standard input is read.") var value: String?
+  @Argument(help: "The value; by default read from standard input.") var value: String?
 
   func validate() throws {
     if let value {
       _ = try format.octets(value)
     } else if StandardInput.isTerminal {
-      throw ValidationError("There is no value: give one behind the attribute, or on standard input.")
+      throw ValidationError("There is no value: give one after the attribute, or on standard input.")
     }
   }
 
@@ -60,7 +60,7 @@ struct Write: AsyncParsableCommand {
   }
 }
 
-/// How a value is given that is written.
+/// The form of a value to write.
 enum WrittenFormat: String, CaseIterable, ExpressibleByArgument {
   case hex, utf8
 
@@ -78,7 +78,7 @@ extension Link {
   /// Writes without response, and returns when the value has arrived at the device.
   func send(_ value: [UInt8], to handle: AttributeHandle) async throws {
     while try await !writeWithoutResponse(value, to: handle) { _ = try await discoverServices("1800") }
-    // ATT keeps the order: an answer to what was asked behind the value shows that this has arrived. Vol 3, Part F, §3.3.2.
+    // ATT keeps the order: the answer to a later request shows that the value has arrived. Vol 3, Part F, §3.3.2.
     _ = try await discoverServices("1800")
   }
 }

@@ -72,10 +72,11 @@ import Testing
   }
 
   @Test(arguments: [
-    ("xyz", "\"xyz\" is not hexadecimal"), ("123", "\"123\" is not hexadecimal"), ("", "0 octets are no overflow area"),
-    ("00", "1 octet is no overflow area"), ("4C000100", "4 octets are no overflow area"),
-    ("4C000200000000100000020000000000000000", "19 octets are no overflow area"),
-    ("14FF4C000100000000100000020000000000", "18 octets are no overflow area"),
+    ("xyz", "\"xyz\" is not hexadecimal"), ("123", "\"123\" is not hexadecimal"),
+    ("", "0 octets are not an overflow area"), ("00", "1 octet is not an overflow area"),
+    ("4C000100", "4 octets are not an overflow area"),
+    ("4C000200000000100000020000000000000000", "19 octets are not an overflow area"),
+    ("14FF4C000100000000100000020000000000", "18 octets are not an overflow area"),
   ])
   func wrongHex(hex: String, words: String) async throws {
     let end = try await Tool("overflow", "--decode", hex, "C007").end()
@@ -86,7 +87,7 @@ import Testing
 
   @Test func usage() async throws {
     for (arguments, words) in [
-      ([], "No service is named: write for example bindrune overflow 180D."),
+      ([], "No service is given: write for example bindrune overflow 180D."),
       (["180"], "\"180\" is not a UUID: write 180D, or 128 bits as 12345678-9ABC-DEF0-1234-56789ABCDEF0."),
     ] {
       let end = try await Tool.run(["overflow"] + arguments)

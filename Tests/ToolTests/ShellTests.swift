@@ -149,7 +149,7 @@ import Testing
     _ = try await terminal.screen { $0.lines.suffix(3).first == cue + "read 2A38" && $0.lines.contains("87 %") }
     // The first that fails keeps the others from being run.
     terminal.type("\u{1B}[200~foo\nread 2A38\u{1B}[201~\r")
-    let screen = try await terminal.screen { $0.lines.suffix(2).first == "The lines behind it were not run." }
+    let screen = try await terminal.screen { $0.lines.suffix(2).first == "The lines after it were not run." }
     #expect(screen.lines.suffix(3).first?.hasPrefix("Error: There is no command foo") == true)
     terminal.type("\u{4}")
     #expect(await terminal.end().status == 0)
