@@ -100,7 +100,7 @@ extension RemoteDatabase {
     if found.count == 1 { return found[0] }
     if found.isEmpty {
       throw Failure(
-        "The device has no attribute \(name.description.printable()): `bindrune explore` lists what it has.",
+        "The device has no attribute \(name.description.printable()): `bindrune explore` lists all.",
         status: .noAttribute)
     }
     let places = found.prefix(8).map { attribute in
@@ -108,8 +108,8 @@ extension RemoteDatabase {
     }
     throw Failure(
       """
-      The device has \(found.count) attributes \(name.description.printable()), \(places.joined(separator: ", ")): give the \
-      handle, or the service or characteristic and a slash before the name.
+      The device has \(found.count) attributes \(name.description.printable()), \(places.joined(separator: ", ")): \
+      give the handle, or the service or characteristic and a slash before the name.
       """, status: .noAttribute)
   }
 

@@ -83,7 +83,7 @@ enum Console {
         line.add("lines", dropped)
         return "\(line)\n"
       }
-      return "(\(dropped == 1 ? "1 line was" : "\(dropped) lines were") dropped here: nobody read them)\n"
+      return "(\(dropped == 1 ? "1 line was" : "\(dropped) lines were") dropped here: the output was not read)\n"
     },
     // Ends the work when the output cannot be written.
     failed: { error in

@@ -39,8 +39,8 @@ struct DeviceOptions: ParsableArguments {
 
   /// The exit statuses of the verbs that read and write, for their help.
   static let statuses = """
-    Status 2: the device was not heard or did not answer. 3: it has no such attribute. 4: it refused, with an ATT error. 5: the \
-    time is over. 64: wrong usage. 1: anything else, such as a controller that fails or a link that is lost.
+    Status 2: the device was not heard or did not answer. 3: it has no such attribute. 4: it refused, with an ATT \
+    error. 5: the time is over. 64: wrong usage. 1: anything else, such as a failed controller or a lost link.
     """
 }
 
@@ -60,7 +60,7 @@ extension Link {
   ) async throws -> [(handle: AttributeHandle, attribute: RemoteAttribute?)] {
     let handles = names.compactMap(\.handle)
     if !needsUUID, handles.count == names.count { return handles.map { ($0, nil) } }
-    progress("discovering what the device has")
+    progress("discovering the services of the device")
     let database = try await discoverAll()
     return try names.map { name in
       // The handle may be that of a declaration, which can be read, too.

@@ -18,7 +18,7 @@ struct Explore: AsyncParsableCommand {
   func run() async throws {
     let progress = Progress(isShown: !json)
     try await device.withLink(progress) { link, peer in
-      progress("discovering what \(peer) has")
+      progress("discovering the services of \(peer)")
       let database = try await link.discoverAll()
       var printer = DatabasePrinter(json: json)
       for service in database.services {

@@ -41,8 +41,8 @@ struct HeartRateSensor {
     "Heart Rate Measurement " + (BluetoothUUID("2A37").text(of: measurement.span) ?? "that cannot be decoded")
   }
 
-  /// Advertises as `name`, answers the clients of `host` and notifies once a `period`, until cancelled or the host fails.
-  /// Calls `begun` when clients can connect.
+  /// Advertises as `name`, answers the clients of `host` and notifies once a `period`, until cancelled or the host
+  /// fails. Calls `begun` when clients can connect.
   func run(
     on host: BluetoothHost, name: String, period: Duration, begun: @Sendable () async -> Void = {},
     _ report: @escaping @Sendable (String) -> Void = { _ in }
@@ -61,7 +61,7 @@ struct HeartRateSensor {
           case .written(_, let handle, let value, _):
             report("attribute \(handle.text) written: \(hexText(value, separator: " "))")
           case .writeRequested(let request):
-            // Heart Rate Service, §3.3: 1 resets the energy expended; anything else is 0x80, Control Point Not Supported.
+            // Heart Rate Service, §3.3: 1 resets the energy expended; else 0x80, Control Point Not Supported.
             if request.value == [1] {
               try? await request.accept()
             } else {

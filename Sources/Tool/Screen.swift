@@ -16,7 +16,7 @@ enum Screen {
   struct Size: Equatable { var columns: Int, rows: Int }
   private static let state = Mutex(State())
 
-  /// Standard output understands the sequences below.
+  /// True if standard output understands the sequences below.
   static let isPossible = unsafe Console.isTerminal && getenv("TERM").map { unsafe String(cString: $0) } != "dumb"
 
   /// The current size: a window may change at any time. If the terminal does not report it, 80 columns and 24 rows.
@@ -60,7 +60,7 @@ enum Screen {
     if !waiting.text.isEmpty { Console.printed(waiting.text) }
   }
 
-  /// True: the line waits until the screen is closed.
+  /// Returns true if the line waits until the screen is closed.
   static func holdBack(_ text: String) -> Bool {
     guard isatty(STDERR_FILENO) == 1 else { return false }
     return state.withLock { state in

@@ -28,7 +28,7 @@ struct Shell: AsyncParsableCommand {
     let progress = Progress(isShown: isInteractive)
     if !isInteractive { Interruption.watchOutput() }
     try await device.withLink(progress) { link, peer in
-      progress("discovering what \(peer) has")
+      progress("discovering the services of \(peer)")
       let (changes, changed) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
       let session = try await ShellSession(link, peer, format: format, timeout: device.timeout) { changed.yield() }
       do {

@@ -75,7 +75,7 @@ enum ShellHelp {
     (
       "characteristic",
       """
-      A characteristic is one value of a service: Battery Level in Battery. Its properties say what can be done with it:
+      A characteristic is one value of a service: Battery Level in Battery. Its properties list what a client may do:
       read, write, write-without-response, notify, indicate. The device may still refuse.
       """
     ),
@@ -118,7 +118,7 @@ enum ShellHelp {
     (
       "uuid",
       """
-      A UUID says what an attribute is. Those of 16 bits are the Bluetooth SIG's and have names (2A19 is Battery Level);
+      A UUID is an attribute's type. Those of 16 bits are the Bluetooth SIG's and have names (2A19 is Battery Level);
       anyone may define those of 128 bits. Several attributes may have the same one: a path such as 180F/2A19
       selects one of them.
       """

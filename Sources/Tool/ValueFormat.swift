@@ -46,7 +46,7 @@ enum ValueFormat: String, CaseIterable, ExpressibleByArgument {
   }
   static let help: ArgumentHelp = ArgumentHelp(
     """
-    How values are printed: text (as the characteristic defines it, such as 87 %, else text or hexadecimal digits), hex, utf8, \
-    or json, an object on each line.
+    How values are printed: text (as the characteristic defines it, such as 87 %, else text or hexadecimal \
+    digits), hex, utf8, or json, an object on each line.
     """)
 }
