@@ -53,7 +53,7 @@ actor ShellSession {
         switch event {
         case .servicesChanged: Console.line("The device has changed its services.")
         case .rediscovered(let database): self.database = database
-        case .value, .peerIdentified: continue
+        case .value, .peerIdentified, .parametersChanged, .dataLengthChanged, .physChanged, .mtuChanged: continue
         }
         changed()
       }
