@@ -2,22 +2,23 @@ import BindruneWire
 import GAP
 import HCI
 
-/// Whoever waits for one set.
+/// The tasks that wait for one set.
 struct AdvertisingState {
   let waiters = Waiters()
-  /// The last call.
+  /// Number of the last call.
   var turn = 0
 }
 
 extension BluetoothHost {
-  /// Advertises, and returns when the controller does. Ends with `stopAdvertising` or, if `parameters` say so, with a link,
-  /// a time or a number of events: `events` tells `.advertisingStopped`. A later call with the same `id` replaces it,
-  /// without a gap where only data are others. Cancelled before it has begun, it does not begin.
-  /// What is sent, and where, is `parameters.policy`'s business; the result says it. By default all of it: in legacy PDUs,
-  /// which every scanner hears, where they hold it; else in extended ones, if the controller has them; else it is refused.
+  /// Starts advertising, and returns when the controller advertises. `stopAdvertising` ends it, or, as `parameters`
+  /// set, a link, a duration or a number of events; `events` reports `.advertisingStopped`. A later call with the same
+  /// `id` replaces the set, without a gap if only the data differ. Cancelling this call cancels the start.
+  /// `parameters.policy` decides what is sent and in which PDUs; the result describes both. By default the host sends
+  /// all data: in legacy PDUs, which every scanner hears, if they fit; else in extended PDUs, if the controller has
+  /// them; else the call throws.
   ///
-  /// Whoever advertises several things at once gives each an `id` of its own; a controller has `maximumAdvertisingSets` of
-  /// them, and one more is `.busy`.
+  /// To advertise several things at once, give each its own `id`: a controller has `maximumAdvertisingSets`, and one
+  /// more throws `.busy`.
   @discardableResult
   public func advertise(
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(),
@@ -27,8 +28,8 @@ extension BluetoothHost {
       try core.advertise(data, parameters, as: id, now: now)
     }
   }
-  /// Changes what is advertised, and returns when the controller has it. All else goes on as it is, also its time. On the
-  /// air there is no gap, unless the data are longer than 251 octets.
+  /// Changes the data, and returns when the controller has them. Everything else stays, including the time left. There
+  /// is no gap on the air, unless the data exceed 251 octets.
   @discardableResult
   public func setAdvertisingData(
     _ data: AdvertisingData, of id: AdvertisingSetID = .first
@@ -56,7 +57,8 @@ extension BluetoothHost {
     guard let packed else { throw BluetoothError.cancelled.during(operation) }
     return packed
   }
-  /// `advertise` without waiting: the observer is told `.advertisingStarted` or `.advertisingFailed`, unless this throws.
+  /// `advertise` without waiting: unless this throws, the observer receives `.advertisingStarted` or
+  /// `.advertisingFailed`.
   @discardableResult
   public func beginAdvertising(
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(),
@@ -71,7 +73,7 @@ extension BluetoothHost {
       throw error.during("advertise")
     }
   }
-  /// One call that advertises something: the last one of a set is whose cancellation stops it.
+  /// One call that advertises a set. Only cancelling the last call of a set stops it.
   private struct Turn { let number: Int, isNew: Bool, waiters: Waiters }
   private func takeTurn(_ id: AdvertisingSetID) -> Turn {
     let isNew = advertising[id] == nil
@@ -90,7 +92,7 @@ extension BluetoothHost {
         return .failure(BluetoothError(error))
       }
     }
-    // Nothing has been asked of the controller, and nothing will be told.
+    // The core sent no command and will report nothing.
     if case .failure = result, turn.isNew { advertising[id] = nil }
     return try result.get()
   }
@@ -98,7 +100,7 @@ extension BluetoothHost {
   public func stopAdvertising(_ id: AdvertisingSetID = .first) {
     perform { core, now in core.stopAdvertising(id, now: now) }
   }
-  /// How many things this controller advertises at once.
+  /// How many sets this controller advertises at once.
   public var maximumAdvertisingSets: Int { core.controller?.maximumAdvertisingSets ?? 1 }
 
   /// What `advertise` would send on this controller, and what it would leave out.

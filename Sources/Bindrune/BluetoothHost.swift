@@ -14,29 +14,29 @@ import NIOPosix
 ///     let host = try await BluetoothHost.open("tcp:127.0.0.1:9000")
 ///     for try await advertisement in host.scan() { print(advertisement) }
 ///
-/// The actor runs on its transport's event loop, so a packet reaches the layers without a hop. Everything that waits ends
-/// exactly once: with its answer, with an error, or cancelled with its task. `close` ends a host well; one that is let go
-/// without it closes its transport, and its peers see the links time out.
+/// The actor runs on its transport's event loop, so a packet reaches the layers without a hop. Every wait ends exactly
+/// once: with its answer, with an error, or with its task's cancellation. End a host with `close`: a host released
+/// without it only closes its transport, and its peers see the links time out.
 public actor BluetoothHost {
   public nonisolated let transport: any HCITransport
   public nonisolated var unownedExecutor: UnownedSerialExecutor {
     unsafe transport.eventLoop.executor.asUnownedSerialExecutor()
   }
   let logger: Logger
-  /// It holds the core.
+  /// Holds the core.
   private let receiver: HostReceiver
   @inline(__always) var core: HostCore {
     _read { yield unsafe receiver.core }
     _modify { yield unsafe &receiver.core }
   }
-  /// Where the host is in its life. `states` reports its changes.
+  /// The current state. `states` reports its changes.
   public private(set) var state = HostState.stopped { didSet { reportState() } }
   var stateReaders: [Mailbox<HostState>] = []
   @inline(__always) var packet: PacketBuffer {
     _read { yield unsafe receiver.packet }
     _modify { yield unsafe &receiver.packet }
   }
-  /// Packets were sent whose octets the transport may still hold.
+  /// The transport may still buffer packets that were sent.
   var isUnflushed = false
   private var timer: (deadline: Instant, scheduled: Scheduled<Void>)?
   private var isPumping = false
@@ -45,37 +45,37 @@ public actor BluetoothHost {
   /// `pump` will be called, in a later turn of the event loop.
   private var isPumpDue = false
 
-  // What waits, by what it waits for.
+  // Waiting tasks, by what they wait for.
   let starting = Waiters()
   var advertising: [AdvertisingSetID: AdvertisingState] = [:]
   var advertisingTurn = 0
   let closing = Waiters()
   var lastRequest: UInt64 = 0
   var requests: [RequestID: Requester] = [:]
-  /// Requests that ended with their link, which has not been told yet.
+  /// Requests that ended with their link, not yet reported.
   var orphans: [RequestID] = []
   var scans: [ScanID: Scan] = [:]
   var linkStates = LinkMap<LinkState>()
   let readers = ReaderCount()
-  /// How ports ask to be emptied, and the links of those that have.
+  /// How ports signal that they have values, and the links of the ports that did.
   var doorbell: Doorbell?
   var ringing = Deque<LinkID>()
   var incoming: [Mailbox<ServerEvent>] = []
-  /// Writes that belong together, until the last of them is told.
+  /// Writes of one group, until the last of them arrives.
   var gathered: [ServerWriteRequest.Write] = []
 
-  /// Is told everything, in order, on the event loop: see `HostObserver`. Whoever is set after `start` has missed what was
-  /// before. Not kept alive.
+  /// Receives every event, in order, on the event loop: see `HostObserver`. One set after `start` misses earlier
+  /// events. The host holds it weakly.
   public weak var observer: (any HostObserver)?
-  /// Events that the observer gets before anything that the core reports next.
+  /// Events to deliver to the observer before the core's next ones.
   var untold = Deque<HostEvent>()
 
   nonisolated let databaseCache: any DatabaseCache
-  /// What is being put into the cache.
+  /// The pending writes to the cache.
   var remembering: Task<Void, Never>?
 
-  /// A host on `transport`; `start` brings it up. `databaseCache`: where it keeps what it discovers of its peers.
-  /// `observer`: whom it tells everything from the beginning, see `HostObserver`; it is not kept alive.
+  /// A host on `transport`; call `start` to bring it up. `databaseCache` stores the databases it discovers. `observer`
+  /// receives every event from the beginning, see `HostObserver`; the host holds it weakly.
   public init(
     _ transport: any HCITransport, configuration: HostConfiguration = HostConfiguration(),
     database: Database = Database(), databaseCache: any DatabaseCache = MemoryDatabaseCache(),
@@ -90,14 +90,14 @@ public actor BluetoothHost {
       HostCore(configuration: configuration, database: database, chance: &chance), on: transport.eventLoop)
   }
 
-  /// Opens the controller that `spec` names (`hci0`, `serial:PATH,BAUD`, `tcp:HOST:PORT`, `unix:PATH`, or `sim`: alone on a
-  /// radio of its own) and starts a host on it. Where that fails, or the task is cancelled, nothing is left open.
+  /// Opens the controller that `spec` names (`hci0`, `serial:PATH,BAUD`, `tcp:HOST:PORT`, `unix:PATH`, or `sim`: alone
+  /// on a radio of its own) and starts a host on it. If that fails, or the task is cancelled, nothing stays open.
   ///
-  /// `takesDown`: an adapter that is up is taken down first, and is up again when the host is closed; see
-  /// `TransportSpec.open`. `trace`: the path of a btsnoop file for every packet.
+  /// `takesDown`: takes down an adapter that is up, and brings it up again when the host is closed; see
+  /// `TransportSpec.open`. `trace`: the path of a btsnoop file that records every packet.
   ///
-  /// `eventLoop`: where it runs; nil: on the radio's, or one that NIO chooses. `radio`: the one that `sim` is on, which must
-  /// be on that loop. `observer`: whom it tells everything, see `HostObserver`; where the start fails it may hear of that too.
+  /// `eventLoop`: where the host runs; nil: on the radio's, or one that NIO chooses. `radio`: the radio for `sim`, on
+  /// that same loop. `observer` receives every event, see `HostObserver`; possibly also the failure of the start.
   public static func open(
     _ spec: String, on eventLoop: (any EventLoop)? = nil, radio: SimulatedRadio? = nil, takesDown: Bool = false,
     configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
@@ -127,7 +127,7 @@ public actor BluetoothHost {
 
   deinit {
     if case .closed = state { return }
-    // No caller waits on the host itself, or it would live; what else has waited for its word hears that there is none.
+    // No caller waits on the host itself: that would retain it. All other waits end with the error.
     let (error, transport) = (BluetoothError.closed, transport)
     for link in linkStates.values { link.end(error) }
     for mailbox in incoming { mailbox.finish(error) }
@@ -136,10 +136,10 @@ public actor BluetoothHost {
     transport.eventLoop.execute { transport.close() }
   }
 
-  // MARK: Beginning and end
+  // MARK: Start and close
 
-  /// Starts the transport and the controller; a second caller waits for the same start. A cancelled task stops waiting, and
-  /// the start goes on: call `start` again to wait for it, or `close`.
+  /// Starts the transport and the controller; a second caller waits for the same start. Cancelling the task ends the
+  /// wait but not the start: call `start` again to wait for it, or `close`.
   public func start() async throws(BluetoothError) {
     switch state {
     case .running: return
@@ -152,7 +152,7 @@ public actor BluetoothHost {
       state = .starting
       receiver.host = self
       transport.start(receiver)
-      // Whatever the controller still says of an earlier life is dropped, up to the answer to Reset.
+      // Discards packets from before the reset, up to the answer to HCI_Reset.
       transport.resynchronise()
       perform { core, now in core.start(now: now) }
       return nil
@@ -164,14 +164,15 @@ public actor BluetoothHost {
     starting.resume()
   }
 
-  /// Ends scans, advertising and links, so that peers see a disconnection and not a silence, leaves the controller reset,
-  /// and closes the transport; what waits ends with `.notStarted`. Takes one second at most, also in a cancelled task, and
-  /// the time that the kernel needs to bring up an adapter that was taken down. A second caller waits for the same end.
+  /// Ends scans, advertising and links, so that peers see a disconnection and no timeout, resets the controller, and
+  /// closes the transport. Every wait ends with `.notStarted`. Takes at most one second, also in a cancelled task, plus
+  /// the time that the kernel needs to bring up an adapter that was taken down. A second caller waits for the same
+  /// close.
   ///
-  /// Afterwards the controller is free: the same one can be opened again at once.
+  /// Afterwards the controller can be opened again at once.
   public func close() async {
     await end()
-    // What it could not put right has been told in `fail`.
+    // `fail` has logged its error.
     try? await transport.closeFuture.get()
   }
   private func end() async {
@@ -194,7 +195,7 @@ public actor BluetoothHost {
         self?.assumeIsolated { $0.fail(.closed) }
       }
     }
-    // A task of its own: the caller's may be cancelled, and then the links must end all the same.
+    // An unstructured task: the links must end even if the caller's task is cancelled.
     let closing = closing
     await Task {
       try? await closing.wait {
@@ -204,12 +205,12 @@ public actor BluetoothHost {
   }
   func closeIfQuiet() {
     guard case .closing = state, linkStates.isEmpty else { return }
-    let reset: [UInt8] = [0x01, 0x03, 0x0C, 0x00]  // HCI_Reset; nobody waits for its answer
+    let reset: [UInt8] = [0x01, 0x03, 0x0C, 0x00]  // HCI_Reset, without waiting for its answer
     transport.send(reset.span)
     fail(.closed)
   }
 
-  /// The host is of no more use: everything that waits ends with `error`.
+  /// Closes the host for good: every wait ends with `error`.
   func fail(_ error: BluetoothError) {
     if case .closed = state { return }
     state = .closed(error)
@@ -235,22 +236,23 @@ public actor BluetoothHost {
     }
   }
 
-  /// What the controller has told of itself, its buffers for one; nil until it has started.
+  /// What the controller has reported of itself, such as its buffers; nil until it has started.
   public var controller: ControllerInfo? { core.controller }
   /// The address that peers see: with `HostConfiguration.addressPolicy` a private one, which changes.
   public var ownAddress: PeerAddress { core.ownAddress }
-  /// The address by which a peer that has our IRK knows us.
+  /// The address by which a peer that has this host's IRK identifies it.
   public var identityAddress: PeerAddress { core.identityAddress }
 
-  /// From now on this device is known by its identity address, whatever private address it uses: in discoveries, in
-  /// links, and for `connect`. `irk` is what the device has given, when it was paired; until there is pairing here, the
-  /// caller knows it. The controller helps where it has a resolving list; the host knows the device on any controller.
+  /// From now on the host identifies this device by its identity address, whatever private address it uses: in
+  /// discoveries, in links, and for `connect`. `irk` is the key the device distributed when it was paired; this host
+  /// does not pair yet, so the caller provides it. The host uses the controller's resolving list if there is one, and
+  /// resolves the address itself otherwise.
   public func addIdentity(_ identity: PeerAddress, irk: IdentityResolvingKey) throws(BluetoothError) {
     try changeIdentities("add the identity \(identity)") { (core, now) throws(IdentityError) in
       try core.addPeerIdentity(identity, irk, now: now)
     }
   }
-  /// The same, as the peer of `link` has told it: it stays the peer that it is, by `Link.peer`, while its address becomes another.
+  /// The same for the peer of `link`, which has distributed its identity: `Link.peer` stays, its address changes.
   public func identify(
     _ link: LinkID, as identity: PeerAddress, irk: IdentityResolvingKey
   ) throws(BluetoothError) {
@@ -277,15 +279,15 @@ public actor BluetoothHost {
 
   /// The peer with this address: an identity address, a private one that a known key resolves, or any other.
   public func peer(at address: PeerAddress) -> PeerID { core.peer(at: address) }
-  /// The peer's identity address, where it is known; else the address by which it became known.
+  /// The peer's identity address, if known; else the address by which it was first seen.
   public func address(of peer: PeerID) -> PeerAddress { core.address(of: peer) }
 
   // MARK: Driving the core
 
   var now: Instant { receiver.now }
 
-  /// Does `change` to the core, then everything that follows from it: with an observer in a later turn, so that it is never
-  /// called back from within a call of its own.
+  /// Applies `change` to the core, then pumps: with an observer in a later turn, so that the host never calls it back
+  /// from within the observer's own call.
   func perform<Result>(_ change: (inout HostCore, Instant) -> Result) -> Result {
     receiver.arrival = nil
     let result = change(&core, now)
@@ -299,7 +301,7 @@ public actor BluetoothHost {
     }
     if isPumpDue { return }
     isPumpDue = true
-    // Keeps the host: the last words must be told even if nobody else holds it.
+    // Retains the host: it must deliver its last events even if nothing else retains it.
     transport.eventLoop.execute {
       self.assumeIsolated { host in
         host.isPumpDue = false
@@ -307,10 +309,10 @@ public actor BluetoothHost {
       }
     }
   }
-  /// Sends the core's packets, reports its effects, and arms the timer. `onlyValues`: since the last call the core has received values
-  /// and nothing else. They leave nothing to send and change no deadline, unless the observer does something with them.
+  /// Sends the core's packets, reports its effects, and arms the timer. `onlyValues`: since the last call the core has
+  /// received only values. These cause no packet and change no deadline, unless the observer acts on them.
   func pump(onlyValues: Bool = false) {
-    // An effect may lead back here; the outer call goes on.
+    // Handling an effect may call this again; the outer call continues.
     if isPumping {
       isPumpAsked = true
       return
@@ -340,7 +342,7 @@ public actor BluetoothHost {
     } while !isQuiet
     armTimer()
   }
-  /// Sends what the transport takes now, with one access to the core and to the packet for all; false when that was nothing.
+  /// Sends what the transport accepts now, with one access to the core and to the packet for all; false if nothing.
   private static func sendPackets(
     of core: inout HostCore, in packet: inout PacketBuffer, to transport: any HCITransport, now: Instant
   ) -> Bool {
@@ -352,7 +354,7 @@ public actor BluetoothHost {
     }
     return isAny
   }
-  /// Tells all that the core has to say; false when that was nothing.
+  /// Reports all effects of the core; false if there were none.
   private func tellEffects() -> Bool {
     if !core.hasEffect { return false }
     let observer = observer ?? NoObserver.only
@@ -368,7 +370,7 @@ public actor BluetoothHost {
   }
   var isClosed: Bool { if case .closed = state { true } else { false } }
 
-  /// One timer. It may go off too early, which costs less than a new one for every packet.
+  /// Arms the only timer. It may fire too early, which costs less than a new one for every packet.
   private func armTimer() {
     guard let deadline = core.nextDeadline() else { return }
     if case .closed = state { return }
@@ -396,13 +398,13 @@ public actor BluetoothHost {
   }
 }
 
-/// The transport's end of the host. It holds the core, so that a packet reaches the layers without a look at the host:
-/// to load a weak reference and to count one of an object that has weak references cost as much as the layers do.
+/// The transport's end of the host. It holds the core, so that a packet reaches the layers without touching the host:
+/// loading a weak reference, and retaining an object that has some, cost as much as the layers do.
 final class HostReceiver: HCIReceiver, @unchecked Sendable {
   // Sendable: the transport and the host use it on their event loop only.
-  // Release builds do not check that no two accesses to one of these overlap, which would cost 100 instructions for each packet
-  // and more for a batch: the core calls nobody, a transport never calls from inside a call that it gets, and only `BluetoothHost.pump`
-  // tells.
+  // Release builds skip the exclusivity checks of these properties: 100 instructions for each packet, and more for a
+  // batch. Accesses cannot overlap: the core makes no callbacks, a transport never calls back from inside a call, and
+  // only `BluetoothHost.pump` reports effects.
   #if !DEBUG
     @exclusivity(unchecked)
   #endif
@@ -412,16 +414,16 @@ final class HostReceiver: HCIReceiver, @unchecked Sendable {
     @exclusivity(unchecked)
   #endif
   @unsafe var packet = PacketBuffer(capacity: 1100)
-  /// What is being told; between two batches, memory for the next.
+  /// The batch being reported; between two batches, memory for the next.
   #if !DEBUG
     @exclusivity(unchecked)
   #endif
   @unsafe var told = HostBatch()
-  /// When the packets came that are being received: one look at the clock for all that come together.
+  /// Arrival time of the packets being received: the clock is read once for all that come together.
   var arrival: Instant?
-  /// Packets other than values have come since the host looked last.
+  /// A packet other than a value has arrived since the last `pump`.
   private var hasChanged = false
-  // The host owns the transport, and the transport this.
+  // The host owns the transport, which owns this.
   weak var host: BluetoothHost?
   private let eventLoop: any EventLoop
 
@@ -442,7 +444,7 @@ final class HostReceiver: HCIReceiver, @unchecked Sendable {
     precondition(eventLoop.inEventLoop, "a transport calls on its event loop")
     let onlyValues = !hasChanged
     hasChanged = false
-    // What `assumeIsolated` does, without its check, which has just been made, and without the closure that it allocates.
+    // Does the same as `assumeIsolated`, without repeating the check above and without allocating a closure.
     let pump = unsafe unsafeBitCast(
       { (host: isolated BluetoothHost, onlyValues: Bool) in host.pump(onlyValues: onlyValues) }
         as (isolated BluetoothHost, Bool) -> Void,

@@ -6,20 +6,20 @@ import Glibc
 import Synchronization
 import SystemPackage
 
-/// Where a host keeps what it knows of the databases of its peers, so that the next connection need not discover them.
+/// Stores the databases of a host's peers, so that the next connection need not discover them.
 ///
-/// A host asks for a peer's database when `Link.discover` has read the Database Hash, and takes it only if it has that hash:
-/// a cache that forgets, or remembers too much, costs round trips and nothing else. Only peers that keep their address are
-/// remembered. By peer and not by hash: the hash is no secret, and one device could make up the database of another.
+/// `Link.discover` reads the Database Hash, looks up the peer's database here, and uses it only if the hashes match: a
+/// missing or outdated entry costs round trips and nothing else. The host stores only peers that keep their address.
+/// The key is the peer and not the hash: the hash is no secret, so one device could forge the database of another.
 ///
 ///     let host = try await BluetoothHost.open("hci0", databaseCache: FileDatabaseCache(directory: "/var/lib/thermostat"))
 public protocol DatabaseCache: Sendable {
   func database(of peer: PeerID) async -> RemoteDatabase?
-  /// Keeps `database` instead of the one before; `nil` drops that.
+  /// Stores `database` in place of the previous one; `nil` removes that.
   func keep(_ database: RemoteDatabase?, of peer: PeerID) async
 }
 
-/// Remembers as long as it lives, the `capacity` peers met last.
+/// Stores the databases of the last `capacity` peers in memory.
 public final class MemoryDatabaseCache: DatabaseCache {
   private let capacity: Int
   private let entries = Mutex<[(peer: PeerID, database: RemoteDatabase)]>([])
@@ -38,9 +38,9 @@ public final class MemoryDatabaseCache: DatabaseCache {
   }
 }
 
-/// Remembers in a directory, a file for each peer: `F0F1F2F3F4F5-random.gatt`, in the text form that
-/// `RemoteDatabase.cacheText` describes. A file that cannot be read, or says nothing sensible, counts as none; one that
-/// cannot be written is missed at the next connection.
+/// Stores the databases in a directory, a file for each peer: `F0F1F2F3F4F5-random.gatt`, in the text form that
+/// `RemoteDatabase.cacheText` describes. An unreadable or malformed file counts as absent; if a file cannot be written,
+/// the next connection discovers again.
 public struct FileDatabaseCache: DatabaseCache {
   public let directory: String
   /// The directory must exist.
@@ -62,9 +62,9 @@ public struct FileDatabaseCache: DatabaseCache {
       return
     }
     removeLeftovers(of: path)
-    // Whole or not at all, also for another host or process that reads or writes it now.
+    // Atomic, also for another host or process that reads or writes the file now.
     let draft = FilePath("\(path).\(hexDigits(UInt64(UInt32.random(in: .min ... .max)), Self.suffixLength))")
-    // A new file, never one that somebody has put there.
+    // Always a new file, never an existing one.
     guard
       let file = try? FileDescriptor.open(
         draft, .writeOnly, options: [.create, .exclusiveCreate, .noFollow, .closeOnExec], permissions: .ownerReadWrite)
@@ -77,7 +77,7 @@ public struct FileDatabaseCache: DatabaseCache {
 
   private static var suffixLength: Int { 8 }
 
-  /// Removes drafts that a process has left that ended while it wrote: a draft lives for milliseconds, these are an hour old.
+  /// Removes drafts of processes that ended while writing: a draft exists for milliseconds, these are an hour old.
   private func removeLeftovers(of path: FilePath) {
     let folder = path.removingLastComponent(), prefix = (path.lastComponent?.string ?? "") + "."
     for name in (try? folder.names()) ?? []
@@ -88,8 +88,8 @@ public struct FileDatabaseCache: DatabaseCache {
     }
   }
 
-  /// A regular file of at most 4 MiB, which is more than 65,535 attributes need. Links are not followed, and nothing is waited
-  /// for: a pipe may stand there.
+  /// Reads a regular file of at most 4 MiB, more than 65,535 attributes need. Does not follow links, and does not
+  /// block: the path may be a pipe.
   private func read(_ path: FilePath) throws -> [UInt8]? {
     let file = try FileDescriptor.open(
       path, .readOnly, options: [.closeOnExec, .noFollow, .nonBlocking, .noControllingTerminal])

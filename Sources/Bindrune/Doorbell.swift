@@ -3,8 +3,8 @@ import GAP
 import NIOCore
 import Synchronization
 
-/// How the ports of one host ask its event loop to come: whoever is first wakes it, and it finds all who have rung by then.
-/// So a burst of offers, in however many ports, costs one wake. A port that has rung lives until it is fetched.
+/// Lets the ports of one host signal its event loop: the first port wakes it, and it serves all that have rung by then.
+/// So a burst of offers, in any number of ports, costs one wake. The doorbell retains a port until the host fetches it.
 final class Doorbell: Sendable {
   private let ports = Mutex(Deque<(port: SendPort, link: LinkID)>())
   private let eventLoop: any EventLoop
@@ -26,7 +26,7 @@ final class Doorbell: Sendable {
   }
   /// On the event loop.
   func answer() {
-    // Without a host there is nobody to send anything, and the ports are let go.
+    // Without a host nothing can send: the ports are released.
     let host = host
     while let (port, link) = ports.withLock({ $0.first }) {
       host?.assumeIsolated { $0.fetch(port, of: link) }

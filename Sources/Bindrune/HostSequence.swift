@@ -1,18 +1,18 @@
-/// Elements that a host receives, in order, for one task at a time. The sequence ends with an error where its source does,
-/// and a cancelled task ends it.
+/// Elements that a host receives, in order, for one task at a time. The sequence ends with an error if its source does;
+/// cancelling the task ends it.
 ///
-/// Every sequence of a host is one: `Subscription`, `NotificationSequence` and `AdvertisementSequence` say what they begin and
-/// when that ends.
+/// All sequences of a host are built on it: `Subscription`, `NotificationSequence` and `AdvertisementSequence` document
+/// what they start and when that ends.
 public struct HostSequence<Element: Sendable>: AsyncSequence, Sendable {
   public typealias Failure = BluetoothError
-  /// Waits for the next element. What has to live as long as somebody reads is held by the function.
+  /// Waits for the next element. The function retains what must live as long as a reader does.
   typealias Source = @Sendable () async throws(BluetoothError) -> Element?
   private let open: @Sendable () async throws(BluetoothError) -> Source?
 
   init(_ source: @escaping Source) { open = { source } }
-  /// Each iterator opens a source of its own when it is asked for an element; nil: the task has been cancelled.
+  /// Each iterator opens its own source at the first element; nil: the task was cancelled.
   init(opening open: @escaping @Sendable () async throws(BluetoothError) -> Source?) { self.open = open }
-  /// What is put into the mailbox, which ends when the sequence and its iterators are gone.
+  /// The elements of a mailbox, which ends when the sequence and its iterators are released.
   init(_ mailbox: Mailbox<Element>) {
     let listener = Listener(mailbox: mailbox)
     self.init { () async throws(BluetoothError) in try await listener.mailbox.take() }

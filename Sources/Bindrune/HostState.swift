@@ -1,4 +1,4 @@
-/// Where a `BluetoothHost` is in its life. Each state leads to a later one, never back: a closed host stays closed.
+/// The state of a `BluetoothHost`. States only advance, in this order: a closed host stays closed.
 public enum HostState: Sendable, Equatable {
   /// `start` has not been called.
   case stopped
@@ -19,7 +19,7 @@ extension BluetoothHost {
   ///
   ///     for try await state in await host.states { print(state) }
   public var states: HostStateSequence {
-    // A host passes through its five states once: none is dropped.
+    // A host passes through each of its five states at most once, so none is dropped.
     let mailbox = Mailbox<HostState>(capacity: 5, overflow: .end)
     mailbox.report(state)
     stateReaders.append(mailbox)

@@ -4,7 +4,7 @@ import GAP
 import GATT
 import HCI
 
-/// A link to a peer, and its GATT client: a value to pass around; it does not keep the link up.
+/// A link to a peer, and its GATT client. A value: copy it freely; it does not keep the link up.
 ///
 ///     let link = try await host.connect(to: advertisement.peer)
 ///     let database = try await link.discover()
@@ -13,9 +13,9 @@ import HCI
 ///       for try await value in link.notifications(of: rate) { print(value.value) }
 ///     }
 ///
-/// Requests of one link are asked one at a time, in the order in which they were made, as ATT has it, and in order with the
-/// values that were written without response, by ports too. Each ends with its answer or with a `BluetoothError`: `.att` holds the server's own error; `.timedOut`, after 30 s of silence, comes with
-/// the end of the link (Vol 3, Part F, §3.3.3).
+/// As ATT requires, a link sends its requests one at a time, in the order of the calls, and in order with the values
+/// written without response, also by ports. Each request ends with its answer or with a `BluetoothError`: `.att` holds
+/// the server's error; `.timedOut`, after 30 s without an answer, also ends the link (Vol 3, Part F, §3.3.3).
 public struct Link: Sendable, Identifiable {
   public let id: LinkID
   public let peer: PeerID
@@ -23,22 +23,22 @@ public struct Link: Sendable, Identifiable {
   public let host: BluetoothHost
   let ending: LinkEnding
 
-  /// The peer's identity address, where that is known by now; else the one that it was reached by.
+  /// The peer's identity address, if known by now; else the one used to connect.
   public var address: PeerAddress { get async { await host.address(of: peer) } }
-  /// ATT_MTU in force, 23 … 517. As a central this host has it negotiated as soon as the link is up.
+  /// ATT_MTU in force, 23 … 517. As a central this host negotiates it as soon as the link is up.
   public var mtu: Int { get async { await host.mtu(of: id) ?? 23 } }
   /// What has been discovered on this link so far.
   public var database: RemoteDatabase { get async { await host.remoteDatabase(of: id) ?? RemoteDatabase() } }
 
-  /// Takes the link down and returns when it is.
+  /// Disconnects, and returns when the link is down.
   public func disconnect() async throws(BluetoothError) {
     try await host.request(.disconnect(id))
   }
-  /// Asks for other connection parameters, and returns those in force when that is done: the central decides, and need not
-  /// choose what was wanted. Throws `.refused` where it does not want to. One update at a time on a link, else `.busy`.
+  /// Requests other connection parameters, and returns those in force afterwards: the central decides, and may choose
+  /// others. Throws `.refused` if the central refuses, `.busy` while another update runs on the link.
   ///
-  /// A central has its controller change them; a peripheral asks the central, over the link layer where both can (Vol 6,
-  /// Part B, §5.1.7), else over L2CAP (Vol 3, Part A, §4.20).
+  /// A central changes them through its controller; a peripheral asks the central, over the link layer if both support
+  /// it (Vol 6, Part B, §5.1.7), else over L2CAP (Vol 3, Part A, §4.20).
   @discardableResult
   public func updateParameters(
     _ wanted: ConnectionParameterRange
@@ -50,17 +50,17 @@ public struct Link: Sendable, Identifiable {
   {
     try await updateParameters(ConnectionParameterRange(parameters))
   }
-  /// How quickly this link should answer: see `ConnectionLatency` for the numbers.
+  /// Requests a latency: see `ConnectionLatency` for the numbers.
   @discardableResult
   public func updateParameters(_ latency: ConnectionLatency) async throws(BluetoothError) -> ConnectionParameters {
     try await updateParameters(ConnectionParameterRange(latency))
   }
-  /// What the link runs with; nil: it is down.
+  /// The parameters in force; nil: the link is down.
   public var parameters: ConnectionParameters? { get async { await host.parameters(of: id) } }
-  /// Octets in one packet on the air. The host asks for as many as its controller can, on every link.
+  /// Octets in one packet on the air. On every link the host requests as many as its controller supports.
   public var dataLength: LinkDataLength { get async { await host.dataLength(of: id) ?? LinkDataLength() } }
 
-  /// How strong the peer's last packets were, in dBm; nil: the controller does not know. Vol 4, Part E, §7.5.4.
+  /// Signal strength of the peer's last packets, in dBm; nil: the controller does not know. Vol 4, Part E, §7.5.4.
   public func readRSSI() async throws(BluetoothError) -> Int8? {
     try await host.request(.readRSSI(id), \.rssi)
   }
@@ -68,8 +68,8 @@ public struct Link: Sendable, Identifiable {
   public func readPHYs() async throws(BluetoothError) -> LinkPHYs {
     try await host.request(.readPHYs(id), \.phys)
   }
-  /// Asks for other modulations, and returns those in use when that is done, which may be the ones before. A device that
-  /// knows no others, or a controller, makes it throw `.refused`. Vol 4, Part E, §7.8.49.
+  /// Requests other modulations, and returns those in use afterwards, possibly unchanged. Throws `.refused` if the peer
+  /// or the controller supports no others. Vol 4, Part E, §7.8.49.
   @discardableResult
   public func setPHYs(_ wanted: PHYPreferences) async throws(BluetoothError) -> LinkPHYs {
     try await host.request(.setPHYs(id, wanted), \.phys)
@@ -80,30 +80,30 @@ public struct Link: Sendable, Identifiable {
   ) async throws(BluetoothError) -> SendPort {
     try await host.sendPort(kind, to: handle, on: id, capacity: capacity)
   }
-  /// A port for the values of all characteristics, which leave in the order in which they were offered.
+  /// A port for the values of all characteristics, which it sends in the order of the offers.
   public func sendPort(
     _ kind: SendPort.Kind, capacity: Int = 16 * 1024
   ) async throws(BluetoothError) -> SendPort {
     try await host.sendPort(kind, on: id, capacity: capacity)
   }
-  /// The user or the application allows the peer, as a client of this host, what needs authorization
-  /// (`AttributePermissions.Access.withAuthorization`), until the link ends. Without it such a request is answered with
-  /// Insufficient Authorization (0x08). Vol 3, Part C, §10.5.
+  /// Authorizes the peer, as a client of this host, for access that requires it
+  /// (`AttributePermissions.Access.withAuthorization`), until the link ends. Without it the server answers such a
+  /// request with Insufficient Authorization (0x08). Vol 3, Part C, §10.5.
   public func setAuthorized(_ isAuthorized: Bool) async { await host.setAuthorized(isAuthorized, of: id) }
 }
 
 // MARK: Discovery
 
 extension Link {
-  /// What the server has. Where the server tells a Database Hash and the host's cache knows a database with that hash for
-  /// this peer, one request is all it takes; otherwise everything is discovered, and remembered if it has a hash.
+  /// The server's database. If the server has a Database Hash, and the host's cache holds a database with that hash for
+  /// this peer, this costs one request; otherwise the host discovers everything, and caches it if it has a hash.
   /// From then on the host follows changes: see `events`. Vol 3, Part G, §2.5.2.
   public func discover() async throws(BluetoothError) -> RemoteDatabase {
     var hash: DatabaseHash?
     do throws(BluetoothError) {
       hash = try await host.request(.readDatabaseHash(id), \.databaseHash)
     } catch {
-      // A server that does not let it be read is one without.
+      // A server that refuses the read counts as one without a hash.
       guard error.code == .att || error.code == .protocolViolation else { throw error }
     }
     let database: RemoteDatabase
@@ -117,12 +117,12 @@ extension Link {
     do throws(BluetoothError) {
       try await host.request(.followChanges(id))
     } catch {
-      // A server that does not let its changes be followed is as good as one that has none.
+      // A server that refuses to indicate changes counts as one that never changes.
       guard error.code == .att || error.code == .invalidArgument else { throw error }
     }
     return database
   }
-  /// Everything the server has, asked for in any case: services, includes, characteristics, descriptors.
+  /// The server's whole database, discovered without the cache: services, includes, characteristics, descriptors.
   /// Vol 3, Part G, §4.4 … §4.7.
   public func discoverAll() async throws(BluetoothError) -> RemoteDatabase {
     try await host.request(.discoverAll(id), \.database)
@@ -144,7 +144,8 @@ extension Link {
     try await host.request(.discoverCharacteristics(id, service.range), \.database)
       .characteristics(of: service).filter { uuid == nil || $0.uuid == uuid }
   }
-  /// The descriptors of `characteristic`; nothing is asked where there is no room for any. Vol 3, Part G, §4.7.1.
+  /// The descriptors of `characteristic`; without a request if its handles leave no room for any. Vol 3, Part G,
+  /// §4.7.1.
   public func discoverDescriptors(
     of characteristic: RemoteCharacteristic
   ) async throws(BluetoothError) -> [RemoteDescriptor] {
@@ -174,7 +175,7 @@ public struct ReadAttributeValue: Sendable, Hashable {
 }
 
 extension Link {
-  /// The whole value, however long: Read, then Read Blob. Vol 3, Part G, §4.8.1, §4.8.3, §4.12.1, §4.12.2.
+  /// The whole value, of any length: Read, then Read Blob. Vol 3, Part G, §4.8.1, §4.8.3, §4.12.1, §4.12.2.
   public func read(_ handle: AttributeHandle) async throws(BluetoothError) -> [UInt8] {
     try await host.request(.read(id, handle), \.value)
   }
@@ -184,14 +185,14 @@ extension Link {
   public func read(_ descriptor: RemoteDescriptor) async throws(BluetoothError) -> [UInt8] {
     try await read(descriptor.handle)
   }
-  /// The values of all attributes with `uuid`, without discovering where they are; each is cut at min(ATT_MTU − 4, 253)
-  /// octets, and the server does not say of which it is. Vol 3, Part G, §4.8.2.
+  /// The values of all attributes with `uuid`, without discovering their handles. The server cuts each at
+  /// min(ATT_MTU − 4, 253) octets, without indicating which ones it cut. Vol 3, Part G, §4.8.2.
   public func read(
     uuid: BluetoothUUID, in range: HandleRange = .all
   ) async throws(BluetoothError) -> [ReadAttributeValue] {
     try await host.request(.readUUID(id, uuid, range), \.values)
   }
-  /// Two or more values in one round trip. One for which the response has no room is cut, those behind it are missing;
+  /// Two or more values in one round trip. The value that does not fit the response is cut, those after it are missing;
   /// servers older than Bluetooth 5.2 answer 0x06. Vol 3, Part G, §4.8.5.
   public func read(_ handles: [AttributeHandle]) async throws(BluetoothError) -> [ReadAttributeValue] {
     try await host.request(.readMultiple(id, handles), \.values)
@@ -201,8 +202,8 @@ extension Link {
 // MARK: Writing
 
 extension Link {
-  /// Writes and waits for the answer; more than MTU − 3 octets travel as a long write, which the server carries out only
-  /// when every part has come back as it was sent. Vol 3, Part G, §4.9.3, §4.9.4, §4.12.3, §4.12.4.
+  /// Writes and waits for the answer. More than MTU − 3 octets become a long write, which the host executes only if the
+  /// server has echoed every part unchanged. Vol 3, Part G, §4.9.3, §4.9.4, §4.12.3, §4.12.4.
   public func write(_ value: [UInt8], to handle: AttributeHandle) async throws(BluetoothError) {
     try await host.request(.write(id, handle, value))
   }
@@ -212,13 +213,13 @@ extension Link {
   public func write(_ value: [UInt8], to descriptor: RemoteDescriptor) async throws(BluetoothError) {
     try await write(value, to: descriptor.handle)
   }
-  /// Several values, all or none; each part must come back as it was sent. Vol 3, Part G, §4.9.5.
+  /// Writes several values, all or none; the server must echo each part unchanged. Vol 3, Part G, §4.9.5.
   public func writeReliably(
     _ values: [(handle: AttributeHandle, value: [UInt8])]
   ) async throws(BluetoothError) {
     try await host.request(.writeReliably(id, values))
   }
-  /// Write Without Response. False: there is no room, or a value or a request from before has not left; nothing was sent.
+  /// Write Without Response. False: nothing was sent, as there is no room, or an earlier value or request still waits.
   /// Vol 3, Part G, §4.9.1.
   @discardableResult
   public func writeWithoutResponse(_ value: [UInt8], to handle: AttributeHandle) async throws(BluetoothError) -> Bool {
@@ -226,16 +227,16 @@ extension Link {
   }
 }
 
-// MARK: Values that the server sends by itself
+// MARK: Notifications and indications
 
 extension Link {
-  /// Asks the server for the characteristic's values, and returns when it has said yes. By default notifications, where the
-  /// characteristic has that property, else indications. The characteristic must have been discovered on this link.
+  /// Subscribes to the characteristic's values, and returns when the server has accepted. By default notifications, if
+  /// the characteristic has that property, else indications. It must have been discovered on this link.
   ///
-  /// A second subscriber of the same characteristic costs no request, and shares what the first one asked for unless it
-  /// says what it wants. Vol 3, Part G, §4.10, §4.11.
+  /// A second subscriber of the same characteristic costs no request, and shares the first one's configuration unless
+  /// it passes its own. Vol 3, Part G, §4.10, §4.11.
   ///
-  /// `capacity`: octets that may wait for the reader, 16 for each value included; a single value always may.
+  /// `capacity`: octets that may wait for the reader, plus 16 for each value; a single value always fits.
   public func subscribe(
     to characteristic: RemoteCharacteristic, _ configuration: ClientCharacteristicConfiguration? = nil,
     capacity: Int = 1 << 20
@@ -246,7 +247,7 @@ extension Link {
   public func notifications(of characteristic: RemoteCharacteristic) -> NotificationSequence {
     NotificationSequence(link: self, characteristic: characteristic)
   }
-  /// What happens to the link and at its server without a request of this host: see `LinkEvent`. Each call gives a sequence
-  /// of its own; the first one begins with the last 64 events before it.
+  /// Events of the link and its server that this host did not request: see `LinkEvent`. Each call returns a new
+  /// sequence; the first one starts with the last 64 earlier events.
   public var events: LinkEventSequence { get async { await host.events(of: id) } }
 }

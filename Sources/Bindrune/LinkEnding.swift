@@ -2,7 +2,7 @@ import BindruneWire
 import GAP
 import Synchronization
 
-/// The end of one link, shared by all copies of its `Link`: it outlives the link for as long as anybody holds one.
+/// The end of one link, shared by all copies of its `Link`: it lives as long as any copy.
 final class LinkEnding: Sendable {
   private let reason = Mutex<BluetoothError?>(nil)
   private let waiters = Waiters()
@@ -17,7 +17,7 @@ final class LinkEnding: Sendable {
   func wait() async -> BluetoothError {
     if let reason = reason.withLock({ $0 }) { return reason }
     do throws(BluetoothError) {
-      // Looked at once more, as the link may have ended before this task was among those that wait.
+      // Checked again: the link may have ended before this task was registered.
       try await waiters.wait { reason.withLock { $0.map { .failure($0) } } }
     } catch { return error }
     preconditionFailure("a link ends with an error")
@@ -25,23 +25,23 @@ final class LinkEnding: Sendable {
 }
 
 extension Link {
-  /// Returns when the link has gone down, at once if it has: why it did, which is also the error of each request that the end
-  /// interrupted. `.disconnected` or `.connectionTimedOut`, with the reason in `status`; or the error that ended the host.
-  /// Any number of tasks may wait. A cancelled task gets `.cancelled`, and the link stays as it is.
+  /// Waits until the link is down, and returns the reason, which each request that the end interrupted throws too:
+  /// `.disconnected` or `.connectionTimedOut`, with the reason in `status`; or the error that ended the host.
+  /// Any number of tasks may wait. A cancelled task gets `.cancelled`, and the link stays up.
   ///
   ///     async let reason = link.closed
   public var closed: BluetoothError { get async { await ending.wait() } }
 }
 
 extension BluetoothHost {
-  /// Connects, as `connect` does, and takes the link down when `body` returns, throws, or is cancelled. Returns when the link is
-  /// down, or when the controller refuses to take it down.
+  /// Connects, as `connect` does, and disconnects when `body` returns, throws, or is cancelled. Returns when the link
+  /// is down, or when the controller refuses to disconnect.
   ///
   ///     let level = try await host.withLink(to: advertisement.peer) { link in
   ///       try await link.discover().characteristic("2A19").map { try await link.read($0) }
   ///     }
   ///
-  /// `body` runs where the caller runs. A link that goes down before `body` returns does not end it: its requests throw.
+  /// `body` runs on the caller's executor. If the link goes down first, `body` continues: its requests throw.
   nonisolated(nonsending) public func withLink<Result>(
     to peer: PeerID, _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil,
     _ body: nonisolated(nonsending) (Link) async throws -> Result
@@ -67,7 +67,7 @@ extension BluetoothHost {
   ) async throws -> Result {
     let result: Swift.Result<Result, any Error>
     do { result = .success(try await body(link)) } catch { result = .failure(error) }
-    // A task of its own: the caller's may be cancelled, and the link goes all the same.
+    // An unstructured task: the link must end even if the caller's task is cancelled.
     await Task { try? await link.disconnect() }.value
     return try result.get()
   }

@@ -1,13 +1,13 @@
 import GAP
 
-/// An object for each link. Their numbers ascend, so a look-up is a search of a few steps and hashes nothing.
+/// An object for each link. Link numbers ascend, so a look-up is a short binary search without hashing.
 struct LinkMap<Value: AnyObject> {
   private(set) var keys: [LinkID] = []
   private(set) var values: [Value] = []
 
   var isEmpty: Bool { keys.isEmpty }
 
-  /// Where the link is, or would be.
+  /// Index of the link, or where to insert it.
   private func place(of key: LinkID) -> Int {
     var low = 0, high = keys.count
     while low < high {

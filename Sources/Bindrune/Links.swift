@@ -5,25 +5,25 @@ import GAP
 import GATT
 import HCI
 
-/// What waits on one link, above the core.
+/// The state of one link above the core.
 final class LinkState: @unchecked Sendable {
   // Sendable: only its host uses it, isolated.
   let peer: PeerID
   let role: LinkRole
   let ending = LinkEnding()
-  /// Who hears of what the server does by itself; until somebody does, the last of it waits here.
+  /// Readers of the link's events. Until the first one comes, `unheard` holds the last events.
   var events: [Mailbox<LinkEvent>] = [] { didSet { noteReaders() } }
   var unheard: Deque<LinkEvent>? { didSet { noteReaders() } }
-  /// Who has subscribed, by value handle.
+  /// Subscribers, by value handle.
   var values: [AttributeHandle: [Inbox<ReceivedBatch>]] = [:] { didSet { noteReaders() } }
-  /// Values of this link are for others than the observer too. Kept, because each value asks.
+  /// Values of this link have readers besides the observer. Stored, because every value checks it.
   private(set) var hasReaders = false {
     didSet { if hasReaders != oldValue { readers.links += hasReaders ? 1 : -1 } }
   }
   private let readers: ReaderCount
-  /// The one indication that may be outstanding.
+  /// The task waiting for the confirmation of the link's one outstanding indication.
   let confirmation = Waiters()
-  /// The ports with values to send, in turn: until they have sent them they live, even if nobody else holds them.
+  /// The ports with values to send, in turn. The link retains them until they have sent these.
   var sending = Deque<SendPort>()
   /// Requests that the core holds until the values before them have been written, in order.
   var held = Deque<HeldRequest>()
@@ -31,9 +31,9 @@ final class LinkState: @unchecked Sendable {
     let id: RequestID
     let places: [SendPort.Fence]
   }
-  /// The places of the answer to the client that the core keeps until the values before it have been written.
+  /// The places of the answer to the client that the core holds until the values before it have been written.
   var keptAnswer: [SendPort.Fence]?
-  /// `isObserved`: nothing waits unheard. `readers`: the host's.
+  /// `isObserved`: no events are kept as unheard. `readers`: the host's.
   init(peer: PeerID, role: LinkRole, isObserved: Bool, readers: ReaderCount) {
     self.peer = peer
     self.role = role
@@ -42,10 +42,10 @@ final class LinkState: @unchecked Sendable {
     noteReaders()
   }
   private func noteReaders() { hasReaders = !values.isEmpty || hears }
-  /// What the server does by itself is kept for somebody, or told.
+  /// The link's events are kept for a first reader, or have readers.
   var hears: Bool { unheard != nil || !events.isEmpty }
 
-  /// All ports that somebody holds.
+  /// All ports still in use.
   private var ports: [WeakPort] = []
   private struct WeakPort { weak var port: SendPort? }
 
@@ -57,15 +57,15 @@ final class LinkState: @unchecked Sendable {
   func hasValues(_ kind: SendPort.Kind) -> Bool {
     ports.contains { entry in entry.port.map { $0.kind == kind && $0.count > 0 } ?? false }
   }
-  /// The place of what is asked for now: a fence in each port of this kind, also in those without values, as what they are
-  /// offered from now on comes after it. None where nothing is before it.
+  /// The place of a request made now: a fence in each port of this kind, also in empty ones, as later offers come after
+  /// it. Empty if nothing is before it.
   func places(among kind: SendPort.Kind) -> [SendPort.Fence] {
     guard hasValues(kind) || kind == .command && !held.isEmpty else { return [] }
     return ports.compactMap { $0.port?.kind == kind ? $0.port?.fence() : nil }
   }
   /// Takes the ports with values to send; call `putBack` afterwards. A copy would allocate at every turn.
   func takeSending(_ ports: inout Deque<SendPort>) { swap(&sending, &ports) }
-  /// Puts them before the ports that have rung meanwhile.
+  /// Puts them back, before the ports that have rung meanwhile.
   func putBack(_ ports: inout Deque<SendPort>) {
     swap(&sending, &ports)
     sending.append(contentsOf: ports)
@@ -73,8 +73,8 @@ final class LinkState: @unchecked Sendable {
   func mtuChanged(_ mtu: Int) {
     for entry in ports { entry.port?.mtuChanged(mtu) }
   }
-  /// What the handles in `range` meant is over: for those who read values, and for those who write. Returns the ports that
-  /// have room again.
+  /// Invalidates the handles in `range`: ends their subscriptions, closes their ports, and removes values to them from
+  /// ports for all handles. Returns the ports that have room again.
   func servicesChanged(_ range: HandleRange) -> [SendPort] {
     let error = BluetoothError(ClientError.databaseChanged)
     for (handle, mailboxes) in values where range.contains(handle) {
@@ -100,7 +100,7 @@ final class LinkState: @unchecked Sendable {
     unheard?.append(event)
     if unheard?.count ?? 0 > 64 { unheard?.removeFirst() }
   }
-  /// The link is gone; called once, after the state has left `BluetoothHost.linkStates`.
+  /// Ends every wait; called once, after the state was removed from `BluetoothHost.linkStates`.
   func end(_ error: BluetoothError) {
     for mailbox in values.values.joined() { mailbox.finish(error) }
     for mailbox in events { mailbox.finish(error) }
@@ -110,7 +110,8 @@ final class LinkState: @unchecked Sendable {
     hasReaders = false
   }
 }
-/// The links of a host whose values are for others than the observer too. Where there are none, no value has to look for its link.
+/// Counts the host's links whose values have readers besides the observer. If it is 0, values skip the look-up of their
+/// link.
 final class ReaderCount: @unchecked Sendable {
   // Sendable: only its host uses it, isolated.
   var links = 0
@@ -119,11 +120,11 @@ final class ReaderCount: @unchecked Sendable {
 extension BluetoothHost {
   // MARK: Central
 
-  /// Connects; waits for as long as it takes, unless the task is cancelled or `timeout` is over. Then nothing is left
-  /// behind. Several tasks may wait, for 1,024 devices at most; one that is absent keeps no other waiting.
+  /// Connects. Waits without limit, until the task is cancelled or `timeout` expires, which cancels the attempt.
+  /// Several tasks may wait, for at most 1,024 devices; an absent device does not delay the others.
   ///
-  /// The peer may have missed the connection's first packets: then the link goes down soon, with the status
-  /// `.connectionFailedToBeEstablished`, and to connect again is all that helps. Vol 6, Part B, §4.5.
+  /// If the peer missed the connection's first packets, the link soon goes down with the status
+  /// `.connectionFailedToBeEstablished`: connect again. Vol 6, Part B, §4.5.
   public func connect(
     to peer: PeerID, _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil
   ) async throws(BluetoothError) -> Link {
@@ -135,7 +136,7 @@ extension BluetoothHost {
   ) async throws(BluetoothError) -> Link {
     try await connect(to: [address], parameters, timeout: timeout)
   }
-  /// Connects to the one of `peers` that can be reached first, and gives up the others.
+  /// Connects to the first of `peers` that is reachable, and gives up the others.
   public func connect(
     to peers: [PeerAddress], _ parameters: ConnectionParameters = .balanced, timeout: Duration? = nil
   ) async throws(BluetoothError) -> Link {
@@ -150,11 +151,11 @@ extension BluetoothHost {
     linkStates[id].map { Link(id: id, peer: $0.peer, role: $0.role, host: self, ending: $0.ending) }
   }
 
-  /// What has been discovered on the link so far; nil: it is down.
+  /// What has been discovered on the link so far; nil: the link is down.
   public func remoteDatabase(of link: LinkID) -> RemoteDatabase? { core.remoteDatabase(of: link) }
   func parameters(of link: LinkID) -> ConnectionParameters? { core.parameters(of: link) }
   func dataLength(of link: LinkID) -> LinkDataLength? { core.dataLength(of: link) }
-  /// The modulations that links to come should use. Vol 4, Part E, §7.8.48.
+  /// Sets the preferred modulations of future links. Vol 4, Part E, §7.8.48.
   public func setDefaultPHYs(_ wanted: PHYPreferences) async throws(BluetoothError) {
     try await request(.setDefaultPHYs(wanted))
   }
@@ -179,7 +180,8 @@ extension BluetoothHost {
 
   // MARK: Ports
 
-  /// A port for all characteristics of a link: see `Link.sendPort`. `onReady` is called on the event loop, once per ready edge.
+  /// A port for all characteristics of a link: see `Link.sendPort`. `onReady` runs on the event loop, once per ready
+  /// edge.
   public func sendPort(
     _ kind: SendPort.Kind, on link: LinkID, capacity: Int = 16 * 1024, onReady: (@Sendable () -> Void)? = nil
   ) throws(BluetoothError) -> SendPort {
@@ -200,7 +202,7 @@ extension BluetoothHost {
     linkStates[link]?.add(port)
     return port
   }
-  /// A port has values to send, and has had none.
+  /// Queues a port that was empty and now has values to send.
   func fetch(_ port: SendPort, of link: LinkID) {
     linkStates[link]?.sending.append(port)
     if linkStates[link] != nil, !ringing.contains(link) { ringing.append(link) }
@@ -208,7 +210,7 @@ extension BluetoothHost {
   func sendFromPorts() {
     while let link = ringing.popFirst() { sendFromPorts(of: link) }
   }
-  /// Sends from the link's ports, a value each in turn, until its queue is full or they are empty.
+  /// Sends from the link's ports, one value each in turn, until the link's queue is full or the ports are empty.
   func sendFromPorts(of link: LinkID) {
     var sending = Deque<SendPort>()
     linkStates[link]?.takeSending(&sending)
@@ -218,8 +220,8 @@ extension BluetoothHost {
     releaseHeld(on: link)
     pump()
   }
-  /// A port that is refused keeps its turn, and so do the others of its kind: commands wait while a request does, and
-  /// notifications go on; these wait while an indication does, and commands go on.
+  /// When the link refuses a port, that port and the others of its kind keep their turn: a waiting request holds back
+  /// only commands, and a waiting indication only notifications.
   private func send(_ ports: inout Deque<SendPort>, of link: LinkID) {
     var areCommandsRefused = false, areNotificationsRefused = false
     while let index = ports.firstIndex(where: {
@@ -238,7 +240,7 @@ extension BluetoothHost {
       case .more:
         ports.remove(at: index)
         ports.append(port)
-      // The bearer will say when there is room again.
+      // The bearer reports when there is room again.
       case .refused: if port.kind == .command { areCommandsRefused = true } else { areNotificationsRefused = true }
       }
     }
@@ -246,29 +248,29 @@ extension BluetoothHost {
 
   // MARK: Order
 
-  /// Hands a request to the link's client, after the values before `places`. Requests wait for one another in the order of
-  /// these calls: so the places of one port have to be taken in that order too, or each waits for the other.
+  /// Hands a request to the link's client, after the values before `places`. Requests wait for one another in the order
+  /// of these calls: take the places of a port in the same order, or two requests wait for each other.
   func ask(
     _ id: RequestID, of link: LinkID, at places: [SendPort.Fence], _ body: (inout Client) -> Void
   ) {
     let isHeld = linkStates[link]?.held.isEmpty == false || !places.allSatisfy(\.isReached)
-    // Recorded first: the call to the core may send those values at once, and `releaseHeld` looks here then.
+    // Recorded first: the call to the core may send those values at once, and then `releaseHeld` reads this.
     if isHeld { linkStates[link]?.held.append(LinkState.HeldRequest(id: id, places: places)) }
     perform { core, _ in core.withClient(of: link, id: id, isHeld: isHeld, body) }
   }
-  /// Where what is made now stands among the values of the link's ports.
+  /// The place of a request made now, among the values of the link's ports.
   func places(among kind: SendPort.Kind, on link: LinkID) -> [SendPort.Fence] {
     fetchAll()
     return linkStates[link]?.places(among: kind) ?? []
   }
-  /// Values of this kind wait in the link's ports: what is written past them would overtake them.
+  /// Values of this kind wait in the link's ports: a direct write would overtake them.
   func hasValues(_ kind: SendPort.Kind, on link: LinkID) -> Bool {
     fetchAll()
     return linkStates[link]?.hasValues(kind) == true
   }
-  /// What has been offered goes to the core, as far as it has room.
+  /// Moves the offered values to the core, as far as it has room.
   private func fetchAll() { doorbell?.answer() }
-  /// Ports have sent: requests and an answer may have come to their places.
+  /// Releases the requests and the answer whose places the ports have reached.
   func releaseHeld(on link: LinkID) {
     while let request = linkStates[link]?.held.first, request.places.allSatisfy(\.isReached) {
       linkStates[link]?.held.removeFirst()
@@ -280,7 +282,7 @@ extension BluetoothHost {
     }
   }
 
-  /// Into the link's queue, or at once into the packet, where nothing waits before it. False: there is no room.
+  /// Sends into the link's queue, or directly into the packet if nothing waits before it. False: there is no room.
   private func send(
     _ value: Span<UInt8>, to handle: AttributeHandle, _ kind: SendPort.Kind, on link: LinkID
   ) -> Bool {
@@ -298,12 +300,12 @@ extension BluetoothHost {
       }
     }
   }
-  /// A client that has not asked for notifications may have asked for indications: one at a time, so the port waits until it is
-  /// confirmed. For a client that has unsubscribed meanwhile the value is gone, as it would be on the air.
+  /// A client without notifications may have enabled indications: one at a time, so the port waits for the
+  /// confirmation. If the client has unsubscribed meanwhile, the value is lost, as it would be on the air.
   private func indicate(_ value: Span<UInt8>, _ handle: AttributeHandle, _ link: LinkID) -> SendAnswer? {
     core.indicate(value, of: handle, on: link)
   }
-  /// What was written at once goes now, and leaves the transport with the packets that `pump` sends after it.
+  /// Hands the directly written packet to the transport, which flushes it with the next packets of `pump`.
   private func sendWritten() {
     guard packet.count > 0 else { return }
     packet.withBytes { transport.send($0) }

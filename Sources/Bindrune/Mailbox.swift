@@ -1,17 +1,17 @@
 import DequeModule
 import Synchronization
 
-/// What waits for a reader, in order.
+/// Elements that wait for a reader, in order.
 protocol Pile: Sendable {
   associatedtype Element: Sendable
   var isEmpty: Bool { get }
   mutating func popFirst() -> Element?
-  /// Everything that waits; nothing waits afterwards.
+  /// Removes and returns everything that waits.
   mutating func takeAll() -> Self
 }
 
-/// From the host's event loop to one reading task: in order, ended once. How much may wait, and what happens then, is the
-/// pile's.
+/// Passes elements from the host's event loop to one reading task, in order, and ends once. The pile sets how much may
+/// wait, and what happens beyond that.
 final class Inbox<Waiting: Pile>: Sendable {
   private struct State {
     var pile: Waiting
@@ -22,32 +22,32 @@ final class Inbox<Waiting: Pile>: Sendable {
 
   init(_ pile: Waiting) { state = Mutex(State(pile: pile)) }
 
-  /// It takes nothing more; what waits may still be taken.
+  /// It accepts no more elements; the reader may still take those that wait.
   var isFinished: Bool { state.withLock { $0.ending != nil } }
 
-  /// Adds to what waits, or ends it with the error that `change` returns. The reader sleeps on until `wake`.
+  /// Adds elements, or ends the inbox with the error that `change` returns. Does not wake the reader: see `wake`.
   func add(_ change: (inout Waiting) -> BluetoothError?) {
     state.withLock { state in
       guard state.ending == nil, let error = change(&state.pile) else { return }
       state.ending = .failure(error)
     }
   }
-  /// Wakes the reader if it has something to read: once for a batch, which costs far more than to add to it.
+  /// Wakes the reader if it has something to read. Call once per batch: waking costs far more than adding.
   func wake() {
     let reader = state.withLock { state in state.pile.isEmpty && state.ending == nil ? nil : state.reader.take() }
     reader?.resume()
   }
 
-  /// nil: the sequence ends well. What waits is still delivered.
+  /// Ends the sequence after the elements that wait; nil: without an error.
   func finish(_ error: BluetoothError? = nil) { end(error.map { .failure($0) } ?? .success(()), keepingElements: true) }
 
-  /// Nobody will take anything any more: what waits is let go.
+  /// The reader is gone: ends the inbox and drops the elements that wait.
   func abandon() { end(.success(()), keepingElements: false) }
 
   private func end(_ ending: Result<Void, BluetoothError>, keepingElements: Bool) {
     let dropped = state.withLock { state -> Waiting? in
       if state.ending == nil { state.ending = ending }
-      // Let go outside the lock: an element's end may lead back here.
+      // Released outside the lock: an element's deinit may call back here.
       return keepingElements ? nil : state.pile.takeAll()
     }
     wake()
@@ -56,7 +56,7 @@ final class Inbox<Waiting: Pile>: Sendable {
 
   /// The next element; nil at the end. Cancelling the task ends the mailbox. One task at a time (traps otherwise).
   func take() async throws(BluetoothError) -> Waiting.Element? { try await take { $0.popFirst() } }
-  /// All that waits.
+  /// Everything that waits; nil at the end.
   func takeAll() async throws(BluetoothError) -> Waiting? { try await take { $0.isEmpty ? nil : $0.takeAll() } }
 
   private func take<Taken: Sendable>(_ some: (inout Waiting) -> Taken?) async throws(BluetoothError) -> Taken? {
@@ -70,7 +70,7 @@ final class Inbox<Waiting: Pile>: Sendable {
       await sleep()
     }
   }
-  /// Returns when there is something to read, or the end.
+  /// Returns when something waits, or at the end.
   private func sleep() async {
     await withTaskCancellationHandler {
       await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
@@ -95,9 +95,9 @@ typealias Mailbox<Element: Sendable> = Inbox<BoundedQueue<Element>>
 struct BoundedQueue<Element: Sendable>: Pile {
   /// What happens to an element that comes while `capacity` wait.
   enum Overflow: Sendable {
-    /// The oldest goes: the newest report of a device is worth more.
+    /// Drops the oldest: the newest report of a device is worth more.
     case dropOldest
-    /// The sequence ends with `.overflow`, after those that wait: a gap would go unseen.
+    /// Ends the sequence with `.overflow`, after those that wait: the reader would not notice a gap.
     case end
   }
   private var elements = Deque<Element>()

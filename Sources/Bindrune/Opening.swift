@@ -3,16 +3,16 @@ import Logging
 import NIOCore
 
 extension TransportSpec {
-  /// Opens the way to a controller. `sim` is a fresh controller on `radio`, which must be on `loop`; `trace` is the path
-  /// of a btsnoop file that will have every packet.
+  /// Opens a transport to a controller. `sim` is a new controller on `radio`, which must be on `loop`; `trace` is the
+  /// path of a btsnoop file that records every packet.
   ///
-  /// `takesDown`: an adapter that is up, and so in the hands of the kernel and bluetoothd, is taken down to be opened, and
-  /// brought up again when it has been closed (but not if the process is killed).
+  /// `takesDown`: takes down an adapter that is up, and so used by the kernel and bluetoothd, to open it, and brings it
+  /// up again after it is closed (but not if the process is killed).
   public func open(
     on loop: any EventLoop, radio: SimulatedRadio? = nil, takesDown: Bool = false, trace: String? = nil,
     logger: Logger = .silent
   ) async throws(TransportError) -> any HCITransport {
-    // Before the controller is, which would have to be closed again.
+    // Opens the file first: if that fails, there is no controller to close.
     guard let trace else { return try await open(on: loop, radio, takesDown, logger) }
     let writer = try BTSnoopWriter(path: trace)
     return TracingTransport(try await open(on: loop, radio, takesDown, logger), writer: writer)
@@ -36,6 +36,6 @@ extension TransportSpec {
 }
 
 extension Logger {
-  /// Says nothing: what a library does that has not been told otherwise.
+  /// Discards all messages: the default of a library.
   public static var silent: Logger { Logger(label: "bindrune", factory: { _ in SwiftLogNoOpLogHandler() }) }
 }

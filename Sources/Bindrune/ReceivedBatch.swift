@@ -1,8 +1,8 @@
 import ATT
 import GAP
 
-/// Values of one characteristic that came one after another, all their octets in one piece of memory: what had piled up when
-/// its reader asked.
+/// Consecutive values of one characteristic, with all octets in one piece of memory: those waiting when the reader
+/// asked.
 ///
 ///     for try await batch in rate.batches {
 ///       for value in batch { print(value.value) }                    // a copy of each value
@@ -10,11 +10,11 @@ import GAP
 ///     }
 public struct ReceivedBatch: Sendable, RandomAccessCollection {
   public let handle: AttributeHandle
-  /// Octets that may wait, `costOfValue` more for each value.
+  /// Octets that may wait, counting `costOfValue` for each value.
   private let capacity: Int
   private var octets: [UInt8] = []
   private var values: [Value] = []
-  /// Those before it have been taken.
+  /// The reader has taken those before it.
   public private(set) var startIndex = 0
   private struct Value {
     var start: Int, end: Int
@@ -45,10 +45,10 @@ public struct ReceivedBatch: Sendable, RandomAccessCollection {
 }
 
 extension ReceivedBatch: Pile {
-  /// Octets that wait, with what each value costs besides.
+  /// Octets that wait, plus the cost of each value.
   private var used: Int { isEmpty ? 0 : octets.count - values[startIndex].start + Self.costOfValue * count }
 
-  /// Nil where the value is taken, else why it is not. A single one always is.
+  /// Returns nil if it accepts the value, else the reason. A single value always fits.
   mutating func append(_ value: Span<UInt8>, isIndication: Bool) -> BluetoothError? {
     guard isEmpty || used + value.count + Self.costOfValue <= capacity else { return .overflow(octets: capacity) }
     let start = octets.count
@@ -68,7 +68,7 @@ extension ReceivedBatch: Pile {
     }
     return value
   }
-  /// What has been taken is at least half of all: so each value is moved once at most, on the average.
+  /// Called when at least half of all have been taken, so each value moves at most once on average.
   private mutating func forgetTaken() {
     let start = values[startIndex].start
     octets.removeSubrange(..<start)
@@ -82,7 +82,7 @@ extension ReceivedBatch: Pile {
   mutating func takeAll() -> Self {
     var all = ReceivedBatch(handle, capacity: capacity)
     swap(&all, &self)
-    // The next one will be about as large.
+    // The next batch is probably about as large.
     octets.reserveCapacity(Swift.min(all.octets.count, 1 << 16))
     values.reserveCapacity(Swift.min(all.values.count, 1 << 10))
     return all

@@ -3,7 +3,7 @@ import BindruneWire
 import GAP
 import GATT
 
-/// A notification, or an indication that has been confirmed.
+/// A notification, or an indication that the host has confirmed.
 public struct ReceivedValue: Sendable, Hashable {
   public var handle: AttributeHandle
   public var value: [UInt8]
@@ -15,24 +15,24 @@ public struct ReceivedValue: Sendable, Hashable {
   }
 }
 
-/// The values of one characteristic, in order and without gaps, from the moment the server was asked for them.
+/// The values of one characteristic, in order and without gaps, from the moment the host requested them.
 ///
-///     let rate = try await link.subscribe(to: measurement)        // the server has said yes
-///     try await link.write([1], to: controlPoint)                 // what that makes it send is not missed
+///     let rate = try await link.subscribe(to: measurement)        // the server has accepted
+///     try await link.write([1], to: controlPoint)                 // the values this causes are not missed
 ///     for try await value in rate { print(value.value) }
 ///     try await rate.end()
 ///
-/// Values wait for the reader up to the subscription's `capacity`; after that the sequence ends with `.overflow`, behind
-/// those that wait. It ends with `.servicesChanged` when the server no longer has the characteristic as it was. A cancelled
+/// Values wait for the reader up to the subscription's `capacity`; beyond that the sequence ends with `.overflow`,
+/// after those that wait. It ends with `.servicesChanged` when the server changes the characteristic. Cancelling the
 /// task ends it. One task reads at a time, value by value or in `batches`.
 public struct Subscription: AsyncSequence, Sendable {
   public typealias Element = ReceivedValue
   public typealias Failure = BluetoothError
   let holder: SubscriptionHolder
 
-  /// Unsubscribes, and returns when the server has said yes; at once while another subscriber is left. What waits to be
-  /// read is gone. Without it, the subscription ends when the last copy of it and of its iterators does, and nobody hears
-  /// whether the server agreed.
+  /// Unsubscribes, and returns when the server has accepted; at once while another subscriber is left. Drops the values
+  /// not yet read. Without this call the subscription ends with its last copy or iterator, and the host does not report
+  /// the server's answer.
   public func end() async throws(BluetoothError) {
     try await holder.host.endSubscription(holder.mailbox, of: holder.valueHandle, on: holder.link)
   }
@@ -41,8 +41,8 @@ public struct Subscription: AsyncSequence, Sendable {
     HostSequence { [holder] () async throws(BluetoothError) in try await holder.mailbox.take() }.makeAsyncIterator()
   }
 
-  /// The same values, each time all that have come since the last: for much data. A reader that keeps up is woken once for
-  /// many values, and nothing is allocated for each of them.
+  /// The same values, in batches of all that have come since the last: for much data. A batch wakes its reader once,
+  /// and costs no allocation per value.
   public var batches: Batches {
     HostSequence { [holder] () async throws(BluetoothError) in try await holder.mailbox.takeAll() }
   }
@@ -64,7 +64,7 @@ public struct NotificationSequence: AsyncSequence, Sendable {
     }).makeAsyncIterator()
   }
 
-  /// The same values, each time all that have come since the last: see `Subscription.batches`.
+  /// The same values, in batches of all that have come since the last: see `Subscription.batches`.
   public var batches: Batches {
     HostSequence(opening: { () async throws(BluetoothError) in
       guard let holder = try await subscribe() else { return nil }
@@ -73,7 +73,7 @@ public struct NotificationSequence: AsyncSequence, Sendable {
   }
   public typealias Batches = HostSequence<ReceivedBatch>
 
-  /// nil: the task has been cancelled meanwhile.
+  /// nil: the task was cancelled meanwhile.
   private func subscribe() async throws(BluetoothError) -> SubscriptionHolder? {
     do throws(BluetoothError) { return try await link.subscribe(to: characteristic).holder } catch {
       if error.code == .cancelled { return nil }
@@ -82,7 +82,7 @@ public struct NotificationSequence: AsyncSequence, Sendable {
   }
 }
 
-/// Unsubscribes when the last one lets go of it.
+/// Unsubscribes when its last reference is released.
 final class SubscriptionHolder: Sendable {
   let mailbox: Inbox<ReceivedBatch>
   let host: BluetoothHost
@@ -99,16 +99,16 @@ final class SubscriptionHolder: Sendable {
   }
 }
 
-/// What happens to a link, or at its server, without a request of this host. `Link.events` reports it.
+/// An event of a link or its server that this host did not request. `Link.events` reports it.
 public enum LinkEvent: Sendable {
-  /// A value that nobody here has subscribed to: it was asked for in an earlier connection, or by nobody.
+  /// A value without a subscriber here: an earlier connection enabled it, or the server sends it unasked.
   case value(ReceivedValue)
-  /// What the handles in the range meant is over: subscriptions to them have ended, requests to them fail.
+  /// The handles in the range are no longer valid: subscriptions to them have ended, requests to them fail.
   case servicesChanged(HandleRange)
-  /// What had changed has been discovered again: what the server has now. Follows `servicesChanged` after `Link.discover`
-  /// or `Link.discoverAll`.
+  /// The host has discovered the changes: the server's current database. Follows `servicesChanged` after
+  /// `Link.discover` or `Link.discoverAll`.
   case rediscovered(RemoteDatabase)
-  /// The peer has told who it is: this is its identity address. `Link.peer` is what it was.
+  /// The peer has distributed its identity address. `Link.peer` is unchanged.
   case peerIdentified(PeerAddress)
   /// The connection parameters in force, after an update by either side.
   case parametersChanged(ConnectionParameters)
@@ -120,7 +120,7 @@ public enum LinkEvent: Sendable {
   case mtuChanged(Int)
 }
 
-/// What `Link.events` gives.
+/// The sequence that `Link.events` returns.
 public typealias LinkEventSequence = HostSequence<LinkEvent>
 
 extension BluetoothHost {
@@ -132,7 +132,7 @@ extension BluetoothHost {
       throw failure(.linkIsDown, of: .subscribe(link, characteristic.valueHandle, nil))
     }
     let handle = characteristic.valueHandle, mailbox = Inbox(ReceivedBatch(handle, capacity: capacity))
-    // Before the server is asked: the first value may come before its answer does.
+    // Before the request: the first value may come before the server's answer.
     linkStates[link]?.values[handle, default: []].append(mailbox)
     do throws(BluetoothError) {
       try await request(.subscribe(link, handle, configuration))
@@ -144,14 +144,14 @@ extension BluetoothHost {
       holder: SubscriptionHolder(mailbox: mailbox, host: self, link: link, valueHandle: handle))
   }
 
-  /// Nobody waits for its end. The client counts subscribers, and asks the server when the last one has gone.
+  /// Unsubscribes without waiting. The client counts subscribers, and asks the server after the last one has gone.
   func unsubscribe(_ mailbox: Inbox<ReceivedBatch>, of handle: AttributeHandle, on link: LinkID) {
     mailbox.abandon()
     guard remove(mailbox, of: handle, on: link) else { return }
     let id = newRequest()
     ask(id, of: link, at: places(among: .command, on: link)) { $0.unsubscribe(id, handle) }
   }
-  /// Also when the task is cancelled the server has been asked: nobody is left who could do it later.
+  /// Asks the server even if the task is cancelled: nothing else would do so later.
   func endSubscription(
     _ mailbox: Inbox<ReceivedBatch>, of handle: AttributeHandle, on link: LinkID
   ) async throws(BluetoothError) {
@@ -164,7 +164,7 @@ extension BluetoothHost {
     }
     try await request(.unsubscribe(link, handle))
   }
-  /// True when it was there: the link is up, and the characteristic still what it was.
+  /// True if it was present: the link is up, and the characteristic unchanged.
   @discardableResult
   private func remove(_ mailbox: Inbox<ReceivedBatch>, of handle: AttributeHandle, on link: LinkID) -> Bool {
     guard let all = linkStates[link]?.values[handle] else { return false }
@@ -173,7 +173,7 @@ extension BluetoothHost {
     return others.count < all.count
   }
 
-  // MARK: What the server does by itself
+  // MARK: Events
 
   func events(of link: LinkID) -> LinkEventSequence {
     let mailbox = Mailbox<LinkEvent>(capacity: 1024, overflow: .end)
@@ -186,7 +186,7 @@ extension BluetoothHost {
     linkStates[link]?.events.append(mailbox)
     return LinkEventSequence(mailbox)
   }
-  /// Hands the values that come next to those who have subscribed to them, whom it wakes after the last, and to the observer.
+  /// Delivers the next values to their subscribers, which it wakes after the last one, and to the observer.
   func tellValues(of batch: inout HostBatch, to observer: any HostObserver) {
     var readers: Readers?
     while let value = batch.nextValue() {
@@ -195,7 +195,7 @@ extension BluetoothHost {
         if self.readers.links > 0, let state = linkStates[value.link], state.hasReaders {
           put(octets, value, state, &readers)
         }
-        // Of the change of services it hears as such.
+        // The observer receives it as `.servicesChanged`.
         if value.isServiceChanged { return }
         observer.host(self, received: octets, of: value.handle, isIndication: value.isIndication, on: value.link)
       }
@@ -210,13 +210,13 @@ extension BluetoothHost {
     }
     guard let inboxes = known?.inboxes else { return }
     for inbox in inboxes { inbox.add { $0.append(octets, isIndication: value.isIndication) } }
-    // Nobody has subscribed to it: it is the link's.
+    // Without a subscriber it becomes an event of the link.
     if inboxes.isEmpty, !value.isServiceChanged, state.hears {
       let octets = Octets(0, octets.count).array(in: octets)
       state.tell(.value(ReceivedValue(handle: value.handle, value: octets, isIndication: value.isIndication)))
     }
   }
-  /// Who has subscribed to a characteristic's values: looked up, and woken, once for values that come one after another.
+  /// Subscribers of a characteristic: looked up, and woken, once for consecutive values.
   struct Readers {
     let link: LinkID, handle: AttributeHandle
     let inboxes: [Inbox<ReceivedBatch>]
@@ -225,7 +225,7 @@ extension BluetoothHost {
   func servicesChanged(_ range: HandleRange, on link: LinkID) {
     logger.info("\(link): services changed, \(range.first.text) to \(range.last.text)")
     for port in linkStates[link]?.servicesChanged(range) ?? [] { port.tellReady() }
-    // What they waited for may be gone.
+    // The values that requests waited for may have been dropped.
     releaseHeld(on: link)
     linkStates[link]?.tell(.servicesChanged(range))
     tell(.servicesChanged(link, range))
@@ -241,7 +241,7 @@ extension BluetoothHost {
 
   // MARK: Cache
 
-  /// What the cache has for the server with this hash.
+  /// The cached database of the peer, if it has this hash.
   func remembered(with hash: DatabaseHash, of peer: PeerID) async -> RemoteDatabase? {
     guard let peer = lasting(peer) else { return nil }
     await remembering?.value
@@ -250,12 +250,12 @@ extension BluetoothHost {
     }
     return database
   }
-  /// What the peer is called in every run: the cache outlives this one. nil: nobody knows it again.
+  /// The peer's ID in every run, as the cache outlives this one; nil: its address does not last.
   private func lasting(_ peer: PeerID) -> PeerID? {
     let address = core.address(of: peer)
     return address.isLasting ? PeerID(address) : nil
   }
-  /// Without waiting, and in order.
+  /// Updates the cache without waiting, in order.
   func remember(_ database: RemoteDatabase?, of link: LinkID) {
     guard let peer = linkStates[link].flatMap({ lasting($0.peer) }), database == nil || database?.hash != nil else {
       return

@@ -2,24 +2,25 @@ import BindruneWire
 import GAP
 import HCI
 
-/// A device that a scan has found: what it advertises, with its scan response where the scan is active and one has come.
+/// A device that a scan has found: what it advertises, with its scan response if the scan is active and has received
+/// it.
 public struct Advertisement: Sendable {
   public var peer: PeerID
-  /// Its identity address, where that is known; else the one that was heard.
+  /// The identity address, if known; else the same as `addressOnAir`.
   public var address: PeerAddress
-  /// The address that was heard.
+  /// The address in the packet.
   public var addressOnAir: PeerAddress
   /// dBm; nil when the controller does not know.
   public var rssi: Int?
   public var isConnectable: Bool
-  /// A scan response is part of it: of this advertisement, or the last one that the device gave.
+  /// It includes a scan response: of this advertisement, or the device's last one.
   public var hasScanResponse: Bool
   /// The controller could not deliver all of the data.
   public var isTruncated: Bool
   /// Advertising data and scan response data joined.
   public var data: AdvertisingData
-  /// Services that the scan looks for and that the device may offer: their bits are in its overflow area, where other
-  /// services may have the same. Those that it names are in `data`.
+  /// Services in the scan's filter that the device may offer: their bits are set in its overflow area, where several
+  /// services share a bit. `data` holds the services that the device names.
   public var matchedOverflow: [BluetoothUUID]
   public var name: String? { data.localName }
 
@@ -39,11 +40,11 @@ public struct Advertisement: Sendable {
   }
 }
 
-/// Advertisements, for as long as somebody iterates: the controller scans while at least one iterator lives.
-/// 1,024 may wait for the reader; then the oldest go, because the newest says more. A cancelled task ends the sequence.
+/// Advertisements: the controller scans while at least one iterator lives.
+/// 1,024 may wait for the reader; beyond that the oldest are dropped. Cancelling the task ends the sequence.
 public typealias AdvertisementSequence = HostSequence<Advertisement>
 
-/// Ends its scan when the last iterator lets go of it.
+/// Ends its scan when the last iterator is released.
 final class ScanHandle: Sendable {
   let mailbox: Mailbox<Advertisement>
   private let id: ScanID
@@ -66,14 +67,14 @@ struct Scan {
 }
 
 extension BluetoothHost {
-  /// Scans while the sequence is iterated, beside other scans. `services`: only devices that name at least one of them, or
-  /// have its bit in their overflow area; empty: all.
+  /// Scans while a task iterates the sequence, beside other scans. `services`: only devices that name at least one of
+  /// them, or have its bit in their overflow area; empty: all.
   public nonisolated func scan(
     _ parameters: ScanParameters = ScanParameters(), services: [BluetoothUUID] = []
   ) -> AdvertisementSequence {
     scan(parameters, filter: ScanFilter(services: services))
   }
-  /// Scans while the sequence is iterated, beside other scans, for the devices that meet `filter`.
+  /// Scans for the devices that match `filter` while a task iterates the sequence, beside other scans.
   public nonisolated func scan(
     _ parameters: ScanParameters = ScanParameters(), filter: ScanFilter
   ) -> AdvertisementSequence {
@@ -91,14 +92,14 @@ extension BluetoothHost {
     try begin(Scan(filter: filter, mailbox: mailbox), parameters, as: id)
     return ScanHandle(mailbox: mailbox, id: id, host: self)
   }
-  /// Scans until `endScan`, beside other scans: the observer is told `.discovered`, or `.scanFailed` when the controller
-  /// does not scan or stops. Where the host ends, the scan has ended too.
+  /// Scans until `endScan`, beside other scans: the observer receives `.discovered`, or `.scanFailed` if the controller
+  /// refuses or stops. The scan also ends with the host.
   public func beginScan(_ parameters: ScanParameters, _ filter: ScanFilter) throws(BluetoothError) -> ScanID {
     let id = ScanID(rawValue: newRequest().rawValue)
     try beginScan(parameters, filter, as: id)
     return id
   }
-  /// The same with a number of the caller's: see `firstNumberOfObserver`.
+  /// The same with a number that the caller chose: see `firstNumberOfObserver`.
   package func beginScan(
     _ parameters: ScanParameters, _ filter: ScanFilter, as id: ScanID
   ) throws(BluetoothError) {
@@ -115,7 +116,7 @@ extension BluetoothHost {
     scans[id] = scan
     perform { core, now in core.startScan(parameters, filter: scan.filter, id: id, now: now) }
   }
-  /// Nothing more is told of it. One that has ended already is none.
+  /// Ends the scan and its events. Ignores a scan that has ended already.
   public func endScan(_ id: ScanID) {
     guard let scan = scans.removeValue(forKey: id) else { return }
     scan.mailbox?.abandon()

@@ -1,6 +1,7 @@
 import Synchronization
 
-/// Tasks that wait for one thing to happen. Each ends exactly once: with the next `resume`, or with its own cancellation.
+/// Tasks that wait for one thing to happen. Each ends exactly once: with the next `resume`, or with its own
+/// cancellation.
 final class Waiters: Sendable {
   typealias Outcome = Result<Void, BluetoothError>
   private struct State {
@@ -9,8 +10,8 @@ final class Waiters: Sendable {
   }
   private let state = Mutex(State())
 
-  /// Waits for the next `resume`. `begin` is called once this task counts among those that wait, on the caller's actor:
-  /// what it sets going cannot be missed. What it returns, if anything, ends this wait.
+  /// Waits for the next `resume`. Calls `begin` on the caller's actor once this task is registered, so the wait cannot
+  /// miss what `begin` starts. An outcome that `begin` returns ends this wait.
   func wait(
     isolation: isolated (any Actor)? = #isolation, _ begin: () -> Outcome? = { nil }
   ) async throws(BluetoothError) {
@@ -19,7 +20,7 @@ final class Waiters: Sendable {
       return state.last
     }
     let outcome = await withTaskCancellationHandler {
-      _ = isolation  // A closure runs where a parameter says only if it captures that: SE-0420.
+      _ = isolation  // A closure has a parameter's isolation only if it captures that: SE-0420.
       return await withCheckedContinuation { continuation in
         let isCancelled = state.withLock { state in
           // Set before `onCancel` is called: either this sees it, or `onCancel` finds the continuation.
@@ -42,7 +43,7 @@ final class Waiters: Sendable {
     state.withLock { $0.waiting.removeValue(forKey: id) }?.resume(returning: outcome)
   }
 
-  /// Ends all who wait now.
+  /// Ends all current waits.
   func resume(_ outcome: Outcome = .success(())) {
     let all = state.withLock { state in
       defer { state.waiting = [:] }
