@@ -9,7 +9,7 @@ import Testing
 @testable import Bindrune
 @testable import BindruneTransport
 
-/// Whole hosts over what this machine's adapters are reached by: sockets that keep packets, and serial lines. The
+/// Whole hosts over the transports of this machine's adapters: sockets that keep packets whole, and serial lines. The
 /// controllers are virtual; Tests/Kernel has the real sockets.
 @Suite("Adapters", .realTime, .hang) struct AdapterTests {
   /// Two ends of a socket that keeps packets whole.
@@ -72,7 +72,7 @@ import Testing
     try await eventually { try await lab.controllerCount() == 0 }
   }
 
-  /// `serial:PATH,BAUD`, as anybody spells it; the controller has the other end of a pseudo terminal.
+  /// `serial:PATH,BAUD`, as a user spells it; the controller has the other end of a pseudo terminal.
   @Test func aHostOverASerialLine() async throws {
     let lab = Lab.overSockets(), belt = try Belt(), radio = lab.radio
     let peripheral = try await lab.host(belt.database)
@@ -96,9 +96,9 @@ import Testing
     await peripheral.close()
   }
 
-  // MARK: An adapter that goes
+  // MARK: A removed adapter
 
-  /// In mid-connection: whoever waits is told by name, and a host can be opened on the next adapter at once.
+  /// In mid-connection: every wait ends with a named error, and a host can be opened on the next adapter at once.
   @Test func unplugged() async throws {
     let lab = Lab.overSockets(), belt = try Belt(), ends = try socketPair(), radio = lab.radio
     let peripheral = try await lab.host(belt.database)
@@ -110,7 +110,7 @@ import Testing
       try await UserChannelSocket.adopt(ends.host, of: 0, on: MultiThreadedEventLoopGroup.singleton.next()))
     try await central.start()
     let link = try await central.connect(to: peripheral.ownAddress, .fast)
-    // Somebody hears of the read, and does not answer: where nobody does, it is refused at once.
+    // A listener receives the read and does not answer: without a listener the host refuses it at once.
     let requests = await peripheral.events
     let read = Task { try await link.read(belt.dynamic) }
     while let event = try await served.next() { if case .readRequested = event { break } }
@@ -130,7 +130,7 @@ import Testing
 
   // MARK: A controller that stops answering
 
-  /// Each command ends by its time-out, with a name; the host closes all the same, and the next one on the same
+  /// Each command ends by its time-out, with a named error; the host still closes, and the next one on the same
   /// controller works.
   @Test func aSilentController() async throws {
     let lab = Lab.overSockets(), radio = lab.radio
@@ -155,7 +155,7 @@ import Testing
     }
     try await within { await host.close() }
 
-    // The same spelling, a new life.
+    // The same spelling opens a new host.
     let again = try await within { try await BluetoothHost.open(spec) }
     let heard = try await lab.host()
     try await heard.advertiseFast()
@@ -165,9 +165,9 @@ import Testing
     await server.close()
   }
 
-  // MARK: An adapter that was up
+  // MARK: An adapter that is up
 
-  /// A kernel on paper: adapter 0 is up, and its socket leads to `descriptor`.
+  /// A fake kernel: adapter 0 is up, and its socket leads to `descriptor`.
   private final class PaperKernel: Sendable {
     let isUp = Mutex(true)
     func kernel(_ descriptor: FileDescriptor) -> HCIKernel {
@@ -190,7 +190,7 @@ import Testing
     }
   }
 
-  /// It is up again as soon as `close` returns, whichever way the host went.
+  /// It is up again when `close` returns, however the host ended.
   @Test func anAdapterIsUpAgainAfterwards() async throws {
     let lab = Lab.overSockets(), radio = lab.radio, ends = try socketPair(), kernel = PaperKernel()
     let far = try await UserChannelSocket.adopt(ends.controller, of: 0, on: radio.eventLoop)
@@ -201,7 +201,7 @@ import Testing
     await host.close()
     #expect(kernel.isUp.withLock { $0 })
   }
-  /// Nobody answers HCI_Reset.
+  /// HCI_Reset gets no answer.
   @Test func alsoWhenTheStartFails() async throws {
     let ends = try socketPair(), kernel = PaperKernel()
     defer { try? ends.controller.close() }
@@ -225,7 +225,7 @@ import Testing
     #expect(try await within { await start.value } == .cancelled)
     #expect(kernel.isUp.withLock { $0 })
   }
-  /// Nobody closes it: the last reference does.
+  /// Releasing the last reference closes it.
   @Test func alsoWhenTheHostIsLetGo() async throws {
     let ends = try socketPair(), kernel = PaperKernel()
     defer { try? ends.controller.close() }

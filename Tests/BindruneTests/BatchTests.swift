@@ -4,9 +4,10 @@ import Testing
 
 @testable import Bindrune
 
-/// Values read many at a time.
+/// Values read in batches.
 @Suite("Batches", .virtualTime, .hang) struct BatchTests {
-  /// Against a list of arrays: what goes in comes out, in order, in whatever way it is read, and never more waits than may.
+  /// Compared with a list of arrays: the same values come out in order, however they are read, and waiting values never
+  /// exceed the capacity.
   @Test(arguments: 0..<20) func likeAList(seed: UInt64) throws {
     var chance = SplitMix64(seed: seed)
     let capacity = Int.random(in: 1...4000, using: &chance), handle = AttributeHandle(rawValue: 7)
@@ -35,7 +36,7 @@ import Testing
     }
   }
 
-  /// Whoever takes nothing hears of it: a prefix without a gap, then the reason.
+  /// A reader that takes nothing gets a prefix without a gap, then the reason.
   @Test func noGapGoesUnseen() async throws {
     let handle = AttributeHandle(rawValue: 7)
     let inbox = Inbox(ReceivedBatch(handle, capacity: 100))  // six values of no octets
@@ -56,7 +57,8 @@ import Testing
     #expect(inbox.isFinished)
   }
 
-  /// Ten thousand notifications, by turns one at a time and all there are; then the link goes down, behind the last of them.
+  /// Ten thousand notifications, read alternately one at a time and all at once; then the link goes down, after the
+  /// last one.
   @Test func throughAHost() async throws {
     let lab = Lab(), belt = try Belt()
     let (central, peripheral, link) = try await lab.linked(belt)
@@ -95,7 +97,7 @@ import Testing
     await peripheral.close()
   }
 
-  /// A loop over batches subscribes, and what waits when the link ends is still read.
+  /// A loop over batches subscribes, and still reads what waits when the link ends.
   @Test func asALoop() async throws {
     let lab = Lab(), belt = try Belt()
     let (central, peripheral, link) = try await lab.linked(belt)
@@ -113,7 +115,7 @@ import Testing
       }
       guard case .subscriptionChanged = try await events.next() else { return }
       for number in UInt8(0)..<200 { await peripheral.notify([number], of: belt.notifying) }
-      // Behind them on the same link: they have arrived before its answer.
+      // A request after them on the same link: they arrive before its answer.
       #expect(try await link.read(belt.short) == [2])
       try await link.disconnect()
       #expect(await reader.value == Array(0..<200))

@@ -2,9 +2,9 @@ import Bindrune
 import TestSupport
 import Testing
 
-/// Whatever is cancelled returns at once, and leaves nothing behind: neither here, nor in the controller, nor at the peer.
+/// A cancelled call returns at once, and leaves nothing behind: neither here, nor in the controller, nor at the peer.
 @Suite("Cancellation", .virtualTime, .hang) struct CancellationTests {
-  /// Cancelled when `begun` has returned; with nil, before it begins.
+  /// Cancels the task after `begun` has returned; with nil, before it begins.
   private func cancelled(
     once begun: (@Sendable () async throws -> Void)?,
     _ body: @escaping @Sendable () async throws(BluetoothError) -> Void
@@ -27,7 +27,7 @@ import Testing
     let peripheral = try await lab.host(belt.database)
     let peer = await peripheral.ownAddress
     let connect = { @Sendable () async throws(BluetoothError) in _ = try await central.connect(to: peer, .fast) }
-    // Nobody is there to answer: the attempt lasts until it is cancelled, and the controller hears of that.
+    // No device answers: the attempt lasts until the task cancels it, and the host cancels it in the controller.
     #expect(try await cancelled(once: nil, connect) == .cancelled)
     #expect(try await cancelled(once: { await relay.command("01 43 20") }, connect) == .cancelled)
     await relay.command("01 0E 20")
@@ -44,7 +44,7 @@ import Testing
       Issue.record("another link")
       return
     }
-    // At any moment of an attempt that would succeed: there is a link, or there is none, on both sides.
+    // At any moment of an attempt that would succeed: both sides have a link, or neither has.
     for turns in 0..<40 {
       let task = Task { try await central.connect(to: peer, .fast) }
       for _ in 0..<turns { await Task.yield() }
@@ -66,7 +66,7 @@ import Testing
     #expect(try await cancelled(once: nil, scan) == nil)
     #expect(try await cancelled(once: { await relay.command("01 42 20 06 01") }, scan) == nil)
     try await within { await relay.command("01 42 20 06 00") }
-    // The last of two ends the controller's scan, and the next one begins it again.
+    // Cancelling the last of two ends the controller's scan, and the next one starts it again.
     let one = Task { for try await _ in central.scan() {} }
     try await within { await relay.command("01 42 20 06 01") }
     #expect(try await within { try await central.find("Belt") }.name == "Belt")
@@ -93,7 +93,7 @@ import Testing
         Issue.record("not subscribed")
         return
       }
-      // Both have their subscription: a value reaches both, and one's end leaves the other's.
+      // Both have a subscription: a value reaches both, and ending one leaves the other.
       #expect(try await link.read(belt.short) == [2])
       for reader in readers {
         await peripheral.notify([1], of: belt.notifying)
@@ -169,7 +169,7 @@ import Testing
     let start = { @Sendable () async throws(BluetoothError) in try await host.start() }
     #expect(try await cancelled(once: nil, start) == .cancelled)
     #expect(try await cancelled(once: { await relay.command("01 03 0C") }, start) == .cancelled)
-    // It goes on, and another may wait for it.
+    // The start continues, and another task may wait for it.
     let second = Task { try await host.start() }
     try await relay.fromController("04 0E 04 01 03 0C 10")
     await #expect(throws: BluetoothError.self) { try await second.value }
@@ -188,14 +188,14 @@ import Testing
     }
     #expect(try await cancelled(once: nil, advertise) == .cancelled)
     #expect(try await cancelled(once: { await relay.command("01 36 20") }, advertise) == .cancelled)
-    // The answer comes late; nothing follows it.
+    // The answer comes late; the host sends nothing after it.
     try await relay.fromController("04 0E 05 01 36 20 00 00")
     await host.close()
     for await command in relay.commands { #expect(!command.starts(with: octets("01 39 20 06 01"))) }
   }
 }
 
-/// The read requests of a server, which wait until they are answered.
+/// The read requests of a server, which wait for an answer.
 actor Requests {
   private let events: ServerEventSequence
   private var pending: [ServerReadRequest] = []
@@ -214,7 +214,7 @@ actor Requests {
       }
     } catch {}
   }
-  /// Returns when one more has come.
+  /// Returns when one more has arrived.
   func next() async {
     while arrived == taken { await Task.yield() }
     taken += 1

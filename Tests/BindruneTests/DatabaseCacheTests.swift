@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 @Suite struct DatabaseCacheTests {
-  /// What somebody else puts into the directory is neither written through nor waited for.
+  /// The cache neither writes through foreign files in its directory nor blocks on them.
   @Test(.hang) func aCacheAmongStrangersFiles() async throws {
     let directory = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path()
     try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)
@@ -16,7 +16,7 @@ import Testing
     let text = "bindrune-gatt 1\nhash \(DatabaseHash(low: 1, high: 2))\nservice 0001 0009 primary 180D\nend 3\n"
     let database = try RemoteDatabase(cacheText: text), path = directory + "/F0F1F2F3F4F5-random.gatt"
     let manager = FileManager.default
-    // A pipe, and a link to a good file: as if there were nothing.
+    // A pipe, and a link to a good file: both count as absent.
     #expect(unsafe mkfifo(path, 0o600) == 0)
     #expect(await cache.database(of: peer) == nil)
     unsafe unlink(path)
@@ -32,7 +32,7 @@ import Testing
     #expect(try String(contentsOfFile: victim, encoding: .utf8) == "mine")
     #expect(try manager.attributesOfItem(atPath: path)[.type] as? FileAttributeType == .typeRegular)
     #expect(try manager.attributesOfItem(atPath: path)[.posixPermissions] as? Int == 0o600)
-    // Drafts that were left an hour ago go, this minute's and other files stay.
+    // The cache removes drafts older than an hour, and keeps new drafts and other files.
     let old = [FileAttributeKey.modificationDate: Date(timeIntervalSinceNow: -7200)]
     let names = [".0123ABCD", ".longer890", ".0123ABCE"]
     for name in names { try "draft".write(toFile: path + name, atomically: false, encoding: .utf8) }
@@ -43,7 +43,7 @@ import Testing
     #expect(manager.fileExists(atPath: directory + "/other"))
   }
 
-  /// Hosts of one process that keep the same peer at once: each reads the whole of one of them.
+  /// Hosts of one process that store the same peer at once: each reads one complete file.
   @Test func twoHostsKeepOnePeer() async throws {
     let directory = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path()
     try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)

@@ -8,24 +8,25 @@ import Testing
 
 @testable import Bindrune
 
-/// What an error prints: whoever reads it knows what failed, with whom, why, and what helps.
+/// What an error prints: its reader learns what failed, with which peer, why, and what helps.
 @Suite("Errors", .virtualTime, .hang) struct ErrorTests {
   private static let handle = AttributeHandle(rawValue: 3)
   private static let peer = PeerAddress(DeviceAddress(0xC000_0000_0001), .random)
   private static let link = LinkID(rawValue: 7)
 
-  /// No case of an enum is printed as Swift has it: neither `name(payload)` nor `caseName`. Between backticks is a command line.
+  /// No error prints an enum case in Swift's notation: neither `name(payload)` nor `caseName`. Backticks enclose
+  /// command lines.
   private func expectSentences(_ text: String, at location: SourceLocation = #_sourceLocation) {
     let words = text.split(separator: "`", omittingEmptySubsequences: false).enumerated().filter { $0.offset % 2 == 0 }
       .map(\.element).joined().replacing("dBm", with: "")
     #expect(!words.contains(/\w\(/) && !words.contains(/\b[a-z]+[A-Z]/), "\(text)", sourceLocation: location)
     #expect(!words.contains("Optional") && !words.contains("rawValue"), "\(text)", sourceLocation: location)
     #expect(text.hasSuffix(".") && !text.hasSuffix(".."), "\(text)", sourceLocation: location)
-    // A controller's name, such as `hci0`, stays as it is written.
+    // A controller's name, such as `hci0`, stays unchanged.
     let first = text.prefix { $0 != " " }
     #expect(first.first?.isLowercase == false || first.contains { $0.isNumber }, "\(text)", sourceLocation: location)
   }
-  /// `all` has each case, as `place` numbers them without a gap: a new case does not compile until it has a place.
+  /// `all` contains each case, as `place` numbers them without a gap: a new case does not compile without a place.
   private func expect<Cause>(_ all: [Cause], _ error: (Cause) -> BluetoothError, places: (Cause) -> Int) {
     #expect(Set(all.map(places)) == Set(0...(all.map(places).max() ?? 0)))
     for cause in all { expectSentences("\(error(cause))") }
@@ -154,7 +155,7 @@ import Testing
       case .noKey: 1
       }
     }
-    // What the packer leaves out is its own to say.
+    // The packer reports what it leaves out.
     var data = AdvertisingData(localName: "n")
     data.manufacturerData = [UInt8](repeating: 0xFF, count: 240)
     data.serviceUUIDs = ["180D", "0000FEED-0000-1000-8000-000000000000"]

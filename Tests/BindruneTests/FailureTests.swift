@@ -5,7 +5,7 @@ import NIOPosix
 import TestSupport
 import Testing
 
-/// Whatever breaks below, each caller hears of it once, by its name, and soon.
+/// Whatever fails below, each caller soon gets one named error.
 @Suite("Failure", .virtualTime, .hang) struct FailureTests {
   @Test func hardwareError() async throws {
     let lab = Lab(), belt = try Belt()
@@ -17,7 +17,7 @@ import Testing
     await peripheral.close()
   }
 
-  /// What waits for something else than the link hears why the controller is lost, and not that the host is closed.
+  /// A wait that concerns no link ends with the reason for the controller's loss, and not with the host's closing.
   @Test func aHardwareErrorIsTheCauseOfAllEnds() async throws {
     let lab = Lab(), (central, relay) = try await lab.relayedHost()
     let connecting = Task {
@@ -35,13 +35,13 @@ import Testing
     #expect(cause.hasPrefix("The controller failed, "), "\(cause)")
   }
 
-  /// Each says what the controller does not do. Vol 4, Part E, §7.5.4, §7.1.6; errors: Vol 1, Part F, §2.
+  /// Each error names what the controller does not do. Vol 4, Part E, §7.5.4, §7.1.6; errors: Vol 1, Part F, §2.
   @Test func aRefusalNamesTheOperation() async throws {
     let lab = Lab(), belt = try Belt(), peripheral = try await lab.host(belt.database)
     let (central, relay) = try await lab.relayedHost()
     try await peripheral.advertiseFast()
     let link = try await central.connect(to: peripheral.ownAddress, .fast)
-    // Nothing is under way any more when the controller falls silent.
+    // No command is outstanding when the controller stops answering.
     _ = try await link.read(belt.short)
     _ = try await link.readRSSI()
     try await within { await relay.command("01 05 14") }
@@ -72,7 +72,7 @@ import Testing
     await peripheral.close()
   }
 
-  /// The links end first, by name; the peer sees a disconnection, not a silence.
+  /// The links end first, with a named error; the peer sees a disconnection, not a time-out.
   @Test func close() async throws {
     let lab = Lab(), belt = try Belt()
     let peripheral = try await lab.host(belt.database)
@@ -91,12 +91,12 @@ import Testing
       #expect(reason == .remoteUserTerminatedConnection)
       break
     }
-    // And the controller is left as it was found: the attempt to connect and the scan end with its reset.
+    // And the controller is in its first state again: its reset ends the connection attempt and the scan.
     try await within { await relay.command("01 03 0C") }
     await peripheral.close()
   }
 
-  /// The peer's controller does not answer any more, and ours says nothing either: a second, and no longer.
+  /// Neither the peer's controller nor ours answers any more: it takes one second, no longer.
   @Test func closeOnASilentController() async throws {
     let lab = Lab(), belt = try Belt()
     let peripheral = try await lab.host(belt.database)
@@ -162,7 +162,7 @@ import Testing
   }
 }
 
-/// What only a socket has: an end, and octets that are no packets.
+/// Failures of a socket: its end, and octets that are not packets.
 @Suite("Failure of a stream", .realTime, .hang) struct StreamFailureTests {
   @Test func theTransportEnds() async throws {
     let lab = Lab.overSockets(), belt = try Belt()
@@ -203,7 +203,7 @@ import Testing
   }
 }
 
-/// Everything that can wait on a host, each as a task that gives the code of its error; nil: ended well.
+/// Everything that can wait on a host, each as a task that returns the code of its error; nil: no error.
 private func waiting(
   on central: BluetoothHost, _ peripheral: BluetoothHost, _ belt: Belt
 ) async throws -> [(name: String, task: Task<BluetoothError.Code?, Never>)] {
@@ -260,7 +260,7 @@ private func waiting(
   ]
   return tasks
 }
-/// Each has ended, with one of `codes`; and so does whatever comes later.
+/// Each has ended with one of `codes`, and so do later calls.
 private func expectEnd(
   _ tasks: [(name: String, task: Task<BluetoothError.Code?, Never>)], of host: BluetoothHost,
   _ codes: [BluetoothError.Code]

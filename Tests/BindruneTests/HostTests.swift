@@ -74,7 +74,7 @@ import Testing
       try await peripheral.indicate([1, 2, 3], of: belt.indicating, on: client)
       let value = try await reader.value
       #expect(value?.handle == belt.indicating && value?.value == [1, 2, 3] && value?.isIndication == true)
-      // The reader's end is the subscription's.
+      // The end of the reader ends the subscription.
       guard case .subscriptionChanged(client, _, []) = try await events.next() else {
         Issue.record("no end of the subscription")
         return
@@ -88,7 +88,7 @@ import Testing
     await peripheral.close()
   }
 
-  /// One host is central of two and peripheral of a third, all at once.
+  /// One host is central of two hosts and peripheral of a third at once.
   @Test func severalLinksAndBothRoles() async throws {
     let lab = Lab(), belt = try Belt()
     try await within {
@@ -105,7 +105,7 @@ import Testing
         }
         return try await group.reduce(into: [Int: Link]()) { $0[$1.0] = $1.1 }
       }
-      // All at once, each to its own.
+      // All at once, each to its own peer.
       for (index, link) in up { try await link.write([UInt8(index)], to: belt.short) }
       try await withThrowingTaskGroup(of: [UInt8].self) { group in
         for link in up.values { group.addTask { try await link.read(belt.long) } }
@@ -134,7 +134,7 @@ import Testing
       try await errorCode { () async throws(BluetoothError) in _ = try await host.connect(to: peer) } == .notStarted)
     #expect(
       try await errorCode { () async throws(BluetoothError) in for try await _ in host.scan() {} } == .notStarted)
-    // Two that start it at once share one start.
+    // Two simultaneous calls share one start.
     async let first: Void = host.start()
     async let second: Void = host.start()
     try await first
@@ -149,7 +149,7 @@ import Testing
     let long = data
     let code = try await errorCode { () async throws(BluetoothError) in try await host.advertise(long) }
     #expect(code == .invalidArgument)
-    // Less is shown before it is advertised, and a beacon has more room.
+    // A beacon has more room; `pack` shows its payloads before advertising.
     let beacon = try await host.pack(data, AdvertisingParameters(kind: .nonconnectable)).payloads
     #expect(beacon.advertising.count == 3 + 242 + 3 && !beacon.usesLegacyPDUs)
     try await host.advertise(data, AdvertisingParameters(kind: .nonconnectable))
@@ -160,7 +160,7 @@ import Testing
       } == .notStarted)
   }
 
-  /// Data of several PDUs, from advertiser to reader, and the end of their time.
+  /// Data of several PDUs, from advertiser to reader, and the end of their duration.
   @Test func aLongBeaconForAWhile() async throws {
     let lab = Lab()
     let (central, beacon) = (try await lab.host(), try await lab.host())
@@ -208,8 +208,8 @@ import Testing
     await peripheral.close()
   }
 
-  /// Two callers at once, each with its own filter and its own idea of duplicates; a service in the overflow area is found
-  /// by the one who looks for it.
+  /// Two callers at once, each with its own filter and its own handling of duplicates; the caller that looks for a
+  /// service finds it in the overflow area.
   @Test("S32, S107: each caller is told what it looks for") func callersSideBySide() async throws {
     let lab = Lab()
     let (central, belt, phone) = (try await lab.host(), try await lab.host(), try await lab.host())
@@ -253,7 +253,7 @@ import Testing
     for host in [central, belt, phone] { await host.close() }
   }
 
-  /// Both ends of a link report what changes in it, whoever asked for that.
+  /// Both ends of a link report its changes, whichever end requested them.
   @Test func changesAreLinkEvents() async throws {
     let lab = Lab()
     var controller = ControllerConfiguration()

@@ -5,7 +5,7 @@ import NIOPosix
 import TestSupport
 import Testing
 
-/// What the peripheral of these tests serves: one of each.
+/// The database of the peripheral in these tests: one attribute of each kind.
 struct Belt {
   let database: Database
   let short: AttributeHandle, long: AttributeHandle, dynamic: AttributeHandle
@@ -31,11 +31,11 @@ struct Belt {
 /// Hosts on one radio without loss or delay.
 final class Lab: Sendable {
   let radio: SimulatedRadio
-  /// In the test's own time, without `eventLoop`.
+  /// In virtual time, without `eventLoop`.
   init(on eventLoop: (any EventLoop)? = nil) {
     radio = SimulatedRadio(on: eventLoop ?? VirtualLoop.current, configuration: .ideal)
   }
-  /// In real time, as sockets need it.
+  /// In real time, which sockets need.
   static func overSockets() -> Lab { Lab(on: MultiThreadedEventLoopGroup.singleton.next()) }
 
   func host(
@@ -104,7 +104,7 @@ extension Link {
   }
 }
 
-/// Between a host and its controller: shows what the host sends, and does what controllers do when they break.
+/// Sits between a host and its controller: shows what the host sends, and simulates faults of controllers.
 final class Relay: HCIReceiver, @unchecked Sendable {
   // Everything happens on the radio's loop.
   private let host: any HCITransport
@@ -152,7 +152,7 @@ final class Relay: HCIReceiver, @unchecked Sendable {
       $0.host.flush()
     }
   }
-  /// From now on `body` sees every packet that the controller gives to the host.
+  /// From now on passes every packet from the controller to the host to `body`.
   func watch(_ body: @escaping @Sendable ([UInt8]) -> Void) async throws {
     try await onLoop { $0.back.onPacket = body }
   }
@@ -166,7 +166,7 @@ final class Relay: HCIReceiver, @unchecked Sendable {
   private func onLoop(_ body: @escaping @Sendable (Relay) -> Void) async throws {
     try await host.eventLoop.submit { body(self) }.get()
   }
-  /// Waits until the host sends a command that begins so.
+  /// Waits until the host sends a command that begins with these octets.
   func command(_ text: String) async {
     for await command in commands where command.starts(with: octets(text)) { return }
     Issue.record("the host never sent \(text)")

@@ -24,7 +24,7 @@ import Testing
         let reason = await task.value
         #expect(reason.code == .disconnected && reason.status == .remoteUserTerminatedConnection)
       }
-      // Known for as long as somebody holds the link, also to a task that is cancelled.
+      // A copy of the link keeps the reason, also for a cancelled task.
       #expect(await link.closed.status == .remoteUserTerminatedConnection)
       #expect(await server.closed.status == .connectionTerminatedByLocalHost)
       let late = Task {
@@ -72,7 +72,7 @@ import Testing
     }
     #expect(error.code == .transport)
     #expect(try await states.next() == nil)
-    // The peer hears nothing any more.
+    // The peer receives nothing any more.
     let server = try #require(await peripheral.links.first)
     #expect(try await within { await server.closed }.code == .connectionTimedOut)
     await peripheral.close()
@@ -97,7 +97,7 @@ import Testing
         try await central.withLink(to: central.peer(at: peer), .fast) { _ in throw Failure() }
       }
       #expect(await central.links.isEmpty)
-      // One that goes down in the middle.
+      // A link that goes down in the middle.
       let code = try await central.withLink(to: [peer], .fast) { link in
         try await link.disconnect()
         return try await errorCode { () async throws(BluetoothError) in _ = try await link.read(belt.short) }
@@ -108,7 +108,7 @@ import Testing
     await peripheral.close()
   }
 
-  /// At any moment: no link is left.
+  /// Cancelled at any moment, it leaves no link.
   @Test func aCancelledLoanIsGivenBack() async throws {
     let lab = Lab(), belt = try Belt()
     let (central, peripheral) = (try await lab.host(), try await lab.host(belt.database))

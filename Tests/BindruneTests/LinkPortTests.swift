@@ -14,9 +14,9 @@ import Testing
       handle: handle, kind: .command, capacity: capacity, mtu: mtu, onReady: onReady, wake: wake)
   }
 
-  /// Against a list that does the same the slow way: every length at every place of the ring, handles, refusals, questions
-  /// for room, values that are dropped from the middle, fences that come and go in any order, wakes, and one call of `onReady`
-  /// for each edge. Also the port of one characteristic.
+  /// Compared with a slow list: every length at every place of the ring, handles, refusals, questions for room, values
+  /// dropped from the middle, fences that come and go in any order, wakes, and one call of `onReady` for each edge.
+  /// Also the port of one characteristic.
   @Test(arguments: [516, 517, 600, 1000, 4096], [nil, AttributeHandle(rawValue: 3)])
   func likeAList(_ capacity: Int, _ handle: AttributeHandle?) {
     let cost = handle == nil ? 4 : 2
@@ -28,7 +28,7 @@ import Testing
         capacity, of: handle, onReady: { called.add(1, ordering: .relaxed) },
         wake: { _ in woken.add(1, ordering: .relaxed) })
       #expect(port.capacity == capacity && port.costOfValue == cost)
-      // Each fence, and how many of the values stand before it; the event loop has come as far as the first of them.
+      // Each fence, and the number of values before it; the event loop has reached the first fence.
       var fences: [(fence: SendPort.Fence?, values: Int)] = [], isStopped = false
       var used: Int { model.reduce(0) { $0 + $1.value.count + cost } }
       func takeEdge() {
@@ -116,7 +116,8 @@ import Testing
     #expect(port.sendNext { _ in true } == .nothing && called.load(ordering: .relaxed) == 0 && port.readyEdges == 0)
   }
 
-  /// Over the air: commands for two characteristics arrive as they were offered, by a producer that goes by `onReady` alone.
+  /// Over the air: commands for two characteristics arrive in the order of the offers, from a producer that relies on
+  /// `onReady` alone.
   @Test func inTheOrderOfTheOffers() async throws {
     var builder = DatabaseBuilder()
     let handles = builder.service("180D") { service in
@@ -159,8 +160,8 @@ import Testing
     return nil
   }
 
-  /// In its ready edge a producer offers values to another port of the link, and makes a request, which is to come after them. The
-  /// host takes what it can of the other port at once, and goes on with it.
+  /// In its ready edge a producer offers values to another port of the link, and then makes a request that must come
+  /// after them. The host takes what it can from the other port at once, and the rest later.
   @Test func fromWithinAnEdge() async throws {
     var builder = DatabaseBuilder()
     let handle = builder.service("180D") { $0.characteristic("2A39", .writeWithoutResponse, value: [0]).value }
@@ -192,8 +193,8 @@ import Testing
     }
   }
 
-  /// A client that wants indications gets each value as one, the next when it has confirmed: in the order of the offers, however
-  /// many wait. Vol 3, Part F, §3.4.7.2.
+  /// A client that enabled indications gets each value as one, the next after its confirmation: in the order of the
+  /// offers, however many wait. Vol 3, Part F, §3.4.7.2.
   @Test func indications() async throws {
     var builder = DatabaseBuilder()
     let handles = builder.service("180D") { service in
@@ -232,8 +233,8 @@ import Testing
     await peripheral.close()
   }
 
-  /// The server's services change while the port is full: what was for handles that are gone is dropped, what was for others
-  /// waits on, and there is one edge.
+  /// The server's services change while the port is full: the port drops values for removed handles, keeps the others,
+  /// and reports one edge.
   @Test func servicesChanged() async throws {
     var builder = DatabaseBuilder()
     let changed = builder.service("1801") { $0.characteristic("2A05", .indicate).value }
@@ -252,13 +253,13 @@ import Testing
         calls.add(1, ordering: .relaxed)
       }
       let single = try await link.sendPort(.command, to: gone), other = try await link.sendPort(.command, to: kept)
-      // The controller takes nothing more: buffers, the link's queue and the port fill up.
+      // The controller accepts nothing more: buffers, the link's queue and the port fill up.
       try await relay.fallSilent()
       var offered = 0, before = -1
       while before < offered {
         before = offered
         while port.offer([UInt8](repeating: 1, count: 16), to: offered.isMultiple(of: 2) ? kept : gone) { offered += 1 }
-        // Some turns of the radio's loop and the host's: what was offered has gone as far as it can.
+        // Some turns of the radio's loop and the host's: the offered values have advanced as far as they can.
         for _ in 0..<50 {
           try await lab.radio.eventLoop.submit {}.get()
           _ = await central.mtu(of: link.id)

@@ -4,7 +4,7 @@ import struct Foundation.UUID
 import TestSupport
 import Testing
 
-/// A peripheral with a Generic Attribute service that has all of it, and a heart rate.
+/// A peripheral with a complete Generic Attribute service, and a heart rate.
 private struct Sensor {
   let database: Database
   let changed: AttributeHandle, rate: AttributeHandle, controlPoint: AttributeHandle
@@ -28,7 +28,7 @@ private struct Sensor {
   }
 }
 
-/// A cache that counts, and says what it is told to say.
+/// A cache that counts calls, and returns a given database.
 private actor SpyCache: DatabaseCache {
   private(set) var asked = 0
   private(set) var kept: [RemoteDatabase?] = []
@@ -45,7 +45,7 @@ private actor SpyCache: DatabaseCache {
     waiting = nil
   }
   func set(_ database: RemoteDatabase?) { answer = database }
-  /// Until something has been kept `count` times.
+  /// Waits until the host has stored something `count` times.
   func keeps(_ count: Int) async {
     while kept.count < count { await withCheckedContinuation { waiting = $0 } }
   }
@@ -84,7 +84,7 @@ private actor SpyCache: DatabaseCache {
       let rate = try #require(try await link.discover().characteristic("2A37"))
       let subscription = try await link.subscribe(to: rate)
       #expect(await peripheral.notify([1], of: sensor.rate).isEmpty)
-      // It waits, although nobody has begun to read.
+      // It waits, although no reader has started.
       #expect(try await link.read(sensor.controlPoint) == [0])
       var values = subscription.makeAsyncIterator()
       #expect(try await values.next()?.value == [1])
@@ -95,7 +95,7 @@ private actor SpyCache: DatabaseCache {
       #expect(try await self.subscription(&events, sensor.rate) == [])
       try await subscription.end()
 
-      // Indications, because somebody says so.
+      // Indications, because the caller asks for them.
       let indications = try await link.subscribe(to: rate, .indication)
       let (client, configuration) = try #require(try await subscriber(&events, sensor.rate))
       #expect(configuration == .indication)
@@ -138,12 +138,12 @@ private actor SpyCache: DatabaseCache {
       let database = try await link.discover()
       let rate = try #require(database.characteristic("2A37"))
       let configuration = try #require(database.descriptor(.clientCharacteristicConfiguration, of: rate))
-      // As it is after a reconnection to a server that has kept the configuration.
+      // As after a reconnection to a server that has kept the configuration.
       try await link.write([1, 0], to: configuration)
       for number in UInt8(1)...70 { await peripheral.notify([number], of: sensor.rate) }
       #expect(try await link.read(sensor.controlPoint) == [0])
       var events = await link.events.makeAsyncIterator()
-      // The last 64 have waited for the first who listens.
+      // The last 64 have waited for the first reader.
       for number in UInt8(7)...70 {
         guard case .value(let value)? = try await events.next() else {
           Issue.record("no value")
@@ -202,7 +202,7 @@ private actor SpyCache: DatabaseCache {
       #expect(await cache.kept == [first])
       try await link.disconnect()
 
-      // A cache that says something else under the same hash is believed: nothing is asked of the server.
+      // The host trusts a cache with the same hash, even if the database differs: it asks the server nothing.
       let other = try RemoteDatabase(cacheText: try #require(first.cacheText).replacing("180D", with: "1810"))
       await cache.set(other)
       try await peripheral.advertiseFast()
@@ -211,7 +211,7 @@ private actor SpyCache: DatabaseCache {
       #expect(await again.database == other)
       try await again.disconnect()
 
-      // Under another hash it is not.
+      // It does not use an entry with another hash.
       await cache.set(
         try RemoteDatabase(cacheText: try #require(first.cacheText).replacing("hash A0", with: "hash 00")))
       try await peripheral.advertiseFast()
@@ -237,7 +237,7 @@ private actor SpyCache: DatabaseCache {
       let range = [service.handle.rawValue, service.endHandle.rawValue].flatMap { [UInt8($0 & 0xFF), UInt8($0 >> 8)] }
       try await peripheral.indicate(range, of: sensor.changed, on: client)
 
-      // What the link begins with comes first.
+      // The link's initial events come first.
       changed: while let event = try await events.next() {
         switch event {
         case .mtuChanged, .dataLengthChanged: break
@@ -286,7 +286,7 @@ private actor SpyCache: DatabaseCache {
     }
     await cache.keep(nil, of: peer)
     #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path()).isEmpty)
-    // Nowhere to write: the next connection discovers.
+    // The cache cannot write: the next connection discovers.
     let nowhere = FileDatabaseCache(directory: directory.appending(path: "none").path())
     await nowhere.keep(database, of: peer)
     #expect(await nowhere.database(of: peer) == nil)

@@ -43,7 +43,7 @@ import Testing
     await #expect(throws: BluetoothError.linkIsDown) { try await consumer.value }
   }
 
-  /// What waits is let go: the consumer wants nothing more.
+  /// Drops what waits: the consumer has ended.
   @Test func cancelled() async throws {
     let mailbox = Mailbox<Int>(capacity: 3, overflow: .end)
     mailbox.put(1)

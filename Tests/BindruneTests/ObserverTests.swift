@@ -22,8 +22,8 @@ import Testing
     }
   }
 
-  /// The ATT PDUs that a controller has given to a host, told as the observer's side tells what they mean: the oracle is what
-  /// was on the wire, not what the host made of it.
+  /// The ATT PDUs from a controller to its host, in the notation of the observer's events: the oracle is the wire, not
+  /// the host.
   private static func text(ofACL packet: [UInt8]) -> String? {
     guard packet.count > 9, packet[0] == 0x02, packet[7] == 0x04, packet[8] == 0x00 else { return nil }
     let value = packet[10...]
@@ -46,8 +46,8 @@ import Testing
     }
   }
 
-  /// Values, answers to reads and to writes, as many at once as there can be, are told in the order of the wire; and the
-  /// values that one port has sent for two characteristics in the order in which they were offered.
+  /// The observer receives values and answers to reads and writes, as many at once as possible, in the order of the
+  /// wire; and the values that one port sends for two characteristics in the order of the offers.
   @Test(arguments: [1, 2, 3] as [UInt64]) func inTheOrderOfTheWire(seed: UInt64) async throws {
     let lab = Lab(), meter = try Meter(), requests = 300, values = 600
     let chance = Mutex(SplitMix64(seed: seed)), asked = Mutex(0)
@@ -93,7 +93,7 @@ import Testing
       if let text = Self.text(ofACL: packet) { wire.withLock { $0.append(text) } }
     }
 
-    // A request more for each that ends, and now and then for a value.
+    // One more request for each that ends, and sometimes for a value.
     let left = Mutex(requests)
     let ask: @Sendable (isolated BluetoothHost) -> Void = { host in
       let number = left.withLock { left in
@@ -132,7 +132,7 @@ import Testing
         && told.contains(
           "notified \(meter.other.rawValue) \(hex([UInt8((values - 1) >> 8), UInt8((values - 1) & 255)]))")
     }
-    // The last values that the server sends by itself may still be on their way: until both have as many.
+    // The server's last notifications may still be in transit: wait until both have the same number.
     try await eventually {
       client.told.dropFirst(before).count { Self.text(of: $0) != nil } == wire.withLock { $0.count }
     }
@@ -149,7 +149,8 @@ import Testing
     await peripheral.close()
   }
 
-  /// One `.completed` for each, after `begin` has returned: on a link that is gone, a host that is not started, or closed.
+  /// One `.completed` for each, after `begin` has returned: on a link that is down, a host that is not started, or
+  /// closed.
   @Test func whatCannotBeBegun() async throws {
     let gone = LinkID(rawValue: 99), handle = AttributeHandle(rawValue: 3)
     let operations: [HostOperation] = [
@@ -170,7 +171,7 @@ import Testing
     try await beginAll(.notStarted)
     try await host.start()
     try await beginAll(.disconnected)
-    // From within a method of the observer too.
+    // Also from within a method of the observer.
     let again = Mutex<RequestID?>(nil)
     recorder.react { host, told in
       guard case .event(.completed) = told, again.withLock({ $0 }) == nil else { return }
@@ -188,8 +189,8 @@ import Testing
   }
 
   enum End: CaseIterable { case disconnect, task, peer, close, transport, hardware }
-  /// However a link or the host ends: each operation completes once and before it is told that its link is down; nothing is
-  /// told of that link afterwards, and nothing but `.failed` of the host.
+  /// However a link or the host ends: each operation completes once, before the report that its link is down;
+  /// afterwards the observer receives nothing of that link, and only `.failed` of the host.
   @Test(arguments: End.allCases) func everythingEndsOnce(_ end: End) async throws {
     let lab = Lab(), belt = try Belt(), recorder = Recorder(), serving = Recorder()
     let peripheral = try await lab.host(belt.database, observer: serving)
@@ -203,7 +204,7 @@ import Testing
     _ = try await central.end(of: .discoverAll(link.id), recorder)
     let waiting = await central.run { host in
       [
-        // Nobody answers this one, and the others wait for that.
+        // This one gets no answer, and the others wait for that.
         HostOperation.read(link.id, belt.dynamic), .read(link.id, belt.short), .write(link.id, belt.short, [1]),
         .subscribe(link.id, belt.notifying, nil), .discoverServices(link.id, nil),
       ].map { host.begin($0) }
@@ -252,7 +253,7 @@ import Testing
       await central.run { $0.cancel(nobody) }
       #expect(try await recorder.result(of: nobody).code == .cancelled)
     }
-    // What the link had to say, up to its end.
+    // The events of the link, up to its end.
     if ![.transport, .hardware].contains(end) {
       let down = try await recorder.first { event in
         if case .server(.disconnected(link.id, _)) = event { true } else { nil }
@@ -270,7 +271,7 @@ import Testing
     #expect(recorder.completions.count == 2 + waiting.count + asked.count + 1)
   }
 
-  /// What is cancelled ends with that, once, and the next request is answered.
+  /// A cancelled operation ends once, with `.cancelled`, and the next request gets its answer.
   @Test func cancelled() async throws {
     let lab = Lab(), belt = try Belt(), recorder = Recorder(), serving = Recorder()
     let peripheral = try await lab.host(belt.database, observer: serving)
@@ -312,7 +313,7 @@ import Testing
     await peripheral.close()
   }
 
-  /// From the advertisement to the answers, with nothing but an observer on either side: no task waits for anything.
+  /// From the advertisement to the answers, with only an observer on either side: no task waits.
   @Test func withoutTasks() async throws {
     let lab = Lab(), belt = try Belt(), loop = lab.radio.eventLoop
     let serving = Recorder(), recorder = Recorder(), confirmed = Mutex(0)
@@ -433,7 +434,7 @@ import Testing
     }
   }
 
-  /// A change of the services is told in its place: before what has been discovered again, and not as a value.
+  /// A change of the services arrives in order: before the rediscovered database, and not as a value.
   @Test func servicesThatChange() async throws {
     var builder = DatabaseBuilder()
     builder.service("1801") { service in service.characteristic("2A05", .indicate) }
@@ -467,8 +468,8 @@ import Testing
     await peripheral.close()
   }
 
-  /// A request that the observer begins when it receives a value leaves at once, although nothing but that value has arrived: it waits
-  /// for no other packet and no timer.
+  /// A request that the observer begins when it receives a value leaves at once, even if only that value has arrived:
+  /// it waits for no other packet and no timer.
   @Test func begunByAValue() async throws {
     let lab = Lab(), belt = try Belt(), recorder = Recorder(), serving = Recorder()
     let peripheral = try await lab.host(belt.database, observer: serving)
@@ -500,7 +501,7 @@ import Testing
     await peripheral.close()
   }
 
-  /// Whoever reads a sequence or awaits a function hears what it always does, beside an observer.
+  /// Beside an observer, sequences and `async` functions return the same as without.
   @Test func besideTasks() async throws {
     let lab = Lab(), belt = try Belt(), recorder = Recorder(), serving = Recorder()
     let peripheral = try await lab.host(belt.database, observer: serving)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Bindrune
 
-/// What one caller asks for on one link leaves in the order of its calls, through ports and past them.
+/// The requests and values of one caller leave a link in the order of its calls, through ports and past them.
 @Suite(.virtualTime, .hang) struct OrderTests {
   private struct Desk {
     let lab = Lab()
@@ -33,7 +33,7 @@ import Testing
   }
   private static func octets(_ number: Int) -> [UInt8] { [UInt8(number >> 8), UInt8(number & 0xFF)] }
 
-  /// A read sees what was written before it, without a response.
+  /// A read sees an earlier write without response.
   @Test func aReadAfterCommands() async throws {
     let desk = try await Desk(), value = desk.values[0]
     let port = try await desk.link.sendPort(.command, to: value)
@@ -50,7 +50,7 @@ import Testing
     await desk.close()
   }
 
-  /// A write with a response arrives behind 3,000 commands that the port has taken as it had room.
+  /// A write with a response arrives after 3,000 commands that the port accepted as it had room.
   @Test func aWriteAfterFlowControlledCommands() async throws {
     let desk = try await Desk(), count = 3_000
     let port = try await desk.link.sendPort(.command, to: desk.values[0], capacity: 1_000)
@@ -76,8 +76,8 @@ import Testing
     return nil
   }
 
-  /// An observer's mix of commands, by two ports, and of requests, in one turn of the loop or in many: they arrive in the order of
-  /// the calls.
+  /// An observer mixes requests with commands through two ports, in one turn of the loop or in many: they arrive in the
+  /// order of the calls.
   @Test(arguments: UInt64(1)...12) func aSeededMix(seed: UInt64) async throws {
     let recorder = Recorder(), desk = try await Desk(observer: recorder), count = 300
     let ports = [
@@ -101,7 +101,7 @@ import Testing
             // 256 requests may wait.
             _ = try await recorder.result(of: read)
           case let which:
-            // One port for a run of calls: of values in several ports nobody has said in which order they come.
+            // One port for a run of calls: the order of values in several ports is not defined.
             let port = ports[which % 2]
             if port.offer(Self.octets(number), to: desk.values[1]) {
               made.append(number)
@@ -130,8 +130,8 @@ import Testing
     await desk.close()
   }
 
-  /// A request that has no place among the values waits only for the requests before it. Behind the place of a request that is
-  /// still to come, as an app's is on its way from its thread, each would wait for the other.
+  /// A request without a place among the values waits only for the requests before it. Placed behind a request that is
+  /// still on its way from the app's thread, it would deadlock with that.
   @Test func aRequestWithoutAPlace() async throws {
     let recorder = Recorder(), desk = try await Desk(observer: recorder), link = desk.link.id
     let port = try await desk.central.sendPort(.command, on: link)
@@ -155,7 +155,7 @@ import Testing
     await desk.close()
   }
 
-  /// An answer leaves behind the notifications that the application has offered before it, and those offered after it follow it.
+  /// An answer leaves after the notifications that the application offered before it, and before those offered later.
   @Test func anAnswerAmongNotifications() async throws {
     let recorder = Recorder(), desk = try await Desk(dynamic: true, observer: recorder)
     try await within {
@@ -200,7 +200,7 @@ import Testing
     await desk.close()
   }
 
-  /// A request that is cancelled, or whose link ends, while it waits for values ends once.
+  /// A request ends once if it is cancelled, or its link ends, while it waits for values.
   @Test func endsWhileItWaits() async throws {
     let lab = Lab(), recorder = Recorder()
     var builder = DatabaseBuilder()
@@ -211,7 +211,7 @@ import Testing
     try await within {
       let link = try await central.connect(to: peripheral.ownAddress, .fast)
       let port = try await central.sendPort(.command, on: link.id, capacity: 2_000)
-      // The controller takes nothing more: its buffers, the link's queue and the port fill up.
+      // The controller accepts nothing more: its buffers, the link's queue and the port fill up.
       try await relay.fallSilent()
       while await central.hasValues(.command, on: link.id) == false {
         while port.offer([UInt8](repeating: 1, count: 100), to: value) {}

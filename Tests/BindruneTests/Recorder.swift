@@ -3,7 +3,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// An observer that keeps what it is told, and may answer to it on the spot.
+/// An observer that records its events, and may react to them at once.
 final class Recorder: HostObserver {
   enum Told: Sendable {
     case event(HostEvent)
@@ -34,9 +34,9 @@ final class Recorder: HostObserver {
     reaction?(host, told)
   }
 
-  /// From now on `reaction` is called with whatever is told.
+  /// From now on calls `reaction` with every event.
   func react(_ reaction: Reaction?) { state.withLock { $0.reaction = reaction } }
-  /// Around a call to the host, from within which nothing must be told.
+  /// Wraps a call to the host, during which the observer must receive nothing.
   @discardableResult func calling<Result, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure)
     -> Result
   {
@@ -51,7 +51,7 @@ final class Recorder: HostObserver {
   var completions: [(id: RequestID, result: Result<HostOutcome, BluetoothError>)] {
     events.compactMap { if case .completed(let id, let result) = $0 { (id, result) } else { nil } }
   }
-  /// What `match` gives for the first of the events that it gives something for.
+  /// The first non-nil result of `match` over the events.
   func first<Found: Sendable>(
     at location: SourceLocation = #_sourceLocation, _ match: @escaping @Sendable (HostEvent) -> Found?
   ) async throws -> Found {

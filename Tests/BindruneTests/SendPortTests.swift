@@ -36,7 +36,7 @@ import Testing
     }
   }
 
-  /// 512 octets are the longest value; what is longer leaves cut to that, or to what the link's MTU carries.
+  /// 512 octets are the longest value; a longer one leaves cut to that, or to what the link's MTU carries.
   @Test func whatIsTooLongIsCut() async throws {
     let port = port(0, mtu: 517)
     var lengths: [Int] = []
@@ -94,7 +94,7 @@ import Testing
     await #expect(throws: BluetoothError.linkIsDown) { try await port.waitUntilReady() }
   }
 
-  /// Real threads: none of their values is lost, doubled, torn or out of order, and no wake is missed or superfluous.
+  /// Real threads: no value is lost, doubled, torn or out of order, and no wake is missed or superfluous.
   @Test(arguments: [(0, false), (2_000, true), (1 << 16, true)]) func eightThreadsShareAPort(
     _ capacity: Int, _ isForLink: Bool
   ) {
@@ -105,7 +105,7 @@ import Testing
     #expect(await SendPortThreads(capacity: capacity, isForLink: isForLink).close() == [])
   }
 
-  /// Offered to in one burst, two ports of a link send a value each in turn.
+  /// After one burst of offers, two ports of a link send one value each in turn.
   @Test func portsTakeTurns() async throws {
     let lab = Lab(), belt = try Belt()
     let (central, peripheral, link) = try await lab.linked(belt)
@@ -114,7 +114,7 @@ import Testing
       let ports = [
         try await link.sendPort(.command, to: belt.short), try await link.sendPort(.command, to: belt.short),
       ]
-      // On the loop that empties them: it comes when all have been offered.
+      // The offers run on the draining loop, which drains after all of them.
       try await lab.radio.eventLoop.submit {
         for (number, port) in ports.enumerated() {
           for _ in 0..<50 { #expect(port.offer([UInt8(number)])) }
@@ -132,7 +132,7 @@ import Testing
     await peripheral.close()
   }
 
-  /// Eight producers, each with a port of its own that is far too small: nothing is lost, each one's values in order.
+  /// Eight producers, each with its own, far too small port: no value is lost, and each producer's arrive in order.
   @Test func eightProducers() async throws {
     let lab = Lab(), belt = try Belt()
     let (central, peripheral, link) = try await lab.linked(belt)
@@ -178,7 +178,7 @@ import Testing
     await peripheral.close()
   }
 
-  /// Writes without response; the port is let go before its values have left, and they arrive all the same.
+  /// Writes without response: the values of a port released early still arrive.
   @Test func aPortThatIsLetGo() async throws {
     let lab = Lab(), belt = try Belt()
     let (central, peripheral, link) = try await lab.linked(belt)
@@ -213,7 +213,7 @@ import Testing
       for _ in 0..<2000 {
         while !port.offer([1, 2, 3]) { try await port.waitUntilReady() }
       }
-      // With the link goes the port.
+      // The port ends with the link.
       try await link.disconnect()
       while let event = try await events.next() { if case .disconnected(client, _) = event { break } }
       #expect(!port.offer([1]))

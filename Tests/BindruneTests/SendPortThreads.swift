@@ -11,10 +11,10 @@ extension SendPort {
   }
 }
 
-/// Threads that use one `SendPort` at once: eight producers, and one that stands for the event loop. What goes wrong is a
-/// fault in words. `swift test` runs this, and `Tests/ThreadSanitizer/run` the same under ThreadSanitizer.
+/// Threads that use one `SendPort` at once: eight producers, and one in place of the event loop. It describes each
+/// fault in words. `swift test` runs this, and `Tests/ThreadSanitizer/run` runs it under ThreadSanitizer.
 final class SendPortThreads: @unchecked Sendable {
-  // Sendable: what the threads share is the port, and what `condition` guards.
+  // Sendable: the threads share only the port and what `condition` guards.
   private let condition = NSCondition()
   private var rings = 0, calls = 0, running = 0, found: [String] = []
   private var port: SendPort!
@@ -66,7 +66,7 @@ final class SendPortThreads: @unchecked Sendable {
     }
   }
 
-  /// Number `number` of `producer`: who it is from, which it is, and as many octets more as those say.
+  /// Value `number` of `producer`: the producer, the number, and as many further octets as those determine.
   private static func value(_ producer: Int, _ number: Int) -> [UInt8] {
     let fill = UInt8(truncatingIfNeeded: producer &* 31 &+ number)
     return [UInt8(producer), UInt8(number & 255), UInt8(number >> 8)]
@@ -77,7 +77,7 @@ final class SendPortThreads: @unchecked Sendable {
     isForLink ? AttributeHandle(rawValue: UInt16(producer + 1)) : Self.handle
   }
 
-  /// Each producer offers `count` values and tries again where there is no room; all of them leave, in each one's order.
+  /// Each producer offers `count` values and retries if there is no room; all of them leave, in each producer's order.
   func share(count: Int) -> [String] {
     let port = port!
     for producer in 0..<Self.producers {
@@ -85,7 +85,7 @@ final class SendPortThreads: @unchecked Sendable {
       start {
         for number in 0..<count {
           let value = Self.value(producer, number)
-          // With and without an array; one of them watches what anybody may.
+          // With and without an array; one producer also checks the count.
           while number.isMultiple(of: 2) ? !port.offer(value, to: handle) : !port.offer(value.span, to: handle) {
             sched_yield()
           }
@@ -102,7 +102,7 @@ final class SendPortThreads: @unchecked Sendable {
         while rest != .nothing {
           turn += 1
           if turn.isMultiple(of: 100) { port.mtuChanged(23 + turn % 500) }
-          // Questions arm edges as refusals do.
+          // Asking for room arms an edge, as a refusal does.
           if turn.isMultiple(of: 7) { _ = port.isReady() }
           let isEdge: Bool
           (rest, isEdge) = port.sendNext { span, handle in
@@ -127,7 +127,7 @@ final class SendPortThreads: @unchecked Sendable {
     return condition.withLock { found }
   }
 
-  /// The link goes down while all offer: nothing is taken or lent after that, and everybody who waits is told once.
+  /// The link goes down while all offer: afterwards the port takes and lends nothing, and wakes every waiter once.
   func close() async -> [String] {
     let port = port!
     for producer in 0..<Self.producers {

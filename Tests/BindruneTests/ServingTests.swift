@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 @Suite("Serving", .virtualTime, .hang) struct ServingTests {
-  /// Everything to every listener; the first answer counts, later ones are refused.
+  /// Every listener receives every event; the first answer counts, the host refuses later ones.
   @Test func severalListeners() async throws {
     let lab = Lab(), belt = try Belt()
     let (central, peripheral, link) = try await lab.linked(belt)
@@ -54,7 +54,7 @@ import Testing
     await peripheral.close()
   }
 
-  /// Nobody listens, so nobody will answer: the client hears that at once, and not after 30 s.
+  /// Without a listener the host refuses a request at once, so the client does not wait 30 s.
   @Test func nobodyListens() async throws {
     let lab = Lab(), belt = try Belt()
     let (central, peripheral, link) = try await lab.linked(belt)
@@ -79,7 +79,7 @@ import Testing
         return
       }
       try await link.disconnect()
-      // It says why.
+      // It gives the reason.
       let error = await #expect(throws: BluetoothError.self) { try await read.value }
       #expect(error?.code == .disconnected && error?.status == .connectionTerminatedByLocalHost)
       guard case .disconnected = try await events.next() else {
@@ -88,7 +88,7 @@ import Testing
       }
       let gone = await #expect(throws: BluetoothError.self) { try await request.respond([1]) }
       #expect(gone?.code == .disconnected)
-      // The next client is not answered by it.
+      // It does not answer the next client.
       let second = try await central.connect(to: peripheral.ownAddress, .fast)
       let reader = Task { try await second.read(belt.dynamic) }
       while let event = try await events.next() {
@@ -124,7 +124,7 @@ import Testing
     await peripheral.close()
   }
 
-  /// Each is waited for, heard, changed and ended for itself.
+  /// Each set starts, is heard, changes and ends independently.
   @Test func severalAdvertisements() async throws {
     let lab = Lab()
     let (central, peripheral) = (try await lab.host(), try await lab.host())
@@ -153,7 +153,7 @@ import Testing
       }
       #expect(ends == [ids[0]: .stopped, ids[2]: .durationOver])
     }
-    // What cannot be is said at once, and nothing waits.
+    // An impossible request throws at once, and nothing waits.
     let most = await peripheral.maximumAdvertisingSets
     #expect(most == 8)
     let code = try await errorCode { () async throws(BluetoothError) in
@@ -169,7 +169,7 @@ import Testing
     await central.close()
     await peripheral.close()
   }
-  /// Said again, said otherwise, beside a link: each call of `advertise` returns.
+  /// Repeated, with changes, beside a link: each call of `advertise` returns.
   @Test func advertisingAgain() async throws {
     let lab = Lab()
     let (central, peripheral) = (try await lab.host(), try await lab.host())
@@ -186,8 +186,8 @@ import Testing
     await peripheral.close()
   }
 
-  /// Vol 3, Part C, §10.5; Vol 3, Part F, §3.4.1.1: 0x08 until the application has authorized the client, and after it has taken
-  /// that back.
+  /// Vol 3, Part C, §10.5; Vol 3, Part F, §3.4.1.1: 0x08 until the application authorizes the client, and after it
+  /// revokes that.
   @Test func authorization() async throws {
     let lab = Lab()
     var builder = DatabaseBuilder()
@@ -215,7 +215,7 @@ import Testing
       #expect(await attError() == .insufficientAuthorization)
       await client.setAuthorized(true)
       try await link.disconnect()
-      // Another link, another client as far as anybody knows.
+      // Another link counts as another client.
       let next = try await central.connect(to: peer, .fast)
       await #expect(throws: BluetoothError.self) { try await next.read(door) }
     }

@@ -7,7 +7,7 @@ import NIOPosix
 import TestSupport
 import Testing
 
-/// A host that says its commands one by one, each after the answer to the one before, and keeps what it hears.
+/// A host that sends its commands one by one, each after the answer to the one before, and records what it receives.
 private final class ScriptedHost: HCIReceiver, @unchecked Sendable {
   // Everything happens on the transport's loop.
   let transport: any HCITransport
@@ -47,7 +47,7 @@ private final class ScriptedHost: HCIReceiver, @unchecked Sendable {
     self.waiting = nil
     waiting.promise.succeed()
   }
-  /// Until `predicate` holds, five minutes at most.
+  /// Waits until `predicate` holds, for at most five minutes.
   func wait(
     _ sourceLocation: SourceLocation = #_sourceLocation, until predicate: @escaping @Sendable (ScriptedHost) -> Bool
   ) async throws {
@@ -96,7 +96,7 @@ private func withRadio(on loop: any EventLoop, _ body: (SimulatedRadio) async th
       let listener = ScriptedHost(radio.controller(), scanning)
       try await speaker.begin()
       try await listener.begin()
-      // Several intervals: the timer goes on by itself.
+      // Several intervals: the timer repeats by itself.
       try await listener.wait { $0.packets.filter(isReport).count >= 3 }
       #expect(listener.packets[0] == resetAnswer)
       // Each has an address of its own.
@@ -138,7 +138,7 @@ private func withRadio(on loop: any EventLoop, _ body: (SimulatedRadio) async th
   @Test func aClosedConnectionTakesItsControllerAlong() async throws {
     try await withRadio(on: loop) { radio in
       let server = try await radio.listen(on: .tcp(host: "127.0.0.1", port: 0))
-      // Its own loop: the other end is another process as far as the radio knows.
+      // Its own loop: to the radio the other end is another process.
       let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
       let host = ScriptedHost(try await H4Stream.connect(to: server.address, on: group.next()), [reset])
       let garbler = ScriptedHost(
@@ -153,7 +153,7 @@ private func withRadio(on loop: any EventLoop, _ body: (SimulatedRadio) async th
       let inProcess = ScriptedHost(radio.controller(), [reset])
       try await inProcess.begin()
       try await inProcess.close()
-      // The connection's end reaches the radio in its own time: asked again until it has, bounded by the time limit.
+      // The connection's end reaches the radio later: poll for it, within the time limit.
       while try await radio.eventLoop.submit({ radio.controllerCount }).get() > 0 { await Task.yield() }
       await server.close()
       try await group.shutdownGracefully()

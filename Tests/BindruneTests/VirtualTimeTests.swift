@@ -4,7 +4,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// The clock that the tests of hosts, adapters and the facade go by.
+/// The clock that the tests of hosts, adapters and the facade use.
 @Suite("Virtual time", .virtualTime, .hang) struct VirtualTimeTests {
   private let loop = VirtualLoop.current
 
@@ -18,7 +18,7 @@ import Testing
       loop.scheduleTask(in: .nanoseconds(1_700_000)) {
         note("first")
         cancelled.cancel()
-        // Whatever follows from a timer comes before the next one.
+        // Everything that a timer causes comes before the next timer.
         loop.execute { loop.execute { note("behind it") } }
       }
     }.get()
@@ -27,7 +27,7 @@ import Testing
     #expect(loop.now - start >= .seconds(2))
   }
 
-  /// A thread that is held up loses no time: here by sleep, on a busy machine by others.
+  /// A delayed thread loses no time: here sleep delays it, on a busy machine other processes do.
   @Test func aDelegateIsWaitedFor() async throws {
     let queue = DispatchQueue(label: "delegate"), loop = loop
     loop.follow(queue)
@@ -60,7 +60,7 @@ import Testing
     try await timeOut.futureResult.get()
   }
 
-  /// Whoever needs no time is not bounded by it.
+  /// Virtual time does not limit a test that uses none.
   @Test func withoutTimersItStandsStill() async throws {
     let start = loop.now
     for _ in 0..<1000 { await Task.yield() }

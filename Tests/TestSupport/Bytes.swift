@@ -1,4 +1,4 @@
-/// The octets that `hex` writes: pairs of hex digits, any white space between them. Anything else traps: the test is wrong.
+/// The octets of `hex`: pairs of hex digits, with any white space between them. Anything else traps.
 public func octets(_ hex: String) -> [UInt8] {
   let digits = hex.filter { !$0.isWhitespace }.map { digit in
     guard let value = digit.hexDigitValue else { preconditionFailure("\"\(digit)\" is not a hex digit") }
@@ -8,7 +8,7 @@ public func octets(_ hex: String) -> [UInt8] {
   return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
 }
 
-/// `0C 03 00`: how packets are written everywhere in this project.
+/// `0C 03 00`: the notation for packets throughout this project.
 public func hex(_ octets: some Sequence<UInt8>) -> String {
   octets.map { String($0 >> 4, radix: 16, uppercase: true) + String($0 & 0xF, radix: 16, uppercase: true) }
     .joined(separator: " ")

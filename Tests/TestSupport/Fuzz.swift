@@ -1,21 +1,21 @@
 import Foundation
 
-/// Bad input for a `receive`: every prefix of every sample, then `cases` packets made from chance.
+/// Bad input for a `receive`: every prefix of every sample, then `cases` random packets.
 ///
 ///     for packet in Fuzz(samples) {
 ///       layer.receive(packet.span, now: .zero)      // an effect or a typed error, never a trap
 ///     }
 ///
-/// A third of the packets are random, a third are samples with flipped bits, a third are samples cut, stretched, spliced.
-/// Says its seed when it starts. `BINDRUNE_FUZZ_CASES` and `BINDRUNE_FUZZ_SEED` set what is not given here.
+/// A third of the packets are random, a third are samples with flipped bits, a third are samples cut, stretched,
+/// spliced. Prints its seed when it starts. `BINDRUNE_FUZZ_CASES` and `BINDRUNE_FUZZ_SEED` set the defaults.
 public struct Fuzz: Sequence, IteratorProtocol {
-  /// Packets from chance: 10,000, or `BINDRUNE_FUZZ_CASES`.
+  /// Random packets: 10,000, or `BINDRUNE_FUZZ_CASES`.
   public static var cases: Int { environment("BINDRUNE_FUZZ_CASES").flatMap { Int($0) } ?? 10_000 }
-  /// Sequences of PDUs with one peer, from its first word to its last: 20,000, or `BINDRUNE_FUZZ_CASES`.
+  /// Complete sequences of PDUs with one peer: 20,000, or `BINDRUNE_FUZZ_CASES`.
   public static var sequences: Int { environment("BINDRUNE_FUZZ_CASES").flatMap { Int($0) } ?? 20_000 }
-  /// PDUs in one direction, the fast path against a plain one: 50,000, or `BINDRUNE_FUZZ_CASES`.
+  /// PDUs in one direction, comparing the fast path with a plain one: 50,000, or `BINDRUNE_FUZZ_CASES`.
   public static var pdus: Int { environment("BINDRUNE_FUZZ_CASES").flatMap { Int($0) } ?? 50_000 }
-  /// 1, or `BINDRUNE_FUZZ_SEED`: a run that failed is repeated with the seed it printed.
+  /// 1, or `BINDRUNE_FUZZ_SEED`: repeat a failed run with the seed it printed.
   public static var seed: UInt64 { environment("BINDRUNE_FUZZ_SEED").flatMap { UInt64($0) } ?? 1 }
 
   private let samples: [[UInt8]]
@@ -24,7 +24,7 @@ public struct Fuzz: Sequence, IteratorProtocol {
   private var chance: SplitMix64
   private var prefixes: (sample: Int, count: Int) = (0, 0)
 
-  /// `samples` are valid packets; no packet made here is longer than `longest` octets.
+  /// `samples` are valid packets; no generated packet is longer than `longest` octets.
   public init(
     _ samples: [[UInt8]], cases: Int = Fuzz.cases, seed: UInt64 = Fuzz.seed, longest: Int = 600,
     file: String = #fileID, line: Int = #line
@@ -56,8 +56,8 @@ public struct Fuzz: Sequence, IteratorProtocol {
     return prefix
   }
 
-  /// Short ones mostly, with small numbers often: those are what lengths and counts are made of. Half of them begin like
-  /// a sample, so that they get past the opcode.
+  /// Mostly short, often with small numbers, as lengths and counts are. Half of them begin like a sample, so that the
+  /// decoder gets past the opcode.
   private mutating func random(opcode: UInt8?) -> [UInt8] {
     let count = Int.random(in: 0...(Bool.random(using: &chance) ? Swift.min(32, longest) : longest), using: &chance)
     var packet: [UInt8] = []

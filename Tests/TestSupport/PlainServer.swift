@@ -1,21 +1,21 @@
 import ATT
 import GATT
 
-/// A server that answers as Vol 3, Part F, §3.4 says and as slowly as it can: a table of attributes that every request
-/// walks from its first to its last row, and arrays for octets. It shares no code with `Server`, whose table of errors it
-/// follows, and with `ATTPDU`: what the fast one answers is compared with what this one answers.
+/// A server that follows Vol 3, Part F, §3.4 in the plainest way: each request walks a table of attributes from the
+/// first to the last row, and octets are arrays. It shares no code with `Server`, whose table of errors it follows, nor
+/// with `ATTPDU`: tests compare the answers of the two servers.
 ///
-/// It has one client, whose link it is told of by its properties. There is no robust caching in it.
+/// It has one client, and properties that describe the client's link. It has no robust caching.
 public struct PlainServer {
   /// One row.
   public struct Attribute {
     public enum Value {
       case stored([UInt8], isFixed: Bool, maximum: Int)
-      /// The application's: `application`.
+      /// Held by the application: see `application`.
       case dynamic
-      /// The client's own configuration of the value at this handle, of which these bits may be set.
+      /// The client's configuration of the value at this handle; it may set these bits.
       case configuration(of: Int, supported: UInt8)
-      /// The client's own features.
+      /// The client's features.
       case features
     }
     public var handle: Int
@@ -37,7 +37,7 @@ public struct PlainServer {
     var isDynamic: Bool { if case .dynamic = value { true } else { false } }
   }
 
-  /// What an application says about its value, always the same.
+  /// The application's constant answer for its value.
   public struct Application {
     public var value: [UInt8] = []
     /// It refuses, with these errors.
@@ -51,7 +51,7 @@ public struct PlainServer {
     }
   }
 
-  /// What the layer above is told.
+  /// Reports to the layer above.
   public enum Event: Hashable {
     case subscribed(Int, UInt16)
     case written(Int, offset: Int, [UInt8])
@@ -63,18 +63,18 @@ public struct PlainServer {
   public var attributes: [Attribute] = []
   public var application: [Int: Application] = [:]
   public var security = BearerSecurity.none, keySize = 16, isAuthorized = false
-  /// The client's, by the handle of the descriptor.
+  /// The client's configurations, by the handle of the descriptor.
   public var configurations: [Int: UInt16] = [:]
   public var features: UInt8 = 0
   public var events: [Event] = []
-  /// The prepare queue: parts that go on where the one before ended are one.
+  /// The prepare queue. A part that continues the one before is merged with it.
   private var prepared: [(handle: Int, offset: Int, part: [UInt8])] = []
-  /// The first attribute in the queue whose service is gone.
+  /// The first attribute in the queue whose service was removed.
   private var overtaken: Int?
 
   public init() {}
 
-  /// Takes the service out whose group is `range`: who has subscribed to its values has so no more.
+  /// Removes the service whose group is `range`, with the subscriptions to its values.
   public mutating func remove(_ range: ClosedRange<Int>) {
     events = []
     for row in attributes where range.contains(row.handle) {
@@ -91,7 +91,7 @@ public struct PlainServer {
     attributes += more
     attributes.sort { $0.handle < $1.handle }
   }
-  /// The application changes a value that the server keeps; false where it cannot.
+  /// The application changes a value that the server keeps; false if it cannot.
   public mutating func setValue(_ handle: Int, _ value: [UInt8]) -> Bool {
     guard let index = attributes.firstIndex(where: { $0.handle == handle }),
       case .stored(let old, let isFixed, let maximum) = attributes[index].value,
@@ -101,8 +101,8 @@ public struct PlainServer {
     return true
   }
 
-  /// What may be sent to the client of the value at `handle`: what it has configured, if its link is protected as reading
-  /// the value and writing the configuration ask for. Vol 3, Part C, §10.3.1.1.
+  /// What the server may send to the client of the value at `handle`: what the client has configured, if its link meets
+  /// the security for reading the value and writing the configuration. Vol 3, Part C, §10.3.1.1.
   public func mayBeSent(_ handle: Int) -> UInt16 {
     for row in attributes {
       guard case .configuration(handle, _) = row.value, let value = attributes.first(where: { $0.handle == handle })
@@ -127,7 +127,7 @@ public struct PlainServer {
       return nil
     }
     do throws(PlainError) {
-      // §3.3: what has not the length that its opcode asks for, and what is no request.
+      // §3.3: a PDU with a wrong length for its opcode, or that is not a request.
       guard try hasLength(pdu) else { throw PlainError(0, 0x04) }
       switch opcode {
       case 0x04: return try findInformation(range(pdu), mtu)
@@ -183,7 +183,7 @@ public struct PlainServer {
     return response
   }
 
-  /// §3.4.3.3, §3.4.3.4. A value that the client may not read, or that is the application's, is not compared.
+  /// §3.4.3.3, §3.4.3.4. Skips a value that the client may not read or that the application holds.
   private func findByTypeValue(
     _ range: ClosedRange<Int>, _ type: PlainUUID, _ value: [UInt8], _ mtu: Int
   ) throws(PlainError) -> [UInt8] {
@@ -199,13 +199,13 @@ public struct PlainServer {
     return response
   }
 
-  /// §3.4.4.1, §3.4.4.2: the error of the first is the answer, one of a later ends the list.
+  /// §3.4.4.1, §3.4.4.2: an error of the first value is the answer, an error of a later one ends the list.
   private mutating func readByType(
     _ range: ClosedRange<Int>, _ type: PlainUUID, _ mtu: Int
   ) throws(PlainError) -> [UInt8] {
     var response: [UInt8] = [], length = 0
     for attribute in attributes where range.contains(attribute.handle) && attribute.type == type {
-      // The application is not asked for what has no room.
+      // The server does not ask the application for a value that has no room.
       if attribute.isDynamic, !response.isEmpty, response.count + 2 + length > mtu,
         error(attribute.read, forbidden: 0x02) == nil
       {
@@ -230,7 +230,7 @@ public struct PlainServer {
     return response
   }
 
-  /// §3.4.4.7, §3.4.4.8; §3.4.4.11, §3.4.4.12. Handles whose values have no room are checked all the same.
+  /// §3.4.4.7, §3.4.4.8; §3.4.4.11, §3.4.4.12. Also checks handles whose values have no room.
   private mutating func readMultiple(_ pdu: [UInt8], _ mtu: Int) throws(PlainError) -> [UInt8] {
     let isVariable = pdu[0] == 0x20
     var response = [pdu[0] + 1], isFull = false
@@ -290,7 +290,7 @@ public struct PlainServer {
     guard offset <= value.count else { throw PlainError(handle, 0x07) }
     return Array(value[offset...])
   }
-  /// A value that is not the application's.
+  /// A value that the server holds.
   private func kept(_ attribute: Attribute) -> [UInt8] {
     switch attribute.value {
     case .stored(let value, _, _): value
@@ -420,7 +420,7 @@ public struct PlainServer {
         events.append(.written(write.handle, offset: write.offset, write.part))
       }
     }
-    // A value of variable length that was written from its beginning ends with what was written.
+    // A value of variable length, written from its beginning, ends after the written octets.
     for write in queue where write.offset == 0 {
       let index = try attribute(write.handle)
       guard case .stored(let value, false, let maximum) = attributes[index].value else { continue }
@@ -431,10 +431,10 @@ public struct PlainServer {
   }
 }
 
-/// What an application that answers at once says to one question of a `Server`.
+/// The answer of an immediate application to one question of a `Server`.
 public struct PlainAnswer {
   public let id: ServerRequestID
-  /// Of a read that is not refused.
+  /// The value of a read that is not refused.
   public private(set) var value: [UInt8]?
   public private(set) var refusal: (error: ATTError, about: AttributeHandle)?
   /// To a read.
@@ -446,14 +446,14 @@ public struct PlainAnswer {
       refusal = (ATTError(rawValue: error.code), handle)
     }
   }
-  /// To several writes: the first that is refused decides.
+  /// To several writes: the first refused one decides.
   public init(_ id: ServerRequestID) { self.id = id }
   public mutating func write(_ handle: AttributeHandle, _ application: PlainServer.Application?) {
     if refusal == nil, let code = application?.writeError { refusal = (ATTError(rawValue: code), handle) }
   }
 }
 
-/// The last two fields of an Error Response. Vol 3, Part F, §3.4.1.1; two errors are of no attribute: §3.3.
+/// The last two fields of an Error Response. Vol 3, Part F, §3.4.1.1; two errors concern no attribute: §3.3.
 public struct PlainError: Error {
   public var handle: Int
   public var code: UInt8
@@ -473,7 +473,7 @@ public struct PlainUUID: Hashable, Sendable {
     number = octets.reversed().reduce(0) { $0 << 8 | UInt128($1) }
     if octets.count == 2 { number = PlainUUID.base | number << 96 }
   }
-  /// In the shortest form of the two that ATT has.
+  /// In the shorter of the two forms that ATT has.
   public var octets: [UInt8] {
     let isShort = number & ~(0xFFFF << 96) == PlainUUID.base
     return isShort ? Array(long[12..<14]) : long
@@ -482,7 +482,7 @@ public struct PlainUUID: Hashable, Sendable {
   public var long: [UInt8] { (0..<16).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) } }
 }
 
-/// What a client must have: `AttributePermissions.Access`, taken apart.
+/// What a client must have: the parts of `AttributePermissions.Access`.
 public struct PlainAccess {
   public enum Level: Int, CaseIterable, Sendable { case none, open, encrypted, authenticated }
   public var level = Level.none, needsAuthorization = false, keySize = 1

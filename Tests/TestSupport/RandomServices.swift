@@ -2,13 +2,13 @@ import ATT
 import BindruneWire
 import GATT
 
-/// Services, and what a client asks of them, made of chance: once for a `DatabaseBuilder` and once for a `PlainServer`.
-/// Every handle is chosen here, so that the two need not agree on how handles are given out.
+/// Random services and requests: built once for a `DatabaseBuilder` and once for a `PlainServer`.
+/// It chooses every handle, so that the two need not assign handles alike.
 public struct RandomServices {
   public var chance: SplitMix64
-  /// The groups of the services that are there, by handle.
+  /// The groups of the present services, by handle.
   public private(set) var groups: [ClosedRange<Int>] = []
-  /// What cannot be removed: services that others include, and the one with the client's features.
+  /// Services that cannot be removed: those that others include, and the one with the client's features.
   private var permanent: Set<Int> = []
   private var hasFeatures = false
   private let lastHandle: Int
@@ -20,7 +20,7 @@ public struct RandomServices {
 
   // MARK: Services
 
-  /// Between none and some hundreds of attributes: mostly few, since the plain server is slow.
+  /// Up to some hundreds of attributes: mostly few, since the plain server is slow.
   public mutating func build(into plain: inout PlainServer) throws -> Database {
     let count =
       switch Int.random(in: 0..<20, using: &chance) {
@@ -29,7 +29,7 @@ public struct RandomServices {
       case 2...5: Int.random(in: 5...12, using: &chance)
       default: Int.random(in: 1...4, using: &chance)
       }
-    // Sometimes the last handle there is gets used.
+    // Sometimes it uses the last possible handle.
     var next = one(in: 12) ? 0xFFFF - Int.random(in: 0...300, using: &chance) : 1
     var builder = DatabaseBuilder()
     for _ in 0..<count where next <= lastHandle {
@@ -40,7 +40,7 @@ public struct RandomServices {
     }
     return try builder.build()
   }
-  /// One or two services, into gaps or behind the others.
+  /// Adds one or two services, in gaps or after the others.
   public mutating func insertion(into plain: inout PlainServer) -> DatabaseBuilder {
     var builder = DatabaseBuilder()
     for _ in 0..<(one(in: 3) ? 2 : 1) {
@@ -56,7 +56,7 @@ public struct RandomServices {
     }
     return builder
   }
-  /// A service to be removed, which `plain` has no more.
+  /// Chooses a service to remove, and removes it from `plain`.
   public mutating func removal(from plain: inout PlainServer) -> AttributeHandle? {
     guard let group = groups.filter({ !permanent.contains($0.lowerBound) }).randomElement(using: &chance) else {
       return nil
@@ -66,7 +66,7 @@ public struct RandomServices {
     return handle(group.lowerBound)
   }
 
-  /// A service at the beginning of `room`, not longer than that.
+  /// A service at the beginning of `room`, at most that long.
   private mutating func service(
     _ room: ClosedRange<Int>, _ builder: inout DatabaseBuilder, _ plain: inout PlainServer
   ) -> [PlainServer.Attribute] {
@@ -78,7 +78,7 @@ public struct RandomServices {
     let includable = others.filter { _ in one(in: 6) }.prefix(2)
     let characteristics = one(in: 12) ? 12 : Int.random(in: 0...4, using: &chance)
     let declarations = plain.attributes
-    // `end:` is a choice before the contents are known: behind all that there may be.
+    // `end:` is chosen before the contents are known: after all possible ones.
     let most = min(room.upperBound, first + 2 * includable.count + 16 * characteristics + 2)
     builder.service(
       form(uuid), isPrimary ? .primary : .secondary, at: handle(first), end: wantsEnd ? handle(most) : nil
@@ -148,7 +148,7 @@ public struct RandomServices {
     if let configuration {
       var supported: UInt8 = properties.contains(.notify) ? 1 : 0
       if properties.contains(.indicate) { supported |= 2 }
-      // Whoever may read the value may subscribe to it.
+      // A client that may read the value may subscribe to it.
       let writing = configuring ?? (read.level == .none ? .open : read)
       rows.append(
         .init(
@@ -206,8 +206,8 @@ public struct RandomServices {
 
   // MARK: Requests
 
-  /// What a client asks: of what is there, of what is next to it, and of nothing; a tenth is no whole PDU. At most `mtu`
-  /// octets.
+  /// A client's PDU of at most `mtu` octets: for present attributes, for their neighbours, and for absent ones; a tenth
+  /// are malformed.
   public mutating func request(to server: PlainServer, mtu: Int) -> [UInt8] {
     let requests: [UInt8] = [0x04, 0x06, 0x08, 0x0A, 0x0C, 0x0E, 0x10, 0x12, 0x16, 0x18, 0x20, 0x52]
     let opcode = one(in: 40) ? UInt8.random(in: 0...0xFF, using: &chance) : requests.randomElement(using: &chance) ?? 0
@@ -217,7 +217,7 @@ public struct RandomServices {
     case 0x04: pdu += range(row)
     case 0x06:
       let type = one(in: 3) ? PlainUUID(0x2800) : row?.type ?? PlainUUID(0x2801)
-      // A row of that type, if there is one.
+      // A row of that type, if any.
       let other = one(in: 3) ? row : server.attributes.filter { $0.type == type }.randomElement(using: &chance)
       pdu += range(row) + type.octets.prefix(2) + value(of: other)
     case 0x08, 0x10: pdu += range(row) + type(opcode == 0x10 || one(in: 3) ? nil : row)
@@ -240,7 +240,7 @@ public struct RandomServices {
       default: pdu += octets().prefix(3)
       }
     }
-    // What is for a client, or changes the ATT_MTU, is not the server's.
+    // The server does not handle PDUs for a client, nor those that change the ATT_MTU.
     switch pdu[0] {
     case 0x01, 0x02, 0x03, 0x05, 0x07, 0x09, 0x0B, 0x0D, 0x0F, 0x11, 0x13, 0x17, 0x19, 0x1B, 0x1D, 0x1E, 0x21, 0x23:
       pdu[0] = 0x0A
@@ -249,7 +249,7 @@ public struct RandomServices {
     return Array(pdu.prefix(mtu))
   }
 
-  /// Two handles: about those of a row, the whole range, or any.
+  /// Two handles: near those of a row, the whole range, or any.
   private mutating func range(_ row: PlainServer.Attribute?) -> [UInt8] {
     let first = one(in: 3) ? 1 : near(row)
     switch Int.random(in: 0...5, using: &chance) {
@@ -289,7 +289,7 @@ public struct RandomServices {
     default: return Int.random(in: 0...count, using: &chance)
     }
   }
-  /// A value to write: as long as the one that is there, as a configuration, or any.
+  /// A value to write: as long as the present one, as a configuration, or of any length.
   private mutating func written(_ row: PlainServer.Attribute?) -> [UInt8] {
     switch row?.value {
     case .stored(let value, _, let maximum)? where !one(in: 3):
@@ -303,7 +303,7 @@ public struct RandomServices {
     }
   }
 
-  // MARK: Small things
+  // MARK: Helpers
 
   private static let types: [PlainUUID] =
     [0x2A00, 0xAA01, 0xAA02, 0xAA03].map { PlainUUID($0) }
@@ -313,7 +313,7 @@ public struct RandomServices {
 
   /// True once in `count` times.
   public mutating func one(in count: Int) -> Bool { Int.random(in: 0..<count, using: &chance) == 0 }
-  /// In the form of 128 bits too, where it has one of 16.
+  /// Also in the 128-bit form, if it has a 16-bit one.
   private mutating func form(_ uuid: PlainUUID) -> BluetoothUUID {
     let octets = one(in: 4) ? uuid.long : uuid.octets
     func word(_ at: Int) -> UInt64 { octets[at..<(at + 8)].reversed().reduce(0) { $0 << 8 | UInt64($1) } }
@@ -321,7 +321,7 @@ public struct RandomServices {
       ? .short(UInt16(octets[0]) | UInt16(octets[1]) << 8) : .long(low: word(0), high: word(8))
   }
   private func handle(_ raw: Int) -> AttributeHandle { AttributeHandle(rawValue: UInt16(raw)) }
-  /// Often of the same few lengths and contents, so that lists have several entries and values are equal; up to 512.
+  /// Up to 512 octets. Lengths and contents often repeat, so that lists have several entries and values are equal.
   private mutating func octets(_ given: Int? = nil) -> [UInt8] {
     let lengths = [0, 1, 2, 2, 2, 4, 4, 18, 19, 20, 20, 21, 22, 23]
     let count =

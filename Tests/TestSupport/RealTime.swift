@@ -4,11 +4,11 @@
   import Synchronization
   import Testing
 
-  /// For suites whose tests need sockets, processes or threads, and so the machine's own time: only a few of them run at
-  /// once, on threads of their own. A test run begins all its tests together, and those that only calculate hold the threads
-  /// that Swift has for tasks, on a busy machine for longer than the stack's time-outs.
+  /// For suites whose tests need sockets, processes or threads, and so the machine's time: only a few of them run at
+  /// once, on their own threads. A test run starts all its tests together, and tests that only calculate occupy Swift's
+  /// threads for tasks, on a busy machine for longer than the stack's time-outs.
   ///
-  /// A time limit counts the waiting for a place too. It is there for a test that hangs: give the suite `.hang`.
+  /// A time limit also counts the wait for a place. Give the suite `.hang`, a limit that only a hanging test reaches.
   public struct RealTime: TestTrait, SuiteTrait, TestScoping {
     public let isRecursive = true
     private static let places = Places(10)
@@ -39,7 +39,7 @@
     }
   }
 
-  /// Lets a few in at once, in the order in which they came.
+  /// Admits a few at once, in the order of arrival.
   final class Places: Sendable {
     private struct State {
       var free: Int

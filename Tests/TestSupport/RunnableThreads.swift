@@ -2,14 +2,14 @@ import Foundation
 
 /// The threads of this process that wait for a processor or use one.
 ///
-/// A thread that the machine has taken off its processor in the middle of a task is one of them, and nothing else shows that
-/// its task has not ended.
+/// They include a thread that the kernel preempted in the middle of a task; nothing else shows that the task has not
+/// ended.
 struct RunnableThreads {
   /// Thread number → nanoseconds that it has used a processor (proc(5), `schedstat`).
   private var used: [pid_t: UInt64] = [:]
 
-  /// Those of this moment; also the caller's, which has used its processor by the next look. None where the system keeps no
-  /// such figures.
+  /// The current ones, including the caller's, which has used its processor by the next look. Empty if the system does
+  /// not provide these figures.
   init() {
     guard let folder = unsafe opendir("/proc/self/task") else { return }
     defer { unsafe closedir(folder) }
@@ -21,13 +21,13 @@ struct RunnableThreads {
     }
   }
 
-  /// Keeps those that have neither used a processor since nor stopped waiting for one.
+  /// Keeps the threads that since then have neither used a processor nor stopped waiting for one.
   mutating func removeThoseThatRan() { used = used.filter { Self.timeUsed(by: $0.key) == $0.value } }
   var isEmpty: Bool { used.isEmpty }
 
   /// nil for a thread that is not runnable or has ended.
   private static func timeUsed(by thread: pid_t) -> UInt64? {
-    // "1234 (name) R …"; a name may have parentheses of its own.
+    // "1234 (name) R …"; the name may contain parentheses.
     guard let status = text("/proc/self/task/\(thread)/stat"), let end = status.lastIndex(of: ")"),
       status[end...].dropFirst(2).first == "R"
     else { return nil }

@@ -5,7 +5,7 @@ import GAP
 import GATT
 import HCI
 
-/// A `HostCore` in a `World`, with everything it said kept for the test to look at.
+/// A `HostCore` in a `World`, which records all its effects for the test.
 public struct TestHost: ~Copyable, HCIHost {
   public var core: HostCore
   public private(set) var isStarted = false
@@ -16,51 +16,51 @@ public struct TestHost: ~Copyable, HCIHost {
   public private(set) var links: [LinkID] = []
   /// Every link there ever was, with its peer and role.
   public private(set) var ups: [(link: LinkID, peer: PeerID, role: LinkRole)] = []
-  /// Every identity that a link has learnt of its peer.
+  /// Every identity that a peer distributed, by link.
   public private(set) var identified: [(link: LinkID, address: PeerAddress)] = []
   public private(set) var downs: [(link: LinkID, reason: HCIStatus)] = []
-  /// Every completion of every request: one each, if the core keeps its word.
+  /// Every completion of every request: one each, if the core is correct.
   public private(set) var completions: [RequestID: [Ending]] = [:]
   public private(set) var values: [(link: LinkID, handle: AttributeHandle, value: [UInt8], isIndication: Bool)] = []
-  /// Changed services, and then what was discovered of them.
+  /// Changed services, and what the core then discovered.
   public private(set) var changes: [(link: LinkID, range: HandleRange, isRediscovered: Bool)] = []
   public private(set) var written: [(handle: AttributeHandle, value: [UInt8])] = []
   public private(set) var questions: [(id: ServerRequestID, handle: AttributeHandle, value: [UInt8]?)] = []
   public private(set) var subscriptions: [(link: LinkID, handle: AttributeHandle, ClientCharacteristicConfiguration)] =
     []
-  /// What was stored last for each bonded client.
+  /// The last state stored for each bonded client.
   public private(set) var records: [PeerID: [UInt8]] = [:]
   public private(set) var mtus: [LinkID: Int] = [:]
   public private(set) var readyEdges = 0
   /// The same by link.
   public private(set) var edges: [LinkID: Int] = [:]
-  /// Links whose queue was full when it was offered something, and that have not said since that there is room again.
+  /// Links whose queue refused an offer, and that have not reported room since.
   public private(set) var full: Set<LinkID> = []
-  /// Edges that came though no offer had been refused: there must be none.
+  /// Edges without a refused offer before them: there must be none.
   public private(set) var needlessEdges = 0
   public private(set) var confirmations = 0
-  /// Indications given and not confirmed, by link.
+  /// Indications sent and not confirmed, by link.
   public private(set) var indicating: [LinkID: AttributeHandle] = [:]
   public private(set) var violations: [String] = []
-  /// Its scans that are on.
+  /// Its active scans.
   public private(set) var scans: Set<ScanID> = []
-  /// The sets that are on, as far as the core has told.
+  /// The sets that are on, as the core reported.
   public private(set) var advertisingSets: Set<AdvertisingSetID> = []
   public var isAdvertising: Bool { !advertisingSets.isEmpty }
-  /// Everything that was told of each set, in order.
+  /// All reports for each set, in order.
   public private(set) var advertisingTold: [AdvertisingSetID: [AdvertisingWord]] = [:]
-  /// Each time the first set was over, why.
+  /// The reason for each end of the first set.
   public var advertisingEnds: [AdvertisingEnd] {
     (advertisingTold[.first] ?? []).compactMap { if case .stopped(let end) = $0 { end } else { nil } }
   }
   public private(set) var lastRequest: UInt64 = 0
-  /// When the core was last told something.
+  /// Time of the last call to the core.
   private var now = Instant.zero
 
   public struct Heard: Sendable {
     public var at: Instant
     public var peer: PeerAddress
-    /// Which of the host's scans was told.
+    /// The scan that reported it.
     public var scan: ScanID
     public var rssi: Int8?
     public var isConnectable: Bool
@@ -85,7 +85,7 @@ public struct TestHost: ~Copyable, HCIHost {
     public var isSuccess: Bool { if case .failed = self { false } else { true } }
   }
 
-  /// `seed` decides its private addresses.
+  /// `seed` determines its private addresses.
   public init(
     _ database: Database = Database(), seed: UInt64 = 0, _ configure: (inout HostConfiguration) -> Void = { _ in }
   ) {
@@ -99,17 +99,17 @@ public struct TestHost: ~Copyable, HCIHost {
     lastRequest += 1
     return RequestID(rawValue: lastRequest)
   }
-  /// Requests that have been given a number and have not ended.
+  /// Requests with a number that have not ended.
   public var unfinished: [RequestID] {
     (0..<lastRequest).map { RequestID(rawValue: $0 + 1) }.filter { completions[$0] == nil }
   }
   /// Requests that have ended more than once: there must be none.
   public var overfinished: [RequestID] { completions.filter { $0.value.count > 1 }.map(\.key) }
-  /// Offers a notification, and keeps account of refusals.
+  /// Offers a notification, and records a refusal.
   public mutating func notify(_ value: [UInt8], of handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
     account(core.notify(value.span, of: handle, on: link), link)
   }
-  /// Offers several values at once, and keeps account of refusals.
+  /// Offers several values at once, and records refusals.
   public mutating func notify(
     _ values: [(handle: AttributeHandle, value: [UInt8])], on link: LinkID
   ) -> SendAnswer {
@@ -117,7 +117,7 @@ public struct TestHost: ~Copyable, HCIHost {
     if answer == .full { full.insert(link) }
     return answer
   }
-  /// Offers a Write Command, and keeps account of refusals.
+  /// Offers a Write Command, and records a refusal.
   public mutating func write(command value: [UInt8], to handle: AttributeHandle, on link: LinkID) -> SendAnswer? {
     account(core.write(command: value.span, to: handle, on: link), link)
   }
@@ -140,7 +140,7 @@ public struct TestHost: ~Copyable, HCIHost {
     default: core.answerWrite(id, now: now)
     }
   }
-  /// How the request ended; nil while it has not.
+  /// How the request ended; nil while it runs.
   public func ending(_ id: RequestID) -> Ending? { completions[id]?.first }
 
   public mutating func receive(_ packet: Span<UInt8>, now: Instant) {
@@ -159,7 +159,7 @@ public struct TestHost: ~Copyable, HCIHost {
     core.expire(now: now)
     drain()
   }
-  /// Takes what the core has to say. Call it after calling the core directly.
+  /// Takes the core's effects. Call it after calling the core directly.
   public mutating func drain() {
     while let effect = core.nextEffect() { take(effect) }
   }
@@ -229,7 +229,7 @@ public struct TestHost: ~Copyable, HCIHost {
     case .indicationConfirmed(let link, let handle):
       confirmations += 1
       if indicating[link] == handle { indicating[link] = nil }
-    // Three that are outcomes as well, by name: what they say is for people.
+    // Three that are also outcomes, by name: their text is for people.
     case .violation(_, .parametersRejected(let status)): violations.append("parametersRejected: \(status)")
     case .violation(_, .applicationTooSlow(let handle)): violations.append("applicationTooSlow: \(handle.text)")
     case .violation(_, .transactionTimedOut): violations.append("transactionTimedOut")

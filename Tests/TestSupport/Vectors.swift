@@ -1,27 +1,27 @@
 import BindruneWire
 import Foundation
 
-/// One message of `Fixtures/Vectors/*.txt`: its title with the §, its octets, its text.
+/// One message of `Fixtures/Vectors/*.txt`: its title with the §, its octets, and its text.
 ///
 ///     ATT_READ_BLOB_REQ · Vol 3, Part F, §3.4.4.5
 ///     0C 03 00 16 00
 ///     Attribute Handle: 0x0003, Value Offset: 22
 ///
-/// Blank lines separate vectors, `#` begins a comment line, the octets may take several lines; a message without fields has
+/// Blank lines separate vectors, `#` begins a comment line, octets may span several lines; a message without fields has
 /// no text line.
 public struct Vector: Sendable, CustomStringConvertible {
   /// The Specification's name; a variant follows after a comma: `ATT_READ_BY_TYPE_REQ, 128-bit UUID`.
   public let title: String
   public let octets: [UInt8]
   public let text: String
-  /// Where it stands: `att.txt:12`.
+  /// Its location: `att.txt:12`.
   public let place: String
   public var name: String { String(title.prefix { $0 != "," }) }
   public var description: String { "\(place) \(title)" }
 }
 
 public struct VectorFile {
-  /// The folder of the fixtures, found from where this source file is: the tests run in any working directory.
+  /// The folder of the fixtures, relative to this source file: the tests run in any working directory.
   public static var fixtures: URL {
     URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
       .appending(path: "Fixtures")
@@ -30,7 +30,7 @@ public struct VectorFile {
   public let url: URL
   public private(set) var vectors: [Vector] = []
   private var lines: [String]
-  /// For each vector the lines of its text, an empty range where it has none.
+  /// The lines of each vector's text; an empty range if it has none.
   private var textLines: [Range<Int>] = []
 
   /// `name` is relative to `Fixtures/Vectors`.
@@ -66,14 +66,15 @@ public struct VectorFile {
     return bytes.count == pairs.count && !bytes.isEmpty ? bytes : nil
   }
 
-  /// What one vector is checked with: its text and the octets that encoding it again gives.
+  /// The results for one vector: its text, and the octets from encoding it again.
   public typealias RoundTrip = ([UInt8]) throws(WireError) -> (text: String, octets: [UInt8])
 
-  /// Decodes every vector: the text is equal, encoding gives the same octets, and every prefix that is short of the fixed
-  /// fields is a `WireError` that names the field. What a longer prefix decodes to encodes to the same octets.
+  /// Decodes every vector, and checks that its text is equal, that encoding returns the same octets, and that every
+  /// prefix shorter than the fixed fields is a `WireError` that names the field. A longer prefix that decodes must
+  /// encode to the same octets.
   ///
-  /// `layout` gives the fields of the message, its header's first; without it prefixes are only required not to trap.
-  /// With `BINDRUNE_RECORD=1` the text lines are rewritten instead: the diff is the review. Returns what is wrong.
+  /// `layout` returns the fields of the message, the header's first; without it, prefixes must only not trap.
+  /// With `BINDRUNE_RECORD=1` it rewrites the text lines instead: review the diff. Returns the failures.
   public func check(_ roundTrip: RoundTrip, layout: ([UInt8]) -> [WireLayout.Field] = { _ in [] }) throws -> [String] {
     var wrong: [String] = [], texts: [String] = []
     for vector in vectors {
@@ -100,7 +101,7 @@ public struct VectorFile {
     _ vector: Vector, prefix count: Int, _ fields: [WireLayout.Field], _ roundTrip: RoundTrip, _ wrong: inout [String]
   ) {
     let prefix = Array(vector.octets[..<count])
-    // The first fixed field that the prefix does not reach the end of.
+    // The first fixed field that the prefix does not contain completely.
     let missing = fields.first { field in
       guard let bit = field.bit, let width = field.width else { return false }
       return bit + width > 8 * count
@@ -126,7 +127,7 @@ public struct VectorFile {
   }
 }
 
-/// A vector file that cannot be read as one.
+/// A malformed vector file.
 public struct VectorError: Error, CustomStringConvertible {
   public let description: String
   init(_ description: String) { self.description = description }

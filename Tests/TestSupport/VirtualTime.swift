@@ -6,16 +6,16 @@
   import Synchronization
   import Testing
 
-  /// An event loop with a clock of its own, for tests of what runs on event loops: hosts, radios, adapters.
+  /// An event loop with its own clock, for tests of what runs on event loops: hosts, radios, adapters.
   ///
-  /// Tasks run at once, on a thread. The clock stands still while there is something to do, on the loop or for the test, and
-  /// then goes to the next timer. How fast it goes therefore depends on the tests' own progress and not on the machine's: a
-  /// test that gets no processor for a minute has lost no time. See Decision 0027.
+  /// Tasks run at once, on a thread. The clock stands still while the loop or the test has something to do, and then
+  /// advances to the next timer. So its pace depends on the test's progress and not on the machine's: a test that gets
+  /// no processor for a minute loses no time. See Decision 0027.
   ///
-  /// *For the test* is an estimate, because nobody can ask a task whether it waits. The clock moves by `step` at most, and
-  /// before each step come the tasks and blocks that were ready (`round`). A time-out of 2 s thus needs 2,000 turns of
-  /// every queue that the test uses. After each `stretch` the clock waits until every thread that wants a processor has had
-  /// one: a task that the machine interrupts loses no more time than that.
+  /// Whether the test has something to do is an estimate, because a task cannot be asked whether it waits. The clock
+  /// advances by at most `step`, and before each step it lets the ready tasks and blocks run (`round`). A time-out of 2
+  /// s thus needs 2,000 turns of every queue that the test uses. After each `stretch` the clock waits until every
+  /// thread that wants a processor has had one: a preempted task loses at most that much time.
   public final class VirtualLoop: NIOSerialEventLoopExecutor, Sendable {
     /// The test's loop, inside a suite or test with the trait `virtualTime`.
     @TaskLocal fileprivate static var loopOfTest: VirtualLoop?
@@ -26,7 +26,7 @@
 
     /// The clock's longest step.
     private static let step = TimeAmount.milliseconds(1)
-    /// The most time that passes without a look at the threads of the process.
+    /// The longest time without a look at the threads of the process.
     private static let stretch = TimeAmount.milliseconds(100)
     private static let threads = MultiThreadedEventLoopGroup(numberOfThreads: 2)
 
@@ -40,12 +40,12 @@
       var now = NIODeadline.uptimeNanoseconds(1_000_000_000)
       /// Tasks that have not ended.
       var pending = 0
-      /// By deadline; of the same deadline, in the order in which they were scheduled.
+      /// By deadline; for equal deadlines, in the order of scheduling.
       var timers: [Timer] = []
       var lastID = 0
       var queues: [DispatchQueue] = []
       var waits: [SourceLocation] = []
-      /// The clock, while there is nothing that it could be moved for.
+      /// The clock, while there is no reason to advance it.
       var parked: CheckedContinuation<Void, Never>?
       var isStopped = false
 
@@ -55,7 +55,7 @@
     private let state = Mutex(State())
     private let thread: any EventLoop = VirtualLoop.threads.next()
 
-    /// A clock that nobody moves yet.
+    /// A clock that does not advance yet.
     public init() {}
     deinit {
       let timers = state.withLock { state in
@@ -83,7 +83,7 @@
     @discardableResult public func scheduleTask<Result>(
       deadline: NIODeadline, _ task: @escaping @Sendable () throws -> Result
     ) -> Scheduled<Result> {
-      // A promise of the thread's: one of this loop would keep the loop, and the loop keeps the timer.
+      // A promise of the thread: one of this loop would retain the loop, which retains the timer.
       let promise = thread.makePromise(of: Result.self)
       let id = change { state in
         state.lastID += 1
@@ -96,7 +96,7 @@
         return timer.id
       }
       return Scheduled(promise: promise) { [weak self] in
-        // Released outside of the lock: what it keeps may end with it.
+        // Released outside the lock: this may release other objects.
         let timer = self?.state.withLock { state in
           state.timers.firstIndex { $0.id == id }.map { state.timers.remove(at: $0) }
         }
@@ -124,9 +124,9 @@
 
     // MARK: The clock
 
-    /// Runs `test`, in the caller's task, with the clock going.
+    /// Runs `test` in the caller's task, while the clock advances.
     func run(_ test: () async throws -> Void) async throws {
-      // Cancelled in here only, while the task waits for `clock`.
+      // Cancelled only here, while the task waits for `clock`.
       nonisolated(unsafe) let task = unsafe withUnsafeCurrentTask { unsafe $0 }
       let clock = Task {
         await moveClock {
@@ -157,7 +157,7 @@
       defer { state.withLock { state in state.waits.lastIndex(of: location).map { _ = state.waits.remove(at: $0) } } }
       return try await body()
     }
-    /// Until `isStopped`; calls `timeOut` after five minutes, which only a test that hangs needs.
+    /// Runs until `isStopped`; calls `timeOut` after five minutes, which only a hanging test needs.
     private func moveClock(_ timeOut: () -> Void) async {
       let end = now + .minutes(5)
       var isOver = false, nextLook = now
@@ -185,26 +185,26 @@
         if !isParked { continuation.resume() }
       }
     }
-    /// Every task that was ready has had its turn, and every block in the queues that are followed.
+    /// Waits until every ready task, and every block in the followed queues, has had its turn.
     private func round() async {
-      // To the end of the queue in which Swift's tasks are; on Linux there is one, for tasks have the same priority.
+      // To the end of the queue of Swift's tasks: on Linux there is one, as tasks have the same priority.
       await Task.yield()
       for queue in state.withLock({ $0.queues }) {
         await withCheckedContinuation { next in queue.async { next.resume() } }
       }
     }
-    /// Every thread of the process that is runnable now has used a processor, or has nothing left to do.
+    /// Waits until every thread that is runnable now has used a processor, or has nothing left to do.
     private func letThreadsRun() async {
       var threads = RunnableThreads()
       while !threads.isEmpty {
-        // The processor to other threads, and this thread of Swift's pool to other tasks: none of them is held up.
+        // Yields the processor to other threads, and this thread of Swift's pool to other tasks.
         sched_yield()
         await Task.yield()
         threads.removeThoseThatRan()
       }
     }
-    /// Moves the clock by one step, or less to the next timer, and lets go off what is due; not while there is something
-    /// to do.
+    /// Advances the clock by one step, or less to the next timer, and fires the due timers; not while there is
+    /// something to do.
     private func advance() async {
       let isDue = state.withLock { state in
         guard state.pending == 0 else { return false }
@@ -222,8 +222,8 @@
     }
   }
 
-  /// What `body` gives. In virtual time the test's clock is the limit, and this is the place that is named when it is reached;
-  /// in real time ten minutes are, which only a hang takes.
+  /// Returns the result of `body`. In virtual time the test's clock is the limit, and reaching it names this place; in
+  /// real time the limit is ten minutes, which only a hang takes.
   public func within<Result: Sendable>(
     at location: SourceLocation = #_sourceLocation, _ body: @escaping @Sendable () async throws -> Result
   ) async throws -> Result {
@@ -242,7 +242,7 @@
       return result
     }
   }
-  /// Until `condition` holds: for what nothing announces.
+  /// Waits until `condition` holds: for what nothing reports.
   public func eventually(
     at location: SourceLocation = #_sourceLocation, _ condition: @escaping @Sendable () async throws -> Bool
   ) async throws {
@@ -254,7 +254,7 @@
     }
   }
 
-  /// Each test of the suite has a loop of its own, `VirtualLoop.current`, and no other limit than the clock's.
+  /// Each test of the suite has its own loop, `VirtualLoop.current`, and only the clock's limit.
   public struct VirtualTime: TestTrait, SuiteTrait, TestScoping {
     public let isRecursive = true
     private static let places = Places(6)
