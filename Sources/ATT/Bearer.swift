@@ -56,7 +56,7 @@ public enum ATTViolation: Sendable {
   /// An Rx MTU below 23. The bearer uses 23: Vol 3, Part F, §3.2.8.
   case mtuTooSmall(UInt16)
   /// A PDU longer than the ATT_MTU in force, the limit for a peer (Vol 3, Part F, §3.2.8). Accepted like any other;
-  /// only a Prepare Write Request, whose response would repeat it, gets Invalid PDU (0x04). Decision 0033.
+  /// only a Prepare Write Request, whose response would repeat it, gets Invalid PDU (0x04). Decision 0031.
   case longerThanMTU(ATTOpcode, count: Int, mtu: Int)
 }
 

@@ -10,7 +10,7 @@ import GATT
 /// two tasks, or a task and a sequence, cannot tell which of two things happened first. An observer is for a program that needs
 /// this order, or a value without a copy and without a wake: another interface on top of this one, as Core Bluetooth's, or a
 /// bridge to another process. `BluetoothHost.begin`, `beginScan`, `beginAdvertising` and `beginIndication` are the same
-/// requests for it: they return at once, and their ends are events. Decision 0048.
+/// requests for it: they return at once, and their ends are events. Decision 0042.
 ///
 ///     final class Monitor: HostObserver {
 ///       func host(_ host: isolated BluetoothHost, did event: HostEvent) {

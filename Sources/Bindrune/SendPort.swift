@@ -8,7 +8,7 @@ import Synchronization
 /// A port has two ends. Producers use the public one: `offer` answers on the caller's thread, without waiting, from any thread. The
 /// other is the drainer's, which `wake` calls: it takes the values with `sendNext`, as many as it has credit for. A port knows
 /// neither link nor host. The event loop of a `BluetoothHost` drains the ports of its links; where the host is in another process, the writer
-/// of a socket drains the ports of this one (Decision 0045).
+/// of a socket drains the ports of this one (Decision 0040).
 ///
 ///     producers ── offer ──▶ ┌───────────────┐ ── wake ───▶ drainer: a host's event loop,
 ///                            │ ring, fences  │ ◀ sendNext ─ or the writer of a socket

@@ -5,7 +5,7 @@ import SystemPackage
 
 /// # EndingSignals
 /// **Overview**: SIGINT and SIGTERM of a program that leaves them at their default: the adapters are closed first, so that
-/// scans and links end and an adapter that was taken down is up again. Decision 0030.
+/// scans and links end and an adapter that was taken down is up again. Decision 0028.
 ///
 /// **Function**: a signal is caught only if its disposition is the default when the program's first adapter is opened, and a
 /// program that sets its own later keeps that. The handler writes to a pipe, a thread reads from it, closes everything,

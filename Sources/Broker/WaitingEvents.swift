@@ -2,7 +2,7 @@ import Foundation
 
 /// # WaitingEvents
 /// **Overview**: the events in an `EventQueue`, in order. The program's own requests bound their number, and not what
-/// devices do, however long the program takes none: Decision 0029.
+/// devices do, however long the program takes none: Decision 0027.
 ///
 /// **Function**: the end of a request that the program has not taken removes the request, and vanishes with it. While fewer than
 /// 1,024 events wait, all others are kept. From then on an event replaces a waiting one that it makes obsolete, or is dropped:

@@ -10,7 +10,7 @@ import Synchronization
 ///
 /// **Function**: nothing is delivered before the manager's initialiser has returned, and the first state waits for a delegate,
 /// with all later events: until then the manager's state is `unknown`, so the program can make no requests, and few
-/// events come (Decision 0028). Until a drain takes them, events wait in the session, which bounds their number.
+/// events come (Decision 0026). Until a drain takes them, events wait in the session, which bounds their number.
 ///
 /// **Phases**: initialising → awaitingDelegate → delivering → closed.
 final class Delivery: EventQueueReader, @unchecked Sendable {

@@ -8,7 +8,7 @@ import Foundation
 /// when it waits for something, has ended, or has used the processor for 5 ms since. A thread that could run and is given no
 /// processor, however long, has not: elapsed time says nothing.
 ///
-/// A subclass's own initialiser is covered as long as it does not wait and takes less than those 5 ms: Decision 0028.
+/// A subclass's own initialiser is covered as long as it does not wait and takes less than those 5 ms: Decision 0026.
 struct InitialisingThread: Sendable {
   private let clock: clockid_t
   private let start: UInt64

@@ -2,7 +2,7 @@ public import Foundation
 import Synchronization
 
 // Key-value observing in Swift's form, which Foundation on Linux does not have: the names and types are those of Apple's
-// Foundation. Where and when handlers run: Decision 0050.
+// Foundation. Where and when handlers run: Decision 0044.
 
 /// What a change handler receives, and when. The numbers are Apple's.
 public struct NSKeyValueObservingOptions: OptionSet, Sendable {

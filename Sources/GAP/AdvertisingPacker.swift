@@ -6,7 +6,7 @@ import BindruneWire
 ///     let packed = AdvertisingPacker(.coreBluetooth).pack(AdvertisingData(localName: "Fred", serviceUUIDs: ["C007"]))
 ///     packed.payloads.advertising  // 02 01 06 03 03 07 C0 05 09 46 72 65 64
 public struct AdvertisingPacker: BitwiseCopyable, Sendable {
-  /// Where data are sent, and which are left out. Decision 0011.
+  /// Where data are sent, and which are left out. Decision 0009.
   public enum Policy: String, CaseIterable, BitwiseCopyable, Sendable {
     /// All data: by `standard` if that leaves nothing out (a name may be shortened), because every scanner hears legacy
     /// PDUs; else by `extended`. A host refuses to advertise data that exceed both, except for flags of a set that is

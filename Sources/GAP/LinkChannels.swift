@@ -22,7 +22,7 @@ struct LinkBearer: ~Copyable {
 }
 
 /// The bearers of a link, one at least. The first is stored inline, so that a link with one bearer needs no list:
-/// Decision 0046.
+/// Decision 0041.
 struct LinkBearers: ~Copyable {
   /// The bearer on channel 0x0004, which exists as long as the link.
   var first: LinkBearer

@@ -59,7 +59,7 @@ func packages(_ module: String) -> [String] {
   case "BindruneBroker": collections + system + ["Logging", "Foundation", "Dispatch"]
   case "CoreBluetooth": collections + ["Foundation", "CoreFoundation", "Dispatch", "Synchronization"]
   case "BindruneTrace", "BindruneReplay": collections + ["Foundation"]
-  // The tool links neither Foundation nor ICU: Decision 0049.
+  // The tool links neither Foundation nor ICU: Decision 0043.
   case "BindruneConformance": collections + ["FoundationEssentials", "Glibc"]
   case "BindruneTool", "BindruneDaemon":
     collections + system + ["FoundationEssentials", "Dispatch", "Logging", "ArgumentParser", "ArgumentParserToolInfo"]
@@ -111,12 +111,14 @@ let forbidden: [(pattern: String, why: String)] = [
     let recipe = try #require(text.firstMatch(of: #/```swift\n(.+?)```/#.dotMatchesNewlines())?.1)
     #expect(try sources("HCI").contains { try String(contentsOf: $0, encoding: .utf8).contains(recipe) })
   }
-  /// `Decisions.md` lists each decision by its number and title.
+  /// `Decisions.md` lists each decision by its number and title; they are numbered from 0001 without gaps.
   @Test func decisionsAreListed() throws {
     let docc = root.appending(path: "Sources/GAP/GAP.docc"), folder = docc.appending(path: "Decisions")
     let list = try String(contentsOf: docc.appending(path: "Decisions.md"), encoding: .utf8)
     let rows = Set(list.components(separatedBy: "\n"))
-    for name in try FileManager.default.contentsOfDirectory(atPath: folder.path) {
+    let names = try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted()
+    #expect(names.map { Int($0.prefix(4)) } == Array(1...names.count), "\(names)")
+    for name in names {
       let text = try String(contentsOf: folder.appending(path: name), encoding: .utf8)
       let title = try #require(text.firstMatch(of: #/^# (\d{4}): (.+)/#), "\(name)")
       #expect(rows.contains("| \(title.1) | [\(title.2)](Decisions/\(name)) |") && name.hasPrefix(title.1), "\(name)")

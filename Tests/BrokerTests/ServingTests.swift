@@ -339,7 +339,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
 
   // MARK: Encryption
 
-  /// What needs encryption is answered with 0x0F until there is pairing: Decision 0023.
+  /// What needs encryption is answered with 0x0F until there is pairing: Decision 0021.
   @Test func encryption() async throws {
     let ward = try await Ward()
     let session = try await ward.session()

@@ -3,7 +3,7 @@ import Testing
 
 @testable import BindruneBroker
 
-/// What a program that has taken no events for a while finds when it takes them: Decision 0029.
+/// What a program that has taken no events for a while finds when it takes them: Decision 0027.
 @Suite struct WaitingEventsTests {
   private let peer = Self.peer(1), other = Self.peer(2), peers = (1...8).map { Self.peer($0) }
   private static func peer(_ number: UInt64) -> UUID {

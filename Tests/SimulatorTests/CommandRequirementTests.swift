@@ -127,7 +127,7 @@ import Testing
     Row(0x204E, 39, 2, "LE Set Privacy Mode", .with(.llPrivacy)),  // C.9
     Row(0x2060, 41, 5, "LE Read Buffer Size [v2]", .optional),  // C.55
   ]
-  /// Two commands that every controller here has although it does not encrypt: Decision 0031.
+  /// Two commands that every controller here has although it does not encrypt: Decision 0029.
   private static let usefulAlone: [UInt16] = [0x2017, 0x2018]
 
   /// The usual kinds, and each feature that brings commands on and off.

@@ -10,7 +10,7 @@
   ///
   /// Tasks run at once, on a thread. The clock stands still while the loop or the test has something to do, and then
   /// advances to the next timer. So its pace depends on the test's progress and not on the machine's: a test that gets
-  /// no processor for a minute loses no time. See Decision 0027.
+  /// no processor for a minute loses no time. See Decision 0025.
   ///
   /// Whether the test has something to do is an estimate, because a task cannot be asked whether it waits. The clock
   /// advances by at most `step`, and before each step it lets the ready tasks and blocks run (`round`). A time-out of 2

@@ -3,7 +3,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// SIGINT and SIGTERM of programs that know Core Bluetooth only: Decision 0030.
+/// SIGINT and SIGTERM of programs that know Core Bluetooth only: Decision 0028.
 @Suite(.realTime, .hang) struct EndingSignalTests {
   /// A run of an example in the shell, behind `before`, on a controller of the air.
   private func program(
