@@ -1,5 +1,5 @@
 // One import is enough for an embedder: the types in this module's public signatures come along, and those that their
-// initialisers take. No other name does. `Scripts/exports` compares the list with the signatures.
+// initialisers or, of a protocol, its requirements take. No other name does. `Scripts/exports` compares the list with the signatures.
 @_exported import class BindruneTransport.H4Server
 @_exported import enum BindruneTransport.TransportError
 @_exported import enum BindruneTransport.TransportSpec
@@ -7,6 +7,7 @@
 @_exported import enum GAP.AdvertisingEnd
 @_exported import enum GAP.ConnectionLatency
 @_exported import enum HCI.LinkRole
+@_exported import protocol BindruneTransport.HCIReceiver
 @_exported import protocol BindruneTransport.HCITransport
 @_exported import protocol HCI.HCICommand
 @_exported import struct ATT.ATTError

@@ -4,6 +4,10 @@
 // The controller is on paper: a virtual one answers the commands of the start, links are a matter of events. What is measured
 // happens on the host's event loop, in one call of it.
 import Bindrune
+import BindruneSimulator
+import BindruneWire
+import GATT
+import HCI
 import NIOCore
 import NIOPosix
 
