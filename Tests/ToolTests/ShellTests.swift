@@ -181,7 +181,7 @@ import Testing
     let gone = try await terminal.screen { $0.lines.last == "Belt (not connected)>" }
     #expect(gone.lines.contains { $0.hasPrefix("The link is gone. ") })
     terminal.type("read 2A19\r")
-    _ = try await terminal.screen { $0.lines.contains { $0.hasPrefix("Error: Could not read ") } }
+    _ = try await terminal.screen { $0.lines.contains { $0.hasPrefix("Error: Could not keep the link ") } }
     // It comes back.
     let again = try Tool("serve", "--hci", radio.spec, "--name", "Belt")
     _ = try await again.line("serving ")
