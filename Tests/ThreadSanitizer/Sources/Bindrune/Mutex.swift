@@ -7,8 +7,9 @@ import Glibc
 /// With BINDRUNE_WITHOUT_LOCKS in the environment it does not lock: then there must be reports, or nobody was looking.
 @safe final class Mutex<Value: ~Copyable>: @unchecked Sendable {
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
-  private var value: Value
   private let isLocking = unsafe getenv("BINDRUNE_WITHOUT_LOCKS") == nil
+  // The last one: a value of no octets has the address of what follows it, which threads would read without the lock.
+  private var value: Value
 
   init(_ value: consuming sending Value) {
     self.value = value
