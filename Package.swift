@@ -23,6 +23,7 @@ let package = Package(
     .library(name: "HCI", targets: ["HCI"]),
     .library(name: "L2CAP", targets: ["L2CAP"]),
     .library(name: "ATT", targets: ["ATT"]),
+    .library(name: "SMP", targets: ["SMP"]),
     .library(name: "GATT", targets: ["GATT"]),
     .library(name: "GAP", targets: ["GAP"]),
     .library(name: "Simulator", targets: ["BindruneSimulator"]),
@@ -44,6 +45,7 @@ let package = Package(
     .target(name: "HCI", dependencies: ["BindruneWire", deque, containers], swiftSettings: settings),
     .target(name: "L2CAP", dependencies: ["BindruneWire", "HCI", deque, containers], swiftSettings: settings),
     .target(name: "ATT", dependencies: ["BindruneWire", deque, containers], swiftSettings: settings),
+    .target(name: "SMP", dependencies: ["BindruneWire", "BindruneToolbox", deque], swiftSettings: settings),
     .target(
       name: "GATT",
       dependencies: [
@@ -52,7 +54,8 @@ let package = Package(
       ],
       swiftSettings: settings),
     .target(
-      name: "GAP", dependencies: ["BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "GATT", deque, containers],
+      name: "GAP",
+      dependencies: ["BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "SMP", "GATT", deque, containers],
       swiftSettings: settings),
     .target(
       name: "BindruneConformance", dependencies: ["BindruneWire", "ATT", "GATT", deque], path: "Sources/Conformance",
@@ -72,7 +75,7 @@ let package = Package(
     .target(
       name: "Bindrune",
       dependencies: [
-        "GAP", "GATT", "ATT", "HCI", "BindruneWire", "BindruneTransport", "BindruneSimulator", system,
+        "GAP", "SMP", "GATT", "ATT", "HCI", "BindruneWire", "BindruneTransport", "BindruneSimulator", system,
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
       swiftSettings: settings),
@@ -119,6 +122,9 @@ let package = Package(
       name: "InteropPeripheral", dependencies: ["Bindrune", "GATT"],
       path: "Tests/Interop/Peripheral", swiftSettings: settings),
     .executableTarget(
+      name: "InteropSecurity", dependencies: ["Bindrune", "GATT", "SMP"], path: "Tests/Interop/Security",
+      swiftSettings: settings),
+    .executableTarget(
       name: "InteropGAP", dependencies: ["Bindrune"], path: "Tests/Interop/GAP", swiftSettings: settings),
 
     // The same of Tests/Kernel/run.
@@ -127,9 +133,15 @@ let package = Package(
       path: "Tests/Kernel/Central", swiftSettings: settings),
     .executableTarget(name: "KernelNotifier", path: "Tests/Kernel/Notifier"),
 
+    // A process for the tests of BondFile, which kill it.
+    .executableTarget(
+      name: "BondWriter", dependencies: ["Bindrune"], path: "Tests/BondWriter", swiftSettings: settings),
+
     .target(
       name: "TestSupport",
-      dependencies: ["BindruneWire", "HCI", "L2CAP", "ATT", "GATT", "GAP", "BindruneSimulator"] + nio,
+      dependencies: [
+        "BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "SMP", "GATT", "GAP", "BindruneSimulator",
+      ] + nio,
       path: "Tests/TestSupport", swiftSettings: settings),
     .testTarget(
       name: "WireTests", dependencies: ["BindruneWire", "ATT", "HCI", "TestSupport"], swiftSettings: settings),
@@ -137,20 +149,25 @@ let package = Package(
     .testTarget(name: "HCITests", dependencies: ["HCI", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "L2CAPTests", dependencies: ["L2CAP", "TestSupport"], swiftSettings: settings),
     .testTarget(name: "ATTTests", dependencies: ["ATT", "TestSupport"], swiftSettings: settings),
+    .testTarget(
+      name: "SMPTests", dependencies: ["SMP", "BindruneToolbox", "BindruneWire", "TestSupport"],
+      swiftSettings: settings),
     .testTarget(name: "GATTTests", dependencies: ["GATT", "TestSupport"], swiftSettings: settings),
-    .testTarget(name: "GAPTests", dependencies: ["GAP", "BindruneToolbox", "TestSupport"], swiftSettings: settings),
+    .testTarget(
+      name: "GAPTests", dependencies: ["GAP", "SMP", "BindruneToolbox", "TestSupport"], swiftSettings: settings),
     .testTarget(
       name: "TransportTests", dependencies: ["BindruneTransport", system, "TestSupport"] + nio, swiftSettings: settings),
     .testTarget(
       name: "SimulatorTests", dependencies: ["BindruneSimulator", "BindruneToolbox", "TestSupport"],
       swiftSettings: settings),
     .testTarget(
-      name: "ScenarioTests", dependencies: ["GAP", "BindruneSimulator", "TestSupport"], swiftSettings: settings),
+      name: "ScenarioTests", dependencies: ["GAP", "SMP", "BindruneSimulator", "TestSupport"],
+      swiftSettings: settings),
     .testTarget(
       name: "BindruneTests",
       dependencies: [
-        "Bindrune", "GAP", "GATT", "HCI", "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport",
-        system,
+        "Bindrune", "BondWriter", "GAP", "SMP", "GATT", "HCI", "BindruneTransport", "BindruneSimulator", "BindruneWire",
+        "TestSupport", system,
       ] + nio,
       swiftSettings: settings),
     .testTarget(

@@ -1,8 +1,8 @@
 // swift-tools-version:6.2
 import PackageDescription
 
-// A package of its own, so that nobody who depends on Bindrune builds it, and so that the measured caller is a stranger
-// to the codec: another package, another module, what an application gets.
+// A package of its own, so that packages that depend on Bindrune do not build it, and so that the measured caller is in
+// another package and module than the codec, like an application.
 let package = Package(
   name: "benchmarks",
   dependencies: [.package(name: "bindrune", path: "..")],
@@ -15,7 +15,7 @@ let package = Package(
       swiftSettings: [.strictMemorySafety(), .treatAllWarnings(as: .error)]),
     .executableTarget(
       name: "FacadeBench", dependencies: ["CoreBluetooth", "Bindrune"].map { .product(name: $0, package: "bindrune") }),
-    // By the clock on the wall, with threads: not for callgrind, and not built with Bench.
+    // By the wall clock, with threads: not for callgrind, and not built with Bench.
     .executableTarget(
       name: "HostBench", dependencies: ["Bindrune", "Simulator"].map { .product(name: $0, package: "bindrune") }),
   ],

@@ -40,7 +40,7 @@ def controllers(acl):
     from bumble.transport.common import PacketParser
 
     class Link(LocalLink):
-        """Bumble's names the sender of data by its random address, and drops that of one that uses its public one."""
+        """Bumble's link identifies the sender of data by its random address, and drops data of a sender with a public one."""
 
         def send_acl_data(self, sender, destination_address, transport, data):
             connection = sender.le_connections.get(destination_address)

@@ -24,14 +24,14 @@ from rows import GROUPS, PEERS
 SHORT_PDUS = 1000
 # A figure may be this much over its threshold: compilers move a little.
 TOLERANCE = 1.05
-# A time that misses its goal is measured so often in all: what disturbs can only make it longer.
+# A time that misses its goal is measured this often in all: disturbances can only make it longer.
 TIMED_AT_MOST = 5
-# Swift's hash tables are seeded by chance, and then no two runs count the same.
+# Swift seeds its hash tables at random, and then no two runs have the same counts.
 ENVIRONMENT = {**os.environ, "SWIFT_DETERMINISTIC_HASHING": "1"}
 
 
 class Failure(Exception):
-    """A sentence for whoever ran it."""
+    """A sentence for the user."""
 
 
 class Program:
@@ -75,7 +75,7 @@ def rounded(value, digits):
 
 
 class Measurement:
-    """Of all rows: in the full form, or in the short one for a check, with 1,000 PDUs and one round of times."""
+    """Measures all rows: in the full form, or in the short one for a check, with 1,000 PDUs and one round of times."""
 
     def __init__(self, work, is_short):
         self.work, self.rounds, self.batches = work, 1 if is_short else 3, 5 if is_short else 9
@@ -94,9 +94,9 @@ class Measurement:
                     f"{row.id}: ours adds up to {printed['check']} over {printed['items']} items, the C bound to "
                     f"{expected['check']} over {expected['items']}: not the same work"
                 )
-        # Counts do not mind company: all of a row's at once, on all cores.
+        # Other processes do not change counts: all of a row's runs at once, on all cores.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            # What more repetitions cost: start-up drops out.
+            # The cost of additional repetitions: start-up drops out.
             def slope(count):
                 few, many = pool.submit(count, row.counted), pool.submit(count, 3 * row.counted)
                 return lambda: (many.result() - few.result()) / (2 * row.counted) / items
@@ -107,16 +107,16 @@ class Measurement:
             if bound:
                 figures["c_instructions"] = rounded(instructions[1](), 1)
             figures["allocations"] = rounded(allocations(), 3)
-        # Times do: ours and the bound alone and in turns, so that a slow moment of the machine hits both.
+        # They change times: ours and the bound run alone and in turns, so that a slow moment of the machine affects both.
         times = [[float(p.run(row.repetitions, self.batches)[0]["ns"]) for p in pair] for _ in range(self.rounds)]
-        best = statistics.median(each[0] for each in times)
-        wanted = row.must and (row.must.ns or (row.must.per_second and 1e9 / row.must.per_second))
-        while wanted and best > wanted and len(times) < TIMED_AT_MOST:
+        best, *c_ns = (statistics.median(each) for each in zip(*times))
+        while row.must and row.must.is_slow(best, *c_ns) and len(times) < TIMED_AT_MOST:
             times.append([float(p.run(row.repetitions, self.batches)[0]["ns"]) for p in pair])
-            best = min(each[0] for each in times)
+            # Of the same round, because a slow moment of the machine affects both.
+            best, *c_ns = min(times, key=lambda each: each[0] / each[-1] if bound else each[0])
         figures["ns"] = round(best, 2)
         if bound:
-            figures["c_ns"] = round(statistics.median(each[1] for each in times), 2)
+            figures["c_ns"] = round(c_ns[0], 2)
         if "per_second" in printed:
             figures["per_second"] = int(1e9 / best)
         if "round_trips" in printed:
@@ -154,7 +154,7 @@ def thresholds(folder):
 
 
 def record(folder, rows):
-    """Writes what was measured into the files of thresholds; rows that were not measured stay as they are."""
+    """Writes the measured rows into the files of thresholds; other rows stay unchanged."""
     without = {row.id for group in GROUPS for row in group.rows if not row.has_threshold}
     rows = {id: row for id, row in rows.items() if id not in without}
     for file in sorted({threshold_file(folder, id) for id in rows}):
@@ -199,7 +199,7 @@ def goals_of(group):
     """The group's goals in words, each once."""
     kinds = {"must": [row.must for row in group.rows], "stretch": [row.stretch for row in group.rows]}
     texts = {kind: list(dict.fromkeys(str(goal) for goal in goals if goal)) for kind, goals in kinds.items()}
-    # What a goal adds for some rows contains what it asks of all.
+    # A goal's text for some rows contains its text for all.
     return "; ".join(f"{kind} {max(found, key=len)}" for kind, found in texts.items() if found)
 
 
@@ -262,7 +262,7 @@ def matches(id, words):
 
 def main():
     chosen = arguments()
-    if not chosen.work:  # only the arguments were to be looked at, before anything is built
+    if not chosen.work:  # only checks the arguments, before anything is built
         return
     is_short = chosen.check or chosen.record
     measurement = Measurement(chosen.work, is_short)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What other stacks need for the same work, where they are installed: Bumble (Python) and tshark. Times only.
+"""The times of other stacks for the same work, if they are installed: Bumble (Python) and tshark.
 
     peers.py bumble WORKLOADS ROW…    prints a JSON object per row; under a Python that has bumble
 """
@@ -26,7 +26,7 @@ LINKS = ["x.bumble.link", "x.B7.tcp", "x.bumble.send", "x.bumble.receive"]
 
 
 def measured(ids, work, peer_python, host_bench):
-    """The rows of those peers that are here, as they come."""
+    """The rows of the installed peers, as they are measured."""
     if "x.B7.Host" in ids and host_bench:
         yield {"id": "x.B7.Host", "per_second": statistics.median(host_to_host(host_bench) for _ in range(ROUNDS))}
     links = [id for id in ids if id in LINKS]
@@ -91,7 +91,7 @@ def tshark(work):
 
 
 def session(work, count):
-    """A btsnoop trace: a client that asks the requests of B3, `count` times over, and what the server answers."""
+    """A btsnoop trace: a client that sends the requests of B3, `count` times, and the server's answers."""
     requests, responses = (load(work / "workloads" / f"{name}_300.bin", name == "reqs") for name in ("reqs", "resp"))
     pairs = list(zip(requests, responses)) * count
     path, stamp = work / f"session-{count}.btsnoop", 0x00E03AB44A676000  # 2000-01-01, in microseconds since the year 0
@@ -116,7 +116,7 @@ def bumble_rows(workloads, ids):
 
 
 class Link:
-    """What Bumble's server looks at of a connection."""
+    """The part of a connection that Bumble's server uses."""
 
     handle, att_mtu, is_encrypted, encryption, authenticated = 1, MTU, False, 0, False
 

@@ -1,10 +1,10 @@
-// What every C bound needs: a workload, a clock, a median and the common command line.
+// Common to all C bounds: a workload, a clock, a median and the command line.
 //
 //     PROGRAM ID WORKLOADS REPETITIONS BATCHES
 //
-// runs the work of row ID and prints one line: `ID ns MEDIAN check SUM items N`, behind which more `name value` pairs may
-// follow. Bench (Swift) takes and prints the same. SUM is of one repetition, and the same on both sides.
-// The C here is the bound and nothing else: no error details, no safety beyond what the work itself asks for.
+// runs the work of row ID and prints one line: `ID ns MEDIAN check SUM items N`, behind which more `name value` pairs
+// may follow. Bench (Swift) takes and prints the same. SUM is of one repetition, and the same on both sides. The C here
+// is only the bound: no error details, no safety beyond what the work itself requires.
 #pragma once
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-// A codec is a library: its compiler does not see the caller, its buffer size, or which calls there are.
+// A codec is a library: its compiler sees neither the callers nor their buffer sizes.
 #define OWN_CALL __attribute__((noinline, noclone))
 
 static inline uint16_t le16(const uint8_t *p) {
@@ -72,7 +72,7 @@ static inline int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// Without a line end: what else a row has to tell follows it.
+// Without a line end: further figures of the row may follow.
 static inline void report(const char *id, double *batch, int batches, uint64_t sum, uint32_t items) {
   qsort(batch, (size_t)batches, sizeof *batch, ascending);
   printf("%s ns %.2f check %llu items %u", id, batch[batches / 2], (unsigned long long)sum, items);

@@ -1,7 +1,8 @@
 // The bound of B1 (decode + walk) and B2 (encode): all 31 ATT PDUs, Vol 3, Part F, §3.4.
 //
 // `decode` checks what the Swift codec checks (lengths, strides, the information format, tuples that fit) and leaves a
-// flat struct; `walk` visits every field and list entry; `encode` writes the struct back. A call each, as a C stack has it.
+// flat struct; `walk` visits every field and list entry; `encode` writes the struct back. A call each, as a C stack has
+// it.
 #include "cbound.h"
 
 typedef struct {
@@ -177,7 +178,7 @@ static inline uint32_t put_rest(const pdu *o, uint8_t *b, uint32_t at, uint32_t 
   return at + o->rest.count;
 }
 
-// The octets written; 0 when there is no room.
+// The octets written; 0 if there is no room.
 OWN_CALL uint32_t encode(const pdu *o, uint8_t *b, uint32_t capacity) {
   if (capacity < 7) return 0;
   b[0] = o->opcode;
@@ -220,8 +221,8 @@ OWN_CALL uint32_t encode(const pdu *o, uint8_t *b, uint32_t capacity) {
   return 0;
 }
 
-// What the loop does with each PDU. The choice is made per PDU, inside the loop, for every row alike; row x.loop is the
-// loop alone, for those who want to subtract it.
+// The work of the loop for each PDU. Every row chooses per PDU, inside the loop; row x.loop is the loop alone, for
+// subtraction.
 OWN_CALL int mode_of(const char *id) {
   static const char *const ids[] = {"x.loop", "x.decode", "B1", "B2", "x.copy", "x.owned"};
   for (int mode = 0; mode < 6; mode++)

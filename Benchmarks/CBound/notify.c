@@ -1,8 +1,9 @@
-// The bound of B4: notifications to ACL packets. Rows B4.queue.OCTETS.LINKS and, with the same bound, B4.host.OCTETS.LINKS.
+// The bound of B4: notifications to ACL packets. Rows B4.queue.OCTETS.LINKS and, with the same bound,
+// B4.host.OCTETS.LINKS.
 //
-// A value is framed (ATT in L2CAP, Vol 3, Part A, §3.1) and cut into the HCI ACL data packets of a controller that has 8
-// buffers of 251 octets for all links together (Vol 4, Part E, §5.4.2); packets that no buffer is free for wait in a ring
-// per link, all of them in one pool.
+// A value is framed (ATT in L2CAP, Vol 3, Part A, §3.1) and cut into the HCI ACL data packets of a controller that has
+// 8 buffers of 251 octets for all links together (Vol 4, Part E, §5.4.2); packets that no buffer is free for wait in a
+// ring per link, all of them in one pool.
 //
 // A repetition is 1,000 rounds. In a round every link, in turn, gets one notification. When the next one would not fit,
 // the controller gives all buffers back (Num_HCI_Completed_Packets) and what waits is sent; so it does at the end.
@@ -28,7 +29,7 @@ static uint32_t unused_count, credits = buffers;
 static connection connections[1 + most_links]; // by connection handle, from 1
 static uint64_t sum;                           // packets, their octets, and the last octet of each
 
-// Where the packet would go to the controller.
+// Here the packet would be sent to the controller.
 OWN_CALL void transmit(const uint8_t *bytes, uint32_t count) { sum += 1 + count + bytes[count - 1]; }
 
 static inline void drain(uint32_t link) {
@@ -42,7 +43,7 @@ static inline void drain(uint32_t link) {
   }
 }
 
-// 0 when the pool has no room for it.
+// 0 if the pool has no room for it.
 OWN_CALL int notify(uint32_t link, const uint8_t *value, uint32_t value_count) {
   connection *c = &connections[link];
   if (value_count > mtu - notification_header) value_count = mtu - notification_header;

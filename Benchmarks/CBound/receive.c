@@ -1,8 +1,8 @@
-// The bound of B9: ACL packets with notifications to whoever observes them. Rows B9.LINKS.
+// The bound of B9: ACL packets with notifications to an observer. Rows B9.LINKS.
 //
-// A packet is recombined (a frame that lies whole in it is not copied), its L2CAP header read, its ATT PDU decoded, and its
-// value copied once, into a batch. After 8 packets the observer is called for each value, in order: by then it may use the
-// stack again, which the packet's owner could not allow. The observer looks up what the link has subscribed to.
+// A packet is recombined (a frame that lies whole in it is not copied), its L2CAP header read, its ATT PDU decoded, and
+// its value copied once, into a batch. After 8 packets the observer is called for each value, in order: by then it may
+// use the stack again, which the packet's owner could not allow. The observer looks up what the link has subscribed to.
 //
 // A repetition is 1,000 rounds. In a round every link, in turn, receives one notification of 244 octets.
 #include "cbound.h"
@@ -32,7 +32,7 @@ static uint32_t batch_count, octet_count;
 static uint8_t octets[room];
 static uint64_t violations, sum;
 
-// Whoever observes. Values, their octets, the last octet of each, and the numbers of their links and handles.
+// The observer: values, their octets, the last octet of each, and the numbers of their links and handles.
 OWN_CALL void observe(const connection *c, uint16_t handle, const uint8_t *value, uint32_t count) {
   for (uint32_t i = 0; i < c->subscribed_count; i++)
     if (c->subscribed[i] == handle) {
@@ -102,7 +102,7 @@ OWN_CALL void receive(const uint8_t *packet, uint32_t count) {
     collect(link, flag, data, data_count);
 }
 
-// The end of packets that came together.
+// The end of a batch of packets.
 OWN_CALL void received_all(void) {
   for (uint32_t i = 0; i < batch_count; i++)
     observe(&links[batch[i].link], batch[i].handle, octets + batch[i].offset, batch[i].count);

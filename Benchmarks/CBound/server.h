@@ -1,8 +1,8 @@
-// A GATT server as C would have it at best: one table of attributes by handle, and for each attribute type, and for each
-// service UUID, the handles that have it, in order. So a handle is found at once, a type by a hash and a binary search.
+// An optimal GATT server in C: one table of attributes by handle, and for each attribute type, and for each service
+// UUID, the handles that have it, in order. So a handle is found at once, a type by a hash and a binary search.
 //
-// It answers with what BlueZ, BTstack and NimBLE answer with. Permissions, several clients and values that the application
-// makes are not in it: it is the bound.
+// It answers with what BlueZ, BTstack and NimBLE answer with. As a bound, it has no permissions, no several clients,
+// and no values of an application.
 #pragma once
 #include "cbound.h"
 
@@ -65,7 +65,7 @@ static inline uint32_t slot_of(const uint8_t *key, uint32_t count) {
   return (hash ^ hash >> 15) % index_slots;
 }
 
-// The posting of `key`, or the empty slot where it would be: open addressing, the table is never near full.
+// The posting of `key`, or the empty slot for it: open addressing in a table that is never nearly full.
 static inline posting *slot(posting *index, const uint8_t *key, uint32_t count) {
   uint32_t i = slot_of(key, count);
   while (index[i].key.count && (index[i].key.count != count || memcmp(index[i].key.bytes, key, count)))
@@ -114,7 +114,7 @@ static uint32_t add_short(uint16_t type, const void *value, uint32_t value_count
   return add(bytes, 2, value, value_count);
 }
 
-// Workloads/generate.py has the same: what an odd service has is named by 128-bit UUIDs.
+// As in Workloads/generate.py, an odd service and its characteristics have 128-bit UUIDs.
 static uint32_t make_uuid(uint8_t *bytes, uint32_t number, uint32_t service) {
   if (service % 2 == 0) {
     put16(bytes, (uint16_t)number);
@@ -127,8 +127,8 @@ static uint32_t make_uuid(uint8_t *bytes, uint32_t number, uint32_t service) {
   return 16;
 }
 
-// A service is 30 attributes: its declaration and 10 characteristics, of which 9 have 20 octets and can notify, the last
-// 200 and cannot.
+// A service is 30 attributes: its declaration and 10 characteristics, of which 9 have 20 octets and can notify, the
+// last 200 and cannot.
 static void build(uint32_t services) {
   for (uint32_t s = 0; s < services; s++) {
     uint8_t key[16];

@@ -23,7 +23,7 @@ WEIGHTS = {
     0x06: 2, 0x07: 2, 0x0C: 3, 0x0D: 3, 0x01: 3, 0x02: 1, 0x03: 1, 0x1D: 2, 0x1E: 2, 0x16: 1.5, 0x17: 1.5,
     0x18: 0.5, 0x19: 0.5, 0x0E: 0.75, 0x0F: 0.75, 0x20: 0.75, 0x21: 0.75, 0x23: 0.5, 0xD2: 0.5,
 }  # fmt: skip
-# SHA-256 of what this file must make, so that a changed generator is noticed before a changed figure.
+# SHA-256 of the files made, so that a change of the generator is noticed before a change of a figure.
 EXPECTED = {
     "corpus.bin": "50b71c6200110b4c7d4058e8a132ad62045faf3bb152e47becb185c38e05687b",
     "reqs_300.bin": "270c6480fd0ea73777a444677865bf75220021bc8a480fe55e618580037c824a",
@@ -142,7 +142,7 @@ def vendor_uuid(number):
 
 
 def service_uuid(service):
-    """Services with an odd number, and all that is in them, have 128-bit UUIDs."""
+    """Services with an odd number, and their attributes, have 128-bit UUIDs."""
     number = 0xA000 + service
     return u16(number) if service % 2 == 0 else vendor_uuid(number)
 

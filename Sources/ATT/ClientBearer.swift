@@ -58,8 +58,7 @@ import DequeModule
     phase = .awaiting(opcode, deadline: now.adding(seconds: Bearer.transactionSeconds))
   }
   @usableFromInline mutating func writeMTURequest(_ clientRxMTU: Int, into output: inout OutputRawSpan, now: Instant) {
-    var request = ExchangeMTURequest()
-    request.clientRxMTU = UInt16(clamping: clientRxMTU)
+    let request = ExchangeMTURequest.with { $0.clientRxMTU = UInt16(clamping: clientRxMTU) }
     _ = output.append(request)
     mtuExchange = .asked
     sent(ExchangeMTURequest.opcode, now: now)

@@ -204,8 +204,7 @@ import DequeModule
   }
   /// Answers Exchange MTU. Vol 3, Part F, §3.4.2.2.
   @usableFromInline mutating func answerMTU(_ serverRxMTU: Int, _ room: Room) {
-    var response = ExchangeMTUResponse()
-    response.serverRxMTU = UInt16(clamping: serverRxMTU)
+    let response = ExchangeMTUResponse.with { $0.serverRxMTU = UInt16(clamping: serverRxMTU) }
     append(write(response, room))
   }
   /// Writes a response without ranges; it fits the smallest MTU.

@@ -5,54 +5,60 @@ import GAP
 import GATT
 import HCI
 
-/// The one error of the public interface: its kind, the operation that failed, and a sentence with the cause and, where there
-/// is one, the cure.
+/// The one error of the public interface: its kind, the operation that failed, and a sentence with the cause and, if
+/// there is one, the remedy.
 ///
 ///     Could not read attribute 0x0003 of F0:F1:F2:F3:F4:F5/random. The device answered Read Not Permitted (0x02).
 public struct BluetoothError: Error, Sendable, Equatable, CustomStringConvertible {
   public enum Code: Sendable, Hashable {
-    /// The way to the controller failed or was lost.
+    /// The transport to the controller failed or was lost.
     case transport
     /// The controller did not start, failed, or refused a command.
     case controller
     /// The link could not be made.
     case connectionFailed
-    /// The controller has as many links as it can.
+    /// The controller has as many links as it supports.
     case connectionLimitReached
-    /// The device has not been heard for the link's supervision time-out: it is out of reach or off. The link is gone.
+    /// Nothing was received from the device for the link's supervision time-out: it is out of range or off. The link is
+    /// down.
     case connectionTimedOut
-    /// The link is gone.
+    /// The link is down.
     case disconnected
-    /// The device, or a controller, does not do what was asked; the link goes on as it was.
+    /// The device, or a controller, refuses the request; the link continues unchanged.
     case refused
     /// The peer answered with an ATT error, which `attError` holds.
     case att
-    /// The peer broke the protocol.
+    /// The devices have not paired, or not as one of them demands.
+    case pairing
+    /// The peer violated the protocol.
     case protocolViolation
     /// The peer did not answer in time.
     case timedOut
-    /// The device's attributes are not what they were when they were discovered.
+    /// The device has changed its attributes since they were discovered.
     case servicesChanged
     /// The task was cancelled.
     case cancelled
-    /// The caller asked for something that cannot be: too long a value, data that does not fit.
+    /// An argument is impossible: a value that is too long, data that does not fit.
     case invalidArgument
-    /// There is no room for it.
+    /// The database has no free handles.
     case outOfSpace
-    /// Too much waits already.
+    /// Too many requests or values are waiting already.
     case busy
-    /// Values came faster than they were taken; the sequence has ended rather than leave a gap unseen.
+    /// Values arrived faster than the program read them; the sequence ended so that the gap does not go unnoticed.
     case overflow
     /// The host has been closed or was never started.
     case notStarted
+    /// A file of bonds cannot be read or written.
+    case storage
   }
   public var code: Code
-  /// What failed, in the infinitive, with the peer: `read attribute 0x0003 of F0:F1:F2:F3:F4:F5/random`. nil: the host as a whole.
+  /// What failed, in the infinitive, with the peer or the controller: `read attribute 0x0003 of
+  /// F0:F1:F2:F3:F4:F5/random`, `open hci0`. nil: the host as a whole, in `HostState.closed`.
   public var operation: String?
-  /// One sentence: the cause, and what helps.
+  /// One sentence: the cause and the remedy.
   public var diagnostics: String
   public var attError: ATTError?
-  /// Why the link ended, or what the controller refused with. Vol 1, Part F, §1.3.
+  /// Why the link ended or the controller refused. Vol 1, Part F, §1.3.
   public var status: HCIStatus?
 
   public init(
@@ -77,7 +83,7 @@ extension BluetoothError {
   static var cancelled: BluetoothError { BluetoothError(.cancelled, "The task was cancelled.") }
   static var closed: BluetoothError { BluetoothError(.notStarted, "The host has been closed: open another.") }
   static var linkIsDown: BluetoothError { BluetoothError(.disconnected, "The link is down: connect again.") }
-  /// Why a link is down of which `ServerEvent.disconnected` gives the reason.
+  /// The error of a link that went down for the reason of a `ServerEvent.disconnected`.
   public static func linkWentDown(_ reason: HCIStatus) -> BluetoothError {
     switch reason {
     case .connectionTimeout:
@@ -91,7 +97,8 @@ extension BluetoothError {
     }
   }
   static func refused(to action: String, _ status: HCIStatus) -> BluetoothError {
-    // No controller refuses these commands with 0x22, which is about a peer's link layer: see `CommandOutcome.status`.
+    // Not a refusal: 0x22 concerns a peer's link layer, so the host uses it for a silent controller, see
+    // `CommandOutcome.status`.
     if status == .lmpOrLLResponseTimeout { return controllerIsSilent }
     return BluetoothError(.controller, "The controller refused to \(action): \(status).", status: status)
   }
@@ -145,6 +152,9 @@ extension BluetoothError {
           status: .connectionLimitExceeded)
       case .parametersRejected(let status): .refusedByLink("use other connection parameters", status)
       case .timedOut: BluetoothError(.timedOut, "The time allowed was over before it was done: allow more.")
+      case .pairingFailed(let error): BluetoothError(error)
+      case .pairingRefused(let refusal): BluetoothError(refusal)
+      case .notBonded: BluetoothError(.pairing, "There is no bond with the device that this side can use: pair first.")
       case .invalidParameters:
         BluetoothError(.invalidArgument, "No device is named, or the connection parameters contradict each other.")
       case .notStarted: .closed
@@ -157,6 +167,11 @@ extension BluetoothError {
       case (.connect, _):
         BluetoothError(.connectionFailed, "The controller could not make the link: \(status).", status: status)
       case (.disconnect, _): .refused(to: "take the link down", status)
+      case (.encrypt, .pinOrKeyMissing):
+        BluetoothError(
+          .pairing, "The device no longer has the key of the bond, \(status): remove the bond, and pair again.",
+          status: status)
+      case (.encrypt, _): .refusedByLink("encrypt the link", status)
       case (.send, _): .refused(to: "carry out the command", status)
       case (.readRSSI, _): .refused(to: "read the signal strength", status)
       case (.readPHYs, _): .refused(to: "read the modulations in use", status)
@@ -217,11 +232,11 @@ extension BluetoothError {
   }
 }
 
-/// What helps against an error that a server answers with; empty where nothing does.
+/// The remedy for a server's error; empty if there is none.
 private func cure(for error: ATTError) -> String {
   switch error {
   case .insufficientAuthentication, .insufficientEncryption, .encryptionKeySizeTooShort:
-    ": it requires pairing, which this host does not have"
+    ": pair with it, by a method that it accepts"
   case .insufficientAuthorization: ": its user has to authorize this host"
   case .databaseOutOfSync: ": discover its services again"
   case .prepareQueueFull, .insufficientResources: ": wait, and try again"

@@ -5,16 +5,16 @@ import GAP
 import GATT
 import HCI
 
-// The only continuations of the stack: what the core completes, by what waits for it.
+// The only continuations of the stack. The host resumes each when the core completes its request.
 
 /// How a request ended, with its octets copied out of the core.
 typealias RequestResult = Result<HostOutcome, BluetoothError>
 
-/// Who gets the end of a request.
+/// Who receives the result of a request.
 struct Requester {
-  /// nil: a command of `send`, which names itself.
+  /// nil: a command of `send`, which adds its own name to the error.
   let operation: HostOperation?
-  /// nil: the observer, which has begun it.
+  /// nil: the observer, which began the request.
   let continuation: CheckedContinuation<RequestResult, Never>?
 }
 
@@ -41,7 +41,7 @@ extension BluetoothHost {
     }
     return try result.get()
   }
-  /// The same with the answer as what it is. `answer` gives it for the one kind of outcome that the operation has.
+  /// The same, with a typed answer: `answer` extracts it from the one kind of outcome that the operation has.
   func request<Answer: Sendable>(
     _ operation: HostOperation, _ answer: @Sendable (HostOutcome) -> Answer?
   ) async throws(BluetoothError) -> Answer {
@@ -50,21 +50,22 @@ extension BluetoothHost {
     return answer
   }
 
-  /// Sends an HCI command and returns the controller's answer to it: for what this interface does not have, as a maker's own
-  /// commands, statistics or test modes. `import HCI` has the commands. Vol 4, Part E, §7.
+  /// Sends an HCI command and returns the controller's answer: for what this interface lacks, such as vendor commands,
+  /// statistics or test modes. `import HCI` has the commands. Vol 4, Part E, §7.
   ///
   ///     import HCI
   ///     let number = try await host.send(LERand()).randomNumber
   ///
-  /// Returns at Command Status where the controller does not answer with Command Complete. The host does not learn what the
-  /// command changes: do not send those that it uses itself, for advertising, scanning and connecting. HCI_Reset is refused.
-  /// Throws `.controller` with the controller's status. Ranges in the command refer to `source`.
+  /// Returns at Command Status if the controller does not answer with Command Complete. The host does not notice what
+  /// the command changes: do not send commands that it uses itself, for advertising, scanning and connecting. HCI_Reset
+  /// is refused. Throws `.controller` with the controller's status, and `.invalidArgument` if a handle is unset or ranges
+  /// in the command, which refer to `source`, exceed it.
   public func send<Command: HCICommand>(
     _ command: Command, from source: [UInt8] = []
   ) async throws(BluetoothError) -> Command.Return {
     try await send(command, from: source) { answer, _ in answer }
   }
-  /// The same for an answer with octets: `read` gets it with the return parameters, to which its ranges refer.
+  /// The same for an answer with octets: `read` receives it with the return parameters, to which its ranges refer.
   public func send<Command: HCICommand, Answer: Sendable>(
     _ command: Command, from source: [UInt8] = [], _ read: @Sendable (Command.Return, Span<UInt8>) -> Answer
   ) async throws(BluetoothError) -> Answer {
@@ -74,7 +75,13 @@ extension BluetoothHost {
         throw BluetoothError(.invalidArgument, "The host resets its controller: close it, and open it again.")
       }
       let outcome = try await request(nil) { host, id in
-        host.perform { core, now in core.send(command, from: source.span, id: id, now: now) }
+        host.perform { core, now in
+          do throws(WireError) { try core.send(command, from: source.span, id: id, now: now) } catch {
+            let cure = "set its handles, and pass the octets of its ranges"
+            host.complete(
+              id, .failure(BluetoothError(.invalidArgument, "The command is not complete, \(error): \(cure).")))
+          }
+        }
       }
       var answer = Command.Return()
       guard let octets = outcome.value, !octets.isEmpty else { return read(answer, Span()) }
@@ -97,10 +104,10 @@ extension BluetoothHost {
     if let continuation = requester.continuation {
       continuation.resume(returning: result)
     } else {
-      tell(.completed(id, result))
+      report(.completed(id, result))
     }
   }
-  /// What a link's end completes: before it is told itself.
+  /// Completes the requests of a link that went down, before the host reports the link's end.
   private func completeRequests(of link: LinkID, _ error: BluetoothError) {
     for request in orphans { complete(request, .failure(error)) }
     orphans = []
@@ -108,7 +115,7 @@ extension BluetoothHost {
       if case .disconnect = operation { complete(id, .success(.done)) } else { complete(id, .failure(error)) }
     }
   }
-  /// What the observer has begun, in that order.
+  /// The observer's requests, in the order in which it began them.
   private var begun: [(RequestID, HostOperation)] {
     var begun: [(RequestID, HostOperation)] = []
     for (id, requester) in requests where requester.continuation == nil {
@@ -117,7 +124,7 @@ extension BluetoothHost {
     return begun.sorted { $0.0.rawValue < $1.0.rawValue }
   }
 
-  // MARK: What the core says
+  // MARK: Effects of the core
 
   /// Ranges in the effect lie in `batch`.
   func handle(_ effect: HostEffect, in batch: borrowing HostBatch) {
@@ -133,24 +140,24 @@ extension BluetoothHost {
 
     case .advertisingStarted(let id):
       advertising[id]?.waiters.resume()
-      tell(.advertisingStarted(id))
+      report(.advertisingStarted(id))
     case .advertisingFailed(let id, let status):
       let error = BluetoothError.refused(to: "advertise", status).during("advertise")
       advertising.removeValue(forKey: id)?.waiters.resume(.failure(error))
-      tell(.advertisingFailed(id, error))
+      report(.advertisingFailed(id, error))
     case .advertisingStopped(let id, let reason):
       advertising.removeValue(forKey: id)?.waiters.resume(
         .failure(BluetoothError(.cancelled, "Advertising was stopped before it began.")))
-      tell(.advertisingStopped(id, reason))
+      report(.advertisingStopped(id, reason))
 
     case .linkUp(let id, let peer, let role, let parameters):
       linkStates[id] = LinkState(peer: peer, role: role, isObserved: observer != nil, readers: readers)
       if case .closing = state { perform { core, now in core.disconnect(id, now: now) } }
-      if let link = link(id) { tell(.connected(link)) }
+      if let link = link(id) { report(.connected(link)) }
       logger.debug("\(id) up: \(peer), \(role), \(parameters)")
     case .peerIdentified(let id, let address):
       linkStates[id]?.tell(.peerIdentified(address))
-      tell(.peerIdentified(id, address))
+      report(.peerIdentified(id, address))
       logger.debug("\(id): the peer is \(address)")
       remember(core.remoteDatabase(of: id), of: id)
     case .linkDown(let id, let reason):
@@ -158,38 +165,49 @@ extension BluetoothHost {
       completeRequests(of: id, error)
       let peer = peerText(id)
       linkStates.removeValue(forKey: id)?.end(error.during("keep the link to \(peer)"))
-      tell(.disconnected(id, reason))
+      report(.disconnected(id, reason))
       logger.debug("\(id) down: \(reason)")
     case .parametersChanged(let id, let parameters):
       linkStates[id]?.tell(.parametersChanged(parameters))
-      tell(.parametersChanged(id, parameters))
+      report(.parametersChanged(id, parameters))
       logger.debug("\(id): \(parameters)")
     case .dataLengthChanged(let id, let length):
       linkStates[id]?.tell(.dataLengthChanged(length))
-      tell(.dataLengthChanged(id, length))
+      report(.dataLengthChanged(id, length))
       logger.debug("\(id): \(length)")
     case .physChanged(let id, let phys):
       linkStates[id]?.tell(.physChanged(phys))
-      tell(.physChanged(id, phys))
+      report(.physChanged(id, phys))
       logger.debug("\(id): \(phys)")
     case .mtuChanged(let id, let mtu):
       linkStates[id]?.mtuChanged(mtu)
       linkStates[id]?.tell(.mtuChanged(mtu))
-      tell(.mtuChanged(id, mtu))
+      report(.mtuChanged(id, mtu))
       logger.debug("\(id): ATT_MTU \(mtu)")
 
-    // The event of the link's end follows, with the reason.
+    case .securityChanged(let id, let security):
+      linkStates[id]?.tell(.securityChanged(security))
+      report(.securityChanged(id, security))
+      logger.debug("\(id): \(security)")
+    case .pairingAsked(let id, let question): ask(question, of: id)
+    case .pairingEnded(let id, let error): pairingEnded(on: id, error)
+    case .bondChanged(let peer), .bondRemoved(let peer): storeBond(peer)
+    case .bondRejected(let id):
+      report(.bondRejected(id))
+      logger.warning("\(id): \(peerText(id)) no longer has the key of its bond: remove the bond, and pair again")
+
+    // The effect of the link's end follows, with the reason.
     case .completed(let id, .gatt(.failed(.bearerClosed(.disconnected)))): orphans.append(id)
     case .completed(let id, let result): complete(id, outcome(of: result, in: batch, for: requests[id]?.operation))
-    // In `pump`: many come at once.
+    // `pump` takes values in batches.
     case .value: break
     case .servicesChanged(let id, let range): servicesChanged(range, on: id)
     case .rediscovered(let id, _, let error): rediscovered(error, on: id)
 
     case .subscriptionChanged(let id, let handle, let configuration):
-      tell(.subscriptionChanged(id, handle, configuration))
+      report(.subscriptionChanged(id, handle, configuration))
     case .written(let id, let handle, let range, let offset):
-      tell(.written(id, handle, batch.bytes(of: range), offset: offset))
+      report(.written(id, handle, batch.bytes(of: range), offset: offset))
     case .readRequested(let request, let id, let handle, let offset):
       ask(.readRequested(ServerReadRequest(id: request, link: id, handle: handle, offset: offset, host: self)), request)
     case .writeRequested(let request, let id, let handle, let range, let offset, let following):
@@ -198,17 +216,15 @@ extension BluetoothHost {
       let writes = gathered
       gathered = []
       ask(.writeRequested(ServerWriteRequest(id: request, link: id, writes: writes, host: self)), request)
-    // Why is told by what comes with it: the end of the link, or `.applicationTooSlow`.
+    // The effect beside it gives the reason: the end of the link, or `.applicationTooSlow`.
     case .requestCancelled: break
-    // Nobody is bonded yet.
-    case .storeClient: break
     case .readyToSend(let id): sendFromPorts(of: id)
     case .indicationConfirmed(let id, let handle):
       linkStates[id]?.confirmation.resume()
-      tell(.indicationConfirmed(id, handle))
+      report(.indicationConfirmed(id, handle))
       sendFromPorts(of: id)
     case .violation(let link?, .applicationTooSlow(let handle)):
-      tell(.requestUnanswered(link, handle))
+      report(.requestUnanswered(link, handle))
       logger.warning("\(link): a request about attribute \(handle.text) was not answered within 25 s")
     case .violation(let link, let violation):
       logger.notice("\(link.map { "\($0): " } ?? "")\(violation.text)")
@@ -219,13 +235,14 @@ extension BluetoothHost {
     -> RequestResult
   {
     switch result {
-    // It has been told already that the link is up, and not yet that it is down.
+    // The effect of the link's begin came before this one, and that of its end comes later.
     case .connected(let id):
       link(id).map { .success(.linked($0)) } ?? .failure(.linkIsDown)
     case .disconnected, .done, .gatt(.done): .success(.done)
     case .parameters(let parameters): .success(.parameters(parameters))
     case .rssi(let rssi): .success(.rssi(rssi))
     case .phys(let phys): .success(.phys(phys))
+    case .secured(let security): .success(.security(security))
     case .returned(let range): .success(.value(batch.bytes(of: range)))
     case .failed(let failure): .failure(BluetoothError(failure))
     case .gatt(.discovered):
@@ -237,10 +254,10 @@ extension BluetoothHost {
     }
   }
 
-  /// Ends all requests for their callers, and tells which they were.
+  /// Completes all requests with `error` and returns them.
   func endRequests(_ error: BluetoothError) -> [RequestID] {
     let ended = requests
-    for (id, operation) in begun { tellLater(.completed(id, .failure(failure(error, of: operation)))) }
+    for (id, operation) in begun { reportLater(.completed(id, .failure(failure(error, of: operation)))) }
     requests = [:]
     for requester in ended.values {
       requester.continuation?.resume(returning: .failure(failure(error, of: requester.operation)))
@@ -259,7 +276,7 @@ extension BluetoothHost {
     linkStates = LinkMap()
     for mailbox in incoming { mailbox.finish(error) }
     incoming = []
-    tellLater(.failed(error))
+    reportLater(.failed(error))
     closing.resume()
   }
 }

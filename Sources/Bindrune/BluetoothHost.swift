@@ -36,12 +36,23 @@ public actor BluetoothHost {
     _read { yield unsafe receiver.packet }
     _modify { yield unsafe &receiver.packet }
   }
-  /// The transport may still buffer packets that were sent.
-  var isUnflushed = false
   private var timer: (deadline: Instant, scheduled: Scheduled<Void>)?
-  private var isPumping = false
+  // Release builds do not check that no two accesses to these overlap (80 instructions for each value of a slow link): each
+  // access is a load or a store.
+  /// The transport may still buffer packets that were sent.
+  #if !DEBUG
+    @exclusivity(unchecked)
+  #endif
+  @safe var isUnflushed = false
+  #if !DEBUG
+    @exclusivity(unchecked)
+  #endif
+  @safe private var isPumping = false
   /// `pump` or `pumpLater` was called while `pump` ran.
-  private var isPumpAsked = false
+  #if !DEBUG
+    @exclusivity(unchecked)
+  #endif
+  @safe private var isPumpAsked = false
   /// `pump` will be called, in a later turn of the event loop.
   private var isPumpDue = false
 
@@ -68,24 +79,38 @@ public actor BluetoothHost {
   /// events. The host holds it weakly.
   public weak var observer: (any HostObserver)?
   /// Events to deliver to the observer before the core's next ones.
-  var untold = Deque<HostEvent>()
+  var unreportedEvents = Deque<HostEvent>()
 
+  let agent: any PairingAgent
+  let bondStore: (any BondStore)?
+  /// The pending writes to it, in their order.
+  var savingBonds: Task<Void, Never>?
   nonisolated let databaseCache: any DatabaseCache
   /// The pending writes to the cache.
   var remembering: Task<Void, Never>?
 
-  /// A host on `transport`; call `start` to bring it up. `databaseCache` stores the databases it discovers. `observer`
-  /// receives every event from the beginning, see `HostObserver`; the host holds it weakly.
+  /// A host on `transport`; call `start` to bring it up. `agent` answers for the user when a device pairs, and decides
+  /// on `configuration.pairing.ioCapability`. `bondStore` keeps bonds for the next start; nil: they end with the host.
+  /// `databaseCache` stores the databases it discovers. `observer` receives
+  /// every event from the beginning, see `HostObserver`; the host holds it weakly.
   public init(
     _ transport: any HCITransport, configuration: HostConfiguration = HostConfiguration(),
-    database: Database = Database(), databaseCache: any DatabaseCache = MemoryDatabaseCache(),
-    observer: (any HostObserver)? = nil, logger: Logger = .silent
+    database: Database = Database(), agent: any PairingAgent = JustWorksAgent(), bondStore: (any BondStore)? = nil,
+    databaseCache: any DatabaseCache = MemoryDatabaseCache(), observer: (any HostObserver)? = nil,
+    logger: Logger = .silent
   ) {
     self.transport = transport
     self.logger = logger
+    self.agent = agent
+    self.bondStore = bondStore
     self.databaseCache = databaseCache
     self.observer = observer
-    var chance = SystemRandomNumberGenerator()
+    var chance = SystemRandomNumberGenerator(), configuration = configuration
+    configuration.pairing.ioCapability = agent.ioCapability
+    if !agent.permitsPairing {
+      configuration.pairing.acceptsPairing = false
+      configuration.pairsOnDemand = false
+    }
     receiver = HostReceiver(
       HostCore(configuration: configuration, database: database, chance: &chance), on: transport.eventLoop)
   }
@@ -96,14 +121,18 @@ public actor BluetoothHost {
   /// `takesDown`: takes down an adapter that is up, and brings it up again when the host is closed; see
   /// `TransportSpec.open`. `trace`: the path of a btsnoop file that records every packet.
   ///
+  /// `agent` answers for the user when a device pairs; `bondStore` keeps what then has to be kept.
+  ///
   /// `eventLoop`: where the host runs; nil: on the radio's, or one that NIO chooses. `radio`: the radio for `sim`, on
   /// that same loop. `observer` receives every event, see `HostObserver`; possibly also the failure of the start.
   public static func open(
     _ spec: String, on eventLoop: (any EventLoop)? = nil, radio: SimulatedRadio? = nil, takesDown: Bool = false,
     configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
+    agent: any PairingAgent = JustWorksAgent(), bondStore: (any BondStore)? = nil,
     databaseCache: any DatabaseCache = MemoryDatabaseCache(), observer: (any HostObserver)? = nil, trace: String? = nil,
     logger: Logger = .silent
   ) async throws(BluetoothError) -> BluetoothHost {
+    let operation = "open \(spec)"
     let transport: any HCITransport
     do throws(TransportError) {
       let spec = try TransportSpec(spec)
@@ -111,16 +140,16 @@ public actor BluetoothHost {
       let radio = radio ?? (spec == .sim ? SimulatedRadio(on: loop) : nil)
       transport = try await spec.open(on: loop, radio: radio, takesDown: takesDown, trace: trace, logger: logger)
     } catch {
-      throw Task.isCancelled ? .cancelled : BluetoothError(error)
+      throw (Task.isCancelled ? .cancelled : BluetoothError(error)).during(operation)
     }
     let host = BluetoothHost(
-      transport, configuration: configuration, database: database, databaseCache: databaseCache, observer: observer,
-      logger: logger)
+      transport, configuration: configuration, database: database, agent: agent, bondStore: bondStore,
+      databaseCache: databaseCache, observer: observer, logger: logger)
     do throws(BluetoothError) {
       try await host.start()
     } catch {
       await host.close()
-      throw error
+      throw error.during(operation)
     }
     return host
   }
@@ -141,25 +170,42 @@ public actor BluetoothHost {
   /// Starts the transport and the controller; a second caller waits for the same start. Cancelling the task ends the
   /// wait but not the start: call `start` again to wait for it, or `close`.
   public func start() async throws(BluetoothError) {
-    switch state {
-    case .running: return
-    case .closing: throw .closed
-    case .closed(let error): throw error
-    case .stopped, .starting: break
-    }
-    try await starting.wait {
-      guard case .stopped = state else { return nil }
-      state = .starting
-      receiver.host = self
-      transport.start(receiver)
-      // Discards packets from before the reset, up to the answer to HCI_Reset.
-      transport.resynchronise()
-      perform { core, now in core.start(now: now) }
-      return nil
+    do throws(BluetoothError) {
+      switch state {
+      case .running: return
+      case .closing: throw .closed
+      case .closed(let error): throw error
+      case .stopped, .starting: break
+      }
+      try await starting.wait {
+        guard case .stopped = state else { return nil }
+        state = .starting
+        receiver.host = self
+        transport.start(receiver)
+        // Discards packets from before the reset, up to the answer to HCI_Reset.
+        transport.resynchronise()
+        perform { core, now in core.start(now: now) }
+        return nil
+      }
+    } catch {
+      throw error.during("start the controller")
     }
   }
   func started() {
+    guard let bondStore else { return run(with: []) }
+    let adapter = core.identityAddress
+    Task {
+      do throws(BluetoothError) {
+        run(with: try await bondStore.bonds(of: adapter))
+      } catch {
+        logger.error("\(error)")
+        run(with: [])
+      }
+    }
+  }
+  private func run(with bonds: [Bond]) {
     guard case .starting = state else { return }
+    add(bonds)
     state = .running
     starting.resume()
   }
@@ -172,6 +218,7 @@ public actor BluetoothHost {
   /// Afterwards the controller can be opened again at once.
   public func close() async {
     await end()
+    await savingBonds?.value
     // `fail` has logged its error.
     try? await transport.closeFuture.get()
   }
@@ -244,8 +291,8 @@ public actor BluetoothHost {
   public var identityAddress: PeerAddress { core.identityAddress }
 
   /// From now on the host identifies this device by its identity address, whatever private address it uses: in
-  /// discoveries, in links, and for `connect`. `irk` is the key the device distributed when it was paired; this host
-  /// does not pair yet, so the caller provides it. The host uses the controller's resolving list if there is one, and
+  /// discoveries, in links, and for `connect`. `irk` is the key that the device has distributed when it was paired, by
+  /// another host: for its own bonds this host does it by itself. The host uses the controller's resolving list if there is one, and
   /// resolves the address itself otherwise.
   public func addIdentity(_ identity: PeerAddress, irk: IdentityResolvingKey) throws(BluetoothError) {
     try changeIdentities("add the identity \(identity)") { (core, now) throws(IdentityError) in
@@ -260,7 +307,7 @@ public actor BluetoothHost {
       try core.identify(link, as: identity, irk, now: now)
     }
   }
-  private func changeIdentities(
+  func changeIdentities(
     _ operation: @autoclosure () -> String, _ change: (inout HostCore, Instant) throws(IdentityError) -> Void
   ) throws(BluetoothError) {
     let error: IdentityError? = perform { core, now in
@@ -320,9 +367,9 @@ public actor BluetoothHost {
     isPumping = true
     defer { isPumping = false }
     receiver.arrival = nil
-    if onlyValues, untold.isEmpty {
+    if onlyValues, unreportedEvents.isEmpty {
       isPumpAsked = false
-      _ = tellEffects()
+      _ = reportEffects()
       if !isPumpAsked { return }
     }
     var isQuiet: Bool
@@ -334,10 +381,10 @@ public actor BluetoothHost {
         isQuiet = false
         transport.flush()
       }
-      if tellUntold() || tellEffects() { isQuiet = false }
+      if reportEvents() || reportEffects() { isQuiet = false }
       if isQuiet {
         closeIfQuiet()
-        isQuiet = untold.isEmpty
+        isQuiet = unreportedEvents.isEmpty
       }
     } while !isQuiet
     armTimer()
@@ -355,16 +402,16 @@ public actor BluetoothHost {
     return isAny
   }
   /// Reports all effects of the core; false if there were none.
-  private func tellEffects() -> Bool {
+  private func reportEffects() -> Bool {
     if !core.hasEffect { return false }
     let observer = observer ?? NoObserver.only
-    while unsafe core.takeBatch(&receiver.told) { unsafe tell(&receiver.told, to: observer) }
-    observer.hostToldAll(self)
+    while unsafe core.takeBatch(&receiver.batch) { unsafe report(&receiver.batch, to: observer) }
+    observer.hostReportedBatch(self)
     return true
   }
-  private func tell(_ batch: inout HostBatch, to observer: any HostObserver) {
+  private func report(_ batch: inout HostBatch, to observer: any HostObserver) {
     while !batch.isEmpty {
-      tellValues(of: &batch, to: observer)
+      deliverValues(of: &batch, to: observer)
       if let effect = batch.nextEffect(), !isClosed { handle(effect, in: batch) }
     }
   }
@@ -418,7 +465,7 @@ final class HostReceiver: HCIReceiver, @unchecked Sendable {
   #if !DEBUG
     @exclusivity(unchecked)
   #endif
-  @unsafe var told = HostBatch()
+  @unsafe var batch = HostBatch()
   /// Arrival time of the packets being received: the clock is read once for all that come together.
   var arrival: Instant?
   /// A packet other than a value has arrived since the last `pump`.

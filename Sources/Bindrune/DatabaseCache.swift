@@ -1,4 +1,5 @@
 import ATT
+import BindruneTransport
 import BindruneWire
 import GAP
 import GATT
@@ -52,7 +53,8 @@ public struct FileDatabaseCache: DatabaseCache {
     return FilePath(text: directory).appending(name)
   }
   public func database(of peer: PeerID) async -> RemoteDatabase? {
-    guard let octets = try? read(path(peer)) else { return nil }
+    // 65,535 attributes need less.
+    guard let octets = try? path(peer).contents(upTo: 4 << 20) else { return nil }
     return try? RemoteDatabase(cacheText: String(decoding: octets, as: UTF8.self))
   }
   public func keep(_ database: RemoteDatabase?, of peer: PeerID) async {
@@ -85,18 +87,6 @@ public struct FileDatabaseCache: DatabaseCache {
       let leftover = folder.appending(name)
       guard let status = try? leftover.stat(followTargetSymlink: false), status.type == .regular else { continue }
       if status.st_mtim.tv_sec < time(nil) - 3600 { try? leftover.remove() }
-    }
-  }
-
-  /// Reads a regular file of at most 4 MiB, more than 65,535 attributes need. Does not follow links, and does not
-  /// block: the path may be a pipe.
-  private func read(_ path: FilePath) throws -> [UInt8]? {
-    let file = try FileDescriptor.open(
-      path, .readOnly, options: [.closeOnExec, .noFollow, .nonBlocking, .noControllingTerminal])
-    return try file.closeAfter {
-      guard try file.stat().type == .regular else { return nil }
-      let octets = try file.readAll(upTo: 4 << 20 + 1)
-      return octets.count <= 4 << 20 ? octets : nil
     }
   }
 }

@@ -1,11 +1,14 @@
-// One import is enough for an embedder: the types in this module's public signatures come along, and those that their
-// initialisers or, of a protocol, its requirements take. No other name does. `Scripts/exports` compares the list with the signatures.
+// One import is enough for an embedder: it brings the types in this module's public signatures, and those that their
+// initialisers and protocol requirements take, and no other name. `Scripts/exports` compares the list with the
+// signatures.
 @_exported import class BindruneTransport.H4Server
 @_exported import enum BindruneTransport.TransportError
 @_exported import enum BindruneTransport.TransportSpec
 @_exported import enum BindruneWire.BluetoothUUID
 @_exported import enum GAP.AdvertisingEnd
 @_exported import enum GAP.ConnectionLatency
+@_exported import enum GAP.PairingAnswer
+@_exported import enum GAP.PairingQuestion
 @_exported import enum HCI.LinkRole
 @_exported import protocol BindruneTransport.HCIReceiver
 @_exported import protocol BindruneTransport.HCITransport
@@ -18,11 +21,13 @@
 @_exported import struct BindruneSimulator.ControllerConfiguration
 @_exported import struct BindruneSimulator.ControllerID
 @_exported import struct BindruneWire.DeviceAddress
+@_exported import struct BindruneWire.WireError
 @_exported import struct GAP.ADType
 @_exported import struct GAP.AdvertisingData
 @_exported import struct GAP.AdvertisingPacker
 @_exported import struct GAP.AdvertisingParameters
 @_exported import struct GAP.AdvertisingSetID
+@_exported import struct GAP.Bond
 @_exported import struct GAP.ConnectionParameterRange
 @_exported import struct GAP.ConnectionParameters
 @_exported import struct GAP.HostConfiguration
@@ -30,6 +35,7 @@
 @_exported import struct GAP.LinkDataLength
 @_exported import struct GAP.LinkID
 @_exported import struct GAP.LinkPHYs
+@_exported import struct GAP.LinkSecurity
 @_exported import struct GAP.PHYPreferences
 @_exported import struct GAP.PackedAdvertisement
 @_exported import struct GAP.PeerAddress
@@ -61,3 +67,8 @@
 @_exported import struct HCI.StatusReturn
 @_exported import struct HCI.SupervisionTimeout
 @_exported import struct HCI.SupportedCommandBit
+@_exported import struct SMP.DistributedKeys
+@_exported import struct SMP.EncryptionKeySize
+@_exported import struct SMP.IOCapability
+@_exported import struct SMP.KeyStrength
+@_exported import struct SMP.PairingSettings

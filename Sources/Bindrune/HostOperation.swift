@@ -1,15 +1,16 @@
 import ATT
 import GAP
 import GATT
+import SMP
 
 /// A request to the host, or to the server of one link. `Link` and `BluetoothHost` have an `async` function for each;
-/// `BluetoothHost.begin` makes it without waiting.
+/// `BluetoothHost.begin` makes the request without waiting.
 ///
-/// Each operation has one kind of outcome besides errors, which its comment names; where it names none, `.done`.
+/// Each operation has one kind of outcome besides errors. Its comment names it; if there is none, it is `.done`.
 public enum HostOperation: Sendable {
-  /// `.linked`. Does not end while the peer is absent, unless it is cancelled.
+  /// `.linked`. Waits until the peer is in range, or until it is cancelled.
   case connect(PeerID, ConnectionParameters)
-  /// `.linked`: to the peer that can be reached first. `timeout` nil: as `connect`.
+  /// `.linked`: to the first peer that can be reached. Without `timeout` it waits as `connect` does.
   case connectToFirst([PeerAddress], ConnectionParameters, timeout: Duration?)
   case disconnect(LinkID)
   /// `.rssi`.
@@ -21,6 +22,10 @@ public enum HostOperation: Sendable {
   /// `.phys`.
   case setPHYs(LinkID, PHYPreferences)
   case setDefaultPHYs(PHYPreferences)
+  /// `.security`: see `Link.pair`.
+  case pair(LinkID, PairingSettings?)
+  /// `.security`: see `Link.encrypt`.
+  case encrypt(LinkID)
   /// `.databaseHash`.
   case readDatabaseHash(LinkID)
   /// `.database`: everything.
@@ -33,7 +38,8 @@ public enum HostOperation: Sendable {
   case discoverCharacteristics(LinkID, HandleRange)
   /// `.database`.
   case discoverDescriptors(LinkID, HandleRange)
-  /// Subscribes to Service Changed, and reads what robust caching needs, where the server has them: see `Client.followChanges`.
+  /// Subscribes to Service Changed and reads what robust caching needs, as far as the server has them: see
+  /// `Client.followChanges`.
   case followChanges(LinkID)
   /// `.value`: the whole value, however long.
   case read(LinkID, AttributeHandle)
@@ -43,20 +49,21 @@ public enum HostOperation: Sendable {
   case readMultiple(LinkID, [AttributeHandle])
   case write(LinkID, AttributeHandle, [UInt8])
   case writeReliably(LinkID, [(handle: AttributeHandle, value: [UInt8])])
-  /// By the handle of the characteristic's value, which must have been discovered. Subscribers are counted, those of
-  /// `Link.subscribe` too: only the first and the last of them cost a request.
+  /// Takes the handle of the characteristic's value, which must have been discovered. The host counts subscribers,
+  /// those of `Link.subscribe` too: only the first and the last cause a request to the peer.
   case subscribe(LinkID, AttributeHandle, ClientCharacteristicConfiguration?)
   case unsubscribe(LinkID, AttributeHandle)
 
-  /// The link that it is about; nil: it concerns no link that exists.
+  /// The link that the operation uses; nil if it uses none.
   public var link: LinkID? {
     switch self {
     case .connect, .connectToFirst, .setDefaultPHYs: nil
     case .disconnect(let link), .readRSSI(let link), .updateParameters(let link, _), .readPHYs(let link),
-      .setPHYs(let link, _), .readDatabaseHash(let link), .discoverAll(let link), .discoverServices(let link, _),
-      .discoverIncludedServices(let link, _), .discoverCharacteristics(let link, _), .discoverDescriptors(let link, _),
-      .followChanges(let link), .read(let link, _), .readUUID(let link, _, _), .readMultiple(let link, _),
-      .write(let link, _, _), .writeReliably(let link, _), .subscribe(let link, _, _), .unsubscribe(let link, _):
+      .setPHYs(let link, _), .pair(let link, _), .encrypt(let link), .readDatabaseHash(let link),
+      .discoverAll(let link), .discoverServices(let link, _), .discoverIncludedServices(let link, _),
+      .discoverCharacteristics(let link, _), .discoverDescriptors(let link, _), .followChanges(let link),
+      .read(let link, _), .readUUID(let link, _, _), .readMultiple(let link, _), .write(let link, _, _),
+      .writeReliably(let link, _), .subscribe(let link, _, _), .unsubscribe(let link, _):
       link
     }
   }
@@ -71,6 +78,8 @@ public enum HostOperation: Sendable {
     case .readPHYs: "read the PHYs of \(peer)"
     case .setPHYs: "change the PHYs of \(peer)"
     case .setDefaultPHYs: "set the PHYs of new links"
+    case .pair: "pair with \(peer)"
+    case .encrypt: "encrypt the link to \(peer)"
     case .readDatabaseHash: "read the database hash of \(peer)"
     case .discoverAll, .discoverServices: "discover the services of \(peer)"
     case .discoverIncludedServices(_, let range):
@@ -89,19 +98,20 @@ public enum HostOperation: Sendable {
   }
 }
 
-/// How a `HostOperation` ended that did not fail.
+/// The result of a `HostOperation` that succeeded.
 public enum HostOutcome: Sendable {
   /// Written, subscribed, disconnected …
   case done
   case linked(Link)
   case parameters(ConnectionParameters)
-  /// dBm; nil: the controller does not know.
+  /// dBm; nil: the controller has no value.
   case rssi(Int8?)
   case phys(LinkPHYs)
+  case security(LinkSecurity)
   case value([UInt8])
   case values([ReadAttributeValue])
   case databaseHash(DatabaseHash?)
-  /// All that the link's client knows, with what was discovered.
+  /// Everything that the link's client has discovered so far.
   case database(RemoteDatabase)
 
   // For `BluetoothHost.request(_:_:)`.
@@ -109,6 +119,7 @@ public enum HostOutcome: Sendable {
   var parameters: ConnectionParameters? { if case .parameters(let parameters) = self { parameters } else { nil } }
   var rssi: Int8?? { if case .rssi(let rssi) = self { .some(rssi) } else { nil } }
   var phys: LinkPHYs? { if case .phys(let phys) = self { phys } else { nil } }
+  var security: LinkSecurity? { if case .security(let security) = self { security } else { nil } }
   var value: [UInt8]? { if case .value(let value) = self { value } else { nil } }
   var values: [ReadAttributeValue]? { if case .values(let values) = self { values } else { nil } }
   var databaseHash: DatabaseHash?? { if case .databaseHash(let hash) = self { .some(hash) } else { nil } }
@@ -116,8 +127,8 @@ public enum HostOutcome: Sendable {
 }
 
 extension BluetoothHost {
-  /// Hands the operation to the core. `places`: what a request to a link's server leaves after; nil: what has been offered to the
-  /// link's ports so far.
+  /// Passes the operation to the core. `places`: a request to a link's server leaves after the values before these
+  /// places; nil: after everything offered to the link's ports so far.
   func start(_ operation: HostOperation, _ id: RequestID, at places: [SendPort.Fence]?) {
     func client(_ link: LinkID, _ body: (inout Client) -> Void) {
       ask(id, of: link, at: places ?? self.places(among: .command, on: link), body)
@@ -134,6 +145,8 @@ extension BluetoothHost {
     case .readPHYs(let link): perform { core, now in core.readPHYs(link, id: id, now: now) }
     case .setPHYs(let link, let wanted): perform { core, now in core.setPHYs(link, wanted, id: id, now: now) }
     case .setDefaultPHYs(let wanted): perform { core, now in core.setDefaultPHYs(wanted, id: id, now: now) }
+    case .pair(let link, let settings): perform { core, now in core.pair(link, settings, id: id, now: now) }
+    case .encrypt(let link): perform { core, now in core.encrypt(link, id: id, now: now) }
     case .readDatabaseHash(let link): client(link) { $0.readDatabaseHash(id) }
     case .discoverAll(let link): client(link) { $0.discoverAll(id) }
     case .discoverServices(let link, let uuid): client(link) { $0.discoverPrimaryServices(id, uuid) }

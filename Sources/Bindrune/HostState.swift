@@ -20,7 +20,7 @@ extension BluetoothHost {
   ///     for try await state in await host.states { print(state) }
   public var states: HostStateSequence {
     // A host passes through each of its five states at most once, so none is dropped.
-    let mailbox = Mailbox<HostState>(capacity: 5, overflow: .end)
+    let mailbox = Mailbox<HostState>(capacity: 5, overflow: .end, to: "follow the state of the host")
     mailbox.report(state)
     stateReaders.append(mailbox)
     return HostStateSequence(mailbox)

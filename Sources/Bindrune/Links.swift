@@ -33,6 +33,7 @@ final class LinkState: @unchecked Sendable {
   }
   /// The places of the answer to the client that the core holds until the values before it have been written.
   var keptAnswer: [SendPort.Fence]?
+  var holdsRequests: Bool { !held.isEmpty || keptAnswer != nil }
   /// `isObserved`: no events are kept as unheard. `readers`: the host's.
   init(peer: PeerID, role: LinkRole, isObserved: Bool, readers: ReaderCount) {
     self.peer = peer
@@ -44,6 +45,13 @@ final class LinkState: @unchecked Sendable {
   private func noteReaders() { hasReaders = !values.isEmpty || hears }
   /// The link's events are kept for a first reader, or have readers.
   var hears: Bool { unheard != nil || !events.isEmpty }
+
+  /// The agent's tasks that answer the pairing in progress.
+  var questions: [Task<Void, Never>] = []
+  func endQuestions() {
+    for question in questions { question.cancel() }
+    questions = []
+  }
 
   /// All ports still in use.
   private var ports: [WeakPort] = []
@@ -106,6 +114,7 @@ final class LinkState: @unchecked Sendable {
     for mailbox in events { mailbox.finish(error) }
     for entry in ports { entry.port?.close(error) }
     confirmation.resume(.failure(error))
+    endQuestions()
     ending.finish(error)
     hasReaders = false
   }
@@ -212,29 +221,31 @@ extension BluetoothHost {
   }
   /// Sends from the link's ports, one value each in turn, until the link's queue is full or the ports are empty.
   func sendFromPorts(of link: LinkID) {
+    // Fetched once: this runs for each value of a link that is slower than its producers.
+    guard let state = linkStates[link], !state.sending.isEmpty else { return }
     var sending = Deque<SendPort>()
-    linkStates[link]?.takeSending(&sending)
-    guard !sending.isEmpty else { return }
+    state.takeSending(&sending)
     send(&sending, of: link)
-    linkStates[link]?.putBack(&sending)
-    releaseHeld(on: link)
+    state.putBack(&sending)
+    if state.holdsRequests { releaseHeld(on: link) }
     pump()
   }
   /// When the link refuses a port, that port and the others of its kind keep their turn: a waiting request holds back
   /// only commands, and a waiting indication only notifications.
   private func send(_ ports: inout Deque<SendPort>, of link: LinkID) {
+    let now = now
     var areCommandsRefused = false, areNotificationsRefused = false
     while let index = ports.firstIndex(where: {
       $0.kind == .command ? !areCommandsRefused : !areNotificationsRefused
     }) {
-      let port = ports[index], kind = port.kind, isAlone = ports.count == 1
-      var left = SendPort.Drained.more
+      let port = ports[index]
+      var left: SendPort.Drained
       repeat {
-        let isEdge: Bool
-        (left, isEdge) = port.sendNext { send($0, to: $1, kind, on: link) }
+        let isEdge: Bool, kind = port.kind
+        (left, isEdge) = port.sendNext(now: now) { send($0, to: $1, kind, on: link) }
         sendWritten()
         if isEdge { port.tellReady() }
-      } while isAlone && left == .more
+      } while ports.count == 1 && left == .more
       switch left {
       case .nothing, .fenced: ports.remove(at: index)
       case .more:

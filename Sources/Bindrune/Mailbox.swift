@@ -19,8 +19,13 @@ final class Inbox<Waiting: Pile>: Sendable {
     var reader: CheckedContinuation<Void, Never>?
   }
   private let state: Mutex<State>
+  /// What the reader does, in the infinitive, for an error that names no operation.
+  private let operation: String
 
-  init(_ pile: Waiting) { state = Mutex(State(pile: pile)) }
+  init(_ pile: Waiting, to operation: String) {
+    state = Mutex(State(pile: pile))
+    self.operation = operation
+  }
 
   /// It accepts no more elements; the reader may still take those that wait.
   var isFinished: Bool { state.withLock { $0.ending != nil } }
@@ -66,7 +71,9 @@ final class Inbox<Waiting: Pile>: Sendable {
         if let taken = some(&state.pile) { return .success(taken) }
         return state.ending?.map { nil }
       }
-      if let found { return try found.get() }
+      do throws(BluetoothError) { if let found { return try found.get() } } catch {
+        throw error.operation == nil ? error.during(operation) : error
+      }
       await sleep()
     }
   }
@@ -126,9 +133,9 @@ struct BoundedQueue<Element: Sendable>: Pile {
 }
 
 extension Inbox {
-  convenience init<Element>(capacity: Int, overflow: BoundedQueue<Element>.Overflow)
+  convenience init<Element>(capacity: Int, overflow: BoundedQueue<Element>.Overflow, to operation: String)
   where Waiting == BoundedQueue<Element> {
-    self.init(BoundedQueue(capacity: capacity, overflow: overflow))
+    self.init(BoundedQueue(capacity: capacity, overflow: overflow), to: operation)
   }
   func put<Element>(_ element: Element) where Waiting == BoundedQueue<Element> {
     add { $0.append(element) }

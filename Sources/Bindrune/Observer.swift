@@ -3,14 +3,16 @@ import BindruneWire
 import GAP
 import GATT
 
-/// An object that gets everything a host has to report, in the order of the air: called on the host's event loop, isolated to
-/// it. A notification that came before the answer to a read comes before that read's completion here too.
+/// An object that receives everything a host reports, in the order in which it arrived: a notification that came before
+/// the answer to a read precedes that read's completion here too. The host calls it on its event loop, isolated to
+/// itself.
 ///
-/// Most programs use the `async` functions of `BluetoothHost` and `Link` instead. A task wakes when the scheduler gets to it, so
-/// two tasks, or a task and a sequence, cannot tell which of two things happened first. An observer is for a program that needs
-/// this order, or a value without a copy and without a wake: another interface on top of this one, as Core Bluetooth's, or a
-/// bridge to another process. `BluetoothHost.begin`, `beginScan`, `beginAdvertising` and `beginIndication` are the same
-/// requests for it: they return at once, and their ends are events. Decision 0042.
+/// Most programs use the `async` functions of `BluetoothHost` and `Link` instead. The scheduler decides when a task
+/// resumes, so two tasks, or a task and a sequence, do not see which of two events came first. An observer is for a
+/// program that needs this order, or that needs a value without a copy and a task switch: another interface on top of
+/// this one, such as Core Bluetooth's, or a bridge to another process. For it, `BluetoothHost.begin`, `beginScan`,
+/// `beginAdvertising` and `beginIndication` make the same requests: they return at once, and report the result as an
+/// event. Decision 0042.
 ///
 ///     final class Monitor: HostObserver {
 ///       func host(_ host: isolated BluetoothHost, did event: HostEvent) {
@@ -21,23 +23,23 @@ import GATT
 ///       ) { print(handle, value.count) }
 ///     }
 ///
-/// It is never called from within a call to the host: what that leads to is told in a later turn of the event loop, or, where
-/// the call was made from one of the methods below, when that has returned. Readers of sequences and callers of `async`
-/// functions hear beside it what they always do. Until it returns nothing else happens on that event loop: it must not wait.
+/// The host never calls it from within a call to the host: events of such a call follow in a later turn of the event
+/// loop, or, if an observer's method made the call, after that method has returned. Sequences and `async` functions
+/// work as without an observer. Nothing else runs on the event loop until the method returns: it must not block.
 public protocol HostObserver: AnyObject, Sendable {
   func host(_ host: isolated BluetoothHost, did event: HostEvent)
-  /// A notification, or an indication, which has been confirmed: of any handle, whether or not somebody here has subscribed to
-  /// it, except Service Changed, which is told as `.servicesChanged`. The octets are lent.
+  /// A notification, or an indication, which has been confirmed: of any handle, subscribed to or not, except Service
+  /// Changed, which the host reports as `.servicesChanged`. `value` is valid only during the call.
   func host(
     _ host: isolated BluetoothHost, received value: Span<UInt8>, of handle: AttributeHandle, isIndication: Bool,
     on link: LinkID)
-  /// A batch of events is complete. An observer that gathers events passes them on here, once for the batch.
-  func hostToldAll(_ host: isolated BluetoothHost)
+  /// A batch of events is complete. An observer that collects events can pass them on here, once for the batch.
+  func hostReportedBatch(_ host: isolated BluetoothHost)
 }
 extension HostObserver {
-  public func hostToldAll(_ host: isolated BluetoothHost) {}
+  public func hostReportedBatch(_ host: isolated BluetoothHost) {}
 }
-/// Of a host that nobody observes.
+/// Stands in for the observer of a host without one.
 final class NoObserver: HostObserver {
   static let only = NoObserver()
   func host(_ host: isolated BluetoothHost, did event: HostEvent) {}
@@ -47,61 +49,71 @@ final class NoObserver: HostObserver {
   ) {}
 }
 
-/// What a `HostObserver` is told, besides values.
+/// What a `HostObserver` receives, besides values.
 ///
-/// A link's life, in order: `.server(.connected)`; `.completed` of the `.connect` that asked for it; everything else of it;
-/// `.completed` of everything that was begun on it and has not ended, `.disconnect` with `.done` and the others with the error
-/// that says why it went down; `.server(.disconnected)`, and nothing after that.
+/// The events of a link, in order: `.server(.connected)`; `.completed` of the `.connect` that made it; everything else;
+/// `.completed` of each request still outstanding, `.disconnect` with `.done` and the others with the error that says
+/// why the link went down; `.server(.disconnected)`, and nothing after that.
 public enum HostEvent: Sendable {
-  /// Requests among these wait for an answer, also if nobody listens to `BluetoothHost.events`.
+  /// Requests among these wait for an answer, even if nothing reads `BluetoothHost.events`.
   case server(ServerEvent)
-  /// What the handles in the range meant is over: requests to them fail, subscriptions have ended.
+  /// The handles in the range are no longer valid: requests to them fail, and their subscriptions have ended.
   case servicesChanged(LinkID, HandleRange)
-  /// What had changed has been discovered again: what the server has now.
+  /// The host has discovered the changed services again; this is the server's database now.
   case rediscovered(LinkID, RemoteDatabase)
-  /// The link's peer has told its identity address: `Link.peer` is what it was, and other `PeerID`s that led to that address
-  /// lead to this peer now.
+  /// The link's peer has distributed its identity address. `Link.peer` is unchanged; other `PeerID`s of that address
+  /// now stand for this peer.
   case peerIdentified(LinkID, PeerAddress)
   /// ATT_MTU in force, 23 … 517.
   case mtuChanged(LinkID, Int)
   case parametersChanged(LinkID, ConnectionParameters)
   case dataLengthChanged(LinkID, LinkDataLength)
   case physChanged(LinkID, LinkPHYs)
-  /// By a scan that was begun with `beginScan`.
+  case securityChanged(LinkID, LinkSecurity)
+  /// The host's agent is being asked.
+  case pairingAsked(LinkID, PairingQuestion)
+  /// nil: with success.
+  case pairingEnded(LinkID, BluetoothError?)
+  /// The peer no longer has the key of its bond, so the link is not encrypted. The bond stays until `removeBond`, because
+  /// another device may use the peer's address.
+  case bondRejected(LinkID)
+  /// From a scan of `beginScan`.
   case discovered(ScanID, Advertisement)
   /// The scan has ended: the controller refuses, or stopped.
   case scanFailed(ScanID, BluetoothError)
-  /// What was asked for last of this set is on the air, perhaps again after a connection.
+  /// The set advertises what was requested last, perhaps again after a connection.
   case advertisingStarted(AdvertisingSetID)
-  /// The set is off: the controller refused it, perhaps after a connection. Its other ends: `.server(.advertisingStopped)`.
+  /// The set is off: the controller refused it, perhaps after a connection. `.server(.advertisingStopped)` reports its
+  /// other ends.
   case advertisingFailed(AdvertisingSetID, BluetoothError)
-  /// What `begin` has begun has ended: exactly once for each.
+  /// An operation of `begin` has ended: exactly one for each.
   case completed(RequestID, Result<HostOutcome, BluetoothError>)
-  /// The client has confirmed the link's one indication, which was of the value with this handle.
+  /// The client has confirmed the link's outstanding indication, of this handle.
   case indicationConfirmed(LinkID, AttributeHandle)
-  /// The host has been closed, or the controller or the way to it is lost: links, scans and sets have ended with it and are
-  /// told no more; what was begun has been completed before. The last event, but for the completions of what is begun later.
+  /// The host has been closed, or the controller or the transport was lost. Links, scans and sets have ended without
+  /// events of their own; the completions of all requests came before. Only completions of requests that are begun
+  /// later follow.
   case failed(BluetoothError)
 }
 
 extension BluetoothHost {
-  /// Begins something and returns; the observer is told how it ends by exactly one `.completed` with this number, never before
-  /// this has returned. On a host that is not running it ends with that error.
+  /// Begins an operation and returns. The observer receives exactly one `.completed` with this number, never before
+  /// this function has returned. On a host that is not running, that is the error.
   ///
-  /// What is asked of a link's server leaves after what has been offered to the link's ports.
+  /// A request to a link's server leaves after everything offered to the link's ports so far.
   @discardableResult
   public func begin(_ operation: HostOperation) -> RequestID {
     let id = newRequest()
     begin(operation, id, at: nil)
     return id
   }
-  /// The same for a caller who has taken a place among the values of a port, from whatever thread it has asked. Nil: it leaves
-  /// after the requests before it, wherever the values are.
-  /// `id`: the caller's, from `firstNumberOfObserver` on, and a greater one each time.
+  /// The same for a caller that took a place among the values of a port earlier, on any thread. Nil: the request leaves
+  /// after the requests before it and waits for no values. `id`: chosen by the caller, from `firstNumberOfObserver` on,
+  /// and increasing.
   package func begin(_ operation: HostOperation, as id: RequestID, after place: SendPort.Fence?) {
     begin(operation, id, at: place.map { [$0] } ?? [])
   }
-  /// The host itself counts its requests and scans below this; from here on the numbers are its observer's.
+  /// The host numbers its own requests and scans below this; from here on the numbers are its observer's.
   package static var firstNumberOfObserver: UInt64 { 1 << 63 }
   private func begin(_ operation: HostOperation, _ id: RequestID, at places: [SendPort.Fence]?) {
     do throws(BluetoothError) {
@@ -109,34 +121,34 @@ extension BluetoothHost {
       requests[id] = Requester(operation: operation, continuation: nil)
       start(operation, id, at: places)
     } catch {
-      tellLater(.completed(id, .failure(failure(error, of: operation))))
+      reportLater(.completed(id, .failure(failure(error, of: operation))))
     }
   }
-  /// Ends what was begun with `.cancelled`; nothing where it has ended already. What is on its way to a peer may take effect.
+  /// Ends the request with `.cancelled`, unless it has ended already. What was sent to a peer may still take effect.
   public func cancel(_ id: RequestID) {
     guard let requester = requests[id], requester.continuation == nil else { return }
     perform { core, now in core.cancel(id, now: now) }
   }
 
-  // MARK: Telling
+  // MARK: Reporting
 
-  /// False: nobody observes. In `pump` only, where everything is told in its order.
+  /// Reports the event to the observer; false if there is none. Only `pump` may call this: it keeps the order.
   @discardableResult
-  func tell(_ event: HostEvent) -> Bool {
+  func report(_ event: HostEvent) -> Bool {
     guard let observer else { return false }
     observer.host(self, did: event)
     return true
   }
-  /// For what the core does not say.
-  func tellLater(_ event: HostEvent) {
+  /// Reports an event that is not the core's, in its turn.
+  func reportLater(_ event: HostEvent) {
     guard observer != nil else { return }
-    untold.append(event)
+    unreportedEvents.append(event)
     pumpLater()
   }
-  /// False: there was nothing.
-  func tellUntold() -> Bool {
-    if untold.isEmpty { return false }
-    while let event = untold.popFirst() { tell(event) }
+  /// False if there was nothing to report.
+  func reportEvents() -> Bool {
+    if unreportedEvents.isEmpty { return false }
+    while let event = unreportedEvents.popFirst() { report(event) }
     return true
   }
 }

@@ -118,6 +118,8 @@ public enum LinkEvent: Sendable {
   case physChanged(LinkPHYs)
   /// ATT_MTU in force, 23 … 517.
   case mtuChanged(Int)
+  /// What protects the link now.
+  case securityChanged(LinkSecurity)
 }
 
 /// The sequence that `Link.events` returns.
@@ -131,7 +133,10 @@ extension BluetoothHost {
     guard linkStates[link] != nil else {
       throw failure(.linkIsDown, of: .subscribe(link, characteristic.valueHandle, nil))
     }
-    let handle = characteristic.valueHandle, mailbox = Inbox(ReceivedBatch(handle, capacity: capacity))
+    let handle = characteristic.valueHandle
+    let mailbox = Inbox(
+      ReceivedBatch(handle, capacity: capacity),
+      to: "receive the values of attribute \(handle.text) of \(peerText(link))")
     // Before the request: the first value may come before the server's answer.
     linkStates[link]?.values[handle, default: []].append(mailbox)
     do throws(BluetoothError) {
@@ -176,7 +181,8 @@ extension BluetoothHost {
   // MARK: Events
 
   func events(of link: LinkID) -> LinkEventSequence {
-    let mailbox = Mailbox<LinkEvent>(capacity: 1024, overflow: .end)
+    let mailbox = Mailbox<LinkEvent>(
+      capacity: 1024, overflow: .end, to: "receive the events of \(peerText(link))")
     guard linkStates[link] != nil else {
       mailbox.finish(.linkIsDown)
       return LinkEventSequence(mailbox)
@@ -187,7 +193,7 @@ extension BluetoothHost {
     return LinkEventSequence(mailbox)
   }
   /// Delivers the next values to their subscribers, which it wakes after the last one, and to the observer.
-  func tellValues(of batch: inout HostBatch, to observer: any HostObserver) {
+  func deliverValues(of batch: inout HostBatch, to observer: any HostObserver) {
     var readers: Readers?
     while let value = batch.nextValue() {
       if isClosed { continue }
@@ -228,14 +234,14 @@ extension BluetoothHost {
     // The values that requests waited for may have been dropped.
     releaseHeld(on: link)
     linkStates[link]?.tell(.servicesChanged(range))
-    tell(.servicesChanged(link, range))
+    report(.servicesChanged(link, range))
     remember(nil, of: link)
   }
   func rediscovered(_ error: ClientError?, on link: LinkID) {
     if let error { return logger.notice("\(link): services changed and could not be discovered: \(error)") }
     guard let database = core.remoteDatabase(of: link) else { return }
     linkStates[link]?.tell(.rediscovered(database))
-    tell(.rediscovered(link, database))
+    report(.rediscovered(link, database))
     remember(database, of: link)
   }
 

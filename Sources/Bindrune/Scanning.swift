@@ -87,7 +87,7 @@ extension BluetoothHost {
 
   func openScan(_ parameters: ScanParameters, _ filter: ScanFilter) throws(BluetoothError) -> ScanHandle {
     do throws(BluetoothError) { try check() } catch { throw error.during("scan") }
-    let mailbox = Mailbox<Advertisement>(capacity: 1024, overflow: .dropOldest)
+    let mailbox = Mailbox<Advertisement>(capacity: 1024, overflow: .dropOldest, to: "scan")
     let id = ScanID(rawValue: newRequest().rawValue)
     try begin(Scan(filter: filter, mailbox: mailbox), parameters, as: id)
     return ScanHandle(mailbox: mailbox, id: id, host: self)
@@ -125,7 +125,7 @@ extension BluetoothHost {
   func scanFailed(_ id: ScanID, _ error: BluetoothError) {
     guard let scan = scans.removeValue(forKey: id) else { return }
     let error = error.during("scan")
-    if let mailbox = scan.mailbox { mailbox.finish(error) } else { tell(.scanFailed(id, error)) }
+    if let mailbox = scan.mailbox { mailbox.finish(error) } else { report(.scanFailed(id, error)) }
   }
   func endScans(_ error: BluetoothError) {
     let ended = scans
@@ -136,6 +136,6 @@ extension BluetoothHost {
   func deliver(_ discovery: Discovery, in batch: borrowing HostBatch, to id: ScanID) {
     guard let scan = scans[id] else { return }
     let advertisement = Advertisement(discovery, in: batch, filter: scan.filter)
-    if let mailbox = scan.mailbox { mailbox.put(advertisement) } else { tell(.discovered(id, advertisement)) }
+    if let mailbox = scan.mailbox { mailbox.put(advertisement) } else { report(.discovered(id, advertisement)) }
   }
 }

@@ -1,19 +1,20 @@
 import ATT
+import BindruneWire
 
 /// # SendRing
-/// **Overview**: the values that wait in one `SendPort`, and whether the port must wake its drainer or its producers: all that the
-/// port's lock guards, and nothing else. It takes no lock itself.
+/// **Overview**: the values that wait in one `SendPort`, and whether the port must wake its drainer or its producers: all that
+/// the port's lock guards, and nothing else. It takes no lock itself.
 ///
-/// **Function**: `offer` copies a value in, `sendFirst` lends the oldest to whoever sends it and forgets it when that has
-/// taken it. Memory is allocated once: no offer and no value sent allocates, and no use makes it grow. A fence stands where a
-/// request or an answer belongs among the values: nothing behind it is lent while it stands.
+/// **Function**: `offer` copies a value in, `sendFirst` lends the oldest to a sender and removes it if the sender accepts it.
+/// Memory is allocated once: no offer and no value sent allocates, and no use makes it grow. A fence stands where a request or
+/// an answer belongs among the values: nothing behind it is lent while it stands.
 ///
-/// **Phases**: open → refused (an offer did not fit) → open again, when half of it is free, and room for one value of the MTU:
-/// that edge is told exactly once; → closed from any of them, for good.
+/// **Phases**: open → refused (an offer did not fit) → open again, when half of the octets and half of the values that may
+/// wait are free, and room for one value of the MTU: that edge is reported exactly once; → closed from any of them, for good.
 ///
 /// A ring of octets. Each entry is a header and the value: two octets of length and, where the values are for different
-/// handles, two of handle. An entry begins within `capacity`, and may run on into the room behind it, which is as long as the
-/// longest entry: so each lies in one piece, and can be lent as it is.
+/// handles, two of handle. An entry begins within `capacity` and may extend into the room behind it, which is as long as the
+/// longest entry: so each lies in one piece, and can be lent in place.
 @safe struct SendRing: ~Copyable, @unchecked Sendable {
   // Sendable: the memory is its own, and it cannot be copied.
 
@@ -21,7 +22,7 @@ import ATT
   static var longestValue: Int { 512 }
 
   private let room: UnsafeMutableRawPointer
-  /// Whose values these are; nil: each says it.
+  /// The attribute of all values; nil: each entry has its own.
   let handle: AttributeHandle?
   /// Octets that an entry takes besides its value.
   let headerCount: Int
@@ -29,26 +30,33 @@ import ATT
   let capacity: Int
   /// Where the oldest entry begins, and how many octets are in use from there on.
   private var head = 0, used = 0
+  /// How many values may wait; nil: octets alone bound them.
+  private var depth: SendDepth?
+  private var values = 0
+  /// The last value that left was the only one.
+  private var wasEmpty = true
   /// The longest value that leaves whole: min(ATT_MTU − 3, 512) octets.
   var longest: Int
   /// An offer was refused, and the edge is still to come.
   private(set) var isRefused = false
-  /// The drainer knows that there are values, and will come.
-  private var isDrainDue = false
+  /// The drainer has been woken and has not emptied the ring since.
+  private var isDrainScheduled = false
   /// The fences that stand, oldest first, each with the values between the one before it and itself.
   private var fences: [(id: UInt64, values: Int)] = []
   /// The values behind the last fence.
   private var valuesBehind = 0
   private var lastFence: UInt64 = 0
-  /// The drainer has come as far as a fence, and comes again when that has gone.
+  /// The drainer has stopped at a fence and must be woken when that is removed.
   private var isStopped = false
   /// Edges so far: one for each run of refusals.
   private(set) var edges = 0
   private(set) var isClosed = false
 
   /// Room for `capacity` octets, headers included: at least one value of the greatest length, at most 16 MiB.
-  init(capacity: Int, longest: Int, handle: AttributeHandle?) {
+  /// `depth`: bounds the number of values as well.
+  init(capacity: Int, longest: Int, handle: AttributeHandle?, depth: SendDepth?) {
     self.handle = handle
+    self.depth = depth
     headerCount = handle == nil ? 4 : 2
     let entry = headerCount + SendRing.longestValue
     self.capacity = min(max(capacity, entry), 1 << 24)
@@ -61,7 +69,8 @@ import ATT
   var count: Int { used }
   var isEmpty: Bool { used == 0 }
 
-  /// What became of an offer. After `.takenFirst` the caller wakes the drainer: no offer has since the ring was last empty.
+  /// The result of an offer. After `.takenFirst` the caller wakes the drainer: it is the first offer since the drainer
+  /// emptied the ring.
   enum Answer { case taken, takenFirst, refused }
 
   /// Takes a copy of `value`, of its first 512 octets at most.
@@ -77,24 +86,25 @@ import ATT
       unsafe (entry + headerCount).copyMemory(from: from, byteCount: count)
     }
     used += space
+    values += 1
     valuesBehind += 1
-    defer { isDrainDue = true }
-    return isDrainDue ? .taken : .takenFirst
+    defer { isDrainScheduled = true }
+    return isDrainScheduled ? .taken : .takenFirst
   }
 
-  /// There is room for `count` octets, headers included; where there is not, that counts as an offer that was refused.
+  /// There is room for `count` octets, headers included. If not, this counts as a refused offer.
   mutating func hasRoom(for count: Int) -> Bool {
     if isClosed { return false }
-    if count <= capacity - used { return true }
+    if count <= capacity - used, values < depth?.limit ?? .max { return true }
     isRefused = true
     return false
   }
-  /// Where in the room the entry begins that is so far from the room's beginning, once around at most.
+  /// `offset` from the beginning of the room, wrapped around once at most.
   @inline(__always) private func place(_ offset: Int) -> Int { offset < capacity ? offset : offset - capacity }
 
   /// Lends the oldest value to `send`; it stays if that refuses it. `isEdge`: a run of refusals is over.
   mutating func sendFirst(
-    _ send: (Span<UInt8>, AttributeHandle) -> Bool
+    now: Instant, _ send: (Span<UInt8>, AttributeHandle) -> Bool
   ) -> (left: SendPort.Drained, isEdge: Bool) {
     if used > 0 {
       if let fence = fences.first, fence.values == 0 {
@@ -107,12 +117,15 @@ import ATT
       let space = count + headerCount
       head = place(head + space)
       used -= space
+      values -= 1
       if fences.isEmpty { valuesBehind -= 1 } else { fences[0].values -= 1 }
+      depth?.valueSent(now: now, isRefused: isRefused, isFirst: wasEmpty)
+      wasEmpty = used == 0
     }
-    isDrainDue = used > 0
+    isDrainScheduled = used > 0
     return (used > 0 ? .more : .nothing, takeEdge())
   }
-  /// How long the value is that begins there, and whose it is.
+  /// The length and the attribute of the value whose entry begins at `place`.
   @inline(__always) private func entry(at place: Int) -> (count: Int, handle: AttributeHandle) {
     let entry = unsafe room + place
     let count = Int(unsafe entry.loadUnaligned(as: UInt16.self))
@@ -120,10 +133,10 @@ import ATT
     return (count, handle)
   }
 
-  /// Forgets the values whose handle `isGone`; the others keep their order. True: a run of refusals is over.
+  /// Drops the values whose handle `isGone`; the others keep their order. True: a run of refusals is over.
   mutating func removeAll(where isGone: (AttributeHandle) -> Bool) -> Bool {
     var from = head, to = head, left = used
-    // Which fence the value stands before, and how many values from there on do.
+    // The fence after the value, and how many values from here on stand before that fence.
     var fence = 0, before = fences.first?.values ?? valuesBehind
     used = 0
     while left > 0 {
@@ -134,9 +147,10 @@ import ATT
       }
       before -= 1
       if isGone(handle) {
+        values -= 1
         if fence < fences.count { fences[fence].values -= 1 } else { valuesBehind -= 1 }
       } else {
-        // Onto itself, or onto what has been looked at already: those still to come lie behind both.
+        // Onto itself or onto examined entries: the unexamined ones lie behind both.
         if to != from { unsafe (room + to).copyMemory(from: room + from, byteCount: space) }
         to = place(to + space)
         used += space
@@ -166,30 +180,32 @@ import ATT
     // Closed: no value is left.
     return true
   }
-  /// True: the drainer has stopped there, and has to be woken.
+  /// True: the drainer has stopped there and must be woken.
   mutating func removeFence(_ id: UInt64) -> Bool {
     guard let index = fences.firstIndex(where: { $0.id == id }) else { return false }
     let (_, values) = fences.remove(at: index)
     if index < fences.count { fences[index].values += values } else { valuesBehind += values }
     guard isStopped, fences.first?.values != 0 else { return false }
     isStopped = false
-    isDrainDue = used > 0
-    return isDrainDue
+    isDrainScheduled = used > 0
+    return isDrainScheduled
   }
 
   private mutating func takeEdge() -> Bool {
-    // Half of it at least: a producer that is woken for one value is put to sleep by the next, and woken again.
-    guard isRefused, max(longest + headerCount, capacity / 2) <= capacity - used else { return false }
+    // At least half: a producer that is woken for one value is put to sleep by the next, and woken again.
+    guard isRefused, max(longest + headerCount, capacity / 2) <= capacity - used, values <= (depth?.limit ?? .max) / 2
+    else { return false }
     isRefused = false
     edges += 1
     return true
   }
 
-  /// Forgets everything, and takes nothing more. False when it was closed before.
+  /// Drops everything and accepts nothing more. False: it was closed before.
   mutating func close() -> Bool {
     guard !isClosed else { return false }
     isClosed = true
     used = 0
+    values = 0
     isRefused = false
     fences = []
     valuesBehind = 0

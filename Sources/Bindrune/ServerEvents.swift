@@ -4,7 +4,7 @@ import GAP
 import GATT
 import HCI
 
-/// What happens at a host that serves. `BluetoothHost.events` tells it.
+/// What happens at a host that serves; see `BluetoothHost.events`.
 public enum ServerEvent: Sendable {
   /// A link is up, in either role.
   case connected(Link)
@@ -13,34 +13,36 @@ public enum ServerEvent: Sendable {
   case subscriptionChanged(LinkID, AttributeHandle, ClientCharacteristicConfiguration)
   /// A client wrote a value that the database keeps.
   case written(LinkID, AttributeHandle, [UInt8], offset: Int)
-  /// A client reads or writes a value that the application keeps: it waits for the answer.
+  /// A client reads or writes a value that the application keeps, and waits for the answer.
   case readRequested(ServerReadRequest)
   case writeRequested(ServerWriteRequest)
   /// A request about this value was not answered within 25 s: the client got Unlikely Error (0x0E).
   case requestUnanswered(LinkID, AttributeHandle)
-  /// This is not advertised any more. It may be on the air again: `BluetoothHost.advertise` after it, or before it was told.
+  /// The set has stopped advertising. It may be on the air again, by an `advertise` that came before this event was
+  /// read.
   case advertisingStopped(AdvertisingSetID, AdvertisingEnd)
 }
 
-/// A client reads a dynamic value. Answer once and within 25 s: then the client gets Unlikely Error (0x0E), and
-/// `.requestUnanswered` tells of it. An answer that nobody waits for throws.
+/// A client reads a dynamic value. Answer once and within 25 s: after that the client gets Unlikely Error (0x0E), and
+/// the host reports `.requestUnanswered`. An answer to a request that no longer waits throws.
 public struct ServerReadRequest: Sendable {
   public let id: ServerRequestID
   public let link: LinkID
   public let handle: AttributeHandle
   public let offset: Int
   let host: BluetoothHost
-  /// The whole value: what the offset asks for is taken from it, and 0x07 answers an offset beyond its end.
+  /// `value` is the whole value: the host sends the part from the offset on, or Invalid Offset (0x07) if the offset is
+  /// beyond its end.
   public func respond(_ value: [UInt8]) async throws(BluetoothError) {
     try await host.respond(to: self, with: value)
   }
   public func reject(_ error: ATTError) async throws(BluetoothError) { try await host.reject(self, error) }
 }
 
-/// A client writes a dynamic value, or several at once: all are to be written or none. Answer once and within 25 s, as a
+/// A client writes a dynamic value, or several at once: write all or none. Answer once and within 25 s, as for a
 /// `ServerReadRequest`.
 public struct ServerWriteRequest: Sendable {
-  /// One value, to be written from `offset` on.
+  /// One value, written from `offset` on.
   public struct Write: Sendable, Equatable {
     public let handle: AttributeHandle
     public let offset: Int
@@ -48,14 +50,14 @@ public struct ServerWriteRequest: Sendable {
   }
   public let id: ServerRequestID
   public let link: LinkID
-  /// In the order in which they are to be written. More than one only from a queue of prepared writes, Vol 3, Part F, §3.4.6.
+  /// In the order of writing. Only a queue of prepared writes gives more than one: Vol 3, Part F, §3.4.6.
   public let writes: [Write]
   let host: BluetoothHost
   /// Of the first write.
   public var handle: AttributeHandle { writes[0].handle }
   public var offset: Int { writes[0].offset }
   public var value: [UInt8] { writes[0].value }
-  /// All has been written.
+  /// Everything has been written.
   public func accept() async throws(BluetoothError) { try await host.accept(self) }
   /// Nothing has been written; `handle` says which of several writes is at fault.
   public func reject(_ error: ATTError, about handle: AttributeHandle? = nil) async throws(BluetoothError) {
@@ -64,36 +66,36 @@ public struct ServerWriteRequest: Sendable {
 }
 
 extension BluetoothHost {
-  /// What happens from now on; each call gives a sequence of its own, and each of them gets everything, for one task.
-  /// 4,096 events may wait, then the sequence ends with `.overflow`.
+  /// Everything that happens from now on. Each call returns a sequence of its own, for one task, which receives every
+  /// event. When more than 4,096 events wait, the sequence ends with `.overflow`.
   public var events: ServerEventSequence {
-    let mailbox = Mailbox<ServerEvent>(capacity: 4096, overflow: .end)
+    let mailbox = Mailbox<ServerEvent>(capacity: 4096, overflow: .end, to: "receive the events of the server")
     if case .closed(let error) = state { mailbox.finish(error) } else { incoming.append(mailbox) }
     return ServerEventSequence(mailbox)
   }
-  /// True when somebody listens.
+  /// True if anything receives the event.
   @discardableResult
-  func tell(_ event: ServerEvent) -> Bool {
+  func report(_ event: ServerEvent) -> Bool {
     incoming.removeAll { $0.isFinished }
     for mailbox in incoming { mailbox.put(event) }
     let isHeard = !incoming.isEmpty
-    return tell(.server(event)) || isHeard
+    return report(.server(event)) || isHeard
   }
-  /// A client's request that nobody listens to is refused at once: an answer could not come.
+  /// Reports a client's request, or refuses it at once if nothing receives the event: no answer could come.
   func ask(_ event: ServerEvent, _ id: ServerRequestID) {
-    if !tell(event) { _ = perform { core, now in core.refuse(id, .unlikelyError, now: now) } }
+    if !report(event) { _ = perform { core, now in core.refuse(id, .unlikelyError, now: now) } }
   }
-  /// The application's answer to a client's request: it leaves after the values that have been offered to the link's ports,
-  /// or to the one where the application has taken a place, but not later than 25 s after the request.
+  /// Sends the application's answer to a client's request, after the values offered to the link's ports so far (with
+  /// `place`: to that port before it), but at the latest 25 s after the request.
   private func answer(
     on link: LinkID, after place: SendPort.Fence?, _ body: (inout HostCore, _ isKept: Bool, Instant) -> UnwantedAnswer?
   ) throws(BluetoothError) {
     let places = place.map { [$0] } ?? self.places(among: .notification, on: link)
     let isKept = !places.allSatisfy(\.isReached), before = linkStates[link]?.keptAnswer
-    // Recorded first: the call to the core may send those values at once, and `releaseHeld` looks here then.
+    // Recorded first: the call to the core may send those values at once, and then `releaseHeld` reads this.
     linkStates[link]?.keptAnswer = isKept ? places : nil
     guard let reason = perform({ core, now in body(&core, isKept, now) }) else { return }
-    // Nobody waits for this answer, and one from before may still be kept.
+    // No client waits for this answer; an earlier one may still be held.
     linkStates[link]?.keptAnswer = before
     releaseHeld(on: link)
     throw BluetoothError(reason).during("answer a request of \(peerText(link))")
@@ -103,14 +105,14 @@ extension BluetoothHost {
     guard request.offset <= value.count else { return try reject(request, .invalidOffset) }
     try respond(to: request, withRest: Array(value[request.offset...]))
   }
-  /// The same for whoever has cut the value: `rest` begins at the request's offset.
+  /// The same for a caller that has cut the value: `rest` begins at the request's offset.
   public func respond(to request: ServerReadRequest, withRest rest: [UInt8]) throws(BluetoothError) {
     try respond(to: request.id, on: request.link, withRest: rest, after: nil)
   }
   public func reject(_ request: ServerReadRequest, _ error: ATTError) throws(BluetoothError) {
     try reject(request.id, on: request.link, error, after: nil)
   }
-  /// `ServerWriteRequest.accept` without waiting: all has been written.
+  /// `ServerWriteRequest.accept` without waiting: everything has been written.
   public func accept(_ request: ServerWriteRequest) throws(BluetoothError) {
     try accept(request.id, on: request.link, after: nil)
   }
@@ -121,7 +123,7 @@ extension BluetoothHost {
     try reject(request.id, on: request.link, error, about: handle, after: nil)
   }
 
-  // The same for an application that has taken a place among the values of a port, from whatever thread it answers.
+  // The same for an application that took a place among the values of a port; callable from any thread.
 
   package func respond(
     to id: ServerRequestID, on link: LinkID, withRest rest: [UInt8], after place: SendPort.Fence?
@@ -141,17 +143,17 @@ extension BluetoothHost {
     try answer(on: link, after: place) { $0.refuse(id, error, about: handle, isKept: $1, now: $2) }
   }
 
-  /// Sets a value of the database; clients read it from now on. Nobody is notified by that.
+  /// Sets a value of the database; clients read it from now on. It notifies no subscriber.
   public func setValue(_ value: [UInt8], of handle: AttributeHandle) {
     perform { core, _ in _ = core.setValue(handle, to: value) }
   }
-  /// Adds services while clients are connected: begin with `DatabaseBuilder(after: host.database)`. Clients that have asked
-  /// for it are told by Service Changed. Vol 3, Part G, §2.5.2. `.outOfSpace`: there are no handles left.
+  /// Adds services while clients are connected: begin with `DatabaseBuilder(after: host.database)`. Clients that have
+  /// subscribed to Service Changed receive it. Vol 3, Part G, §2.5.2. `.outOfSpace`: there are no handles left.
   public func insert(_ services: DatabaseBuilder) throws(BluetoothError) {
     try change("insert services") { (core) throws(DatabaseError) in try core.insert(services) }
   }
-  /// Removes the service that is declared at `handle`. Its handles are not used again. Services that include it keep it there,
-  /// or, with `andIncludes`, go on without.
+  /// Removes the service that is declared at `handle`. Its handles are not used again. Throws if another service
+  /// includes it; with `andIncludes` those Include declarations are removed too.
   public func remove(service handle: AttributeHandle, andIncludes: Bool = false) throws(BluetoothError) {
     try change("remove the service \(handle.text)") { (core) throws(DatabaseError) in
       try core.remove(service: handle, andIncludes: andIncludes)
@@ -166,15 +168,15 @@ extension BluetoothHost {
     }
     if let failure { throw BluetoothError(failure).during(operation()) }
   }
-  /// The user or the application allows the client of `link` what needs authorization: see `Link.setAuthorized`.
+  /// Grants or denies the client of `link` access to values that need authorization: see `Link.setAuthorized`.
   public func setAuthorized(_ isAuthorized: Bool, of link: LinkID) {
     perform { core, _ in core.setAuthorized(isAuthorized, of: link) }
   }
   /// The services that clients see, as they are now.
   public var database: Database { perform { core, _ in core.database } }
 
-  /// Notifies every subscriber; a value longer than min(MTU − 3, 512) octets is cut to that. The links whose queue was full
-  /// got nothing: use a `SendPort` where that matters.
+  /// Notifies every subscriber; a value longer than min(MTU − 3, 512) octets is cut to that. Returns the links whose
+  /// queue was full; they got nothing: use a `SendPort` if that matters.
   @discardableResult
   public func notify(_ value: [UInt8], of handle: AttributeHandle) -> [LinkID] {
     let subscribers = core.subscribers(of: handle)
@@ -184,8 +186,8 @@ extension BluetoothHost {
     }
   }
   /// Indicates to one subscriber and waits for its confirmation; a value longer than min(MTU − 3, 512) octets is cut to
-  /// that. A cancelled task stops waiting: the next indication is `.busy` until this one has been confirmed.
-  /// Vol 3, Part G, §4.11.
+  /// that. A cancelled task stops waiting; the next indication still fails with `.busy` until this one has been
+  /// confirmed. Vol 3, Part G, §4.11.
   public func indicate(_ value: [UInt8], of handle: AttributeHandle, on link: LinkID) async throws(BluetoothError) {
     do throws(BluetoothError) { try check() } catch { throw error.during(indication(of: handle, to: link)) }
     let confirmation = linkStates[link]?.confirmation
@@ -194,7 +196,7 @@ extension BluetoothHost {
       throw error.during(indication(of: handle, to: link))
     }
   }
-  /// The same without waiting: the observer is told `.indicationConfirmed`, or that the link is down.
+  /// The same without waiting: the observer receives `.indicationConfirmed`, or the end of the link.
   public func beginIndication(
     _ value: [UInt8], of handle: AttributeHandle, on link: LinkID
   ) throws(BluetoothError) {
@@ -202,7 +204,7 @@ extension BluetoothHost {
       throw error.during(indication(of: handle, to: link))
     }
   }
-  /// nil: the indication is on its way.
+  /// nil: the indication has been queued.
   private func indicationError(_ value: [UInt8], of handle: AttributeHandle, on link: LinkID) -> BluetoothError? {
     do throws(BluetoothError) { try checkRunning() } catch { return error }
     if hasValues(.notification, on: link) {
@@ -222,5 +224,5 @@ extension BluetoothHost {
   }
 }
 
-/// What `BluetoothHost.events` gives.
+/// The sequence of `BluetoothHost.events`.
 public typealias ServerEventSequence = HostSequence<ServerEvent>

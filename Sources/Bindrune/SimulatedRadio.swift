@@ -4,22 +4,22 @@ import BindruneWire
 import Logging
 import NIOCore
 
-/// Virtual controllers on one virtual radio, in real time, on one event loop: what is behind `sim`, and what
-/// `bindrune controllers` gives to any stack that speaks H4.
+/// Virtual controllers on one virtual radio, in real time, on one event loop. `sim` uses it, and `bindrune controllers`
+/// offers it to any stack that speaks H4.
 ///
 ///     let radio = SimulatedRadio(on: loop)
 ///     let a = radio.controller(), b = radio.controller()             // for hosts in this process
 ///     let server = try await radio.listen(on: .tcp(host: "127.0.0.1", port: 0))    // one controller per connection
 ///
-/// Owns an `Air` and is its driver: it tells it the time, hands packets to and fro, and sleeps until `air.deadline`.
-/// A controller lives as long as its transport. When that ends it falls silent, and its peers see the link time out.
+/// Drives the `Air` that it owns: it passes the time and the packets, and sets a timer for `air.deadline`. A controller
+/// exists as long as its transport. Afterwards it sends nothing, and its peers see their links time out.
 public final class SimulatedRadio: @unchecked Sendable {
-  // Sendable because everything but `controller` and `listen` happens on the event loop, which is checked.
+  // Sendable: everything but `controller` and `listen` runs on the event loop, which each call checks.
   public let eventLoop: any EventLoop
   private let logger: Logger
   private let start: NIODeadline
-  // Release builds do not check that no two accesses to one of these overlap (300 instructions for each value): the air calls
-  // nobody, and a transport never calls from inside a call that it gets.
+  // Release builds skip the exclusivity checks of these properties: 300 instructions for each value. Accesses cannot
+  // overlap: the air makes no callbacks, and a transport never calls back from inside a call.
   #if !DEBUG
     @exclusivity(unchecked)
   #endif
@@ -31,16 +31,16 @@ public final class SimulatedRadio: @unchecked Sendable {
   @safe private var packet = PacketBuffer(capacity: 260)
   private var packetCapacity = 260
   private var isClosed = false
-  /// When the packets came that are being received: one look at the clock for all that come together.
+  /// Arrival time of the packets being received: the clock is read once for all that come together.
   #if !DEBUG
     @exclusivity(unchecked)
   #endif
   @safe private var arrival: Instant?
-  /// The one timer, and when it goes off.
+  /// The only timer, and when it fires.
   private var timer: Scheduled<Void>?
   private var armed = Instant.zero
 
-  /// `seed` and the same calls at the same times give the same radio; real time sees to it that they never are.
+  /// The same `seed` and the same calls at the same times would repeat a run; in real time, the times never repeat.
   public init(
     on eventLoop: any EventLoop, seed: UInt64 = 0, configuration: AirConfiguration = .realistic,
     logger: Logger = Logger(label: "bindrune.radio")
@@ -53,9 +53,9 @@ public final class SimulatedRadio: @unchecked Sendable {
 
   // MARK: Controllers
 
-  /// A fresh controller for a host in this process. From any thread.
+  /// Adds a controller for a host in this process. Callable from any thread.
   ///
-  /// Without a configuration it is a Bluetooth 5.4 controller with a public address of its own.
+  /// The default is a Bluetooth 5.4 controller with a public address of its own.
   public func controller(_ configuration: ControllerConfiguration? = nil) -> any HCITransport {
     let (host, controller) = MemoryTransport.pair(on: eventLoop)
     if eventLoop.inEventLoop {
@@ -66,8 +66,8 @@ public final class SimulatedRadio: @unchecked Sendable {
     return host
   }
 
-  /// Listens for hosts at `tcp:HOST:PORT` or `unix:PATH` and gives each a fresh controller. Closing the server ends the
-  /// listening, `close` the controllers.
+  /// Listens for hosts at `tcp:HOST:PORT` or `unix:PATH` and gives each a new controller. Closing the server ends the
+  /// listening; `close` ends the controllers.
   public func listen(
     on spec: TransportSpec, configuration: ControllerConfiguration? = nil
   ) async throws(TransportError) -> H4Server {
@@ -77,7 +77,7 @@ public final class SimulatedRadio: @unchecked Sendable {
     }
   }
 
-  /// Puts a fresh controller behind `transport`, which is seen from the controller's side and not started yet.
+  /// Adds a controller behind `transport`, the controller's end of the connection, which must not have been started.
   @discardableResult
   public func attach(_ transport: any HCITransport, _ configuration: ControllerConfiguration? = nil) -> ControllerID {
     eventLoop.preconditionInEventLoop()
@@ -100,7 +100,7 @@ public final class SimulatedRadio: @unchecked Sendable {
   /// Public addresses from the block kept for documentation. RFC 7042, §2.1.2.
   private func nextAddress() -> DeviceAddress { DeviceAddress(0x00_00_5E_00_53_01 + UInt64(air.controllersAdded)) }
 
-  /// Lends the air: to move controllers, to separate them, to change the loss.
+  /// Calls `body` with the air: to move controllers, to separate them, to change the loss.
   public func withAir<Result>(_ body: (inout Air) -> Result) -> Result {
     eventLoop.preconditionInEventLoop()
     arrival = nil
@@ -115,7 +115,7 @@ public final class SimulatedRadio: @unchecked Sendable {
     return ports.count
   }
 
-  /// Ends every controller's transport and the radio.
+  /// Closes every controller's transport and stops the radio.
   public func close() {
     eventLoop.preconditionInEventLoop()
     isClosed = true
@@ -132,7 +132,7 @@ public final class SimulatedRadio: @unchecked Sendable {
 
   /// A controller and its host.
   private final class Port: HCIReceiver, @unchecked Sendable {
-    // Sendable because the transport calls it on its event loop, and nobody else does.
+    // Sendable: only the transport calls it, on its event loop.
     let radio: SimulatedRadio
     let id: ControllerID
     let transport: any HCITransport
@@ -162,13 +162,14 @@ public final class SimulatedRadio: @unchecked Sendable {
     pump()
   }
 
-  /// Lets happen what is due, hands out what the controllers have to say, and sleeps until something happens by itself.
+  /// Advances the air to the present, sends the controllers' packets to their hosts, and arms the timer.
   private func pump() {
     guard !isClosed else { return }
     arrival = nil
     let now = now
     air.advance(to: now)
-    // A packet taken from one controller can make room for a peer's: until all are quiet or their hosts are slow.
+    // A packet taken from one controller can make room for a peer's: repeats until none has a packet that its host
+    // accepts.
     var isQuiet = false
     while !isQuiet {
       isQuiet = true
@@ -180,7 +181,8 @@ public final class SimulatedRadio: @unchecked Sendable {
     rearm()
   }
 
-  /// What a controller's host takes now, with one access to the air and to the packet for all; false when that was nothing.
+  /// Sends what the controller's host accepts now, with one access to the air and to the packet for all; false if
+  /// nothing.
   private static func sendPackets(
     of air: inout Air, in packet: inout PacketBuffer, to port: Port, now: Instant
   ) -> Bool {
@@ -192,7 +194,7 @@ public final class SimulatedRadio: @unchecked Sendable {
     return isAny
   }
 
-  /// A timer that goes off too early costs less than one that is cancelled for every packet.
+  /// Arms the timer. It may fire too early, which costs less than a new one for every packet.
   private func rearm() {
     guard let deadline = air.deadline else { return }
     if let timer {

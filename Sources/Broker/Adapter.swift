@@ -3,9 +3,10 @@ import Foundation
 import Logging
 import NIOCore
 
-/// One controller, and all sessions of this process that use it: the driver of a `BrokerCore` on an event loop, on which the host
-/// runs too. It owns the `BluetoothHost`, observes it, and performs the core's effects; sessions get events in the
-/// order in which they happened on the air. Events pass through no task; tasks only open and close the host.
+/// One controller, and all sessions of this process that use it: the driver of a `BrokerCore` on an event loop, on
+/// which the host runs too. It owns the `BluetoothHost`, observes it, and performs the core's effects; sessions get
+/// events in the order in which they happened on the air. Events pass through no task; tasks only open and close the
+/// host.
 ///
 /// `AdapterRegistry` keeps it until the last session is closed and the host is closed after it.
 final class Adapter: HostObserver, @unchecked Sendable {
@@ -15,11 +16,19 @@ final class Adapter: HostObserver, @unchecked Sendable {
   /// Opens the controller, for each attempt.
   private let open: @Sendable (any EventLoop) async throws(TransportError) -> any HCITransport
   private let logger: Logger
+  /// Answers for the user when a device pairs.
+  private let agent: any PairingAgent
+  /// Nil: bonds end with the host.
+  private let bondStore: (any BondStore)?
   /// The registry that keeps it; nil: its creator keeps it.
   let registration: AdapterRegistry.Registration?
 
   private(set) var core: BrokerCore
-  private var sessions: [SessionID: AdapterSession] = [:]
+  // As for `gathered`.
+  #if !DEBUG
+    @exclusivity(unchecked)
+  #endif
+  @safe private var sessions: [SessionID: AdapterSession] = [:]
   /// The running host.
   private(set) var host: BluetoothHost?
   private var timer: (deadline: Instant, scheduled: Scheduled<Void>)?
@@ -50,7 +59,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
     }
     mutating func handOver() {
       if values.isEmpty { return }
-      for (session, peer) in readers { session.tell(values, of: handle, from: peer) }
+      for (session, peer) in readers { session.deliver(values, of: handle, from: peer) }
       values = BrokerValues(asLongAs: values)
     }
     mutating func end() {
@@ -59,8 +68,8 @@ final class Adapter: HostObserver, @unchecked Sendable {
       readers = []
     }
   }
-  // Release builds do not check that no two accesses to it overlap (120 instructions for each value): all are on the event loop,
-  // and none calls anything but sessions, which call nobody.
+  // Release builds do not check that no two accesses to it overlap (120 instructions for each value): all are on the
+  // event loop, and none calls anything but sessions, which call nobody.
   #if !DEBUG
     @exclusivity(unchecked)
   #endif
@@ -68,11 +77,14 @@ final class Adapter: HostObserver, @unchecked Sendable {
 
   init(
     on eventLoop: any EventLoop, patience: AdapterPatience = AdapterPatience(), logger: Logger = .adapter,
+    agent: any PairingAgent = JustWorksAgent(), bondStore: (any BondStore)? = nil,
     registration: AdapterRegistry.Registration? = nil,
     open: @escaping @Sendable (any EventLoop) async throws(TransportError) -> any HCITransport
   ) {
     self.eventLoop = eventLoop
     self.logger = logger
+    self.agent = agent
+    self.bondStore = bondStore
     self.registration = registration
     self.open = open
     core = BrokerCore(patience: patience)
@@ -164,7 +176,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
     case .close: closeHost()
     case .retire: registration?.end()
     case .host(let command): host?.assumeIsolated { perform(command, $0) }
-    case .deliver(let id, let event): sessions[id]?.tell(event.dated(Date().timeIntervalSinceReferenceDate))
+    case .deliver(let id, let event): sessions[id]?.deliver(event.dated(Date().timeIntervalSinceReferenceDate))
     case .lendPort(let name, let link): host?.assumeIsolated { lendPort(name, link, $0) }
     case .takePort(let name): sessions[name.session]?.setPort(nil, name.kind, of: name.peer)
     case .takePorts(let id): sessions[id]?.removePorts()
@@ -212,7 +224,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
     let peer = name.peer
     // Nil if the link is down; the event of its end follows.
     let port = try? host.sendPort(name.kind, on: link, capacity: 16 * 1024) { [weak session] in
-      session?.tell(name.kind == .command ? .readyToWrite(peer) : .readyToUpdate(peer))
+      session?.deliver(name.kind == .command ? .readyToWrite(peer) : .readyToUpdate(peer))
     }
     session.setPort(port, name.kind, of: peer)
   }
@@ -220,10 +232,10 @@ final class Adapter: HostObserver, @unchecked Sendable {
   // MARK: Opening and closing the host
 
   private func openHost(_ database: Database) {
-    Task { [eventLoop, open, logger] in
+    Task { [eventLoop] in
       let result: Result<BluetoothHost, OpeningFailure>
       do throws(OpeningFailure) {
-        result = .success(try await Self.open(open, on: eventLoop, database, observer: self, logger))
+        result = .success(try await makeHost(database))
       } catch {
         result = .failure(error)
       }
@@ -237,19 +249,16 @@ final class Adapter: HostObserver, @unchecked Sendable {
       }
     }
   }
-  private static func open(
-    _ open: (any EventLoop) async throws(TransportError) -> any HCITransport, on loop: any EventLoop,
-    _ database: Database, observer: Adapter, _ logger: Logger
-  ) async throws(OpeningFailure) -> BluetoothHost {
+  private func makeHost(_ database: Database) async throws(OpeningFailure) -> BluetoothHost {
     let transport: any HCITransport
-    do throws(TransportError) { transport = try await open(loop) } catch { throw OpeningFailure(error) }
-    guard transport.eventLoop === loop else {
+    do throws(TransportError) { transport = try await open(eventLoop) } catch { throw OpeningFailure(error) }
+    guard transport.eventLoop === eventLoop else {
       transport.eventLoop.execute { transport.close() }
       let why = "The controller that was provided is on another event loop: open it on the one that is given."
       throw OpeningFailure(state: .unsupported(why), isFinal: true)
     }
     let host = BluetoothHost(
-      transport, configuration: .ofAdapter, database: database, observer: observer, logger: logger)
+      transport, database: database, agent: agent, bondStore: bondStore, observer: self, logger: logger)
     do throws(BluetoothError) {
       try await host.start()
       return host
@@ -293,7 +302,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
     gathered.begin(handle, on: link, readers)
     _ = gathered.append(value, of: handle, on: link)
   }
-  func hostToldAll(_ host: isolated BluetoothHost) {
+  func hostReportedBatch(_ host: isolated BluetoothHost) {
     gathered.handOver()
     for session in sessions.values { session.handOver() }
   }
@@ -324,7 +333,10 @@ extension BrokerHostEvent {
     case .advertisingStarted(let set): self = .advertisingStarted(set)
     case .advertisingFailed(let set, let error): self = .advertisingEnded(set, error)
     case .completed(let id, let result): self = .completed(id, result.map { HostAnswer($0) })
-    case .indicationConfirmed, .parametersChanged, .dataLengthChanged, .physChanged: return nil
+    case .indicationConfirmed, .parametersChanged, .dataLengthChanged, .physChanged, .securityChanged, .pairingAsked,
+      .pairingEnded:
+      return nil
+    case .bondRejected(let link): self = .bondRejected(link)
     case .failed(let error): self = .failed(error)
     }
   }
@@ -356,7 +368,7 @@ extension HostAnswer {
     case .value(let value): self = .value(value)
     case .database(let database): self = .database(database)
     // The core asks for none of these values.
-    case .done, .parameters, .phys, .databaseHash, .values: self = .done
+    case .done, .parameters, .phys, .security, .databaseHash, .values: self = .done
     }
   }
 }

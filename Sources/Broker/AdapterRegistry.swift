@@ -56,8 +56,11 @@ final class AdapterRegistry: @unchecked Sendable {
     let loop = MultiThreadedEventLoopGroup.singleton.next()
     // It lives as long as the adapter, so that a reopened controller is on the same radio.
     let radio = (try? choice.get().spec) == .sim ? SimulatedRadio(on: loop, logger: .adapter) : nil
-    return Adapter(on: loop, registration: Registration(registry: self, key: key)) {
-      loop async throws(TransportError) in
+    let bondStore = (try? choice.get()).flatMap { BondFile.ofPrograms($0.spec, .adapter) }
+    return Adapter(
+      on: loop, agent: AgentChoice.ofPrograms, bondStore: bondStore,
+      registration: Registration(registry: self, key: key)
+    ) { loop async throws(TransportError) in
       let choice = try choice.get()
       return try await choice.spec.open(
         on: loop, radio: radio, takesDown: choice.takesDown, trace: choice.trace, logger: .adapter)
@@ -91,6 +94,14 @@ final class AdapterRegistry: @unchecked Sendable {
     func end() {
       registry.lock.withLock { if registry.entries[key]?.users == 0 { registry.entries[key] = nil } }
     }
+  }
+}
+
+extension AgentChoice {
+  /// The agent of an unmodified program, which `BINDRUNE_AGENT` names: `accept` (the default: Just Works, nobody is
+  /// asked), `refuse`, `terminal`, or a command of the shell.
+  static var ofPrograms: any PairingAgent {
+    AgentChoice(AdapterChoice.variable("BINDRUNE_AGENT") ?? "").agent(.adapter)
   }
 }
 

@@ -8,8 +8,8 @@ struct PlacedRequest {
   let place: SendPort.Fence?
 }
 
-/// The adapter's end of a session: its requests on their way down, its events on their way up, its ports. Everything on the
-/// event loop but what the lock guards.
+/// The adapter's end of a session: its requests on their way down, its events on their way up, its ports. Everything on
+/// the event loop but what the lock guards.
 final class AdapterSession: @unchecked Sendable {
   // Sendable: the lock, or the event loop.
 
@@ -28,8 +28,8 @@ final class AdapterSession: @unchecked Sendable {
 
   // MARK: On the event loop
 
-  /// What has been told in this turn of the loop.
-  private var told: [BrokerEvent] = []
+  /// Events of this turn of the loop.
+  private var undelivered: [BrokerEvent] = []
 
   init(on eventLoop: any EventLoop, events: EventQueue) {
     self.eventLoop = eventLoop
@@ -37,20 +37,20 @@ final class AdapterSession: @unchecked Sendable {
     id = SessionID(rawValue: Self.lastID.add(1, ordering: .relaxed).newValue)
   }
 
-  /// Puts an event into the session's queue, unless the session has been closed. Events go over in batches: at the end of a batch
-  /// of the host, or at the end of the event loop's turn.
-  func tell(_ event: BrokerEvent) {
-    if told.isEmpty { eventLoop.execute { self.handOver() } }
-    told.append(event)
+  /// Puts an event into the session's queue, unless the session has been closed. Events go over in batches: at the end
+  /// of a batch of the host, or at the end of the event loop's turn.
+  func deliver(_ event: BrokerEvent) {
+    if undelivered.isEmpty { eventLoop.execute { self.handOver() } }
+    undelivered.append(event)
   }
   /// The same for values, which come in batches of the host only: `handOver` follows.
-  func tell(_ values: BrokerValues, of handle: AttributeHandle, from peer: UUID) {
-    told.append(.values(peer, handle, values))
+  func deliver(_ values: BrokerValues, of handle: AttributeHandle, from peer: UUID) {
+    undelivered.append(.values(peer, handle, values))
   }
   func handOver() {
-    if told.isEmpty { return }
-    events.put(told)
-    told.removeAll(keepingCapacity: true)
+    if undelivered.isEmpty { return }
+    events.put(undelivered)
+    undelivered.removeAll(keepingCapacity: true)
   }
 
   // MARK: From any thread

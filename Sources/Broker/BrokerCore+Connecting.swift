@@ -300,6 +300,7 @@ extension BrokerCore {
 
   mutating func disconnected(_ id: LinkID, _ reason: HCIStatus) {
     guard let peer = links[id]?.peer else { return }
+    let hasLostKey = central.links[id]?.hasLostKey == true
     links.remove(id)
     central.links[id] = nil
     central.operations = central.operations.filter { $0.value.link != id }
@@ -310,7 +311,7 @@ extension BrokerCore {
     timers.cancel(.establish(id))
     // The peer may have made another link.
     central.reaches[peer] = links[peer].map { Reach.linked($0.id) }
-    let error = BluetoothError.linkWentDown(reason)
+    let error = hasLostKey ? .keyIsLost : BluetoothError.linkWentDown(reason)
     for session in sessions.ids {
       put(.takePort(PortName(session: session, kind: .command, peer: identifier(of: peer, for: session))))
       takeNotificationPort(of: UUID(peer), from: session)
@@ -319,7 +320,9 @@ extension BrokerCore {
       reportDisconnected(peer, error, isReconnecting: options.reconnects, to: session)
     }
     reportLinks()
-    if case .establishing = reach {
+    if hasLostKey {
+      connectionFailed(peer, error)
+    } else if case .establishing = reach {
       if reason != .connectionFailedToBeEstablished {
         connectionFailed(peer, error)
       } else if central.reaches[peer] == nil, isWanted(peer) {
@@ -328,6 +331,18 @@ extension BrokerCore {
     }
     finishCancelling(peer)
     updateLink(peer)
+  }
+
+  /// As with Core Bluetooth the link ends: sessions would take it for a protected one.
+  mutating func bondRejected(_ id: LinkID) {
+    guard let link = links[id], link.role == .central else { return }
+    switch central.reaches[link.peer] {
+    case .establishing(id): timers.cancel(.establish(id))
+    case .linked(id): break
+    default: return
+    }
+    central.links[id]?.hasLostKey = true
+    drop(id, link.peer)
   }
 
   // MARK: Events for sessions
@@ -363,6 +378,12 @@ extension BrokerCore {
 }
 
 extension BluetoothError {
+  fileprivate static var keyIsLost: BluetoothError {
+    BluetoothError(
+      .pairing,
+      "The device no longer has the key of the bond: remove the bond with \"bindrune bonds\", and pair again.",
+      status: .pinOrKeyMissing)
+  }
   /// The session has asked for this device under another identifier.
   fileprivate static func known(as identifier: UUID) -> BluetoothError {
     BluetoothError(.busy, "This device is in use as \(identifier), which it was known by before: use that identifier.")

@@ -32,7 +32,7 @@ public final class DirectSession: BrokerSession {
     named name: String, on loop: any EventLoop,
     open: @escaping @Sendable (any EventLoop) async throws(TransportError) -> any HCITransport
   ) {
-    AdapterRegistry.shared.provide(Adapter(on: loop, open: open), as: name)
+    AdapterRegistry.shared.provide(Adapter(on: loop, agent: AgentChoice.ofPrograms, open: open), as: name)
   }
 
   public func send(_ request: BrokerRequest) {

@@ -101,16 +101,6 @@ struct Serving {
   }
 }
 
-extension HostConfiguration {
-  /// Without pairing, a request that needs encryption is answered with 0x0F, Insufficient Encryption, and not with
-  /// 0x05, which would ask for pairing: Decision 0021.
-  static var ofAdapter: HostConfiguration {
-    var configuration = HostConfiguration()
-    configuration.initialSecurity = .keysAvailable
-    return configuration
-  }
-}
-
 extension Database {
   /// The adapter's own services, before a session has published any.
   static var ofAdapter: Database {

@@ -37,3 +37,6 @@ int bindrune_catch_signal(int number, int writing) {
   sigemptyset(&ours.sa_mask);
   return sigaction(number, &ours, NULL) == 0;
 }
+
+extern char **environ;
+char **bindrune_environment(void) { return environ; }

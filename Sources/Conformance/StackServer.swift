@@ -113,7 +113,7 @@ public final class StackServer {
       case .nothing: break
       }
     }
-    if let control { try tell(control) } else { target.forgetValues() }
+    if let control { try sendLines(control) } else { target.forgetValues() }
     return true
   }
 
@@ -140,7 +140,7 @@ public final class StackServer {
           control = nil
           return
         }
-      case .nothing: return try tell(socket)
+      case .nothing: return try sendLines(socket)
       case .closed:
         control = nil
         return
@@ -170,7 +170,7 @@ public final class StackServer {
     }
   }
 
-  private func tell(_ socket: MessageSocket) throws(SocketError) {
+  private func sendLines(_ socket: MessageSocket) throws(SocketError) {
     var lines: [String] = []
     // The values stay with the target until the tester has read the lines before them.
     guard !socket.hasUnsent else { return }

@@ -56,6 +56,6 @@ final class ExpectedAnswer: @unchecked Sendable {
     self.manager = manager
   }
   /// A write without response needs no answer.
-  deinit { manager?.letGo(id, of: central, isReported: !id.isCommand) }
+  deinit { manager?.requestReleased(id, of: central, isReported: !id.isCommand) }
   func isFrom(_ manager: CBPeripheralManager) -> Bool { self.manager === manager }
 }

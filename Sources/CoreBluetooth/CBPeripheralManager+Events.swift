@@ -251,7 +251,7 @@ extension CBPeripheralManager {
   }
 
   /// The program has released the requests, and can respond no more.
-  func letGo(_ id: ServerRequest, of central: UUID, isReported: Bool) {
+  func requestReleased(_ id: ServerRequest, of central: UUID, isReported: Bool) {
     guard lock.withLock({ unanswered.remove(id) != nil }) else { return }
     if isReported {
       Log.misuse(self, "has released a request without responding: the central receives unlikelyError.")

@@ -22,13 +22,16 @@ extension BluetoothError {
     }
     let code: CBError.Code =
       switch code {
-      case .transport, .controller, .protocolViolation, .notStarted, .att: .unknown
+      case .transport, .controller, .protocolViolation, .notStarted, .att, .storage: .unknown
       case .connectionFailed: .connectionFailed
       case .connectionLimitReached: .connectionLimitReached
       case .connectionTimedOut, .timedOut: .connectionTimeout
       case .disconnected: .peripheralDisconnected
       case .refused: .operationNotSupported
       case .servicesChanged: .invalidHandle
+      // Vol 1, Part F, §2.6: the device no longer has the key.
+      case .pairing where status?.rawValue == 0x06: .peerRemovedPairingInformation
+      case .pairing: .encryptionTimedOut
       case .cancelled: .operationCancelled
       case .invalidArgument: .invalidParameters
       case .busy, .overflow, .outOfSpace: .outOfSpace

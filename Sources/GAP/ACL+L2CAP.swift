@@ -32,7 +32,7 @@ extension HostCore {
     // This ends directed advertising, not an attempt of ours: §7.8.9.
     if status == .advertisingTimeout {
       advertiser.timedOut(hci: &hci, now: now)
-      return tellAdvertising()
+      return reportAdvertising()
     }
     switch connections.completed(status, role, peer, hci: &hci, now: now) {
     case .nothing: break
@@ -43,10 +43,10 @@ extension HostCore {
       if let wanted, wanted != parameters { updateParameters(id, wanted, now: now) }
       if role == .peripheral {
         advertiser.connected(hci: &hci, now: now)
-        tellAdvertising()
+        reportAdvertising()
       }
     }
-    tellFailedConnections()
+    reportFailedConnections()
   }
 
   private mutating func linkUp(
@@ -58,25 +58,29 @@ extension HostCore {
     var configuration = BearerConfiguration()
     configuration.preferredMTU = self.configuration.preferredMTU
     configuration.queueCapacity = self.configuration.queueCapacity
+    let peer = peers.id(of: address)
     var link = Link(
-      id: id, handle: handle, role: role, peer: peers.id(of: address), address: address, peerOnAir: peerOnAir,
-      ownOnAir: ownAddress, parameters: parameters,
-      bearers: LinkBearers(LinkBearer(Bearer(bearer, configuration: configuration), on: .attribute)))
+      id: id, handle: handle, role: role, peer: peer, address: address, peerOnAir: peerOnAir, ownOnAir: ownAddress,
+      parameters: parameters,
+      bearers: LinkBearers(LinkBearer(Bearer(bearer, configuration: configuration), on: .attribute)),
+      protection: makeProtection(of: peer, role, own: ownAddress, peers: peerOnAir))
     link.client.open(bearer)
     // Either side may start the exchange; the central does, as soon as it can (Vol 3, Part F, §3.4.2.1).
     if role == .central { link.bearers.first.bearer.exchangeMTU() }
     upper.append(link)
     upper.server.open(bearer)
     l2cap.open(handle, role: role, channels: Link.channels, now: now)
+    protect(at: upper.links.count - 1, now)
     note(at: upper.links.count - 1)
     if let controller, controller.maximumTxOctets > 27, hci.supports(LESetDataLength.opcode) {
-      var command = LESetDataLength()
-      command.connectionHandle = handle
-      command.txOctets = controller.maximumTxOctets
-      command.txTime = controller.maximumTxTime
+      let command = LESetDataLength.with {
+        $0.connectionHandle = handle
+        $0.txOctets = controller.maximumTxOctets
+        $0.txTime = controller.maximumTxTime
+      }
       hci.send(command, tag: Tag.unanswered, now: now)
     }
-    emit(.linkUp(id, peers.id(of: address), role, parameters))
+    emit(.linkUp(id, peer, role, parameters))
     return id
   }
 
@@ -87,6 +91,7 @@ extension HostCore {
     l2cap.close(handle)
     if let index = upper.index(of: handle) {
       upper.links[index].close()
+      unprotect(at: index, now)
       abandonUpdate(at: index)
       for id in upper.links[index].requests.all { emit(.completed(id, .failed(.noSuchLink))) }
       upper.links[index].requests = LinkRequests()
@@ -98,7 +103,7 @@ extension HostCore {
       for id in link.disconnectRequests { emit(.completed(id, .disconnected)) }
     }
     advertiser.disconnected(hci: &hci, now: now)
-    tellAdvertising()
+    reportAdvertising()
     connections.disconnected(hci: &hci, now: now)
   }
 
@@ -109,9 +114,10 @@ extension HostCore {
     sendDisconnect(upper.links[index].handle, reason, now)
   }
   private mutating func sendDisconnect(_ handle: ConnectionHandle, _ reason: HCIStatus, _ now: Instant) {
-    var command = Disconnect()
-    command.connectionHandle = handle
-    command.reason = reason
+    let command = Disconnect.with {
+      $0.connectionHandle = handle
+      $0.reason = reason
+    }
     hci.send(command, tag: Tag.disconnect | UInt32(handle.rawValue), now: now)
   }
   /// Vol 4, Part E, §7.1.6.

@@ -114,8 +114,8 @@ extension HostCore {
   }
   /// Notifies one client of several values: in as few Multiple Handle Value Notifications as possible if the client
   /// supports them (Vol 3, Part G, §4.10.2), else in one notification each. Values that the client has not subscribed
-  /// to are left out; a value too long for a tuple is sent alone. Returns the worst answer: after `.full` some may have
-  /// been taken.
+  /// to are left out; a value too long for a tuple is sent alone. Returns the worst answer: after `.full`, because
+  /// all exceed `HostConfiguration.queueCapacity`, some may have been taken.
   public mutating func notify(_ values: [(handle: AttributeHandle, value: [UInt8])], on link: LinkID) -> SendAnswer {
     guard let index = upper.index(of: link) else { return .closed }
     let bearer = upper.links[index].bearers.first.bearer.id, room = upper.links[index].bearers.first.bearer.mtu - 1
@@ -232,39 +232,20 @@ extension HostCore {
   /// The current database, for `DatabaseBuilder(after:)`.
   public var database: Database { upper.server.database }
 
-  /// Records what protects `link`, after the Security Manager and the controller have changed it: `Server.setSecurity`.
-  public mutating func setSecurity(_ security: BearerSecurity, keySize: Int = 16, of link: LinkID) {
-    guard let index = upper.index(of: link) else { return }
-    upper.server.setSecurity(security, keySize: keySize, of: upper.links[index].bearers.first.bearer.id)
-  }
   /// Records the user's authorization of `link`'s client: `Server.setAuthorized`.
   public mutating func setAuthorized(_ isAuthorized: Bool, of link: LinkID) {
     guard let index = upper.index(of: link) else { return }
     upper.server.setAuthorized(isAuthorized, of: upper.links[index].bearers.first.bearer.id)
-  }
-  /// The client of `link` is bonded: from now on `.storeClient` reports what outlives the link, under the link's `PeerID`.
-  /// `record` holds the octets of the last `.storeClient` of this peer; nil for a new bond. Octets that are not a record
-  /// throw, and the client then begins anew.
-  public mutating func restoreClient(_ record: [UInt8]?, on link: LinkID) throws(WireError) {
-    guard let index = upper.index(of: link) else { return }
-    let bond = BondID(rawValue: upper.links[index].peer.rawValue)
-    let bearer = upper.links[index].bearers.first.bearer.id
-    defer {
-      collectServer()
-      collect(at: index)
-    }
-    if let record {
-      try upper.server.restore(record.span, of: bond, on: bearer)
-    } else {
-      upper.server.bond(bearer, as: bond)
-    }
   }
 
   // MARK: Draining
 
   mutating func collect(_ handle: ConnectionHandle, _ now: Instant) {
     while let effect = l2cap.nextEffect() { self.handle(effect, now) }
-    if let index = upper.index(of: handle) { collect(at: index) }
+    if let index = upper.index(of: handle) {
+      collect(at: index)
+      if upper.links[index].protection.hasWork { secure(at: index, now) }
+    }
     collectServer()
   }
   /// `collect` would find an effect.
@@ -294,6 +275,7 @@ extension HostCore {
       case .ignored(let violation): emit(.violation(link, .gatt(violation)))
       case .servicesChanged(let range): emit(.servicesChanged(link, range))
       case .rediscovered(let range, let error): emit(.rediscovered(link, range, error))
+      case .securityNeeded(let refusal): upper.links[index].protection.refusal = refusal
       }
     }
     upper.links[index].releaseCommands()
@@ -317,7 +299,7 @@ extension HostCore {
           emit(.writeRequested(id, link, handle, value, offset: Int(offset), following: following))
         }
       case .store(let bond, let octets):
-        emit(.storeClient(PeerID(rawValue: bond.rawValue), upper.keepFromServer(octets)))
+        store(octets, of: PeerID(rawValue: bond.rawValue))
       case .requestCancelled(let id, let bearer):
         emit(.requestCancelled(id, link(of: bearer)))
       }

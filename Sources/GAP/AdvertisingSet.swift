@@ -131,7 +131,7 @@ struct AdvertisingSet {
   /// The set's number is about to be reassigned: returns the outcome that is still to report.
   mutating func abandon() -> Outcome? {
     wanted = nil
-    return owed(.ended(reason))
+    return unreported(.ended(reason))
   }
 
   mutating func suspend(hci: inout HCILayer, now: Instant) -> Outcome? {
@@ -152,7 +152,7 @@ struct AdvertisingSet {
     isOutcomePending = true
   }
   /// The outcome, if it has not been reported.
-  private mutating func owed(_ outcome: Outcome) -> Outcome? {
+  private mutating func unreported(_ outcome: Outcome) -> Outcome? {
     defer { isOutcomePending = false }
     return isOutcomePending ? outcome : nil
   }
@@ -164,7 +164,7 @@ struct AdvertisingSet {
     switch phase {
     case .off:
       if let end, end <= now { forget(.durationOver) }
-      guard let goal else { return isWanted ? nil : owed(.ended(reason)) }
+      guard let goal else { return isWanted ? nil : unreported(.ended(reason)) }
       current = goal
       let next = next(to: goal)
       send(next, of: goal, &hci, now)
@@ -191,7 +191,7 @@ struct AdvertisingSet {
   }
   private mutating func started(_ now: Instant) -> Outcome? {
     end = end ?? current?.parameters.duration.map { now + $0 }
-    return owed(.started)
+    return unreported(.started)
   }
 
   /// The next step on the way to `target`, if no data are half sent.
@@ -280,7 +280,7 @@ struct AdvertisingSet {
       return nil
     }
     forget(.stopped)
-    return owed(.failed(status))
+    return unreported(.failed(status))
   }
 
   // MARK: The end
@@ -359,8 +359,7 @@ struct AdvertisingSet {
     var octets: [UInt8] = []
     switch step {
     case .removal:
-      var command = LERemoveAdvertisingSet()
-      command.advertisingHandle = handle
+      let command = LERemoveAdvertisingSet.with { $0.advertisingHandle = AdvertisingHandle(handle) }
       hci.send(command, tag: tag, now: now)
     case .parameters:
       let settings = settings(of: target)
@@ -374,16 +373,18 @@ struct AdvertisingSet {
     case .address:
       guard let address = randomAddress(of: target) else { preconditionFailure("a step that is not needed") }
       contents.address = address
-      var command = LESetAdvertisingSetRandomAddress()
-      command.advertisingHandle = handle
-      command.randomAddress = address
+      let command = LESetAdvertisingSetRandomAddress.with {
+        $0.advertisingHandle = AdvertisingHandle(handle)
+        $0.randomAddress = address
+      }
       hci.send(command, tag: tag, now: now)
     case .data(let start):
       contents.advertising = nextPiece(after: step, target) == nil ? target.payloads.advertising : nil
       if usesExtendedCommands {
-        var command = LESetExtendedAdvertisingData()
-        command.advertisingHandle = handle
-        (command.operation, command.advertisingData) = piece(target.payloads.advertising, start, &octets)
+        let command = LESetExtendedAdvertisingData.with {
+          $0.advertisingHandle = AdvertisingHandle(handle)
+          ($0.operation, $0.advertisingData) = piece(target.payloads.advertising, start, &octets)
+        }
         send(command, octets, &hci, now)
       } else {
         send(LESetAdvertisingData(target.payloads.advertising, in: &octets), octets, &hci, now)
@@ -391,9 +392,10 @@ struct AdvertisingSet {
     case .scanResponse(let start):
       contents.scanResponse = nextPiece(after: step, target) == nil ? target.payloads.scanResponse : nil
       if usesExtendedCommands {
-        var command = LESetExtendedScanResponseData()
-        command.advertisingHandle = handle
-        (command.operation, command.scanResponseData) = piece(target.payloads.scanResponse, start, &octets)
+        let command = LESetExtendedScanResponseData.with {
+          $0.advertisingHandle = AdvertisingHandle(handle)
+          ($0.operation, $0.scanResponseData) = piece(target.payloads.scanResponse, start, &octets)
+        }
         send(command, octets, &hci, now)
       } else {
         send(LESetScanResponseData(target.payloads.scanResponse, in: &octets), octets, &hci, now)
@@ -408,19 +410,17 @@ struct AdvertisingSet {
   /// nil: disable.
   private func sendEnable(_ target: Target?, _ hci: inout HCILayer, _ now: Instant) {
     guard usesExtendedCommands else {
-      var command = LESetAdvertisingEnable()
-      command.advertisingEnable = target != nil
+      let command = LESetAdvertisingEnable.with { $0.advertisingEnable = target != nil }
       return hci.send(command, tag: tag, now: now)
     }
     var advertisingSet = LESetExtendedAdvertisingEnable.Set(), octets: [UInt8] = []
-    advertisingSet.advertisingHandle = handle
+    advertisingSet.advertisingHandle = AdvertisingHandle(handle)
     if let target {
       // A restart gets the rest of the duration.
       advertisingSet.duration = AdvertisingDuration(rawValue: countedTime(of: target, left: end.map { $0 - now }))
       advertisingSet.maxExtendedAdvertisingEvents = target.parameters.maximumEvents ?? 0
     }
-    var command = LESetExtendedAdvertisingEnable()
-    command.enable = target != nil
+    var command = LESetExtendedAdvertisingEnable.with { $0.enable = target != nil }
     do throws(WireError) { command.sets = try WireList([advertisingSet], in: &octets) } catch {
       preconditionFailure("a list of one: \(error)")
     }

@@ -85,7 +85,7 @@ extension LESetAdvertisingParameters {
 extension LESetExtendedAdvertisingParameters {
   init(_ settings: AdvertisingSettings, handle: UInt8) {
     self.init()
-    advertisingHandle = handle
+    advertisingHandle = AdvertisingHandle(handle)
     connectable = settings.properties.isConnectable
     scannable = settings.properties.isScannable
     directed = settings.properties.isDirected

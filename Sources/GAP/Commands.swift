@@ -29,21 +29,21 @@ struct ApplicationCommands {
 
 extension HostCore {
   /// Sends a command as it is. Ends with `.completed(id, .returned)`: the return parameters, empty after Command Status; or with
-  /// `.failed(.refused(.send, status))`, also where ranges in the command do not lie in `source` (0x12). HCI_Reset is `start`'s:
-  /// it traps here.
+  /// `.failed(.refused(.send, status))`. Throws, without an outcome, where a field is unset or ranges in the command do not lie
+  /// in `source`. HCI_Reset is `start`'s: it traps here.
   ///
   /// The core does not learn what such a command changes.
   public mutating func send<Command: HCICommand>(
     _ command: Command, from source: Span<UInt8> = Span(), id: RequestID, now: Instant
-  ) {
+  ) throws(WireError) {
     guard phase == .running else { return emit(.completed(id, .failed(.notStarted))) }
     precondition(Command.opcode != Reset.opcode, "start resets the controller")
     let number = applicationCommands.append(id)
     do throws(WireError) {
       try hci.send(command, from: source, tag: Tag.application | UInt32(number), now: now)
     } catch {
-      let status = HCIStatus.invalidHCICommandParameters
-      if let id = applicationCommands.remove(number) { emit(.completed(id, .failed(.refused(.send, status)))) }
+      _ = applicationCommands.remove(number)
+      throw error
     }
     drain(now)
   }

@@ -362,12 +362,10 @@ struct Connections {
   private mutating func send(_ change: Change, _ hci: inout HCILayer, _ now: Instant) {
     switch change {
     case .add(let peer):
-      var command = LEAddDeviceToFilterAcceptList()
-      (command.addressType, command.address) = (peer.type, peer.address)
+      let command = LEAddDeviceToFilterAcceptList.with { ($0.addressType, $0.address) = (peer.type, peer.address) }
       send(command, &hci, now)
     case .remove(let peer):
-      var command = LERemoveDeviceFromFilterAcceptList()
-      (command.addressType, command.address) = (peer.type, peer.address)
+      let command = LERemoveDeviceFromFilterAcceptList.with { ($0.addressType, $0.address) = (peer.type, peer.address) }
       send(command, &hci, now)
     }
   }
@@ -380,30 +378,32 @@ struct Connections {
     let peer = attempt.peers[0]
     let policy: InitiatorFilterPolicy = attempt.usesList ? .acceptList : .peer
     if usesExtendedCommands {
-      var command = LEExtendedCreateConnection()
-      command.initiatorFilterPolicy = policy
-      command.peerAddressType = peer.type
-      command.peerAddress = peer.address
-      command.ownAddressType = ownAddressType
-      command.le1M.scanInterval = ScanInterval(.milliseconds(60))
-      command.le1M.scanWindow = ScanInterval(.milliseconds(60))
-      command.le1M.connectionIntervalMin = attempt.parameters.interval
-      command.le1M.connectionIntervalMax = attempt.parameters.interval
-      command.le1M.maxLatency = attempt.parameters.latency
-      command.le1M.supervisionTimeout = attempt.parameters.supervisionTimeout
+      let command = LEExtendedCreateConnection.with {
+        $0.initiatorFilterPolicy = policy
+        $0.peerAddressType = peer.type
+        $0.peerAddress = peer.address
+        $0.ownAddressType = ownAddressType
+        $0.le1M.scanInterval = ScanInterval(.milliseconds(60))
+        $0.le1M.scanWindow = ScanInterval(.milliseconds(60))
+        $0.le1M.connectionIntervalMin = attempt.parameters.interval
+        $0.le1M.connectionIntervalMax = attempt.parameters.interval
+        $0.le1M.maxLatency = attempt.parameters.latency
+        $0.le1M.supervisionTimeout = attempt.parameters.supervisionTimeout
+      }
       send(command, &hci, now)
     } else {
-      var command = LECreateConnection()
-      command.initiatorFilterPolicy = policy
-      command.leScanInterval = ScanInterval(.milliseconds(60))
-      command.leScanWindow = ScanInterval(.milliseconds(60))
-      command.peerAddressType = peer.type
-      command.peerAddress = peer.address
-      command.ownAddressType = ownAddressType
-      command.connectionIntervalMin = attempt.parameters.interval
-      command.connectionIntervalMax = attempt.parameters.interval
-      command.maxLatency = attempt.parameters.latency
-      command.supervisionTimeout = attempt.parameters.supervisionTimeout
+      let command = LECreateConnection.with {
+        $0.initiatorFilterPolicy = policy
+        $0.leScanInterval = ScanInterval(.milliseconds(60))
+        $0.leScanWindow = ScanInterval(.milliseconds(60))
+        $0.peerAddressType = peer.type
+        $0.peerAddress = peer.address
+        $0.ownAddressType = ownAddressType
+        $0.connectionIntervalMin = attempt.parameters.interval
+        $0.connectionIntervalMax = attempt.parameters.interval
+        $0.maxLatency = attempt.parameters.latency
+        $0.supervisionTimeout = attempt.parameters.supervisionTimeout
+      }
       send(command, &hci, now)
     }
   }

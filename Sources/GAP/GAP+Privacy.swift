@@ -4,13 +4,6 @@ import HCI
 
 // Identities: peers' private addresses, and ours. Vol 3, Part C, §10.7.
 extension HostCore {
-  /// A host that needs no random numbers: the address policy is `.identity` (traps otherwise).
-  public init(configuration: HostConfiguration = HostConfiguration(), database: consuming Database) {
-    precondition(configuration.addressPolicy == .identity, "private addresses need a random number generator")
-    var none = AddressChance(seed: 0)
-    self.init(configuration: configuration, database: database, chance: &none)
-  }
-
   // MARK: From above
 
   /// From now on this peer is known by its identity address, a public or a random static one, whatever private address
@@ -36,7 +29,7 @@ extension HostCore {
     peers.identify(upper.links[index].peer, as: identity)
     emit(.peerIdentified(link, identity))
     connections.failRequests(for: identity, hci: &hci, now: now)
-    tellFailedConnections()
+    reportFailedConnections()
     drain(now)
   }
   public mutating func removePeerIdentity(_ identity: PeerAddress, now: Instant) {

@@ -20,6 +20,7 @@ extension HostCore {
     static var phyUpdate: UInt32 { 0x13_0000 }
     static var defaultPHYs: UInt32 { 0x14_0000 }
     static var application: UInt32 { 0x15_0000 }
+    static var encryption: UInt32 { 0x16_0000 }
   }
 
   // MARK: From above
@@ -181,7 +182,7 @@ extension HostCore {
     case nil: break
     }
   }
-  mutating func tellAdvertising() {
+  mutating func reportAdvertising() {
     while let (id, outcome) = advertiser.nextOutcome() {
       switch outcome {
       case .started: emit(.advertisingStarted(id))
@@ -191,7 +192,7 @@ extension HostCore {
     }
   }
 
-  mutating func tellFailedConnections() {
+  mutating func reportFailedConnections() {
     while let (id, failure) = connections.nextFailure() { emit(.completed(id, .failed(failure))) }
   }
 
@@ -225,8 +226,7 @@ extension HostCore {
       isRandom ? configuration.randomStaticAddress : info.address, isRandom ? .random : .public)
     use(privacy.makeAddress(not: info.address).map { PeerAddress($0, .random) } ?? identityAddress)
     guard ownAddress.isRandom else { return run() }
-    var command = LESetRandomAddress()
-    command.randomAddress = ownAddress.address
+    let command = LESetRandomAddress.with { $0.randomAddress = ownAddress.address }
     hci.send(command, tag: Tag.address, now: now)
     phase = .settingAddress
   }
@@ -250,10 +250,10 @@ extension HostCore {
     case Tag.scanner: report(scanner.completed(outcome, hci: &hci, now: now), now)
     case Tag.advertiser:
       advertiser.completed(outcome, hci: &hci, now: now)
-      tellAdvertising()
+      reportAdvertising()
     case Tag.connections:
       connections.answered(outcome, hci: &hci, now: now)
-      tellFailedConnections()
+      reportFailedConnections()
     case Tag.address where phase == .settingAddress:
       // Without an address of its own a controller can neither advertise nor connect: Vol 4, Part E, §7.8.4.
       if outcome.status == .success {
@@ -269,6 +269,8 @@ extension HostCore {
     case Tag.phyUpdate where outcome.status != .success:
       phyUpdateEnded(handle, .failed(.refused(.setPHYs, outcome.status)))
     case Tag.defaultPHYs: defaultPHYsSet(outcome.status)
+    case Tag.encryption where outcome.status != .success:
+      encryptionRefused(handle, outcome.status, now)
     case Tag.application: applicationCommandEnded(outcome, in: packet)
     default: break
     }
@@ -302,14 +304,17 @@ extension HostCore {
     case .lePHYUpdateComplete(let event): phyUpdateComplete(event)
     case .leDataLengthChange(let event): dataLengthChanged(event)
     case .leAdvertisingSetTerminated(let event):
-      advertiser.terminated(event.advertisingHandle, event.status, hci: &hci, now: now)
-      tellAdvertising()
+      advertiser.terminated(event.advertisingHandle.number, event.status, hci: &hci, now: now)
+      reportAdvertising()
     case .leRemoteConnectionParameterRequest(let event): answer(event, now)
-    case .leLongTermKeyRequest(let event):
-      // There are no keys before pairing is supported. Vol 4, Part E, §7.8.26.
-      var command = LELongTermKeyRequestNegativeReply()
-      command.connectionHandle = event.connectionHandle
-      hci.send(command, tag: Tag.unanswered, now: now)
+    case .leLongTermKeyRequest(let event): answer(event, now)
+    case .encryptionChange(let event):
+      encryptionChanged(event.connectionHandle, event.status, isOn: event.encryptionEnabled != 0, now)
+    case .encryptionChangeV2(let event):
+      encryptionChanged(event.connectionHandle, event.status, isOn: event.encryptionEnabled != 0, now)
+    case .authenticatedPayloadTimeoutExpired(let event): authenticationTimedOut(event.connectionHandle, now)
+    case .encryptionKeyRefreshComplete(let event):
+      encryptionChanged(event.connectionHandle, event.status, isOn: true, now)
     case .hardwareError(let event):
       emit(.violation(nil, .hardwareError(event.hardwareCode)))
       controllerFailed(.hardwareFailure, now)
@@ -346,9 +351,9 @@ extension HostCore {
     // The report crossed the end of the last scan.
     if scans.isEmpty { return }
     scans.hear(HeardPDU(report: report, octets: octets), now: now)
-    tellDiscoveries()
+    reportDiscoveries()
   }
-  mutating func tellDiscoveries() {
+  mutating func reportDiscoveries() {
     for pending in scans.takeDiscoveries() {
       let scanResponse = pending.scanResponse ?? [], split = pending.advertising.count
       let range = upper.batch.keep(pending.advertising.span, scanResponse.span)

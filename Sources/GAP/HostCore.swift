@@ -3,13 +3,16 @@ import BindruneWire
 import GATT
 import HCI
 import L2CAP
+import SMP
 
 /// The properties of a host. The driver provides identity and randomness.
 public struct HostConfiguration: Sendable {
   /// The ATT_MTU that we offer: 23 … 517.
   public var preferredMTU = Bearer.largestMTU
-  /// Octets of outgoing notifications and commands that may wait on one link.
-  public var queueCapacity = 32 * 1024
+  /// Octets of outgoing notifications and commands that may wait on one link: at least one value of the greatest length,
+  /// or 16 short ones. Small, so that a value leaves soon after it was accepted: producers wait at their ports. Set it to
+  /// more for a program that notifies several long values in one call. Decision 0046.
+  public var queueCapacity = 528
   /// The random static address for a controller without a public one. The driver makes it with a good generator and
   /// keeps it: its two most significant bits are 1 (Vol 6, Part B, §1.3.2.1).
   public var randomStaticAddress = DeviceAddress(0xC000_0000_0001)
@@ -21,17 +24,22 @@ public struct HostConfiguration: Sendable {
   public var prefersExtendedCommands = true
   /// How to answer peers that ask for other connection parameters.
   public var parameterPolicy = ParameterPolicy.accept
-  /// The security that our server assumes of a link that comes up. `.keysAvailable` answers 0x0F where encryption is
-  /// needed, even to peers that have no key.
-  public var initialSecurity = BearerSecurity.none
+  /// What pairings offer and demand, unless `HostCore.pair` says otherwise. Our identity is added by the core.
+  public var pairing = PairingSettings()
+  /// Pair when a Peripheral asks for security, or when a server refuses a request of our client for lack of it; links with a
+  /// bond are encrypted in any case.
+  public var pairsOnDemand = true
+  /// One more forgets the bond that has been unused for the longest time.
+  public var maximumBonds = 128
   public init() {}
 }
 
 /// # HostCore
-/// **Overview**: one Bluetooth LE host without a clock, a thread or a socket: bytes and times in, bytes and effects out.
+/// **Overview**: one Bluetooth LE host without a clock, a thread or a socket: bytes and times in, bytes and effects
+/// out.
 ///
 /// **Function**: contains the layers. `HCI+GAP` joins the controller's events and GAP's machines, `ACL+L2CAP` the
-/// links, `ATT+GATT` bearers, clients and the server. After every call the driver sends what `nextPacket` writes until
+/// links, `ATT+GATT` bearers, clients and the server, `ACL+SMP` pairing, encryption and bonds. After every call the driver sends what `nextPacket` writes until
 /// it writes nothing, takes `nextEffect` until it is nil, and arms one timer for `deadline`.
 ///
 /// **Phases**: stopped → starting → settingAddress (unless the public one is used) → running; back to stopped when the
@@ -50,6 +58,9 @@ public struct HostCore: ~Copyable {
   var connections = Connections(tag: Tag.connections)
   var privacy: Privacy
   var peers = Peers()
+  var bonds = Bonds()
+  /// False: the core has no random numbers, and does not pair.
+  let hasChance: Bool
   var defaultPHYRequests: [RequestID] = []
   var applicationCommands = ApplicationCommands()
   var lastLink: UInt32 = 0
@@ -59,19 +70,30 @@ public struct HostCore: ~Copyable {
   public internal(set) var ownAddress = PeerAddress(DeviceAddress(), .public)
   public internal(set) var identityAddress = PeerAddress(DeviceAddress(), .public)
 
-  /// `chance` seeds the private addresses: the system's generator, or a test's.
+  /// `chance` seeds keys and private addresses: the system's generator, or a test's.
   public init(
     configuration: HostConfiguration = HostConfiguration(), database: consuming Database,
     chance: inout some RandomNumberGenerator
   ) {
+    self.init(configuration, database, HostChance(&chance), HostChance(&chance), hasChance: true)
+  }
+  /// A host without random numbers: it does not pair, and its address policy is `.identity` (traps otherwise).
+  public init(configuration: HostConfiguration = HostConfiguration(), database: consuming Database) {
+    precondition(configuration.addressPolicy == .identity, "private addresses need a random number generator")
+    let none = HostChance(seed: 0)
+    self.init(configuration, database, none, none, hasChance: false)
+  }
+  private init(
+    _ configuration: HostConfiguration, _ database: consuming Database, _ addresses: HostChance, _ keys: HostChance,
+    hasChance: Bool
+  ) {
     self.configuration = configuration
-    privacy = Privacy(configuration.addressPolicy, AddressChance(&chance), tag: Tag.privacy)
+    self.hasChance = hasChance
+    privacy = Privacy(configuration.addressPolicy, addresses, tag: Tag.privacy)
     var hciConfiguration = HCILayer.Configuration()
     hciConfiguration.prefersExtendedCommands = configuration.prefersExtendedCommands
     hci = HCILayer(configuration: hciConfiguration)
-    var server = ServerConfiguration()
-    server.initialSecurity = configuration.initialSecurity
-    upper = UpperLayers(server: Server(database: database, configuration: server))
+    upper = UpperLayers(server: Server(database: database), chance: keys)
   }
 
   public var isRunning: Bool { phase == .running }
@@ -184,13 +206,13 @@ public struct HostCore: ~Copyable {
     case .privacy: privacy.expire(not: controller?.address, now: now)
     case .connections:
       connections.expire(hci: &hci, now: now)
-      tellFailedConnections()
+      reportFailedConnections()
     case .advertising:
       advertiser.expire(hci: &hci, now: now)
-      tellAdvertising()
+      reportAdvertising()
     case .scans:
       scans.expire(now: now)
-      tellDiscoveries()
+      reportDiscoveries()
     case .links:
       for index in 0..<upper.links.count where upper.deadlines.isDue(index, now: now) { expireLink(at: index, now) }
     }
@@ -210,6 +232,7 @@ public struct HostCore: ~Copyable {
   private mutating func expireLink(at index: Int, _ now: Instant) {
     let handle = upper.links[index].handle
     l2cap.expire(handle, now: now)
+    expireProtection(at: index, now)
     expireUpdate(at: index, now)
     let isTimeUp = upper.expire(at: index, now: now)
     collect(handle, now)
@@ -254,7 +277,7 @@ public struct HostCore: ~Copyable {
         if case .nothing = indication { break }
         handle(indication, in: Span(), now)
       }
-      tellAdvertising()
+      reportAdvertising()
     } while changePrivacy(now)
   }
 

@@ -3,6 +3,7 @@ import BindruneWire
 import GATT
 import HCI
 import L2CAP
+import SMP
 
 /// A link, for its lifetime: a connection handle is reused, this number is not.
 public struct LinkID: BitwiseCopyable, Sendable, Hashable, CustomStringConvertible {
@@ -91,6 +92,19 @@ public enum HostEffect: Sendable {
   case physChanged(LinkID, LinkPHYs)
   case mtuChanged(LinkID, mtu: Int)
 
+  case securityChanged(LinkID, LinkSecurity)
+  /// A pairing asks the user, or shows something: `HostCore.answer`.
+  case pairingAsked(LinkID, PairingQuestion)
+  /// A pairing, or our request for security, has ended; nil: with success. Each ends once; nothing is left to ask or show.
+  case pairingEnded(LinkID, PairingError?)
+  /// The bond with this peer is new, has changed or has been used: store `HostCore.bond(with:)` as the one used last.
+  case bondChanged(PeerID)
+  /// There is no bond with this peer any more: `removeBond`, or the limit of bonds, or the peer has a new `PeerID`.
+  case bondRemoved(PeerID)
+  /// The peer no longer has the key of our bond (0x06: Vol 1, Part F, §2.6). The link is not encrypted. The bond stays
+  /// until `HostCore.removeBond`, because another device may use the peer's address.
+  case bondRejected(LinkID)
+
   /// A request ended: this happens exactly once for each.
   case completed(RequestID, HostResult)
   /// A notification, or an indication that the bearer has confirmed.
@@ -110,9 +124,6 @@ public enum HostEffect: Sendable {
   case writeRequested(ServerRequestID, LinkID, AttributeHandle, Octets, offset: Int, following: Int)
   /// The question needs no answer any more.
   case requestCancelled(ServerRequestID, LinkID?)
-  /// The server's record of a bonded client has changed: these octets replace the ones stored for this peer before.
-  /// `HostCore.restoreClient` reads them back.
-  case storeClient(PeerID, Octets)
   /// After a `.full`: there is room for the longest PDU of the MTU again.
   case readyToSend(LinkID)
   case indicationConfirmed(LinkID, AttributeHandle)
@@ -131,6 +142,8 @@ public enum HostResult: BitwiseCopyable, Sendable {
   /// In dBm; nil if the controller does not know.
   case rssi(Int8?)
   case phys(LinkPHYs)
+  /// `pair` and `encrypt`: what protects the link now.
+  case secured(LinkSecurity)
   /// A command's return parameters.
   case returned(Octets)
   case failed(HostFailure)
@@ -142,6 +155,14 @@ public enum HostViolation: Sendable {
   case l2cap(L2CAPViolation)
   case att(ATTViolation)
   case gatt(ResponseViolation)
+  case smp(SMPViolation)
+  /// The peer has a stronger bond than this pairing has made, which only its identity address has revealed: the bond
+  /// stays, and the pairing's keys are not kept.
+  case weakerThanBond
+  /// The stored record of the peer's GATT client does not decode: the client begins without one.
+  case clientRecord(WireError)
+  /// No packet of the encrypted link has been authenticated for 30 s: the host disconnects. Vol 4, Part E, §7.7.75.
+  case authenticationTimedOut
   /// The peer took more than 30 s for a transaction: the host disconnects. Vol 3, Part F, §3.3.3.
   case transactionTimedOut
   /// The application took more than 25 s for an answer: the client got 0x0E.
@@ -165,7 +186,7 @@ public enum HostViolation: Sendable {
 
 /// What a request asks of a controller.
 public enum ControllerTask: BitwiseCopyable, Sendable, Equatable {
-  case connect, disconnect, readRSSI, readPHYs, setPHYs, setDefaultPHYs
+  case connect, disconnect, encrypt, readRSSI, readPHYs, setPHYs, setDefaultPHYs
   /// `HostCore.send`.
   case send
 }
@@ -186,6 +207,12 @@ public enum HostFailure: BitwiseCopyable, Sendable, Equatable {
   case parametersRejected(HCIStatus)
   /// The caller's time limit has elapsed.
   case timedOut
+  /// The pairing has failed.
+  case pairingFailed(PairingError)
+  /// The pairing was not begun.
+  case pairingRefused(PairingRefusal)
+  /// There is no bond with the peer, or it has no key for this role.
+  case notBonded
   /// No peer is named, or numbers are out of range or contradictory.
   case invalidParameters
   /// The controller has not been started, or has failed.

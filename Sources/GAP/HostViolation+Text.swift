@@ -3,6 +3,7 @@ import BindruneWire
 import GATT
 import HCI
 import L2CAP
+import SMP
 
 extension HostViolation {
   /// For a log: the violator, the violation and the consequence, as a clause without a full stop.
@@ -13,6 +14,11 @@ extension HostViolation {
     case .att(let violation): words(violation)
     case .gatt(let violation):
       "the peer's response breaks a rule, \(violation.text): the request fails or goes on without it"
+    case .smp(let violation): words(violation)
+    case .weakerThanBond:
+      "the peer has paired with a weaker key than that of its bond: the bond stays, the new keys are not kept"
+    case .clientRecord(let error): "the stored record of the peer's client does not decode (\(error)): it begins anew"
+    case .authenticationTimedOut: "no packet of the encrypted link was authenticated for 30 s: the link is disconnected"
     case .transactionTimedOut: "the peer took more than 30 s for a transaction: the link is disconnected"
     case .applicationTooSlow(let handle):
       "the application took more than 25 s for attribute \(handle.text): the client got Unlikely Error"
@@ -41,6 +47,15 @@ extension HostViolation {
       "the controller gave a new link the handle \(handle.text) of an open one: the controller must be restarted"
     }
   }
+  private func words(_ violation: SMPViolation) -> String {
+    switch violation {
+    case .unexpected(let code): "\(code) came where it has no place: a pairing in progress fails"
+    case .malformed(let code, let reason): "\(code) does not decode (\(reason)): a pairing in progress fails"
+    case .reserved(let code): "the Security Manager command \(hex(code.rawValue)) is reserved: ignored"
+    case .empty: "a Security Manager PDU came without an octet: ignored"
+    case .afterTimeOut(let code): "\(code) came after a pairing had timed out: ignored"
+    }
+  }
   private func name(_ opcode: HCIOpcode) -> String { AnyCommand(default: opcode).map { "\($0.name)" } ?? opcode.text }
 
   private func words(_ violation: L2CAPViolation) -> String {
@@ -65,7 +80,6 @@ extension HostViolation {
     case .unexpectedSignal(let code, let identifier):
       "the signaling command \(code.text), identifier \(identifier), answers no request: ignored"
     case .tooManySignals(let code): "too many answers wait: the signaling request \(code.text) gets none"
-    case .unexpectedSecurityCommand(let code): "the Security Manager command \(hex(code)) is unexpected: ignored"
     }
   }
 

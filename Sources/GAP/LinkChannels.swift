@@ -4,6 +4,7 @@ import BindruneWire
 import GATT
 import HCI
 import L2CAP
+import SMP
 
 /// A bearer of a link.
 struct LinkBearer: ~Copyable {
@@ -51,21 +52,41 @@ struct LinkBearers: ~Copyable {
 // The channels of a link. A new one is an entry of the list and a line in each function.
 extension Link {
   /// The channels that L2CAP carries for us.
-  static var channels: [L2CAPChannel] { [L2CAPChannel(.attribute, longestPayload: Bearer.largestMTU)] }
+  static var channels: [L2CAPChannel] {
+    [
+      L2CAPChannel(.attribute, longestPayload: Bearer.largestMTU),
+      L2CAPChannel(.securityManager, longestPayload: SecurityManager.longestPDU),
+    ]
+  }
 
   @inline(__always)
-  mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, now: Instant, server: inout Server) {
+  mutating func receive(
+    _ payload: Span<UInt8>, on channel: ChannelID, now: Instant, server: inout Server, chance: inout HostChance
+  ) {
     switch channel {
     case .attribute: bearers.first.bearer.receive(payload, now: now, server: &server, client: &client)
+    case .securityManager: receive(securityPDU: payload, now: now, chance: &chance)
     default: receiveOnOthers(payload, on: channel, now: now, server: &server)
     }
   }
   @inline(__always) mutating func nextPayload(into output: inout OutputRawSpan, now: Instant) -> ChannelID? {
+    // Few and awaited: first.
+    if protection.manager.hasPDU { return nextSecurityPDU(into: &output, now: now) }
     if bearers.first.bearer.nextPDU(into: &output, now: now, client: &client) { return .attribute }
     return bearers.others.isEmpty ? nil : nextPayloadOfOthers(into: &output, now: now)
   }
-  var hasPayload: Bool { @inline(__always) get { bearers.contains { $0.bearer.hasPDU(client: client) } } }
+  var hasPayload: Bool {
+    @inline(__always) get { protection.manager.hasPDU || bearers.contains { $0.bearer.hasPDU(client: client) } }
+  }
 
+  @inline(never)
+  private mutating func receive(securityPDU pdu: Span<UInt8>, now: Instant, chance: inout HostChance) {
+    protection.manager.receive(pdu, now: now, using: &chance)
+  }
+  @inline(never)
+  private mutating func nextSecurityPDU(into output: inout OutputRawSpan, now: Instant) -> ChannelID? {
+    protection.manager.nextPDU(into: &output, now: now) ? .securityManager : nil
+  }
   @inline(never)
   private mutating func receiveOnOthers(
     _ payload: Span<UInt8>, on channel: ChannelID, now: Instant, server: inout Server

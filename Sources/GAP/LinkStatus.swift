@@ -28,8 +28,7 @@ extension HostCore {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
     upper.links[index].requests.rssi.append(id)
     guard upper.links[index].requests.rssi.count == 1 else { return }
-    var command = ReadRSSI()
-    command.handle = upper.links[index].handle
+    let command = ReadRSSI.with { $0.handle = upper.links[index].handle }
     hci.send(command, tag: Tag.rssi | UInt32(command.handle.rawValue), now: now)
     drain(now)
   }
@@ -38,8 +37,7 @@ extension HostCore {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
     upper.links[index].requests.phys.append(id)
     guard upper.links[index].requests.phys.count == 1 else { return }
-    var command = LEReadPHY()
-    command.connectionHandle = upper.links[index].handle
+    let command = LEReadPHY.with { $0.connectionHandle = upper.links[index].handle }
     hci.send(command, tag: Tag.phys | UInt32(command.connectionHandle.rawValue), now: now)
     drain(now)
   }
@@ -51,12 +49,13 @@ extension HostCore {
     guard !upper.links[index].requests.isUpdatingPHYs else { return emit(.completed(id, .failed(.busy))) }
     upper.links[index].requests.isUpdatingPHYs = true
     upper.links[index].requests.phyUpdate = id
-    var command = LESetPHY()
-    command.connectionHandle = upper.links[index].handle
-    command.allPHYs = wanted.indifference
-    command.txPHYs = wanted.transmit ?? []
-    command.rxPHYs = wanted.receive ?? []
-    command.phyOptions = wanted.coding
+    let command = LESetPHY.with {
+      $0.connectionHandle = upper.links[index].handle
+      $0.allPHYs = wanted.indifference
+      $0.txPHYs = wanted.transmit ?? []
+      $0.rxPHYs = wanted.receive ?? []
+      $0.phyOptions = wanted.coding
+    }
     hci.send(command, tag: Tag.phyUpdate | UInt32(command.connectionHandle.rawValue), now: now)
     drain(now)
   }
@@ -66,10 +65,11 @@ extension HostCore {
     guard phase == .running else { return emit(.completed(id, .failed(.notStarted))) }
     guard wanted.isValid else { return emit(.completed(id, .failed(.invalidParameters))) }
     defaultPHYRequests.append(id)
-    var command = LESetDefaultPHY()
-    command.allPHYs = wanted.indifference
-    command.txPHYs = wanted.transmit ?? []
-    command.rxPHYs = wanted.receive ?? []
+    let command = LESetDefaultPHY.with {
+      $0.allPHYs = wanted.indifference
+      $0.txPHYs = wanted.transmit ?? []
+      $0.rxPHYs = wanted.receive ?? []
+    }
     hci.send(command, tag: Tag.defaultPHYs, now: now)
     drain(now)
   }

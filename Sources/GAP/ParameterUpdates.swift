@@ -69,12 +69,13 @@ extension HostCore {
     let handle = upper.links[index].handle
     let update = ParameterUpdate(id: id, wanted: wanted, way: .linkLayer, deadline: now + ParameterUpdate.timeout)
     withLink(at: index) { $0.update = update }
-    var command = LEConnectionUpdate()
-    command.connectionHandle = handle
-    command.connectionIntervalMin = wanted.intervalMin
-    command.connectionIntervalMax = wanted.intervalMax
-    command.maxLatency = wanted.latency
-    command.supervisionTimeout = wanted.timeout
+    let command = LEConnectionUpdate.with {
+      $0.connectionHandle = handle
+      $0.connectionIntervalMin = wanted.intervalMin
+      $0.connectionIntervalMax = wanted.intervalMax
+      $0.maxLatency = wanted.latency
+      $0.supervisionTimeout = wanted.timeout
+    }
     hci.send(command, tag: Tag.update | UInt32(handle.rawValue), now: now)
   }
   private mutating func updateOverL2CAP(
@@ -148,16 +149,18 @@ extension HostCore {
     let request = ConnectionParameterUpdateRequest(
       intervalMin: event.intervalMin, intervalMax: event.intervalMax, latency: event.maxLatency, timeout: event.timeout)
     guard configuration.parameterPolicy.accepts(request) else {
-      var command = LERemoteConnectionParameterRequestNegativeReply()
-      command.connectionHandle = event.connectionHandle
+      let command = LERemoteConnectionParameterRequestNegativeReply.with {
+        $0.connectionHandle = event.connectionHandle
+      }
       return hci.send(command, tag: Tag.unanswered, now: now)
     }
-    var command = LERemoteConnectionParameterRequestReply()
-    command.connectionHandle = event.connectionHandle
-    command.intervalMin = event.intervalMin
-    command.intervalMax = event.intervalMax
-    command.maxLatency = event.maxLatency
-    command.timeout = event.timeout
+    let command = LERemoteConnectionParameterRequestReply.with {
+      $0.connectionHandle = event.connectionHandle
+      $0.intervalMin = event.intervalMin
+      $0.intervalMax = event.intervalMax
+      $0.maxLatency = event.maxLatency
+      $0.timeout = event.timeout
+    }
     hci.send(command, tag: Tag.unanswered, now: now)
   }
 

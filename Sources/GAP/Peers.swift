@@ -10,7 +10,7 @@ public struct PeerID: BitwiseCopyable, Sendable, Hashable, CustomStringConvertib
   /// The address in the lower 48 bits; bit 48 is set for a random one.
   public let rawValue: UInt64
 
-  /// A `PeerID` from the number that `restoreClient` handed to GATT.
+  /// A `PeerID` from the number that GATT's server has as `BondID`, or that was stored with a bond.
   init(rawValue: UInt64) { self.rawValue = rawValue }
 
   /// The peer that became known by this address. A peer at this address that has revealed its identity may have another

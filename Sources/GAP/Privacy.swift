@@ -49,19 +49,6 @@ public enum IdentityError: Error, BitwiseCopyable, Sendable, Equatable, CustomSt
   }
 }
 
-/// A generator for addresses, seeded by the driver's: AES-128 in counter mode.
-struct AddressChance: RandomNumberGenerator {
-  private let key: AES128
-  private var counter: UInt128 = 0
-  init(seed: UInt128) { key = AES128(key: seed) }
-  init(_ chance: inout some RandomNumberGenerator) {
-    self.init(seed: UInt128(chance.next()) << 64 | UInt128(chance.next()))
-  }
-  mutating func next() -> UInt64 {
-    counter += 1
-    return UInt64(truncatingIfNeeded: key.encrypt(counter))
-  }
-}
 extension DeviceAddress {
   /// A new resolvable private address. Vol 6, Part B, §1.3.2.2.
   static func resolvablePrivate(

@@ -35,7 +35,7 @@ struct Privacy {
   /// How long the host waits after the controller has refused to scan for a peer.
   static var seekPause: Duration { .seconds(10) }
   private let policy: AddressPolicy
-  private var chance: AddressChance
+  private var chance: HostChance
   /// When the next address is due.
   private(set) var rotation: Instant?
   private var nextAddress: DeviceAddress?
@@ -47,11 +47,13 @@ struct Privacy {
   private var isResolving = false
   private let tag: UInt32
 
-  init(_ policy: AddressPolicy, _ chance: AddressChance, tag: UInt32) {
+  init(_ policy: AddressPolicy, _ chance: HostChance, tag: UInt32) {
     self.policy = policy
     self.chance = chance
     self.tag = tag
   }
+  /// The key of our private addresses.
+  var irk: IdentityResolvingKey? { if case .resolvable(let irk, _) = policy { irk } else { nil } }
   /// A peer cannot connect to an address that it does not know as ours, nor should we connect with one.
   var permitsConnections: Bool { if case .nonResolvable = policy { false } else { true } }
 
@@ -115,12 +117,12 @@ struct Privacy {
     phase = .changing(change)
     switch change {
     case .address(let address):
-      var command = LESetRandomAddress()
-      command.randomAddress = address
+      let command = LESetRandomAddress.with { $0.randomAddress = address }
       hci.send(command, tag: tag, now: now)
     case .remove(let identity):
-      var command = LERemoveDeviceFromResolvingList()
-      (command.peerIdentityAddressType, command.peerIdentityAddress) = (identity.type, identity.address)
+      let command = LERemoveDeviceFromResolvingList.with {
+        ($0.peerIdentityAddressType, $0.peerIdentityAddress) = (identity.type, identity.address)
+      }
       hci.send(command, tag: tag, now: now)
     case .add(let identity, let irk):
       var octets: [UInt8] = []
@@ -132,13 +134,13 @@ struct Privacy {
         preconditionFailure("the command's ranges are of its octets: \(error)")
       }
     case .mode(let identity):
-      var command = LESetPrivacyMode()
-      (command.peerIdentityAddressType, command.peerIdentityAddress) = (identity.type, identity.address)
-      command.privacyMode = .device
+      let command = LESetPrivacyMode.with {
+        ($0.peerIdentityAddressType, $0.peerIdentityAddress) = (identity.type, identity.address)
+        $0.privacyMode = .device
+      }
       hci.send(command, tag: tag, now: now)
     case .resolution:
-      var command = LESetAddressResolutionEnable()
-      command.addressResolutionEnable = true
+      let command = LESetAddressResolutionEnable.with { $0.addressResolutionEnable = true }
       hci.send(command, tag: tag, now: now)
     }
   }

@@ -122,31 +122,35 @@ struct Scanner {
 
   private func sendParameters(_ scan: ControllerScan, _ hci: inout HCILayer, _ now: Instant) {
     if usesExtendedCommands {
-      var command = LESetExtendedScanParameters()
-      command.ownAddressType = ownAddressType
-      command.le1M.scanType = scan.isActive ? .active : .passive
-      command.le1M.scanInterval = scan.interval
-      command.le1M.scanWindow = scan.window
+      let command = LESetExtendedScanParameters.with {
+        $0.ownAddressType = ownAddressType
+        $0.le1M.scanType = scan.isActive ? .active : .passive
+        $0.le1M.scanInterval = scan.interval
+        $0.le1M.scanWindow = scan.window
+      }
       hci.send(command, tag: tag, now: now)
     } else {
-      var command = LESetScanParameters()
-      command.leScanType = scan.isActive ? .active : .passive
-      command.leScanInterval = scan.interval
-      command.leScanWindow = scan.window
-      command.ownAddressType = ownAddressType
+      let command = LESetScanParameters.with {
+        $0.leScanType = scan.isActive ? .active : .passive
+        $0.leScanInterval = scan.interval
+        $0.leScanWindow = scan.window
+        $0.ownAddressType = ownAddressType
+      }
       hci.send(command, tag: tag, now: now)
     }
   }
   private func sendEnable(_ scan: ControllerScan?, _ hci: inout HCILayer, _ now: Instant) {
     if usesExtendedCommands {
-      var command = LESetExtendedScanEnable()
-      command.enable = scan != nil
-      command.filterDuplicates = scan?.filtersDuplicates == true ? .enabled : .disabled
+      let command = LESetExtendedScanEnable.with {
+        $0.enable = scan != nil
+        $0.filterDuplicates = scan?.filtersDuplicates == true ? .enabled : .disabled
+      }
       hci.send(command, tag: tag, now: now)
     } else {
-      var command = LESetScanEnable()
-      command.leScanEnable = scan != nil
-      command.filterDuplicates = scan?.filtersDuplicates ?? false
+      let command = LESetScanEnable.with {
+        $0.leScanEnable = scan != nil
+        $0.filterDuplicates = scan?.filtersDuplicates ?? false
+      }
       hci.send(command, tag: tag, now: now)
     }
   }

@@ -20,8 +20,8 @@ struct Link: ~Copyable {
   var phase = Phase.up
   /// The application's requests and values use the first one.
   var bearers: LinkBearers
-  /// One client, for all bearers.
-  var client = Client()
+  /// One client, for all bearers. `LinkProtection` secures the link for its requests.
+  var client = Client(configuration: .repeating)
   var dataLength = LinkDataLength()
   var phys = LinkPHYs()
   var disconnectRequests: [RequestID] = []
@@ -29,6 +29,7 @@ struct Link: ~Copyable {
   var update: ParameterUpdate?
   /// As peripheral: the link layer's procedure for parameter requests is unavailable.
   var asksOverL2CAP = false
+  var protection: LinkProtection
   /// The last notification's handle, unless it is Service Changed's; 0x0000 after any other event on the link. Asking
   /// the client about each notification would cost 130 instructions.
   var plainHandle = AttributeHandle()
@@ -36,6 +37,7 @@ struct Link: ~Copyable {
   /// When `expire` must act.
   @inline(__always) var deadline: Instant? {
     var deadline = Instant?.earliest(bearers.first.bearer.deadline, update?.deadline)
+    deadline = .earliest(deadline, protection.deadline)
     for index in bearers.others.indices { deadline = .earliest(deadline, bearers.others[index].bearer.deadline) }
     return deadline
   }
@@ -67,7 +69,9 @@ struct Link: ~Copyable {
   /// Requests may have ended: see `Bearer.releaseCommands`.
   mutating func releaseCommands() { bearers.forEach { $0.bearer.releaseCommands(client: client) } }
   /// The client or a bearer has an effect.
-  @inline(__always) var hasEffect: Bool { client.hasEffect || bearers.contains { $0.bearer.hasEffect } }
+  @inline(__always) var hasEffect: Bool {
+    client.hasEffect || protection.manager.hasEffect || bearers.contains { $0.bearer.hasEffect }
+  }
 
   /// Notifies `values`: as `tuples`, if there are two or more of them, else each alone.
   mutating func send(
@@ -92,6 +96,13 @@ struct Link: ~Copyable {
   }
 }
 
+extension ClientConfiguration {
+  fileprivate static var repeating: ClientConfiguration {
+    var configuration = ClientConfiguration()
+    configuration.repeatsWhenSecured = true
+    return configuration
+  }
+}
 extension SendAnswer {
   /// The worse of two answers: cut is worse than queued, refused is worse than both.
   fileprivate func worse(_ other: SendAnswer) -> SendAnswer {
@@ -123,13 +134,17 @@ extension AttributeHandle {
   /// The deadline of each link, in the order of `links`.
   var deadlines = LinkDeadlines()
   var server: Server
+  var chance: HostChance
   /// The host's effects: received values are written directly into it.
   @usableFromInline var batch = HostBatch()
   /// The packet that is received or written may change what `HostCore.note` records of its link, or cause an effect of
   /// a layer above L2CAP. A value usually does neither.
   var mayChangeLink = true
 
-  init(server: consuming Server) { self.server = server }
+  init(server: consuming Server, chance: HostChance) {
+    self.server = server
+    self.chance = chance
+  }
 
   // Inlined, because a borrowed value as large as this is copied for a call.
 
@@ -234,7 +249,7 @@ extension AttributeHandle {
         isServiceChanged: handle != links[index].plainHandle && isServiceChanged(handle, at: index), on: links[index].id
       )
     }
-    links[index].receive(payload, on: channel, now: now, server: &server)
+    links[index].receive(payload, on: channel, now: now, server: &server, chance: &chance)
   }
   @inline(never) private mutating func isServiceChanged(_ handle: AttributeHandle, at index: Int) -> Bool {
     let isServiceChanged = links[index].client.isServiceChanged(handle)
@@ -246,7 +261,7 @@ extension AttributeHandle {
   ) -> ChannelID? {
     guard let index = index(of: link) else { return nil }
     let start = output.byteCount, channel = links[index].nextPayload(into: &output, now: now)
-    // An unanswered PDU sets no deadline. The client has an effect if an earlier request failed for lack of room.
+    // An unanswered PDU sets no deadline, nor does one of the Security Manager, whose codes may look like one's opcode. The client has an effect if an earlier request failed for lack of room.
     let isUnanswered = channel != nil && ATTOpcode(rawValue: output.octet(at: start)).isUnanswered
     mayChangeLink = !isUnanswered || links[index].hasEffect
     return channel

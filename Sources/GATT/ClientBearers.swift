@@ -9,6 +9,7 @@ import DequeModule
 ///
 ///     idle ── request ──▶ asking ── nextRequest ──▶ awaiting ── response ──▶ asking, or idle
 ///     idle, asking or awaiting ──▶ blocked ──▶ asking       while another bearer has `Client.exclusive`
+///     awaiting ── refusal for lack of security ──▶ securing ── securityEnded ──▶ asking, or idle
 ///
 /// Cancelling while a request is in flight completes it for the caller at once; the queue stays in `awaiting` until the
 /// response has arrived. While the first waiting request has no place yet (`place`), the queue is idle.
@@ -23,6 +24,8 @@ import DequeModule
     /// The active request has a PDU to send.
     case asking(Active)
     case awaiting(Active)
+    /// The link is being secured, because the server has refused the active request.
+    case securing(Active, ErrorResponse)
     var isIdle: Bool { if case .idle = self { true } else { false } }
   }
   /// The active request's place among the bearer's other traffic.
@@ -32,6 +35,8 @@ import DequeModule
     /// Later traffic may follow: the request has left, or its caller has cancelled.
     @usableFromInline var hasLeft = false
     var synchrony: Synchrony
+    /// The link has been secured for it once.
+    var isSecured = false
     init(place: UInt64, synchrony: Synchrony) {
       self.place = place
       self.synchrony = synchrony
@@ -65,7 +70,8 @@ import DequeModule
   var holdsCommands: Bool {
     switch phase {
     case .asking(let active), .awaiting(let active): !active.hasLeft || hasNext
-    case .blocked: true
+    // The repeated request precedes later commands.
+    case .blocked, .securing: true
     case .idle: false
     }
   }
@@ -81,7 +87,7 @@ import DequeModule
     }
   }
   var isAwaiting: Bool { if case .awaiting = phase { true } else { false } }
-  /// From `asking` to `awaiting`, or back.
+  /// Between `asking`, `awaiting` and `securing`.
   mutating func turn(to phase: Phase) { self.phase = phase }
   /// The index in `waiting` of the request with `id`.
   func index(of id: RequestID) -> Int? { waiting.firstIndex { $0.procedure.caller == .request(id) } }
@@ -175,7 +181,7 @@ extension Client {
   private mutating func beginIfIdle(at index: Int) {
     switch bearers[index].phase {
     case .idle, .blocked: next(at: index)
-    case .asking, .awaiting: break
+    case .asking, .awaiting, .securing: break
     }
   }
   mutating func beginAll() { for index in bearers.indices { beginIfIdle(at: index) } }
@@ -194,7 +200,7 @@ extension Client {
     }
     stop(.idle, at: index)
   }
-  /// Makes every change of phase except those between `asking` and `awaiting`.
+  /// Makes every change of phase except those between `asking`, `awaiting` and `securing`.
   private mutating func enter(_ phase: RequestQueue.Phase, at index: Int) {
     busyCount += (phase.isIdle ? 0 : 1) - (bearers[index].phase.isIdle ? 0 : 1)
     bearers[index].phase = phase
@@ -287,11 +293,42 @@ extension Client {
         return beginIfIdle(at: index)
       }
       guard bearers[index].procedure.caller == .request(id) else { continue }
+      if case .securing(let active, _) = bearers[index].phase { bearers[index].turn(to: .asking(active)) }
       guard case .awaiting(var active) = bearers[index].phase else { return end(.failed(.cancelled), at: index) }
       complete(id, .failed(.cancelled))
       bearers[index].procedure.abandon()
       active.hasLeft = true
       return enter(.awaiting(active), at: index)
+    }
+  }
+
+  // MARK: Security
+
+  /// True if the active request waits for a more secure link, because the server has refused it for lack of security.
+  /// Vol 3, Part C, §10.3.2.
+  mutating func secures(_ active: RequestQueue.Active, refusedWith error: ErrorResponse, at index: Int) -> Bool {
+    guard configuration.repeatsWhenSecured, !active.isSecured, bearers[index].procedure.isWanted else { return false }
+    switch error.errorCode {
+    case .insufficientAuthentication, .insufficientEncryption, .encryptionKeySizeTooShort: break
+    default: return false
+    }
+    bearers[index].turn(to: .securing(active, error))
+    effects.append(.securityNeeded(error.errorCode))
+    return true
+  }
+  /// The attempt to secure the link has ended, after `.securityNeeded`. If it is more secure now, the client repeats the
+  /// refused requests, each once; else they fail with the server's reason.
+  public mutating func securityEnded(isSecured: Bool) {
+    emptyArena()
+    for index in bearers.indices {
+      guard case .securing(var active, let refusal) = bearers[index].phase else { continue }
+      active.isSecured = true
+      if isSecured {
+        bearers[index].turn(to: .asking(active))
+      } else {
+        bearers[index].turn(to: .awaiting(active))
+        advance(by: .errorResponse(refusal), in: Span(), at: index, active, mtu: Bearer.defaultMTU)
+      }
     }
   }
 }

@@ -203,14 +203,14 @@ extension Client {
   /// Receives the answer to a procedure's own request for the hash.
   mutating func received(hash response: ATTPDU, in packet: Span<UInt8>, at index: Int) {
     let result = DatabaseHash.result(of: response, in: packet)
-    freshHash = told(result)
+    freshHash = takeHash(result)
     if case .rediscover(let range) = bearers[index].procedure.kind {
       discover(.everything(range), at: index)
     } else {
       end(result, at: index)
     }
   }
-  private mutating func told(_ result: ClientResult) -> DatabaseHash? {
+  private mutating func takeHash(_ result: ClientResult) -> DatabaseHash? {
     guard case .databaseHash(let hash?) = result else { return nil }
     hasHash = true
     return hash
@@ -218,7 +218,7 @@ extension Client {
 
   /// Resumes after 0x12, once the server has answered the request for the hash.
   mutating func resume(after response: ATTPDU, in packet: Span<UInt8>, at index: Int) {
-    let hash = told(DatabaseHash.result(of: response, in: packet))
+    let hash = takeHash(DatabaseHash.result(of: response, in: packet))
     bearers[index].synchrony = .resumed
     guard bearers[index].procedure.isWanted else { return end(.failed(.cancelled), at: index) }
     let isSame = remote.isEmpty || hash != nil && hash == remote.hash
@@ -262,6 +262,13 @@ extension Client {
       }
     }
     if let again { bearers[0].waiting.append(RequestQueue.Waiting(procedure: Procedure(.client, .rediscover(again)))) }
+    for index in bearers.indices {
+      guard case .securing(let active, _) = bearers[index].phase, bearers[index].procedure.touches(range) else {
+        continue
+      }
+      bearers[index].turn(to: .asking(active))
+      end(.failed(.databaseChanged), at: index)
+    }
     beginAll()
   }
 }

@@ -119,9 +119,10 @@ extension Database {
       } else {
         throw .includeOfNothing(attribute.handle)
       }
-      var declaration = IncludeDeclaration()
-      declaration.includedServiceAttributeHandle = handle
-      declaration.endGroupHandle = AttributeHandle(rawValue: UInt16(truncatingIfNeeded: end))
+      let declaration = IncludeDeclaration.with {
+        $0.includedServiceAttributeHandle = handle
+        $0.endGroupHandle = AttributeHandle(rawValue: UInt16(truncatingIfNeeded: end))
+      }
       // Vol 3, Part G, §3.2: the UUID is present only if it has 16 bits.
       return declaration.bytes + (uuid.count == 2 ? uuid : [])
     }
@@ -289,8 +290,7 @@ extension WireRecord {
 extension BluetoothUUID {
   /// Two or sixteen octets, least significant first.
   var wireForm: [UInt8] {
-    var declaration = ServiceDeclaration()
-    declaration.serviceUUID = shortest
+    let declaration = ServiceDeclaration.with { $0.serviceUUID = shortest }
     return declaration.bytes
   }
 }

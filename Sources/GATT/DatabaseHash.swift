@@ -27,10 +27,11 @@ public struct DatabaseHash: BitwiseCopyable, Sendable, Hashable {
 
   /// Read Using Characteristic UUID, because the handle may have changed: Vol 3, Part G, §7.3.
   static var request: ATTPDU {
-    var request = ReadByTypeRequest()
-    request.startingHandle = HandleRange.all.first
-    request.endingHandle = HandleRange.all.last
-    request.attributeType = .databaseHash
+    let request = ReadByTypeRequest.with {
+      $0.startingHandle = HandleRange.all.first
+      $0.endingHandle = HandleRange.all.last
+      $0.attributeType = .databaseHash
+    }
     return .readByTypeRequest(request)
   }
 }

@@ -141,32 +141,35 @@ struct Discovery {
       last = AttributeHandle(rawValue: UInt16(clamping: last))
     switch stage {
     case .primaryServices, .secondaryServices:
-      var request = ReadByGroupTypeRequest()
-      request.startingHandle = first
-      request.endingHandle = last
-      request.attributeGroupType = stage == .primaryServices ? .primaryService : .secondaryService
+      let request = ReadByGroupTypeRequest.with {
+        $0.startingHandle = first
+        $0.endingHandle = last
+        $0.attributeGroupType = stage == .primaryServices ? .primaryService : .secondaryService
+      }
       return .readByGroupTypeRequest(request)
     case .services(let uuid):
-      var request = FindByTypeValueRequest()
-      request.startingHandle = first
-      request.endingHandle = last
-      request.attributeType = UUID16(rawValue: 0x2800)
-      request.attributeValue = Octets(uuid.wireForm, in: &source)
+      let request = FindByTypeValueRequest.with {
+        $0.startingHandle = first
+        $0.endingHandle = last
+        $0.attributeType = UUID16(rawValue: 0x2800)
+        $0.attributeValue = Octets(uuid.wireForm, in: &source)
+      }
       return .findByTypeValueRequest(request)
     case .includes, .characteristics:
-      var request = ReadByTypeRequest()
-      request.startingHandle = first
-      request.endingHandle = last
-      request.attributeType = stage == .includes ? .include : .characteristic
+      let request = ReadByTypeRequest.with {
+        $0.startingHandle = first
+        $0.endingHandle = last
+        $0.attributeType = stage == .includes ? .include : .characteristic
+      }
       return .readByTypeRequest(request)
     case .declarations:
-      var request = ReadRequest()
-      request.attributeHandle = unresolved.last?.serviceHandle ?? first
+      let request = ReadRequest.with { $0.attributeHandle = unresolved.last?.serviceHandle ?? first }
       return .readRequest(request)
     case .descriptors, .finished:
-      var request = FindInformationRequest()
-      request.startingHandle = first
-      request.endingHandle = last
+      let request = FindInformationRequest.with {
+        $0.startingHandle = first
+        $0.endingHandle = last
+      }
       return .findInformationRequest(request)
     }
   }

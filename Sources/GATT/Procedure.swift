@@ -241,10 +241,11 @@ struct Procedure {
     switch phase {
     case .readingHash, .discovering, .finished: return nil
     case .readingByType(let range, let type):
-      var request = ReadByTypeRequest()
-      request.startingHandle = range.first
-      request.endingHandle = range.last
-      request.attributeType = type
+      let request = ReadByTypeRequest.with {
+        $0.startingHandle = range.first
+        $0.endingHandle = range.last
+        $0.attributeType = type
+      }
       return .readByTypeRequest(request)
     case .readingMultiple(isVariable: false):
       var request = ReadMultipleRequest()
@@ -255,28 +256,29 @@ struct Procedure {
       request.setOfHandles = try WireList(parts.map { $0.handle }, in: &handles)
       return .readMultipleVariableRequest(request)
     case .reading(let reading) where octets.isEmpty:
-      var request = ReadRequest()
-      request.attributeHandle = reading.handle
+      let request = ReadRequest.with { $0.attributeHandle = reading.handle }
       return .readRequest(request)
     case .reading(let reading):
-      var request = ReadBlobRequest()
-      request.attributeHandle = reading.handle
-      request.valueOffset = UInt16(octets.count)
+      let request = ReadBlobRequest.with {
+        $0.attributeHandle = reading.handle
+        $0.valueOffset = UInt16(octets.count)
+      }
       return .readBlobRequest(request)
     case .writing(let part):
-      var request = WriteRequest()
-      request.attributeHandle = part.handle
-      request.attributeValue = part.value
+      let request = WriteRequest.with {
+        $0.attributeHandle = part.handle
+        $0.attributeValue = part.value
+      }
       return .writeRequest(request)
     case .preparing(let queueing):
-      var request = PrepareWriteRequest()
-      request.attributeHandle = parts[queueing.part].handle
-      request.valueOffset = UInt16(queueing.offset)
-      request.partAttributeValue = piece(queueing)
+      let request = PrepareWriteRequest.with {
+        $0.attributeHandle = parts[queueing.part].handle
+        $0.valueOffset = UInt16(queueing.offset)
+        $0.partAttributeValue = piece(queueing)
+      }
       return .prepareWriteRequest(request)
     case .emptying, .executing, .rollingBack:
-      var request = ExecuteWriteRequest()
-      request.flags = phase == .executing ? .write : .cancel
+      let request = ExecuteWriteRequest.with { $0.flags = phase == .executing ? .write : .cancel }
       return .executeWriteRequest(request)
     }
   }

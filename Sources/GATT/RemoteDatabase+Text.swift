@@ -16,8 +16,9 @@ import BindruneWire
 ///     descriptor 0004 2902
 ///     end 6
 ///
-/// A service: handle, last handle, `primary` or `secondary`, UUID. An include: handle, the service's first and last handle,
-/// its UUID or `-`. A characteristic: handle, value handle, last handle, properties, UUID. A descriptor: handle, UUID.
+/// A service: handle, last handle, `primary` or `secondary`, UUID. An include: handle, the service's first and last
+/// handle, its UUID or `-`. A characteristic: handle, value handle, last handle, properties, UUID. A descriptor:
+/// handle, UUID.
 extension RemoteDatabase {
   /// Its text; `nil` unless it is complete and has a hash.
   public var cacheText: String? {
@@ -75,10 +76,10 @@ extension RemoteDatabase {
     case ("bindrune-gatt", 2) where line == 1 && fields[1] == "1": break
     case _ where line == 1: throw CacheTextError(line: 1, reason: .noHeading)
     case ("hash", 2):
-      guard hash == nil, let told = DatabaseHash(String(fields[1])) else {
+      guard hash == nil, let value = DatabaseHash(String(fields[1])) else {
         throw CacheTextError(line: line, reason: .badHash)
       }
-      hash = told
+      hash = value
     case ("service", 5) where fields[3] == "primary" || fields[3] == "secondary":
       let service = RemoteService(
         handle: try handle(1), endHandle: try handle(2), uuid: try uuid(4), isPrimary: fields[3] == "primary")

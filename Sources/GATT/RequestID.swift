@@ -21,6 +21,9 @@ public enum ClientEffect: BitwiseCopyable, Sendable, Equatable {
   case valuesLost(Int)
   /// The peer violated a rule in a way that the client tolerates; the request continues.
   case ignored(ResponseViolation)
+  /// The server refuses a request for lack of security (0x05, 0x0C or 0x0F), and the request waits: secure the link if
+  /// possible, and call `Client.securityEnded` in any case. Only if `ClientConfiguration.repeatsWhenSecured`.
+  case securityNeeded(ATTError)
   /// The server's attributes in this range have changed: `remote` has forgotten them, waiting requests that refer to
   /// them have failed, subscriptions to them have ended. The server reported it by a Service Changed indication or by
   /// 0x12.

@@ -27,7 +27,7 @@ public enum ServerEffect: BitwiseCopyable, Sendable, Equatable {
   case store(BondID, Octets)
 }
 
-/// Limits of the memory that a client can occupy, and the security that a link has before the layer above sets it.
+/// Limits of the memory that a client can occupy.
 public struct ServerConfiguration: Sendable {
   /// Octets in one client's prepare queue: 0x09, Prepare Queue Full, beyond it.
   public var preparedOctets = 4096
@@ -36,8 +36,6 @@ public struct ServerConfiguration: Sendable {
   /// Effects and octets waiting for the layer above: 0x11, Insufficient Resources, beyond it; commands are dropped.
   public var waitingEffects = 1024
   public var waitingOctets = 65_536
-  /// What protects a bearer's link when it opens.
-  public var initialSecurity = BearerSecurity.none
   public init() {}
 }
 

@@ -112,10 +112,8 @@ extension Server {
   /// is reset.
   public mutating func open(_ bearer: BearerID) {
     close(bearer)
-    var client = ClientState(
-      bearer, configurations: Array(repeating: [], count: database.configurations.count))
-    client.security = configuration.initialSecurity
-    clients.append(client)
+    clients.append(
+      ClientState(bearer, configurations: Array(repeating: [], count: database.configurations.count)))
     append(BearerSession(bearer: bearer, client: clients.count - 1))
   }
   /// Adds a bearer to the client of `other`. False when `other` is not open, or is `bearer` itself.

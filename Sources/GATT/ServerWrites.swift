@@ -70,10 +70,11 @@ extension Server {
       clients[sessions[session].client].prepared.append(
         request.attributeHandle, Int(request.valueOffset), part, limits: configuration)
     else { throw Refusal(request.attributeHandle, .prepareQueueFull) }
-    var echo = PrepareWriteResponse()
-    echo.attributeHandle = request.attributeHandle
-    echo.valueOffset = request.valueOffset
-    echo.partAttributeValue = request.partAttributeValue
+    let echo = PrepareWriteResponse.with {
+      $0.attributeHandle = request.attributeHandle
+      $0.valueOffset = request.valueOffset
+      $0.partAttributeValue = request.partAttributeValue
+    }
     response.append(PrepareWriteResponse.opcode.rawValue)
     guard echo.append(to: &response, from: packet) else { throw Refusal(request.attributeHandle, .invalidPDU) }
   }

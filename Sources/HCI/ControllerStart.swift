@@ -52,7 +52,16 @@ public struct ControllerInfo: BitwiseCopyable, Sendable {
   /// It also supports BR/EDR.
   public var isDualMode: Bool { lmpFeatures.contains(.leSupported) && !lmpFeatures.contains(.brEDRNotSupported) }
 
-  /// The events that the controller can send and this stack handles. It may refuse a reserved bit, so features come
+  /// The later events that the controller can send and this stack handles; empty: it needs no mask. Encryption Change
+  /// [v2] is an event since Core 5.3.
+  public var eventMaskPage2: EventMaskPage2 {
+    var mask: EventMaskPage2 = []
+    guard features.contains(.leEncryption) else { return mask }
+    if features.contains(.lePing) { mask.insert(.authenticatedPayloadTimeoutExpired) }
+    if version.hciVersion >= CoreVersion(rawValue: 12) { mask.insert(.encryptionChangeV2) }
+    return mask
+  }
+  /// The LE Meta events that the controller can send and this stack handles. It may refuse a reserved bit, so features come
   /// first.
   ///
   /// LE Directed Advertising Report is not among them: it occurs only with Scanning_Filter_Policy 2 and 3, which this
@@ -102,8 +111,9 @@ public enum StartFailure: Error, BitwiseCopyable, Sendable, Equatable, CustomStr
 /// refuses or does not answer counts as lacking; only the first three must succeed, and there must be buffers.
 struct ControllerStart {
   enum Step: UInt8 {
-    case reset, version, commands, features, leFeatures, address, hostSupport, eventMask, leEventMask, leBuffers,
-      buffers, dataLength, acceptListSize, resolvingListSize, advertisingDataLength, advertisingSets, done
+    case reset, version, commands, features, leFeatures, address, hostSupport, eventMask, eventMaskPage2,
+      leEventMask, leBuffers, buffers, dataLength, acceptListSize, resolvingListSize, advertisingDataLength,
+      advertisingSets, done
   }
   private(set) var step = Step.reset
   private(set) var info = ControllerInfo()
@@ -165,13 +175,14 @@ struct ControllerStart {
       return try row(LEReadLocalSupportedFeatures(), work, &queue, packet) { $0.features = $1.leFeatures }
     case .address: return try row(ReadBDADDR(), work, &queue, packet) { $0.address = $1.bdADDR }
     case .hostSupport:
-      var command = WriteLEHostSupport()
-      command.leSupportedHost = true
+      let command = WriteLEHostSupport.with { $0.leSupportedHost = true }
       return row(command, work, &queue, if: info.isDualMode)
     case .eventMask: return row(SetEventMask(), work, &queue)
+    case .eventMaskPage2:
+      let command = SetEventMaskPage2.with { $0.eventMaskPage2 = info.eventMaskPage2 }
+      return row(command, work, &queue, if: !info.eventMaskPage2.isEmpty)
     case .leEventMask:
-      var command = LESetEventMask()
-      command.leEventMask = info.leEventMask
+      let command = LESetEventMask.with { $0.leEventMask = info.leEventMask }
       return row(command, work, &queue)
     case .leBuffers:
       return try row(LEReadBufferSize(), work, &queue, packet) { info, answer in
@@ -242,7 +253,7 @@ extension CommandQueue {
     do throws(WireError) {
       try append(command, from: Span(), tag: tag, now: now)
     } catch {
-      preconditionFailure("the command has ranges: pass their source")
+      preconditionFailure("\(C.name) is incomplete, or has ranges whose source is to be passed: \(error)")
     }
   }
 }

@@ -52,6 +52,16 @@ public struct EventMask: OpenNumber, OptionSet {
   }
 }
 
+/// Which of the later events the controller sends. Vol 4, Part E, §7.3.69.
+public struct EventMaskPage2: OpenNumber, OptionSet {
+  public var rawValue: UInt64
+  @inlinable @inline(__always) public init(rawValue: UInt64) { self.rawValue = rawValue }
+  @inlinable init(bit: UInt64) { rawValue = 1 << bit }
+  public static var authenticatedPayloadTimeoutExpired: EventMaskPage2 { EventMaskPage2(bit: 23) }
+  /// Encryption Change [v2], which the controller then sends in place of [v1].
+  public static var encryptionChangeV2: EventMaskPage2 { EventMaskPage2(bit: 25) }
+}
+
 /// Which LE Meta events the controller sends. Vol 4, Part E, §7.8.1: bit n is subevent code n + 1.
 public struct LEEventMask: OpenNumber, OptionSet {
   public var rawValue: UInt64

@@ -13,6 +13,8 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
   case numberOfCompletedPackets(NumberOfCompletedPackets)
   case dataBufferOverflow(DataBufferOverflow)
   case encryptionKeyRefreshComplete(EncryptionKeyRefreshComplete)
+  case authenticatedPayloadTimeoutExpired(AuthenticatedPayloadTimeoutExpired)
+  case encryptionChangeV2(EncryptionChangeV2)
   case leConnectionComplete(LEConnectionComplete)
   case leAdvertisingReport(LEAdvertisingReport)
   case leConnectionUpdateComplete(LEConnectionUpdateComplete)
@@ -64,6 +66,8 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
       case 0x13: self = .leScanRequestReceived(try reader.read())
       default: return nil
       }
+    case 0x57: self = .authenticatedPayloadTimeoutExpired(try reader.read())
+    case 0x59: self = .encryptionChangeV2(try reader.read())
     default: return nil
     }
   }
@@ -80,6 +84,8 @@ public enum HCIEvent: BitwiseCopyable, Sendable {
     case .numberOfCompletedPackets(let event): try visitor.visit(event)
     case .dataBufferOverflow(let event): try visitor.visit(event)
     case .encryptionKeyRefreshComplete(let event): try visitor.visit(event)
+    case .authenticatedPayloadTimeoutExpired(let event): try visitor.visit(event)
+    case .encryptionChangeV2(let event): try visitor.visit(event)
     case .leConnectionComplete(let event): try visitor.visit(event)
     case .leAdvertisingReport(let event): try visitor.visit(event)
     case .leConnectionUpdateComplete(let event): try visitor.visit(event)

@@ -101,7 +101,7 @@ public struct HCILayer: ~Copyable {
 
   /// Queues a command, to be sent when the controller accepts one. Its outcome, which is certain, has the same `tag`: a
   /// command that the controller lacks, or that is sent while it is not running, ends without being sent. Ranges in the
-  /// command refer to `source`. Throws, without an outcome, if they exceed it.
+  /// command refer to `source`. Throws, without an outcome, if they exceed it, or if a field is unset.
   ///
   /// HCI_Reset is not for this function: `start` resets.
   public mutating func send<C: HCICommand>(
@@ -115,12 +115,12 @@ public struct HCILayer: ~Copyable {
       try queue.append(command, from: source, tag: tag, now: now)
     }
   }
-  /// A command without ranges (traps otherwise).
+  /// A command without ranges whose fields are all set (traps otherwise).
   public mutating func send<C: HCICommand>(_ command: C, tag: UInt32, now: Instant) {
     do throws(WireError) {
       try send(command, from: Span(), tag: tag, now: now)
     } catch {
-      preconditionFailure("the command has ranges: pass their source")
+      preconditionFailure("\(C.name) is incomplete, or has ranges whose source is to be passed: \(error)")
     }
   }
 

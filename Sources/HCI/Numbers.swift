@@ -17,11 +17,32 @@ public struct HCIOpcode: OpenNumber, Hashable {
 }
 
 /// A link of this controller: 12 bits, 0x0000 … 0x0EFF. Vol 4, Part E, §5.3.1.
+///
+/// No link is the default: a message whose handle nobody has set cannot be encoded.
 public struct ConnectionHandle: OpenNumber, Hashable {
   public var rawValue: UInt16
-  @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
+  @inlinable @inline(__always) public init(rawValue: UInt16) { self.rawValue = rawValue }
+  @inlinable @inline(__always) public init() { rawValue = .max }
+  @inlinable @inline(__always) public var isUnset: Bool { rawValue == .max }
   /// The upper four bits of the two octets are reserved: ignored when received.
   @inlinable @inline(__always) public init?(wire: UInt64) { rawValue = UInt16(truncatingIfNeeded: wire) & 0x0FFF }
+}
+
+/// An advertising set of this controller: 0x00 … 0xEF, the host's choice. Vol 4, Part E, §7.8.53.
+///
+/// No set is the default, as with ``ConnectionHandle``.
+public struct AdvertisingHandle: WireValue, Hashable {
+  /// 0x100 if unset: every number of an octet may arrive.
+  @usableFromInline var stored: UInt16
+  @inlinable @inline(__always) public init(_ number: UInt8) { stored = UInt16(number) }
+  @inlinable @inline(__always) public init() { stored = 0x0100 }
+  @inlinable @inline(__always) public var isUnset: Bool { stored == 0x0100 }
+  @inlinable @inline(__always) public var number: UInt8 { UInt8(truncatingIfNeeded: stored) }
+
+  @inlinable @inline(__always) public static var width: Int { 1 }
+  @inlinable @inline(__always) public static var isClosed: Bool { false }
+  @inlinable @inline(__always) public init?(wire: UInt64) { self.init(UInt8(truncatingIfNeeded: wire)) }
+  @inlinable @inline(__always) public var wire: UInt64 { UInt64(number) }
 }
 
 /// The type of an address. Vol 4, Part E, §7.7.65.1, §7.7.65.13, §7.8.12.
@@ -297,6 +318,14 @@ public struct SupervisionTimeout: TimeUnits {
   public var rawValue: UInt16
   @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
   public static var unit: Int64 { 10_000 }
+}
+/// Units of 10 ms: 1 … 65,535 is 10 ms … 655.35 s. Vol 4, Part E, §7.3.94.
+public struct AuthenticatedPayloadTimeout: TimeUnits {
+  public var rawValue: UInt16
+  @inlinable @inline(__always) public init(rawValue: UInt16 = 0) { self.rawValue = rawValue }
+  public static var unit: Int64 { 10_000 }
+  /// The value of a new link: 30 s.
+  public static var standard: AuthenticatedPayloadTimeout { AuthenticatedPayloadTimeout(rawValue: 3000) }
 }
 /// A scan interval or window. Units of 0.625 ms: 4 … 0x4000 is 2.5 ms … 10.24 s. Vol 4, Part E, §7.8.10.
 public struct ScanInterval: TimeUnits {

@@ -145,8 +145,7 @@ extension HCICommand {
     if end - start == 1 {
       let only = try WireDecoder.decode(StatusReturn.self, packet, from: start, to: end)
       if only.status != .success {
-        var answer = Return()
-        answer.status = only.status
+        let answer = Return.with { $0.status = only.status }
         return answer
       }
     }

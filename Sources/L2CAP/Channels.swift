@@ -15,7 +15,7 @@ public struct ChannelID: OpenNumber {
 
 /// A channel of a link: its number here, the lengths of its payloads, and their recipient.
 public struct L2CAPChannel: Sendable {
-  @usableFromInline enum Taker: BitwiseCopyable, Sendable { case upper, signaling, securityManagerRefusal }
+  @usableFromInline enum Taker: BitwiseCopyable, Sendable { case upper, signaling }
   public let id: ChannelID
   /// Octets of an information payload. A shorter one has no opcode, or no whole header of a command.
   public let lengths: ClosedRange<Int>
@@ -30,9 +30,7 @@ public struct L2CAPChannel: Sendable {
   }
 
   /// The channels of every link. The layer above may replace one by carrying a channel of the same number.
-  static var own: [L2CAPChannel] { [.leSignaling, .securityManagerRefusal] }
+  static var own: [L2CAPChannel] { [.leSignaling] }
   /// MTU_sig of LE-U holds every command of this stack: Vol 3, Part A, §4.
   static var leSignaling: L2CAPChannel { L2CAPChannel(.leSignaling, SignalHeader.count...23, .signaling) }
-  /// The Security Manager's MTU with LE Secure Connections: Vol 3, Part H, §3.2.
-  static var securityManagerRefusal: L2CAPChannel { L2CAPChannel(.securityManager, 1...65, .securityManagerRefusal) }
 }

@@ -59,6 +59,4 @@ public enum L2CAPViolation: Sendable {
   case unexpectedSignal(SignalCode, identifier: UInt8)
   /// The limit of waiting answers for one link is reached; this request gets none.
   case tooManySignals(SignalCode)
-  /// A reserved Security Manager command, or Pairing Failed without pairing. Ignored: Vol 3, Part H, §3.3.
-  case unexpectedSecurityCommand(UInt8)
 }

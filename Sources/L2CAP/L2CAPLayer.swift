@@ -30,9 +30,8 @@ public enum L2CAPEffect: Sendable {
 ///
 /// **Function**: up, `receive` hands payloads of the upper layer's channels to it. L2CAP answers signaling commands
 /// (0x0005) itself, except that a request for other connection parameters becomes an effect, because the layer above
-/// decides on it. If the layer above does not carry 0x0006, L2CAP refuses commands of a Security Manager. Down,
-/// `nextPacket` writes one ACL packet for a link: the rest of a frame already begun, else a signaling command, else a
-/// refusal, else a payload of the layer above.
+/// decides on it. Down, `nextPacket` writes one ACL packet for a link: the
+/// rest of a frame already begun, else a signaling command, else a payload of the layer above.
 ///
 /// **Phases** of a link: closed → open → closed, by `open` and `close`.
 public struct L2CAPLayer: ~Copyable {
@@ -44,8 +43,7 @@ public struct L2CAPLayer: ~Copyable {
     @usableFromInline var recombiner: Recombiner
     @usableFromInline var fragmenter: Fragmenter
     var signaling: SignalingChannel
-    var security = SecurityManagerRefusal()
-    /// `signaling` or `security` has something to send.
+    /// `signaling` has something to send.
     @usableFromInline var hasControl = false
 
     init(_ handle: ConnectionHandle, role: LinkRole, channels: [L2CAPChannel]) {
@@ -78,7 +76,7 @@ public struct L2CAPLayer: ~Copyable {
       Fragmenter.begin(&output)
       let next =
         hasControl
-        ? writeControl(into: &output, now: now) : upper.nextPayload(of: handle, into: &output, now: now)
+        ? writeCommand(into: &output, now: now) : upper.nextPayload(of: handle, into: &output, now: now)
       guard let channel = next else {
         output.truncate(to: start)
         return false
@@ -86,15 +84,14 @@ public struct L2CAPLayer: ~Copyable {
       fragmenter.seal(from: start, on: channel, of: handle, aclLength: aclLength, &output)
       return true
     }
-    /// Appends a payload of 0x0005, else of 0x0006: one of them is pending.
-    @usableFromInline mutating func writeControl(into output: inout OutputRawSpan, now: Instant) -> ChannelID {
-      defer { updateControl() }
-      if signaling.writeCommand(into: &output, now: now) { return .leSignaling }
-      let wrote = security.writeAnswer(into: &output)
+    /// Appends a payload of 0x0005: one is pending.
+    @usableFromInline mutating func writeCommand(into output: inout OutputRawSpan, now: Instant) -> ChannelID {
+      let wrote = signaling.writeCommand(into: &output, now: now)
       precondition(wrote)
-      return .securityManager
+      updateControl()
+      return .leSignaling
     }
-    mutating func updateControl() { hasControl = signaling.hasCommand || security.isAnswerPending }
+    mutating func updateControl() { hasControl = signaling.hasCommand }
   }
 
   @usableFromInline var links = UniqueArray<Link>()
@@ -172,8 +169,6 @@ public struct L2CAPLayer: ~Copyable {
       effects.report(.frameTooLong(channel.id, length: frame.length), link)
     case .signaling:
       links[place].signaling.receive(copy.span, from: link, &effects)
-    case .securityManagerRefusal:
-      if let violation = links[place].security.receive(copy.span) { effects.report(violation, link) }
     case .upper: break  // already handed up
     }
     links[place].updateControl()

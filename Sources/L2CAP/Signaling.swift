@@ -315,8 +315,7 @@ struct SignalingChannel: ~Copyable {
     var reject = CommandRejectResponse(), data: [UInt8] = []
     switch answer.content {
     case .parameterUpdate(let accepted):
-      var response = ConnectionParameterUpdateResponse()
-      response.result = accepted ? 0 : 1
+      let response = ConnectionParameterUpdateResponse.with { $0.result = accepted ? 0 : 1 }
       return write(response, answer.identifier, into: &output)
     case .notUnderstood: break
     case .mtuExceeded:

@@ -12,7 +12,8 @@ import HCI
 ///
 /// Follows Vol 6, Part B for the air and Vol 4, Part E for each controller. Not modelled: clock drift, peripheral
 /// latency, the benefit of a channel map, collisions of links; PHYs other than LE 1M exist on links only, and differ
-/// only in their times on the air.
+/// only in their times on the air. Encryption is modelled by its keys: a packet's octets stay plain, and an end with
+/// another key refuses it.
 public struct Air: ~Copyable {
   var medium: Medium
   /// One for each index, including those of removed controllers.
@@ -118,8 +119,7 @@ public struct Air: ~Copyable {
     default:
       // On a serial transport this means loss of synchronization. Vol 4, Part A, §4.
       controllers[id.index].faults.malformedPackets += 1
-      var error = HardwareError()
-      error.hardwareCode = 1
+      let error = HardwareError.with { $0.hardwareCode = 1 }
       if !controllers[id.index].isBacklogged { controllers[id.index].emit(error, now: medium.now) }
     }
   }
@@ -167,6 +167,8 @@ public struct Air: ~Copyable {
       case .scanning(let id, let generation): scanTimer(id, generation)
       case .connectionEvent(let link): connectionEvent(link)
       case .supervision(let link, let since): superviseSilence(link, since)
+      case .procedureResponse(let link, let timer): endUnanswered(link, timer)
+      case .authenticatedPayload(let link, let timer): checkAuthenticated(link, timer)
       case .commandCredit(let id):
         if isPresent(id) {
           // The credit of one command; those of other waiting commands follow later.
@@ -184,6 +186,10 @@ public struct Air: ~Copyable {
     case .scanning(let id, let generation):
       isPresent(id) && controllers[id.index].scanner.isEnabled && controllers[id.index].scanner.generation == generation
     case .connectionEvent(let link): medium.links.contains(link)
+    case .procedureResponse(let link, let timer):
+      medium.end(of: link) { $0.isPaused && $0.procedureTimer == timer } != nil
+    case .authenticatedPayload(let link, let timer):
+      medium.end(of: link) { $0.receiveKey != nil && $0.payloadTimer == timer } != nil
     case .supervision(let link, let since): medium.links.contains(link) && medium.links[link].silentSince == since
     case .commandCredit(let id): isPresent(id)
     }

@@ -58,7 +58,7 @@ extension Air {
     if isLast {
       controllers[i].advertisers[set].isEnabled = false
       controllers[i].reportTermination(
-        controllers[i].advertisers[set], .limitReached, ConnectionHandle(), now: medium.now)
+        controllers[i].advertisers[set], .limitReached, .absent, now: medium.now)
     }
   }
   /// Reports what a scanner has heard of an advertisement or a response. Extended data are a chain of PDUs, AUX_ADV_IND
@@ -113,7 +113,7 @@ extension Air {
     if advertiser.handle == nil {
       controllers[i].reportNoConnection(.advertisingTimeout, .peripheral, now: medium.now)
     } else {
-      controllers[i].reportTermination(advertiser, .advertisingTimeout, ConnectionHandle(), now: medium.now)
+      controllers[i].reportTermination(advertiser, .advertisingTimeout, .absent, now: medium.now)
     }
   }
   mutating func reportCancelled(_ id: ControllerID) {
@@ -156,7 +156,7 @@ extension Air {
     let isReceived = carry(from: c, to: p) != nil && isWelcome
     let now = medium.now
     let central = controllers[c].makeHandle()
-    let peripheral = isReceived ? controllers[p].makeHandle() : ConnectionHandle()
+    let peripheral = isReceived ? controllers[p].makeHandle() : .absent
     let link = medium.links.open(
       central: LinkEnd(controllers[c].id, central, phy), peripheral: LinkEnd(controllers[p].id, peripheral, phy),
       parameters, controllers[c].linkChannels, start: now)
@@ -319,21 +319,23 @@ extension VirtualController {
   /// A scanner has requested the scan response. Vol 4, Part E, §7.7.65.19.
   mutating func reportScanRequest(_ advertiser: Advertiser, _ scanner: Identified, now: Instant) {
     guard advertiser.reportsScanRequests, let handle = advertiser.handle else { return }
-    var event = LEScanRequestReceived()
-    event.advertisingHandle = handle
-    event.scannerAddressType = scanner.type
-    event.scannerAddress = scanner.identity.value
+    let event = LEScanRequestReceived.with {
+      $0.advertisingHandle = AdvertisingHandle(handle)
+      $0.scannerAddressType = scanner.type
+      $0.scannerAddress = scanner.identity.value
+    }
     emit(event, now: now)
   }
   /// The end of an advertising set's activity. Vol 4, Part E, §7.7.65.18.
   mutating func reportTermination(
     _ advertiser: Advertiser, _ status: HCIStatus, _ connection: ConnectionHandle, now: Instant
   ) {
-    var event = LEAdvertisingSetTerminated()
-    event.status = status
-    event.advertisingHandle = advertiser.handle ?? 0
-    event.connectionHandle = connection
-    event.numCompletedExtendedAdvertisingEvents = UInt8(clamping: advertiser.maximumEvents > 0 ? advertiser.events : 0)
+    let event = LEAdvertisingSetTerminated.with {
+      $0.status = status
+      $0.advertisingHandle = AdvertisingHandle(advertiser.handle ?? 0)
+      $0.connectionHandle = connection
+      $0.numCompletedExtendedAdvertisingEvents = UInt8(clamping: advertiser.maximumEvents > 0 ? advertiser.events : 0)
+    }
     emit(event, now: now)
   }
 
@@ -352,7 +354,7 @@ extension VirtualController {
   mutating func reportNoConnection(_ status: HCIStatus, _ role: LinkRole, now: Instant) {
     let none = AirAddress(isRandom: false, DeviceAddress()), nobody = Identified(air: none, identity: none)
     let nothing = LinkParameters(interval: ConnectionInterval(), latency: 0, timeout: SupervisionTimeout())
-    reportConnection(status, ConnectionHandle(), role, nobody, local: DeviceAddress(), nothing, now: now)
+    reportConnection(status, .absent, role, nobody, local: DeviceAddress(), nothing, now: now)
   }
   /// LE Enhanced Connection Complete if the host has enabled it, else LE Connection Complete. Vol 4, Part E,
   /// §7.7.65.10.
@@ -361,29 +363,35 @@ extension VirtualController {
     _ parameters: LinkParameters, now: Instant
   ) {
     if leEventMask.contains(.enhancedConnectionComplete) {
-      var event = LEEnhancedConnectionComplete()
-      event.status = status
-      event.connectionHandle = handle
-      event.role = role
-      event.peerAddressType = peer.type
-      event.peerAddress = peer.identity.value
-      event.localResolvablePrivateAddress = local
-      event.peerResolvablePrivateAddress = peer.privateAddress
-      event.connectionInterval = parameters.interval
-      event.peripheralLatency = parameters.latency
-      event.supervisionTimeout = parameters.timeout
+      let event = LEEnhancedConnectionComplete.with {
+        $0.status = status
+        $0.connectionHandle = handle
+        $0.role = role
+        $0.peerAddressType = peer.type
+        $0.peerAddress = peer.identity.value
+        $0.localResolvablePrivateAddress = local
+        $0.peerResolvablePrivateAddress = peer.privateAddress
+        $0.connectionInterval = parameters.interval
+        $0.peripheralLatency = parameters.latency
+        $0.supervisionTimeout = parameters.timeout
+      }
       emit(event, now: now)
     } else {
-      var event = LEConnectionComplete()
-      event.status = status
-      event.connectionHandle = handle
-      event.role = role
-      event.peerAddressType = peer.identity.type
-      event.peerAddress = peer.identity.value
-      event.connectionInterval = parameters.interval
-      event.peripheralLatency = parameters.latency
-      event.supervisionTimeout = parameters.timeout
+      let event = LEConnectionComplete.with {
+        $0.status = status
+        $0.connectionHandle = handle
+        $0.role = role
+        $0.peerAddressType = peer.identity.type
+        $0.peerAddress = peer.identity.value
+        $0.connectionInterval = parameters.interval
+        $0.peripheralLatency = parameters.latency
+        $0.supervisionTimeout = parameters.timeout
+      }
       emit(event, now: now)
     }
   }
+}
+extension ConnectionHandle {
+  /// For events about no link, which have the field all the same.
+  fileprivate static var absent: ConnectionHandle { ConnectionHandle(rawValue: 0) }
 }

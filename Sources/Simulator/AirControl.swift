@@ -68,42 +68,31 @@ extension Air {
       } else {
         medium.links[id].phyUpdate = (phys, medium.links[id].event + 6)
       }
-    case .encryptionRequest(let random, let diversifier):
-      var event = LELongTermKeyRequest()
-      guard controllers[i].isEnabled(LELongTermKeyRequest.code, LELongTermKeyRequest.subevent) else {
-        return reply(.reject(type: LLControl.encryptionRequestType, error: .pinOrKeyMissing), id, role)
-      }
-      medium.links[id][role].keyRequest = .awaitingHost
-      event.connectionHandle = medium.links[id][role].handle
-      event.randomNumber = random
-      event.encryptedDiversifier = diversifier
-      controllers[i].emit(event, now: medium.now)
+    case .encryptionRequest, .encryptionResponse, .startEncryptionRequest, .startEncryptionResponse,
+      .pauseEncryptionRequest, .pauseEncryptionResponse:
+      receiveEncryption(pdu, id, at: role)
+    case .pingRequest:
+      guard controllers[i].has(.lePing) else { return refuse(pdu, id, role) }
+      reply(.pingResponse, id, role)
+    // Its MIC was all that mattered.
+    case .pingResponse: break
     case .reject(let type, let error): receiveRefusal(of: type, error, id, role)
     case .unknown(let type): receiveRefusal(of: type, .unsupportedRemoteFeature, id, role)
     }
   }
-  private mutating func reply(_ pdu: LLControl, _ id: LinkID, _ role: LinkRole) {
-    medium.links[id][role].control.append(pdu)
-  }
+  mutating func reply(_ pdu: LLControl, _ id: LinkID, _ role: LinkRole) { medium.links[id][role].enqueue(pdu) }
   private mutating func refuse(_ pdu: LLControl, _ id: LinkID, _ role: LinkRole) {
     reply(.unknown(type: pdu.type), id, role)
   }
 
   /// The peer has refused a procedure of this end: reports the reason to the host.
   private mutating func receiveRefusal(of type: UInt8, _ error: HCIStatus, _ id: LinkID, _ role: LinkRole) {
-    let i = medium.links[id][role].controller.index
     switch type {
     case LLControl.connectionParameterRequestType: reportUpdate(error, id, role)
     case LLControl.peripheralFeatureRequestType: reportFeatures(error, [], id, role)
     case LLControl.phyRequestType: reportPHYs(error, id, role)
     case LLControl.lengthRequestType: medium.links[id][role].lengthSent = nil
-    case LLControl.encryptionRequestType:
-      guard case .awaitingPeer = medium.links[id][role].keyRequest else { return }
-      medium.links[id][role].keyRequest = .none
-      var event = EncryptionChange()
-      event.status = error
-      event.connectionHandle = medium.links[id][role].handle
-      controllers[i].emit(event, now: medium.now)
+    case LLControl.encryptionRequestType: endEncryption(error, id, role)
     default: break
     }
   }
@@ -117,12 +106,13 @@ extension Air {
       return reply(.reject(type: pdu.type, error: .unsupportedRemoteFeature), id, role)
     }
     medium.links[id][role].unanswered.insert(.parameterRequest)
-    var event = Event()
-    event.connectionHandle = medium.links[id][role].handle
-    event.intervalMin = request.intervalMin
-    event.intervalMax = request.intervalMax
-    event.maxLatency = request.latency
-    event.timeout = request.timeout
+    let event = Event.with {
+      $0.connectionHandle = medium.links[id][role].handle
+      $0.intervalMin = request.intervalMin
+      $0.intervalMax = request.intervalMax
+      $0.maxLatency = request.latency
+      $0.timeout = request.timeout
+    }
     controllers[i].emit(event, now: medium.now)
   }
   /// New parameters come into force at both ends.
@@ -138,29 +128,32 @@ extension Air {
   private mutating func reportUpdate(_ status: HCIStatus, _ id: LinkID, _ role: LinkRole) {
     let i = medium.links[id][role].controller.index
     medium.links[id][role].unanswered.remove(.update)
-    var event = LEConnectionUpdateComplete()
-    event.status = status
-    event.connectionHandle = medium.links[id][role].handle
-    event.connectionInterval = medium.links[id].parameters.interval
-    event.peripheralLatency = medium.links[id].parameters.latency
-    event.supervisionTimeout = medium.links[id].parameters.timeout
+    let event = LEConnectionUpdateComplete.with {
+      $0.status = status
+      $0.connectionHandle = medium.links[id][role].handle
+      $0.connectionInterval = medium.links[id].parameters.interval
+      $0.peripheralLatency = medium.links[id].parameters.latency
+      $0.supervisionTimeout = medium.links[id].parameters.timeout
+    }
     controllers[i].emit(event, now: medium.now)
   }
   private mutating func reportFeatures(_ status: HCIStatus, _ features: LEFeatures, _ id: LinkID, _ role: LinkRole) {
     guard medium.links[id][role].unanswered.remove(.features) != nil else { return }
-    var event = LEReadRemoteFeaturesComplete()
-    event.status = status
-    event.connectionHandle = medium.links[id][role].handle
-    event.leFeatures = features
+    let event = LEReadRemoteFeaturesComplete.with {
+      $0.status = status
+      $0.connectionHandle = medium.links[id][role].handle
+      $0.leFeatures = features
+    }
     controllers[medium.links[id][role].controller.index].emit(event, now: medium.now)
   }
   mutating func reportVersion(_ id: LinkID, _ role: LinkRole) {
     guard medium.links.contains(id), case .reporting(let version) = medium.links[id][role].version else { return }
     medium.links[id][role].version = .known(version)
-    var event = ReadRemoteVersionInformationComplete()
-    event.connectionHandle = medium.links[id][role].handle
-    event.version = version.version
-    event.companyIdentifier = version.company
+    let event = ReadRemoteVersionInformationComplete.with {
+      $0.connectionHandle = medium.links[id][role].handle
+      $0.version = version.version
+      $0.companyIdentifier = version.company
+    }
     controllers[medium.links[id][role].controller.index].emit(event, now: medium.now)
   }
   /// Computes the effective data length, and reports a change to the host. Vol 6, Part B, §4.5.10.
@@ -169,12 +162,13 @@ extension Air {
     let effective = DataLength(receive: min(own.receive, peer.transmit), transmit: min(own.transmit, peer.receive))
     guard effective != medium.links[id][role].effective else { return }
     medium.links[id][role].effective = effective
-    var event = LEDataLengthChange()
-    event.connectionHandle = medium.links[id][role].handle
-    event.maxTXOctets = effective.transmit
-    event.maxTXTime = DataLength.time(effective.transmit)
-    event.maxRXOctets = effective.receive
-    event.maxRXTime = DataLength.time(effective.receive)
+    let event = LEDataLengthChange.with {
+      $0.connectionHandle = medium.links[id][role].handle
+      $0.maxTXOctets = effective.transmit
+      $0.maxTXTime = DataLength.time(effective.transmit)
+      $0.maxRXOctets = effective.receive
+      $0.maxRXTime = DataLength.time(effective.receive)
+    }
     controllers[medium.links[id][role].controller.index].emit(event, now: medium.now)
   }
 }

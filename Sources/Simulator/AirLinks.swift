@@ -37,7 +37,7 @@ extension Air {
     let link = controllers[i].connections[index].link, role = controllers[i].connections[index].role
     let isContinuing = packet[2] >> 4 & 0b11 == PacketBoundaryFlag.continuing.rawValue
     let data = packet.extracting(ACLPacket.headerCount..<packet.count)
-    if isInstant, medium.links[link].silentSince == nil, !medium.links[link][role].isBusy {
+    if isInstant, medium.links[link].silentSince == nil, medium.links[link][role].sendsAtOnce {
       let peer = medium.links[link][role.other].controller.index
       if controllers[peer].takesData, length <= Int(controllers[peer].configuration.aclDataLength) {
         let to = medium.links[link][role.other].handle
@@ -77,9 +77,9 @@ extension Air {
   /// The duration of the next packet of one end and of the pause after it: T_IFS is 150 µs. Vol 6, Part B, §4.1.1.
   private func airTime(_ id: LinkID, _ role: LinkRole) -> Duration {
     var octets: UInt16 = 0
-    if !medium.links[id][role].control.isEmpty {
+    if medium.links[id][role].canSendControl {
       octets = 12
-    } else if !medium.links[id][role].data.isEmpty {
+    } else if medium.links[id][role].canSendData {
       let left = medium.links[id][role].data.frontCount - medium.links[id][role].progress
       octets = UInt16(min(left, longest(id, role)))
     }
@@ -138,6 +138,11 @@ extension Air {
     guard medium.links.contains(id), medium.links[id][role.other].isOpen,
       case .underway(let content) = medium.links[id][role].flight
     else { return }
+    if medium.links[id][role].transmitKey != medium.links[id][role.other].receiveKey {
+      // The MIC is wrong: this end leaves at once, and the other one hears no more of it. Vol 6, Part B, §5.1.3.1.
+      return close(id, role.other, .connectionTerminatedMICFailure)
+    }
+    if medium.links[id][role].transmitKey != nil { medium.links[id][role.other].lastAuthenticated = medium.now }
     switch content {
     case .control:
       guard let pdu = medium.links[id][role].control.first else { return }
@@ -173,8 +178,10 @@ extension Air {
     medium.moved += 1
     switch content {
     case .control:
-      if case .terminate = medium.links[id][role].control.popFirst() {
-        close(id, role, .connectionTerminatedByLocalHost)
+      switch medium.links[id][role].control.popFirst() {
+      case .terminate: close(id, role, .connectionTerminatedByLocalHost)
+      case .startEncryptionRequest, .pauseEncryptionResponse: medium.links[id][role].changeReceiveKey()
+      default: break
       }
     case .data(let count):
       medium.links[id][role].progress += count
@@ -203,13 +210,14 @@ extension Air {
     }
   }
   /// Ends a link at one end, and reports that to its host.
-  private mutating func close(_ id: LinkID, _ role: LinkRole, _ reason: HCIStatus) {
+  mutating func close(_ id: LinkID, _ role: LinkRole, _ reason: HCIStatus) {
     guard medium.links[id][role].isOpen else { return }
     medium.links[id][role].close()
     let i = medium.links[id][role].controller.index, handle = medium.links[id][role].handle
-    var event = DisconnectionComplete()
-    event.connectionHandle = handle
-    event.reason = reason
+    let event = DisconnectionComplete.with {
+      $0.connectionHandle = handle
+      $0.reason = reason
+    }
     controllers[i].removeConnection(handle)
     controllers[i].emit(event, now: medium.now)
     noteReach(id)

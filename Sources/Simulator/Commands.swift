@@ -69,6 +69,8 @@ extension VirtualController {
     case .setEventMaskPage2(let command): run(command, packet, &medium)
     case .hostNumberOfCompletedPackets(let command): perform(command, packet, &medium)
     case .writeLEHostSupport(let command): run(command, packet, &medium)
+    case .readAuthenticatedPayloadTimeout(let command): run(command, packet, &medium)
+    case .writeAuthenticatedPayloadTimeout(let command): run(command, packet, &medium)
     case .readLocalVersionInformation(let command): run(command, packet, &medium)
     case .readLocalSupportedCommands: completeSupportedCommands(now: medium.now)
     case .readLocalSupportedFeatures(let command): run(command, packet, &medium)
@@ -106,6 +108,7 @@ extension VirtualController {
     case .leRemoveDeviceFromFilterAcceptList(let command): run(command, packet, &medium)
     case .leConnectionUpdate(let command): run(command, packet, &medium)
     case .leReadRemoteFeatures(let command): run(command, packet, &medium)
+    case .leLongTermKeyRequestReply(let command): run(command, packet, &medium)
     case .leLongTermKeyRequestNegativeReply(let command): run(command, packet, &medium)
     case .leRemoteConnectionParameterRequestReply(let command): run(command, packet, &medium)
     case .leRemoteConnectionParameterRequestNegativeReply(let command): run(command, packet, &medium)
@@ -148,6 +151,7 @@ extension VirtualController {
   func knows(_ opcode: HCIOpcode) -> Bool {
     if configuration.unknownCommands.contains(opcode) { return false }
     switch opcode.rawValue {
+    case 0x0C7B, 0x0C7C: return has(.lePing)
     case 0x0C6D, 0x1005: return configuration.isDualMode || configuration.sharesBuffers
     case 0x2060: return configuration.version.rawValue >= 0x0B
     case 0x2035...0x203D, 0x2041...0x2043, 0x204C, 0x204D: return has(.leExtendedAdvertising)
@@ -155,7 +159,7 @@ extension VirtualController {
     case 0x200F...0x2012: return configuration.filterAcceptListSize > 0
     case 0x2030...0x2034: return choosesPHYs
     case 0x2020, 0x2021: return has(.connectionParametersRequestProcedure)
-    case 0x2019, 0x201B: return has(.leEncryption)
+    case 0x2017...0x201B: return has(.leEncryption)
     case 0x2027...0x202E, 0x204E: return has(.llPrivacy)
     default: return AnyCommand(default: opcode) != nil
     }
@@ -181,16 +185,23 @@ extension VirtualController {
 
   /// LE Encrypt. Vol 4, Part E, §7.8.22: least significant octet first on the wire, the most significant one first in the cipher.
   private mutating func completeEncryption(_ command: LEEncrypt, _ packet: Span<UInt8>, now: Instant) {
-    let block = AES128(key: number(command.key, in: packet)).encrypt(number(command.plaintextData, in: packet))
+    let block = AES128(key: number(command.key.octets, in: packet)).encrypt(number(command.plaintextData, in: packet))
     let bytes = (0..<16).map { UInt8(truncatingIfNeeded: block >> (8 * $0)) }
     var result = LEEncrypt.Return(.success)
     result.encryptedData = Octets(0, 16)
     complete(LEEncrypt.self, result, from: bytes.span, now: now)
   }
 
-  /// Vol 4, Part E, §7.3.1 and §7.8.1. Command answers and Number Of Completed Packets bypass this: they cannot be
+  /// Vol 4, Part E, §7.3.1, §7.3.69 and §7.8.1. Command answers and Number Of Completed Packets bypass this: they cannot be
   /// masked.
   func isEnabled(_ code: UInt8, _ subevent: UInt8?) -> Bool {
+    if code == AuthenticatedPayloadTimeoutExpired.code {
+      return eventMaskPage2.contains(.authenticatedPayloadTimeoutExpired)
+    }
+    // An event since Core 5.3.
+    if code == EncryptionChangeV2.code {
+      return eventMaskPage2.contains(.encryptionChangeV2) && configuration.version.rawValue >= 0x0C
+    }
     if code == 0 || code > 64 { return true }
     guard eventMask.rawValue >> UInt64(code - 1) & 1 == 1 else { return false }
     guard let subevent else { return true }
@@ -221,9 +232,9 @@ extension Reset: Executable {
   }
 }
 extension SetEventMaskPage2: Executable {
-  /// The controller never sends an event of that page.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    Return(.success)
+    controller.eventMaskPage2 = eventMaskPage2
+    return Return(.success)
   }
 }
 extension WriteLEHostSupport: Executable {

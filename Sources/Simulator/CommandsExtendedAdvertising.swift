@@ -15,9 +15,9 @@ extension VirtualController {
 extension LESetExtendedAdvertisingParameters: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
     guard controller.uses(.extended) else { return Return(.commandDisallowed) }
-    let existing = controller.set(advertisingHandle)
+    let existing = controller.set(advertisingHandle.number)
     if let existing, controller.advertisers[existing].isEnabled { return Return(.commandDisallowed) }
-    guard advertisingHandle <= 0xEF, ownAddressType.rawValue <= 3, peerAddressType.rawValue <= 1,
+    guard advertisingHandle.number <= 0xEF, ownAddressType.rawValue <= 3, peerAddressType.rawValue <= 1,
       advertisingFilterPolicy.rawValue <= 3, (1...7).contains(primaryAdvertisingChannelMap), advertisingSID <= 15,
       primaryAdvertisingIntervalMin >= PrimaryAdvertisingInterval(rawValue: 0x20),
       primaryAdvertisingIntervalMin <= primaryAdvertisingIntervalMax, isPossible
@@ -32,7 +32,7 @@ extension LESetExtendedAdvertisingParameters: Executable {
     if existing == nil, controller.advertisers.count > controller.configuration.advertisingSets {
       return Return(.memoryCapacityExceeded)
     }
-    var set = existing.map { controller.advertisers[$0] } ?? Advertiser(handle: advertisingHandle)
+    var set = existing.map { controller.advertisers[$0] } ?? Advertiser(handle: advertisingHandle.number)
     set.isLegacy = legacy
     set.primaryPHY = primaryAdvertisingPHY
     set.secondaryPHY = legacy ? .le1M : secondaryAdvertisingPHY
@@ -70,7 +70,7 @@ extension LESetExtendedAdvertisingParameters: Executable {
 extension LESetAdvertisingSetRandomAddress: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> StatusReturn {
     guard controller.uses(.extended) else { return Return(.commandDisallowed) }
-    guard let set = controller.set(advertisingHandle) else { return Return(.unknownAdvertisingIdentifier) }
+    guard let set = controller.set(advertisingHandle.number) else { return Return(.unknownAdvertisingIdentifier) }
     if controller.advertisers[set].isEnabled, controller.advertisers[set].isConnectable {
       return Return(.commandDisallowed)
     }
@@ -81,7 +81,7 @@ extension LESetAdvertisingSetRandomAddress: Executable {
 extension LESetExtendedAdvertisingData: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> StatusReturn {
     guard controller.uses(.extended) else { return Return(.commandDisallowed) }
-    guard let index = controller.set(advertisingHandle) else { return Return(.unknownAdvertisingIdentifier) }
+    guard let index = controller.set(advertisingHandle.number) else { return Return(.unknownAdvertisingIdentifier) }
     let set = controller.advertisers[index]
     guard set.takesData else { return Return(.invalidHCICommandParameters) }
     if operation == .unchanged {
@@ -97,7 +97,7 @@ extension LESetExtendedAdvertisingData: Executable {
 extension LESetExtendedScanResponseData: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> StatusReturn {
     guard controller.uses(.extended) else { return Return(.commandDisallowed) }
-    guard let index = controller.set(advertisingHandle) else { return Return(.unknownAdvertisingIdentifier) }
+    guard let index = controller.set(advertisingHandle.number) else { return Return(.unknownAdvertisingIdentifier) }
     let set = controller.advertisers[index]
     if !set.isScannable, operation != .complete || !scanResponseData.isEmpty {
       return Return(.invalidHCICommandParameters)
@@ -138,7 +138,9 @@ extension LESetExtendedAdvertisingEnable: Executable {
     guard controller.uses(.extended) else { return Return(.commandDisallowed) }
     var cursor = sets.cursor, chosen: [(index: Int, set: Set)] = []
     while let set = cursor.next(in: packet) {
-      guard let index = controller.set(set.advertisingHandle) else { return Return(.unknownAdvertisingIdentifier) }
+      guard let index = controller.set(set.advertisingHandle.number) else {
+        return Return(.unknownAdvertisingIdentifier)
+      }
       if chosen.contains(where: { $0.index == index }) { return Return(.invalidHCICommandParameters) }
       chosen.append((index, set))
       guard enable else { continue }
@@ -190,7 +192,7 @@ extension LEReadNumberOfSupportedAdvertisingSets: Executable {
 extension LERemoveAdvertisingSet: Executable {
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> StatusReturn {
     guard controller.uses(.extended) else { return Return(.commandDisallowed) }
-    guard let set = controller.set(advertisingHandle) else { return Return(.unknownAdvertisingIdentifier) }
+    guard let set = controller.set(advertisingHandle.number) else { return Return(.unknownAdvertisingIdentifier) }
     if controller.advertisers[set].isEnabled { return Return(.commandDisallowed) }
     controller.advertisers.remove(at: set)
     return Return(.success)

@@ -3,27 +3,35 @@ import HCI
 
 // Commands for a link. They queue LL control PDUs at its end, and the air serves the link after the answer.
 
-/// A command for one link. An unknown handle is refused with 0x02.
-protocol LinkExecutable: Executable {
+/// A command for one link.
+protocol LinkCommand: Executable {
   var connectionHandle: ConnectionHandle { get }
   /// An answer with this status, and with the handle if the return parameters have one.
   func answer(_ status: HCIStatus) -> Return
+}
+/// A command for one link, without octets in its packet. An unknown handle is refused with 0x02.
+protocol LinkExecutable: LinkCommand {
   /// `end`: the link, and the controller's own end of it.
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return
 }
 typealias LinkPlace = (link: LinkID, role: LinkRole)
 
+extension LinkCommand { func answer(_ status: HCIStatus) -> Return { Return(status) } }
 extension LinkExecutable {
-  func answer(_ status: HCIStatus) -> Return { Return(status) }
   func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
-    guard let index = controller.connection(connectionHandle) else { return answer(.unknownConnectionIdentifier) }
-    let connection = controller.connections[index]
-    return execute(&controller, &medium, at: (connection.link, connection.role))
+    guard let end = controller.end(connectionHandle) else { return answer(.unknownConnectionIdentifier) }
+    return execute(&controller, &medium, at: end)
+  }
+}
+extension VirtualController {
+  /// The link of a handle, and the controller's end of it.
+  func end(_ handle: ConnectionHandle) -> LinkPlace? {
+    connection(handle).map { (connections[$0].link, connections[$0].role) }
   }
 }
 /// Return parameters with the link's handle, even if the command is refused.
 protocol LinkReturn: CommandReturn { var connectionHandle: ConnectionHandle { get set } }
-extension LinkExecutable where Return: LinkReturn {
+extension LinkCommand where Return: LinkReturn {
   func answer(_ status: HCIStatus) -> Return {
     var result = Return(status)
     result.connectionHandle = connectionHandle
@@ -44,7 +52,7 @@ extension ReadRSSI.Return: LinkReturn {
 extension Medium {
   /// Queues a control PDU at one end of a link.
   mutating func send(_ pdu: LLControl, _ end: LinkPlace) {
-    links[end.link][end.role].control.append(pdu)
+    links[end.link][end.role].enqueue(pdu)
     errands.append(.serve(end.link))
   }
 }
@@ -177,25 +185,6 @@ extension LERemoteConnectionParameterRequestNegativeReply: LinkExecutable {
     }
     medium.links[end.link][end.role].unanswered.remove(.parameterRequest)
     medium.send(.reject(type: LLControl.connectionParameterRequestType, error: reason), end)
-    return answer(.success)
-  }
-}
-extension LEEnableEncryption: LinkExecutable {
-  /// The peer's host must provide its key.
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
-    guard end.role == .central, case .none = medium.links[end.link].central.keyRequest else {
-      return answer(.commandDisallowed)
-    }
-    medium.links[end.link].central.keyRequest = .awaitingPeer
-    medium.send(.encryptionRequest(random: randomNumber, diversifier: encryptedDiversifier), end)
-    return answer(.success)
-  }
-}
-extension LELongTermKeyRequestNegativeReply: LinkExecutable {
-  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
-    guard case .awaitingHost = medium.links[end.link][end.role].keyRequest else { return answer(.commandDisallowed) }
-    medium.links[end.link][end.role].keyRequest = .none
-    medium.send(.reject(type: LLControl.encryptionRequestType, error: .pinOrKeyMissing), end)
     return answer(.success)
   }
 }

@@ -101,11 +101,12 @@ extension Air {
     if case .requested(let preference) = medium.links[id][role].phyPreference {
       medium.links[id][role].phyPreference = .agreed(preference)
     }
-    var event = LEPHYUpdateComplete()
-    event.status = status
-    event.connectionHandle = medium.links[id][role].handle
-    event.txPHY = medium.links[id][role].phy
-    event.rxPHY = medium.links[id][role.other].phy
+    let event = LEPHYUpdateComplete.with {
+      $0.status = status
+      $0.connectionHandle = medium.links[id][role].handle
+      $0.txPHY = medium.links[id][role].phy
+      $0.rxPHY = medium.links[id][role.other].phy
+    }
     controllers[medium.links[id][role].controller.index].emit(event, now: medium.now)
   }
 }

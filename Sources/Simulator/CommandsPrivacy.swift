@@ -17,8 +17,8 @@ extension LEAddDeviceToResolvingList: Executable {
       return Return(.memoryCapacityExceeded)
     }
     let isNew = controller.resolvingList.add(
-      AirAddress(peerIdentityAddressType, peerIdentityAddress), peerIRK: number(peerIRK, in: packet),
-      localIRK: number(localIRK, in: packet))
+      AirAddress(peerIdentityAddressType, peerIdentityAddress), peerIRK: number(peerIRK.octets, in: packet),
+      localIRK: number(localIRK.octets, in: packet))
     return Return(isNew ? .success : .invalidHCICommandParameters)
   }
 }

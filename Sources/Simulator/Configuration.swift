@@ -69,9 +69,6 @@ public struct ControllerConfiguration: Sendable {
   /// Company_Identifier. 0xFFFF is unassigned.
   public var companyIdentifier = CompanyIdentifier(rawValue: 0xFFFF)
   /// LE features (Vol 6, Part B, §4.6); they determine the commands (Vol 4, Part E, §3.1).
-  ///
-  /// `init` does not set LE Encryption, because links do not encrypt yet. A test may set it: then a peripheral's host
-  /// must provide its key, and can answer that it has none.
   public var features: LEFeatures
   /// Octets in one ACL data packet, both ways: 27 … 65,535.
   public var aclDataLength: UInt16 = 251
@@ -113,9 +110,9 @@ public struct ControllerConfiguration: Sendable {
   public init(address: DeviceAddress = DeviceAddress()) {
     self.address = address
     features = [
-      .connectionParametersRequestProcedure, .extendedRejectIndication,
-      .peripheralInitiatedFeaturesExchange, .leDataPacketLengthExtension, .llPrivacy, .extendedScannerFilterPolicies,
-      .leExtendedAdvertising,
+      .leEncryption, .connectionParametersRequestProcedure, .extendedRejectIndication,
+      .peripheralInitiatedFeaturesExchange, .lePing, .leDataPacketLengthExtension, .llPrivacy,
+      .extendedScannerFilterPolicies, .leExtendedAdvertising,
     ]
   }
   /// A Bluetooth 4.2 controller: 27-octet packets, legacy commands only, no resolving list.

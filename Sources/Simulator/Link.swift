@@ -1,4 +1,5 @@
 import BasicContainers
+import BindruneToolbox
 import BindruneWire
 import DequeModule
 import HCI
@@ -45,7 +46,11 @@ enum LLControl {
   case reject(type: UInt8, error: HCIStatus)
   case lengthRequest(DataLength), lengthResponse(DataLength)
   case phyRequest(RequestedPHYs), phyResponse(RequestedPHYs), phyUpdate(PHYUpdate)
-  case encryptionRequest(random: LongTermKeyRand, diversifier: UInt16)
+  /// The key diversifiers are each end's half of SKD. The halves of IV are left out: nothing here depends on them.
+  case encryptionRequest(random: LongTermKeyRand, diversifier: UInt16, keyDiversifier: UInt64)
+  case encryptionResponse(keyDiversifier: UInt64)
+  case startEncryptionRequest, startEncryptionResponse, pauseEncryptionRequest, pauseEncryptionResponse
+  case pingRequest, pingResponse
 
   static var encryptionRequestType: UInt8 { 0x03 }
   static var peripheralFeatureRequestType: UInt8 { 0x0E }
@@ -60,19 +65,48 @@ enum LLControl {
     case .channelMap: 0x01
     case .terminate: 0x02
     case .encryptionRequest: 0x03
+    case .encryptionResponse: 0x04
+    case .startEncryptionRequest: 0x05
+    case .startEncryptionResponse: 0x06
     case .unknown: 0x07
     case .featureRequest: 0x08
     case .featureResponse: 0x09
+    case .pauseEncryptionRequest: 0x0A
+    case .pauseEncryptionResponse: 0x0B
     case .version: 0x0C
     case .peripheralFeatureRequest: 0x0E
     case .connectionParameterRequest: 0x0F
     case .reject: 0x11
+    case .pingRequest: 0x12
+    case .pingResponse: 0x13
     case .lengthRequest: 0x14
     case .lengthResponse: 0x15
     case .phyRequest: 0x16
     case .phyResponse: 0x17
     case .phyUpdate: 0x18
     }
+  }
+  /// Whether it may be sent during the encryption procedures. Vol 6, Part B, §5.1.3.
+  var passesEncryption: Bool {
+    switch self {
+    case .encryptionRequest, .encryptionResponse, .startEncryptionRequest, .startEncryptionResponse,
+      .pauseEncryptionRequest, .pauseEncryptionResponse, .terminate:
+      true
+    case .reject(let type, _): type == Self.encryptionRequestType
+    default: false
+    }
+  }
+}
+
+/// SK, the key of an encrypted link. Vol 6, Part B, §5.1.3.1.
+///
+/// Nobody eavesdrops on this air, so a packet's octets stay as they are; its receiver compares the sender's key with its
+/// own where a real one checks the MIC.
+struct SessionKey: BitwiseCopyable, Equatable {
+  let number: UInt128
+  /// SKD has the central's half in its least significant octets.
+  init(_ longTermKey: AES128, central: UInt64, peripheral: UInt64) {
+    number = longTermKey.encrypt(UInt128(peripheral) << 64 | UInt128(central))
   }
 }
 
@@ -128,7 +162,13 @@ struct LinkEnd: ~Copyable {
   /// The strength of the last packet from the other end, in dBm; 127: none yet.
   var strength: Int8 = 127
   var version = VersionExchange.unsent
-  var keyRequest = KeyRequest.none
+  var encryption = Encryption.idle
+  /// The keys for its own packets and for those of the other end; nil: not encrypted.
+  var transmitKey: SessionKey?, receiveKey: SessionKey?
+  /// The current procedure response timer. Vol 6, Part B, §5.2.
+  var procedureTimer: UInt32 = 0
+  /// authenticatedPayloadTO, its current timer, and when the last packet with a valid MIC arrived. Vol 6, Part B, §5.4.
+  var payloadTimeout = AuthenticatedPayloadTimeout.standard, payloadTimer: UInt32 = 0, lastAuthenticated = Instant.zero
   var unanswered: Unanswered = []
 
   /// From the beginning of the link to its end. Vol 6, Part B, §5.1.6.
@@ -152,6 +192,12 @@ struct LinkEnd: ~Copyable {
       case control
       /// This many octets of the first of `data`, after `progress`.
       case data(Int)
+    }
+    var isControl: Bool {
+      switch self {
+      case .underway(.control), .delivered(.control): true
+      default: false
+      }
     }
   }
   /// Versions are sent once in each direction. Vol 6, Part B, §5.1.5.
@@ -179,13 +225,22 @@ struct LinkEnd: ~Copyable {
       }
     }
   }
-  /// LL_ENC_REQ from the central to the peripheral. Vol 6, Part B, §5.1.3.1.
-  enum KeyRequest {
-    case none
-    /// At the central: the peripheral has not answered.
-    case awaitingPeer
-    /// At the peripheral: its host has been asked for the key.
-    case awaitingHost
+  /// The encryption start procedure, and the pause before it on an encrypted link. Vol 6, Part B, §5.1.3.
+  enum Encryption {
+    /// There is no procedure. The link is encrypted if there are keys.
+    case idle
+    /// At the central: LL_PAUSE_ENC_REQ has been sent.
+    case awaitingPause(EncryptionRequest)
+    /// At the central: LL_ENC_REQ has been sent.
+    case awaitingResponse(EncryptionRequest)
+    /// At the central: LL_ENC_RSP has arrived and made this key; LL_START_ENC_REQ follows when the peer's host has one.
+    case awaitingStart(SessionKey, isRefresh: Bool)
+    /// At the peripheral: LL_PAUSE_ENC_RSP has been sent, and LL_ENC_REQ follows.
+    case pausing
+    /// At the peripheral: its host has been asked for the key. Both halves of SKD.
+    case awaitingHost(central: UInt64, peripheral: UInt64, isRefresh: Bool)
+    /// At both: LL_START_ENC_RSP of the other end is missing.
+    case starting(SessionKey, isRefresh: Bool)
   }
   /// Requests without phases or data, any of which may be pending.
   struct Unanswered: OptionSet {
@@ -210,6 +265,8 @@ struct LinkEnd: ~Copyable {
     data.removeAll()
     control.removeAll()
     flight = .nothing
+    encryption = .idle
+    (transmitKey, receiveKey) = (nil, nil)
   }
   /// The reason with which the link ends here when the other end is silent. Vol 6, Part B, §4.5.2, §5.1.6.
   var reasonForSilence: HCIStatus {
@@ -219,9 +276,25 @@ struct LinkEnd: ~Copyable {
     case .closing(let reason): reason
     }
   }
+  /// An encryption procedure holds back data and other control PDUs. Vol 6, Part B, §5.1.3.
+  var isPaused: Bool { if case .idle = encryption { false } else { true } }
+  var canSendControl: Bool {
+    guard let first = control.first else { return false }
+    return !isPaused || first.passesEncryption
+  }
+  var canSendData: Bool { !data.isEmpty && !isPaused }
+  /// New data needs neither a place in the queue nor a key.
+  var sendsAtOnce: Bool { !isBusy && !isPaused && transmitKey == nil }
+  /// Queues a control PDU. One that may be sent during encryption procedures goes before those that may not.
+  mutating func enqueue(_ pdu: LLControl) {
+    guard isPaused, pdu.passesEncryption else { return control.append(pdu) }
+    var index = flight.isControl ? 1 : 0
+    while index < control.count, control[index].passesEncryption { index += 1 }
+    control.insert(pdu, at: index)
+  }
   /// There is something to send or to acknowledge: MD, the "more data" bit.
   var isBusy: Bool {
-    if !control.isEmpty || !data.isEmpty { return true }
+    if canSendControl || canSendData { return true }
     if case .closing = phase { return true }
     if case .nothing = flight { return false }
     return true
@@ -229,12 +302,21 @@ struct LinkEnd: ~Copyable {
   /// Chooses what to send next, control before data, at most `most` octets of it, unless a packet is in flight.
   mutating func choose(most: Int) {
     guard case .nothing = flight else { return }
-    if !control.isEmpty {
+    if canSendControl {
       flight = .underway(.control)
-    } else if !data.isEmpty {
+    } else if canSendData {
       flight = .underway(.data(min(data.frontCount - progress, most)))
     }
   }
+}
+
+/// LE Enable Encryption of a host. Vol 4, Part E, §7.8.24.
+struct EncryptionRequest {
+  var random: LongTermKeyRand, diversifier: UInt16, longTermKey: AES128
+  /// The central's half of SKD.
+  var keyDiversifier: UInt64
+  /// The link is encrypted already.
+  var isRefresh: Bool
 }
 
 /// Two connected controllers. Vol 6, Part B, §4.5.

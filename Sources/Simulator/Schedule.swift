@@ -19,6 +19,10 @@ struct Schedule: ~Copyable {
     case scanning(ControllerID, generation: UInt32)
     /// The anchor point of a connection event. Vol 6, Part B, §4.5.1.
     case connectionEvent(LinkID)
+    /// The procedure response time-out of an end. Vol 6, Part B, §5.2.
+    case procedureResponse(LinkID, timer: UInt32)
+    /// Half of authenticatedPayloadTO of an end, or all of it. Vol 6, Part B, §5.4.
+    case authenticatedPayload(LinkID, timer: UInt32)
     /// Only without connection events (`AirConfiguration.isInstant`).
     case supervision(LinkID, since: Instant)
     /// A controller that answered without a command credit gives it now.

@@ -11,6 +11,8 @@ struct Medium: ~Copyable {
   var errands: [Errand] = []
   /// Running transmitter tests.
   var transmissions: [TestTransmission] = []
+  /// The number of the last timer of a link's end.
+  var timers: UInt32 = 0
   /// Counts movements on links, to detect when they end.
   var moved = 0
 
@@ -64,6 +66,7 @@ struct VirtualController: ~Copyable {
   var outstandingCommands = 0
 
   var eventMask = EventMask.afterReset
+  var eventMaskPage2: EventMaskPage2 = []
   var leEventMask = LEEventMask.standard
   var randomAddress: DeviceAddress?
   var commandSet = CommandSet.undecided
@@ -122,6 +125,7 @@ struct VirtualController: ~Copyable {
     hostFlow = HostFlow()
     outstandingCommands = 1
     eventMask = .afterReset
+    eventMaskPage2 = []
     leEventMask = .standard
     randomAddress = nil
     commandSet = .undecided
@@ -341,10 +345,11 @@ struct VirtualController: ~Copyable {
   mutating func answer(_ opcode: HCIOpcode, _ status: HCIStatus, now: Instant) {
     let credits = creditsInAnswer
     queue(givesCredit: credits > 0, release: now + air.commandLatency) { (output) throws(WireError) in
-      var event = CommandStatus()
-      event.status = status
-      event.numHCICommandPackets = credits
-      event.commandOpcode = opcode
+      let event = CommandStatus.with {
+        $0.status = status
+        $0.numHCICommandPackets = credits
+        $0.commandOpcode = opcode
+      }
       try event.writePacket(into: &output, from: Span())
     }
   }

@@ -28,7 +28,8 @@ struct Bench: AsyncParsableCommand {
       """
       The controller: hci0, serial:PATH[,BAUD], tcp:HOST:PORT, unix:PATH, sim:NAME; a second one is the peripheral's \
       end. sim provides both ends. Default: BINDRUNE_HCI, the configuration file, or hci0.
-      """, valueName: "spec"), transform: TransportSpec.init(argument:))
+      """, valueName: "spec"), completion: .custom { _, _, _ in AdapterName.specs },
+    transform: TransportSpec.init(argument:))
   var hci: [TransportSpec] = []
   @Flag(help: "Take the adapter down if it is up, and bring it up again at the end (not after SIGKILL).")
   var takeDown = false
@@ -131,16 +132,12 @@ struct Bench: AsyncParsableCommand {
     guard let peer else {
       status("looking for a device with the bench service")
       let wanted = WantedDevice.service(BenchService.uuid, called: "the bench service")
-      if let found = try await wanted.find(by: host, within: limit) { return found }
-      throw Failure(
-        "No \(wanted.text) was heard in \(limit): start `bindrune bench --role peripheral` there, or raise --timeout.",
-        status: .notReached)
+      return try await wanted.find(
+        by: host, within: limit, remedy: "start `bindrune bench --role peripheral` there")
     }
     let wanted = WantedAddress(argument: peer).map { WantedDevice.address($0) } ?? .name(peer)
     status("looking for a \(wanted.text)")
-    if let found = try await wanted.find(by: host, within: limit) { return found }
-    throw Failure(
-      "No \(wanted.text) was heard in \(limit): check that it advertises, or raise --timeout.", status: .notReached)
+    return try await wanted.find(by: host, within: limit)
   }
 
   private func measure(

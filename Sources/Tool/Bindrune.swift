@@ -19,10 +19,10 @@ struct BindruneCommand: AsyncParsableCommand {
       """,
     version: "0.1.0",
     subcommands: [
-      Demo.self, ScanCommand.self, Explore.self, Read.self, Write.self, Subscribe.self, Shell.self, Serve.self,
-      Advertise.self,
+      Demo.self, ScanCommand.self, Explore.self, Read.self, Write.self, Subscribe.self, Shell.self, Pair.self,
+      Serve.self, Advertise.self,
       Overflow.self, Bench.self,
-      Controllers.self, Adapters.self, Doctor.self, Conform.self,
+      Controllers.self, Adapters.self, Doctor.self, Bonds.self, Conform.self,
     ])
 
   /// Like the parser's own `main`, but interruptions end the work cleanly, and the end waits for the output's reader.

@@ -30,9 +30,9 @@ struct Demo: AsyncParsableCommand {
         throw Failure(
           "The demo did not end within \(limit): the machine is too busy, or this is a defect worth a report.")
       }
-      story.tell()
+      story.printEntries()
     } catch {
-      story.tell()
+      story.printEntries()
       throw error
     }
   }

@@ -14,6 +14,7 @@ struct DeviceOptions: ParsableArguments {
   var name: String?
   @Option(help: ArgumentHelp("How long to look for the device, and then to connect.", valueName: "seconds"))
   var timeout = Seconds(10)
+  @OptionGroup var pairing: PairingOptions
 
   func validate() throws {
     guard (address == nil) != (name == nil) else {
@@ -21,17 +22,24 @@ struct DeviceOptions: ParsableArguments {
     }
   }
 
+  var wanted: WantedDevice { address.map { .address($0) } ?? .name(name ?? "") }
+
   /// Opens the controller, finds the device, connects and runs `body`; closes everything, even if `body` throws.
-  func withLink<Result>(_ progress: Progress, _ body: (Link, PeerAddress) async throws -> Result) async throws -> Result
-  {
-    try await BluetoothHost.using(host) { host in
-      let wanted = address.map { WantedDevice.address($0) } ?? .name(name ?? "")
+  /// `agent`: nil: the options'.
+  func withLink<Result>(
+    _ progress: Progress, agent: (any PairingAgent)? = nil, _ body: (Link, PeerAddress) async throws -> Result
+  ) async throws -> Result {
+    let logger = host.common.logger, store = try pairing.store(host, logger)
+    return try await withLink(
+      progress, HostConfiguration(), agent: agent ?? pairing.makeAgent(logger), bondStore: store, body)
+  }
+  func withLink<Result>(
+    _ progress: Progress, _ configuration: HostConfiguration, agent: any PairingAgent, bondStore: (any BondStore)?,
+    _ body: (Link, PeerAddress) async throws -> Result
+  ) async throws -> Result {
+    try await BluetoothHost.using(host, configuration: configuration, agent: agent, bondStore: bondStore) { host in
       progress("looking for a \(wanted.text)")
-      guard let peer = try await wanted.find(by: host, within: timeout) else {
-        throw Failure(
-          "No \(wanted.text) was heard in \(timeout): check that it advertises, or raise --timeout.",
-          status: .notReached)
-      }
+      let peer = try await wanted.find(by: host, within: timeout)
       progress("connecting to \(peer)")
       return try await host.reach(peer, within: timeout) { link in try await body(link, peer) }
     }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Bindrune
 import BindruneTransport
 import BindruneWire
 
@@ -83,6 +84,9 @@ struct Doctor: AsyncParsableCommand {
       Console.line(report.adapter.headline)
       for check in report.checks { show(check) }
     }
+    for warning in bondWarnings {
+      Console.line("  \(Console.styled("!", .yellow)) \("bonds".padded(16))\(warning.printable())")
+    }
     Console.line()
     if !survey.unseen.isEmpty {
       Console.line(Console.styled("Not seen from here: \(survey.unseen.joined(separator: "; ").printable()).", .dim))
@@ -102,6 +106,9 @@ struct Doctor: AsyncParsableCommand {
       Console.styled("\(ready.joined(separator: " and ")) can be opened", .green)
         + Console.withCommands(": `bindrune scan --hci \(first)`."))
   }
+
+  /// What other users can read of the stored keys.
+  private var bondWarnings: [String] { (try? BondFile.defaultPath()).map { BondFile(path: $0).warnings } ?? [] }
 
   private func show(_ check: AdapterCheck) {
     let (mark, style, advice): (String, Console.Style, String?) =

@@ -24,15 +24,21 @@ enum WantedDevice: Sendable {
     }
   }
 
-  /// Its address and type; scans for it if necessary. nil: it was not heard within `limit`.
-  func find(by host: BluetoothHost, within limit: Seconds) async throws -> PeerAddress? {
+  /// Its address and type; scans for it if necessary. Throws, with `remedy`, if it was not heard within `limit`.
+  func find(
+    by host: BluetoothHost, within limit: Seconds, remedy: String = "check that it advertises"
+  ) async throws -> PeerAddress {
     if case .address(let wanted) = self, let type = wanted.type { return PeerAddress(wanted.address, type) }
-    return try await withLimit(limit.duration) {
+    let found: PeerAddress? = try await withLimit(limit.duration) {
       for try await advertisement in host.scan(filter: filter) where isMet(by: advertisement) {
         return advertisement.address
       }
       throw CancellationError()
     }
+    guard let found else {
+      throw Failure("No \(text) was heard in \(limit): \(remedy), or raise --timeout.", status: .notReached)
+    }
+    return found
   }
   private var filter: ScanFilter {
     switch self {

@@ -16,7 +16,7 @@ struct OpenHost {
 
   static func open(
     _ options: HostOptions, configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
-    radio: SimulatedRadio? = nil
+    agent: any PairingAgent = JustWorksAgent(), bondStore: (any BondStore)? = nil, radio: SimulatedRadio? = nil
   ) async throws -> OpenHost {
     let logger = options.common.logger, choice = try options.choice()
     let loop = radio?.eventLoop ?? MultiThreadedEventLoopGroup.singleton.next()
@@ -33,11 +33,15 @@ struct OpenHost {
       let transport = try await choice.spec.open(
         on: loop, radio: radio, takesDown: choice.takesDown, trace: choice.trace, logger: logger)
       let open = OpenHost(
-        host: BluetoothHost(transport, configuration: configuration, database: database, logger: logger), sensor: sensor
-      )
-      do { try await open.host.start() } catch {
+        host: BluetoothHost(
+          transport, configuration: configuration, database: database, agent: agent, bondStore: bondStore,
+          logger: logger),
+        sensor: sensor)
+      do throws(BluetoothError) { try await open.host.start() } catch {
         await open.close()  // an adapter that was taken down is brought up before the process ends
-        throw error
+        var named = error
+        named.operation = "open \(choice.spec)"
+        throw named
       }
       return open
     } catch {
@@ -86,9 +90,11 @@ extension BluetoothHost {
   /// Runs `body` and closes the host, even if it throws.
   static func using<Result>(
     _ options: HostOptions, configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
-    radio: SimulatedRadio? = nil, _ body: (BluetoothHost) async throws -> Result
+    agent: any PairingAgent = JustWorksAgent(), bondStore: (any BondStore)? = nil, radio: SimulatedRadio? = nil,
+    _ body: (BluetoothHost) async throws -> Result
   ) async throws -> Result {
-    let open = try await OpenHost.open(options, configuration: configuration, database: database, radio: radio)
+    let open = try await OpenHost.open(
+      options, configuration: configuration, database: database, agent: agent, bondStore: bondStore, radio: radio)
     do {
       let result = try await body(open.host)
       await open.close()

@@ -13,7 +13,7 @@ struct Serve: AsyncParsableCommand, EventReporter {
       Advertises Heart Rate, Battery and Device Information to any number of centrals until interrupted. \
       --profile serves the services of a file instead, in the JSON of conformance scripts \
       (Fixtures/Scripts/FORMAT.md), adds a Generic Access service if the file has none, and notifies each current \
-      value once a second.
+      value once a second. What its characteristics require, such as "read": "encrypted", devices get by pairing.
       """)
 
   @OptionGroup var options: HostOptions
@@ -25,6 +25,7 @@ struct Serve: AsyncParsableCommand, EventReporter {
   var profile: String?
   @Option(help: ArgumentHelp("How long to serve; by default until interrupted.", valueName: "seconds"))
   var duration: Seconds?
+  @OptionGroup var pairing: PairingOptions
 
   func validate() throws {
     if name.isEmpty { throw ValidationError("--name is empty: give the sensor a name.") }
@@ -36,7 +37,7 @@ struct Serve: AsyncParsableCommand, EventReporter {
   func run() async throws {
     if let profile { return try await serve(try ProfileServer(profile, name: name)) }
     let sensor = HeartRateSensor(name: name), name = name
-    try await BluetoothHost.using(options, database: sensor.database) { host in
+    try await withHost(sensor.database) { host in
       try await untilInterrupted(duration) {
         try await sensor.run(on: host, name: name, period: .seconds(1)) {
           Console.line("serving \(name.printable()) as \(await host.ownAddress)")
@@ -49,10 +50,16 @@ struct Serve: AsyncParsableCommand, EventReporter {
 }
 
 extension Serve {
+  private func withHost(_ database: Database, _ body: (BluetoothHost) async throws -> Void) async throws {
+    let logger = options.common.logger
+    try await BluetoothHost.using(
+      options, database: database, agent: pairing.makeAgent(logger), bondStore: try pairing.store(options, logger), body
+    )
+  }
   private func serve(_ profile: ProfileServer) async throws {
     for warning in profile.warnings { Console.warn(warning.description + ".") }
     let name = name
-    try await BluetoothHost.using(options, database: profile.database) { host in
+    try await withHost(profile.database) { host in
       try await untilInterrupted(duration) {
         try await profile.run(on: host, name: name, period: .seconds(1)) {
           Console.line("serving \(name.printable()) as \(await host.ownAddress)")

@@ -25,16 +25,20 @@ struct Shell: AsyncParsableCommand {
 
   func run() async throws {
     let isInteractive = StandardInput.isTerminal && Screen.isPossible
-    let progress = Progress(isShown: isInteractive)
+    let progress = Progress(isShown: isInteractive), desk = ShellDesk()
     if !isInteractive { Interruption.watchOutput() }
-    try await device.withLink(progress) { link, peer in
+    // On a terminal the shell reads the keys, so that questions have to go through it.
+    let isAsked = isInteractive && (device.pairing.agent ?? .terminal) == .terminal
+    try await device.withLink(progress, agent: isAsked ? AskingAgent(desk) : nil) { link, peer in
       progress("discovering the services of \(peer)")
       let (changes, changed) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-      let session = try await ShellSession(link, peer, format: format, timeout: device.timeout) { changed.yield() }
+      let session = try await ShellSession(link, device.wanted, format: format, timeout: device.timeout) {
+        changed.yield()
+      }
       do {
         if isInteractive {
           progress(nil)
-          var terminal = ShellTerminal(session, changes: changes)
+          var terminal = ShellTerminal(session, changes: changes, questions: desk.questions)
           try await terminal.run()
         } else {
           try await runLines(on: session)
@@ -96,6 +100,8 @@ struct ShellTerminal {
     /// The result of the last command; nil: no error.
     case finished(ShellSession.Outcome, (any Error)?)
     case inputEnded
+    /// A device pairs; also when the question is over.
+    case asked(ShellDesk.Question)
   }
   private enum Phase {
     case editing
@@ -109,6 +115,7 @@ struct ShellTerminal {
   }
   private let session: ShellSession
   private let changes: AsyncStream<Void>
+  private let questions: AsyncStream<ShellDesk.Question>
   private let events: AsyncStream<Event>
   private let happened: AsyncStream<Event>.Continuation
   private var phase = Phase.editing
@@ -118,10 +125,14 @@ struct ShellTerminal {
   private var keys: [Key] = []
   private var completer = ShellCompleter()
   private var prompt = ""
+  /// The open question, which gets the keys before the prompt does, and the editor of its answer.
+  private var question: ShellDesk.Question?
+  private var answer = LineEditor()
 
-  init(_ session: ShellSession, changes: AsyncStream<Void>) {
+  init(_ session: ShellSession, changes: AsyncStream<Void>, questions: AsyncStream<ShellDesk.Question>) {
     self.session = session
     self.changes = changes
+    self.questions = questions
     (events, happened) = AsyncStream.makeStream()
   }
 
@@ -133,8 +144,12 @@ struct ShellTerminal {
       happened.yield(.inputEnded)
     }
     let watcher = Task { [happened, changes] in for await _ in changes { happened.yield(.changed) } }
+    let listener = Task { [happened, questions] in
+      for await question in questions { happened.yield(.asked(question)) }
+    }
     defer {
-      for task in [reader, watcher] { task.cancel() }
+      for task in [reader, watcher, listener] { task.cancel() }
+      question?.answer(nil)
       window.cancel()
       Console.prompt(nil)
       RawMode.end()
@@ -159,7 +174,16 @@ struct ShellTerminal {
       await update()
       finished(outcome, error)
     case .inputEnded: phase = .ended
+    case .asked(let question):
+      if question.isOpen {
+        self.question?.answer(nil)
+        self.question = question
+        answer = LineEditor()
+        // What was typed before the question is no answer to it.
+        keys = []
+      }
     }
+    if question?.isOpen == false { question = nil }
     await press()
   }
   /// Updates the completions and the prompt from the session.
@@ -200,6 +224,10 @@ struct ShellTerminal {
   /// Handles the typed keys, up to a command that runs.
   private mutating func press() async {
     while !keys.isEmpty {
+      if let question {
+        press(keys.removeFirst(), for: question)
+        continue
+      }
       switch phase {
       case .running, .cancelling: return interrupt()
       case .ended: return
@@ -224,6 +252,19 @@ struct ShellTerminal {
       case .suspend?: suspend()
       }
     }
+  }
+  /// Ctrl-C and Ctrl-D refuse.
+  private mutating func press(_ key: Key, for question: ShellDesk.Question) {
+    let line: String?
+    switch answer.press(key, { _ in LineEditor.Completion(word: "", candidates: []) }) {
+    case .lines(let lines)?: line = lines.first ?? ""
+    case .interrupt?, .endOfInput?: line = nil
+    case nil, .candidates?, .clear?, .suspend?: return
+    }
+    Console.prompt(nil)
+    Console.line(question.cue + (line ?? "^C"))
+    question.answer(line?.split(separator: " ").joined(separator: " "))
+    self.question = nil
   }
   /// Runs the first of `lines`, and keeps the others for later.
   private mutating func start(_ lines: ArraySlice<String>) {
@@ -256,11 +297,15 @@ struct ShellTerminal {
   private func shown(_ line: String) -> String { Console.styled(cue, .cyan) + line }
   /// Shows the prompt in the last row, while the user can type.
   private func draw() {
+    let cue = question?.cue ?? cue, editor = question == nil ? editor : answer
     switch phase {
-    case .running, .cancelling, .ended: return Console.prompt(nil)
-    case .editing, .interrupted: break
+    case .running where question == nil, .cancelling where question == nil, .ended: return Console.prompt(nil)
+    case .editing, .interrupted, .running, .cancelling: break
     }
-    let columns = Screen.size.columns, cue = cue.cut(to: columns / 2)
+    let columns = Screen.size.columns
+    self.draw(cue.cut(to: columns / 2), editor, columns)
+  }
+  private func draw(_ cue: String, _ editor: LineEditor, _ columns: Int) {
     let (text, cursor) = editor.window(columns: columns - cue.columns)
     let place = cue.columns + cursor
     Console.prompt(Console.styled(cue, .cyan) + text + "\r" + (place > 0 ? "\u{1B}[\(place)C" : ""))

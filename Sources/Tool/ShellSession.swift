@@ -9,7 +9,7 @@ actor ShellSession {
   enum Outcome: Equatable, Sendable { case done, quit }
 
   private let host: BluetoothHost
-  private let peer: PeerAddress
+  private let device: WantedDevice
   private let timeout: Seconds
   private var format: ValueFormat
   private var connection: Connection
@@ -29,11 +29,11 @@ actor ShellSession {
   private let changed: @Sendable () -> Void
 
   init(
-    _ link: Link, _ peer: PeerAddress, format: ValueFormat, timeout: Seconds, changed: @escaping @Sendable () -> Void
+    _ link: Link, _ device: WantedDevice, format: ValueFormat, timeout: Seconds, changed: @escaping @Sendable () -> Void
   )
     async throws
   {
-    (host, self.peer, self.format, self.timeout, self.changed) = (link.host, peer, format, timeout, changed)
+    (host, self.device, self.format, self.timeout, self.changed) = (link.host, device, format, timeout, changed)
     connection = .down(BluetoothError(.notStarted, "There is no link yet: connect."))
     try await use(link)
   }
@@ -53,6 +53,7 @@ actor ShellSession {
         switch event {
         case .servicesChanged: Console.line("The device has changed its services.")
         case .rediscovered(let database): self.database = database
+        case .securityChanged(let security): Console.line("The link is \(security).")
         case .value, .peerIdentified, .parametersChanged, .dataLengthChanged, .physChanged, .mtuChanged: continue
         }
         changed()
@@ -261,6 +262,8 @@ actor ShellSession {
   }
   private func connect() async throws {
     if isConnected { throw Failure("The link is up already: `info` shows its state.") }
+    // Anew: a device with private addresses, or one that was switched off, may have another address now.
+    let peer = try await device.find(by: host, within: timeout)
     try await host.reach(peer, within: timeout) { @Sendable link in try await self.use(link) }
     changed()
   }

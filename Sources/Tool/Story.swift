@@ -48,11 +48,11 @@ final class Story: Sendable {
     }
   }
   func result(_ text: String, indent: String = "  ") {
-    tell()
+    printEntries()
     Console.line(indent + text)
   }
   /// Prints the entries that have not been printed yet.
-  func tell() {
+  func printEntries() {
     let entries = state.withLock { state in
       defer { state.entries = [] }
       return state.entries

@@ -7,7 +7,8 @@ import CryptoExtras
 public struct AES128: Sendable {
   private let key: SymmetricKey
 
-  public init(key: UInt128) { self.key = SymmetricKey(data: octets(of: key)) }
+  public init(key: UInt128) { self.init(key: SecurityKey(key)) }
+  public init(key: SecurityKey) { self.key = key.key }
 
   public func encrypt(_ block: UInt128) -> UInt128 {
     var block = octets(of: block)
@@ -28,6 +29,3 @@ public func ah(_ key: AES128, _ prand: UInt32) -> UInt32 {
   precondition(prand < 1 << 24)
   return UInt32(truncatingIfNeeded: key.encrypt(UInt128(prand)) & 0xFF_FFFF)
 }
-
-/// Most significant octet first.
-func octets(of number: UInt128) -> [UInt8] { (0..<16).map { UInt8(truncatingIfNeeded: number >> (120 - 8 * $0)) } }

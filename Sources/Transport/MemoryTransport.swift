@@ -8,8 +8,8 @@ import NIOCore
 public final class MemoryTransport: HCITransport, @unchecked Sendable {
   // Sendable because every access is on the event loop, which the entry points check in debug builds.
   public let eventLoop: any EventLoop
-  // Release builds do not check that no two accesses to it overlap, which would cost 700 instructions for each value: all are on
-  // the event loop, and none lasts while a receiver or the other end is called.
+  // Release builds do not check that no two accesses to it overlap, which would cost 700 instructions for each value:
+  // all are on the event loop, and none lasts while a receiver or the other end is called.
   #if !DEBUG
     @exclusivity(unchecked)
   #endif
@@ -24,7 +24,7 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
     var inbox = Batch()
     var spare = Batch()
     /// The other end found our inbox full and waits.
-    var owesWritable = false
+    var mustReportWritable = false
     var isSearching = false
     /// The other end is there, and its inbox is not full. Stored, as it is asked for each packet.
     var isWritable = true
@@ -80,7 +80,7 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
     }
     if waiting.octets >= Self.highWater {
       state.isWritable = false
-      other.state.owesWritable = true
+      other.state.mustReportWritable = true
     }
     // For the others a delivery has been scheduled, or they wait for the gate.
     if waiting.packets == 1 { other.schedule() }
@@ -133,8 +133,8 @@ public final class MemoryTransport: HCITransport, @unchecked Sendable {
       state.inbox = state.spare
       state.spare = Batch()
       // Room again: the sender hears of it before the packets are looked at, on a turn of its own.
-      if state.owesWritable, let other = state.other {
-        state.owesWritable = false
+      if state.mustReportWritable, let other = state.other {
+        state.mustReportWritable = false
         other.state.isWritable = true
         eventLoop.execute { if other.state.isWritable { other.state.gate.receiver?.writable() } }
       }

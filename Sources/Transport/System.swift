@@ -56,7 +56,22 @@ extension FilePath {
     return String(decoding: octets.prefix(count).lazy.map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 
-  func makeFolder(_ permissions: FilePermissions) throws(Errno) {
+  /// The contents of a regular file. Follows no link, and does not wait for a pipe. Throws `.fileTooLarge` for more than
+  /// `limit` octets, `.noSuchAddressOrDevice` for a file that is not regular.
+  package func contents(upTo limit: Int) throws(Errno) -> [UInt8] {
+    try Errno.typed {
+      let descriptor = try FileDescriptor.open(
+        self, .readOnly, options: [.noFollow, .nonBlocking, .closeOnExec, .noControllingTerminal])
+      return try descriptor.closeAfter {
+        guard try descriptor.stat().type == .regular else { throw Errno.noSuchAddressOrDevice }
+        let octets = try descriptor.readAll(upTo: limit + 1)
+        if octets.count > limit { throw Errno.fileTooLarge }
+        return octets
+      }
+    }
+  }
+
+  package func makeFolder(_ permissions: FilePermissions) throws(Errno) {
     try Errno.check { unsafe withPlatformString { unsafe mkdir($0, permissions.rawValue) } }
   }
   package func remove() throws(Errno) { try Errno.check { unsafe withPlatformString { unsafe unlink($0) } } }
@@ -85,7 +100,7 @@ extension FileDescriptor {
   }
 
   /// flock(2). Throws `.resourceTemporarilyUnavailable` while another owner has it.
-  func lock() throws(Errno) {
+  package func lock() throws(Errno) {
     while true {
       do throws(Errno) {
         try Errno.check { flock(rawValue, LOCK_EX | LOCK_NB) }
@@ -93,7 +108,10 @@ extension FileDescriptor {
       } catch .interrupted {}
     }
   }
-  func unlock() { flock(rawValue, LOCK_UN) }
+  package func unlock() { flock(rawValue, LOCK_UN) }
+
+  /// fsync(2): returns when the file's contents are on the disk.
+  package func synchronise() throws(Errno) { try Errno.check { fsync(rawValue) } }
 }
 
 /// Microseconds since 1970, from the system's clock.

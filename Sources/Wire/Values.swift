@@ -6,12 +6,15 @@ public protocol WireValue: BitwiseCopyable, Sendable, Equatable {
   static var isClosed: Bool { get }
   init?(wire: UInt64)
   var wire: UInt64 { get }
+  /// No value has been set, and the field has no default: it cannot be encoded (``WireError/Reason/unset``).
+  var isUnset: Bool { get }
   /// The text that ``WireDescriber`` writes.
   var text: String { get }
 }
 extension WireValue {
   /// The safe default: decoding a list then checks every entry.
   @inlinable @inline(__always) public static var isClosed: Bool { true }
+  @inlinable @inline(__always) public var isUnset: Bool { false }
   public var text: String { String(wire) }
 }
 

@@ -89,6 +89,7 @@
 
   @inlinable @inline(__always)
   public mutating func value<V: WireValue>(_ label: StaticString, _ value: inout V) throws(WireError) {
+    if value.isUnset { throw .unset(label) }
     try need(V.width, label)
     number(value.wire, V.width)
   }

@@ -14,6 +14,8 @@ public struct WireError: Error, BitwiseCopyable, Sendable, CustomStringConvertib
     case unknown(UInt32)
     /// Encoding only: the output has no room for the field.
     case noRoom(needed: UInt16, available: UInt16)
+    /// Encoding only: the field has no default, and no value has been set.
+    case unset
     /// A count or a length that exceeds its field.
     case tooLarge(UInt32)
     /// Encoding only: the field's range ends at `end`, beyond the `count` octets of the source.
@@ -45,6 +47,9 @@ public struct WireError: Error, BitwiseCopyable, Sendable, CustomStringConvertib
   @inline(never) public static func noRoom(_ field: StaticString, needed: Int, available: Int) -> WireError {
     WireError(field: field, reason: .noRoom(needed: UInt16(clamping: needed), available: UInt16(clamping: available)))
   }
+  @inline(never) public static func unset(_ field: StaticString) -> WireError {
+    WireError(field: field, reason: .unset)
+  }
   @inline(never) public static func tooLarge(_ field: StaticString, _ number: Int) -> WireError {
     WireError(field: field, reason: .tooLarge(UInt32(clamping: number)))
   }
@@ -63,6 +68,7 @@ public struct WireError: Error, BitwiseCopyable, Sendable, CustomStringConvertib
     case .trailing(let count): "trailing \"\(field)\": \(count) octets more than it says"
     case .unknown(let number): "unknown \"\(field)\": 0x\(hexDigits(UInt64(number), 2))"
     case .noRoom(let needed, let available): "no room \"\(field)\": needed \(needed), available \(available)"
+    case .unset: "unset \"\(field)\""
     case .tooLarge(let number): "too large \"\(field)\": \(number)"
     case .outsideSource(let end, let count): "outside the source \"\(field)\": ends at \(end) of \(count)"
     }

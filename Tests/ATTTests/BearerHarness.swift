@@ -2,11 +2,11 @@ import ATT
 import BindruneWire
 import TestSupport
 
-/// A server that answers every request with the response opcode and the request's octets behind it, or later.
+/// A server that answers every request, at once or later, with the response opcode and the request's remaining octets.
 struct FakeServer: AttributeServer {
   var log: [String] = []
   var answersLater = false
-  /// Of the requests that it answers later, in their order.
+  /// The requests that it answers later, in their order.
   var tickets: [RequestTicket] = []
 
   mutating func respond(
@@ -114,7 +114,7 @@ final class Station {
   func indicate(_ value: [UInt8], _ handle: UInt16 = 3) -> SendAnswer {
     bearer.indicate(AttributeHandle(rawValue: handle), value.span)
   }
-  /// Answers the request that the server has put off last, or the `number`th of them.
+  /// Answers the request that the server deferred last, or the `number`th deferred one.
   func respond(_ pdu: String, to number: Int? = nil, isKept: Bool = false) -> Bool {
     let pdu = octets(pdu), tickets = server.tickets
     guard let ticket = number.map({ tickets[$0 - 1] }) ?? tickets.last else { return false }
@@ -132,7 +132,7 @@ final class Station {
     while let effect = bearer.nextEffect() { result.append(ATTTests.text(effect)) }
     return result
   }
-  /// What has been called, then what has been said.
+  /// The calls so far, then the effects.
   func events() -> [String] {
     defer {
       server.log = []

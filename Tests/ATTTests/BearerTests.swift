@@ -10,7 +10,7 @@ import Testing
     case answering, answeringTwo, awaitingApplication, awaitingAndHolding
     case indicating, confirming, closed
   }
-  /// What a station in that phase has to send anyway.
+  /// What a station in that phase sends in any case.
   static let pending: [Phase: [String]] = [
     .answering: ["0B 01 00"], .answeringTwo: ["0B 01 00", "0B 02 00"], .confirming: ["1E"],
   ]
@@ -41,17 +41,17 @@ import Testing
 
   struct Input: Sendable {
     let pdu: String
-    /// Calls and effects, then what is sent.
+    /// Calls and effects, then the PDUs sent.
     let outcome: String
     var but: [Phase: String] = [:]
   }
-  /// What is answered with `answer`, after `events`.
+  /// An input that causes `events` and then `answer`.
   static func answered(_ pdu: String, _ events: [String], _ answer: String) -> Input {
     let opcode = pdu.prefix(2), isServed = events.first?.hasPrefix("server") == true
     func outcome(_ events: [String], _ answer: String = "") -> String {
       events.joined(separator: ", ") + " > " + answer
     }
-    // The server is not asked for what is refused or dropped.
+    // A refused or dropped request does not reach the server.
     let unserved = isServed ? [] : events
     return Input(
       pdu: pdu, outcome: outcome(events, answer),
@@ -82,7 +82,7 @@ import Testing
     request("10 01 00 FF FF 00 28", "11 01 00 FF FF 00 28"), request("12 03 00 01", "13 03 00 01"),
     request("16 03 00 00 00 01", "17 03 00 00 00 01"), request("18 01", "19 01"),
     request("20 03 00 05 00", "21 03 00 05 00"),
-    // Exchange MTU is the bearer's own.
+    // The bearer itself answers Exchange MTU.
     answered("02 F7 00", [], "03 05 02, mtu 247"),
     // Responses.
     response("0B 01 02", asking: "client: 0B 01 02 >"), response("0B", asking: "client: 0B >"),
@@ -104,12 +104,12 @@ import Testing
     Input(
       pdu: "D2 03 00 01 00 01 02 03 04 05 06 07 08 09 0A 0B",
       outcome: "server: D2 03 00 01 00 01 02 03 04 05 06 07 08 09 0A 0B >"),
-    // What no one has defined.
+    // Undefined opcodes.
     unknown("14"), unknown("1A 00"), unknown("1F"), unknown("22"),
     unknown("3F 00"), unknown("80"), unknown("92 03 00 01"),
     Input(pdu: "40", outcome: "unknown 40 >"), Input(pdu: "53 03 00 01", outcome: "unknown 53 >"),
     Input(pdu: "FF", outcome: "unknown FF >"),
-    // What cannot be decoded.
+    // PDUs that cannot be decoded.
     Input(pdu: "", outcome: "empty >"), malformed("0A", "Attribute Handle"), malformed("0A 03 00 00", ""),
     malformed("02 17", "Client Rx MTU"), malformed("0E 03 00", "Set Of Handles"),
     malformed("08 01 00 FF FF 03 28 00", "Attribute Type"),
@@ -138,12 +138,12 @@ import Testing
       let outcome = events.joined(separator: ", ") + " > " + (sent + station.events()).joined(separator: ", ")
       let expected = phase == .closed ? ">" : input.but[phase] ?? input.outcome
       #expect(outcome.trimmed == expected.trimmed, "\(input.pdu) in \(phase)")
-      // Nothing that a peer sends closes the bearer.
+      // No input of a peer closes the bearer.
       #expect((station.closure == nil) == (phase != .closed))
     }
   }
 
-  /// An answer that cannot be decoded ends the request all the same: nobody waits 30 s for what has come.
+  /// An answer that cannot be decoded ends the request too: it does not wait for the time-out of 30 s.
   @Test func malformedResponseEndsTheRequest() {
     let station = Station()
     station.client.requests = [octets("08 01 00 FF FF 03 28"), octets("0A 03 00")]
@@ -157,7 +157,7 @@ import Testing
     #expect(station.events() == ["client: 0B 01"] && station.client.completed == 2)
   }
 
-  /// It is served when the first one is answered, and its response comes second: Vol 3, Part F, §3.3.2.
+  /// The bearer serves it when the first one is answered, and sends its response second: Vol 3, Part F, §3.3.2.
   @Test func secondRequestBehindTheApplication() {
     let station = Self.station(.awaitingAndHolding)
     #expect(station.sent() == [])
@@ -169,7 +169,7 @@ import Testing
     #expect(station.respond("0B 08"))
     #expect(!station.respond("0B 09"))
     #expect(station.sent() == ["0B 08"])
-    // The second of two may be the one that waits.
+    // The second of two may be the one that the application defers.
     station.server.answersLater = false
     station.receive("0A 01 00")
     station.server.answersLater = true
@@ -179,7 +179,7 @@ import Testing
     #expect(station.events() == ["server: 0A 01 00", "server: 0A 02 00", "early 0A"])
   }
 
-  /// Held as it came, whatever it is, and told of once.
+  /// The bearer holds any request unchanged, and reports it once.
   @Test(arguments: [
     ("0A", "01 0A 00 00 04", "malformed 0A: Attribute Handle, early 0A >"),
     ("14", "01 14 00 00 06", "unknown 14, early 14 >"),
@@ -197,7 +197,7 @@ import Testing
     #expect((before.joined(separator: ", ") + " > " + after.joined(separator: ", ")).trimmed == events.trimmed)
   }
 
-  /// A request longer than any ATT_MTU of ours is not held.
+  /// A request longer than our greatest ATT_MTU is not held.
   @Test func tooLongToBeHeld() {
     let station = Station(mtu: 23)
     station.server.answersLater = true
@@ -206,7 +206,8 @@ import Testing
     #expect(station.respond("0B 07") && station.sent() == ["0B 07", "01 12 00 00 04"])
   }
 
-  /// Vol 3, Part F, §3.2.8: no PDU is longer than ATT_MTU. One that is, of any kind, is reported, once, and taken.
+  /// Vol 3, Part F, §3.2.8: no PDU is longer than ATT_MTU. The bearer reports a longer one, of any kind, once, and
+  /// accepts it.
   @Test func longerThanTheMTU() {
     let station = Station()
     station.client.requests = [octets("0A 03 00")]
@@ -221,7 +222,7 @@ import Testing
       #expect(station.sent().count == answers)
     }
     #expect(station.client.completed == 1)
-    // One that is held is reported when it comes. Of the MTU's length they are in order.
+    // A held request is reported on arrival. PDUs of exactly the MTU's length are correct.
     station.server.answersLater = true
     station.receive("0A 01 00")
     station.receive([0x12, 3, 0] + octets)
@@ -268,7 +269,7 @@ import Testing
     #expect(station.indicate([4]) == .queued && station.sent() == ["1D 03 00 04"])
   }
 
-  @Test func violationsThatNobodyReadsDoNotPileUp() {
+  @Test func unreadViolationsAreBounded() {
     let station = Station()
     for _ in 0..<10_000 { station.receive("0B") }
     #expect(station.events().count == 64)
@@ -299,7 +300,7 @@ extension String {
     #expect(!asking.exchangeMTU() && asking.sent() == [])
   }
 
-  /// Vol 3, Part F, §3.4.2.2: what is sent before the response goes by the old MTU, what comes after it by the new one.
+  /// Vol 3, Part F, §3.4.2.2: PDUs sent before the response obey the old MTU, PDUs after it the new one.
   @Test func takesEffectAfterTheResponse() {
     let station = Station()
     #expect(station.notify([UInt8](repeating: 1, count: 30)) == .cut(to: 20))
@@ -341,7 +342,7 @@ extension String {
     #expect(station.sent() == ["1B 03 00 01", "1D 03 00 02", "1B 03 00 03"])
   }
 
-  @Test func peerThatDoesNotKnowIt() {
+  @Test func peerWithoutMTUExchange() {
     let station = Station()
     #expect(station.exchangeMTU() && station.sent().count == 1)
     station.client.requests = [octets("0A 01 00")]
@@ -369,7 +370,7 @@ extension String {
     station.close()
     #expect(station.events() == ["client: timedOut", "indication failed: timedOut", "closed: timedOut"])
     #expect(station.closure == .timedOut && station.deadline == nil && station.client.completed == 2)
-    // Nothing goes in or out any more.
+    // The bearer ignores PDUs and sends none.
     station.receive("0B 01")
     station.receive("0A 01 00")
     #expect(station.sent() == [] && station.events() == [])
@@ -420,7 +421,7 @@ extension String {
     #expect(station.respond("0B 07") && station.sent() == ["0B 07"])
   }
 
-  /// An answer that comes too late is not taken for the answer to the next request, which is awaited by then.
+  /// An answer that comes too late does not answer the next request, which waits by then.
   @Test func lateAnswerToAnOlderRequest() {
     let station = Station()
     station.server.answersLater = true
@@ -432,7 +433,7 @@ extension String {
     #expect(!station.respond("0B 01", to: 1))
     #expect(station.sent() == [])
     #expect(station.respond("0B 02", to: 2) && station.sent() == ["0B 02"])
-    // An answered request is not answered again, nor is another bearer's request here.
+    // An answered request cannot be answered again, nor another bearer's request here.
     station.receive("0A 03 00")
     station.server.tickets.append(RequestTicket(bearer: BearerID(rawValue: 0x41), number: 3))
     #expect(!station.respond("0B 02", to: 2) && !station.respond("0B 04", to: 4))
@@ -442,7 +443,7 @@ extension String {
     #expect(!station.respond("0B 05", to: 5))
   }
 
-  /// The end of the first request serves the one that was held behind it, whichever end it is.
+  /// However the first request ends, the bearer then serves the one that was held behind it.
   @Test func heldRequestFollowsEveryEnd() {
     let station = Station()
     station.server.answersLater = true
@@ -455,7 +456,7 @@ extension String {
         "server: 0A 01 00", "server: expired #1", "server: 0A 02 00", "early 0A", "answered for application: 0A 1",
       ])
     #expect(station.deadline == station.now + .seconds(25))
-    // An answer that is kept: the request behind it waits for the release.
+    // With an answer that is kept, the request behind it waits for the release.
     station.receive("0A 03 00")
     #expect(station.sent() == ["01 0A 01 00 0E"])
     station.receive("0A 03 00")
@@ -464,7 +465,7 @@ extension String {
     #expect(!station.respond("0B 02"))
     #expect(station.release() && !station.release())
     #expect(station.events() == ["server: 0A 03 00"] && station.sent() == ["0B 02"])
-    // An answer that is kept for 25 s leaves by itself.
+    // The bearer sends an answer that was kept for 25 s.
     station.receive("0A 04 00")
     #expect(station.respond("0B 03", isKept: true) && station.sent() == [])
     station.now += .seconds(25)
@@ -491,12 +492,12 @@ extension String {
 }
 
 @Suite struct BearerPairTests {
-  /// Two bearers talk; the air between them delays as it likes. Every request ends exactly once, at most one is in
-  /// flight each way, notifications arrive in order.
+  /// Two bearers exchange PDUs with random delays. Every request ends exactly once, at most one is in flight each way,
+  /// notifications arrive in order.
   @Test(arguments: 0..<100) func twoEnds(_ seed: UInt64) {
     var chance = SplitMix64(seed: seed)
     let ends = [Station(), Station(mtu: Int.random(in: 23...517, using: &chance))]
-    var air: [[[UInt8]]] = [[], []], asked = [0, 0], told = [0, 0], indications = [0, 0]
+    var air: [[[UInt8]]] = [[], []], asked = [0, 0], sent = [0, 0], indications = [0, 0]
     for _ in 0..<2000 {
       let index = Int.random(in: 0...1, using: &chance), end = ends[index]
       end.now += .milliseconds(1)
@@ -505,8 +506,8 @@ extension String {
         end.client.requests.append([0x0A, UInt8(asked[index] & 0xFF), UInt8(asked[index] >> 8)])
         asked[index] += 1
       case 1:
-        let value = [UInt8(told[index] & 0xFF), UInt8(told[index] >> 8)]
-        if end.notify(value).isAccepted { told[index] += 1 }
+        let value = [UInt8(sent[index] & 0xFF), UInt8(sent[index] >> 8)]
+        if end.notify(value).isAccepted { sent[index] += 1 }
       case 2: if end.indicate([9]).isAccepted { indications[index] += 1 }
       case 3: _ = end.exchangeMTU()
       case 4, 5: if let pdu = end.nextPDU() { air[index].append(pdu) }
@@ -529,7 +530,7 @@ extension String {
       let answers = ends[index].client.log.filter { $0.hasPrefix("client: 0B") }
       #expect(answers == (0..<asked[index]).map { "client: 0B " + hex([UInt8($0 & 0xFF), UInt8($0 >> 8)]) })
       let values = ends[1 - index].client.log.filter { $0.hasPrefix("client: 1B") }
-      #expect(values == (0..<told[index]).map { "client: 1B 03 00 " + hex([UInt8($0 & 0xFF), UInt8($0 >> 8)]) })
+      #expect(values == (0..<sent[index]).map { "client: 1B 03 00 " + hex([UInt8($0 & 0xFF), UInt8($0 >> 8)]) })
       #expect(ends[1 - index].client.log.filter { $0.hasPrefix("client: 1D") }.count == indications[index])
       #expect(ends[index].effects().allSatisfy { $0 == "confirmed" || $0.hasPrefix("mtu") || $0 == "ready" })
     }
@@ -538,8 +539,8 @@ extension String {
 }
 
 @Suite struct BearerFuzzTests {
-  /// Bad input into `receive`: a call, an answer, an effect or nothing; never a trap; every request of ours ends at most
-  /// once, and the bearer answers afterwards.
+  /// Bad input into `receive` causes a call, an answer, an effect or nothing, never a trap; every request of ours ends
+  /// at most once, and the bearer answers afterwards.
   @Test func badInput() {
     let samples = BearerPhaseTests.inputs.map { octets($0.pdu) }.filter { !$0.isEmpty }
     var station = Station(mtu: 64, queueCapacity: 1024), chance = SplitMix64(seed: Fuzz.seed), asked = 0

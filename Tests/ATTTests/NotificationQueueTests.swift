@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 @Suite struct NotificationQueueTests {
-  /// The queue, a list that does the same the slow way, and the octets that come out of both.
+  /// The queue, a plain list as its model, and the octets from both.
   final class Pair {
     var queue: NotificationQueue
     var model: [[UInt8]] = []
@@ -65,8 +65,8 @@ import Testing
     #expect(pair.isEmpty && pair.pull() == nil && !pair.takeReadyEdge(514), "what is closed is never ready")
   }
 
-  /// The longest Multiple Handle Value Notification of MTU 517, two octets longer than the longest value, is refused; the
-  /// edge comes when it would be taken and not before, whatever the capacity.
+  /// The longest Multiple Handle Value Notification of MTU 517, two octets longer than the longest value, is refused;
+  /// with any capacity, the edge comes as soon as it would be accepted, and not before.
   @Test(arguments: [0, 520, 528, 1024, 4096]) func readyForTheLongestPDU(capacity: Int) {
     let station = Station(queueCapacity: capacity)
     station.receive("02 05 02")

@@ -1,10 +1,10 @@
 import Foundation
 import Testing
 
-/// Which part of the project may know which, as data: the imports in Sources and the manifest's dependencies are compared
-/// with it. A new arrow is a line here, and an argument in the review.
+/// Which module may import which, as data. Tests compare it with the imports in Sources and the manifest's
+/// dependencies. A new arrow is a line here, which its author justifies in the review.
 ///
-/// An arrow also allows what lies below its head: GAP → GATT → ATT → Wire.
+/// An arrow also permits what lies below its head: GAP → GATT → ATT → Wire.
 let arrows: [(module: String, folder: String, below: [String])] = [
   ("BindruneWire", "Wire", []),
   ("BindruneToolbox", "Toolbox", []),
@@ -25,7 +25,7 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("BindruneTrace", "Trace", ["GAP", "SMP", "ATT", "L2CAP", "HCI"]),
   ("BindruneReplay", "Replay", ["GAP", "BindruneTrace"]),
   ("BindruneBroker", "Broker", ["Bindrune"]),
-  // An enumeration that holds numbers beside its own, which only C's do.
+  // An enumeration that can hold other numbers than its cases, as only C's can.
   ("CCoreBluetooth", "CCoreBluetooth", []),
   ("CoreBluetooth", "CoreBluetooth", ["BindruneBroker", "CCoreBluetooth"]),
   ("BindruneTool", "Tool", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator", "BindruneConformance"]),
@@ -35,21 +35,23 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("HeartRatePeripheral", "HeartRatePeripheral", ["CoreBluetooth"]),
   ("HeartRateMonitor", "HeartRateMonitor", ["Bindrune"]),
   ("Thermometer", "Thermometer", ["Bindrune"]),
-  // Not shipped: what the tests share, and the programs of Tests/Interop and Tests/Kernel.
+  // Not products: code shared by tests, and the programs of tests, of Tests/Interop and Tests/Kernel.
   ("TestSupport", "TestSupport", ["GAP", "BindruneSimulator"]),
   ("InteropCentral", "Central", ["Bindrune"]),
   ("InteropPeripheral", "Peripheral", ["Bindrune"]),
   ("InteropGAP", "Interop/GAP", ["Bindrune"]),
+  ("InteropSecurity", "Interop/Security", ["Bindrune"]),
   ("KernelCentral", "Central", ["Bindrune"]),
   ("KernelNotifier", "Notifier", []),
+  ("BondWriter", "BondWriter", ["Bindrune"]),
 ]
 
-/// The parts that hold no clock, no thread and no chance of their own, and run where Foundation does not.
+/// The modules without a clock, threads and randomness of their own, which also run without Foundation.
 let layers: Set = ["BindruneWire", "HCI", "L2CAP", "ATT", "SMP", "GATT", "GAP", "BindruneSimulator"]
 
 let collections = ["DequeModule", "BasicContainers", "HeapModule", "OrderedCollections", "BitCollections"]
 let system = ["NIOCore", "NIOPosix", "SystemPackage", "Glibc", "Synchronization"]
-/// What may come from outside the project, by module; nothing for those that are not named.
+/// The imports from outside the project that each module may have; none for others.
 func packages(_ module: String) -> [String] {
   switch module {
   case "BindruneToolbox": ["Crypto", "CryptoExtras"]
@@ -87,7 +89,7 @@ let forbidden: [(pattern: String, why: String)] = [
   let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent()
 
-  /// `module` may know itself and everything below its arrows.
+  /// `module` may import everything below its arrows.
   func reachable(_ module: String) -> Set<String> {
     var found: Set = [module]
     var waiting = [module]
@@ -105,7 +107,7 @@ let forbidden: [(pattern: String, why: String)] = [
     return (files?.allObjects as? [URL] ?? []).filter { $0.pathExtension == "swift" }
   }
 
-  /// What CONTRIBUTING shows as a message is one: the text stands so in the sources.
+  /// The message that CONTRIBUTING shows is in the sources, with the same text.
   @Test func theMessageOfContributing() throws {
     let text = try String(contentsOf: root.appending(path: "CONTRIBUTING.md"), encoding: .utf8)
     let recipe = try #require(text.firstMatch(of: #/```swift\n(.+?)```/#.dotMatchesNewlines())?.1)
@@ -179,7 +181,7 @@ let forbidden: [(pattern: String, why: String)] = [
     }
   }
 
-  /// What a file imports its target depends on, so that it builds alone.
+  /// A target depends on everything that its files import, so that it builds alone.
   @Test func importsAreDependencies() throws {
     let manifest = try manifest()
     for arrow in arrows {
@@ -207,7 +209,7 @@ let forbidden: [(pattern: String, why: String)] = [
     guard let folder = arrows.first(where: { $0.module == layer })?.folder else { return }
     try keepTheWorldOutside(sources(folder))
   }
-  /// Its driver, beside it, does not.
+  /// Only its driver uses them.
   @Test func theBrokersCoreKeepsTheWorldOutside() throws {
     let core = sources("Broker").filter { file in
       ["BrokerCore", "BrokerEffect", "Serving", "Timers"].contains { file.lastPathComponent.hasPrefix($0) }

@@ -39,18 +39,20 @@ import Testing
   /// A reader that takes nothing gets a prefix without a gap, then the reason.
   @Test func noGapGoesUnseen() async throws {
     let handle = AttributeHandle(rawValue: 7)
-    let inbox = Inbox(ReceivedBatch(handle, capacity: 100))  // six values of no octets
+    let inbox = Inbox(ReceivedBatch(handle, capacity: 100), to: "read values")  // six values of no octets
     for number in 0..<20 {
       inbox.add { $0.append([UInt8](repeating: 0, count: number < 6 ? 0 : 500).span, isIndication: false) }
       inbox.wake()
     }
     #expect(try await inbox.take() != nil)
     #expect(try await inbox.takeAll()?.count == 5)
-    for _ in 0..<2 { await #expect(throws: BluetoothError.overflow(octets: 100)) { try await inbox.takeAll() } }
+    for _ in 0..<2 {
+      await #expect(throws: BluetoothError.overflow(octets: 100).during("read values")) { try await inbox.takeAll() }
+    }
   }
 
   @Test func cancelled() async throws {
-    let inbox = Inbox(ReceivedBatch(AttributeHandle(rawValue: 7), capacity: 100))
+    let inbox = Inbox(ReceivedBatch(AttributeHandle(rawValue: 7), capacity: 100), to: "read values")
     let reader = Task { try await inbox.takeAll() }
     reader.cancel()
     #expect(try await reader.value == nil)

@@ -2,6 +2,7 @@ import BindruneTransport
 import GAP
 import GATT
 import HCI
+import SMP
 import SystemPackage
 import TestSupport
 import Testing
@@ -79,11 +80,14 @@ import Testing
       expectSentences("\(BluetoothError.refused(to: "scan", status))")
       expectSentences("\(BluetoothError.refusedByLink("scan", status))")
     }
-    let tasks: [ControllerTask] = [.connect, .disconnect, .readRSSI, .readPHYs, .setPHYs, .setDefaultPHYs, .send]
+    let tasks: [ControllerTask] = [
+      .connect, .disconnect, .encrypt, .readRSSI, .readPHYs, .setPHYs, .setDefaultPHYs, .send,
+    ]
     let host: [HostFailure] =
       tasks.map { .refused($0, status) } + [
         .cancelled, .noSuchLink, .busy, .connectionLimitReached, .parametersRejected(status), .timedOut,
-        .invalidParameters, .notStarted,
+        .invalidParameters, .notStarted, .pairingFailed(.timedOut), .pairingRefused(.silent), .notBonded,
+        .refused(.encrypt, .pinOrKeyMissing),
       ]
     expect(host, { BluetoothError($0) }) {
       switch $0 {
@@ -102,6 +106,31 @@ import Testing
       case .refused(.setPHYs, _): 12
       case .refused(.setDefaultPHYs, _): 13
       case .refused(.send, _): 14
+      case .refused(.encrypt, .pinOrKeyMissing): 15
+      case .refused(.encrypt, _): 16
+      case .pairingFailed: 17
+      case .pairingRefused: 18
+      case .notBonded: 19
+      }
+    }
+    let failures = (0...UInt8.max).map { PairingFailure(rawValue: $0) }
+    let pairings: [PairingError] =
+      failures.map { .ours($0) } + failures.map { .peers($0) } + [.timedOut, .encryptionFailed, .linkClosed]
+    expect(pairings, { BluetoothError($0) }) {
+      switch $0 {
+      case .ours: 0
+      case .peers: 1
+      case .timedOut: 2
+      case .encryptionFailed: 3
+      case .linkClosed: 4
+      }
+    }
+    expect([PairingRefusal.wrongRole, .busy, .tooEarly(until: .zero), .silent], { BluetoothError($0) }) {
+      switch $0 {
+      case .wrongRole: 0
+      case .busy: 1
+      case .tooEarly: 2
+      case .silent: 3
       }
     }
     let reset = HCIOpcode(rawValue: 0x0C03)
@@ -314,5 +343,15 @@ import Testing
     #expect(
       try await text { () async throws(BluetoothError) in for try await _ in central.scan() {} }
         == "Could not scan. The host has been closed: open another.")
+    let down = link.id
+    #expect(
+      try await text { () async throws(BluetoothError) in for try await _ in await link.events {} }
+        == "Could not receive the events of \(down). The link is down: connect again.")
+    #expect(
+      try await text { () async throws(BluetoothError) in try await central.start() }
+        == "Could not start the controller. The host has been closed: open another.")
+    #expect(
+      try await text { () async throws(BluetoothError) in _ = try await BluetoothHost.open("hci") }?
+        .hasPrefix("Could not open hci. ") == true)
   }
 }

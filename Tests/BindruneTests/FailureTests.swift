@@ -199,6 +199,7 @@ import Testing
       return nil
     }
     #expect(error?.code == .controller && error?.diagnostics.contains("HCI_Reset") == true)
+    #expect(error?.operation == "open \(server.address)")
     await server.close()
   }
 }

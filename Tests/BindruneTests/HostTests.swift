@@ -282,7 +282,7 @@ import Testing
           case .physChanged(let new): phys.append(new)
           case .dataLengthChanged(let new): lengths.append(new)
           case .mtuChanged(let new): mtus.append(new)
-          case .value, .servicesChanged, .rediscovered, .peerIdentified: Issue.record("\(event)")
+          case .value, .servicesChanged, .rediscovered, .peerIdentified, .securityChanged: Issue.record("\(event)")
           }
           if !phys.isEmpty { break }
         }
@@ -322,7 +322,7 @@ import Testing
         0x34, 0x07, 0x37, 0xE0, 0xA2, 0x98, 0x31, 0x31, 0x8D, 0x30, 0x5A, 0x88, 0xA8, 0xF6, 0x43, 0x32,
       ]
       let encrypt = LEEncrypt.with {
-        $0.key = Octets(0, 16)
+        $0.key = SecretOctets(Octets(0, 16))
         $0.plaintextData = Octets(16, 16)
       }
       let cipher = try await host.send(encrypt, from: key + text) { $0.encryptedData.array(in: $1) }
@@ -337,9 +337,12 @@ import Testing
       #expect(refused?.operation == "send HCI_Read_RSSI")
       let reset = await #expect(throws: BluetoothError.self) { try await host.send(Reset()) }
       #expect(reset?.code == .invalidArgument)
-      // Its octets are not there.
+      // Its octets are not there, or its handle: no packet.
       let empty = await #expect(throws: BluetoothError.self) { try await host.send(encrypt) }
-      #expect(empty?.status == .invalidHCICommandParameters)
+      #expect(empty?.code == .invalidArgument && empty?.diagnostics.contains("outside the source \"Key\"") == true)
+      let incomplete = await #expect(throws: BluetoothError.self) { try await host.send(ReadRSSI()) }
+      #expect(incomplete?.code == .invalidArgument && incomplete?.operation == "send HCI_Read_RSSI")
+      #expect(incomplete?.diagnostics.hasPrefix(#"The command is not complete, unset "Handle": "#) == true)
     }
     // Without an answer: cancelled, and at the end of the host.
     try await relay.fallSilent()

@@ -31,9 +31,13 @@ struct Belt {
 /// Hosts on one radio without loss or delay.
 final class Lab: Sendable {
   let radio: SimulatedRadio
-  /// In virtual time, without `eventLoop`.
-  init(on eventLoop: (any EventLoop)? = nil) {
-    radio = SimulatedRadio(on: eventLoop ?? VirtualLoop.current, configuration: .ideal)
+  /// In virtual time, without `eventLoop`. `packetsPerEvent`: data leaves in connection events, so many packets in each;
+  /// nil: at once.
+  init(on eventLoop: (any EventLoop)? = nil, packetsPerEvent: Int? = nil) {
+    var configuration = AirConfiguration.ideal
+    configuration.packetsPerEvent = packetsPerEvent
+    configuration.isInstant = packetsPerEvent == nil
+    radio = SimulatedRadio(on: eventLoop ?? VirtualLoop.current, configuration: configuration)
   }
   /// In real time, which sockets need.
   static func overSockets() -> Lab { Lab(on: MultiThreadedEventLoopGroup.singleton.next()) }

@@ -1,3 +1,4 @@
+import BindruneWire
 import Synchronization
 import TestSupport
 import Testing
@@ -78,7 +79,7 @@ import Testing
         default:
           let isTaken = Int.random(in: 0..<4, using: &chance) > 0, first = model.first
           var lent: (value: [UInt8], handle: AttributeHandle)?
-          let (left, isEdge) = port.sendNext { value, handle in
+          let (left, isEdge) = port.sendNext(now: .zero) { value, handle in
             lent = (value.indices.map { value[$0] }, handle)
             return isTaken
           }
@@ -216,7 +217,7 @@ import Testing
       }
       let port = try await peripheral.sendPort(.notification, on: server.id)
       for number in 0..<count {
-        #expect(port.offer([UInt8(number)], to: handles[number % 2]))
+        while !port.offer([UInt8(number)], to: handles[number % 2]) { try await port.waitUntilReady() }
       }
       for (first, subscription) in subscriptions.enumerated() {
         var received: [UInt8] = []

@@ -244,7 +244,8 @@ private actor SpyCache: DatabaseCache {
         case .servicesChanged(let changed):
           #expect(changed == service.range)
           break changed
-        case .value, .rediscovered, .peerIdentified, .parametersChanged, .physChanged: Issue.record("\(event)")
+        case .value, .rediscovered, .peerIdentified, .parametersChanged, .physChanged, .securityChanged:
+          Issue.record("\(event)")
         }
       }
       guard case .rediscovered(let again)? = try await events.next() else {

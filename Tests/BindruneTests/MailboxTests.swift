@@ -11,7 +11,7 @@ import Testing
   }
 
   @Test func inOrder() async throws {
-    let mailbox = Mailbox<Int>(capacity: 1000, overflow: .end)
+    let mailbox = Mailbox<Int>(capacity: 1000, overflow: .end, to: "read numbers")
     let consumer = Task { try await rest(mailbox) }
     for number in 0..<1000 { mailbox.put(number) }
     mailbox.finish()
@@ -22,30 +22,32 @@ import Testing
   }
 
   @Test func theNewestStay() async throws {
-    let mailbox = Mailbox<Int>(capacity: 3, overflow: .dropOldest)
+    let mailbox = Mailbox<Int>(capacity: 3, overflow: .dropOldest, to: "read numbers")
     for number in 0..<10 { mailbox.put(number) }
     mailbox.finish()
     #expect(try await rest(mailbox) == [7, 8, 9])
   }
 
   @Test func noGapGoesUnseen() async throws {
-    let mailbox = Mailbox<Int>(capacity: 3, overflow: .end)
+    let mailbox = Mailbox<Int>(capacity: 3, overflow: .end, to: "read numbers")
     for number in 0..<10 { mailbox.put(number) }
     for number in 0..<3 { #expect(try await mailbox.take() == number) }
     mailbox.put(11)
-    for _ in 0..<2 { await #expect(throws: BluetoothError.overflow(3)) { try await mailbox.take() } }
+    for _ in 0..<2 {
+      await #expect(throws: BluetoothError.overflow(3).during("read numbers")) { try await mailbox.take() }
+    }
   }
 
   @Test func whoWaitsHearsTheEnd() async throws {
-    let mailbox = Mailbox<Int>(capacity: 3, overflow: .end)
+    let mailbox = Mailbox<Int>(capacity: 3, overflow: .end, to: "read numbers")
     let consumer = Task { try await mailbox.take() }
     mailbox.finish(.linkIsDown)
-    await #expect(throws: BluetoothError.linkIsDown) { try await consumer.value }
+    await #expect(throws: BluetoothError.linkIsDown.during("read numbers")) { try await consumer.value }
   }
 
   /// Drops what waits: the consumer has ended.
   @Test func cancelled() async throws {
-    let mailbox = Mailbox<Int>(capacity: 3, overflow: .end)
+    let mailbox = Mailbox<Int>(capacity: 3, overflow: .end, to: "read numbers")
     mailbox.put(1)
     let consumer = Task {
       while !Task.isCancelled { await Task.yield() }
@@ -54,7 +56,7 @@ import Testing
     consumer.cancel()
     #expect(try await consumer.value == nil)
     #expect(mailbox.isFinished)
-    let waiting = Mailbox<Int>(capacity: 3, overflow: .end)
+    let waiting = Mailbox<Int>(capacity: 3, overflow: .end, to: "read numbers")
     let other = Task { try await waiting.take() }
     other.cancel()
     #expect(try await other.value == nil)
@@ -62,7 +64,7 @@ import Testing
 
   @Test func waiters() async throws {
     let waiters = Waiters()
-    let begun = Mailbox<Int>(capacity: 8, overflow: .end)
+    let begun = Mailbox<Int>(capacity: 8, overflow: .end, to: "read numbers")
     let tasks = (0..<4).map { number in
       Task {
         try await waiters.wait {

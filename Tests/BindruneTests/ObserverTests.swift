@@ -36,8 +36,8 @@ import Testing
     default: return nil
     }
   }
-  private static func text(of told: Recorder.Told) -> String? {
-    switch told {
+  private static func text(of reports: Recorder.Report) -> String? {
+    switch reports {
     case .value(let value, let handle, let isIndication, _):
       "\(isIndication ? "indicated" : "notified") \(handle.rawValue) \(hex(value))"
     case .event(.completed(_, .success(.value(let value)))): "read \(hex(value))"
@@ -51,8 +51,8 @@ import Testing
   @Test(arguments: [1, 2, 3] as [UInt64]) func inTheOrderOfTheWire(seed: UInt64) async throws {
     let lab = Lab(), meter = try Meter(), requests = 300, values = 600
     let chance = Mutex(SplitMix64(seed: seed)), asked = Mutex(0)
-    let server = Recorder { host, told in
-      guard case .event(.server(let event)) = told else { return }
+    let server = Recorder { host, reports in
+      guard case .event(.server(let event)) = reports else { return }
       let answered = asked.withLock { asked in
         asked += 1
         return UInt8(truncatingIfNeeded: asked)
@@ -88,7 +88,7 @@ import Testing
     for handle in [meter.one, meter.other] {
       _ = try await central.end(of: .subscribe(link.id, handle, .notification), client)
     }
-    let before = client.told.count, served = try await server.link()
+    let before = client.reports.count, served = try await server.link()
     try await relay.watch { packet in
       if let text = Self.text(ofACL: packet) { wire.withLock { $0.append(text) } }
     }
@@ -107,8 +107,8 @@ import Testing
             ? .write(link.id, meter.dynamic, [UInt8(number & 255)]) : .read(link.id, meter.dynamic))
       }
     }
-    client.react { host, told in
-      switch told {
+    client.react { host, reports in
+      switch reports {
       case .event(.completed): ask(host)
       case .value(let value, _, _, _) where value.last?.isMultiple(of: 16) == true: ask(host)
       default: break
@@ -127,19 +127,19 @@ import Testing
       }
     }
     try await eventually {
-      let told = client.told.dropFirst(before).compactMap { Self.text(of: $0) }
-      return told.filter { !$0.hasPrefix("notified") }.count == requests
-        && told.contains(
+      let reports = client.reports.dropFirst(before).compactMap { Self.text(of: $0) }
+      return reports.filter { !$0.hasPrefix("notified") }.count == requests
+        && reports.contains(
           "notified \(meter.other.rawValue) \(hex([UInt8((values - 1) >> 8), UInt8((values - 1) & 255)]))")
     }
     // The server's last notifications may still be in transit: wait until both have the same number.
     try await eventually {
-      client.told.dropFirst(before).count { Self.text(of: $0) != nil } == wire.withLock { $0.count }
+      client.reports.dropFirst(before).count { Self.text(of: $0) != nil } == wire.withLock { $0.count }
     }
-    let told = client.told.dropFirst(before).compactMap { Self.text(of: $0) }
-    #expect(told == wire.withLock { $0 }, "seed \(seed)")
-    let numbers = client.told.compactMap { told -> Int? in
-      guard case .value(let value, let handle, _, _) = told, value[0] != 9 else { return nil }
+    let reports = client.reports.dropFirst(before).compactMap { Self.text(of: $0) }
+    #expect(reports == wire.withLock { $0 }, "seed \(seed)")
+    let numbers = client.reports.compactMap { reports -> Int? in
+      guard case .value(let value, let handle, _, _) = reports, value[0] != 9 else { return nil }
       let number = Int(value[0]) << 8 | Int(value[1])
       #expect(handle == (number.isMultiple(of: 2) ? meter.one : meter.other))
       return number
@@ -173,8 +173,8 @@ import Testing
     try await beginAll(.disconnected)
     // Also from within a method of the observer.
     let again = Mutex<RequestID?>(nil)
-    recorder.react { host, told in
-      guard case .event(.completed) = told, again.withLock({ $0 }) == nil else { return }
+    recorder.react { host, reports in
+      guard case .event(.completed) = reports, again.withLock({ $0 }) == nil else { return }
       let id = recorder.calling { host.begin(.readRSSI(gone)) }
       again.withLock { $0 = id }
     }
@@ -246,7 +246,7 @@ import Testing
       #expect(ended == code)
       _ = try await recorder.first { if case .failed = $0 { true } else { nil } }
       guard case .failed? = recorder.events.last else {
-        Issue.record("something is told after the end")
+        Issue.record("an event follows the end")
         return
       }
     } else {
@@ -262,7 +262,7 @@ import Testing
       let last = try #require(
         recorder.events.firstIndex { if case .server(.disconnected) = $0 { true } else { false } })
       for event in recorder.events[last...] {
-        if case .completed(let id, _) = event { #expect(id == nobody, "told after its link") }
+        if case .completed(let id, _) = event { #expect(id == nobody, "reported after its link") }
       }
     }
     #expect(recorder.completions.count == 2 + waiting.count + asked.count + 1)
@@ -320,9 +320,9 @@ import Testing
     let peripheral = try await BluetoothHost.open(
       "sim", on: loop, radio: lab.radio, database: belt.database, observer: serving)
     let central = try await BluetoothHost.open("sim", radio: lab.radio, observer: recorder)
-    serving.react { host, told in
+    serving.react { host, reports in
       let failure = thrown { () throws(BluetoothError) in
-        switch told {
+        switch reports {
         case .event(.server(.readRequested(let request))):
           try host.respond(to: request, withRest: [7, 7])
           let again = thrown { () throws(BluetoothError) in try host.respond(to: request, with: [8]) }
@@ -370,14 +370,14 @@ import Testing
         host.endScan(never)
       }
     }
-    let heard = recorder.told.count
+    let heard = recorder.reports.count
     guard case .linked(let link) = try await central.end(of: .connect(PeerID(peer), .fast), recorder) else {
       Issue.record("no link")
       return
     }
     #expect(try await recorder.link().id == link.id && link.peer == PeerID(peer) && link.role == .central)
     _ = try await serving.link()
-    for event in recorder.events.suffix(recorder.told.count - heard) {
+    for event in recorder.events.suffix(recorder.reports.count - heard) {
       if case .discovered = event { Issue.record("discovered after the end of the scan") }
     }
     guard case .database(let services) = try await central.end(of: .discoverServices(link.id, "180D"), recorder),
@@ -405,8 +405,8 @@ import Testing
     #expect(error.attError == .valueNotAllowed)
     _ = try await central.end(of: .subscribe(link.id, indicated.valueHandle, nil), recorder)
     try await eventually { confirmed.withLock { $0 } == 3 }
-    let values = recorder.told.compactMap { told -> [UInt8]? in
-      if case .value(let value, indicated.valueHandle, isIndication: true, link.id) = told { value } else { nil }
+    let values = recorder.reports.compactMap { reports -> [UInt8]? in
+      if case .value(let value, indicated.valueHandle, isIndication: true, link.id) = reports { value } else { nil }
     }
     #expect(values == [[5], [6], [6]])
     _ = try await central.end(of: .unsubscribe(link.id, indicated.valueHandle), recorder)
@@ -455,15 +455,15 @@ import Testing
       if case .rediscovered(link.id, let database) = event { database } else { nil }
     }
     #expect(again.service("180D") == nil && again.service("1801") != nil)
-    let told = recorder.told.compactMap { told -> String? in
-      switch told {
+    let reports = recorder.reports.compactMap { reports -> String? in
+      switch reports {
       case .event(.servicesChanged(link.id, let range)): range.contains(service.handle) ? "changed" : "others"
       case .event(.rediscovered): "rediscovered"
       case .value: "value"
       default: nil
       }
     }
-    #expect(told == ["changed", "rediscovered"])
+    #expect(reports == ["changed", "rediscovered"])
     await central.close()
     await peripheral.close()
   }
@@ -483,8 +483,8 @@ import Testing
       return
     }
     let begun = Mutex<[RequestID]>([])
-    recorder.react { host, told in
-      if case .value = told { begun.withLock { $0.append(host.begin(.readRSSI(link.id))) } }
+    recorder.react { host, reports in
+      if case .value = reports { begun.withLock { $0.append(host.begin(.readRSSI(link.id))) } }
     }
     for number in 1...3 {
       let start = central.transport.eventLoop.now
@@ -526,7 +526,9 @@ import Testing
       try await subscription.end()
       try await link.disconnect()
     }
-    let values = recorder.told.count { if case .value([1, 2, 3], belt.notifying, _, _) = $0 { true } else { false } }
+    let values = recorder.reports.count {
+      if case .value([1, 2, 3], belt.notifying, _, _) = $0 { true } else { false }
+    }
     #expect(values == 1 && recorder.completions.isEmpty)
     #expect(serving.events.contains { if case .server(.readRequested) = $0 { true } else { false } })
     await central.close()

@@ -185,8 +185,8 @@ import Testing
       }
       let last = try #require(expected.last)
       let found = { @Sendable in
-        recorder.told.compactMap { told -> String? in
-          switch told {
+        recorder.reports.compactMap { reports -> String? in
+          switch reports {
           case .value(let value, desk.values[0], _, _): "\(value)"
           case .event(.completed(_, .success(.value(let value)))): "answer \(value[0])"
           default: nil

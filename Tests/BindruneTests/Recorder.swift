@@ -5,13 +5,13 @@ import Testing
 
 /// An observer that records its events, and may react to them at once.
 final class Recorder: HostObserver {
-  enum Told: Sendable {
+  enum Report: Sendable {
     case event(HostEvent)
     case value([UInt8], AttributeHandle, isIndication: Bool, LinkID)
   }
-  typealias Reaction = @Sendable (isolated BluetoothHost, Told) -> Void
+  typealias Reaction = @Sendable (isolated BluetoothHost, Report) -> Void
   private struct State {
-    var told: [Told] = []
+    var reports: [Report] = []
     var reaction: Reaction?
     var isCalling = false
   }
@@ -25,13 +25,13 @@ final class Recorder: HostObserver {
   ) {
     keep(.value(value.indices.map { value[$0] }, handle, isIndication: isIndication, link), host)
   }
-  private func keep(_ told: Told, _ host: isolated BluetoothHost) {
+  private func keep(_ reports: Report, _ host: isolated BluetoothHost) {
     let (reaction, isCalling) = state.withLock { state in
-      state.told.append(told)
+      state.reports.append(reports)
       return (state.reaction, state.isCalling)
     }
-    #expect(!isCalling, "called back from within a call: \(told)")
-    reaction?(host, told)
+    #expect(!isCalling, "called back from within a call: \(reports)")
+    reaction?(host, reports)
   }
 
   /// From now on calls `reaction` with every event.
@@ -45,8 +45,8 @@ final class Recorder: HostObserver {
     return try body()
   }
 
-  var told: [Told] { state.withLock { $0.told } }
-  var events: [HostEvent] { told.compactMap { if case .event(let event) = $0 { event } else { nil } } }
+  var reports: [Report] { state.withLock { $0.reports } }
+  var events: [HostEvent] { reports.compactMap { if case .event(let event) = $0 { event } else { nil } } }
   /// How each request ended, in order.
   var completions: [(id: RequestID, result: Result<HostOutcome, BluetoothError>)] {
     events.compactMap { if case .completed(let id, let result) = $0 { (id, result) } else { nil } }

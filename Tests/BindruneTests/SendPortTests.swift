@@ -1,3 +1,6 @@
+import BindruneWire
+import DequeModule
+import NIOCore
 import Synchronization
 import TestSupport
 import Testing
@@ -33,6 +36,80 @@ import Testing
       }
       try await port.waitUntilReady()
       #expect(port.count == 0 && port.sendNext { _ in true } == .nothing && port.readyEdges == run)
+    }
+  }
+
+  /// A producer fills the port at each ready edge; the link sends `burst` values every `interval` ms. After the first five
+  /// seconds no value waits longer than `oldest` ms, and none of the places on the air stays empty.
+  @Test(arguments: [
+    (burst: 1, interval: 0.5, oldest: 270), (1, 3.7, 270), (2, 7.5, 270), (8, 30, 300), (1, 30, 270), (6, 100, 300),
+    (1, 125, 1_000), (40, 1_000, 1_000),
+  ]) func boundedByTime(_ burst: Int, _ interval: Double, _ oldest: Int) {
+    let port = port(16 * 1024), value = [UInt8](repeating: 7, count: 20)
+    var now = Instant.zero, offered: Deque<Instant> = [], places = 0, empty = 0, longest = Duration.zero
+    func fill() { while port.offer(value) { offered.append(now) } }
+    fill()
+    #expect(offered.count == 32, "before the first measurement")
+    while now < .zero + .seconds(60) {
+      now += .nanoseconds(Int(interval * 1_000_000))
+      for _ in 0..<burst {
+        places += 1
+        guard let first = offered.popFirst() else {
+          empty += 1
+          continue
+        }
+        if now > .zero + .seconds(5) { longest = max(longest, now - first) }
+        if port.sendNext(now: now, { _, _ in true }).isEdge { fill() }
+      }
+    }
+    #expect(longest <= .milliseconds(oldest))
+    #expect(empty == 0, "of \(places) places")
+  }
+  /// On a link that carries 200 values a second, six each 30 ms, a producer that never lacks a value: each arrives within
+  /// half a second of its offer, from the first one on, and none of the link's places stays empty.
+  @Test func aFreshValueLeavesSoon() async throws {
+    let lab = Lab(packetsPerEvent: 6), belt = try Belt(), clock = lab.radio.eventLoop
+    let peripheral = try await lab.host(belt.database), central = try await lab.host()
+    try await within {
+      var events = await peripheral.events.makeAsyncIterator()
+      try await peripheral.advertiseFast()
+      let link = try await central.connect(to: peripheral.ownAddress, .balanced)
+      guard case .connected(let server) = try await events.next() else {
+        Issue.record("not connected")
+        return
+      }
+      let subscription = try await link.subscribe(to: link.discovered("2A37"))
+      let port = try await peripheral.sendPort(.notification, on: server.id)
+      let producer = Task {
+        while !Task.isCancelled {
+          let time = clock.now.uptimeNanoseconds
+          let value = (0..<20).map { $0 < 8 ? UInt8(truncatingIfNeeded: time >> (8 * UInt64($0))) : 0 }
+          if !port.offer(value, to: belt.notifying) { try await port.waitUntilReady() }
+        }
+      }
+      let end = clock.now + TimeAmount.seconds(2)
+      var oldest: UInt64 = 0, count = 0
+      for try await value in subscription {
+        let offered = value.value.prefix(8).reversed().reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+        oldest = max(oldest, clock.now.uptimeNanoseconds - offered)
+        count += 1
+        if clock.now > end { break }
+      }
+      producer.cancel()
+      #expect(oldest < 500_000_000 && count >= 2 * 33 * 6, "\(oldest / 1_000_000) ms, \(count) values")
+    }
+    await central.close()
+    await peripheral.close()
+  }
+
+  /// Writes without response wait as long as they must: only octets bound them, and 22 octets each take 744 of 16 KiB.
+  @Test func commandsAreBoundedByOctets() {
+    let handle = AttributeHandle(rawValue: 3), value = [UInt8](repeating: 7, count: 20)
+    let port = SendPort(handle: handle, kind: .command, capacity: 16 * 1024, mtu: 23) { _ in }
+    for second in 0..<3 {
+      while port.offer(value) {}
+      #expect(port.count == 744 * 22)
+      while port.count > 0 { _ = port.sendNext(now: .zero + .seconds(second)) { _, _ in true } }
     }
   }
 

@@ -1,3 +1,4 @@
+import BindruneWire
 import Foundation
 
 @testable import Bindrune
@@ -5,7 +6,7 @@ import Foundation
 extension SendPort {
   /// What the event loop does for one value.
   func sendNext(_ send: (Span<UInt8>) -> Bool) -> SendPort.Drained {
-    let (left, isEdge) = sendNext { value, _ in send(value) }
+    let (left, isEdge) = sendNext(now: .zero) { value, _ in send(value) }
     if isEdge { tellReady() }
     return left
   }
@@ -105,7 +106,7 @@ final class SendPortThreads: @unchecked Sendable {
           // Asking for room arms an edge, as a refusal does.
           if turn.isMultiple(of: 7) { _ = port.isReady() }
           let isEdge: Bool
-          (rest, isEdge) = port.sendNext { span, handle in
+          (rest, isEdge) = port.sendNext(now: .zero) { span, handle in
             if turn.isMultiple(of: 5) { return false }
             let value = span.indices.map { span[$0] }, producer = Int(value[0])
             let expected = Self.value(producer, next[producer])

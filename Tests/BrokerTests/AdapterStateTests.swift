@@ -7,7 +7,7 @@ import Testing
 
 @testable import BindruneBroker
 
-/// What becomes of the controller, as the sessions see it (rows S75, S105, S134, S158).
+/// The controller's states, as the sessions see them (rows S75, S105, S134, S158).
 @Suite(.virtualTime, .hang) struct AdapterStateTests {
   @Test func unknownThenPoweredOn() async throws {
     let adapter = Room().adapter()
@@ -20,7 +20,7 @@ import Testing
     }
   }
 
-  /// What has not worked is tried again, without a word until there is something new to say.
+  /// The adapter retries a failed opening, and reports only changes of the state.
   @Test func isTriedAgain() async throws {
     let room = Room(), nobody = TransportError.refused(.tcp(host: "127.0.0.1", port: 9))
     let attempts = Attempts([nobody, nobody, .permissionDenied(.unix(path: "/x"))])
@@ -35,7 +35,7 @@ import Testing
         .unauthorized(TransportError.permissionDenied(.unix(path: "/x")).description), .poweredOn,
       ])
   }
-  /// What can never work is not.
+  /// It does not retry an impossible choice.
   @Test func aWrongChoiceStays() async throws {
     let attempts = Attempts([.specification("no such thing")])
     let adapter = Room().adapter { _ async throws(TransportError) in
@@ -50,7 +50,7 @@ import Testing
     #expect(try await probe.errorCode { .readRSSI($0, UUID()) } == .notStarted)
   }
 
-  /// Everything of an adapter happens on its loop, the controller's part too.
+  /// An adapter runs on its own loop, the controller's part too.
   @Test func aControllerOnAnotherLoop() async throws {
     let room = Room()
     let elsewhere = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next())
@@ -61,7 +61,7 @@ import Testing
     probe.session.close()
   }
 
-  /// The controller is lost while everything is under way: one event, and nothing of what was before it.
+  /// The controller is lost while everything is active: one event, and none about earlier requests.
   @Test func resettingAndBack() async throws {
     let room = Room(), (host, peer) = try await room.sensor(try Sensor()), ways = Ways()
     let adapter = room.adapter { loop async throws(TransportError) in await ways.open(room.radio) }
@@ -81,13 +81,13 @@ import Testing
         continue
       }
     }
-    // And all can be had again.
+    // And everything is available again.
     #expect(try await probe.errorCode { .readRSSI($0, peer) } == .disconnected)
     probe.send(.connect(peer, ConnectOptions()))
     try await probe.connected(peer)
     withExtendedLifetime(host) {}
   }
-  /// It does not come back: then the reason is the state.
+  /// If it does not come back, the reason becomes the state.
   @Test func resettingAndGone() async throws {
     let room = Room(), ways = Ways(), gone = TransportError.unplugged(.adapter(3))
     let attempts = Attempts([nil, gone, gone, gone, gone, gone])
@@ -109,18 +109,18 @@ import Testing
     first.session.close()
     try await second.settle()
     #expect(try await room.radio.eventLoop.submit { room.radio.controllerCount }.get() == 1)
-    let told = try await first.history().count
+    let count = try await first.history().count
     second.session.close()
     second.session.close()
     try await eventually { try await room.radio.eventLoop.submit { room.radio.controllerCount }.get() == 0 }
-    // And begins again with the next, also while it is being closed.
+    // And opens again with the next session, even while it is being closed.
     let third = try await Probe.poweredOn(adapter)
     third.session.close()
     _ = try await Probe.poweredOn(adapter)
-    #expect(try await first.history().count == told)
+    #expect(try await first.history().count == count)
   }
-  /// A session that is let go is closed.
-  @Test func aSessionThatIsLetGo() async throws {
+  /// A released session is closed.
+  @Test func aReleasedSession() async throws {
     let room = Room(), adapter = room.adapter()
     do { _ = try await Probe.poweredOn(adapter) }
     try await eventually { try await room.radio.eventLoop.submit { room.radio.controllerCount }.get() == 0 }
@@ -139,7 +139,7 @@ import Testing
     #expect(registry.adapter(.success(AdapterChoice(spec: .sim))) !== first)
   }
 
-  /// A program that says nothing else gets the choice's adapter, or its sentence.
+  /// A program that chooses none gets the default adapter, or its error.
   @Test func aSessionOfAWrongChoice() async throws {
     let reader = EventStream(), session = DirectSession(adapter: "bogus", events: reader.queue)
     for await event in reader.events {
@@ -150,7 +150,7 @@ import Testing
     session.close()
   }
 
-  /// Two on one radio in one process, for whoever embeds.
+  /// Two on one radio in one process, for embedders.
   @Test func whatTheProgramProvides() async throws {
     let room = Room(), radio = room.radio
     for name in ["provided-left", "provided-right"] {
@@ -163,7 +163,7 @@ import Testing
     #expect(AdapterRegistry.shared.adapter("provided-right") !== left)
     let probe = try await Probe.poweredOn(left)
     let other = try await Probe.poweredOn(AdapterRegistry.shared.adapter("provided-right"))
-    // By its name, as the facade asks for it: the same controller, and so no third one.
+    // By its name, as the facade requests it: the same controller, and so no third one.
     let reader = EventStream(), session = DirectSession(adapter: "provided-left", events: reader.queue)
     for await event in reader.events { if case .adapter(.poweredOn) = event { break } }
     #expect(try await radio.eventLoop.submit { radio.controllerCount }.get() == 2)
@@ -171,7 +171,7 @@ import Testing
     for probe in [probe, other] { probe.session.close() }
   }
 
-  /// Each cause is the state that a user expects, with its sentence.
+  /// Each cause gives the state that a user expects, with its message.
   @Test func causes() {
     func name(_ state: AdapterState) -> String { String("\(state)".prefix { $0 != "(" }) }
     let expected: [(AdapterError, String)] = [
@@ -192,7 +192,7 @@ import Testing
   }
 }
 
-/// What the attempts to open come to, one after another; nil: no error, as after the last.
+/// The errors of the attempts to open, in order; nil: none, as after the last.
 final class Attempts: @unchecked Sendable {
   private let lock = NSLock()
   private var errors: [TransportError?]
@@ -204,7 +204,7 @@ final class Attempts: @unchecked Sendable {
   var left: Int { lock.withLock { errors.count } }
 }
 
-/// Ways to controllers that can be cut.
+/// Transports to controllers that the test can cut.
 actor Ways {
   private var last: (any HCITransport)?
   var isOpen: Bool { last != nil }

@@ -6,9 +6,9 @@ import Testing
 @testable import Bindrune
 @testable import BindruneBroker
 
-/// The core by itself, in virtual time: no event loop, no radio, no task.
+/// The core alone, in virtual time: no event loop, no radio, no task.
 @Suite struct BrokerScenarioTests {
-  /// Whatever sessions ask and whatever the host does: see `BrokerWorld` for what holds.
+  /// Any requests of sessions and any behaviour of the host: see `BrokerWorld` for the invariants.
   @Test func anythingInAnyOrder() {
     let seeds = Fuzz.seed..<(Fuzz.seed + 300)
     print("broker scenarios, seeds \(seeds)")
@@ -21,10 +21,10 @@ import Testing
       links += world.linksUp
       deaths += world.deaths
     }
-    // Else it was all about devices that are not there.
+    // Otherwise all requests concerned absent devices.
     #expect(successes > 300 * 20 && links > 300 * 5 && deaths > 100, "\(successes), \(links), \(deaths)")
   }
-  /// Nothing but its inputs decides what the core does.
+  /// Only its inputs decide what the core does.
   @Test func twoRunsAreEqual() {
     for seed in Fuzz.seed..<(Fuzz.seed + 3) {
       var (one, two) = (BrokerWorld(seed: seed, isTraced: true), BrokerWorld(seed: seed, isTraced: true))
@@ -49,7 +49,7 @@ import Testing
     #expect(timers.isEmpty && timers.earliest == nil)
   }
 
-  /// The controller is sought again after waits that grow, and the state says why.
+  /// The core tries to open the controller again after growing delays, and the state gives the reason.
   @Test func theControllerIsSought() {
     var core = BrokerCore(), now = Instant.zero
     func effects() -> [BrokerEffect] {

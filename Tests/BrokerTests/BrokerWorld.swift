@@ -6,23 +6,23 @@ import Testing
 @testable import Bindrune
 @testable import BindruneBroker
 
-/// A `BrokerCore`, sessions that ask at random, and a model of a host that answers, delays, refuses and dies at any step. Every
-/// effect of the core is held against what has been asked and said before.
+/// A `BrokerCore`, sessions with random requests, and a model of a host that answers, delays, refuses and fails at any
+/// step. Every effect of the core is checked against the requests and events before it.
 struct BrokerWorld {
   private(set) var core: BrokerCore
   private(set) var sessions: [SessionModel] = []
   private let faults = Faults()
-  /// What was wrong, in words.
+  /// The faults found, as texts.
   var wrongs: [String] { faults.all }
   /// All effects, for comparing two runs.
   private(set) var trace: [String]?
-  /// How many operations have succeeded, and how many links came up: a run without them has shown nothing.
+  /// How many operations have succeeded, and how many links came up: a run without them proves nothing.
   private(set) var successes = 0, linksUp = 0, deaths = 0
   private var chance: SplitMix64
   private var now = Instant.zero
   private var events: [(at: Instant, order: Int, event: Event)] = []
   private var order = 0
-  /// Nothing is refused, lost or ended by the host any more.
+  /// From now on the host refuses, loses and ends nothing.
   private var isCalm = false
 
   // The host.
@@ -46,7 +46,7 @@ struct BrokerWorld {
   }
 
   static let peers = (1...6).map { PeerID(PeerAddress(DeviceAddress(0xC000_0000_0000 + UInt64($0)), .random)) }
-  /// Those that answer when they are sought.
+  /// The peers in range.
   static let present = peers.prefix(4)
   static let remote: RemoteDatabase = {
     let text = """
@@ -68,13 +68,13 @@ struct BrokerWorld {
     let id: SessionID
     var isOpen = true
     var isPoweredOn = false
-    /// Operations that have not been answered, and the peer that they are about.
+    /// Unanswered operations, and their peers.
     var waiting: [OperationID: UUID?] = [:]
     var asked: Set<UUID> = []
     var connected: Set<UUID> = []
     var hasScanned = false
     var services: [PublishedService] = []
-    /// Clients' requests that it has not answered.
+    /// Unanswered requests of clients.
     var requests: [ServerRequest: UUID] = [:]
     var ports: Set<PortName> = []
     var values: Set<AttributeHandle> { Set(services.flatMap { $0.characteristics.map(\.value) }) }
@@ -98,7 +98,7 @@ struct BrokerWorld {
   }
   private mutating func chanceOf(_ number: Int) -> Bool { Int.random(in: 0..<number, using: &chance) == 0 }
 
-  /// To the next thing that happens by itself; false: nothing does.
+  /// Advances to the next timer; false if there is none.
   @discardableResult
   private mutating func pass() -> Bool {
     let next = events.min { ($0.at, $0.order) < ($1.at, $1.order) }
@@ -211,15 +211,15 @@ struct BrokerWorld {
     case (3, _):
       guard let scan = scans.sorted(by: { $0.rawValue < $1.rawValue }).randomElement(using: &chance) else { return }
       let peer = Self.peers.randomElement(using: &chance)!
-      tell(.discovered(scan, peer, DiscoveredPeer(peer: UUID(peer), localName: "Peer", services: ["180D"])))
-    case (4, let link?): tell(.mtuChanged(link, .random(in: 23...517, using: &chance)))
+      deliver(.discovered(scan, peer, DiscoveredPeer(peer: UUID(peer), localName: "Peer", services: ["180D"])))
+    case (4, let link?): deliver(.mtuChanged(link, .random(in: 23...517, using: &chance)))
     case (5, let link?):
       let range = HandleRange(AttributeHandle(rawValue: 0x10), AttributeHandle(rawValue: 0x20))
       subscribed = subscribed.filter { $0.link != link || !range.contains($0.handle) }
-      tell(.servicesChanged(link, range, Self.remote))
+      deliver(.servicesChanged(link, range, Self.remote))
     case (6, let link?), (7, let link?):
       guard let handle = served.sorted(by: { $0.rawValue < $1.rawValue }).randomElement(using: &chance) else { return }
-      tell(.subscriptionChanged(link, handle, chanceOf(3) ? [] : .notification))
+      deliver(.subscriptionChanged(link, handle, chanceOf(3) ? [] : .notification))
     case (8...10, let link?):
       // One request at a time for each link: Vol 3, Part F, §3.3.2.
       guard let handle = served.sorted(by: { $0.rawValue < $1.rawValue }).randomElement(using: &chance),
@@ -230,18 +230,18 @@ struct BrokerWorld {
       questions[id] = link
       if chanceOf(4) { later(.unanswered(id), within: 5_000) }
       if chanceOf(2) {
-        tell(.readRequested(id, link, handle, offset: 0))
+        deliver(.readRequested(id, link, handle, offset: 0))
       } else {
-        tell(.writeRequested(id, link, [ServerWrite(handle: handle, offset: 0, value: Data([1]))]))
+        deliver(.writeRequested(id, link, [ServerWrite(handle: handle, offset: 0, value: Data([1]))]))
       }
     case (11, let link?):
       guard let handle = served.sorted(by: { $0.rawValue < $1.rawValue }).randomElement(using: &chance) else { return }
-      tell(.written(link, ServerWrite(handle: handle, offset: 0, value: Data([1]))))
+      deliver(.written(link, ServerWrite(handle: handle, offset: 0, value: Data([1]))))
     default: break
     }
   }
 
-  /// The end: the host does its best, and everybody lets go.
+  /// The end: the host fails no more, and all sessions release everything.
   private mutating func calmDown() {
     isCalm = true
     settle()
@@ -264,7 +264,7 @@ struct BrokerWorld {
       })
     faults.expect(subscribed == wanted, "subscribed to \(subscribed), wanted \(wanted)")
 
-    // One stays, so that the host does: nothing of the others is left.
+    // One session stays, so that the host stays open: nothing of the others remains.
     addSession()
     for index in sessions.indices.dropLast() where sessions[index].isOpen { close(index) }
     settle()
@@ -287,7 +287,7 @@ struct BrokerWorld {
     faults.expect(life == .none && core.timers.isEmpty, "the host is not closed: \(life)")
     if case .idle = core.phase {} else { faults.expect(false, "the core is \(core.phase)") }
   }
-  /// Until nothing happens by itself any more.
+  /// Until there are no timers.
   private mutating func settle() {
     for _ in 0..<100_000 { if !faults.all.isEmpty || !pass() { return } }
     faults.expect(false, "it does not come to rest")
@@ -300,7 +300,7 @@ struct BrokerWorld {
       trace?.append("\(now) \(effect)")
       carryOut(effect)
     }
-    // What waits is bounded by what was asked.
+    // The number of waiting events is bounded by the requests.
     faults.expect(
       core.central.parts.count <= outstanding.count || life != .running, "requests that the host does not know")
     faults.expect(core.serving.requests.count <= questions.count || life != .running, "clients' requests that are over")
@@ -344,7 +344,7 @@ struct BrokerWorld {
     }
   }
 
-  /// What a session may hear, and when.
+  /// The events that a session may get, and when.
   private mutating func check(_ event: BrokerEvent, _ index: Int) {
     let session = sessions[index]
     func about(_ peer: UUID) {
@@ -363,7 +363,7 @@ struct BrokerWorld {
       sessions[index].connected = []
       sessions[index].services = []
       sessions[index].requests = [:]
-      // The state stands for the end of what was asked of devices.
+      // The state event ends all requests to devices.
       sessions[index].waiting = session.waiting.filter { $0.value == nil }
       faults.expect(sessions[index].ports.isEmpty, "ports without an adapter: \(session.ports)")
     case .completed(let id, let result):
@@ -424,7 +424,7 @@ struct BrokerWorld {
     case .cancel(let id):
       faults.expect(id.rawValue <= lastCommand, "\(id) was never begun")
       guard outstanding[id] != nil else { return }
-      // Or what it began is quicker.
+      // Or the request completes first.
       if chanceOf(2) {
         finish(id, .failure(BluetoothError(.cancelled, "cancelled")))
       } else {
@@ -457,32 +457,33 @@ struct BrokerWorld {
       if failure == nil, !isCalm, chanceOf(6) {
         // It fails before it is known to run.
         deaths += 1
-        tell(.failed(BluetoothError(.transport, "it is gone")))
+        deliver(.failed(BluetoothError(.transport, "it is gone")))
       }
-      tell(.opened(failure))
+      deliver(.opened(failure))
     case .host(.closed):
       life = .none
-      tell(.closed)
-    case .host(.scanFailed(let id, let error)): if life == .running { tell(.scanFailed(id, error)) }
-    case .host(.advertisingStarted(let set)): if life == .running, sets.contains(set) { tell(.advertisingStarted(set)) }
+      deliver(.closed)
+    case .host(.scanFailed(let id, let error)): if life == .running { deliver(.scanFailed(id, error)) }
+    case .host(.advertisingStarted(let set)):
+      if life == .running, sets.contains(set) { deliver(.advertisingStarted(set)) }
     case .host(.advertisingEnded(let set, let error)):
-      if life == .running, sets.remove(set) != nil { tell(.advertisingEnded(set, error)) }
-    case .host(.mtuChanged(let link, let mtu)): if links[link] != nil { tell(.mtuChanged(link, mtu)) }
-    case .host(let event): tell(event)
+      if life == .running, sets.remove(set) != nil { deliver(.advertisingEnded(set, error)) }
+    case .host(.mtuChanged(let link, let mtu)): if links[link] != nil { deliver(.mtuChanged(link, mtu)) }
+    case .host(let event): deliver(event)
     case .answer(let id): answer(id)
     case .linkDown(let link, let reason): takeDown(link, reason)
     case .unanswered(let id):
       guard life == .running, let link = questions.removeValue(forKey: id) else { return }
-      tell(.requestUnanswered(link))
+      deliver(.requestUnanswered(link))
     }
   }
-  private mutating func tell(_ event: BrokerHostEvent) {
+  private mutating func deliver(_ event: BrokerHostEvent) {
     core.receive(event, now: now)
     drain()
   }
   private mutating func finish(_ id: RequestID, _ result: Result<HostAnswer, BluetoothError>) {
     guard life == .running, outstanding.removeValue(forKey: id) != nil else { return }
-    tell(.completed(id, result))
+    deliver(.completed(id, result))
   }
   private mutating func answer(_ id: RequestID) {
     guard life == .running, let operation = outstanding[id] else { return }
@@ -514,7 +515,7 @@ struct BrokerWorld {
     case 1:
       finish(id, .failure(BluetoothError(.connectionFailed, "not heard", status: .connectionFailedToBeEstablished)))
     case 2:
-      // The device has not heard it.
+      // The device did not receive it.
       let link = raise(peer, .central)
       finish(id, .success(.linked(peer)))
       later(.linkDown(link, .connectionFailedToBeEstablished), within: 200)
@@ -530,10 +531,10 @@ struct BrokerWorld {
     linksUp += 1
     let link = LinkID(rawValue: lastLink)
     links[link] = peer
-    tell(.linkUp(link, peer, role, mtu: 23))
+    deliver(.linkUp(link, peer, role, mtu: 23))
     return link
   }
-  /// What waits on the link ends first.
+  /// Requests on the link end first.
   private mutating func takeDown(_ link: LinkID, _ reason: HCIStatus) {
     guard life == .running, links[link] != nil else { return }
     for (id, operation) in outstanding.sorted(by: { $0.key.rawValue < $1.key.rawValue }) where operation.link == link {
@@ -546,14 +547,14 @@ struct BrokerWorld {
     links[link] = nil
     subscribed = subscribed.filter { $0.link != link }
     questions = questions.filter { $0.value != link }
-    tell(.linkDown(link, reason))
+    deliver(.linkDown(link, reason))
   }
   private mutating func die() {
     deaths += 1
     for id in outstanding.keys.sorted(by: { $0.rawValue < $1.rawValue }) {
       finish(id, .failure(BluetoothError(.transport, "it is gone")))
     }
-    tell(.failed(BluetoothError(.transport, "it is gone")))
+    deliver(.failed(BluetoothError(.transport, "it is gone")))
   }
   private mutating func forget() {
     links = [:]

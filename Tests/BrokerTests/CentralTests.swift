@@ -5,7 +5,7 @@ import Testing
 @testable import BindruneBroker
 
 @Suite(.virtualTime, .hang) struct ScanTests {
-  /// S106, S108, S110: everybody, once, and again with what the scan response adds.
+  /// S106, S108, S110: every device once, and again with the data of its scan response.
   @Test func everybodyOnce() async throws {
     let room = Room(), (host, peer) = try await room.sensor(try Sensor(), name: "Sensor")
     let probe = try await Probe.poweredOn(room.adapter())
@@ -14,7 +14,7 @@ import Testing
     #expect(found.peer == peer && found.name == "Sensor" && found.localName == "Sensor")
     #expect(found.services == ["180D"] && found.isConnectable && found.rssi != nil)
     #expect(abs(found.seconds - Date().timeIntervalSinceReferenceDate) < 60)
-    // Somebody else appears: by then the first would have been heard many times.
+    // Another device appears: by then the first would have been reported many times.
     try await host.advertise(
       AdvertisingData(localName: "Other"), AdvertisingParameters(interval: .every(.milliseconds(20))),
       as: AdvertisingSetID(rawValue: 7))
@@ -28,7 +28,7 @@ import Testing
     #expect(first.count <= 2)
     withExtendedLifetime((host, other)) {}
   }
-  /// S107, S111, and every time it is heard.
+  /// S107, S111, and with duplicates.
   @Test func withServicesAndDuplicates() async throws {
     let room = Room(), (sensor, peer) = try await room.sensor(try Sensor())
     let other = try await room.host(Database())
@@ -45,7 +45,7 @@ import Testing
     }
     let found = try await two.wait("discovery") { if case .discovered(let found) = $0 { found } else { nil } }
     #expect(found.name == "Other")
-    // The second scan replaces the first: nothing of the sensor any more.
+    // The second scan replaces the first: it does not report the sensor.
     one.send(.scan(services: ["180F"], solicitedServices: [], allowsDuplicates: true))
     try await one.wait("the other") { if case .discovered(let found) = $0, found.name == "Other" { true } else { nil } }
     let log = try await one.history()
@@ -123,7 +123,7 @@ import Testing
     }
     #expect(descriptors.map(\.uuid) == ["2902"])
     #expect(try await probe.ask { .discoverDescriptors($0, peer, sensor.control) } == .descriptors([]))
-    // What nobody has discovered, or is nothing.
+    // Undiscovered services, and invalid ones.
     #expect(try await probe.errorCode { .discoverDescriptors($0, peer, sensor.long) } == .invalidArgument)
     #expect(
       try await probe.errorCode { .discoverCharacteristics($0, peer, sensor.measurement, nil) } == .invalidArgument)
@@ -179,13 +179,13 @@ import Testing
     #expect(try await probe.errorCode { .write($0, peer, sensor.long, Data(count: 513)) } == .invalidArgument)
     guard case .rssi(let rssi) = try await probe.ask({ .readRSSI($0, peer) }) else { return }
     #expect(rssi.map { (-127...20).contains($0) } == true)
-    // Without a response, and in order with one.
+    // Writes without a response, in order with those with one.
     let port = try #require(probe.session.port(.command, of: peer))
     #expect(port.offer([7], to: sensor.location))
     try await eventually { await host.database.value(sensor.location) == [7] }
     withExtendedLifetime(host) {}
   }
-  /// A port that has refused is ready again, and says so once; all that it took arrives.
+  /// A port that has refused a value reports once that it is ready again; all values that it accepted arrive.
   @Test func readyToWrite() async throws {
     let sensor = try Sensor(), (probe, host, peer) = try await connected(sensor)
     let port = try #require(probe.session.port(.command, of: peer))
@@ -218,7 +218,7 @@ import Testing
     #expect(try await one.ask { .setNotifying($0, peer, sensor.measurement, false) } == .notifying(false))
     await host.notify([3], of: sensor.measurement)
     #expect(try await two.value(of: sensor.measurement) == [3])
-    // Both at once, and both ways: each is answered, and what was said last holds.
+    // Both at once, in both orders: each is answered, and the last request holds.
     let ids = (0..<6).map { _ in one.newID() }
     for (index, id) in ids.enumerated() { one.send(.setNotifying(id, peer, sensor.measurement, index % 2 == 0)) }
     for id in ids { _ = try await one.completion(of: id).get() }
@@ -248,7 +248,7 @@ import Testing
     withExtendedLifetime(host) {}
   }
 
-  /// The device's own name, and its changes of services, without anybody asking.
+  /// The adapter reads the device's name and follows its changes of services, unasked.
   @Test func errands() async throws {
     let sensor = try Sensor(name: "My Belt"), (probe, host, peer) = try await connected(sensor)
     try await probe.wait("name") { if case .nameChanged(peer, "My Belt") = $0 { true } else { nil } }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import BindruneBroker
 
-/// Whatever is asked in whatever state: nothing traps, and every operation is accounted for exactly once.
+/// Any request in any state: nothing traps, and every operation ends exactly once.
 @Suite(.virtualTime, .hang) struct ChaosTests {
   @Test(arguments: [Fuzz.seed, Fuzz.seed + 1, Fuzz.seed + 2]) func anything(_ seed: UInt64) async throws {
     print("broker chaos, seed \(seed)")
@@ -58,7 +58,7 @@ import Testing
           probes.append(Probe(adapter))
           all.append(probes[probes.count - 1])
         } else {
-          // Let something happen: those who are there are linked, or nobody wants them.
+          // Some time for progress: each device in range is connected, or no session wants it.
           let there = [first, second].compactMap { PeerID($0) }
           try await eventually {
             try await adapter.eventLoop.submit {
@@ -94,7 +94,7 @@ import Testing
       for (id, peer) in asked[ObjectIdentifier(probe)] ?? [] {
         let answers = events.filter { if case .completed(id, _) = $0 { true } else { false } }.count
         #expect(answers <= 1, "seed \(seed): \(id) was answered \(answers) times")
-        // Without an answer only where the end of the link, of the adapter or of the session stands for it.
+        // An operation has no answer only if the end of the link, of the adapter or of the session ended it.
         let isCovered =
           !isOpen
           || events.contains {
@@ -107,12 +107,12 @@ import Testing
       }
       try check(events, "seed \(seed)")
     }
-    // Else all of it was about devices that are not connected.
+    // Otherwise all requests concerned devices that are not connected.
     #expect(successes >= 20, "seed \(seed): only \(successes) were carried out")
     withExtendedLifetime((one, two)) {}
   }
 
-  /// Connections and their ends alternate, and nothing of a peer comes while it is not connected.
+  /// Connections and their ends alternate, and a peer causes no event while it is not connected.
   private func check(_ events: [BrokerEvent], _ seed: String) throws {
     var connected: Set<UUID> = []
     for event in events {

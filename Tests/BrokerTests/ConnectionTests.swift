@@ -17,7 +17,7 @@ import Testing
       try await probe.history().contains {
         if case .linkedPeers(let all) = $0 { all.map(\.peer) == [peer] } else { false }
       })
-    // Once more is answered once more.
+    // A second request gets a second answer.
     probe.send(.connect(peer, ConnectOptions()))
     try await probe.connected(peer)
     probe.send(.cancelConnection(peer))
@@ -26,14 +26,14 @@ import Testing
     #expect(probe.session.port(.command, of: peer) == nil)
     #expect(try await probe.adapter.eventLoop.submit { probe.adapter.core.links.all.isEmpty }.get())
     #expect(try await probe.errorCode { .readRSSI($0, peer) } == .disconnected)
-    // Cancelling and connecting at once: the end of the one, then the other.
+    // Cancelling and connecting at once: the end of the first, then the second connection.
     probe.send(.connect(peer, ConnectOptions()))
     try await probe.connected(peer)
     probe.send(.cancelConnection(peer))
     probe.send(.connect(peer, ConnectOptions()))
     #expect(try await probe.disconnected(peer).error == nil)
     try await probe.connected(peer)
-    // An end for each wish: of the link, and of the connection that was asked for meanwhile and cancelled, too.
+    // One end for each request: of the link, and of the connection that was requested meanwhile and cancelled.
     probe.send(.cancelConnection(peer))
     probe.send(.connect(peer, ConnectOptions()))
     probe.send(.cancelConnection(peer))
@@ -41,6 +41,30 @@ import Testing
     try await eventually {
       try await probe.adapter.eventLoop.submit { probe.adapter.core.central.reaches.isEmpty }.get()
     }
+    withExtendedLifetime(host) {}
+  }
+  /// A device that has lost the key of the bond: the link ends with the error that says so.
+  @Test func theKeyIsLost() async throws {
+    let room = Room(), (host, peer) = try await room.sensor(try Sensor())
+    let probe = try await Probe.poweredOn(room.adapter())
+    probe.send(.connect(peer, ConnectOptions()))
+    try await probe.connected(peer)
+    let link = try #require(await host.links.first)
+    #expect(try await link.pair().isBonded)
+    probe.send(.cancelConnection(peer))
+    #expect(try await probe.disconnected(peer).error == nil)
+    for bond in await host.bonds { #expect(await host.removeBond(with: bond.peer)) }
+    probe.send(.connect(peer, ConnectOptions()))
+    let error = try await probe.wait("the end") { event -> BluetoothError? in
+      switch event {
+      case .disconnected(peer, let error, _, _): error
+      case .connectionFailed(peer, let error): error
+      default: nil
+      }
+    }
+    #expect(error.code == .pairing && error.status == .pinOrKeyMissing)
+    try await probe.settle()
+    #expect(try await probe.adapter.eventLoop.submit { probe.adapter.core.links.all.isEmpty }.get())
     withExtendedLifetime(host) {}
   }
   @Test func waitsForAsLongAsItTakes() async throws {
@@ -60,7 +84,7 @@ import Testing
     try await two.connected(peer)
     try await one.settle()
     #expect(!(try await one.history().contains { if case .connected = $0 { true } else { false } }))
-    // A session may cancel a connection that it never asked for; no event follows.
+    // A session may cancel a connection that it never requested; no event follows.
     func ends() async throws -> Int {
       try await one.history().filter { if case .disconnected = $0 { true } else { false } }.count
     }
@@ -98,7 +122,7 @@ import Testing
     withExtendedLifetime(host) {}
   }
 
-  /// The peer ends it: with the reason, and whoever wants it back gets it back.
+  /// The peer ends it: the event has the reason, and a session that wants to reconnect gets a new link.
   @Test func reconnects() async throws {
     let room = Room(), (host, peer) = try await room.sensor(try Sensor())
     let one = try await Probe.poweredOn(room.adapter()), two = try await Probe.poweredOn(one.adapter)
@@ -120,7 +144,7 @@ import Testing
     try await two.settle()
     #expect(try await two.history().filter { if case .disconnected = $0 { true } else { false } }.count == 1)
   }
-  /// A device that falls silent: the link times out, and what waited on it is covered by its end.
+  /// A silent device: the link times out, and its end covers the requests that waited on it.
   @Test func theEndCoversWhatWaits() async throws {
     let room = Room(), sensor = try Sensor(), (host, peer) = try await room.sensor(sensor)
     let probe = try await Probe.poweredOn(room.adapter())
@@ -135,7 +159,7 @@ import Testing
     let end = try #require(events.firstIndex { if case .disconnected = $0 { true } else { false } })
     for (index, event) in events.enumerated() {
       guard case .completed(let id, let result) = event, ids.contains(id) else { continue }
-      // Answered before, or asked of nobody afterwards.
+      // Answered before, or not sent afterwards.
       if index < end {
         #expect(throws: Never.self) { try result.get() }
       } else {
@@ -153,7 +177,7 @@ import Testing
     #expect(VirtualLoop.current.now - begin >= .milliseconds(200))
     probe.send(.cancelConnection(peer))
     try await probe.disconnected(peer)
-    // Cancelled before it begins, and without end.
+    // Cancelled before it begins, and with an unlimited delay.
     for delay in [3600, .infinity, 1e300] {
       probe.send(.connect(peer, ConnectOptions(startDelay: delay)))
       probe.send(.cancelConnection(peer))
@@ -164,13 +188,13 @@ import Testing
     withExtendedLifetime(host) {}
   }
 
-  /// The link that a central has made serves a session that wants it, and is not the session's to end.
+  /// A session may use a link that a central has made, but cannot end it.
   @Test func theOtherSidesLink() async throws {
     let room = Room(), adapter = room.adapter(), probe = try await Probe.poweredOn(adapter)
     let sensor = try Sensor(), host = try await room.host(sensor.database), peer = UUID(PeerID(await host.ownAddress))
     let own = try #require(try await adapter.eventLoop.submit { adapter.host }.get())
     try await own.advertiseAsSensor()
-    // It waits already when the link comes.
+    // The session's request waits already when the link comes.
     probe.send(.connect(peer, ConnectOptions()))
     let link = try await host.connect(to: own.ownAddress)
     try await probe.connected(peer)
@@ -185,7 +209,7 @@ import Testing
     #expect(try await probe.disconnected(peer).error != nil)
   }
 
-  /// More devices than the controller's list holds: they take turns, and nobody is forgotten.
+  /// More devices than the controller's list holds: they take turns, and none is forgotten.
   @Test func moreThanThereIsRoomFor() async throws {
     let room = Room(), (host, peer) = try await room.sensor(try Sensor())
     let probe = try await Probe.poweredOn(room.adapter())
@@ -203,7 +227,7 @@ import Testing
     withExtendedLifetime(host) {}
   }
 
-  /// The controller has no room for another link: the session is told, and the others keep theirs.
+  /// The controller has no room for another link: the session gets an error, and the others keep their links.
   @Test func theControllersLimit() async throws {
     let room = Room(), (one, first) = try await room.sensor(try Sensor()),
       (two, second) = try await room.sensor(try Sensor())
@@ -225,7 +249,7 @@ import Testing
     try await probe.connected(second)
     withExtendedLifetime((one, two)) {}
   }
-  /// A device that has the least ATT_MTU, 23 (Vol 3, Part F, §3.2.8), never says that it has another.
+  /// A device with the least ATT_MTU, 23 (Vol 3, Part F, §3.2.8), causes no event of a change.
   @Test func theLeastMTU() async throws {
     let room = Room(), sensor = try Sensor()
     var configuration = HostConfiguration()
@@ -240,8 +264,9 @@ import Testing
     withExtendedLifetime(host) {}
   }
 
-  /// The device did not hear the connection, 0x3E (Vol 6, Part B, §4.5): no event follows, and the adapter connects again. One that ends
-  /// the link before it has answered anything is a failure, with its reason. What the host says here of these links is made up.
+  /// The device did not receive the connection request, 0x3E (Vol 6, Part B, §4.5): no event follows, and the adapter
+  /// connects again. A device that ends the link before it has answered anything is a failure, with its reason. The
+  /// test makes up the host's events for these links.
   @Test func notEstablished() async throws {
     let absent = PeerID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random)), peer = UUID(absent)
     let adapter = Room().adapter(), probe = try await Probe.poweredOn(adapter)
@@ -259,13 +284,13 @@ import Testing
     try await isDown(1001, .connectionFailedToBeEstablished)
     try await probe.settle()
     #expect(try await adapter.eventLoop.submit { adapter.core.central.reaches[absent] != nil }.get())
-    let told = try await probe.history().filter {
+    let events = try await probe.history().filter {
       switch $0 {
       case .connected, .connectionFailed, .disconnected: true
       default: false
       }
     }
-    #expect(told.isEmpty)
+    #expect(events.isEmpty)
     try await isDown(1002, .remoteUserTerminatedConnection)
     let error = try await probe.wait("failure") {
       if case .connectionFailed(peer, let error) = $0 { error } else { nil }
@@ -287,7 +312,7 @@ import Testing
       #expect(reason == .remoteUserTerminatedConnection)
       break
     }
-    // Again, and of one that has never begun: nothing to wait for.
+    // Again, and for an adapter that never started: both return at once.
     for adapter in [adapter, room.adapter()] {
       await withCheckedContinuation { continuation in adapter.shutDown { continuation.resume() } }
     }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import BindruneBroker
 
-/// The queue of a session whose reader is no manager.
+/// The queue of a session whose reader is not a manager.
 @Suite struct EventQueueTests {
   /// A connection to an application in another process: takes events only while its socket is writable.
   final class Connection: EventQueueReader {
@@ -51,7 +51,7 @@ import Testing
   }
 
   @Test(
-    "What the socket does not take waits in the queue, bounded; what it takes is in order and ends in the present state"
+    "Events that the socket does not accept wait in the bounded queue; the others are in order, up to the present state"
   )
   func blocked() {
     let connection = Connection(), queue = connection.queue
@@ -78,7 +78,7 @@ import Testing
     #expect(connection.takeWritten().count == 1)
   }
 
-  @Test("Either end closes the queue: what waits is dropped, and the reader hears of nothing more")
+  @Test("Either end closes the queue: waiting events are dropped, and the reader gets no more calls")
   func closed() {
     let connection = Connection()
     connection.block()
@@ -89,7 +89,7 @@ import Testing
     #expect(connection.takeWritten().isEmpty && connection.calls == 1)
   }
 
-  @Test("Events that are put in while another thread takes them: each is taken once, in order")
+  @Test("Events added while another thread takes them are each taken once, in order")
   func threads() {
     let queue = EventQueue(), count = 20_000, isDone = Atomic(false)
     let taken = Mutex<[Int]>([])

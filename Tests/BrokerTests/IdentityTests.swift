@@ -71,8 +71,8 @@ import Testing
     #expect(try await probe.ask { .read($0, peer, sensor.location) } == .value(Data([2])))
   }
 
-  /// One session has asked for a device by its identity address, another is connected to the same device by a private address.
-  /// When the identity is revealed, each session keeps its own identifier.
+  /// One session has requested a device by its identity address, another is connected to the same device by a private
+  /// address. When the identity is revealed, each session keeps its own identifier.
   @Test func twoNamesOfOneDevice() async throws {
     let room = Room(), (sensor, host, identity) = try await privateSensor(room)
     let one = try await Probe.poweredOn(room.adapter()), two = try await Probe.poweredOn(one.adapter)
@@ -85,7 +85,7 @@ import Testing
     try await two.ask { .discoverServices($0, known, nil) }
     #expect(try await two.ask { .read($0, known, sensor.location) } == .value(Data([2])))
     #expect(try await one.ask { .read($0, peer, sensor.location) } == .value(Data([2])))
-    // A session that has the device and asks for it by the second identifier gets `.busy` with the first.
+    // A session that has the device and requests it by the second identifier gets `.busy` with the first.
     one.send(.connect(known, ConnectOptions()))
     try await one.wait("failure") {
       if case .connectionFailed(known, let error) = $0, error.code == .busy { true } else { nil }

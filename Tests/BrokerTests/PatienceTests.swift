@@ -7,7 +7,7 @@ import Testing
 
 @testable import BindruneBroker
 
-/// What fails again and again is tried again after waits that grow.
+/// Retries after repeated failures come after growing delays.
 @Suite(.virtualTime, .hang) struct PatienceTests {
   @Test func waits() {
     let patience = AdapterPatience()
@@ -18,7 +18,7 @@ import Testing
     #expect(patience.wait(after: 1000) == patience.longest && patience.wait(afterUnheard: 1000) == patience.longest)
   }
 
-  /// A controller that starts well and is lost at once.
+  /// A controller that starts and is lost at once.
   @Test func aControllerThatFlaps() async throws {
     let room = Room(), ways = Ways()
     var patience = AdapterPatience.short
@@ -34,7 +34,7 @@ import Testing
     try await probe.state(.poweredOn)
     probe.session.close()
   }
-  /// One that has worked for a while begins anew.
+  /// After a controller has worked for a while, the delays begin again.
   @Test func aControllerThatIsSteadyAgain() async throws {
     let room = Room(), ways = Ways()
     var patience = AdapterPatience.short
@@ -112,7 +112,7 @@ private final class Refusals: Sendable {
       }
       let accepted = octets("04 0F 04 00 01 43 20")
       host.send(accepted.span)
-      // LE Enhanced Connection Complete with an error, so all the rest is of no meaning: §7.7.65.10.
+      // LE Enhanced Connection Complete with an error, so the other fields are meaningless: §7.7.65.10.
       let failed = octets("04 3E 1F 0A 3E") + [UInt8](repeating: 0, count: 29)
       host.send(failed.span)
       host.flush()

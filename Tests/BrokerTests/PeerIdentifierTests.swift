@@ -10,10 +10,10 @@ import Testing
     let other = PeerID(PeerAddress(address, .public))
     #expect(UUID(other).uuidString == "F5F4F3F2-F1F0-8000-B14E-4472756E6500")
     #expect(PeerID(UUID(other)) == other && other != peer)
-    // What a controller has resolved is the same device.
+    // An address that a controller has resolved is the same device.
     #expect(UUID(PeerID(PeerAddress(address, .randomIdentity))) == UUID(peer))
   }
-  @Test("the devices of one maker differ where programs look, in the first eight characters")
+  @Test("identifiers of one manufacturer's devices differ in the first eight characters, which programs show")
   func oneMaker() {
     let identifiers = (0..<100).map { UUID(PeerID(PeerAddress(DeviceAddress(0x0000_5E00_5300 + $0), .public))) }
     #expect(Set(identifiers.map { $0.uuidString.prefix(8) }).count == 100)

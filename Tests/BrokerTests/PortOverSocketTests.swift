@@ -1,12 +1,13 @@
 import Bindrune
+import BindruneWire
 import Foundation
 import Synchronization
 import TestSupport
 import Testing
 
-/// Ports that no host drains: the adapter is in another process, and the writer of a socket takes the values.
+/// Ports that a socket's writer drains instead of a host, for an adapter in another process.
 @Suite(.hang) struct PortOverSocketTests {
-  /// What the application's process has written to its socket.
+  /// The frames that the application's process has written to its socket.
   enum Frame: Equatable, Sendable {
     case value(UInt16), request(UInt16)
   }
@@ -15,8 +16,8 @@ import Testing
     case failed(BluetoothError)
   }
 
-  /// The writer of a socket in memory. The other process grants it credit, in octets of values. It writes requests too, each after
-  /// the values that were offered before it.
+  /// The writer of a socket in memory. The other process grants it credit, in octets of values. It writes requests too,
+  /// each after the values that were offered before it.
   final class Writer: @unchecked Sendable {
     // Sendable: the lock, and what `drain`, `grant` and `close` change, which one thread calls at a time.
     private struct Request {
@@ -39,7 +40,7 @@ import Testing
       port = SendPort(handle: nil, kind: .command, capacity: capacity, mtu: mtu, onReady: onReady) { _ in wake() }
     }
 
-    /// From any thread. The place is taken under the lock under which the request is put: so both lines have one order.
+    /// From any thread. The fence and the request are placed under one lock, so both queues have the same order.
     func put(_ number: UInt16) {
       let isTaken = lock.withLock {
         guard let place = port.fence() else { return false }
@@ -57,13 +58,13 @@ import Testing
       credit += octets
       if isOutOfCredit { drain() }
     }
-    /// Writes what it may.
+    /// Writes as much as it has credit for.
     func drain() {
       if isClosed { return }
       isOutOfCredit = false
       while true {
         let isAny = writeRequest()
-        let (left, isEdge) = port.sendNext { value, handle in
+        let (left, isEdge) = port.sendNext(now: .zero) { value, handle in
           guard credit >= value.count else { return false }
           credit -= value.count
           let octets = value.indices.map { value[$0] }, number = UInt16(octets[0]) << 8 | UInt16(octets[1])
@@ -90,7 +91,7 @@ import Testing
       guard let next else { return false }
       written.append(.request(next.number))
       end(next.number, .written)
-      // Its fence goes here, which may wake the writer again.
+      // Releases its fence, which may wake the writer again.
       return true
     }
     /// The socket is closed, by either side.
@@ -115,7 +116,7 @@ import Testing
     private(set) var writer: Writer!
     private let last: Int
 
-    /// Closes the socket when so many frames have been written.
+    /// Closes the socket after this many frames.
     init(closesAfter last: Int) {
       self.last = last
       writer = Writer(capacity: 1_000, mtu: 247) { [unowned self] in schedule() }
@@ -134,15 +135,15 @@ import Testing
     }
   }
 
-  /// 2 to 121 octets that tell their number.
+  /// 2 to 121 octets that contain their number.
   static func value(_ number: UInt16) -> [UInt8] {
     [UInt8(number >> 8), UInt8(number & 255)]
       + [UInt8](repeating: UInt8(truncatingIfNeeded: number), count: Int(number) * 7 % 120)
   }
   private static func handle(of number: UInt16) -> AttributeHandle { AttributeHandle(rawValue: number % 5 + 1) }
 
-  /// Stalls, credit by pieces, wakes that come late, and for every second seed an end in the middle.
-  @Test("What one thread calls leaves in the order of its calls, with one ready edge for each run of refusals")
+  /// Stalls, partial credit, late wakes, and for every second seed an end in the middle.
+  @Test("One thread's calls leave in order, with one ready edge for each run of refusals")
   func seeded() {
     for seed in UInt64(0)..<200 {
       var chance = SplitMix64(seed: seed), calls: [Frame] = [], requests: [UInt16] = []
@@ -168,7 +169,7 @@ import Testing
           writer.put(number)
           requests.append(number)
           calls.append(.request(number))
-          // As a session does where its line was empty.
+          // As a session does if its queue was empty.
           if requests.count == 1 || writer.outcomes.count == requests.count - 1 { writer.drain() }
         case 7: writer.grant(Int.random(in: 0...400, using: &chance))
         default:
@@ -182,7 +183,7 @@ import Testing
         #expect(writer.port.readyEdges == edges.load(ordering: .relaxed), "seed \(seed)")
       }
       if end == .max {
-        // A wake that was late, and credit for all: whatever is left has to leave by these alone.
+        // A late wake and credit for everything must suffice for all that remains.
         writer.grant(1 << 20)
         while wakes.exchange(0, ordering: .relaxed) > 0 { writer.drain() }
         #expect(writer.written == calls && edges.load(ordering: .relaxed) == runs, "seed \(seed)")
@@ -204,14 +205,14 @@ import Testing
     }
   }
 
-  /// Two producers, the writer's thread, and the other process, which grants credit when there is none left; with an end in the
-  /// middle, and without.
+  /// Two producers, the writer's thread, and the other process, which grants credit when there is none left; with an
+  /// end in the middle, and without.
   @Test(
     "Producers on threads of their own wait for room and go on; each one's order is kept", arguments: [true, false])
   func threads(isClosed: Bool) async throws {
     let thread = WriterThread(closesAfter: isClosed ? 3_000 : .max), writer = thread.writer!, port = writer.port!
     let count = UInt16(4_000)
-    // Each returns what it has called, in order.
+    // Each returns its calls, in order.
     let producers = (UInt16(0)..<2).map { producer in
       Task { () -> [Frame] in
         var calls: [Frame] = []
@@ -236,7 +237,7 @@ import Testing
     }
     var calls: [[Frame]] = []
     for producer in producers { calls.append(await producer.value) }
-    // All that was offered has been written when a request after it has.
+    // When a request has been written, so has every value offered before it.
     writer.put(65_535)
     thread.schedule()
     while writer.outcomes[65_535] == nil {

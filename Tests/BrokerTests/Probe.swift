@@ -6,17 +6,17 @@ import Testing
 @testable import Bindrune
 @testable import BindruneBroker
 
-// Others of these names are Foundation's and the transport's.
+// Foundation and the transport have types with these names.
 typealias Adapter = BindruneBroker.Adapter
 
-/// A session, and everything that it is told.
+/// A session that records its events.
 final class Probe: EventQueueReader, @unchecked Sendable {
   // Sendable: everything happens on the adapter's event loop, or, of operations, in the one task of the test.
   let adapter: Adapter
   private(set) var session: DirectSession!
   /// All of it, in order.
   private(set) var log: [BrokerEvent] = []
-  /// What nobody has waited for yet.
+  /// Events that no test has taken yet.
   private var fresh: [BrokerEvent] = []
   private var check: (() -> Void)?
   private var last: UInt64 = 0
@@ -29,7 +29,7 @@ final class Probe: EventQueueReader, @unchecked Sendable {
   }
   func eventsWait(in queue: EventQueue) { for case let event? in queue.takeAll() { hear(event) } }
   func eventsDropped(_ count: Int, from queue: EventQueue) { Issue.record("\(count) events were dropped") }
-  /// One that has an adapter already.
+  /// A session on an existing adapter.
   static func poweredOn(_ adapter: Adapter, at location: SourceLocation = #_sourceLocation) async throws -> Probe {
     let probe = Probe(adapter)
     try await probe.state(.poweredOn, at: location)
@@ -49,7 +49,7 @@ final class Probe: EventQueueReader, @unchecked Sendable {
   func send(_ request: BrokerRequest.Central) { session.send(request) }
   func send(_ request: BrokerRequest.Peripheral) { session.send(request) }
 
-  /// The first event, of those that nobody has waited for, of which `pick` makes something; five minutes at most.
+  /// Takes events until `pick` returns a value; waits five minutes at most.
   @discardableResult
   func wait<Result: Sendable>(
     _ what: String, at location: SourceLocation = #_sourceLocation,
@@ -145,7 +145,7 @@ final class Probe: EventQueueReader, @unchecked Sendable {
     return try await completion(of: id, at: location)
   }
 
-  /// What is on its way to the session has arrived: another round through the adapter.
+  /// Waits for events on their way to the session, by a round trip through the adapter.
   func settle() async throws {
     let id = newID()
     send(.readRSSI(id, UUID()))
@@ -155,16 +155,16 @@ final class Probe: EventQueueReader, @unchecked Sendable {
   func history() async throws -> [BrokerEvent] { try await adapter.eventLoop.submit { self.log }.get() }
 }
 
-/// What a session tells, for a test that only waits for it.
+/// A session's events, for a test that only waits for them.
 final class EventStream: EventQueueReader {
   let queue = EventQueue(), events: AsyncStream<BrokerEvent>
-  private let told: AsyncStream<BrokerEvent>.Continuation
+  private let continuation: AsyncStream<BrokerEvent>.Continuation
 
   init() {
-    (events, told) = AsyncStream.makeStream()
+    (events, continuation) = AsyncStream.makeStream()
     queue.reader = self
   }
-  func eventsWait(in queue: EventQueue) { for case let event? in queue.takeAll() { told.yield(event) } }
+  func eventsWait(in queue: EventQueue) { for case let event? in queue.takeAll() { continuation.yield(event) } }
   func eventsDropped(_ count: Int, from queue: EventQueue) { Issue.record("\(count) events were dropped") }
 }
 
@@ -175,12 +175,12 @@ extension [BrokerEvent] {
   var states: [AdapterState] { compactMap { if case .adapter(let state) = $0 { state } else { nil } } }
 }
 
-/// Adapters and other people's hosts on one radio, without loss, in the test's own time.
+/// Adapters and foreign hosts on one radio, without loss, in the test's own time.
 struct Room: Sendable {
   let radio: SimulatedRadio
   init() { radio = SimulatedRadio(on: VirtualLoop.current, configuration: .ideal) }
 
-  /// Quick, so that nobody waits; `open`: another way to the controller than the radio.
+  /// With short delays; `open`: another transport to the controller.
   func adapter(
     _ patience: AdapterPatience = .short,
     open: (@Sendable (any EventLoop) async throws(TransportError) -> any HCITransport)? = nil
@@ -191,8 +191,10 @@ struct Room: Sendable {
     }
     return Adapter(on: radio.eventLoop, patience: patience, logger: .silent, open: open ?? onRadio)
   }
-  func host(_ database: Database) async throws -> BluetoothHost {
-    let host = BluetoothHost(radio.controller(), database: database)
+  func host(
+    _ database: Database, _ configuration: HostConfiguration = HostConfiguration()
+  ) async throws -> BluetoothHost {
+    let host = BluetoothHost(radio.controller(), configuration: configuration, database: database)
     try await host.start()
     return host
   }
@@ -225,7 +227,7 @@ extension BluetoothHost {
   func disconnectAll() { for link in links { begin(.disconnect(link.id)) } }
 }
 
-/// A database with one of each.
+/// A database with one characteristic of each kind.
 struct Sensor: Sendable {
   let database: Database
   let service: AttributeHandle

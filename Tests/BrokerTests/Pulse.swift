@@ -4,7 +4,7 @@ import Testing
 
 @testable import BindruneBroker
 
-/// What the peripherals of these tests publish: one of each.
+/// The service of these tests' peripherals: one characteristic of each kind.
 struct Pulse {
   static let description = ServiceDescription(
     uuid: "180D",
@@ -78,7 +78,7 @@ extension Probe {
   }
 }
 
-/// An adapter and other people's central.
+/// An adapter and a foreign central.
 struct Ward {
   let room = Room()
   let adapter: Adapter
@@ -90,7 +90,7 @@ struct Ward {
   func session(at location: SourceLocation = #_sourceLocation) async throws -> Probe {
     try await Probe.poweredOn(adapter, at: location)
   }
-  /// Whom centrals see.
+  /// The address that centrals see.
   func address() async throws -> PeerAddress {
     let adapter = adapter
     return try #require(
@@ -100,7 +100,7 @@ struct Ward {
   }
   /// The central's link to a session that advertises.
   func link() async throws -> Link { try await central.connect(to: try await address(), .fast) }
-  /// A session that has published a `Pulse` and advertises, and the central's link, on which all is discovered.
+  /// A session that has published a `Pulse` and advertises, and the central's link, after a full discovery.
   func linked() async throws -> (session: Probe, pulse: Pulse, link: Link) {
     let session = try await session()
     let pulse = try await session.publishPulse()
@@ -115,7 +115,7 @@ extension Link {
   func characteristic(_ value: AttributeHandle) async throws -> RemoteCharacteristic {
     try #require(await database.characteristics.first { $0.valueHandle == value })
   }
-  /// What the server answers.
+  /// The server's answer.
   func attError(_ body: (Link) async throws(BluetoothError) -> Void) async -> ATTError? {
     do throws(BluetoothError) { try await body(self) } catch { return error.attError }
     return nil

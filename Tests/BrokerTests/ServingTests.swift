@@ -13,7 +13,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
 @Suite("Serving", .virtualTime, .hang) struct ServingTests {
   // MARK: Publishing
 
-  /// S81 … S85, S137, S139: what two sessions publish is one database, in which a UUID may be twice.
+  /// S81 … S85, S137, S139: the services of two sessions are one database, which may contain a UUID twice.
   @Test func oneDatabaseForAll() async throws {
     let ward = try await Ward()
     let (a, b) = (try await ward.session(), try await ward.session())
@@ -49,7 +49,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
           == .writeNotPermitted)
     }
     a.send(.setValue(first.location, Data([1, 2, 3])))
-    // Another session's is not its business.
+    // It cannot remove another session's service.
     a.send(.setValue(second.location, Data([9])))
     try await a.settle()
     #expect(try await link.read(first.location) == [1, 2, 3])
@@ -60,8 +60,8 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
       .trimmingCharacters(in: .whitespacesAndNewlines)
   }
 
-  /// S85: the error says what is wrong, and nothing is published.
-  @Test func whatCannotBePublished() async throws {
+  /// S85: the error names the cause, and nothing is published.
+  @Test func invalidServices() async throws {
     let ward = try await Ward()
     let (a, b) = (try await ward.session(), try await ward.session())
     let foreign = try await b.publish(ServiceDescription(uuid: "180F"))
@@ -107,7 +107,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     #expect(again.handle == large.handle)
   }
 
-  /// S130, S138 … S141: services come and go while a central is connected, which is told by Service Changed.
+  /// S130, S138 … S141: services change while a central is connected, which gets Service Changed.
   @Test func changesWhileConnected() async throws {
     let ward = try await Ward()
     let (a, b) = (try await ward.session(), try await ward.session())
@@ -137,14 +137,15 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     let other = try await b.publishPulse()
     _ = try await next()
 
-    // The one that includes it goes on without, with its subscribers. What another session has published stays.
+    // The service that includes it continues without the include, and keeps its subscribers. The other session's
+    // services stay.
     a.send(.removeService(battery.handle))
     b.send(.removeService(heart.handle))
     let without = try #require(try await next())
     #expect(without.services.map(\.uuid) == ["1800", "1801", "180D", "180D"] && without.includes.isEmpty)
     let port = try #require(a.session.port(.notification, of: UUID(PeerID(await ward.central.ownAddress))))
     #expect(port.offer([72], to: measurement))
-    // The central's own subscription has ended with the change; the server has not forgotten it.
+    // The central's client has ended its subscription with the change; the server has kept it.
     for try await event in events {
       guard case .value(let value) = event else { continue }
       #expect(value.handle == measurement && value.value == [72])
@@ -159,7 +160,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
 
   // MARK: Requests
 
-  /// S90 … S95: a read reaches the session that has published the value, and its answer the central.
+  /// S90 … S95: a read reaches the session that has published the value, and the answer reaches the central.
   @Test func reads() async throws {
     let ward = try await Ward()
     let (session, pulse, link) = try await ward.linked()
@@ -170,7 +171,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     let read = try await session.readRequest()
     #expect(
       read.central == UUID(PeerID(await ward.central.ownAddress)) && read.handle == pulse.control && read.offset == 0)
-    // Nobody else can answer it.
+    // No other session can answer it.
     stranger.send(.respond(read.id, central: read.central, Data([6, 6, 6])))
     stranger.send(.reject(read.id, central: read.central, .unlikelyError))
     try await stranger.settle()
@@ -191,7 +192,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     #expect(!history.contains { if case .readRequested = $0 { true } else { false } })
   }
 
-  /// A value longer than the ATT_MTU: the rest is asked for from its offset on. S92.
+  /// A value longer than the ATT_MTU: the central reads the rest from its offset on. S92.
   @Test func longRead() async throws {
     let ward = try await Ward()
     let session = try await ward.session()
@@ -213,7 +214,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     await central.close()
   }
 
-  /// S96 … S98: writes come whole, with their offsets; one answer is for all of them.
+  /// S96 … S98: writes come together, with their offsets; one answer covers all of them.
   @Test func writes() async throws {
     let ward = try await Ward()
     let session = try await ward.session()
@@ -244,13 +245,13 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     #expect(request.writes.map { [UInt8]($0.value) } == both.map(\.value))
     session.send(.respond(request.id, central: request.central, nil))
     try await several
-    // Without response: nobody waits for an answer, and one does no harm.
+    // Without response: no central waits for an answer, and an unnecessary one does no harm.
     #expect(try await link.writeWithoutResponse([5], to: pulse.index))
     request = try await session.writeRequest()
     #expect(request.writes == [ServerWrite(handle: pulse.index, offset: 0, value: Data([5]))])
     session.send(.respond(request.id, central: request.central, nil))
     session.send(.reject(request.id, central: request.central, .unlikelyError))
-    // What the properties do not offer: Vol 3, Part G, §3.3.1.1.
+    // Accesses that the properties do not permit: Vol 3, Part G, §3.3.1.1.
     #expect(
       await link.attError { link throws(BluetoothError) in try await link.write([1], to: pulse.index) }
         == .writeNotPermitted)
@@ -262,7 +263,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     try await last
   }
 
-  /// A queue over values of two sessions is refused whole: neither could promise for the other.
+  /// A queue over values of two sessions is refused: neither session can accept for the other.
   @Test func writesAcrossSessions() async throws {
     let ward = try await Ward()
     // Before the link, so that nothing changes while it is up.
@@ -279,7 +280,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     }
   }
 
-  /// A session that closes leaves nobody waiting, and nothing behind but what others have.
+  /// A session that closes leaves no central waiting, and only the other sessions' services remain.
   @Test func aSessionThatCloses() async throws {
     let ward = try await Ward()
     let b = try await ward.session()
@@ -293,7 +294,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     #expect(database.services.map(\.handle).last == other.service.handle && database.services(("180D")).count == 1)
     #expect(try await link.read(other.location) == [2])
     #expect(a.session.port(.notification, of: UUID(PeerID(await ward.central.ownAddress))) == nil)
-    // It advertises no more: who advertises now is the other.
+    // It advertises no more; the other session does.
     try await b.advertise("Left")
     for try await found in ward.central.scan() where found.data.serviceUUIDs == ["180D"] {
       #expect(found.name == "Left")
@@ -301,7 +302,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     }
   }
 
-  /// The central goes, or has waited for 25 s: the session is told once, and its answer is for nobody.
+  /// If the central disconnects, or has waited for 25 s, the session gets one event, and its answer is ignored.
   @Test func requestsThatEnd() async throws {
     let ward = try await Ward()
     let (session, pulse, link) = try await ward.linked()
@@ -310,7 +311,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     }
     let read = Task { await link.attError { link throws(BluetoothError) in _ = try await link.read(pulse.control) } }
     var request = try await session.readRequest()
-    // What the host says after 25 s, which the layers' tests wait for on a clock of their own.
+    // The host's event after 25 s; the layers' tests wait for it in virtual time.
     let (adapter, handle) = (ward.adapter, pulse.control)
     try await adapter.eventLoop.submit {
       guard let peer = adapter.core.serving.clients.keys.first else { return }
@@ -328,7 +329,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     try await ended(request.id)
     _ = await again.value
     session.send(.respond(request.id, central: request.central, Data([2])))
-    // The next one is not answered by it.
+    // It does not answer the next one.
     let third = try await ward.link()
     async let value = third.read(handle)
     let asked4 = try await session.readRequest()
@@ -339,7 +340,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
 
   // MARK: Encryption
 
-  /// What needs encryption is answered with 0x0F until there is pairing: Decision 0021.
+  /// Values that need encryption are refused with 0x05 until the devices have paired. Vol 3, Part C, §10.3.1.
   @Test func encryption() async throws {
     let ward = try await Ward()
     let session = try await ward.session()
@@ -351,27 +352,30 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
           .init(uuid: "2A38", properties: .read, permissions: secret, value: Data([1])),
           .init(uuid: "2A39", properties: [.read, .write], permissions: secret),
           .init(uuid: "2A37", properties: .notify, permissions: .none, configuring: .encrypted),
-          // Who may not read it unencrypted is not notified unencrypted: Vol 3, Part C, §10.3.1.1.
+          // A value that needs encryption is not notified without: Vol 3, Part C, §10.3.1.1.
           .init(uuid: "2A19", properties: .notify, permissions: AttributePermissions(read: .encrypted)),
         ]))
     try await session.advertise("Secret")
-    let link = try await ward.link()
+    var configuration = HostConfiguration()
+    configuration.pairsOnDemand = false
+    let central = try await ward.room.host(Database(), configuration)
+    let link = try await central.connect(to: try await ward.address(), .fast)
     let database = try await link.discover()
     let values = service.characteristics.map(\.value)
     for value in values.prefix(2) {
       #expect(
-        await link.attError { link throws(BluetoothError) in _ = try await link.read(value) } == .insufficientEncryption
-      )
+        await link.attError { link throws(BluetoothError) in _ = try await link.read(value) }
+          == .insufficientAuthentication)
     }
     let writable = values[1]
     #expect(
       await link.attError { link throws(BluetoothError) in try await link.write([1], to: writable) }
-        == .insufficientEncryption)
+        == .insufficientAuthentication)
     for value in values.suffix(2) {
       let characteristic = try #require(database.characteristic(valueHandle: value))
       #expect(
         await link.attError { link throws(BluetoothError) in _ = try await link.subscribe(to: characteristic) }
-          == .insufficientEncryption)
+          == .insufficientAuthentication)
     }
     try await session.settle()
     #expect(
@@ -381,11 +385,20 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
         default: false
         }
       })
+
+    // The same client, paired; and one that pairs by itself.
+    #expect(try await link.pair().isEncrypted)
+    #expect(try await link.read(values[0]) == [1])
+    _ = try await link.subscribe(to: try #require(database.characteristic(valueHandle: values[2])))
+    try await link.disconnect()
+    let other = try await ward.link()
+    #expect(try await other.read(values[0]) == [1])
+    #expect(await other.security.isBonded)
   }
 
-  // MARK: The adapter's life
+  // MARK: The adapter's states
 
-  /// Below poweredOff what was published is gone, and the database begins anew.
+  /// Below poweredOff all services are removed, and the database begins again.
   @Test func theDatabaseBeginsAnew() async throws {
     let ways = Ways()
     let ward = try await Ward { room in
@@ -400,14 +413,14 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     try await session.wait("reset") { if case .adapter(.resetting) = $0 { true } else { nil } }
     try await session.state(.poweredOn)
     #expect(session.session.port(.notification, of: peer) == nil)
-    // The state says it all: no other event has told of it.
-    let told = try await session.history().filter {
+    // The state is the only event for it.
+    let events = try await session.history().filter {
       switch $0 {
       case .unsubscribed, .advertisingEnded: true
       default: false
       }
     }
-    #expect(told.isEmpty, "\(told)")
+    #expect(events.isEmpty, "\(events)")
     #expect(try await session.publishPulse().service == pulse.service)
     try await session.advertise("Again")
     let database = try await ward.link().discoverAll()
@@ -415,7 +428,7 @@ private func failure(_ result: Result<BrokerAnswer, BluetoothError>) -> Bluetoot
     withExtendedLifetime(rate) {}
   }
 
-  /// Before it is powered on, whatever is asked for is answered.
+  /// Before it is powered on, every request is answered.
   @Test func beforeItIsPoweredOn() async throws {
     let room = Room()
     let adapter = room.adapter { _ async throws(TransportError) in throw .specification("nothing") }

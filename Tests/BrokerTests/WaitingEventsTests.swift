@@ -3,7 +3,7 @@ import Testing
 
 @testable import BindruneBroker
 
-/// What a program that has taken no events for a while finds when it takes them: Decision 0027.
+/// The events that a program finds after it has taken none for a while: Decision 0027.
 @Suite struct WaitingEventsTests {
   private let peer = Self.peer(1), other = Self.peer(2), peers = (1...8).map { Self.peer($0) }
   private static func peer(_ number: UInt64) -> UUID {
@@ -26,7 +26,7 @@ import Testing
     _ = waiting.takeAll()
     return waiting
   }
-  /// What is left of `events` behind 1,024 others, in words.
+  /// The rest of `events` after 1,024 others, as texts.
   private func left(_ events: [BrokerEvent]) -> [String] {
     var waiting = Self.afterTheFirstState()
     for _ in 0..<1024 { _ = waiting.append(command(0)) }
@@ -60,7 +60,7 @@ import Testing
     }
   }
 
-  /// Below 1,024 there is no reason to keep anything back, but for what nobody waits for any more.
+  /// Below 1,024 the queue drops nothing but requests that have ended.
   @Test func aFewAreAllKept() {
     var waiting = Self.afterTheFirstState()
     for _ in 0..<100 {
@@ -75,7 +75,7 @@ import Testing
     ]
     #expect(words(&waiting) == Array(repeating: one, count: 100).flatMap { $0 })
   }
-  /// Values count each by itself, however many come together: the last ones are dropped.
+  /// Each value counts, also in a batch: the last ones are dropped.
   @Test func valuesThatCameTogether() {
     var waiting = WaitingEvents()
     let value = Data([1])
@@ -89,7 +89,7 @@ import Testing
     #expect(kept.map(\.count) == [65_530, 6] && kept.last == (0..<6).map { Data([$0]) })
     #expect(waiting.isEmpty && waiting.append(.values(peer, 3, [value])) == 0)
   }
-  /// Nobody has been told any state: the last one is the first.
+  /// The program has taken no state yet: the last one is its first.
   @Test func theFirstState() {
     var waiting = WaitingEvents()
     for state in [AdapterState.unknown, .poweredOff(""), .resetting(""), .poweredOn] {
@@ -102,7 +102,7 @@ import Testing
     #expect(left([.subscribed(peer, 3, longestUpdate: 20), .unsubscribed(peer, 3)]) == [])
     #expect(
       left([.unsubscribed(peer, 3), .subscribed(peer, 3, longestUpdate: 20)]) == ["unsubscribed 1 3", "subscribed 1 3"])
-    // The last state counts, whatever came before; each characteristic and each central is for itself.
+    // The last state counts, whatever came before, separately for each characteristic and each central.
     for count in 1...9 {
       let toggles = (0..<count).map { turn -> BrokerEvent in
         turn.isMultiple(of: 2) ? .unsubscribed(peer, 3) : .subscribed(peer, 3, longestUpdate: 20)
@@ -113,7 +113,7 @@ import Testing
         left([.subscribed(other, 3, longestUpdate: 20)] + toggles + [.subscribed(peer, 7, longestUpdate: 20)])
           == ["subscribed 2 3"] + last + ["subscribed 1 7"])
     }
-    // What the central wrote in between stays where it was.
+    // The central's writes in between keep their place.
     #expect(
       left([
         .unsubscribed(peer, 3), command(1), .subscribed(peer, 3, longestUpdate: 20), command(2), .unsubscribed(peer, 3),
@@ -122,7 +122,7 @@ import Testing
   }
   @Test func requests() {
     #expect(left([read(1), read(2), .requestEnded(request(1)), .requestEnded(request(9))]) == ["read 2", "ended 9"])
-    // Nobody waits for the answer to a command, and it has happened.
+    // A command stays: no central waits for an answer, and its write has happened.
     #expect(left([command(7), .requestEnded(request(0).ofCommand)]).first == "write 7")
   }
   @Test func lastWords() {
@@ -139,12 +139,12 @@ import Testing
         .servicesChanged(peer, HandleRange(3, 4)),
       ]) == ["services 2 1 2", "services 1 3 12"])
   }
-  /// A link that is made again by itself: an end, and a begin after it.
+  /// A link that reconnects automatically: an end, and a begin after it.
   @Test func reconnections() {
     #expect(left([up(peer), down(peer)]) == ["up 1", "down 1"])
     #expect(left([down(peer), up(peer), down(peer), up(other), up(peer), down(peer)]) == ["down 1", "up 2"])
     #expect(left([down(peer), up(peer), down(peer), up(peer)]) == ["down 1", "up 1"])
-    // An end that is final is told.
+    // A final end is kept.
     let end = BrokerEvent.disconnected(peer, nil, isReconnecting: false, seconds: 0)
     #expect(left([down(peer), up(peer), end]) == ["down 1", "up 1", "down 1"])
   }
@@ -190,7 +190,7 @@ import Testing
       isSubscribed[String(parts[1])] = parts[0] == "subscribed"
     }
     #expect(isSubscribed.values.count { $0 } == subscribed.count)
-    // Strangers, each with an address of its own, leave nothing.
+    // Unknown devices, each with an address of its own, leave nothing.
     for number in 0..<100_000 {
       let stranger = Self.peer(UInt64(number))
       _ = waiting.append(.subscribed(stranger, 3, longestUpdate: 20))
@@ -199,7 +199,7 @@ import Testing
     }
     #expect(waiting.count <= 1024 + 1)
   }
-  /// An unknown state is none: until another has been taken, only the last state is kept.
+  /// `.unknown` does not count as a state: until another has been taken, only the last state is kept.
   @Test func theFirstKnownState() {
     var waiting = WaitingEvents()
     _ = waiting.append(.adapter(.unknown))

@@ -5,12 +5,12 @@ import GATT
 import TestSupport
 import Testing
 
-/// What a script and a database may say, and what is said of one that says something else.
+/// The grammar of scripts and databases, and the errors of invalid ones.
 @Suite struct ParserTests {
   static let head = "title: T\nside: server\n"
   func script(_ lines: String) throws(FileError) -> Script { try Script(Self.head + lines, file: "s") }
 
-  /// The line, the place of the error and a word of it. The head has two lines.
+  /// The line, the position of the error and a word of it. The head has two lines.
   static let wrongLines: [(String, Int, Int, String)] = [
     ("< 0A 3", 3, 6, "half an octet"),
     ("< 0A ??", 3, 6, "wildcard"),
@@ -76,7 +76,7 @@ import Testing
     do { _ = try Script(text, file: "s") } catch { #expect("\(error)" == expected) }
   }
 
-  @Test func whatAScriptMaySay() throws {
+  @Test func everyKindOfStep() throws {
     let script = try Script(
       """
       # A comment
@@ -115,7 +115,7 @@ import Testing
     #expect(script.steps[0].text == "< 0A 0300 \"a#\\\"b\" 00*2" && script.steps[0].line == 7)
   }
 
-  /// A command goes over a control connection as text, and is the same command there.
+  /// A command sent over a control connection as text is parsed there as the same command.
   @Test(arguments: [
     "mtu 64", "security keys", "security authenticated", "security encrypted 7", "authorized", "unauthorized",
     "insert /b/more.json", "remove 0x0030", "notify 0x0012 01, 0x0015 02 03", "set 0x0012 01 02", "notify 0x0012",
@@ -132,7 +132,7 @@ import Testing
     #expect(command.script == line)
   }
 
-  @Test func whatTheSideUnderTestIsTold() throws {
+  @Test func controlLines() throws {
     let lines = """
       insert ../b/more.json  # from where the script stands
       remove 0x0030

@@ -3,7 +3,7 @@ import BindruneConformance
 import TestSupport
 import Testing
 
-/// The runner says what is wrong, and nothing wrong passes.
+/// The runner reports each fault, and no faulty script passes.
 @Suite struct RunnerTests {
   func verdict(_ lines: String) throws -> Verdict {
     let database = try DatabaseFile(
@@ -62,7 +62,7 @@ import Testing
     "mtu 100\n< 02 17 00\n> 03 64 00",
   ]) func passes(_ lines: String) throws { #expect(try verdict(lines).outcome == .passed) }
 
-  @Test func theTranscriptIsWhatWentOver() throws {
+  @Test func theTranscriptHasEveryPDU() throws {
     let transcript = try verdict("< 0A 03 00\n> 0B ...\nreconnect\n< 0A 01 00\n> 0B E0 FF").transcript
     #expect(transcript == ["< 0A 03 00", "> 0B 01 02", "reconnect", "< 0A 01 00", "> 0B E0 FF"])
   }

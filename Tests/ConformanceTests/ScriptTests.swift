@@ -4,7 +4,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Our own stack, held to `Fixtures/Scripts`, as `bindrune conform Fixtures/Scripts` does it.
+/// Runs `Fixtures/Scripts` against our own stack, as `bindrune conform Fixtures/Scripts` does.
 @Suite struct ScriptTests {
   static let folder = VectorFile.fixtures.appending(path: "Scripts").path
   static let files = (try? ScriptFile.all([folder])) ?? []
@@ -22,7 +22,7 @@ import Testing
     #expect(Set(Self.files.map(\.path)).count == Self.files.count)
   }
 
-  /// `IDS.md` says of each test ID among the names where it was seen.
+  /// `IDS.md` gives the source of each test ID among the names.
   @Test func everyTestIDIsListed() throws {
     let listed = try TextFile.read("\(Self.folder)/IDS.md").split(separator: "\n")
       .filter { $0.hasPrefix("| GATT/") }.compactMap { $0.split(separator: " ").dropFirst().first.map(String.init) }
@@ -35,12 +35,12 @@ import Testing
   @Test(arguments: files.map(\.path)) func passes(_ path: String) throws {
     let file = ScriptFile(path: path), script = try file.script(), verdict = try Self.run(script, file)
     #expect(verdict.outcome == .passed, "\(Self.name(file)): \(verdict.transcript.suffix(6))")
-    #expect(script.side != nil && script.section.contains("§"), "a script says whom it tests, and by which section")
+    #expect(script.side != nil && script.section.contains("§"), "a script names the side under test and the section")
     #expect(Self.name(file).contains("/CL/") ? script.side == .client : true)
     #expect(Self.name(file).contains("/SR/") ? script.side == .server : true)
   }
 
-  /// A script that expects anything else fails, in that line: so every line of every script is looked at.
+  /// A script with a wrong expectation fails in that line: so the runner checks every line of every script.
   @Test(arguments: files.map(\.path)) func failsWhereAnotherAnswerIsExpected(_ path: String) throws {
     let file = ScriptFile(path: path), script = try file.script()
     for (index, step) in script.steps.enumerated() {
@@ -57,14 +57,14 @@ import Testing
         return
       }
       #expect(failure.line == step.line)
-      // A long script proves it with its first lines as well as with all.
+      // For a long script, its first lines suffice.
       if index > 40 { return }
     }
   }
 
-  /// Every PDU, as the server takes or sends it and as the client does, in a script that passes.
+  /// Every PDU occurs in a passing script of the server, and in one of the client.
   @Test func everyPDUOnBothSides() throws {
-    // What our stack cannot do yet. A line that is no longer needed is an error, too.
+    // What our stack does not support yet. An unnecessary line is an error, too.
     let missing: Set<String> = [
       "D2 client"  // Signed Write Command: there are no keys
     ]
@@ -90,7 +90,7 @@ import Testing
       let code = hex([opcode.rawValue])
       func cell(_ side: Side) -> String {
         let all = proofs["\(code) \(side)"] ?? []
-        // The one with an id of the test suite, if there is one, and rather of valid behaviour.
+        // Prefers a script with an ID of the test suite, and among those one of valid behaviour.
         let best = all.first { $0.contains("/BV-") } ?? all.first { $0.hasSuffix("-C") } ?? all.first
         guard let best else { return "–" }
         return best + (all.count > 1 ? " and \(all.count - 1) more" : "")

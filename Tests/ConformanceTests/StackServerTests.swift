@@ -4,7 +4,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// Our stack behind a socket, before a tester that sends and does not read.
+/// Our stack behind a socket, with a tester that sends and does not read.
 @Suite(.realTime, .hang) struct StackServerTests {
   private static let database = """
     { "services": [ { "uuid": "FFE0", "characteristics": [
@@ -12,7 +12,7 @@ import Testing
     """
   private let request: [UInt8] = [0x0A, 0x03, 0x00], response: [UInt8] = [0x0B, 0x01, 0x02]
 
-  /// Runs a server on a thread of its own while `body` is a tester on another. True: it ended when it was told to.
+  /// Runs a server on a thread of its own while `body` is a tester on another. True: it ended on request.
   private func serve(_ body: @escaping @Sendable (SocketAddress) throws -> Void) async throws {
     let file = try DatabaseFile(Self.database, file: "d"), isOver = Atomic(false)
     let (addresses, continuation) = AsyncStream.makeStream(of: SocketAddress.self)
@@ -39,14 +39,14 @@ import Testing
     }
   }
 
-  /// It stops reading while an answer waits, so that the flood stands in the sockets' buffers and not in its memory; when the
+  /// It stops reading while an answer waits, so that the flood fills the sockets' buffers and not its memory; when the
   /// tester reads at last, each request has its answer.
   @Test func aFlood() async throws {
     let (request, response) = (request, response)
     try await serve { address in
       let socket = try MessageSocket.connect(to: address, .pdus)
       var sent = 0
-      // Until nothing is taken for a second; a server that has no bound would read on.
+      // Until the socket accepts nothing for a second; a server without a bound would read on.
       flood: while sent < 1_000_000 {
         #expect(try socket.send(request))
         sent += 1

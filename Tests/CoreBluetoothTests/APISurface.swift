@@ -1,5 +1,5 @@
-// Every public symbol of Core Bluetooth, used with its exact type: this file does not compile when a name, a label or a type
-// is not Apple's. Nothing but the module is imported, as in a client; what cannot be said by types is tested elsewhere.
+// Every public symbol of Core Bluetooth, used with its exact type: this file does not compile if a name, a label or a
+// type differs from Apple's. It imports the module alone, as a client does; other files test what types cannot express.
 import CoreBluetooth
 import Testing
 
@@ -154,9 +154,9 @@ import Testing
     _ = (from, characteristic, offset, peer, longest, end as Any, input as Any, output as Any, number, objects)
   }
 
-  // MARK: What a client makes itself
+  // MARK: Objects that a client makes
 
-  @Test("S80–S84: services, characteristics and descriptors are made, and set into each other") func mutable() {
+  @Test("S80–S84: services, characteristics and descriptors are made, and assigned to each other") func mutable() {
     let descriptor: CBMutableDescriptor = CBMutableDescriptor(
       type: CBUUID(string: CBUUIDCharacteristicUserDescriptionString), value: "Rate")
     let characteristic = CBMutableCharacteristic(
@@ -220,7 +220,7 @@ import Testing
     #expect(permissions.map(\.rawValue) == [1, 2, 4, 8])
   }
 
-  @Test("A number makes the case, and one that is none makes none of them") func fromRawValues() {
+  @Test("A valid number makes the case, and an invalid one makes none") func fromRawValues() {
     #expect(CBManagerState(rawValue: 5) == .poweredOn && CBManagerAuthorization(rawValue: 2) == .denied)
     #expect(CBPeripheralState(rawValue: 3) == .disconnecting && CBConnectionEvent(rawValue: 1) == .peerConnected)
     #expect(CBCharacteristicWriteType(rawValue: 1) == .withoutResponse)
@@ -255,7 +255,7 @@ import Testing
     #expect(abs(now - Date().timeIntervalSinceReferenceDate) < minute)
   }
 
-  @Test("S135: what is deprecated is there, and asks nobody") func deprecated() {
+  @Test("S135: deprecated members exist, and prompt no one") func deprecated() {
     let old: any OldNames = Old()
     old.check()
   }
@@ -293,7 +293,7 @@ import Testing
       (CBUUIDL2CAPPSMCharacteristicString, "ABDD3056-28FA-441D-A470-55A75A52553A"),
     ]
     for (key, text) in texts { #expect(key == text) }
-    // Their text is known from one source or none: apps use the symbols.
+    // At most one source shows their text: apps use the symbols.
     let others: [String] = [
       CBCentralManagerOptionShowPowerAlertKey, CBCentralManagerOptionRestoreIdentifierKey,
       CBCentralManagerOptionDeviceAccessForMedia, CBPeripheralManagerOptionShowPowerAlertKey,
@@ -309,7 +309,7 @@ import Testing
   }
 }
 
-// MARK: Deprecated names, used where the compiler does not mind
+// MARK: Deprecated names, used in deprecated code to avoid warnings
 
 private protocol OldNames { func check() }
 private struct Old: OldNames {
@@ -335,9 +335,9 @@ private struct Old: OldNames {
   }
 }
 
-// MARK: Delegates that implement everything: a witness that the protocol does not name would not be called
+// MARK: Delegates that implement everything: a method that the protocol does not declare would not be called
 
-/// What was called, by any of the three below.
+/// The calls, by any of the three below.
 class Witness: NSObject {
   private let lock = NSLock()
   private var names: [String] = []
@@ -428,7 +428,7 @@ final class EveryPeripheralManagerCall: Witness, CBPeripheralManagerDelegate {
   }
 }
 
-/// What the least that compiles is.
+/// The minimal delegates that compile.
 final class LeastDelegate: NSObject, CBCentralManagerDelegate, CBPeripheralManagerDelegate, CBPeripheralDelegate {
   func centralManagerDidUpdateState(_ central: CBCentralManager) {}
   func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) {}

@@ -28,7 +28,7 @@ import Testing
     #expect(uuid.copy() as? CBUUID == uuid)
     #expect(!uuid.isEqual("A0B1"))
   }
-  @Test("A subclass that stands in for one may be made without a string")
+  @Test("A subclass that replaces it may be made without a string")
   func subclass() {
     final class Fake: CBUUID, @unchecked Sendable {
       override init() { super.init() }

@@ -1,4 +1,5 @@
 import BindruneBroker
+import BindruneWire
 import Foundation
 import Testing
 
@@ -11,7 +12,7 @@ import Testing
 
   // MARK: Discovery
 
-  @Test("S114, S115, S116: services, all or some; one object for one service as long as the link lives")
+  @Test("S114, S115, S116: services, all or some; one object for one service as long as the link exists")
   func services() throws {
     let lab = CentralLab()
     let peripheral = try lab.connected()
@@ -39,7 +40,7 @@ import Testing
     #expect(lab.recorder.errors.map { ($0 as? CBError)?.code } == [nil, nil, nil, .outOfSpace])
     #expect(lab.recorder.take() == ["services", "services", "services", "services"])
   }
-  @Test("Generic Access and Generic Attribute are in no list of all services, and are found by name")
+  @Test("Generic Access and Generic Attribute are in no list of all services, and are found by UUID")
   func servicesOfTheSystem() throws {
     let lab = CentralLab(), peripheral = try lab.connected()
     let access = FoundService(handle: 0x01, endHandle: 0x05, uuid: "1800", isPrimary: true),
@@ -47,7 +48,7 @@ import Testing
     peripheral.discoverServices(nil)
     lab.answer(.services([access, attribute, CentralLab.heartRate]))
     #expect(peripheral.services?.map(\.uuid.uuidString) == ["180D"])
-    lab.tell(.servicesChanged(lab.peer, HandleRange(0x01, 0x09)))
+    lab.deliver(.servicesChanged(lab.peer, HandleRange(0x01, 0x09)))
     #expect(lab.recorder.invalidated.isEmpty)
     peripheral.discoverServices([CBUUID(string: "1800")])
     lab.answer(.services([access]))
@@ -56,7 +57,7 @@ import Testing
     lab.answer(.services([access, attribute, CentralLab.heartRate]))
     #expect(peripheral.services?.map(\.uuid.uuidString) == ["180D"])
   }
-  @Test("Included services, which may include each other, and let go of each other at the end")
+  @Test("Included services, which may include each other, and are released at the end")
   func includedServices() throws {
     let lab = CentralLab()
     let (peripheral, service, _) = try lab.explored()
@@ -75,7 +76,7 @@ import Testing
     lab.answer(.includedServices([CentralLab.heartRate]))
     #expect(battery.includedServices?.first === service)
     #expect(lab.recorder.take() == ["included", "included"])
-    lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
+    lab.deliver(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
     #expect(service.includedServices == nil && battery.includedServices == nil)
   }
   @Test("S117, S118, S122, S124, S128: characteristics, all or some, with their properties")
@@ -150,7 +151,7 @@ import Testing
     let descriptors = try #require(characteristics[0].descriptors)
     _ = lab.recorder.take()
     peripheral.writeValue(Data([1, 0]), for: descriptors[0])
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.asked().isEmpty)
     peripheral.writeValue(Data("Left".utf8), for: descriptors[1])
     let asked = lab.answer(.done)
@@ -164,7 +165,7 @@ import Testing
 
   // MARK: Values
 
-  @Test("S119, S120, S121: reading; the value is there before the call; an answer of the device is its error")
+  @Test("S119, S120, S121: reading; the value is set before the call; the device's refusal is the error")
   func read() throws {
     let lab = CentralLab()
     let (peripheral, _, characteristics) = try lab.explored()
@@ -187,7 +188,7 @@ import Testing
     #expect((lab.recorder.errors.last as? CBATTError)?.code == CBATTError.Code(rawValue: 0x80))
     #expect(lab.recorder.take() == ["value", "value", "value"])
   }
-  @Test("S123, S125: subscribing; every value is told in order, with the property set before")
+  @Test("S123, S125: subscribing; every value is delivered in order, with the property set before")
   func notify() throws {
     let lab = CentralLab()
     let (peripheral, _, characteristics) = try lab.explored()
@@ -200,11 +201,11 @@ import Testing
     }
     #expect(measurement.isNotifying)
     lab.queue.suspend()
-    for value in 0..<100 { lab.session.tell(.values(lab.peer, 0x12, [Data([UInt8(value)])])) }
+    for value in 0..<100 { lab.session.deliver(.values(lab.peer, 0x12, [Data([UInt8(value)])])) }
     lab.queue.resume()
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.recorder.values.dropFirst().map { $0 as? Data } == (0..<100).map { Data([$0]) })
-    lab.tell(.values(lab.peer, 0x77, [Data([1])]))  // of nothing that was found
+    lab.deliver(.values(lab.peer, 0x77, [Data([1])]))  // of nothing that was found
     peripheral.setNotifyValue(false, for: measurement)
     lab.answer(.notifying(false))
     #expect(!measurement.isNotifying)
@@ -218,23 +219,23 @@ import Testing
     let values = (0..<4).map { Data([$0]) }
     func isThird() -> Bool { lab.recorder.values.last.flatMap { $0 as? Data } == values[2] }
     lab.recorder.then["value"] = { if isThird() { lab.manager.cancelPeripheralConnection(peripheral) } }
-    lab.tell(.values(lab.peer, 0x12, BrokerValues(values)))
+    lab.deliver(.values(lab.peer, 0x12, BrokerValues(values)))
     #expect(lab.recorder.take() == ["value", "value", "value"])
-    lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 0))
+    lab.deliver(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 0))
 
     peripheral = try lab.explored().0
     _ = lab.recorder.take()
     lab.recorder.then["value"] = { if isThird() { lab.letManagerGo() } }
-    lab.tell(.values(lab.peer, 0x12, BrokerValues(values)))
+    lab.deliver(.values(lab.peer, 0x12, BrokerValues(values)))
     #expect(lab.recorder.take() == ["value", "value", "value"])
     withExtendedLifetime(peripheral) {}
   }
-  @Test("S123, S124: what cannot be subscribed to, and a device that refuses")
+  @Test("S123, S124: a characteristic without subscriptions, and a device that refuses")
   func notifyFails() throws {
     let lab = CentralLab()
     let (peripheral, _, characteristics) = try lab.explored()
     peripheral.setNotifyValue(true, for: characteristics[1])
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.asked().isEmpty)
     for error in [
       BluetoothError(.invalidArgument, "There is no configuration."),
@@ -252,7 +253,7 @@ import Testing
     #expect(!characteristics[0].isNotifying)
     #expect(lab.recorder.take() == ["notify", "notify", "notify", "notify"])
   }
-  @Test("S126: a write with a response says whether the device has written; more than 512 octets are no value")
+  @Test("S126: a write with a response reports whether the device has written; more than 512 octets are refused")
   func write() throws {
     let lab = CentralLab()
     let (peripheral, _, characteristics) = try lab.explored()
@@ -266,14 +267,15 @@ import Testing
     peripheral.writeValue(Data([1]), for: characteristics[2], type: .withResponse)
     lab.complete(.failure(BluetoothError(.att, "Refused.", attError: .writeNotPermitted)))
     peripheral.writeValue(long + [1], for: characteristics[2], type: .withResponse)
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.asked().isEmpty)
     #expect(
       lab.recorder.errors.map { ($0 as? CBATTError)?.code } == [nil, .writeNotPermitted, .invalidAttributeValueLength])
     #expect(lab.recorder.take() == ["write", "write", "write"])
   }
   @Test(
-    "S127: a write without a response goes through the port, and nothing is told; a full port says when it is ready")
+    "S127: a write without a response goes through the port and has no result; a full port reports when it is ready"
+  )
   func writeWithoutResponse() throws {
     let lab = CentralLab()
     let (peripheral, _, characteristics) = try lab.explored()
@@ -286,13 +288,13 @@ import Testing
     peripheral.writeValue(Data(repeating: 3, count: 500), for: control, type: .withoutResponse)
     #expect(!peripheral.canSendWriteWithoutResponse)
     peripheral.writeValue(Data([9]), for: characteristics[1], type: .withoutResponse)  // has not the property
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.asked().isEmpty && lab.recorder.calls.isEmpty)
     var sent: [[UInt8]] = []
     var isEdge = false
     for _ in 0..<2 {
       isEdge =
-        port.sendNext { value, handle in
+        port.sendNext(now: .zero) { value, handle in
           #expect(handle == 0x17)
           sent.append((0..<value.count).map { value[$0] })
           return true
@@ -301,14 +303,14 @@ import Testing
     #expect(sent == [[1, 2], Array(repeating: 3, count: 500)])
     #expect(isEdge)
     #expect(port.count == 0)
-    lab.tell(.readyToWrite(lab.peer))
+    lab.deliver(.readyToWrite(lab.peer))
     #expect(lab.recorder.values as? [Bool] == [true])
     #expect(lab.recorder.take() == ["ready"])
   }
 
-  // MARK: What concerns the peripheral
+  // MARK: Peripheral
 
-  @Test("RSSI: 127 where the controller does not know, and with an error")
+  @Test("RSSI: 127 if the controller has no value, and with an error")
   func rssi() throws {
     let lab = CentralLab()
     let peripheral = try lab.connected()
@@ -321,7 +323,7 @@ import Testing
     #expect(lab.recorder.rssi == [-71, 127, 127])
     #expect(lab.recorder.errors.map { ($0 as? CBError)?.code } == [nil, nil, .unknown])
   }
-  @Test("S113: a peripheral without a delegate answers nobody; one that comes later hears the next")
+  @Test("S113: without a delegate results are dropped; a later delegate gets the next ones")
   func delegate() throws {
     let lab = CentralLab()
     let peripheral = try lab.connected()
@@ -339,56 +341,57 @@ import Testing
     lab.answer(.rssi(-72))
     #expect(lab.recorder.rssi == [-72])
   }
-  @Test("Changed services are of no more use; the others stay what they were")
+  @Test("Changed services become invalid; the others stay valid")
   func servicesChanged() throws {
     let lab = CentralLab()
     let (peripheral, service, characteristics) = try lab.explored()
     let battery = try #require(peripheral.services?.last)
-    lab.tell(.servicesChanged(lab.peer, HandleRange(0x18, 0x1F)))
+    lab.deliver(.servicesChanged(lab.peer, HandleRange(0x18, 0x1F)))
     #expect(lab.recorder.take() == ["modify"])
     #expect(lab.recorder.invalidated.count == 1 && lab.recorder.invalidated.first === service)
     #expect(peripheral.services?.count == 1 && peripheral.services?.first === battery)
-    lab.tell(.values(lab.peer, 0x12, [Data([1])]))
+    lab.deliver(.values(lab.peer, 0x12, [Data([1])]))
     peripheral.readValue(for: characteristics[1])
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.asked().isEmpty)
     #expect((lab.recorder.errors.last as? CBError)?.code == .invalidHandle)
     #expect(lab.recorder.take() == ["value"])
     peripheral.discoverServices(nil)
     lab.answer(.services([CentralLab.heartRate, CentralLab.battery]))
     #expect(peripheral.services?.first !== service && peripheral.services?.last === battery)
-    // A range that hits nothing that is known, or is none.
-    lab.tell(.servicesChanged(lab.peer, HandleRange(0x50, 0x60)), .servicesChanged(lab.peer, HandleRange(0x60, 0x50)))
+    // A range without known services, or an invalid one.
+    lab.deliver(
+      .servicesChanged(lab.peer, HandleRange(0x50, 0x60)), .servicesChanged(lab.peer, HandleRange(0x60, 0x50)))
     #expect(lab.recorder.invalidated.count == 1)
   }
-  @Test("A new name is there before it is told")
+  @Test("A new name is set before the delegate's call")
   func name() throws {
     let lab = CentralLab()
     let peripheral = try lab.connected()
-    lab.tell(.nameChanged(lab.peer, "Kitchen"))
+    lab.deliver(.nameChanged(lab.peer, "Kitchen"))
     #expect(lab.recorder.values as? [String] == ["Kitchen"])
     #expect(peripheral.name == "Kitchen")
   }
-  @Test("L2CAP channels are not there yet, and say so")
+  @Test("L2CAP channels report that they are unsupported")
   func channel() throws {
     let lab = CentralLab()
     let peripheral = try lab.connected()
     peripheral.openL2CAPChannel(0x80)
-    lab.settle()
+    lab.waitForQueue()
     #expect((lab.recorder.errors.first as? CBError)?.code == .operationNotSupported)
     #expect(lab.recorder.take() == ["channel"])
   }
 
   // MARK: Bad input
 
-  @Test("Everything asked of a peripheral that is not connected answers notConnected, and asks nothing of the device")
+  @Test("Every request to a peripheral that is not connected fails with notConnected, and sends nothing")
   func notConnected() throws {
     let lab = CentralLab()
     let (peripheral, service, characteristics) = try lab.explored()
     peripheral.discoverDescriptors(for: characteristics[0])
     lab.answer(.descriptors([RemoteDescriptor(handle: 0x14, uuid: "2901")]))
     let descriptor = try #require(characteristics[0].descriptors?.first)
-    lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
+    lab.deliver(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
     _ = lab.recorder.take()
     peripheral.readRSSI()
     peripheral.discoverServices(nil)
@@ -401,7 +404,7 @@ import Testing
     peripheral.writeValue(Data(), for: characteristics[2], type: .withoutResponse)
     peripheral.writeValue(Data(), for: descriptor)
     peripheral.setNotifyValue(true, for: characteristics[0])
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.asked().isEmpty)
     #expect(lab.recorder.errors.allSatisfy { ($0 as? CBError)?.code == .notConnected })
     #expect(
@@ -422,7 +425,7 @@ import Testing
     peripheral.writeValue(Data([1]), for: characteristics[2], type: .withoutResponse)
     peripheral.discoverIncludedServices(nil, for: CBService(uuid: CBUUID(string: "180D")))
     peripheral.readValue(for: CBDescriptor(uuid: CBUUID(string: "2901")))
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.asked().isEmpty && other.asked().isEmpty)
     #expect(lab.recorder.errors.allSatisfy { ($0 as? CBError)?.code == .invalidParameters })
     #expect(lab.recorder.take() == ["value", "characteristics", "notify", "included", "descriptor value"])
@@ -434,7 +437,7 @@ import Testing
     let peripheral = try lab.connected()
     peripheral.discoverServices(nil)
     lab.answer(.rssi(1))
-    lab.tell(.completed(OperationID(rawValue: 4711), .success(.done)))
+    lab.deliver(.completed(OperationID(rawValue: 4711), .success(.done)))
     #expect((lab.recorder.errors.first as? CBError)?.code == .unknown)
     #expect(lab.recorder.take() == ["services"])
   }

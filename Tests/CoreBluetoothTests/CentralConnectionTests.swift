@@ -6,7 +6,7 @@ import Testing
 @Suite struct CentralConnectionTests {
   let gone = BluetoothError(.connectionTimedOut, "The device was not heard any more.")
 
-  @Test("S112: a connection is asked for, waits, and is told; its state is seen before")
+  @Test("S112: a connection is requested, waits, and is reported; its state changes before that")
   func connect() throws {
     let lab = CentralLab()
     let peripheral = try #require(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
@@ -15,19 +15,19 @@ import Testing
     lab.manager.connect(peripheral)  // is waited for already
     #expect(lab.asked() == [.connect(lab.peer, ConnectOptions())])
     #expect(lab.recorder.calls.isEmpty)
-    lab.tell(.connected(lab.peer, name: "Strap", longestWrite: 244))
+    lab.deliver(.connected(lab.peer, name: "Strap", longestWrite: 244))
     #expect(lab.recorder.values as? [CBPeripheralState] == [.connected])
     #expect(peripheral.name == "Strap")
     #expect(peripheral.maximumWriteValueLength(for: .withoutResponse) == 244)
     #expect(peripheral.maximumWriteValueLength(for: .withResponse) == 512)
-    lab.tell(.longestWriteChanged(lab.peer, 514))
+    lab.deliver(.longestWriteChanged(lab.peer, 514))
     #expect(peripheral.maximumWriteValueLength(for: .withoutResponse) == 512)
     lab.manager.connect(peripheral)  // is there already
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.recorder.take() == ["connect", "connect"])
     #expect(lab.asked().isEmpty)
   }
-  @Test("Connect options; of a wrong type they are ignored")
+  @Test("Connect options are ignored if their type is wrong")
   func options() throws {
     let lab = CentralLab()
     let peripheral = try #require(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
@@ -38,7 +38,7 @@ import Testing
         CBConnectPeripheralOptionNotifyOnConnectionKey: true,
       ])
     lab.manager.cancelPeripheralConnection(peripheral)
-    lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 0))
+    lab.deliver(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 0))
     lab.manager.connect(
       peripheral,
       options: [
@@ -52,7 +52,7 @@ import Testing
       ])
   }
   @Test(
-    "A connection that cannot be made is told with its cause",
+    "A connection that cannot be made is reported with its cause",
     arguments: [
       (BluetoothError.Code.connectionLimitReached, CBError.Code.connectionLimitReached),
       (.controller, .connectionFailed), (.connectionFailed, .connectionFailed), (.timedOut, .connectionTimeout),
@@ -61,7 +61,7 @@ import Testing
     let lab = CentralLab()
     let peripheral = try #require(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
     lab.manager.connect(peripheral)
-    lab.tell(.connectionFailed(lab.peer, BluetoothError(code, "The cause, and the cure.")))
+    lab.deliver(.connectionFailed(lab.peer, BluetoothError(code, "The cause, and the cure.")))
     #expect(lab.recorder.values as? [CBPeripheralState] == [.disconnected])
     let error = try #require(lab.recorder.errors.first as? CBError)
     #expect(error.code == expected)
@@ -76,70 +76,70 @@ import Testing
     #expect(lab.asked().isEmpty)
     for isMade in [false, true] {
       lab.manager.connect(peripheral)
-      if isMade { lab.tell(.connected(lab.peer, name: nil, longestWrite: 20)) }
+      if isMade { lab.deliver(.connected(lab.peer, name: nil, longestWrite: 20)) }
       lab.manager.cancelPeripheralConnection(peripheral)
       #expect(peripheral.state == .disconnecting)
       lab.manager.cancelPeripheralConnection(peripheral)
       #expect(lab.asked().last == .cancelConnection(lab.peer))
-      // The link may break at the same moment: it was cancelled all the same.
-      lab.tell(.disconnected(lab.peer, isMade ? gone : nil, isReconnecting: false, seconds: 7))
+      // The link may break at the same moment: it still counts as cancelled.
+      lab.deliver(.disconnected(lab.peer, isMade ? gone : nil, isReconnecting: false, seconds: 7))
       #expect(peripheral.state == .disconnected)
       #expect(lab.recorder.errors.last.flatMap { $0 } == nil)
       #expect(lab.recorder.take() == (isMade ? ["connect", "disconnect"] : ["disconnect"]))
     }
   }
-  @Test("Cancelled and wanted again: the first connection's end does not end the second")
+  @Test("Cancelled and requested again: the first connection's end does not end the second")
   func cancelAndConnectAgain() throws {
     let lab = CentralLab()
     let peripheral = try lab.connected()
     lab.manager.cancelPeripheralConnection(peripheral)
     lab.manager.connect(peripheral)
     #expect(lab.asked() == [.cancelConnection(lab.peer), .connect(lab.peer, ConnectOptions())])
-    lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
+    lab.deliver(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
     #expect(peripheral.state == .connecting)
-    lab.tell(.connected(lab.peer, name: nil, longestWrite: 20))
+    lab.deliver(.connected(lab.peer, name: nil, longestWrite: 20))
     #expect(peripheral.state == .connected)
-    lab.tell(.disconnected(lab.peer, gone, isReconnecting: false, seconds: 2))
+    lab.deliver(.disconnected(lab.peer, gone, isReconnecting: false, seconds: 2))
     #expect(peripheral.state == .disconnected)
     #expect(lab.recorder.errors.map { ($0 as? CBError)?.code } == [nil, nil, .connectionTimeout])
     #expect(lab.recorder.take() == ["disconnect", "connect", "disconnect"])
   }
-  @Test("A connection that was made while it was cancelled is not told")
+  @Test("A connection that was made while it was cancelled is not reported")
   func cancelCrossesConnected() throws {
     let lab = CentralLab()
     let peripheral = try #require(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
     lab.manager.connect(peripheral)
     lab.manager.cancelPeripheralConnection(peripheral)
     lab.manager.connect(peripheral)
-    lab.tell(
+    lab.deliver(
       .connected(lab.peer, name: nil, longestWrite: 20),
       .disconnected(lab.peer, nil, isReconnecting: false, seconds: 1),
       .connected(lab.peer, name: nil, longestWrite: 20))
     #expect(lab.recorder.take() == ["disconnect", "connect"])
     #expect(peripheral.state == .connected)
   }
-  @Test("A peripheral that nobody keeps is no longer wanted: its connection is cancelled, pending or made")
+  @Test("Releasing a peripheral cancels its connection, pending or made")
   func abandoned() throws {
     for isMade in [false, true] {
       let lines = LogLines()
       let lab = CentralLab()
       var peripheral = lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first
       if let peripheral { lab.manager.connect(peripheral) }
-      if isMade { lab.tell(.connected(lab.peer, name: nil, longestWrite: 20)) }
+      if isMade { lab.deliver(.connected(lab.peer, name: nil, longestWrite: 20)) }
       _ = (lab.recorder.take(), lab.asked())
       peripheral = nil
       #expect(lab.asked() == [.cancelConnection(lab.peer)])
-      lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
+      lab.deliver(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
       #expect(lab.recorder.calls.isEmpty)
       #expect(lines.of(lab.manager).contains { $0.contains("keep a reference") })
       withExtendedLifetime(peripheral) {}
     }
-    // One that was found but not connected goes without a word.
+    // Releasing one that was not connected causes no request.
     let lab = CentralLab()
     _ = lab.manager.retrievePeripherals(withIdentifiers: [lab.peer])
     #expect(lab.asked().isEmpty)
   }
-  @Test("A device that is found again after its peripheral was let go: the end of the old connection is nobody's")
+  @Test("A device found again after the release of its peripheral: the end of the old connection is not reported")
   func abandonedAndFoundAgain() throws {
     let lab = CentralLab()
     var old: CBPeripheral? = try lab.connected()
@@ -151,34 +151,34 @@ import Testing
     lab.manager.connect(new)
     #expect(lab.asked() == [.cancelConnection(lab.peer), .connect(lab.peer, ConnectOptions())])
     new.delegate = lab.recorder
-    lab.tell(.completed(id, .success(.rssi(-3))), .disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
+    lab.deliver(.completed(id, .success(.rssi(-3))), .disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
     #expect(lab.recorder.calls.isEmpty && new.state == .connecting)
-    lab.tell(
+    lab.deliver(
       .connected(lab.peer, name: nil, longestWrite: 20),
       .disconnected(lab.peer, gone, isReconnecting: false, seconds: 2))
     #expect(lab.recorder.take() == ["connect", "disconnect"])
     #expect(new.state == .disconnected)
   }
-  @Test("A link that is sought again while the app cancels it and wants it anew ends once")
+  @Test("A reconnecting link that the app cancels and requests again ends once")
   func reconnectingCrossesCancel() throws {
     let lab = CentralLab()
     let peripheral = try lab.connected()
     lab.manager.cancelPeripheralConnection(peripheral)
     lab.manager.connect(peripheral)
-    lab.tell(
+    lab.deliver(
       .disconnected(lab.peer, gone, isReconnecting: true, seconds: 1),
       .disconnected(lab.peer, nil, isReconnecting: false, seconds: 2), .connected(lab.peer, name: nil, longestWrite: 20)
     )
     #expect(lab.recorder.take() == ["disconnect", "connect"])
     #expect(peripheral.state == .connected)
   }
-  @Test("After a disconnection: no answer to what was asked before, services nil, what was found is of no more use")
+  @Test("After a disconnection: no results of earlier requests, services nil, and their objects are invalid")
   func disconnection() throws {
     let lab = CentralLab()
     let (peripheral, service, characteristics) = try lab.explored()
     peripheral.readValue(for: characteristics[1])
     let id = try #require(lab.asked().last?.operation)
-    lab.tell(
+    lab.deliver(
       .disconnected(
         lab.peer, BluetoothError(.disconnected, "The device has hung up."), isReconnecting: false, seconds: 9),
       .completed(id, .failure(gone)), .values(lab.peer, 0x12, [Data([1])]),
@@ -189,53 +189,53 @@ import Testing
     #expect(lab.recorder.ends.map(\.timestamp) == [9])
     #expect(peripheral.services == nil)
 
-    // Of the next link they are not.
+    // They do not belong to the next link.
     lab.manager.connect(peripheral)
-    lab.tell(.connected(lab.peer, name: nil, longestWrite: 20))
+    lab.deliver(.connected(lab.peer, name: nil, longestWrite: 20))
     _ = (lab.recorder.take(), lab.asked())
     peripheral.readValue(for: characteristics[1])
     peripheral.discoverCharacteristics(nil, for: service)
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.asked().isEmpty)
     #expect(lab.recorder.errors.map { ($0 as? CBError)?.code } == [.invalidHandle, .invalidHandle])
     #expect(lab.recorder.take() == ["value", "characteristics"])
   }
-  @Test("A link that is sought again is told so, and its peripheral is connecting")
+  @Test("A reconnecting link is reported as such, and its peripheral is connecting")
   func reconnecting() throws {
     let lab = CentralLab()
     let peripheral = try lab.connected()
-    lab.tell(.disconnected(lab.peer, gone, isReconnecting: true, seconds: 12.5))
+    lab.deliver(.disconnected(lab.peer, gone, isReconnecting: true, seconds: 12.5))
     #expect(peripheral.state == .connecting)
-    lab.tell(.connected(lab.peer, name: nil, longestWrite: 20))
+    lab.deliver(.connected(lab.peer, name: nil, longestWrite: 20))
     #expect(peripheral.state == .connected)
     #expect(lab.recorder.take() == ["disconnect", "connect"])
     #expect(lab.recorder.ends.map(\.isReconnecting) == [true])
     #expect(lab.recorder.ends.map(\.timestamp) == [12.5])
     #expect(lab.asked().isEmpty)
-    // Cancelled before it is there.
-    lab.tell(.disconnected(lab.peer, gone, isReconnecting: true, seconds: 13))
+    // Cancelled before the new link.
+    lab.deliver(.disconnected(lab.peer, gone, isReconnecting: true, seconds: 13))
     lab.manager.cancelPeripheralConnection(peripheral)
-    lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 14))
+    lab.deliver(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 14))
     #expect(peripheral.state == .disconnected)
   }
-  @Test("The method of old is called for a delegate that has not the one with a time")
+  @Test("The older method is called for a delegate without the one with a time")
   func disconnectionOfOld() throws {
     final class Old: NSObject, CBCentralManagerDelegate {
-      var told: [CBError.Code?] = []
+      var reasons: [CBError.Code?] = []
       func centralManagerDidUpdateState(_ central: CBCentralManager) {}
       func centralManager(
         _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
-      ) { told.append((error as? CBError)?.code) }
+      ) { reasons.append((error as? CBError)?.code) }
     }
     let lab = CentralLab()
     let peripheral = try lab.connected()
     let old = Old()
     lab.manager.delegate = old
-    lab.tell(.disconnected(lab.peer, gone, isReconnecting: false, seconds: 1))
-    #expect(old.told == [.connectionTimeout])
+    lab.deliver(.disconnected(lab.peer, gone, isReconnecting: false, seconds: 1))
+    #expect(old.reasons == [.connectionTimeout])
     withExtendedLifetime(peripheral) {}
   }
-  @Test("A peripheral of another manager stands for its device: the delegate is told of the manager's own")
+  @Test("A peripheral of another manager stands for its device: the delegate gets the manager's own")
   func foreignPeripheral() throws {
     let (lab, other) = (CentralLab(), CentralLab())
     let foreign = try #require(other.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
@@ -245,38 +245,38 @@ import Testing
     lab.recorder.then["connect"] = { [unowned lab] in
       own = lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first
     }
-    // Nobody but the manager keeps it.
-    lab.tell(.connected(lab.peer, name: "Thermostat", longestWrite: 20))
+    // Only the manager retains it.
+    lab.deliver(.connected(lab.peer, name: "Thermostat", longestWrite: 20))
     #expect(lab.recorder.take() == ["connect"])
     #expect(own !== foreign && own?.state == .connected && own?.identifier == foreign.identifier)
     #expect(foreign.state == .disconnected && other.asked().isEmpty)
-    // It ends as it began, and then nobody keeps it any more.
+    // Its end is reported with the same object, which is then released.
     lab.manager.cancelPeripheralConnection(foreign)
     #expect(lab.asked() == [.cancelConnection(lab.peer)])
-    lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
+    lab.deliver(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
     #expect(lab.recorder.take() == ["disconnect"])
     #expect(own == nil && lab.asked().isEmpty)
-    // So it does with the adapter.
+    // The same at the adapter's end.
     lab.manager.connect(foreign)
-    lab.tell(.connected(lab.peer, name: nil, longestWrite: 20))
+    lab.deliver(.connected(lab.peer, name: nil, longestWrite: 20))
     #expect(own?.state == .connected)
-    lab.tell(.adapter(.poweredOff("It is off.")))
+    lab.deliver(.adapter(.poweredOff("It is off.")))
     #expect(own == nil)
     withExtendedLifetime(foreign) {}
   }
-  @Test("A peripheral that names no device is unknown; one that the manager does not know has no connection to cancel")
+  @Test("A peripheral without a device is unknown; one that the manager has not connected has nothing to cancel")
   func unknownPeripheral() throws {
     let (lab, other) = (CentralLab(), CentralLab())
     lab.manager.connect(CBPeripheral())
-    lab.settle()
+    lab.waitForQueue()
     #expect((lab.recorder.errors.first as? CBError)?.code == .unknownDevice)
     #expect(lab.recorder.take() == ["fail"])
     let foreign = try #require(other.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
     lab.manager.cancelPeripheralConnection(foreign)
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.recorder.take().isEmpty && lab.asked().isEmpty)
   }
-  @Test("A subclass can stand in for a peripheral; it answers nothing")
+  @Test("A subclass can replace a peripheral; it gives no results")
   func subclass() {
     final class Fake: CBPeripheral, @unchecked Sendable {
       override var name: String? { "Fake" }
@@ -289,7 +289,7 @@ import Testing
     fake.readRSSI()
     #expect(fake.name == "Fake" && !fake.canSendWriteWithoutResponse)
     lab.manager.connect(fake)
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.recorder.take() == ["fail"])
   }
 }

@@ -7,7 +7,7 @@ import TestSupport
 @testable import Bindrune
 @testable import CoreBluetooth
 
-/// The other end of a manager's session: what it was asked for, and what the test tells it.
+/// The other end of a manager's session: records its requests, and delivers the test's events.
 final class ScriptedSession: BrokerSession, @unchecked Sendable {
   // Sendable: the lock.
   private let lock = NSLock()
@@ -28,8 +28,8 @@ final class ScriptedSession: BrokerSession, @unchecked Sendable {
   }
   func close() { lock.withLock { closed = true } }
 
-  func tell(_ event: BrokerEvent) { events.put([event]) }
-  /// Asked for since the last time.
+  func deliver(_ event: BrokerEvent) { events.put([event]) }
+  /// Requests since the last call.
   func asked() -> [BrokerRequest.Central] {
     lock.withLock {
       defer { log = [] }
@@ -40,16 +40,16 @@ final class ScriptedSession: BrokerSession, @unchecked Sendable {
   func open(_ port: SendPort, to peer: UUID) { lock.withLock { ports[peer] = port } }
 }
 
-/// Every call of a delegate, by the name of its method, in order; what a test does within one is in `then`.
+/// Records every call of a delegate by the name of its method; a test acts within a call by `then`.
 final class CentralRecorder: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
-  // Sendable: the lab's queue, or after it has settled.
+  // Sendable: used on the lab's queue, or after `waitForQueue`.
   var calls: [String] = []
   var errors: [(any Error)?] = []
   var found: [(peripheral: CBPeripheral, data: [String: Any], rssi: NSNumber)] = []
   var invalidated: [CBService] = []
   var rssi: [NSNumber] = []
   var ends: [(timestamp: CFAbsoluteTime, isReconnecting: Bool)] = []
-  /// What was to be seen at each call.
+  /// The properties at each call.
   var values: [Any?] = []
   var then: [String: () -> Void] = [:]
   /// Peripherals are kept only if this is set.
@@ -61,7 +61,7 @@ final class CentralRecorder: NSObject, CBCentralManagerDelegate, CBPeripheralDel
     values.append(value)
     then[name]?()
   }
-  /// Everything since the last time.
+  /// Everything since the last call.
   func take() -> [String] {
     defer { (calls, errors, values) = ([], [], []) }
     return calls
@@ -142,15 +142,15 @@ final class CentralRecorder: NSObject, CBCentralManagerDelegate, CBPeripheralDel
   }
 }
 
-/// A manager over a script, on a queue of its own. `settle` returns when the queue has done everything.
+/// A manager over a script, on a queue of its own. `waitForQueue` returns when the queue is empty.
 final class CentralLab: @unchecked Sendable {
-  // Sendable: one thread of the test, and what it waits for.
+  // Sendable: used by one thread of the test, and by the queue that it waits for.
   let queue = DispatchQueue(label: "central")
   let recorder = CentralRecorder()
   private(set) var session: ScriptedSession!
   private(set) var manager: CBCentralManager!
 
-  /// `state` nil: nothing has been told yet.
+  /// `state` nil: no state has been delivered yet.
   init(_ state: AdapterState? = .poweredOn, options: [String: Any]? = nil) {
     manager = CBCentralManager(delegate: recorder, queue: queue, options: options) { [unowned self] events in
       session = ScriptedSession(events)
@@ -158,16 +158,16 @@ final class CentralLab: @unchecked Sendable {
     }
     manager.delivery.waitForBegin()
     if let state {
-      tell(.adapter(.unknown), .adapter(state))
+      deliver(.adapter(.unknown), .adapter(state))
       _ = (recorder.take(), asked())
     }
   }
-  func tell(_ events: BrokerEvent...) {
-    for event in events { session.tell(event) }
-    settle()
+  func deliver(_ events: BrokerEvent...) {
+    for event in events { session.deliver(event) }
+    waitForQueue()
   }
-  /// A call may lead to another turn of the queue, and that to one more.
-  func settle() { for _ in 0..<4 { queue.sync {} } }
+  /// A call may cause another turn of the queue, and that one more.
+  func waitForQueue() { for _ in 0..<4 { queue.sync {} } }
   func asked() -> [BrokerRequest.Central] { session.asked() }
   func letManagerGo() { manager = nil }
 
@@ -181,18 +181,18 @@ final class CentralLab: @unchecked Sendable {
     let peer = peer ?? self.peer
     guard let peripheral = manager.retrievePeripherals(withIdentifiers: [peer]).first else { throw CBError(.unknown) }
     manager.connect(peripheral)
-    tell(.connected(peer, name: "Thermostat", longestWrite: longestWrite))
+    deliver(.connected(peer, name: "Thermostat", longestWrite: longestWrite))
     peripheral.delegate = recorder
     _ = (recorder.take(), asked())
     return peripheral
   }
-  /// Answers the last request with `answer`. Returns what was asked.
+  /// Answers the last request with `answer`, and returns the request.
   @discardableResult
   func answer(_ answer: BrokerAnswer) -> [BrokerRequest.Central] { complete(.success(answer)) }
   @discardableResult
   func complete(_ result: Result<BrokerAnswer, BluetoothError>) -> [BrokerRequest.Central] {
     let asked = asked()
-    if let id = asked.last?.operation { tell(.completed(id, result)) }
+    if let id = asked.last?.operation { deliver(.completed(id, result)) }
     return asked
   }
 
@@ -202,7 +202,7 @@ final class CentralLab: @unchecked Sendable {
   static let location = FoundCharacteristic(handle: 0x15, uuid: "2A38", properties: [.read])
   static let control = FoundCharacteristic(handle: 0x17, uuid: "2A39", properties: [.write, .writeWithoutResponse])
 
-  /// A connected peripheral of which the heart rate service is known.
+  /// A connected peripheral whose heart rate service is discovered.
   func explored() throws -> (CBPeripheral, CBService, [CBCharacteristic]) {
     let peripheral = try connected()
     peripheral.discoverServices(nil)
@@ -228,7 +228,7 @@ extension BrokerRequest.Central {
 }
 
 extension Delivery {
-  /// What is told from now on is delivered in the turns of the queue that follow.
+  /// Blocks the queue: later events are delivered in the turns that follow.
   func waitForBegin() {
     let end = ContinuousClock.now + .seconds(30)
     while !hasBegun, ContinuousClock.now < end { usleep(200) }

@@ -9,20 +9,20 @@ import Testing
 @Suite struct CentralManagerTests {
   // MARK: State
 
-  @Test("S105: the delegate is told the state once it is known, and the property says it before")
+  @Test("S105: the delegate gets the state once it is known, after the property has changed")
   func state() {
     let lab = CentralLab(nil)
     #expect(lab.manager.state == .unknown)
-    lab.tell(.adapter(.unknown))
+    lab.deliver(.adapter(.unknown))
     #expect(lab.recorder.calls.isEmpty)
-    lab.tell(.adapter(.poweredOff("It is off.")))
-    lab.tell(.adapter(.poweredOn), .adapter(.poweredOn))
+    lab.deliver(.adapter(.poweredOff("It is off.")))
+    lab.deliver(.adapter(.poweredOn), .adapter(.poweredOn))
     #expect(lab.recorder.values as? [CBManagerState] == [.poweredOff, .poweredOn])
     for (state, expected) in [
       (AdapterState.resetting(""), CBManagerState.resetting), (.unsupported(""), .unsupported),
       (.unauthorized(""), .unauthorized), (.unknown, .unknown),
     ] {
-      lab.tell(.adapter(state))
+      lab.deliver(.adapter(state))
       #expect(lab.manager.state == expected)
     }
   }
@@ -30,10 +30,10 @@ import Testing
   func mainQueue() async {
     final class Delegate: NSObject, CBCentralManagerDelegate, @unchecked Sendable {
       static let key = DispatchSpecificKey<Bool>()
-      let told: CheckedContinuation<Bool, Never>
-      init(_ told: CheckedContinuation<Bool, Never>) { self.told = told }
+      let continuation: CheckedContinuation<Bool, Never>
+      init(_ continuation: CheckedContinuation<Bool, Never>) { self.continuation = continuation }
       func centralManagerDidUpdateState(_ central: CBCentralManager) {
-        told.resume(returning: DispatchQueue.getSpecific(key: Self.key) == true)
+        continuation.resume(returning: DispatchQueue.getSpecific(key: Self.key) == true)
       }
     }
     final class Kept: @unchecked Sendable {
@@ -41,11 +41,11 @@ import Testing
     }
     let kept = Kept()
     DispatchQueue.main.setSpecific(key: Delegate.key, value: true)
-    let isMain = await withCheckedContinuation { told in
-      let delegate = Delegate(told)
+    let isMain = await withCheckedContinuation { continuation in
+      let delegate = Delegate(continuation)
       let manager = CBCentralManager(delegate: delegate, queue: nil) { events in
         let session = ScriptedSession(events)
-        session.tell(.adapter(.poweredOn))
+        session.deliver(.adapter(.poweredOn))
         return session
       }
       kept.objects = [delegate, manager]
@@ -53,12 +53,12 @@ import Testing
     #expect(isMain)
     withExtendedLifetime(kept) {}
   }
-  @Test("Calls on a manager that is not powered on are refused in the log, and ask nothing of the adapter")
+  @Test("Calls on a manager that is not powered on are refused in the log, and do not reach the adapter")
   func notPoweredOn() throws {
     let lines = LogLines()
     let lab = CentralLab()
     let peripheral = try #require(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
-    lab.tell(.adapter(.poweredOff("It is off.")))
+    lab.deliver(.adapter(.poweredOff("It is off.")))
     lab.manager.scanForPeripherals(withServices: nil)
     lab.manager.stopScan()
     lab.manager.connect(peripheral)
@@ -71,7 +71,7 @@ import Testing
     #expect(lines.of(lab.manager).filter { $0.contains("API MISUSE") }.count == 6)
     #expect(!lines.of(lab.manager).contains { $0.contains("It is off.") })
   }
-  @Test("Values by key: those that programs read, and nil with a line for another")
+  @Test("Values by key: those that programs read, and nil with a log line for others")
   func valuesByKey() throws {
     let lines = LogLines(), lab = CentralLab(), peripheral = try lab.connected(longestWrite: 182)
     #expect(peripheral.value(forKey: "identifier") as? UUID == lab.peer)
@@ -83,32 +83,32 @@ import Testing
     #expect(peripheral.value(forKey: "BDAddress") == nil)
     #expect(lines.of(peripheral).count == 1)
   }
-  @Test("The power alert is a line, if it is asked for and Bluetooth is off")
+  @Test("The power alert is a log line, if it is requested and Bluetooth is off")
   func powerAlert() {
     let lines = LogLines()
     for (options, count) in [(nil, 0), (false, 0), (true, 1)] as [(Bool?, Int)] {
       let lab = CentralLab(nil, options: options.map { [CBCentralManagerOptionShowPowerAlertKey: $0] })
-      lab.tell(.adapter(.unsupported("There is none.")), .adapter(.poweredOff("It is off.")))
+      lab.deliver(.adapter(.unsupported("There is none.")), .adapter(.poweredOff("It is off.")))
       #expect(lines.of(lab.manager).filter { $0.contains("It is off.") }.count == count)
       #expect(!lines.of(lab.manager).contains { $0.contains("There is none.") })
     }
   }
   @Test(
-    "While the queue stands still a device cannot fill the memory: what it says too much is dropped, and that is told once"
+    "While the queue is blocked a device cannot fill the memory: its events are dropped, and one line reports that"
   )
   func standsStill() throws {
     let lines = LogLines(), lab = CentralLab()
     lab.manager.scanForPeripherals(withServices: nil)
     let (peripheral, _, characteristics) = try lab.explored()
     lab.queue.suspend()
-    lab.session.tell(.nameChanged(lab.peer, "before"))
+    lab.session.deliver(.nameChanged(lab.peer, "before"))
     for number in 0..<2000 as Range<UInt64> {
-      lab.session.tell(.discovered(DiscoveredPeer(peer: CentralLab.peer(0xF000_0000_0000 + number))))
+      lab.session.deliver(.discovered(DiscoveredPeer(peer: CentralLab.peer(0xF000_0000_0000 + number))))
     }
-    for number in 0..<70_000 { lab.session.tell(.values(lab.peer, 0x12, [Data("\(number)".utf8)])) }
-    lab.session.tell(.nameChanged(lab.peer, "after"))
+    for number in 0..<70_000 { lab.session.deliver(.values(lab.peer, 0x12, [Data("\(number)".utf8)])) }
+    lab.session.deliver(.nameChanged(lab.peer, "after"))
     lab.queue.resume()
-    lab.settle()
+    lab.waitForQueue()
     let calls = lab.recorder.take()
     #expect(calls.filter { $0 == "discover" }.count == 1023)
     #expect(calls.filter { $0 == "value" }.count == 65_536 - 1024)
@@ -116,30 +116,30 @@ import Testing
     #expect(peripheral.name == "after")
     #expect(lines.of(lab.queue).count == 1)
 
-    lab.tell(.values(lab.peer, 0x12, [Data([1])]), .discovered(DiscoveredPeer(peer: lab.peer)))
+    lab.deliver(.values(lab.peer, 0x12, [Data([1])]), .discovered(DiscoveredPeer(peer: lab.peer)))
     #expect(lab.recorder.take() == ["value", "discover"])
   }
-  @Test("Below poweredOn scans and links are over without a word; below poweredOff the peripherals are of no more use")
+  @Test("Below poweredOn scans and links end without further calls; below poweredOff the peripherals become invalid")
   func adapterIsGone() throws {
     let lab = CentralLab()
     let (peripheral, service, _) = try lab.explored()
     lab.manager.scanForPeripherals(withServices: nil)
     peripheral.readRSSI()
     let pending = lab.asked().last?.operation
-    lab.tell(.adapter(.poweredOff("It is off.")), .completed(try #require(pending), .success(.rssi(-3))))
+    lab.deliver(.adapter(.poweredOff("It is off.")), .completed(try #require(pending), .success(.rssi(-3))))
     #expect(lab.recorder.take() == ["state"])
     #expect(!lab.manager.isScanning)
     #expect(peripheral.state == .disconnected)
     #expect(peripheral.services == nil)
     #expect(service.includedServices == nil)
 
-    lab.tell(.adapter(.poweredOn))
+    lab.deliver(.adapter(.poweredOn))
     #expect(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first === peripheral)
-    lab.tell(.adapter(.resetting("The controller restarts.")), .adapter(.poweredOn))
+    lab.deliver(.adapter(.resetting("The controller restarts.")), .adapter(.poweredOn))
     #expect(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first !== peripheral)
     _ = (lab.asked(), lab.recorder.take())
     lab.manager.connect(peripheral)
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.asked().isEmpty)
     #expect((lab.recorder.errors.first as? CBError)?.code == .unknownDevice)
     #expect(lab.recorder.take() == ["fail"])
@@ -147,7 +147,8 @@ import Testing
 
   // MARK: Scanning
 
-  @Test("S106, S107: what is scanned for; options of a wrong type are ignored; a scan replaces the one before")
+  @Test(
+    "S106, S107: services and options of a scan; options of a wrong type are ignored; a scan replaces the one before")
   func scan() {
     let lab = CentralLab()
     lab.manager.scanForPeripherals(withServices: nil)
@@ -177,7 +178,7 @@ import Testing
   func discovery() throws {
     let lab = CentralLab()
     lab.manager.scanForPeripherals(withServices: nil)
-    lab.tell(
+    lab.deliver(
       .discovered(
         DiscoveredPeer(
           peer: lab.peer, name: "Strap", rssi: -60, isConnectable: true, localName: "Strap",
@@ -204,34 +205,35 @@ import Testing
     #expect(other.peripheral.name == nil)
     #expect(other.data.keys.sorted() == [CBAdvertisementDataIsConnectable])
   }
-  @Test("S109: the app keeps the peripheral, the manager does not; while it lives, it is the one for its device")
+  @Test(
+    "S109: the app retains the peripheral, the manager does not; while it exists, it is the only one for its device")
   func peripheralsAreKeptByTheApp() {
     let lab = CentralLab()
     lab.manager.scanForPeripherals(withServices: nil)
     lab.recorder.keeps = false
-    lab.tell(.discovered(DiscoveredPeer(peer: lab.peer)))
+    lab.deliver(.discovered(DiscoveredPeer(peer: lab.peer)))
     weak let gone = lab.recorder.found.first?.peripheral
     #expect(gone == nil)
     lab.recorder.keeps = true
-    lab.tell(.discovered(DiscoveredPeer(peer: lab.peer)), .discovered(DiscoveredPeer(peer: lab.peer)))
+    lab.deliver(.discovered(DiscoveredPeer(peer: lab.peer)), .discovered(DiscoveredPeer(peer: lab.peer)))
     #expect(lab.recorder.found.count == 2)
     #expect(lab.recorder.found[0].peripheral === lab.recorder.found[1].peripheral)
     #expect(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first === lab.recorder.found[0].peripheral)
   }
-  @Test("S111: after stopScan nothing is discovered, not even what was heard before")
+  @Test("S111: after stopScan nothing is discovered, not even what was received before")
   func stopScan() {
     let lab = CentralLab()
     lab.manager.scanForPeripherals(withServices: nil)
     lab.queue.suspend()
-    lab.session.tell(.discovered(DiscoveredPeer(peer: lab.peer)))
+    lab.session.deliver(.discovered(DiscoveredPeer(peer: lab.peer)))
     lab.manager.stopScan()
     lab.queue.resume()
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.recorder.calls.isEmpty)
     #expect(!lab.manager.isScanning)
     #expect(lab.asked().last == .stopScan)
     lab.manager.scanForPeripherals(withServices: nil)
-    lab.tell(.scanFailed(BluetoothError(.controller, "The controller refuses.")))
+    lab.deliver(.scanFailed(BluetoothError(.controller, "The controller refuses.")))
     #expect(!lab.manager.isScanning)
   }
 
@@ -250,7 +252,7 @@ import Testing
   func retrieveConnected() {
     let lab = CentralLab()
     let other = CentralLab.peer(0xC0FF_EE00_0001)
-    lab.tell(
+    lab.deliver(
       .linkedPeers([
         LinkedPeer(peer: lab.peer, name: "Strap", services: ["180D", "180F"]), LinkedPeer(peer: other, services: []),
       ]))
@@ -259,51 +261,51 @@ import Testing
     #expect(found.first?.name == "Strap")
     #expect(found.first?.state == .disconnected)
     #expect(lab.manager.retrieveConnectedPeripherals(withServices: []).isEmpty)
-    lab.tell(.linkedPeers([]))
+    lab.deliver(.linkedPeers([]))
     #expect(lab.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "180F")]).isEmpty)
   }
   @Test("Connection events come for devices and services that were registered for")
   func connectionEvents() {
     let lab = CentralLab()
     let other = CentralLab.peer(0xC0FF_EE00_0001)
-    lab.tell(.linkedPeers([LinkedPeer(peer: lab.peer)]))
+    lab.deliver(.linkedPeers([LinkedPeer(peer: lab.peer)]))
     lab.manager.registerForConnectionEvents(options: [.serviceUUIDs: [CBUUID(string: "180D")]])
-    lab.tell(
+    lab.deliver(
       .linkedPeers([LinkedPeer(peer: lab.peer), LinkedPeer(peer: other)]),
       .linkedPeers([LinkedPeer(peer: lab.peer), LinkedPeer(peer: other, services: ["180D"])]), .linkedPeers([]))
     #expect(lab.recorder.calls == ["peer connected", "peer disconnected"])
     #expect(lab.recorder.values as? [UUID] == [other, other])
   }
 
-  // MARK: Delegates and managers that vanish
+  // MARK: Released delegates and managers
 
-  @Test("A delegate that vanishes is not called; a new one is, from the next event on")
+  @Test("A released delegate is not called; a new one is, from the next event on")
   func delegateVanishes() {
     let lab = CentralLab()
     do {
       let short = CentralRecorder()
       lab.manager.delegate = short
-      lab.tell(.adapter(.poweredOff("It is off.")))
+      lab.deliver(.adapter(.poweredOff("It is off.")))
       #expect(short.calls == ["state"])
     }
     #expect(lab.manager.delegate == nil)
-    lab.tell(.adapter(.poweredOn))
+    lab.deliver(.adapter(.poweredOn))
     lab.manager.delegate = lab.recorder
-    lab.tell(.adapter(.poweredOff("It is off.")))
+    lab.deliver(.adapter(.poweredOff("It is off.")))
     #expect(lab.recorder.calls == ["state"])
   }
-  @Test("A manager that vanishes closes its session; what waits is told to nobody; its peripherals are of no more use")
+  @Test("Releasing a manager closes its session and drops waiting events; its peripherals become invalid")
   func managerVanishes() throws {
     let lab = CentralLab()
     let (peripheral, service, characteristics) = try lab.explored()
     peripheral.readValue(for: characteristics[1])
     let id = try #require(lab.asked().last?.operation)
     lab.queue.suspend()
-    lab.session.tell(.completed(id, .success(.value(Data([1])))))
+    lab.session.deliver(.completed(id, .success(.value(Data([1])))))
     lab.letManagerGo()
     #expect(lab.session.isClosed)
     lab.queue.resume()
-    lab.tell(.connected(lab.peer, name: nil, longestWrite: 20))
+    lab.deliver(.connected(lab.peer, name: nil, longestWrite: 20))
     #expect(lab.recorder.calls.isEmpty)
     #expect(peripheral.state == .disconnected)
     #expect(peripheral.services == nil)
@@ -312,17 +314,19 @@ import Testing
     peripheral.discoverServices(nil)
     peripheral.writeValue(Data([1]), for: characteristics[2], type: .withoutResponse)
     #expect(!peripheral.canSendWriteWithoutResponse)
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.recorder.calls.isEmpty && lab.asked().isEmpty)
   }
-  @Test("A manager that vanishes in its delegate's call makes no other")
+  @Test("A manager released in its delegate's call makes no further call")
   func managerVanishesInACall() {
     let lab = CentralLab(nil)
     lab.recorder.then["state"] = { lab.letManagerGo() }
     lab.queue.suspend()
-    for state in [AdapterState.poweredOn, .poweredOff("It is off."), .poweredOn] { lab.session.tell(.adapter(state)) }
+    for state in [AdapterState.poweredOn, .poweredOff("It is off."), .poweredOn] {
+      lab.session.deliver(.adapter(state))
+    }
     lab.queue.resume()
-    lab.settle()
+    lab.waitForQueue()
     #expect(lab.session.isClosed)
     #expect(lab.recorder.calls == ["state"])
   }
@@ -338,7 +342,7 @@ import Testing
       _ = (lab.manager.isScanning, peripheral.state, peripheral.description, lab.manager.state)
     }
     lab.manager.scanForPeripherals(withServices: nil)
-    lab.tell(
+    lab.deliver(
       .discovered(DiscoveredPeer(peer: lab.peer)), .disconnected(lab.peer, nil, isReconnecting: false, seconds: 1))
     #expect(lab.recorder.calls == ["discover", "disconnect"])
     #expect(lab.asked().count == 4)
@@ -348,7 +352,7 @@ import Testing
     let lab = CentralLab()
     lab.manager.scanForPeripherals(withServices: nil)
     lab.queue.suspend()
-    for rssi in 0..<1000 { lab.session.tell(.discovered(DiscoveredPeer(peer: lab.peer, rssi: -rssi % 100))) }
+    for rssi in 0..<1000 { lab.session.deliver(.discovered(DiscoveredPeer(peer: lab.peer, rssi: -rssi % 100))) }
     lab.queue.resume()
     lab.queue.sync {}  // one turn
     #expect(lab.recorder.found.map(\.rssi.intValue) == (0..<1000).map { -$0 % 100 })
@@ -383,14 +387,15 @@ import Testing
       return made
     }
     let script = try #require(session)
-    script.tell(.adapter(.poweredOn))
+    script.deliver(.adapter(.poweredOn))
     #expect(delegate.all.wait(timeout: .now() + 600) == .success)
     manager.scanForPeripherals(withServices: nil)
-    for rssi in 0..<1000 { script.tell(.discovered(DiscoveredPeer(peer: CentralLab.peer(), rssi: -rssi))) }
+    for rssi in 0..<1000 { script.deliver(.discovered(DiscoveredPeer(peer: CentralLab.peer(), rssi: -rssi))) }
     #expect(delegate.all.wait(timeout: .now() + 600) == .success)
     #expect(delegate.lock.withLock { delegate.found } == Array(0..<1000))
   }
-  @Test("Eight threads ask, connect, cancel and let go while events come: nothing is lost, and nobody waits for ever")
+  @Test(
+    "Eight threads request, connect, cancel and release while events come: nothing is lost, and nothing waits forever")
   func threads() throws {
     let lab = CentralLab()
     let (peripheral, service, characteristics) = try lab.explored()
@@ -398,29 +403,30 @@ import Testing
     DispatchQueue.concurrentPerform(iterations: 8) { thread in
       for turn in 0..<200 {
         switch (thread, turn % 4) {
-        case (0, _): lab.session.tell(.values(lab.peer, 0x12, [Data([UInt8(turn)])]))
+        case (0, _): lab.session.deliver(.values(lab.peer, 0x12, [Data([UInt8(turn)])]))
         case (1, _): peripheral.readValue(for: characteristics[1])
         case (2, _):
           _ = (peripheral.services, service.characteristics, characteristics[0].value, characteristics[0].isNotifying)
           _ = (peripheral.state, peripheral.name, peripheral.description, service.peripheral, lab.manager.isScanning)
         case (3, 0): lab.manager.scanForPeripherals(withServices: nil)
-        case (3, _): lab.session.tell(.discovered(DiscoveredPeer(peer: others[turn % 4], name: "\(turn)", rssi: -turn)))
-        case (4, 0): lab.session.tell(.nameChanged(lab.peer, "\(turn)"))
+        case (3, _):
+          lab.session.deliver(.discovered(DiscoveredPeer(peer: others[turn % 4], name: "\(turn)", rssi: -turn)))
+        case (4, 0): lab.session.deliver(.nameChanged(lab.peer, "\(turn)"))
         case (4, _): peripheral.delegate = turn % 4 == 1 ? nil : lab.recorder
         default:
-          // Found anew and let go each time: its connection is cancelled with it.
+          // Retrieved and released each time, which cancels its connection.
           guard let other = lab.manager.retrievePeripherals(withIdentifiers: [others[thread % 4]]).first else {
             continue
           }
           lab.manager.connect(other)
-          lab.session.tell(.connected(other.identifier, name: nil, longestWrite: 20))
+          lab.session.deliver(.connected(other.identifier, name: nil, longestWrite: 20))
           other.discoverServices(nil)
           if turn % 4 == 0 { lab.manager.cancelPeripheralConnection(other) }
-          lab.session.tell(.disconnected(other.identifier, nil, isReconnecting: false, seconds: 0))
+          lab.session.deliver(.disconnected(other.identifier, nil, isReconnecting: false, seconds: 0))
         }
       }
     }
-    lab.settle()
+    lab.waitForQueue()
     let asked = lab.asked()
     #expect(asked.count { if case .read = $0 { true } else { false } } == 200)
     #expect(Set(asked.compactMap(\.operation)).count == asked.compactMap(\.operation).count)

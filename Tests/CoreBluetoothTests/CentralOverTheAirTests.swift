@@ -9,9 +9,9 @@ import Testing
 @testable import BindruneBroker
 @testable import CoreBluetooth
 
-/// What a client does, as the guide to the central's tasks has it: nothing of ours but the stream that the test reads.
+/// A client as in the guide to the central's tasks: only the stream that the test reads is ours.
 private final class HeartRateApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
-  // Sendable: everything on the manager's queue.
+  // Sendable: everything runs on the manager's queue.
   let steps: AsyncStream<String>
   private let step: AsyncStream<String>.Continuation
   private var peripheral: CBPeripheral?

@@ -5,10 +5,10 @@ import Testing
 
 @testable import CoreBluetooth
 
-/// When a manager begins to tell, and in what order.
+/// When a manager begins to deliver, and in what order.
 @Suite struct DeliveryTests {
-  /// What was delivered, in words.
-  final class Told: Sendable {
+  /// The deliveries, as texts.
+  final class Deliveries: Sendable {
     let words = Mutex<[String]>([])
     func add(_ word: String) { words.withLock { $0.append(word) } }
     func take() -> [String] {
@@ -18,53 +18,53 @@ import Testing
       }
     }
   }
-  /// A delivery whose initialiser returns, and whose delegate comes, when the test says so.
+  /// A delivery whose initialiser returns, and whose delegate is set, when the test decides.
   final class Stage: Sendable {
     let queue = DispatchQueue(label: "stage")
     let delivery: Delivery
-    let told = Told()
+    let deliveries = Deliveries()
     let hasReturned = Atomic<Bool>(false)
     let asked = DispatchSemaphore(value: 0)
-    private let delegate = Mutex<Told?>(nil)
+    private let delegate = Mutex<Deliveries?>(nil)
 
     init(hasReturned: Bool = true, hasDelegate: Bool = true) {
       delivery = Delivery(on: queue)
       self.hasReturned.store(hasReturned, ordering: .sequentiallyConsistent)
-      if hasDelegate { delegate.withLock { $0 = told } }
+      if hasDelegate { delegate.withLock { $0 = deliveries } }
       delivery.start(
         delegate: { [self] in delegate.withLock { $0 } },
         hasReturned: { [self] in
           asked.signal()
           return self.hasReturned.load(ordering: .sequentiallyConsistent)
         },
-        handle: { [told] event, _ in told.add(word(event)) })
+        handle: { [deliveries] event, _ in deliveries.add(word(event)) })
       if hasReturned { delivery.waitForBegin() }
     }
-    func settle() { for _ in 0..<4 { queue.sync {} } }
+    func waitForQueue() { for _ in 0..<4 { queue.sync {} } }
     func set(_ isThere: Bool) {
-      delegate.withLock { $0 = isThere ? told : nil }
+      delegate.withLock { $0 = isThere ? deliveries : nil }
       delivery.delegateChanged()
-      settle()
+      waitForQueue()
     }
     func put(_ events: BrokerEvent...) -> [String] {
       for event in events { delivery.events.put([event]) }
-      settle()
-      return told.take()
+      waitForQueue()
+      return deliveries.take()
     }
   }
 
   @Test("Nothing is delivered while the initialiser runs, however long that takes")
   func initialiser() {
     let stage = Stage(hasReturned: false)
-    // It is asked again and again.
+    // It is polled repeatedly.
     for _ in 0..<4 { #expect(stage.asked.wait(timeout: .now() + 30) == .success) }
     #expect(stage.put(.adapter(.poweredOn)) == [] && !stage.delivery.hasBegun)
     stage.hasReturned.store(true, ordering: .sequentiallyConsistent)
     stage.delivery.waitForBegin()
-    stage.settle()
-    #expect(stage.told.take() == ["poweredOn"])
+    stage.waitForQueue()
+    #expect(stage.deliveries.take() == ["poweredOn"])
   }
-  @Test("A manager that vanishes in its initialiser is asked no more")
+  @Test("A manager released in its initialiser is polled no more")
   func vanished() {
     let stage = Stage(hasReturned: false)
     stage.delivery.close()
@@ -72,48 +72,48 @@ import Testing
     stage.hasReturned.store(true, ordering: .sequentiallyConsistent)
     #expect(stage.put(.adapter(.poweredOn)) == [])
   }
-  @Test("The first state waits for a delegate, with what comes after it; later ones do not")
+  @Test("The first state and the events after it wait for a delegate; later ones do not")
   func delegate() {
     let stage = Stage(hasDelegate: false)
     #expect(stage.put(.adapter(.unknown), .adapter(.poweredOff("")), .adapter(.poweredOn)) == [])
     #expect(stage.put(.linkedPeers([]), .linkedPeers([LinkedPeer(peer: UUID())])) == [])
     stage.set(false)
-    #expect(stage.told.take() == [])
+    #expect(stage.deliveries.take() == [])
     stage.set(true)
-    #expect(stage.told.take() == ["poweredOn", "links 1"])
+    #expect(stage.deliveries.take() == ["poweredOn", "links 1"])
     stage.set(false)
     #expect(stage.put(.adapter(.poweredOff(""))) == ["poweredOff"])
   }
-  @Test("An unknown state is none: the delegate of that moment may be gone before the first one")
+  @Test("`.unknown` is not a first state: a delegate that gets it may be released before the first one")
   func unknown() {
     let stage = Stage()
     #expect(stage.put(.adapter(.unknown)) == ["unknown"])
     stage.set(false)
     #expect(stage.put(.adapter(.poweredOn)) == [])
     stage.set(true)
-    #expect(stage.told.take() == ["poweredOn"])
+    #expect(stage.deliveries.take() == ["poweredOn"])
   }
-  @Test("Without a delegate nothing grows: the adapter may come and go, and devices too")
+  @Test("Without a delegate memory stays bounded, while the adapter and devices come and go")
   func nobody() {
     let stage = Stage(hasDelegate: false)
     for _ in 0..<1000 {
       _ = stage.put(.adapter(.poweredOn), .linkedPeers([LinkedPeer(peer: UUID())]), .adapter(.resetting("")))
     }
     stage.set(true)
-    #expect(stage.told.take() == ["resetting"])
+    #expect(stage.deliveries.take() == ["resetting"])
   }
-  @Test("Calls do not wait for a delegate: what they do beside telling it must be done")
+  @Test("Calls do not wait for a delegate: their other effects must happen")
   func calls() {
     let stage = Stage(hasDelegate: false)
     stage.delivery.events.put([.adapter(.poweredOn)])
-    stage.delivery.perform { [told = stage.told] in told.add("call") }
-    stage.settle()
-    #expect(stage.told.take() == ["call"])
+    stage.delivery.perform { [deliveries = stage.deliveries] in deliveries.add("call") }
+    stage.waitForQueue()
+    #expect(stage.deliveries.take() == ["call"])
     stage.set(true)
-    #expect(stage.told.take() == ["poweredOn"])
+    #expect(stage.deliveries.take() == ["poweredOn"])
   }
 
-  @Test("A thread that has made something has returned when it waits, or ends, and not while it is there")
+  @Test("A thread counts as returned from an initialiser when it waits or ends, and not while it runs")
   func threads() {
     #expect(!InitialisingThread().hasReturned())
     let made = Mutex<[InitialisingThread]>([]), isMade = DispatchSemaphore(value: 0),
@@ -133,13 +133,13 @@ import Testing
       #expect(thread.hasReturned())
     }
     mayEnd.signal()
-    // One that computes.
+    // A thread that computes.
     let busy = InitialisingThread(), end = ContinuousClock.now + .seconds(30)
     while !busy.hasReturned(), ContinuousClock.now < end {}
     #expect(busy.hasReturned())
   }
 
-  @Test("A line about what repeats comes at once, and then once a minute with its count")
+  @Test("A repeated log line comes at once, and then once a minute with its count")
   func repeats() {
     var note = RepeatedNote()
     let start = ContinuousClock.now
@@ -155,20 +155,20 @@ import Testing
 @Suite struct FirstStateTests {
   final class App: NSObject, CBCentralManagerDelegate, CBPeripheralManagerDelegate, Sendable {
     let isMade = Atomic<Bool>(false)
-    let isTold = DispatchSemaphore(value: 0)
+    let hasState = DispatchSemaphore(value: 0)
     let early = Atomic<Int>(0)
     let states = Mutex<[CBManagerState]>([])
-    private func told(_ manager: CBManager) {
+    private func deliveries(_ manager: CBManager) {
       if !isMade.load(ordering: .sequentiallyConsistent) { early.add(1, ordering: .relaxed) }
       states.withLock { $0.append(manager.state) }
-      isTold.signal()
+      hasState.signal()
     }
-    func centralManagerDidUpdateState(_ central: CBCentralManager) { told(central) }
-    func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) { told(peripheral) }
+    func centralManagerDidUpdateState(_ central: CBCentralManager) { deliveries(central) }
+    func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) { deliveries(peripheral) }
   }
   enum Queue: CaseIterable { case serial, concurrent, own }
 
-  /// A state that is known as the initialiser returns was delivered within it.
+  /// A state that is known when the initialiser returns would have been delivered within it.
   private func check(_ queue: Queue, setsLater: Bool, isPeripheral: Bool) -> String? {
     let app = App(), own = DispatchQueue(label: "own")
     let delegate = setsLater ? nil : app
@@ -192,13 +192,14 @@ import Testing
     }
     let (manager, state) = queue == .own ? own.sync(execute: make) : make()
     guard state == .unknown else { return "state \(state.rawValue) before there was a delegate" }
-    guard app.isTold.wait(timeout: .now() + 30) == .success else { return "the state was not told" }
+    guard app.hasState.wait(timeout: .now() + 30) == .success else { return "the state was not reported" }
     guard app.early.load(ordering: .relaxed) == 0 else { return "the delegate was called in the initialiser" }
     let states = app.states.withLock { $0 }
     return withExtendedLifetime(manager) { states == [.poweredOn] ? nil : "states \(states.map(\.rawValue))" }
   }
 
-  @Test("The delegate of each is told once, after the initialiser and not before there is one", .timeLimit(.minutes(5)))
+  @Test(
+    "Each delegate gets the state once, after the initialiser and after the delegate is set", .timeLimit(.minutes(5)))
   func fiveHundred() {
     let faults = Mutex<[String]>([])
     DispatchQueue.concurrentPerform(iterations: 500) { number in

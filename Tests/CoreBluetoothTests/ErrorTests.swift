@@ -25,7 +25,7 @@ import Testing
     ]
     #expect(answers.map(\.rawValue) == Array(0...0x11))
 
-    // As a client meets them: caught by type or by code, compared, bridged, and shown to people.
+    // Errors as a client uses them: caught by type or by code, compared, bridged, and shown to people.
     func fails(_ error: any Error) throws { throw error }
     do { try fails(CBError(.peripheralDisconnected)) } catch CBError.peripheralDisconnected {} catch {
       Issue.record("\(error) is not caught by its code")
@@ -36,18 +36,18 @@ import Testing
     do { try fails(CBATTError(.invalidOffset)) } catch let error as CBATTError {
       #expect(error.code == .invalidOffset && error.errorCode == 7 && error == CBATTError(.invalidOffset))
     }
-    let told: any Error = CBError(.connectionTimeout, userInfo: [NSLocalizedDescriptionKey: "Gone.", "more": 1])
-    #expect(told.localizedDescription == "Gone." && (told as? CBError)?.userInfo["more"] as? Int == 1)
-    #expect((told as NSError).domain == CBErrorDomain && (told as NSError).code == 6)
-    #expect((told as NSError).localizedDescription == "Gone.")
+    let error: any Error = CBError(.connectionTimeout, userInfo: [NSLocalizedDescriptionKey: "Gone.", "more": 1])
+    #expect(error.localizedDescription == "Gone." && (error as? CBError)?.userInfo["more"] as? Int == 1)
+    #expect((error as NSError).domain == CBErrorDomain && (error as NSError).code == 6)
+    #expect((error as NSError).localizedDescription == "Gone.")
     for code in codes { #expect(!(CBError(code) as any Error).localizedDescription.contains("CBError")) }
-    #expect("\(told)" == "Error Domain=CBErrorDomain Code=6 \"Gone.\"")
+    #expect("\(error)" == "Error Domain=CBErrorDomain Code=6 \"Gone.\"")
     #expect(
       "\(CBATTError(.readNotPermitted))" == "Error Domain=CBATTErrorDomain Code=2 \"The attribute cannot be read.\"")
     for code in answers { #expect(!(CBATTError(code) as any Error).localizedDescription.contains("CBATTError")) }
   }
 
-  @Test("An application's own error survives, which Apple's enumeration holds too") func unknownAnswers() throws {
+  @Test("An application's own error code survives, as in Apple's enumeration") func unknownAnswers() throws {
     let code = try #require(CBATTError.Code(rawValue: 0x80))
     let error: any Error = CBATTError(code)
     #expect((error as NSError).code == 0x80 && (error as? CBATTError)?.code.rawValue == 0x80)

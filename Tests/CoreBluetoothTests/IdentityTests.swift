@@ -8,10 +8,10 @@ import Testing
 @testable import BindruneBroker
 @testable import CoreBluetooth
 
-/// Connects to the first device that it finds, subscribes to its measurement, and connects to the same object again when the
-/// link has gone down.
+/// Connects to the first device that it finds, subscribes to its measurement, and connects to the same object again
+/// after the link has gone down.
 private final class Monitor: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
-  // Sendable: everything on the manager's queue.
+  // Sendable: everything runs on the manager's queue.
   let steps: AsyncStream<String>
   private let step: AsyncStream<String>.Continuation
   private var peripheral: CBPeripheral?, measurement: CBCharacteristic?
@@ -60,8 +60,8 @@ private final class Monitor: NSObject, CBCentralManagerDelegate, CBPeripheralDel
 }
 
 @Suite(.virtualTime, .hang) struct IdentityTests {
-  /// Pairing reveals the device's identity in the middle of a link. The app's object keeps its delegate, its identifier and its
-  /// subscriptions, and still stands for the device when that comes back with another private address.
+  /// Pairing reveals the device's identity in the middle of a link. The app's object keeps its delegate, its identifier
+  /// and its subscriptions, and still stands for the device when that comes back with another private address.
   @Test func anIdentityInTheMiddleOfALink() async throws {
     let loop = VirtualLoop.current, radio = SimulatedRadio(on: loop, configuration: .ideal)
     let adapter = BindruneBroker.Adapter(on: radio.eventLoop) { _ async throws(TransportError) in radio.controller() }

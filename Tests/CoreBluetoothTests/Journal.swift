@@ -3,7 +3,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// What has happened to a client, in order: tests wait for it.
+/// A client's events, in order: tests wait for them.
 final class Journal: @unchecked Sendable {
   // Sendable: everything that changes is guarded by the lock.
   struct Entry: @unchecked Sendable {
@@ -31,7 +31,7 @@ final class Journal: @unchecked Sendable {
     }
     for (waiter, entry) in woken where end(waiter.id) { waiter.continuation.resume(returning: entry) }
   }
-  /// The next entry that begins with `text`, behind the last that was waited for.
+  /// The next entry that begins with `text`, after the last one taken.
   private func take(_ text: String) -> Entry? {
     guard let index = entries[taken...].firstIndex(where: { $0.text.hasPrefix(text) }) else { return nil }
     taken = index + 1
@@ -44,7 +44,7 @@ final class Journal: @unchecked Sendable {
       return waiters.count < count
     }
   }
-  /// Waits for it, for two minutes of the test's own time at most.
+  /// Waits for it, at most two minutes of the test's own time.
   @discardableResult func wait(
     for text: String, sourceLocation: SourceLocation = #_sourceLocation
   ) async -> Entry? {

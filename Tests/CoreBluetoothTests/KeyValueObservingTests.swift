@@ -5,7 +5,7 @@ import Testing
 @testable import CoreBluetooth
 
 @Suite struct KeyValueObservingTests {
-  // MARK: What is observed
+  // MARK: Observable properties
 
   @Test("Each change of a manager's state is reported once, before the delegate learns of it, with the property set")
   func stateOfACentralManager() {
@@ -19,16 +19,16 @@ import Testing
       seen.add("\(name(change.oldValue)) → \(name(change.newValue))")
     }
     lab.recorder.then["state"] = { seen.add("delegate") }
-    lab.tell(.adapter(.unknown))
-    lab.tell(.adapter(.poweredOff("It is off.")))
-    lab.tell(.adapter(.poweredOn), .adapter(.poweredOn))
-    lab.tell(.adapter(.resetting("")))
+    lab.deliver(.adapter(.unknown))
+    lab.deliver(.adapter(.poweredOff("It is off.")))
+    lab.deliver(.adapter(.poweredOn), .adapter(.poweredOn))
+    lab.deliver(.adapter(.resetting("")))
     #expect(
       seen.take() == ["unknown → off", "delegate", "off → on", "delegate", "on → resetting", "delegate"])
     withExtendedLifetime(observation) {}
   }
   @Test(
-    "isScanning changes with the caller of a scan, with the adapter, and with a scan that fails; a scan anew is no change"
+    "isScanning changes by calls, by the adapter, and by a scan that fails; a restarted scan is no change"
   )
   func isScanning() {
     let lab = CentralLab(), seen = Seen()
@@ -39,19 +39,19 @@ import Testing
     lab.manager.scanForPeripherals(withServices: nil)
     #expect(seen.take() == ["false → true"])  // before the call has returned
     lab.manager.scanForPeripherals(withServices: [CBUUID(string: "180D")])
-    lab.tell(.discovered(DiscoveredPeer(peer: lab.peer)))
+    lab.deliver(.discovered(DiscoveredPeer(peer: lab.peer)))
     #expect(seen.take().isEmpty)
     lab.manager.stopScan()
     lab.manager.stopScan()
     #expect(seen.take() == ["true → false"])
     for end in [BrokerEvent.scanFailed(BluetoothError(.controller, "No.")), .adapter(.poweredOff("It is off."))] {
       lab.manager.scanForPeripherals(withServices: nil)
-      lab.tell(end)
+      lab.deliver(end)
       #expect(seen.take() == ["false → true", "true → false"])
     }
     withExtendedLifetime(observation) {}
   }
-  @Test("A peripheral's state: each step of a connection, of its end, and what the adapter ends")
+  @Test("A peripheral's state: each step of a connection and of its end, also by the adapter")
   func stateOfAPeripheral() throws {
     let lab = CentralLab(), seen = Seen()
     let peripheral = try #require(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
@@ -63,25 +63,25 @@ import Testing
     lab.manager.connect(peripheral)
     lab.manager.connect(peripheral)
     #expect(seen.take() == ["0 → 1"])
-    lab.tell(.connected(lab.peer, name: nil, longestWrite: 20))
+    lab.deliver(.connected(lab.peer, name: nil, longestWrite: 20))
     #expect(seen.take() == ["1 → 2", "connect"])
-    lab.tell(.disconnected(lab.peer, BluetoothError(.disconnected, ""), isReconnecting: true, seconds: 0))
+    lab.deliver(.disconnected(lab.peer, BluetoothError(.disconnected, ""), isReconnecting: true, seconds: 0))
     #expect(seen.take() == ["2 → 1", "disconnect"])
-    lab.tell(.connected(lab.peer, name: nil, longestWrite: 20))
+    lab.deliver(.connected(lab.peer, name: nil, longestWrite: 20))
     lab.manager.cancelPeripheralConnection(peripheral)
     #expect(seen.take() == ["1 → 2", "connect", "2 → 3"])
-    lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 0))
+    lab.deliver(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 0))
     #expect(seen.take() == ["3 → 0", "disconnect"])
     lab.manager.connect(peripheral)
-    lab.tell(.connectionFailed(lab.peer, BluetoothError(.connectionFailed, "No.")))
+    lab.deliver(.connectionFailed(lab.peer, BluetoothError(.connectionFailed, "No.")))
     #expect(seen.take() == ["0 → 1", "1 → 0", "fail"])
     lab.manager.connect(peripheral)
-    lab.tell(.adapter(.poweredOff("It is off.")))
+    lab.deliver(.adapter(.poweredOff("It is off.")))
     #expect(seen.take() == ["0 → 1", "1 → 0"])
-    lab.tell(.adapter(.poweredOn))
+    lab.deliver(.adapter(.poweredOn))
     lab.manager.connect(peripheral)
     lab.letManagerGo()
-    lab.settle()
+    lab.waitForQueue()
     #expect(seen.take() == ["0 → 1", "1 → 0"])
     withExtendedLifetime(observation) {}
   }
@@ -99,17 +99,17 @@ import Testing
       },
     ]
     lab.manager.scanForPeripherals(withServices: nil)
-    for name in ["Strap", "Strap", nil] { lab.tell(.discovered(DiscoveredPeer(peer: lab.peer, name: name))) }
-    lab.tell(.nameChanged(lab.peer, "Belt"))
+    for name in ["Strap", "Strap", nil] { lab.deliver(.discovered(DiscoveredPeer(peer: lab.peer, name: name))) }
+    lab.deliver(.nameChanged(lab.peer, "Belt"))
     #expect(seen.take() == ["nil → Strap", "Strap → Belt"])
     lab.manager.connect(peripheral)
-    lab.tell(.connected(lab.peer, name: "Chest", longestWrite: 20))
+    lab.deliver(.connected(lab.peer, name: "Chest", longestWrite: 20))
     peripheral.discoverServices(nil)
     lab.answer(.services([CentralLab.heartRate, CentralLab.battery]))
     peripheral.discoverServices(nil)
     lab.answer(.services([CentralLab.heartRate, CentralLab.battery]))
-    lab.tell(.servicesChanged(lab.peer, HandleRange(0x10, 0x1F)))
-    lab.tell(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 0))
+    lab.deliver(.servicesChanged(lab.peer, HandleRange(0x10, 0x1F)))
+    lab.deliver(.disconnected(lab.peer, nil, isReconnecting: false, seconds: 0))
     #expect(
       seen.take() == [
         "Belt → Chest", #"services ["180D", "180F"]"#, #"services ["180F"]"#, #"services ["nil"]"#,
@@ -135,25 +135,25 @@ import Testing
     }
     script.manager.startAdvertising(nil)
     #expect(seen.take().isEmpty)
-    if let id = start() { script.tell(.completed(id, .success(.done))) }
+    if let id = start() { script.deliver(.completed(id, .success(.done))) }
     #expect(seen.take() == ["advertising true", "advertising ok true"])
-    script.tell(.adapter(.poweredOff("It is off.")))
+    script.deliver(.adapter(.poweredOff("It is off.")))
     #expect(seen.take() == ["advertising false", "off", "was on", "state 4"])
-    script.tell(.adapter(.poweredOn))
-    if let id = start() { script.tell(.completed(id, .success(.done))) }
+    script.deliver(.adapter(.poweredOn))
+    if let id = start() { script.deliver(.completed(id, .success(.done))) }
     #expect(seen.take() == ["on", "was off", "state 5", "advertising true"])
     script.manager.stopAdvertising()
     #expect(seen.take() == ["advertising false"])
     script.manager.startAdvertising(nil)
-    if let id = start() { script.tell(.completed(id, .success(.done))) }
-    script.tell(.advertisingEnded(BluetoothError(.controller, "No.")))
+    if let id = start() { script.deliver(.completed(id, .success(.done))) }
+    script.deliver(.advertisingEnded(BluetoothError(.controller, "No.")))
     #expect(seen.take() == ["advertising true", "advertising ok true", "advertising false"])
     withExtendedLifetime(observations) {}
   }
 
   // MARK: Options
 
-  @Test("Options: initial before observe returns, prior before each change, values only where they are asked for")
+  @Test("Options: initial before observe returns, prior before each change, values only if requested")
   func options() {
     let lab = CentralLab(), seen = Seen()
     func observe(_ options: NSKeyValueObservingOptions) -> NSKeyValueObservation {
@@ -193,7 +193,7 @@ import Testing
       (lab.manager as CBManager).observe(\.description) { _, _ in seen.add("description") },
       peripheral.observe(\.canSendWriteWithoutResponse) { _, _ in seen.add("can send") },
     ]
-    lab.tell(.adapter(.resetting("")))
+    lab.deliver(.adapter(.resetting("")))
     #expect(seen.take().isEmpty)
     #expect(lines.of(lab.manager).filter { $0.contains("cannot be observed") }.count == 2)
     #expect(lines.of(peripheral).count == 1)
@@ -213,7 +213,7 @@ import Testing
       manager.observe(\.isScanning) { _, _ in seen.add("scanning") },
       manager.observe(\Manager.state) { _, _ in seen.add("state") },
     ]
-    (manager.session as? ScriptedSession)?.tell(.adapter(.poweredOn))
+    (manager.session as? ScriptedSession)?.deliver(.adapter(.poweredOn))
     for _ in 0..<4 { queue.sync {} }
     manager.scanForPeripherals(withServices: nil)
     #expect(seen.take() == ["state", "scanning"])
@@ -241,7 +241,7 @@ import Testing
     #expect(manager == nil)  // no observation keeps its object
     kept.invalidate()
   }
-  @Test("What a handler holds is released with the observation, and may use the object then")
+  @Test("A handler's captures are released with the observation, and may use the object then")
   func releasesItsHandler() {
     final class Holder: @unchecked Sendable {
       let manager: CBCentralManager, seen: Seen
@@ -280,7 +280,9 @@ import Testing
     lab.manager.scanForPeripherals(withServices: nil)
     #expect(seen.take() == ["c true"])
   }
-  @Test("From several threads: of each observer every change begins where another has ended, and none comes twice")
+  @Test(
+    "From several threads: every change's old value is the new value of another, and none comes twice"
+  )
   func severalThreads() {
     let lab = CentralLab(), changes = Changes()
     let observation = lab.manager.observe(\.isScanning, options: [.old, .new]) { _, change in
@@ -313,13 +315,13 @@ private func name(_ state: CBManagerState?) -> String {
   }
 }
 
-/// What handlers and delegates have noted, in order.
+/// The calls of handlers and delegates, in order.
 private final class Seen: @unchecked Sendable {
   // Sendable: the lock.
   private let lock = NSLock()
   private var texts: [String] = []
   func add(_ text: String) { lock.withLock { texts.append(text) } }
-  /// Everything since the last time.
+  /// Everything since the last call.
   func take() -> [String] {
     lock.withLock {
       defer { texts = [] }

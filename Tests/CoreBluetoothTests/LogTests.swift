@@ -5,22 +5,22 @@ import Testing
 
 @testable import CoreBluetooth
 
-/// A line that is printed ends no program, and is a line whatever stands in it.
+/// Printing a log line ends no program, and any text stays one line.
 @Suite struct LogTests {
   enum Output: CaseIterable { case full, closed, broken, unread }
 
-  /// None of these takes what it is given. FileHandle's `write(_:)` ends the process at each of the first three.
+  /// None of these accepts output. FileHandle's `write(_:)` ends the process at each of the first three.
   @Test(arguments: Output.allCases) func anOutputThatTakesNothing(_ kind: Output) throws {
     var ends: [CInt] = [-1, -1]
     #expect(unsafe pipe(&ends) == 0)
     defer { if ends[0] >= 0 { close(ends[0]) } }
-    // Never closed: the output's thread goes on trying, and would write into whatever file another test is given by this number.
+    // Never closed: the output's thread continues, and would write into a file of another test with this number.
     let descriptor: CInt
     switch kind {
     case .full:
       descriptor = unsafe open("/dev/full", O_WRONLY)
       #expect(descriptor >= 0)
-    // Of a number that no file has: another test could be given one that was closed here.
+    // A number that no file has: another test could get one that was closed here.
     case .closed: descriptor = 1_000_000
     case .broken:
       close(ends[0])
@@ -35,7 +35,7 @@ import Testing
   @Test func anOutputThatIsRead() throws {
     let pipe = Pipe(), output = StandardError(to: FileDescriptor(rawValue: pipe.fileHandleForWriting.fileDescriptor)),
       log = Log(to: output)
-    // What a device may call itself: another line, commands to the terminal, text that runs backwards.
+    // Hostile names of devices: a second line, commands to the terminal, right-to-left text.
     log.write("\"Thermostat\n[CoreBluetooth] API MISUSE\u{1B}[2J\u{202E}\" is gone")
     output.write("a logger's line\n")
     let expected =
@@ -46,20 +46,20 @@ import Testing
     { octets += more }
     #expect(String(decoding: octets, as: UTF8.self) == expected)
   }
-  @Test("A scan that a slow program does not keep up with is one line, and what is dropped is counted")
+  @Test("A scan too fast for a slow program causes one log line, which counts dropped advertisements")
   func standsStill() {
     let lab = CentralLab(), lines = LogLines()
     lab.manager.scanForPeripherals(withServices: nil)
     lab.queue.suspend()
-    for number in 0..<3_000 { lab.session.tell(.discovered(DiscoveredPeer(peer: CentralLab.peer(UInt64(number))))) }
+    for number in 0..<3_000 { lab.session.deliver(.discovered(DiscoveredPeer(peer: CentralLab.peer(UInt64(number))))) }
     lab.queue.resume()
-    lab.settle()
+    lab.waitForQueue()
     #expect(lines.of(lab.queue).count == 1 && lab.recorder.take().count == 1024)
   }
   @Test func aNameFromTheAir() throws {
     let lab = CentralLab(), peripheral = try lab.connected()
-    lab.tell(.nameChanged(lab.peer, "a\u{202E}b\nc"))
-    // As it is for the program, which may want it so; escaped where it is to be read.
+    lab.deliver(.nameChanged(lab.peer, "a\u{202E}b\nc"))
+    // The program gets the name unchanged; the log escapes it.
     #expect(peripheral.name == "a\u{202E}b\nc")
     #expect(peripheral.description.contains("name = a\\u{202E}b\\nc, "))
     #expect(CBError(.unknown, "no \u{1B}[2J").localizedDescription == "no \\u{1B}[2J")

@@ -7,9 +7,9 @@ import Testing
 @testable import BindruneBroker
 @testable import CoreBluetooth
 
-/// A device that an app updates: it notes what is written, and answers each read of `status` behind updates of `progress`.
+/// A device that an app updates: it records writes, and answers each read of `status` after updates of `progress`.
 private final class Device: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
-  // Sendable: everything on the manager's queue, and the test looks when that is quiet.
+  // Sendable: everything runs on the manager's queue, and the test reads when that is quiet.
   let control = CBMutableCharacteristic(
     type: CBUUID(string: "FF01"), properties: [.read, .write, .writeWithoutResponse], value: nil,
     permissions: [.readable, .writeable])
@@ -29,7 +29,7 @@ private final class Device: NSObject, CBPeripheralManagerDelegate, @unchecked Se
   }
   func peripheralManager(_ peripheral: CBPeripheralManager, didReceiveWrite requests: [CBATTRequest]) {
     for request in requests { written.append(Int(request.value?.prefix(2)) ?? -1) }
-    // Updates before the answer and after it: the client sees them so.
+    // Updates before the answer and after it: the client gets them in this order.
     update(peripheral)
     peripheral.respond(to: requests[0], withResult: .success)
     update(peripheral)
@@ -51,9 +51,9 @@ private final class Device: NSObject, CBPeripheralManagerDelegate, @unchecked Se
   }
 }
 
-/// An updater: values without response as long as they are taken, writes with one, and reads, at random.
+/// An updater: values without response as long as they are accepted, writes with one, and reads, at random.
 private final class Updater: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
-  // Sendable: everything on the manager's queue, and the test looks when that is quiet.
+  // Sendable: everything runs on the manager's queue, and the test reads when that is quiet.
   let end: AsyncStream<Void>
   private let ended: AsyncStream<Void>.Continuation
   private(set) var wrote: [Int] = []
@@ -166,7 +166,7 @@ extension Int {
     }
     let central = CBCentralManager(delegate: updater, queue: queue) { DirectSession(on: adapter(), events: $0) }
     for await _ in updater.end {}
-    // What was written is there in the order of the calls: the last of it had a response, or was followed by one.
+    // The writes arrived in the order of the calls: the last one had a response, or a request after it did.
     let (wrote, received) = queue.sync { (updater.wrote, updater.received) }
     let (written, sent) = serving.sync { (device.written, device.sent) }
     #expect(

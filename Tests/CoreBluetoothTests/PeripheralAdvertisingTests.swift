@@ -26,7 +26,7 @@ private var data: [String: Any] {
     script.manager.startAdvertising(data)
     #expect(!script.manager.isAdvertising)
     let id = try start(script)
-    script.tell(.completed(id, .success(.done)))
+    script.deliver(.completed(id, .success(.done)))
     #expect(script.calls() == ["advertising ok true"])
     #expect(script.manager.isAdvertising)
     script.manager.startAdvertising(data)
@@ -35,17 +35,17 @@ private var data: [String: Any] {
     #expect(!script.manager.isAdvertising)
     #expect(script.session.takeRequests() == [.stopAdvertising])
     script.manager.startAdvertising(data)
-    script.tell(.completed(try start(script), .success(.done)))
+    script.deliver(.completed(try start(script), .success(.done)))
     #expect(script.calls() == ["advertising ok true"])
   }
 
-  /// The stop comes while the start is being sent: where that happens outside of the lock, the stop is sent first.
-  @Test("stopped while the adapter comes back: the start is never sent behind the stop")
+  /// The stop comes while the start is being sent: if that happened outside of the lock, the stop would be sent first.
+  @Test("stopped while the adapter comes back: the start is never sent after the stop")
   func stoppedAsItResumes() throws {
     let script = PeripheralScript()
     script.manager.startAdvertising(data)
-    script.tell(.completed(try start(script), .success(.done)))
-    script.tell(.adapter(.poweredOff("It is off.")))
+    script.deliver(.completed(try start(script), .success(.done)))
+    script.deliver(.adapter(.poweredOff("It is off.")))
     let isStopped = DispatchSemaphore(value: 0), manager = try #require(script.manager)
     script.session.onSend = { request in
       guard case .startAdvertising = request else { return }
@@ -56,20 +56,20 @@ private var data: [String: Any] {
       }
       _ = isStopped.wait(timeout: .now() + .milliseconds(300))
     }
-    script.tell(.adapter(.poweredOn))
+    script.deliver(.adapter(.poweredOn))
     #expect(isStopped.wait(timeout: .now() + 30) == .success)
     let requests = script.session.takeRequests()
     #expect(requests.count == 2 && requests.last == .stopAdvertising, "\(requests)")
   }
 
-  @Test("S87: the cause of a failure is told, and advertising may begin again")
+  @Test("S87: the cause of a failure is reported, and advertising may begin again")
   func failed() throws {
     let script = PeripheralScript()
     script.manager.startAdvertising(data)
-    script.tell(.completed(try start(script), .failure(BluetoothError(.busy, "No advertising set is left."))))
+    script.deliver(.completed(try start(script), .failure(BluetoothError(.busy, "No advertising set is left."))))
     #expect(script.calls() == ["advertising CBError 4 false"])
     script.manager.startAdvertising(data)
-    script.tell(.completed(try start(script), .success(.done)))
+    script.deliver(.completed(try start(script), .success(.done)))
     #expect(script.calls() == ["advertising ok true"])
   }
 
@@ -81,13 +81,13 @@ private var data: [String: Any] {
     script.manager.stopAdvertising()
     script.manager.startAdvertising(data)
     let second = try start(script)
-    script.tell(.completed(first, .success(.done)))
+    script.deliver(.completed(first, .success(.done)))
     #expect(script.calls() == ["advertising CBError 5 false"])
-    script.tell(.completed(second, .success(.done)))
+    script.deliver(.completed(second, .success(.done)))
     #expect(script.calls() == ["advertising ok true"])
   }
 
-  @Test("S86: keys other than the two are ignored, in words; nil advertises nothing but the device")
+  @Test("S86: keys other than the two are ignored with a log line; nil advertises only the device")
   func keys() throws {
     let script = PeripheralScript()
     script.manager.startAdvertising([CBAdvertisementDataManufacturerDataKey: Data([1]), "x": 1])
@@ -126,40 +126,40 @@ private var data: [String: Any] {
     }
   }
 
-  @Test("switched off, advertising pauses, and goes on by itself; below that it ends")
+  @Test("while powered off, advertising pauses, and resumes automatically; below that it ends")
   func paused() throws {
     let script = PeripheralScript()
     script.manager.startAdvertising(data)
-    script.tell(.completed(try start(script), .success(.done)))
-    script.tell(.adapter(.poweredOff("It is off.")))
+    script.deliver(.completed(try start(script), .success(.done)))
+    script.deliver(.adapter(.poweredOff("It is off.")))
     #expect(!script.manager.isAdvertising)
-    script.tell(.adapter(.poweredOn))
-    script.tell(.completed(try start(script), .success(.done)))
+    script.deliver(.adapter(.poweredOn))
+    script.deliver(.completed(try start(script), .success(.done)))
     #expect(script.manager.isAdvertising)
     #expect(script.calls() == ["advertising ok true", "state 4", "state 5"])
-    script.tell(.adapter(.unsupported("It is gone.")))
-    script.tell(.adapter(.poweredOn))
+    script.deliver(.adapter(.unsupported("It is gone.")))
+    script.deliver(.adapter(.poweredOn))
     #expect(script.session.takeRequests().isEmpty && !script.manager.isAdvertising)
   }
-  @Test("what is paused can be stopped")
+  @Test("paused advertising can be stopped")
   func stoppedWhilePaused() throws {
     let script = PeripheralScript()
     script.manager.startAdvertising(data)
-    script.tell(.completed(try start(script), .success(.done)))
-    script.tell(.adapter(.poweredOff("It is off.")))
+    script.deliver(.completed(try start(script), .success(.done)))
+    script.deliver(.adapter(.poweredOff("It is off.")))
     script.manager.stopAdvertising()
-    script.tell(.adapter(.poweredOn))
+    script.deliver(.adapter(.poweredOn))
     #expect(script.session.takeRequests().isEmpty && !script.manager.isAdvertising)
   }
-  @Test("advertising that ends by itself is over, and may begin again")
+  @Test("advertising that the host ended may begin again")
   func ended() throws {
     let script = PeripheralScript()
     script.manager.startAdvertising(data)
-    script.tell(.completed(try start(script), .success(.done)))
-    script.tell(.advertisingEnded(BluetoothError(.controller, "The controller stopped.")))
+    script.deliver(.completed(try start(script), .success(.done)))
+    script.deliver(.advertisingEnded(BluetoothError(.controller, "The controller stopped.")))
     #expect(!script.manager.isAdvertising)
     script.manager.startAdvertising(data)
-    script.tell(.completed(try start(script), .success(.done)))
+    script.deliver(.completed(try start(script), .success(.done)))
     #expect(script.manager.isAdvertising)
   }
 }

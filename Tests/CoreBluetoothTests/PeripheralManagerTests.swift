@@ -6,7 +6,7 @@ import Testing
 @testable import CoreBluetooth
 
 @Suite struct PeripheralManagerTests {
-  @Test("S74, S75, S134, S158: unknown, then the delegate is told of each state", arguments: 1...5)
+  @Test("S74, S75, S134, S158: unknown, then the delegate gets each state", arguments: 1...5)
   func states(raw: Int) throws {
     let script = PeripheralScript(nil)
     #expect(script.manager.state == .unknown && script.calls().isEmpty)
@@ -14,11 +14,11 @@ import Testing
       .resetting("It is being reset."), .unsupported("There is none."), .unauthorized("It is not allowed."),
       .poweredOff("It is off."), .poweredOn,
     ]
-    script.tell(.adapter(states[raw - 1]))
+    script.deliver(.adapter(states[raw - 1]))
     #expect(script.calls() == ["state \(raw)"])
     #expect(script.manager.state.rawValue == raw)
-    // The same again is no change.
-    script.tell(.adapter(states[raw - 1]))
+    // The same state again is no change.
+    script.deliver(.adapter(states[raw - 1]))
     #expect(script.calls().isEmpty)
   }
   @Test("S158: the states' numbers")
@@ -31,23 +31,23 @@ import Testing
   func mainQueue() async {
     final class Main: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
       static let key = DispatchSpecificKey<Bool>()
-      let told: AsyncStream<Bool>.Continuation
-      init(_ told: AsyncStream<Bool>.Continuation) { self.told = told }
+      let continuation: AsyncStream<Bool>.Continuation
+      init(_ continuation: AsyncStream<Bool>.Continuation) { self.continuation = continuation }
       func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) {
-        told.yield(DispatchQueue.getSpecific(key: Main.key) == true)
-        told.finish()
+        continuation.yield(DispatchQueue.getSpecific(key: Main.key) == true)
+        continuation.finish()
       }
     }
-    let (stream, told) = AsyncStream.makeStream(of: Bool.self)
+    let (stream, continuation) = AsyncStream.makeStream(of: Bool.self)
     DispatchQueue.main.setSpecific(key: Main.key, value: true)
-    let delegate = Main(told)
+    let delegate = Main(continuation)
     var session: PeripheralSession?
     let manager = CBPeripheralManager(delegate: delegate, queue: nil) { events in
       let scripted = PeripheralSession(events)
       session = scripted
       return scripted
     }
-    session?.tell(.adapter(.poweredOn))
+    session?.deliver(.adapter(.poweredOn))
     var answers: [Bool] = []
     for await isMain in stream { answers.append(isMain) }
     #expect(answers == [true])
@@ -76,7 +76,7 @@ import Testing
     #expect(statuses.map(\.rawValue) == Array(0...3))
   }
 
-  @Test("S133: the delegate is weak, and may go, be changed, and be none")
+  @Test("S133: the delegate is weak, and may be released, replaced, or nil")
   func weakDelegate() throws {
     let script = PeripheralScript()
     var delegate: PeripheralDelegate? = PeripheralDelegate()
@@ -85,25 +85,25 @@ import Testing
     delegate = nil
     #expect(held == nil && script.manager.delegate == nil)
     script.manager.add(CBMutableService(type: CBUUID(string: "180D"), primary: true))
-    script.tell(.adapter(.poweredOff("It is off.")))
+    script.deliver(.adapter(.poweredOff("It is off.")))
     #expect(script.manager.state == .poweredOff)
     script.manager.delegate = script.delegate
-    script.tell(.adapter(.poweredOn))
+    script.deliver(.adapter(.poweredOn))
     #expect(script.calls() == ["state 5"])
   }
 
-  @Test("S156: the power alert is a line, if it is asked for and Bluetooth is off")
+  @Test("S156: the power alert is a log line, if it is requested and Bluetooth is off")
   func powerAlert() {
     let asked = PeripheralScript(nil, options: [CBPeripheralManagerOptionShowPowerAlertKey: NSNumber(value: true)])
-    asked.tell(.adapter(.poweredOff("Switch it on.")))
+    asked.deliver(.adapter(.poweredOff("Switch it on.")))
     #expect(asked.misuses().filter { $0.contains("Switch it on.") }.count == 1)
     for options in [nil, [CBPeripheralManagerOptionShowPowerAlertKey: false]] as [[String: Any]?] {
       let silent = PeripheralScript(nil, options: options)
-      silent.tell(.adapter(.poweredOff("Switch it on.")))
+      silent.deliver(.adapter(.poweredOff("Switch it on.")))
       #expect(silent.misuses().isEmpty)
     }
   }
-  @Test("S157: a restore identifier is a String; other values are no trap")
+  @Test("S157: a restore identifier is a String; other values do not trap")
   func restoreIdentifier() {
     for value in ["peripheral", NSString(string: "peripheral"), 7] as [Any] {
       let script = PeripheralScript(options: [CBPeripheralManagerOptionRestoreIdentifierKey: value])
@@ -111,7 +111,7 @@ import Testing
     }
   }
 
-  @Test("S153, S154, S155: a latency is wished for; nobody asks for one by itself")
+  @Test("S153, S154, S155: a desired latency is requested, and none by default")
   func latency() throws {
     let script = PeripheralScript()
     let central = CBCentral(identifier: UUID(), longestUpdate: 20)
@@ -128,7 +128,8 @@ import Testing
     #expect(numbers.map(\.rawValue) == [0, 1, 2])
   }
 
-  @Test("before poweredOn nothing reaches the adapter: told to the delegate where it has a method, and in words")
+  @Test(
+    "before poweredOn nothing reaches the adapter: the delegate gets an error if it has a method, and the log a line")
   func early() {
     let script = PeripheralScript(nil)
     script.manager.add(CBMutableService(type: CBUUID(string: "180D"), primary: true))
@@ -151,31 +152,32 @@ import Testing
     #expect(CBL2CAPChannel().psm == 0 && CBL2CAPChannel().inputStream == nil && CBL2CAPChannel().peer == nil)
   }
 
-  @Test("a manager that is let go ends its session, and calls nobody any more")
-  func letGo() {
+  @Test("a released manager ends its session, and calls its delegate no more")
+  func released() {
     let script = PeripheralScript()
     script.manager.add(CBMutableService(type: CBUUID(string: "180D"), primary: true))
     script.manager.publishL2CAPChannel(withEncryption: true)
     script.queue.suspend()
-    script.session.tell(.adapter(.poweredOff("It is off.")))
-    script.letGoOfManager()
+    script.session.deliver(.adapter(.poweredOff("It is off.")))
+    script.releaseManager()
     script.queue.resume()
     #expect(script.session.isClosed)
-    script.tell(.readRequested(ServerRequest(rawValue: 1), central: UUID(), handle(0x12), offset: 0, longestUpdate: 20))
+    script.deliver(
+      .readRequested(ServerRequest(rawValue: 1), central: UUID(), handle(0x12), offset: 0, longestUpdate: 20))
     #expect(script.calls().allSatisfy { $0.hasPrefix("channel") })
   }
-  @Test("a manager that its delegate lets go in a call is not called again")
-  func letGoInACall() {
+  @Test("a manager that its delegate releases in a call makes no further call")
+  func releasedInACall() {
     let script = PeripheralScript()
-    script.delegate.onCall = { _, _ in script.letGoOfManager() }
+    script.delegate.onCall = { _, _ in script.releaseManager() }
     script.queue.suspend()
-    script.session.tell(.adapter(.poweredOff("It is off.")))
-    script.session.tell(.adapter(.poweredOn))
+    script.session.deliver(.adapter(.poweredOff("It is off.")))
+    script.session.deliver(.adapter(.poweredOn))
     script.queue.resume()
     #expect(script.calls() == ["state 4"])
     #expect(script.session.isClosed)
   }
-  @Test("every call may be made in every call of the delegate")
+  @Test("every method may be called within every call of the delegate")
   func reentrant() throws {
     let script = PeripheralScript(), service = CBMutableService(type: CBUUID(string: "180D"), primary: true)
     script.delegate.onCall = { manager, _ in
@@ -187,7 +189,7 @@ import Testing
       _ = (manager.state, manager.isAdvertising)
       script.delegate.onCall = nil
     }
-    script.tell(.adapter(.poweredOff("It is off.")))
+    script.deliver(.adapter(.poweredOff("It is off.")))
     #expect(script.calls() == ["state 4", "added 180D CBError 0", "advertising CBError 0 false"])
   }
 }

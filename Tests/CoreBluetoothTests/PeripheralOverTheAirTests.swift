@@ -8,10 +8,10 @@ import Testing
 @testable import BindruneBroker
 @testable import CoreBluetooth
 
-/// What a program does, as the guide to the peripheral's tasks has it. It serves 2A37 (notified), 2A38 (cached), 2A39 (read and
+/// A program as in the guide to the peripheral's tasks. It serves 2A37 (notified), 2A38 (cached), 2A39 (read and
 /// written), and includes 180F.
 private final class HeartRateSensor: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
-  // Sendable: everything on the manager's queue.
+  // Sendable: everything runs on the manager's queue.
   let steps: AsyncStream<String>
   let step: AsyncStream<String>.Continuation
   let measurement = CBMutableCharacteristic(
@@ -105,9 +105,9 @@ private final class HeartRateSensor: NSObject, CBPeripheralManagerDelegate, @unc
   }
 }
 
-/// The other program: everything that a central can do with the sensor, one thing after another.
+/// The other program: everything that a central can do with the sensor, in sequence.
 private final class HeartRateApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
-  // Sendable: everything on the manager's queue.
+  // Sendable: everything runs on the manager's queue.
   let steps: AsyncStream<String>
   private let step: AsyncStream<String>.Continuation
   private let last: UInt16

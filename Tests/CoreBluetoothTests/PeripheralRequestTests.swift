@@ -19,15 +19,15 @@ private struct Serving {
     try script.publish(service, at: 0x10)
   }
   func read(_ id: UInt64, offset: Int = 0, at number: UInt16 = 0x12) {
-    script.tell(
+    script.deliver(
       .readRequested(
         ServerRequest(rawValue: id), central: central, handle(number), offset: offset, longestUpdate: 20))
   }
   func write(_ id: UInt64, _ writes: [ServerWrite]) {
-    script.tell(.writeRequested(ServerRequest(rawValue: id), central: central, writes, longestUpdate: 20))
+    script.deliver(.writeRequested(ServerRequest(rawValue: id), central: central, writes, longestUpdate: 20))
   }
 }
-/// Whose requests these are.
+/// The central of these requests.
 private let someCentral = UUID(PeerID(PeerAddress(DeviceAddress(0x0000_5E00_5301), .public)))
 
 private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: number) }
@@ -38,7 +38,7 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     let serving = try Serving()
     serving.first.value = Data([1, 2, 3, 4, 5])
     serving.script.delegate.onRead = { manager, request in
-      // As the seed has it.
+      // As in Apple's example.
       guard let value = serving.first.value, request.characteristic.uuid == serving.first.uuid else { return }
       if request.offset > value.count {
         manager.respond(to: request, withResult: .invalidOffset)
@@ -58,7 +58,7 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
       serving.script.calls() == ["read FF01 0 true", "read FF01 3 true", "read FF01 5 true", "read FF01 6 true"])
   }
 
-  @Test("S91: a request names its characteristic and its central, the same object while it is held")
+  @Test("S91: a request names its characteristic and its central, the same object while the app retains it")
   func names() throws {
     let serving = try Serving()
     serving.read(1)
@@ -71,7 +71,7 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     for request in requests { serving.script.manager.respond(to: request, withResult: .success) }
   }
 
-  @Test("S94: success without a value is an empty value; an application's error goes as it is")
+  @Test("S94: success without a value is an empty value; an application's error is sent unchanged")
   func results() throws {
     let serving = try Serving()
     for number in 1...3 as ClosedRange<UInt64> { serving.read(number) }
@@ -124,7 +124,7 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
       serving.script.session.takeRequests() == [.reject(id(1), central: someCentral, .invalidAttributeValueLength)])
     #expect(serving.script.misuses().count == 2)
   }
-  @Test("another manager's request is reported, and stays its own manager's")
+  @Test("a response to another manager's request is reported, and its own manager can still respond")
   func foreign() throws {
     let serving = try Serving(), other = PeripheralScript()
     serving.read(1)
@@ -136,8 +136,8 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     #expect(serving.script.session.takeRequests() == [.respond(id(1), central: someCentral, Data())])
   }
 
-  @Test("a request that is let go without a response is answered: no central hangs")
-  func letGo() throws {
+  @Test("a request released without a response is answered: no central hangs")
+  func released() throws {
     let serving = try Serving()
     serving.read(1)
     serving.write(2, [0x12, 0x14].map { ServerWrite(handle: handle($0), offset: 0, value: Data([1])) })
@@ -145,14 +145,14 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     #expect(serving.script.session.takeRequests().isEmpty)
     requests.removeFirst()
     #expect(serving.script.session.takeRequests() == [.reject(id(1), central: someCentral, .unlikelyError)])
-    // Who holds one of those that came together can still respond.
+    // An app that retains one of several writes can still respond.
     requests.removeFirst()
     #expect(serving.script.session.takeRequests().isEmpty)
     requests.removeAll()
     #expect(serving.script.session.takeRequests() == [.reject(id(2), central: someCentral, .unlikelyError)])
     #expect(serving.script.misuses().filter { $0.contains("without responding") }.count == 2)
   }
-  @Test("a write without response may be let go without a word, whatever the characteristic permits beside")
+  @Test("a write without response may be released without a response, whatever else the characteristic permits")
   func commandLetGo() throws {
     let script = PeripheralScript(), service = CBMutableService(type: CBUUID(string: "FF00"), primary: true)
     service.characteristics = [
@@ -160,7 +160,7 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
         type: CBUUID(string: "FF01"), properties: [.write, .writeWithoutResponse], value: nil, permissions: .writeable)
     ]
     try script.publish(service, at: 0x10)
-    script.tell(
+    script.deliver(
       .writeRequested(
         id(1).ofCommand, central: someCentral, [ServerWrite(handle: handle(0x12), offset: 0, value: Data([1]))],
         longestUpdate: 20))
@@ -168,11 +168,11 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     #expect(script.session.takeRequests() == [.reject(id(1).ofCommand, central: someCentral, .unlikelyError)])
     #expect(script.misuses().isEmpty)
   }
-  @Test("nobody waits any more: a response is reported, and not sent")
+  @Test("the request has ended: a response is reported, and not sent")
   func tooLate() throws {
     let serving = try Serving()
     serving.read(1)
-    serving.script.tell(.requestEnded(id(1)))
+    serving.script.deliver(.requestEnded(id(1)))
     do {
       let request = try #require(serving.script.delegate.takeRequests().first)
       serving.script.manager.respond(to: request, withResult: .success)
@@ -180,16 +180,16 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
     #expect(serving.script.session.takeRequests().isEmpty)
     #expect(serving.script.misuses().count == 1)
   }
-  @Test("the adapter goes: nobody waits any more, and what is let go later is not answered")
+  @Test("at the adapter's end all requests end, and releasing one later sends no answer")
   func adapterGoes() throws {
     let serving = try Serving()
     serving.read(1)
-    serving.script.tell(.adapter(.poweredOff("It is off.")))
+    serving.script.deliver(.adapter(.poweredOff("It is off.")))
     _ = serving.script.delegate.takeRequests()
     #expect(serving.script.session.takeRequests().isEmpty)
   }
 
-  /// Has the required method only.
+  /// A delegate with the required method only.
   private final class Plain: NSObject, CBPeripheralManagerDelegate {
     func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) {}
   }
@@ -206,7 +206,7 @@ private func id(_ number: UInt64) -> ServerRequest { ServerRequest(rawValue: num
       serving.script.session.takeRequests()
         == (1...4).map { .reject(id($0), central: someCentral, ATTError(rawValue: 0x06)) })
   }
-  @Test("a request for what was removed meanwhile is refused")
+  @Test("a request for a service removed meanwhile is refused")
   func removed() throws {
     let serving = try Serving()
     serving.script.manager.removeAllServices()

@@ -1,4 +1,5 @@
 import BindruneBroker
+import BindruneWire
 import CoreBluetooth
 import Foundation
 import GAP
@@ -7,7 +8,7 @@ import Testing
 @testable import Bindrune
 @testable import CoreBluetooth
 
-/// A session that does what the test says, and notes what the manager asks of it: the scripted peer of the facade.
+/// A session that the test controls, and that records the manager's requests: the scripted peer of the facade.
 final class PeripheralSession: BrokerSession, @unchecked Sendable {
   // Sendable: what changes is guarded by the lock.
   private let lock = NSLock()
@@ -32,10 +33,10 @@ final class PeripheralSession: BrokerSession, @unchecked Sendable {
   func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? { lock.withLock { ports[peer] } }
   func close() { lock.withLock { closed = true } }
 
-  func tell(_ event: BrokerEvent) { events.put([event]) }
+  func deliver(_ event: BrokerEvent) { events.put([event]) }
   func setPort(_ port: SendPort?, of peer: UUID) { lock.withLock { ports[peer] = port } }
   var isClosed: Bool { lock.withLock { closed } }
-  /// What the manager has asked for since this was asked last.
+  /// The manager's requests since the last call.
   func takeRequests() -> [BrokerRequest.Peripheral] {
     lock.withLock {
       defer { sent = [] }
@@ -44,7 +45,7 @@ final class PeripheralSession: BrokerSession, @unchecked Sendable {
   }
 }
 
-/// Notes every call, in words, and does what the test says in some of them.
+/// Records every call as text, and runs the test's actions in some of them.
 final class PeripheralDelegate: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
   // Sendable: what changes is guarded by the lock.
   private let lock = NSLock()
@@ -52,7 +53,7 @@ final class PeripheralDelegate: NSObject, CBPeripheralManagerDelegate, @unchecke
   private var requests: [CBATTRequest] = []
   private var centralsSeen: [CBCentral] = []
   var onCall: ((CBPeripheralManager, String) -> Void)?
-  /// What is done with a read; nil: it is kept.
+  /// The action for a read request; nil: the delegate keeps the request.
   var onRead: ((CBPeripheralManager, CBATTRequest) -> Void)?
   var onWrite: ((CBPeripheralManager, [CBATTRequest]) -> Void)?
 
@@ -60,7 +61,7 @@ final class PeripheralDelegate: NSObject, CBPeripheralManagerDelegate, @unchecke
     lock.withLock { calls.append(call) }
     onCall?(peripheral, call)
   }
-  /// What was called since this was asked last.
+  /// The calls since the last call of this.
   func takeCalls() -> [String] {
     lock.withLock {
       defer { calls = [] }
@@ -145,31 +146,32 @@ final class PeripheralScript: @unchecked Sendable {
     }
     manager.delivery.waitForBegin()
     if let state {
-      tell(.adapter(state))
+      deliver(.adapter(state))
       _ = delegate.takeCalls()
     }
   }
-  /// What was told has been delivered, and what that has caused too.
-  func settle() { for _ in 0..<8 { queue.sync {} } }
-  func tell(_ event: BrokerEvent) {
-    session.tell(event)
-    settle()
+  /// Waits until all events, and their consequences, have been delivered.
+  func waitForQueue() { for _ in 0..<8 { queue.sync {} } }
+  func deliver(_ event: BrokerEvent) {
+    session.deliver(event)
+    waitForQueue()
   }
   /// Of this manager, or of `object`.
   func misuses(of object: AnyObject? = nil) -> [String] {
     let name = Log.name(object ?? manager)
     return lock.withLock { lines.filter { $0.contains(name) } }
   }
-  func letGoOfManager() { manager = nil }
+  func releaseManager() { manager = nil }
   func calls() -> [String] {
-    settle()
+    waitForQueue()
     return delegate.takeCalls()
   }
 
-  /// Publishes a service whose characteristics have the handles `first` + 2, + 3 or + 4 further on, as a server gives them.
+  /// Publishes a service whose characteristics have the handles `first` + 2, then + 3 or + 4 each, as a server assigns
+  /// them.
   func publish(_ service: CBMutableService, at first: UInt16) throws {
     manager.add(service)
-    settle()
+    waitForQueue()
     let request = try #require(session.takeRequests().last)
     guard case .addService(let id, let description) = request else {
       throw Surprise("\(request)")
@@ -181,14 +183,14 @@ final class PeripheralScript: @unchecked Sendable {
       place.characteristics.append(.init(value: value))
       handle += 2 + (characteristic.properties.isDisjoint(with: [.notify, .indicate]) ? 0 : 1)
     }
-    tell(.completed(id, .success(.published(place))))
+    deliver(.completed(id, .success(.published(place))))
     #expect(calls().contains("added \(service.uuid.uuidString) ok"))
   }
   /// A central with a port of `capacity` octets that waits until the test sends.
   func connect(_ peer: UUID, capacity: Int = 1_000, mtu: Int = 185) -> SendPort {
     let port = SendPort(
       handle: nil, kind: .notification, capacity: capacity, mtu: mtu,
-      onReady: { [session] in session?.tell(.readyToUpdate(peer)) }, wake: { _ in })
+      onReady: { [session] in session?.deliver(.readyToUpdate(peer)) }, wake: { _ in })
     session.setPort(port, of: peer)
     return port
   }
@@ -199,13 +201,13 @@ struct Surprise: Error {
 }
 
 extension SendPort {
-  /// What waits leaves for the air, or as much of it as `count` says.
+  /// Sends the waiting values, at most `count`.
   func drain(_ count: Int = .max) -> [(handle: AttributeHandle, value: [UInt8])] {
     let longest = longestValue
     var sent: [(AttributeHandle, [UInt8])] = []
     while sent.count < count {
       var isSent = false
-      let (_, isEdge) = sendNext { value, handle in
+      let (_, isEdge) = sendNext(now: .zero) { value, handle in
         // Cut as the host cuts it.
         sent.append((handle, (0..<min(value.count, longest)).map { value[$0] }))
         isSent = true

@@ -11,7 +11,7 @@ private let measurement = CBUUID(string: "2A37")
 private let location = CBUUID(string: "2A38")
 private let control = CBUUID(string: "2A39")
 
-/// The heart rate service of the seeds' examples.
+/// The heart rate service of Apple's examples.
 private func heartRateService() -> CBMutableService {
   let service = CBMutableService(type: heartRate, primary: true)
   service.characteristics = [
@@ -52,7 +52,7 @@ private func heartRateService() -> CBMutableService {
     #expect(requests == [.addService(OperationID(rawValue: 1), expected)])
   }
 
-  @Test("S82: encryption is asked for where the permissions and properties say so")
+  @Test("S82: a value requires encryption if its permissions or properties say so")
   func encryption() throws {
     let script = PeripheralScript(), service = CBMutableService(type: heartRate, primary: false)
     service.characteristics = [
@@ -75,7 +75,7 @@ private func heartRateService() -> CBMutableService {
     #expect(description.characteristics[1].configuring == .encrypted)
   }
 
-  @Test("S85: didAdd tells success, and the cause of a failure")
+  @Test("S85: didAdd reports success, or the cause of a failure")
   func answers() throws {
     let script = PeripheralScript(), service = heartRateService()
     try script.publish(service, at: 0x10)
@@ -85,14 +85,14 @@ private func heartRateService() -> CBMutableService {
       Issue.record("nothing was added")
       return
     }
-    script.tell(.completed(id, .failure(BluetoothError(.busy, "There is no room."))))
+    script.deliver(.completed(id, .failure(BluetoothError(.busy, "There is no room."))))
     #expect(script.calls() == ["added 180F CBError 4"])
-    // It is free again.
+    // It may be added elsewhere.
     try script.publish(other, at: 0x20)
   }
 
-  /// Where Apple raises an exception, the delegate is told.
-  @Test("the header's rules: what cannot be published is refused, and why", arguments: Rule.allCases)
+  /// Where Apple raises an exception, the delegate gets an error.
+  @Test("the header's rules: an invalid service is refused, with the cause", arguments: Rule.allCases)
   func rules(rule: Rule) throws {
     let script = PeripheralScript(), service = CBMutableService(type: heartRate, primary: true)
     let (characteristic, cause) = rule.tree
@@ -101,11 +101,11 @@ private func heartRateService() -> CBMutableService {
     script.delegate.onCall = { _, _ in }
     script.manager.delegate = causes
     script.manager.add(service)
-    script.settle()
+    script.waitForQueue()
     #expect(script.session.takeRequests().isEmpty)
     #expect(causes.errors.map { $0.code } == [.invalidParameters])
     #expect(causes.errors.first?.localizedDescription.contains(cause) == true, "\(causes.errors)")
-    // Nothing of it is held: it may be changed.
+    // The manager retains nothing of it: it may be changed.
     service.characteristics = []
     #expect(service.characteristics?.isEmpty == true)
   }
@@ -153,7 +153,7 @@ private func heartRateService() -> CBMutableService {
     #expect(script.calls() == ["added \(uuid) CBError 8"])
   }
 
-  @Test("S138, S140: included services are published first, and removed last; one that is on its way is waited for")
+  @Test("S138, S140: included services are published first, and removed last; a service waits for one being published")
   func included() throws {
     let script = PeripheralScript()
     let battery = CBMutableService(type: CBUUID(string: "180F"), primary: false), service = heartRateService()
@@ -169,14 +169,14 @@ private func heartRateService() -> CBMutableService {
       return
     }
     #expect(script.session.takeRequests().isEmpty)
-    script.tell(.completed(first, .success(.published(PublishedService(handle: handle(0x40))))))
+    script.deliver(.completed(first, .success(.published(PublishedService(handle: handle(0x40))))))
     #expect(script.calls() == ["added 180F ok"])
     guard case .addService(let second, let description) = script.session.takeRequests().first else {
       Issue.record("nothing was added")
       return
     }
     #expect(description.includes == [handle(0x40)])
-    script.tell(
+    script.deliver(
       .completed(
         second,
         .success(
@@ -186,7 +186,7 @@ private func heartRateService() -> CBMutableService {
               characteristics: [0x52, 0x55, 0x57].map { .init(value: handle($0)) })))))
     #expect(script.calls() == ["added 180D ok"])
 
-    // S140: in the other order they are removed.
+    // S140: they are removed in the other order.
     script.manager.remove(battery)
     #expect(script.session.takeRequests().isEmpty)
     #expect(script.misuses().last?.contains("Heart Rate includes it") == true)
@@ -205,7 +205,7 @@ private func heartRateService() -> CBMutableService {
       Issue.record("nothing was added")
       return
     }
-    script.tell(.completed(first, .failure(BluetoothError(.busy, "There is no room."))))
+    script.deliver(.completed(first, .failure(BluetoothError(.busy, "There is no room."))))
     #expect(script.calls() == ["added 180F CBError 4", "added 180D CBError 1"])
     #expect(script.session.takeRequests().isEmpty)
   }
@@ -229,7 +229,7 @@ private func heartRateService() -> CBMutableService {
     try script.publish(first, at: 0x40)
   }
 
-  @Test("a service that is removed before it is published never is")
+  @Test("a service removed before it is published is never published")
   func removedEarly() throws {
     let script = PeripheralScript(), service = heartRateService()
     script.manager.add(service)
@@ -238,9 +238,9 @@ private func heartRateService() -> CBMutableService {
       Issue.record("nothing was added")
       return
     }
-    // It may be added again at once; the first has its turn first.
+    // It may be added again at once; the first request is answered first.
     script.manager.add(service)
-    script.tell(
+    script.deliver(
       .completed(
         id,
         .success(
@@ -264,11 +264,11 @@ private func heartRateService() -> CBMutableService {
     #expect(second.calls() == ["added 180D CBError 1"])
     second.manager.remove(service)
     #expect(second.misuses().last?.contains("has not been added here") == true)
-    first.letGoOfManager()
+    first.releaseManager()
     try second.publish(service, at: 0x10)
   }
 
-  @Test("what is published cannot be changed, but the value of a dynamic characteristic is the program's own")
+  @Test("a published service cannot be changed, but the value of a dynamic characteristic belongs to the program")
   func unchangeable() throws {
     let script = PeripheralScript(), service = heartRateService()
     try script.publish(service, at: 0x10)
@@ -284,7 +284,7 @@ private func heartRateService() -> CBMutableService {
     #expect(characteristics[1].value == Data([1]) && characteristics[1].permissions == .readable)
     #expect(characteristics[1].properties == .read && characteristics[1].descriptors == nil)
     #expect(script.misuses(of: characteristics[1]).count == 4)
-    // The seed: `myCharacteristic.value = request.value`.
+    // Apple's example: `myCharacteristic.value = request.value`.
     characteristics[2].value = Data([7])
     #expect(characteristics[2].value == Data([7]))
     #expect(script.misuses(of: characteristics[2]).isEmpty)
@@ -297,22 +297,22 @@ private func heartRateService() -> CBMutableService {
   func cleared() throws {
     let script = PeripheralScript(), service = heartRateService()
     try script.publish(service, at: 0x10)
-    script.tell(.adapter(.poweredOff("It is off.")))
-    script.tell(.adapter(.poweredOn))
+    script.deliver(.adapter(.poweredOff("It is off.")))
+    script.deliver(.adapter(.poweredOn))
     _ = script.calls()
     script.manager.add(service)
     #expect(script.calls() == ["added 180D CBError 1"])
     let waiting = CBMutableService(type: CBUUID(string: "180F"), primary: true)
     script.manager.add(waiting)
-    script.tell(.adapter(.resetting("The controller is being reset.")))
+    script.deliver(.adapter(.resetting("The controller is being reset.")))
     #expect(script.calls() == ["state 1", "added 180F CBError 0"])
-    script.tell(.adapter(.poweredOn))
+    script.deliver(.adapter(.poweredOn))
     try script.publish(service, at: 0x10)
     try script.publish(waiting, at: 0x20)
   }
 }
 
-/// A delegate that only listens for errors of services, and has no other method than that and the required one.
+/// A delegate with only the required method and the one for errors of services.
 private final class Causes: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
   private let lock = NSLock()
   private var seen: [CBError] = []

@@ -1,20 +1,20 @@
-// "Performing Common Central Role Tasks", snippet by snippet, in Swift: a client, which imports the module alone. What the
-// text leaves out ("…") is the least that goes on from there. The tests are in SeedTests.swift.
+// "Performing Common Central Role Tasks", snippet by snippet, in Swift: a client, which imports the module alone.
+// Minimal code replaces the text's omissions ("…"). The tests are in SeedTests.swift.
 import CoreBluetooth
 
 @MainActor
 final class CentralTasks: NSObject, @preconcurrency CBCentralManagerDelegate, @preconcurrency CBPeripheralDelegate {
   var myCentralManager: CBCentralManager!
   var discoveredPeripheral: CBPeripheral?
-  /// What is looked for; nil: everything.
+  /// The services to scan for; nil: all.
   var services: [CBUUID]?
-  /// Who is connected to; nil: the first that comes.
+  /// The name of the device to connect to; nil: the first one.
   var wantedName: String?
-  /// What is read, written or subscribed to, by UUID.
+  /// The characteristics to read, write or subscribe to, by UUID.
   var interesting: [CBUUID: CBCharacteristic] = [:]
   let journal = Journal()
 
-  /// "Starting Up a Central Manager"; `options` say which adapter.
+  /// "Starting Up a Central Manager"; `options` choose the adapter.
   init(services: [CBUUID]? = nil, wantedName: String? = nil, options: [String: Any]? = nil) {
     self.services = services
     self.wantedName = wantedName

@@ -1,5 +1,5 @@
-// "Performing Common Peripheral Role Tasks", snippet by snippet, in Swift: a client, which imports the module alone. What the
-// text leaves out ("…") is the least that goes on from there. The tests are in SeedTests.swift.
+// "Performing Common Peripheral Role Tasks", snippet by snippet, in Swift: a client, which imports the module alone.
+// Minimal code replaces the text's omissions ("…"). The tests are in SeedTests.swift.
 import CoreBluetooth
 
 @MainActor
@@ -19,12 +19,12 @@ final class PeripheralTasks: NSObject, @preconcurrency CBPeripheralManagerDelega
   let myFirstService: CBMutableService
   let mySecondService: CBMutableService
   private var published = 0
-  /// What a NO call had no room for.
+  /// The value of a call that returned NO.
   private var resent: [Data] = []
   private(set) var subscribers: [CBCentral] = []
   var name: String?
 
-  /// "Starting Up a Peripheral Manager"; `options` say which adapter.
+  /// "Starting Up a Peripheral Manager"; `options` choose the adapter.
   init(name: String? = nil, options: [String: Any]? = nil) {
     self.name = name
     cached = CBMutableCharacteristic(
@@ -108,7 +108,7 @@ final class PeripheralTasks: NSObject, @preconcurrency CBPeripheralManagerDelega
   ) {
     journal.note("unsubscribed")
   }
-  /// Whether it was sent at once.
+  /// True if it was sent at once.
   @discardableResult func update(_ updatedValue: Data) -> Bool {
     let didSendValue = myPeripheralManager.updateValue(updatedValue, for: myCharacteristic, onSubscribedCentrals: nil)
     if !didSendValue { resent.append(updatedValue) }

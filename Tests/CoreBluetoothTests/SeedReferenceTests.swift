@@ -2,7 +2,7 @@ import CoreBluetooth
 import TestSupport
 import Testing
 
-/// What the reference of CBPeripheralManager says of each method, over a simulated radio.
+/// Each method as the reference of CBPeripheralManager describes it, over a simulated radio.
 @MainActor @Suite("Seed: CBPeripheralManager", .serialized, .virtualTime, .hang)
 struct SeedReferenceTests {
   private func characteristic(_ uuid: String, _ value: Data? = Data([1])) -> CBMutableCharacteristic {
@@ -15,7 +15,7 @@ struct SeedReferenceTests {
     return service
   }
 
-  @Test("S132: three initialisers, which leave out the queue's choice, the options, or nothing") func initialisers() {
+  @Test("S132: three initialisers: without the queue, without the options, with both") func initialisers() {
     let managers = [
       CBPeripheralManager(), CBPeripheralManager(delegate: nil, queue: nil),
       CBPeripheralManager(delegate: nil, queue: nil, options: [CBManagerOptionAdapterKey: "unix:/nonexistent/rune"]),
@@ -23,7 +23,7 @@ struct SeedReferenceTests {
     #expect(managers.allSatisfy { $0.state == .unknown && $0.delegate == nil && !$0.isAdvertising })
   }
 
-  @Test("S138–S140: what is included is published first and removed last; of two alike one is removed")
+  @Test("S138–S140: an included service is published first and removed last; of two equal ones one is removed")
   func included() async throws {
     let air = Adapters()
     let tasks = PeripheralTasks(name: "Rune", options: [CBManagerOptionAdapterKey: air.peripheral])
@@ -60,7 +60,8 @@ struct SeedReferenceTests {
     try await air.close()
   }
 
-  @Test("S89, S100, S152–S154: two centrals, each told what fits it; a wish for its latency") func twoCentrals()
+  @Test("S89, S100, S152–S154: two centrals, each with values cut to its own length; a desired latency")
+  func twoCentrals()
     async throws
   {
     let air = Adapters()
@@ -89,7 +90,7 @@ struct SeedReferenceTests {
       #expect(both.map(\.maximumUpdateValueLength).contains(value.count) && long.starts(with: value))
     }
     for central in both { tasks.myPeripheralManager.setDesiredConnectionLatency(.low, for: central) }
-    // Only one of them: the other hears nothing of it, but the next.
+    // Only one of them: the other gets the next value, but not this one.
     #expect(
       tasks.myPeripheralManager.updateValue(Data([1]), for: tasks.myCharacteristic, onSubscribedCentrals: [both[0]]))
     #expect(tasks.myPeripheralManager.updateValue(Data([2]), for: tasks.myCharacteristic, onSubscribedCentrals: nil))

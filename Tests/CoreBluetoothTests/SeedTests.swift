@@ -5,8 +5,8 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// Adapters on one virtual radio, in the test's own time: for a peripheral and its centrals in this process, with delegates on
-/// the main queue.
+/// Adapters on one virtual radio, in the test's own time: for a peripheral and its centrals in this process, with
+/// delegates on the main queue.
 struct Adapters {
   private let radio: SimulatedRadio
   /// As `CBManagerOptionAdapterKey` takes them.
@@ -17,7 +17,7 @@ struct Adapters {
   init() {
     let loop = VirtualLoop.current, radio = SimulatedRadio(on: loop, seed: 7)
     loop.follow(.main)
-    // Adapters are the process's: each test has its own.
+    // All adapters of a process are shared, so each test has its own.
     let names = (0..<3).map { "\($0)-\(UUID())" }
     for name in names {
       DirectSession.provideAdapter(named: name, on: loop) { _ async throws(TransportError) in radio.controller() }
@@ -28,9 +28,9 @@ struct Adapters {
   func close() async throws { try await radio.eventLoop.submit { [radio] in radio.close() }.get() }
 }
 
-/// The seeds' own code, over a simulated radio.
+/// The code of Apple's guides, over a simulated radio.
 @MainActor @Suite("Seeds", .serialized, .virtualTime, .hang) struct SeedTests {
-  /// Both roles, up to the central's having discovered everything.
+  /// Both roles, until the central has discovered everything.
   private func meet(
     _ body: (CentralTasks, PeripheralTasks) async throws -> Void
   ) async throws {
@@ -50,7 +50,7 @@ struct Adapters {
     try await air.close()
   }
 
-  @Test("S73–S75, S104, S105, S134: a manager is unknown, then tells its state, on the main queue") func state()
+  @Test("S73–S75, S104, S105, S134: a manager is unknown, then reports its state, on the main queue") func state()
     async throws
   {
     let air = Adapters()
@@ -82,7 +82,7 @@ struct Adapters {
     try await air.close()
   }
 
-  @Test("S106–S111: what is discovered, with its name, services and signal", arguments: [nil, ["180D"]] as [[String]?])
+  @Test("S106–S111: a discovery, with name, services and RSSI", arguments: [nil, ["180D"]] as [[String]?])
   func discovery(_ services: [String]?) async throws {
     let air = Adapters()
     let peripheral = PeripheralTasks(name: "Rune", options: [CBManagerOptionAdapterKey: air.peripheral])
@@ -128,7 +128,7 @@ struct Adapters {
     }
   }
 
-  @Test("S82, S119, S120: a cached value is read without the program") func cached() async throws {
+  @Test("S82, S119, S120: a cached value is read without the program's help") func cached() async throws {
     try await meet { central, peripheral in
       let location = try #require(central.interesting[CBUUID(string: "2A38")])
       central.read(location)
@@ -174,7 +174,7 @@ struct Adapters {
     }
   }
 
-  @Test("S99–S103, S123, S125, S151: subscribed, updated past the queue's end, in order, and unsubscribed")
+  @Test("S99–S103, S123, S125, S151: subscribed, updated beyond the queue's capacity, in order, and unsubscribed")
   func notified() async throws {
     try await meet { central, peripheral in
       let characteristic = try #require(central.interesting[peripheral.myCharacteristicUUID])
@@ -184,7 +184,7 @@ struct Adapters {
       let state = await central.journal.wait(for: "notifying")
       #expect(state?.text.hasSuffix("true") == true && state?.value == nil && characteristic.isNotifying)
 
-      // Until the queue is full, and what was refused is sent again when it has room.
+      // Until the queue is full; a refused value is sent again when there is room.
       var values: [Data] = []
       var isFull = false
       while !isFull, values.count < 10_000 {
@@ -206,7 +206,8 @@ struct Adapters {
     }
   }
 
-  @Test("S121, S123: what is not readable, or offers no subscription, is told so") func refused() async throws {
+  @Test("S121, S123: a read without permission, or a subscription to a characteristic without any, gets an error")
+  func refused() async throws {
     try await meet { central, peripheral in
       let location = try #require(central.interesting[CBUUID(string: "2A38")])
       central.subscribe(true, location)
@@ -217,7 +218,7 @@ struct Adapters {
     }
   }
 
-  @Test("A disconnection that was asked for has no error, and all others have") func ended() async throws {
+  @Test("A requested disconnection has no error, and all others have one") func ended() async throws {
     try await meet { central, peripheral in
       let found = try #require(central.discoveredPeripheral)
       central.myCentralManager.cancelPeripheralConnection(found)
@@ -226,7 +227,8 @@ struct Adapters {
     }
   }
 
-  @Test("S57, S58, S65, S156, S157: options for restoration are taken; with nothing to restore the state comes first")
+  @Test(
+    "S57, S58, S65, S156, S157: options for restoration are accepted; with nothing to restore the state comes first")
   func restoration() async throws {
     let air = Adapters()
     let central = RestorableTasks()
@@ -250,7 +252,7 @@ struct Adapters {
   }
 }
 
-/// "Core Bluetooth Background Processing for iOS Apps": what is done when there is something to restore.
+/// "Core Bluetooth Background Processing for iOS Apps": the code for a restoration.
 @MainActor
 final class RestorableTasks: NSObject, @preconcurrency CBCentralManagerDelegate,
   @preconcurrency CBPeripheralManagerDelegate

@@ -2,23 +2,23 @@ import BindruneBroker
 import CoreBluetooth
 import Testing
 
-/// What a delegate implements is what is called: each method is one that the protocol names, so it is found through the
-/// protocol alone, as the managers call it.
+/// The managers call each method that a delegate implements: the protocol declares every method, so a call through the
+/// protocol alone finds it.
 @Suite struct WitnessTests {
   let queue = DispatchQueue(label: "witness")
-  /// A manager that is on, and a peripheral of it.
+  /// A manager that is powered on, and a peripheral of it.
   func made() throws -> (CBCentralManager, CBPeripheral) {
     let state = FirstState()
     let manager = CBCentralManager(delegate: state, queue: queue) { SilentSession(events: $0) }
-    #expect(state.isTold.wait(timeout: .now() + 30) == .success)
+    #expect(state.hasState.wait(timeout: .now() + 30) == .success)
     let peer = UUID(PeerID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random)))
     return (manager, try #require(manager.retrievePeripherals(withIdentifiers: [peer]).first))
   }
 
   /// A manager without a delegate stays in the unknown state.
   private final class FirstState: NSObject, CBCentralManagerDelegate {
-    let isTold = DispatchSemaphore(value: 0)
-    func centralManagerDidUpdateState(_ central: CBCentralManager) { isTold.signal() }
+    let hasState = DispatchSemaphore(value: 0)
+    func centralManagerDidUpdateState(_ central: CBCentralManager) { hasState.signal() }
   }
 
   @Test func central() throws {
@@ -133,7 +133,7 @@ import Testing
     #expect(Set(server.called).count == 8 && server.called.count == 8, "\(server.called)")
   }
 
-  /// Whoever knows only the older of the two is called by the newer.
+  /// The newer method calls the older for a delegate that has only that.
   final class Older: Witness, CBCentralManagerDelegate {
     func centralManagerDidUpdateState(_ central: CBCentralManager) {}
     func centralManager(

@@ -6,7 +6,7 @@ import Testing
 
 @testable import GAP
 
-/// When a value becomes a packet: when the controller has a buffer for its link, and never earlier.
+/// A value becomes a packet when the controller has a buffer for its link, and never earlier.
 @Suite struct AdmissionTests {
   private struct Station: ~Copyable {
     var bench: Bench
@@ -26,7 +26,8 @@ import Testing
     bench.receive(data(0x40, [0x12] + little(notifying.rawValue + 1) + [3, 0]))
     bench.receive(completedPackets(0x40, 1))
     bench.answerAll()
-    guard case .linkUp(let link, _, _, _)? = bench.told.first(where: { if case .linkUp = $0 { true } else { false } })
+    guard
+      case .linkUp(let link, _, _, _)? = bench.effects.first(where: { if case .linkUp = $0 { true } else { false } })
     else { throw CancellationError() }
     _ = bench.takeAll()
     return Station(bench: bench, link: link, notifying: notifying, read: read)
@@ -40,7 +41,7 @@ import Testing
   @Test func aResponseOvertakesWhatHasNoBuffer() throws {
     var station = try Self.bench(buffers: 2)
     let link = station.link, notifying = station.notifying, read = station.read
-    station.bench.tell { core, _ in
+    station.bench.perform { core, _ in
       for octet in UInt8(1)...5 {
         let value = [UInt8](repeating: octet, count: 20)
         expect(core.notify(value.span, of: notifying, on: link) == .queued)
@@ -51,7 +52,7 @@ import Testing
     // Two buffers, two packets
     same(station.bench.takeAll(), [Self.packet(notifying, 1), Self.packet(notifying, 2)])
     station.bench.receive(data(0x40, [0x0A] + little(read.rawValue)))
-    // No buffer, no packet: the response waits as well
+    // Without a buffer the response waits as well
     same(station.bench.takeAll(), [])
     station.bench.receive(completedPackets(0x40, 1))
     // Before values that were offered before the request came
@@ -63,12 +64,13 @@ import Testing
     station.bench.receive(completedPackets(0x40, 1))
     same(station.bench.takeAll(), [Self.response, Self.packet(notifying, 5)])
     station.bench.receive(completedPackets(0x40, 2))
-    // In its place: the application has asked for it last
+    // In its order: the application requested it last
     same(station.bench.takeAll(), [indication])
   }
 
-  /// Service Changed is an indication too, of which the application hears nothing: one of its own that was refused meanwhile is
-  /// possible when that is confirmed, and it is told so. Vol 3, Part F, §3.4.7.3.
+  /// Service Changed is an indication too, of which the application learns nothing: an indication of its own that was
+  /// refused meanwhile becomes possible when Service Changed is confirmed, and the core reports that. Vol 3, Part F,
+  /// §3.4.7.3.
   @Test func anIndicationBehindServiceChanged() throws {
     var builder = DatabaseBuilder()
     let changed = builder.genericAttribute()
@@ -80,18 +82,19 @@ import Testing
       bench.receive(completedPackets(0x40, 1))
     }
     bench.answerAll()
-    guard case .linkUp(let link, _, _, _)? = bench.told.first(where: { if case .linkUp = $0 { true } else { false } })
+    guard
+      case .linkUp(let link, _, _, _)? = bench.effects.first(where: { if case .linkUp = $0 { true } else { false } })
     else { throw CancellationError() }
     _ = bench.takeAll()
     let indication = hex([2, 0x40, 0, 8, 0, 4, 0, 4, 0, 0x1D] + little(indicating.value.rawValue) + [9])
     for isRefused in [false, true] {
-      bench.tell { core, _ in
+      bench.perform { core, _ in
         var more = DatabaseBuilder(after: core.database)
         more.service("180F") { _ in }
         do throws(DatabaseError) { try core.insert(more) } catch { expect(false) }
         if isRefused { expect(core.indicate([9].span, of: indicating.value, on: link) == .full) }
       }
-      // §7.1 of Vol 3, Part G: from the Generic Attribute service to the one that has come.
+      // §7.1 of Vol 3, Part G: from the Generic Attribute service to the new one.
       let last: UInt8 = isRefused ? 14 : 13
       let range = hex([2, 0x40, 0, 11, 0, 7, 0, 4, 0, 0x1D] + little(changed.value.rawValue) + [1, 0, last, 0])
       same(bench.takeAll(), [range])
@@ -99,14 +102,15 @@ import Testing
       bench.receive(data(0x40, [0x1E]))
       same(bench.takeAll(), isRefused ? ["readyToSend(link 1)"] : [])
     }
-    bench.tell { core, _ in expect(core.indicate([9].span, of: indicating.value, on: link) == .queued) }
+    bench.perform { core, _ in expect(core.indicate([9].span, of: indicating.value, on: link) == .queued) }
     same(bench.takeAll(), [indication])
     bench.receive(completedPackets(0x40, 1))
     bench.receive(data(0x40, [0x1E]))
     same(bench.takeAll(), ["indicationConfirmed(link 1, \(String(reflecting: indicating.value)))"])
   }
 
-  /// A frame that has begun is finished first: Vol 3, Part A, §7.2.1. Nothing else of the value was in a packet before.
+  /// The frame in progress is completed first: Vol 3, Part A, §7.2.1. No other part of the value was in a packet
+  /// before.
   @Test func aResponseWaitsForTheRestOfAFrameAndNoMore() throws {
     var station = try Self.bench(buffers: 1)
     let link = station.link, notifying = station.notifying, read = station.read
@@ -114,7 +118,7 @@ import Testing
     let answer = hex([2, 0x40, 0, 7, 0, 3, 0, 4, 0, 0x03, 0x05, 0x02])
     same(station.bench.takeAll(), [answer, "mtuChanged(link 1, mtu: 256)"])
     station.bench.receive(completedPackets(0x40, 1))
-    station.bench.tell { core, _ in
+    station.bench.perform { core, _ in
       for octet in UInt8(1)...2 {
         let value = [UInt8](repeating: octet, count: 40)
         expect(core.notify(value.span, of: notifying, on: link) == .queued)
@@ -137,11 +141,11 @@ import Testing
     #expect(sent == [rest(1), Self.response, first(2), rest(2)])
   }
 
-  /// With the link goes everything: what waits leaves on no other link, and nothing more is taken.
+  /// A link's waiting values end with it: none leaves on another link, and the core accepts no more.
   @Test func nothingOutlivesTheLink() throws {
     var station = try Self.bench(buffers: 1)
     let link = station.link, notifying = station.notifying
-    station.bench.tell { core, _ in
+    station.bench.perform { core, _ in
       for octet in UInt8(1)...3 {
         let value = [UInt8](repeating: octet, count: 20)
         expect(core.notify(value.span, of: notifying, on: link) == .queued)
@@ -153,7 +157,7 @@ import Testing
     station.bench.answerAll()
     let sent = station.bench.takeAll()
     #expect(!sent.contains { $0.contains(hex([0x1B] + little(notifying.rawValue))) }, "\(sent)")
-    station.bench.tell { core, _ in
+    station.bench.perform { core, _ in
       expect(core.notify([1].span, of: notifying, on: link) == .closed)
       expect(core.write(command: [1].span, to: notifying, on: link) == .closed)
       expect(core.indicate([1].span, of: notifying, on: link) == .closed)

@@ -15,7 +15,7 @@ import Testing
   private static func advertise(
     _ bench: inout Bench, _ data: AdvertisingData = data, _ parameters: AdvertisingParameters = AdvertisingParameters()
   ) {
-    bench.tell { core, now in try! core.advertise(data, parameters, now: now) }
+    bench.perform { core, now in try! core.advertise(data, parameters, now: now) }
   }
   private static func refusal(
     _ bench: inout Bench, _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
@@ -25,7 +25,7 @@ import Testing
     }
     return nil
   }
-  /// What the core sends for it, one text a command, all of them accepted.
+  /// The commands that the core sends for it, each accepted, as texts.
   private static func commands(
     _ bench: inout Bench, _ data: AdvertisingData = data, _ parameters: AdvertisingParameters = AdvertisingParameters()
   ) -> [String] {
@@ -59,7 +59,7 @@ import Testing
           + "Scan_Response_Data: 1B 09 \(hex(Array(Self.data.localName!.utf8)))",
         Self.enable(),
       ])
-    bench.tell { core, now in core.stopAdvertising(now: now) }
+    bench.perform { core, now in core.stopAdvertising(now: now) }
     same(bench.lastCommand, Self.enable(on: false))
     bench.answerAll()
     same(bench.takeTexts(), ["advertisingStopped"])
@@ -96,7 +96,7 @@ import Testing
     #expect(more.dropFirst(2).dropLast(2).allSatisfy { $0.contains("Operation: intermediate, ") } && more.count == 9)
   }
 
-  /// A set that holds what its new PDUs may not carry would be refused: Vol 4, Part E, §7.8.53.
+  /// The controller refuses new parameters whose PDUs may not carry the set's data: Vol 4, Part E, §7.8.53.
   @Test func aSetOfAnotherKindIsRemovedFirst() {
     var bench = Bench.started(controller: .extended)
     let other = AdvertisingData(localName: "other"), scannable = AdvertisingParameters(kind: .scannable)
@@ -113,13 +113,13 @@ import Testing
         Self.off, "LE_Remove_Advertising_Set", Self.setParameters, Self.setResponse, Self.on, "advertisingStarted",
       ])
     #expect(Self.steps(&bench, Self.data, extended) == [Self.setResponse, "advertisingStarted"])
-    // After a reset there is none.
+    // After a reset the controller has no sets.
     bench.start()
     _ = bench.takeAll()
     #expect(Self.steps(&bench, Self.data).first == Self.setParameters)
   }
-  /// Also when what is wanted changes while the set is being made, or removed.
-  @Test func aSetThatNobodyWantsAnyMoreIsRemembered() {
+  /// Even if the target changes while the set is being made or removed.
+  @Test func anUnwantedSetIsRemembered() {
     var bench = Bench.started(controller: .extended)
     let scannable = AdvertisingParameters(kind: .scannable)
     for (answers, next) in [(0, "LE_Remove_Advertising_Set"), (1, Self.setParameters)] {
@@ -131,25 +131,25 @@ import Testing
         bench.answer()
         same(bench.takeAll().last, "LE_Remove_Advertising_Set")
       }
-      bench.tell { core, now in core.stopAdvertising(now: now) }
+      bench.perform { core, now in core.stopAdvertising(now: now) }
       bench.answer()
       same(bench.takeAll().last, "advertisingStopped")
       Self.advertise(&bench, Self.data, scannable)
       same(bench.takeAll(), [next])
-      bench.tell { core, now in core.stopAdvertising(now: now) }
+      bench.perform { core, now in core.stopAdvertising(now: now) }
       bench.answerAll()
       bench.start()
       _ = bench.takeAll()
     }
   }
 
-  // MARK: No more than is needed
+  // MARK: Only necessary commands
 
   private static let off = "LE_Set_Extended_Advertising_Enable(off)", on = "LE_Set_Extended_Advertising_Enable(on)"
   private static let setData = "LE_Set_Extended_Advertising_Data"
   private static let setResponse = "LE_Set_Extended_Scan_Response_Data"
   private static let setParameters = "LE_Set_Extended_Advertising_Parameters"
-  /// All that is sent and told until nothing is left to answer.
+  /// All commands and effects until every command is answered.
   private static func steps(
     _ bench: inout Bench, _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
   ) -> [String] {
@@ -163,7 +163,7 @@ import Testing
     return texts
   }
 
-  @Test func onlyWhatDiffersIsSent() {
+  @Test func onlyDifferencesAreSent() {
     for controller in [PaperController(), .extended] {
       var bench = Bench.started(controller: controller)
       func plain(_ texts: [String]) -> [String] {
@@ -178,12 +178,12 @@ import Testing
       let second = AdvertisingData(localName: "2", serviceUUIDs: ["180D"])
       #expect(plain(Self.steps(&bench, second)) == ["LE_Set_Advertising_Data", started])
       try! bench.core.setAdvertisingData(first, now: bench.now)
-      bench.tell { _, _ in }
+      bench.perform { _, _ in }
       #expect(plain(Self.rest(&bench)) == ["LE_Set_Advertising_Data", started])
-      // The controller knows nothing of this.
+      // This needs no command.
       var parameters = AdvertisingParameters(restartsAfterConnection: false)
       #expect(plain(Self.steps(&bench, first, parameters)) == [started])
-      // Only while it is off.
+      // This is possible only while the set is off.
       parameters.interval = .background
       parameters.restartsAfterConnection = true
       #expect(
@@ -193,7 +193,7 @@ import Testing
       if bench.unanswered.isEmpty { bench.receive("04 3E 06 12 00 00 40 00 00") }
       #expect(plain(Self.rest(&bench)).filter { !$0.hasPrefix("link") } == [on, started])
       // Stopped, and advertised again.
-      bench.tell { core, now in core.stopAdvertising(now: now) }
+      bench.perform { core, now in core.stopAdvertising(now: now) }
       bench.answerAll()
       #expect(plain(Self.steps(&bench, first, parameters)) == [on, started])
     }
@@ -218,7 +218,7 @@ import Testing
       ])
     #expect(Self.steps(&bench, data(240), parameters) == [Self.setData, "advertisingStarted"])
   }
-  /// What a controller refuses while the set is on may be possible while it is off; what it refuses then fails.
+  /// A change that the controller refuses while the set is on is repeated while it is off; a second refusal is final.
   @Test func aRefusedChange() {
     var bench = Bench.started(controller: .extended)
     let changed = AdvertisingData(localName: "other", serviceUUIDs: ["180D"])
@@ -232,7 +232,7 @@ import Testing
     bench.answer()
     bench.answer(.invalidHCICommandParameters)
     same(bench.takeTexts(), ["advertisingFailed 0x12"])
-    // Nothing is known of those data: they are sent again, and nothing else but what differs.
+    // The controller's data are unknown, so they are sent again, and otherwise only differences.
     #expect(Self.steps(&bench, Self.data) == [Self.setData, Self.setResponse, Self.on, "advertisingStarted"])
   }
 
@@ -242,7 +242,7 @@ import Testing
     var bench = Bench.started(controller: .extended)
     _ = Self.steps(&bench, Self.data)
     let parameters = AdvertisingParameters(txPower: -8, address: DeviceAddress(0xC000_5E00_5307))
-    bench.tell { core, now in
+    bench.perform { core, now in
       try! core.advertise(Self.data, parameters, as: AdvertisingSetID(rawValue: 77), now: now)
     }
     let texts = Self.accepted(&bench)
@@ -251,7 +251,7 @@ import Testing
     #expect(texts[0].contains("Advertising_SID: 1, "))
     #expect(texts[1] == "Advertising_Handle: 1, Random_Address: C0:00:5E:00:53:07")
     same(bench.takeTexts(), [])
-    // The first one is not touched, and both end with the controller.
+    // The first one is unaffected, and both end with the controller.
     bench.start()
     same(bench.takeTexts(), ["advertisingStopped", "advertisingStopped 77", "started"])
   }
@@ -270,14 +270,15 @@ import Testing
         ])
       bench.answerAll()
       same(bench.takeTexts(), (1...count).map { "advertisingStarted \($0)" })
-      // One that is being stopped makes room, and its set is used again.
+      // A set that is being stopped makes room, and its handle is used again.
       bench.stopAdvertising(1)
       bench.advertise("y", as: 9)
       bench.answerAll()
       same(bench.takeTexts(), ["advertisingStopped 1", "advertisingStarted 9"])
       same(bench.core.advertiser.sets.count, Int(count))
     }
-    // A controller that says nothing of it, or nonsense, has one; Vol 6, Part B, §2.3.4.4: SIDs are four bits.
+    // A controller that reports no number, or an impossible one, has one set; Vol 6, Part B, §2.3.4.4: SIDs are four
+    // bits.
     for (number, count) in [(0, 1), (255, 16)] as [(UInt8, Int)] {
       var controller = PaperController.extended
       controller.advertisingSets = number
@@ -340,7 +341,7 @@ import Testing
         #expect(error == .notAdvertising(.first))
       }
     }
-    // What the legacy commands do not have.
+    // Parameters that the legacy commands lack.
     var legacy = Bench.started()
     for parameters in [
       AdvertisingParameters(txPower: 0), AdvertisingParameters(address: DeviceAddress(0xC000_5E00_5300)),
@@ -382,7 +383,7 @@ import Testing
     same(bench.takeAll(), ["advertisingStopped: the time is over"])
     bench.receive(connectionComplete(0x40))
     same(bench.takeTexts().last, "1: link 1")
-    // One that is silent about it is told.
+    // If the controller does not report it, the host ends the set.
     Self.advertise(&bench, Self.data, AdvertisingParameters(kind: .directedHighDutyCycle(Bench.peer)))
     bench.answerAll()
     _ = bench.takeAll()
@@ -392,7 +393,7 @@ import Testing
     same(bench.takeAll(), ["LE_Set_Advertising_Enable(off)"])
   }
 
-  @Test func whatTheControllerCannotDo() {
+  @Test func unsupportedFeatures() {
     var legacy = Bench.started()
     // 13 in the advertising data, 14 in the scan response: one octet is left there.
     let long = AdvertisingData(serviceUUIDs: (0..<28).map { .short(0x1800 + $0) })
@@ -401,13 +402,13 @@ import Testing
         == .data(.leftOut([.init(item: .serviceUUID("181B"), reason: .noRoom(needed: 2, available: 1))])))
     #expect(Self.refusal(&legacy, Self.data, AdvertisingParameters(maximumEvents: 1)) == .data(.extendedUnavailable))
     same(legacy.takeAll(), [])
-    // One that lacks one of the extended commands goes by the legacy ones altogether.
+    // For a controller that lacks one extended command, the host uses only legacy ones.
     var part = PaperController.extended
     part.lacks = [LEExtendedCreateConnection.supportedBit!]
     var bench = Bench.started(controller: part)
     Self.advertise(&bench)
     bench.answerAll()
-    bench.tell { core, now in core.startScan(now: now) }
+    bench.perform { core, now in core.startScan(now: now) }
     bench.answerAll()
     bench.connect(1)
     same(
@@ -449,7 +450,7 @@ import Testing
       var bench = Bench.started(controller: .extended)
       let parameters = AdvertisingParameters(duration: .milliseconds(2995), maximumEvents: 9)
       let texts = Self.commands(&bench, Self.data, parameters)
-      // Not less than was asked for, in units of 10 ms.
+      // At least the duration requested, in units of 10 ms.
       #expect(texts.last == Self.enable("300 (3000 ms)", events: 9))
       bench.receive([4, 0x3E, 6, 0x12, status, 0, 0, 0, 9])
       same(bench.takeAll(), [end])
@@ -457,19 +458,19 @@ import Testing
       same(bench.takeAll(), [])
     }
   }
-  /// Some controllers count no time: then the host does, a little later.
-  @Test func theHostEndsWhatTheControllerDoesNot() {
+  /// Some controllers ignore the duration: then the host ends the set, a little later.
+  @Test func theHostEndsSetsThatTheControllerDoesNot() {
     var bench = Bench.started(controller: .extended)
     _ = Self.commands(&bench, Self.data, AdvertisingParameters(duration: .seconds(3)))
     bench.wait(.milliseconds(3999))
     same(bench.takeAll(), [])
     bench.wait(.milliseconds(1))
     same(bench.takeAll(), ["LE_Set_Extended_Advertising_Enable(off)"])
-    // The controller's word crosses the command.
+    // The controller's event crosses the command.
     bench.receive("04 3E 06 12 3C 00 00 00 00")
     bench.answer(.commandDisallowed)
     same(bench.takeAll(), ["advertisingStopped: the time is over"])
-    // Its clock goes up to 655.35 s.
+    // The controller's timer is limited to 655.35 s.
     #expect(
       Self.commands(&bench, Self.data, AdvertisingParameters(duration: .seconds(656))).last == Self.enable())
     bench.wait(.seconds(656))
@@ -517,7 +518,7 @@ import Testing
     setting.answerAll()
     same(setting.takeAll(), [Self.off, "advertisingStopped: the time is over"])
   }
-  /// The same said again begins anew.
+  /// The same call again restarts the time.
   @Test func aTimeIsCountedFromTheLastCall() {
     let parameters = AdvertisingParameters(duration: .seconds(3))
     for controller in [PaperController(), .extended] {
@@ -530,13 +531,13 @@ import Testing
       _ = bench.takeAll()
       bench.wait(.milliseconds(2_900))
       same(bench.takeAll(), [])
-      // A controller that counts has a second more.
+      // The host waits a second longer than a controller with a timer.
       bench.wait(.milliseconds(1_100))
       same(bench.takeAll().map { $0.hasSuffix("_Advertising_Enable(off)") }, [true])
       Self.advertise(&bench)
       bench.answerAll()
       _ = bench.takeAll()
-      // No time was asked for: it goes on.
+      // Without a duration, advertising continues.
       bench.wait(.seconds(30))
       same(bench.takeAll(), [])
     }
@@ -544,15 +545,15 @@ import Testing
 
   // MARK: Suspension
 
-  /// Off in the controller, on for whoever asked for it.
-  @Test func aSuspensionTellsNobody() {
+  /// Off in the controller, but still on for the caller.
+  @Test func aSuspensionIsNotReported() {
     for controller in [PaperController(), .extended] {
       var bench = Bench.started(controller: controller)
       expect(bench.core.advertiser.isQuiet)
       bench.suspendAdvertising()
       bench.resumeAdvertising()
       same(bench.takeAll(), [])
-      // Asked for before, its outcome comes after.
+      // Requested before; the outcome comes after.
       Self.advertise(&bench)
       bench.suspendAdvertising()
       expect(!bench.core.advertiser.isQuiet)
@@ -572,10 +573,10 @@ import Testing
       bench.resumeAdvertising()
       bench.answerAll()
       same(bench.takeAll().last?.hasSuffix("Advertising_Enable(on)"), true)
-      // Stopped, or asked for, while suspended.
+      // Stopped, or requested, while suspended.
       bench.suspendAdvertising()
       bench.answerAll()
-      bench.tell { core, now in core.stopAdvertising(now: now) }
+      bench.perform { core, now in core.stopAdvertising(now: now) }
       same(bench.takeTexts(), ["advertisingStopped"])
       Self.advertise(&bench)
       same(bench.takeTexts(), [])

@@ -36,7 +36,7 @@ import Testing
     #expect(data.fault == nil)
   }
 
-  @Test func keepsWhatIsSoundBeforeAnOverrun() {
+  @Test func keepsValidStructuresBeforeAnOverrun() {
     let data = AdvertisingData(decoding: ([0x02, 0x01, 0x06, 0x09, 0x09, 0x61] as [UInt8]).span)
     #expect(data.flags == 0x06)
     #expect(data.localName == nil)
@@ -50,7 +50,7 @@ import Testing
     #expect(noisy.txPowerLevel == nil)
     #expect(noisy.fault == .dataAfterEnd(offset: 5))
   }
-  @Test func namesWhatHasAnImpossibleLength() {
+  @Test func namesStructuresOfImpossibleLength() {
     let data = AdvertisingData(decoding: ([0x04, 0x03, 0x0D, 0x18, 0x0F, 0x02, 0x0A, 0x04] as [UInt8]).span)
     #expect(data.serviceUUIDs.isEmpty)
     #expect(data.txPowerLevel == 4)
@@ -67,8 +67,8 @@ import Testing
 
   // MARK: Every type
 
-  /// Octets composed by hand from the Supplement, Part A, the section in brackets; our values behind them. What is read is
-  /// written as the same octets.
+  /// Octets composed by hand from the Supplement, Part A, the section in brackets; then our values. Each value that is
+  /// read is written as the same octets.
   @Test("S148: every assigned type is read, and written as the same octets") func everyAssignedType() {
     func check<Value: Equatable>(
       _ hex: String, _ path: WritableKeyPath<AdvertisingData, Value>, _ value: Value,
@@ -122,7 +122,7 @@ import Testing
     check("05 FF 4C 00 AA BB", \.manufacturerData, [0x4C, 0x00, 0xAA, 0xBB])  // §1.4
     check("04 FF 4C 00 AA 04 FF FF FF BB", \.manufacturerDataList, [[0x4C, 0x00, 0xAA], [0xFF, 0xFF, 0xBB]])
   }
-  /// Assigned Numbers, §2.3: 50 types; of each structure any sound length is read and written alike.
+  /// Assigned Numbers, §2.3: 50 types; a structure of any valid length is written as it was read.
   @Test("S148: structures of every type, known or not, keep their octets") func everyTypeKeepsItsOctets() {
     let assigned = (0...255).map { ADType(rawValue: UInt8($0)) }.filter { $0.name != nil }
     #expect(assigned.count == 50)
@@ -139,7 +139,7 @@ import Testing
         #expect(list.structures == [structure] && list.fault == nil)
         let data = AdvertisingData(decoding: wire.span)
         #expect(data.fault == (isSound ? nil : .malformed(offset: 0, type: structure.type)), "\(structure)")
-        // Sound or not, nothing is lost; only a list has a second way to be written.
+        // Valid or not, nothing is lost; only a list has a second encoding.
         if structure.type.uuidList == nil || !isSound || data.other.count == 1 {
           #expect(data.structures() == [structure], "\(structure)")
         }
@@ -169,7 +169,7 @@ import Testing
         "the Complete List of 16-bit Service Class UUIDs at octet 3 has a length that this type cannot have",
       ])
   }
-  /// Any octets: no trap, the structures before the fault are those on the wire, and what they mean survives a round trip.
+  /// Any octets: no trap, the structures before the fault equal those received, and their values survive a round trip.
   @Test func anyOctetsAreReadAsFarAsTheyAreSound() {
     for packet in Fuzz([Self.everything], longest: 260) {
       let (structures, fault) = AdvertisingData.Structure.list(decoding: packet.span)
@@ -177,7 +177,7 @@ import Testing
       #expect(packet.starts(with: sound))
       if fault == nil { #expect(packet.dropFirst(sound.count).allSatisfy { $0 == 0 }) }
       let data = AdvertisingData(decoding: packet.span)
-      // All of what was read, once more: written, and read again.
+      // Everything read is written, and read again.
       let again = data.structures().flatMap(\.octets), twice = AdvertisingData(decoding: again.span)
       #expect(twice.structures() == data.structures())
     }

@@ -17,8 +17,8 @@ private let thirtyThree: [BluetoothUUID] = [
   "6FB4", "E852", "6619",
 ]
 
-/// Expected octets are those of captures, with our flags (06, an LE-only device's) for an iPhone's (1A): AD and scan response
-/// of real iPhones, from pagepinner's (2014), Crownstone's and others' public reports.
+/// Expected octets are those of captures, with our flags (06, an LE-only device's) for an iPhone's (1A): AD and scan
+/// response of real iPhones, from pagepinner's (2014), Crownstone's and others' public reports.
 @Suite("Packing like Core Bluetooth") struct CoreBluetoothPackingTests {
   private static func pack(
     _ data: AdvertisingData, _ kind: AdvertisingParameters.Kind = .connectable, isInBackground: Bool = false
@@ -65,7 +65,7 @@ private let thirtyThree: [BluetoothUUID] = [
     #expect(packed.payloads.scanResponse == [] && packed.overflow == thirtyThree)
     #expect(packed.leftOut.map(\.reason) == [.inBackground] && packed.leftOut.map(\.item.description) == ["name"])
     #expect(packed.placements.filter { $0.fate == .overflow(.advertising) }.count == 33)
-    // S32: they are found by those who name them, and nobody else.
+    // S32: only scanners that name them find them.
     let heard = AdvertisingData(decoding: packed.payloads.advertising.span)
     #expect(heard.serviceUUIDs == [] && thirtyThree.allSatisfy { heard.overflowArea?.contains($0) == true })
     let nothing = Self.pack(AdvertisingData(localName: "Fred"), isInBackground: true)
@@ -80,17 +80,17 @@ private let thirtyThree: [BluetoothUUID] = [
     }
   }
   @Test("S143, S146: UUIDs are chosen in the caller's order, and smaller ones are still tried") func callersOrder() {
-    // 18 octets of 28 for the first; 2 and four times 2 for those behind it; the others overflow.
+    // 18 octets of 28 for the first; 2 and four times 2 for the next ones; the others overflow.
     let eight = (1...8).map { BluetoothUUID.short($0) }
     let packed = Self.pack(AdvertisingData(localName: "Fred", serviceUUIDs: [one128] + eight))
     // Supplement, Part A, §1.1: the 16-bit list is incomplete (0x02), and that of the one 128-bit UUID complete (0x07).
     #expect(
       packed.payloads.advertising == octets("02 01 06 09 02 01 00 02 00 03 00 04 00 11 07") + one128Octets)
     #expect(packed.overflow == ["0005", "0006", "0007", "0008"])
-    // No octet of the name is left in the advertising data: 8 go beside the overflow area.
+    // The advertising data have no room for the name: 8 octets go beside the overflow area.
     let mask = OverflowArea(packed.overflow).mask
     #expect(packed.payloads.scanResponse == octets("14 FF 4C 00 01") + mask + octets("05 09") + Array("Fred".utf8))
-    // A second 128-bit UUID does not fit, and a 16-bit one behind it does.
+    // A second 128-bit UUID does not fit, and a 16-bit one after it does.
     let mixed = Self.pack(AdvertisingData(serviceUUIDs: [one128, "A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00", "180D"]))
     #expect(mixed.payloads.advertising == octets("02 01 06 03 03 0D 18 11 06") + one128Octets)
     #expect(mixed.overflow == ["A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00"])
@@ -123,7 +123,7 @@ private let thirtyThree: [BluetoothUUID] = [
     #expect(response("aßßßßß", full) == octets("0A 08") + Array("aßßßß".utf8))
   }
   @Test("S143: a name is cut in the advertising data if a character of it fits, else it moves") func nameCutOrMoved() {
-    // 28 − 18 octets: a header and 8, as a receiver of an iPhone's saw it ("01234567").
+    // 28 − 18 octets: a header and 8, as a receiver observed it from an iPhone ("01234567").
     let name = Self.pack(AdvertisingData(localName: "0123456789", serviceUUIDs: [one128]))
     #expect(
       name.payloads.advertising == octets("02 01 06 11 07") + one128Octets + octets("09 08") + Array("01234567".utf8))
@@ -132,14 +132,14 @@ private let thirtyThree: [BluetoothUUID] = [
     let moved = Self.pack(AdvertisingData(localName: "A name", serviceUUIDs: [one128, "0001", "0002", "0003"]))
     #expect(
       moved.payloads.scanResponse == octets("07 09") + Array("A name".utf8) && moved.payloads.advertising.count == 29)
-    // 12 UUIDs leave 2 as well; 11 leave 4: two octets of name, which hold no wave.
+    // 12 UUIDs leave 2 as well; 11 leave 4: two octets of name, too few for the emoji.
     let eleven = (1...11).map { BluetoothUUID.short($0) }
     let ab = Self.pack(AdvertisingData(localName: "ABC", serviceUUIDs: eleven)).payloads
     #expect(ab.advertising.suffix(4) == octets("03 08") + Array("AB".utf8) && ab.scanResponse == [])
     let wave = Self.pack(AdvertisingData(localName: "🌊", serviceUUIDs: eleven)).payloads
     #expect(wave.advertising.count == 27 && wave.scanResponse == octets("05 09 F0 9F 8C 8A"))
   }
-  @Test("S86: other data are no keys of Core Bluetooth, and it is said that they are left out") func otherKeys() {
+  @Test("S86: other data are no keys of Core Bluetooth, and the packer reports them as left out") func otherKeys() {
     var data = AdvertisingData(localName: "Fred", serviceUUIDs: ["C007"], flags: nil)
     data.txPowerLevel = 4
     data.manufacturerDataList = [[0xFF, 0xFF, 1], [0xFE, 0xFF, 2]]
@@ -148,7 +148,7 @@ private let thirtyThree: [BluetoothUUID] = [
     #expect(packed.payloads.advertising == octets("02 01 06 03 03 07 C0 05 09 46 72 65 64"))
     #expect(packed.leftOut.count == 4 && packed.leftOut.allSatisfy { $0.reason == .notInThisPolicy })
   }
-  /// A beacon has no scan response: what would go there is left out.
+  /// A beacon has no scan response: data for it are left out.
   @Test func withoutAScanResponse() {
     let packed = Self.pack(AdvertisingData(localName: "Fred", serviceUUIDs: thirtyThree), .nonconnectable)
     #expect(packed.payloads.scanResponse == [] && packed.overflow == [])
@@ -165,7 +165,7 @@ private let thirtyThree: [BluetoothUUID] = [
     #expect(packed.payloads.scanResponse == [0x15, 0x09] + Array("A sensor with a name".utf8))
     #expect(packed.leftOut == [] && packed.usesLegacyPDUs)
   }
-  /// A list that fits neither place is split, and says in both that it is not complete.
+  /// A list that fits neither place is split, and both parts are marked incomplete.
   @Test func splitsAList() {
     let uuids: [BluetoothUUID] = [
       one128, "A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00", "A0B10001-1D1D-4BBD-8E5C-6F0E5F1A0C00",
@@ -177,7 +177,7 @@ private let thirtyThree: [BluetoothUUID] = [
     #expect(packed.leftOut == [.init(item: .serviceUUID(uuids[2]), reason: .noRoom(needed: 16, available: 13))])
     #expect(packed.leftOut.first?.description == "service \(uuids[2]) needs 16 octets and 13 are free")
   }
-  /// Supplement, Part A, §1.2: a name that does not fit is cut, at a character's end, and says so.
+  /// Supplement, Part A, §1.2: a name that does not fit is cut at a character's end, and marked shortened.
   @Test func shortensTheName() {
     func names(_ data: AdvertisingData, _ kind: AdvertisingParameters.Kind) -> [[UInt8]] {
       let payloads = AdvertisingPacker(.standard, kind: kind).pack(data).payloads
@@ -193,16 +193,16 @@ private let thirtyThree: [BluetoothUUID] = [
     // A character is not cut.
     let packed = AdvertisingPacker(.standard, kind: .nonconnectable).pack(full)
     #expect(packed.leftOut.map(\.description) == ["name needs 6 octets and 4 are free"])
-    // Others go before it, whatever their type.
+    // Other data have priority, of any type.
     full = AdvertisingData(localName: String(repeating: "n", count: 40), flags: nil)
     full.other = [.init(type: 0x33, data: [UInt8](repeating: 7, count: 29))]
     #expect(names(full, .connectable)[1] == [30, 8] + Array(String(repeating: "n", count: 29).utf8))
-    // What is not UTF-8 is cut like octets.
+    // A name that is not UTF-8 is cut at an octet.
     full = AdvertisingData(flags: nil)
     full.localNameOctets = [UInt8](repeating: 0x80, count: 40)
     #expect(names(full, .nonconnectable)[0] == [30, 8] + [UInt8](repeating: 0x80, count: 29))
   }
-  /// Vol 4, Part E, §7.8.53: where extended PDUs have their data, and how much.
+  /// Vol 4, Part E, §7.8.53: the place and length of data in extended PDUs.
   @Test func extendedPayloadsAreInOnePlace() {
     let short = AdvertisingData(localName: "n")
     for (kind, place) in [(.connectable, 0), (.scannable, 1), (.nonconnectable, 0)]
@@ -224,9 +224,9 @@ private let thirtyThree: [BluetoothUUID] = [
       AdvertisingPacker(.extended, kind: kind, longestExtended: longest).pack(data).payloads.advertising.count
     }
     #expect(count(.connectable, 1650) == 245 && count(.nonconnectable, 251) == 251)
-    // One structure has a length of one octet: 254 octets of name.
+    // A structure's length is one octet: 254 octets of name.
     #expect(count(.nonconnectable, 1650) == 202 + 256)
-    // On a 4.x controller what does not fit is named.
+    // On a 4.x controller the packer names the data that do not fit.
     let fallback = AdvertisingPacker(.extended).pack(data)
     #expect(fallback.usesLegacyPDUs && fallback.isNameShortened)
     #expect(fallback.leftOut.map(\.description) == ["manufacturer data needs 202 octets and 31 are free"])
@@ -234,19 +234,20 @@ private let thirtyThree: [BluetoothUUID] = [
     let tooLong = AdvertisingPacker(.extended, kind: .nonconnectable, longestExtended: 1650).pack(data)
     #expect(tooLong.leftOut.map(\.reason) == [.noRoom(needed: 257, available: 256)])
   }
-  /// Everything goes out in legacy PDUs where they hold it, since every scanner hears them.
+  /// Data that fit legacy PDUs go out in them, because every scanner receives these.
   @Test func everything() {
     func packed(_ data: AdvertisingData, _ longest: Int?) -> PackedAdvertisement {
       AdvertisingPacker(.everything, longestExtended: longest).pack(data)
     }
-    // A long name alone does not drive a device out of every phone's sight; more than that does, and then it is whole.
+    // A long name alone does not cause extended PDUs, which many phones do not receive; other long data do, and then
+    // the name is whole.
     var long = AdvertisingData(localName: String(repeating: "n", count: 60))
     #expect(packed(long, 1650).usesLegacyPDUs)
     long.manufacturerData = [UInt8](repeating: 0xFF, count: 40)
     let whole = packed(long, 1650)
     #expect(!whole.usesLegacyPDUs && whole.payloads.advertising.count == 3 + 42 + 62)
     #expect(AdvertisingData(decoding: whole.payloads.advertising.span) == long)
-    // Without extended PDUs, or with too few octets in them, it is left out: a host refuses.
+    // Without extended PDUs, or with too few octets in them, the data are left out: a host refuses.
     #expect(packed(long, nil).leftOut.map(\.description) == ["manufacturer data needs 42 octets and 31 are free"])
     #expect(packed(long, 40).usesLegacyPDUs && packed(long, 40).leftOut == packed(long, nil).leftOut)
   }
@@ -258,7 +259,7 @@ private let thirtyThree: [BluetoothUUID] = [
       var parameters = AdvertisingParameters(policy: .coreBluetooth)
       parameters.isInBackground = isInBackground
       let packed = try bench.core.pack(data, parameters)
-      bench.tell { core, now in
+      bench.perform { core, now in
         do throws(AdvertisingError) { same(try core.advertise(data, parameters, now: now), packed) } catch {
           Issue.record("\(error)")
         }
@@ -268,7 +269,7 @@ private let thirtyThree: [BluetoothUUID] = [
       #expect(texts.contains { $0.contains("Advertising_Data: \(hex(packed.payloads.advertising))") })
       #expect(texts.contains { isInBackground || $0.contains("Response_Data: \(hex(packed.payloads.scanResponse))") })
     }
-    // What a 4.x controller cannot send is left out, and it is said so; all or nothing is refused.
+    // Data that a 4.x controller cannot send are left out and reported; with `everything`, the host refuses.
     var long = AdvertisingData(localName: "long")
     long.manufacturerData = [UInt8](repeating: 7, count: 40)
     let packed = try bench.core.pack(long, AdvertisingParameters(policy: .extended))
@@ -276,10 +277,10 @@ private let thirtyThree: [BluetoothUUID] = [
     if !isExtended {
       #expect(throws: AdvertisingDataError.leftOut(packed.leftOut)) { try bench.core.pack(long) }
     }
-    // Flags that have no place do not make it refuse.
+    // Flags without a place are no reason to refuse.
     if isExtended { #expect(try !bench.core.pack(long, AdvertisingParameters(kind: .scannable)).usesLegacyPDUs) }
   }
-  /// What a scanner could not read back is not sent: Supplement, Part A.
+  /// Data that a scanner could not decode are not sent: Supplement, Part A.
   @Test func malformedIsLeftOut() {
     var data = AdvertisingData()
     data.manufacturerData = [0xFF]
@@ -308,13 +309,13 @@ private let thirtyThree: [BluetoothUUID] = [
     #expect(
       packed.payloads.scanResponse == octets("14 FF 4C 00 01") + OverflowArea(packed.overflow).mask + octets("02 09 41")
     )
-    // Each is told what became of its own.
+    // The result lists the fate of each application's items.
     #expect(packed.placements(of: b).map(\.fate).filter { $0 == .whole(.advertising) }.count == 5)
     #expect(packed.placements(of: b).last?.fate == .leftOut(.alreadySaid))
     #expect(packed.placements(of: a).filter { $0.fate == .overflow(.scanResponse) }.count == 2)
     #expect(packed == packer.pack([.init(a), .init(b)]))
   }
-  @Test("S31, S142: UUIDs of those in the background overflow beside the others' advertisement") func mixedGrounds() {
+  @Test("S31, S142: UUIDs of background applications overflow beside the others' advertisement") func mixedGrounds() {
     let front = AdvertisingData(localName: "Front", serviceUUIDs: ["180D"])
     let back = AdvertisingData(localName: "Back", serviceUUIDs: ["C007", "180D"])
     let packer = AdvertisingPacker(.coreBluetooth)
@@ -338,13 +339,13 @@ private let thirtyThree: [BluetoothUUID] = [
     }
     mutating func uuid() -> BluetoothUUID {
       switch number(0...2) {
-      // Few enough to have duplicates.
+      // Few enough to cause duplicates.
       case 0: .short(UInt16(0x1800 + number(0...60)))
       case 1: BluetoothUUID(UInt32(number(0x1_0000...0x1_0020)))
       default: .long(low: UInt64(number(0...20)), high: generator.next() & 0xF)
       }
     }
-    /// A name of any length: text of every width, or octets that are not text.
+    /// A name of any length: characters of every width, or octets that are not text.
     mutating func name() -> [UInt8] {
       let count = number(0...300)
       if number(0...3) == 0 { return bytes(count) }
@@ -373,7 +374,7 @@ private let thirtyThree: [BluetoothUUID] = [
 
   /// Names of 0 to 300 octets, up to 200 UUIDs with duplicates, oversized data, data of impossible lengths.
   @Test(
-    "S143, S144, S146, S148: whatever is asked for fits, reads back the same, and everything has a fate",
+    "S143, S144, S146, S148: any request fits, decodes to the same data, and every item has a result",
     arguments: 0..<20)
   func anything(seed: UInt64) {
     var chance = Chance(generator: SplitMix64(seed: 0xAD5_0000 + seed))
@@ -400,7 +401,7 @@ private let thirtyThree: [BluetoothUUID] = [
     let payloads = packed.payloads, most = packed.usesLegacyPDUs ? 31 : longest ?? 0
     if payloads.advertising.count > most || payloads.scanResponse.count > most { return "too long" }
     if packed.usesLegacyPDUs, kind == .nonconnectable, !payloads.scanResponse.isEmpty { return "no scan response here" }
-    // The codec reads back what was written, structure by structure, and finds nothing wrong.
+    // The codec decodes the payloads, structure by structure, without a fault.
     for (octets, structures) in [
       (payloads.advertising, packed.advertising), (payloads.scanResponse, packed.scanResponse),
     ] {
@@ -410,7 +411,7 @@ private let thirtyThree: [BluetoothUUID] = [
     var heard = AdvertisingData(decoding: payloads.advertising.span)
     heard.merge(payloads.scanResponse.span)
     if let fault = heard.fault { return "\(fault)" }
-    // Every item has one fate, and what is said to be there is there.
+    // Every item has one result, and items reported as packed are in the payloads.
     let fates = Dictionary(grouping: packed.placements, by: \.item)
     let asked = Set(sources.flatMap(\.data.items))
     if Set(fates.keys) != asked || fates.values.contains(where: { $0.count != 1 }) { return "not one fate each" }

@@ -7,10 +7,10 @@ import Testing
 
 @testable import GAP
 
-/// A value that is written into its packet at once, against the same value that goes through the queue: whatever else
-/// happens on the links, the controller gets the same packets in the same order, and the application the same answers.
+/// Compares a value that is written into its packet at once with the same value through the queue: for any other
+/// traffic, the controller gets the same packets in the same order, and the application the same answers.
 @Suite struct AtOnceTests {
-  /// A peripheral with three clients; `atOnce` is all that two of them differ in.
+  /// A peripheral with three clients; two sides differ only in `atOnce`.
   struct Side: ~Copyable {
     var bench: Bench
     let atOnce: Bool
@@ -45,7 +45,7 @@ import Testing
         answer = bench.write { core, output in core.notify(value.span, of: Self.value, on: link, into: &output) }
       } else {
         var answered: SendAnswer?
-        bench.tell { core, _ in answered = core.notify(value.span, of: Self.value, on: link) }
+        bench.perform { core, _ in answered = core.notify(value.span, of: Self.value, on: link) }
         answer = answered
       }
       answers.append("\(answer, default: "nil")")
@@ -57,14 +57,14 @@ import Testing
         answer = bench.write { core, output in core.write(command: value.span, to: target, on: link, into: &output) }
       } else {
         var answered = SendAnswer.closed
-        bench.tell { core, _ in answered = core.write(command: value.span, to: target, on: link) }
+        bench.perform { core, _ in answered = core.write(command: value.span, to: target, on: link) }
         answer = answered
       }
       answers.append("\(answer)")
     }
     mutating func read(_ handle: UInt16) {
       guard let link = links[handle] else { return }
-      bench.tell { core, _ in
+      bench.perform { core, _ in
         core.withClient(of: link, id: RequestID(rawValue: 1)) {
           $0.read(RequestID(rawValue: 1), AttributeHandle(rawValue: 7))
         }
@@ -119,7 +119,7 @@ import Testing
     }
   }
 
-  /// It does stand in the room at once, and only then: with a buffer, and nothing before it.
+  /// A value is written at once exactly if there is a buffer and nothing waits before it.
   @Test func atOnceIsAtOnce() throws {
     var side = Side(atOnce: true, buffers: 2, try Self.database())
     side.connect(1)
@@ -140,7 +140,7 @@ import Testing
     #expect(side.bench.sent == ["02 01 00 08 00 04 00 04 00 1B 03 00 07"], "the one that waited")
   }
 
-  /// A request for which ATT_MTU has no room fails when its turn comes, and the packet of that turn is the next value.
+  /// A request that is too long for ATT_MTU fails in its turn, and that turn's packet has the next value.
   @Test func aRequestWithoutRoom() throws {
     var side = Side(atOnce: false, buffers: 1, try Self.database())
     side.connect(1)
@@ -149,7 +149,7 @@ import Testing
     side.notify(1, [1])
     side.notify(1, [2])
     guard let link = side.links[1] else { throw CancellationError() }
-    side.bench.tell { core, _ in
+    side.bench.perform { core, _ in
       core.withClient(of: link, id: RequestID(rawValue: 9)) {
         $0.readMultiple(RequestID(rawValue: 9), [AttributeHandle](repeating: Side.value, count: 12))
       }

@@ -9,25 +9,25 @@ import Testing
 
 @testable import GAP
 
-/// A core, and a controller on paper: the test says what the controller answers, packet by packet, and when.
+/// A core and a scripted controller: the test decides the controller's packets and their time.
 struct Bench: ~Copyable {
   var core: HostCore
   var now = Instant.zero + .seconds(1)
   /// Commands that the core has sent and that have no answer yet, oldest first.
   private(set) var unanswered: [(opcode: HCIOpcode, since: Instant)] = []
-  /// What was sent since the last look: commands by name, their parameters in `lastCommand`, data as hex.
+  /// Packets sent since the last check: commands by name, their parameters in `lastCommand`, data as hex.
   private(set) var sent: [String] = []
   private(set) var lastCommand = ""
-  /// Whom the last command names: the last octet of the address.
+  /// The peer in the last command: the last octet of its address.
   private(set) var lastPeer: UInt64 = 0
-  private(set) var told: [HostEffect] = []
-  /// What the core asked to store of bonded clients.
-  private(set) var stored: [(peer: PeerID, record: [UInt8])] = []
+  private(set) var effects: [HostEffect] = []
+  /// Bonds as the core asked to store them.
+  private(set) var stored: [Bond] = []
   private var texts: [String] = []
-  /// Effects are put into words: for those who look at them.
+  /// Also records effects as texts, for tests that read them.
   var isReading = true
   private var packet = PacketBuffer()
-  /// The controller answers the start by itself.
+  /// The controller answers the commands of the start automatically.
   var controller = PaperController()
 
   static let peer = PeerAddress(DeviceAddress(0x0000_5E00_5301), .public)
@@ -61,7 +61,7 @@ struct Bench: ~Copyable {
       guard let opcode = unanswered.first?.opcode, let answer = controller.answer(opcode) else { return }
       receive(answer)
     }
-    // The commands of a start are the HCI layer's business.
+    // The HCI layer's tests check the commands of a start.
     if core.isRunning { sent = ["…"] }
   }
 
@@ -77,7 +77,7 @@ struct Bench: ~Copyable {
     collect()
   }
   mutating func receive(_ text: String) { receive(octets(text)) }
-  /// Answers the oldest command that has no answer yet. False when there is none.
+  /// Answers the oldest unanswered command. False if there is none.
   @discardableResult mutating func answer(_ status: HCIStatus = .success) -> Bool {
     guard let opcode = unanswered.first?.opcode else { return false }
     if AnyCommand(default: opcode)?.isAnsweredByStatus == true {
@@ -87,10 +87,10 @@ struct Bench: ~Copyable {
     }
     return true
   }
-  /// Answers everything with success until nothing is unanswered.
+  /// Answers with success until no command is unanswered.
   mutating func answerAll() { while answer() {} }
-  /// Lets time pass, up to the next deadline at most if there is one within it.
-  /// A core that was told the time has nothing more to do at that time.
+  /// Advances the time, at most to the next deadline. After `expire` the core must have nothing more to do at that
+  /// time.
   mutating func wait(_ duration: Duration) {
     let end = now + duration
     while let deadline = core.deadline, deadline <= end {
@@ -102,12 +102,12 @@ struct Bench: ~Copyable {
     }
     now = end
   }
-  mutating func tell(_ body: (inout HostCore, Instant) -> Void) {
+  mutating func perform(_ body: (inout HostCore, Instant) -> Void) {
     body(&core, now)
     collect()
   }
 
-  /// A call that may leave a packet in the room that it is given.
+  /// A call that may write a packet into `room`.
   mutating func write<Result>(_ body: (inout HostCore, inout OutputRawSpan) -> Result) -> Result {
     var output = PacketBuffer(), result: Result?
     _ = output.fill { output in
@@ -121,9 +121,9 @@ struct Bench: ~Copyable {
     return result
   }
 
-  /// Forgets what was said and sent.
+  /// Clears the recorded effects and packets.
   mutating func forget() {
-    told = []
+    effects = []
     sent = []
     texts = []
     stored = []
@@ -175,8 +175,8 @@ struct Bench: ~Copyable {
   }
   private mutating func drain() {
     while let effect = core.nextEffect() {
-      told.append(effect)
-      if case .storeClient(let peer, let octets) = effect { stored.append((peer, core.bytes(of: octets))) }
+      effects.append(effect)
+      if case .bondChanged(let peer) = effect, let bond = core.bond(with: peer) { stored.append(bond) }
       if isReading { texts.append(text(of: effect)) }
     }
   }
@@ -198,6 +198,7 @@ struct Bench: ~Copyable {
     case .completed(let id, .parameters(let parameters)): return "\(id.rawValue): \(parameters)"
     case .completed(let id, .phys(let phys)): return "\(id.rawValue): \(phys)"
     case .completed(let id, .rssi(let rssi)): return "\(id.rawValue): rssi \(rssi.map { "\($0)" } ?? "nil")"
+    case .completed(let id, .secured(let security)): return "\(id.rawValue): \(security)"
     case .completed(let id, .done): return "\(id.rawValue): done"
     case .dataLengthChanged(let link, let length): return "\(link): \(length)"
     case .physChanged(let link, let phys): return "\(link): \(phys)"
@@ -226,16 +227,16 @@ struct Bench: ~Copyable {
   }
   private func suffix(_ id: ScanID) -> String { id.rawValue == 0 ? "" : " \(id.rawValue)" }
   private func number(_ id: AdvertisingSetID) -> String { id == .first ? "" : " \(id.rawValue)" }
-  /// Something that the core said otherwise than by an effect.
+  /// Adds a text for something that the core reports without an effect.
   mutating func note(_ text: String) { texts.append(text) }
   private func hexDigits(_ number: UInt8) -> String { "0x" + hex([number]) }
 
-  /// What the core said since the last look.
+  /// The core's effects since the last check.
   mutating func takeTexts() -> [String] {
     defer { texts = [] }
     return texts
   }
-  /// What the core sent and said since the last look.
+  /// The core's packets and effects since the last check.
   mutating func takeAll() -> [String] {
     defer {
       sent = []
@@ -257,7 +258,8 @@ func commandComplete(
 func commandStatus(_ opcode: HCIOpcode, _ status: HCIStatus = .success, number: UInt8 = 1) -> [UInt8] {
   [4, 0x0F, 4, status.rawValue, number, UInt8(opcode.rawValue & 0xFF), UInt8(opcode.rawValue >> 8)]
 }
-/// LE Advertising Report with one report: `type` 0 ADV_IND, 1 ADV_DIRECT_IND, 2 ADV_SCAN_IND, 3 ADV_NONCONN_IND, 4 SCAN_RSP.
+/// LE Advertising Report with one report: `type` 0 ADV_IND, 1 ADV_DIRECT_IND, 2 ADV_SCAN_IND, 3 ADV_NONCONN_IND, 4
+/// SCAN_RSP.
 func report(_ type: UInt8, _ peer: PeerAddress, _ data: [UInt8], rssi: Int8 = -56) -> [UInt8] {
   [4, 0x3E, UInt8(12 + data.count), 2, 1, type, peer.type.rawValue]
     + (0..<6).map { UInt8(truncatingIfNeeded: peer.address.value >> (8 * $0)) } + [UInt8(data.count)] + data
@@ -283,13 +285,12 @@ func data(_ handle: UInt16, channel: UInt16 = 4, _ payload: [UInt8]) -> [UInt8] 
 }
 func little(_ value: UInt16) -> [UInt8] { [UInt8(value & 0xFF), UInt8(value >> 8)] }
 
-/// What a controller on paper has, and what it answers to the commands of the start.
+/// The features of a scripted controller, and its answers to the commands of the start.
 struct PaperController {
   var lacks: [SupportedCommandBit] = []
-  /// Not in it: data length extension, so that a new link brings no command of its own. It goes by the legacy commands.
+  /// Without data length extension, so that a new link causes no command. It has the legacy commands.
   var features: LEFeatures = .connectionParametersRequestProcedure
-  /// One that goes by the extended commands.
-  /// One without the Connection Parameters Request procedure.
+  /// A controller with the extended commands. A controller without the Connection Parameters Request procedure.
   static var old: PaperController {
     var controller = PaperController()
     controller.features = []
@@ -344,17 +345,19 @@ struct PaperController {
 func expect(_ condition: Bool, _ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation) {
   #expect(condition, comment, sourceLocation: sourceLocation)
 }
-func same<Value: Equatable>(_ found: Value, _ expected: Value, sourceLocation: SourceLocation = #_sourceLocation) {
-  #expect(found == expected, sourceLocation: sourceLocation)
+func same<Value: Equatable>(
+  _ found: Value, _ expected: Value, _ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation
+) {
+  #expect(found == expected, comment, sourceLocation: sourceLocation)
 }
 
 // MARK: - Tables
 
-/// Every phase of a machine against every input, as text in `Fixtures/Machines`: a picture of the machine, to be read by
-/// people. `BINDRUNE_RECORD=1` writes it anew; the difference is what a review looks at.
+/// Every phase of a machine × every input, as text for readers in `Fixtures/Machines`. `BINDRUNE_RECORD=1` rewrites it,
+/// for a review of the difference.
 struct Matrix {
   typealias Step = (name: String, act: (inout Bench) -> Void)
-  /// How to get there from a core that has just started, each by names of inputs.
+  /// The inputs, by name, that lead to each phase from a core that has just started.
   var paths: [[String]]
   var inputs: [Step]
   /// The machine's phase.

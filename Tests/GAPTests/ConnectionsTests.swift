@@ -33,7 +33,7 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
   }
   @Test func aTimeOutThatWasAskedFor() {
     var bench = Self.bench()
-    bench.tell { core, now in core.connect(to: Bench.peer, timeout: .seconds(5), id: id(1), now: now) }
+    bench.perform { core, now in core.connect(to: Bench.peer, timeout: .seconds(5), id: id(1), now: now) }
     bench.connect(2, Bench.otherPeer)
     bench.answerAll()
     bench.receive(Self.ended)
@@ -43,14 +43,14 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     same(bench.takeAll(), [])
     bench.wait(.milliseconds(1))
     same(bench.takeAll(), ["LE_Create_Connection_Cancel", "1: timedOut"])
-    // The other one goes on, by itself.
+    // The attempt continues, for the other peer alone.
     bench.answerAll()
     bench.receive(Self.ended)
     same(bench.takeAll(), ["LE_Create_Connection"])
   }
   @Test func theFirstOfSeveral() {
     var bench = Self.bench()
-    bench.tell { core, now in
+    bench.perform { core, now in
       core.connect(to: [Bench.peer, Bench.otherPeer, Bench.peer], id: id(1), now: now)
     }
     bench.answerAll()
@@ -65,21 +65,21 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     bench.receive(connectionComplete(0x40, .central, Bench.otherPeer))
     same(bench.takeTexts(), ["link 1 up: \(Bench.otherPeer), Central", "1: link 1"])
     expect(bench.core.connections.isQuiet)
-    // The others are free again.
+    // The other peers may be requested again.
     bench.connect(3)
     same(bench.takeAll().last, "LE_Create_Connection")
   }
-  @Test func whatCannotBe() {
+  @Test func impossibleRequests() {
     var bench = Self.bench()
-    bench.tell { core, now in core.connect(to: [], id: id(1), now: now) }
+    bench.perform { core, now in core.connect(to: [], id: id(1), now: now) }
     let wrong = ConnectionParameters(
       interval: ConnectionInterval(.seconds(4)), supervisionTimeout: SupervisionTimeout(.seconds(8)))
-    bench.tell { core, now in core.connect(to: Bench.peer, wrong, id: id(2), now: now) }
-    bench.tell { core, now in core.connect(to: (0..<1025).map(Self.peer), id: id(3), now: now) }
+    bench.perform { core, now in core.connect(to: Bench.peer, wrong, id: id(2), now: now) }
+    bench.perform { core, now in core.connect(to: (0..<1025).map(Self.peer), id: id(3), now: now) }
     same(bench.takeAll(), ["1: invalidParameters", "2: invalidParameters", "3: busy"])
   }
 
-  /// The attempt is cancelled for one of two, and the other one's link was quicker.
+  /// The attempt is cancelled for one of two requests, but the link of the other came first.
   @Test func aLinkForAnotherRequestThanTheCancelledIsKept() {
     var bench = Self.bench()
     bench.connect(1)
@@ -87,7 +87,7 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     bench.answerAll()
     bench.receive(Self.ended)
     bench.answerAll()
-    bench.tell { core, now in core.cancel(id(1), now: now) }
+    bench.perform { core, now in core.cancel(id(1), now: now) }
     _ = bench.takeAll()
     bench.receive(connectionComplete(0x40, .central, Bench.otherPeer))
     bench.answer(.commandDisallowed)
@@ -95,11 +95,11 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     expect(bench.core.connections.isQuiet)
   }
 
-  /// One initiation has one set of parameters: who wanted others gets them once the link is there.
+  /// One initiation has one set of parameters: a request for others gets them by an update of the link.
   @Test func parametersOfTheirOwn() {
     var bench = Self.bench()
     bench.connect(1)
-    bench.tell { core, now in core.connect(to: Bench.otherPeer, .fast, id: id(2), now: now) }
+    bench.perform { core, now in core.connect(to: Bench.otherPeer, .fast, id: id(2), now: now) }
     bench.answerAll()
     bench.receive(Self.ended)
     bench.answerAll()
@@ -108,18 +108,18 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     bench.receive(connectionComplete(0x40, .central, Bench.otherPeer))
     bench.answerAll()
     expect(bench.sent.contains("LE_Connection_Update"))
-    // The first one has what it wanted.
+    // The first request needs no update.
     _ = bench.takeAll()
     bench.receive(connectionComplete(0x41))
     bench.answerAll()
     expect(!bench.sent.contains("LE_Connection_Update"))
   }
 
-  /// More than the list holds: each has its turns, as many as the others.
+  /// With more peers than the list holds, each gets as many turns as the others.
   @Test(arguments: [(8, 20), (3, 7), (2, 3), (0, 5), (1, 4)]) func fairTurns(size: Int, count: Int) {
     var bench = Self.bench(list: UInt8(size))
     for number in 0..<count { bench.connect(UInt64(number), Self.peer(number)) }
-    // The attempt for the first one alone is given up for the list.
+    // The attempt for the first one alone is cancelled, for one with the list.
     bench.answer()
     if size > 1 {
       bench.answer()
@@ -128,7 +128,7 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     bench.forget()
     var turns = [Int](repeating: 0, count: count), listed: Set<UInt64> = []
     for _ in 0..<(count * 12) {
-      // The controller does what it is told, until it initiates.
+      // The controller accepts all commands, until it initiates.
       var isInitiating = false
       while !isInitiating {
         guard let opcode = bench.unanswered.first?.opcode else { break }
@@ -158,7 +158,7 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     bench.connect(1)
     bench.answer(.connectionLimitExceeded)
     same(bench.takeAll(), ["LE_Create_Connection", "1: connectionLimitReached"])
-    // One that was accepted before waits; the new one is told.
+    // A request accepted before waits; the new one fails.
     bench.connect(2, Bench.otherPeer)
     bench.answerAll()
     bench.connect(3, Bench.thirdPeer)
@@ -169,7 +169,7 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     bench.answer(.limitedResources)
     same(bench.takeTexts(), ["3: connectionLimitReached"])
     expect(bench.core.connections.isQuiet)
-    // A link goes down, and there may be room.
+    // A link goes down: there may be room.
     bench.forget()
     bench.receive(connectionComplete(0x40, .peripheral))
     bench.receive(disconnectionComplete(0x40))
@@ -177,12 +177,12 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     expect(bench.sent.last == "LE_Create_Connection")
   }
 
-  @Test func suspensionTellsNobody() {
+  @Test func suspensionIsNotReported() {
     var bench = Self.bench()
     bench.connect(1)
     bench.answerAll()
     bench.connect(2, Bench.otherPeer)
-    bench.tell { core, now in core.connections.suspend(hci: &core.hci, now: now) }
+    bench.perform { core, now in core.connections.suspend(hci: &core.hci, now: now) }
     expect(!bench.core.connections.isQuiet)
     bench.answerAll()
     expect(!bench.core.connections.isQuiet)
@@ -191,7 +191,7 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     same(bench.takeAll(), ["LE_Create_Connection", "LE_Create_Connection_Cancel"])
     bench.wait(.seconds(60))
     same(bench.takeAll(), [])
-    bench.tell { core, now in core.connections.resume(hci: &core.hci, now: now) }
+    bench.perform { core, now in core.connections.resume(hci: &core.hci, now: now) }
     bench.answerAll()
     same(bench.takeAll().last, "LE_Create_Connection(list)")
   }
@@ -209,7 +209,7 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     if role == .central {
       bench.receive(data(0x40, [3, 5, 2]))
     } else {
-      bench.tell { core, now in core.cancel(id(9), now: now) }
+      bench.perform { core, now in core.cancel(id(9), now: now) }
       bench.answerAll()
     }
     bench.receive(completedPackets(0x40, 1))
@@ -222,7 +222,7 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     octets("04 3E 0A 03 \(status) 40 00 06 00 00 00 F4 01")
   }
   private static func update(_ bench: inout Bench, _ number: UInt64) {
-    bench.tell { core, now in core.updateParameters(link1, fast, id: id(number), now: now) }
+    bench.perform { core, now in core.updateParameters(link1, fast, id: id(number), now: now) }
   }
   private static let change = "link 1: \(fast)"
   private static let request = "02 40 00 10 00 0C 00 05 00 12 0N 08 00 06 00 06 00 00 00 F4 01"
@@ -241,10 +241,10 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     bench.answer()
     bench.receive(Self.complete("3B"))
     same(bench.takeAll(), ["LE_Connection_Update", "3: parametersRejected 0x3B"])
-    bench.tell { core, now in core.updateParameters(LinkID(rawValue: 7), .fast, id: id(4), now: now) }
+    bench.perform { core, now in core.updateParameters(LinkID(rawValue: 7), .fast, id: id(4), now: now) }
     same(bench.takeAll(), ["4: noSuchLink"])
   }
-  /// Vol 3, Part A, §4.20: where the link layer's way is closed.
+  /// Vol 3, Part A, §4.20: if the link layer's procedure is impossible.
   @Test(arguments: ["the peer has no such procedure", "not for peripherals"]) func fromTheLinkLayerToL2CAP(
     _ why: String
   ) {
@@ -262,14 +262,14 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     bench.receive(Self.complete())
     same(bench.takeAll(), [Self.change, "1: \(Self.fast)"])
     bench.receive(completedPackets(0x40, 1))
-    // From now on there at once; they are in force already, so that no event comes.
+    // From now on over L2CAP at once; the parameters are in force already, so no event comes.
     Self.update(&bench, 2)
     same(bench.takeAll(), [Self.request.replacing("0N", with: "02")])
     bench.receive(data(0x40, channel: 5, octets("13 02 02 00 00 00")))
     same(bench.takeAll(), ["2: \(Self.fast)"])
   }
-  /// A central that says yes and does nothing, a controller that never says: bounded.
-  @Test func nobodyWaitsForEver() {
+  /// A central that accepts and does nothing, and a controller that never answers: both end in time.
+  @Test func everyUpdateEnds() {
     var bench = Self.linked(.central)
     Self.update(&bench, 1)
     bench.answer()
@@ -282,13 +282,13 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     var bench = Self.linked(.central)
     Self.update(&bench, 1)
     bench.answer()
-    bench.tell { core, now in core.cancel(id(1), now: now) }
+    bench.perform { core, now in core.cancel(id(1), now: now) }
     same(bench.takeAll(), ["LE_Connection_Update", "1: cancelled"])
     bench.receive(Self.complete())
     same(bench.takeAll(), [Self.change])
     Self.update(&bench, 2)
-    bench.tell { core, now in core.readRSSI(link1, id: id(3), now: now) }
-    bench.tell { core, now in core.setPHYs(link1, PHYPreferences(transmit: .le2M), id: id(4), now: now) }
+    bench.perform { core, now in core.readRSSI(link1, id: id(3), now: now) }
+    bench.perform { core, now in core.setPHYs(link1, PHYPreferences(transmit: .le2M), id: id(4), now: now) }
     bench.receive(disconnectionComplete(0x40))
     same(bench.takeTexts(), ["2: noSuchLink", "3: noSuchLink", "4: noSuchLink", "link 1 down: 0x13"])
   }
@@ -296,7 +296,7 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     let limits = ConnectionParameterRange(.medium)
     for (policy, isAccepted) in [(ParameterPolicy.refuse, false), (.acceptWithin(limits), false), (.accept, true)] {
       var bench = Self.linked(.central) { $0.parameterPolicy = policy }
-      // 30 … 50 ms, over both ways.
+      // 30 … 50 ms, by both procedures.
       bench.receive(octets("04 3E 0B 06 40 00 18 00 28 00 00 00 F4 01"))
       same(bench.takeAll().map { $0.contains("Negative") }, [!isAccepted])
       bench.answer()
@@ -309,8 +309,8 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
 
   // MARK: Wishes
 
-  /// All rules that there are: see `ConnectionLatency`. Times in units of 1.25 ms and 10 ms.
-  @Test("S153, S155: every wish keeps within every rule", arguments: ConnectionLatency.allCases)
+  /// All rules of `ConnectionLatency`. Times in units of 1.25 ms and 10 ms.
+  @Test("S153, S155: every latency obeys every rule", arguments: ConnectionLatency.allCases)
   func wishes(_ wish: ConnectionLatency) {
     let wanted = ConnectionParameterRange(wish)
     let least = wanted.intervalMin.duration, most = wanted.intervalMax.duration
@@ -345,18 +345,18 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
   }
   @Test func strength() {
     var bench = Self.linked()
-    bench.tell { core, now in core.readRSSI(link1, id: id(1), now: now) }
-    bench.tell { core, now in core.readRSSI(link1, id: id(2), now: now) }
+    bench.perform { core, now in core.readRSSI(link1, id: id(1), now: now) }
+    bench.perform { core, now in core.readRSSI(link1, id: id(2), now: now) }
     same(bench.takeAll(), ["Read_RSSI"])
     bench.receive(commandComplete(ReadRSSI.opcode, .success, [0x40, 0, 0xC5]))
     same(bench.takeAll(), ["1: rssi -59", "2: rssi -59"])
-    bench.tell { core, now in core.readRSSI(link1, id: id(3), now: now) }
+    bench.perform { core, now in core.readRSSI(link1, id: id(3), now: now) }
     bench.receive(commandComplete(ReadRSSI.opcode, .success, [0x40, 0, 127]))
-    bench.tell { core, now in core.readRSSI(link1, id: id(4), now: now) }
+    bench.perform { core, now in core.readRSSI(link1, id: id(4), now: now) }
     bench.receive(commandComplete(ReadRSSI.opcode, .success))
-    bench.tell { core, now in core.readRSSI(link1, id: id(5), now: now) }
+    bench.perform { core, now in core.readRSSI(link1, id: id(5), now: now) }
     bench.wait(.seconds(2))
-    bench.tell { core, now in core.readRSSI(link1, id: id(6), now: now) }
+    bench.perform { core, now in core.readRSSI(link1, id: id(6), now: now) }
     same(
       bench.takeTexts(),
       [
@@ -365,27 +365,27 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
   }
   @Test func modulation() {
     var bench = Self.linked()
-    bench.tell { core, now in core.readPHYs(link1, id: id(1), now: now) }
+    bench.perform { core, now in core.readPHYs(link1, id: id(1), now: now) }
     bench.receive(commandComplete(LEReadPHY.opcode, .success, [0x40, 0, 1, 3]))
     same(bench.takeTexts(), ["1: LE 1M out, LE Coded in"])
-    bench.tell { core, now in core.setPHYs(link1, PHYPreferences(transmit: .le2M), id: id(2), now: now) }
-    bench.tell { core, now in core.setPHYs(link1, PHYPreferences(transmit: .le2M), id: id(3), now: now) }
+    bench.perform { core, now in core.setPHYs(link1, PHYPreferences(transmit: .le2M), id: id(2), now: now) }
+    bench.perform { core, now in core.setPHYs(link1, PHYPreferences(transmit: .le2M), id: id(3), now: now) }
     same(
       bench.lastCommand, "Connection_Handle: 0x0040, All_PHYs: 0x02, TX_PHYs: 0x02, RX_PHYs: 0x00, PHY_Options: 0x0000")
     bench.answer()
     bench.receive(octets("04 3E 06 0C 00 40 00 02 01"))
     same(bench.takeTexts(), ["3: busy", "link 1: LE 2M out, LE 1M in", "2: LE 2M out, LE 1M in"])
-    bench.tell { core, now in core.setPHYs(link1, PHYPreferences(receive: []), id: id(4), now: now) }
-    bench.tell { core, now in core.setPHYs(link1, PHYPreferences(), id: id(5), now: now) }
+    bench.perform { core, now in core.setPHYs(link1, PHYPreferences(receive: []), id: id(4), now: now) }
+    bench.perform { core, now in core.setPHYs(link1, PHYPreferences(), id: id(5), now: now) }
     bench.answer()
     bench.receive(octets("04 3E 06 0C 1A 40 00 02 01"))
     same(bench.takeTexts(), ["4: invalidParameters", "5: refused to setPHYs 0x1A"])
     // The peer changes it.
     bench.receive(octets("04 3E 06 0C 00 40 00 01 01"))
     same(bench.takeTexts(), ["link 1: LE 1M out, LE 1M in"])
-    bench.tell { core, now in core.setDefaultPHYs(PHYPreferences(receive: .leCoded), id: id(6), now: now) }
+    bench.perform { core, now in core.setDefaultPHYs(PHYPreferences(receive: .leCoded), id: id(6), now: now) }
     bench.answer(.unsupportedFeatureOrParameterValue)
-    bench.tell { core, now in core.setDefaultPHYs(PHYPreferences(), id: id(7), now: now) }
+    bench.perform { core, now in core.setDefaultPHYs(PHYPreferences(), id: id(7), now: now) }
     bench.answer()
     same(bench.takeTexts(), ["6: refused to setDefaultPHYs 0x11", "7: done"])
   }

@@ -7,12 +7,13 @@ import Testing
 @testable import GAP
 @testable import HCI
 
-/// A controller that says anything at any time: never a trap, one completion for each request, nothing that grows.
+/// A controller that sends anything at any time causes no trap, one completion for each request, and no growth of
+/// memory.
 @Suite("HostCore: bad input") struct HostCoreFuzzTests {
-  /// How far the core has come when the packets hit it.
+  /// The core's progress when the packets arrive.
   enum Station: CaseIterable { case stopped, starting, settingAddress, running, busy, central, peripheral }
 
-  @Test(arguments: Station.allCases) func whateverTheControllerSays(_ station: Station) throws {
+  @Test(arguments: Station.allCases) func anyPacketsOfAController(_ station: Station) throws {
     let count = Station.allCases.count, place = UInt64(Station.allCases.firstIndex(of: station) ?? 0)
     var chance = SplitMix64(seed: Fuzz.seed &* 31 &+ place)
     var visit = try Visit(station)
@@ -20,7 +21,7 @@ import Testing
       visit.bench.receive(packet)
       visit.checkBounds(packet)
       visit.checkNotes(packet)
-      try visit.goOn(&chance)
+      try visit.act(&chance)
       visit.checkNotes(packet)
       let isOver = name(visit.bench.core.phase) == "stopped" && station != .stopped
       if isOver || Int.random(in: 0..<100, using: &chance) == 0 {
@@ -31,8 +32,8 @@ import Testing
     visit.end()
   }
 
-  /// What controllers say: all events of the vectors, and ours about the links 0x40 and 0x41 with every ATT PDU and L2CAP
-  /// frame of the vectors on them, whole and in two parts.
+  /// Packets of controllers: all events of the vectors, and data on the links 0x40 and 0x41 with every ATT PDU and
+  /// L2CAP frame of the vectors, whole and in two parts.
   private static func samples() throws -> [[UInt8]] {
     var samples = try VectorFile("hci.txt").vectors.map(\.octets).filter { $0[0] != 1 }
     for handle: UInt16 in [0x40, 0x41] {
@@ -56,7 +57,7 @@ import Testing
   }
 }
 
-/// One life of a core, from a fresh start to the last one.
+/// One core, from its first start to its last.
 private struct Visit: ~Copyable {
   var bench: Bench
   private var lastID: UInt64 = 100
@@ -78,14 +79,14 @@ private struct Visit: ~Copyable {
     bench.isReading = false
     switch station {
     case .stopped: break
-    case .starting: bench.tell { core, now in core.start(now: now) }
+    case .starting: bench.perform { core, now in core.start(now: now) }
     case .settingAddress:
       bench.controller.silent = [LESetRandomAddress.opcode]
       bench.start()
     case .running: bench.start()
     case .busy:
       bench.start()
-      bench.tell { core, now in core.startScan(now: now) }
+      bench.perform { core, now in core.startScan(now: now) }
       bench.advertise("fuzz")
       bench.answerAll()
       connect(Bench.peer)
@@ -116,16 +117,16 @@ private struct Visit: ~Copyable {
   }
   private mutating func connect(_ peer: PeerAddress) {
     let id = newID()
-    bench.tell { core, now in core.connect(to: peer, id: id, now: now) }
+    bench.perform { core, now in core.connect(to: peer, id: id, now: now) }
   }
   private var link: LinkID { LinkID(rawValue: bench.core.lastLink) }
   private mutating func ask(_ body: (RequestID, inout Client) -> Void) {
     let id = newID(), link = link
-    bench.tell { core, _ in core.withClient(of: link, id: id) { body(id, &$0) } }
+    bench.perform { core, _ in core.withClient(of: link, id: id) { body(id, &$0) } }
   }
 
-  /// What else happens meanwhile: the controller answers, time passes, the application acts.
-  mutating func goOn(_ chance: inout SplitMix64) throws {
+  /// Other events meanwhile: the controller answers, time passes, the application acts.
+  mutating func act(_ chance: inout SplitMix64) throws {
     let link = link, notifying = notifying
     switch Int.random(in: 0..<30, using: &chance) {
     case 0...5: bench.answer()
@@ -135,43 +136,43 @@ private struct Visit: ~Copyable {
     case 9: connect(Bool.random(using: &chance) ? Bench.peer : Bench.otherPeer)
     case 10:
       let id = RequestID(rawValue: lastID &- UInt64.random(in: 0..<4, using: &chance))
-      bench.tell { core, now in core.cancel(id, now: now) }
+      bench.perform { core, now in core.cancel(id, now: now) }
     case 11: ask { id, client in client.discoverAll(id) }
     case 12: ask { id, client in client.subscribe(id, AttributeHandle(rawValue: 3)) }
     case 13:
       let id = newID()
-      bench.tell { core, now in core.disconnect(link, id: id, now: now) }
+      bench.perform { core, now in core.disconnect(link, id: id, now: now) }
     case 14:
       for _ in 0..<20 { _ = bench.core.notify([UInt8](repeating: 7, count: 20).span, of: notifying, on: link) }
-      bench.tell { _, _ in }
+      bench.perform { _, _ in }
     case 15:
       let parameters = ScanParameters(
         isActive: Bool.random(using: &chance), coalescesDuplicates: Bool.random(using: &chance))
       let filter = Bool.random(using: &chance) ? ScanFilter() : ScanFilter(services: ["180D"], name: .prefix("A"))
       let id = ScanID(rawValue: UInt64.random(in: 0...2, using: &chance))
-      bench.tell { core, now in core.startScan(parameters, filter: filter, id: id, now: now) }
+      bench.perform { core, now in core.startScan(parameters, filter: filter, id: id, now: now) }
     case 16:
       let id = ScanID(rawValue: UInt64.random(in: 0...2, using: &chance))
-      bench.tell { core, now in core.stopScan(id: id, now: now) }
+      bench.perform { core, now in core.stopScan(id: id, now: now) }
     case 17: bench.advertise("\(lastID % 3)", restarts: lastID % 2 == 0)
-    case 18: bench.tell { core, now in core.stopAdvertising(now: now) }
-    case 19: bench.tell { core, now in core.updateParameters(link, .fast, now: now) }
+    case 18: bench.perform { core, now in core.stopAdvertising(now: now) }
+    case 19: bench.perform { core, now in core.updateParameters(link, .fast, now: now) }
     case 20:
       let id = newID(), wish = ConnectionLatency.allCases[Int(id.rawValue % 3)]
-      bench.tell { core, now in core.updateParameters(link, ConnectionParameterRange(wish), id: id, now: now) }
+      bench.perform { core, now in core.updateParameters(link, ConnectionParameterRange(wish), id: id, now: now) }
     case 21:
       let id = newID()
-      bench.tell { core, now in core.readRSSI(link, id: id, now: now) }
+      bench.perform { core, now in core.readRSSI(link, id: id, now: now) }
     case 22:
       let id = newID(), other = newID()
-      bench.tell { core, now in core.readPHYs(link, id: id, now: now) }
-      bench.tell { core, now in core.setPHYs(link, PHYPreferences(transmit: .le2M), id: other, now: now) }
+      bench.perform { core, now in core.readPHYs(link, id: id, now: now) }
+      bench.perform { core, now in core.setPHYs(link, PHYPreferences(transmit: .le2M), id: other, now: now) }
     case 23:
       let id = newID()
-      bench.tell { core, now in core.setDefaultPHYs(PHYPreferences(receive: .leCoded), id: id, now: now) }
+      bench.perform { core, now in core.setDefaultPHYs(PHYPreferences(receive: .leCoded), id: id, now: now) }
     case 24:
       let id = newID(), timeout = Bool.random(using: &chance) ? Duration.seconds(1) : nil
-      bench.tell { core, now in
+      bench.perform { core, now in
         core.connect(to: [Bench.thirdPeer, Bench.otherPeer], timeout: timeout, id: id, now: now)
       }
     case 25: bench.answer(.connectionLimitExceeded)
@@ -184,7 +185,7 @@ private struct Visit: ~Copyable {
     if core > 8192 || capacity > 1 << 16 { Issue.record("\(core) octets in the arena after \(hex(packet))") }
   }
 
-  /// The core has noted of each link what it wants and how long it waits: nobody looks again.
+  /// The core's notes of what each link wants, and of its deadline, are right: it does not check again.
   func checkNotes(_ packet: [UInt8]) {
     var least: Instant?
     for place in 0..<bench.core.upper.links.count {
@@ -204,7 +205,7 @@ private struct Visit: ~Copyable {
   consuming func end() {
     bench.start()
     var endings: [RequestID: Int] = [:], ups: Set<LinkID> = [], downs: [LinkID: Int] = [:]
-    for effect in bench.told {
+    for effect in bench.effects {
       switch effect {
       case .completed(let id, _): endings[id, default: 0] += 1
       case .linkUp(let link, _, _, _): ups.insert(link)

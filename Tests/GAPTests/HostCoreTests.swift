@@ -48,7 +48,7 @@ private let link1 = LinkID(rawValue: 1)
       bench.start()
       bench.wait(.seconds(3))
       same(bench.takeTexts(), ["startFailed: \(reason)"])
-      // What was wrong may be right the next time.
+      // The next start may succeed.
       bench.controller = homeless
       bench.start()
       same(bench.takeTexts(), ["started"])
@@ -72,35 +72,35 @@ private let link1 = LinkID(rawValue: 1)
     var bench = Bench()
     for phase in ["stopped", "starting"] {
       same(name(bench.core.phase), phase)
-      bench.tell { core, now in core.startScan(now: now) }
+      bench.perform { core, now in core.startScan(now: now) }
       bench.advertise("a")
       bench.connect(1)
-      bench.tell { core, now in core.disconnect(link1, id: id(2), now: now) }
-      bench.tell { core, _ in core.withClient(of: link1, id: id(3)) { $0.discoverAll(id(3)) } }
-      bench.tell { core, now in core.stopScan(now: now) }
-      bench.tell { core, now in core.stopAdvertising(now: now) }
+      bench.perform { core, now in core.disconnect(link1, id: id(2), now: now) }
+      bench.perform { core, _ in core.withClient(of: link1, id: id(3)) { $0.discoverAll(id(3)) } }
+      bench.perform { core, now in core.stopScan(now: now) }
+      bench.perform { core, now in core.stopAdvertising(now: now) }
       same(
         bench.takeAll(),
         (phase == "starting" ? ["Reset"] : []) + [
           "scanFailed 0x0C", "advertisingFailed 0x0C", "1: notStarted", "2: noSuchLink", "3: noSuchLink",
           "scanStopped", "advertisingStopped",
         ])
-      bench.tell { core, now in core.start(now: now) }
+      bench.perform { core, now in core.start(now: now) }
     }
   }
 
   @Test func hardwareErrorEndsEverythingOnce() {
     var bench = Bench.started()
-    bench.tell { core, now in core.startScan(now: now) }
+    bench.perform { core, now in core.startScan(now: now) }
     bench.advertise("a")
     bench.answerAll()
     bench.connect(1)
     bench.answerAll()
     bench.receive(connectionComplete(0x40))
     bench.connect(2, Bench.otherPeer)
-    bench.tell { core, _ in core.withClient(of: link1, id: id(3)) { $0.discoverAll(id(3)) } }
-    bench.tell { core, _ in core.withClient(of: link1, id: id(4)) { $0.read(id(4), AttributeHandle(rawValue: 3)) } }
-    bench.tell { core, now in core.disconnect(link1, id: id(5), now: now) }
+    bench.perform { core, _ in core.withClient(of: link1, id: id(3)) { $0.discoverAll(id(3)) } }
+    bench.perform { core, _ in core.withClient(of: link1, id: id(4)) { $0.read(id(4), AttributeHandle(rawValue: 3)) } }
+    bench.perform { core, now in core.disconnect(link1, id: id(5), now: now) }
     _ = bench.takeAll()
     bench.receive("04 10 01 2A")
     same(
@@ -110,7 +110,7 @@ private let link1 = LinkID(rawValue: 1)
         "link 1 down: 0x03", "5: disconnected",
         "2: notStarted", "scanStopped", "advertisingStopped",
       ])
-    // Silence until the next start.
+    // No output until the next start.
     bench.receive(connectionComplete(0x41, .peripheral))
     bench.receive(data(0x40, [0x0A, 3, 0]))
     bench.receive("04 10 01 2A")
@@ -132,9 +132,9 @@ private let link1 = LinkID(rawValue: 1)
       ["link 1 up: \(Bench.peer), Peripheral", "handleInUse 64", "controllerFailed 0x1F", "link 1 down: 0x03"])
   }
 
-  /// Commands that the controller does not have end before the call returns: nobody need call `expire`, and no effect
-  /// waits for a packet.
-  @Test func commandsThatAreNotThere() {
+  /// Commands that the controller lacks end before the call returns: without `expire`, and without waiting for a
+  /// packet.
+  @Test func unsupportedCommands() {
     var controller = PaperController()
     controller.lacks = [
       LESetScanParameters.supportedBit!, LESetAdvertisingParameters.supportedBit!, LECreateConnection.supportedBit!,
@@ -142,14 +142,14 @@ private let link1 = LinkID(rawValue: 1)
       LERemoteConnectionParameterRequestReply.supportedBit!, LELongTermKeyRequestNegativeReply.supportedBit!,
     ]
     var bench = Bench.started(controller: controller)
-    bench.tell { core, now in core.startScan(now: now) }
+    bench.perform { core, now in core.startScan(now: now) }
     bench.advertise("a")
     bench.connect(1)
     same(bench.takeAll(), ["scanFailed 0x01", "advertisingFailed 0x01", "1: refused to connect 0x01"])
     bench.receive(connectionComplete(0x40, .central))
     same(bench.takeAll(), ["disconnectRefused 0x01"])
     bench.receive(connectionComplete(0x41, .peripheral))
-    bench.tell { core, now in core.disconnect(link1, id: id(2), now: now) }
+    bench.perform { core, now in core.disconnect(link1, id: id(2), now: now) }
     same(
       bench.takeAll(),
       ["link 1 up: \(Bench.peer), Peripheral", "link 1 disconnectRefused 0x01", "2: refused to disconnect 0x01"])
@@ -159,14 +159,14 @@ private let link1 = LinkID(rawValue: 1)
     same(bench.core.deadline, nil)
   }
 
-  /// Half of each machine is there: the first command goes out, the second cannot.
-  @Test func secondCommandsThatAreNotThere() {
+  /// The controller has half of each machine's commands: the first is sent, the second cannot be.
+  @Test func unsupportedSecondCommands() {
     var controller = PaperController()
     controller.lacks = [
       LESetScanEnable.supportedBit!, LESetScanResponseData.supportedBit!, LECreateConnectionCancel.supportedBit!,
     ]
     var bench = Bench.started(controller: controller)
-    bench.tell { core, now in core.startScan(now: now) }
+    bench.perform { core, now in core.startScan(now: now) }
     bench.answerAll()
     same(bench.takeAll(), ["LE_Set_Scan_Parameters", "scanFailed 0x01"])
     bench.advertise("a")
@@ -174,13 +174,13 @@ private let link1 = LinkID(rawValue: 1)
     same(bench.takeAll(), ["LE_Set_Advertising_Parameters", "LE_Set_Advertising_Data", "advertisingFailed 0x01"])
     bench.connect(1)
     bench.answerAll()
-    bench.tell { core, now in core.cancel(id(1), now: now) }
+    bench.perform { core, now in core.cancel(id(1), now: now) }
     same(bench.takeAll(), ["LE_Create_Connection", "1: cancelled"])
     same(bench.core.deadline, bench.now + .seconds(2))
     bench.connect(2, Bench.otherPeer)
     bench.wait(.seconds(2))
     same(bench.takeAll(), ["LE_Create_Connection"])
-    // It is still at the first attempt: the second one is tried again until that is over.
+    // The first attempt is still in progress: the second command is repeated until that ends.
     bench.answer(.commandDisallowed)
     same(bench.takeAll(), [])
     bench.wait(.seconds(2))
@@ -193,24 +193,24 @@ private let link1 = LinkID(rawValue: 1)
     same(bench.core.deadline, bench.now + .seconds(2))
   }
 
-  /// More commands than the queue holds: each has its outcome, at once or later, and none twice.
+  /// With more commands than the queue holds, each has one outcome, at once or later.
   @Test func moreCommandsThanFit() {
     var bench = Bench.started()
     bench.connect(1)
     bench.answerAll()
     bench.receive(connectionComplete(0x40))
     _ = bench.takeAll()
-    // Links that nobody has asked for, each to be taken down.
+    // Unrequested links, each of which the core disconnects.
     for handle in 0..<800 { bench.receive(connectionComplete(0x100 + UInt16(handle), .central, Bench.otherPeer)) }
     let refused = bench.takeTexts()
     #expect(refused.count > 100 && refused.allSatisfy { $0 == "disconnectRefused 0x44" })
-    bench.tell { core, now in core.startScan(now: now) }
+    bench.perform { core, now in core.startScan(now: now) }
     same(bench.takeTexts(), ["scanFailed 0x44"])
     var answers = 0
     while bench.answer(.commandDisallowed) { answers += 1 }
     same(answers + refused.count, 800)
     same(bench.takeTexts().count, answers)
-    bench.tell { core, now in core.disconnect(link1, id: id(3), now: now) }
+    bench.perform { core, now in core.disconnect(link1, id: id(3), now: now) }
     bench.answer()
     bench.receive(disconnectionComplete(0x40, .connectionTerminatedByLocalHost))
     same(bench.takeTexts(), ["link 1 down: 0x16", "3: disconnected"])
@@ -218,7 +218,7 @@ private let link1 = LinkID(rawValue: 1)
 }
 
 @Suite("HostCore: links") struct LinkTests {
-  /// A central with a link to `Bench.peer`, whose MTU exchange is over.
+  /// A central with a link to `Bench.peer`, after the MTU exchange.
   private static func central() -> Bench {
     var bench = Bench.started()
     bench.connect(1)
@@ -242,8 +242,8 @@ private let link1 = LinkID(rawValue: 1)
     bench.answerAll()
     bench.receive(connectionComplete(0x40))
     bench.receive(data(0x40, [3, 23, 0]))
-    bench.tell { core, now in core.disconnect(link1, id: id(2), now: now) }
-    bench.tell { core, now in core.disconnect(link1, id: id(3), now: now) }
+    bench.perform { core, now in core.disconnect(link1, id: id(2), now: now) }
+    bench.perform { core, now in core.disconnect(link1, id: id(3), now: now) }
     bench.answerAll()
     bench.receive(disconnectionComplete(0x40, .connectionTerminatedByLocalHost))
     same(
@@ -272,15 +272,15 @@ private let link1 = LinkID(rawValue: 1)
     same(bench.takeTexts(), (0..<1024).map { "\($0): notStarted" } + ["started"])
   }
 
-  /// A link that comes up in the moment of its cancellation is taken down again.
+  /// A link that comes up while its request is being cancelled is disconnected.
   @Test func cancelLosesTheRace() {
     var bench = Bench.started()
     bench.connect(1)
     bench.answerAll()
-    bench.tell { core, now in core.cancel(id(1), now: now) }
+    bench.perform { core, now in core.cancel(id(1), now: now) }
     bench.receive(connectionComplete(0x40))
     bench.connect(2, Bench.otherPeer)
-    // The controller had nothing left to cancel; its answer is not one to the next attempt.
+    // The controller had nothing left to cancel; its answer does not concern the next attempt.
     bench.answer(.commandDisallowed)
     same(
       bench.takeAll(),
@@ -296,12 +296,12 @@ private let link1 = LinkID(rawValue: 1)
       ])
   }
 
-  /// Bumble's controller answers the cancel and never says that the attempt is over.
+  /// Bumble's controller answers the cancel and never reports the end of the attempt.
   @Test func theEndOfACancelledAttemptNeverComes() {
     var bench = Bench.started()
     bench.connect(1)
     bench.answerAll()
-    bench.tell { core, now in core.cancel(id(1), now: now) }
+    bench.perform { core, now in core.cancel(id(1), now: now) }
     bench.answerAll()
     bench.connect(2, Bench.otherPeer)
     same(bench.takeAll(), ["LE_Create_Connection", "LE_Create_Connection_Cancel", "1: cancelled"])
@@ -310,7 +310,7 @@ private let link1 = LinkID(rawValue: 1)
     bench.wait(.milliseconds(1))
     same(bench.takeAll(), ["LE_Create_Connection"])
     bench.answerAll()
-    // It comes after all, or the link does: the next attempt goes on.
+    // When the end or the link comes late, the next attempt begins.
     bench.receive(connectionComplete(0, .central, Bench.peer, .unknownConnectionIdentifier))
     bench.receive(connectionComplete(0x40))
     same(bench.takeAll(), ["Disconnect(64, 0x13)"])
@@ -321,23 +321,23 @@ private let link1 = LinkID(rawValue: 1)
 
   @Test func cancelAfterTheEndDoesNothing() {
     var bench = Self.central()
-    bench.tell { core, now in core.cancel(id(1), now: now) }
-    bench.tell { core, now in core.cancel(id(99), now: now) }
+    bench.perform { core, now in core.cancel(id(1), now: now) }
+    bench.perform { core, now in core.cancel(id(99), now: now) }
     same(bench.takeAll(), [])
   }
   @Test func cancelOfADisconnectEndsTheWaitOnly() {
     var bench = Self.central()
-    bench.tell { core, now in core.disconnect(link1, id: id(2), now: now) }
-    bench.tell { core, now in core.cancel(id(2), now: now) }
+    bench.perform { core, now in core.disconnect(link1, id: id(2), now: now) }
+    bench.perform { core, now in core.cancel(id(2), now: now) }
     bench.answerAll()
     bench.receive(disconnectionComplete(0x40))
     same(bench.takeAll(), ["Disconnect(64, 0x13)", "2: cancelled", "link 1 down: 0x13"])
   }
 
-  /// The controller knows no such link: its event was lost. The handle can be used again.
+  /// The controller has no such link, because its event was lost. The handle can be used again.
   @Test func disconnectOfALinkThatIsGone() {
     var bench = Self.central()
-    bench.tell { core, now in core.disconnect(link1, id: id(2), now: now) }
+    bench.perform { core, now in core.disconnect(link1, id: id(2), now: now) }
     bench.answer(.unknownConnectionIdentifier)
     bench.receive(connectionComplete(0x40, .peripheral))
     same(
@@ -346,9 +346,9 @@ private let link1 = LinkID(rawValue: 1)
   }
   @Test func disconnectRefused() {
     var bench = Self.central()
-    bench.tell { core, now in core.disconnect(link1, id: id(2), now: now) }
+    bench.perform { core, now in core.disconnect(link1, id: id(2), now: now) }
     bench.answer(.commandDisallowed)
-    bench.tell { core, now in core.disconnect(link1, id: id(3), now: now) }
+    bench.perform { core, now in core.disconnect(link1, id: id(3), now: now) }
     bench.wait(.seconds(2))
     same(
       bench.takeAll(),
@@ -363,7 +363,7 @@ private let link1 = LinkID(rawValue: 1)
   @Test func thirtySecondsWithoutAResponseEndTheLink() {
     var bench = Self.central()
     for number: UInt64 in 2...3 {
-      bench.tell { core, _ in
+      bench.perform { core, _ in
         core.withClient(of: link1, id: id(number)) { $0.read(id(number), AttributeHandle(rawValue: 3)) }
       }
     }
@@ -376,16 +376,16 @@ private let link1 = LinkID(rawValue: 1)
       bench.takeAll(),
       ["Disconnect(64, 0x13)", "2: bearer timedOut", "3: bearer timedOut", "link 1 transactionTimedOut"])
     bench.answerAll()
-    // The peer wakes up: too late, and no reason for another command.
+    // The peer's late answer causes no further command.
     for _ in 0..<10 { bench.receive(data(0x40, [0x0B, 1])) }
-    bench.tell { core, _ in core.withClient(of: link1, id: id(4)) { $0.read(id(4), AttributeHandle(rawValue: 3)) } }
+    bench.perform { core, _ in core.withClient(of: link1, id: id(4)) { $0.read(id(4), AttributeHandle(rawValue: 3)) } }
     same(bench.takeAll(), ["4: bearer timedOut"])
     bench.receive(disconnectionComplete(0x40, .connectionTerminatedByLocalHost))
     same(bench.takeAll(), ["link 1 down: 0x16"])
     same(bench.core.deadline, nil)
   }
 
-  @Test func whatHangsOnALinkEndsBeforeIt() throws {
+  @Test func requestsEndBeforeTheirLink() throws {
     var builder = DatabaseBuilder()
     let (value, dynamic) = builder.service("180D") {
       (
@@ -403,11 +403,11 @@ private let link1 = LinkID(rawValue: 1)
     same(
       bench.takeTexts().map { String($0.prefix { $0 != "(" }) },
       ["requestCancelled", "subscriptionChanged", "link 1 down: 0x13"])
-    guard case .subscriptionChanged(link1, value, [])? = bench.told.dropLast().last else {
-      Issue.record("\(bench.told.count) effects")
+    guard case .subscriptionChanged(link1, value, [])? = bench.effects.dropLast().last else {
+      Issue.record("\(bench.effects.count) effects")
       return
     }
-    // A new link with the same handle inherits nothing.
+    // A new link with the same handle has none of the old one's state.
     bench.receive(connectionComplete(0x40, .peripheral))
     same(bench.takeTexts(), ["link 2 up: \(Bench.peer), Peripheral"])
     same(bench.core.subscribers(of: value), [])
@@ -463,13 +463,13 @@ private let link1 = LinkID(rawValue: 1)
     same(bench.takeAll(), ["LE_Remote_Connection_Parameter_Request_Negative_Reply"])
     same(bench.lastCommand.suffix(4), "ers)")
   }
-  /// A controller of Bluetooth 4.0 has no procedure for it: L2CAP. Vol 3, Part A, §4.20.
-  @Test func weAskAsPeripheral() {
+  /// A controller of Bluetooth 4.0 has no procedure for it, so the host uses L2CAP: Vol 3, Part A, §4.20.
+  @Test func thePeripheralRequestsParameters() {
     var bench = Bench.started(controller: .old)
     bench.receive(connectionComplete(0x40, .peripheral))
     _ = bench.takeAll()
-    bench.tell { core, now in core.updateParameters(link1, .fast, now: now) }
-    bench.tell { core, now in core.updateParameters(link1, .fast, now: now) }
+    bench.perform { core, now in core.updateParameters(link1, .fast, now: now) }
+    bench.perform { core, now in core.updateParameters(link1, .fast, now: now) }
     same(
       bench.takeAll(),
       ["02 40 00 10 00 0C 00 05 00 12 01 08 00 06 00 06 00 00 00 F4 01", "link 1 parametersRejected 0x0C"])
@@ -477,15 +477,15 @@ private let link1 = LinkID(rawValue: 1)
     same(bench.takeAll(), ["link 1 parametersRejected 0x3B"])
     let impossible = ConnectionParameters(
       interval: ConnectionInterval(rawValue: 3200), supervisionTimeout: SupervisionTimeout(rawValue: 10))
-    bench.tell { core, now in core.updateParameters(link1, impossible, now: now) }
+    bench.perform { core, now in core.updateParameters(link1, impossible, now: now) }
     same(bench.takeAll(), ["link 1 parametersRejected 0x11"])
   }
-  @Test func weChangeThemAsCentral() {
+  @Test func theCentralChangesParameters() {
     var bench = Self.central()
-    bench.tell { core, now in core.updateParameters(link1, .fast, now: now) }
+    bench.perform { core, now in core.updateParameters(link1, .fast, now: now) }
     bench.answer(.commandDisallowed)
     same(bench.takeAll(), ["LE_Connection_Update", "link 1 parametersRejected 0x0C"])
-    bench.tell { core, now in core.updateParameters(link1, .fast, now: now) }
+    bench.perform { core, now in core.updateParameters(link1, .fast, now: now) }
     bench.answer()
     bench.receive(octets("04 3E 0A 03 3B 40 00 28 00 00 00 F4 01"))
     same(bench.takeAll(), ["LE_Connection_Update", "link 1 parametersRejected 0x3B"])
@@ -496,7 +496,7 @@ extension Bench {
   /// `Own_Address_Type` of the commands that scan, advertise and connect.
   mutating func ownAddressTypes() -> [String] {
     var types: [String] = []
-    tell { core, now in core.startScan(now: now) }
+    perform { core, now in core.startScan(now: now) }
     types.append(ownAddressType())
     answerAll()
     advertise("a")

@@ -7,8 +7,8 @@ import Testing
 
 @testable import GAP
 
-/// All layers as HostCore joins them: packets of a controller in, packets for it out, with two clients on a random
-/// database; against `PlainServer` and the plain way down.
+/// All layers as HostCore joins them, with two clients on a random database: packets from and to a controller are
+/// compared with `PlainServer` and the plain path down.
 @Suite("HostCore against the plain path") struct HostPathTests {
   static let shards = 4, steps = 250
 
@@ -30,7 +30,7 @@ import Testing
 }
 
 private final class HostWorld {
-  /// A client of ours: what the server knows of it, and the link that it is on.
+  /// A client of our server: its state there, and its link.
   private struct Peer {
     var server: PlainServer
     var link: PlainLink
@@ -47,7 +47,7 @@ private final class HostWorld {
   private var bench: Bench
   private var peers: [Peer] = []
   private var packet = PacketBuffer()
-  /// A packet that came out of a call of ours.
+  /// A packet that a call returned.
   private var atOnce: [UInt8]?
   private let aclLength: Int
 
@@ -92,7 +92,7 @@ private final class HostWorld {
       deliver(request, to: peer)
       if let response = peers[peer].server.respond(to: request, mtu: mtu) {
         peers[peer].link.bearer.responses.append(response)
-        // The application's answer has a place among the notifications.
+        // The application's answer keeps its order among the notifications.
         let isApplication = peers[peer].server.events.contains {
           switch $0 {
           case .reads, .writes: true
@@ -136,7 +136,7 @@ private final class HostWorld {
     peers[peer].link.bearer.isIndicating = false
     deliver([0x1E], to: peer)
   }
-  /// Some of what this client has subscribed to.
+  /// Notifies some of this client's subscriptions.
   private func notify(_ peer: Int) throws {
     for row in peers[peer].server.attributes where services.one(in: 2) {
       guard case .configuration(let handle, _) = row.value else { continue }
@@ -161,7 +161,7 @@ private final class HostWorld {
     }
   }
 
-  /// The packet is written at once where nothing waits before it: it is the one that comes next the plain way.
+  /// If nothing waits before it, the packet is written at once, and equals the next one of the plain path.
   private func notifyAtOnce(_ peer: Int, _ value: [UInt8], _ attribute: AttributeHandle) -> SendAnswer? {
     let link = peers[peer].id
     var answer: SendAnswer?
@@ -172,7 +172,7 @@ private final class HostWorld {
     if wrote { atOnce = packet.bytes }
     return answer
   }
-  /// `atOnce` is what comes next on the link of `peer`; its buffer is free again.
+  /// Checks that `atOnce` is the next packet on the link of `peer`, and frees its buffer.
   private func checkAtOnce(_ peer: Int) throws {
     guard let found = atOnce else { return }
     atOnce = nil
@@ -185,7 +185,7 @@ private final class HostWorld {
     bench.core.receive(completed.span, now: bench.now)
   }
 
-  /// Until both sides are quiet: what was told and sent is compared.
+  /// Runs until both sides are quiet, and compares effects and packets.
   private func exchange(_ what: String) throws {
     var events = peers.map { _ in [PlainServer.Event]() }, values = peers.map { _ in [Value]() }
     var sent = peers.map { _ in [[UInt8]]() }
@@ -219,7 +219,7 @@ private final class HostWorld {
     take(packet.bytes, &sent)
     return true
   }
-  /// The controller sends it and has its buffer free again. Commands are not looked at.
+  /// The controller sends the packet and frees its buffer. Ignores commands.
   private func take(_ packet: [UInt8], _ sent: inout [[[UInt8]]]) {
     guard packet[0] == 2, let peer = peers.firstIndex(where: { $0.link.handle == Int(packet[1]) }) else { return }
     sent[peer].append(packet)

@@ -3,12 +3,13 @@ import BindruneWire
 import GATT
 import HCI
 import L2CAP
+import SMP
 import TestSupport
 import Testing
 
 @testable import GAP
 
-/// A link with a second bearer, made by hand: each is found by its channel, and by its number.
+/// A link with a second bearer, made by the test: each is found by its channel and by its number.
 @Suite struct LinkBearersTests {
   private final class Bearers {
     var upper: UpperLayers
@@ -16,13 +17,18 @@ import Testing
     private static let handle = ConnectionHandle(rawValue: 0x0040)
 
     init(_ database: Database) {
-      upper = UpperLayers(server: Server(database: database))
+      upper = UpperLayers(server: Server(database: database), chance: HostChance(seed: 1))
       let peer = PeerAddress(DeviceAddress(0xC000_0000_0002), .random)
       let peers = Peers()
       var link = Link(
         id: LinkID(rawValue: 1), handle: Self.handle, role: .central, peer: peers.id(of: peer), address: peer,
         peerOnAir: peer, ownOnAir: peer, parameters: .balanced,
-        bearers: LinkBearers(LinkBearer(Bearer(BearerID(rawValue: 1)), on: .attribute)))
+        bearers: LinkBearers(LinkBearer(Bearer(BearerID(rawValue: 1)), on: .attribute)),
+        protection: LinkProtection(
+          SecurityManager(
+            role: .initiator,
+            addresses: PairingAddresses(initiator: PairingAddress(peer), responder: PairingAddress(peer))),
+          isBonded: false))
       link.bearers.others.append(LinkBearer(Bearer(BearerID(rawValue: 2)), on: ChannelID(rawValue: 0x0041)))
       for number in [UInt16(1), 2] { link.client.open(BearerID(rawValue: number)) }
       upper.append(link)
@@ -33,7 +39,7 @@ import Testing
       let payload = octets(payload)
       upper.receive(payload.span, on: channel, of: Self.handle, now: .zero)
     }
-    /// What leaves, each with its channel.
+    /// The packets sent, each with its channel.
     func sent() -> [String] {
       var sent: [String] = [], channel: ChannelID?
       while true {

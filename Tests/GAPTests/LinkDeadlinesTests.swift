@@ -5,7 +5,7 @@ import Testing
 @testable import GAP
 
 @Suite struct LinkDeadlinesTests {
-  /// Links come, change and go; the tournament's winner is the least that a look at all of them finds.
+  /// Links open, change and close; the tournament finds the same least deadline as a search of all.
   @Test(arguments: 0..<20) func theLeastOfAll(_ seed: Int) {
     var chance = SplitMix64(seed: UInt64(seed))
     var deadlines = LinkDeadlines(), plain: [Instant?] = []

@@ -24,13 +24,15 @@ import Testing
         on + ["suspend", "accepted", "resume"], on + ["suspend", "accepted", "resume", "accepted"],
       ],
       inputs: [
-        ("start 1", { $0.tell { core, now in core.startScan(active, id: one, now: now) } }),
-        ("start 2", { $0.tell { core, now in core.startScan(passive, id: two, now: now) } }),
-        ("start 3, invalid", { $0.tell { core, now in core.startScan(invalid, id: ScanID(rawValue: 3), now: now) } }),
-        ("stop 1", { $0.tell { core, now in core.stopScan(id: one, now: now) } }),
-        ("stop 2", { $0.tell { core, now in core.stopScan(id: two, now: now) } }),
-        ("suspend", { $0.tell { core, now in core.scanner.suspend(hci: &core.hci, now: now) } }),
-        ("resume", { $0.tell { core, now in core.scanner.resume(hci: &core.hci, now: now) } }),
+        ("start 1", { $0.perform { core, now in core.startScan(active, id: one, now: now) } }),
+        ("start 2", { $0.perform { core, now in core.startScan(passive, id: two, now: now) } }),
+        (
+          "start 3, invalid", { $0.perform { core, now in core.startScan(invalid, id: ScanID(rawValue: 3), now: now) } }
+        ),
+        ("stop 1", { $0.perform { core, now in core.stopScan(id: one, now: now) } }),
+        ("stop 2", { $0.perform { core, now in core.stopScan(id: two, now: now) } }),
+        ("suspend", { $0.perform { core, now in core.scanner.suspend(hci: &core.hci, now: now) } }),
+        ("resume", { $0.perform { core, now in core.scanner.resume(hci: &core.hci, now: now) } }),
         ("accepted", { $0.answer() }),
         ("refused", { $0.answer(.commandDisallowed) }),
         ("silence", { $0.wait(.seconds(2)) }),
@@ -65,7 +67,7 @@ import Testing
       inputs: [
         ("advertise a", { bench in bench.advertise("a") }),
         ("advertise b", { bench in bench.advertise("b", restarts: false) }),
-        ("stop", { $0.tell { core, now in core.stopAdvertising(now: now) } }),
+        ("stop", { $0.perform { core, now in core.stopAdvertising(now: now) } }),
         ("accepted", { $0.answer() }),
         ("refused", { $0.answer(.connectionLimitExceeded) }),
         ("silence", { $0.wait(.seconds(2)) }),
@@ -79,7 +81,7 @@ import Testing
     try advertiser.check("advertiser.txt")
   }
 
-  /// The extended commands: pieces of data, an address and a removal between them, and ends that the controller brings about.
+  /// The extended commands: data in pieces, an address and a removal between them, and ends caused by the controller.
   @Test func everyPhaseOfTheAdvertiserWithExtendedCommands() throws {
     let enabling = ["advertise a", "accepted", "accepted", "accepted", "accepted"], on = enabling + ["accepted"]
     let long = ["advertise long", "accepted", "accepted"]
@@ -103,7 +105,7 @@ import Testing
         ("advertise a", { bench in bench.advertise("a") }),
         ("advertise b", { bench in bench.advertise("b", restarts: false) }),
         ("advertise long", { bench in bench.advertiseLong() }),
-        ("stop", { $0.tell { core, now in core.stopAdvertising(now: now) } }),
+        ("stop", { $0.perform { core, now in core.stopAdvertising(now: now) } }),
         ("accepted", { $0.answer() }),
         ("refused", { $0.answer(.connectionLimitExceeded) }),
         ("silence", { $0.wait(.seconds(2)) }),
@@ -121,7 +123,7 @@ import Testing
     try advertiser.check("advertiser-extended.txt")
   }
 
-  /// A controller of two sets: one goes on whatever becomes of the other.
+  /// A controller with two sets: each continues independently of the other.
   @Test func everyPhaseOfTwoAdvertisingSets() throws {
     let one = ["advertise 1", "accepted", "accepted", "accepted", "accepted"]
     let both = one + ["advertise 2", "accepted", "accepted", "accepted", "accepted"]
@@ -154,7 +156,7 @@ import Testing
     try advertiser.check("advertising-sets.txt")
   }
 
-  /// Without a Filter Accept List: turns.
+  /// Without a Filter Accept List, peers take turns.
   @Test func everyPhaseOfTheConnections() throws {
     let connections = Matrix(
       paths: [
@@ -169,7 +171,7 @@ import Testing
       inputs: inputs, phase: { name($0.connections.phase) })
     try connections.check("connections.txt")
   }
-  /// With one of two entries.
+  /// With a Filter Accept List of two entries.
   @Test func everyPhaseOfTheConnectionsWithAnAcceptList() throws {
     var controller = PaperController.extended
     controller.acceptListSize = 2
@@ -205,7 +207,7 @@ import Testing
   private let inputs: [Matrix.Step] = [
     ("connect 1", { $0.connect(1, Bench.peer) }),
     ("connect 2", { $0.connect(2, Bench.otherPeer) }),
-    ("cancel 1", { $0.tell { core, now in core.cancel(RequestID(rawValue: 1), now: now) } }),
+    ("cancel 1", { $0.perform { core, now in core.cancel(RequestID(rawValue: 1), now: now) } }),
     ("accepted", { $0.answer() }),
     ("refused", { $0.answer(.commandDisallowed) }),
     ("silence", { $0.wait(.seconds(2)) }),
@@ -214,8 +216,8 @@ import Testing
     ("link as peripheral", { $0.receive(connectionComplete(0x42, .peripheral, Bench.thirdPeer)) }),
     ("failure", { $0.receive(connectionComplete(0, .central, Bench.peer, .connectionFailedToBeEstablished)) }),
     ("end", { $0.receive(connectionComplete(0, .central, Bench.peer, .unknownConnectionIdentifier)) }),
-    ("suspend", { $0.tell { core, now in core.connections.suspend(hci: &core.hci, now: now) } }),
-    ("resume", { $0.tell { core, now in core.connections.resume(hci: &core.hci, now: now) } }),
+    ("suspend", { $0.perform { core, now in core.connections.suspend(hci: &core.hci, now: now) } }),
+    ("resume", { $0.perform { core, now in core.connections.resume(hci: &core.hci, now: now) } }),
     ("restart", { $0.start() }),
   ]
 }
@@ -244,10 +246,10 @@ extension Bench {
       .init(uuid: "180D", data: [UInt8](repeating: 1, count: 199)),
       .init(uuid: "180F", data: [UInt8](repeating: 2, count: 199)),
     ]
-    tell { core, now in try! core.advertise(data, AdvertisingParameters(kind: .nonconnectable), now: now) }
+    perform { core, now in try! core.advertise(data, AdvertisingParameters(kind: .nonconnectable), now: now) }
   }
   mutating func advertise(_ name: String, restarts: Bool = true) {
-    tell { core, now in
+    perform { core, now in
       try! core.advertise(
         AdvertisingData(localName: name), AdvertisingParameters(restartsAfterConnection: restarts), now: now)
     }
@@ -256,30 +258,30 @@ extension Bench {
     do throws(AdvertisingError) {
       try core.advertise(AdvertisingData(localName: name), as: AdvertisingSetID(rawValue: id), now: now)
     } catch { note("\(error)") }
-    tell { _, _ in }
+    perform { _, _ in }
   }
   mutating func stopAdvertising(_ id: UInt32) {
-    tell { core, now in core.stopAdvertising(AdvertisingSetID(rawValue: id), now: now) }
+    perform { core, now in core.stopAdvertising(AdvertisingSetID(rawValue: id), now: now) }
   }
   mutating func changeAdvertising(_ name: String) {
     do throws(AdvertisingError) { try core.setAdvertisingData(AdvertisingData(localName: name), now: now) } catch {
       note("\(error)")
     }
-    tell { _, _ in }
+    perform { _, _ in }
   }
   mutating func suspendAdvertising() {
-    tell { core, now in
+    perform { core, now in
       core.advertiser.suspend(hci: &core.hci, now: now)
       core.drain(now)
     }
   }
   mutating func resumeAdvertising() {
-    tell { core, now in
+    perform { core, now in
       core.advertiser.resume(hci: &core.hci, now: now)
       core.drain(now)
     }
   }
   mutating func connect(_ id: UInt64, _ peer: PeerAddress = Bench.peer) {
-    tell { core, now in core.connect(to: peer, id: RequestID(rawValue: id), now: now) }
+    perform { core, now in core.connect(to: peer, id: RequestID(rawValue: id), now: now) }
   }
 }

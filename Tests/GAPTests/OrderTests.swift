@@ -6,8 +6,8 @@ import Testing
 
 @testable import GAP
 
-/// What the layers above ask for on one link leaves in the order of their calls, whatever the peer, the controller and the MTU
-/// do meanwhile: commands and requests in one role, notifications, indications and answers in the other.
+/// Traffic of the layers above on one link leaves in the order of their calls, for any behaviour of the peer, the
+/// controller and the MTU: commands and requests in one role, notifications, indications and answers in the other.
 @Suite struct OrderTests {
   @Test(arguments: 0..<8) func commandsAndRequests(_ shard: Int) throws {
     for seed in Fuzz.seed..<Fuzz.seed + 25 {
@@ -22,7 +22,7 @@ import Testing
     }
   }
 
-  /// A request that is held lets commands through until it is released, and those after it wait: also where it is cancelled.
+  /// A held request lets earlier commands through until its release, and later ones wait, even if it is cancelled.
   @Test func held() throws {
     var bench = Bench.started()
     let link = try bench.linkUp()
@@ -30,7 +30,7 @@ import Testing
     let write = { (core: inout HostCore, number: Int) in
       core.write(command: [UInt8(number)].span, to: attribute(number), on: link)
     }
-    bench.tell { core, _ in
+    bench.perform { core, _ in
       let first = RequestID(rawValue: 1), second = RequestID(rawValue: 2), third = RequestID(rawValue: 3)
       core.withClient(of: link, id: first, isHeld: true) { $0.read(first, attribute(0x10)) }
       core.withClient(of: link, id: second, isHeld: true) { $0.read(second, attribute(0x20)) }
@@ -44,19 +44,19 @@ import Testing
     }
     same(bench.pdus(), ["52 01 00 01", "52 02 00 02", "0A 20 00"])
     bench.receive(data(0x40, [0x0B, 7]))
-    expect(bench.told.contains { if case .readyToSend(link) = $0 { true } else { false } })
+    expect(bench.effects.contains { if case .readyToSend(link) = $0 { true } else { false } })
     same(bench.pdus(), ["0A 30 00"])
-    bench.tell { core, _ in expect(write(&core, 4) == .queued) }
+    bench.perform { core, _ in expect(write(&core, 4) == .queued) }
     same(bench.pdus(), ["52 04 00 04"])
   }
 
-  /// An answer that is kept is sent when its time is up, before what it was kept for: the peer waits for 30 s only.
+  /// A kept answer is sent after its time-out, before the values that it was kept for: the peer waits for 30 s only.
   @Test func keptTooLong() throws {
     var application = try Application(seed: 0)
     let link = application.link
     application.bench.receive(data(0x40, [0x0A] + little(application.dynamic.rawValue)))
-    guard case .readRequested(let id, _, _, _)? = application.bench.told.last else { throw CancellationError() }
-    application.bench.tell { core, now in expect(core.answerRead(id, [9], isKept: true, now: now) == nil) }
+    guard case .readRequested(let id, _, _, _)? = application.bench.effects.last else { throw CancellationError() }
+    application.bench.perform { core, now in expect(core.answerRead(id, [9], isKept: true, now: now) == nil) }
     // A second request, out of turn, waits for the first: Vol 3, Part F, §3.3.2.
     application.bench.receive(data(0x40, [0x0A] + little(application.stored.rawValue)))
     application.bench.wait(.seconds(24))
@@ -64,7 +64,7 @@ import Testing
     application.bench.wait(.seconds(2))
     application.bench.receive(completedPackets(0x40, 1))
     same(application.bench.pdus(), ["0B 09", "0B 07"])
-    application.bench.tell { core, now in core.releaseAnswer(on: link, now: now) }
+    application.bench.perform { core, now in core.releaseAnswer(on: link, now: now) }
     same(application.bench.pdus(), [])
   }
 }
@@ -74,22 +74,22 @@ extension Bench {
   fileprivate mutating func linkUp() throws -> LinkID {
     receive(connectionComplete(0x40, .peripheral))
     answerAll()
-    guard case .linkUp(let link, _, _, _)? = told.first(where: { if case .linkUp = $0 { true } else { false } })
+    guard case .linkUp(let link, _, _, _)? = effects.first(where: { if case .linkUp = $0 { true } else { false } })
     else { throw CancellationError() }
     forget()
     return link
   }
-  /// The PDUs that have been sent since the last look, or their first fragments.
+  /// The PDUs sent since the last check, or their first fragments.
   fileprivate mutating func pdus() -> [String] {
     defer { forget() }
     return sent.filter { $0.hasPrefix("02 40 00 ") }.map { String($0.dropFirst(27)) }
   }
 }
 
-/// What both roles have: calls in their order, each with the PDUs that it led to, by their places among all PDUs.
+/// Common to both roles: the calls in order, each with the positions of its PDUs among all PDUs.
 private struct Order {
   struct Call {
-    /// It has taken effect with its last PDU, not with its first.
+    /// A call takes effect with its last PDU, not with its first.
     var isWriting: Bool
     var first: Int?, last: Int?
   }
@@ -106,7 +106,7 @@ private struct Order {
     if calls[number]?.first == nil { calls[number]?.first = pdus }
     calls[number]?.last = pdus
   }
-  /// Two calls of which the later has overtaken the earlier, or one that has never left.
+  /// Two calls of which the later overtook the earlier, or one that never left.
   var fault: String? {
     for (earlier, later) in zip(numbers, numbers.dropFirst()) {
       guard let before = calls[earlier], let after = calls[later], let first = after.first,
@@ -118,13 +118,14 @@ private struct Order {
   }
 }
 
-/// A client that makes commands and requests at random, each to an attribute of its own, of a peer that answers when it likes.
+/// A client that makes commands and requests at random, each to an attribute of its own; its peer answers at random
+/// times.
 private struct Caller: ~Copyable {
   private let seed: UInt64
   private var bench: Bench, chance: SplitMix64, order = Order()
   private let link: LinkID
   private var buffers = 0, isRefused = false, edges = 0, refusals = 0, completed = 0, requests = 0
-  /// The peer's: the request that it has not answered, and its ATT_MTU.
+  /// The peer's state: its unanswered request and its ATT_MTU.
   private var unanswered: [UInt8]?, mtu = 23, prepared = 0
 
   init(seed: UInt64) throws {
@@ -166,7 +167,7 @@ private struct Caller: ~Copyable {
     let value = [UInt8](repeating: UInt8(truncatingIfNeeded: number), count: count)
     if kind < 4 {
       var answer = SendAnswer.closed
-      bench.tell { core, _ in answer = core.write(command: value.span, to: attribute, on: link) }
+      bench.perform { core, _ in answer = core.write(command: value.span, to: attribute, on: link) }
       if answer.isAccepted { return order.made(number) }
       #expect(answer == .full)
       isRefused = true
@@ -176,7 +177,7 @@ private struct Caller: ~Copyable {
     let id = RequestID(rawValue: UInt64(number)), isReading = kind < 6
     requests += 1
     order.made(number, isWriting: !isReading)
-    bench.tell { core, _ in
+    bench.perform { core, _ in
       core.withClient(of: link, id: id) {
         if isReading { $0.readLong(id, attribute) } else { $0.write(id, attribute, value.span) }
       }
@@ -198,9 +199,9 @@ private struct Caller: ~Copyable {
       }
     bench.receive(data(0x40, response))
   }
-  /// What has left, and what has been told.
+  /// Records the PDUs sent and the effects.
   private mutating func look() {
-    for effect in bench.told {
+    for effect in bench.effects {
       switch effect {
       case .readyToSend:
         edges += 1
@@ -212,7 +213,7 @@ private struct Caller: ~Copyable {
     for packet in bench.sent where packet.hasPrefix("02 40") {
       buffers += 1
       let octets = octets(packet)
-      // A request of several fragments: the peer answers what it has by then.
+      // A request of several fragments: the peer answers with those received so far.
       if octets[2] == 0x10 { unanswered? += octets[5...] } else { left(Array(octets[9...])) }
     }
     bench.forget()
@@ -228,14 +229,14 @@ private struct Caller: ~Copyable {
   }
 }
 
-/// A server's application that notifies, indicates and answers at random; what it sends has the number of its call.
+/// A server's application that notifies, indicates and answers at random; its values contain the number of its call.
 private struct Application: ~Copyable {
   let seed: UInt64
   var bench: Bench
   let link: LinkID, notifying: AttributeHandle, dynamic: AttributeHandle, stored: AttributeHandle
   private var chance: SplitMix64, order = Order()
   private var buffers = 0, isRefused = false, edges = 0, refusals = 0, asked: ServerRequestID?
-  /// The client's: a request without a response, and an indication that it has not confirmed.
+  /// The client's state: its unanswered request and its unconfirmed indication.
   private var isAsking = false, owesConfirmation = false
 
   init(seed: UInt64) throws {
@@ -290,7 +291,7 @@ private struct Application: ~Copyable {
     let link = link, notifying = notifying, isIndication = random(0..<5) == 0
     let value = little(UInt16(number)) + [UInt8](repeating: 0, count: random(0..<18))
     var answer: SendAnswer?
-    bench.tell { core, _ in
+    bench.perform { core, _ in
       answer =
         isIndication
         ? core.indicate(value.span, of: notifying, on: link) : core.notify(value.span, of: notifying, on: link)
@@ -309,14 +310,14 @@ private struct Application: ~Copyable {
     made += 1
     let value = little(UInt16(made))
     order.made(made)
-    bench.tell { core, now in expect(core.answerRead(id, value, now: now) == nil) }
+    bench.perform { core, now in expect(core.answerRead(id, value, now: now) == nil) }
   }
   private mutating func complete(_ count: Int) {
     buffers -= count
     bench.receive(completedPackets(0x40, UInt16(count)))
   }
   private mutating func look() {
-    for effect in bench.told {
+    for effect in bench.effects {
       switch effect {
       case .readyToSend:
         edges += 1
@@ -331,7 +332,7 @@ private struct Application: ~Copyable {
       switch pdu.first {
       case 0x0B:
         isAsking = false
-        // The server's own answer has one octet, and no place.
+        // The server's own answer has one octet, and no number.
         if pdu.count == 3 { order.left(Int(pdu[10]) | Int(pdu[11]) << 8) }
       case 0x1D:
         owesConfirmation = true

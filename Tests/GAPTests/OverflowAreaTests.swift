@@ -5,7 +5,7 @@ import Testing
 
 @testable import GAP
 
-/// Fixtures/Vectors/overflow.txt: what others observed.
+/// Observations of others, in Fixtures/Vectors/overflow.txt.
 private struct Observations {
   struct Mapping { var uuid: BluetoothUUID, octet: Int, bits: UInt8 }
   struct Capture { var uuids: [BluetoothUUID], mask: [UInt8] }
@@ -33,7 +33,7 @@ private struct Observations {
 }
 
 @Suite("Overflow area") struct OverflowAreaTests {
-  @Test("S31, S146: every observed UUID sets the bit that others saw") func observedMappings() throws {
+  @Test("S31, S146: every observed UUID sets the bit that others observed") func observedMappings() throws {
     let mappings = try Observations().mappings
     #expect(mappings.count == 288)
     for mapping in mappings {
@@ -53,19 +53,19 @@ private struct Observations {
       #expect(area.manufacturerData == [0x4C, 0x00, 0x01] + capture.mask)
       #expect(OverflowArea(manufacturerData: area.manufacturerData) == area)
     }
-    // Of the 33, only those that were left over in the foreground match its mask.
+    // Of the 33, only those that overflowed in the foreground match its mask.
     let foreground = try #require(OverflowArea(mask: captures[1].mask))
     #expect(captures[0].uuids.filter { foreground.contains($0) } == captures[1].uuids)
   }
 
-  @Test("S32: a UUID is found by whoever names it, and so is one that shares its bit") func matching() {
+  @Test("S32: a scan for a UUID finds it, and also one that shares its bit") func matching() {
     let area = OverflowArea(["1001"])
     #expect(area.contains("1001") && area.contains("3333") && !area.contains("C007"))
     #expect(OverflowArea(["1001", "3333"]) == area)
     #expect(OverflowArea().isEmpty && !area.isEmpty)
     #expect(!OverflowArea().contains("1001"))
   }
-  /// The 128-bit form counts, whatever form the UUID came in.
+  /// The 128-bit form decides, in whichever form the UUID is given.
   @Test func formsOfAUUIDShareTheBit() {
     let forms: [BluetoothUUID] = ["C007", BluetoothUUID(0xC007 as UInt32), "0000C007-0000-1000-8000-00805F9B34FB"]
     for form in forms { #expect(OverflowArea([form]).mask == OverflowArea(["C007"]).mask) }

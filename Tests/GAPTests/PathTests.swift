@@ -5,13 +5,13 @@ import L2CAP
 import TestSupport
 import Testing
 
-/// From a controller's packets to a bearer's calls, and from values to packets: the layers with all their shortcuts against
-/// the plain path, the same octets in, the same calls, errors and octets out.
+/// From a controller's packets to a bearer's calls, and from values to packets: for the same octets in, the layers with
+/// all their shortcuts must give the same calls, errors and octets out as the plain path.
 @Suite("The path of a PDU") struct PathTests {
   static let shards = 4
 
-  /// Up: frames of all PDUs, cut anywhere, on links that take turns, some of them damaged; and whatever else a controller
-  /// may say.
+  /// Up: frames of all PDUs, cut anywhere, on alternating links, some of them damaged; and any other packet of a
+  /// controller.
   @Test(arguments: 0..<shards) func up(shard: Int) throws {
     print("the way up against the plain one: \(Fuzz.pdus / Self.shards) packets, seed \(Fuzz.seed)")
     var chance = SplitMix64(seed: Fuzz.seed &* 1_000_003 &+ UInt64(shard))
@@ -60,7 +60,7 @@ import Testing
   }
 }
 
-/// The layers and the plain path, told the same.
+/// The layers and the plain path, with the same input.
 private final class Both {
   static let handles = [0x0000, 0x0040, 0x0041, 0x0EFF]
 
@@ -68,7 +68,7 @@ private final class Both {
   private var hci = HCILayer(), l2cap = L2CAPLayer(), ends = Ends()
   private var packet = PacketBuffer()
   private let now = Instant.zero + .seconds(1)
-  /// What the two did differently.
+  /// The differences between the two.
   private var differences: [String] = []
 
   init() throws {
@@ -84,7 +84,7 @@ private final class Both {
     receive(connectionComplete(0x40))
   }
 
-  /// The link is new: what was left of the old one is gone.
+  /// The link is new: nothing remains of the old one.
   func open(_ handle: Int) {
     plain.links[handle] = PlainLink(handle)
     ends.bearers[handle] = End(handle)
@@ -120,8 +120,8 @@ private final class Both {
   }
   private func collect(_ said: inout Happenings) {
     while let effect = l2cap.nextEffect() {
-      if case .violation(let link, let violation) = effect, let told = happening(violation, Int(link.rawValue)) {
-        said.l2cap.append(told)
+      if case .violation(let link, let violation) = effect, let effects = happening(violation, Int(link.rawValue)) {
+        said.l2cap.append(effects)
       }
     }
     for handle in Self.handles { ends.bearers[handle]?.collect(&said) }
@@ -139,7 +139,7 @@ private final class Both {
         packet.fill { l2cap.nextPacket(for: link, aclLength: aclLength, into: &$0, now: now, from: &ends) }
         ? packet.bytes : nil
       if wants != (found != nil) { differences.append("hasPacket says \(wants)") }
-      // The answers of the signaling channel are not of the plain path.
+      // The plain path does not answer on the signaling channel.
     } while found.map { $0.count >= 9 && $0[2] >> 4 == 0 && $0[7] == 0x05 && $0[8] == 0 } == true
     collect(&said)
     var expected: [UInt8]?
@@ -156,7 +156,7 @@ private final class Both {
     while differences.isEmpty, pull(handle, aclLength: aclLength) != nil {}
   }
 
-  /// One more PDU waits on a link, if there is room for it.
+  /// Adds one PDU to those that wait on a link, if there is room.
   func offer(on handle: Int, isShort: Bool, _ chance: inout SplitMix64) {
     guard let end = ends.bearers[handle], var link = plain.links[handle] else { return }
     let attribute = AttributeHandle(rawValue: .random(in: 0...0xFFFF, using: &chance))
@@ -200,7 +200,7 @@ private final class Both {
     plain.links[handle] = link
   }
 
-  /// What happens besides packets.
+  /// Events other than packets.
   func somethingElse(_ chance: inout SplitMix64, _ source: PacketSource) {
     let handle = Self.handles.randomElement(using: &chance) ?? 0
     guard let end = ends.bearers[handle], var link = plain.links[handle] else { return }
@@ -225,7 +225,7 @@ private final class Both {
     plain.links[handle] = link
   }
 
-  // MARK: What the layers say
+  // MARK: Effects as texts
 
   private func happening(_ violation: HCIViolation) -> Happening {
     switch violation {
@@ -254,13 +254,12 @@ private final class Both {
     case .frameTooShort(let channel, let length):
       Happening("too short", link, octets: little(channel.rawValue), number: length)
     case .unknownChannel(let channel): Happening("unknown channel", link, number: Int(channel.rawValue))
-    case .unexpectedSecurityCommand(let code): Happening("unexpected security command", link, number: Int(code))
     case .malformedSignal, .illegalIdentifier, .rejectedSignal, .unexpectedSignal, .tooManySignals: nil
     }
   }
 }
 
-/// What L2CAP carries payloads for.
+/// The layer above L2CAP.
 private struct Ends: L2CAPUpper {
   var bearers: [Int: End] = [:]
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant) {
@@ -331,7 +330,7 @@ private final class End {
     while let effect = bearer.nextEffect() {
       switch effect {
       case .mtuChanged(let mtu): said.att.append(Happening("MTU", link, number: mtu))
-      // When there is room again is the queue's business, and its tests'.
+      // The queue's own tests check when there is room again.
       case .ready: break
       case .indicationConfirmed: said.att.append(Happening("confirmed", link))
       case .indicationFailed: said.att.append(Happening("indication failed", link))
@@ -360,14 +359,14 @@ private final class End {
   }
 }
 
-/// Packets of a controller, made of chance.
+/// Random packets of a controller.
 private final class PacketSource {
   private var chance: SplitMix64
   /// Valid PDUs by opcode, and events.
   private var pdus: [UInt8: [[UInt8]]] = [:]
   private let opcodes = ATTOpcode.all.map(\.rawValue)
   private let events: [[UInt8]]
-  /// The fragments of each link that are to come.
+  /// The fragments of each link still to send.
   private var waiting: [Int: [[UInt8]]] = [:]
   private var last: [UInt8] = []
 
@@ -386,7 +385,7 @@ private final class PacketSource {
 
   private func one(in count: Int) -> Bool { Int.random(in: 0..<count, using: &chance) == 0 }
   private func pdu(_ opcode: UInt8) -> [UInt8] { pdus[opcode]?.randomElement(using: &chance) ?? [opcode] }
-  /// One that fits any ATT_MTU.
+  /// A request that fits any ATT_MTU.
   func request() -> [UInt8] {
     let opcodes: [UInt8] = [0x04, 0x08, 0x0A, 0x0C, 0x10]
     return Array(pdu(opcodes.randomElement(using: &chance) ?? 0x0A).prefix(23))
@@ -437,7 +436,7 @@ private final class PacketSource {
     if waiting[handle, default: []].isEmpty { waiting[handle] = fragments(handle, frame(handle, plain)) }
     let packet = waiting[handle]?.removeFirst() ?? []
     switch Int.random(in: 0..<60, using: &chance) {
-    // Lost, or there twice.
+    // Lost or duplicated.
     case 0: waiting[handle] = Array((waiting[handle] ?? []).dropFirst())
     case 1: waiting[handle]?.insert(packet, at: 0)
     default: break
@@ -467,7 +466,7 @@ private final class PacketSource {
     let claimed = one(in: 40) ? UInt16.random(in: 0...80, using: &chance) : UInt16(payload.count)
     return little(claimed) + little(channel) + payload
   }
-  /// Whole in most cases, else cut anywhere, also where no octets are in between.
+  /// Mostly whole, else cut anywhere, even into empty fragments.
   private func fragments(_ handle: Int, _ frame: [UInt8]) -> [[UInt8]] {
     var cuts = [0, frame.count]
     if one(in: 3) {

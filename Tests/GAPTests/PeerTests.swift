@@ -6,7 +6,7 @@ import Testing
 
 @testable import GAP
 
-/// A peer is not its address: `PeerID`, and links that learn who is at their other end.
+/// A peer is not its address: `PeerID`, and links that learn their peer's identity.
 @Suite struct PeerTests {
   private static let irk = IdentityResolvingKey(0xec0234a3_57c8ad05_341010a6_0a397d9b)
   /// The Specification's sample of a resolvable private address: Vol 3, Part H, App. D.7.
@@ -14,10 +14,10 @@ import Testing
   private static let identity = Bench.otherPeer
   private static let link = LinkID(rawValue: 1), peer = PeerID(resolvable)
 
-  /// A link with a peer of which nothing but a private address is known.
+  /// A link with a peer of which only a private address is known.
   private static func linked(database: Database = Database()) -> Bench {
     var bench = Bench.started(database)
-    bench.tell { core, now in core.connect(to: resolvable, id: RequestID(rawValue: 1), now: now) }
+    bench.perform { core, now in core.connect(to: resolvable, id: RequestID(rawValue: 1), now: now) }
     bench.answerAll()
     bench.receive(connectionComplete(0x40, .central, resolvable))
     bench.answerAll()
@@ -25,7 +25,7 @@ import Testing
     return bench
   }
   private static func identify(_ bench: inout Bench) {
-    bench.tell { core, now in
+    bench.perform { core, now in
       do throws(IdentityError) { try core.identify(link, as: identity, irk, now: now) } catch { Issue.record(error) }
     }
   }
@@ -35,11 +35,11 @@ import Testing
     let open = PeerAddress(DeviceAddress(0xF0F1_F2F3_F4F5), .public)
     #expect(
       PeerID(random).firstAddress == random && PeerID(open).firstAddress == open && PeerID(random) != PeerID(open))
-    // What a controller has resolved is the same device: Vol 4, Part E, §7.7.65.2.
+    // An address that the controller has resolved is the same device: Vol 4, Part E, §7.7.65.2.
     #expect(PeerID(PeerAddress(random.address, .randomIdentity)) == PeerID(random))
   }
 
-  /// The link's peer, and its number for everybody, stay; the address follows.
+  /// The link's peer and its `PeerID` stay; the address changes.
   @Test func aLinkLearnsWhoItsPeerIs() {
     var bench = Self.linked()
     Self.identify(&bench)
@@ -49,35 +49,35 @@ import Testing
     var chance = SplitMix64(seed: 7)
     let another = PeerAddress(.resolvablePrivate(Self.irk, using: &chance), .random)
     #expect(another != Self.resolvable && bench.core.peer(at: another) == Self.peer)
-    // There is a link with it, whatever it is called.
+    // There is a link with it, by either address.
     for address in [Self.identity, Self.resolvable, another] {
-      bench.tell { core, now in core.connect(to: address, id: RequestID(rawValue: 2), now: now) }
+      bench.perform { core, now in core.connect(to: address, id: RequestID(rawValue: 2), now: now) }
       same(bench.takeTexts(), ["2: busy"])
     }
-    bench.tell { core, now in core.connect(to: Self.peer, id: RequestID(rawValue: 2), now: now) }
+    bench.perform { core, now in core.connect(to: Self.peer, id: RequestID(rawValue: 2), now: now) }
     same(bench.takeTexts(), ["2: busy"])
 
-    // Heard with another address, and reached by it, it is the same peer.
+    // Discovered and connected with another address, it is the same peer.
     bench.receive(disconnectionComplete(0x40))
-    bench.tell { core, now in core.startScan(ScanParameters(isActive: false), now: now) }
+    bench.perform { core, now in core.startScan(ScanParameters(isActive: false), now: now) }
     bench.answerAll()
     bench.receive(report(3, another, [2, 1, 6]))
-    guard case .discovered(_, let discovery)? = bench.told.last else {
+    guard case .discovered(_, let discovery)? = bench.effects.last else {
       Issue.record("nothing discovered")
       return
     }
     #expect(discovery.peer == Self.peer && discovery.address == Self.identity && discovery.addressOnAir == another)
     _ = bench.takeAll()
-    bench.tell { core, now in core.connect(to: Self.peer, id: RequestID(rawValue: 3), now: now) }
+    bench.perform { core, now in core.connect(to: Self.peer, id: RequestID(rawValue: 3), now: now) }
     bench.answerAll()
     bench.receive(connectionComplete(0x41, .central, another))
     same(bench.takeTexts(), ["link 2 up: \(Self.resolvable), Central", "3: link 2"])
   }
 
-  /// Who waits for a link with the identity hears that there is one.
+  /// A request for a link with the identity ends, because there is one.
   @Test func aRequestForTheIdentityEnds() {
     var bench = Self.linked()
-    bench.tell { core, now in core.connect(to: Self.identity, id: RequestID(rawValue: 2), now: now) }
+    bench.perform { core, now in core.connect(to: Self.identity, id: RequestID(rawValue: 2), now: now) }
     bench.answerAll()
     _ = bench.takeAll()
     Self.identify(&bench)
@@ -85,11 +85,11 @@ import Testing
     same(bench.sent.filter { $0.hasPrefix("LE_Create_Connection") }, ["LE_Create_Connection_Cancel"])
   }
 
-  /// An identity that is removed leads to nobody; one that another peer is found to have leads to that one.
+  /// A removed identity leads to no peer; one that another peer proves to have leads to that peer.
   @Test func anIdentityHasOnePeer() {
     var bench = Self.linked()
     Self.identify(&bench)
-    bench.tell { core, now in core.removePeerIdentity(Self.identity, now: now) }
+    bench.perform { core, now in core.removePeerIdentity(Self.identity, now: now) }
     #expect(
       bench.core.peer(at: Self.identity) == PeerID(Self.identity)
         && bench.core.address(of: Self.peer) == Self.resolvable)
@@ -101,40 +101,11 @@ import Testing
     peers.identify(PeerID(Self.identity), as: Self.identity)
     #expect(peers.id(of: Self.identity) == PeerID(Self.identity) && peers.address(of: other) == Bench.thirdPeer)
   }
-  /// What the server remembers of a bonded client is the peer's, whatever address it has: Vol 3, Part G, §2.5.2.
-  @Test func aClientRecordIsThePeers() throws {
-    var builder = DatabaseBuilder()
-    let value = builder.service("180D") { $0.characteristic("2A37", .notify).value }
-    var bench = Self.linked(database: try builder.build())
-    let descriptor = value.rawValue + 1
-    bench.tell { core, _ in try? core.restoreClient(nil, on: Self.link) }
-    bench.receive(data(0x40, [0x12] + little(descriptor) + [1, 0]))
-    let subscribed = try #require(bench.stored.last)
-    #expect(try ClientRecord(subscribed.record.span).configurations.map(\.value) == [.notification])
-    // The link learns who its peer is: what is stored afterwards is stored for the same peer.
-    Self.identify(&bench)
-    bench.receive(data(0x40, [0x12] + little(descriptor) + [0, 0]))
-    let unsubscribed = try #require(bench.stored.last)
-    #expect(try ClientRecord(unsubscribed.record.span).configurations.isEmpty)
-    #expect(bench.stored.count == 3 && bench.stored.allSatisfy { $0.peer == Self.peer })
-
-    // It comes back by its identity address: the same peer, hence the same record.
-    bench.receive(disconnectionComplete(0x40))
-    bench.receive(connectionComplete(0x41, .peripheral, Self.identity))
-    bench.answerAll()
-    bench.forget()
-    bench.tell { core, _ in try? core.restoreClient(subscribed.record, on: LinkID(rawValue: 2)) }
-    guard case .subscriptionChanged(LinkID(rawValue: 2), value, .notification)? = bench.told.first else {
-      Issue.record("\(bench.told)")
-      return
-    }
-    #expect(bench.stored.map(\.peer) == [Self.peer])
-  }
   /// Vol 3, Part H, §3.6.5; Vol 4, Part E, §7.8.38.
-  @Test func whatIsNoIdentity() {
+  @Test func invalidIdentities() {
     var bench = Self.linked(), errors: [IdentityError] = []
     for (address, key) in [(Self.resolvable, Self.irk), (Self.identity, IdentityResolvingKey(0))] {
-      bench.tell { core, now in
+      bench.perform { core, now in
         do throws(IdentityError) { try core.identify(Self.link, as: address, key, now: now) } catch {
           errors.append(error)
         }

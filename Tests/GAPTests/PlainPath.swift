@@ -3,10 +3,10 @@ import BindruneWire
 import HCI
 import L2CAP
 
-// What becomes of a packet from the controller, and how a PDU becomes packets for it, the plain way: out of the declared
-// records alone, with arrays, one step after the other. The layers are held to it, whatever shortcuts they take.
+// A plain model of the paths of packets from and to the controller: only declared records and arrays, one step after
+// the other. Tests compare the layers, with their shortcuts, to it.
 
-/// Something that came of a packet.
+/// A result of a packet.
 struct Happening: Equatable {
   var name: String
   var link = 0
@@ -24,7 +24,7 @@ struct Happening: Equatable {
   }
 }
 
-/// What came of a packet, by who says so.
+/// The results of a packet, by layer.
 struct Happenings: Equatable {
   var hci: [Happening] = []
   /// Calls of the server and the client.
@@ -33,11 +33,12 @@ struct Happenings: Equatable {
   var att: [Happening] = []
 }
 
-/// One end of a bearer. Its server answers every request with one octet, at once; its client asks what it is told to.
+/// One end of a bearer. Its server answers every request with one octet, at once; its client sends the requests of the
+/// test.
 struct PlainBearer {
   let link: Int
   var mtu = 23
-  /// Of the client: not yet sent, and the one that is.
+  /// The client's requests: those not yet sent, and the one sent.
   var requests: [[UInt8]] = []
   var awaiting: UInt8?
   var wantsMTU = false
@@ -49,11 +50,11 @@ struct PlainBearer {
   /// Notifications and commands.
   var queue: [[UInt8]] = []
   private var notificationsSent = 0
-  /// How many notifications and indications leave before what is asked for now.
+  /// How many notifications and indications precede the next call.
   var notificationsTaken: Int {
     notificationsSent + queue.filter { $0[0] & 0x40 == 0 }.count + (indication == nil ? 0 : 1)
   }
-  /// How many leave before the first response, and before the indication.
+  /// How many precede the first response, and the indication.
   var responsePlace = 0
   private var indicationPlace = 0
   private enum PeerExchange { case notAsked, answering(Int), done }
@@ -101,14 +102,14 @@ struct PlainBearer {
         : Happening("unknown", link, number: Int(opcode)))
     switch opcode {
     case 0x01, 0x03, 0x05, 0x07, 0x09, 0x0B, 0x0D, 0x0F, 0x11, 0x13, 0x17, 0x19, 0x21:
-      // It answers what waits, as an error would.
+      // It ends the outstanding request, as an error would.
       if let awaiting, opcode == awaiting + 1 { ended([0x01, awaiting, 0, 0, 0x04], &said) }
     case 0x1B, 0x1D, 0x1E, 0x23: break
     case _ where opcode & 0x40 != 0: break
     default: _ = admit([0x01, opcode, 0, 0, isKnown ? 0x04 : 0x06], opcode, &said)
     }
   }
-  /// One request is answered before the next comes; a second one is taken, a third is not: Vol 3, Part F, §3.3.2.
+  /// A client waits for each response; the server accepts a second request, but no third: Vol 3, Part F, §3.3.2.
   private mutating func admit(_ response: [UInt8], _ opcode: UInt8, _ said: inout Happenings) -> Bool {
     if responses.count == 2 {
       said.att.append(Happening("dropped", link, number: Int(opcode)))
@@ -136,8 +137,8 @@ struct PlainBearer {
 
   // MARK: Down
 
-  /// Responses, confirmations, requests, indications, then what was queued; what has a place among the notifications waits
-  /// until that.
+  /// Responses, confirmations, requests, indications, then the queue; a PDU with a place among the notifications waits
+  /// for those before it.
   mutating func next(_ said: inout Happenings) -> [UInt8]? {
     if !responses.isEmpty, responsePlace <= notificationsSent || awaiting == 0x02 {
       let response = responses.removeFirst()
@@ -176,7 +177,7 @@ struct PlainBearer {
     return queue.removeFirst()
   }
 
-  /// The PDU of a value that is sent, cut to what one PDU carries.
+  /// The PDU of a value, cut to the length of one PDU.
   func pdu(_ opcode: ATTOpcode, _ handle: AttributeHandle, _ value: [UInt8]) -> [UInt8] {
     let value = Array(value.prefix(min(mtu - 3, 512))), octets = Octets(0, value.count)
     switch opcode {
@@ -199,16 +200,16 @@ struct PlainBearer {
   }
 }
 
-/// One link: frames out of fragments and fragments out of frames.
+/// One link: recombines and fragments frames.
 struct PlainLink {
   let handle: Int
   var bearer: PlainBearer
-  /// Of a frame that is not complete; nil where none has begun.
+  /// The octets of an incomplete frame; nil if none has begun.
   private var collected: [UInt8]?
-  /// Of a frame that is on its way down.
+  /// The remaining octets of a frame on its way down.
   private var rest: [UInt8] = []
   private var owesPairingFailed = false
-  /// Our one Exchange MTU Request has been asked for.
+  /// Our one Exchange MTU Request has been requested.
   var hasAskedMTU = false
 
   init(_ handle: Int) {
@@ -247,32 +248,24 @@ struct PlainLink {
     }
     receive(frame: frame, &said)
   }
-  /// Of the frame that begins like this, header included; 0 while that is not known.
+  /// The length of the frame that begins with these octets, header included; 0 while unknown.
   private func length(_ frame: [UInt8]) -> Int {
     frame.count < 2 ? 0 : 4 + Int(frame[0]) + Int(frame[1]) * 256
   }
   private mutating func receive(frame octets: [UInt8], _ said: inout Happenings) {
     guard let frame = try? WireDecoder.decode(L2CAPFrame.self, octets.span) else { return }
     let payload = frame.informationPayload.array(in: octets.span), channel = Int(frame.channelID.rawValue)
-    let limits = [0x0004: 1...517, 0x0005: 4...23, 0x0006: 1...65]
+    let limits = [0x0004: 1...517, 0x0005: 4...23]
     guard let limit = limits[channel] else {
       return said.l2cap.append(Happening("unknown channel", handle, number: channel))
     }
     guard limit.contains(payload.count) else {
-      // What is too long for the signaling channel gets an answer: not looked at here.
+      // L2CAP answers a frame too long for the signaling channel; this model does not.
       if payload.count > limit.upperBound, channel == 0x0005 { return }
       let name = payload.count < limit.lowerBound ? "too short" : "too long"
       return said.l2cap.append(Happening(name, handle, octets: littleEndian(channel), number: payload.count))
     }
-    switch channel {
-    case 0x0004: bearer.receive(payload, &said)
-    case 0x0006:
-      switch payload[0] {
-      case 0x01...0x04, 0x06...0x0E: owesPairingFailed = true
-      default: said.l2cap.append(Happening("unexpected security command", handle, number: Int(payload[0])))
-      }
-    default: break
-    }
+    if channel == 0x0004 { bearer.receive(payload, &said) }
   }
 
   // MARK: Down. Vol 3, Part A, §7.2.1; Vol 4, Part E, §5.4.2
@@ -283,13 +276,8 @@ struct PlainLink {
     acl.handle = ConnectionHandle(rawValue: UInt16(handle))
     acl.packetBoundaryFlag = .continuing
     if rest.isEmpty {
-      if owesPairingFailed {
-        owesPairingFailed = false
-        rest = try frame(.securityManager, [0x05, 0x05])
-      } else {
-        guard let pdu = bearer.next(&said) else { return nil }
-        rest = try frame(.attribute, pdu)
-      }
+      guard let pdu = bearer.next(&said) else { return nil }
+      rest = try frame(.attribute, pdu)
       acl.packetBoundaryFlag = .firstNonFlushable
     }
     let fragment = Array(rest.prefix(aclLength))
@@ -302,7 +290,7 @@ struct PlainLink {
   }
 }
 
-/// A host with links and nothing else: HCI's part of the way up.
+/// A host with links only: HCI's part of the path up.
 struct PlainHost {
   var links: [Int: PlainLink] = [:]
   /// Packets in the controller, by link.
@@ -335,7 +323,7 @@ struct PlainHost {
     case .numberOfCompletedPackets:
       var wrong: Happening?
       for at in stride(from: 4, to: 4 + 4 * Int(packet[3]), by: 4) {
-        // Twelve bits of a handle mean something: Vol 4, Part E, §7.7.19.
+        // A handle has twelve bits: Vol 4, Part E, §7.7.19.
         let link = Int(packet[at]) | Int(packet[at + 1] & 0x0F) << 8
         let count = Int(packet[at + 2]) | Int(packet[at + 3]) << 8
         if let held = outstanding[link] {
@@ -373,7 +361,7 @@ struct PlainHost {
 
 private func littleEndian(_ value: Int) -> [UInt8] { [UInt8(value & 0xFF), UInt8(value >> 8 & 0xFF)] }
 
-/// The octets of a PDU, by its declaration.
+/// The octets of a PDU, from its record.
 func encoded(_ pdu: ATTPDU, from source: Span<UInt8>) -> [UInt8] {
   var buffer = PacketBuffer(capacity: 2048)
   do throws(WireError) {

@@ -6,8 +6,8 @@ import Testing
 
 @testable import GAP
 
-/// What the controller is told, and when: addresses and the resolving list are changed while nothing uses them. Vol 4, Part E,
-/// §7.8.4, §7.8.38, §7.8.44.
+/// The commands for addresses and the resolving list, which change only while nothing uses them. Vol 4, Part E, §7.8.4,
+/// §7.8.38, §7.8.44.
 @Suite struct PrivacyCommandTests {
   private static let irk = IdentityResolvingKey(0xec0234a3_57c8ad05_341010a6_0a397d9b)
   private static let resolvable = PeerAddress(DeviceAddress(0x7081_940D_FBAA), .random)
@@ -19,7 +19,7 @@ import Testing
     controller.resolvingListSize = list
     var bench = Bench.started(controller: controller) { $0.addressPolicy = policy }
     if scans {
-      bench.tell { core, now in core.startScan(ScanParameters(isActive: false), now: now) }
+      bench.perform { core, now in core.startScan(ScanParameters(isActive: false), now: now) }
       bench.answerAll()
     }
     _ = bench.takeAll()
@@ -31,7 +31,7 @@ import Testing
     throws
   {
     var failure: IdentityError?
-    bench.tell { core, now in
+    bench.perform { core, now in
       do throws(IdentityError) { try core.addPeerIdentity(peer, irk, now: now) } catch { failure = error }
     }
     if let failure { throw failure }
@@ -47,14 +47,14 @@ import Testing
     try Self.know(&bench, Bench.otherPeer, IdentityResolvingKey(5))
     bench.answerAll()
     same(bench.takeAll(), [Self.off, "LE_Remove_Device_From_Resolving_List"] + entered + Self.on)
-    bench.tell { core, now in core.removePeerIdentity(Bench.otherPeer, now: now) }
+    bench.perform { core, now in core.removePeerIdentity(Bench.otherPeer, now: now) }
     bench.answerAll()
     same(bench.takeAll(), [Self.off, "LE_Remove_Device_From_Resolving_List"] + Self.on)
   }
 
-  /// The host knows the peer whether or not the controller takes it, and does not ask again.
+  /// The host resolves the peer even if the controller refuses its key, and does not repeat the command.
   @Test(arguments: [HCIStatus.memoryCapacityExceeded, .invalidHCICommandParameters, .unknownHCICommand])
-  func whatTheControllerDoesNotTakeTheHostKnows(status: HCIStatus) throws {
+  func theHostResolvesKeysThatTheControllerRefuses(status: HCIStatus) throws {
     var bench = Self.bench(list: 2)
     try Self.know(&bench)
     bench.answer()
@@ -62,7 +62,7 @@ import Testing
     bench.answerAll()
     same(bench.takeAll(), [Self.off, "LE_Add_Device_To_Resolving_List"] + Self.on)
     bench.receive(report(3, Self.resolvable, [2, 1, 6]))
-    guard case .discovered(_, let discovery)? = bench.told.last else {
+    guard case .discovered(_, let discovery)? = bench.effects.last else {
       Issue.record("nothing discovered")
       return
     }
@@ -71,11 +71,11 @@ import Testing
     same(bench.sent, [])
   }
 
-  /// What the controller has resolved has the same name.
+  /// An address that the controller has resolved is the same peer.
   @Test func identityTypesAreNames() throws {
     var bench = Self.bench(list: 2)
     bench.receive(report(3, PeerAddress(Bench.otherPeer.address, .randomIdentity), [2, 1, 6]))
-    guard case .discovered(_, let discovery)? = bench.told.last else {
+    guard case .discovered(_, let discovery)? = bench.effects.last else {
       Issue.record("nothing discovered")
       return
     }
@@ -93,7 +93,7 @@ import Testing
     same(bench.takeAll(), [Self.off, "LE_Set_Random_Address"] + Self.on)
     let second = bench.core.ownAddress
     #expect(second != first && second.address.randomKind == .resolvablePrivate)
-    // A refusal: the old one stays, and the next one comes at its time.
+    // After a refusal the old address stays, and the next one follows on schedule.
     bench.wait(.seconds(900))
     bench.answer()
     bench.answer(.commandDisallowed)
@@ -106,11 +106,11 @@ import Testing
     expect(bench.core.ownAddress != second)
   }
 
-  /// Only the host can tell the peer: it is scanned for, and attempts follow its address.
+  /// Only the host can resolve the peer: it scans for the peer, and connects to its current address.
   @Test func aPeerIsSought() throws {
     var bench = Self.bench(list: 0, scans: false)
     try Self.know(&bench)
-    bench.tell { core, now in core.connect(to: Bench.otherPeer, id: RequestID(rawValue: 1), now: now) }
+    bench.perform { core, now in core.connect(to: Bench.otherPeer, id: RequestID(rawValue: 1), now: now) }
     bench.answerAll()
     let begun = bench.takeAll()
     #expect(Set(begun).isSuperset(of: Self.on), "\(begun)")
@@ -122,29 +122,29 @@ import Testing
       bench.lastCommand.contains("Peer_Address_Type: random, Peer_Address: 70:81:94:0D:FB:AA"), "\(bench.lastCommand)")
     bench.answerAll()
     _ = bench.takeAll()
-    // Heard again with the same address: nothing to do.
+    // Another report with the same address changes nothing.
     bench.receive(report(0, Self.resolvable, [2, 1, 6]))
     same(bench.takeAll(), [])
     bench.receive(connectionComplete(0x40, .central, Self.resolvable))
-    let told = bench.takeAll()
-    #expect(told.contains("link 1 up: \(Bench.otherPeer), Central") && told.contains("1: link 1"), "\(told)")
-    #expect(told.contains(Self.off), "nobody is sought any more")
+    let events = bench.takeAll()
+    #expect(events.contains("link 1 up: \(Bench.otherPeer), Central") && events.contains("1: link 1"), "\(events)")
+    #expect(events.contains(Self.off), "nobody is sought any more")
     expect(bench.core.addressesOnAir(of: LinkID(rawValue: 1))?.peer == Self.resolvable)
   }
 
-  /// The controller refuses to scan for the peer: it is said, and asked again after a pause, for as long as somebody wants
-  /// the peer; the request for it waits on and ends once.
+  /// If the controller refuses to scan for the peer, the core reports that and tries again after a pause, as long as
+  /// there is a request; the request continues to wait and ends once.
   @Test func aRefusedSeekIsTriedAgain() throws {
     var bench = Self.bench(list: 0, scans: false)
     try Self.know(&bench)
     let id = RequestID(rawValue: 1)
-    bench.tell { core, now in core.connect(to: Bench.otherPeer, id: id, now: now) }
+    bench.perform { core, now in core.connect(to: Bench.otherPeer, id: id, now: now) }
     for _ in 0..<3 {
       while let next = bench.unanswered.first {
         bench.answer(next.opcode == LESetScanParameters.opcode ? .commandDisallowed : .success)
       }
-      let told = bench.takeAll()
-      #expect(told.suffix(2) == ["LE_Set_Scan_Parameters", "seekRefused"], "\(told)")
+      let events = bench.takeAll()
+      #expect(events.suffix(2) == ["LE_Set_Scan_Parameters", "seekRefused"], "\(events)")
       bench.wait(.milliseconds(9_999))
       same(bench.takeAll(), [])
       bench.wait(.milliseconds(1))
@@ -159,36 +159,36 @@ import Testing
     bench.answerAll()
     bench.receive(connectionComplete(0x40, .central, Self.resolvable))
     bench.answerAll()
-    let told = bench.takeAll()
-    #expect(told.filter { $0.hasPrefix("1: ") } == ["1: link 1"] && told.contains(Self.off), "\(told)")
+    let events = bench.takeAll()
+    #expect(events.filter { $0.hasPrefix("1: ") } == ["1: link 1"] && events.contains(Self.off), "\(events)")
   }
-  /// A scan of the application's that is refused says so, and what was sought by it is sought again; nobody seeks for a
-  /// request that has been cancelled in the pause.
+  /// The core reports a refused scan of the application, and resumes seeking afterwards, but not for a request that was
+  /// cancelled in the pause.
   @Test func aRefusedScanOfTheApplicationPausesTheSeek() throws {
     var bench = Self.bench(list: 0, scans: false)
     try Self.know(&bench)
     let id = RequestID(rawValue: 1)
-    bench.tell { core, now in core.connect(to: Bench.otherPeer, id: id, now: now) }
+    bench.perform { core, now in core.connect(to: Bench.otherPeer, id: id, now: now) }
     bench.answerAll()
-    bench.tell { core, now in core.startScan(now: now) }
+    bench.perform { core, now in core.startScan(now: now) }
     bench.answer()
     bench.answer(.commandDisallowed)
-    let told = bench.takeAll()
-    #expect(told.contains("scanFailed 0x0C") && told.contains("seekRefused"), "\(told)")
-    bench.tell { core, now in core.startScan(now: now) }
+    let events = bench.takeAll()
+    #expect(events.contains("scanFailed 0x0C") && events.contains("seekRefused"), "\(events)")
+    bench.perform { core, now in core.startScan(now: now) }
     bench.answerAll()
     #expect(bench.takeAll().contains("scanStarted"))
-    bench.tell { core, now in core.stopScan(now: now) }
+    bench.perform { core, now in core.stopScan(now: now) }
     bench.answerAll()
     same(bench.takeAll(), [Self.off, "scanStopped"])
     bench.wait(.seconds(10))
     bench.answerAll()
     same(bench.takeAll(), Self.on)
-    // Refused once more, and given up.
-    bench.tell { core, now in core.startScan(now: now) }
+    // Refused once more; then the request is cancelled.
+    bench.perform { core, now in core.startScan(now: now) }
     bench.answer()
     bench.answer(.commandDisallowed)
-    bench.tell { core, now in core.cancel(id, now: now) }
+    bench.perform { core, now in core.cancel(id, now: now) }
     bench.answerAll()
     bench.receive(connectionComplete(0, .central, PeerAddress(DeviceAddress(), .public), .unknownConnectionIdentifier))
     let ended = bench.takeAll()
@@ -197,7 +197,7 @@ import Testing
     same(bench.takeAll(), [])
   }
 
-  /// Addresses without end, from a scan that goes on: nothing grows beyond its bound.
+  /// An endless scan reports ever new addresses: all memory stays bounded.
   @Test func aStormOfAddresses() throws {
     var bench = Self.bench(list: 0), chance = SplitMix64(seed: Fuzz.seed)
     try Self.know(&bench)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import GAP
 
-/// Whose private address is that? Vol 6, Part B, §1.3.2.
+/// Resolution of private addresses: Vol 6, Part B, §1.3.2.
 @Suite struct PrivacyTests {
   // The IRK and the address of Vol 3, Part H, Appendix D.7.
   static let irk = IdentityResolvingKey(0xec0234a3_57c8ad05_341010a6_0a397d9b)
@@ -24,7 +24,7 @@ import Testing
     #expect(found?.identity == Self.peer && found?.isNew == true && again?.isNew == false)
     #expect(identities.blocks == 2, "known by now")
     #expect(identities.air(of: Self.peer) == Self.resolvable)
-    // The same bits as a public address are somebody else's, and so is any other address.
+    // The same bits as a public address belong to another device, and so does any other address.
     #expect(identities.resolve(PeerAddress(Self.resolvable.address, .public)) == nil)
     #expect(identities.resolve(PeerAddress(DeviceAddress(0x7081_940D_FBAB), .random)) == nil)
     #expect(identities.resolve(Self.peer) == nil && identities.blocks == 4, "not a resolvable address")
@@ -32,7 +32,7 @@ import Testing
     #expect(identities.resolve(Self.resolvable) == nil)
   }
 
-  @Test func whatIsNoIdentity() {
+  @Test func invalidIdentities() {
     var identities = PeerIdentities()
     for value: UInt64 in [0x7081_940D_FBAA, 0x3123_4567_89AB, 0x8123_4567_89AB, 0xC000_0000_0000, 0xFFFF_FFFF_FFFF] {
       let address = PeerAddress(DeviceAddress(value), .random)
@@ -42,8 +42,8 @@ import Testing
     #expect(identities.peers.isEmpty)
   }
 
-  /// Of a hundred keys each finds its own, and a key that comes anew replaces the old one.
-  @Test func keysAreTold() throws {
+  /// Each of a hundred keys resolves its own addresses, and a new key for a peer replaces the old one.
+  @Test func keysResolveTheirOwnAddresses() throws {
     var chance = SplitMix64(seed: Fuzz.seed), identities = PeerIdentities(), keys: [IdentityResolvingKey] = []
     for number in 0..<100 {
       keys.append(IdentityResolvingKey(UInt128(chance.next()) << 64 | UInt128(chance.next())))
@@ -60,7 +60,7 @@ import Testing
     #expect(identities.resolve(air) == nil && identities.peers.count == 100)
   }
 
-  /// A storm of addresses: one block for each of them and each key, and no more memory than said.
+  /// Very many addresses cost one block for each address and key, and bounded memory.
   @Test func stormsAreBounded() throws {
     var chance = SplitMix64(seed: Fuzz.seed), identities = PeerIdentities()
     try identities.add(Self.other, IdentityResolvingKey(1))
@@ -72,17 +72,17 @@ import Testing
       let stranger = DeviceAddress(
         prand: DeviceAddress.prand(using: &chance), hash: UInt32.random(in: 0..<1 << 24, using: &chance))
       _ = identities.resolve(PeerAddress(stranger, .random))
-      // Somebody who is heard all the time is never forgotten.
+      // A device that is received all the time is never forgotten.
       #expect(identities.resolve(friend) == Self.peer)
       #expect(identities.remembered <= 2 * PeerIdentities.capacity)
     }
     #expect(identities.blocks - before <= 2 * storm)
   }
 
-  /// The host's own addresses: their key's, never the same, and the generator's seed decides.
+  /// The host's own addresses resolve with its key, never repeat, and depend on the generator's seed.
   @Test func ownAddresses() {
     var seed = SplitMix64(seed: 3), same = SplitMix64(seed: 3), different = SplitMix64(seed: 4)
-    var chance = AddressChance(&seed), again = AddressChance(&same), another = AddressChance(&different)
+    var chance = HostChance(&seed), again = HostChance(&same), another = HostChance(&different)
     var seen = Set<DeviceAddress>()
     for _ in 0..<200 {
       let address = DeviceAddress.resolvablePrivate(Self.irk, using: &chance)

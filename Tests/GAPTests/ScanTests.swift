@@ -10,16 +10,16 @@ private let passive = ScanParameters(isActive: false)
 
 extension Bench {
   fileprivate var discoveries: [Discovery] {
-    told.compactMap { if case .discovered(_, let discovery) = $0 { discovery } else { nil } }
+    effects.compactMap { if case .discovered(_, let discovery) = $0 { discovery } else { nil } }
   }
   fileprivate mutating func scan(
     _ parameters: ScanParameters = ScanParameters(), _ filter: ScanFilter = ScanFilter(), id: UInt64 = 0
   ) {
-    tell { core, now in core.startScan(parameters, filter: filter, id: ScanID(rawValue: id), now: now) }
+    perform { core, now in core.startScan(parameters, filter: filter, id: ScanID(rawValue: id), now: now) }
     answerAll()
   }
   fileprivate mutating func stop(_ id: UInt64 = 0) {
-    tell { core, now in core.stopScan(id: ScanID(rawValue: id), now: now) }
+    perform { core, now in core.stopScan(id: ScanID(rawValue: id), now: now) }
     answerAll()
   }
   fileprivate static func scanning(
@@ -41,14 +41,14 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     bench.receive(heard)
     bench.scan(passive)
     bench.receive(heard)
-    bench.tell { core, now in core.stopScan(now: now) }
+    bench.perform { core, now in core.stopScan(now: now) }
     bench.receive(heard)
     bench.answerAll()
     bench.receive(heard)
     same(bench.takeTexts(), ["scanStarted", "discovered: 03 09 41 42", "scanStopped"])
   }
-  /// LE Directed Advertising Report is not asked for, and one that comes all the same changes nothing: neither a
-  /// discovery nor a violation, and the scan continues. Vol 4, Part E, §7.7.65.11.
+  /// The host does not enable LE Directed Advertising Report; one that comes causes neither a discovery nor a
+  /// violation, and the scan continues. Vol 4, Part E, §7.7.65.11.
   @Test("A directed advertising report is ignored") func directedReports() {
     var bench = Bench.scanning(passive)
     #expect(bench.core.controller?.leEventMask.contains(.directedAdvertisingReport) == false)
@@ -57,8 +57,8 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     bench.receive(report(adv, Bench.peer, octets("03 09 41 42")))
     same(bench.takeTexts(), ["discovered: 03 09 41 42"])
   }
-  /// What is held for its response is not told any more either.
-  @Test("S111: nor is what was heard before") func notWhatIsHeld() {
+  /// An advertisement held for its response is not reported after stopScan either.
+  @Test("S111: after stopScan nothing received before is discovered") func notWhatIsHeld() {
     var bench = Bench.scanning()
     bench.receive(report(adv, Bench.peer, [2, 1, 6]))
     bench.stop()
@@ -110,7 +110,7 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
       ])
     same(bench.core.scanner.joiner.octetsKept, 0)
   }
-  /// An extended scannable advertisement says nothing itself; its response comes in pieces, the first within the time.
+  /// An extended scannable advertisement has no data itself; its response comes in pieces, the first within the time.
   @Test func aLongScanResponse() throws {
     var bench = Bench.scanning(ScanParameters(coalescesDuplicates: true), controller: .extended)
     bench.receive(extended(0, 1, sid: 0, [], type: 2))
@@ -122,17 +122,17 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     same(bench.discoveries.count, 1)
     #expect(found.advertising.isEmpty && !found.isTruncated && !found.isLegacy)
     same(found.scanResponse?.count, 400)
-    // So long ones are not remembered: bounded memory.
+    // The host does not remember such long responses: bounded memory.
     expect(bench.core.scans.devices[0].scanResponse == nil)
   }
-  /// Truncated data are told as such, and once more when they come whole.
+  /// Truncated data are reported as truncated, and once more when they arrive complete.
   @Test func truncatedThenWhole() {
     var bench = Bench.scanning(ScanParameters(coalescesDuplicates: true), controller: .extended)
     for status: UInt8 in [2, 2, 0, 2, 0] { bench.receive(extended(status, 1, sid: 0, [status])) }
     same(bench.takeTexts(), ["discovered truncated: 02", "discovered: 00"])
   }
 
-  @Test func whatIsKeptIsBounded() throws {
+  @Test func storedPiecesAreBounded() throws {
     var bench = Bench.scanning(controller: .extended)
     let part = [UInt8](repeating: 0xAA, count: 200)
     for _ in 0..<20 { bench.receive(extended(1, 1, sid: 0, part)) }
@@ -143,11 +143,11 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     _ = bench.takeAll()
     for peer in 0..<100 { bench.receive(extended(1, UInt8(peer), sid: 0, part)) }
     same(bench.core.scanner.joiner.octetsKept, ReportJoiner.capacity * 200)
-    // The last ones are still there.
+    // The last ones are still stored.
     bench.receive(extended(0, 99, sid: 0, [1]))
     let whole = try #require(bench.discoveries.last)
     #expect(!whole.isTruncated && whole.advertising.count == 201)
-    // A scan begins with nothing.
+    // A new scan begins with no stored pieces.
     bench.stop()
     bench.scan()
     same(bench.core.scanner.joiner.octetsKept, 0)
@@ -176,14 +176,14 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     bench.wait(.milliseconds(1))
     same(bench.takeTexts(), ["discovered: 02 01 06"])
     same(bench.core.deadline, nil)
-    // The next advertisement of a device is the end of waiting, another device's is not.
+    // The next advertisement of the same device ends the wait; one of another device does not.
     bench.receive(report(adv, Bench.peer, [2, 1, 4]))
     bench.receive(report(adv, Bench.otherPeer, [2, 1, 5]))
     same(bench.takeTexts(), [])
     bench.wait(.milliseconds(20))
     bench.receive(report(adv, Bench.peer, [2, 1, 6]))
     same(bench.takeTexts(), ["discovered: 02 01 04"])
-    // The last response stands for one that does not come, and a late one finds its advertisement.
+    // The previous response replaces a missing one, and a late one is joined to its advertisement.
     bench.receive(report(response, Bench.peer, [2, 9, 0x41]))
     bench.receive(report(adv, Bench.peer, [2, 1, 7]))
     bench.wait(.milliseconds(100))
@@ -195,9 +195,9 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
         "discovered: 02 01 05, response 02 09 42",
       ])
   }
-  /// What cannot be scanned, and what a passive scan hears, waits for nothing; passive callers hear no responses, though an
-  /// active one beside them makes them come.
-  @Test func whatWaitsForNothing() {
+  /// Advertisements that are not scannable, and those of a passive scan, do not wait. Passive callers get no responses,
+  /// even if an active caller causes them.
+  @Test func advertisementsThatDoNotWait() {
     var bench = Bench.scanning()
     bench.scan(passive, id: 1)
     _ = bench.takeAll()
@@ -228,14 +228,14 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     let texts = bench.takeTexts()
     same(texts.filter { $0.hasPrefix("discovered 1:") }.count, 40)
     same(texts.filter { $0.hasPrefix("discovered:") }, ["discovered: 02 FF 00", "discovered: 02 FF 00"])
-    // A scan that begins anew tells anew.
+    // A new scan reports the device again.
     bench.scan(ScanParameters(coalescesDuplicates: true))
     bench.stop(1)
     _ = bench.takeAll()
     bench.receive(report(nonconnectable, Bench.peer, [2, 0xFF, 77]))
     same(bench.takeTexts(), ["discovered: 02 FF 4D"])
   }
-  /// Told when it was first heard, and once more with its response.
+  /// Reported when first received, and once more with its response.
   @Test func aResponseThatComesLater() {
     var bench = Bench.scanning(ScanParameters(coalescesDuplicates: true), ScanFilter(minimumRSSI: -90))
     for _ in 0..<3 {
@@ -249,12 +249,12 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     }
     same(bench.takeTexts(), ["discovered: 02 01 06", "discovered: 02 01 06, response 02 09 41"])
   }
-  @Test("S25: a background scan coalesces whatever it asked for") func inTheBackground() {
+  @Test("S25: a background scan coalesces duplicates even if it requested them") func inTheBackground() {
     var bench = Bench.scanning(ScanParameters(isActive: false, intent: .background, coalescesDuplicates: false))
     for count in 0..<UInt8(5) { bench.receive(report(adv, Bench.peer, [2, 0xFF, count])) }
     same(bench.takeTexts(), ["discovered: 02 FF 00"])
   }
-  /// One that does not meet the filter is told when it does.
+  /// A device is reported as soon as it meets the filter.
   @Test func itComesNearer() {
     var bench = Bench.scanning(
       ScanParameters(isActive: false, coalescesDuplicates: true), ScanFilter(minimumRSSI: -60))
@@ -266,12 +266,13 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
 
   // MARK: Filters
 
-  /// A device that says much: each filter against it, and whether it is met.
+  /// A device with many kinds of data: each filter, and whether the device meets it.
   @Test("S107: only devices that advertise those services", arguments: ScanningTests.filters) func filtered(
     filter: ScanFilter, isMet: Bool
   ) {
     var bench = Bench.scanning(ScanParameters(), filter)
-    // Flags, 16-bit UUIDs 180D 180F, shortened name "Rune"; manufacturer 0xFFFF 01 02; a solicited 128-bit UUID in the rest.
+    // Flags, 16-bit UUIDs 180D 180F, shortened name "Rune"; manufacturer 0xFFFF 01 02; a solicited 128-bit UUID in the
+    // rest.
     bench.receive(report(adv, Bench.peer, octets("02 01 06 05 03 0D 18 0F 18 05 08 52 75 6E 65 05 FF FF FF 01 02")))
     bench.receive(
       report(
@@ -298,7 +299,7 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     (ScanFilter(services: ["180D"], name: .prefix("Rune"), isConnectableOnly: true), true),
     (ScanFilter(services: ["180D"], name: .prefix("Bind")), false),
   ]
-  @Test("S106: without services all devices are told, also those that say nothing") func unfiltered() {
+  @Test("S106: without services all devices are reported, also those without data") func unfiltered() {
     var bench = Bench.scanning(passive)
     bench.scan(passive, ScanFilter(isConnectableOnly: true), id: 1)
     _ = bench.takeAll()
@@ -306,8 +307,9 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     bench.receive(report(1, Bench.otherPeer, []))
     same(bench.takeTexts(), ["discovered: ", "discovered: ", "discovered 1: "])
   }
-  /// The mask of a phone in the background, as it was captured: C007 is octet 4, bit 4; 1001 and 3333 are both octet 7, bit 1.
-  @Test("S32: services in the overflow area are found by those who scan for them") func overflow() {
+  /// The mask of a phone in the background, as it was captured: C007 is octet 4, bit 4; 1001 and 3333 are both octet 7,
+  /// bit 1.
+  @Test("S32: a scan for services in the overflow area finds them") func overflow() {
     for (mask, hits) in [
       ("00 00 00 00 10 00 00 00 00 00 00 00 00 00 00 00", ["C007"]),
       ("00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 00", ["1001", "3333"]),
@@ -319,20 +321,20 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
         bench.scan(passive, filter, id: UInt64(id) + 1)
         _ = bench.takeAll()
         bench.receive(report(adv, Bench.peer, advertisement))
-        // The scan without services hears the device, and has no hit.
+        // The scan without services finds the device, and reports no overflow services.
         same(bench.discoveries.count, hits.contains(uuid) ? 2 : 1)
         same(ScanFilter().overflowHits(advertisement.span), [])
         same(filter.overflowHits(advertisement.span), hits.contains(uuid) ? [BluetoothUUID(uuid)!] : [])
       }
     }
-    // What is named is no hit, and the area may stand in the scan response.
+    // A service in a UUID list is no overflow service, and the area may be in the scan response.
     let named = octets("03 03 01 10"), area = octets("14 FF 4C 00 01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 00")
     same(ScanFilter(services: ["1001", "3333"]).overflowHits(named.span, area.span), ["3333"])
   }
 
   // MARK: One controller scan for all
 
-  /// LE Set Scan Parameters as it was sent last, and Filter_Duplicates.
+  /// The last LE Set Scan Parameters sent, and Filter_Duplicates.
   private func sent(_ bench: inout Bench) -> String {
     var parameters = "", isFiltered = false
     repeat {
@@ -359,7 +361,7 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
       (1, nil, ""),
     ]
     for step in steps {
-      bench.tell { core, now in
+      bench.perform { core, now in
         if let parameters = step.parameters {
           core.startScan(parameters, id: ScanID(rawValue: step.id), now: now)
         } else {
@@ -370,25 +372,25 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     }
     same(name(bench.core.scanner.phase), "off")
   }
-  /// The controller may filter duplicates when the first report of each device is all that anybody waits for.
+  /// The controller may filter duplicates if every scan needs only the first report of each device.
   @Test func whoFiltersDuplicates() {
     var bench = Bench.started()
     let once = ScanParameters(isActive: false, coalescesDuplicates: true)
     func start(_ id: UInt64, _ parameters: ScanParameters, _ filter: ScanFilter = ScanFilter()) -> String {
-      bench.tell { core, now in core.startScan(parameters, filter: filter, id: ScanID(rawValue: id), now: now) }
+      bench.perform { core, now in core.startScan(parameters, filter: filter, id: ScanID(rawValue: id), now: now) }
       return sent(&bench)
     }
     let base = "passive, 96 (60 ms), 96 (60 ms)"
     same(start(1, once), base + ", filtered")
-    // One more of the same kind wants to hear again what the controller has reported already.
+    // Another scan of the same kind needs again what the controller has reported already.
     same(start(2, once), base + ", filtered")
-    // A filter that is met later, somebody who wants everything.
+    // A filter that may be met later, and a scan with duplicates.
     same(start(3, once, ScanFilter(services: ["180D"])), base)
     same(start(3, once), base + ", filtered")
     same(start(4, passive), base)
     same(start(5, passive), "")
   }
-  /// Scans that all want the same cost no command more; one that wants more changes it for all, and is heard at once.
+  /// A scan with the same parameters causes no command; one that needs more changes the parameters for all, at once.
   @Test func startsAndFailures() {
     var bench = Bench.scanning(passive)
     bench.scan(passive, ScanFilter(services: ["180D"]), id: 1)
@@ -397,13 +399,13 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     same(
       bench.takeAll(),
       ["LE_Set_Scan_Enable(off)", "LE_Set_Scan_Parameters", "LE_Set_Scan_Enable(on)", "scanStarted 2"])
-    // Nonsense is refused before it can harm the others.
+    // Invalid parameters are refused without effect on the others.
     let nonsense = ScanParameters(
       intent: .custom(interval: ScanInterval(rawValue: 0x4001), window: ScanInterval(rawValue: 4)))
     bench.scan(nonsense, id: 3)
     same(bench.takeAll(), ["scanFailed 3 0x12"])
-    // What the controller refuses ends all of them, once.
-    bench.tell { core, now in core.stopScan(id: ScanID(rawValue: 2), now: now) }
+    // A refusal of the controller ends all scans, once each.
+    bench.perform { core, now in core.stopScan(id: ScanID(rawValue: 2), now: now) }
     bench.answer()
     bench.answer(.commandDisallowed)
     same(
@@ -414,8 +416,8 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
 
   // MARK: Storms
 
-  /// 100,000 addresses that are heard once each, scannable and not, with a scan of each kind; among them one device that is
-  /// heard all the time.
+  /// 100,000 addresses that are received once each, scannable or not, with a scan of each kind; among them one device
+  /// that advertises all the time.
   @Test func stormOfRandomAddresses() {
     var bench = Bench.scanning(ScanParameters(coalescesDuplicates: true))
     bench.scan(ScanParameters(isActive: false, coalescesDuplicates: true), ScanFilter(name: .prefix("A")), id: 1)
@@ -426,7 +428,7 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
       bench.receive(report(number % 2 == 0 ? adv : nonconnectable, stranger, [2, 9, 0x41]))
       if number % 1000 == 0 { bench.receive(report(nonconnectable, Bench.peer, [2, 9, 0x41])) }
       if number % 5000 == 0 { bench.wait(.milliseconds(200)) }
-      for effect in bench.told {
+      for effect in bench.effects {
         guard case .discovered(let id, let discovery) = effect else { continue }
         discoveries[id, default: 0] += 1
         if discovery.address == Bench.peer { ofOurs += 1 }
@@ -437,13 +439,13 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
       }
     }
     bench.wait(.milliseconds(200))
-    for effect in bench.told { if case .discovered(let id, _) = effect { discoveries[id, default: 0] += 1 } }
+    for effect in bench.effects { if case .discovered(let id, _) = effect { discoveries[id, default: 0] += 1 } }
     same(ofOurs, 2)
     same(discoveries[ScanID(rawValue: 0)], 100_001)
     same(discoveries[ScanID(rawValue: 1)], 100_001)
     same(bench.core.scans.devices.count, HeardDevices.capacity)
   }
-  /// What is forgotten is what has not been heard for longest, and it is told again once.
+  /// The device received least recently is forgotten first, and is reported again once.
   @Test func theBound() {
     var bench = Bench.scanning(ScanParameters(isActive: false, coalescesDuplicates: true), ScanFilter(minimumRSSI: -99))
     let count = UInt64(HeardDevices.capacity)
@@ -453,16 +455,16 @@ private func peer(_ number: UInt64) -> PeerAddress { PeerAddress(DeviceAddress(0
     }
     for number in 0..<count { same(hear(number), 1) }
     same(hear(0), 0)
-    // In the place of 1.
+    // It replaces 1.
     same(hear(count), 1)
     same(hear(0), 0)
     same(hear(2), 0)
     same(hear(1), 1)
-    // Which took that of 3.
+    // 1 replaced 3.
     same(hear(4), 0)
     same(hear(3), 1)
   }
-  /// Advertisements whose responses do not come: the oldest is told when there are too many, none is lost.
+  /// If too many advertisements wait for responses, the oldest is reported without one; none is lost.
   @Test func manyAreHeld() {
     var bench = Bench.scanning()
     for number in 0..<UInt64(100) { bench.receive(report(adv, peer(number), [])) }

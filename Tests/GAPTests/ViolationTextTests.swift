@@ -6,7 +6,7 @@ import HCI
 import L2CAP
 import Testing
 
-/// What a log says of whoever breaks a rule: who, how, and what became of it; for people, so no case's name.
+/// The log text of a violation names the offender, the rule and the consequence, for people: no case names.
 @Suite struct ViolationTextTests {
   static let truncated = WireError.truncated("Value Offset", needed: 2, available: 1)
   static let handle = AttributeHandle(rawValue: 0x0022)

@@ -4,7 +4,7 @@ import GATT
 import TestSupport
 import Testing
 
-/// Two bearers of one client: what each has for itself, and what they share.
+/// Two bearers of one client: their own state, and the state that they share.
 @Suite struct ClientBearersTests {
   private static func dialogue(bearers: UInt16 = 2) -> Dialogue {
     let dialogue = Dialogue()
@@ -69,7 +69,7 @@ import Testing
     #expect(dialogue.client.remote.services.map(\.uuid) == ["1800"])
   }
 
-  /// They take turns: each bearer's next comes after those that wait on the others.
+  /// They take turns: each bearer's next discovery comes after those that wait on the others.
   @Test func discoveriesOneAfterAnother() {
     let dialogue = Self.dialogue(bearers: 3)
     for (id, number) in [(1, 1), (2, 1), (3, 2), (4, 3)] {
@@ -101,7 +101,7 @@ import Testing
     #expect(dialogue.effects() == ["1 done", "2 done"])
   }
 
-  /// Only the MTU says that a value has to be prepared.
+  /// Only the MTU decides whether a value must be prepared.
   @Test func aLongWriteWaits() {
     let dialogue = Self.dialogue()
     dialogue.client.discoverPrimaryServices(1, "180D")
@@ -179,8 +179,8 @@ import Testing
     #expect(dialogue.effects() == ["1 bearerClosed(ATT.BearerClosure.disconnected)", "2 discovered"])
   }
 
-  /// What was prepared on a bearer that has closed is in the client's queue still: it is taken back before anything else is
-  /// prepared.
+  /// Parts prepared on a bearer that has closed are still in the client's queue: the client cancels them before it
+  /// prepares others.
   @Test(arguments: [false, true]) func closingALongWrite(isCancelled: Bool) {
     let dialogue = Self.dialogue(bearers: 3)
     dialogue.client.writeReliable(1, [(3, [1]), (5, [2])])
@@ -203,7 +203,7 @@ import Testing
       ])
   }
 
-  /// The server may have agreed: it is asked for what was in force before.
+  /// The server may have accepted: the client writes the previous configuration again.
   @Test func closingASubscription() {
     let dialogue = Self.discovered()
     dialogue.client.subscribe(1, 3)
@@ -224,7 +224,7 @@ import Testing
     dialogue.play("> 06 0100 FFFF 0028 0D18")
     dialogue.client.cancel(4)
     #expect(dialogue.request(on: 2) == nil)
-    // It held up those behind it.
+    // It delayed those behind it.
     dialogue.client.cancel(3)
     dialogue.play("2> 0A 0700")
     dialogue.client.cancel(5)
@@ -259,8 +259,8 @@ import Testing
 
   // MARK: Changes of services
 
-  /// Requests that wait fail on every bearer; what the client asks for itself it goes on asking on another one.
-  @Test func changesAreTheClients() {
+  /// Waiting requests fail on every bearer; the client's own requests continue on another one.
+  @Test func changesConcernAllBearers() {
     let dialogue = Self.discovered()
     dialogue.client.read(1, 3)
     dialogue.client.read(2, 3)
@@ -281,7 +281,7 @@ import Testing
     #expect(dialogue.client.remote.isEmpty && dialogue.client.remote.isComplete)
   }
 
-  /// 0x12 on one bearer while the other discovers: whether the request goes on is decided after that.
+  /// 0x12 on one bearer while the other discovers: the client decides afterwards whether the request continues.
   @Test(arguments: [false, true]) func outOfSync(isToldOnBoth: Bool) {
     let dialogue = Self.discovered()
     dialogue.client.discoverPrimaryServices(1, "180F")

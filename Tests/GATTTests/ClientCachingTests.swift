@@ -4,9 +4,9 @@ import GATT
 import TestSupport
 import Testing
 
-/// Vol 3, Part G, §2.5.2, §7: what a client knows of its server, and how it learns that this has changed.
+/// Vol 3, Part G, §2.5.2, §7: a client's cached database, and how the client learns of changes.
 @Suite struct ClientCachingTests {
-  /// Generic Attribute with all that robust caching needs, and a heart rate.
+  /// Generic Attribute with everything for robust caching, and a heart rate.
   static let discovery = """
     > 10 0100 FFFF 0028
     < 11 06 0100 0800 0118  1000 1300 0D18
@@ -71,7 +71,7 @@ import Testing
     dialogue.client.readDatabaseHash(1)
     dialogue.play("> 08 0100 FFFF 2A2B\n< \(response)")
     #expect(dialogue.effects() == [result])
-    // What is discovered then has no hash.
+    // The database discovered then has no hash.
     dialogue.client.discoverAll(2)
     dialogue.play("> 10 0100 FFFF 0028\n< 01 10 0100 0A\n> 10 0100 FFFF 0128\n< 01 10 0100 0A")
     #expect(dialogue.client.remote.hash == nil)
@@ -81,10 +81,10 @@ import Testing
     let dialogue = Self.synchronized()
     dialogue.client.discoverAll(1)
     dialogue.play(Self.discovery)
-    #expect(dialogue.client.remote.hash == nil, "nobody knows whether it was still that one")
+    #expect(dialogue.client.remote.hash == nil, "the database may have changed since the hash")
   }
 
-  /// A part that is discovered again: complete remains complete while it is what it was.
+  /// A part is discovered again: the database stays complete if the part is unchanged.
   @Test(arguments: [("10", true), ("12", false)]) func aPartAgain(properties: String, isComplete: Bool) {
     let dialogue = Self.synchronized(), before = dialogue.client.remote
     dialogue.client.discoverCharacteristics(1, in: HandleRange(0x10, 0x13))
@@ -167,14 +167,14 @@ import Testing
     #expect(remote.services.map(\.uuid) == ["1801", "180D"])
     #expect(remote.characteristics.map(\.valueHandle.rawValue) == [3, 6, 8, 0x12, 0x15])
     #expect(remote.descriptors.map(\.handle.rawValue) == [4, 0x13])
-    // Its subscription went with the service.
+    // Its subscription ended with the service.
     dialogue.client.subscribe(6, 0x12)
     dialogue.play("> 12 1300 0100\n< 13")
     #expect(dialogue.effects() == ["6 done"])
   }
 
-  /// Everything has changed, Service Changed itself among it, and changes again before the client knows what it has now: the
-  /// handle is still that of Service Changed. Vol 3, Part G, §7.1.
+  /// Everything has changed, Service Changed itself included, and changes again before the client has discovered it:
+  /// the handle is still that of Service Changed. Vol 3, Part G, §7.1.
   @Test func changesWhileNothingIsKnown() {
     let services = """
       > 10 0100 FFFF 0028
@@ -200,13 +200,13 @@ import Testing
       #expect(dialogue.effects() == changed)
       #expect(dialogue.client.remote.isEmpty)
     }
-    // The service has been found again, and what is in it has not.
+    // The client has found the service again, but not yet its contents.
     dialogue.client.discoverPrimaryServices(4)
     dialogue.play(services)
     #expect(dialogue.effects() == ["4 discovered"])
     dialogue.send(octets("1D 0300 0100 FFFF"))
     #expect(dialogue.effects() == changed)
-    // Another handle of which nothing is known is none.
+    // Another unknown handle is not Service Changed.
     dialogue.send(octets("1D 0500 0100 FFFF"))
     #expect(dialogue.effects() == ["indication 5: 01 00 FF FF"])
   }
@@ -249,7 +249,7 @@ import Testing
     dialogue.send(octets("1D 0300 1000 1300"))
     dialogue.play(lines.dropFirst(3).joined(separator: "\n"), isOver: false)
     #expect(dialogue.effects() == ["indication 3: 10 00 13 00", "changed 0010-0013", "1 discovered"])
-    #expect(!dialogue.client.remote.isComplete, "what was found in the changed range may be of either database")
+    #expect(!dialogue.client.remote.isComplete, "results in the changed range may belong to either database")
     dialogue.play(
       """
       \(Self.hash)
@@ -264,7 +264,7 @@ import Testing
   }
 
   @Test func aChangeOfSomethingHalfKnown() {
-    // Whoever looks for one service only is told, and nothing is discovered that nobody has asked for.
+    // A client that has discovered one service only reports the change, and discovers nothing unrequested.
     let dialogue = Dialogue()
     dialogue.client.discoverCharacteristics(1, in: HandleRange(1, 9))
     dialogue.play("> 08 0100 0900 0328\n< 09 07 0200 20 0300 052A\n> 08 0300 0900 0328\n< 01 08 0300 0A")
@@ -336,7 +336,7 @@ import Testing
   }
 
   @Test func handlesThatCameFromElsewhere() {
-    // Nothing has been discovered, so nothing can be out of date that the client knows of.
+    // The client has discovered nothing, so nothing can be out of date.
     let dialogue = Dialogue()
     dialogue.write(1, 3, octets("01"))
     dialogue.writeLong(2, 3, octets("01"))
@@ -396,7 +396,7 @@ import Testing
     #expect(dialogue.client.remote.isComplete && dialogue.client.remote.hash?.description == Self.text)
   }
 
-  /// Cancelled before the hash has been asked for: what the server's queue holds is taken back all the same.
+  /// Cancelled before the request for the hash: the client still empties the server's queue.
   @Test func cancelledBetweenPartsThatAreOutOfSync() {
     let dialogue = Self.synchronized()
     dialogue.client.writeReliable(1, [(0x12, [1]), (3, [2])])
@@ -413,7 +413,7 @@ import Testing
     #expect(dialogue.effects() == ["1 cancelled", "2 value 77"])
   }
 
-  /// Cancelled at any point of it, a request that is out of sync is not asked again.
+  /// A request that got 0x12 and is cancelled at any point is not repeated.
   @Test(arguments: 1...3) func cancelledMeanwhile(after steps: Int) {
     let dialogue = Self.synchronized()
     dialogue.client.read(1, 0x12)

@@ -70,7 +70,7 @@ import Testing
   }
 
   @Test func servicesUpToTheLastHandle() {
-    // The last group ends at 0xFFFF: nothing is left to ask for, neither primary nor secondary.
+    // The last group ends at 0xFFFF: the client searches no further, neither for primary nor for secondary services.
     let dialogue = Dialogue()
     dialogue.client.discoverAll(1)
     dialogue.play(
@@ -293,7 +293,7 @@ import Testing
     #expect(remote.descriptor("2902", of: remote.characteristics[0])?.handle == 4)
     #expect(remote.descriptors(of: remote.characteristics[1]).isEmpty)
     #expect(remote.descriptor(at: 5)?.uuid == "2901")
-    // Services again: the one that is still there keeps what is known of it, one that is gone takes it along.
+    // Services again: one that still exists keeps its contents, one that is gone loses them.
     dialogue.client.discoverPrimaryServices(4)
     dialogue.play(
       """
@@ -310,7 +310,7 @@ import Testing
     #expect(dialogue.client.remote.isEmpty)
   }
 
-  /// What a peer can send so that a client that trusts it asks for ever, or knows nonsense.
+  /// Responses with which a peer could make a trusting client search forever or store an impossible database.
   @Test(arguments: [
     ("11 06 0000 0500 0018", "handlesNotIncreasing(ATT.AttributeHandle(rawValue: 0))"),
     ("11 06 0500 0600 0018  0500 0700 0018", "handlesNotIncreasing(ATT.AttributeHandle(rawValue: 5))"),
@@ -370,6 +370,6 @@ import Testing
       < 01 10 0600 0E
       """)
     #expect(dialogue.effects() == ["1 att 0E 10 06"])
-    #expect(dialogue.client.remote.isEmpty, "what a discovery has found counts when it completes")
+    #expect(dialogue.client.remote.isEmpty, "results of a discovery count when it completes")
   }
 }

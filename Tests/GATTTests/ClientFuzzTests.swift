@@ -4,17 +4,17 @@ import GATT
 import TestSupport
 import Testing
 
-/// Whatever a server answers: no trap, every request completed once, an end after a bounded number of questions, and a
-/// `remote` that makes sense.
+/// For any answers of a server: no trap, every request completed once after a bounded number of PDUs, and a consistent
+/// `remote`.
 @Suite struct ClientFuzzTests {
-  /// Answers of our own server, some of them spoilt: that is the way deep into each procedure.
+  /// Answers of our own server, some of them damaged, which reach deep into each procedure.
   @Test func spoiltAnswers() {
     let database = ClientServerTests.richDatabase()
     var chance = SplitMix64(seed: Fuzz.seed), closed = 0, completed: [String: Int] = [:], most = 0
     for number in 0..<Fuzz.sequences {
       let world = HostileWorld(
         database, mtu: [23, 23, 64, 517][number % 4], spoils: [0, 0, 0, 0.02, 0.2, 1][number % 6])
-      // Half of the servers are honest: what they do then must come off, whatever chance makes the client ask.
+      // Half of the servers send no damaged answers: every random request to them must succeed.
       world.submit(chance: &chance)
       world.run(&chance)
       most = max(most, world.requests)
@@ -34,16 +34,19 @@ import Testing
     }
   }
 
-  /// Any PDU at all, in any phase, straight into the client, on two bearers that come and go.
+  /// Any PDU, in any phase, directly into the client, on two bearers that open and close.
   @Test func anyPDU() {
     let samples = [
-      "01 0A 0300 02", "05 01 0300 0229 0400 0129", "05 02 0300 000C5F1A5F6E5C8EBD4B1D1D0000B1A0",
+      "01 0A 0300 02", "01 0A 0300 05", "05 01 0300 0229 0400 0129", "05 02 0300 000C5F1A5F6E5C8EBD4B1D1D0000B1A0",
       "07 0100 0500 0600 FFFF",
       "09 07 0200 10 0300 372A", "09 08 0200 1000 2000 0F18", "0B 48454C4C4F", "0D 48454C4C4F", "0F 0102",
       "11 06 0100 0500 0D18 0600 0900 0F18", "13", "17 0401 0000 A5A5", "19", "1B 0300 0102", "1D 0300 0102",
       "21 0100 AA 0000", "23 0300 0100 AA 0400 0000",
     ].map(octets)
-    var chance = SplitMix64(seed: Fuzz.seed), client = Client(), packet = PacketBuffer()
+    var chance = SplitMix64(seed: Fuzz.seed), packet = PacketBuffer()
+    var configuration = ClientConfiguration()
+    configuration.repeatsWhenSecured = true
+    var client = Client(configuration: configuration)
     var id: UInt64 = 0, open = Set<UInt64>()
     let bearers = [BearerID(rawValue: 1), BearerID(rawValue: 2)]
     var closed = Set(bearers)
@@ -82,7 +85,14 @@ import Testing
           if case .value(let octets) = result { #expect(client.bytes(of: octets).count < 600) }
           if case .values(let octets) = result { _ = client.values(of: octets) }
         case .value(_, let octets, _): _ = client.bytes(of: octets)
-        case .valuesLost, .ignored, .servicesChanged, .rediscovered: break
+        case .valuesLost, .ignored, .servicesChanged, .rediscovered, .securityNeeded: break
+        }
+      }
+      if UInt8.random(in: 0..<4, using: &chance) == 0 {
+        client.securityEnded(isSecured: Bool.random(using: &chance))
+        while let effect = client.nextEffect() {
+          guard case .completed(let id, _) = effect else { continue }
+          #expect(open.remove(id.rawValue) != nil, "completed twice")
         }
       }
     }
@@ -95,8 +105,8 @@ import Testing
     #expect(shape.isSound)
   }
 
-  /// An honest server and three bearers, in any order, which close one after another: nothing waits for ever, every request
-  /// completes once, and what is executed was prepared on one bearer.
+  /// A correct server and three bearers, in any order, which close one after another: nothing waits forever, every
+  /// request completes once, and an executed queue was prepared on one bearer.
   @Test func severalBearers() {
     let database = ClientServerTests.richDatabase()
     var chance = SplitMix64(seed: Fuzz.seed), executed = 0, closed = 0
@@ -113,7 +123,7 @@ import Testing
     #expect(executed > 0 && closed > 0)
   }
 
-  /// A server that always has one more: a discovery ends where the handles end.
+  /// A server that always has one more entry: a discovery ends with the handles.
   @Test func aServerWithoutEnd() {
     let dialogue = Dialogue()
     dialogue.client.discoverAll(1)
@@ -136,7 +146,7 @@ import Testing
   }
 }
 
-/// Asks for one of the `kinds` of things there are.
+/// Makes a random request of one of the `kinds`.
 private let kinds: UInt8 = 16
 private func ask(_ client: inout Client, _ id: RequestID, _ kind: UInt8, _ chance: inout SplitMix64) {
   let handles = (0..<3).map { _ in AttributeHandle(rawValue: .random(in: 0...0x20, using: &chance)) }
@@ -163,7 +173,7 @@ private func ask(_ client: inout Client, _ id: RequestID, _ kind: UInt8, _ chanc
   }
 }
 
-/// A client whose server's answers get spoilt on the way.
+/// A client whose server's answers are damaged on the way.
 private final class HostileWorld {
   var client = Client()
   var requests = 0, submitted = 0, isClosed = false, mostEffects = 0
@@ -202,7 +212,7 @@ private final class HostileWorld {
       meddle(&chance)
       receive(answer(packet.bytes, &chance))
       drain()
-      // An answer that was none: the peer says nothing more, and 30 s later the bearer is closed.
+      // After an invalid answer the peer sends nothing more, and 30 s later the bearer closes.
       if !bearer.hasPDU(client: client), let deadline = bearer.deadline {
         now = deadline
         bearer.expire(now: now, server: &server, client: &client)
@@ -212,7 +222,7 @@ private final class HostileWorld {
     }
     drain()
   }
-  /// What a server may say at any time, and what it may not.
+  /// PDUs that a server may send at any time, and others.
   private func meddle(_ chance: inout SplitMix64) {
     guard spoils > 0, Double.random(in: 0..<1, using: &chance) < 0.1 else { return }
     let changed = client.remote.characteristic(.serviceChanged)?.valueHandle.rawValue ?? 3
@@ -222,7 +232,7 @@ private final class HostileWorld {
     case 2: receive([0x1D, UInt8(changed & 0xFF), UInt8(changed >> 8), 1, 0, 0xFF, 0xFF])
     case 3: receive([0x1B, low, 0, high])
     case 4: receive([0x23, low, 0, 1, 0, high, low, 0, 0, 0])
-    // An answer to nothing, or to something else.
+    // An answer to no request, or to another.
     default:
       receive(
         [[0x13], [0x0B, 1, 2], [0x01, 0x0A, 3, 0, 0x0A], [0x19], [0x11, 6, 1, 0, 5, 0, 0, 0x18]][Int(low) % 5])
@@ -298,9 +308,9 @@ private final class BearersWorld {
   private var client = Client(), server: Server
   private var packet = PacketBuffer(), response = PacketBuffer(capacity: 23)
   private var bearers = (1...3).map { BearerID(rawValue: $0) }
-  /// What is in flight on each.
+  /// The request in flight on each.
   private var asked: [BearerID: [UInt8]] = [:]
-  /// Who has put something into the server's queue.
+  /// The bearers that have prepared writes in the server's queue.
   private var preparing: Set<BearerID> = []
 
   init(_ database: Database) {
@@ -357,7 +367,7 @@ private final class BearersWorld {
     }
     return wrote ? response.bytes : [0x01, request[0], 0, 0, 0x0E]
   }
-  /// The server has had the request in flight, or has not.
+  /// The server has received the request in flight, or has not.
   private func close(_ bearer: BearerID, _ chance: inout SplitMix64) {
     if let request = asked.removeValue(forKey: bearer), Bool.random(using: &chance) { _ = answer(request, on: bearer) }
     client.close(.timedOut, on: bearer)
@@ -373,7 +383,7 @@ extension BearerID {
   }
 }
 
-/// What holds for every `RemoteDatabase`.
+/// The invariants of every `RemoteDatabase`.
 private struct RemoteShape {
   let isSound: Bool
   init(_ remote: RemoteDatabase) {

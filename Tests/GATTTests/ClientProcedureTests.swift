@@ -25,7 +25,7 @@ import Testing
     #expect(dialogue.effects() == ["1 value 48 45 4C 4C 4F", "2 att 02 0A 05", "3 value "])
   }
 
-  /// A value of `count` octets is read whole, whatever the server does at its end.
+  /// A value of `count` octets is read completely, however the server marks its end.
   @Test(arguments: [0, 1, 21, 22, 23, 43, 44, 45, 66, 506, 511, 512], ["", "07", "0B"])
   func readingLong(count: Int, end: String) {
     let value = (0..<count).map { UInt8(truncatingIfNeeded: $0) }
@@ -288,7 +288,7 @@ import Testing
       ])
   }
 
-  @Test func valuesThatNobodyTakes() {
+  @Test func valuesWithoutASubscriber() {
     var configuration = ClientConfiguration()
     configuration.valueCapacity = 30
     let dialogue = Dialogue(configuration: configuration)
@@ -314,7 +314,7 @@ import Testing
     dialogue.client.cancel(1)
     dialogue.client.cancel(1)
     #expect(dialogue.effects() == ["1 cancelled"])
-    #expect(dialogue.request() == nil, "the bearer asks one thing at a time")
+    #expect(dialogue.request() == nil, "the bearer sends one request at a time")
     dialogue.respond(octets("0B 01"))
     dialogue.play("> 0A 0700\n< 0B 02")
     #expect(dialogue.effects() == ["3 value 02"])
@@ -330,7 +330,7 @@ import Testing
     #expect(dialogue.effects() == ["5 cancelled"])
   }
 
-  /// Wherever a long write is cancelled, the server's queue is empty afterwards.
+  /// After a long write is cancelled at any point, the server's queue is empty.
   @Test(arguments: 0...6) func cancellingALongWrite(after steps: Int) {
     let script = [
       "> 16 0300 0000 01", "< 17 0300 0000 01", "> 16 0500 0000 02", "< 17 0500 0000 02", "> 18 01", "< 19",

@@ -6,8 +6,8 @@ import Testing
 
 /// Our client against our server, each behind its bearer.
 @Suite struct ClientServerTests {
-  /// `count` services of 30 attributes: ten characteristics, nine of them with notifications; every other service and its
-  /// characteristics have 128-bit UUIDs. The database of the performance goals.
+  /// `count` services of 30 attributes: ten characteristics, nine of them with notifications; every other service and
+  /// its characteristics have 128-bit UUIDs. The database of the performance goals.
   static func database(services count: UInt16) -> Database {
     func uuid(_ number: UInt16, _ isLong: Bool) -> BluetoothUUID {
       isLong ? .long(low: 0xC7C6_C5C4_C3C2_C1C0, high: 0xD000_0000_CBCA_C9C8 | UInt64(number) << 32) : .short(number)
@@ -27,7 +27,7 @@ import Testing
     return try! builder.build()
   }
 
-  /// What a client should find, read from the database itself.
+  /// The expected result of a discovery, taken from the database itself.
   static func expected(_ database: Database) -> RemoteCounts {
     var counts = RemoteCounts()
     for attribute in database.allAttributes {
@@ -52,9 +52,9 @@ import Testing
     }
   }
 
-  /// The fewest requests that can tell all of `database`, whose every descriptor is a configuration in a gap of one: each
-  /// list response holds entries of one length (Vol 3, Part F, §3.4.4.2, §3.4.4.10), as many as fit, and a search that
-  /// does not reach its last handle takes one more to learn that nothing follows.
+  /// The fewest requests that can discover all of `database`, whose every descriptor is a configuration in a gap of
+  /// one: each list response holds entries of one length (Vol 3, Part F, §3.4.4.2, §3.4.4.10), as many as fit, and a
+  /// search that does not reach its last handle takes one more to learn that nothing follows.
   static func fewestRequests(_ database: Database, mtu: Int) -> Int {
     /// For entries of these lengths, in this order.
     func responses(_ lengths: [Int]) -> Int {
@@ -81,7 +81,7 @@ import Testing
     return responses(services) + 1 + 1 + 1 + responses(characteristics) + (endsWithValue ? 0 : 1)
   }
 
-  /// B5: a full discovery asks no more than it must. BlueZ asks 85 and 26 times.
+  /// B5: a full discovery needs the fewest requests. BlueZ needs 85 and 26.
   @Test(arguments: [(23, 83), (64, 0), (247, 0), (517, 23)]) func roundTrips(mtu: Int, known: Int) {
     let database = Self.database(services: 10)
     let pair = Pair(database, mtu: mtu)
@@ -96,7 +96,7 @@ import Testing
     #expect(pair.client.remote.services.allSatisfy { pair.client.remote.characteristics(of: $0).count == 10 })
   }
 
-  /// Services of all kinds, with gaps, in all the ways that the server's builder knows.
+  /// Services of all kinds, with gaps, in all forms that the server's builder supports.
   static func richDatabase() -> Database {
     var builder = DatabaseBuilder()
     builder.genericAccess(name: "Bindrune")
@@ -159,7 +159,7 @@ import Testing
     pair.client.readLong(2, long)
     pair.run()
     #expect(pair.value() == Array(0...255))
-    // Every length around the ends of the parts, by either way of writing.
+    // Every length around the ends of the parts, by both procedures.
     for count in [0, 1, mtu - 5, mtu - 4, mtu - 3, mtu - 2, 2 * (mtu - 5), 2 * (mtu - 5) + 1, 511, 512]
     where count <= 512 {
       for isLong in [false, true] {
@@ -189,7 +189,7 @@ import Testing
 
   @Test func subscribing() throws {
     let pair = Pair(Self.richDatabase(), mtu: 23)
-    // Without the descriptors: they are searched when they are needed.
+    // Without the descriptors: the client searches them when it needs them.
     pair.client.discoverPrimaryServices(1, "180D")
     pair.run()
     let service = try #require(pair.client.remote.service("180D"))

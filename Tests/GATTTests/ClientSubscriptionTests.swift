@@ -4,7 +4,8 @@ import GATT
 import TestSupport
 import Testing
 
-/// Vol 3, Part G, §4.10, §4.11: who gets the server's values, and when the server is asked for them.
+/// Vol 3, Part G, §4.10, §4.11: which subscribers get the server's values, and when the client writes the
+/// configuration.
 @Suite struct ClientSubscriptionTests {
   /// One service with these properties of its one characteristic, value 3, and room for `room` descriptors.
   private func client(_ properties: UInt8, room: UInt8 = 1) -> Dialogue {
@@ -27,7 +28,7 @@ import Testing
 
   @Test(arguments: [(0x10, "0100"), (0x20, "0200"), (0x30, "0100")] as [(UInt8, String)])
   func whatTheCharacteristicOffers(properties: UInt8, value: String) {
-    // One handle behind the value, before the service's end: it is the configuration, and nobody asks for it.
+    // The one handle between the value and the service's end is the configuration: the client does not search for it.
     let dialogue = client(properties)
     dialogue.client.subscribe(1, 3)
     dialogue.client.unsubscribe(2, 3)
@@ -35,11 +36,11 @@ import Testing
     #expect(dialogue.effects() == ["1 done", "2 done"])
   }
 
-  @Test func whatItDoesNotOffer() {
+  @Test func unsupportedConfigurations() {
     let silent = client(0x02)
     silent.client.subscribe(1, 3)
     #expect(silent.request() == nil)
-    // Asked for by name, it is for the server to say.
+    // If the caller names the configuration, the server decides.
     silent.client.subscribe(2, 3, .notification)
     silent.play("> 04 0400 0400\n< 05 01 0400 0229\n> 12 0400 0100\n< 01 12 0400 03")
     let full = client(0x10, room: 0)
@@ -58,7 +59,7 @@ import Testing
     dialogue.client.unsubscribe(5, 3)
     dialogue.play("> 12 0400 0100\n< 13")
     #expect(dialogue.effects() == ["1 done", "2 done", "3 done", "4 done", "5 done"])
-    // Who asks for something else gets it, for all; the last one ends it.
+    // A subscriber with another configuration sets it for all; the last one to leave ends it.
     dialogue.client.subscribe(6, 3, .indication)
     dialogue.client.unsubscribe(7, 3)
     dialogue.client.unsubscribe(8, 3)
@@ -80,17 +81,17 @@ import Testing
     dialogue.client.read(2, 3)
     dialogue.play("> 12 0400 0100", isOver: false)
     dialogue.client.cancel(1)
-    // The server has said yes to somebody who has gone.
+    // The server accepted the subscription of a caller that has cancelled.
     dialogue.play("< 13\n> 12 0400 0000\n< 13\n> 0A 0300\n< 0B 01")
     #expect(dialogue.effects() == ["1 cancelled", "2 value 01"])
-    // It has said no: nothing to take back.
+    // The server refused: nothing to undo.
     dialogue.client.subscribe(3, 3)
     dialogue.play("> 12 0400 0100", isOver: false)
     dialogue.client.cancel(3)
     dialogue.play("< 01 12 0400 05")
     #expect(dialogue.effects() == ["3 cancelled"])
   }
-  /// The one who stays gets back what it had asked for.
+  /// The remaining subscriber's configuration is restored.
   @Test func cancelledBesideAnotherSubscriber() {
     let dialogue = client(0x30)
     dialogue.client.subscribe(1, 3)
@@ -100,14 +101,14 @@ import Testing
     dialogue.client.cancel(2)
     dialogue.play("< 13\n> 12 0400 0100\n< 13\n> 0A 0300\n< 0B 01")
     #expect(dialogue.effects() == ["1 done", "2 cancelled", "3 value 01"])
-    // It counts as one subscriber, whose end is the end.
+    // It counts as one subscriber, and the last one to leave ends the subscription.
     dialogue.client.subscribe(4, 3, .notification)
     dialogue.client.unsubscribe(5, 3)
     dialogue.client.unsubscribe(6, 3)
     dialogue.play("> 12 0400 0000\n< 13")
     #expect(dialogue.effects() == ["4 done", "5 done", "6 done"])
   }
-  /// The server has refused the other configuration: what was in force still is.
+  /// The server refused the other configuration: the previous one is still in force.
   @Test func cancelledAndRefused() {
     let dialogue = client(0x30)
     dialogue.client.subscribe(1, 3)

@@ -19,12 +19,12 @@ final class Dialogue {
   func close(_ number: UInt16 = 1, _ reason: BearerClosure = .disconnected) {
     client.close(reason, on: BearerID(rawValue: number))
   }
-  /// Requests are made on this bearer from now on.
+  /// Sets the bearer of the next requests.
   func ask(on number: UInt16) { client.makeRequests(on: BearerID(rawValue: number), after: 0) }
   func hasRequest(on number: UInt16) -> Bool { client.hasRequest(on: BearerID(rawValue: number)) }
   func holdsCommands(on number: UInt16) -> Bool { client.holdsCommands(on: BearerID(rawValue: number)) }
 
-  /// The client's next request; nil when it has none that leaves after so many commands.
+  /// The client's next request; nil if it has none that may leave after this many commands.
   func request(on number: UInt16 = 1, after commands: UInt64 = 0) -> [UInt8]? {
     let mtu = self.mtu, bearer = BearerID(rawValue: number), said = client.hasRequest(on: bearer)
     let wrote = packet.fill { client.nextRequest(on: bearer, after: commands, mtu: mtu, into: &$0) }
@@ -44,8 +44,8 @@ final class Dialogue {
   func writeLong(_ id: RequestID, _ handle: AttributeHandle, _ value: [UInt8]) {
     client.writeLong(id, handle, value.span)
   }
-  /// The lines of `script`, `> what the client asks` and `< what it is answered` in turns, and `2>`, `2<` for bearer 2; then
-  /// the client is silent on bearer 1.
+  /// The lines of `script`, `> what the client asks` and `< what it is answered` in turns, and `2>`, `2<` for bearer 2;
+  /// then the client must send nothing on bearer 1.
   func play(_ script: String, isOver: Bool = true, at location: SourceLocation = #_sourceLocation) {
     for line in script.split(separator: "\n").map({ $0.drop { $0 == " " } }) where !line.isEmpty {
       let number = UInt16(line.prefix { $0.isNumber }) ?? 1, line = line.drop { $0.isNumber }
@@ -84,6 +84,7 @@ final class Dialogue {
     case .value(let handle, let octets, let kind): return "\(kind) \(handle.rawValue): \(hex(client.bytes(of: octets)))"
     case .valuesLost(let count): return "lost \(count)"
     case .ignored(let violation): return "ignored \(violation)"
+    case .securityNeeded(let error): return "security \(hex([error.rawValue]))"
     case .servicesChanged(let range): return "changed \(text(range))"
     case .rediscovered(let range, let error): return "rediscovered \(text(range))" + (error.map { " \($0)" } ?? "")
     }
@@ -97,14 +98,14 @@ extension AttributeHandle: ExpressibleByIntegerLiteral {
   public init(integerLiteral value: UInt16) { self.init(rawValue: value) }
 }
 
-/// A client and a server, joined by two bearers without anything between them.
+/// A client and a server, connected directly by two bearers.
 final class Pair {
   var client = Client()
   var server: Server
   var roundTrips = 0
   private var near: Bearer, far: Bearer
   private var packet = PacketBuffer()
-  // Each bearer has both halves; these stay silent.
+  // Each bearer has both halves; these do nothing.
   private var noServer = Server(database: try! DatabaseBuilder().build())
   private var noClient = Client()
 
@@ -123,7 +124,7 @@ final class Pair {
     }
     precondition(near.mtu == mtu)
   }
-  /// Until both are silent.
+  /// Runs until neither has a PDU to send.
   func run() {
     while true {
       let wrote = packet.fill { near.nextPDU(into: &$0, now: .zero, client: &client) }

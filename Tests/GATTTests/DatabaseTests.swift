@@ -102,7 +102,7 @@ import Testing
     #expect(ServerUnderTest(try builder.build()).ask("0A 04 00") == "0B 04 00 AD 27 01 00 00")
   }
 
-  @Test func whatCannotBeBuilt() {
+  @Test func invalidDatabases() {
     func error<Result>(_ body: (inout DatabaseBuilder) -> Result) -> DatabaseError? {
       var builder = DatabaseBuilder()
       _ = body(&builder)
@@ -142,7 +142,7 @@ import Testing
       error { $0.service("180D") { $0.characteristic("2A37", .read, value: limited) } } == .valueTooLong(handle(3)))
   }
 
-  /// The indexes against a plain search, on databases made from chance.
+  /// The indexes agree with a plain search, on random databases.
   @Test func indexesAgreeWithASearch() throws {
     for seed in UInt64(1)...20 {
       var chance = SplitMix64(seed: seed)
@@ -235,7 +235,7 @@ import Testing
     let before = database.hash
     try database.remove(service: handle(0x30))
     #expect(database.lastHandle == handle(0x13) && database.attribute(handle(0x31)) == nil)
-    // Its handles are kept for those who remember them, the rest is as it was.
+    // Its handles stay reserved for clients that cached them; the rest is unchanged.
     var builder = DatabaseBuilder(after: database)
     let added = builder.service("180D") { $0.characteristic("2A37", .notify) }
     #expect(added.declaration == handle(0x35))
@@ -248,8 +248,8 @@ import Testing
     #expect(database.allAttributes == (try small()).allAttributes)
   }
 
-  /// A service that others include goes, and its includes with it: the others go on, at the handles that they have, with
-  /// the subscriptions that they have.
+  /// Removing a service that others include also removes their includes: the others keep their handles and their
+  /// subscriptions.
   @Test func removalWithIncludes() throws {
     var builder = DatabaseBuilder()
     builder.genericAttribute()
@@ -269,11 +269,11 @@ import Testing
     #expect(tester.ask("10 10 00 FF FF 00 28") == "11 06 20 00 25 00 0D 18 30 00 30 00 0A 18")
     #expect(tester.ask("08 20 00 25 00 02 28") == "09 08 21 00 30 00 30 00 0A 18")
     #expect(tester.ask("0A 22 00") == "01 0A 22 00 01" && tester.ask("0A 25 00") == "0B 01 00")
-    // §7.1: from the Generic Attribute service, whose hash has changed, to the end of the one that has included it.
+    // §7.1: from the Generic Attribute service, whose hash has changed, to the end of the service that included it.
     #expect(tester.server.takeServiceChanged(on: tester.bearer)?.value == [0x01, 0x00, 0x25, 0x00])
   }
 
-  /// A service that comes when all handles have been given out gets those of services that are gone.
+  /// When all handles have been assigned, a new service gets those of removed services.
   @Test func handlesAreGivenOutAgain() throws {
     var database = try small()
     func add(_ count: Int) throws(DatabaseError) -> UInt16 {
@@ -286,7 +286,7 @@ import Testing
       return service.rawValue
     }
     #expect(try add(0xFFFF - 0x33) == 0x34)
-    // Before the first, and between 0x1F and 0x30; 17 in a row are nowhere.
+    // Before the first, and between 0x1F and 0x30; no 17 consecutive handles are free.
     #expect(try add(15) == 0x01 && add(16) == 0x20)
     #expect(throws: DatabaseError.handleOutOfRange(0x10000)) { try add(1) }
     try database.remove(service: handle(0x30))
@@ -296,8 +296,8 @@ import Testing
     #expect(try add(0xFFFF - 0x33) == 0x34)
   }
 
-  /// Nothing changes when a change is refused.
-  @Test func whatCannotBeChanged() throws {
+  /// A refused change changes nothing.
+  @Test func refusedChanges() throws {
     var builder = DatabaseBuilder()
     builder.genericAttribute()
     let battery = builder.service("180F") { service in
@@ -334,7 +334,7 @@ import Testing
     #expect(database.hash == before)
   }
 
-  /// Clients that are connected: subscriptions end with their service, and a slot that is used again is empty.
+  /// With connected clients, subscriptions end with their service, and a reused slot is empty.
   @Test func whileConnected() throws {
     let tester = ServerUnderTest(try small())
     #expect(tester.ask("12 33 00 01 00") == "13" && tester.ask("12 13 00 01 00") == "13")
@@ -349,11 +349,11 @@ import Testing
     #expect(tester.ask("0A 37 00") == "0B 00 00" && added.configuration == handle(0x37))
     #expect(tester.ask("12 37 00 02 00") == "13" && tester.effectTexts() == ["1 subscribed 0x0036 2"])
     #expect(tester.ask("0A 13 00") == "0B 01 00")
-    // Values keep their place.
+    // Values keep their storage.
     #expect(tester.ask("0A 12 00") == "0B 01" && tester.setValue(0x12, [9]) && tester.ask("0A 12 00") == "0B 09")
   }
 
-  /// Adding and removing for ever takes no more memory than once.
+  /// Repeated adding and removing takes no more memory than once.
   @Test func comingAndGoing() throws {
     let tester = ServerUnderTest(try small())
     for round in 0..<300 {
@@ -387,9 +387,9 @@ import Testing
   }
 }
 
-/// What a value is, and what is none.
+/// Which attributes have a value that can be set.
 @Suite struct NoValueTests {
-  /// Declarations cannot be set: index and Database Hash would not be true any more.
+  /// Declarations cannot be set: the index and the Database Hash would be wrong.
   @Test func declarationsAreNotSet() throws {
     var builder = DatabaseBuilder()
     builder.service("180D") { _ = $0.characteristic("2A37", [.read, .notify], value: [1]) }
@@ -398,7 +398,7 @@ import Testing
       !tester.setValue(1, [0x00, 0x01]) && !tester.setValue(2, [2, 3, 0, 0x37, 0x2A]) && tester.setValue(3, [2]))
     #expect(tester.ask("06 01 00 01 00 00 28 0D 18") == "07 01 00 04 00" && tester.server.database.hash == hash)
   }
-  /// A configuration is nobody's value, although it is subscribed by.
+  /// A configuration is not a value that can be sent, although a client writes it to subscribe.
   @Test func aConfigurationIsNotSent() throws {
     var builder = DatabaseBuilder()
     builder.service("180D") { _ = $0.characteristic("2A37", .notify) }

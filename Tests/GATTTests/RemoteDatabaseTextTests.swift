@@ -4,7 +4,7 @@ import GATT
 import TestSupport
 import Testing
 
-/// A database as text, to be kept from one connection to the next.
+/// A database as text, for storage between connections.
 @Suite struct RemoteDatabaseTextTests {
   private static let text = """
     bindrune-gatt 1
@@ -25,14 +25,14 @@ import Testing
     let remote = ClientCachingTests.synchronized().client.remote
     #expect(remote.cacheText == Self.text)
     #expect(try RemoteDatabase(cacheText: Self.text) == remote)
-    // Everything that a server can have: secondary services, includes, long UUIDs.
+    // All kinds of attributes: secondary services, includes, long UUIDs.
     let pair = Pair(ClientServerTests.richDatabase(), mtu: 64)
     pair.client.readDatabaseHash(1)
     pair.client.discoverAll(2)
     pair.run()
     var rich = pair.client.remote
     if rich.hash == nil {
-      #expect(rich.cacheText == nil, "nobody could tell whether it still holds")
+      #expect(rich.cacheText == nil, "without a hash its validity cannot be checked")
       let dialogue = ClientCachingTests.synchronized()
       rich = dialogue.client.remote
     }
@@ -57,7 +57,7 @@ import Testing
     #expect(throws: CacheTextError(line: line, reason: reason)) { try RemoteDatabase(cacheText: text) }
   }
 
-  /// Whatever stands in a file: a typed error, or a database whose lists are in order.
+  /// Any text gives a typed error, or a database whose lists are in order.
   @Test func anyText() throws {
     var chance = SplitMix64(seed: Fuzz.seed), taken = 0
     for number in 0..<Fuzz.cases {

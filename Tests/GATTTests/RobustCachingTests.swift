@@ -25,7 +25,7 @@ import Testing
     var more = DatabaseBuilder(after: pair.server.database)
     more.service("180D") { $0.characteristic("2A38", .read, value: [1]) }
     try pair.server.insert(more)
-    // Asked before it has been told: 0x12, another hash, and everything is discovered again.
+    // A request before the indication gets 0x12; the hash differs, and the client discovers everything again.
     pair.client.read(5, level)
     pair.run()
     #expect(
@@ -37,7 +37,7 @@ import Testing
     #expect(after.services.map(\.uuid) == before.services.map(\.uuid) + ["180D"])
     #expect(after.services.prefix(before.services.count) == before.services[...])
 
-    // Told late: the new service, and Generic Attribute, whose Database Hash is another (§7.1).
+    // The late indication covers the new service, and Generic Attribute, whose Database Hash has changed (§7.1).
     let due = pair.server.takeServiceChanged(on: BearerID(rawValue: 2))
     let (changed, value) = try #require(due)
     pair.indicate(changed, value)

@@ -7,9 +7,9 @@ import Testing
 /// A server behind its bearer, as a client's PDUs reach it: octets in, octets out. An application that answers at once.
 final class ServedBearer {
   var server: Server
-  /// Says what a dynamic value is, and whether it may be written.
+  /// Provides dynamic values, and decides whether they may be written.
   var application: [Int: PlainServer.Application] = [:]
-  /// What the server told since the last request.
+  /// The server's effects since the last request.
   private(set) var events: [PlainServer.Event] = []
   private var bearer: Bearer
   private var client = Client()
@@ -32,7 +32,7 @@ final class ServedBearer {
     events = []
     bearer.receive(request.span, now: .zero, server: &server, client: &client)
     while let answer = takeEffects() {
-      // It may lead to the next question of the same request.
+      // It may cause the next question for the same request.
       if let (ticket, response) = respond(answer) {
         bearer.respond(to: ticket, with: response.span, now: .zero, server: &server)
       }
@@ -41,7 +41,7 @@ final class ServedBearer {
     return packet.fill { bearer.nextPDU(into: &$0, now: .zero, client: &client) } ? packet.bytes : nil
   }
 
-  /// Writes down what the server says and answers what it asks.
+  /// Records the server's effects and answers its requests to the application.
   private func takeEffects() -> PlainAnswer? {
     var answer: PlainAnswer?
     while let effect = server.nextEffect() {
@@ -63,7 +63,7 @@ final class ServedBearer {
     }
     return answer
   }
-  /// The response PDU; nil when the request goes on.
+  /// The response PDU; nil while the request continues.
   private func respond(_ answer: PlainAnswer) -> (RequestTicket, [UInt8])? {
     var outcome = AnswerOutcome.unwanted(.unknown)
     _ = response.fill { output in
@@ -85,7 +85,7 @@ final class ServedBearer {
     server.setAuthorized(isAuthorized, of: id)
   }
   func setValue(_ raw: Int, _ value: [UInt8]) -> Bool { server.setValue(handle(UInt16(raw)), to: value) }
-  /// What may be sent of a value, and whether the question before each notification is answered alike.
+  /// The octets of a value that may be sent; also compares the check before each notification.
   func mayBeSent(_ raw: Int) -> UInt16 {
     let value = handle(UInt16(raw)), allowed = server.mayBeSent(value, to: id)
     let mayNotify = server.mayNotify(value, to: id)

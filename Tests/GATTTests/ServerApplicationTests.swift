@@ -4,7 +4,7 @@ import GATT
 import TestSupport
 import Testing
 
-/// What reaches the application, and what it answers.
+/// The application's events and answers.
 @Suite struct ServerApplicationTests {
   let tester: ServerUnderTest
   init() throws { tester = ServerUnderTest(try richDatabase()) }
@@ -16,10 +16,10 @@ import Testing
     #expect(tester.ask("0A 13 00") == "0B 01 00")
     #expect(tester.server.configuration(of: handle(0x12), on: tester.bearer) == .notification)
     #expect(tester.server.subscribers(of: handle(0x12)) == [tester.bearer])
-    // The same again changes nothing.
+    // The same value again changes nothing.
     #expect(tester.ask("12 13 00 01 00") == "13")
     #expect(tester.effectTexts() == [])
-    // Indications, which the properties do not have: 0xFD. Reserved bits are ignored. One octet is the lower one.
+    // Indications, which the properties do not permit: 0xFD. Reserved bits are ignored. One octet is the lower one.
     #expect(tester.ask("12 13 00 02 00") == "01 12 13 00 FD")
     #expect(tester.ask("12 13 00 03 00") == "01 12 13 00 FD")
     #expect(tester.ask("12 13 00 FD FF") == "13")
@@ -65,7 +65,7 @@ import Testing
     #expect(tester.refuse(3, .invalidOffset) == "01 0C 3A 00 07")
     #expect(tester.refuse(3, .invalidOffset) == "nobody waits: answeredAlready")
     #expect(tester.refuse(4, .invalidOffset) == "nobody waits: unknown")
-    // By type, where the first is dynamic: that one alone. A longer value than the length octet can say is cut.
+    // By type, with a dynamic first value: that one alone. A value too long for the length octet is cut.
     tester.mtu = 517
     #expect(tester.ask("08 01 00 FF FF " + customOctets(11)) == later)
     #expect(tester.answerRead(4, [7]) == "09 03 3A 00 07")
@@ -83,27 +83,28 @@ import Testing
     #expect(tester.answerWrite(1) == "nobody waits: answeredAlready")
     #expect(tester.ask("12 3A 00 03") == later)
     #expect(tester.refuse(2, ATTError(rawValue: 0x80)) == "01 12 3A 00 80")
-    // An Unlikely Error is of no attribute: Vol 3, Part F, §3.3.
+    // An Unlikely Error names no attribute: Vol 3, Part F, §3.3.
     #expect(tester.ask("12 3A 00 01") == later && tester.refuse(3, .unlikelyError) == "01 12 00 00 0E")
     _ = tester.effectTexts()
     tester.command("52 3A 00 04")
     #expect(tester.effectTexts() == ["1 wrote 0x003A+0: 04"])
   }
 
-  /// After 25 s the bearer answers for the application: nobody waits for its answer then, and it is told so once.
+  /// After 25 s the bearer answers for the application: the server reports the cancelled request once, and refuses the
+  /// late answer.
   @Test func answeredForByTheBearer() {
     #expect(tester.ask("0A 3A 00") == later)
     tester.expire()
     tester.expire()
     #expect(tester.effectTexts() == ["1 reads 0x003A+0 #1", "1 cancelled #1"])
     #expect(tester.answerRead(1, [1]) == "nobody waits: tooLate")
-    // Another request says the same.
+    // The same for another request.
     #expect(tester.ask("0A 3A 00") == later)
     #expect(tester.ask("12 3A 00 01") == later)
     #expect(tester.effectTexts() == ["1 reads 0x003A+0 #2", "1 cancelled #2", "1 writes 0x003A+0 #3: 01"])
     #expect(tester.answerRead(2, [1]) == "nobody waits: tooLate")
     #expect(tester.answerWrite(3) == "13")
-    // A queue that waits for the application's word is dropped with the question.
+    // A queue that waits for the application's answer is dropped with the request.
     _ = tester.ask("16 3A 00 00 00 01")
     #expect(tester.ask("18 01") == later)
     #expect(tester.ask("16 34 00 00 00 AA") == "17 34 00 00 00 AA")
@@ -120,7 +121,7 @@ import Testing
     #expect(tester.answerRead(1, [1]) == "nobody waits: disconnected")
   }
 
-  /// Security can be lost between question and answer.
+  /// Security can be lost between the request and the answer.
   @Test func permissionsCountAtTheAnswer() throws {
     var builder = DatabaseBuilder()
     builder.service("180D") { service in
@@ -133,7 +134,7 @@ import Testing
     #expect(tester.answerRead(1, [1]) == "01 0A 03 00 0F")
   }
 
-  /// What waits for the layer above is bounded: requests are refused, commands dropped.
+  /// Effects waiting for the layer above are bounded: further requests are refused, commands dropped.
   @Test func boundedEffects() throws {
     var configuration = ServerConfiguration()
     configuration.waitingEffects = 4

@@ -4,7 +4,7 @@ import GATT
 import TestSupport
 import Testing
 
-/// Two bearers of one client, and a third of another: what they share, and what each has for itself.
+/// Two bearers of one client, and a third of another: shared state, and their own.
 @Suite struct ServerBearersTests {
   private final class Bearers {
     var server: Server
@@ -50,7 +50,7 @@ import Testing
       with(number) { bearer, _, _ in mtu = bearer.mtu }
       return mtu
     }
-    /// The application answers a read or agrees to a write; the bearer of the request gets the response.
+    /// The application answers a read or accepts a write; the bearer of the request gets the response.
     func answer(_ id: UInt32, _ value: [UInt8]? = nil) {
       var response = PacketBuffer(capacity: 23), outcome = AnswerOutcome.unwanted(.unknown)
       _ = response.fill { output in
@@ -174,8 +174,8 @@ import Testing
     try bearers.server.insert(builder)
   }
 
-  /// Vol 3, Part G, §2.5.2.1: features and awareness are the client's, 0x12 is sent once on each bearer, and only the Database
-  /// Hash and another request, on any bearer, make a client with several of them aware.
+  /// Vol 3, Part G, §2.5.2.1: features and awareness are the client's, 0x12 is sent once on each bearer, and only the
+  /// Database Hash and another request, on any bearer, make a client with several of them aware.
   @Test func awarenessIsTheClients() throws {
     let bearers = try cache()
     for number in [UInt16(1), 2] {
@@ -196,8 +196,8 @@ import Testing
     for number in [UInt16(1), 2] { #expect(bearers.ask("0A 22 00", on: number) == "01 0A 22 00 12") }
   }
 
-  /// Service Changed that was sent on a bearer that closes goes out on another; a client that is left with one bearer becomes
-  /// aware by its confirmation.
+  /// Service Changed that was sent on a bearer that closes goes out on another; a client that is left with one bearer
+  /// becomes aware by its confirmation.
   @Test func serviceChangedOutlivesItsBearer() throws {
     let bearers = try cache()
     #expect(bearers.indication(on: 1) == "0x0008 06 00 26 00" && bearers.indication(on: 2) == nil)

@@ -190,17 +190,17 @@ import Testing
       #expect(cache.reading() == "0B 01", "\(phase)")
     }
   }
-  /// Reading the hash at its handle counts on the handle: §7.3 asks for Read Using Characteristic UUID.
+  /// Reading the hash by its handle relies on the handle: §7.3 requires Read Using Characteristic UUID.
   @Test func hashAtItsHandle() throws {
     #expect(try cache(.unaware).tester.ask("0A 0D 00") == "01 0A 0D 00 12")
     let deaf = try cache(.deaf)
     #expect(deaf.tester.ask("0A 0D 00").hasPrefix("0B"))
   }
 
-  /// Values are held back until the client knows where they belong; Service Changed is not.
+  /// Values are held back until the client is change-aware; Service Changed is not.
   @Test func noValuesForTheUnaware() throws {
     for phase in Phase.allCases {
-      // Subscribed before: a request would change the phase.
+      // Subscribed before, because a request would change the phase.
       let other = try Cache(features: phase == .deaf ? nil : "01")
       #expect(other.tester.ask("12 23 00 01 00") == "13")
       if phase != .aware { try other.change() }
@@ -211,7 +211,7 @@ import Testing
     }
   }
 
-  /// Vol 3, Part C, §10.3.1.1: the configuration lives longer than the link's security.
+  /// Vol 3, Part C, §10.3.1.1: the configuration outlasts the link's security.
   @Test func noValuesWithoutSecurity() throws {
     var builder = DatabaseBuilder()
     builder.service("180D") { service in
@@ -231,7 +231,7 @@ import Testing
     }
   }
 
-  /// §3.4.6.3 of Vol 3, Part F: what was prepared for services that have changed since is not written.
+  /// §3.4.6.3 of Vol 3, Part F: writes prepared for services that have changed since are not executed.
   @Test func preparedForAnotherDatabase() throws {
     let cache = try Cache(features: nil, subscribed: false)
     #expect(cache.tester.ask("16 22 00 00 00 07") == "17 22 00 00 00 07")
@@ -258,7 +258,7 @@ import Testing
     #expect(tester.ask("12 23 00 01 00") == "13")
     #expect(tester.effectTexts() == ["1 subscribed 0x0022 1", "bond 7 stored"])
     #expect(tester.effectTexts() == [])
-    // The last change may come with the end.
+    // The last change to store may come with the link's end.
     #expect(tester.ask("12 0B 00 05") == "13")
     tester.server.close(tester.bearer)
     #expect(
@@ -272,14 +272,14 @@ import Testing
       tester.effectTexts() == ["2 subscribed 0x0008 2", "2 subscribed 0x0022 1", "bond 7 stored"])
     #expect(tester.ask("0A 23 00") == "0B 01 00" && tester.ask("0A 0B 00") == "0B 05")
     #expect(cache.indication() == nil)
-    // One that is not bonded is forgotten.
+    // A client that is not bonded is forgotten.
     let stranger = BearerID(rawValue: 3)
     tester.server.open(stranger)
     tester.bearer = stranger
     #expect(tester.ask("0A 23 00") == "0B 00 00" && tester.ask("0A 0B 00") == "0B 00")
   }
 
-  /// §2.5.2, §7.1: what has changed while it was away is indicated when it is back, until it confirms.
+  /// §2.5.2, §7.1: a change while it was disconnected is indicated on its return, until it confirms.
   @Test func changesWhileAway() throws {
     let bond = BondID(rawValue: 7), cache = try Cache(), tester = cache.tester
     tester.server.bond(tester.bearer, as: bond)
@@ -291,7 +291,7 @@ import Testing
     #expect(cache.indication() == "0x0008 06 00 26 00")
     #expect(cache.reading() == "01 0A 22 00 12")
     _ = tester.effectTexts()
-    // Gone before it has confirmed.
+    // Disconnected before its confirmation.
     tester.server.close(tester.bearer)
     _ = tester.effectTexts()
     try restored(cache, try #require(tester.records[bond]))
@@ -303,7 +303,7 @@ import Testing
     _ = tester.effectTexts()
     try restored(cache, try #require(tester.records[bond]))
     #expect(cache.indication() == nil && cache.reading() == "0B 01")
-    // A database that the server has never had, as after an update: everything.
+    // For the record of an unknown database, as after an update, everything has changed.
     var builder = DatabaseBuilder()
     builder.genericAccess(name: "B")
     builder.genericAttribute()
@@ -313,7 +313,7 @@ import Testing
     #expect(other.indication() == "0x0008 01 00 FF FF")
   }
 
-  /// A handle that belongs to another characteristic now is not subscribed to.
+  /// The subscription to a handle that now belongs to another characteristic is dropped.
   @Test func configurationsOfAnotherDatabase() throws {
     let bond = BondID(rawValue: 7), cache = try Cache(), tester = cache.tester
     #expect(tester.ask("12 23 00 01 00") == "13")
@@ -330,7 +330,7 @@ import Testing
     #expect(other.tester.ask("0A 23 00") == "0B 00 00")
   }
 
-  /// Octets that are no record: a named error, and a client that begins anew.
+  /// Invalid octets for a record: a named error, and a client without a record.
   @Test func badRecords() throws {
     let good = ClientRecord().octets
     #expect(good.count == 23)

@@ -4,10 +4,11 @@ import GATT
 import TestSupport
 import Testing
 
-/// Lists over several values of the application: one question at a time, one response in the end. Vol 3, Part F, §3.4.4.
+/// Lists over several values of the application: one request to it at a time, one response at the end. Vol 3, Part F,
+/// §3.4.4.
 @Suite struct ServerCollectingTests {
-  /// Values of one type: stored, dynamic, dynamic, stored, dynamic, each at an even handle from 0x0004 on; and one that is
-  /// not for everybody at 0x000E, then 0x0010 dynamic.
+  /// Values of one type: stored, dynamic, dynamic, stored, dynamic, each at an even handle from 0x0004 on; and a
+  /// protected one at 0x000E, then 0x0010 dynamic.
   let tester: ServerUnderTest
   init() throws { tester = try Self.tester() }
   static func tester(mtu: Int = 23) throws -> ServerUnderTest {
@@ -31,24 +32,24 @@ import Testing
     #expect(tester.effectTexts() == ["1 reads 0x0006+0 #1"])
     #expect(tester.answerRead(1, [0xC0, 0xC1]) == later)
     #expect(tester.effectTexts() == ["1 reads 0x0008+0 #2"])
-    // What has been answered is answered; a consent is no value.
+    // A request cannot be answered twice; accepting a write does not answer a read.
     #expect(tester.answerRead(1, [0]) == "nobody waits: answeredAlready")
     #expect(tester.answerWrite(2) == "nobody waits: wrongKind")
     #expect(tester.answerRead(2, [0xD0, 0xD1]) == later)
-    // The fourth is the server's own, and the fifth would be asked for, if it had room: 4 × 4 + 2 octets of 23, and 4 more.
+    // The server keeps the fourth, and would request the fifth if it had room: 4 × 4 + 2 octets of 23, and 4 more.
     #expect(tester.effectTexts() == ["1 reads 0x000C+0 #3"])
     #expect(
       tester.answerRead(3, [0xE0, 0xE1])
         == "09 04 04 00 A0 A1 06 00 C0 C1 08 00 D0 D1 0A 00 B0 B1 0C 00 E0 E1")
     #expect(tester.effectTexts() == [])
-    // From there on: the first needs encryption.
+    // From that handle on, the first value needs encryption.
     #expect(tester.ask("08 0D 00 FF FF 01 AA") == "01 08 0E 00 05")
     #expect(tester.ask("08 0F 00 FF FF 01 AA") == later)
     #expect(tester.answerRead(4, []) == "09 02 10 00")
   }
 
-  /// A list ends before a value of another length, before one that the client may not read, and where the application
-  /// says no; an error of the first is the answer.
+  /// A list ends before a value of another length, one that the client may not read, or one that the application
+  /// refuses; an error for the first value is the answer.
   @Test func whereAListEnds() {
     #expect(tester.ask(Self.byType) == later && tester.answerRead(1, [1]) == "09 04 04 00 A0 A1")
     #expect(tester.ask("08 05 00 FF FF 01 AA") == later)
@@ -56,13 +57,13 @@ import Testing
     #expect(tester.ask("08 05 00 FF FF 01 AA") == later && tester.answerRead(3, [1, 2, 3]) == later)
     #expect(tester.refuse(4, ATTError(rawValue: 0x80)) == "09 05 06 00 01 02 03")
     #expect(tester.ask("08 0C 00 FF FF 01 AA") == later && tester.answerRead(5, [1]) == "09 03 0C 00 01")
-    // A long first value leaves no room for a second: nobody is asked for it.
+    // A long first value leaves no room for a second, which the server does not request.
     #expect(tester.ask("08 05 00 FF FF 01 AA") == later)
     _ = tester.effectTexts()
     #expect(
       tester.answerRead(6, Array(repeating: 7, count: 600)) == "09 15 06 00 " + hex(Array(repeating: 7, count: 19)))
     #expect(tester.effectTexts() == [])
-    // A range that ends at a dynamic value, and the last handle there is.
+    // A range that ends at a dynamic value, and at the last handle.
     #expect(tester.ask("08 05 00 06 00 01 AA") == later && tester.answerRead(7, [1]) == "09 03 06 00 01")
   }
 
@@ -73,32 +74,32 @@ import Testing
     #expect(tester.answerRead(3, [2, 3]) == "0F A0 A1 01 B0 B1 02 03")
     #expect(tester.ask("20 06 00 04 00 08 00") == later && tester.answerRead(4, [1, 2, 3]) == later)
     #expect(tester.answerRead(5, []) == "21 03 00 01 02 03 02 00 A0 A1 00 00")
-    // Any error is the answer: of the application, and of a handle behind it.
+    // Any error is the answer: of the application, or of a later handle.
     #expect(tester.ask("0E 04 00 06 00") == later && tester.refuse(6, .unlikelyError) == "01 0E 00 00 0E")
     #expect(tester.ask("20 06 00 08 00") == later && tester.answerRead(7, [1]) == later)
     #expect(tester.refuse(8, ATTError(rawValue: 0x81)) == "01 20 08 00 81")
     #expect(tester.ask("0E 06 00 0E 00") == later && tester.answerRead(9, [1]) == "01 0E 0E 00 05")
     #expect(tester.ask("0E 06 00 77 00") == later && tester.answerRead(10, [1]) == "01 0E 77 00 01")
-    // A full response needs no more values; what is behind is checked all the same.
+    // A full response needs no more values; the server still checks the later handles.
     _ = tester.effectTexts()
     let full = Array(repeating: UInt8(9), count: 30)
     #expect(tester.ask("0E 06 00 08 00 0C 00") == later && tester.answerRead(11, full) == "0F " + hex(full.prefix(22)))
     #expect(tester.ask("20 06 00 08 00 0C 00") == later)
     #expect(tester.answerRead(12, full) == "21 1E 00 " + hex(full.prefix(20)))
     #expect(tester.ask("0E 06 00 08 00 0E 00") == later && tester.answerRead(13, full) == "01 0E 0E 00 05")
-    // A value of 18 octets leaves room for a length and nothing else.
+    // A value of 18 octets leaves room for a length only.
     #expect(tester.ask("20 06 00 08 00") == later && tester.answerRead(14, Array(full.prefix(18))) == later)
     #expect(tester.answerRead(15, [1, 2]) == "21 12 00 " + hex(full.prefix(18)) + " 02 00")
   }
 
-  /// The same value several times, as often as the request says.
+  /// The same value several times, as often as the request names it.
   @Test func sameHandleAgain() {
     #expect(tester.ask("0E 06 00 06 00 06 00") == later)
     #expect(tester.answerRead(1, [1]) == later && tester.answerRead(2, [2]) == later)
     #expect(tester.answerRead(3, [3]) == "0F 01 02 03")
   }
 
-  /// Permissions count when the list goes on, and so does the database.
+  /// The server checks permissions and the database again when the list continues.
   @Test func changesBetweenTheAnswers() throws {
     tester.server.setSecurity(.encrypted, of: tester.bearer)
     #expect(tester.ask("0E 0E 00 06 00") == later)
@@ -110,7 +111,7 @@ import Testing
     #expect(tester.ask(Self.byType) == "01 08 01 00 0A")
   }
 
-  /// Vol 3, Part F, §3.4.2.2: the MTU of the request is the MTU of its response, whatever is exchanged meanwhile.
+  /// Vol 3, Part F, §3.4.2.2: the response uses the MTU of its request, even after an exchange meanwhile.
   @Test func largerMTUMeanwhile() {
     let value = Array(repeating: UInt8(5), count: 100)
     for (request, response) in [
@@ -130,7 +131,8 @@ import Testing
     }
   }
 
-  /// The client goes, or the bearer answers for the application: what has been collected is for nobody, and does not get into the next.
+  /// If the client disconnects or the bearer answers for the application, the collected part is discarded, and not used
+  /// in the next response.
   @Test func endsMeanwhile() {
     #expect(tester.ask(Self.byType) == later && tester.answerRead(1, [1, 2]) == later)
     tester.expire()
@@ -143,7 +145,7 @@ import Testing
     #expect(tester.effectTexts().suffix(1) == ["1 cancelled #4"])
   }
 
-  /// No room for another question: Insufficient Resources, in the middle too.
+  /// Without room for another request to the application: Insufficient Resources, also in the middle of a list.
   @Test func boundedQuestions() throws {
     var configuration = ServerConfiguration()
     configuration.waitingEffects = 1
@@ -163,7 +165,7 @@ import Testing
     #expect(tester.answerRead(3, [1]) == "0F 01 01")
   }
 
-  /// Several values of the application in one queue: all or none, with one answer. Vol 3, Part F, §3.4.6.3.
+  /// Several values of the application in one queue: written all or none, with one answer. Vol 3, Part F, §3.4.6.3.
   @Test func preparedForTheApplication() throws {
     var builder = DatabaseBuilder()
     builder.service("AA00") { service in

@@ -13,7 +13,7 @@ import Testing
     "52 34 00 01", "52 3A 00 01", "D2 34 00 01 00 01 02 03 04 05 06 07 08 09 0A 0B",
   ]
 
-  /// Whatever a client sends: a response of at most ATT_MTU octets or a question to the application, never a trap.
+  /// Any PDU of a client causes a response of at most ATT_MTU octets or a request to the application, never a trap.
   @Test(arguments: [23, 24, 27, 64, 247, 517]) func anyRequest(mtu: Int) throws {
     let tester = ServerUnderTest(try richDatabase(), mtu: mtu)
     var chance = SplitMix64(seed: Fuzz.seed &+ UInt64(mtu)), answered = 0, waiting: [ServerRequestID] = []

@@ -6,13 +6,14 @@ import Testing
 
 @testable import GATT
 
-/// A hostile client at the other end of a bearer: sequences of PDUs, half of them valid, half mutated, against bearer and server
-/// with every kind of attribute, an application with moods, changes of the database, of security, of the MTU, and time.
+/// A hostile client at the other end of a bearer: sequences of PDUs, half of them valid, half mutated, against bearer
+/// and server with every kind of attribute, an application that answers at random, changes of the database, of
+/// security, of the MTU, and time.
 ///
-/// What must hold: no trap; exactly one response to each request that was taken, in order; every PDU within the MTU; what the
-/// server keeps stays within its bounds; the bearer closes when an indication is not confirmed for 30 s, and for nothing else.
+/// Invariants: no trap; exactly one response to each accepted request, in order; every PDU within the MTU; the server's
+/// memory within its bounds; the bearer closes if an indication is not confirmed for 30 s, and for no other reason.
 @Suite struct ServerHostileTests {
-  /// 20,000 sequences, or as many as `BINDRUNE_FUZZ_CASES` says.
+  /// 20,000 sequences, or `BINDRUNE_FUZZ_CASES`.
   static let sequences = ProcessInfo.processInfo.environment["BINDRUNE_FUZZ_CASES"].flatMap { Int($0) } ?? 20_000
 
   @Test func anySequence() throws {
@@ -33,7 +34,7 @@ import Testing
         return
       }
     }
-    // It is no test if nothing happens.
+    // The sequences must cause enough events.
     #expect(responses > Self.sequences && requests >= responses && questions > Self.sequences / 4)
     #expect(closed > 0 && records > 0)
   }
@@ -70,7 +71,7 @@ import Testing
   }
 }
 
-/// One client, one server, one bearer, and what happens to them.
+/// One client, one server, one bearer, and their events.
 private final class Hostile {
   static let waitingOctets = 4096, preparedOctets = 1024
   var bearer: Bearer
@@ -79,10 +80,10 @@ private final class Hostile {
   var now = Instant.zero
   var chance: SplitMix64
   private var buffer = PacketBuffer(capacity: 600)
-  /// Opcodes of the requests that were taken and have no response yet.
+  /// Opcodes of the accepted requests without a response.
   private var expected: [UInt8] = []
   private var waiting: [ServerRequestID] = []
-  /// When our indication that is not confirmed, and our own Exchange MTU Request, were sent.
+  /// The times when our unconfirmed indication, and our Exchange MTU Request, were sent.
   private var indicatedAt: Instant?, askedAt: Instant?
   private(set) var requests = 0, responses = 0, questions = 0, recordCount = 0
   private(set) var failures: [String] = []
@@ -195,7 +196,7 @@ private final class Hostile {
     if case .unwanted(.wrongKind) = outcome { return }
     waiting.removeAll { $0 == question }
     guard case .response(let ticket) = outcome else {
-      // It may have ended by itself, and nobody has listened to that yet.
+      // It may have closed, without the effect having been read.
       if case .unwanted(let reason) = outcome, reason != .tooLate { fail("an open question is answered by \(reason)") }
       return
     }
@@ -237,7 +238,7 @@ private final class Hostile {
     if bearer.canIndicate, let change = server.takeServiceChanged(on: id) {
       if !bearer.indicate(change.handle, change.value.span).isAccepted { fail("Service Changed was not taken") }
     }
-    // Sometimes nobody listens for a while.
+    // Sometimes the effects are not read for a while.
     if number(0...3) == 0 { return }
     while let effect = server.nextEffect() {
       switch effect {
@@ -285,7 +286,7 @@ private final class Hostile {
     if expected.count > 2 { fail("\(expected.count) requests are open") }
   }
 
-  /// Everything that is open is answered for in the end, unless the bearer has closed.
+  /// At the end every open request is answered, unless the bearer has closed.
   private func finish() {
     for _ in 0..<4 where closure == nil {
       drain()
@@ -319,7 +320,7 @@ private final class Hostile {
   }
 }
 
-/// PDUs of a client, made from chance: half of them as the Specification wants them, half of those spoilt.
+/// Random PDUs of a client: half of them as the Specification requires, half of those damaged.
 private enum PDUs {
   static let handles: [UInt16] = [
     0, 1, 3, 8, 9, 0xB, 0xD, 0x22, 0x23, 0x44, 0x46, 0x48, 0x4A, 0x4C, 0x4E, 0x4F, 0x51, 0x54, 0x72, 0xFFFF,

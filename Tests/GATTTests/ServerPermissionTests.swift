@@ -4,10 +4,11 @@ import GATT
 import TestSupport
 import Testing
 
-/// The order of errors (`Server`), on every path that reads or writes. Vol 3, Part F, §3.4.4, §3.4.5; Vol 3, Part C, §10.3.1.
+/// The order of errors (`Server`), on every path that reads or writes. Vol 3, Part F, §3.4.4, §3.4.5; Vol 3, Part C,
+/// §10.3.1.
 @Suite struct ServerPermissionTests {
-  /// What a client is, and what it gets for a value that asks for everything there is: an authenticated key of 16 octets
-  /// and authorization. `nil`: the value.
+  /// A client's security, and its error for a value that requires everything: an authenticated key of 16 octets and
+  /// authorization. `nil`: it gets the value.
   struct Client: Sendable, CustomStringConvertible {
     var security: BearerSecurity
     var keySize = 16
@@ -25,7 +26,8 @@ import Testing
   ]
   static let all = AttributePermissions.Access.authenticated.withKey(of: 16).withAuthorization
 
-  /// 0003: protected in both directions; 0005: dynamic, the same; 0007: nothing permitted; 0008: a protected configuration.
+  /// 0003: protected in both directions; 0005: dynamic, the same; 0007: nothing permitted; 0008: a protected
+  /// configuration.
   private func tester(_ client: Client) throws -> ServerUnderTest {
     var builder = DatabaseBuilder()
     builder.service("AA00") { service in
@@ -42,7 +44,7 @@ import Testing
 
   @Test(arguments: clients) func everyPath(_ client: Client) throws {
     let tester = try tester(client)
-    // Request, response of who may, handle in error.
+    // Request, response to an authorized client, handle in error.
     for (request, response, handle) in [
       ("0A 03 00", "0B 07", "03 00"), ("0C 03 00 00 00", "0D 07", "03 00"),
       ("0E 02 00 03 00", "0F 0A 03 00 01 AA 07", "03 00"),
@@ -54,9 +56,9 @@ import Testing
       let expected = client.error.map { "01 \(request.prefix(2)) \(handle) \(hex([$0]))" } ?? response
       #expect(tester.ask(request) == expected, "\(request)")
     }
-    // A value that may not be read is not compared, and never an error: §3.4.3.3.
+    // A value that may not be read is not compared, and causes no error: §3.4.3.3.
     #expect(tester.ask("06 01 00 FF FF 01 AA 07") == (client.error == nil ? "07 03 00 03 00" : "01 06 01 00 0A"))
-    // Types are nobody's secret: §3.4.3.1.
+    // Types need no permission: §3.4.3.1.
     #expect(tester.ask("04 03 00 03 00") == "05 01 03 00 01 AA")
     _ = tester.effectTexts()
     tester.command("52 03 00 09")
@@ -65,7 +67,8 @@ import Testing
     #expect((tester.effectTexts() == ["1 wrote 0x0005+0: 09"]) == (client.error == nil))
   }
 
-  /// Not permitted comes before all that could be mended, the handle before that; offset and length come last.
+  /// An invalid handle comes first, then "not permitted", then errors that the client could remedy; offset and length
+  /// come last.
   @Test(arguments: clients) func orderOfErrors(_ client: Client) throws {
     let tester = try tester(client), error = client.error
     #expect(tester.ask("0A 07 00") == "01 0A 07 00 02" && tester.ask("12 07 00 01") == "01 12 07 00 03")
@@ -81,7 +84,7 @@ import Testing
     #expect(tester.ask("16 03 00 01 00 01") == "17 03 00 01 00 01" && tester.ask("18 01") == "01 18 03 00 0D")
   }
 
-  /// What was prepared while the link was protected is not written when it is not any more.
+  /// Writes prepared while the link was protected are not executed when it no longer is.
   @Test func securityLostBetweenPrepareAndExecute() throws {
     let tester = try tester(Client(security: .authenticated))
     #expect(tester.ask("16 03 00 00 00 09") == "17 03 00 00 00 09")

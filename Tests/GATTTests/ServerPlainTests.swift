@@ -4,8 +4,8 @@ import GATT
 import TestSupport
 import Testing
 
-/// The server behind its bearer, with all its indexes and shortcuts, against one that walks a table: the same octets out,
-/// the same told to the application.
+/// The server behind its bearer, with its indexes and shortcuts, gives the same octets and effects as a plain one that
+/// searches a table.
 @Suite struct ServerPlainTests {
   static let shards = 5
   /// Requests to one database before the next is built.
@@ -20,7 +20,7 @@ import Testing
     }
   }
 
-  /// One database and what is asked of it. Returns how many answers were wrong.
+  /// Sends requests to one database. Returns the number of wrong answers.
   static func compare(seed: UInt64) throws -> Int {
     var services = RandomServices(seed: seed), plain = PlainServer()
     let database = try services.build(into: &plain)
@@ -46,7 +46,7 @@ import Testing
     return wrong
   }
 
-  /// What happens between requests: the link's protection, values, services.
+  /// Changes between requests: the link's protection, values, services.
   private static func change(
     _ served: ServedBearer, _ plain: inout PlainServer, _ services: inout RandomServices
   ) throws {
@@ -62,7 +62,7 @@ import Testing
       #expect(served.mayBeSent(row.handle) == plain.mayBeSent(row.handle))
     }
     if services.one(in: 30), let row = plain.attributes.randomElement(using: &services.chance),
-      // The application's values: what makes services is changed by inserting and removing.
+      // The application's values; services change only by inserting and removing.
       !(0x2800...0x2803).contains(where: { row.type == PlainUUID($0) })
     {
       let value = (0..<Int.random(in: 0...24, using: &services.chance)).map { UInt8($0) }
@@ -73,15 +73,15 @@ import Testing
         try served.insert(services.insertion(into: &plain))
       } else if let service = services.removal(from: &plain) {
         try served.remove(service)
-        // In no order that is promised.
+        // The order is unspecified.
         #expect(Set(served.events) == Set(plain.events))
       }
       served.application = plain.application
     }
   }
 
-  /// Every lookup of the index, after services have come and gone: each handle, what follows each handle, each type and
-  /// each service from each handle on.
+  /// Every lookup of the index, after services were added and removed: each handle, its successor, each type and each
+  /// service from each handle on.
   @Test func everyLookup() throws {
     for seed in Fuzz.seed..<Fuzz.seed + 12 {
       var services = RandomServices(seed: seed &* 7_919), plain = PlainServer()
@@ -119,7 +119,7 @@ import Testing
         values.insert(value)
       }
     }
-    // Of some hundred attributes only every so many.
+    // Of several hundred attributes only some.
     let some = handles.sorted().enumerated().filter { $0.offset % (1 + handles.count / 30) == 0 }.map(\.element)
     for raw in some {
       let range = [UInt8(raw & 0xFF), UInt8(raw >> 8), 0xFF, 0xFF]

@@ -20,7 +20,7 @@ import Testing
     #expect(tester.effectTexts() == [])
     #expect(tester.ask("18 01") == "19")
     #expect(tester.effectTexts() == ["1 wrote 0x003E+0: \(hex(value))"])
-    // Written from its first octet on: what was there before is gone, as after a Write Request.
+    // Written from its first octet on, it replaces the whole value, as a Write Request does.
     #expect(tester.server.database.value(handle(0x3E)) == value)
   }
 
@@ -50,8 +50,8 @@ import Testing
     #expect(tester.effectTexts() == [])
   }
 
-  /// Vol 3, Part G, §3.3.3.1: none of the two has Characteristic Extended Properties, so none has the Reliable Write bit. Both
-  /// are written at once all the same.
+  /// Vol 3, Part G, §3.3.3.1: neither has Characteristic Extended Properties, so neither has the Reliable Write bit.
+  /// The server still writes both at once.
   @Test func severalValuesWithoutReliableWrite() {
     #expect(tester.ask("08 01 00 FF FF 00 29") == "01 08 01 00 0A")
     #expect(tester.ask("16 3E 00 00 00 01 02") == "17 3E 00 00 00 01 02")
@@ -60,7 +60,7 @@ import Testing
     #expect(tester.effectTexts() == ["1 wrote 0x003E+0: 01 02", "1 wrote 0x0034+0: 05"])
   }
 
-  /// Permissions count when a part is prepared, offset and length when the queue is executed.
+  /// The server checks permissions when a part is prepared, offset and length when the queue is executed.
   @Test func errorsOfPreparing() {
     #expect(tester.ask("16 06 00 00 00 AA") == "01 16 06 00 01")
     #expect(tester.ask("16 03 00 00 00 AA") == "01 16 03 00 03")
@@ -69,7 +69,7 @@ import Testing
     #expect(tester.ask("16 34 00 00") == "01 16 00 00 04")
   }
 
-  /// All or nothing: the first write of each queue is good, and must not be done.
+  /// All or nothing: the first write of each queue is valid, but must not be executed.
   @Test(arguments: [
     ("16 34 00 05 00 AA", "01 18 34 00 07"),  // behind the end
     // The 20th octet is the last that fits.
@@ -86,7 +86,7 @@ import Testing
     #expect(tester.ask("18 01") == expected)
     #expect(tester.server.database.value(handle(0x3E))?.count == (isGood ? 3 : 512))
     if !isGood { #expect(tester.effectTexts() == []) }
-    // The queue is empty after an error too.
+    // After an error the queue is empty, too.
     _ = tester.effectTexts()
     #expect(tester.ask("18 01") == "19")
     #expect(tester.effectTexts() == [])
@@ -133,7 +133,7 @@ import Testing
     #expect(tester.ask("0A 34 00") == "0B 01 02 03")
   }
 
-  /// The application agrees first; what the server keeps is written with it or not at all.
+  /// The application accepts first; the server's own values are written together with its own, or not at all.
   @Test func dynamicValueInTheQueue() {
     for answer in ["19", "01 18 3A 00 80"] {
       _ = tester.ask("16 34 00 00 00 \(answer == "19" ? "11" : "22")")
@@ -148,7 +148,7 @@ import Testing
     }
     #expect(tester.ask("18 01") == "19")
     #expect(tester.effectTexts() == [])
-    // Two writes of one dynamic value are two writes, and one question: `ServerCollectingTests`.
+    // Two writes of one dynamic value are one request to the application: `ServerCollectingTests`.
     _ = tester.ask("16 3A 00 00 00 01")
     _ = tester.ask("16 3A 00 00 00 02")
     #expect(tester.ask("18 01") == later)

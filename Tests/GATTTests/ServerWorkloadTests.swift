@@ -3,10 +3,10 @@ import GATT
 import TestSupport
 import Testing
 
-/// The workloads that three C stacks answered alike, byte for byte: `Fixtures/Workloads`. Two exchanges of every kind are a
-/// conformance script, `Fixtures/Scripts/own/server-300.exchange`.
+/// The workloads to which three C stacks gave identical answers: `Fixtures/Workloads`. Two exchanges of every kind are
+/// a conformance script, `Fixtures/Scripts/own/server-300.exchange`.
 @Suite struct ServerWorkloadTests {
-  /// All 1,780 of both sizes, through the bearer as a client's requests come.
+  /// All 1,780 of both sizes, through the bearer.
   @Test(arguments: [300, 3000]) func allExchanges(attributes: Int) throws {
     let folder = VectorFile.fixtures.appending(path: "Workloads")
     var asked = Reader([UInt8](try Data(contentsOf: folder.appending(path: "reqs_\(attributes).bin"))))

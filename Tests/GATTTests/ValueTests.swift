@@ -27,7 +27,7 @@ import Testing
         "2A9D", "0E 68 3A EA 07 0B 15 0E 05 09 01 E6 00 08 07",
         "74.760 kg, 2026-11-21 14:05:09"
       ), ("2A9D", "00 FF FF", "no measurement"),
-      // Cut, too long, or not known here.
+      // Cut, too long, or unknown.
       ("2A37", "01 2C", nil), ("2A37", "10 3E", nil), ("2A37", "10 3E 00", nil), ("2A37", "00 3E 00", nil),
       ("2A19", "", nil),
       ("2A38", "07", nil), ("2A29", "41", nil), ("A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00", "57", nil),
@@ -62,7 +62,7 @@ import Testing
     #expect(float.isNumber && float.mantissa == mantissa && float.exponent == exponent && float.value == value)
     #expect(MedicalFloat32(mantissa: mantissa, exponent: exponent) == float)
   }
-  @Test func whatIsNoNumber() {
+  @Test func notANumber() {
     #expect(MedicalFloat16.nan.rawValue == 0x07FF && MedicalFloat32.nan.rawValue == 0x007F_FFFF)
     #expect(MedicalFloat16.notAtThisResolution.rawValue == 0x0800)
     #expect(MedicalFloat32.notAtThisResolution.rawValue == 0x0080_0000)
@@ -86,7 +86,7 @@ import Testing
     #expect(MedicalFloat16(3000, digits: 0) == nil && MedicalFloat16(1e300, digits: 0) == nil)
     #expect(MedicalFloat16(.nan, digits: 0) == .nan && MedicalFloat16(-.infinity, digits: 3) == .negativeInfinity)
   }
-  /// Against the standard library's own reading of the decimal number, which is correctly rounded.
+  /// Compared with the standard library's conversion of the decimal number, which is correctly rounded.
   @Test func valuesAreTheNearest() throws {
     for exponent in -128...127 {
       for mantissa in [1, 3, 7, 364, 2_045, 99_999, 1_234_567, 8_388_605, -8_388_605] {
@@ -104,7 +104,7 @@ import Testing
   @Test(arguments: [Int.min, -128, 129, Int.max]) func tooManyDigits(digits: Int) {
     #expect(MedicalFloat32(1, digits: digits) == nil && MedicalFloat16(0, digits: digits) == nil)
   }
-  /// A decimal number of so many digits gives the mantissa that it is written with.
+  /// A decimal number of few enough digits gives the mantissa of its digits.
   @Test func decimalsComeBack() throws {
     var chance = SplitMix64(seed: Fuzz.seed)
     for _ in 0..<2_000 {
@@ -113,7 +113,7 @@ import Testing
       #expect(MedicalFloat32(value, digits: digits)?.mantissa == mantissa, "\(mantissa)e-\(digits)")
     }
   }
-  /// Every one of the 65,536 says the same both ways.
+  /// Each of the 65,536 values converts back to itself.
   @Test func everyShortFloat() {
     for raw in UInt16.min...UInt16.max {
       let float = MedicalFloat16(rawValue: raw)

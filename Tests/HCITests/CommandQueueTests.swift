@@ -6,8 +6,9 @@ import Testing
 /// Commands through a running layer: Vol 4, Part E, §4.4.
 @Suite struct CommandQueueTests {
   let scan = LESetScanEnable.opcode, version = ReadRemoteVersionInformation.opcode, update = LEConnectionUpdate.opcode
+  let link = ConnectionHandle(rawValue: 0x0040)
 
-  /// A running layer whose controller has just said that it takes `number` commands.
+  /// A running layer whose controller has just reported that it accepts `number` commands.
   func bench(number: UInt8 = 1) -> Bench {
     var bench = Bench()
     _ = bench.start()
@@ -15,7 +16,7 @@ import Testing
     return bench
   }
 
-  @Test func oneCommandAtATimeWhereTheControllerSaysOne() {
+  @Test func oneCommandAtATimeIfTheControllerAcceptsOne() {
     var bench = bench()
     for tag in 1...3 { bench.layer.send(LESetScanEnable(), tag: UInt32(tag), now: bench.now) }
     #expect(bench.sent() == [scan])
@@ -27,11 +28,11 @@ import Testing
     expect(bench.sent() == [] && bench.layer.deadline == nil)
   }
 
-  @Test func manyWhereItSaysMany() {
+  @Test func severalIfItAcceptsSeveral() {
     var bench = bench(number: 3)
     for tag in 1...5 { bench.layer.send(LESetScanEnable(), tag: UInt32(tag), now: bench.now) }
     #expect(bench.sent().count == 3)
-    // Two are outstanding still: of the three it takes, one may be sent.
+    // Two are still outstanding: of the three that it accepts, one may be sent.
     #expect(bench.receive(complete(scan, number: 3)).outcome?.tag == 1)
     #expect(bench.sent().count == 1)
   }
@@ -52,7 +53,7 @@ import Testing
     #expect(bench.sent() == [scan])
   }
 
-  @Test func whatCannotBeSentTimesOutToo() {
+  @Test func unsentCommandsTimeOutToo() {
     var bench = bench(number: 0)
     bench.now = .ms(5_000)
     bench.layer.send(LESetScanEnable(), tag: 1, now: bench.now)
@@ -62,7 +63,7 @@ import Testing
     expect(bench.layer.expire(now: .ms(7_000)).outcome.map { $0.tag == 1 && $0.timedOut } == true)
     expect(bench.layer.expire(now: .ms(7_000)).outcome.map { $0.tag == 2 && $0.timedOut } == true)
     expect(bench.layer.expire(now: .ms(7_000)).isNothing && bench.layer.deadline == nil)
-    // It never said that it takes one: nothing goes, now or later.
+    // It never reported that it accepts one: nothing is sent, now or later.
     bench.layer.send(LESetScanEnable(), tag: 3, now: .ms(8_000))
     expect(bench.sent() == [] && bench.layer.deadline == .ms(10_000))
   }
@@ -70,7 +71,7 @@ import Testing
   @Test func anUnansweredCommandDoesNotStopTheQueue() {
     var bench = bench()
     bench.now = .ms(100)
-    bench.layer.send(ReadRemoteVersionInformation(), tag: 1, now: bench.now)
+    bench.layer.send(ReadRemoteVersionInformation.with { $0.connectionHandle = link }, tag: 1, now: bench.now)
     bench.layer.send(LESetScanEnable(), tag: 2, now: bench.now)
     expect(bench.sent() == [version] && bench.layer.deadline == .ms(2_100))
     let outcome = bench.layer.expire(now: .ms(2_100)).outcome
@@ -78,19 +79,19 @@ import Testing
     bench.now = .ms(2_100)
     #expect(bench.sent() == [scan])
     #expect(bench.receive(complete(scan)).outcome?.status == .success)
-    // Links work without it, so it is not asked again.
+    // Links work without it, so the layer does not repeat it.
     expect(!bench.layer.supports(version))
-    bench.layer.send(ReadRemoteVersionInformation(), tag: 3, now: bench.now)
+    bench.layer.send(ReadRemoteVersionInformation.with { $0.connectionHandle = link }, tag: 3, now: bench.now)
     expect(bench.sent() == [] && bench.layer.deadline == .zero)
     expect(bench.layer.expire(now: bench.now).outcome?.ending == .unsupported)
-    // An answer at last.
+    // A late answer.
     guard case .unexpectedAnswer(version)? = bench.receive(status(version)).violation else {
       Issue.record("a late answer is a violation")
       return
     }
   }
 
-  @Test func aCommandThatMattersIsTriedAgain() {
+  @Test func anEssentialCommandIsRepeated() {
     var bench = bench()
     bench.layer.send(LESetScanEnable(), tag: 1, now: bench.now)
     #expect(bench.sent() == [scan])
@@ -101,7 +102,7 @@ import Testing
 
   @Test func answersInAnotherOrder() {
     var bench = bench(number: 5)
-    bench.layer.send(LEConnectionUpdate(), tag: 1, now: bench.now)
+    bench.layer.send(LEConnectionUpdate.with { $0.connectionHandle = link }, tag: 1, now: bench.now)
     bench.layer.send(LESetScanEnable(), tag: 2, now: bench.now)
     #expect(bench.sent() == [update, scan])
     #expect(bench.receive(complete(scan, .commandDisallowed)).outcome.map { $0.tag == 2 && $0.status == 0x0C } == true)
@@ -122,13 +123,13 @@ import Testing
 
   @Test func returnParametersAreARangeOfThePacket() throws {
     var bench = bench()
-    bench.layer.send(LESetDataLength(), tag: 1, now: bench.now)
+    bench.layer.send(LESetDataLength.with { $0.connectionHandle = link }, tag: 1, now: bench.now)
     #expect(bench.sent() == [LESetDataLength.opcode])
     let packet = complete(LESetDataLength.opcode, .success, [0x40, 0])
     let outcome = try #require(bench.receive(packet).outcome)
     #expect(
       try LESetDataLength.decodeReturn(outcome.returnParameters, in: packet.span).connectionHandle.rawValue == 0x40)
-    // Not even a status.
+    // No return parameters, not even a status.
     bench.layer.send(LESetScanEnable(), tag: 2, now: bench.now)
     #expect(bench.sent() == [scan])
     #expect(bench.receive(complete(scan).dropLastStatus()).outcome?.status == .unspecifiedError)

@@ -3,7 +3,7 @@ import HCI
 import TestSupport
 import Testing
 
-/// Whose turn it is, found the slow way: the rules of `DataCredits` over a list of links, counted anew each time.
+/// A plain model of `DataCredits`: its rules over a list of links, counted anew each time.
 private struct PlainCredits {
   struct Link {
     var handle: UInt16
@@ -12,7 +12,7 @@ private struct PlainCredits {
   let total: Int
   /// In the order of opening.
   var links: [Link] = []
-  /// Which is asked first: the one behind the one served last.
+  /// The link to consider first: the one after the link served last.
   var turn = 0
 
   var free: Int { links.reduce(total) { $0 - $1.held } }
@@ -20,7 +20,7 @@ private struct PlainCredits {
     let waiting = links.filter(\.wants).count, withData = links.filter { $0.wants || $0.held > 0 }.count
     let others = links.count - 1
     guard free > 0, waiting > 0 else { return nil }
-    // One alone leaves a buffer for each other, and half of them at most.
+    // A lone link leaves a buffer for each other link, but at most half of them.
     let limit = waiting > 1 ? max(1, total / withData) : others == 0 ? total : max(1, total / 2, total - others)
     let first = turn < links.count ? turn : 0
     var best: Link?
@@ -43,7 +43,7 @@ private struct PlainCredits {
 }
 
 @Suite struct DataCreditsPlainTests {
-  /// Links come, go, want and are served: the same link is next, and the same buffers are free.
+  /// Links open, close, request and receive buffers: the same link is next, and the same buffers are free.
   @Test func sameTurns() {
     print("DataCredits against the plain way: \(Fuzz.pdus) steps, seed \(Fuzz.seed)")
     for number in 0..<(Fuzz.pdus - 1) / 500 + 1 {
@@ -77,7 +77,7 @@ private struct PlainCredits {
         bench.receive(completed([(handle, count)]))
         if let place = plain.place(handle) { plain.links[place].held = max(0, plain.links[place].held - Int(count)) }
       case 11, 12:
-        // As if the link said that it wants one buffer, while no other does.
+        // As if the link requested one buffer, and no other did.
         var wishful = plain
         if let place = plain.place(handle) { wishful.links[place].wants = true }
         let isGranted = !plain.links.contains(where: \.wants) && wishful.next == handle

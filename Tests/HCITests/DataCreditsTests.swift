@@ -25,7 +25,7 @@ import Testing
     expect(bench.layer.credits.next() == Self.b)
     bench.layer.credits.took(Self.b)
     expect(bench.layer.credits.next() == nil)
-    // What the first link gives back goes to the one with fewer packets.
+    // The first link's freed buffer goes to the link with fewer packets.
     bench.receive(completed([(0x40, 2)]))
     expect(bench.layer.credits.next() == Self.b)
   }
@@ -78,7 +78,7 @@ import Testing
     expect(bench.layer.credits.free == 1)
     #expect(bench.receive(disconnected(0x40)).event != nil)
     expect(bench.layer.credits.free == 4 && !bench.layer.credits.isOpen(Self.a))
-    // The controller says nothing more of them; one that does is told of, and gets nothing.
+    // The controller must not report them again; if it does, the layer reports that and counts nothing.
     guard case .completedPacketsOfUnknownLink(Self.a)? = bench.receive(completed([(0x40, 3)])).violation else {
       Issue.record("a violation")
       return
@@ -86,7 +86,7 @@ import Testing
     expect(bench.layer.credits.free == 4)
   }
 
-  @Test func moreThanThereWereNeverCount() {
+  @Test func excessCompletedPacketsDoNotCount() {
     var bench = Self.bench(total: 4, Self.a, Self.b)
     bench.layer.credits.setWants(Self.b, true)
     bench.layer.credits.took(bench.layer.credits.next() ?? Self.a)
@@ -98,7 +98,8 @@ import Testing
     expect(bench.layer.credits.free == 4 && bench.layer.credits.outstanding(Self.b) == 0)
   }
 
-  /// Buffers are neither made nor lost, no link goes over the cap while another waits, whoever may send is served.
+  /// The number of buffers is constant, no link exceeds the cap while another waits, and every link that may send gets
+  /// a buffer.
   @Test(arguments: 0..<200) func invariants(seed: UInt64) throws {
     var chance = SplitMix64(seed: seed)
     let total = Int.random(in: 1...12, using: &chance)
@@ -139,12 +140,12 @@ import Testing
     }
   }
 
-  /// Two links, n buffers; in a tick the air carries up to four packets of each peer that listens.
+  /// Two links, n buffers; in a tick the air carries up to four packets to each peer that receives.
   static func packetsOfB(total: UInt8, aIsSilent: Bool, ticks: Int = 1_000) -> Int {
     var bench = bench(total: total, a, b), sent = 0
     bench.layer.credits.setWants(a, true)
     for tick in 0..<ticks {
-      // The other one comes when the first has already filled what it may.
+      // The other link opens after the first has taken all the buffers that it may.
       if tick == 10 { bench.layer.credits.setWants(b, true) }
       while let link = bench.layer.credits.next() { bench.layer.credits.took(link) }
       let ofA = aIsSilent ? 0 : min(4, bench.layer.credits.outstanding(a))
@@ -157,12 +158,12 @@ import Testing
   }
 
   @Test func aSilentPeerCostsTheOthersWhatItHolds() {
-    // It went silent before the other had anything to send, and holds all but one buffer.
+    // The peer went silent before the other link had packets, and its link holds all but one buffer.
     #expect(Self.packetsOfB(total: 8, aIsSilent: true) == 990)
     #expect(Self.packetsOfB(total: 8, aIsSilent: false) == 3_960)
   }
 
-  /// It goes silent while both send.
+  /// The peer goes silent while both links send.
   @Test(arguments: [4, 8, 12] as [UInt8]) func aPeerThatGoesSilentCostsLittle(total: UInt8) {
     var bench = Self.bench(total: total, Self.a, Self.b), sent = 0
     for link in [Self.a, Self.b] { bench.layer.credits.setWants(link, true) }

@@ -3,7 +3,8 @@ import HCI
 import TestSupport
 import Testing
 
-/// Any octets into `HCILayer.receive`: an indication or a typed violation, never a trap, and the buffers add up.
+/// Any octets into `HCILayer.receive` cause an indication or a typed violation, never a trap; the number of buffers
+/// stays right.
 @Suite struct FuzzTests {
   @Test func anythingIntoReceive() throws {
     let samples = try VectorFile("hci.txt").vectors.map(\.octets) + [[2, 0x40, 0x20, 3, 0, 1, 2, 3]]
@@ -23,7 +24,7 @@ import Testing
       expect((0...running.layer.credits.total).contains(running.layer.credits.free))
       while !running.layer.expire(now: running.now).isNothing {}
 
-      // A start meets the same octets; it begins again when it is over, whichever way.
+      // A start receives the same octets; it begins again after it has succeeded or failed.
       _ = starting.sent()
       let indication = starting.receive(packet)
       touch(indication, packet, &violations)
@@ -33,7 +34,7 @@ import Testing
     expect(running.layer.credits.total == 8)
   }
 
-  /// Walks what the indication refers to: its ranges lie in the packet.
+  /// Reads everything that the indication refers to: its ranges lie in the packet.
   func touch(_ indication: HCIIndication, _ packet: [UInt8], _ violations: inout Int) {
     switch indication {
     case .acl(let acl): if !acl.data.isEmpty { _ = acl.data.byte(Int(acl.data.count) - 1, in: packet.span) }

@@ -11,7 +11,7 @@ import Testing
       opcodes == [
         Reset.opcode, ReadLocalVersionInformation.opcode, ReadLocalSupportedCommands.opcode,
         ReadLocalSupportedFeatures.opcode, LEReadLocalSupportedFeatures.opcode, ReadBDADDR.opcode, SetEventMask.opcode,
-        LESetEventMask.opcode, LEReadBufferSize.opcode, LEReadMaximumDataLength.opcode,
+        SetEventMaskPage2.opcode, LESetEventMask.opcode, LEReadBufferSize.opcode, LEReadMaximumDataLength.opcode,
         LEReadFilterAcceptListSize.opcode, LEReadMaximumAdvertisingDataLength.opcode,
         LEReadNumberOfSupportedAdvertisingSets.opcode,
       ])
@@ -41,7 +41,7 @@ import Testing
     }
   }
 
-  /// A packet of 1,023 data octets is the longest that Linux's HCI sockets take: 1,028 in all.
+  /// A packet of 1,023 data octets is the longest that Linux's HCI sockets accept: 1,028 in all.
   @Test func noPacketIsLongerThanTheSystemTakes() {
     for (announced, used) in [([27, 0], 27), ([0xFF, 3], 1023), ([0, 4], 1023), ([0xFF, 0xFF], 1023)]
       as [([UInt8], Int)]
@@ -54,14 +54,14 @@ import Testing
     }
   }
 
-  /// Vol 4, Part E, §3.1.1: all of one kind or all of the other.
-  @Test func extendedCommandsOnlyWhereTheyAreWantedAndAllThere() {
+  /// Vol 4, Part E, §3.1.1: a host uses only legacy or only extended commands.
+  @Test func extendedCommandsOnlyIfPreferredAndComplete() {
     func usesThem(_ controller: PaperController, prefers: Bool = true) -> Bool? {
       var configuration = HCILayer.Configuration()
       configuration.prefersExtendedCommands = prefers
       var bench = Bench(configuration)
       let (opcodes, end) = bench.start(controller), info = end.started
-      // One of them, sent too early, would forbid the legacy ones.
+      // After one of them, the controller would refuse the legacy commands.
       #expect(opcodes.contains(LEReadMaximumAdvertisingDataLength.opcode) == info?.usesExtendedCommands)
       #expect(opcodes.contains(LEReadNumberOfSupportedAdvertisingSets.opcode) == info?.usesExtendedCommands)
       #expect(info?.maximumAdvertisingSets == (info?.usesExtendedCommands == true ? 7 : 1))
@@ -79,12 +79,12 @@ import Testing
       controller.lacks = [bit]
       #expect(usesThem(controller) == false, "\(bit)")
     }
-    // A set has a random address only where the controller has no public one.
+    // A set has a random address only if the controller has no public one.
     controller.lacks = [LESetAdvertisingSetRandomAddress.supportedBit!]
     #expect(usesThem(controller) == true)
     controller.address = [0, 0, 0, 0, 0, 0]
     #expect(usesThem(controller) == false)
-    // What it can do neither way does not matter: this one only listens.
+    // A role that it lacks in both forms does not matter: this one only scans.
     controller.lacks = [
       LESetAdvertisingEnable.supportedBit!, LESetExtendedAdvertisingEnable.supportedBit!,
       LECreateConnection.supportedBit!, LEExtendedCreateConnection.supportedBit!,
@@ -116,8 +116,8 @@ import Testing
     #expect(bench.start(controller).end.started?.needsRandomAddress == true)
   }
 
-  /// Each command but the first three may be missing, unanswered, refused.
-  @Test func whatIsOptionalMayFail() throws {
+  /// Each command except the first three may be missing, unanswered or refused.
+  @Test func optionalCommandsMayFail() throws {
     let opcodes = Bench.startOpcodes
     for opcode in opcodes.dropFirst(3) {
       var dual = PaperController()
@@ -135,7 +135,7 @@ import Testing
     }
   }
 
-  @Test func whatIsNotMustNot() {
+  @Test func requiredCommandsMustNotFail() {
     for opcode in Bench.startOpcodes.prefix(3) {
       var silent = PaperController(), refusing = PaperController(), bench = Bench()
       silent.silent = [opcode]
@@ -163,7 +163,7 @@ import Testing
     expect(bench.layer.expire(now: .ms(2_010)).failure == .timedOut(Reset.opcode))
   }
 
-  /// A controller may leave three commands without an answer, which takes 6 s. With more the start ends after 8 s.
+  /// A controller may leave three commands without an answer, which takes 6 s. With more, the start fails after 8 s.
   @Test func theWholeStartIsBounded() {
     let optional = Array(Bench.startOpcodes.dropFirst(3))
     var few = PaperController(), many = PaperController(), bench = Bench()
@@ -180,7 +180,7 @@ import Testing
     #expect(bench.start().end.started != nil, "the next start may succeed")
     expect(bench.layer.deadline == nil, "a layer that runs has no start to end")
   }
-  /// One that answers everything, each command after 1 s.
+  /// The controller answers every command, each after 1 s.
   @Test func aSlowControllerDoesNotStart() {
     var bench = Bench(), sent: [HCIOpcode] = [], end: StartFailure?
     bench.layer.start(now: bench.now)
@@ -198,7 +198,7 @@ import Testing
     #expect(sent.count == 9 && end == sent.last.map { .tookTooLong($0) } && bench.now == .ms(8_001))
   }
 
-  @Test func whatComesBeforeTheAnswerIsNotOurs() {
+  @Test func packetsBeforeTheAnswerToResetAreIgnored() {
     var bench = Bench()
     bench.layer.start(now: bench.now)
     #expect(bench.sent() == [Reset.opcode])
@@ -228,17 +228,33 @@ import Testing
     info.features = [.leDataPacketLengthExtension]
     #expect(info.leEventMask.contains(.dataLengthChange) && !info.leEventMask.contains(.extendedAdvertisingReport))
     #expect(EventMask.standard.rawValue == 0x2000_8000_0204_E890)
+    // Encryption Change [v2] exists since Core 5.3, 0x0C.
+    info.version.hciVersion = CoreVersion(rawValue: 0x0C)
+    #expect(info.eventMaskPage2 == [])
+    info.features.insert(.leEncryption)
+    #expect(info.eventMaskPage2 == .encryptionChangeV2)
+    info.features.insert(.lePing)
+    #expect(info.eventMaskPage2.rawValue == 0x0280_0000)
+    info.version.hciVersion = CoreVersion(rawValue: 0x0B)
+    #expect(info.eventMaskPage2.rawValue == 0x0080_0000)
+    // What encryption needs, in each mask: Encryption Change and Key Refresh Complete, LE Long Term Key Request.
+    #expect(EventMask.standard.isSuperset(of: [.encryptionChange, .encryptionKeyRefreshComplete]))
+    #expect(info.leEventMask.contains(.longTermKeyRequest))
   }
 
-  /// Vol 4, Part E, §7.3.1: bit n of a mask that this stack sends is event code n + 1, and §7.8.1: subevent code n + 1. What
-  /// the controller is asked for is understood when it comes.
+  /// Vol 4, Part E, §7.3.1: bit n of a mask that this stack sends is event code n + 1, and §7.8.1: subevent code n + 1.
+  /// §7.3.69: bits 23 … 25 of page 2 are event codes 0x57 … 0x59. The layer can decode every event that it enables.
   @Test func everyEventOfTheMasksIsDecoded() {
     var info = ControllerInfo()
     info.features = LEFeatures(rawValue: .max)
+    info.version.hciVersion = CoreVersion(rawValue: 0x0D)
     for bit in UInt8(0)..<64 {
       let isLEMeta = bit == 61
       if EventMask.standard.rawValue >> bit & 1 == 1, !isLEMeta {
         #expect(HCIEvent(default: bit + 1) != nil, "event 0x\(hex([bit + 1]))")
+      }
+      if info.eventMaskPage2.rawValue >> bit & 1 == 1 {
+        #expect((23...25).contains(bit) && HCIEvent(default: bit + 0x40) != nil, "event 0x\(hex([bit + 0x40]))")
       }
       if info.leEventMask.rawValue >> bit & 1 == 1 {
         #expect(HCIEvent(default: 0x3E, subevent: bit + 1) != nil, "subevent 0x\(hex([bit + 1]))")
@@ -246,8 +262,8 @@ import Testing
     }
   }
 
-  /// What the length octet says and what is there, where a field takes all octets up to the end.
-  @Test func whatIsWrongWithTheLength() {
+  /// The length octet disagrees with the octets present, with a field that takes all octets up to the end.
+  @Test func lengthErrors() {
     for (packet, words) in [
       ("04 FF 02 01 02 03", "trailing \"Parameter_Total_Length\": 1 octets more than it says"),
       ("04 0E 04 01 03 0C 00 00 00", "trailing \"Parameter_Total_Length\": 2 octets more than it says"),
@@ -268,7 +284,7 @@ import Testing
 }
 
 extension Bench {
-  /// The commands of a start with a controller that has them all.
+  /// The commands of a start with a controller that supports all.
   static var startOpcodes: [HCIOpcode] {
     var bench = Bench(), controller = PaperController()
     controller.lmpFeatures = .leSupported
@@ -335,7 +351,7 @@ extension Bench {
     }
   }
 
-  @Test func packetsThatNoControllerSends() {
+  @Test func impossiblePackets() {
     var bench = Bench()
     _ = bench.start()
     for type: UInt8 in [0, 1, 3, 5, 6, 0xFF] {
@@ -351,7 +367,7 @@ extension Bench {
     #expect(error.reason == .truncated(needed: 1, available: 0))
   }
 
-  /// Every phase and every kind of input: moves on, or yields what the table says.
+  /// Every phase × every kind of input: a new phase, or the result in the table.
   @Test func phasesAndInputs() {
     enum Phase: CaseIterable { case off, starting, running, failed }
     struct Input {
@@ -393,7 +409,7 @@ extension Bench {
         case .starting: #expect(input.starting(indication), "\(phase), \(input.name)")
         case .running: #expect(input.running(indication), "\(phase), \(input.name)")
         }
-        // A command from above ends in every phase.
+        // A command from above completes in every phase.
         bench.layer.send(LESetScanEnable(), tag: 7, now: bench.now)
         let outcome = bench.layer.expire(now: bench.now).outcome
         #expect(phase == .running ? outcome == nil : outcome?.ending == .aborted, "\(phase)")

@@ -32,16 +32,16 @@ func completed(_ packets: [(UInt16, UInt16)]) -> [UInt8] {
   return event
 }
 
-/// A controller on paper: what it has, and what it answers to the commands of the start.
+/// A description of a controller: its features, and its answers to the commands of the start.
 struct PaperController {
   var lacks: [SupportedCommandBit] = []
   var features: LEFeatures = [
-    .connectionParametersRequestProcedure, .leDataPacketLengthExtension, .leExtendedAdvertising,
+    .leEncryption, .connectionParametersRequestProcedure, .lePing, .leDataPacketLengthExtension, .leExtendedAdvertising,
   ]
   var lmpFeatures: LMPFeatures = [.leSupported, .brEDRNotSupported]
   var address: [UInt8] = [6, 5, 4, 3, 2, 1]
   var leBuffers: [UInt8] = [251, 0, 8]
-  /// Never answered.
+  /// Commands without an answer.
   var silent: Set<HCIOpcode> = []
   var refused: [HCIOpcode: HCIStatus] = [:]
   var maximumAdvertisingData: UInt16 = 1650
@@ -71,7 +71,7 @@ struct PaperController {
   private func little(_ value: UInt64) -> [UInt8] { (0..<8).map { UInt8(truncatingIfNeeded: value >> (8 * $0)) } }
 }
 
-/// An HCI layer and what came out of it.
+/// An HCI layer and its output.
 struct Bench: ~Copyable {
   var layer: HCILayer
   var now = Instant.ms(1)
@@ -84,7 +84,7 @@ struct Bench: ~Copyable {
     let now = now
     return packet.fill { layer.nextCommand(into: &$0, now: now) } ? packet.bytes : nil
   }
-  /// The opcodes of all commands that may go now.
+  /// The opcodes of all commands that may be sent now.
   mutating func sent() -> [HCIOpcode] {
     var opcodes: [HCIOpcode] = []
     while let command = nextCommand() {
@@ -94,7 +94,7 @@ struct Bench: ~Copyable {
   }
   @discardableResult mutating func receive(_ packet: [UInt8]) -> HCIIndication { layer.receive(packet.span, now: now) }
 
-  /// Starts with `controller`, jumping over its silences. Returns the opcodes sent and how it ended.
+  /// Starts with `controller`, and advances the clock to each time-out. Returns the opcodes sent and how it ended.
   mutating func start(_ controller: PaperController = PaperController()) -> (opcodes: [HCIOpcode], end: HCIIndication) {
     layer.start(now: now)
     var opcodes: [HCIOpcode] = []

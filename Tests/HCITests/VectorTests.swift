@@ -67,8 +67,7 @@ import Testing
     return names
   }
 
-  /// Every message that is declared is in one of the two switches, and has a vector; so do every command's return
-  /// parameters.
+  /// Every declared message is in one of the two switches and has a vector; so do every command's return parameters.
   @Test func everyMessageHasAVector() throws {
     var missing = Set<String>()
     for raw in 0...UInt16.max {
@@ -93,7 +92,19 @@ import Testing
     #expect(missing.isEmpty, "no vector: \(missing.sorted())")
   }
 
-  @Test func aRefusalMayBeNothingButAStatus() throws {
+  /// A command whose handle was forgotten becomes no packet, least of all one for link 0 or advertising set 0.
+  @Test func noHandleIsForgotten() throws {
+    var blank = Blank()
+    for raw in 0...UInt16.max { try AnyCommand(default: HCIOpcode(rawValue: raw))?.visit(&blank) }
+    #expect(blank.commands == 22)
+    var octets: [UInt8] = []
+    let error = #expect(throws: WireError.self) {
+      try WireList([LESetExtendedAdvertisingEnable.Set()], in: &octets)
+    }
+    #expect(error?.description == #"unset "Advertising_Handle""#)
+  }
+
+  @Test func aRefusalMayHaveOnlyAStatus() throws {
     let packet = octets("04 0E 04 01 09 10 0C")
     let answer = try ReadBDADDR.decodeReturn(Octets(6, 1), in: packet.span)
     #expect(answer.status == .commandDisallowed && answer.bdADDR == DeviceAddress())
@@ -137,7 +148,7 @@ private struct ReturnRewriter: CommandVisitor {
       try C.writeComplete(answer, numHCICommandPackets: number, into: &output, from: packet.span)
       return true
     }
-    // A refusal that left out the rest is written with the rest.
+    // A refusal without the other parameters is encoded with them.
     written = complete.returnParameters.count == 1 && answer.status != .success ? packet : buffer.bytes
   }
 }
@@ -176,5 +187,25 @@ private struct EventPacket<E: HCIEventMessage>: WireRecord {
     try visit.value("Parameter_Total_Length", &length)
     if E.subevent != nil { try visit.value("Subevent_Code", &subevent) }
     try event.fields(&visit)
+  }
+}
+/// Encodes each command that has a handle, with no field set.
+private struct Blank: CommandVisitor {
+  var commands = 0
+  mutating func visit<C: HCICommand>(_: C) throws(WireError) {
+    let handles = ["Handle", "Connection_Handle", "Advertising_Handle"]
+    guard let handle = C.layout.first(where: { handles.contains($0.label) }) else { return }
+    commands += 1
+    var packet = PacketBuffer()
+    do throws(WireError) {
+      _ = try packet.fill { output throws(WireError) in
+        try C().writePacket(into: &output, from: Span())
+        return true
+      }
+      Issue.record("\(C.name) is a packet: \(hex(packet.bytes))")
+    } catch {
+      #expect(error.description == "unset \"\(handle.label)\"", "\(C.name)")
+      #expect(packet.count == 0)
+    }
   }
 }

@@ -1,4 +1,4 @@
-"""What peer_advertiser.py says, all at once, and what a scanner has to make of it (checks.py)."""
+"""The simultaneous advertisements of peer_advertiser.py, and the scanner's expected results (checks.py)."""
 from dataclasses import dataclass, field
 
 import database
@@ -42,12 +42,12 @@ class Advertiser:
     data: bytes = b''
     scan_response: bytes = b''
     is_legacy: bool = False  # of the commands of Bluetooth 4; it has a controller of its own then
-    # What there is to see
+    # The expected result
     name: str = None
     services: list = field(default_factory=list)
     manufacturer: bytes = None
     service_data: dict = field(default_factory=dict)
-    # What is in the scan response of these, and so not to be seen by a passive scan
+    # The part in the scan response, which a passive scan does not see
     name_in_response: bool = False
     services_in_response: list = field(default_factory=list)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A controller that is none, on a port of 127.0.0.1: {"event":"ready","port":…}.
+"""A defective controller, on a port of 127.0.0.1: {"event":"ready","port":…}.
 
 silent   takes everything, says nothing       garbage  answers the first packet with something that is not H4
 hangup   closes after the first packet        flood    sends something that is not H4 without end

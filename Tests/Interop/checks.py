@@ -72,7 +72,7 @@ def scan(path):
 
 
 def air(path, mode='active'):
-    """Each of advertisements.py is seen as it is, its scan response joined to it."""
+    """Each advertisement of advertisements.py is found unchanged, joined with its scan response."""
     lines = events(path).get('advertisement', [])
     for title, each in advertisements.ADVERTISERS.items():
         mine = [line for line in lines if line.get('address') == each.address]
@@ -177,7 +177,7 @@ def advertise(path, pdus):
 
 
 def bench(path, count):
-    """Nothing is lost, whatever the controllers: the numbers agree."""
+    """Nothing is lost, with any controllers: the numbers agree."""
     told, count = json.load(open(path)), int(count)
     check('complete', told['complete'])
     check('reads', told['reads']['count'], count)
@@ -209,7 +209,7 @@ def heart_rates(path, first=None):
 
 
 def disconnection(path):
-    """Of whoever has connected to peer_peripheral.py: Remote User Terminated Connection, not a link that fell silent."""
+    """The central of peer_peripheral.py disconnects with Remote User Terminated Connection, instead of falling silent."""
     found = events(path)
     check('connections', len(found.get('connection', [])), 1)
     check('disconnected by the central', [each.get('reason') for each in found.get('disconnection', [])], [0x13])

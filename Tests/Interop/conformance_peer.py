@@ -44,7 +44,7 @@ def seconds(text):
 
 
 class Value:
-    """What an application keeps behind an attribute."""
+    """The application's state for an attribute."""
 
     def __init__(self, entry):
         self.octets = octets(entry.get('value', ''))
@@ -91,7 +91,7 @@ def permissions(entry, read, write):
 
 
 class Connection:
-    """What Bumble's server wants to know of a client, and what it remembers it by."""
+    """The properties of a client that Bumble's server uses, and its key for it."""
 
     count = 0
 
@@ -116,7 +116,7 @@ class Peer:
         self.server = gatt_server.Server(self.device)
 
     def send_pdu(self, handle, _cid, pdu):
-        # An answer to a client that has gone is for nobody.
+        # The client has disconnected: the answer is dropped.
         if self.send and handle == self.connection.handle:
             self.send(bytes(pdu))
 

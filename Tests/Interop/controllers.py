@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks of virtual controllers by bare hosts: Bumble's HCI with nothing above it, three of them on one radio.
+"""Checks of virtual controllers by raw hosts: Bumble's HCI without a host, three of them on one radio.
 
 controllers.py HOST:PORT --of bindrune|rootcanal [--only PART]…
 controllers.py --of bumble [--only PART]…
@@ -23,7 +23,7 @@ import peers
 
 NO_ANSWER = 'no answer'
 
-# What each of them does otherwise, and is expected to: by the name of the check.
+# The expected deviations of each, by the name of the check.
 DEVIATIONS = {
     'bindrune': {  # LE 1M is its only PHY, unless it is configured otherwise
         'connections: PHY': 0x01,
@@ -37,7 +37,7 @@ DEVIATIONS = {
         'privacy: identities as such': [0, 0],
         'privacy: rotation': False,
     },
-    'bumble': {},  # not listed: PEERS.md says what it is good for
+    'bumble': {},  # not listed: see PEERS.md
 }
 
 
@@ -100,7 +100,7 @@ class BareHost:
         await self.transport.close()
 
     async def __call__(self, command):
-        """Sends it: the status and what else is in the answer."""
+        """Sends it; returns the status and the rest of the answer."""
         since = len(self.events)
         self.transport.sink.on_packet(bytes(command))
 
@@ -124,11 +124,11 @@ class BareHost:
 
     @property
     def now(self):
-        """The place in the events from which on something new is looked for."""
+        """The position from which to search for new events."""
         return len(self.events)
 
     async def until(self, holds, since, seconds=2):
-        """The first event from there on for which it holds; None after so many seconds."""
+        """The first event from there on for which it holds; None after the time-out."""
         loop = asyncio.get_running_loop()
         end, place = loop.time() + seconds, since
         while True:
@@ -161,7 +161,7 @@ class BareHost:
         return [each for event in self.events[since:] for each in Report.all(event)
                 if address is None or each.address == bytes(address)]
 
-    # What the checks say often
+    # Common commands of the checks
 
     async def advertises(self, handle, properties, data=None, scan_response=None, address=None, sid=0, interval=32,
                          duration=0, maximum_events=0, own=None, peer=None, policy=0):
@@ -259,7 +259,7 @@ def manufacturer(length):
 
 
 class Controllers:
-    """The parts: each has fresh controllers."""
+    """The parts: each has new controllers."""
 
     def __init__(self, spec, check):
         self.spec, self.check = spec, check
@@ -348,7 +348,7 @@ class Controllers:
         return any(each == (0, whole) for each in seen) or [(status, len(data)) for status, data in seen]
 
     async def part_ends(self):
-        """Advertising that ends by itself: §7.7.65.18, §7.8.56."""
+        """Advertising that the controller ends: §7.7.65.18, §7.8.56."""
         a, b = await self.host('A'), await self.host('B')
         check = self.check
         since = a.now
@@ -361,7 +361,7 @@ class Controllers:
         end = await a.event(TERMINATED, since)
         check('ends: after its events', end and (int(end.status), end.advertising_handle,
                                                  end.num_completed_extended_advertising_events), (0x43, 1, 3))
-        # The air may lose one, and a scanner that changes its channel meanwhile hears one twice.
+        # The air may lose one, and a scanner that changes its channel meanwhile may report one twice.
         await asyncio.sleep(0.05)
         over = b.now
         await asyncio.sleep(0.15)
@@ -425,7 +425,7 @@ class Controllers:
             hci.HCI_LE_Set_Scan_Enable_Command(le_scan_enable=1, filter_duplicates=filter_duplicates))
 
     async def part_kinds(self):
-        """Sets that must not be, and mixing from the other side: §7.8.53, §3.1.1."""
+        """Invalid sets, and mixing in the other order: §7.8.53, §3.1.1."""
         a = await self.host('A')
         check = self.check
         check('kinds: connectable and scannable', await a.advertises(0, CONNECTABLE | SCANNABLE), INVALID)
@@ -669,7 +669,7 @@ async def main():
     plain, deviations = peers.Checks(), DEVIATIONS[args.of]
 
     def check(title, got, want=True):
-        """Whether it is as the Specification has it."""
+        """Whether it conforms to the Specification."""
         if title in deviations:
             plain(f'{title} (a known deviation)', got, deviations[title])
             return False

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks of our advertising, scanning and connections by Bumble hosts on controllers that do what the Specification says.
+"""Checks of our advertising, scanning and connections by Bumble hosts on controllers that conform to the Specification.
 
 gap.py HOST:PORT --program InteropGAP [--only PART]… [--traces FOLDER]
 
@@ -24,7 +24,7 @@ from controllers import CONNECTABLE, CONNECTED, NOBODY, BareHost
 
 
 class Ours:
-    """InteropGAP: it is asked, and what it says is kept."""
+    """InteropGAP: sends commands to it, and records its output."""
 
     def __init__(self, process):
         self.process, self.said, self.news, self.asked = process, [], asyncio.Event(), 0
@@ -47,7 +47,7 @@ class Ours:
             self.news.set()
 
     async def tell(self, order):
-        """The line, and its answer: None, or why not."""
+        """Sends the line; returns None, or the reason of the refusal."""
         since = len(self.said)
         self.process.stdin.write(f'{order}\n'.encode())
         answer = await self.hears(('done', 'refused'), since)
@@ -58,7 +58,7 @@ class Ours:
         return len(self.said)
 
     async def hears(self, events, since=0, seconds=5, **values):
-        """The first thing from there on that it says of this kind and with these values."""
+        """Its first object from there on of this kind and with these values."""
         events = (events,) if isinstance(events, str) else events
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
@@ -115,7 +115,7 @@ class GAP:
         return self.opened[-1]
 
     async def end(self):
-        """What holds at the end of every part."""
+        """The checks at the end of every part."""
         if self.ours:
             self.check(f'{self.part}: ours ends well', await self.ours.close())
             checks.check = lambda title, got, want=True: self.check(f'{self.part}: {title}', got, want)
@@ -133,7 +133,7 @@ class GAP:
         await b.scans()
 
         async def heard(since, whole, is_legacy=True):
-            """The data, or the data with the scan response behind them."""
+            """The data, or the data followed by the scan response."""
             report = await b.report(since, lambda each: each.address == bytes(ours.address) and each.data == whole
                                     and each.is_legacy_pdu == is_legacy)
             return report is not None
@@ -167,7 +167,7 @@ class GAP:
         check('advertise: silence', await b.report(since, lambda each: each.address == bytes(ours.address), 0.25), None)
 
     async def part_connected(self):
-        """A connection ends advertising, which goes on beside the link, or does not."""
+        """A connection ends advertising, which resumes beside the link, or does not."""
         ours, b, c = await self.us(), await self.host('B'), await self.host('C')
         check = self.check
         await ours.tell('advertise name=Again services=180D interval=30')
@@ -205,7 +205,7 @@ class GAP:
                 check('connected: gone', bool(await ours.hears('disconnected', mark, peer=spelled(host.own), reason='19')))
 
     async def part_sets(self):
-        """Three advertisements at once: each is heard, changed, connected to and ended by itself."""
+        """Three advertisements at once: each is received, changed, connected to and ended independently."""
         ours, b, c = await self.us(), await self.host('B'), await self.host('C')
         check = self.check
         await b.scans()
@@ -246,7 +246,7 @@ class GAP:
     # Scanning
 
     async def part_scan(self):
-        """What peer_advertiser.py says, without its scan responses and with them; and only who names a service."""
+        """The advertisements of peer_advertiser.py, without and with scan responses; and only those with a service."""
         ours = await self.us()
         check = self.check
         hosts, statuses = await peer_advertiser.begin(self.args.spec)
@@ -279,7 +279,7 @@ class GAP:
     # Connections
 
     async def part_central(self):
-        """Two links at once, one that nobody answers, parameters, and who ends what."""
+        """Two links at once, an unanswered request, parameters, and ends from both sides."""
         ours, a, c = await self.us(), await self.host('A'), await self.host('C')
         check = self.check
         nobody = spelled(NOBODY)
@@ -339,7 +339,7 @@ class GAP:
         check('central: the other ends the other', bool(await ours.hears('disconnected', mark, peer=spelled(c.own), reason='19')))
 
     async def part_list(self):
-        """Several devices are waited for at once, through the Filter Accept List; one of them is not there."""
+        """Waits for several devices at once, through the Filter Accept List; one of them is absent."""
         ours, a, c = await self.us(), await self.host('A'), await self.host('C')
         check = self.check
         nobody = spelled(NOBODY)
@@ -369,7 +369,7 @@ class GAP:
     # Privacy
 
     async def part_peer_privacy(self):
-        """A peer that hides behind resolvable private addresses and whose key we have keeps its name. Vol 3, Part C, §10.8."""
+        """A peer with resolvable private addresses, whose key we have, keeps its identity. Vol 3, Part C, §10.8."""
         ours, a = await self.us(), await self.host('A')
         check = self.check
         irk, identity = bytes(range(16)), Address('F2:00:00:00:00:0A', Address.RANDOM_DEVICE_ADDRESS)
@@ -395,7 +395,7 @@ class GAP:
         check('peer privacy: both ends', bool(await a.event(CONNECTED, since)))
 
     async def part_our_privacy(self):
-        """Our own addresses resolve with our key, and change; a controller with the key reports who we are."""
+        """Our own addresses resolve with our key, and change; a controller with the key reports our identity."""
         irk = bytes(range(16, 32))
         ours = await self.us(f'private={irk[::-1].hex()}')
         b, c = await self.host('B'), await self.host('C')
@@ -419,7 +419,7 @@ class GAP:
         second = await b.report(marks[0], lambda each: each.data == whole and each.address != first.address, 4)
         check('our privacy: it changes', second and crypto.ah(irk, second.address[3:]) == second.address[:3])
         await b.stops_scanning()
-        # It may change once more until the connection is asked for.
+        # It may change once more before the connection request.
         since, mark = c.now, ours.now
         await c.stops_scanning()
         await c(c.connecting(identity))

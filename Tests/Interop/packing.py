@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `bindrune advertise` puts on the air, heard by a host that is only HCI: as iPhones were captured doing it.
+"""Compares the advertisements of `bindrune advertise`, received by a raw HCI host, with captures of iPhones.
 
 packing.py HOST:PORT --tool bindrune --vectors Fixtures/Vectors/overflow.txt
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Two hosts that are only HCI, and advertise all of advertisements.py: one with the commands of Bluetooth 4, one with sets.
+"""Two raw HCI hosts that advertise all of advertisements.py: one with the commands of Bluetooth 4, one with sets.
 
 peer_advertiser.py HOST:PORT [--run-for SECONDS]
 

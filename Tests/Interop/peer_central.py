@@ -89,7 +89,7 @@ class Central:
             self.device.remove_listener('advertisement', on_advertisement)
 
     async def connect(self, advertisement):
-        """A link that lives; one of which the peripheral has not heard ends at once (0x3E) and is made again."""
+        """A working link; one that the peripheral did not receive ends at once (0x3E) and is made again."""
         for _ in range(3):
             await self.try_to_connect(advertisement)
             await asyncio.wait([self.disconnected], timeout=0.3)
@@ -281,7 +281,7 @@ class Central:
                    or self.connection.parameters.connection_interval)
 
     async def strict(self):
-        """What a Bumble server gets wrong, a right one does not."""
+        """Checks for which Bumble's own server fails."""
         check = self.check
 
         async def answer(channel, octets, timeout=self.args.timeout):
@@ -402,7 +402,7 @@ async def main():
         await device.power_on()
         peers.say('ready', port=port)
         await asyncio.wait_for(central.run_heart_rate() if args.heart_rate else central.run(), args.run_for)
-    except (Exception, asyncio.CancelledError) as error:  # Bumble cancels what waits on a link that is gone
+    except (Exception, asyncio.CancelledError) as error:  # Bumble cancels waits on a link that has ended
         central.check('completed', repr(error), 'no error')
         if args.v:
             raise

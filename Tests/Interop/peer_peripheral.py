@@ -49,7 +49,7 @@ class Peripheral:
         self.connection = None
         self.build()
 
-    # The values of which a read, or a write, is more than a look at stored octets.
+    # The values whose reads or writes do more than access stored octets.
 
     def read(self, uuid):
         if uuid == database.WRITE:
@@ -77,7 +77,7 @@ class Peripheral:
 
     @staticmethod
     def refuse(error):
-        """Bumble does not refuse a read for want of the permission."""
+        """Bumble does not refuse a read without the permission."""
         def read(_connection):
             raise att.ATT_Error(error)
         return read
@@ -130,7 +130,7 @@ class Peripheral:
         self.device.l2cap_channel_manager.register_fixed_channel(smp.SMP_CID, self.security_manager)
 
     def security_manager(self, _handle, pdu):
-        """No pairing here; what the other side answers to our Security Request is counted."""
+        """No pairing here; counts the other side's answers to our Security Request."""
         if len(pdu) == 2 and pdu[0] == 0x05:
             self.counts['pairing_failed'] = pdu[1]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A Bumble host that scans for `bindrune advertise`, compares what it says, and connects once.
+"""A Bumble host that scans for `bindrune advertise`, compares its advertisement, and connects once.
 
 Prints {"event":"ready","port":…}, then a line per check, then {"event":"exit"}.
 Exit status 0 all passed, 1 some failed, 2 nothing ran.
@@ -38,7 +38,7 @@ async def run(device, args, check):
     found = asyncio.get_running_loop().create_future()
 
     def on_advertisement(advertisement):
-        # Legacy data come with the scan response behind them, once it is there.
+        # Legacy data are followed by the scan response, once it has arrived.
         if bytes(advertisement.data) == whole and not found.done():
             found.set_result(advertisement)
     device.on('advertisement', on_advertisement)
@@ -81,7 +81,7 @@ async def main():
         await device.power_on()
         peers.say('ready', port=port)
         await asyncio.wait_for(run(device, args, check), args.run_for)
-    except (Exception, asyncio.CancelledError) as error:  # Bumble cancels what waits on a link that is gone
+    except (Exception, asyncio.CancelledError) as error:  # Bumble cancels waits on a link that has ended
         check('completed', repr(error), 'no error')
         if args.v:
             raise

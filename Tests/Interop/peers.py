@@ -1,4 +1,4 @@
-"""What both peers share: virtual controllers over TCP (H4), traces, the checks' lines.
+"""Shared by both peers: virtual controllers over TCP (H4), traces, the checks' lines.
 
 A peer opens a port on 127.0.0.1. Every TCP connection to it is one fresh controller, on one radio with the peer's
 own; closing the connection takes the controller away, and whoever was connected sees the link lost.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes RootCanal, Android's virtual controllers, of PyPI ready in a folder, and prints the path of its program.
+"""Installs RootCanal, Android's virtual controllers, from PyPI in a folder, and prints the path of its program.
 
 rootcanal.py FOLDER     status 0, or 77 and one sentence where it cannot be had
 

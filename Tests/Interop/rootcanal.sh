@@ -1,4 +1,4 @@
-# The sections of `run` on RootCanal's controllers, which do what the Specification says: PEERS.md. Read by `run`.
+# The sections of `run` on RootCanal's controllers, which conform to the Specification: PEERS.md. Read by `run`.
 
 rootcanals=0
 
@@ -21,13 +21,13 @@ rootcanal_runs() { # sets $address, of which every connection is one controller
   return 1
 }
 
-section_rootcanal() { # that its controllers are what we take them for
+section_rootcanal() { # that its controllers behave as we expect
   local address
   rootcanal_runs || return
   judged 'rootcanal' rootcanal "$address"
 }
 
-section_rootcanal_advertise() { # the tool's advertisements in legacy and extended PDUs, heard and connected to
+section_rootcanal_advertise() { # the tool's advertisements in legacy and extended PDUs, received and connected to
   local address long='-1D1D-4BBD-8E5C-6F0E5F1A0C00' name='A name of more octets than a scan response has'
   local services=(--service "A0B10000$long" --service "A0B10001$long" --service "A0B10002$long" --service 180D)
   rootcanal_runs || return
@@ -42,7 +42,7 @@ section_rootcanal_advertise() { # the tool's advertisements in legacy and extend
   explain "$logs/packing.err"
 }
 
-section_rootcanal_scan() { # everything that peer_advertiser.py says, each thing whole and joined
+section_rootcanal_scan() { # all advertisements of peer_advertiser.py, each complete and joined
   local address
   rootcanal_runs || return
   on_the_air "$address" || return
@@ -52,7 +52,7 @@ section_rootcanal_scan() { # everything that peer_advertiser.py says, each thing
   check 'rootcanal, scan' commands "$logs/air.btsnoop"
 }
 
-on_the_air() { # CONTROLLER: what peer_advertiser.py says
+on_the_air() { # CONTROLLER: the advertisements of peer_advertiser.py
   start advertiser "$python" "$here/peer_advertiser.py" "$1"
   for _ in $(seq 100); do
     grep -q '"ready"' "$logs/advertiser.out" && return
@@ -64,7 +64,7 @@ on_the_air() { # CONTROLLER: what peer_advertiser.py says
   return 1
 }
 
-section_rootcanal_gap() { # advertising, scanning and connections through the API, seen by hosts that are only HCI
+section_rootcanal_gap() { # advertising, scanning and connections through the API, observed by raw HCI hosts
   local address
   rootcanal_runs || return
   bounded 150 gap "$python" "$here/gap.py" "$address" --program "$gap" --traces "$logs"
@@ -104,6 +104,12 @@ section_rootcanal_links() { # both roles with the GATT database, and two central
   tally 'rootcanal, serve first' "$logs/serve-client.out"
   tally 'rootcanal, serve second' "$logs/serve-client2.out"
   ! grep -q '^FAIL' "$logs/serve-client.out" "$logs/serve-client2.out" || explain "$logs/serve.out" "$logs/serve.err"
+}
+
+section_rootcanal_security() { # on controllers that compare keys
+  local address
+  rootcanal_runs || return
+  secured 'rootcanal, security' "$address"
 }
 
 section_rootcanal_bench() {

@@ -10,7 +10,7 @@ from pathlib import Path
 H4, MONITOR = 1002, 2001  # datalink types: one controller's packets with their H4 type; all adapters' of a kernel
 COMMAND, ACL, EVENT, ISO = 1, 2, 4, 5  # H4 types
 
-# What of the kernel's monitor is a packet: its opcode, the H4 type, whether it goes to the controller.
+# The packets among the kernel's monitor records: opcode, H4 type, and whether it is for the controller.
 MONITORED = {2: (COMMAND, True), 3: (EVENT, False), 4: (ACL, True), 5: (ACL, False), 18: (ISO, True), 19: (ISO, False)}
 
 

@@ -1,5 +1,5 @@
-"""What is checked here, after a case has passed in the guest: a function of the case's name, given the folder of what the
-case has left, that returns None or what is wrong."""
+"""Checks after a case has passed in the guest: a function with the case's name gets the folder of the files that the
+case has left, and returns None or the fault."""
 
 import re
 
@@ -7,7 +7,7 @@ import btsnoop
 
 
 def central_long_values_legacy(folder):
-    """What KernelCentral wrote is what bluetoothctl shows as written, to the octet."""
+    """bluetoothctl shows exactly the octets that KernelCentral wrote."""
     dialogue = re.sub(r"\x1b\[[0-9;]*[mPKJ]", "", (folder / "dialogue").read_text(errors="replace"))
     dump = dialogue.partition("WriteValue:")[2].partition("ReadValue:")[0]
     rows = re.findall(r"  ((?:[0-9a-f]{2} ){1,16}) ", dump)
@@ -37,14 +37,14 @@ def hosts_trace(folder):
 
 
 def answers_the_last(packet, ours):
-    """Whether `packet` completes a command that we sent after all that we have read: nobody reads while a host closes."""
+    """Whether `packet` completes a command that we sent after the last packet read: a closing host does not read."""
     last_read = max((number for number, each in enumerate(ours) if not each.is_sent), default=-1)
     waiting = [each.octets[:2] for each in ours[last_read + 1 :] if each.type == btsnoop.COMMAND]
     return not packet.is_sent and packet.type == btsnoop.EVENT and packet.octets[0] == 0x0E and packet.octets[3:5] in waiting
 
 
 def hosts_overrun_reader_of_fragments(folder):
-    """As many fragments that do not fit as the trace has are in the log: none of them passes unseen."""
+    """The log has as many incomplete fragments as the trace: none goes unnoticed."""
     log = (folder / "central.err").read_text(errors="replace")
     told = len(re.findall("continues no frame|a frame ended after", log))
     seen, missing = 0, 0

@@ -6,16 +6,16 @@ from pathlib import Path
 
 
 class Unavailable(Exception):
-    """This machine cannot do it, by what it is; the words say why."""
+    """This machine cannot do it; the text says why."""
 
 
 class Failure(Exception):
-    """It should have worked; the words say what did not."""
+    """It should have worked; the text says what failed."""
 
 
 @contextmanager
 def apt(suite):
-    """The `Apt` of a release, which is gone afterwards with all that it has fetched."""
+    """The `Apt` of a release, which is removed afterwards with its files."""
     state = Path(tempfile.mkdtemp(prefix="bindrune-apt-"))
     try:
         yield Apt(suite, state)
@@ -24,7 +24,7 @@ def apt(suite):
 
 
 class Apt:
-    """An apt whose own state knows of nothing installed."""
+    """An apt whose own state has nothing installed."""
 
     def __init__(self, suite, state):
         self.archives = state / "archives"
@@ -89,7 +89,7 @@ def repositories(suite):
 
 
 def run(*command, **options):
-    """`command`, quietly; what it said is told if it fails."""
+    """Runs `command`; prints its output only if it fails."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "LC_ALL": "C"}, **options)
     if done.returncode != 0:
         words = done.stdout.decode(errors="replace").strip().splitlines()[-20:]

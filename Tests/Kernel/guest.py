@@ -13,7 +13,7 @@ from debian import Failure, apt, output, run
 
 HERE = Path(__file__).resolve().parent
 
-# What the guest needs of Debian, and the programs that are taken out of it. btvirt is BlueZ's emulated controller.
+# The guest's Debian packages, and the programs used from them. btvirt is BlueZ's emulated controller.
 PACKAGES = ["bluez", "bluez-test-tools", "busybox-static", "coreutils", "dbus-bin", "dbus-daemon", "libcap2-bin", "util-linux"]
 PROGRAMS = ["bluetoothctl", "bluetoothd", "btmgmt", "btmon", "btvirt", "busybox", "dbus-daemon", "dbus-send", "gatttool",
             "hciconfig", "hcitool", "setcap", "setpriv", "stdbuf", "unshare"]
@@ -40,7 +40,7 @@ class Guest:
         self.kernel, self.initrd = directory / "vmlinuz", directory / "initrd.gz"
 
     def ensure(self):
-        """Downloads and builds what is not there yet, or was made from another text of this file."""
+        """Downloads and builds everything that is missing, or was made by another version of this file."""
         self.directory.mkdir(parents=True, exist_ok=True)
         stamp = self.directory / "stamp"
         text = b"".join(path.read_bytes() for path in [Path(__file__), HERE / "guest" / "init"])
@@ -75,7 +75,7 @@ def download(suite, packages):
         if not kernel:
             raise Failure(f"{suite} has no kernel linux-image-amd64")
         debian.fetch(*PACKAGES)
-        # Of the kernel only the package itself: what makes an initramfs on an installed system is not needed.
+        # Of the kernel only the package itself, without the tools that make an initramfs on an installed system.
         debian.fetch_alone(kernel[1])
         shutil.rmtree(packages, ignore_errors=True)
         packages.mkdir(parents=True)

@@ -4,16 +4,16 @@ import L2CAP
 import TestSupport
 
 let link = ConnectionHandle(rawValue: 0x0040)
-/// As ATT has it: Vol 3, Part F, §3.2.9, and the longest header.
+/// ATT's longest PDU: Vol 3, Part F, §3.2.9, and the longest header.
 let longestAttributePayload = 517
 
-/// The layer above: keeps what it gets, gives what it is told to.
+/// The layer above: records what it receives, and sends what the test sets.
 struct Upper: L2CAPUpper {
   var received: [[UInt8]] = []
   var channels: [ChannelID] = []
   var links: [ConnectionHandle] = []
   var outgoing: [ConnectionHandle: [[UInt8]]] = [:]
-  /// What they are for.
+  /// The channels of these payloads.
   var outgoingChannel = ChannelID.attribute
 
   mutating func receive(_ payload: Span<UInt8>, on channel: ChannelID, of link: ConnectionHandle, now: Instant) {
@@ -66,7 +66,7 @@ final class Station {
     precondition(wrote == wants, "hasPacket and nextPacket agree")
     return wrote ? buffer.bytes : nil
   }
-  /// Everything that waits, without the nine octets of headers: `05: 01 03 …`.
+  /// All waiting packets, without the nine octets of headers: `05: 01 03 …`.
   func sent() -> [String] {
     var result: [String] = []
     while let packet = nextPacket() {
@@ -98,7 +98,7 @@ func aclPacket(_ data: [UInt8], _ flag: UInt8 = 0b10, broadcast: UInt8 = 0, link
   [0x02] + littleEndian(Int(link.rawValue) | Int(flag) << 12 | Int(broadcast) << 14) + littleEndian(data.count) + data
 }
 
-/// Short and without the link, which is the same everywhere.
+/// Short, and without the link, which is always the same.
 func text(_ effect: L2CAPEffect) -> String {
   switch effect {
   case .parameterUpdateRequested(_, let identifier, let request):
@@ -114,8 +114,7 @@ func text(_ effect: L2CAPEffect) -> String {
     case .frameTooLong(let channel, let length): "too long \(channel.rawValue): \(length)"
     case .frameTooShort(let channel, let length): "too short \(channel.rawValue): \(length)"
     case .unknownChannel(let channel): "unknown channel \(channel.rawValue)"
-    case .unknownLink, .illegalHandle, .illegalFlags, .orphanFragment, .incompleteFrame, .overlongFragment,
-      .unexpectedSecurityCommand:
+    case .unknownLink, .illegalHandle, .illegalFlags, .orphanFragment, .incompleteFrame, .overlongFragment:
       "\(violation)"
     }
   }

@@ -84,7 +84,7 @@ private struct RoundTrip: RecordVisitor {
   var text = "", octets: [UInt8] = []
   mutating func visit<R: WireRecord>(_: R.Type, from field: Int) throws(WireError) {
     let record = try WireDecoder.decode(R.self, packet.span)
-    // The headers' fields are the same everywhere; the text begins behind them.
+    // The headers' fields are always the same; the text begins after them.
     let fields = record.description(in: packet.span)
     text = fields.split(separator: ", ").dropFirst(field).joined(separator: ", ")
     octets = try record.encoded(from: packet.span)

@@ -6,7 +6,7 @@ import HCI
 import TestSupport
 import Testing
 
-/// Controllers that go by the legacy commands and such that go by the extended ones, on both sides of the air.
+/// Controllers with legacy and with extended commands, on both sides of the air.
 @Suite("Scenarios: advertising") struct AdvertisingScenarioTests {
   private static let data = AdvertisingData(localName: "scenario", serviceUUIDs: ["180D"])
   private static let often = AdvertisingParameters.Interval.every(.milliseconds(20))
@@ -59,7 +59,7 @@ import Testing
   }
 
   @Test(
-    "S87, S88, S149: what is advertised is found and can be connected to, until it is stopped",
+    "S87, S88, S149: an advertiser is found and can be connected to, until it stops",
     arguments: [false, true], [false, true])
   func bothKindsMeet(advertiser: Bool, scanner: Bool) throws {
     for random in [false, true] {
@@ -71,7 +71,7 @@ import Testing
       #expect(heard.contains { $0.peer == own && $0.data.serviceUUIDs == ["180D"] })
       #expect(heard.contains { $0.peer == own && $0.data.localName == "scenario" && $0.isLegacy })
 
-      // It can be connected to, comes back by itself, and stops when it is told to.
+      // It accepts connections, resumes afterwards, and stops on request.
       let ending = world.ask(1) { core, id, now in core.connect(to: own, .fast, id: id, now: now) }
       guard case .linked(let link)? = ending else {
         Issue.record("\(String(describing: ending))")
@@ -94,7 +94,7 @@ import Testing
     }
   }
 
-  /// What is longer than legacy PDUs goes out in extended ones, which legacy scanners do not hear.
+  /// Data too long for legacy PDUs go out in extended ones, which legacy scanners do not receive.
   @Test(arguments: [AdvertisingParameters.Kind.connectable, .scannable, .nonconnectable])
   func longData(kind: AdvertisingParameters.Kind) throws {
     for scanner in [false, true] {
@@ -116,7 +116,7 @@ import Testing
     }
   }
 
-  /// A chain that loses its end is told of as truncated, and what is there is right; memory for the pieces is bounded.
+  /// A chain that loses its end is reported as truncated, with the right beginning; memory for the pieces is bounded.
   @Test(arguments: 1...5) func badAirCutsLongData(seed: UInt64) throws {
     var air = AirConfiguration.realistic
     air.loss = 0.2
@@ -127,13 +127,13 @@ import Testing
     let whole = heard.filter { !$0.isTruncated }, cut = heard.filter(\.isTruncated)
     #expect(!whole.isEmpty && whole.allSatisfy { $0.data == Self.long })
     #expect(!cut.isEmpty)
-    // Whole structures come first, the last one breaks off.
+    // Whole structures come first; the last one is cut.
     for report in cut {
       #expect(Self.long.serviceData.starts(with: report.data.serviceData) && report.data.fault != nil)
     }
   }
 
-  /// From one kind of PDUs to the other and back while it is on: each time the set is made anew.
+  /// From one kind of PDUs to the other and back while it is on: each time the set is replaced.
   @Test func theKindOfPDUsChanges() throws {
     var world = Self.world(.ideal, extended: (true, true))
     Self.scan(&world, for: .milliseconds(10))
@@ -192,7 +192,7 @@ import Testing
     same(world.readHost(0) { $0.violations }, [])
   }
 
-  /// A controller whose extended commands have a hole is a legacy one.
+  /// A controller that lacks one extended command is used as a legacy one.
   @Test func aControllerWithAHole() throws {
     var world = World<TestHost>(seed: 1, configuration: .ideal)
     _ = world.addStarted(TestHost()) { $0.unknownCommands = [LESetExtendedScanResponseData.opcode] }
@@ -201,7 +201,7 @@ import Testing
     try Self.advertise(&world)
     Self.scan(&world, for: .milliseconds(500))
     #expect(world.readHost(1) { $0.advertisements }.contains { $0.data.localName == "scenario" })
-    // Both at once, and a connection besides: never a command of the other kind, which would be refused.
+    // Both at once, and a connection too: never a command of the other kind, which the controller would refuse.
     world.withHost(0) { host, now in host.core.startScan(now: now) }
     let ending = world.ask(1) { core, id, now in
       core.connect(to: PeerAddress(address(1), .public), .fast, id: id, now: now)

@@ -6,7 +6,7 @@ import HCI
 import TestSupport
 import Testing
 
-/// Several things advertised at once, and what changes while they are on the air.
+/// Several sets at once, and changes while they are on the air.
 @Suite("Scenarios: advertising sets") struct AdvertisingSetScenarioTests {
   private static let often = AdvertisingParameters.Interval.every(.milliseconds(20))
   private static func id(_ number: UInt32) -> AdvertisingSetID { AdvertisingSetID(rawValue: number) }
@@ -35,8 +35,8 @@ import Testing
     }
     world.run(for: duration)
   }
-  private static func told(_ world: borrowing World<TestHost>, _ number: UInt32) -> [TestHost.AdvertisingWord] {
-    world.readHost(0) { $0.advertisingTold[id(number)] ?? [] }
+  private static func reported(_ world: borrowing World<TestHost>, _ number: UInt32) -> [TestHost.AdvertisingWord] {
+    world.readHost(0) { $0.advertisingReports[id(number)] ?? [] }
   }
   private static func names(_ heard: some Sequence<TestHost.Heard>) -> Set<String> {
     Set(heard.compactMap(\.data.localName))
@@ -65,7 +65,7 @@ import Testing
     if scannerIsExtended { #expect(third.count > 30) }
     #expect(third.isEmpty == !scannerIsExtended && third.allSatisfy { $0.data == Self.long && !$0.isLegacy })
     #expect(heard.allSatisfy { $0.peer.address != Self.random(4) })
-    // One is stopped, the others go on.
+    // One is stopped, the others continue.
     world.withHost(0) { host, now in
       host.core.stopAdvertising(Self.id(2), now: now)
       host.drain()
@@ -76,12 +76,12 @@ import Testing
     let after = world.readHost(1) { Array($0.advertisements[before...]) }
     #expect(!after.contains { $0.peer.address == Self.random(2) } && after.contains { $0.peer.address == address(1) })
     for number in 1...3 as ClosedRange<UInt32> {
-      same(Self.told(world, number), number == 2 ? [.started, .stopped(.stopped)] : [.started])
+      same(Self.reported(world, number), number == 2 ? [.started, .stopped(.stopped)] : [.started])
     }
     same(world.readHost(0) { $0.violations }, [])
   }
 
-  /// Every 20 ms, exactly, whatever is said: advertising that was off and on again would have begun anew.
+  /// Exactly every 20 ms, with any data: advertising that was off and on again would have restarted the interval.
   @Test(arguments: [false, true]) func dataChangeWithoutAPause(isExtended: Bool) throws {
     var world = World<TestHost>(seed: 1, configuration: .ideal)
     _ = world.addStarted(TestHost()) { if !isExtended { $0 = .legacy(address: $0.address) } }
@@ -107,7 +107,7 @@ import Testing
     #expect(Self.names(heard) == ["0", "1", "2", "3", "4", "5"] && heard.count > 55)
     let steps = zip(heard, heard.dropFirst()).map { $1.at - $0.at }
     #expect(steps.allSatisfy { $0 == .milliseconds(20) }, "\(steps)")
-    same(Self.told(world, 0), [TestHost.AdvertisingWord](repeating: .started, count: 6))
+    same(Self.reported(world, 0), [TestHost.AdvertisingWord](repeating: .started, count: 6))
   }
   /// In pieces: off, set, on again. The host reports no end.
   @Test func longDataChange() throws {
@@ -125,10 +125,10 @@ import Testing
       let heard = world.readHost(1) { $0.advertisements[before...].filter { !$0.isTruncated } }
       #expect(heard.count > 5 && heard.allSatisfy { $0.data == data })
     }
-    same(Self.told(world, 0), [.started, .started, .started])
+    same(Self.reported(world, 0), [.started, .started, .started])
   }
 
-  /// Whom a connection ends, and whom it does not.
+  /// A connection ends one set, and not the others.
   @Test func aConnectionEndsOneOfThem() throws {
     var world = World<TestHost>(seed: 1, configuration: .realistic)
     for _ in 0...3 { _ = world.addStarted(TestHost()) }
@@ -145,9 +145,9 @@ import Testing
       #expect(ending?.isSuccess == true)
       world.run(for: .milliseconds(100))
     }
-    same(Self.told(world, 1), [.started, .started])
-    same(Self.told(world, 2), [.started, .stopped(.connected)])
-    same(Self.told(world, 3), [.started])
+    same(Self.reported(world, 1), [.started, .started])
+    same(Self.reported(world, 2), [.started, .stopped(.connected)])
+    same(Self.reported(world, 3), [.started])
     same(world.readHost(0) { $0.advertisingSets }, [Self.id(1), Self.id(3)])
     Self.scan(&world, 3, for: .seconds(1))
     #expect(Self.names(world.readHost(3) { $0.advertisements }) == ["set 1", "set 3"])
@@ -173,13 +173,13 @@ import Testing
       left.append(Set(world.readHost(0) { $0.advertisingSets.map(\.rawValue) }))
     }
     #expect(left == [[1, 2, 3, 4], [1, 2, 4], [2, 4], [4]], "\(left)")
-    same(Self.told(world, 1), [.started, .stopped(.durationOver)])
-    same(Self.told(world, 2), [.started, .stopped(.durationOver)])
-    same(Self.told(world, 3), [.started, .stopped(.eventsSent)])
-    same(Self.told(world, 4), [.started])
+    same(Self.reported(world, 1), [.started, .stopped(.durationOver)])
+    same(Self.reported(world, 2), [.started, .stopped(.durationOver)])
+    same(Self.reported(world, 3), [.started, .stopped(.eventsSent)])
+    same(Self.reported(world, 4), [.started])
   }
 
-  /// One more than the controller has.
+  /// One set more than the controller has.
   @Test(arguments: [false, true]) func tooMany(isExtended: Bool) throws {
     var world = World<TestHost>(seed: 1, configuration: .ideal)
     _ = world.addStarted(TestHost()) {
@@ -193,14 +193,14 @@ import Testing
       try Self.advertise(&world, AdvertisingData(localName: "y"), parameters, as: most)
     }
     world.run(for: .milliseconds(100))
-    for number in 0..<most { same(Self.told(world, number), [.started]) }
-    same(Self.told(world, most), [])
-    // One that is being stopped makes room.
+    for number in 0..<most { same(Self.reported(world, number), [.started]) }
+    same(Self.reported(world, most), [])
+    // A set that is being stopped makes room.
     world.withHost(0) { host, now in host.core.stopAdvertising(now: now) }
     try Self.advertise(&world, AdvertisingData(localName: "y"), parameters, as: most)
     world.run(for: .milliseconds(100))
-    same(Self.told(world, 0), [.started, .stopped(.stopped)])
-    same(Self.told(world, most), [.started])
+    same(Self.reported(world, 0), [.started, .stopped(.stopped)])
+    same(Self.reported(world, most), [.started])
     same(world.readHost(0) { $0.violations }, [])
   }
 
@@ -222,7 +222,7 @@ import Testing
       let times = world.readHost(1) { $0.advertisements.map(\.at) }
       let steps = zip(times, times.dropFirst()).map { $1 - $0 }.filter { $0 > .zero }
       #expect(!steps.isEmpty && steps.min()! >= .milliseconds(shortest), "\(interval)")
-      // A scanner that changes its channel misses one now and then.
+      // A scanner that changes its channel misses some.
       #expect(steps.filter { $0 > .milliseconds(longest) }.count * 10 < steps.count, "\(interval)")
     }
   }
@@ -248,17 +248,17 @@ import Testing
     }
     #expect(welcome?.isSuccess == true)
     world.run(for: .seconds(3))
-    // It begins anew after the connection; a high duty cycle lasts 1.28 s, and what is left of it after a connection.
+    // It restarts after the connection; a high duty cycle lasts 1.28 s, and the rest of that after a connection.
     same(
-      world.readHost(0) { $0.advertisingTold[.first] ?? [] },
+      world.readHost(0) { $0.advertisingReports[.first] ?? [] },
       [.started, .started] + (isHighDutyCycle ? [.stopped(.durationOver)] : []))
     same(world.readHost(0) { $0.violations }, [])
   }
 
   // MARK: Chance
 
-  /// Random wishes for several sets, connections between them: in the end what is wanted is on the air and nothing else,
-  /// and each wish has been answered.
+  /// Random requests for several sets, with connections between them: at the end exactly the requested sets are on the
+  /// air, and each request has been answered.
   @Test(arguments: 1...24 as ClosedRange<UInt64>) func manyWishes(seed: UInt64) throws {
     for isExtended in [false, true] {
       var chaos = WishChaos(seed: seed, isExtended: isExtended)
@@ -267,14 +267,14 @@ import Testing
   }
 }
 
-/// Wishes by chance, and what they must have come to.
+/// Random requests, and their expected results.
 private struct WishChaos: ~Copyable {
   private var world: World<TestHost>
   private var chance: SplitMix64
   private let capacity: Int
-  /// What is wanted: the name that is to be heard.
+  /// The requested sets: the name that each must advertise.
   private var wanted: [AdvertisingSetID: String] = [:]
-  /// Those whose last wish has had no outcome.
+  /// Sets whose last request has no outcome yet.
   private var pending: Set<AdvertisingSetID> = []
   private var wordsSeen: [AdvertisingSetID: Int] = [:]
   private var lastName = 0
@@ -306,7 +306,7 @@ private struct WishChaos: ~Copyable {
         #expect(pending.isEmpty, title)
       }
     }
-    // All that ends by itself has ended.
+    // All sets with a limit have ended.
     for _ in 0..<3 {
       disconnect(all: true)
       world.run(for: .seconds(2))
@@ -353,7 +353,7 @@ private struct WishChaos: ~Copyable {
         (wanted[id], _) = (name, pending.insert(id))
       } catch {
         #expect(error == .notAdvertising(id), title)
-        // It is ending, and that will be told.
+        // It is ending, and its end will be reported.
         if wanted[id] != nil { pending.insert(id) }
       }
     default:
@@ -363,7 +363,7 @@ private struct WishChaos: ~Copyable {
     }
     world.withHost(0) { host, _ in host.drain() }
     look()
-    // One that was ending has made room, and that has been told.
+    // A set that was ending has made room, and its end has been reported.
     #expect(wanted.count <= capacity, title)
   }
   private mutating func parameters(_ id: AdvertisingSetID) -> AdvertisingParameters {
@@ -375,7 +375,7 @@ private struct WishChaos: ~Copyable {
       parameters.duration = .milliseconds(Int.random(in: 1...400, using: &chance))
     }
     if capacity > 1 {
-      // What is not connectable can be told from the others by its address.
+      // The address distinguishes sets that are not connectable.
       if parameters.kind != .connectable { parameters.address = DeviceAddress(0xC000_5E00_5300 + UInt64(id.rawValue)) }
       parameters.policy = [.everything, .everything, .extended].randomElement(using: &chance)!
       if Int.random(in: 0..<4, using: &chance) == 0 {
@@ -397,9 +397,9 @@ private struct WishChaos: ~Copyable {
       host.drain()
     }
   }
-  /// What has been told since the last look: an outcome each, and ends.
+  /// Reports since the last check: an outcome for each request, and ends.
   private mutating func look() {
-    for (id, words) in world.readHost(0, { $0.advertisingTold }) {
+    for (id, words) in world.readHost(0, { $0.advertisingReports }) {
       for word in words[(wordsSeen[id] ?? 0)...] {
         pending.remove(id)
         if word != .started { wanted[id] = nil }

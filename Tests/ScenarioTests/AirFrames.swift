@@ -1,7 +1,7 @@
 import BindruneSimulator
 
-/// The L2CAP frames in the packets between hosts and controllers, seen from the outside: put together here once more, so
-/// that nothing of the stack judges itself. Vol 4, Part E, §5.4.2; Vol 3, Part A, §3.1.
+/// The L2CAP frames in the packets between hosts and controllers, recombined here independently, so that no part of the
+/// stack judges itself. Vol 4, Part E, §5.4.2; Vol 3, Part A, §3.1.
 struct AirFrames {
   /// One direction of one link at one controller.
   struct Stream: Hashable {
@@ -9,11 +9,12 @@ struct AirFrames {
     var reverse: Stream { Stream(controller: controller, handle: handle, isToHost: !isToHost) }
   }
   enum Sight {
-    /// HCI_Reset: all links of this controller are gone.
+    /// HCI_Reset: all links of this controller have ended.
     case reset
     /// Disconnection Complete of this handle.
     case linkDown(UInt16)
-    /// (Enhanced) Connection Complete without an error: the handle, and the peer's address, least significant octet first.
+    /// (Enhanced) Connection Complete without an error: the handle, and the peer's address, least significant octet
+    /// first.
     case linkUp(UInt16, peer: [UInt8])
     /// The first packet of a frame: the length of its payload, and as many octets of it as the packet carries.
     case began(Stream, channel: UInt8, length: Int, first: [UInt8])
@@ -23,7 +24,7 @@ struct AirFrames {
   }
   private var frames: [Stream: [UInt8]] = [:]
 
-  /// What one packet shows, in order.
+  /// The events of one packet, in order.
   mutating func read(_ record: PacketRecord) -> [Sight] {
     let bytes = record.bytes
     switch bytes[0] {

@@ -4,11 +4,11 @@ import HCI
 import TestSupport
 import Testing
 
-/// What the packets between hosts and controllers say about the Attribute Protocol, from the outside.
+/// Checks the Attribute Protocol in the packets between hosts and controllers, independently of the stack.
 struct AirTrace {
   private typealias Stream = AirFrames.Stream
   private var frames = AirFrames()
-  /// The request, or indication, that has no answer yet.
+  /// The request or indication without an answer.
   private var requests: [Stream: UInt8] = [:]
   private var indications: Set<Stream> = []
   private(set) var faults: [String] = []

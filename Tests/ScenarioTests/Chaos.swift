@@ -7,8 +7,7 @@ import HCI
 import TestSupport
 import Testing
 
-/// Hosts that do anything to each other at any time. What they do is chance; what must hold whatever they do is checked
-/// by `settle`.
+/// Hosts that act at random on each other. `finish` checks the invariants.
 struct Chaos: ~Copyable {
   var world: World<TestHost>
   private var chance: SplitMix64
@@ -18,10 +17,10 @@ struct Chaos: ~Copyable {
   private var numbers: [[LinkID: UInt32]] = []
   private var apart: [(Int, Int)] = []
   private var restarts: [Int] = []
-  /// Requests to connect, which may wait for ever.
+  /// Requests to connect, which may wait forever.
   private var connecting: [Set<RequestID>] = []
   private var trace = AirTrace()
-  /// Everything between hosts and controllers, for whoever compares.
+  /// All packets between hosts and controllers, for comparisons.
   private(set) var log: [PacketRecord] = []
   var keepsLog = false
   private(set) var done: [String: Int] = [:]
@@ -70,7 +69,7 @@ struct Chaos: ~Copyable {
     return (0..<Int.random(in: count, using: &chance)).map { UInt8(truncatingIfNeeded: $0) &+ seed }
   }
 
-  // MARK: What they do
+  // MARK: Actions
 
   mutating func run(steps: Int) {
     for host in 0..<world.hostCount {
@@ -102,22 +101,22 @@ struct Chaos: ~Copyable {
       let parameters = ScanParameters(
         isActive: Bool.random(using: &chance), coalescesDuplicates: Bool.random(using: &chance))
       let id = ScanID(rawValue: UInt64.random(in: 0...2, using: &chance))
-      tell(host, "scan") { host, now in host.core.startScan(parameters, id: id, now: now) }
+      perform(host, "scan") { host, now in host.core.startScan(parameters, id: id, now: now) }
     case 1:
       let id = ScanID(rawValue: UInt64.random(in: 0...2, using: &chance))
-      tell(host, "stop scan") { host, now in host.core.stopScan(id: id, now: now) }
+      perform(host, "stop scan") { host, now in host.core.stopScan(id: id, now: now) }
     case 2...5: advertise(host)
-    case 6: tell(host, "stop advertising") { host, now in host.core.stopAdvertising(now: now) }
+    case 6: perform(host, "stop advertising") { host, now in host.core.stopAdvertising(now: now) }
     case 7...11: if other != host { connect(host, to: other) }
     case 12...17:
       guard let id = pick(world.readHost(host) { $0.unfinished }) else { return }
-      tell(host, "cancel") { host, now in host.core.cancel(id, now: now) }
+      perform(host, "cancel") { host, now in host.core.cancel(id, now: now) }
     default: accident(host, other)
     }
   }
   private mutating func advertise(_ host: Int) {
     let restarts = Int.random(in: 0..<4, using: &chance) > 0
-    tell(host, "advertise") { host, now in
+    perform(host, "advertise") { host, now in
       let parameters = AdvertisingParameters(
         interval: .every(.milliseconds(20)), restartsAfterConnection: restarts)
       do throws(AdvertisingError) {
@@ -130,7 +129,7 @@ struct Chaos: ~Copyable {
     parameters.interval = ConnectionInterval(.milliseconds(pick([15, 30, 50]) ?? 15))
     parameters.supervisionTimeout = SupervisionTimeout(.seconds(1))
     let peer = PeerAddress(address(other + 1), .public)
-    tell(host, "connect") { host, now in host.core.connect(to: peer, parameters, id: host.newID(), now: now) }
+    perform(host, "connect") { host, now in host.core.connect(to: peer, parameters, id: host.newID(), now: now) }
     connecting[host].insert(RequestID(rawValue: world.readHost(host) { $0.lastRequest }))
   }
 
@@ -158,22 +157,22 @@ struct Chaos: ~Copyable {
     case 32...33:
       for link in world.readHost(host, { $0.core.subscribers(of: peripheral.indicating) }) {
         let value = octets(0...40)
-        tell(host, "indicate") { host, _ in _ = host.indicate(value, of: peripheral.indicating, on: link) }
+        perform(host, "indicate") { host, _ in _ = host.indicate(value, of: peripheral.indicating, on: link) }
       }
     case 23:
       let value = octets(0...20), burst = Int.random(in: 1...100, using: &chance)
-      tell(host, "write command") { host, _ in
+      perform(host, "write command") { host, _ in
         for _ in 0..<burst { _ = host.write(command: value, to: peripheral.writable, on: link) }
       }
     case 24:
       let isWaitedFor = Bool.random(using: &chance)
-      tell(host, "disconnect") { host, now in
+      perform(host, "disconnect") { host, now in
         host.core.disconnect(link, id: isWaitedFor ? host.newID() : nil, now: now)
       }
     case 25:
       let parameters = ConnectionParameters(
         interval: ConnectionInterval(.milliseconds(40)), supervisionTimeout: SupervisionTimeout(.seconds(1)))
-      tell(host, "update") { host, now in host.core.updateParameters(link, parameters, now: now) }
+      perform(host, "update") { host, now in host.core.updateParameters(link, parameters, now: now) }
     case 34:
       let wish = pick(ConnectionLatency.allCases) ?? .low
       request(host, "wish") { core, id, now in
@@ -187,7 +186,7 @@ struct Chaos: ~Copyable {
       }
     case 26...27:
       guard let id = pick(world.readHost(host) { $0.unfinished }) else { return }
-      tell(host, "cancel") { host, now in host.core.cancel(id, now: now) }
+      perform(host, "cancel") { host, now in host.core.cancel(id, now: now) }
     default: answer(host)
     }
   }
@@ -220,7 +219,7 @@ struct Chaos: ~Copyable {
     for (a, b) in apart { world.reunite(a, b) }
     apart = []
   }
-  /// Values with their sender's link and a number, as many as there is room for and at most 30 in a row.
+  /// Sends values with their sender's link and a number, as many as there is room for and at most 30 in a row.
   private mutating func notify(_ host: Int) {
     let peripheral = peripheral, burst = Int.random(in: 1...30, using: &chance)
     for link in world.readHost(host, { $0.core.subscribers(of: peripheral.notifying) }) {
@@ -237,25 +236,25 @@ struct Chaos: ~Copyable {
       }
     }
   }
-  /// Answers what clients have asked the application, or refuses.
+  /// Answers or refuses requests of clients to the application.
   private mutating func answer(_ host: Int) {
     for question in world.readHost(host, { $0.questions }) {
       let value = octets(0...20), isYes = Int.random(in: 0..<4, using: &chance) > 0
-      tell(host, "answer") { host, now in host.answer(question.id, isYes ? value : nil, now: now) }
+      perform(host, "answer") { host, now in host.answer(question.id, isYes ? value : nil, now: now) }
     }
   }
   private mutating func request(
     _ host: Int, _ name: String, _ body: (inout HostCore, RequestID, Instant) -> Void
   ) {
-    tell(host, name) { host, now in body(&host.core, host.newID(), now) }
+    perform(host, name) { host, now in body(&host.core, host.newID(), now) }
   }
   private mutating func ask(_ host: Int, _ link: LinkID, _ name: String, _ body: (RequestID, inout Client) -> Void) {
-    tell(host, name) { host, _ in
+    perform(host, name) { host, _ in
       let id = host.newID()
       host.core.withClient(of: link, id: id) { body(id, &$0) }
     }
   }
-  private mutating func tell(_ host: Int, _ name: String, _ body: (inout TestHost, Instant) -> Void) {
+  private mutating func perform(_ host: Int, _ name: String, _ body: (inout TestHost, Instant) -> Void) {
     count(name)
     world.withHost(host) { host, now in
       body(&host, now)
@@ -264,7 +263,7 @@ struct Chaos: ~Copyable {
   }
   private mutating func count(_ name: String) { done[name, default: 0] += 1 }
 
-  // MARK: What must hold
+  // MARK: Invariants
 
   private mutating func look() {
     let records = world.air.takeRecords()
@@ -272,12 +271,12 @@ struct Chaos: ~Copyable {
     if keepsLog { log += records }
   }
 
-  /// Lets the world come to rest, and looks whether everything is as it must be.
-  mutating func settle() -> [String] {
+  /// Ends all activity, and returns the violated invariants.
+  mutating func finish() -> [String] {
     var faults: [String] = []
     reunite()
     for host in 0..<world.hostCount {
-      tell(host, "stop") { host, now in
+      perform(host, "stop") { host, now in
         for id in UInt64(0)...2 { host.core.stopScan(id: ScanID(rawValue: id), now: now) }
         host.core.stopAdvertising(now: now)
       }
@@ -288,13 +287,13 @@ struct Chaos: ~Copyable {
       for host in 0..<world.hostCount { answer(host) }
       if case .stepLimit = world.run(for: .milliseconds(300)) { return ["somebody talks without end"] }
     }
-    // What is left are connections that nobody answers.
+    // Only connection requests without an answer remain.
     for host in 0..<world.hostCount {
       for id in world.readHost(host, { $0.unfinished }) {
-        tell(host, "cancel") { host, now in host.core.cancel(id, now: now) }
+        perform(host, "cancel") { host, now in host.core.cancel(id, now: now) }
       }
     }
-    // Longer than the supervision time-outs that wishes for latency lead to: a link whose other end is gone ends with that.
+    // Longer than the supervision time-outs of all latencies: a link without its other end times out meanwhile.
     world.run(for: .seconds(8))
     look()
     faults += trace.faults
@@ -302,7 +301,7 @@ struct Chaos: ~Copyable {
     return faults
   }
 
-  /// Something is on its way that will end by itself.
+  /// Something is in progress that will end.
   private var isBusy: Bool {
     for index in 0..<world.hostCount {
       let mayWait = connecting[index]
@@ -336,7 +335,7 @@ struct Chaos: ~Copyable {
       if !host.scans.isEmpty || host.isAdvertising { faults.append("scans or advertises") }
       if host.links.count != handles.count { faults.append("\(host.links), but the controller has \(handles)") }
       if let deadline = host.core.deadline, deadline < world.now { faults.append("a deadline in the past") }
-      // Named outcomes, not faults.
+      // Expected outcomes, not faults.
       let accepted = [
         "parametersRejected", "applicationTooSlow", "transactionTimedOut", "advertising: 0x09", "advertising: 0x0C",
         "scan: 0x0C",
@@ -350,7 +349,7 @@ struct Chaos: ~Copyable {
         if words != [sender, expected] { faults.append("\(link): \(words), not \([sender, expected])") }
         next[link] = (sender, words[1] + 1)
       }
-      // On links that still live all of them have arrived.
+      // On links that still exist all of them have arrived.
       for up in host.ups where host.links.contains(up.link) {
         guard let peer = (0..<hostCount).first(where: { address($0 + 1) == up.peer.firstAddress.address }) else {
           continue

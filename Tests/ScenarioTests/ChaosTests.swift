@@ -12,17 +12,18 @@ import Testing
     for seed in stride(from: block, to: Self.seeds, by: 20) {
       var chaos = try Chaos(seed: UInt64(seed))
       chaos.run(steps: 45)
-      for fault in chaos.settle() { Issue.record("seed \(seed): \(fault)") }
+      for fault in chaos.finish() { Issue.record("seed \(seed): \(fault)") }
     }
   }
 
-  /// `BINDRUNE_SEED=96 swift test --filter oneSeedInWords` prints everything between the hosts and controllers of one seed.
+  /// `BINDRUNE_SEED=96 swift test --filter oneSeedInWords` prints everything between the hosts and controllers of one
+  /// seed.
   @Test func oneSeedInWords() throws {
     guard let seed = ProcessInfo.processInfo.environment["BINDRUNE_SEED"].flatMap({ UInt64($0) }) else { return }
     var chaos = try Chaos(seed: seed)
     chaos.keepsLog = true
     chaos.run(steps: 45)
-    let faults = chaos.settle()
+    let faults = chaos.finish()
     for record in chaos.log {
       let packet = record.bytes.span
       var text = hex(record.bytes)
@@ -41,7 +42,7 @@ import Testing
         var chaos = try Chaos(seed: UInt64(seed))
         chaos.keepsLog = true
         chaos.run(steps: 45)
-        _ = chaos.settle()
+        _ = chaos.finish()
         logs.append(chaos.log.map { "\($0)" })
       }
       #expect(logs[0].count > 100 && logs[0] == logs[1])

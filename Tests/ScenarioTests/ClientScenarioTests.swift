@@ -7,7 +7,7 @@ import HCI
 import TestSupport
 import Testing
 
-/// What a client knows of a server from one connection to the next, over air that loses packets.
+/// A client's cached database from one connection to the next, over air that loses packets.
 @Suite("Attribute caching") struct ClientScenarioTests {
   @Test(arguments: 1...10) func aKeptDatabaseAndAChange(_ seed: Int) throws {
     var builder = DatabaseBuilder()
@@ -53,7 +53,7 @@ import Testing
         #expect(kept == remote)
       }
     }
-    // The heart rate moves: what it was is forgotten, and that range alone discovered.
+    // The heart rate service moves: the client drops the old range, and discovers only the changed one.
     let up = try #require(world.readHost(server) { $0.links.first })
     let range = HandleRange(AttributeHandle(rawValue: rate.rawValue - 2), AttributeHandle(rawValue: rate.rawValue + 9))
     let value = [range.first.rawValue, range.last.rawValue].flatMap { [UInt8($0 & 0xFF), UInt8($0 >> 8)] }

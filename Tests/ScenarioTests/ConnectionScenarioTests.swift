@@ -28,8 +28,8 @@ private func expect(_ condition: Bool, sourceLocation: SourceLocation = #_source
     world.readHost(host) { $0.ending(id)?.isSuccess == true }
   }
 
-  /// S39: the absent one is asked for first, and is still waited for at the end.
-  @Test("S39, S112: an absent device keeps no other waiting", arguments: [true, false])
+  /// S39: the absent one is requested first, and its request still waits at the end.
+  @Test("S39, S112: an absent device does not delay others", arguments: [true, false])
   func oneIsAbsent(isLegacy: Bool) throws {
     var world = World<TestHost>(seed: 11)
     let central = world.addStarted(TestHost()) { if isLegacy { $0 = .legacy(address: $0.address) } }
@@ -50,7 +50,7 @@ private func expect(_ condition: Bool, sourceLocation: SourceLocation = #_source
     expect(Self.isLinked(world, central, absent))
   }
 
-  /// One present of many absent ones is found within everybody's turn.
+  /// One present device among many absent ones is found within one round of turns.
   @Test(arguments: [(0, 3), (1, 3), (2, 6), (3, 10), (8, 20)]) func turns(size: Int, count: Int) throws {
     var world = World<TestHost>(seed: 5)
     let central = world.addStarted(TestHost()) { $0.filterAcceptListSize = UInt8(size) }
@@ -111,7 +111,7 @@ private func expect(_ condition: Bool, sourceLocation: SourceLocation = #_source
     same(world.readHost(central) { $0.downs.map(\.reason) }, [.connectionTimeout])
   }
 
-  // MARK: What links run with
+  // MARK: Parameters of links
 
   @Test("S153: both sides ask, over the link layer and over L2CAP", arguments: [true, false], [true, false])
   func parameters(hasProcedure: Bool, isAskedByPeripheral: Bool) throws {
@@ -139,7 +139,7 @@ private func expect(_ condition: Bool, sourceLocation: SourceLocation = #_source
     same(world.readHost(central) { $0.violations }, [])
     same(world.readHost(peripheral) { $0.violations }, [])
   }
-  @Test("S154: without a wish the central's choice stays") func theCentralsChoice() throws {
+  @Test("S154: without a desired latency the central's choice stays") func theCentralsChoice() throws {
     var world = World<TestHost>(seed: 14)
     let central = world.addStarted(TestHost()), peripheral = world.addStarted(TestHost())
     try world.advertise(peripheral)
@@ -194,7 +194,7 @@ private func expect(_ condition: Bool, sourceLocation: SourceLocation = #_source
   /// `BINDRUNE_SEEDS` of them, 12 if it is not set.
   private static let seeds = ProcessInfo.processInfo.environment["BINDRUNE_SEEDS"].flatMap { Int($0) } ?? 12
 
-  /// A hub with four peripherals and three centrals that come, go, ask, cancel and disconnect as they like.
+  /// A hub with four peripherals and three centrals that come, go, connect, cancel and disconnect at random.
   @Test(arguments: 1...seeds) func anythingGoes(_ seed: Int) throws {
     var chance = SplitMix64(seed: UInt64(seed))
     var air = AirConfiguration.realistic
@@ -214,7 +214,7 @@ private func expect(_ condition: Bool, sourceLocation: SourceLocation = #_source
       let host = Bool.random(using: &chance) ? 0 : Int.random(in: 5...7, using: &chance)
       switch Int.random(in: 0..<12, using: &chance) {
       case 0...4:
-        // 8 and 9 are nobody.
+        // 8 and 9 do not exist.
         let peers = (0..<Int.random(in: 1...3, using: &chance)).map { _ in
           host == 0 ? Int.random(in: 1...9, using: &chance) : [0, 1, 2, 8].randomElement(using: &chance) ?? 0
         }
@@ -268,7 +268,7 @@ private func expect(_ condition: Bool, sourceLocation: SourceLocation = #_source
         #expect(host.links.count == handles.count, "\(what): \(host.links), \(handles)")
         #expect(!isInitiating, "\(what): initiates for nobody")
         #expect(faults == HostFaults(), "\(what): \(faults)")
-        // Every link that we made is somebody's, and only one's.
+        // Every link belongs to exactly one request.
         let owned = host.completions.values.joined().compactMap { ending -> LinkID? in
           if case .linked(let link) = ending { link } else { nil }
         }

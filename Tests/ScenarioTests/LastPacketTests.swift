@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 @Suite("The last packet of a link") struct LastPacketTests {
-  /// The central disconnects while notifications are on the air: none comes after Disconnection Complete.
+  /// The central disconnects while notifications are on the air: none arrives after Disconnection Complete.
   @Test(arguments: 1...30) func nothingFollowsTheDisconnection(_ seed: Int) throws {
     var air = AirConfiguration.realistic
     air.loss = seed % 3 == 0 ? 0.2 : 0

@@ -7,14 +7,14 @@ import HCI
 import TestSupport
 import Testing
 
-/// Several links, both roles, tight buffers: each a story of its own.
+/// Scenarios with several links, both roles, and few buffers.
 @Suite("Links") struct LinkScenarioTests {
   private static func quiet() -> AirConfiguration {
     var air = AirConfiguration.realistic
     air.loss = 0
     return air
   }
-  /// Sends numbered values on a link until its queue is full or `last` has been given; returns the next number.
+  /// Sends numbered values on a link until its queue is full or `last` has been sent; returns the next number.
   private static func pour(
     _ world: inout World<TestHost>, _ host: Int, _ link: LinkID, _ handle: AttributeHandle, from first: Int,
     to last: Int,
@@ -74,7 +74,7 @@ import Testing
       same(world.write(host, links[host], peripheral.writable, [UInt8(host)]), .done)
       same(world.read(host, links[host], peripheral.writable), .value([UInt8(host)]))
     }
-    // Everybody is read by one neighbour and reads the other, at the same time.
+    // Each host reads one neighbour and is read by the other, at the same time.
     var next = [0, 0, 0]
     for _ in 0..<50 {
       for host in 0..<3 {
@@ -122,7 +122,7 @@ import Testing
     same(world.air.faults(of: world.controller(of: server)), HostFaults())
   }
 
-  /// What a peer that has gone out of reach costs another, whose link notifies as fast as it can.
+  /// The cost of a peer out of range for another, whose link notifies as fast as it can.
   @Test func aSilentPeerDoesNotStarveAnother() throws {
     func received(isSilent: Bool) throws -> Int {
       let peripheral = try Peripheral()
@@ -210,7 +210,7 @@ import Testing
   }
 }
 
-/// What goes wrong between hosts, and what is left of it.
+/// Failures between hosts, and their consequences.
 @Suite("Accidents") struct AccidentTests {
   @Test func aLinkIsLostInMidDiscoveryAndMadeAgain() throws {
     let peripheral = try Peripheral()
@@ -264,7 +264,7 @@ import Testing
     same(world.readHost(client) { $0.downs.map(\.reason) }, [.hardwareFailure])
     world.run(for: .seconds(6))
     same(world.readHost(server) { $0.downs.map(\.reason) }, [.connectionTimeout])
-    // The server tells its application that nobody listens any more.
+    // The server reports to its application that there is no subscriber left.
     same(world.readHost(server) { $0.subscriptions.map { $0.2 } }, [.notification, []])
     let again = try need(world.connect(client, to: server))
     same(world.read(client, again, peripheral.long), .value(Peripheral.longValue))
@@ -290,7 +290,7 @@ import Testing
       let link = try need(world.connect(client, to: server))
       return Asked(world, peripheral, server, client, link)
     }
-    /// Reads the dynamic value until the server's application has the question.
+    /// Reads the dynamic value until the server's application has the request.
     mutating func read() throws -> (request: RequestID, question: ServerRequestID) {
       let handle = peripheral.dynamic, link = link, server = server
       let id = world.withHost(client) { host, _ in
@@ -337,7 +337,7 @@ import Testing
     same(asked.ending(again.request), [.value([4])])
     same(asked.world.readHost(asked.server) { $0.violations }, [])
   }
-  /// The bearer answers 0x0E (Unlikely Error) in the application's name, before the client's 30 s are over.
+  /// The bearer answers 0x0E (Unlikely Error) for the application, before the client's 30 s are over.
   @Test func neverAnswered() throws {
     var asked = try Asked.make()
     let (request, question) = try asked.read()
@@ -353,7 +353,7 @@ import Testing
     asked.answer(question, [1])
     asked.world.run(for: .seconds(1))
     same(asked.ending(request)?.count, 1)
-    // The link goes on.
+    // The link continues.
     same(asked.world.read(asked.client, asked.link, asked.peripheral.short), .value([2]))
   }
   @Test func answeredAfterTheLink() throws {
@@ -375,7 +375,7 @@ func need<Value>(_ value: Value?, sourceLocation: SourceLocation = #_sourceLocat
 }
 
 extension World where BluetoothHost == TestHost {
-  /// Discovers, and asks for the values of a characteristic.
+  /// Discovers, and subscribes to a characteristic.
   mutating func subscribe(_ host: Int, _ link: LinkID, _ handle: AttributeHandle) -> TestHost.Ending? {
     let found = ask(host) { core, id, _ in core.withClient(of: link, id: id) { $0.discoverAll(id) } }
     guard found == .done else { return found }

@@ -13,9 +13,9 @@ import Testing
   private static let data = AdvertisingData(localName: "private", serviceUUIDs: ["180D"])
   private static let every = Duration.seconds(1)
 
-  /// What the scanner's controller has.
+  /// The privacy support of the scanner's controller.
   enum Controller: CaseIterable, Sendable {
-    /// A resolving list, and room in it; room for one peer, which somebody else has; none; Bluetooth 4.2 and none.
+    /// A resolving list with room; a list of one entry, which is taken; none; Bluetooth 4.2 and none.
     case list, fullList, noList, legacy
     var resolves: Bool { self == .list }
   }
@@ -73,7 +73,7 @@ import Testing
       host.drain()
     }
   }
-  /// The advertiser's addresses, looked at ten times a second.
+  /// The advertiser's addresses, sampled ten times a second.
   private static func addresses(_ world: inout World<TestHost>, for seconds: Int) -> [PeerAddress] {
     var found: [PeerAddress] = []
     for _ in 0..<10 * seconds {
@@ -94,7 +94,7 @@ import Testing
     for host in 0...1 { same(world.readHost(host) { $0.violations }, []) }
   }
 
-  /// Ten rotations are one device; it is connected to, the link outlives rotations, and it is connected to again.
+  /// Through ten rotations it remains one device; a link to it survives rotations, and a second connection succeeds.
   @Test(arguments: Controller.allCases, [false, true])
   func oneDeviceOverRotations(controller: Controller, random: Bool) throws {
     var world = Self.world(controller, random: random)
@@ -114,7 +114,7 @@ import Testing
       same(world.readHost(1) { $0.ups.last?.peer }, Optional(PeerID(identity)))
       let onAir = world.readHost(1) { $0.core.addressesOnAir(of: link)?.peer }
       #expect(onAir?.address.randomKind == .resolvablePrivate)
-      // The link stays, and so does the advertiser's wish to go on.
+      // The link stays, and the advertiser still resumes advertising.
       _ = Self.addresses(&world, for: 3)
       same(world.readHost(1) { $0.links }, [link])
       same(world.ask(1) { core, id, now in core.disconnect(link, id: id, now: now) }, .done)
@@ -123,7 +123,7 @@ import Testing
     Self.violations(world)
   }
 
-  /// Every address comes on the air once, and not again after the next one.
+  /// Each address is used in one period, and not again after the next one.
   @Test(arguments: [Controller.noList, .legacy]) func addressesAreNotMixed(controller: Controller) throws {
     var world = Self.world(controller)
     try Self.advertise(&world)
@@ -150,8 +150,8 @@ import Testing
     #expect(Set(heard).isSubset(of: own.map(\.address)))
   }
 
-  /// Without its key it is somebody else each time.
-  @Test(arguments: Controller.allCases) func withoutTheKeyItIsMany(controller: Controller) throws {
+  /// Without its key it is another device each time.
+  @Test(arguments: Controller.allCases) func withoutTheKeyItIsManyDevices(controller: Controller) throws {
     var world = Self.world(controller)
     try Self.advertise(&world)
     Self.scan(&world)
@@ -160,8 +160,8 @@ import Testing
     #expect(peers.count >= 10 && peers.isSubset(of: own))
   }
 
-  /// The request comes before the device does, and waits over rotations of both, on bad air.
-  @Test(arguments: Controller.allCases, 1...5) func whoIsWantedIsFound(controller: Controller, seed: UInt64) throws {
+  /// The request precedes the device, and waits over rotations of both addresses, on bad air.
+  @Test(arguments: Controller.allCases, 1...5) func aRequestedPeerIsFound(controller: Controller, seed: UInt64) throws {
     var air = AirConfiguration.realistic
     air.loss = 0.1
     var world = Self.world(
@@ -197,8 +197,8 @@ import Testing
     same(world.readHost(1) { $0.overfinished }, [])
   }
 
-  /// A beacon that nobody knows again; nobody may connect to it, nor it to anybody.
-  @Test func aBeaconIsNobody() throws {
+  /// A beacon that cannot be recognised; it is not connectable, and cannot connect.
+  @Test func aBeaconIsAnonymous() throws {
     var world = Self.world(.list, (.nonResolvable(rotation: Self.every), .identity))
     try Self.advertise(&world, .connectable)
     same(world.readHost(0) { $0.violations }, ["advertising: \(HCIStatus.commandDisallowed)"])
@@ -214,8 +214,8 @@ import Testing
     #expect(peers.count >= 5 && peers.isSubset(of: own))
   }
 
-  /// Keys come and go while everything is on.
-  @Test(arguments: Controller.allCases) func aKeyIsTakenBack(controller: Controller) throws {
+  /// Keys are added and removed while all roles are active.
+  @Test(arguments: Controller.allCases) func aKeyIsRemoved(controller: Controller) throws {
     var world = Self.world(controller)
     let identity = world.readHost(0) { $0.core.identityAddress }
     try Self.advertise(&world)

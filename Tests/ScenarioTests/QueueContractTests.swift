@@ -8,18 +8,18 @@ import HCI
 import TestSupport
 import Testing
 
-/// What `NotificationQueue` promises, through a whole host and over simulated air.
+/// The contract of `NotificationQueue`, through a whole host and over simulated air.
 @Suite("Queue contract") struct QueueContractTests {
   /// `BINDRUNE_SEEDS` of them, 24 if it is not set.
   private static let seeds = ProcessInfo.processInfo.environment["BINDRUNE_SEEDS"].flatMap { Int($0) } ?? 24
 
-  /// Every promise that `QueueTraffic` looks at, over seeded worlds; and each has been put to the test often enough.
+  /// Every rule that `QueueTraffic` checks, over seeded worlds; each must be exercised often enough.
   @Test func overSeededWorlds() throws {
     var done: [String: Int] = [:]
     for seed in 0..<Self.seeds {
       var traffic = try QueueTraffic(seed: UInt64(seed))
       traffic.run(steps: 60)
-      traffic.settle()
+      traffic.finish()
       for fault in traffic.faults { Issue.record("seed \(seed): \(fault)") }
       done.merge(traffic.done, uniquingKeysWith: +)
     }
@@ -30,17 +30,17 @@ import Testing
       "arrival",
     ] { #expect(done[name, default: 0] >= Self.seeds / 4, "\(name): not often enough to mean anything") }
   }
-  /// `BINDRUNE_SEED=96 swift test --filter QueueContractTests/oneSeed` says what is wrong with one.
+  /// `BINDRUNE_SEED=96 swift test --filter QueueContractTests/oneSeed` prints the faults of one.
   @Test func oneSeed() throws {
     guard let seed = ProcessInfo.processInfo.environment["BINDRUNE_SEED"].flatMap({ UInt64($0) }) else { return }
     var traffic = try QueueTraffic(seed: seed)
     traffic.run(steps: 60)
-    traffic.settle()
+    traffic.finish()
     print(traffic.done, traffic.faults)
   }
 
-  /// Several values that together fill the longest PDU get in, each time after the one edge, also where the queue is as small
-  /// as it can be. Vol 3, Part F, §3.4.7.4.
+  /// The queue accepts several values that together fill the longest PDU, each time after the one edge, even with the
+  /// least capacity. Vol 3, Part F, §3.4.7.4.
   @Test func theLongestPDUsGetIn() throws {
     var builder = DatabaseBuilder()
     builder.genericAccess(name: "tuples")
@@ -81,8 +81,8 @@ import Testing
 
   // MARK: Fairness
 
-  /// A server whose `links` clients have subscribed, on a controller with `buffers` buffers; connection events of 30 ms,
-  /// and a supervision time-out that lets a peer be silent for as long as we look.
+  /// A server whose `links` clients have subscribed, on a controller with `buffers` buffers; connection events of 30
+  /// ms, and a supervision time-out longer than the measurement.
   private struct Server: ~Copyable {
     var world: World<TestHost>
     let server: Int, clients: [Int], links: [LinkID], notifying: AttributeHandle
@@ -111,7 +111,7 @@ import Testing
       self.server = server
       self.world = world
     }
-    /// Keeps the queues of `talking` links full for a second; how many values each client has got meanwhile.
+    /// Keeps the queues of `talking` links full for a second; returns how many values each client got meanwhile.
     mutating func talk(_ talking: Range<Int>) -> [Int] {
       let before = clients.map { client in world.readHost(client) { $0.values.count } }
       for _ in 0..<50 {
@@ -127,9 +127,9 @@ import Testing
     mutating func silence(_ client: Int) { world.separate(server, clients[client]) }
   }
 
-  /// What a peer that goes silent costs the others, for n buffers. While all send: less than a twentieth where there are two
-  /// or more, and everything where the one there is holds its packet. While it alone sends: then it has all but one for
-  /// each of the others, and each of them sends by that one.
+  /// The cost of a silent peer for the others, with n buffers. If all send: less than a twentieth with two or more
+  /// buffers, and everything with one, which holds its packet. If it alone sent: it holds all but one buffer for each
+  /// of the others, and each of them sends with that one.
   @Test func whatASilentPeerCosts() throws {
     print("links  buffers  values of the others in 1 s: all talk, one falls silent meanwhile, it did so while alone")
     for links in 2...4 {

@@ -6,11 +6,11 @@ import GATT
 import HCI
 import TestSupport
 
-/// Hosts with several links each that offer each other values at random, and beside them a model of every queue, which is
-/// kept by what is offered and by what the packets between hosts and controllers show. Every answer, every PDU and every
-/// ready edge is compared with it; what does not agree is a fault in words.
+/// Hosts with several links each offer each other values at random. A model of every queue follows the offers and the
+/// packets between hosts and controllers. Every answer, every PDU and every ready edge is compared with the model; a
+/// difference is a fault, as text.
 struct QueueTraffic: ~Copyable {
-  /// What each host serves: three values that notify, one that indicates, one to read and write.
+  /// The service of each host: three values that notify, one that indicates, one to read and write.
   struct Values {
     let database: Database
     let notifying: [AttributeHandle], indicating: AttributeHandle, long: AttributeHandle, writable: AttributeHandle
@@ -31,32 +31,32 @@ struct QueueTraffic: ~Copyable {
       database = try builder.build()
     }
   }
-  /// One end of a link: the queue as it must be.
+  /// One end of a link: the model of its queue.
   struct End {
     struct Entry: Equatable { var opcode: UInt8, handle: AttributeHandle, value: [UInt8] }
     let host: Int, peer: Int, handle: UInt16
-    /// Known when the host has told of it, after the run in which it came up.
+    /// Known once the host has reported it, after the run in which it came up.
     var link: LinkID?
-    /// The other end's place in `ends`.
+    /// The other end's index in `ends`.
     var other: Int?
     var isUp = true, isInUse = false
     var mtu = 23, ownMTU = 0, peerMTU = 0
     var isExchanging = false
     var waiting: [Entry] = []
-    /// Its first packet has gone to the controller.
+    /// Its first packet has been sent to the controller.
     var inFlight: Entry?
     var sent: [Entry] = []
     var arrived = 0
     var isRefused = false, edges = 0, hasNewEdge = false
     var isIndicating = false
-    /// A request has come, and its response has not begun to leave.
-    var owes: UInt8?
+    /// The opcode of a request whose response has not begun to leave.
+    var unanswered: UInt8?
     var used: Int { waiting.reduce(0) { $0 + QueueTraffic.space($1.value.count) } }
     var longest: Int { min(mtu - 3, 512) }
     /// The most octets of an entry: those of the longest PDU, which is a Multiple Handle Value Notification.
     var longestEntry: Int { mtu - 3 }
   }
-  /// The octets of the queue that a value takes: `NotificationQueue` says so.
+  /// The octets of the queue that a value takes, see `NotificationQueue`.
   static func space(_ count: Int) -> Int { 8 + (count + 7) / 8 * 8 }
 
   var world: World<TestHost>
@@ -70,7 +70,7 @@ struct QueueTraffic: ~Copyable {
   private var connecting: [Set<RequestID>] = []
   private var confirmations: [Int] = []
   private(set) var faults: [String] = []
-  /// How often each thing happened that the promises are about.
+  /// How often each situation of the contract occurred.
   private(set) var done: [String: Int] = [:]
 
   init(seed: UInt64) throws {
@@ -100,13 +100,13 @@ struct QueueTraffic: ~Copyable {
         }, controller)
     }
     self.capacities = capacities
-    for host in 0..<world.hostCount { tell(host) { host, now in host.core.start(now: now) } }
+    for host in 0..<world.hostCount { perform(host) { host, now in host.core.start(now: now) } }
     world.run(for: .milliseconds(100))
     for host in 0..<world.hostCount { advertise(host) }
   }
 
   private mutating func random(_ range: Range<Int>) -> Int { Int.random(in: range, using: &chance) }
-  private mutating func tell(_ host: Int, _ body: (inout TestHost, Instant) -> Void) {
+  private mutating func perform(_ host: Int, _ body: (inout TestHost, Instant) -> Void) {
     world.withHost(host) { host, now in
       body(&host, now)
       host.drain()
@@ -117,7 +117,7 @@ struct QueueTraffic: ~Copyable {
     if faults.count < 20 { faults.append("\(world.now) host \(ends[end].host) to \(ends[end].peer): \(text)") }
   }
 
-  // MARK: What they do
+  // MARK: Actions
 
   mutating func run(steps: Int) {
     for host in 0..<world.hostCount { connect(host, to: (host + 1) % world.hostCount) }
@@ -141,7 +141,7 @@ struct QueueTraffic: ~Copyable {
     }
   }
   private mutating func advertise(_ host: Int) {
-    tell(host) { host, now in
+    perform(host) { host, now in
       do throws(AdvertisingError) {
         let parameters = AdvertisingParameters(interval: .every(.milliseconds(20)), restartsAfterConnection: true)
         try host.core.advertise(AdvertisingData(localName: "traffic"), parameters, now: now)
@@ -152,7 +152,7 @@ struct QueueTraffic: ~Copyable {
     var parameters = ConnectionParameters.fast
     parameters.supervisionTimeout = SupervisionTimeout(.seconds(1))
     let peer = PeerAddress(address(other + 1), .public)
-    tell(host) { host, now in host.core.connect(to: peer, parameters, id: host.newID(), now: now) }
+    perform(host) { host, now in host.core.connect(to: peer, parameters, id: host.newID(), now: now) }
     connecting[host].insert(RequestID(rawValue: world.readHost(host) { $0.lastRequest }))
   }
   private mutating func reunite() {
@@ -161,7 +161,7 @@ struct QueueTraffic: ~Copyable {
   }
   private mutating func ask(_ end: Int, _ body: (RequestID, inout Client) -> Void) {
     guard let link = ends[end].link else { return }
-    tell(ends[end].host) { host, _ in
+    perform(ends[end].host) { host, _ in
       let id = host.newID()
       host.core.withClient(of: link, id: id) { body(id, &$0) }
     }
@@ -182,16 +182,16 @@ struct QueueTraffic: ~Copyable {
     default:
       guard let link = ends[end].link else { return }
       count("disconnect")
-      tell(ends[end].host) { host, now in host.core.disconnect(link, id: host.newID(), now: now) }
+      perform(ends[end].host) { host, now in host.core.disconnect(link, id: host.newID(), now: now) }
     }
   }
 
-  /// To the value that indicates, for 3, or to one of those that notify.
+  /// Subscribes to the value that indicates, for 3, or to one of those that notify.
   private mutating func subscribe(_ end: Int, _ which: Int) {
     let handle = which == 3 ? values.indicating : values.notifying[which]
     ask(end) { id, client in client.subscribe(id, handle, which == 3 ? .indication : .notification) }
   }
-  /// Offers values until there have been enough, or some have been refused.
+  /// Offers values until `count` have been offered, or some have been refused.
   private mutating func burst(_ end: Int) {
     let sizes = [0..<21, 0..<60, 200..<260, 0..<601].randomElement(using: &chance) ?? 0..<21
     var refusals = 0
@@ -204,7 +204,7 @@ struct QueueTraffic: ~Copyable {
       if offer(end, isCommand, handle, value) == .full { refusals += 1 }
     }
   }
-  /// One offer, whose answer must be what the model says.
+  /// Makes one offer, whose answer must be the model's.
   @discardableResult
   private mutating func offer(
     _ end: Int, _ isCommand: Bool, _ handle: AttributeHandle, _ value: [UInt8]
@@ -265,16 +265,16 @@ struct QueueTraffic: ~Copyable {
       ]
     }
     if answers != [.closed, .closed, .closed] { faults.append("\(link) is down, but \(answers)") }
-    // A request ends too, and once: `settle` looks.
-    tell(end.host) { host, _ in
+    // A request also ends, once: `finish` checks that.
+    perform(end.host) { host, _ in
       let id = host.newID()
       host.core.withClient(of: link, id: id) { $0.read(id, handles.long) }
     }
   }
 
-  // MARK: What must hold
+  // MARK: Invariants
 
-  /// Lets time pass and looks at what has happened.
+  /// Advances the time and checks the events.
   private mutating func pass(_ time: Duration) {
     if case .stepLimit = world.run(for: time) { faults.append("somebody talks without end") }
     for record in world.air.takeRecords() {
@@ -283,7 +283,7 @@ struct QueueTraffic: ~Copyable {
     pair()
     for host in 0..<world.hostCount { lookAtArrivals(host) }
     for end in ends.indices where ends[end].isUp { look(at: end) }
-    // What an edge promises: a value of the MTU is taken, at once.
+    // The promise of an edge: a value of the MTU is accepted at once.
     for end in ends.indices where ends[end].isUp && ends[end].hasNewEdge && ends[end].link != nil && !isAsking(end) {
       ends[end].hasNewEdge = false
       let answer = offer(end, true, values.writable, [UInt8](repeating: 2, count: ends[end].longest))
@@ -291,8 +291,7 @@ struct QueueTraffic: ~Copyable {
       count("edge")
     }
   }
-  /// A request of this end's host may not have left: a command would have to come after it, which is the business of
-  /// `OrderTests`.
+  /// A request of this end's host may not have left: a command must follow it, which `OrderTests` checks.
   private func isAsking(_ end: Int) -> Bool {
     let connecting = connecting[ends[end].host]
     return world.readHost(ends[end].host) { host in host.unfinished.contains { !connecting.contains($0) } }
@@ -327,14 +326,14 @@ struct QueueTraffic: ~Copyable {
     }
   }
 
-  /// The first packet of a PDU goes to the controller: here it leaves the queue.
+  /// The first packet of a PDU is sent to the controller: here the PDU leaves the queue.
   private mutating func began(_ opcode: UInt8, _ length: Int, _ first: [UInt8], _ end: Int) {
     let isQueued = [0x1B, 0x52].contains(opcode)
-    if let owed = ends[end].owes {
+    if let request = ends[end].unanswered {
       if isQueued || [0x1D].contains(opcode) {
-        fault(end, "0x\(hex([opcode])) before the response to 0x\(hex([owed]))")
-      } else if opcode == 0x01 || opcode == owed + 1 {
-        ends[end].owes = nil
+        fault(end, "0x\(hex([opcode])) before the response to 0x\(hex([request]))")
+      } else if opcode == 0x01 || opcode == request + 1 {
+        ends[end].unanswered = nil
         if !ends[end].waiting.isEmpty { count("overtaking response") }
       }
     }
@@ -355,7 +354,7 @@ struct QueueTraffic: ~Copyable {
       ends[end].hasNewEdge = true
     }
   }
-  /// A whole PDU has gone to the controller.
+  /// A whole PDU has been sent to the controller.
   private mutating func left(_ opcode: UInt8, _ pdu: [UInt8], _ end: Int) {
     if opcode == 0x02 { ends[end].ownMTU = Int(pdu[1]) | Int(pdu[2]) << 8 }
     guard [0x1B, 0x52].contains(opcode) else { return }
@@ -370,11 +369,11 @@ struct QueueTraffic: ~Copyable {
     switch opcode {
     case 0x02:
       ends[end].peerMTU = Int(pdu[1]) | Int(pdu[2]) << 8
-      ends[end].owes = opcode
+      ends[end].unanswered = opcode
     case 0x03:
       ends[end].isExchanging = false
       ends[end].mtu = max(ends[end].mtu, min(ends[end].ownMTU, Int(pdu[1]) | Int(pdu[2]) << 8))
-    case 0x04, 0x06, 0x08, 0x0A, 0x0C, 0x0E, 0x10, 0x12, 0x16, 0x18, 0x20: ends[end].owes = opcode
+    case 0x04, 0x06, 0x08, 0x0A, 0x0C, 0x0E, 0x10, 0x12, 0x16, 0x18, 0x20: ends[end].unanswered = opcode
     case 0x1E:
       if !ends[end].isIndicating { fault(end, "a confirmation of nothing") }
       ends[end].isIndicating = false
@@ -382,7 +381,7 @@ struct QueueTraffic: ~Copyable {
     default: break
     }
   }
-  /// Gives new ends their link, and both ends of a link each other.
+  /// Assigns new ends their link, and connects both ends of a link.
   private mutating func pair() {
     for index in ends.indices where ends[index].isUp && ends[index].link == nil {
       let peer = address(ends[index].peer + 1)
@@ -402,7 +401,7 @@ struct QueueTraffic: ~Copyable {
       ends[b].other = a
     }
   }
-  /// What arrives is what was sent on that link, in that order.
+  /// The PDUs that arrive equal those sent on that link, in order.
   private mutating func lookAtArrivals(_ host: Int) {
     let all = world.readHost(host) { $0.values }, handles = values
     defer { seen[host] = all.count }
@@ -430,14 +429,14 @@ struct QueueTraffic: ~Copyable {
     if edges != ends[end].edges { fault(end, "\(edges) edges, not \(ends[end].edges)") }
   }
 
-  /// Lets everything come to rest, and looks whether anything is left.
-  mutating func settle() {
+  /// Ends all activity, and checks that nothing remains.
+  mutating func finish() {
     reunite()
-    for host in 0..<world.hostCount { tell(host) { host, now in host.core.stopAdvertising(now: now) } }
+    for host in 0..<world.hostCount { perform(host) { host, now in host.core.stopAdvertising(now: now) } }
     for _ in 0..<150 where isBusy { pass(.milliseconds(300)) }
     for host in 0..<world.hostCount {
       for id in world.readHost(host, { $0.unfinished }) where connecting[host].contains(id) {
-        tell(host) { host, now in host.core.cancel(id, now: now) }
+        perform(host) { host, now in host.core.cancel(id, now: now) }
       }
     }
     pass(.seconds(3))
@@ -459,7 +458,7 @@ struct QueueTraffic: ~Copyable {
     }
     for end in ends.indices where ends[end].isUp {
       if !ends[end].waiting.isEmpty { fault(end, "\(ends[end].waiting.count) values still wait") }
-      if ends[end].owes != nil { fault(end, "a request without a response") }
+      if ends[end].unanswered != nil { fault(end, "a request without a response") }
       if let other = ends[end].other, ends[other].isUp, ends[other].arrived != ends[end].sent.count {
         fault(end, "\(ends[other].arrived) of \(ends[end].sent.count) values arrived")
       }

@@ -6,7 +6,7 @@ import HCI
 import TestSupport
 import Testing
 
-/// A host, and everything that its controller reports to it, before anybody looks at it.
+/// A host, and everything that its controller reports to it.
 private struct Listener: ~Copyable, HCIHost {
   /// One report, with its time.
   struct Report {
@@ -16,8 +16,8 @@ private struct Listener: ~Copyable, HCIHost {
     var rssi: Int8?
     var bytes: [UInt8]
   }
-  /// A discovery, with the time when it was told.
-  struct Told: Equatable, CustomStringConvertible {
+  /// A discovery, with the time of its report.
+  struct Reported: Equatable, CustomStringConvertible {
     var at: Instant
     var isConnectable: Bool
     var rssi: Int8?
@@ -30,7 +30,7 @@ private struct Listener: ~Copyable, HCIHost {
   }
   var core: HostCore
   var reports: [Report] = []
-  var told: [ScanID: [PeerAddress: [Told]]] = [:]
+  var reported: [ScanID: [PeerAddress: [Reported]]] = [:]
   var begun: [ScanID: Instant] = [:]
   var violations: [String] = []
 
@@ -76,8 +76,8 @@ private struct Listener: ~Copyable, HCIHost {
     while let effect = core.nextEffect() {
       switch effect {
       case .discovered(let id, let discovery):
-        told[id, default: [:]][discovery.address, default: []].append(
-          Told(
+        reported[id, default: [:]][discovery.address, default: []].append(
+          Reported(
             at: now, isConnectable: discovery.isConnectable, rssi: discovery.rssi,
             advertising: core.bytes(of: discovery.advertising),
             scanResponse: discovery.scanResponse.map { core.bytes(of: $0) }))
@@ -88,64 +88,67 @@ private struct Listener: ~Copyable, HCIHost {
   }
 }
 
-/// What a caller is to be told, from all that was heard: written to be read, not to be fast or small.
+/// A plain model of the discoveries that a caller must get, from all reports.
 private struct Reference {
   var parameters: ScanParameters
   var filter: ScanFilter
 
-  /// Of one device: its reports in order, and the time when the scan began.
-  func discoveries(_ reports: [Listener.Report], since begin: Instant, until end: Instant) -> [Listener.Told] {
-    var all = parameters.isActive ? joined(reports) : reports.filter { !$0.isScanResponse }.map { told($0, at: $0.at) }
+  /// For one device: its reports in order, and the time when the scan began.
+  func discoveries(_ reports: [Listener.Report], since begin: Instant, until end: Instant) -> [Listener.Reported] {
+    var all =
+      parameters.isActive ? joined(reports) : reports.filter { !$0.isScanResponse }.map { reported($0, at: $0.at) }
     all = all.filter { $0.at >= begin && $0.at <= end && isMet($0) }
     guard parameters.coalescesDuplicates || parameters.intent == .background else { return all }
     guard let first = all.first else { return [] }
-    // The first, and the first that is whole where that one was not.
+    // The first, and if that one is incomplete, the first complete one.
     let isScannable = reports.contains(where: \.isScannable)
-    let isWhole = { (told: Listener.Told) in !isScannable || !parameters.isActive || told.scanResponse != nil }
+    let isWhole = { (reported: Listener.Reported) in
+      !isScannable || !parameters.isActive || reported.scanResponse != nil
+    }
     if isWhole(first) { return [first] }
     return [first] + (all.first(where: isWhole).map { [$0] } ?? [])
   }
-  private func told(_ report: Listener.Report, at: Instant, response: [UInt8]? = nil, rssi: Int8? = nil)
-    -> Listener.Told
+  private func reported(_ report: Listener.Report, at: Instant, response: [UInt8]? = nil, rssi: Int8? = nil)
+    -> Listener.Reported
   {
-    Listener.Told(
+    Listener.Reported(
       at: at, isConnectable: report.isConnectable, rssi: rssi ?? report.rssi, advertising: report.bytes,
       scanResponse: response)
   }
-  private func joined(_ reports: [Listener.Report]) -> [Listener.Told] {
-    var result: [Listener.Told] = [], lastResponse: [UInt8]?
+  private func joined(_ reports: [Listener.Report]) -> [Listener.Reported] {
+    var result: [Listener.Reported] = [], lastResponse: [UInt8]?
     for (index, report) in reports.enumerated() {
       let next = index + 1 < reports.count ? reports[index + 1] : nil
       if report.isScanResponse {
         lastResponse = report.bytes
         let before = index > 0 ? reports[index - 1] : nil
-        // It has been told with its advertisement, or comes too late for that.
+        // It has been reported with its advertisement, or comes too late for that.
         if let before, before.isScannable, report.at < before.at + .milliseconds(100) { continue }
         let advertisement = reports[..<index].last { $0.isScannable }
         result.append(
-          advertisement.map { told($0, at: report.at, response: report.bytes, rssi: report.rssi) }
-            ?? Listener.Told(
+          advertisement.map { reported($0, at: report.at, response: report.bytes, rssi: report.rssi) }
+            ?? Listener.Reported(
               at: report.at, isConnectable: report.isConnectable, rssi: report.rssi, advertising: [],
               scanResponse: report.bytes))
       } else if !report.isScannable {
-        result.append(told(report, at: report.at))
+        result.append(reported(report, at: report.at))
       } else if let next, next.at < report.at + .milliseconds(100) {
         result.append(
           next.isScanResponse
-            ? told(report, at: next.at, response: next.bytes, rssi: next.rssi)
-            : told(report, at: next.at, response: lastResponse))
+            ? reported(report, at: next.at, response: next.bytes, rssi: next.rssi)
+            : reported(report, at: next.at, response: lastResponse))
       } else {
-        result.append(told(report, at: report.at + .milliseconds(100), response: lastResponse))
+        result.append(reported(report, at: report.at + .milliseconds(100), response: lastResponse))
       }
     }
     return result
   }
-  private func isMet(_ told: Listener.Told) -> Bool {
-    let octets = told.scanResponse ?? [], advertising = AdvertisingData(decoding: told.advertising.span)
+  private func isMet(_ reported: Listener.Reported) -> Bool {
+    let octets = reported.scanResponse ?? [], advertising = AdvertisingData(decoding: reported.advertising.span)
     let response = AdvertisingData(decoding: octets.span), both = [advertising, response]
     let areas = both.compactMap { $0.manufacturerData.flatMap { OverflowArea(manufacturerData: $0) } }
-    if filter.isConnectableOnly && !told.isConnectable { return false }
-    if let minimum = filter.minimumRSSI, told.rssi ?? -128 < minimum { return false }
+    if filter.isConnectableOnly && !reported.isConnectable { return false }
+    if let minimum = filter.minimumRSSI, reported.rssi ?? -128 < minimum { return false }
     if !filter.services.isEmpty {
       let isNamed = both.contains { data in filter.services.contains(where: data.serviceUUIDs.contains) }
       let isHit = areas.contains { area in filter.services.contains(where: area.contains) }
@@ -175,9 +178,10 @@ private struct Reference {
   ]
   private static let names = ["Rune", "Rune 2", "Fred", "Ünïcode"]
 
-  /// Several advertisers of all kinds, several callers with filters of all kinds who come at different times: each is told
-  /// what a plain look at all reports says, device by device, in that order and at that time.
-  @Test("S26, S32, S106–S108: every caller is told what it asked for", arguments: 1...40) func everyCaller(seed: UInt64)
+  /// Several advertisers of all kinds, several callers with filters of all kinds that start at different times: for
+  /// each device, each gets the discoveries of the plain model, in the same order and at the same times.
+  @Test("S26, S32, S106–S108: every caller gets exactly the discoveries that it requested", arguments: 1...40)
+  func everyCaller(seed: UInt64)
     throws
   {
     print("scan scenario: seed \(seed)")
@@ -194,7 +198,7 @@ private struct Reference {
     }
     world.run(for: .seconds(1))
 
-    // The first one hears everything, so that what is heard does not depend on the others.
+    // The first one gets everything, so that the controller's reports do not depend on the others.
     var references = [ScanID(rawValue: 0): Reference(parameters: ScanParameters(), filter: ScanFilter())]
     func begin(_ id: ScanID) {
       let reference = references[id]!
@@ -240,7 +244,7 @@ private struct Reference {
       for (id, reference) in references {
         for (peer, reports) in byPeer {
           let expected = reference.discoveries(reports, since: host.begun[id]!, until: end)
-          let found = host.told[id]?[peer] ?? []
+          let found = host.reported[id]?[peer] ?? []
           discoveries += found.count
           if found != expected {
             let place = zip(found, expected).prefix { $0 == $1 }.count
@@ -252,8 +256,8 @@ private struct Reference {
               """)
           }
         }
-        // And of nobody else.
-        let strangers = (host.told[id] ?? [:]).keys.filter { byPeer[$0] == nil }
+        // And no other devices.
+        let strangers = (host.reported[id] ?? [:]).keys.filter { byPeer[$0] == nil }
         #expect(strangers.isEmpty)
       }
     }

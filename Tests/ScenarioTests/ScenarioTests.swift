@@ -7,7 +7,7 @@ import HCI
 import TestSupport
 import Testing
 
-/// A peripheral with one of each: a value to read, a long one, one to write, one that notifies, one that indicates.
+/// A peripheral with one value of each kind: to read, a long one, to write, to notify, to indicate.
 struct Peripheral {
   let database: Database
   let short: AttributeHandle, long: AttributeHandle, writable: AttributeHandle
@@ -47,7 +47,7 @@ extension World where BluetoothHost == TestHost {
     run(for: .seconds(5)) { world in world.readHost(index) { !$0.isStarted && $0.startFailure == nil } }
     return index
   }
-  /// Does something on the core's `link` that ends with a completion, and runs until it has.
+  /// Starts a request on `link` and runs until its completion.
   mutating func ask(
     _ host: Int, for limit: Duration = .seconds(60), _ start: (inout HostCore, RequestID, Instant) -> Void
   ) -> TestHost.Ending? {
@@ -75,7 +75,7 @@ extension World where BluetoothHost == TestHost {
 }
 
 @Suite("Scenarios") struct ScenarioTests {
-  /// The whole walk, on all kinds of air and controllers.
+  /// All layers, on all kinds of air and controllers.
   @Test(arguments: 1...40) func twoHostsWalkThroughEveryLayer(_ seed: Int) throws {
     var generator = SplitMix64(seed: UInt64(seed))
     var air = AirConfiguration.realistic
@@ -156,8 +156,10 @@ extension World where BluetoothHost == TestHost {
 }
 
 /// `#expect` cannot look into a world, which is not copyable.
-func same<Value: Equatable>(_ found: Value, _ expected: Value, sourceLocation: SourceLocation = #_sourceLocation) {
-  #expect(found == expected, sourceLocation: sourceLocation)
+func same<Value: Equatable>(
+  _ found: Value, _ expected: Value, _ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation
+) {
+  #expect(found == expected, comment, sourceLocation: sourceLocation)
 }
 
 extension World where BluetoothHost == TestHost {

@@ -6,9 +6,9 @@ import GATT
 import TestSupport
 import Testing
 
-/// What a server has to say by itself, to a client of ours, through every layer.
+/// What a server sends unasked, to a client of ours, through every layer.
 @Suite("A server that changes") struct ServerScenarioTests {
-  /// Vol 3, Part G, §2.5.2, §4.10.2: services come and go while the client follows, and several values travel together.
+  /// Vol 3, Part G, §2.5.2, §4.10.2: services change while the client follows, and several values travel together.
   @Test func changesAndSeveralValues() throws {
     var builder = DatabaseBuilder()
     builder.genericAccess(name: "changing")
@@ -20,7 +20,8 @@ import Testing
       )
     }
     var world = World<TestHost>(seed: 11)
-    let server = world.addStarted(TestHost(try builder.build())), client = world.addStarted(TestHost())
+    let server = world.addStarted(TestHost(try builder.build()) { $0.queueCapacity = 2048 })
+    let client = world.addStarted(TestHost())
     try world.advertise(server)
     let link = try need(world.connect(client, to: server))
     func ask(_ body: @escaping (inout Client, RequestID) -> Void) -> TestHost.Ending? {
@@ -31,7 +32,7 @@ import Testing
     same(ask { $0.subscribe($1, rate, .notification) }, .done)
     same(ask { $0.subscribe($1, place, .notification) }, .done)
 
-    // Two in one PDU, one alone, none that nobody has asked for.
+    // Two in one PDU, one alone, none without a subscription.
     let up = try need(world.readHost(server) { $0.links.first })
     let answer = world.withHost(server) { host, _ in
       host.core.notify([(rate, [1]), (secret, [2]), (place, [3, 4]), (rate, Array(repeating: 5, count: 512))], on: up)
@@ -42,7 +43,7 @@ import Testing
       world.readHost(client) { $0.values.map { [UInt8($0.handle.rawValue)] + $0.value.prefix(2) } },
       [[UInt8(rate.rawValue), 1], [UInt8(place.rawValue), 3, 4], [UInt8(rate.rawValue), 5, 5]])
 
-    // A service more: the client is told, and finds it.
+    // A new service: the client gets Service Changed, and discovers it.
     try world.withHost(server) { host, _ throws(DatabaseError) in
       var builder = DatabaseBuilder(after: host.core.database)
       builder.service("180F") { $0.characteristic("2A19", .read, value: [77]) }
@@ -52,7 +53,7 @@ import Testing
     let battery = try need(
       world.readHost(client) { $0.core.remoteDatabase(of: link)?.characteristic("2A19")?.valueHandle })
     same(ask { $0.read($1, battery) }, .value([77]))
-    // And one less.
+    // A removed service.
     try world.withHost(server) { host, _ throws(DatabaseError) in
       try host.core.remove(service: AttributeHandle(rawValue: battery.rawValue - 2))
     }

@@ -5,9 +5,9 @@ import Testing
 
 @testable import BindruneSimulator
 
-/// A radio that runs for weeks keeps what is there, and nothing of what has been.
+/// A radio that runs for weeks keeps only its present state.
 @Suite struct AirMemoryTests {
-  /// What was planned for earlier starts goes: advertising, its end, and the end of a scan.
+  /// A restart removes the events planned for earlier starts: advertising, its end, and the end of a scan.
   @Test(arguments: [true, false]) func restartsLeaveNothingBehind(isExtended: Bool) {
     var air = Air(seed: 1, configuration: .realistic)
     let id = air.addController(ControllerConfiguration(address: Lab.address(0)))
@@ -40,7 +40,7 @@ import Testing
       largest = max(largest, air.medium.schedule.count)
     }
     #expect(largest <= 130, "\(largest) entries")
-    // What is ahead for the others was not dropped: three of them, every 10.24 s for a minute.
+    // The others' planned events were not dropped: three of them, every 10.24 s for a minute.
     #expect(air.send(id, cycle[2]) == 0)
     var heard = 0
     for _ in 0..<60 {
@@ -74,7 +74,7 @@ import Testing
     #expect(air.isPresent(first) == true)
   }
 
-  /// The place of one that has gone belongs to another: its name, its timers and its links do not.
+  /// A new controller takes the slot of a removed one, but not its ID, its timers or its links.
   @Test(arguments: 0..<2) func aPlaceThatIsUsedAgain(air index: Int) {
     var lab = Lab(LinkTests.airs[index], hosts: 3)
     let old = lab.world.controller(of: 0)
@@ -88,7 +88,7 @@ import Testing
     lab.command(0, LESetEventMask())
     lab.run(1)
     #expect(lab.world.air.linkCount(of: old) == 0 && lab.world.air.linkCount(of: new) == 0)
-    // A word for the old one reaches nobody.
+    // A packet for the old one has no effect.
     lab.world.air.receive(octets("01 0A 20 01 01").span, at: old, now: lab.world.now)
     lab.world.air.inject(octets("04 10 01 01").span, from: old)
     lab.world.air.move(old, to: Position(x: 5000))
@@ -107,7 +107,7 @@ import Testing
     lab.advertise(0)
     lab.run(100)
     #expect(lab.packets(2).contains { $0[1] == 0x3E && $0[7] == 8 })
-    // And takes part in links of its own.
+    // And it has links of its own.
     lab.command(1, Lab.creation(to: Lab.address(7)))
     lab.run(100)
     #expect(lab.world.air.linkCount(of: new) == 1)

@@ -6,8 +6,9 @@ import Testing
 
 /// Which commands a controller has, by Table 3.1 of Vol 4, Part E, §3.1, the column for LE.
 ///
-/// The conditions are those of the Specification for a controller that advertises, scans, initiates and has links in both
-/// roles, as all of ours do: C.1, C.2, C.3, C.15, C.36, C.59, C.62, C.94, C.97 and C.98 make mandatory what they are about.
+/// The conditions are those of the Specification for a controller that advertises, scans, initiates and has links in
+/// both roles, as all of ours do: C.1, C.2, C.3, C.15, C.36, C.59, C.62, C.94, C.97 and C.98 make their commands
+/// mandatory.
 @Suite struct CommandRequirementTests {
   enum Requirement {
     case mandatory, optional
@@ -18,7 +19,7 @@ import Testing
     /// Optional with this feature, otherwise excluded.
     case onlyWith(LEFeatures)
 
-    /// Whether a controller with these features may have it, or lack it.
+    /// Whether a controller with these features may have the command, or lack it.
     func allows(_ isThere: Bool, with features: LEFeatures) -> Bool {
       switch self {
       case .mandatory: isThere
@@ -38,8 +39,8 @@ import Testing
     var place: SupportedCommandBit { SupportedCommandBit(octet, bit) }
   }
   static let phys: LEFeatures = [.le2MPHY, .leCodedPHY]
-  /// Place in Supported_Commands by §6.27. Commands of features that no controller here can have are left out: their bits
-  /// have to be clear, as all others.
+  /// Place in Supported_Commands by §6.27. Commands of features that no controller here supports are left out: their
+  /// bits must be clear, like all others.
   static let table = [
     Row(0x0406, 0, 5, "Disconnect", .mandatory),  // C.3
     Row(0x041D, 2, 7, "Read Remote Version Information", .mandatory),  // C.3
@@ -50,6 +51,8 @@ import Testing
     Row(0x0C33, 10, 6, "Host Buffer Size", .mandatory),  // C.107: with the one before
     Row(0x0C35, 10, 7, "Host Number Of Completed Packets", .mandatory),  // C.107
     Row(0x0C63, 22, 2, "Set Event Mask Page 2", .optional),  // C.145
+    Row(0x0C7B, 32, 4, "Read Authenticated Payload Timeout", .with(.lePing)),  // C.5
+    Row(0x0C7C, 32, 5, "Write Authenticated Payload Timeout", .with(.lePing)),  // C.5
     Row(0x1001, 14, 3, "Read Local Version Information", .mandatory),
     Row(0x1003, 14, 5, "Read Local Supported Features", .mandatory),
     Row(0x1009, 15, 1, "Read BD_ADDR", .mandatory),
@@ -127,16 +130,14 @@ import Testing
     Row(0x204E, 39, 2, "LE Set Privacy Mode", .with(.llPrivacy)),  // C.9
     Row(0x2060, 41, 5, "LE Read Buffer Size [v2]", .optional),  // C.55
   ]
-  /// Two commands that every controller here has although it does not encrypt: Decision 0029.
-  private static let usefulAlone: [UInt16] = [0x2017, 0x2018]
 
-  /// The usual kinds, and each feature that brings commands on and off.
+  /// The usual kinds, and each feature with commands on and off.
   static var configurations: [ControllerConfiguration] {
     let base = ControllerConfiguration()
     var all = [base, .legacy()]
     for feature: LEFeatures in [
       .connectionParametersRequestProcedure, .leDataPacketLengthExtension, .leExtendedAdvertising, .le2MPHY,
-      .leCodedPHY,
+      .leCodedPHY, .lePing, [.leEncryption, .lePing],
       // C.63 makes an event of the extended filter policies mandatory with LL Privacy, and excludes it without.
       [.llPrivacy, .extendedScannerFilterPolicies],
     ] {
@@ -157,16 +158,11 @@ import Testing
     lab.send(0, "01 03 20 00")
     lab.run(1)
     #expect(lab.packets(0).first?.dropFirst(7) == Self.octets(of: features.rawValue)[...], "LE_Features")
-    #expect(!features.contains(.leEncryption))
     var supported = Self.supportedCommands(&lab)
     let all = supported
     for row in Self.table {
       let isSupported = supported[row.place]
       supported[row.place] = false
-      if Self.usefulAlone.contains(row.opcode) {
-        #expect(isSupported)
-        continue
-      }
       #expect(row.requirement.allows(isSupported, with: features), "\(row.name)")
     }
     for octet in 0..<64 as Range<UInt8> {
@@ -174,12 +170,12 @@ import Testing
     }
     Self.expectAnswers(&lab, all)
   }
-  /// Every opcode whose bit is set is answered with something else than Unknown HCI Command, and no other is.
+  /// A controller answers every opcode whose bit is set with another status than Unknown HCI Command, and no others.
   private static func expectAnswers(_ lab: inout Lab, _ supported: SupportedCommands) {
     let places = Dictionary(uniqueKeysWithValues: table.map { ($0.opcode, $0.place) })
     for group: UInt16 in [0x0400, 0x0800, 0x0C00, 0x1000, 0x1400, 0x1800, 0x2000, 0xFC00] {
       for opcode in group..<group + 0x100 where opcode != Reset.opcode.rawValue {
-        // Too long for any command: refused because of that, or because it is unknown.
+        // Too long for any command: refused for its length, or as unknown.
         lab.send(0, [1, UInt8(opcode & 0xFF), UInt8(opcode >> 8), 80] + [UInt8](repeating: 0, count: 80))
         lab.run(1)
         let packet = lab.packets(0).first ?? []
@@ -201,7 +197,7 @@ import Testing
     (0..<8).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) }
   }
 
-  /// The table's places are those that the commands' own types tell.
+  /// The bits in the table equal those of the commands' types.
   @Test func placesAgreeWithTheCommands() {
     for row in Self.table {
       guard let command = AnyCommand(default: HCIOpcode(rawValue: row.opcode)) else { continue }
@@ -209,11 +205,11 @@ import Testing
     }
   }
 
-  /// What hosts send at their start whatever the controller says it supports; everything else they make depend on it.
+  /// The commands that hosts send at their start regardless of Supported_Commands; all others depend on it.
   @Test(arguments: [
     // Linux 6.1, hci_sync.c.
     "01 03 0C 00, 01 03 10 00, 01 01 10 00, 01 09 10 00, 01 02 10 00, 01 03 20 00, 01 02 20 00, 01 1C 20 00, 01 01 0C 08 90 E8 04 02 00 80 00 20, 01 01 20 08 1F 00 00 00 00 00 00 00",
-    // Zephyr 3.7, hci_core.c, with its pool of chance from LE Rand and flow control towards it.
+    // Zephyr 3.7, hci_core.c, with its entropy pool from LE Rand and flow control towards it.
     "01 03 0C 00, 01 03 10 00, 01 01 10 00, 01 02 10 00, 01 33 0C 07 45 00 00 03 00 00 00, 01 31 0C 01 01, 01 03 20 00, 01 02 20 00, 01 1C 20 00, 01 01 20 08 1F 00 00 00 00 00 00 00, 01 01 0C 08 10 88 00 02 00 80 00 20, 01 18 20 00, 01 18 20 00, 01 18 20 00, 01 18 20 00, 01 18 20 00, 01 18 20 00, 01 18 20 00, 01 18 20 00, 01 09 10 00",
     // NimBLE 1.7, ble_hs_startup.c and ble_hs_hci.c.
     "01 03 0C 00, 01 01 10 00, 01 02 10 00, 01 03 10 00, 01 03 20 00, 01 01 0C 08 90 80 00 02 00 80 00 20, 01 63 0C 08 00 00 80 00 00 00 00 00, 01 01 20 08 1F 02 00 00 00 00 00 00, 01 02 20 00, 01 09 10 00, 01 18 20 00, 01 05 20 06 66 55 44 33 22 C1",

@@ -9,7 +9,7 @@ import Testing
 @Suite struct DiscoveryTests {
   static let advertisement = "LE_Advertising_Report Num_Reports: 1, Reports: [{Event_Type: "
 
-  /// What a legacy scanner hears of host 0, without the answers to its commands.
+  /// The reports of host 0 that a legacy scanner gets.
   private func heard(
     _ type: AdvertisingType, active: Bool = false, filter: Bool = false, for milliseconds: Int = 200,
     _ change: (inout LESetAdvertisingParameters) -> Void = { _ in }
@@ -56,8 +56,7 @@ import Testing
     #expect(events.count == 1)
     #expect(events[0].hasPrefix("LE_Enhanced_Connection_Complete Status: 0x3C"))
     // It may begin again.
-    var enable = LESetAdvertisingEnable()
-    enable.advertisingEnable = true
+    let enable = LESetAdvertisingEnable.with { $0.advertisingEnable = true }
     #expect(lab.status(0, enable) == 0)
   }
   @Test func duplicatesAreFiltered() {
@@ -115,12 +114,12 @@ import Testing
   @Test func extendedScanReportsLegacyAdvertising() {
     var lab = Lab(hosts: 2)
     lab.advertise(0)
-    var parameters = LESetExtendedScanParameters()
-    parameters.le1M.scanType = .active
+    let parameters = LESetExtendedScanParameters.with { $0.le1M.scanType = .active }
     lab.command(1, parameters)
-    var enable = LESetExtendedScanEnable()
-    enable.enable = true
-    enable.filterDuplicates = .enabled
+    let enable = LESetExtendedScanEnable.with {
+      $0.enable = true
+      $0.filterDuplicates = .enabled
+    }
     lab.command(1, enable)
     lab.run(100)
     let reports = lab.hexes(1).filter { $0.hasPrefix("04 3E") }
@@ -134,9 +133,10 @@ import Testing
     var lab = Lab(hosts: 2)
     lab.advertise(0)
     lab.command(1, LESetExtendedScanParameters())
-    var enable = LESetExtendedScanEnable()
-    enable.enable = true
-    enable.duration = ScanDuration(rawValue: 10)
+    let enable = LESetExtendedScanEnable.with {
+      $0.enable = true
+      $0.duration = ScanDuration(rawValue: 10)
+    }
     lab.command(1, enable)
     lab.run(1000)
     let events = lab.hexes(1).filter { $0.hasPrefix("04 3E") }
@@ -147,11 +147,12 @@ import Testing
     var lab = Lab(hosts: 2)
     lab.advertise(0)
     lab.command(1, LESetExtendedScanParameters())
-    var enable = LESetExtendedScanEnable()
-    enable.enable = true
-    enable.filterDuplicates = .enabledPerPeriod
-    enable.duration = ScanDuration(rawValue: 50)
-    enable.period = ScanPeriod(rawValue: 1)
+    let enable = LESetExtendedScanEnable.with {
+      $0.enable = true
+      $0.filterDuplicates = .enabledPerPeriod
+      $0.duration = ScanDuration(rawValue: 50)
+      $0.period = ScanPeriod(rawValue: 1)
+    }
     lab.command(1, enable)
     lab.run(4000)
     #expect(lab.packets(1).count { $0[1] == 0x3E } == 4)
@@ -219,8 +220,8 @@ import Testing
     #expect(events[1] == "04 0E 04 01 0E 20 00")
     #expect(events[2].hasPrefix("04 3E 1F 0A 02"))
   }
-  @Test func aConnectRequestThatNobodyHears() {
-    // The peripheral goes away between its advertisement and CONNECT_IND: as good as all packets lost.
+  @Test func aLostConnectRequest() {
+    // The peripheral is removed between its advertisement and CONNECT_IND, which equals losing all packets.
     var sawFailure = false
     for seed in 0..<60 where !sawFailure {
       var lab = Lab(seed: UInt64(seed), .realistic, hosts: 2)

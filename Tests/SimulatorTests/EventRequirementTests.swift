@@ -16,7 +16,7 @@ import Testing
       (event, self.name, self.requirement) = (Event(code: 0x3E, subevent: subevent), name, requirement)
     }
   }
-  /// Events of features that no controller here can have are left out: they must not come, as all others.
+  /// Events of features that no controller here supports are left out: like all others, they must not occur.
   static let table = [
     Row(0x05, "Disconnection Complete", .mandatory),  // C.3
     Row(0x08, "Encryption Change [v1]", .with(.leEncryption)),  // C.4
@@ -27,6 +27,8 @@ import Testing
     Row(0x13, "Number Of Completed Packets", .mandatory),  // C.3
     Row(0x1A, "Data Buffer Overflow", .optional),
     Row(0x30, "Encryption Key Refresh Complete", .with(.leEncryption)),  // C.4
+    Row(0x57, "Authenticated Payload Timeout Expired", .with(.lePing)),  // C.5
+    Row(0x59, "Encryption Change [v2]", .onlyWith(.leEncryption)),
     Row(le: 0x01, "LE Connection Complete", .mandatory),  // C.3
     Row(le: 0x02, "LE Advertising Report", .mandatory),  // C.98
     Row(le: 0x03, "LE Connection Update Complete", .mandatory),  // C.3
@@ -46,8 +48,8 @@ import Testing
     Row(le: 0x14, "LE Channel Selection Algorithm", .with(.channelSelectionAlgorithm2)),  // C.23
   ]
 
-  /// Two controllers of one kind do everything that brings events. Commands that they do not have are refused, and bring
-  /// none.
+  /// Two controllers of one kind do everything that causes events. They refuse commands that they lack, without an
+  /// event.
   @Test(arguments: CommandRequirementTests.configurations)
   func featuresAndEventsAgree(configuration: ControllerConfiguration) {
     let pair = (0..<2).map { host in
@@ -76,7 +78,7 @@ import Testing
       seen.insert(Event(code: packet[1], subevent: packet[1] == 0x3E ? packet[3] : nil))
     }
   }
-  /// Legacy advertising, and then directed advertising at an address that nobody can resolve.
+  /// Legacy advertising, and then directed advertising at an unresolvable address.
   private static func scanLegacy(_ lab: inout Lab, _ seen: inout Set<Event>) {
     lab.advertise(0)
     lab.scan(1)
@@ -99,10 +101,14 @@ import Testing
     lab.run(1)
     note(&lab, &seen)
   }
-  /// A link for each of the two events that a link begins with, and every procedure of a link.
+  /// A link for each of the two connection events and of the two versions of Encryption Change, and every procedure of a
+  /// link.
   private static func connect(_ lab: inout Lab, _ seen: inout Set<Event>) {
-    for mask in ["FF FD 1F 00 00 00 00 00", "FF FF 1F 00 00 00 00 00"] {
-      for host in 0..<2 { lab.send(host, "01 01 20 08 \(mask)") }
+    for (mask, page2) in [("FD", "00"), ("FF", "02")] {
+      for host in 0..<2 {
+        lab.send(host, "01 01 20 08 FF \(mask) 1F 00 00 00 00 00")
+        lab.send(host, "01 63 0C 08 00 00 80 \(page2) 00 00 00 00")
+      }
       lab.advertise(0)
       lab.command(1, Lab.creation(to: Lab.address(0)))
       lab.run(500)
@@ -114,13 +120,26 @@ import Testing
         // Read Remote Version Information, LE Read Remote Features, LE Connection Update
         "01 1D 04 02 \(central)", "01 16 20 02 \(central)",
         "01 13 20 0E \(central) 0A 00 0A 00 00 00 64 00 00 00 00 00",
-        // LE Set Data Length, LE Set PHY, LE Enable Encryption
+        // LE Set Data Length, LE Set PHY
         "01 22 20 06 \(central) 50 00 10 05", "01 32 20 07 \(central) 00 02 02 00 00",
-        "01 32 20 07 \(central) 00 04 04 00 00", "01 19 20 1C \(central)" + String(repeating: " 00", count: 26),
+        "01 32 20 07 \(central) 00 04 04 00 00",
       ] {
         lab.send(1, command)
         lab.run(100)
       }
+      // Encryption, twice, and a silence longer than Write Authenticated Payload Timeout allows.
+      for _ in 0..<2 {
+        lab.send(1, "01 19 20 1C \(central)" + String(repeating: " 00", count: 26))
+        lab.run(100)
+        lab.send(0, "01 1A 20 12 \(peripheral)" + String(repeating: " 00", count: 16))
+        lab.run(100)
+      }
+      lab.send(1, "01 7C 0C 04 \(central) 0A 00")
+      lab.run(10)
+      lab.world.separate(0, 1)
+      lab.run(300)
+      lab.world.reunite(0, 1)
+      lab.run(100)
       lab.send(0, "01 13 20 0E \(peripheral) 10 00 10 00 00 00 64 00 00 00 00 00")
       lab.run(100)
       lab.send(1, "01 06 04 03 \(central) 13")
@@ -131,7 +150,7 @@ import Testing
   private static func octets(of handle: UInt16) -> String {
     hex([UInt8(truncatingIfNeeded: handle), UInt8(handle >> 8)])
   }
-  /// A scannable set for half a second that tells of scan requests, and a scan of 100 ms.
+  /// A scannable set for half a second that reports scan requests, and a scan of 100 ms.
   private static func scanExtended(_ lab: inout Lab, _ seen: inout Set<Event>) {
     for command in [
       "01 36 20 19 01 02 00 20 00 00 20 00 00 07 00 00 00 00 00 00 00 00 00 7F 01 00 01 05 01",

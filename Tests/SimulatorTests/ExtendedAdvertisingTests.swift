@@ -21,13 +21,15 @@ import Testing
   }
   private func scanExtended(_ lab: inout Lab, _ host: Int, active: Bool = false, filter: Bool = true, policy: UInt8 = 0)
   {
-    var parameters = LESetExtendedScanParameters()
-    parameters.scanningFilterPolicy = ScanningFilterPolicy(rawValue: policy)
-    parameters.le1M.scanType = active ? .active : .passive
+    let parameters = LESetExtendedScanParameters.with {
+      $0.scanningFilterPolicy = ScanningFilterPolicy(rawValue: policy)
+      $0.le1M.scanType = active ? .active : .passive
+    }
     lab.command(host, parameters)
-    var enable = LESetExtendedScanEnable()
-    enable.enable = true
-    enable.filterDuplicates = filter ? .enabled : .disabled
+    let enable = LESetExtendedScanEnable.with {
+      $0.enable = true
+      $0.filterDuplicates = filter ? .enabled : .disabled
+    }
     lab.command(host, enable)
   }
 
@@ -92,7 +94,7 @@ import Testing
     // Three events were asked for, and three were sent; the scanner is on one of the channels at a time.
     #expect(lab.packets(1).filter { $0[1] == 0x3E && $0.suffix(3) == [2, 1, 6] }.count == 3)
   }
-  /// A long chain loses its end now and then: status 2 says that there was more.
+  /// A long chain sometimes loses its end, which status 2 reports.
   @Test func chainsAreCut() {
     var air = AirConfiguration.ideal
     air.loss = 0.2
@@ -118,7 +120,7 @@ import Testing
     }
     #expect(Set(lengths.keys) == [245, 490, 735, 980, 1000] && lengths[1000]! > 10, "\(lengths)")
   }
-  @Test func scanRequestsAreReportedToWhoeverWantsThem() {
+  @Test func scanRequestsAreReportedIfEnabled() {
     var lab = Lab(hosts: 2)
     var wanted = octets(parameters("01", "12 00"))
     wanted[wanted.count - 1] = 1
@@ -153,7 +155,8 @@ import Testing
         parameters("01", "13 00"), parameters("02", "01 00"), parameters("03", "02 00"), parameters("04", "00 00"),
         parameters("05", "15 00"),
       ])
-    // Legacy: 31 octets at once. Directed and scannable extended ones: none. Not scannable: no response. Pieces: not empty.
+    // Legacy: 31 octets at once. Directed and scannable extended ones: none. Not scannable: no response. Pieces: not
+    // empty.
     send(
       &lab, 0,
       [
@@ -163,17 +166,17 @@ import Testing
       ], 0x12)
     // A response is discarded where there can be none.
     send(&lab, 0, ["01 38 20 04 04 03 01 00"])
-    // What a connectable advertisement carries is in one PDU: 245 octets.
+    // A connectable advertisement has its data in one PDU: 245 octets.
     send(&lab, 0, ["01 37 20 CC 02 01 01 C8 \(piece)"])
     send(&lab, 0, ["01 39 20 06 01 01 02 00 00 00"], 0x0C)
     send(&lab, 0, ["01 37 20 31 02 02 01 2D" + String(repeating: " 01", count: 45), "01 39 20 06 01 01 02 00 00 00"])
-    // While it advertises: all of it, or the same again.
+    // While it advertises: complete data only, or unchanged data.
     send(&lab, 0, ["01 37 20 CC 02 01 01 C8 \(piece)"], 0x0C)
     send(&lab, 0, ["01 37 20 04 02 04 01 00", "01 39 20 02 00 00"])
     send(
       &lab, 0, ["01 37 20 CC 02 01 01 C8 \(piece)", "01 37 20 32 02 02 01 2E" + String(repeating: " 01", count: 46)])
     send(&lab, 0, ["01 39 20 06 01 01 02 00 00 00"], 0x12)
-    // A set does not change to a kind that cannot have what it has.
+    // A set cannot change to a kind that may not have its data.
     send(&lab, 0, [parameters("02", "02 00"), parameters("02", "13 00")], 0x12)
     send(&lab, 0, ["01 3C 20 01 02", parameters("02", "02 00")])
     // 1,650 octets at most; beyond that everything is discarded.
@@ -187,11 +190,9 @@ import Testing
   @Test func acceptListFiltersScanning() {
     var lab = Lab(hosts: 2)
     lab.advertise(1)
-    var parameters = LESetScanParameters()
-    parameters.scanningFilterPolicy = ScanningFilterPolicy(rawValue: 1)
+    let parameters = LESetScanParameters.with { $0.scanningFilterPolicy = ScanningFilterPolicy(rawValue: 1) }
     lab.command(0, parameters)
-    var enable = LESetScanEnable()
-    enable.leScanEnable = true
+    let enable = LESetScanEnable.with { $0.leScanEnable = true }
     lab.command(0, enable)
     lab.run(100)
     #expect(lab.packets(0).allSatisfy { $0[1] == 0x0E })
@@ -218,7 +219,7 @@ import Testing
     lab.run(50)
     #expect(lab.packets(0).allSatisfy { $0[1] == 0x0E })
   }
-  @Test func acceptListChoosesWhomToConnectTo() {
+  @Test func acceptListSelectsThePeer() {
     var lab = Lab(hosts: 3)
     lab.advertise(1)
     lab.advertise(2)

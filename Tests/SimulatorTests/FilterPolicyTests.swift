@@ -4,10 +4,10 @@ import HCI
 import TestSupport
 import Testing
 
-/// Scanning filter policies, above all what they do with directed advertising. Vol 6, Part B, §4.3.3; Vol 4, Part E,
-/// §7.7.65.11, §7.7.65.13, §7.8.10, §7.8.64.
+/// Scanning filter policies, especially for directed advertising. Vol 6, Part B, §4.3.3; Vol 4, Part E, §7.7.65.11,
+/// §7.7.65.13, §7.8.10, §7.8.64.
 @Suite struct FilterPolicyTests {
-  /// Whom host 0 advertises at. Host 1 scans.
+  /// The target of host 0's advertising. Host 1 scans.
   enum Target: CaseIterable {
     case nobody, scanner, other, resolvableByNobody, resolvableByScanner
 
@@ -20,7 +20,7 @@ import Testing
       }
     }
   }
-  /// What the rules of §4.3.3 come to for an advertiser that the Filter Accept List lets through.
+  /// The result of §4.3.3's rules for an advertiser in the Filter Accept List.
   private static func subevent(_ target: Target, _ policy: ScanningFilterPolicy, extended: Bool) -> UInt8? {
     let isExtendedPolicy = [.extendedUnfiltered, .extendedFiltered].contains(policy)
     switch target {
@@ -33,7 +33,8 @@ import Testing
     .basicUnfiltered, .basicFiltered, .extendedUnfiltered, .extendedFiltered,
   ]
 
-  /// Host 0 advertises with legacy PDUs; the LE events that host 1 gets. `accepted`: its Filter Accept List has host 0.
+  /// Host 0 advertises with legacy PDUs; returns the LE events that host 1 gets. `accepted`: its Filter Accept List has
+  /// host 0.
   private func heard(
     _ target: Target, _ policy: ScanningFilterPolicy, extended: Bool, accepted: Bool = true
   ) -> [[UInt8]] {
@@ -119,7 +120,7 @@ import Testing
       #expect(lab.packets(1).contains { $0[1] == 0x3E } == isThere)
     }
   }
-  /// They are a feature, and a parameter of a feature that is not there is refused with 0x11.
+  /// The extended policies are a feature: without it, the controller refuses their parameters with 0x11.
   @Test func aControllerWithoutThem() {
     var bare = ControllerConfiguration(address: Lab.address(0))
     bare.features.remove(.extendedScannerFilterPolicies)
@@ -131,14 +132,15 @@ import Testing
       #expect(lab.status(0, parameters) == status && lab.status(1, extended) == status)
     }
   }
-  /// A scanner asks nobody that it ignores, and nobody that calls an address which it cannot resolve.
+  /// A scanner sends no scan request to an advertiser that it ignores, nor to one whose target address it cannot
+  /// resolve.
   @Test(arguments: [
     (ScanningFilterPolicy.basicUnfiltered, Lab.address(1), true), (.basicUnfiltered, Lab.address(5), false),
     (.extendedUnfiltered, ResolvingListTests.resolvable, false), (.basicFiltered, Lab.address(1), false),
   ])
   func whoIsAsked(policy: ScanningFilterPolicy, target: DeviceAddress, isAsked: Bool) {
     var lab = Lab(hosts: 2), parameters = LESetExtendedAdvertisingParameters()
-    parameters.advertisingHandle = 1
+    parameters.advertisingHandle = AdvertisingHandle(1)
     parameters.primaryAdvertisingIntervalMin = PrimaryAdvertisingInterval(rawValue: 0x20)
     parameters.scannable = true
     parameters.directed = true

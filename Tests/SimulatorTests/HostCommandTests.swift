@@ -4,7 +4,7 @@ import HCI
 import TestSupport
 import Testing
 
-/// Commands that hosts of other makes use: chance, cipher, states, channels, power, tests.
+/// Commands that foreign hosts use: random numbers, encryption, states, channels, power, tests.
 @Suite struct HostCommandTests {
   @Test func chanceIsSeeded() {
     func numbers(_ seed: UInt64) -> [[UInt8]] {
@@ -56,7 +56,7 @@ import Testing
     lines.append([.initiating, .peripheral])
     return lines
   }()
-  /// What the controller says is what it does: links are made first, then both states are entered.
+  /// The controller can do what it reports: the test makes the links first, then enters both states.
   @Test(arguments: [1, 2, 8]) func supportedStates(links: Int) {
     var configuration = ControllerConfiguration(address: Lab.address(0))
     configuration.maximumConnections = links
@@ -84,12 +84,12 @@ import Testing
     _ = lab.connect(0, 1)
     let read = "01 15 20 02 01 00"
     for host in 0..<2 { #expect(hex(lab.ask(host, read)) == "04 0E 0B 01 15 20 00 01 00 FE FF FF FF 1F") }
-    // The central's host decides for a link that there is; the peripheral's does not.
+    // The central's host decides for an existing link; the peripheral's does not.
     #expect(hex(lab.ask(0, "01 14 20 05 FF 01 00 00 00")) == "04 0E 04 01 14 20 00")
     #expect(hex(lab.ask(1, "01 14 20 05 00 00 00 00 03")) == "04 0E 04 01 14 20 00")
     lab.run(200)
     for host in 0..<2 { #expect(hex(lab.ask(host, read)) == "04 0E 0B 01 15 20 00 01 00 FF 01 00 00 00") }
-    // One channel is too few for a link, and all that the host knows: the controller uses others as well.
+    // One channel, all that the host permits, is too few for a link: the controller uses others as well.
     #expect(hex(lab.ask(0, "01 14 20 05 01 00 00 00 00")) == "04 0E 04 01 14 20 00")
     lab.run(200)
     #expect(hex(lab.ask(0, read)) == "04 0E 0B 01 15 20 00 01 00 FF FF FF FF 1F")
@@ -106,19 +106,18 @@ import Testing
     #expect(lab.ask(0, "01 2D 0C 03 02 00 00").dropFirst(6).first == 0x02)
     #expect(lab.ask(0, "01 2D 0C 03 01 00 02").dropFirst(6).first == 0x12)
   }
-  /// Gain on the way to the antenna is radiated, and on the way from it is not what arrived. Vol 4, Part E, §7.8.76.
+  /// The compensation is added to the radiated power, and subtracted from the RSSI. Vol 4, Part E, §7.8.76.
   @Test func pathCompensation() {
     var lab = Lab(hosts: 2)
     #expect(hex(lab.ask(0, "01 4C 20 00")) == "04 0E 08 01 4C 20 00 00 00 00 00")
     #expect(lab.ask(0, "01 4D 20 04 01 05 00 00").dropFirst(6).first == 0x12, "128.1 dB")
     for host in 0..<2 { #expect(lab.ask(host, "01 4D 20 04 1E 00 14 00").dropFirst(6).first == 0) }
     #expect(hex(lab.ask(0, "01 4C 20 00")) == "04 0E 08 01 4C 20 00 1E 00 14 00")
-    // A set that tells its power: 0 dBm, and 3 dB more; at a tenth of a metre −20 dBm arrive, and 2 dB were added.
+    // A set that includes its power: 0 dBm, and 3 dB more; at a tenth of a metre −20 dBm arrive, and 2 dB were added.
     _ = lab.ask(0, "01 36 20 19 01 40 00 20 00 00 20 00 00 07 00 00 00 00 00 00 00 00 00 7F 01 00 01 05 00")
     _ = lab.ask(0, "01 39 20 06 01 01 01 00 00 00")
     lab.command(1, LESetExtendedScanParameters())
-    var enable = LESetExtendedScanEnable()
-    enable.enable = true
+    let enable = LESetExtendedScanEnable.with { $0.enable = true }
     lab.command(1, enable)
     lab.run(50)
     let report = lab.packets(1).first { $0[1] == 0x3E } ?? []
@@ -139,7 +138,7 @@ import Testing
     lab.run(20)
     #expect(lab.ask(1, "01 1E 20 03 13 25 00").dropFirst(6).first == 0)
     lab.run(624)
-    // Transmitters count nothing.
+    // A transmitter reports no count.
     #expect(hex(lab.ask(1, "01 1F 20 00")) == "04 0E 06 01 1F 20 00 00 00")
     lab.run(500)
     let answer = lab.ask(0, "01 1F 20 00"), counted = Int(answer[7]) | Int(answer[8]) << 8
@@ -147,7 +146,7 @@ import Testing
     #expect(hex(lab.ask(2, "01 1F 20 00")) == "04 0E 06 01 1F 20 00 00 00")
     #expect(lab.ask(2, "01 1F 20 00").dropFirst(6).first == 0x0C, "no test")
   }
-  /// A transmitter that goes on, is reset, or goes away counts as long as it sent.
+  /// The packets of a transmitter that continues, is reset, or is removed count while it transmits.
   @Test(arguments: 0..<3) func aTestWithoutAnEnd(how: Int) {
     var lab = Lab(hosts: 2)
     #expect(lab.ask(0, "01 1D 20 01 27").dropFirst(6).first == 0)
@@ -159,7 +158,7 @@ import Testing
     let answer = lab.ask(0, "01 1F 20 00"), counted = Int(answer[7]) | Int(answer[8]) << 8
     #expect((998...1000).contains(counted))
   }
-  @Test func testsThatCannotBe() {
+  @Test func invalidTests() {
     var coded = ControllerConfiguration(address: Lab.address(0))
     coded.features.insert(.leCodedPHY)
     var lab = Lab(.ideal, [coded])
@@ -189,17 +188,15 @@ extension Lab {
   fileprivate mutating func enter(_ state: HostCommandTests.State) -> Bool {
     switch state {
     case .advertising(let type):
-      var parameters = LESetAdvertisingParameters()
-      parameters.advertisingType = type
-      parameters.peerAddress = Lab.address(5)
-      var enable = LESetAdvertisingEnable()
-      enable.advertisingEnable = true
+      let parameters = LESetAdvertisingParameters.with {
+        $0.advertisingType = type
+        $0.peerAddress = Lab.address(5)
+      }
+      let enable = LESetAdvertisingEnable.with { $0.advertisingEnable = true }
       return status(0, parameters) == 0 && status(0, enable) == 0
     case .scanning(let type):
-      var parameters = LESetScanParameters()
-      parameters.leScanType = type
-      var enable = LESetScanEnable()
-      enable.leScanEnable = true
+      let parameters = LESetScanParameters.with { $0.leScanType = type }
+      let enable = LESetScanEnable.with { $0.leScanEnable = true }
       return status(0, parameters) == 0 && status(0, enable) == 0
     case .initiating: return status(0, Lab.creation(to: Lab.address(6))) == 0
     case .central, .peripheral: return world.air.linkCount(of: ControllerID(0)) == 1

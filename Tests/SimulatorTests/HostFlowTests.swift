@@ -7,14 +7,14 @@ import Testing
 /// Flow control of data towards the host. Vol 4, Part E, §4.2, §7.3.38 – §7.3.40.
 @Suite struct HostFlowTests {
   private static func size(_ length: UInt16, _ count: UInt16) -> HostBufferSize {
-    var command = HostBufferSize()
-    command.hostACLDataPacketLength = length
-    command.hostTotalNumACLDataPackets = count
+    let command = HostBufferSize.with {
+      $0.hostACLDataPacketLength = length
+      $0.hostTotalNumACLDataPackets = count
+    }
     return command
   }
   private static var on: SetControllerToHostFlowControl {
-    var command = SetControllerToHostFlowControl()
-    command.flowControlEnable = .acl
+    let command = SetControllerToHostFlowControl.with { $0.flowControlEnable = .acl }
     return command
   }
   /// Host 1 has given its controller `buffers` buffers; host 0 is its central.
@@ -48,7 +48,7 @@ import Testing
     lab.run(200)
     guard flow == .acl || flow == .both else { return #expect(data(lab.packets(1)) == Array(0..<8)) }
     #expect(data(lab.packets(1)) == [0, 1, 2])
-    // What the host says needs no credit, and has no answer.
+    // The host's report needs no credit, and has no answer.
     let faults = lab.world.air.faults(of: ControllerID(1)).commandsWithoutCredit
     lab.send(1, "01 09 10 00")
     lab.send(1, completed(2))
@@ -73,7 +73,7 @@ import Testing
     lab.run(200)
     #expect(lab.hexes(1).sorted() == ["04 0E 0A 01 09 10 00 02 44 33 22 11 00", "04 13 05 01 01 00 01 00"])
   }
-  /// The end of a link frees its buffers without a word, and nothing of it comes after the host has been told.
+  /// The end of a link frees its buffers without a report, and no data of it follow Disconnection Complete.
   @Test(arguments: 0..<2) func theEndOfALink(air: Int) {
     var lab = Lab(LinkTests.airs[air], hosts: 3)
     #expect(lab.status(1, Self.size(251, 2)) == 0)
@@ -86,12 +86,11 @@ import Testing
     lab.data(2, 1, [0x22])
     lab.run(100)
     #expect(data(lab.packets(1)) == [0, 1])
-    var disconnect = Disconnect()
-    disconnect.connectionHandle = ConnectionHandle(rawValue: 1)
+    let disconnect = Disconnect.with { $0.connectionHandle = ConnectionHandle(rawValue: 1) }
     lab.command(0, disconnect)
     lab.run(100)
     #expect(lab.hexes(1) == ["04 05 04 00 01 00 13", "02 02 20 01 00 22"])
-    // It is too late for this word, and no fault.
+    // This report is too late, but no error.
     lab.send(1, completed(2))
     lab.run(10)
     #expect(lab.packets(1) == [])
@@ -99,7 +98,7 @@ import Testing
     lab.run(100)
     #expect(data(lab.packets(1)) == [5])
   }
-  @Test func wrongWords() {
+  @Test func invalidReports() {
     var lab = Lab(hosts: 2)
     #expect(lab.status(1, Self.size(0, 1)) == 0x12)
     #expect(lab.status(1, Self.size(27, 0)) == 0x12)
@@ -113,7 +112,7 @@ import Testing
     lab.data(0, 1, [1])
     lab.run(1)
     _ = lab.packets(1)
-    // More than the host ever had, and a list cut short: answered, and the next command has its credit.
+    // More than the host ever had, and a truncated list: both are answered, and the next command has its credit.
     for wrong in [completed(2), "01 35 0C 04 01 01 00 01", "01 35 0C 00"] {
       lab.send(1, wrong)
       lab.run(1)
@@ -125,7 +124,7 @@ import Testing
     #expect(lab.packets(1).count == 1)
     #expect(lab.world.air.faults(of: ControllerID(1)).commandsWithoutCredit == faults.commandsWithoutCredit)
   }
-  /// Packets are cut to what the host takes, whether or not their number is controlled.
+  /// Packets are cut to the host's length, with and without flow control.
   @Test(arguments: 0..<2, [true, false]) func packetLength(air: Int, isControlled: Bool) {
     var lab = Lab(LinkTests.airs[air], hosts: 2)
     #expect(lab.status(1, Self.size(8, 2)) == 0)
@@ -142,7 +141,7 @@ import Testing
     lab.run(1)
     #expect(lab.hexes(1) == [pieces[2]])
   }
-  /// What waits counts as the host's backlog: it holds the other end back instead of piling up.
+  /// Waiting packets count as the host's backlog: they stop the other end, so that memory stays bounded.
   @Test(arguments: 0..<2) func aHostThatGivesNothingBack(air: Int) {
     var reader = ControllerConfiguration(address: Lab.address(1))
     reader.hostBacklog = 100

@@ -3,7 +3,7 @@ import BindruneWire
 import HCI
 import TestSupport
 
-/// A host without a mind: it sends what a test puts in, and keeps what comes.
+/// A raw host: it sends the test's packets, and records those received.
 struct RawHost: HCIHost {
   var outgoing: [[UInt8]] = []
   var received: [[UInt8]] = []
@@ -18,7 +18,7 @@ struct RawHost: HCIHost {
   mutating func expire(now: Instant) {}
 }
 
-/// Raw hosts on one air, spoken to in packets.
+/// Raw hosts on one air, controlled by packets.
 struct Lab: ~Copyable {
   var world: World<RawHost>
 
@@ -63,7 +63,7 @@ struct Lab: ~Copyable {
   }
   mutating func run(_ milliseconds: Int = 10) { world.run(for: .milliseconds(milliseconds)) }
 
-  /// What has come to a host since the last time.
+  /// The packets received by a host since the last call.
   mutating func packets(_ host: Int) -> [[UInt8]] {
     world.withHost(host) { host, _ in
       defer { host.received = [] }
@@ -93,7 +93,7 @@ struct Lab: ~Copyable {
     return nil
   }
 
-  // MARK: Usual things
+  // MARK: Common actions
 
   mutating func advertise(
     _ host: Int, _ type: AdvertisingType = .connectableScannableUndirected, interval: UInt16 = 0x20,
@@ -115,21 +115,22 @@ struct Lab: ~Copyable {
     enableAdvertising(host)
   }
   mutating func enableAdvertising(_ host: Int, _ on: Bool = true) {
-    var enable = LESetAdvertisingEnable()
-    enable.advertisingEnable = on
+    let enable = LESetAdvertisingEnable.with { $0.advertisingEnable = on }
     command(host, enable)
   }
   mutating func scan(
     _ host: Int, active: Bool = false, filter: Bool = false, interval: UInt16 = 16, window: UInt16 = 16
   ) {
-    var parameters = LESetScanParameters()
-    parameters.leScanType = active ? .active : .passive
-    parameters.leScanInterval = ScanInterval(rawValue: interval)
-    parameters.leScanWindow = ScanInterval(rawValue: window)
+    let parameters = LESetScanParameters.with {
+      $0.leScanType = active ? .active : .passive
+      $0.leScanInterval = ScanInterval(rawValue: interval)
+      $0.leScanWindow = ScanInterval(rawValue: window)
+    }
     command(host, parameters)
-    var enable = LESetScanEnable()
-    enable.leScanEnable = true
-    enable.filterDuplicates = filter
+    let enable = LESetScanEnable.with {
+      $0.leScanEnable = true
+      $0.filterDuplicates = filter
+    }
     command(host, enable)
   }
   static func creation(

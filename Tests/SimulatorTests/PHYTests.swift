@@ -16,21 +16,22 @@ import Testing
       })
   }
   private static func set(_ handle: UInt16, _ transmit: PHYSet, _ receive: PHYSet) -> LESetPHY {
-    var command = LESetPHY()
-    command.connectionHandle = ConnectionHandle(rawValue: handle)
-    command.txPHYs = transmit
-    command.rxPHYs = receive
+    let command = LESetPHY.with {
+      $0.connectionHandle = ConnectionHandle(rawValue: handle)
+      $0.txPHYs = transmit
+      $0.rxPHYs = receive
+    }
     return command
   }
 
-  @Test(arguments: 0..<2, 0..<2) func bothEndsAreTold(air: Int, asking: Int) {
+  @Test(arguments: 0..<2, 0..<2) func bothEndsGetTheEvent(air: Int, asking: Int) {
     var lab = Self.lab(LinkTests.airs[air], [.le2MPHY, .le2MPHY])
     let (c, p) = lab.connect(0, 1)
     lab.command(asking, Self.set(asking == 0 ? c : p, .le2M, .le2M))
     lab.run(200)
     #expect(lab.hexes(asking) == ["04 0F 04 00 01 32 20", "04 3E 06 0C 00 01 00 02 02"])
     #expect(lab.hexes(1 - asking) == ["04 3E 06 0C 00 01 00 02 02"])
-    // Nothing to change: only who asked is told.
+    // Without a change, only the requesting host gets an event.
     lab.command(asking, Self.set(asking == 0 ? c : p, .le2M, .le2M))
     lab.run(200)
     #expect(lab.hexes(asking) == ["04 0F 04 00 01 32 20", "04 3E 06 0C 00 01 00 02 02"])
@@ -46,13 +47,12 @@ import Testing
     lab.run(200)
     #expect(lab.hexes(0).last == "04 3E 06 0C 00 01 00 03 02")
     #expect(lab.hexes(1) == ["04 3E 06 0C 00 01 00 02 03"])
-    var read = LEReadPHY()
-    read.connectionHandle = ConnectionHandle(rawValue: p)
+    let read = LEReadPHY.with { $0.connectionHandle = ConnectionHandle(rawValue: p) }
     lab.command(1, read)
     lab.run(1)
     #expect(lab.hexes(1) == ["04 0E 08 01 30 20 00 01 00 02 03"])
   }
-  @Test func onlyWhatBothAreWillingTo() {
+  @Test func onlyPHYsThatBothPrefer() {
     var lab = Self.lab(LinkTests.quiet(), [[.le2MPHY, .leCodedPHY], .le2MPHY])
     let (c, _) = lab.connect(0, 1)
     lab.command(0, Self.set(c, .leCoded, .leCoded))
@@ -74,7 +74,7 @@ import Testing
     #expect(lab.hexes(0).last == "04 3E 06 0C 1A 01 00 01 01")
     #expect(lab.status(1, Self.set(p, .le2M, .le2M)) == 0x01)
   }
-  @Test func wrongWishes() {
+  @Test func invalidPreferences() {
     var lab = Self.lab(LinkTests.quiet(), [.le2MPHY, .le2MPHY])
     let (c, _) = lab.connect(0, 1)
     #expect(lab.status(0, Self.set(0x0ABC, .le2M, .le2M)) == 0x02)

@@ -4,7 +4,7 @@ import HCI
 import TestSupport
 import Testing
 
-/// On which PHY an advertisement is, and who listens there. Vol 4, Part E, §7.8.53, §7.8.64, §7.8.66.
+/// The PHY of an advertisement, and the scanners on it. Vol 4, Part E, §7.8.53, §7.8.64, §7.8.66.
 @Suite struct PrimaryPHYTests {
   private static func lab(_ features: [LEFeatures]) -> Lab {
     Lab(
@@ -30,7 +30,7 @@ import Testing
     return create
   }
 
-  /// A scanner hears the primary PHYs that it scans on; legacy PDUs are on LE 1M.
+  /// A scanner receives on the primary PHYs that it scans; legacy PDUs are on LE 1M.
   @Test(arguments: [PHYSet.le1M, .leCoded, [.le1M, .leCoded]], [PHY.le1M, .leCoded]) func scanning(
     phys: PHYSet, primary: PHY
   ) {
@@ -56,16 +56,18 @@ import Testing
     lab.run(100)
     #expect(lab.packets(1).contains { $0[1] == 0x3E } == phys.contains(.le1M))
   }
-  /// Each PHY has its own way of scanning.
+  /// Each PHY has its own scan type.
   @Test func activeOnOneOfThem() {
     var lab = Self.lab([Self.all, Self.all])
-    var parameters = LESetExtendedScanParameters()
-    parameters.scanningPHYs = [.le1M, .leCoded]
-    parameters.leCoded.scanType = .active
+    let parameters = LESetExtendedScanParameters.with {
+      $0.scanningPHYs = [.le1M, .leCoded]
+      $0.leCoded.scanType = .active
+    }
     #expect(lab.status(1, parameters) == 0)
-    var enable = LESetExtendedScanEnable()
-    enable.enable = true
-    enable.filterDuplicates = .enabled
+    let enable = LESetExtendedScanEnable.with {
+      $0.enable = true
+      $0.filterDuplicates = .enabled
+    }
     lab.command(1, enable)
     for (handle, primary) in [(UInt8(1), "01"), (2, "03")] {
       let number = hex([handle])
@@ -82,8 +84,8 @@ import Testing
     #expect(Set(reports.map { [$0[5], $0[14]] }) == [[0x02, 1], [0x02, 3], [0x0A, 3]])
   }
 
-  /// An initiator connects to what is on a primary PHY of its own; the link begins on the secondary PHY, with what the
-  /// host has said for that.
+  /// An initiator connects to advertisers on one of its primary PHYs; the link begins on the secondary PHY, with the
+  /// host's parameters for that PHY.
   @Test(arguments: [
     PHYSet.le1M, .leCoded, [.le1M, .leCoded], [.le1M, .le2M], [.le2M, .leCoded], [.le1M, .le2M, .leCoded],
   ])
@@ -101,8 +103,7 @@ import Testing
         #expect((complete != nil) == isHeard, "\(phys), \(primary), \(secondary)")
         guard let complete else { continue }
         #expect(complete[4] == 0)
-        var read = LEReadPHY()
-        read.connectionHandle = ConnectionHandle(rawValue: 1)
+        let read = LEReadPHY.with { $0.connectionHandle = ConnectionHandle(rawValue: 1) }
         for host in 0..<2 {
           _ = lab.packets(host)
           lab.command(host, read)
@@ -123,7 +124,7 @@ import Testing
     lab.run(500)
     #expect(lab.packets(1).count == 1)
   }
-  /// Who does not have the secondary PHY hears nothing that is there.
+  /// A scanner without the secondary PHY receives nothing on it.
   @Test func theSecondaryPHYMustBeHad() {
     var lab = Self.lab([.le2MPHY, []])
     #expect(lab.advertiseExtended(0, .le1M, .le2M) == 0)
@@ -134,7 +135,7 @@ import Testing
     lab.run(200)
     #expect(lab.packets(1).allSatisfy { $0[1] != 0x3E })
   }
-  @Test func whatCannotBe() {
+  @Test func impossibleRequests() {
     var lab = Self.lab([[], Self.all])
     #expect(lab.advertiseExtended(0, .leCoded, .le1M) == 0x11 && lab.advertiseExtended(0, .le1M, .le2M) == 0x11)
     #expect(lab.advertiseExtended(1, .leCoded, .leCoded, legacy: true) == 0x12, "legacy PDUs are on LE 1M")
@@ -159,27 +160,29 @@ extension Lab {
   fileprivate mutating func advertiseExtended(
     _ host: Int, _ primary: PHY, _ secondary: PHY, legacy: Bool = false
   ) -> UInt8? {
-    var parameters = LESetExtendedAdvertisingParameters()
-    parameters.connectable = true
-    parameters.scannable = legacy
-    parameters.legacy = legacy
-    parameters.primaryAdvertisingIntervalMin = PrimaryAdvertisingInterval(rawValue: 0x20)
-    parameters.primaryAdvertisingIntervalMax = PrimaryAdvertisingInterval(rawValue: 0x20)
-    parameters.primaryAdvertisingPHY = primary
-    parameters.secondaryAdvertisingPHY = secondary
-    parameters.advertisingSID = 5
+    let parameters = LESetExtendedAdvertisingParameters.with {
+      $0.advertisingHandle = AdvertisingHandle(0)
+      $0.connectable = true
+      $0.scannable = legacy
+      $0.legacy = legacy
+      $0.primaryAdvertisingIntervalMin = PrimaryAdvertisingInterval(rawValue: 0x20)
+      $0.primaryAdvertisingIntervalMax = PrimaryAdvertisingInterval(rawValue: 0x20)
+      $0.primaryAdvertisingPHY = primary
+      $0.secondaryAdvertisingPHY = secondary
+      $0.advertisingSID = 5
+    }
     let status = self.status(host, parameters)
     send(host, "01 39 20 06 01 01 00 00 00 00")
     run(1)
     return status
   }
   fileprivate mutating func scanExtended(_ host: Int, _ phys: PHYSet) -> UInt8? {
-    var parameters = LESetExtendedScanParameters()
-    parameters.scanningPHYs = phys
+    let parameters = LESetExtendedScanParameters.with { $0.scanningPHYs = phys }
     let status = self.status(host, parameters)
-    var enable = LESetExtendedScanEnable()
-    enable.enable = true
-    enable.filterDuplicates = .enabled
+    let enable = LESetExtendedScanEnable.with {
+      $0.enable = true
+      $0.filterDuplicates = .enabled
+    }
     command(host, enable)
     run(1)
     return status

@@ -22,8 +22,7 @@ import Testing
     return lab.status(host, command, from: arena)
   }
   private func resolve(_ lab: inout Lab, _ host: Int, _ on: Bool = true) -> UInt8? {
-    var command = LESetAddressResolutionEnable()
-    command.addressResolutionEnable = on
+    let command = LESetAddressResolutionEnable.with { $0.addressResolutionEnable = on }
     return lab.status(host, command)
   }
   /// Host 0 advertises under a random address.
@@ -36,7 +35,7 @@ import Testing
       $0.advertisingFilterPolicy = AdvertisingFilterPolicy(rawValue: filter)
     }
   }
-  /// Address types and addresses of the reports that have come.
+  /// Address types and addresses of the reports received.
   private func reports(_ lab: inout Lab, _ host: Int = 1) -> [String] {
     lab.packets(host).filter { $0[1] == 0x3E && $0[3] == 2 }.map { hex(Array($0[6..<13])) }
   }
@@ -50,30 +49,32 @@ import Testing
     advertise(&lab)
     lab.scan(1)
     lab.run(50)
-    // The list is there, and not in use.
+    // The list exists, but is not enabled.
     #expect(Set(reports(&lab)) == [Self.text(1, Self.resolvable)])
     #expect(lab.status(1, LESetScanEnable()) == 0 && resolve(&lab, 1) == 0)
     lab.scan(1, active: true)
     lab.run(50)
     #expect(Set(reports(&lab)) == [Self.text(3, Self.identity)])
-    var read = LEReadPeerResolvableAddress()
-    read.peerIdentityAddressType = .random
-    read.peerIdentityAddress = Self.identity
+    let read = LEReadPeerResolvableAddress.with {
+      $0.peerIdentityAddressType = .random
+      $0.peerIdentityAddress = Self.identity
+    }
     _ = lab.packets(1)
     lab.command(1, read)
     lab.run(1)
     #expect(lab.hexes(1).contains("04 0E 0A 01 2B 20 00 AA FB 0D 94 81 70"))
   }
 
-  /// In network privacy mode a peer with an IRK is not known by its identity address. Vol 6, Part B, §4.7.
+  /// In network privacy mode the controller ignores the identity address of a peer with an IRK. Vol 6, Part B, §4.7.
   @Test func privacyModes() {
     for mode in [PrivacyMode.network, .device] {
       var lab = Lab(hosts: 2)
       #expect(add(&lab, 1) == 0)
-      var command = LESetPrivacyMode()
-      command.peerIdentityAddressType = .random
-      command.peerIdentityAddress = Self.identity
-      command.privacyMode = mode
+      let command = LESetPrivacyMode.with {
+        $0.peerIdentityAddressType = .random
+        $0.peerIdentityAddress = Self.identity
+        $0.privacyMode = mode
+      }
       #expect(lab.status(1, command) == 0 && resolve(&lab, 1) == 0)
       advertise(&lab, as: Self.identity)
       lab.scan(1)
@@ -120,7 +121,7 @@ import Testing
       #expect(add(&lab, host, .public, Lab.address(1 - host), peer: other, local: own) == 0)
       #expect(resolve(&lab, host) == 0)
     }
-    // Vol 4, Part E, §7.8.5: Peer_Address says which local IRK.
+    // Vol 4, Part E, §7.8.5: Peer_Address selects the local IRK.
     lab.advertise(0) {
       $0.ownAddressType = .resolvableOrPublic
       $0.peerAddress = Lab.address(1)
@@ -163,7 +164,7 @@ import Testing
     #expect(Set(reports(&lab)) == [Self.text(0, Lab.address(0))])
   }
 
-  /// A private address of the controller's is used for as long as it was told, and then another.
+  /// The controller uses a private address for the time set by the host, and then another.
   @Test func theTimeoutIsKept() {
     var lab = Lab(hosts: 2)
     #expect(add(&lab, 0, .public, Lab.address(1), peer: 0, local: Self.irk) == 0)
@@ -183,11 +184,11 @@ import Testing
     }
     #expect(addresses.allSatisfy { ah(AES128(key: Self.irk), $0.prand) == $0.hash })
     #expect((10...11).contains(Set(addresses).count))
-    // Each in one piece of time: as many changes as addresses.
+    // Each in one contiguous period: as many changes as addresses.
     #expect(zip(addresses, addresses.dropFirst()).count { $0 != $1 } == Set(addresses).count - 1)
   }
 
-  /// TargetA is a private address that the target alone knows to be its own.
+  /// TargetA is a private address that only the target can resolve.
   @Test func directedAtAPrivateAddress() {
     var lab = Lab(hosts: 3)
     #expect(add(&lab, 0, .public, Lab.address(1), peer: Self.otherIRK, local: Self.irk) == 0)
@@ -198,11 +199,9 @@ import Testing
       $0.peerAddress = Lab.address(1)
     }
     for host in 1...2 {
-      var parameters = LESetScanParameters()
-      parameters.ownAddressType = .resolvableOrPublic
+      let parameters = LESetScanParameters.with { $0.ownAddressType = .resolvableOrPublic }
       lab.command(host, parameters)
-      var enable = LESetScanEnable()
-      enable.leScanEnable = true
+      let enable = LESetScanEnable.with { $0.leScanEnable = true }
       lab.command(host, enable)
     }
     lab.run(50)
@@ -210,13 +209,14 @@ import Testing
     #expect(reports(&lab, 2).isEmpty)
   }
 
-  @Test func whatIsRefused() {
+  @Test func refusedCommands() {
     var configuration = ControllerConfiguration(address: Lab.address(0))
     configuration.resolvingListSize = 2
     var lab = Lab(.ideal, [configuration])
-    var remove = LERemoveDeviceFromResolvingList()
-    remove.peerIdentityAddressType = .random
-    remove.peerIdentityAddress = Self.identity
+    let remove = LERemoveDeviceFromResolvingList.with {
+      $0.peerIdentityAddressType = .random
+      $0.peerIdentityAddress = Self.identity
+    }
     #expect(lab.status(0, remove) == 0x02)
     #expect(add(&lab, 0, .randomIdentity) == 0x12)
     #expect(add(&lab, 0) == 0)
@@ -224,16 +224,17 @@ import Testing
     #expect(add(&lab, 0, .public) == 0x12, "the same IRK")
     #expect(add(&lab, 0, .public, peer: 5) == 0)
     #expect(add(&lab, 0, .public, Lab.address(3), peer: 6) == 0x07)
-    var read = LEReadLocalResolvableAddress()
-    read.peerIdentityAddressType = .random
-    read.peerIdentityAddress = Self.identity
+    let read = LEReadLocalResolvableAddress.with {
+      $0.peerIdentityAddressType = .random
+      $0.peerIdentityAddress = Self.identity
+    }
     #expect(lab.status(0, read) == 0x02, "there is none")
     var mode = LESetPrivacyMode()
     mode.peerIdentityAddress = Lab.address(3)
     #expect(lab.status(0, mode) == 0x02)
     mode.privacyMode = PrivacyMode(rawValue: 2)
     #expect(lab.status(0, mode) == 0x12)
-    // While something is on it cannot be enabled, and while it is enabled the list cannot be changed.
+    // It cannot be enabled while a role is active, and the list cannot be changed while it is enabled.
     lab.scan(0)
     #expect(resolve(&lab, 0) == 0x0C)
     #expect(lab.status(0, remove) == 0)

@@ -4,9 +4,9 @@ import HCI
 import TestSupport
 import Testing
 
-/// What must hold whatever the seed: determinism, order, accounts. And what must never happen: a trap.
+/// Invariants for every seed: determinism, order, counts, and no trap.
 @Suite struct WorldTests {
-  /// Sends numbered packets as fast as its credits allow, and notes what it gets.
+  /// Sends numbered packets as fast as its credits allow, and records those received.
   struct Talker: HCIHost {
     var script: [[UInt8]] = []
     var handle: UInt16?
@@ -41,7 +41,7 @@ import Testing
       guard let handle, credits > 0, sent < toSend else { return false }
       credits -= 1
       ACLPacket.writeHeader(ConnectionHandle(rawValue: handle), .firstNonFlushable, count: 20, into: &output)
-      // The number of the message, which the other end looks for.
+      // The number of the message, which the other end checks.
       output.append(littleEndian: UInt32(sent))
       for _ in 0..<16 { output.append(0xAA) }
       sent += 1
@@ -101,7 +101,7 @@ import Testing
     air.delivery = .zero ... .milliseconds(seed % 7)
     let messages = 100
     var world = pair(UInt64(seed), air, buffers: UInt8(1 + seed % 6), messages: messages)
-    // A CONNECT_IND may be lost as well; this is about links.
+    // A CONNECT_IND may be lost as well, but this test concerns links.
     world.run(for: .seconds(1)) { world in world.readHost(1) { $0.handle == nil } }
     world.air.setLoss(Double(seed % 5) * 0.08)
     let outcome = world.run(for: .seconds(60)) { world in
@@ -169,7 +169,7 @@ import Testing
     #expect(world.now == .zero + .seconds(3600))
   }
 
-  /// Every packet from a host is answered or ignored, on a controller that is idle, connected, or busy with everything.
+  /// A controller that is idle, connected, or busy with everything answers or ignores every packet from a host.
   @Test(arguments: [true, false]) func badInput(isInstant: Bool) {
     var air = isInstant ? AirConfiguration.ideal : .realistic
     air.loss = isInstant ? 0 : 0.05
@@ -184,6 +184,7 @@ import Testing
     samples += [
       "01 0F 20 00", "01 10 20 00", "01 11 20 07 00 02 44 33 22 11 00", "01 12 20 07 00 02 44 33 22 11 00",
       "01 19 20 1C 01 00 08 07 06 05 04 03 02 01 34 12" + String(repeating: " 00", count: 16),
+      "01 1A 20 12 01 00" + String(repeating: " 00", count: 16), "01 7C 0C 04 01 00 0A 00", "01 7B 0C 02 01 00",
       "01 17 20 20 BF 01 FB 9D 4E F3 BC 36 D8 74 F5 39 41 38 68 4C 13 02 F1 E0 DF CE BD AC 79 68 57 46 35 24 13 02",
       "01 14 20 05 FF 01 00 00 00", "01 31 0C 01 01",
       "01 33 0C 07 1B 00 00 02 00 00 00", "01 35 0C 05 01 01 00 01 00", "01 35 0C 09 02 01 00 01 00 02 00 FF FF",
@@ -194,8 +195,8 @@ import Testing
       "01 37 20 07 02 03 01 03 02 01 06", "01 38 20 06 01 03 01 02 01 09", "01 39 20 0A 01 02 01 00 00 00 02 00 00 00",
       "01 39 20 02 00 00", "01 3A 20 00", "01 3B 20 00", "01 3C 20 01 01", "01 3D 20 00",
     ].map(octets)
-    // One host with the extended commands, the others with the legacy ones; one with every PHY, one that claims to encrypt.
-    let controllers = [LEFeatures.leEncryption, [.le2MPHY, .leCodedPHY], [.le2MPHY, .leCodedPHY]].enumerated().map {
+    // One host with the extended commands, the others with the legacy ones; two with every PHY.
+    let controllers = [LEFeatures(), [.le2MPHY, .leCodedPHY], [.le2MPHY, .leCodedPHY]].enumerated().map {
       var controller = ControllerConfiguration(address: Lab.address($0.offset))
       controller.features.formUnion($0.element)
       return controller
@@ -210,7 +211,7 @@ import Testing
         lab.command(0, Lab.creation(to: Lab.address(1)))
         lab.scan(2)
       }
-      // Every other packet names a link, where there is one.
+      // Every second packet names a link, if there is one.
       if count % 2 == 0, let handle = lab.world.air.handles(of: ControllerID(count % 3)).last {
         linked += 1
         let place = packet.first == 1 ? 4 : 1

@@ -13,6 +13,9 @@ public struct Fuzz: Sequence, IteratorProtocol {
   public static var cases: Int { environment("BINDRUNE_FUZZ_CASES").flatMap { Int($0) } ?? 10_000 }
   /// Complete sequences of PDUs with one peer: 20,000, or `BINDRUNE_FUZZ_CASES`.
   public static var sequences: Int { environment("BINDRUNE_FUZZ_CASES").flatMap { Int($0) } ?? 20_000 }
+  /// Sequences of PDUs and answers of a user while pairing, most with computations on P-256: 2,000, or
+  /// `BINDRUNE_FUZZ_CASES`.
+  public static var pairings: Int { environment("BINDRUNE_FUZZ_CASES").flatMap { Int($0) } ?? 2_000 }
   /// PDUs in one direction, comparing the fast path with a plain one: 50,000, or `BINDRUNE_FUZZ_CASES`.
   public static var pdus: Int { environment("BINDRUNE_FUZZ_CASES").flatMap { Int($0) } ?? 50_000 }
   /// 1, or `BINDRUNE_FUZZ_SEED`: repeat a failed run with the seed it printed.

@@ -4,6 +4,7 @@ import BindruneWire
 import GAP
 import GATT
 import HCI
+import SMP
 
 /// A `HostCore` in a `World`, which records all its effects for the test.
 public struct TestHost: ~Copyable, HCIHost {
@@ -28,8 +29,15 @@ public struct TestHost: ~Copyable, HCIHost {
   public private(set) var questions: [(id: ServerRequestID, handle: AttributeHandle, value: [UInt8]?)] = []
   public private(set) var subscriptions: [(link: LinkID, handle: AttributeHandle, ClientCharacteristicConfiguration)] =
     []
-  /// The last state stored for each bonded client.
-  public private(set) var records: [PeerID: [UInt8]] = [:]
+  /// Questions of pairings, and what each link is protected by.
+  public private(set) var asked: [(link: LinkID, question: PairingQuestion)] = []
+  /// How many of them the test has answered.
+  public var answered = 0
+  public private(set) var pairings: [(link: LinkID, error: PairingError?)] = []
+  public private(set) var securities: [LinkID: LinkSecurity] = [:]
+  /// What a driver would have stored.
+  public private(set) var bonds: [PeerID: Bond] = [:]
+  public private(set) var rejectedBonds: [LinkID] = []
   public private(set) var mtus: [LinkID: Int] = [:]
   public private(set) var readyEdges = 0
   /// The same by link.
@@ -48,10 +56,10 @@ public struct TestHost: ~Copyable, HCIHost {
   public private(set) var advertisingSets: Set<AdvertisingSetID> = []
   public var isAdvertising: Bool { !advertisingSets.isEmpty }
   /// All reports for each set, in order.
-  public private(set) var advertisingTold: [AdvertisingSetID: [AdvertisingWord]] = [:]
+  public private(set) var advertisingReports: [AdvertisingSetID: [AdvertisingWord]] = [:]
   /// The reason for each end of the first set.
   public var advertisingEnds: [AdvertisingEnd] {
-    (advertisingTold[.first] ?? []).compactMap { if case .stopped(let end) = $0 { end } else { nil } }
+    (advertisingReports[.first] ?? []).compactMap { if case .stopped(let end) = $0 { end } else { nil } }
   }
   public private(set) var lastRequest: UInt64 = 0
   /// Time of the last call to the core.
@@ -81,6 +89,7 @@ public struct TestHost: ~Copyable, HCIHost {
     case parameters(ConnectionParameters)
     case rssi(Int8?)
     case phys(LinkPHYs)
+    case secured(LinkSecurity)
     case failed(String)
     public var isSuccess: Bool { if case .failed = self { false } else { true } }
   }
@@ -188,13 +197,13 @@ public struct TestHost: ~Copyable, HCIHost {
           isTruncated: discovery.isTruncated, data: data))
     case .advertisingStarted(let id):
       advertisingSets.insert(id)
-      advertisingTold[id, default: []].append(.started)
+      advertisingReports[id, default: []].append(.started)
     case .advertisingStopped(let id, let reason):
       advertisingSets.remove(id)
-      advertisingTold[id, default: []].append(.stopped(reason))
+      advertisingReports[id, default: []].append(.stopped(reason))
     case .advertisingFailed(let id, let status):
       advertisingSets.remove(id)
-      advertisingTold[id, default: []].append(.failed(status))
+      advertisingReports[id, default: []].append(.failed(status))
       violations.append("advertising: \(status)")
     case .linkUp(let link, let peer, let role, _):
       links.append(link)
@@ -221,7 +230,12 @@ public struct TestHost: ~Copyable, HCIHost {
     case .writeRequested(let id, _, let handle, let range, _, let following):
       if following == 0 { questions.append((id, handle, core.bytes(of: range))) }
     case .requestCancelled(let id, _): questions.removeAll { $0.id == id }
-    case .storeClient(let peer, let record): records[peer] = core.bytes(of: record)
+    case .securityChanged(let link, let security): securities[link] = security
+    case .pairingAsked(let link, let question): asked.append((link, question))
+    case .pairingEnded(let link, let error): pairings.append((link, error))
+    case .bondChanged(let peer): bonds[peer] = core.bond(with: peer)
+    case .bondRemoved(let peer): bonds[peer] = nil
+    case .bondRejected(let link): rejectedBonds.append(link)
     case .readyToSend(let link):
       readyEdges += 1
       edges[link, default: 0] += 1
@@ -242,6 +256,7 @@ public struct TestHost: ~Copyable, HCIHost {
     case .parameters(let parameters): .parameters(parameters)
     case .rssi(let rssi): .rssi(rssi)
     case .phys(let phys): .phys(phys)
+    case .secured(let security): .secured(security)
     case .disconnected, .done, .gatt(.done), .gatt(.discovered): .done
     case .gatt(.databaseHash(let hash)): .value(hash?.octets ?? [])
     case .gatt(.value(let range)), .gatt(.values(let range)), .returned(let range): .value(core.bytes(of: range))

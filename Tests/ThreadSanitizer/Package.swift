@@ -5,9 +5,10 @@ import PackageDescription
 let package = Package(
   name: "thread-sanitizer",
   targets: [
+    .target(name: "BindruneWire"),
     .target(name: "ATT"),
-    .target(name: "Bindrune", dependencies: ["ATT"]),
-    .executableTarget(name: "threads", dependencies: ["Bindrune"]),
+    .target(name: "Bindrune", dependencies: ["ATT", "BindruneWire"]),
+    .executableTarget(name: "threads", dependencies: ["Bindrune", "BindruneWire"]),
   ],
   swiftLanguageModes: [.v6]
 )

@@ -2,8 +2,9 @@ import Foundation
 import TestSupport
 import Testing
 
-/// What `bindrune advertise` sends. Octets are captures of iPhones, their flags made those of an LE-only device, or composed by
-/// hand after the Core Specification Supplement, Part A; masks are made of observed bits (Fixtures/Vectors/overflow.txt).
+/// What `bindrune advertise` sends. The octets are captures of iPhones, with the flags of an LE-only device, or
+/// composed by hand from the Core Specification Supplement, Part A; masks consist of observed bits
+/// (Fixtures/Vectors/overflow.txt).
 @Suite("Tool: advertise", .realTime, .hang) struct AdvertiseTests {
   private static let long = "12345678-9ABC-DEF0-1234-56789ABCDEF0"
   private static let longOnAir = "f0debc9a78563412f0debc9a78563412"
@@ -126,7 +127,7 @@ import Testing
     #expect(small.status == 0 && small.lines.last == "scan response, empty")
   }
 
-  /// As an iPhone's app goes to the background: a scan that names a service still finds it, and only such a scan.
+  /// Like an iPhone's app in the background: only a scan that names a service still finds it.
   @Test func onTheAir() async throws {
     let (radio, spec) = try await controllers()
     let advertiser = try Tool("advertise", "--hci", spec, "--background", "--service", "1001", "--name", "Fred")
@@ -143,7 +144,7 @@ import Testing
     #expect(miss.lines == ["0 devices"])
     let all = try await Tool.scan("--hci", spec, "--json", until: "address")
     #expect(try all.objects().last?["overflow"] as? [String] == [])
-    // Whoever connects reads a name all the same.
+    // A connected central still reads a name.
     let address = try #require(report["address"] as? String)
     let explored = try await Tool("explore", "--hci", spec, "--address", address).end()
     #expect(explored.status == 0 && explored.output.contains("\"Fred\""), "\(explored.errors)")

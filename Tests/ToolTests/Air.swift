@@ -9,7 +9,7 @@ import NIOPosix
 final class Air: Sendable {
   let radio: SimulatedRadio
   private let server: H4Server
-  /// What `--hci` takes.
+  /// The argument of `--hci`.
   var spec: String { "\(server.address)" }
 
   /// `wrap` puts a layer between a program's connection and its controller.
@@ -26,11 +26,11 @@ final class Air: Sendable {
   }
 }
 
-/// A program's connection, as its controller sees it, where somebody looks at each packet of the program's first.
+/// A program's connection, as its controller sees it; the test gets each packet of the program first.
 final class Interceptor: ForwardingTransport, @unchecked Sendable {
   private let passes: @Sendable ([UInt8], Interceptor) -> Bool
 
-  /// `passes` says whether the controller gets the packet; it may also say something to the program in its place.
+  /// `passes` decides whether the controller gets the packet, and may answer the program itself.
   init(_ stream: H4Stream, _ passes: @escaping @Sendable (_ packet: [UInt8], _ program: Interceptor) -> Bool) {
     self.passes = passes
     super.init(stream)

@@ -25,7 +25,7 @@ import Testing
     #expect(object["event"] as? String == "value" && object["uuid"] as? String == "2A19")
     #expect(object["name"] as? String == "Battery Level" && object["value"] as? String == "57")
     #expect(object["text"] as? String == "87 %")
-    // The same by the handle that this named.
+    // The same by the handle printed there.
     let handle = "0x" + String(try #require(object["handle"] as? Int), radix: 16)
     let byHandle = try await Tool.run(["read"] + sensor + ["--format", "hex", handle])
     #expect(byHandle.status == 0 && byHandle.lines == ["57"])
@@ -75,7 +75,7 @@ import Testing
     #expect(piped.errors == "status 0\n" && piped.lines.count == 1)
   }
 
-  /// What is written is what is read, by each way of giving it.
+  /// A read returns the value written, in each notation.
   @Test func writeIsRead() async throws {
     try await withFolder { folder in
       let profile = folder.appending(path: "profile.json"), radio = try await controllers()

@@ -16,7 +16,7 @@ import Testing
     var chance = SeededGenerator(seed: seed)
     let scale = Int64(1) << Int64.random(in: 3...40, using: &chance)
     let durations = (0..<count).map { _ in
-      // Some in a narrow band, some far away, as latencies are.
+      // Some in a narrow band, some far away, like latencies.
       Int64.random(in: 0..<8, using: &chance) == 0
         ? Int64.random(in: 0...scale * 64, using: &chance) : scale / 2 + Int64.random(in: 0...scale / 8, using: &chance)
     }
@@ -27,8 +27,8 @@ import Testing
     #expect(histogram.shortest == .nanoseconds(sorted[0]) && histogram.longest == .nanoseconds(sorted[count - 1]))
     for percent in [1, 50, 90, 99, 100] {
       let truth = sorted[max(0, (percent * count + 99) / 100 - 1)]
-      let told = try #require(histogram.percentile(Double(percent) / 100)).nanoseconds
-      #expect(truth <= told && told <= truth + truth / 32, "\(percent) %, seed \(seed)")
+      let output = try #require(histogram.percentile(Double(percent) / 100)).nanoseconds
+      #expect(truth <= output && output <= truth + truth / 32, "\(percent) %, seed \(seed)")
     }
     for limit in [1, 4, 16, .max] {
       let rows = histogram.rows(atMost: limit)
@@ -64,7 +64,7 @@ import Testing
     ] as [(Double, Int, String)])
   func decimals(value: Double, digits: Int, text: String) { #expect(decimal(value, digits) == text) }
 
-  /// As the service's table has it, written out by hand.
+  /// The octets of the service's table, written by hand.
   @Test func wire() throws {
     let counters = BenchCounters(
       arrived: Tally(count: 0x0102_0304, octets: 0x0A0B_0C0D_0E0F, span: .microseconds(0x10_0000_0001)), sent: 7)
@@ -76,7 +76,7 @@ import Testing
     #expect(
       BenchOrder.stop.octets == [0, 0, 0, 0, 0, 0] && BenchOrder([]) == nil
         && BenchOrder([UInt8](repeating: 1, count: 7)) == nil)
-    // What nobody can send is as near as can be.
+    // Values that cannot be encoded become the nearest.
     #expect(BenchOrder([0xFF, 0xFF, 1, 0, 0, 0])?.size == 512 && BenchOrder([1, 0, 1, 0, 0, 0])?.size == 4)
     var value: [UInt8] = [9, 9, 9, 9, 0, 0]
     number(&value, 0x0102_0304)
@@ -109,7 +109,7 @@ import Testing
     }
   }
 
-  /// As many as asked for, however much time there would be.
+  /// As many operations as requested, even with time left.
   @Test func count() async throws {
     let end = try await Tool("bench", "--hci", "sim", "--count", "7", "--seconds", "20", "--interval", "10", "--json")
       .end()
@@ -169,7 +169,7 @@ import Testing
 
   // MARK: Two processes
 
-  /// Both tell of the same, and one central comes after the other.
+  /// Both report the same, and one central follows the other.
   @Test func twoProcesses() async throws {
     let (radio, spec) = try await controllers()
     let peripheral = try Tool("bench", "--hci", spec, "--role", "peripheral", "--name", "Bench \"1\"", "--json")
@@ -179,10 +179,10 @@ import Testing
     for peer in [[], ["--peer", "Bench \"1\""], ["--peer", address], ["--peer", address + "/public"]] {
       let end = try await Tool.run(["bench", "--hci", spec, "--seconds", "0.2", "--json"] + peer)
       #expect(end.status == 0 && end.errors == "", "\(peer): \(end.errors)")
-      let told = try #require(try end.objects().first), counts = try Counts(told)
+      let output = try #require(try end.objects().first), counts = try Counts(output)
       #expect(counts.isComplete && counts.arrived == counts.offered && counts.received == counts.sent)
-      #expect(part("link", of: told)["peer"] as? String == address && told["peripheral"] == nil)
-      let central = part("central", of: told)["address"] as? String
+      #expect(part("link", of: output)["peer"] as? String == address && output["peripheral"] == nil)
+      let central = part("central", of: output)["address"] as? String
       let connected = try object(try await peripheral.line("\"connected\"")),
         served = try object(try await peripheral.line("\"served\""))
       #expect(connected["address"] as? String == central && served["address"] as? String == central)
@@ -200,7 +200,7 @@ import Testing
     _ = await radio.end()
   }
 
-  /// The least MTU decides the size; what is more is refused.
+  /// The least MTU limits the size; a greater one is refused.
   @Test func leastMTU() async throws {
     let (radio, spec) = try await controllers()
     var configuration = HostConfiguration()
@@ -210,10 +210,10 @@ import Testing
     let serving = Task { try await server.run(on: host) }
     let end = try await Tool("bench", "--hci", spec, "--peer", "Least", "--count", "10", "--seconds", "20", "--json")
       .end()
-    let told = try #require(try end.objects().first), counts = try Counts(told)
-    #expect(counts.isComplete && counts.arrived > 0 && part("link", of: told)["mtu"] as? Int == 23)
-    #expect(part("writes", of: told)["octets"] as? Int == 20 * counts.arrived)
-    #expect(part("notifications", of: told)["octets"] as? Int == 20 * counts.received)
+    let output = try #require(try end.objects().first), counts = try Counts(output)
+    #expect(counts.isComplete && counts.arrived > 0 && part("link", of: output)["mtu"] as? Int == 23)
+    #expect(part("writes", of: output)["octets"] as? Int == 20 * counts.arrived)
+    #expect(part("notifications", of: output)["octets"] as? Int == 20 * counts.received)
     expectSentence(
       try await Tool("bench", "--hci", spec, "--size", "21").end(), "ATT_MTU 23 carries 20 octets and --size is 21")
     serving.cancel()
@@ -224,7 +224,7 @@ import Testing
 
   // MARK: What goes wrong
 
-  @Test func nobodyThere() async throws {
+  @Test func noPeer() async throws {
     let (radio, spec) = try await controllers()
     func bench(_ arguments: String...) async throws -> Tool.End {
       try await Tool.run(["bench", "--hci", spec, "--timeout", "0.3"] + arguments)
@@ -234,7 +234,7 @@ import Testing
     expectSentence(
       try await bench("--peer", "00:11:22:33:44:55"), "No device 00:11:22:33:44:55 was heard in 0.3 s", status: 2)
     expectSentence(try await bench("--peer", "00:11:22:33:44:55/public"), "did not answer in 0.3 s", status: 2)
-    // Somebody else is there.
+    // Another device answers.
     let belt = try Tool("serve", "--hci", spec, "--name", "Belt")
     _ = try await belt.line("serving Belt")
     expectSentence(
@@ -242,13 +242,13 @@ import Testing
       "has no bench service: start `bindrune bench --role peripheral` there")
     belt.signal(SIGINT)
     #expect(await belt.end().status == 0)
-    // LE 1M is all that these controllers have.
+    // These controllers have LE 1M only.
     expectSentence(try await Tool("bench", "--hci", "sim", "--phy", "2M").end(), "refuses --phy 2M, 0x01")
     radio.signal(SIGINT)
     _ = await radio.end()
   }
 
-  /// A service with our UUID that has nothing in it, and one that counts in another way: what was measured is told.
+  /// A service with our UUID that is empty, and one that counts in another way: the tool prints what it has measured.
   @Test(arguments: [false, true]) func anotherVersion(hasCharacteristics: Bool) async throws {
     let (radio, spec) = try await controllers()
     var builder = DatabaseBuilder()
@@ -271,7 +271,7 @@ import Testing
     _ = await radio.end()
   }
 
-  /// The peer goes, or all controllers do: what was measured so far is told, and the reason.
+  /// The peer or all controllers are lost: the tool prints what it has measured, and the reason.
   @Test(arguments: ["peer", "controllers"]) func lostInTheMiddle(who: String) async throws {
     let (radio, spec) = try await controllers()
     let peripheral = try Tool("bench", "--hci", spec, "--role", "peripheral")
@@ -284,7 +284,7 @@ import Testing
     #expect(end.lines.contains { $0.hasPrefix("reads of 20 octets: ") })
     let other = await peripheral.end()
     #expect(other.status == (who == "peer" ? 0 : 1))
-    // It tells of its central all the same.
+    // It still reports its central.
     for words in ["write commands: 0 arrived", "notifications: 0 accepted", "disconnected: "] {
       #expect(other.lines.contains { $0.hasPrefix(words) }, "\(other.output)")
     }
@@ -292,7 +292,8 @@ import Testing
     _ = await radio.end()
   }
 
-  /// The link is ended, so that the peer need not wait for the supervision time-out; and what was measured is told.
+  /// The tool disconnects, so that the peer need not wait for the supervision time-out, and prints what it has
+  /// measured.
   @Test(arguments: [SIGINT, SIGTERM]) func interrupted(signal: Int32) async throws {
     let (radio, spec) = try await controllers()
     let peripheral = try Tool("bench", "--hci", spec, "--role", "peripheral")
@@ -302,7 +303,7 @@ import Testing
     #expect(end.lines.contains { $0.hasPrefix("reads of 20 octets: ") })
     #expect(!end.lines.contains { $0.hasPrefix("write commands") || $0.hasPrefix("notifications") })
     #expect(try await peripheral.line("disconnected: ").contains("0x13"))
-    // As an object, in the middle of whatever it is.
+    // As an object, at any stage.
     let central = try Tool("bench", "--hci", spec, "--seconds", "25", "--json")
     _ = try await peripheral.line("connected: ")
     central.signal(signal)
@@ -350,7 +351,7 @@ private func object(_ line: String) throws -> Object {
 }
 private func part(_ name: String, of object: Object) -> Object { object[name] as? Object ?? [:] }
 
-/// The numbers of `bench --json`, which have to agree with each other however far it came.
+/// The numbers of `bench --json`, which must be consistent at every stage.
 private struct Counts {
   var isComplete: Bool
   var reads = 0, offered = 0, arrived = 0, sent = 0, received = 0

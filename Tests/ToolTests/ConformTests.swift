@@ -40,7 +40,7 @@ private let scripts = URL(filePath: #filePath).deletingLastPathComponent().delet
     }
   }
 
-  /// Both ends are ours here; another stack at the other end is a matter of Tests/Interop.
+  /// Both ends are ours here; Tests/Interop has another stack at the other end.
   @Test(arguments: ["unix", "tcp"]) func overASocket(kind: String) async throws {
     try await withFolder { folder in
       let listen =
@@ -59,7 +59,7 @@ private let scripts = URL(filePath: #filePath).deletingLastPathComponent().delet
       ].map { "\(scripts)/\($0).exchange" }
       let all = try await Tool.run(["conform", "--against", ends[0], "--control", ends[1]] + played)
       #expect(all.status == 0 && all.lines.last == "\(played.count) passed, 0 failed", "\(all.output)\(all.errors)")
-      // Without control, what needs it is skipped.
+      // Without `--control`, scripts that need it are skipped.
       let some = try await Tool.run(["conform", "--against", ends[0], played[1], played[4]])
       #expect(some.status == 0 && some.lines.last == "1 passed, 0 failed, 1 skipped", "\(some.output)\(some.errors)")
       server.signal(SIGINT)
@@ -71,7 +71,7 @@ private let scripts = URL(filePath: #filePath).deletingLastPathComponent().delet
     }
   }
 
-  /// The same file as a device on the air, which another one explores.
+  /// The same file as a simulated device, which another one explores.
   @Test func serveAProfile() async throws {
     let (radio, spec) = try await controllers()
     let server = try Tool(
@@ -79,7 +79,7 @@ private let scripts = URL(filePath: #filePath).deletingLastPathComponent().delet
     _ = try await server.line("serving Profile as ")
     let end = try await Tool("explore", "--hci", spec, "--name", "Profile", "--json").end()
     #expect(end.status == 0, "\(end.errors)")
-    // Taken as written: 0x0001 is the file's Generic Access, 0xFFFF the last handle there is.
+    // Served as written: 0x0001 is the file's Generic Access, 0xFFFF the last handle.
     for word in ["\"2A19\"", "\"FFF1\"", "A0B10020-1D1D-4BBD-8E5C-6F0E5F1A0C00"] { #expect(end.output.contains(word)) }
     server.signal(SIGINT)
     #expect(await server.end().status == 0)

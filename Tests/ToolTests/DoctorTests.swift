@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The verbs that look for adapters, on whatever machine this is: what it has of Bluetooth is asked of the kernel here, too.
+/// The verbs that search for adapters, on any machine: the tests ask the kernel about its Bluetooth support, too.
 @Suite("Doctor", .realTime, .hang) struct DoctorTests {
   /// Whether this process gets an HCI socket: AF_BLUETOOTH 31, BTPROTO_HCI 1.
   private static let hasSockets: Bool = {
@@ -10,7 +10,7 @@ import Testing
     if descriptor >= 0 { close(descriptor) }
     return descriptor >= 0
   }()
-  /// The hciN that /sys has.
+  /// The adapters in /sys.
   private static let names = ((try? FileManager.default.contentsOfDirectory(atPath: "/sys/class/bluetooth")) ?? [])
     .filter { $0.hasPrefix("hci") && UInt16($0.dropFirst(3)) != nil }.sorted()
 
@@ -49,7 +49,7 @@ import Testing
     }
   }
 
-  /// A machine without Bluetooth hears so in words, and what it can do all the same.
+  /// On a machine without Bluetooth, the tool says so, and what is still possible.
   @Test(.enabled(if: !hasSockets && names.isEmpty)) func withoutBluetooth() async throws {
     let end = try await Tool("doctor", "hci0").end()
     #expect(end.status == 1 && end.errors == "")
@@ -83,7 +83,7 @@ import Testing
     #expect(!colour.output.contains("`"))
   }
 
-  /// With no_new_privs and without the capability, sudo would not help, and the doctor knows.
+  /// With no_new_privs and without the capability, sudo would not help, so the doctor does not advise it.
   @Test(.enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/setpriv") && geteuid() == 0))
   func withoutTheCapability() async throws {
     for (options, word) in [

@@ -3,19 +3,19 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// SIGINT and SIGTERM of programs that know Core Bluetooth only: Decision 0028.
+/// SIGINT and SIGTERM of programs that use Core Bluetooth only: Decision 0028.
 @Suite(.realTime, .hang) struct EndingSignalTests {
-  /// A run of an example in the shell, behind `before`, on a controller of the air.
+  /// Runs an example in the shell, after `before`, on a controller of the air.
   private func program(
     _ name: String, on spec: String, trace: URL, _ before: String = ""
   ) throws -> Tool {
     let path = Tool.folder.appending(path: name).path
     return try Tool.shell("\(before) BINDRUNE_HCI=\(spec) BINDRUNE_TRACE=\(trace.path) exec \(path) 2>&1")
   }
-  /// How often the host has sent HCI_Reset: at its start, and at a good end. Vol 4, Part E, §7.3.2.
+  /// How often the host has sent HCI_Reset: at its start, and at a graceful end. Vol 4, Part E, §7.3.2.
   private func resets(_ trace: URL) throws -> Int {
     let octets = [UInt8](try Data(contentsOf: trace))
-    // btsnoop: 16 octets, then records of 24 octets and as many as the second number of a record says.
+    // btsnoop: 16 octets, then records: a header of 24 octets, whose second number is the length of the data.
     var at = 16, count = 0
     while at + 24 <= octets.count {
       let length = octets[at + 4..<at + 8].reduce(0) { $0 << 8 | Int($1) }
@@ -38,7 +38,7 @@ import Testing
       _ = await air.tool.end()
     }
   }
-  @Test("A program that ignores a signal goes on ignoring it")
+  @Test("A program that ignores a signal continues to ignore it")
   func isIgnored() async throws {
     try await withFolder { folder in
       let air = try await controllers(), trace = folder.appending(path: "trace.btsnoop")
@@ -63,7 +63,7 @@ import Testing
       _ = await air.tool.end()
     }
   }
-  @Test("Where that is switched off, a signal has its default effect, at once")
+  @Test("With the feature switched off, a signal has its default effect, at once")
   func isSwitchedOff() async throws {
     try await withFolder { folder in
       let air = try await controllers(), trace = folder.appending(path: "trace.btsnoop")
@@ -77,9 +77,9 @@ import Testing
     }
   }
 
-  /// While a silent controller keeps the good end waiting, for 1.5 s in a Core Bluetooth program and for 1 s in the tool, a
-  /// second signal ends the program, and by itself: the parent sees its number. A machine that is so busy that the second signal
-  /// comes after the good end gets another try.
+  /// While a silent controller delays the graceful end, for 1.5 s in a Core Bluetooth program and for 1 s in the tool,
+  /// a second signal ends the program directly: the parent sees its number. If the machine is so busy that the second
+  /// signal comes after the graceful end, the test tries again.
   @Test("A second signal ends the program at once", arguments: ["HeartRateCentral", "bindrune"])
   func isHurried(name: String) async throws {
     try await withFolder { folder in
@@ -89,7 +89,7 @@ import Testing
           running = Mutex<Tool?>(nil)
         let air = try await Air { stream in
           Interceptor(stream) { packet, _ in
-            // What comes now is the good end.
+            // The graceful end follows now.
             if isSilent.load(ordering: .relaxed) {
               running.withLock { $0?.signal(SIGTERM) }
               return false

@@ -4,7 +4,7 @@ import Testing
 
 private func isExecutable(_ path: String) -> Bool { FileManager.default.isExecutableFile(atPath: path) }
 
-/// What a package installs beside the tool: Scripts/manual and Scripts/completions.
+/// The pages and completions that a package installs: Scripts/manual and Scripts/completions.
 @Suite("Tool: manual pages and completions", .realTime, .hang) struct InstallationTests {
   private let scripts = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent().appending(path: "Scripts").path
@@ -26,8 +26,12 @@ private func isExecutable(_ path: String) -> Bool { FileManager.default.isExecut
   @Test func shellsComplete() async throws {
     try await withFolder { folder in
       let made = try await Tool.shell("\(scripts)/completions \(folder.path) \(Tool.path)").end()
-      #expect(made.status == 0 && made.errors == "", "\(made.errors)")
-      // What Tab gives in bash after `bindrune s`, after `bindrune read --format `, and after `bindrune scan --hci si`.
+      // Without fish the script skips one of its checks, and says so.
+      let skipped = isExecutable("/usr/bin/fish") ? "" : made.errors
+      if skipped != "" { print(skipped) }
+      #expect(made.status == 0 && (made.errors == "" || skipped.hasPrefix("skipped: ")), "\(made.errors)")
+      // The completions of bash after `bindrune s`, after `bindrune read --format `, and after `bindrune scan --hci
+      // si`.
       for (line, expected) in [
         ("bindrune s", ["scan", "serve", "shell", "subscribe"]),
         ("bindrune read --format ", ["hex", "json", "text", "utf8"]), ("bindrune scan --hci si", ["sim"]),

@@ -25,14 +25,14 @@ import Testing
       ("\u{1B}[A\u{1B}[B\u{1B}[C\u{1B}[D\u{1B}[H\u{1B}[F", [.up, .down, .right, .left, .home, .end]),
       ("\u{1B}OA\u{1B}OH\u{1B}[3~\u{1B}[1~\u{1B}[8~", [.up, .home, .delete, .home, .end]),
       ("\u{1B}[1;5D\u{1B}[1;5C\u{1B}b\u{1B}f\u{1B}\u{7F}", [.wordLeft, .wordRight, .wordLeft, .wordRight, .killWord]),
-      // What means nothing is ignored: F5, a mouse, a lone escape before another, control characters.
+      // Keys without a meaning are ignored: F5, a mouse, a lone escape before another, control characters.
       ("\u{1B}[15~a\u{1B}[<0;1;1Mb\u{1B}\u{1B}[Ac\u{0}\u{1C}", [.text("ab"), .up, .text("c")]),
       ("\u{1B}[200~a\rb\tc\u{1B}[Ad\u{1B}[201~e", [.pasted("a\nb c [Ad"), .text("e")]),
       ("\u{1B}[200~a\r\nb\u{1B}[201~", [.pasted("a\nb")]),
     ] as [(String, [Key])])
   func octetsAreKeys(octets: String, expected: [Key]) {
     #expect(keys(octets) == expected)
-    // The same when each octet comes alone; text comes in as many parts then.
+    // The same if each octet comes alone; text then comes in as many parts.
     var decoder = KeyDecoder()
     let single = Array(octets.utf8).flatMap { decoder.keys([$0]) }
     #expect(joined(single) == joined(expected))
@@ -78,7 +78,7 @@ import Testing
     for (typed, line) in [
       ("one\rtwo\r" + up, "two"), ("one\rtwo\r" + up + up, "one"), ("one\rtwo\r" + up + up + up, "one"),
       ("one\rtwo\rdraft" + up + up + down + down, "draft"), ("one\rtwo\r" + up + down + down, ""),
-      // The same twice, and an empty one, is one; a line that is changed becomes another.
+      // The history keeps a repeated line once and an empty one not at all; a changed line becomes a new one.
       ("one\rone\r\r  \r" + up + up, "one"), ("one\r" + up + "x\r" + up + up, "one"),
       ("one\r" + up + "x\r" + up, "onex"),
     ] {
@@ -123,7 +123,7 @@ import Testing
       #expect(window.text == text && window.cursor == cursor, "\(typed.debugDescription): \(window)")
     }
   }
-  /// Whatever comes, nothing traps, and a window has its width.
+  /// For any octets, nothing traps, and a window has its width.
   @Test func anyOctets() {
     var chance = Seeded(state: 0x5EED)
     let pieces: [[UInt8]] = [

@@ -7,7 +7,7 @@ import Testing
 
 @testable import BindruneTool
 
-/// Output that nobody reads stops nothing and ends nothing; text of others is never printed raw.
+/// Output without a reader blocks nothing and ends nothing; the tool never prints others' text raw.
 @Suite("Tool: output", .realTime, .hang) struct OutputTests {
   /// Waits until the file at `path` has `octets` in it.
   private func wait(for octets: [UInt8], in path: String) async throws {
@@ -21,7 +21,7 @@ import Testing
   private let extendedAdvertisingEnable: [UInt8] = [0x01, 0x39, 0x20]  // Vol 4, Part E, §7.8.56
   private let reset: [UInt8] = [0x01, 0x03, 0x0C, 0x00]  // §7.3.2
 
-  /// The end by a signal or by time comes all the same, and leaves the controller reset.
+  /// The tool still ends by a signal or by time, and leaves the controller reset.
   @Test(arguments: [SIGINT, SIGTERM, 0]) func anEndWithoutReader(signal: Int32) async throws {
     try await withFolder { folder in
       let trace = folder.appending(path: "trace.btsnoop").path
@@ -29,13 +29,13 @@ import Testing
         ["serve", "--hci", "sim", "--trace", trace] + (signal == 0 ? ["--duration", "0.5"] : []))
       try await wait(for: extendedAdvertisingEnable, in: trace)
       if signal != 0 { tool.signal(signal) }
-      // 128 + n where a line is lost that nobody has read: not where the signal came before the first.
+      // 128 + n if unread lines were lost: not if the signal came before the first line.
       #expect([0, signal == 0 ? 0 : 128 + signal].contains(await tool.status()))
       #expect(FileManager.default.contents(atPath: trace)?.suffix(4) == Data(reset))
     }
   }
 
-  /// What a finished verb has printed is not lost on a reader that has paused, and a signal ends the waiting.
+  /// A paused reader loses no output of a finished verb, and a signal ends the wait for it.
   @Test(arguments: [true, false]) func aPausedReader(goesOn: Bool) async throws {
     let demo = try Tool.paused(["demo"])
     _ = try await demo.errorLine("Waiting until standard output is read")
@@ -51,8 +51,8 @@ import Testing
     }
   }
 
-  /// Clients are served while nobody reads what is printed of them: more lines than the host keeps events for one that
-  /// does not take them, which are 4,096.
+  /// The tool serves clients while no one reads its output: more lines than the 4,096 events that the host keeps for a
+  /// slow reader.
   @Test func servingWithoutReader() async throws {
     let air = try await Air(), server = try Tool.paused(["serve", "--hci", air.spec, "--name", "Unread"])
     try await withThrowingTaskGroup(of: Void.self) { group in
@@ -74,7 +74,7 @@ import Testing
     try await air.close()
   }
 
-  /// A pipe as trace file: refused while nobody has opened it, and no hindrance when its reader does not read.
+  /// A pipe as trace file: refused without a reader, and harmless if its reader does not read.
   @Test func aTraceIntoAPipe() async throws {
     try await withFolder { folder in
       let pipe = folder.appending(path: "pipe").path
@@ -90,14 +90,14 @@ import Testing
     }
   }
 
-  /// None of these takes what it is given; they are opened by the shell, before the program begins.
+  /// None of these accepts output; the shell opens them before the program begins.
   static let unusable = ["2>&-", "2>/dev/full", "2>$fifo 3>&-"]
-  /// Standard error with nobody to read it, ever: the third is a pipe whose only reader, 3, is closed when it is opened.
+  /// Standard error without a reader: the third is a pipe whose only reader, 3, is closed as soon as it is open.
   private func shell(_ redirection: String, _ command: String, _ folder: URL) throws -> Tool {
     let fifo = folder.appending(path: "fifo").path
     return try Tool.shell("fifo=\(fifo); mkfifo $fifo; exec 3<>$fifo; exec \(redirection); \(command)")
   }
-  @Test(arguments: unusable) func logLinesThatNobodyTakes(redirection: String) async throws {
+  @Test(arguments: unusable) func logLinesWithoutAReader(redirection: String) async throws {
     try await withFolder { folder in
       let explore = "explore --hci sim --name 'Virtual Heart Rate' --json --log-level trace"
       let heard = try await Tool.shell("bindrune \(explore)").end()
@@ -106,8 +106,8 @@ import Testing
       #expect(unheard.status == 0 && unheard.lines == heard.lines && unheard.errors == "")
     }
   }
-  /// The same of a program that knows Core Bluetooth only. The controller refuses to advertise again after a connection, for
-  /// which the facade has a line of its own; then the controller fails, and the program goes on with the next one.
+  /// The same for a program that uses Core Bluetooth only. The controller refuses to advertise again after a
+  /// connection, which the facade logs; then the controller fails, and the program continues with the next one.
   @Test(arguments: ["2>&2"] + unusable) func aFacadesLinesThatNobodyTakes(redirection: String) async throws {
     try await withFolder { folder in
       let enables = Atomic(0)
@@ -175,7 +175,7 @@ import Testing
     #expect(long.status == 64 && long.errors.utf8.count < 10_000)
   }
 
-  /// JSON is read by programs: nothing is changed, and what steers a terminal is escaped.
+  /// Programs read JSON: nothing is changed, and characters that control a terminal are escaped.
   @Test func json() throws {
     let name = "a\u{202E}\u{2066}b\u{1B}\u{85}\u{2028}\u{F0000}👩‍👧 \"\\"
     var line = JSONLine()

@@ -1,7 +1,7 @@
 import TestSupport
 import Testing
 
-/// Expected masks and bits are observations of others: Fixtures/Vectors/overflow.txt tells whose.
+/// Expected masks and bits are observations of others, named in Fixtures/Vectors/overflow.txt.
 @Suite("Tool: overflow", .realTime, .hang) struct OverflowTests {
   private static let whole = (
     """
@@ -22,7 +22,7 @@ import Testing
       let object = try #require(try end.objects().first)
       #expect(Set(object.keys) == ["mask", "bits"] && object["mask"] as? String == mask)
     }
-    // As given, in canonical form; one that is named twice is one.
+    // In the order given, in canonical form, without duplicates.
     let end = try await Tool(
       "overflow", "c007", "1001", "3333", "C007", "0000c008-0000-1000-8000-00805f9b34fb", "--json"
     )

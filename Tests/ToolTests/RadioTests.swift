@@ -25,7 +25,7 @@ import Testing
       let explored = try await tool(folder, "explore --hci sim:desk --name Belt").end()
       #expect(explored.status == 0 && explored.output.contains("Heart Rate Measurement 2A37"), "\(explored.errors)")
 
-      // It is there once, and the second does not harm the first.
+      // Only one can have the name, and a second one does not harm the first.
       expectSentence(
         try await tool(folder, "controllers --name desk").end(), "The radio sim:desk is already running: join it")
       let bench = try await tool(folder, "bench --hci sim:desk --hci sim:desk --count 3 --json").end()
@@ -43,7 +43,7 @@ import Testing
     }
   }
 
-  @Test func whatAKilledOneLeavesIsReplaced() async throws {
+  @Test func theSocketOfAKilledProcessIsReplaced() async throws {
     try await withFolder { folder in
       for _ in 0..<2 {
         let radio = try tool(folder, "controllers --name desk")
@@ -57,7 +57,7 @@ import Testing
     }
   }
 
-  /// For a host that wants an address, and one that knows the name.
+  /// For a host that needs an address, and one that knows the name.
   @Test func oneRadioTwoWays() async throws {
     try await withFolder { folder in
       let radio = try tool(folder, "controllers --name desk --listen tcp:127.0.0.1:0")
@@ -75,8 +75,8 @@ import Testing
     }
   }
 
-  /// Of many that start at once exactly one has the address, and the others say so; the next round finds it free, whether
-  /// its owner was ended or killed.
+  /// Of many that start at once exactly one gets the address, and the others report that; the next round finds it free,
+  /// whether its owner ended or was killed.
   @Test(arguments: [SIGTERM, SIGKILL], ["--name desk", "--listen unix:"])
   func exactlyOneRuns(signal: Int32, address: String) async throws {
     try await withFolder { folder in
@@ -97,7 +97,7 @@ import Testing
           return try await group.reduce(into: [Tool]()) { if let one = $1 { $0.append(one) } }
         }
         #expect(listening.count == 1)
-        // It is there for others.
+        // Others can join it.
         let scan = try await tool(folder, "scan --hci \(spec) --duration 0.1").end()
         #expect(scan.status == 0, "\(scan.errors)")
         for one in listening {
@@ -108,7 +108,7 @@ import Testing
     }
   }
 
-  /// Without a descriptor for the next connection the radio waits, and does not spin; then it goes on.
+  /// Without a descriptor for the next connection the radio waits, and does not spin; then it continues.
   @Test func moreHostsThanDescriptors() async throws {
     try await withFolder { folder in
       let path = folder.appending(path: "hci.sock").path
@@ -121,7 +121,7 @@ import Testing
         let written = unsafe write(host, [0x01, 0x03, 0x0C, 0x00] as [UInt8], 4)
         #expect(written == 4)
       }
-      // The first is served. A process that spins is never off the processor of its own accord.
+      // The first host is served. A process that spins never gives up the processor voluntarily.
       #expect(answer(of: hosts[0]) == [0x04, 0x0E, 0x04, 0x01, 0x03, 0x0C, 0x00])
       let before = radio.voluntarySwitches
       while radio.voluntarySwitches < before + 20 {
@@ -148,7 +148,7 @@ import Testing
     #expect(status == 0, "\(errno)")
     return descriptor
   }
-  /// The next seven octets; fewer when the other side has closed.
+  /// The next seven octets; fewer if the other side has closed.
   private func answer(of host: Int32) -> [UInt8] {
     var octets: [UInt8] = [], room = [UInt8](repeating: 0, count: 7)
     while octets.count < 7 {
@@ -159,7 +159,7 @@ import Testing
     return octets
   }
 
-  /// The name's file goes also where the other address cannot be had.
+  /// The name's file is removed too if the other address is taken.
   @Test func halfOfItIsNone() async throws {
     try await withFolder { folder in
       let end = try await tool(folder, "controllers --name desk --listen unix:/no/such/folder/hci.sock").end()

@@ -38,7 +38,7 @@ import Testing
         "Belt                 C0:FF:EE:00:00:01   -85 ▁▃         2×     1 s  Heart Rate, Battery",
         "Phone                C0:FF:EE:00:00:03     ?            1×     0 s  C007 (overflow)",
       ])
-    // The less important columns go first.
+    // The less important columns are dropped first.
     #expect(picture(table, 120, 24)[1].contains("ADDRESS                   dBm"))
     #expect(picture(table, 80, 24)[1] == "NAME                 ADDRESS            dBm            AGE  SERVICES")
     #expect(picture(table, 60, 24)[1] == "NAME                     dBm         SERVICES")
@@ -46,7 +46,7 @@ import Testing
     #expect(picture(table, 6, 24) == ["scann…", "NAME", "(no n…", "Belt", "Phone"])
   }
 
-  /// Whatever the window and the names: no line is too wide and none too many.
+  /// For any window and names, no line is too wide, and there are not too many.
   @Test func everyWindow() {
     let names: [String?] = [
       nil, "", "Belt", String(repeating: "n", count: 248), "寝室の温度計と湿度計", "👩‍👩‍👧‍👦❤️🇩🇪", "e\u{301}\u{302}",
@@ -67,7 +67,7 @@ import Testing
         if rows == 24 { #expect(lines.last == "… 19 more".cut(to: columns)) }
       }
     }
-    // Colour changes nothing that is seen.
+    // Colour does not change the text.
     let plain = picture(table, 80, 24), painted = picture(table, 80, 24, hasColour: true)
     #expect(painted.map { $0.replacing(/\u{1B}\[[0-9]*m/, with: "") }.map { $0.replacing(#/ +$/#, with: "") } == plain)
     #expect(painted != plain)
@@ -79,7 +79,7 @@ import Testing
     #expect(text.columns == width)
   }
 
-  /// A device keeps its row while its strength changes by little; a silent one goes down, and comes back.
+  /// A device keeps its row while its strength changes little; a silent one moves down, and returns.
   @Test func order() {
     var table = DeviceTable()
     for number: UInt64 in 1...3 { table.heard(peer(number), said(nil), rssi: -60, at: .zero) }
@@ -122,12 +122,12 @@ import Testing
       (["--service", "180D", "--manufacturer", "76"], false),
     ] as [([String], Bool)] {
       let scan = ["--hci", spec] + arguments
-      // Who is not found is not found however long it takes.
+      // A device that the filter excludes is never found.
       let end = try await isFound ? Tool.scan(scan, until: " dBm ") : Tool.run(["scan", "--duration", "0.5"] + scan)
       #expect(end.status == 0 && end.lines.last == (isFound ? "1 device" : "0 devices"), "\(arguments): \(end.output)")
     }
     let json = ["--hci", spec, "--json"]
-    // Its advertisement and its scan response are one; who only listens has no name.
+    // Its advertisement and its scan response are one discovery; a passive scan gets no name.
     let named = try await Tool.scan(json, until: name).objects()
     #expect(named.last?["name"] as? String == name && named.count <= 2)
     let all = try await Tool.scan(json + ["--duplicates"], until: "180D", times: 3).objects()
@@ -151,7 +151,7 @@ import Testing
     let first = try await terminal.screen { $0.lines.contains { $0.hasPrefix("Virtual Heart Rate") } }
     #expect(first.isAlternate && !first.isCursorVisible && first.lines.count == 3)
     #expect(first.lines[0].hasPrefix("scanning sim · 1 device · ") && first.lines[2].hasSuffix("Heart Rate, Battery"))
-    // The window becomes another, and the picture with it.
+    // The window changes its size, and the picture follows.
     terminal.resize(columns: 24, rows: 2)
     _ = try await terminal.screen { $0.lines.count == 2 && $0.lines[0] == "scanning sim · 1 device…" }
     terminal.resize(columns: 100, rows: 30)
@@ -163,7 +163,7 @@ import Testing
     #expect(screen.lines.last == "1 device")
   }
 
-  /// What was found and the sentence stand on the terminal that was there before.
+  /// The devices found and the error are on the normal screen afterwards.
   @Test func anErrorAfterThePicture() async throws {
     let (radio, spec) = try await controllers()
     let terminal = try Terminal("scan", "--hci", spec, columns: 80, rows: 24)

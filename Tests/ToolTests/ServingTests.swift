@@ -27,7 +27,7 @@ import Testing
     }
   }
 
-  /// Service Changed is indicated when services have changed, and not because somebody subscribes. Vol 3, Part G, §7.1.
+  /// The server indicates Service Changed when services have changed, and not on a subscription. Vol 3, Part G, §7.1.
   @Test func serviceChangedIsTheServersOwn() async throws {
     let octets = try await withProfile { path in
       let radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next())
@@ -53,7 +53,8 @@ import Testing
       await peripheral.close()
       return [UInt8](try Data(contentsOf: URL(filePath: trace)))
     }
-    // Every Handle Value Indication that the central got: ACL data (0x02) of a frame on channel 0x0004 with opcode 0x1D.
+    // Every Handle Value Indication that the central got: ACL data (0x02) of a frame on channel 0x0004 with opcode
+    // 0x1D.
     var place = 16, indicated: [[UInt8]] = []
     while place + 24 <= octets.count {
       let count = octets[place..<place + 4].reduce(0) { $0 << 8 | Int($1) }
@@ -66,7 +67,7 @@ import Testing
     #expect(indicated == [[7]])
   }
 
-  @Test func aCharacteristicThatNobodyCanSubscribeTo() async throws {
+  @Test func aCharacteristicWithoutSubscriptions() async throws {
     try await withProfile { path in
       let warnings = try ProfileServer(path, name: "Profile").warnings
       #expect(warnings.count == 1 && warnings.first?.line == 6)
@@ -76,7 +77,7 @@ import Testing
     }
   }
 
-  /// A central that connects at the first advertisement is told of: the controller says both in one breath.
+  /// A central that connects at the first advertisement is reported, although the controller reports both at once.
   @Test(arguments: ["sensor", "profile"]) func anInstantConnection(kind: String) async throws {
     try await withProfile { path in
       let radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next())
@@ -105,7 +106,7 @@ import Testing
         }
       }
       let link = try await central.connect(to: await peripheral.ownAddress)
-      // Both ends see the same, in order; were the connection missed, its end would come first.
+      // Both ends print the same, in order; if the connection were missed, its end would come first.
       try await link.disconnect()
       var heard: [String] = []
       for await line in lines {

@@ -58,7 +58,7 @@ import Testing
   // MARK: On a terminal
 
   private let cue = "Virtual Heart Rate> "
-  /// The prompt with nothing behind it.
+  /// The prompt with an empty line.
   private var empty: String { String(cue.dropLast()) }
   /// The shell with its first prompt.
   private func terminal(columns: Int = 80) async throws -> Terminal {
@@ -71,7 +71,7 @@ import Testing
   @Test func linesAreEditedAndRun() async throws {
     let terminal = try await terminal()
     #expect(!terminal.echoes)
-    // Tab, to the end: the command and the name.
+    // Tab completes the command and the name.
     terminal.type("rea\tbatt\t")
     let typed = try await terminal.screen { $0.lines.last == cue + "read battery-level" }
     #expect(typed.cursor.column == cue.count + "read battery-level ".count)
@@ -80,23 +80,23 @@ import Testing
       $0.lines.suffix(3) == [cue + "read battery-level", "87 %", empty]
     }
     #expect(read.faults.isEmpty)
-    // The line before, changed in its middle, by the keys of a VT100.
+    // The previous line, edited in its middle, with the keys of a VT100.
     terminal.type("\u{1B}[A\u{17}\u{17}\u{19}\u{1}format hex\u{B}\r\u{1B}[A\u{1B}[A\r")
     _ = try await terminal.screen { $0.lines.suffix(3) == [cue + "read battery-level", "57", empty] }
-    // What could follow.
+    // The possible completions.
     terminal.type("read b\t")
     let list = try await terminal.screen {
       $0.lines.last == cue + "read b" && $0.lines.contains { $0.hasPrefix("body-sensor-location") }
     }
     #expect(list.lines.contains { $0.hasPrefix("battery-level") && $0.hasSuffix("2A19") })
-    // Ctrl-D does not leave a line that has text.
+    // Ctrl-D does not end the shell while the line has text.
     terminal.type("\u{4}\u{15}\u{4}")
     let end = await terminal.end()
     #expect(end.status == 0 && end.screen.faults.isEmpty && !end.screen.marksPastes, "\(end.screen.faults)")
     #expect(end.screen.lines.last != cue + "read b")
   }
   @Test(arguments: [nil, SIGTERM]) func theTerminalIsGivenBack(signal: Int32?) async throws {
-    // A job in the background has no standard input but what is given to it.
+    // A background job has only the standard input that it is given.
     let run = "exec 3<&0; \(Tool.path) shell --hci sim --name 'Virtual*' <&3 & echo pid $!; wait $!; stty -a"
     let terminal = try Terminal("-c", run, program: "/bin/sh", columns: 80, rows: 24, isTyped: true)
     let screen = try await terminal.screen { $0.lines.last == empty && $0.marksPastes }
@@ -147,7 +147,7 @@ import Testing
     _ = try await terminal.screen { $0.lines.last == cue + "read 2A19↵read 2A38" }
     terminal.type("\r")
     _ = try await terminal.screen { $0.lines.suffix(3).first == cue + "read 2A38" && $0.lines.contains("87 %") }
-    // The first that fails keeps the others from being run.
+    // The first that fails ends the paste.
     terminal.type("\u{1B}[200~foo\nread 2A38\u{1B}[201~\r")
     let screen = try await terminal.screen { $0.lines.suffix(2).first == "The lines after it were not run." }
     #expect(screen.lines.suffix(3).first?.hasPrefix("Error: There is no command foo") == true)
@@ -185,6 +185,10 @@ import Testing
     // It comes back.
     let again = try Tool("serve", "--hci", radio.spec, "--name", "Belt")
     _ = try await again.line("serving ")
+    terminal.type("connect\r")
+    _ = try await terminal.screen { $0.lines.last == "Belt>" }
+    terminal.type("read battery-level\r")
+    _ = try await terminal.screen { $0.lines.suffix(2) == ["87 %", "Belt>"] }
     terminal.type("\u{4}")
     #expect(await terminal.end().status == 0)
     again.signal(SIGINT)

@@ -2,10 +2,10 @@ import Foundation
 import Synchronization
 import Testing
 
-/// The tool on a pseudo terminal, and what a person would see there: enough of a terminal to tell a picture that fits from one
-/// that wraps or scrolls.
+/// The tool on a pseudo terminal, and the screen that a person would see: enough of a terminal to distinguish a picture
+/// that fits from one that wraps or scrolls.
 final class Terminal: @unchecked Sendable {
-  // The process is told of from several threads, which Foundation permits for what is used here.
+  // Several threads use the process, which Foundation permits for the members used here.
   private let process = Process()
   private let master: CInt
   private let state: Mutex<VirtualScreen>
@@ -106,7 +106,7 @@ struct VirtualScreen {
   private(set) var marksPastes = false
   /// What no tidy picture does: a line that wrapped, a scroll of the alternate screen, an unknown sequence.
   private(set) var faults: [String] = []
-  /// The window has become another, and who draws may not know it yet.
+  /// The window has changed its size, which the tool may not know yet.
   private var isStale = false
   private var pending: [UInt8] = []
 
@@ -123,7 +123,7 @@ struct VirtualScreen {
     while lines.last == "" { lines.removeLast() }
     return lines
   }
-  /// The picture is drawn anew by who has been told of the size.
+  /// The tool draws the picture again after it has learnt the size.
   mutating func resize(columns: Int, rows: Int) {
     (self.columns, self.rows) = (columns, rows)
     isStale = isAlternate
@@ -138,7 +138,7 @@ struct VirtualScreen {
       perform(word)
     }
   }
-  /// Octets of the first character or sequence; nil while it is not whole.
+  /// Octets of the first character or sequence; nil while it is incomplete.
   private func firstLength() -> Int? {
     guard let first = pending.first else { return nil }
     if first == 0x1B {

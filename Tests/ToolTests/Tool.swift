@@ -2,22 +2,22 @@ import Foundation
 import Synchronization
 import Testing
 
-/// One run of the built `bindrune`, which lies beside the tests: its lines as they come, and its end.
-/// It is killed after ten minutes, which only a hang takes, so that nothing here waits for ever.
+/// One run of the built `bindrune`, which lies beside the tests: its lines as they come, and its end. It is killed
+/// after ten minutes, which only a hang takes.
 final class Tool: @unchecked Sendable {
-  // The process is told of from several threads, which Foundation permits for what is used here.
+  // Several threads use the process, which Foundation permits for the members used here.
   private let process = Process()
   private let output = Capture()
   private let errors = Capture()
   private let ended: AsyncStream<Int32>
 
   struct End: Sendable {
-    /// Of an exit; 128 + n after signal n, as a shell says it.
+    /// The exit status; 128 + n after signal n, as in a shell.
     var status: Int32
     var output: String
     var errors: String
     var lines: [String] { output.split(separator: "\n", omittingEmptySubsequences: true).map(String.init) }
-    /// What `--json` has printed.
+    /// The objects printed by `--json`.
     func objects() throws -> [[String: any Sendable]] {
       try lines.map {
         try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: any Sendable])
@@ -35,7 +35,7 @@ final class Tool: @unchecked Sendable {
   convenience init(_ arguments: String..., signal: Int32, at text: String) throws {
     try self.init(Self.path, arguments, signal: (signal, text, 1))
   }
-  /// A scan that ends when it has told of `text` so many times, however long that takes.
+  /// A scan that ends after it has printed `text` this often.
   static func scan(_ arguments: String..., until text: String) async throws -> End {
     try await scan(arguments, until: text)
   }
@@ -43,7 +43,7 @@ final class Tool: @unchecked Sendable {
     try await Tool(path, ["scan"] + arguments, signal: (SIGINT, text, times)).end()
   }
   static func running(_ arguments: [String]) throws -> Tool { try Tool(path, arguments) }
-  /// A whole run with these arguments.
+  /// A complete run with these arguments.
   static func run(_ arguments: [String]) async throws -> End { try await Tool(path, arguments).end() }
   /// A run whose reader has paused: its standard output is a full pipe until `resumeReading`.
   static func paused(_ arguments: [String]) throws -> Tool { try Tool(path, arguments, isPaused: true) }
@@ -84,8 +84,8 @@ final class Tool: @unchecked Sendable {
     }
   }
 
-  /// A process inherits the signals that its maker's thread blocks, which for a worker thread are all, and those that its
-  /// maker ignores, which in the background of a shell are SIGINT and SIGQUIT.
+  /// A process inherits the signals that its parent's thread blocks, which for a worker thread are all, and those that
+  /// its parent ignores, which in the background of a shell are SIGINT and SIGQUIT.
   static func withDefaultSignals(_ body: () throws -> Void) rethrows {
     var none = sigset_t(), before = sigset_t()
     for number in [SIGINT, SIGQUIT] { Foundation.signal(number, SIG_DFL) }
@@ -97,7 +97,7 @@ final class Tool: @unchecked Sendable {
   }
 
   func resumeReading() { output.begin { _ in } }
-  /// Its end without its output, which nobody reads.
+  /// Waits for its end without reading its output.
   func status() async -> Int32 {
     for await value in ended { return value }
     return -1
@@ -105,7 +105,7 @@ final class Tool: @unchecked Sendable {
 
   func signal(_ number: Int32) { kill(process.processIdentifier, number) }
   var isRunning: Bool { process.isRunning }
-  /// How often its threads have given up the processor to wait for something.
+  /// How often its threads have given up the processor voluntarily.
   var voluntarySwitches: Int {
     let tasks = "/proc/\(process.processIdentifier)/task"
     let threads = (try? FileManager.default.contentsOfDirectory(atPath: tasks)) ?? []
@@ -139,7 +139,7 @@ final class Tool: @unchecked Sendable {
       status: status, output: await output.whole(), errors: await errors.whole())
   }
 
-  /// What one pipe says.
+  /// The lines of one pipe.
   private final class Capture: Sendable {
     let pipe = Pipe()
     let lines: AsyncStream<String>
@@ -152,7 +152,7 @@ final class Tool: @unchecked Sendable {
       (lines, arrived) = AsyncStream.makeStream()
       (done, finish) = AsyncStream.makeStream()
     }
-    /// Until nothing fits any more: line feeds.
+    /// Fills the pipe with line feeds.
     func fill() {
       let descriptor = pipe.fileHandleForWriting.fileDescriptor, flags = fcntl(descriptor, F_GETFL)
       _ = fcntl(descriptor, F_SETFL, flags | O_NONBLOCK)
@@ -182,7 +182,7 @@ final class Tool: @unchecked Sendable {
     }
     func whole() async -> String {
       for await _ in done {}
-      // Only now: a character may come in two pieces.
+      // Decoded only now: a character may come in two pieces.
       return octets.withLock { String(decoding: $0, as: UTF8.self) }
     }
   }
@@ -195,7 +195,7 @@ func controllers(_ spec: String = "tcp:127.0.0.1:0") async throws -> (tool: Tool
   return (tool, String(line.dropFirst("listening on ".count)))
 }
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 func withFolder<Result>(_ body: (URL) async throws -> Result) async throws -> Result {
   let folder = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString.prefix(8))")
   try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
@@ -203,7 +203,7 @@ func withFolder<Result>(_ body: (URL) async throws -> Result) async throws -> Re
   return try await body(folder)
 }
 
-/// One sentence, capital to full stop, and this exit status.
+/// Expects one sentence, capital to full stop, and this exit status.
 func expectSentence(
   _ end: Tool.End, _ words: String, status: Int32 = 1, _ location: SourceLocation = #_sourceLocation
 ) {

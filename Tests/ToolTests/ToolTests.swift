@@ -19,10 +19,10 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
       #expect(
         steps == ["start", "scan", "connect", "MTU", "discover", "read", "write", "subscribe", "disconnect"])
       #expect(end.lines.filter { $0.hasPrefix("Heart Rate Measurement ") }.count == 10)
-      // Each layer of a packet on a line; nothing but text in a pipe.
+      // Each layer of a packet on a line; only text in a pipe.
       for layer in ["HCI ", "L2CAP ", "ATT "] { #expect(end.lines.contains { $0.contains(layer) }) }
       #expect(!end.output.contains("\u{1B}") && !end.output.contains("\r"))
-      // A step's packets stand under it.
+      // A step's packets follow it.
       let order = [
         "connect", "HCI_LE_Extended_Create_Connection", "MTU", "ATT_EXCHANGE_MTU_REQ", "discover",
         "ATT_READ_BY_GROUP_TYPE_REQ",
@@ -77,7 +77,7 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
       #expect(location?["value"] as? String == "01" && location?["properties"] as? [String] == ["read"])
       #expect(objects.last?["event"] as? String == "done" && objects.last?["mtu"] as? Int == 517)
 
-      // The server has seen both come and go, and ends when it is told to.
+      // The server has printed both connections and their ends, and ends on request.
       for text in ["connected: ", "disconnected: ", "connected: ", "disconnected: "] { _ = try await server.line(text) }
       server.signal(SIGINT)
       #expect(await server.end().status == 0)
@@ -181,7 +181,7 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
 
   // MARK: What goes wrong
 
-  @Test func nobodyThere() async throws {
+  @Test func noPeer() async throws {
     expectSentence(try await Tool("scan", "--hci", "tcp:127.0.0.1:1").end(), "Nothing is listening at tcp:127.0.0.1:1")
     expectSentence(try await Tool("serve", "--hci", "unix:/no/such.sock").end(), "no socket at unix:/no/such.sock")
     expectSentence(try await Tool("scan", "--hci", "serial:/no/such").end(), "no device at serial:/no/such")
@@ -199,7 +199,8 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
     expectSentence(try await Tool.shell("bindrune demo > /dev/full").end(), "Standard output failed: No space left")
   }
 
-  /// HCI Hardware Error (0x10, Vol 4, Part E, §7.7.16) in the place of the answer to LE Extended Create Connection (0x2043).
+  /// HCI Hardware Error (0x10, Vol 4, Part E, §7.7.16) in the place of the answer to LE Extended Create Connection
+  /// (0x2043).
   @Test func theControllerFailsWhileExploreConnects() async throws {
     let air = try await Air { stream in
       Interceptor(stream) { packet, program in
@@ -233,7 +234,7 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
   }
 
   @Test(arguments: ["peer", "controllers"]) func lostInTheMiddle(who: String) async throws {
-    // To read 190 values takes more than 10 s: time enough, whatever else runs.
+    // Reading 190 values takes more than 10 s: enough time, whatever else runs.
     let profile = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent().appending(path: "Fixtures/Scripts/databases/attributes-300.json").path
     let (radio, spec) = try await controllers()
@@ -254,9 +255,9 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
     }
   }
 
-  // MARK: Ends that are none
+  // MARK: Early ends
 
-  @Test func nobodyReadsAnyMore() async throws {
+  @Test func aReaderThatLeaves() async throws {
     let end = try await Tool.shell(
       "{ bindrune scan --hci sim --json; echo status $? >&2; } | head -1; { bindrune demo; echo status $? >&2; } | head -1"
     ).end()
@@ -274,7 +275,7 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
     #expect(other.status == 128 + SIGTERM && other.errors == "")
   }
 
-  // MARK: Looks
+  // MARK: Appearance
 
   @Test(.enabled(if: isScriptHere)) func onATerminal() async throws {
     let scan = "\(Tool.path) scan --hci sim --duration 3"

@@ -21,7 +21,7 @@ import Testing
     #expect(code(key, message) == 0x51f0bebf_7e3b9d92_fc497417_79363cfe)
   }
 
-  /// The functions of the Security Manager that are one AES-CMAC each: Vol 3, Part H, Appendix D.2 (f4) and D.5 (h6).
+  /// The functions of the Security Manager that are one AES-CMAC each: Vol 3, Part H, Appendix D.2 (f4) and D.6 (h6).
   @Test func sampleData() {
     let u = "20b003d2f297be2c5e2c83a7e9f9a5b9eff49111acf4fddbcc0301480e359de6"
     let v = "55188b3d32f6bb9a900afcfbeed4e72a59cb9ac2f19d7cfb6b4fdd49f47fc5fd"

@@ -18,14 +18,14 @@ import Testing
     return nil
   }
 
-  @Test func whoeverSaysSomethingFirst() throws {
+  @Test func theFirstSourceDecides() throws {
     #expect(try choice() == AdapterChoice(spec: .adapter(0)))
     #expect(try choice(nil, [:], [etc: "adapter = hci3"]).spec == .adapter(3))
     #expect(try choice(nil, [:], [etc: "adapter = hci3", home: "adapter=hci2"]).spec == .adapter(2))
     #expect(try choice(nil, ["BINDRUNE_HCI": "sim"], [home: "adapter = hci2"]).spec == .sim)
     #expect(try choice(nil, ["BINDRUNE_HCI": ""], [home: "adapter = hci2"]).spec == .adapter(2))
     #expect(try choice("tcp:127.0.0.1:9000", ["BINDRUNE_HCI": "sim"]).spec == .tcp(host: "127.0.0.1", port: 9000))
-    // The first file that is there is the only one.
+    // Only the first existing file counts.
     #expect(try choice(nil, [:], [etc: "adapter = hci3", home: ""]).spec == .adapter(0))
     let config = try choice(
       nil, ["XDG_CONFIG_HOME": "/x"], ["/x/bindrune/config": "adapter = hci5", home: "adapter = hci2"])
@@ -52,8 +52,8 @@ import Testing
     #expect(sentence(nil, ["BINDRUNE_SIGNALS": "perhaps"])?.contains("BINDRUNE_SIGNALS is \"perhaps\"") == true)
     #expect(sentence(nil, [:], [home: "signals = maybe"])?.contains("signals is \"maybe\": write yes or no") == true)
   }
-  /// A sentence with the place and the cure.
-  @Test func whatIsWrongIsSaid() {
+  /// A sentence with the place and the remedy.
+  @Test func errorsNameTheCause() {
     #expect(sentence("hci")?.contains("hci0") == true)
     #expect(sentence(nil, ["BINDRUNE_HCI": "bogus"])?.hasPrefix("BINDRUNE_HCI: ") == true)
     #expect(sentence(nil, ["BINDRUNE_TAKE_DOWN": "perhaps"])?.contains("1 or 0") == true)
@@ -64,7 +64,7 @@ import Testing
       let said = sentence(nil, [:], [home: text])
       #expect(said?.hasPrefix(home) == true && said?.contains(words) == true, "\(said ?? "nothing")")
     }
-    // Whoever says something else does not escape a file that is wrong.
+    // A choice made elsewhere does not hide an invalid file.
     #expect(sentence("sim", [:], [home: "speed = 3"]) != nil)
     #expect(throws: TransportError.self) {
       try AdapterChoice(environment: { ["HOME": "/home/ada"][$0] }) { _ in throw Errno.permissionDenied }
@@ -77,8 +77,8 @@ import Testing
     defer { try? FileManager.default.removeItem(atPath: path) }
     #expect(try AdapterChoice.text(ofFile: path) == "adapter = sim")
   }
-  /// What stands at the path of a configuration and is none is refused with words, and never waited for.
-  @Test func whatIsNoFile() throws {
+  /// An object at the configuration's path that is not a file is refused with a message, without blocking.
+  @Test func otherKindsOfFilesAreRefused() throws {
     let folder = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path
     try FileManager.default.createDirectory(atPath: folder + "/bindrune/config", withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(atPath: folder) }

@@ -5,8 +5,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A machine of folders, as Linux 6.1 shows it: the forms are those of fs/proc, net/bluetooth/af_bluetooth.c (bt_seq_show),
-/// net/rfkill/core.c and proc_modules(5). Each test takes away what it is about.
+/// A simulated machine of folders, as Linux 6.1 shows it, in the formats of fs/proc, net/bluetooth/af_bluetooth.c
+/// (bt_seq_show), net/rfkill/core.c and proc_modules(5). Each test removes its subject.
 private final class FakeMachine {
   let root: URL
   var machine = Machine()
@@ -51,7 +51,7 @@ private final class FakeMachine {
     try FileManager.default.createSymbolicLink(atPath: file.path, withDestinationPath: target)
   }
   func remove(_ path: String) throws { try FileManager.default.removeItem(at: root.appending(path: path)) }
-  /// There, and not to be opened: as root, too, which may open everything.
+  /// Exists, but cannot be opened, even by root.
   func hide(_ path: String) throws {
     try link(path, URL(filePath: path).lastPathComponent)
   }
@@ -102,7 +102,7 @@ extension HCISocketView.Entry {
 }
 
 @Suite struct AdapterTests {
-  // MARK: What is seen
+  // MARK: Survey
 
   @Test func everythingInOrder() throws {
     let fake = try FakeMachine()
@@ -132,13 +132,13 @@ extension HCISocketView.Entry {
     #expect(survey.obstacle(to: 0) == nil && survey.obstacle(to: 1) == nil)
   }
 
-  /// The names of the buses are the numbers' of include/net/bluetooth/hci.h.
+  /// Bus names for the numbers of include/net/bluetooth/hci.h.
   @Test func buses() {
     #expect([0, 1, 3, 6, 11].map(HCISocketView.busName) == ["virtual", "USB", "UART", "SDIO", "IPC"])
     #expect(HCISocketView.busName(200) == "bus 200")
   }
 
-  /// A controller that answers nothing: the kernel gives its start up after some seconds, and then no flag tells of it.
+  /// A silent controller: after some seconds the kernel stops its start, and no flag shows that.
   @Test func setUpThatIsNotFinished() {
     func entry(_ isManaged: Bool?, owned: Bool?, flags: UInt32 = 0) -> HCISocketView.Entry {
       .init(number: 0, address: nil, bus: 0, flags: flags, hasUserChannel: owned, isManaged: isManaged)
@@ -166,14 +166,14 @@ extension HCISocketView.Entry {
     fake.noSocket()
     try fake.usb(0)
     try fake.link("sys/class/bluetooth/hci3", "../../devices/virtual/bluetooth/hci3")
-    // Connections lie there too.
+    // Connections are in the same folder.
     try fake.link("sys/class/bluetooth/hci0:256", "../../devices/usb1/1-8/1-8:1.0/bluetooth/hci0/hci0:256")
     let survey = fake.survey
     #expect(survey.adapters.map(\.name) == ["hci0", "hci3"])
     #expect(survey.adapters.map(\.bus) == ["USB", "virtual"])
     #expect(survey.adapters[0].driver == "btusb" && survey.adapters[0].isUp == nil)
     #expect(survey.unseen == ["the adapters' addresses and states, without an HCI socket"])
-    // What is not seen is no obstacle; the socket is.
+    // An unknown fact is no obstacle; the missing socket is.
     #expect(survey.checks(of: 0).map(\.verdict).filter { $0 == .unknown }.count == 3)
     #expect(survey.obstacle(to: 0) == .foreignNetwork)
   }
@@ -184,11 +184,11 @@ extension HCISocketView.Entry {
     try fake.process(612, "bluetoothd", sockets: [4711])
     try fake.process(80, "btmon", sockets: [1, 31337])
     try fake.process(81, "tty", sockets: [313370, 0])
-    // Gone between the listing and the look, twice; not a process.
+    // Vanished between listing and reading, twice; not a process.
     try fake.write("proc/900/comm", "gone\n")
     try fake.write("proc/901/status", "")
     try fake.write("proc/acpi/comm", "bluetoothd\n")
-    // Somebody else's, and one of the kernel's threads, which have no command line.
+    // Another user's process, and a kernel thread, which has no command line.
     try fake.write("proc/902/comm", "root's\n")
     try fake.write("proc/902/cmdline", "root's\0--flag\0")
     try fake.hide("proc/902/fd")
@@ -212,7 +212,7 @@ extension HCISocketView.Entry {
     #expect(fake.survey.process.program == "/tmp/a·b")
   }
 
-  // MARK: One cause after the other
+  // MARK: Each cause
 
   @Test func noKernelSupport() throws {
     let fake = try FakeMachine()
@@ -223,7 +223,7 @@ extension HCISocketView.Entry {
     // Debian's cloud kernel: modules, but none for Bluetooth.
     try fake.remove("modules/6.1.0-56-amd64/kernel/net/bluetooth")
     #expect(error(fake, .addressFamilyNotSupported) == .noKernelSupport(release: "6.1.0-56-amd64"))
-    // A container seldom has the modules' folder.
+    // A container rarely has the modules' folder.
     try fake.remove("modules")
     #expect(error(fake, .addressFamilyNotSupported) == .notLoaded(release: "6.1.0-56-amd64", isInstalled: false))
     // A kernel without modules has no list of them.
@@ -239,7 +239,7 @@ extension HCISocketView.Entry {
     try fake.link("proc/self/ns/net", "net:[4026532777]")
     #expect(fake.survey.process.isInHostNetwork == false)
     #expect(error(fake, .addressFamilyNotSupported) == .foreignNetwork)
-    // Inside a container even process 1 is in it: nothing to compare with.
+    // Inside a container even process 1 is in the namespace, so there is nothing to compare with.
     try fake.link("proc/self/ns/pid", "pid:[4026532778]")
     try fake.link("proc/1/ns/net", "net:[4026532777]")
     #expect(fake.survey.process.isInHostNetwork == nil)
@@ -266,7 +266,7 @@ extension HCISocketView.Entry {
     let fake = try FakeMachine()
     fake.socket(.adapter(0), .adapter(2))
     #expect(error(fake, .noSuchDevice, 1) == .notFound(1, present: [0, 2], hint: nil))
-    // It came between the two looks.
+    // It appeared between the two checks.
     #expect(AdapterError(.noSuchDevice, adapter: 2, survey: fake.survey) == .inSetUp(2))
     fake.socket()
     #expect(error(fake, .noSuchDevice, 1) == .notFound(1, present: [], hint: nil))
@@ -289,7 +289,7 @@ extension HCISocketView.Entry {
     }
     #expect(fake.survey.driverless == ["0a12:0004"])
     #expect(error(fake, .noSuchDevice, 1) == .notFound(1, present: [], hint: .withoutDriver("0a12:0004")))
-    // Nearer: what is switched off is not on the bus.
+    // A device that is switched off is not on the bus, which is the closer cause.
     try fake.radioSwitch(0, "tpacpi_bluetooth_sw", soft: 1)
     #expect(
       error(fake, .noSuchDevice, 1)
@@ -300,7 +300,7 @@ extension HCISocketView.Entry {
         == .notFound(1, present: [], hint: .switchedOff("tpacpi_bluetooth_sw", isHard: true)))
   }
 
-  /// EBUSY says three things.
+  /// EBUSY has three causes.
   @Test func busy() throws {
     let fake = try FakeMachine()
     fake.socket(.adapter(0, flags: 0x5))
@@ -319,7 +319,7 @@ extension HCISocketView.Entry {
     #expect(AdapterError(.tooManyUsers, adapter: 0, survey: fake.survey) == .taken(0, candidates: candidates))
     #expect(fake.survey.checks(of: 0).compactMap(\.error).count == 1)
 
-    // HCI_INIT; then the set-up that no flag shows.
+    // HCI_INIT; then the set-up phase that no flag shows.
     fake.socket(.adapter(0, flags: 0x2))
     #expect(error(fake, .resourceBusy) == .inSetUp(0))
     fake.socket(.adapter(0))
@@ -341,7 +341,7 @@ extension HCISocketView.Entry {
     #expect(AdapterError(.notPermitted, adapter: 0, survey: fake.survey) == .system(0, .notPermitted))
   }
 
-  /// All capabilities there, and they count for nothing.
+  /// All capabilities, but without effect.
   @Test func userNamespace() throws {
     let fake = try FakeMachine()
     fake.socket(.adapter(0))
@@ -371,7 +371,7 @@ extension HCISocketView.Entry {
     #expect(AdapterError(.ioError, adapter: 0, survey: fake.survey) == .system(0, .ioError))
   }
 
-  /// What an errno means, which is also the first obstacle that the doctor sees.
+  /// The meaning of an errno, which is also the doctor's first obstacle.
   private func error(
     _ fake: FakeMachine, _ code: Errno, _ number: UInt16 = 0, _ location: SourceLocation = #_sourceLocation
   ) -> AdapterError {
@@ -431,7 +431,7 @@ extension HCISocketView.Entry {
 
   // MARK: Bad input
 
-  /// Nothing there at all: an answer that says so.
+  /// An empty machine: the answer says so.
   @Test func emptyMachine() {
     var machine = Machine()
     machine.proc = "/no/proc"
@@ -444,7 +444,7 @@ extension HCISocketView.Entry {
     #expect(survey.obstacle(to: 0) == .noKernelSupport(release: "?"))
   }
 
-  /// Everything there, and nothing to be read.
+  /// Everything exists, and nothing is readable.
   @Test func hiddenMachine() throws {
     let fake = try FakeMachine()
     fake.socket(.adapter(0))
@@ -463,7 +463,7 @@ extension HCISocketView.Entry {
     #expect(survey.obstacle(to: 0) == nil)
   }
 
-  /// Whatever octets the files hold, the survey ends and names no adapter that is not there.
+  /// With any octets in the files, the survey ends and names no adapter that does not exist.
   @Test func octetsOfChance() throws {
     let fake = try FakeMachine()
     fake.noSocket()
@@ -484,7 +484,7 @@ extension HCISocketView.Entry {
     }
   }
 
-  /// Files without an end.
+  /// Endless files.
   @Test func bounded() throws {
     let fake = try FakeMachine()
     try fake.remove("proc/net/hci")
@@ -507,7 +507,7 @@ extension HCISocketView.Entry {
     #expect(
       URL(filePath: survey.process.program).lastPathComponent
         == URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().lastPathComponent)
-    // Whatever there is, its checks end, and an obstacle is a sentence.
+    // On this machine the checks end, and each obstacle is a sentence.
     for adapter in survey.adapters { _ = survey.obstacle(to: adapter.number)?.description }
     if survey.kernel.socketError != nil { #expect(survey.obstacle(to: 0) != nil) }
   }

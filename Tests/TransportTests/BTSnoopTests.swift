@@ -46,8 +46,8 @@ import Testing
     }
   }
 
-  /// A trace has all that was read and written: it is its owner's alone.
-  @Test func nobodyElseReadsIt() async throws {
+  /// A trace has all that was read and written: only its owner may read it.
+  @Test func onlyTheOwnerMayReadIt() async throws {
     try await withFile { path in
       _ = try BTSnoopWriter(path: path)
       let mode = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int
@@ -55,8 +55,8 @@ import Testing
     }
   }
 
-  /// A pipe that nobody reads yet, a folder, a block device: each refused with a sentence, and none waited for.
-  @Test func whatIsNoFile() async throws {
+  /// A pipe without a reader, a folder, a block device: each is refused with a message, without blocking.
+  @Test func otherKindsOfFilesAreRefused() async throws {
     try await withFile { path in
       #expect(unsafe mkfifo(path, 0o600) == 0)
       #expect(throws: TransportError.trace(path: path, "this pipe has no reader yet: start its reader first")) {
@@ -67,8 +67,8 @@ import Testing
     #expect(throws: TransportError.trace(path: folder, "Is a directory")) { _ = try BTSnoopWriter(path: folder) }
   }
 
-  /// A reader that pauses: nothing waits for it, and the records say how many are missing before them. "Cumulative drops",
-  /// RFC 1761, §3, whose format btsnoop is.
+  /// Nothing waits for a reader that pauses, and the records have the number of packets missing before them.
+  /// "Cumulative drops", RFC 1761, §3, whose format btsnoop is.
   @Test func drops() async throws {
     try await withFile { path in
       #expect(unsafe mkfifo(path, 0o600) == 0)
@@ -83,7 +83,7 @@ import Testing
       for _ in 0..<10_000 { record(into: &writer) }
       writer.flush()
       #expect(writer.failure?.description.contains("packets are missing: it could not be written fast enough") == true)
-      // The reader goes on, until it has what is behind the gap: more than the 4 MiB that waited, and a pipe's.
+      // The reader continues, until it has the records after the gap: more than the 4 MiB that waited, and a pipe's.
       let (parts, continuation) = AsyncStream.makeStream(of: [UInt8].self), arrived = Atomic(0)
       Thread.detachNewThread {
         while true {

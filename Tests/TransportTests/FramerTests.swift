@@ -18,11 +18,11 @@ private let samples: [[UInt8]] = [
 private struct Outcome: Equatable {
   var packets: [[UInt8]] = []
   var errors: [FramingError] = []
-  /// Packets told as ranges of the bytes.
+  /// Packets as ranges of the bytes.
   var uncopied = 0
 }
 
-/// What `framer` makes of `stream` when it comes in the pieces that `cuts` (ascending) say.
+/// The result of `framer` for `stream`, cut at the positions `cuts` (ascending).
 private func frame(_ stream: [UInt8], cuts: [Int] = [], _ framer: consuming H4Framer) -> Outcome {
   var outcome = Outcome()
   var start = 0
@@ -84,7 +84,7 @@ private func frame(_ stream: [UInt8], cuts: [Int] = [], _ framer: consuming H4Fr
     #expect(frame(event, H4Framer(.fromHost)).errors == [FramingError(.packetType, offset: 0, octet: 4)])
   }
 
-  @Test func lossIsSaidOnceWithItsPlaceWhateverTheSplit() {
+  @Test func lossIsReportedOnceWithItsPlaceForAnySplit() {
     let stream = samples[0] + samples[1] + octets("48 54 54 50") + samples[0]
     let place = UInt64(samples[0].count + samples[1].count)
     for cut in 0...stream.count {
@@ -111,7 +111,7 @@ private func frame(_ stream: [UInt8], cuts: [Int] = [], _ framer: consuming H4Fr
 
   @Test func resynchroniseDropsEverythingUntilTheAnswerToReset() {
     let answer = octets("04 0E 04 05 03 0C 00")
-    // Another command's answer, garbage, and an answer that breaks off.
+    // Another command's answer, garbage, and a truncated answer.
     let noise = octets("04 0E 04 01 01 10 00 FF FF 04 0E 04 01 03 04 0E 04 04 0E")
     let stream = noise + answer + samples[1]
     for cut in 0...stream.count {

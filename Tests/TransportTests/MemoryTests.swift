@@ -73,7 +73,7 @@ import Testing
     }
   }
 
-  @Test func whoNeverStopsIsStopped() async throws {
+  @Test func aSenderThatNeverStopsFails() async throws {
     try await withPair { loop, host, controller, atHost, atController in
       try await loop.run {
         for number in 0..<10_000 { host.send(acl(number, count: 250)) }
@@ -92,7 +92,7 @@ import Testing
     }
   }
 
-  @Test func closeIsHeardAfterTheLastPacketAndNothingIsHeardAfterClose() async throws {
+  @Test func closeFollowsTheLastPacketAndNothingFollowsClose() async throws {
     try await withPair { loop, host, controller, atHost, atController in
       try await loop.run {
         controller.send(acl(9))  // on its way when the host closes: lost

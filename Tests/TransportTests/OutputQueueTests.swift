@@ -12,7 +12,7 @@ import Testing
   private func open(_ path: FilePath, _ mode: FileDescriptor.AccessMode) throws -> FileDescriptor {
     try .open(path, mode, options: .closeOnExec)
   }
-  /// What blocks a thread, on one of its own.
+  /// Runs blocking work on a thread of its own.
   private func blocking<Result: Sendable>(_ body: @escaping @Sendable () -> Result) async -> Result {
     await withCheckedContinuation { continuation in
       Thread.detachNewThread { continuation.resume(returning: body()) }
@@ -30,10 +30,10 @@ import Testing
     }
   }
 
-  /// The writer never waits; what is read afterwards are whole lines, and where some are missing a line that says how many.
-  @Test func nobodyReads() async throws {
+  /// The writer never waits; the reader later gets whole lines, and a line with the count where some are missing.
+  @Test func withoutAReader() async throws {
     let (read, write) = try pipe()
-    // Full, so that nothing goes on before somebody reads.
+    // Full, so that nothing continues before the test reads.
     _ = fcntl(write.rawValue, F_SETFL, O_NONBLOCK)
     let filling = [UInt8](repeating: UInt8(ascii: "\n"), count: 4096)
     #expect(throws: Errno.resourceTemporarilyUnavailable) {
@@ -65,7 +65,7 @@ import Testing
     #expect(next == 50_000 && missing == refused)
   }
 
-  /// A reader that reads on gets everything, whether the descriptor blocks or not.
+  /// A slow reader gets everything, whether the descriptor blocks or not.
   @Test(arguments: [0, O_NONBLOCK]) func slowReader(flags: CInt) async throws {
     let (read, write) = try pipe()
     #expect(fcntl(write.rawValue, F_SETFL, flags) == 0)
@@ -79,7 +79,7 @@ import Testing
     #expect(arrived == Array(text.utf8))
   }
 
-  /// More than the limit at once is taken when nothing waits, and only then.
+  /// The queue accepts more than the limit at once only if it is empty.
   @Test func longerThanTheLimit() async throws {
     let (read, write) = try pipe()
     let queue = OutputQueue(to: write, limit: 100, closesDescriptor: true)
@@ -92,7 +92,7 @@ import Testing
     #expect(arrived == long)
   }
 
-  /// The end is bounded, and takes the thread with it: the reader sees the end of the pipe.
+  /// The end takes bounded time and stops the thread: the reader sees the end of the pipe.
   @Test func endWithoutReader() async throws {
     let (read, write) = try pipe()
     let queue = OutputQueue(to: write, limit: 1 << 20, closesDescriptor: true)
@@ -105,7 +105,7 @@ import Testing
     #expect(hasEnded)
   }
 
-  /// The system's refusals end the queue: no signal, no trap, no loop.
+  /// Errors of the system end the queue: no signal, no trap, no loop.
   @Test(arguments: ["closed pipe", "full device", "closed descriptor", "read-only descriptor"])
   func refusals(kind: String) async throws {
     let descriptor: FileDescriptor, expected: Errno
@@ -135,7 +135,7 @@ import Testing
     #expect(!isWritten)
   }
 
-  /// A disk that is full and then is not: the lines come back, in order, with the count of those that had no room.
+  /// After a full disk has room again, lines are written again, in order, with the count of those dropped.
   @Test func aDeviceThatHasRoomAgain() async throws {
     let descriptor = try open("/dev/full", .writeOnly)
     let path = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path
@@ -146,14 +146,14 @@ import Testing
     var kept: [String] = [], dropped = 0
     for number in 0..<500 {
       if queue.put("line \(number)\n".utf8) { kept.append("line \(number)") } else { dropped += 1 }
-      // A drain waits for a reader, and not for a device: it returns after the first try.
+      // A drain waits for a reader, but not for a device: it returns after the first attempt.
       if number == 0 {
         let isDrained = await blocking { queue.drain(within: .seconds(600)) }
         #expect(!isDrained)
       }
     }
     #expect(dropped > 300 && queue.failure == nil)
-    // From here on the same descriptor leads to a file, which is what a full device's writer sees when there is room again.
+    // From here on the same descriptor refers to a file, as if the full device had room again.
     let file = try FileDescriptor.open(
       FilePath(path), .writeOnly, options: [.create, .exclusiveCreate, .closeOnExec], permissions: .ownerReadWrite)
     #expect(try file.duplicate(as: descriptor) == descriptor)

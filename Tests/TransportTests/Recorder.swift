@@ -5,7 +5,7 @@ import NIOPosix
 import TestSupport
 import Testing
 
-/// A receiver that keeps what it is told, and lets a test wait for it, never longer than ten minutes: only a hang takes that.
+/// A receiver that records its calls. A test can wait for them, at most ten minutes, which only a hang takes.
 final class Recorder: HCIReceiver, @unchecked Sendable {
   // Everything happens on the loop.
   let loop: any EventLoop
@@ -13,7 +13,7 @@ final class Recorder: HCIReceiver, @unchecked Sendable {
   var batches = 0
   var writables = 0
   var errors: [TransportError] = []
-  /// What to do with a packet, besides keeping it.
+  /// An action for each packet, besides recording it.
   var onPacket: (Recorder, Span<UInt8>) -> Void = { _, _ in }
   var onWritable: () -> Void = {}
   private var waiting: (predicate: (Recorder) -> Bool, promise: EventLoopPromise<Void>)?

@@ -7,14 +7,14 @@ import Testing
 
 @testable import BindruneTransport
 
-/// A pseudo terminal: the slave is the line, by its path; who has the master is the controller.
+/// A pseudo terminal: the slave is the serial line, by its path; the master is the controller.
 final class SerialLine: Sendable {
   let master: CInt
   let path: String
 
   init() throws {
     master = unsafe open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
-    // TIOCSPTLCK unlocks the slave, TIOCGPTN tells its number: ioctl_tty(2).
+    // TIOCSPTLCK unlocks the slave, TIOCGPTN returns its number: ioctl_tty(2).
     var lock: CInt = 0, number: CInt = 0
     _ = unsafe ioctl(master, 0x4004_5431, &lock)
     _ = unsafe ioctl(master, 0x8004_5430, &number)
@@ -22,7 +22,7 @@ final class SerialLine: Sendable {
   }
   deinit { close(master) }
 
-  /// How the line is set, which both ends see.
+  /// The settings of the line, which both ends share.
   func settings() -> termios {
     var found = termios()
     unsafe tcgetattr(master, &found)
@@ -89,7 +89,7 @@ final class SerialLine: Sendable {
     }
   }
 
-  @Test func whatIsNoSerialPortSaysWhy() async throws {
+  @Test func otherFilesAreNotSerialPorts() async throws {
     try await withLoop { loop in
       func error(_ path: String, _ baud: Int = 115_200) async -> TransportError? {
         do throws(TransportError) {
@@ -114,8 +114,8 @@ final class SerialLine: Sendable {
     }
   }
 
-  /// The last packet is the reset that leaves a controller as it was found; then it ends, though nobody reads any more.
-  @Test func whatIsSentLastArrivesAndAStalledLineCloses() async throws {
+  /// The last packet is the reset that restores the controller; then the transport closes, even if nothing reads.
+  @Test func theLastPacketArrivesAndAStalledLineCloses() async throws {
     try await withLoop { loop in
       let line = try SerialLine()
       let stream = try await H4Stream.connect(to: .serial(path: line.path, baud: 1_000_000), on: loop)

@@ -6,9 +6,10 @@ import Testing
 
 @testable import BindruneTransport
 
-/// Where `sim:NAME` is looked for, and what is not trusted. XDG Base Directory Specification 0.8, "Environment variables".
+/// The folders of `sim:NAME`, and those that are not trusted. XDG Base Directory Specification 0.8, "Environment
+/// variables".
 @Suite(.realTime, .hang) struct SharedRadioTests {
-  /// A radio named desk for whom the machine's folders are two of the test's own.
+  /// A radio named desk, with two folders of the test in place of the machine's.
   private func withFolders(_ body: (_ radio: inout SharedRadio, _ root: String) throws -> Void) throws {
     let root = "/tmp/bindrune-test-\(UInt64.random(in: 0 ... .max))"
     for folder in [root, root + "/run", root + "/tmp"] {
@@ -34,7 +35,7 @@ import Testing
       try expectMode(0o700, root + "/run/bindrune")
       path = try radio.path(creates: false).string
       #expect(path == root + "/run/bindrune/desk.sock")
-      // Nothing is left over by looking.
+      // The search leaves nothing behind.
       let found = try FileManager.default.subpathsOfDirectory(atPath: root).sorted()
       #expect(found == ["run", "run/bindrune", "tmp"])
     }
@@ -54,7 +55,7 @@ import Testing
   @Test func anotherUsersRuntimeFolderIsNotUsed() throws {
     try withFolders { radio, root in
       radio.user = UserID(geteuid() + 1)
-      // The folder that is made instead is this user's, and not that one's: it is not trusted either.
+      // The replacement folder belongs to this user, not to the other one: it is not trusted either.
       let error = #expect(throws: TransportError.self) { try radio.path(creates: true) }
       #expect(error?.description.contains("\(root)/tmp/bindrune-\(geteuid() + 1) belongs to another user") == true)
       #expect(!FileManager.default.fileExists(atPath: root + "/run/bindrune"))
@@ -75,10 +76,10 @@ import Testing
     }
   }
 
-  @Test(arguments: [true, false]) func whatIsNoFolderIsNotTrusted(creates: Bool) throws {
+  @Test(arguments: [true, false]) func otherFilesAreNotTrusted(creates: Bool) throws {
     try withFolders { radio, root in
       let folder = root + "/run/bindrune"
-      // A link to a folder that is all right.
+      // A link to a valid folder.
       try FileManager.default.createDirectory(atPath: root + "/own", withIntermediateDirectories: false)
       try set(0o700, root + "/own")
       try FileManager.default.createSymbolicLink(atPath: folder, withDestinationPath: root + "/own")
@@ -99,7 +100,7 @@ import Testing
     }
   }
 
-  @Test func nobodyRunsIt() throws {
+  @Test func noRadioIsRunning() throws {
     try withFolders { radio, root in
       let path = root + "/run/bindrune/desk.sock"
       #expect(throws: TransportError.noRadio(name: "desk", path: path)) { try radio.path(creates: false) }
@@ -126,7 +127,7 @@ import Testing
     }
   }
 
-  /// A value of the type may have been made by hand.
+  /// The value may not come from the parser.
   @Test(arguments: ["", ".", "..", "../../home/x", "a/b", "a\0b"]) func noNameLeavesTheFolder(name: String) async throws
   {
     try await withLoop { loop in
@@ -136,7 +137,7 @@ import Testing
     }
   }
 
-  /// One owner at a time, whatever is left of those before.
+  /// One owner at a time, whatever earlier ones have left.
   @Test func theNameIsTakenOnce() throws {
     try withFolders { radio, root in
       let socket = try radio.path(creates: true).string, spec = TransportSpec.radio(name: "desk")
@@ -146,13 +147,13 @@ import Testing
         try expectMode(0o600, owner.path.string)
         #expect(throws: TransportError.addressInUse(spec)) { _ = try LockFile(ofSocket: FilePath(socket), for: spec) }
         owner.release()
-        // The file stays, so that nobody locks one that another has removed.
+        // The file stays, so that no process locks a removed one.
         #expect(FileManager.default.fileExists(atPath: owner.path.string))
       }
     }
   }
 
-  /// The lock is free when its owner says so, and not when the last copy of its descriptor is closed.
+  /// The lock is free when its owner releases it, not when the last copy of its descriptor is closed.
   @Test func aChildThatHasTheDescriptorDoesNotKeepTheName() throws {
     try withFolders { radio, _ in
       let socket = try radio.path(creates: true).string, spec = TransportSpec.radio(name: "desk")
@@ -183,7 +184,7 @@ import Testing
   }
 
   enum Place: CaseIterable { case file, folder, link, deadLink, fifo }
-  /// What is no socket is somebody's, and stays.
+  /// A file that is not a socket stays.
   @Test(arguments: Place.allCases, [true, false]) func aFileInTheSocketsPlace(place: Place, isNamed: Bool) async throws
   {
     let name = "test-\(UInt64.random(in: 0 ... .max))", path = try SharedRadio(name).path(creates: true).string
@@ -216,7 +217,7 @@ import Testing
     }
   }
 
-  /// A socket file that nobody has ever listened at: a child that was forked meanwhile cannot keep it alive.
+  /// A socket file without a listener from the start, so that no forked child can keep it alive.
   private func leaveSocket(_ path: String) {
     let descriptor = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0)
     var address = sockaddr_un()
@@ -229,7 +230,7 @@ import Testing
     #expect(descriptor >= 0 && status == 0)
     close(descriptor)
   }
-  /// Of several that find the same abandoned socket one replaces it, and nobody removes the new one.
+  /// Of several processes that find the same abandoned socket one replaces it, and none removes the new one.
   @Test(arguments: [true, false]) func anAbandonedSocketIsReplacedOnce(isNamed: Bool) async throws {
     let name = "test-\(UInt64.random(in: 0 ... .max))", path = try SharedRadio(name).path(creates: true).string
     defer { for end in ["", ".lock"] { try? FileManager.default.removeItem(atPath: path + end) } }
@@ -267,7 +268,7 @@ import Testing
       await #expect(throws: TransportError.noRadio(name: name, path: path)) {
         try await H4Stream.connect(to: spec, on: loop)
       }
-      // What a killed process leaves, a socket file that nobody listens at, is nobody, and is replaced.
+      // The socket file of a killed process has no listener, and is replaced.
       let dead = try await H4Server.listen(on: .unix(path: path + "x"), loop: loop) { _ in }
       try FileManager.default.moveItem(atPath: path + "x", toPath: path)
       await dead.close()

@@ -9,7 +9,7 @@ import Testing
 @Suite(.realTime, .hang) struct StreamTests {
   private static let loopback = TransportSpec.tcp(host: "127.0.0.1", port: 0)
 
-  /// A server whose connections do what `serve` says to their recorder before they start.
+  /// A server that passes the recorder of each connection to `serve` before the start.
   private func withServer(
     on spec: TransportSpec = loopback, serve: @escaping @Sendable (H4Stream, Recorder) -> Void,
     _ body: (any EventLoop, H4Server) async throws -> Void
@@ -72,7 +72,7 @@ import Testing
       let stream = try await H4Stream.connect(to: server.address, on: loop)
       let recorder = Recorder(loop)
       try await loop.run { stream.start(recorder) }
-      let own = try await loop.run { (CInt(3)..<1024).filter { Self.paths($0).contains(path) } }
+      let own = try await loop.run { openDescriptors().filter { Self.paths($0).contains(path) } }
       #expect(own.count >= 2)
       #expect(own.allSatisfy { fcntl($0, F_GETFD) & FD_CLOEXEC != 0 })
       try await loop.run { stream.close() }
@@ -101,7 +101,7 @@ import Testing
     }
   }
 
-  @Test func whatCannotBeConnectedSaysWhy() async throws {
+  @Test func failedConnectionsNameTheCause() async throws {
     let path = socketPath()
     try await withLoop { loop in
       await #expect(throws: TransportError.notFound(.unix(path: path))) {
@@ -118,7 +118,7 @@ import Testing
 
   @Test func silenceEndsTheAttempt() async throws {
     try await withLoop { loop in
-      // Nobody accepts: once the queue of connections is full the system leaves further attempts unanswered.
+      // The server does not accept: once its backlog is full, the system leaves further attempts unanswered.
       let server = try await ServerBootstrap(group: loop).serverChannelOption(.backlog, value: 1)
         .serverChannelOption(.autoRead, value: false).bind(host: "127.0.0.1", port: 0).get()
       let spec = TransportSpec.tcp(host: "127.0.0.1", port: try #require(server.localAddress?.port))
@@ -151,7 +151,7 @@ import Testing
       }
     }
     try await withLoop { loop in
-      // What a killed process leaves: a socket file that nobody listens at.
+      // The remains of a killed process: a socket file without a listener.
       let dead = try await H4Server.listen(on: .unix(path: path + "x"), loop: loop) { _ in }
       try FileManager.default.moveItem(atPath: path + "x", toPath: path)
       await dead.close()
@@ -161,7 +161,7 @@ import Testing
     }
   }
 
-  /// Connects to somebody who says `octets`, and closes if told so; gives what the receiver heard.
+  /// Connects to a server that sends `octets`, and closes if the test says so; returns the recorder.
   private func hear(_ octets: [UInt8], thenClose: Bool) async throws -> (packets: [[UInt8]], errors: [TransportError]) {
     var heard: (packets: [[UInt8]], errors: [TransportError]) = ([], [])
     try await withLoop { loop in
@@ -205,7 +205,7 @@ import Testing
   }
 
   @Test func aPeerThatClosesInThePacketIsClosedOnce() async throws {
-    // Often: its end comes before, with or after the start.
+    // Repeated, because the end can come before, with or after the start.
     for _ in 0..<50 {
       let heard = try await hear(acl(1) + acl(2).dropLast(3), thenClose: true)
       #expect(heard.packets == [acl(1)])

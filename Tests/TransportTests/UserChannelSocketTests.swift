@@ -6,7 +6,7 @@ import Testing
 
 @testable import BindruneTransport
 
-/// Over sockets that keep packets whole. That the kernel's own is one of them is shown by Tests/Kernel.
+/// Tests over sockets that keep packets whole. Tests/Kernel shows that the kernel's own is one of them.
 @Suite(.realTime, .hang) struct UserChannelSocketTests {
   private func withSocket(
     _ kind: PacketPair.Kind = .sequence,
@@ -22,12 +22,12 @@ import Testing
     }
   }
 
-  /// The longest that the kernel takes: the type octet, the header, 1,023 octets of data.
+  /// The longest packet that the kernel accepts: the type octet, the header, 1,023 octets of data.
   private static let longest = 1023
 
   // MARK: Writing
 
-  /// In one turn of the loop, while nobody reads: the case in which a stream would gather them.
+  /// In one turn of the loop, without a reader: the case in which a stream would combine packets.
   @Test(arguments: PacketPair.Kind.allCases) func oneSendIsOnePacketForAReaderThatStalls(kind: PacketPair.Kind)
     async throws
   {
@@ -39,7 +39,7 @@ import Testing
           socket.send(acl(sent, count: sent % (Self.longest + 1)))
           sent += 1
         }
-        // And some more, though it was asked to stop: they wait.
+        // Some more after the request to stop: they wait.
         for _ in 0..<300 {
           socket.send(acl(sent, count: sent % (Self.longest + 1)))
           sent += 1
@@ -59,7 +59,7 @@ import Testing
     }
   }
 
-  /// A sender that stops when it is asked to, and goes on when it is told: nothing ever waits here.
+  /// A sender that stops and resumes on request: no packet ever waits here.
   @Test(arguments: PacketPair.Kind.allCases) func aSlowReaderGetsEveryPacketInOrder(kind: PacketPair.Kind) async throws
   {
     try await withSocket(kind) { loop, socket, recorder, pair in
@@ -125,7 +125,7 @@ import Testing
   }
 
   /// Nothing is read before the start: the socket keeps it.
-  @Test func whatCameBeforeTheStartIsNotLost() async throws {
+  @Test func packetsBeforeTheStartAreNotLost() async throws {
     try await withSocket { loop, socket, recorder, pair in
       var sent = 0
       while pair.send(acl(sent), waiting: false) { sent += 1 }
@@ -194,7 +194,7 @@ import Testing
     }
   }
 
-  @Test func anEndBeforeTheStartIsToldAfterThePacketsBeforeIt() async throws {
+  @Test func anEndBeforeTheStartIsReportedAfterThePacketsBeforeIt() async throws {
     try await withSocket { loop, socket, recorder, pair in
       for number in 0..<5 { #expect(pair.send(acl(number))) }
       pair.hangUp()
@@ -205,8 +205,8 @@ import Testing
     }
   }
 
-  /// EPIPE, as the kernel says when an adapter has been unplugged; here to a `send`, from inside `received`.
-  @Test func anAdapterThatIsGoneIsToldOnceAndNeverFromInsideACall() async throws {
+  /// EPIPE, the kernel's error for an unplugged adapter; here for a `send` inside `received`.
+  @Test func aLostAdapterIsReportedOnceAndNeverInsideACall() async throws {
     try await withSocket { loop, socket, recorder, pair in
       try await loop.run {
         recorder.onPacket = { recorder, _ in
@@ -226,7 +226,7 @@ import Testing
     }
   }
 
-  @Test func closeIsAtOnceAndNothingIsHeardAfterIt() async throws {
+  @Test func closeIsImmediateAndNothingFollows() async throws {
     try await withSocket { loop, socket, recorder, pair in
       let descriptors = pair.hostDescriptors()
       #expect(descriptors.count == 2 && !descriptors.contains { $0.isInherited })
@@ -246,7 +246,7 @@ import Testing
     }
   }
 
-  /// With a packet in the channel and others behind it.
+  /// With a packet in the channel and others after it.
   @Test func closeInTheMiddleOfABurst() async throws {
     try await withSocket { loop, socket, recorder, pair in
       try await loop.run {

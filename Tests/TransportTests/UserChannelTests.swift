@@ -7,7 +7,7 @@ import Testing
 
 @testable import BindruneTransport
 
-/// A kernel of few words: its answers to `bind`, one after another, and a list of what was asked of it.
+/// A scripted kernel: its answers to `bind`, in order, and a list of the calls.
 private final class ScriptedKernel: Sendable {
   enum Call: Equatable { case bind, down, up(isClosed: Bool) }
   struct State {
@@ -35,7 +35,7 @@ private final class ScriptedKernel: Sendable {
       #expect(socket.rawValue == self.pair.host && adapter == 3)
       let answer = self.state.withLock { state in
         state.calls.append(.bind)
-        // The last answer is for ever.
+        // The last answer repeats.
         return state.answers.count > 1 ? state.answers.removeFirst() : state.answers[0]
       }
       if let answer { throw answer }
@@ -75,7 +75,7 @@ extension UserChannelSocket {
 }
 
 @Suite(.realTime, .hang) struct UserChannelTests {
-  /// Seen on 6.1 and 6.12: a new adapter says ENODEV, then EBUSY, then it is there.
+  /// Observed on 6.1 and 6.12: a new adapter gives ENODEV, then EBUSY, then success.
   @Test func anAdapterInSetUpIsWaitedFor() async throws {
     let script = ScriptedKernel(bind: [.noSuchDevice, .noSuchDevice, .resourceBusy, .resourceBusy, nil])
     let socket = try await script.open()
@@ -105,7 +105,7 @@ extension UserChannelSocket {
     #expect(script.pair.hostDescriptors().isEmpty)
   }
 
-  /// What waiting does not cure: one attempt.
+  /// Errors that waiting does not change: one attempt.
   @Test(arguments: [
     Errno.notPermitted, .permissionDenied, .blockedByRadioSwitch, .invalidArgument, .alreadyInProcess, .tooManyUsers,
     .ioError,
@@ -116,12 +116,12 @@ extension UserChannelSocket {
     #expect(await script.error(takesDown: true) == .adapter(.system(3, error)))
     #expect(script.calls == [.bind] && script.pair.hostDescriptors().isEmpty)
   }
-  @Test func anAdapterThatIsNotThereIsSaidAtOnce() async {
+  @Test func aMissingAdapterFailsAtOnce() async {
     let script = ScriptedKernel(bind: [.noSuchDevice], isPresent: false)
     #expect(await script.error(takesDown: true) == .adapter(.system(3, .noSuchDevice)))
     #expect(script.calls == [.bind])
   }
-  @Test func oneThatIsUpOrTakenIsSaidAtOnce() async {
+  @Test func anAdapterThatIsUpOrTakenFailsAtOnce() async {
     let up = ScriptedKernel(bind: [.resourceBusy], up: true)
     #expect(await up.error() == .adapter(.system(3, .resourceBusy)))
     #expect(up.calls == [.bind])
@@ -149,7 +149,7 @@ extension UserChannelSocket {
     #expect(script.calls.count == 4)
   }
 
-  /// Whoever took it up does so again, twice.
+  /// Another program brings it up again, twice.
   @Test func andAgainIfNeedBe() async throws {
     let script = ScriptedKernel(bind: [.resourceBusy, .resourceBusy, .resourceBusy, nil], up: true)
     let kernel = script.kernel
@@ -192,11 +192,11 @@ extension UserChannelSocket {
     #expect(script.calls == [.bind, .down])
   }
 
-  @Test func whatCannotBeBroughtUpIsSaid() async throws {
+  @Test func aFailureToBringUpIsReported() async throws {
     let script = ScriptedKernel(bind: [.resourceBusy, nil], up: true, power: [nil, .blockedByRadioSwitch])
     let socket = try await script.open(takesDown: true)
     await #expect(throws: TransportError.adapter(.system(3, .blockedByRadioSwitch))) { try await socket.end() }
-    // Somebody else has done it, or it has been unplugged: neither is a failure.
+    // Another program has done it, or the adapter was unplugged: neither is a failure.
     for code in [Errno.alreadyInProcess, .noSuchDevice] {
       let script = ScriptedKernel(bind: [.resourceBusy, nil], up: true, power: [nil, code])
       try await script.open(takesDown: true).end()
@@ -204,7 +204,7 @@ extension UserChannelSocket {
     }
   }
 
-  /// On a machine that has no Bluetooth, as most that run this; where there is an adapter it is left alone.
+  /// For a machine without Bluetooth, as most are that run this; an existing adapter is left alone.
   @Test func theRealKernelSaysWhy() async throws {
     let loop = MultiThreadedEventLoopGroup.singleton.next()
     do throws(TransportError) {

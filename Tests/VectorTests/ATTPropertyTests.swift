@@ -15,12 +15,12 @@ import Testing
       #expect(again.opcode == opcode && packet.first == opcode.rawValue)
       #expect(again.describe(in: packet.span) == text, "\(opcode), round \(round), seed \(Fuzz.seed)")
       #expect(try encode(again, from: packet.span) == packet, "\(opcode), round \(round), seed \(Fuzz.seed)")
-      // Ranges have 16 bits in lists: the arena begins anew before it is out of their reach.
+      // Ranges have 16 bits in lists: a new arena begins before their limit.
       if arbitrary.arena.count > 40_000 { arbitrary = WireArbitrary(arbitrary.chance) }
     }
   }
 
-  /// Each PDU into every output that is too small for it: an error, and nothing written.
+  /// Encoding a PDU into an output that is too small is an error and writes nothing.
   @Test func noRoomIsAnError() throws {
     for vector in try VectorFile("att.txt").vectors {
       let pdu = try ATTPDU(vector.octets.span)
@@ -41,7 +41,7 @@ import Testing
     }
   }
 
-  /// Octets of another packet: an error when the ranges do not lie within it, never a trap.
+  /// Encoding from another packet is an error if the ranges do not lie within it, never a trap.
   @Test func theWrongSourceIsAnError() throws {
     for vector in try VectorFile("att.txt").vectors {
       let pdu = try ATTPDU(vector.octets.span)

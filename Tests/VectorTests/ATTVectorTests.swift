@@ -20,7 +20,7 @@ import Testing
 
   @Test func everyPDUHasAVector() {
     let present = Set(file.vectors.map { $0.octets[0] })
-    // What the opcodes say of themselves agrees with what the switch decodes.
+    // The properties of each opcode agree with the decoding switch.
     for opcode in (0...0xFF).map(ATTOpcode.init(rawValue:)) {
       #expect((opcode.name != nil) == opcode.isKnown, "\(opcode)")
     }
@@ -73,7 +73,7 @@ import Testing
   }
 }
 
-/// The octets of `pdu`, in room enough for any.
+/// The octets of `pdu`; the output has room for any PDU.
 func encode(_ pdu: ATTPDU, from source: Span<UInt8>) throws(WireError) -> [UInt8] {
   var buffer = PacketBuffer(capacity: 1024)
   var failure: WireError?

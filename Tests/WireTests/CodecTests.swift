@@ -66,7 +66,7 @@ import Testing
       walk(Blobs.self, packet)
     }
   }
-  /// The text walks every list; what decodes encodes to the same octets.
+  /// Makes the text, which reads every list; a value that decodes encodes to the same octets.
   func walk<M: WireRecord>(_: M.Type, _ packet: [UInt8]) {
     do throws(WireError) {
       let message = try WireDecoder.decode(M.self, packet.span)
@@ -106,7 +106,7 @@ import Testing
     #expect(throws: WireError.self) { try blobs.encoded(from: arena.span) }
   }
 
-  /// An output without any room has no address: a message does not fit it, and nothing fits it.
+  /// An empty output has no address: a message does not fit, an empty one does.
   @Test func anOutputWithoutRoom() throws {
     let packet = octets("01 02")
     var output = OutputRawSpan()

@@ -12,7 +12,7 @@ import Testing
     #expect(DeviceAddress(0x8123_4567_89AB).randomKind == .reserved)
   }
 
-  /// The random part is neither all zeros nor all ones, and of a resolvable one it is prand's that counts.
+  /// The random part, prand in a resolvable address, is neither all zeros nor all ones.
   @Test func theEdges() {
     for value: UInt64 in [
       0xC000_0000_0000, 0xFFFF_FFFF_FFFF, 0, 0x3FFF_FFFF_FFFF, 0x4000_0012_3456, 0x7FFF_FF12_3456, 0x8123_4567_89AB,
@@ -27,7 +27,7 @@ import Testing
     #expect(address.text == "70:81:94:0D:FB:AA" && address.prand == 0x708194 && address.hash == 0x0DFBAA)
   }
 
-  @Test func madeOnesAreValid() {
+  @Test func generatedAddressesAreValid() {
     var chance = SplitMix64(seed: Fuzz.seed), seen = Set<DeviceAddress>()
     for _ in 0..<500 {
       let own = DeviceAddress.randomStatic(using: &chance)
@@ -41,8 +41,8 @@ import Testing
     #expect(seen.count == 1500)
   }
 
-  /// A generator that says first what must not be taken.
-  @Test func thePublicAddressIsNotTaken() {
+  /// A generator whose first numbers make an invalid address.
+  @Test func invalidRandomPartsAreSkipped() {
     struct Stubborn: RandomNumberGenerator {
       var inner: SplitMix64, first: UInt64?
       mutating func next() -> UInt64 {

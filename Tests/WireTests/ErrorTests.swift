@@ -2,7 +2,7 @@ import BindruneWire
 import TestSupport
 import Testing
 
-/// What an error says: the field, what was wrong, and the value or the numbers of octets.
+/// An error names the field, the reason, and the value or the numbers of octets.
 @Suite struct ErrorTests {
   @Test func everyReason() {
     let texts: [(WireError, String)] = [
@@ -14,6 +14,7 @@ import Testing
       (.trailing("Length", 2), #"trailing "Length": 2 octets more than it says"#),
       (.unknown("Opcode", 0x99), #"unknown "Opcode": 0x99"#),
       (.noRoom("Value", needed: 20, available: 3), #"no room "Value": needed 20, available 3"#),
+      (.unset("Handle"), #"unset "Handle""#),
       (.tooLarge("Length", 300), #"too large "Length": 300"#),
       (.outsideSource("Value", end: 30, count: 20), #"outside the source "Value": ends at 30 of 20"#),
       // Numbers that do not fit are clamped.
@@ -22,7 +23,7 @@ import Testing
     ]
     for (error, text) in texts { #expect("\(error)" == text) }
   }
-  /// A field that refuses its value shows the value as it stood in the packet, also one of a few bits.
+  /// The error of an invalid value has the value in the packet, even of a field of a few bits.
   @Test func theValueIsShown() {
     func reason<M: WireRecord>(_: M.Type, _ packet: String) -> WireError.Reason? {
       let packet = octets(packet)

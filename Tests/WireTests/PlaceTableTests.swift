@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 @Suite struct PlaceTableTests {
-  /// A list of numbers that a search goes through is the model.
+  /// The model is a linear search in a list of numbers.
   @Test(arguments: [UInt16(4), 40, .max]) func likeASearch(_ largest: UInt16) {
     var table = PlaceTable(), list: [UInt16] = [], chance = SplitMix64(seed: Fuzz.seed)
     for _ in 0..<(largest == .max ? 60 : 2_000) {

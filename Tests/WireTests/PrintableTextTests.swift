@@ -19,7 +19,7 @@ import Testing
     #expect(shown.printable() == shown)
   }
 
-  /// Unicode Standard Annex #9, §2: all characters that steer the direction of text.
+  /// Unicode Standard Annex #9, §2: all characters that control the direction of text.
   @Test func bidirectionalControls() {
     let controls: [UInt32] = [0x61C, 0x200E, 0x200F] + Array(0x202A...0x202E) + Array(0x2066...0x2069)
     for scalar in controls.compactMap(Unicode.Scalar.init) {
@@ -27,7 +27,7 @@ import Testing
     }
   }
 
-  /// One line and no control, whatever a peer sends as UTF-8 or what should be.
+  /// The text is one line without control characters, whatever octets a peer sends.
   @Test func octetsOfAPeer() {
     var chance = SystemRandomNumberGenerator()
     for _ in 0..<2000 {

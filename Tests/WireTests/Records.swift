@@ -6,7 +6,7 @@ enum Colour: UInt8, ClosedNumber, BitwiseCopyable, Sendable, CaseIterable {
   case green = 2
   case blue = 7
 }
-/// Numbers of the odd widths.
+/// Numbers of unusual widths.
 struct UInt40: WireValue {
   var wire: UInt64 = 0
   static var width: Int { 5 }
@@ -20,7 +20,7 @@ struct UInt56: WireValue {
   init?(wire: UInt64) { self.wire = wire }
 }
 
-/// Every kind of field there is, in one message.
+/// Every kind of field in one message.
 struct Everything: WireRecord {
   var small: UInt8 = 0, word: UInt16 = 0, three: UInt24 = 0, long: UInt32 = 0, five = UInt40(),
     address = DeviceAddress()
@@ -55,7 +55,7 @@ struct Everything: WireRecord {
     try visit.octets("Tail", &tail, .exactly(2))
   }
 }
-/// An entry of fixed length that can still be wrong.
+/// An entry of fixed length with a value that can be invalid.
 struct Coloured: WireRecord {
   var colour = Colour.red, amount: UInt16 = 0
   init() {}
@@ -64,7 +64,7 @@ struct Coloured: WireRecord {
     try visit.value("Amount", &amount)
   }
 }
-/// An entry that says its own length.
+/// An entry with its own length field.
 struct Named: WireRecord {
   var number: UInt8 = 0, name = Octets()
   init() {}
@@ -80,7 +80,7 @@ struct Colours: WireRecord {
   init() {}
   mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) { try visit.list("Colours", &colours) }
 }
-/// A list of fixed entries whose length the message gives all the same.
+/// A list of fixed entries with a redundant length field.
 struct MeasuredColours: WireRecord {
   var colours = WireList<Coloured>()
   init() {}
@@ -104,7 +104,7 @@ struct Typed: WireRecord {
     try visit.uuid("Type", &type)
   }
 }
-/// Entries that are nothing but what the peer's length says.
+/// Entries whose length the message gives.
 struct Blobs: WireRecord {
   var blobs = WireList<Blob>()
   init() {}

@@ -54,7 +54,7 @@ import Testing
   @Test(arguments: [
     "", "18", "180", "180G", "180D-", "0000180D00001000800000805F9B34F", "0000180D+0000-1000-8000-00805F9B34FB",
   ])
-  func whatIsNotAUUIDIsNil(_ text: String) { #expect(BluetoothUUID(text) == nil) }
+  func otherTextIsNoUUID(_ text: String) { #expect(BluetoothUUID(text) == nil) }
 
   @Test func timeSaturates() {
     let now = Instant(nanoseconds: 1_500_000_000)

@@ -1,5 +1,5 @@
-// B1 (decode + walk), B2 (encode) and x.loop (neither: what the loop around them costs): the ATT codec as another
-// module's caller meets it.
+// B1 (decode + walk), B2 (encode) and x.loop (neither: the cost of the loop around them): the ATT codec as a caller in
+// another module uses it.
 import ATT
 import BindruneWire
 

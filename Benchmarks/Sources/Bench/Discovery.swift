@@ -1,10 +1,10 @@
-// B5: what a client has to ask to know a server of 300 attributes: services, included services, characteristics and
-// descriptors; both ends in memory, MTU 23 and 517. The MTU exchange came before.
+// B5: the discovery of a server of 300 attributes: services, included services, characteristics and descriptors; both
+// ends in memory, MTU 23 and 517. The MTU exchange came before.
 import ATT
 import BindruneWire
 import GATT
 
-/// A client's end of the bearer; its server has no attributes and is asked nothing.
+/// A client's end of the bearer; its server has no attributes and gets no requests.
 struct ClientEnd: ~Copyable {
   var bearer: Bearer
   var client = Client()
@@ -16,7 +16,7 @@ struct ClientEnd: ~Copyable {
     bearer = Bearer(BearerID(rawValue: 1), configuration: configuration)
     begin()
   }
-  /// The client knows nothing.
+  /// The client has discovered nothing.
   mutating func begin() {
     client = Client()
     client.open(bearer.id)
@@ -33,10 +33,10 @@ struct ClientEnd: ~Copyable {
     asker = ClientEnd(mtu: mtu)
     answerer = ServerEnd(services: 10, mtu: mtu)
     asker.bearer.exchangeMTU()
-    // The server has answered one exchange already, and answers a second one without effect.
+    // The server has answered one exchange already; a second one has no effect.
     guard roundTrip(), asker.bearer.mtu == mtu else { fail("no MTU of \(mtu)") }
   }
-  /// One request and its response; false when the client has nothing to ask.
+  /// One request and its response; false if the client has no request.
   @inline(__always) mutating func roundTrip() -> Bool {
     var output = unsafe OutputRawSpan(buffer: room, initializedCount: 0)
     guard asker.bearer.nextPDU(into: &output, now: .zero, client: &asker.client) else { return false }

@@ -1,13 +1,13 @@
 import Glibc
 
-/// Nanoseconds of CPU time of this thread: what other processes do does not count.
+/// Nanoseconds of CPU time of this thread: other processes do not count.
 func nanoseconds() -> UInt64 {
   var time = timespec()
   unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
   return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
 }
 
-/// A workload that cannot be used ends the run: a figure from another workload would be worse than none.
+/// An unusable workload ends the run: a figure from another workload would be worse than none.
 func fail(_ reason: String) -> Never {
   print(reason)
   exit(1)
@@ -15,13 +15,13 @@ func fail(_ reason: String) -> Never {
 
 /// A workload file, as Workloads/generate.py writes it and cbound.h reads it.
 ///
-/// Never freed: a corpus lives as long as the process. It is in raw memory so that the loops that are measured hold a
-/// pointer and two tables, like the C bound's, and no array bookkeeping of ours is counted against the codec.
+/// Never freed: a corpus exists as long as the process. It is in raw memory so that the measured loops use a pointer
+/// and two tables, like the C bound's, and no array bookkeeping counts against the codec.
 @safe struct Corpus {
   let bytes: UnsafeMutablePointer<UInt8>
   let offset: UnsafeMutablePointer<UInt32>
   let length: UnsafeMutablePointer<UInt16>
-  /// The octet before each length, where the file is `tagged`: the kind of a request.
+  /// The octet before each length, if the file is `tagged`: the kind of a request.
   let tag: UnsafeMutablePointer<UInt8>
   let count: Int
 
@@ -53,8 +53,8 @@ func fail(_ reason: String) -> Never {
   }
 }
 
-/// Runs `work`, which does everything once per repetition, in batches, and prints the line that measure.py reads. `roundTrips`
-/// and the items per second are printed where they are the figure.
+/// Runs `work`, one call for each repetition, in batches, and prints the line that measure.py reads. It prints
+/// `roundTrips` and the items per second if they are the figure.
 func measure(
   _ id: String, items: Int, repetitions: Int, batches: Int, roundTrips: Int? = nil, showsRate: Bool = false,
   _ work: (Int) -> UInt64
@@ -68,7 +68,7 @@ func measure(
   }
   times.sort()
   let median = times[batches / 2]
-  // Hundredths as integers: how long it takes to spell a Double depends on its digits, and this is counted too.
+  // Hundredths as integers: the cost of formatting a Double depends on its digits, and this is counted too.
   let hundredths = Int(median * 100)
   let fraction = hundredths % 100
   var line = "\(id) ns \(hundredths / 100).\(fraction / 10)\(fraction % 10)"

@@ -1,12 +1,12 @@
-// B4: a notification from the call that offers it to the ACL packet for the controller, for 1, 8 and 32 links.
-// B4.queue is the performance core alone: NotificationQueue, Fragmenter, DataCredits. B4.host is the same through the whole
+// B4: a notification from the call that offers it to the ACL packet for the controller, for 1, 8 and 32 links. B4.queue
+// is the performance core alone: NotificationQueue, Fragmenter, DataCredits. B4.host is the same through the whole
 // HostCore: the application's `notify`, the server's subscriptions, the drain loop, the controller's events.
 //
-// A value before which nothing waits is written into its packet at once; the rows that begin with `x.` are about those that
-// find no buffer and wait: as many as the controller has room for are offered, then they are sent.
+// A value that nothing else precedes is written into its packet at once; the rows that begin with `x.` measure values
+// without a buffer, which wait: as many as the controller has room for are offered, then sent.
 //
-// The controller has 8 buffers of 251 octets. As in the C bound it gives them all back when the next notification would not
-// fit any more, and at the end of each repetition.
+// The controller has 8 buffers of 251 octets. As in the C bound, it returns all of them when the next notification
+// would not fit, and at the end of each repetition.
 import ATT
 import BindruneSimulator
 import BindruneWire
@@ -32,7 +32,7 @@ struct Grid {
   var packets: Int { (valueCount + 7 + Grid.aclLength - 1) / Grid.aclLength }
 }
 
-/// Where the packets go: counted, and their last octets read. A call, as the driver's write would be.
+/// Receives the packets: counts them and reads their last octets. A call, as the driver's write would be.
 @safe struct Emitted {
   var packets: UInt64 = 0, octets: UInt64 = 0, last: UInt64 = 0
   /// Packets that the controller holds, by connection handle. Never freed, like the C bound's.
@@ -46,7 +46,7 @@ struct Grid {
     unsafe held[Int(packet[1])] &+= 1
   }
   var sum: UInt64 { packets &+ octets &+ last }
-  /// What the controller holds of a link, which it gives back.
+  /// The number of a link's packets in the controller, which it returns.
   mutating func giveBack(_ link: Int) -> Int {
     defer { unsafe held[link] = 0 }
     return unsafe held[link]
@@ -57,15 +57,15 @@ struct Grid {
   }
 }
 
-/// What is measured: the queue alone, or the whole host.
+/// The measured part: the queue alone, or the whole host.
 protocol NotifyingEnd: ~Copyable {
   var emitted: Emitted { get }
-  /// A value, and all packets that the controller takes then.
+  /// Offers a value, and sends all packets that the controller accepts.
   mutating func notify(_ link: Int, _ value: Span<UInt8>)
   /// A value that waits.
   mutating func offer(_ link: Int, _ value: Span<UInt8>)
   mutating func drain()
-  /// The controller is done with all packets that it holds.
+  /// The controller completes all packets that it holds.
   mutating func giveBack()
 }
 
@@ -75,7 +75,7 @@ func measure(_ id: String, _ grid: Grid, _ repetitions: Int, _ batches: Int, _ e
   unsafe value.initialize(repeating: 7)
   defer { unsafe value.deallocate() }
   let span = unsafe UnsafeBufferPointer(rebasing: value[..<grid.valueCount]).span
-  // Once unmeasured: what grows on first use has grown.
+  // Once unmeasured, so that buffers have grown.
   _ = notify(grid, 1, span, &end)
   measure(id, items: Grid.rounds * grid.links, repetitions: repetitions, batches: batches) {
     grid.areWaiting ? wait(grid, $0, span, &end) : notify(grid, $0, span, &end)
@@ -127,7 +127,7 @@ func wait(_ grid: Grid, _ repetitions: Int, _ value: Span<UInt8>, _ end: inout s
 
 // MARK: - The queue alone
 
-/// What one link needs to get values into packets.
+/// The parts of one link that turn values into packets.
 struct QueueLink: ~Copyable {
   var queue = NotificationQueue(capacity: 16 * 1024)
   var fragmenter = Fragmenter(longestPayload: Grid.mtu)
@@ -152,7 +152,7 @@ struct QueueLink: ~Copyable {
 
   @inline(__always) mutating func notify(_ link: Int, _ value: Span<UInt8>) {
     let handle = ConnectionHandle(rawValue: UInt16(truncatingIfNeeded: link))
-    // As HostCore does: a value before which nothing waits goes straight into its packet.
+    // As in HostCore: a value that nothing else precedes goes directly into its packet.
     if unsafe links[link &- 1].queue.isEmpty && links[link &- 1].fragmenter.isEmpty, credits.takeAtOnce(handle) {
       var output = unsafe OutputRawSpan(buffer: room, initializedCount: 0)
       Fragmenter.begin(&output)
@@ -212,7 +212,7 @@ func queue(_ id: String, _ repetitions: Int, _ batches: Int) {
 
 // MARK: - Through the host
 
-/// A host with links to clients that have subscribed, and a controller on paper.
+/// A host with links to subscribed clients, and a scripted controller.
 @safe struct HostEnd: ~Copyable, NotifyingEnd {
   var core: HostCore
   var links: [LinkID] = []
@@ -223,8 +223,12 @@ func queue(_ id: String, _ repetitions: Int, _ batches: Int) {
   init(_ grid: Grid) {
     var builder = DatabaseBuilder(), chance = NoChance()
     builder.service("180D") { _ = $0.characteristic("2A37", .notify) }
-    do { core = HostCore(database: try builder.build(), chance: &chance) } catch { fail("\(error)") }
-    // A virtual controller answers the commands of the start; links are a matter of events.
+    var configuration = HostConfiguration()
+    configuration.queueCapacity = 16 * 1024  // x.host fills the queue with a batch of values
+    do {
+      core = HostCore(configuration: configuration, database: try builder.build(), chance: &chance)
+    } catch { fail("\(error)") }
+    // A virtual controller answers the commands of the start; events alone make the links.
     var air = Air(configuration: .ideal)
     var kind = ControllerConfiguration(address: DeviceAddress(0x0000_5E00_5301))
     kind.aclBufferCount = UInt8(Grid.buffers)
@@ -326,8 +330,8 @@ func host(_ id: String, _ repetitions: Int, _ batches: Int) {
   measure(id, grid, repetitions, batches, &end)
 }
 
-/// x.core: what a value costs that arrives, for a host with 1, 8 or 32 links: it comes from each in turn, and after each the
-/// driver asks for everything that it has to ask for: packets, effects, the deadline.
+/// x.core: the cost of a value that arrives, for a host with 1, 8 or 32 links: each link in turn receives one, and
+/// after each the driver takes packets, effects and the deadline.
 func core(_ id: String, _ repetitions: Int, _ batches: Int) {
   let grid = Grid(id)
   var end = HostEnd(grid)

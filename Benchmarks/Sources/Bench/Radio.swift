@@ -1,6 +1,6 @@
-// B7: from GAP's public API to GAP's public API: one host notifies, another one receives, each on a virtual controller, both
-// on one radio, in virtual time. Everything between the two applications is in the figure: both hosts, both controllers,
-// and the radio, on which a packet takes no time.
+// B7: from one GAP public API to another: one host notifies, the other receives, each on a virtual controller, both on
+// one radio, in virtual time. The figure includes everything between the two applications: both hosts, both
+// controllers, and the radio, on which a packet takes no time.
 import ATT
 import BindruneSimulator
 import BindruneWire
@@ -15,14 +15,17 @@ struct RadioHost: ~Copyable, HCIHost {
   var link: LinkID?
   var mtu = 0
   var isSubscribed = false
-  /// What the peripheral has still to send, and what the central has got.
+  /// The values that the peripheral still has to send, and those that the central has received.
   var left = 0, received = 0
   var octets: UInt64 = 0
   let value = [UInt8](repeating: 7, count: 244)
 
   init(_ database: Database) {
     var chance = NoChance()
-    core = HostCore(database: database, chance: &chance)
+    // The sender offers a batch whenever there is room. With the default of 528 octets, two values: 8 % more.
+    var configuration = HostConfiguration()
+    configuration.queueCapacity = 32 * 1024
+    core = HostCore(configuration: configuration, database: database, chance: &chance)
   }
   mutating func receive(_ packet: Span<UInt8>, now: Instant) {
     core.receive(packet, now: now)
@@ -54,7 +57,7 @@ struct RadioHost: ~Copyable, HCIHost {
       }
     }
   }
-  /// Offers until the queue is full; it says when there is room again.
+  /// Offers until the queue is full; an effect reports room again.
   mutating func send() {
     guard let link else { return }
     let value = value

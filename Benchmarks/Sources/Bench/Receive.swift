@@ -1,8 +1,9 @@
-// B9: the way up: an ACL packet with a notification of 244 octets, from the transport's `received` to the `HostObserver` of a
-// whole `BluetoothHost`, for 1, 8 and 32 links. Each link in turn receives one; `receivedAll` follows every 8 packets.
+// B9: the path up: an ACL packet with a notification of 244 octets, from the transport's `received` to the
+// `HostObserver` of a whole `BluetoothHost`, for 1, 8 and 32 links. Each link in turn receives one; `receivedAll`
+// follows every 8 packets.
 //
-// The controller is on paper: a virtual one answers the commands of the start, links are a matter of events. What is measured
-// happens on the host's event loop, in one call of it.
+// The controller is scripted: a virtual one answers the commands of the start, events alone make the links. The
+// measured work runs on the host's event loop, in one turn.
 import Bindrune
 import BindruneSimulator
 import BindruneWire
@@ -36,7 +37,7 @@ enum Rounds {
 
 @inline(never)
 func receive(_ links: Int, _ repetitions: Int, _ transport: PaperTransport, _ observer: Summing) -> UInt64 {
-  // A notification of the value at 3, in an ACL packet of the link that its second octet says.
+  // A notification of the value at 3, in an ACL packet, whose second octet selects the link.
   let count = UInt8(Rounds.length)
   var packet: [UInt8] =
     [0x02, 0x00, 0x20, count + 7, 0x00, count + 3, 0x00, 0x04, 0x00, 0x1B, 0x03, 0x00]
@@ -61,9 +62,10 @@ func receive(_ links: Int, _ repetitions: Int, _ transport: PaperTransport, _ ob
   return observer.sum &- before
 }
 
-/// An observer that adds up what it receives: values, their octets, the last octet of each, and the numbers of their links and handles.
+/// An observer that adds up what it receives: values, their octets, the last octet of each, and the numbers of their
+/// links and handles.
 final class Summing: HostObserver, @unchecked Sendable {
-  // Sendable: everything is on the event loop.
+  // Sendable: everything runs on the event loop.
   var sum: UInt64 = 0, links = 0
 
   func host(_ host: isolated BluetoothHost, did event: HostEvent) {
@@ -78,9 +80,9 @@ final class Summing: HostObserver, @unchecked Sendable {
   }
 }
 
-/// What the host takes for its controller.
+/// The host's transport, which stands in for a controller.
 final class PaperTransport: HCITransport, @unchecked Sendable {
-  // Sendable: everything is on the event loop.
+  // Sendable: everything runs on the event loop.
   let eventLoop: any EventLoop
   private(set) var receiver: (any HCIReceiver)?
   /// Answers the commands of the start.
@@ -95,7 +97,7 @@ final class PaperTransport: HCITransport, @unchecked Sendable {
   }
   func start(_ receiver: any HCIReceiver) { self.receiver = receiver }
   func send(_ packet: Span<UInt8>) {
-    // Data go to links that the virtual controller does not know.
+    // Data belong to links that the virtual controller does not have.
     guard packet[0] == HCIPacketType.command.rawValue else { return }
     air.receive(packet, at: controller, now: .zero)
     guard !isDue else { return }

@@ -1,6 +1,6 @@
-// B3: a request to its response, through bearer, server and database, as a connected client's requests go. The database is
-// built as given, without services that come by themselves; its responses are compared with the C bound's, octet by octet,
-// before anything is measured.
+// B3: a request to its response, through bearer, server and database, as a connected client's requests go. The database
+// is built as given, without automatic services; its responses are compared with the C bound's, octet by octet, before
+// anything is measured.
 import ATT
 import BindruneWire
 import GATT
@@ -26,7 +26,7 @@ func database(services: Int) -> Database {
   do { return try builder.build() } catch { fail("\(error)") }
 }
 
-/// The client side of a bearer that never asks anything.
+/// The client side of a bearer, without requests.
 struct NoClient: AttributeClient, ~Copyable {
   mutating func nextRequest(
     on bearer: BearerID, after commands: UInt64, mtu: Int, into request: inout OutputRawSpan
@@ -55,7 +55,7 @@ struct ServerEnd: ~Copyable {
     var answer = PacketBuffer()
     guard self.answer(exchange.span, into: &answer), bearer.mtu == mtu else { fail("no MTU of \(mtu)") }
   }
-  /// One request to its response, and what the server has to say besides.
+  /// One request to its response, and the server's effects.
   @inline(__always)
   mutating func answer(_ request: Span<UInt8>, into output: inout OutputRawSpan) -> Bool {
     bearer.receive(request, now: .zero, server: &server, client: &client)
@@ -78,7 +78,7 @@ func server(_ id: String, _ workloads: String, _ repetitions: Int, _ batches: In
   compareResponses(workloads, attributes)
   let requests = Requests(Corpus(workloads, "reqs_\(attributes).bin", tagged: true), kind: kind)
   var end = ServerEnd(services: attributes / 30, mtu: 247)
-  // Once unmeasured: what grows on first use has grown.
+  // Once unmeasured, so that buffers have grown.
   _ = answer(requests, &end, 1)
   measure(id, items: requests.count, repetitions: repetitions, batches: batches) { answer(requests, &end, $0) }
 }

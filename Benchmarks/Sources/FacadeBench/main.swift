@@ -1,10 +1,10 @@
-// FacadeBench B8 WORKLOADS REPETITIONS BATCHES: notifications of 244 octets a second, from CBPeripheralManager.updateValue to
-// CBPeripheralDelegate.peripheral(_:didUpdateValueFor:error:), by the clock on the wall.
+// FacadeBench B8 WORKLOADS REPETITIONS BATCHES: notifications of 244 octets a second, from
+// CBPeripheralManager.updateValue to CBPeripheralDelegate.peripheral(_:didUpdateValueFor:error:), by the wall clock.
 //
-// Both managers are in this process, each on a queue and an adapter of its own; their two virtual controllers are on one radio
-// in memory, on which a packet takes no time. Everything between the two applications is in the figure: the facade and the
-// broker twice, two hosts, two controllers, the radio, and all that changes threads. Each value has its number in front, and
-// the delegate looks at each: none may be missing, none out of order.
+// Both managers are in this process, each on a queue and an adapter of its own; their two virtual controllers are on
+// one radio in memory, on which a packet takes no time. The figure includes everything between the two applications:
+// the facade and the broker twice, two hosts, two controllers, the radio, and all thread switches. Each value begins
+// with its number, and the delegate checks each: none may be missing, none out of order.
 //
 // The line printed is Bench's, so that measure.py reads both.
 import Bindrune
@@ -20,16 +20,16 @@ func fail(_ reason: String) -> Never {
   exit(1)
 }
 
-/// Puts values until there is no room, and goes on when there is.
+/// Sends values until there is no room, and continues when there is.
 final class Sender: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
-  // Sendable: everything happens on `queue`.
+  // Sendable: everything runs on `queue`.
   let queue = DispatchQueue(label: "sender")
   let isAdvertising = DispatchSemaphore(value: 0), hasSubscriber = DispatchSemaphore(value: 0)
   private let characteristic = CBMutableCharacteristic(
     type: measurement, properties: .notify, value: nil, permissions: .readable)
   private var manager: CBPeripheralManager!
   private var value = Data(repeating: 7, count: length)
-  /// The number of the next value, and of the one at which to stop.
+  /// The number of the next value, and of the one to stop at.
   private var number: UInt32 = 0, end: UInt32 = 0
 
   init(_ adapter: String) {
@@ -74,20 +74,20 @@ final class Sender: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
   func peripheralManagerIsReady(toUpdateSubscribers manager: CBPeripheralManager) { send(with: manager) }
 }
 
-/// Finds the sender, subscribes, and looks at what comes.
+/// Finds the sender, subscribes, and checks the values.
 final class Receiver: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
-  // Sendable: everything happens on `queue`.
+  // Sendable: everything runs on `queue`.
   let queue = DispatchQueue(label: "receiver")
   let isSubscribed = DispatchSemaphore(value: 0), hasAll = DispatchSemaphore(value: 0)
   private var manager: CBCentralManager!
   private var sender: CBPeripheral?
   private var progress = Progress()
   private struct Progress {
-    /// The number of the next value, and of the one at which to stop.
+    /// The number of the next value, and of the one to stop at.
     var next: UInt32 = 0, end: UInt32 = 0
-    /// What all values so far add up to.
+    /// The checksum of all values so far.
     var sum: UInt64 = 0
-    /// False: it is not the next value, or not whole.
+    /// False if it is not the next value, or incomplete.
     mutating func take(_ value: Data) -> Bool {
       let value = value.bytes
       guard value.byteCount == length, UInt32(littleEndian: value.unsafeLoadUnaligned(as: UInt32.self)) == next else {
@@ -179,7 +179,7 @@ _ = exchange(items)  // until everything is warm
 var times: [Double] = []
 let before = receiver.sum
 for _ in 0..<batches { times.append(exchange(repetitions * items) * 1e9 / Double(repetitions * items)) }
-// The best batch: what else runs on the machine, and a bad turn of the threads, only take away.
+// The best batch: other processes and bad scheduling can only lower the figure.
 let best = Int((times.min() ?? 0) * 10)
 let check = (receiver.sum - before) / UInt64(repetitions * batches)
 print("B8 ns \(best / 10).\(best % 10) check \(check) items \(items) per_second \(10_000_000_000 / best)")

@@ -1,10 +1,11 @@
-// HostBench: notifications a second through `BluetoothHost`, from SendPort.offer to the receiver's loop, by the clock on the wall.
+// HostBench: notifications a second through `BluetoothHost`, from SendPort.offer to the receiver's loop, by the wall
+// clock.
 //
 //   HostBench memory COUNT          two hosts of this process on a radio in memory; prints `x.B7.Host per_second N`
 //   HostBench send SPEC COUNT       one host on a controller: serves, and notifies its first subscriber
 //   HostBench receive SPEC COUNT    one host on a controller: connects, subscribes; prints `per_second N`
 //
-// Values have 244 octets, their number first, and the receiver looks at each: none may be missing, none out of order.
+// Values have 244 octets, their number first, and the receiver checks each: none may be missing, none out of order.
 import Bindrune
 import BindruneSimulator
 import Glibc
@@ -54,7 +55,7 @@ func send(
   while let event = try await events.next() { if case .disconnected = event { return } }
 }
 
-/// Connects to whoever is called "sender", and receives. Returns the median round's notifications a second.
+/// Connects to the device named "sender", and receives. Returns the median round's notifications a second.
 func receive(_ host: BluetoothHost, _ count: Int, rounds: Int, next: () -> Void) async throws -> Double {
   var peer: PeerAddress?
   for try await advertisement in host.scan() where advertisement.name == "sender" {
@@ -87,7 +88,7 @@ func receive(_ host: BluetoothHost, _ count: Int, rounds: Int, next: () -> Void)
   return rates.sorted()[rounds / 2]
 }
 
-/// Rounds of `count` values, each begun when the receiver has all of the one before: what waits for it is bounded.
+/// Rounds of `count` values, each begun when the receiver has all of the last one, so that few values wait.
 func memory(_ count: Int) async throws {
   let radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next(), configuration: .ideal)
   let (database, handle) = try served()

@@ -85,4 +85,7 @@ int bindrune_catch_signal(int number, int writing);
 /// The process ends by this signal.
 void bindrune_end_by_signal(int number);
 
+/// The variables of this process, as execve takes them: Swift does not import `environ`.
+char **bindrune_environment(void);
+
 #endif

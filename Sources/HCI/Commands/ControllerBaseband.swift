@@ -115,7 +115,7 @@ public struct SetEventMaskPage2: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x0063) }
   public static var name: StaticString { "HCI_Set_Event_Mask_Page_2" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(22, 2) }
-  public var eventMaskPage2 = EventMask(rawValue: 0)
+  public var eventMaskPage2 = EventMaskPage2()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Event_Mask_Page_2", &eventMaskPage2)
@@ -135,6 +135,48 @@ public struct WriteLEHostSupport: HCICommand {
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("LE_Supported_Host", &leSupportedHost)
     try visit.value("Unused", &unused)
+  }
+}
+
+/// Read Authenticated Payload Timeout. Vol 4, Part E, §7.3.93.
+public struct ReadAuthenticatedPayloadTimeout: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x007B) }
+  public static var name: StaticString { "HCI_Read_Authenticated_Payload_Timeout" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(32, 4) }
+  public var connectionHandle = ConnectionHandle()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Connection_Handle", &connectionHandle)
+  }
+
+  public struct Return: CommandReturn {
+    public var status = HCIStatus()
+    public var connectionHandle = ConnectionHandle()
+    public var authenticatedPayloadTimeout = AuthenticatedPayloadTimeout.standard
+    @inlinable public init() {}
+    @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+      try visit.value("Status", &status)
+      try visit.value("Connection_Handle", &connectionHandle)
+      try visit.value("Authenticated_Payload_Timeout", &authenticatedPayloadTimeout)
+    }
+  }
+}
+
+/// Write Authenticated Payload Timeout. Vol 4, Part E, §7.3.94.
+///
+/// How long an encrypted link may go without a packet with a valid MIC before the controller reports it. At least
+/// connInterval × (1 + connPeripheralLatency).
+public struct WriteAuthenticatedPayloadTimeout: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x007C) }
+  public static var name: StaticString { "HCI_Write_Authenticated_Payload_Timeout" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(32, 5) }
+  public typealias Return = ConnectionReturn
+  public var connectionHandle = ConnectionHandle()
+  public var authenticatedPayloadTimeout = AuthenticatedPayloadTimeout.standard
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("Authenticated_Payload_Timeout", &authenticatedPayloadTimeout)
   }
 }
 

@@ -8,7 +8,7 @@ public struct LESetAdvertisingSetRandomAddress: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0035) }
   public static var name: StaticString { "HCI_LE_Set_Advertising_Set_Random_Address" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 1) }
-  public var advertisingHandle: UInt8 = 0
+  public var advertisingHandle = AdvertisingHandle()
   public var randomAddress = DeviceAddress()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -22,7 +22,7 @@ public struct LESetExtendedAdvertisingParameters: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0036) }
   public static var name: StaticString { "HCI_LE_Set_Extended_Advertising_Parameters" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 2) }
-  public var advertisingHandle: UInt8 = 0
+  public var advertisingHandle = AdvertisingHandle()
   public var connectable = false, scannable = false, directed = false, highDutyCycle = false, legacy = false,
     anonymous = false, includeTxPower = false
   public var reservedProperties: UInt16 = 0
@@ -83,7 +83,7 @@ public struct LESetExtendedAdvertisingData: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0037) }
   public static var name: StaticString { "HCI_LE_Set_Extended_Advertising_Data" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 3) }
-  public var advertisingHandle: UInt8 = 0
+  public var advertisingHandle = AdvertisingHandle()
   public var operation = AdvertisingDataOperation.complete
   public var fragmentPreference = FragmentPreference()
   public var advertisingData = Octets()
@@ -103,7 +103,7 @@ public struct LESetExtendedScanResponseData: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0038) }
   public static var name: StaticString { "HCI_LE_Set_Extended_Scan_Response_Data" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 4) }
-  public var advertisingHandle: UInt8 = 0
+  public var advertisingHandle = AdvertisingHandle()
   public var operation = AdvertisingDataOperation.complete
   public var fragmentPreference = FragmentPreference()
   public var scanResponseData = Octets()
@@ -133,7 +133,7 @@ public struct LESetExtendedAdvertisingEnable: HCICommand {
 
   /// `duration` 0: until it is disabled; `maxExtendedAdvertisingEvents` 0: unlimited.
   public struct Set: WireRecord {
-    public var advertisingHandle: UInt8 = 0
+    public var advertisingHandle = AdvertisingHandle()
     public var duration = AdvertisingDuration()
     public var maxExtendedAdvertisingEvents: UInt8 = 0
     @inlinable public init() {}
@@ -192,7 +192,7 @@ public struct LERemoveAdvertisingSet: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x003C) }
   public static var name: StaticString { "HCI_LE_Remove_Advertising_Set" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(37, 0) }
-  public var advertisingHandle: UInt8 = 0
+  public var advertisingHandle = AdvertisingHandle()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Advertising_Handle", &advertisingHandle)

@@ -13,7 +13,7 @@ public struct LEAddDeviceToResolvingList: HCICommand {
   public var peerIdentityAddressType = AddressType()
   public var peerIdentityAddress = DeviceAddress()
   /// 16 octets each, least significant first.
-  public var peerIRK = Octets(), localIRK = Octets()
+  public var peerIRK = SecretOctets(), localIRK = SecretOctets()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Peer_Identity_Address_Type", &peerIdentityAddressType)
@@ -27,8 +27,8 @@ public struct LEAddDeviceToResolvingList: HCICommand {
   ) {
     peerIdentityAddressType = type
     peerIdentityAddress = address
-    self.peerIRK = Octets((0..<16).map { UInt8(truncatingIfNeeded: peerIRK >> (8 * $0)) }, in: &arena)
-    self.localIRK = Octets((0..<16).map { UInt8(truncatingIfNeeded: localIRK >> (8 * $0)) }, in: &arena)
+    self.peerIRK = SecretOctets(peerIRK, in: &arena)
+    self.localIRK = SecretOctets(localIRK, in: &arena)
   }
 }
 

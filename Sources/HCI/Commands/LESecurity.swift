@@ -7,7 +7,7 @@ public struct LEEncrypt: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0017) }
   public static var name: StaticString { "HCI_LE_Encrypt" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 6) }
-  public var key = Octets()
+  public var key = SecretOctets()
   public var plaintextData = Octets()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -56,12 +56,31 @@ public struct LEEnableEncryption: HCICommand {
   public var connectionHandle = ConnectionHandle()
   public var randomNumber = LongTermKeyRand()
   public var encryptedDiversifier: UInt16 = 0
-  public var longTermKey = Octets()
+  /// 16 octets, least significant first.
+  public var longTermKey = SecretOctets()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Connection_Handle", &connectionHandle)
     try visit.value("Random_Number", &randomNumber)
     try visit.value("Encrypted_Diversifier", &encryptedDiversifier)
+    try visit.octets("Long_Term_Key", &longTermKey, .exactly(16))
+  }
+}
+
+/// LE Long Term Key Request Reply. Vol 4, Part E, §7.8.25.
+///
+/// The key that the peripheral's host has for the Random_Number and Encrypted_Diversifier of the request.
+public struct LELongTermKeyRequestReply: HCICommand {
+  public static var opcode: HCIOpcode { HCIOpcode(.le, 0x001A) }
+  public static var name: StaticString { "HCI_LE_Long_Term_Key_Request_Reply" }
+  public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(28, 1) }
+  public typealias Return = ConnectionReturn
+  public var connectionHandle = ConnectionHandle()
+  /// 16 octets, least significant first.
+  public var longTermKey = SecretOctets()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Connection_Handle", &connectionHandle)
     try visit.octets("Long_Term_Key", &longTermKey, .exactly(16))
   }
 }

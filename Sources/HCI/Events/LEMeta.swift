@@ -288,7 +288,7 @@ public struct LEAdvertisingSetTerminated: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x12 }
   public static var name: StaticString { "HCI_LE_Advertising_Set_Terminated" }
   public var status = HCIStatus()
-  public var advertisingHandle: UInt8 = 0
+  public var advertisingHandle = AdvertisingHandle()
   public var connectionHandle = ConnectionHandle()
   public var numCompletedExtendedAdvertisingEvents: UInt8 = 0
   @inlinable public init() {}
@@ -306,7 +306,7 @@ public struct LEAdvertisingSetTerminated: LEMetaMessage {
 public struct LEScanRequestReceived: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x13 }
   public static var name: StaticString { "HCI_LE_Scan_Request_Received" }
-  public var advertisingHandle: UInt8 = 0
+  public var advertisingHandle = AdvertisingHandle()
   public var scannerAddressType = AddressType()
   public var scannerAddress = DeviceAddress()
   @inlinable public init() {}

@@ -32,6 +32,25 @@ public struct EncryptionChange: HCIEventMessage {
   }
 }
 
+/// Encryption Change [v2]. Vol 4, Part E, §7.7.8.
+///
+/// `encryptionEnabled` as in [v1]; `encryptionKeySize` in octets, 7 … 16 if the link is encrypted.
+public struct EncryptionChangeV2: HCIEventMessage {
+  public static var code: UInt8 { 0x59 }
+  public static var name: StaticString { "HCI_Encryption_Change [v2]" }
+  public var status = HCIStatus()
+  public var connectionHandle = ConnectionHandle()
+  public var encryptionEnabled: UInt8 = 0
+  public var encryptionKeySize: UInt8 = 0
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Status", &status)
+    try visit.value("Connection_Handle", &connectionHandle)
+    try visit.value("Encryption_Enabled", &encryptionEnabled)
+    try visit.value("Encryption_Key_Size", &encryptionKeySize)
+  }
+}
+
 /// Encryption Key Refresh Complete. Vol 4, Part E, §7.7.39.
 ///
 /// The link has changed its key while encrypted, or status gives the reason why not.
@@ -110,5 +129,18 @@ public struct DataBufferOverflow: HCIEventMessage {
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
     try visit.value("Link_Type", &linkType)
+  }
+}
+
+/// Authenticated Payload Timeout Expired. Vol 4, Part E, §7.7.75.
+///
+/// The encrypted link has received no packet with a valid MIC for the time that Write Authenticated Payload Timeout set.
+public struct AuthenticatedPayloadTimeoutExpired: HCIEventMessage {
+  public static var code: UInt8 { 0x57 }
+  public static var name: StaticString { "HCI_Authenticated_Payload_Timeout_Expired" }
+  public var connectionHandle = ConnectionHandle()
+  @inlinable public init() {}
+  @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Connection_Handle", &connectionHandle)
   }
 }

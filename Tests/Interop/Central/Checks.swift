@@ -18,7 +18,7 @@ final class Checks: Sendable {
   }
   func callAsFunction(_ name: String, _ holds: Bool) { self(name, holds, true) }
 
-  /// That `body` throws a `BluetoothError`, and which.
+  /// Checks that `body` throws the expected `BluetoothError`.
   func error<Value: Equatable & Sendable>(
     _ name: String, _ part: (BluetoothError) -> Value, _ want: Value, _ body: () async throws(BluetoothError) -> Void
   ) async {
@@ -36,13 +36,13 @@ final class Checks: Sendable {
   }
 }
 
-/// The work took longer than it may.
+/// The work exceeded its time limit.
 struct TookTooLong: Error, CustomStringConvertible {
   var limit: Duration
   var description: String { "not done within \(limit)" }
 }
 
-/// `body`, bounded: after `limit` its task is cancelled and `TookTooLong` thrown.
+/// Runs `body` with a time limit, after which its task is cancelled and `TookTooLong` thrown.
 func within<Result: Sendable>(
   _ limit: Duration, _ body: @escaping @Sendable () async throws -> Result
 ) async throws -> Result {

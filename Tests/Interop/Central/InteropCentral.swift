@@ -1,7 +1,8 @@
 import Bindrune
 import Glibc
 
-/// A central that checks `../peer_peripheral.py` through the public API: what the tool's verbs do not show.
+/// A central that checks `../peer_peripheral.py` through the public API: features that the tool's verbs do not
+/// exercise.
 ///
 ///     InteropCentral tcp:127.0.0.1:9000
 ///
@@ -16,7 +17,10 @@ struct InteropCentral {
     let check = Checks(), spec = CommandLine.arguments[1]
     do {
       try await within(.seconds(60)) {
-        let host = try await BluetoothHost.open(spec)
+        // InteropSecurity pairs; here a refused request stays refused.
+        var configuration = HostConfiguration()
+        configuration.pairsOnDemand = false
+        let host = try await BluetoothHost.open(spec, configuration: configuration)
         try await InteropCentral(host: host, check: check).run()
         await host.close()
       }
@@ -54,7 +58,7 @@ struct InteropCentral {
     try await disconnectionByThePeripheral(server, events)
   }
 
-  /// The peripheral's address, from what it advertises.
+  /// The peripheral's address, from its advertisement.
   func find() async throws -> PeerAddress {
     let host = host
     let found = try await within(.seconds(10)) {
@@ -69,7 +73,7 @@ struct InteropCentral {
     return found.address
   }
 
-  /// Nobody has this address: only cancelling ends it, and the next connection does not notice.
+  /// No device has this address: only cancelling ends the request, without effect on the next connection.
   func cancellation() async throws {
     let nobody = PeerAddress(DeviceAddress(0xC0FF_EEC0_FFEE), .random)
     let host = host
@@ -100,7 +104,7 @@ struct InteropCentral {
     }
     check("read: after the refusals", try await link.read(server[1].valueHandle), Array("HELLO".utf8))
 
-    // Many at once: the bearer has one request in flight, and the answers find who asked.
+    // Many at once: the bearer has one request in flight, and each answer reaches its caller.
     let answers = try await withThrowingTaskGroup(of: (Int, [UInt8]).self) { group in
       for number in 0..<20 {
         let handle = number % 2 == 0 ? server[1].valueHandle : server[9].valueHandle
@@ -194,10 +198,11 @@ struct InteropCentral {
     try await server.link.write([2, 3], to: server[10].valueHandle)
     let values = try await within(.seconds(10)) { try await three.value }
     check("indicate: three in order", values.map(\.value), (0..<3).map { [$0, 0, 0, 0] })
-    check("indicate: told as such", values.allSatisfy(\.isIndication))
+    check("indicate: reported as indications", values.allSatisfy(\.isIndication))
   }
 
-  /// Parameters over L2CAP, and pairing: the peripheral counts what we answer. A read behind each shows that all is well.
+  /// Parameters over L2CAP, and pairing: the peripheral counts our answers. A read after each shows that the link
+  /// works.
   func requestsOfThePeripheral(_ server: RemoteServer) async throws {
     for request: UInt8 in [4, 5] {
       try await server.link.write([request], to: server[10].valueHandle)
@@ -234,7 +239,7 @@ struct RemoteServer: Sendable {
   let link: Link
   let database: RemoteDatabase
 
-  /// The own service's characteristic of that number; `run` has seen to it that there are 12.
+  /// The test service's characteristic with this number; `run` has checked that there are 12.
   subscript(_ number: UInt64) -> RemoteCharacteristic {
     guard let found = database.characteristic(InteropCentral.uuid(number)) else {
       print("FAIL discover: characteristic \(number): got none want one")
@@ -260,7 +265,7 @@ struct RemoteServer: Sendable {
   }
 }
 
-/// Whether `condition` comes to hold; looked at up to a hundred times.
+/// Waits for `condition`, with up to a hundred checks.
 func eventually(_ condition: () async throws -> Bool) async throws -> Bool {
   for _ in 0..<100 {
     if try await condition() { return true }

@@ -3,7 +3,7 @@ import Glibc
 
 import class Foundation.Thread
 
-/// Does what it is told on standard input, a line each, for `../gap.py`, and says what comes of it, a JSON object a line.
+/// Executes commands from standard input, one a line, for `../gap.py`, and prints the results, one JSON object a line.
 ///
 ///     InteropGAP tcp:127.0.0.1:9000 TRACE [private=IRK]
 ///
@@ -15,8 +15,8 @@ import class Foundation.Thread
 ///     parameters ADDRESS interval=MS                          disconnect ADDRESS
 ///     quality ADDRESS                                         identity ADDRESS irk=HEX
 ///
-/// Each line is answered by {"event":"done"} or {"event":"refused"}; a connection is told of when it is up. An IRK is spelled
-/// as the Specification prints it; with one of our own the address is private, and another one every second.
+/// Each line is answered by {"event":"done"} or {"event":"refused"}; a connection is reported when it is up. An IRK is
+/// spelled as the Specification prints it; with one of our own the address is private, and changes every second.
 @main
 struct InteropGAP {
   static func main() async {
@@ -37,7 +37,7 @@ struct InteropGAP {
       let host = try await BluetoothHost.open(
         spec, configuration: configuration, database: try builder.build(), trace: trace)
       let driver = Driver(host: host), events = await host.events
-      Task { try await driver.tell(events) }
+      Task { try await driver.report(events) }
       say("ready", ["address": "\(await host.ownAddress)", "identity": "\(await host.identityAddress)"])
       for await line in lines() {
         guard let order = Order(line) else { continue }
@@ -101,7 +101,7 @@ struct Order {
   }
 }
 
-/// What was asked for and is still going on.
+/// The running operations.
 actor Driver {
   private let host: BluetoothHost
   private var links: [PeerAddress: Link] = [:]
@@ -137,8 +137,8 @@ actor Driver {
     }
   }
 
-  /// Says what happens by itself.
-  func tell(_ events: ServerEventSequence) async throws {
+  /// Prints events.
+  func report(_ events: ServerEventSequence) async throws {
     for try await event in events {
       switch event {
       case .connected(let link):

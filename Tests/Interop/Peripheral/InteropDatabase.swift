@@ -1,11 +1,11 @@
 import Bindrune
 import GATT
 
-/// The database of `../database.py`, attribute by attribute, and the handles of what needs more than a stored value.
+/// The database of `../database.py`, attribute by attribute, and the handles of values with special behaviour.
 struct InteropDatabase {
   let database: Database
   let heartRate: AttributeHandle
-  /// Takes 01 only.
+  /// Accepts 01 only.
   let heartRateControl: AttributeHandle
   /// Reads back how many commands and octets were written to it.
   let commands: AttributeHandle

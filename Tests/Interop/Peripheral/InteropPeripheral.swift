@@ -5,7 +5,7 @@ import Glibc
 ///
 ///     InteropPeripheral tcp:127.0.0.1:9000
 ///
-/// Serves until its controller goes away. The control point does what `../peer_peripheral.py` says at its head.
+/// Serves until its controller is lost. `../peer_peripheral.py` describes the control point at its head.
 @main
 struct InteropPeripheral {
   static func main() async {
@@ -15,7 +15,11 @@ struct InteropPeripheral {
     }
     do {
       let served = try InteropDatabase()
-      let host = try await BluetoothHost.open(CommandLine.arguments[1], database: served.database)
+      // InteropSecurity pairs; the checks of this program's peer begin without keys.
+      var configuration = HostConfiguration()
+      configuration.pairing.acceptsPairing = false
+      let host = try await BluetoothHost.open(
+        CommandLine.arguments[1], configuration: configuration, database: served.database)
       var peripheral = InteropPeripheral(host: host, served: served)
       try await peripheral.serve()
     } catch {
@@ -72,7 +76,7 @@ struct InteropPeripheral {
     }
   }
 
-  /// Each on a task of its own: the events go on meanwhile.
+  /// Each on a task of its own: the events continue meanwhile.
   private func control(_ link: Link, _ value: [UInt8]) {
     Task { [host, served] in
       do {
@@ -103,7 +107,7 @@ struct InteropPeripheral {
     }
   }
 
-  /// 20 values, 10 ms apart, until the client has had enough.
+  /// 20 values, 10 ms apart, until the client unsubscribes.
   private func notifyHeartRates(_ link: Link) -> Task<Void, Never> {
     Task { [served] in
       do {

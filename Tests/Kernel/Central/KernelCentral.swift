@@ -8,7 +8,8 @@ import Logging
 ///     KernelCentral SPEC NAME value UUID LENGTH               reads what is there, writes LENGTH octets, reads them back
 ///     KernelCentral SPEC NAME wait [SECONDS]                  waits for the end of the link, SECONDS after it found NAME
 ///
-/// Finds the peer by its advertised name, and tells each step as a line, and what the host logs; status 1 and the error's sentence where one failed.
+/// Finds the peer by its advertised name, and tells each step as a line, and what the host logs; status 1 and the
+/// error's sentence where one failed.
 @main
 struct KernelCentral {
   static func main() async {
@@ -25,14 +26,14 @@ struct KernelCentral {
         spec, configuration: configuration, trace: trace, logger: Logger(label: "bindrune"))
       do {
         let peer = try await find(name, host)
-        tell("found \(peer)")
+        printLine("found \(peer)")
         if check == "wait", let delay = arguments.first.flatMap({ UInt16($0) }) {
           try await Task.sleep(for: .seconds(delay))
         }
         let events = await host.events
         let link = try await host.connect(to: peer)
         let database = try await link.discoverAll()
-        tell("connected, ATT_MTU \(await link.mtu)")
+        printLine("connected, ATT_MTU \(await link.mtu)")
         switch (check, Array(arguments)) {
         case ("notifications", let numbers) where numbers.count == 2:
           guard let count = UInt16(numbers[0]), let length = UInt16(numbers[1]) else {
@@ -49,7 +50,7 @@ struct KernelCentral {
         default: return end(2, "no check \(check) with \(arguments.count) arguments")
         }
         try await link.disconnect()
-        tell("disconnected")
+        printLine("disconnected")
       } catch {
         await host.close()
         throw error
@@ -65,8 +66,8 @@ struct KernelCentral {
     throw BluetoothError(.connectionFailed, "The scan ended without \(name).")
   }
 
-  /// Asks for `count` notifications of `length` octets, and tells how many came and which were missing. Ends when the last
-  /// one has come, or none for a while.
+  /// Requests `count` notifications of `length` octets, and prints how many came and which were missing. Ends when the
+  /// last one has come, or none for a while.
   static func receive(_ count: UInt16, _ length: UInt16, _ server: Server) async throws {
     let source = try server.characteristic("A0B10004-1D1D-4BBD-8E5C-6F0E5F1A0C00")
     let control = try server.characteristic("A0B1000A-1D1D-4BBD-8E5C-6F0E5F1A0C00")
@@ -80,12 +81,12 @@ struct KernelCentral {
       throw BluetoothError(.invalidArgument, "The values cannot be subscribed to.")
     }
     while try await server.link.read(configuration.handle) != [1, 0] { try await Task.sleep(for: .milliseconds(20)) }
-    tell("subscribed")
+    printLine("subscribed")
     try await server.link.write(
       [1, UInt8(truncatingIfNeeded: count), UInt8(count >> 8), UInt8(truncatingIfNeeded: length), UInt8(length >> 8)],
       to: control.valueHandle)
     let watch = Task {
-      // In short steps: the clock goes on while this process is stopped, and a stop must not look like silence.
+      // In short steps: the clock continues while this process is stopped, and a stop must not look like silence.
       var seen = 0
       var stillFor = 0
       while stillFor < 50 {
@@ -96,25 +97,26 @@ struct KernelCentral {
       }
       reader.cancel()
     }
-    do { try await reader.value } catch { tell("the values ended: \(error)") }
+    do { try await reader.value } catch { printLine("the values ended: \(error)") }
     watch.cancel()
-    tell(await tally.text)
-    // Whatever was lost, the link is of use or says why not.
-    tell("read: \(try await server.link.read(source.valueHandle).count) octets")
+    printLine(await tally.text)
+    // Whatever was lost, the link is usable or gives a reason.
+    printLine("read: \(try await server.link.read(source.valueHandle).count) octets")
   }
 
-  /// So many octets to the peer, in as many requests as it takes, and back again.
+  /// Writes this many octets to the peer, in as many requests as needed, and reads them back.
   static func exchange(_ length: Int, with characteristic: RemoteCharacteristic, _ link: Link) async throws {
-    tell("read \(try await link.read(characteristic.valueHandle).count) octets")
+    printLine("read \(try await link.read(characteristic.valueHandle).count) octets")
     let value = (0..<length).map { UInt8(truncatingIfNeeded: $0 * 7 + $0 >> 8) }
     try await link.write(value, to: characteristic.valueHandle)
-    tell("wrote \(length) octets")
+    printLine("wrote \(length) octets")
     let found = try await link.read(characteristic.valueHandle)
-    tell(found == value ? "read the same \(length) octets" : "read \(found.count) octets, not those written: \(found)")
+    printLine(
+      found == value ? "read the same \(length) octets" : "read \(found.count) octets, not those written: \(found)")
   }
 }
 
-/// A link and what was discovered on it.
+/// A link and its discovered characteristic.
 struct Server: Sendable {
   let link: Link
   let database: RemoteDatabase
@@ -127,7 +129,7 @@ struct Server: Sendable {
   }
 }
 
-/// Which of the numbered values have come.
+/// Records which of the numbered values have arrived.
 actor Tally {
   private let count: Int
   private let length: Int
@@ -171,11 +173,11 @@ actor Tally {
   }
 }
 
-private func tell(_ line: String) {
+private func printLine(_ line: String) {
   print(line)
   fflush(nil)  // stdout is a file: whoever waits for a line reads it now
 }
 private func end(_ status: CInt, _ words: String) {
-  tell(words)
+  printLine(words)
   exit(status)
 }

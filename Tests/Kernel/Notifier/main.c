@@ -1,8 +1,8 @@
 // KernelNotifier PID VALUE…: notifications of BlueZ's GATT server, each with the octets that VALUE spells in hex.
 //
 // bluetoothctl 5.66 can register a characteristic that notifies, and get the socket for its values from bluetoothd
-// (AcquireNotify, org.bluez.GattCharacteristic), but has no command that writes a value there. This takes the socket of the
-// bluetoothctl that runs as PID, by pidfd_getfd(2), and writes them: bluetoothd makes a notification of each.
+// (AcquireNotify, org.bluez.GattCharacteristic), but has no command that writes a value there. This takes the socket of
+// the bluetoothctl that runs as PID, by pidfd_getfd(2), and writes them: bluetoothd makes a notification of each.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ int main(int count, char **arguments) {
     size_t length = strlen(arguments[index]) / 2;
     if (length > sizeof value) length = sizeof value;
     for (size_t place = 0; place < length; place++) sscanf(arguments[index] + 2 * place, "%2hhx", &value[place]);
-    // It does not block: bluetoothd is given time to take what waits.
+    // It does not block: bluetoothd gets time to read the waiting values.
     int attempts = 100;
     while (write(fd, value, length) != (ssize_t)length && attempts-- > 0) usleep(100000);
     if (attempts < 0) return fail("a value");

@@ -1,17 +1,17 @@
-# Who may open an adapter, and what is said to whoever may not.
+# Who may open an adapter, and the errors for those who may not.
 
-# By their paths: busybox has its own, which can do less.
+# By their paths: busybox has its own, with fewer features.
 nobody='/bin/setpriv --reuid 65534 --regid 65534 --clear-groups'
 scan='bindrune scan --hci hci0 --duration 1'
 doctor='bindrune doctor hci0'
 
-diagnosed() { # REGEX…: what the doctor has just said, who found something wrong
+diagnosed() { # REGEX…: the last output of the doctor, who found an obstacle
   [ "$status" = 1 ] || fail "the doctor's status is $status instead of 1"
   local regex
   for regex; do grep -qE -e "$regex" out || fail "the doctor does not say /$regex/"; done
 }
 
-case_opens() { # root, with the adapter down: it just works, time and again
+case_opens() { # root, with the adapter down: it works, repeatedly
   radio legacy
   for _ in 1 2 3; do
     attempt $scan
@@ -19,7 +19,7 @@ case_opens() { # root, with the adapter down: it just works, time and again
   done
 }
 
-case_nobody() { # without CAP_NET_ADMIN: EPERM, and the setcap line that helps
+case_nobody() { # without CAP_NET_ADMIN: EPERM, and the setcap line that cures it
   radio legacy
   attempt $nobody $doctor
   diagnosed '✗ CAP_NET_ADMIN' 'setcap cap_net_admin\+ep /bin/bindrune'
@@ -31,7 +31,7 @@ case_nobody() { # without CAP_NET_ADMIN: EPERM, and the setcap line that helps
   succeeded
 }
 
-case_net_admin() { # nobody with CAP_NET_ADMIN and nothing else
+case_net_admin() { # the user nobody with CAP_NET_ADMIN and no other capability
   radio legacy
   attempt $nobody --inh-caps +net_admin --ambient-caps +net_admin $scan
   succeeded
@@ -80,7 +80,7 @@ case_none() { # no adapter at all: ENODEV
   succeeded 'no Bluetooth adapter'
 }
 
-case_absent() { # not that one: ENODEV, and which there are
+case_absent() { # not that one: ENODEV, and the existing ones
   radio legacy
   attempt bindrune scan --hci hci99 --duration 1
   refused 'no hci99' 'hci0' 'hci1'
@@ -124,7 +124,7 @@ case_bluetoothd() { # with its defaults it powers every adapter: EBUSY, and the 
   diagnosed '✗ power' 'bluetoothd .*pid'
 }
 
-case_bluetoothd_leaves_ours() { # who opens first keeps it
+case_bluetoothd_leaves_ours() { # the program that opens it first keeps it
   radio legacy
   background serve bindrune serve --hci hci0
   local ours=$pid
@@ -152,7 +152,7 @@ case_taken() { # by another program of ours: EBUSY, and its name
   succeeded
 }
 
-case_in_set_up() { # in its first moments: waits until the kernel has set it up
+case_in_set_up() { # just after it appeared: waits until the kernel has set it up
   in_set_up
   background scan $scan
   local ours=$pid
@@ -174,7 +174,7 @@ case_doctor_in_set_up() { # and so does the doctor
   succeeded 'hci0 can be opened'
 }
 
-case_stays_in_set_up() { # a controller that never answers the kernel: an error, until it has been plugged in anew
+case_stays_in_set_up() { # a controller that never answers the kernel: an error, until it is plugged in again
   in_set_up
   attempt $scan
   refused 'hci0 is still being set up'
@@ -232,7 +232,7 @@ case_list() { # adapters: those there are, with their addresses
   succeeded "hci0.*$left" "hci1.*$right"
 }
 
-case_doctor() { # all is well, or not, and what to do; the same for programs
+case_doctor() { # whether all is well, and what to do; the same for programs
   radio legacy
   attempt $doctor
   succeeded 'hci0 can be opened'

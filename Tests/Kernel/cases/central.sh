@@ -3,7 +3,7 @@
 service=12345678-1234-5678-1234-56789abcdef0
 value=12345678-1234-5678-1234-56789abcdef1
 
-bluez_serves() { # RADIO [VALUE]: the value is also the longest that it takes
+bluez_serves() { # RADIO [VALUE]: the value is also the longest that it accepts
   radio "$1"
   bluetoothctl_runs
   ask "gatt.register-service $service" 'yes/no'
@@ -16,7 +16,7 @@ bluez_serves() { # RADIO [VALUE]: the value is also the longest that it takes
   ask 'advertise on' 'Advertising object registered'
 }
 
-case_scan_legacy() { # what bluetoothd advertises
+case_scan_legacy() { # bluetoothd's advertisement
   scan legacy
 }
 case_scan_ext() { # the same with the commands of 5.x
@@ -28,7 +28,7 @@ scan() {
   succeeded "\"address\":\"$right\"" '"name":"BlueZPeer"' "\"services\":\\[\"$(echo $service | tr a-f A-F)\"\\]" '"connectable":true'
 }
 
-case_explore_legacy() { # discovery and reading, and what bluetoothd says of it
+case_explore_legacy() { # discovery and reading, and bluetoothd's view of it
   explore legacy
 }
 case_explore_ext() { # the same with the commands of 5.x
@@ -41,7 +41,7 @@ explore() {
   answered 'ReadValue: .*offset 0 link LE'
 }
 
-case_explore_by_address() { # without looking for it first
+case_explore_by_address() { # without scanning for it first
   bluez_serves legacy
   attempt bindrune explore --hci hci0 --address $right/public
   succeeded 'ATT_MTU 517'

@@ -1,5 +1,5 @@
-# Examples/HeartRateCentral and HeartRatePeripheral, which know Core Bluetooth only, and BlueZ. They say nothing of an
-# adapter: without BINDRUNE_HCI it is hci0.
+# Examples/HeartRateCentral and HeartRatePeripheral, which use Core Bluetooth only, and BlueZ. They name no
+# adapter: without BINDRUNE_HCI they use hci0.
 
 sensor=0000180d-0000-1000-8000-00805f9b34fb
 rate=00002a37-0000-1000-8000-00805f9b34fb
@@ -85,7 +85,7 @@ case_take_down() { # an adapter that is up: down for a Core Bluetooth program, a
   background central HeartRateCentral
   local ours=$pid
   heard central.err 'looking for'
-  kill -TERM "$ours" # what is in the background of a shell ignores SIGINT
+  kill -TERM "$ours" # a background process of a shell ignores SIGINT
   finished central "$ours"
   [ "$status" = 143 ] || fail "status $status instead of 143, SIGTERM's"
   is_up hci0 || fail 'hci0 was up before, and is not now'

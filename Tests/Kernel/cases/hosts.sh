@@ -1,4 +1,4 @@
-# Two hosts of ours, on hci0 and on hci1, and what can go wrong under them.
+# Two hosts of ours, on hci0 and on hci1, and failures below them.
 
 case_pair_legacy() { # explore against serve
   pair legacy
@@ -54,13 +54,13 @@ case_stalled_reader() { # stopped for 3 s while 4,000 come: the kernel's buffer 
   all_received 4000
 }
 
-case_overrun_reader() { # up to 120 s: stopped while more come than the buffer keeps: that arrives, and the link goes on
+case_overrun_reader() { # up to 120 s: stopped while more come than the buffer keeps: the kept ones arrive, and the link continues
   overrun 14000 20 11800
 }
-case_overrun_reader_of_fragments() { # up to 120 s: the same in two packets each: a value that lacks a half is dropped, and told
+case_overrun_reader_of_fragments() { # up to 120 s: the same in two packets each: a value that lacks a half is dropped and reported
   overrun 5500 244 9500
 }
-overrun() { # COUNT LENGTH PACKETS: the reader stops until so many packets have been sent
+overrun() { # COUNT LENGTH PACKETS: the reader stops until this many packets have been sent
   radio legacy
   count "$1" "$2" central.btsnoop
   kill -STOP "$central"
@@ -73,12 +73,12 @@ has_sent() { # hciN PACKETS
   [ "$(hciconfig "$1" | sed -n 's/.*TX bytes:.* acl:\([0-9]*\).*/\1/p')" -gt "$2" ]
 }
 
-case_unplug_while_scanning() { # the sentence says that the adapter is gone
+case_unplug_while_scanning() { # the error says that the adapter is gone
   radio legacy
   background serve bindrune serve --hci hci1
   background scan bindrune scan --hci hci0
   local ours=$pid
-  heard scan.out 'Bindrune HR' # it scans: how long that takes is the machine's affair
+  heard scan.out 'Bindrune HR' # it scans: the time until then depends on the machine
   kill "$btvirt"
   finished scan "$ours"
   refused 'hci0'

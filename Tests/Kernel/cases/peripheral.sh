@@ -16,7 +16,7 @@ session() {
   ask "connect $left" 'Connection successful'
   answered 'ServicesResolved: yes'
   heard serve.out "^connected: $right/public"
-  ask "gatt.list-attributes $left" 00002a24- # all but Generic Access, which bluetoothd keeps to itself
+  ask "gatt.list-attributes $left" 00002a24- # all but Generic Access, which bluetoothd hides
   local uuid
   for uuid in 1801 180a 180d 180f 2a19 2a24 2a29 2a37 2a38 2a39; do
     answered "0000$uuid-0000-1000-8000-00805f9b34fb"
@@ -111,7 +111,7 @@ case_notifications() { # up to 120 s: 3,000 of them to the kernel's host, in ord
   [ "$(in_order)" = 3000 ] || fail "$(in_order) of 3000 came in order"
 }
 have_come() { [ "$(grep -c 'Notification handle' dialogue)" = "$1" ] && sleep 1; }
-in_order() { # how many, up to the first that is out of turn
+in_order() { # how many, up to the first that is out of order
   plain 0 | awk '/Notification handle/ {
     sub(".*value: ", "")
     if (NF != 20 || $0 !~ sprintf("^%02x %02x 00 00 ", n % 256, n / 256)) exit
@@ -128,10 +128,10 @@ case_advertise_ext() { # the same with the commands of 5.x
 case_advertise_shortened() { # a name that the scan response cannot hold is cut to 29 octets
   advertised legacy "$long_name" 'A name of more than thirty-on'
 }
-case_advertise_too_much_legacy() { # what does not fit is refused with the numbers
+case_advertise_too_much_legacy() { # data that do not fit are refused with the numbers
   too_much legacy
 }
-case_advertise_too_much_ext() { # also with the commands of 5.x: btvirt's advertisements have 31 octets all the same
+case_advertise_too_much_ext() { # also with the commands of 5.x: btvirt's advertisements still have 31 octets
   too_much ext
 }
 too_much() {
@@ -169,7 +169,7 @@ case_scan_response() { # both halves of what serve advertises reach the kernel
   ask "info $left" 'UUID: Heart Rate'
 }
 
-# What an iPhone would send: 28 octets beside the flags, and what does not fit as bits of the overflow area.
+# As an iPhone sends: 28 octets beside the flags, and UUIDs that do not fit as bits of the overflow area.
 
 case_like_an_iphone_legacy() { # policy coreBluetooth: a 128-bit UUID leaves eight octets for the name
   like_an_iphone legacy
@@ -215,7 +215,7 @@ case_policy_extended() { # extended PDUs, as far as btvirt has room
   monitor_shows 'LE Extended Advertising Report' 'Name \(complete\): Extended$'
 }
 
-seen_by_bluez() { # RADIO OPTION…: of bindrune advertise, which goes on; btmon tells what BlueZ hears
+seen_by_bluez() { # RADIO OPTION…: of bindrune advertise, which continues; btmon shows what BlueZ receives
   radio "$1"
   shift
   background btmon stdbuf -oL btmon --index 1

@@ -5,9 +5,9 @@ import BindruneBroker
 @testable import CoreBluetooth
 import NIOPosix
 
-/// Sends numbers, as many as there is room for, to whoever subscribes.
+/// Sends numbers, as many as there is room for, to its subscribers.
 final class Sender: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
-  // Sendable: what changes is touched on the manager's queue.
+  // Sendable: variables are used on the manager's queue.
   let characteristic = CBMutableCharacteristic(
     type: CBUUID(string: "2A37"), properties: .notify, value: nil, permissions: .readable)
   let command = CBMutableCharacteristic(
@@ -75,7 +75,7 @@ func overTheAir() -> [String] {
         if thread == 2 {
           server.setDesiredConnectionLatency(.low, for: CBCentral(identifier: UUID(), longestUpdate: 20))
         }
-        // A manager of the same adapter that vanishes with operations in flight.
+        // A manager of the same adapter that is released with operations in flight.
         if thread == 3, turn.isMultiple(of: 20) {
           let gone = CBCentralManager(
             delegate: nil, queue: DispatchQueue(label: "gone"), options: [CBManagerOptionAdapterKey: "receiver"])
@@ -91,9 +91,11 @@ func overTheAir() -> [String] {
       faults.append("round \(round): \(client.last) of \(client.count) values")
     }
     client.found.map(manager.cancelPeripheralConnection)
-    if client.isDone.wait(timeout: .now() + 60) == .timedOut { faults.append("round \(round): the end was not told") }
+    if client.isDone.wait(timeout: .now() + 60) == .timedOut {
+      faults.append("round \(round): the end was not reported")
+    }
     if sender.isUnsubscribed.wait(timeout: .now() + 60) == .timedOut {
-      faults.append("round \(round): the end was not told to the peripheral")
+      faults.append("round \(round): the end was not reported to the peripheral")
     }
     faults += client.faults
   }

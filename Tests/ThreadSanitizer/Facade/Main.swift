@@ -1,11 +1,12 @@
-// The facade from several threads: properties are read, delegates swapped, requests made and managers dropped while the
-// session tells of values and ends. `../run` compiles it, and the facade, under ThreadSanitizer. Status 1: a promise is broken.
+// The facade from several threads: properties are read, delegates swapped, requests made and managers released while
+// the session delivers values and ends. `../run` compiles it, and the facade, under ThreadSanitizer. Status 1: an
+// invariant is violated.
 import BindruneBroker
 @testable import CoreBluetooth
 
-/// An adapter with one device, that answers everything on a thread of its own.
+/// An adapter with one device that answers everything on a thread of its own.
 final class Script: BrokerSession, @unchecked Sendable {
-  // Sendable: everything happens on `air`.
+  // Sendable: everything runs on `air`.
   private let air = DispatchQueue(label: "air")
   private let events: EventQueue
   private var next: UInt32 = 0
@@ -78,11 +79,11 @@ final class Script: BrokerSession, @unchecked Sendable {
   }
 }
 
-/// Goes on with everything, and checks the order of values.
+/// Makes the next request at each result, and checks the order of values.
 final class Client: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, CBPeripheralManagerDelegate,
   @unchecked Sendable
 {
-  // Sendable: what changes is touched on the manager's queue, and after `isDone`; what is found, under the lock.
+  // Sendable: variables are used on the manager's queue, and after `isDone`; `found` under the lock.
   private(set) var last: UInt32 = 0
   private(set) var faults: [String] = []
   private let lock = Foundation.NSLock()  // not the module's, which `run` exchanges
@@ -129,7 +130,7 @@ final class Client: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, CB
   func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) {}
 }
 
-/// What an observer of a flag was given.
+/// The changes that an observer of a flag got.
 final class Changes: @unchecked Sendable {
   // Sendable: the lock.
   private let lock = Foundation.NSLock()  // not the module's, which `run` exchanges
@@ -176,7 +177,7 @@ func threads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
           }
           if turn.isMultiple(of: 2) { observation.invalidate() }
         }
-        // Managers that vanish with operations in flight.
+        // Managers released with operations in flight.
         if thread == 4, turn % 10 == 0 {
           short = Client(count: .max)
           gone = CBCentralManager(delegate: short, queue: DispatchQueue(label: "gone")) { Script(events: $0) }
@@ -189,7 +190,7 @@ func threads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
     for peripheral in manager.retrievePeripherals(withIdentifiers: [Script.peer]) {
       manager.cancelPeripheralConnection(peripheral)
     }
-    if client.isDone.wait(timeout: .now() + 60) == .timedOut { faults.append("the end was not told") }
+    if client.isDone.wait(timeout: .now() + 60) == .timedOut { faults.append("the end was not reported") }
     faults += client.faults
     if changes.balance != (other.isScanning ? 1 : 0) {
       faults.append("\(changes.balance) more beginnings than ends of scans")

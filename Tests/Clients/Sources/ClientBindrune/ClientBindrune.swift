@@ -2,8 +2,8 @@ import Bindrune
 import Foundation
 import OtherNames
 
-// `import Bindrune` brings no name that its own interface does not use: what is unqualified here is Foundation's, the
-// standard library's, or the other module's.
+// `import Bindrune` brings only names of its own interface: unqualified names here are Foundation's, the standard
+// library's, or the other module's.
 
 struct Reading: Codable, Equatable {
   var id: UUID
@@ -34,7 +34,7 @@ struct Names {
   var disconnect = Disconnect(), reset = Reset(), world = World(), machine = Machine(), adapter = Adapter()
 }
 
-/// What a central and a peripheral need is there by one import.
+/// One import brings everything that a central and a peripheral need.
 func readings(of uuid: BluetoothUUID, from peer: PeerID, _ host: BluetoothHost) async throws -> [Reading] {
   try await host.withLink(to: peer, .balanced, timeout: .seconds(10)) { link in
     let database: RemoteDatabase = try await link.discover()

@@ -1,4 +1,4 @@
-// Shapes in which programs and libraries use Core Bluetooth, in Swift 5: nothing here may need a change to build on Linux.
+// How programs and libraries use Core Bluetooth, in Swift 5: nothing here may need a change to build on Linux.
 import CoreBluetooth
 
 // MARK: Protocols of a client's own that Apple's classes conform to, so that a test can stand in for them
@@ -52,7 +52,7 @@ public protocol PeripheralManaging: AnyObject {
 }
 extension CBPeripheralManager: PeripheralManaging {}
 
-// MARK: Conformances and words that a client adds
+// MARK: Conformances and members that a client adds
 
 extension CBManagerState: CustomStringConvertible {
   public var description: String {
@@ -128,7 +128,7 @@ open class LoggingManager: CBCentralManager {
 class NamedService: CBMutableService {
   var label = ""
 }
-// Who overrides the designated initialiser has the others from it.
+// A class that overrides the designated initialiser inherits the others.
 class CountingCentral: CBCentralManager {
   static var made: [CBCentralManager] { [CountingCentral(), CountingCentral(delegate: nil, queue: .main)] }
   override init(delegate: CBCentralManagerDelegate?, queue: DispatchQueue?, options: [String: Any]?) {
@@ -378,7 +378,7 @@ open class FakePeripheral: CBPeripheral {
   }
 }
 
-/// The names that most delegates give to what they keep are the first words of Apple's methods too.
+/// Most delegates name their properties like the first words of Apple's methods.
 open class Keeper: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, CBPeripheralManagerDelegate {
   public var centralManager: CBCentralManager!
   public lazy var peripheralManager = CBPeripheralManager(delegate: self, queue: nil)

@@ -1,7 +1,8 @@
-// The shapes of Swift 6: isolation of delegates, and what crosses from one to another.
+// Swift 6: isolation of delegates, and values that cross isolation boundaries.
 @preconcurrency import CoreBluetooth
 
-/// The most common: a view model on the main actor, whose delegate methods are nonisolated and come on the main queue.
+/// The most common: a view model on the main actor, whose delegate methods are nonisolated and called on the main
+/// queue.
 @MainActor public final class ViewModel: NSObject {
   public private(set) var peripherals: [CBPeripheral] = []
   public private(set) var values: [CBUUID: Data] = [:]
@@ -50,7 +51,7 @@ extension ViewModel: @preconcurrency CBPeripheralDelegate {
   }
 }
 
-/// Everything on a queue of its own, and a stream of what happens.
+/// Everything on a queue of its own, and a stream of events.
 public final class Events: NSObject, CBCentralManagerDelegate, @unchecked Sendable {
   public enum Event: Sendable {
     case state(CBManagerState)

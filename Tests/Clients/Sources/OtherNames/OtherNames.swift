@@ -1,4 +1,4 @@
-// A module of somebody else's, with names that are common and that the layers of the stack have, or had.
+// A foreign module with common names that the layers of the stack have, or had.
 public struct Host { public init() {} }
 public struct List { public init() {} }
 public struct Layout { public init() {} }

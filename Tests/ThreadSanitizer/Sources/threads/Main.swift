@@ -1,6 +1,6 @@
 import Foundation
 
-/// Everything that eight producers do to a port, in several sizes; status 1 where one of their promises is broken.
+/// All actions of eight producers on a port, in several sizes; status 1 if an invariant is violated.
 @main struct Main {
   static func main() async {
     var faults: [String] = []

@@ -1,0 +1,415 @@
+import ATT
+import BindruneToolbox
+import BindruneWire
+import GATT
+import HCI
+import L2CAP
+import SMP
+
+// The security of links: pairing over channel 0x0006, encryption by the controller, bonds, GATT's permissions. Vol 3,
+// Part C, §10; Decision 0048.
+extension HostCore {
+  // MARK: From above
+
+  /// Pairs with the link's peer; a Peripheral asks the Central to pair, or to encrypt with the bond. Ends with `.completed(id,
+  /// .secured)`, after the `.pairingEnded` of a pairing. One pairing at a time on a link: a call without settings while one
+  /// is in progress ends with that, other calls with `.busy`. `settings`: for this pairing only; nil: the
+  /// configuration's. In any case the new key is not weaker than that of a bond with the peer.
+  public mutating func pair(_ link: LinkID, _ settings: PairingSettings? = nil, id: RequestID, now: Instant) {
+    guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
+    if upper.links[index].protection.isIdle {
+      if let failure = beginPairing(at: index, settings, now) { return emit(.completed(id, .failed(failure))) }
+    } else if settings != nil || upper.links[index].protection.manager.isIdle {
+      return emit(.completed(id, .failed(.busy)))
+    }
+    finish(id, withWorkAt: index, now)
+  }
+  /// Encrypts the link with the bond's key; a Peripheral asks the Central to. Ends with `.completed(id, .secured)`.
+  public mutating func encrypt(_ link: LinkID, id: RequestID, now: Instant) {
+    guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
+    if upper.links[index].protection.isIdle {
+      guard let bond = bonds[upper.links[index].peer], begin(with: bond, at: index, now) else {
+        return emit(.completed(id, .failed(.notBonded)))
+      }
+    }
+    finish(id, withWorkAt: index, now)
+  }
+  /// `id` ends with what is in progress on the link.
+  private mutating func finish(_ id: RequestID, withWorkAt index: Int, _ now: Instant) {
+    upper.links[index].protection.requests.append(id)
+    secure(at: index, now)
+    drain(now)
+  }
+  /// The user's answer to `.pairingAsked`. False, and without effect, if the link does not ask this now.
+  @discardableResult
+  public mutating func answer(_ answer: PairingAnswer, on link: LinkID, now: Instant) -> Bool {
+    guard let index = upper.index(of: link) else { return false }
+    let isWanted: Bool
+    switch answer {
+    case .consent: isWanted = upper.links[index].protection.manager.accept(now: now, using: &upper.chance)
+    case .passkey(let digits):
+      isWanted = upper.links[index].protection.manager.enter(passkey: digits, now: now, using: &upper.chance)
+    case .numbersMatch: isWanted = upper.links[index].protection.manager.confirmNumbers(now: now)
+    case .keypress(let key): isWanted = upper.links[index].protection.manager.notify(key, now: now)
+    case .refuse: isWanted = upper.links[index].protection.manager.refuse(now: now)
+    }
+    secure(at: index, now)
+    drain(now)
+    return isWanted
+  }
+  /// What protects the link now; nil if there is no such link.
+  public func security(of link: LinkID) -> LinkSecurity? {
+    upper.index(of: link).map { upper.links[$0].protection.security }
+  }
+
+  /// A bond that was stored: call this before the start. It replaces another one with the same peer.
+  public mutating func add(_ bond: Bond, now: Instant) throws(IdentityError) {
+    if let irk = bond.peers.irk, !irk.isZero { try privacy.add(bond.address, IdentityResolvingKey(irk.number)) }
+    peers.identify(bond.peer, as: bond.address)
+    bonds.put(bond)
+    drain(now)
+  }
+  /// Forgets a bond; a link that it encrypts stays encrypted. False if there is none; else `.bondRemoved` follows.
+  @discardableResult public mutating func removeBond(with peer: PeerID, now: Instant) -> Bool {
+    guard forget(peer) else { return false }
+    drain(now)
+    return true
+  }
+  private mutating func forget(_ peer: PeerID) -> Bool {
+    guard let bond = bonds.remove(peer) else { return false }
+    privacy.identities.remove(bond.address)
+    for index in 0..<upper.links.count where upper.links[index].peer == peer {
+      upper.links[index].protection.security.isBonded = false
+      securityChanged(at: index)
+    }
+    emit(.bondRemoved(peer))
+    return true
+  }
+  /// The longest unused first.
+  public var allBonds: [Bond] { bonds.all }
+  public func bond(with peer: PeerID) -> Bond? { bonds[peer] }
+
+  // MARK: Pairing
+
+  func makeProtection(
+    of peer: PeerID, _ role: LinkRole, own: PeerAddress, peers: PeerAddress
+  ) -> LinkProtection {
+    let own = PairingAddress(own), peers = PairingAddress(peers)
+    let manager = SecurityManager(
+      role: role == .central ? .initiator : .responder,
+      addresses: role == .central
+        ? PairingAddresses(initiator: own, responder: peers) : PairingAddresses(initiator: peers, responder: own),
+      attempts: bonds.attempts(of: peer))
+    return LinkProtection(manager, isBonded: bonds[peer] != nil)
+  }
+  /// What a pairing with `peer` may be like: what `settings` say, but not weaker than a bond.
+  private func settings(_ settings: PairingSettings?, for peer: PeerID) -> PairingSettings {
+    var settings = settings ?? configuration.pairing
+    if !hasChance { settings.acceptsPairing = false }
+    if let irk = privacy.irk {
+      settings.identity = PairingIdentity(irk: SecurityKey(irk.value), address: PairingAddress(identityAddress))
+    }
+    guard let bond = bonds[peer]?.strength else { return settings }
+    if bond.isAuthenticated { settings.protection = .required }
+    if bond.isSecureConnections { settings.secureConnections = .only }
+    let least = max(settings.keySizes.lowerBound, bond.size)
+    settings.keySizes = least...max(settings.keySizes.upperBound, least)
+    return settings
+  }
+  /// Central: pairs; Peripheral: requests security. Returns why not.
+  private mutating func beginPairing(at index: Int, _ settings: PairingSettings?, _ now: Instant) -> HostFailure? {
+    let settings = self.settings(settings, for: upper.links[index].peer)
+    if !hasChance { return .invalidParameters }
+    upper.links[index].protection.manager.settings = settings
+    do throws(PairingRefusal) {
+      if upper.links[index].role == .central {
+        try upper.links[index].protection.manager.pair(now: now)
+      } else {
+        try upper.links[index].protection.manager.requestSecurity(now: now)
+      }
+      return nil
+    } catch {
+      return error == .busy ? .busy : .pairingRefused(error)
+    }
+  }
+  /// Encrypts the link with the bond's key. False if that is impossible.
+  private mutating func begin(with bond: Bond, at index: Int, _ now: Instant) -> Bool {
+    guard upper.links[index].role == .central else { return beginPairing(at: index, nil, now) == nil }
+    guard let key = bond.peers.longTermKey else { return false }
+    start(key, bond.strength, .bond, at: index, now)
+    return true
+  }
+
+  /// Takes the effects of a link's Security Manager, and helps GATT's client.
+  mutating func secure(at index: Int, _ now: Instant) {
+    let link = upper.links[index].id
+    while let effect = upper.links[index].protection.manager.nextEffect() {
+      switch effect {
+      case .requestConsent(let method):
+        let isBonded = upper.links[index].protection.security.isBonded
+        emit(.pairingAsked(link, .consent(method, replacesBond: isBonded)))
+      case .displayPasskey(let digits): emit(.pairingAsked(link, .display(digits)))
+      case .requestPasskey: emit(.pairingAsked(link, .enterPasskey))
+      case .compareNumbers(let number): emit(.pairingAsked(link, .compare(number)))
+      case .showKeypress(let key): emit(.pairingAsked(link, .keypress(key)))
+      case .considerSecurityRequest(let wanted): consider(wanted, at: index, now)
+      case .encrypt(let key):
+        if let strength = upper.links[index].protection.manager.keyStrength {
+          start(LongTermKey(key: key), strength, .pairing, at: index, now)
+        }
+      case .completed(let result):
+        paired(result, at: index, now)
+        emit(.pairingEnded(link, nil))
+        ended(at: index, nil)
+      case .failed(let error):
+        emit(.pairingEnded(link, error))
+        ended(at: index, .pairingFailed(error))
+      case .resumed: ended(at: index, nil)
+      case .report(let violation): emit(.violation(link, .smp(violation)))
+      }
+    }
+    if let refusal = upper.links[index].protection.refusal {
+      upper.links[index].protection.refusal = nil
+      help(refusal, at: index, now)
+    }
+    collectServer()
+    collect(at: index)
+  }
+  /// The pairing, Security Request or encryption in progress has ended; nil: the link is secured.
+  private mutating func ended(at index: Int, _ failure: HostFailure?) {
+    let requests = upper.links[index].protection.requests, security = upper.links[index].protection.security
+    upper.links[index].protection.requests = []
+    for id in requests { emit(.completed(id, failure.map { .failed($0) } ?? .secured(security))) }
+    upper.links[index].client.securityEnded(isSecured: failure == nil)
+    prepare(at: index)
+  }
+  /// The settings for a pairing that the peer begins.
+  mutating func prepare(at index: Int) {
+    upper.links[index].protection.manager.settings = settings(nil, for: upper.links[index].peer)
+  }
+
+  /// A Peripheral asks for security. Vol 3, Part H, §2.4.6.
+  private mutating func consider(_ wanted: AuthReq, at index: Int, _ now: Instant) {
+    let bond = bonds[upper.links[index].peer]
+    if let bond, !wanted.contains(.mitm) || bond.strength.isAuthenticated, begin(with: bond, at: index, now) { return }
+    if configuration.pairsOnDemand, beginPairing(at: index, nil, now) == nil { return }
+    _ = upper.links[index].protection.manager.refuseSecurityRequest()
+  }
+  /// The server has refused a request of our client. Vol 3, Part C, §10.3.2.
+  private mutating func help(_ refusal: ATTError, at index: Int, _ now: Instant) {
+    guard upper.links[index].protection.isIdle else { return }  // its end helps
+    let key = upper.links[index].protection.security.key
+    if key == nil, let bond = bonds[upper.links[index].peer], begin(with: bond, at: index, now) { return }
+    if configuration.pairsOnDemand, canImprove(key, refusal), beginPairing(at: index, nil, now) == nil { return }
+    upper.links[index].client.securityEnded(isSecured: false)
+  }
+  /// A pairing with the configuration's settings may make a key that the server accepts.
+  private func canImprove(_ key: KeyStrength?, _ refusal: ATTError) -> Bool {
+    guard let key else { return true }
+    let settings = configuration.pairing
+    if refusal == .encryptionKeySizeTooShort { return key.size < settings.keySizes.upperBound }
+    return !key.isAuthenticated && (settings.ioCapability != .noInputNoOutput || settings.peersData != nil)
+  }
+
+  private mutating func paired(_ result: PairingResult, at index: Int, _ now: Instant) {
+    let link = upper.links[index].id, peer = upper.links[index].peer
+    let identity = result.peers.identityAddress.map { PeerAddress($0) }
+    let address = identity ?? upper.links[index].address
+    if let other = bonds.other(than: peer, at: address) {
+      // What it is bonded as is known only now.
+      if result.strength.isWeaker(than: other.strength) { return emit(.violation(link, .weakerThanBond)) }
+      _ = forget(other.peer)
+    }
+    if let identity, let irk = result.peers.irk, !irk.isZero {
+      do throws(IdentityError) {
+        try identify(link, as: identity, IdentityResolvingKey(irk.number), now: now)
+      } catch {
+        preconditionFailure("the Security Manager accepts identity addresses only: \(error)")
+      }
+    }
+    guard result.isBonding else { return }
+    let bond = Bond(
+      peer: peer, address: address, strength: result.strength, ours: result.ours, peers: result.peers)
+    while bonds.all.count >= configuration.maximumBonds, bonds[peer] == nil { _ = forget(bonds.all[0].peer) }
+    bonds.put(bond)
+    upper.links[index].protection.isClientRestored = true
+    upper.server.bond(upper.links[index].bearers.first.bearer.id, as: BondID(rawValue: peer.rawValue))
+    emit(.bondChanged(peer))
+    if upper.links[index].protection.security.isBonded { return }
+    upper.links[index].protection.security.isBonded = true
+    securityChanged(at: index)
+  }
+
+  // MARK: Encryption
+
+  private mutating func start(
+    _ key: LongTermKey, _ strength: KeyStrength, _ source: LinkProtection.KeySource, at index: Int, _ now: Instant
+  ) {
+    let handle = upper.links[index].handle
+    expectEncryption(strength, source, at: index, now)
+    send(key.key, tag: Tag.encryption | UInt32(handle.rawValue), now) { octets in
+      LEEnableEncryption.with {
+        $0.connectionHandle = handle
+        $0.randomNumber = LongTermKeyRand(rawValue: key.rand)
+        $0.encryptedDiversifier = key.ediv
+        $0.longTermKey = octets
+      }
+    }
+  }
+  /// Sends the command that `command` makes with the key's octets.
+  private mutating func send(
+    _ key: SecurityKey, tag: UInt32, _ now: Instant, _ command: (SecretOctets) -> some HCICommand
+  ) {
+    var arena: [UInt8] = []
+    let octets = SecretOctets(key.number, in: &arena)
+    do throws(WireError) { try hci.send(command(octets), from: arena.span, tag: tag, now: now) } catch {
+      preconditionFailure("the key has the 16 octets of the command's field: \(error)")
+    }
+  }
+  private mutating func expectEncryption(
+    _ strength: KeyStrength, _ source: LinkProtection.KeySource, at index: Int, _ now: Instant
+  ) {
+    upper.links[index].protection.phase = .starting(
+      strength, source, deadline: now.adding(seconds: LinkProtection.timeout))
+  }
+  /// As Peripheral: the Central's controller starts the encryption. Vol 4, Part E, §7.7.65.5.
+  mutating func answer(_ event: LELongTermKeyRequest, _ now: Instant) {
+    guard let index = upper.index(of: event.connectionHandle) else { return refuseKey(event.connectionHandle, now) }
+    let ediv = event.encryptedDiversifier, rand = event.randomNumber.rawValue, key: SecurityKey
+    if upper.links[index].protection.manager.isPairing {
+      // A bond's key would take the place of the pairing's.
+      guard let own = upper.links[index].protection.manager.key(ediv: ediv, rand: rand),
+        let strength = upper.links[index].protection.manager.keyStrength
+      else { return refuseKey(event.connectionHandle, now) }
+      key = own
+      expectEncryption(strength, .pairing, at: index, now)
+    } else {
+      guard let bond = bonds[upper.links[index].peer], let own = bond.ours.longTermKey, own.ediv == ediv,
+        own.rand == rand
+      else { return refuseKey(event.connectionHandle, now) }
+      key = own.key
+      expectEncryption(bond.strength, .bond, at: index, now)
+    }
+    send(key, tag: Tag.unanswered, now) { octets in
+      LELongTermKeyRequestReply.with {
+        $0.connectionHandle = event.connectionHandle
+        $0.longTermKey = octets
+      }
+    }
+    note(at: index)
+  }
+  /// Vol 4, Part E, §7.8.26.
+  private mutating func refuseKey(_ handle: ConnectionHandle, _ now: Instant) {
+    let command = LELongTermKeyRequestNegativeReply.with { $0.connectionHandle = handle }
+    hci.send(command, tag: Tag.unanswered, now: now)
+  }
+
+  /// Encryption Change and Encryption Key Refresh Complete: Vol 4, Part E, §7.7.8, §7.7.39.
+  mutating func encryptionChanged(_ handle: ConnectionHandle, _ status: HCIStatus, isOn: Bool, _ now: Instant) {
+    guard let index = upper.index(of: handle) else { return }
+    let before = upper.links[index].protection.security, isEncrypted = status == .success && isOn
+    switch upper.links[index].protection.phase {
+    case .starting(let strength, let source, _) where isEncrypted:
+      upper.links[index].protection.security.key = strength
+      if source == .bond { proveBond(at: index) }
+    // No key of ours: what the controller means is unknown.
+    case .quiet where isEncrypted: return
+    case .starting, .quiet: upper.links[index].protection.security.key = nil
+    }
+    if upper.links[index].protection.security != before { securityChanged(at: index) }
+    encryptionEnded(at: index, status, isEncrypted: isEncrypted, now)
+  }
+  /// The controller has refused LE Enable Encryption: the link is as encrypted as before.
+  mutating func encryptionRefused(_ handle: ConnectionHandle, _ status: HCIStatus, _ now: Instant) {
+    if let index = upper.index(of: handle) { encryptionEnded(at: index, status, isEncrypted: false, now) }
+  }
+  private mutating func encryptionEnded(at index: Int, _ status: HCIStatus, isEncrypted: Bool, _ now: Instant) {
+    let phase = upper.links[index].protection.phase
+    upper.links[index].protection.phase = .quiet
+    let wasPairing = upper.links[index].protection.manager.isPairing
+    upper.links[index].protection.manager.encryptionChanged(isEncrypted: isEncrypted, now: now, using: &upper.chance)
+    // A pairing goes on, and ends by itself.
+    if case .starting(_, .bond, _) = phase, !wasPairing {
+      if !isEncrypted, status == .pinOrKeyMissing { emit(.bondRejected(upper.links[index].id)) }
+      // After a failure the Central may still pair, as we have asked it to.
+      if upper.links[index].protection.manager.isIdle {
+        ended(at: index, isEncrypted ? nil : .refused(.encrypt, status))
+      }
+    }
+    secure(at: index, now)
+  }
+  /// No packet of an encrypted link has been authenticated for too long: somebody else may be sending. Vol 4, Part E,
+  /// §7.7.75.
+  mutating func authenticationTimedOut(_ handle: ConnectionHandle, _ now: Instant) {
+    guard let index = upper.index(of: handle) else { return }
+    emit(.violation(upper.links[index].id, .authenticationTimedOut))
+    disconnect(at: index, .authenticationFailure, now)
+  }
+  /// The peer has the bond's key, so it is the peer.
+  private mutating func proveBond(at index: Int) {
+    let peer = upper.links[index].peer
+    guard let bond = bonds[peer] else { return }
+    bonds.put(bond)
+    emit(.bondChanged(peer))
+    if upper.links[index].protection.isClientRestored { return }
+    upper.links[index].protection.isClientRestored = true
+    let bearer = upper.links[index].bearers.first.bearer.id, id = BondID(rawValue: peer.rawValue)
+    do throws(WireError) {
+      guard !bond.client.isEmpty else { return upper.server.bond(bearer, as: id) }
+      try upper.server.restore(bond.client.span, of: id, on: bearer)
+    } catch {
+      // The client begins anew.
+      emit(.violation(upper.links[index].id, .clientRecord(error)))
+      upper.server.bond(bearer, as: id)
+    }
+  }
+  /// Tells GATT's server, and the application.
+  private mutating func securityChanged(at index: Int) {
+    let security = upper.links[index].protection.security
+    upper.setSecurity(security, at: index)
+    emit(.securityChanged(upper.links[index].id, security))
+  }
+  /// GATT's record of a bonded client has changed.
+  mutating func store(_ record: Octets, of peer: PeerID) {
+    let octets = upper.server.bytes(of: record)
+    // A reconnection restores the record, which the server then reports unchanged.
+    guard let bond = bonds[peer], bond.client != octets else { return }
+    bonds.change(peer) { $0.client = octets }
+    emit(.bondChanged(peer))
+  }
+
+  // MARK: Links
+
+  /// A link is up: what is known of its peer applies, and a Central encrypts it.
+  mutating func protect(at index: Int, _ now: Instant) {
+    prepare(at: index)
+    upper.setSecurity(upper.links[index].protection.security, at: index)
+    guard upper.links[index].role == .central, let bond = bonds[upper.links[index].peer] else { return }
+    _ = begin(with: bond, at: index, now)
+  }
+  /// The link ends: so does what was in progress on it.
+  mutating func unprotect(at index: Int, _ now: Instant) {
+    upper.links[index].protection.manager.linkClosed(now: now)
+    upper.links[index].protection.phase = .quiet
+    bonds.keep(upper.links[index].protection.manager.attempts, of: upper.links[index].peer)
+    secure(at: index, now)
+    ended(at: index, .noSuchLink)
+  }
+  mutating func expireProtection(at index: Int, _ now: Instant) {
+    upper.links[index].protection.manager.expire(now: now)
+    if case .starting(_, _, let deadline) = upper.links[index].protection.phase, deadline <= now {
+      upper.links[index].protection.phase = .quiet
+      ended(at: index, .refused(.encrypt, .lmpOrLLResponseTimeout))
+      // Neither end knows whether the other encrypts.
+      disconnect(at: index, .authenticationFailure, now)
+    }
+    secure(at: index, now)
+  }
+}
+
+extension UpperLayers {
+  fileprivate mutating func setSecurity(_ security: LinkSecurity, at index: Int) {
+    server.setSecurity(
+      security.bearer, keySize: security.key?.size.count ?? 16, of: links[index].bearers.first.bearer.id)
+  }
+}

@@ -1,0 +1,156 @@
+import BindruneToolbox
+import BindruneWire
+import SMP
+
+extension Bond {
+  /// The bond as octets, to be stored: its keys too. They begin with the number of their format.
+  ///
+  /// An address is stored as public or random, the client's record as it is.
+  public var octets: [UInt8] {
+    var arena: [UInt8] = [], record = BondRecord()
+    record.peer = peer.firstAddress.address
+    record.isPeerRandom = peer.firstAddress.isRandom
+    record.address = address.address
+    record.isAddressRandom = address.isRandom
+    record.isAuthenticated = strength.isAuthenticated
+    record.isSecureConnections = strength.isSecureConnections
+    record.keySize = strength.size
+    record.ours = KeyFields(ours, in: &arena)
+    record.peers = KeyFields(peers, in: &arena)
+    record.ourSignCounter = ourSignCounter
+    record.peersSignCounter = peersSignCounter
+    record.client = Octets(client, in: &arena)
+    // Cannot fail: every field has a value, every range is one of the arena.
+    do throws(WireError) { return try record.encoded(from: arena.span) } catch { return [] }
+  }
+
+  /// The bond of these ``octets``. Throws for another format, and names the field that is cut or has an invalid value.
+  ///
+  /// Does not look into the client's record: GATT's server checks that when it takes it, and the keys are of use
+  /// without it.
+  public init(_ octets: Span<UInt8>) throws(WireError) {
+    // First, because another format's fields have no meaning here.
+    if !octets.isEmpty, octets[0] != BondRecord.format { throw .unknown("Format", Int(octets[0])) }
+    let record = try WireDecoder.decode(BondRecord.self, octets)
+    self.init(
+      peer: PeerID(PeerAddress(record.peer, record.isPeerRandom ? .random : .public)),
+      address: PeerAddress(record.address, record.isAddressRandom ? .random : .public),
+      strength: KeyStrength(
+        isAuthenticated: record.isAuthenticated, isSecureConnections: record.isSecureConnections, size: record.keySize),
+      ours: record.ours.keys(in: octets), peers: record.peers.keys(in: octets))
+    ourSignCounter = record.ourSignCounter
+    peersSignCounter = record.peersSignCounter
+    client = record.client.array(in: octets)
+  }
+}
+
+/// A stored ``Bond``. A key's octets are least significant first, as in the PDU that brought it: Vol 3, Part H, §3.6.
+struct BondRecord: WireRecord {
+  static var format: UInt8 { 1 }
+  var format = BondRecord.format
+  /// The address that the `PeerID` was made from.
+  var peer = DeviceAddress()
+  var isPeerRandom = false
+  var address = DeviceAddress()
+  var isAddressRandom = false
+  var isAuthenticated = false
+  var isSecureConnections = false
+  var keySize = EncryptionKeySize.longest
+  var ours = KeyFields()
+  var peers = KeyFields()
+  var ourSignCounter: UInt32 = 0
+  var peersSignCounter: UInt32 = 0
+  var client = Octets()
+
+  mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
+    try visit.value("Format", &format)
+    try visit.value("Peer", &peer)
+    try visit.value("Peer, random", &isPeerRandom)
+    try visit.value("Address", &address)
+    try visit.value("Address, random", &isAddressRandom)
+    try visit.value("Authenticated", &isAuthenticated)
+    try visit.value("Secure Connections", &isSecureConnections)
+    try visit.value("Encryption Key Size", &keySize)
+    try visit.value("Our Sign Counter", &ourSignCounter)
+    try visit.value("Peer's Sign Counter", &peersSignCounter)
+    try visit.bits("Our Keys", &ours.present, 4)
+    try visit.bits("Peer's Keys", &peers.present, 4)
+    if ours.present.contains(.longTermKey) {
+      try visit.octets("Our Long Term Key", &ours.longTermKey, .exactly(16))
+      try visit.value("Our EDIV", &ours.ediv)
+      try visit.value("Our Rand", &ours.rand)
+    }
+    if ours.present.contains(.irk) { try visit.octets("Our Identity Resolving Key", &ours.irk, .exactly(16)) }
+    if ours.present.contains(.identityAddress) {
+      try visit.value("Our Identity Address", &ours.identityAddress)
+      try visit.value("Our Identity Address, random", &ours.isIdentityAddressRandom)
+    }
+    if ours.present.contains(.csrk) { try visit.octets("Our Signature Key", &ours.csrk, .exactly(16)) }
+    if peers.present.contains(.longTermKey) {
+      try visit.octets("Peer's Long Term Key", &peers.longTermKey, .exactly(16))
+      try visit.value("Peer's EDIV", &peers.ediv)
+      try visit.value("Peer's Rand", &peers.rand)
+    }
+    if peers.present.contains(.irk) { try visit.octets("Peer's Identity Resolving Key", &peers.irk, .exactly(16)) }
+    if peers.present.contains(.identityAddress) {
+      try visit.value("Peer's Identity Address", &peers.identityAddress)
+      try visit.value("Peer's Identity Address, random", &peers.isIdentityAddressRandom)
+    }
+    if peers.present.contains(.csrk) { try visit.octets("Peer's Signature Key", &peers.csrk, .exactly(16)) }
+    try visit.octets("Client Record", &client)
+  }
+}
+
+/// The keys of one device in a ``BondRecord``: those that `present` has.
+struct KeyFields: BitwiseCopyable, Sendable {
+  struct Present: OptionSet, OpenNumber {
+    var rawValue: UInt8
+    static var longTermKey: Present { Present(rawValue: 1) }
+    static var irk: Present { Present(rawValue: 2) }
+    static var identityAddress: Present { Present(rawValue: 4) }
+    static var csrk: Present { Present(rawValue: 8) }
+  }
+  var present: Present = []
+  var longTermKey = SecretOctets()
+  var ediv: UInt16 = 0
+  var rand: UInt64 = 0
+  var irk = SecretOctets()
+  var identityAddress = DeviceAddress()
+  var isIdentityAddressRandom = false
+  var csrk = SecretOctets()
+  init() {}
+
+  /// Appends the keys' octets to `arena`.
+  init(_ keys: DistributedKeys, in arena: inout [UInt8]) {
+    if let key = keys.longTermKey {
+      present.insert(.longTermKey)
+      longTermKey = SecretOctets(key.key.number, in: &arena)
+      (ediv, rand) = (key.ediv, key.rand)
+    }
+    if let key = keys.irk {
+      present.insert(.irk)
+      irk = SecretOctets(key.number, in: &arena)
+    }
+    if let identity = keys.identityAddress {
+      present.insert(.identityAddress)
+      (identityAddress, isIdentityAddressRandom) = (identity.address, identity.isRandom)
+    }
+    if let key = keys.csrk {
+      present.insert(.csrk)
+      csrk = SecretOctets(key.number, in: &arena)
+    }
+  }
+
+  func keys(in octets: Span<UInt8>) -> DistributedKeys {
+    var keys = DistributedKeys()
+    if present.contains(.longTermKey) {
+      keys.longTermKey = LongTermKey(key: longTermKey.key(in: octets), ediv: ediv, rand: rand)
+    }
+    if present.contains(.irk) { keys.irk = irk.key(in: octets) }
+    if present.contains(.identityAddress) {
+      keys.identityAddress = PairingAddress(identityAddress, isRandom: isIdentityAddressRandom)
+    }
+    if present.contains(.csrk) { keys.csrk = csrk.key(in: octets) }
+    return keys
+  }
+}

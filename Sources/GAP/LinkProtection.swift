@@ -1,0 +1,83 @@
+import ATT
+import BindruneWire
+import GATT
+import HCI
+import SMP
+
+/// What a pairing asks the user, or shows. Vol 3, Part H, §2.3.5.
+public enum PairingQuestion: BitwiseCopyable, Sendable, Equatable {
+  /// The peer wants to pair by this method: `.consent` or `.refuse`. `replacesBond`: there is a bond with the peer, which the
+  /// pairing replaces; its key will not be weaker.
+  case consent(PairingMethod, replacesBond: Bool)
+  /// Show six digits, zeros in front, which the user enters on the peer. Needs no answer.
+  case display(UInt32)
+  /// Ask for the six digits that the peer displays: `.passkey` or `.refuse`.
+  case enterPasskey
+  /// Show six digits, zeros in front, and ask whether the peer shows the same: `.numbersMatch` or `.refuse`.
+  case compare(UInt32)
+  /// The user does this on the peer while entering the displayed digits. Needs no answer.
+  case keypress(KeypressNotificationType)
+}
+
+/// What the user answers.
+public enum PairingAnswer: BitwiseCopyable, Sendable, Equatable {
+  case consent
+  /// Six digits, 0 … 999,999; a greater number fails the pairing.
+  case passkey(UInt32)
+  case numbersMatch
+  /// The user does this while entering the passkey. The question stays open.
+  case keypress(KeypressNotificationType)
+  /// Ends the pairing, at any time.
+  case refuse
+}
+
+/// # LinkProtection
+/// **Overview**: the pairing of a link, and its encryption. Vol 3, Part C, §10; Vol 6, Part B, §5.1.3.
+///
+/// **Function**: `manager` pairs. A Central starts the encryption, with the key of a bond or of the pairing; as a Peripheral
+/// the host answers the controller's request for one of them. The controller reports the result.
+///
+/// **Phases** of the encryption: quiet → starting → quiet. The link's `security` changes only with the controller's report.
+struct LinkProtection: ~Copyable {
+  enum KeySource: BitwiseCopyable { case pairing, bond }
+  enum Phase: BitwiseCopyable {
+    case quiet
+    /// The controllers are to encrypt the link with a key of this strength.
+    case starting(KeyStrength, KeySource, deadline: Instant)
+  }
+  /// The procedure response time-out: Vol 6, Part B, §5.2.
+  static var timeout: UInt64 { 40 }
+
+  var manager: SecurityManager
+  var phase = Phase.quiet
+  var security = LinkSecurity()
+  /// The application's requests that end with the pairing, Security Request or encryption in progress.
+  var requests: [RequestID] = []
+  /// The server has refused a request of GATT's client, which waits for more security.
+  var refusal: ATTError?
+  /// GATT's server knows the client as the bonded one.
+  var isClientRestored = false
+
+  init(_ manager: consuming SecurityManager, isBonded: Bool) {
+    self.manager = manager
+    security.isBonded = isBonded
+  }
+  /// `HostCore.secure` has something to do.
+  var hasWork: Bool { manager.hasEffect || refusal != nil }
+  /// Nothing is in progress.
+  var isIdle: Bool {
+    guard case .quiet = phase else { return false }
+    return manager.isIdle
+  }
+  var deadline: Instant? {
+    guard case .starting(_, _, let deadline) = phase else { return manager.deadline }
+    return .earliest(deadline, manager.deadline)
+  }
+}
+
+extension PairingAddress {
+  init(_ address: PeerAddress) { self.init(address.address, isRandom: address.isRandom) }
+}
+extension PeerAddress {
+  init(_ address: PairingAddress) { self.init(address.address, address.isRandom ? .random : .public) }
+}

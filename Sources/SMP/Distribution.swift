@@ -1,0 +1,96 @@
+import BindruneToolbox
+import BindruneWire
+
+/// # Distribution
+/// **Overview**: phase 3: the keys of later links, over the encrypted link. Vol 3, Part H, §2.4.3 and §3.6.1.
+///
+/// **Function**: the responder sends its keys first, then the initiator, each in the Specification's order. A key out of
+/// that order fails the pairing.
+///
+/// **Phases** are the codes that are still awaited, in order, and the PDUs that are not queued yet.
+struct Distribution: Sendable {
+  /// What has to come from the peer.
+  private(set) var awaited: [SMPCode]
+  /// Our keys, until they are queued: an initiator's when all has come.
+  private var prepared: [Outgoing] = []
+  private(set) var result: PairingResult
+  private let agreement: Agreement
+
+  init(_ agreement: Agreement, _ key: LinkKey, using chance: inout some RandomNumberGenerator) {
+    self.agreement = agreement
+    let (own, peers) =
+      agreement.role == .initiator
+      ? (agreement.keysOfInitiator, agreement.keysOfResponder) : (agreement.keysOfResponder, agreement.keysOfInitiator)
+    awaited = []
+    if peers.contains(.encKey) { awaited += [.encryptionInformation, .centralIdentification] }
+    if peers.contains(.idKey) { awaited += [.identityInformation, .identityAddressInformation] }
+    if peers.contains(.signKey) { awaited.append(.signingInformation) }
+    result = PairingResult(
+      method: agreement.method, isSecureConnections: agreement.isSecureConnections, keySize: agreement.keySize,
+      isBonding: agreement.isBonding && !key.usesDebugKey, usesDebugKey: key.usesDebugKey)
+    if agreement.isSecureConnections {
+      result.ours.longTermKey = LongTermKey(key: key.key)
+      result.peers.longTermKey = LongTermKey(key: key.key)
+    }
+    prepare(own, &chance)
+  }
+
+  /// Makes our keys, in the order in which they are sent.
+  private mutating func prepare(_ toSend: KeyDistribution, _ chance: inout some RandomNumberGenerator) {
+    if toSend.contains(.encKey) {
+      // EDIV and Rand of 0 name the key of a pairing in progress, so Rand is not 0.
+      let key = SecurityKey.random(using: &chance).reduced(to: agreement.keySize.count)
+      let ltk = LongTermKey(
+        key: key, ediv: .random(in: 0 ... .max, using: &chance), rand: .random(in: 1 ... .max, using: &chance))
+      result.ours.longTermKey = ltk
+      prepared += [.encryptionInformation(key), .centralIdentification(ediv: ltk.ediv, rand: ltk.rand)]
+    }
+    if toSend.contains(.idKey), let identity = agreement.settings.identity {
+      result.ours.irk = identity.irk.isZero ? nil : identity.irk
+      result.ours.identityAddress = identity.address
+      prepared += [.identityInformation(identity.irk), .identityAddress(identity.address)]
+    }
+    if toSend.contains(.signKey) {
+      let key = SecurityKey.random(using: &chance)
+      result.ours.csrk = key
+      prepared.append(.signingInformation(key))
+    }
+  }
+  /// The PDUs with our keys; none the second time.
+  mutating func takeKeys() -> [Outgoing] {
+    defer { prepared = [] }
+    return prepared
+  }
+
+  /// Takes the next key. False if it is not the one that is due; throws the reason for which we refuse it.
+  mutating func receive(_ message: SMPPDU, _ pdu: Span<UInt8>) throws(PairingFailure) -> Bool {
+    guard message.code == awaited.first else { return false }
+    awaited.removeFirst()
+    switch message {
+    case .encryptionInformation(let m):
+      let key = m.longTermKey.key(in: pdu).reduced(to: agreement.keySize.count)
+      result.peers.longTermKey = LongTermKey(key: key)
+    case .centralIdentification(let m):
+      result.peers.longTermKey?.ediv = m.ediv
+      result.peers.longTermKey?.rand = m.rand
+    case .identityInformation(let m):
+      let irk = m.identityResolvingKey.key(in: pdu)
+      result.peers.irk = irk.isZero ? nil : irk
+    case .identityAddressInformation(let m):
+      let isRandom = m.addrType == .randomStatic
+      // No private address is an identity: §3.6.5.
+      guard !isRandom || m.bdADDR.randomKind == .static else { throw .keyRejected }
+      result.peers.identityAddress = PairingAddress(m.bdADDR, isRandom: isRandom)
+    case .signingInformation(let m): result.peers.csrk = m.signatureKey.key(in: pdu)
+    default: return false
+    }
+    return true
+  }
+}
+
+extension SecretOctets {
+  /// The key of 16 octets (traps otherwise) in the message that the octets are a range of.
+  package func key(in message: Span<UInt8>) -> SecurityKey {
+    SecurityKey(leastSignificantFirst: message.extracting(octets.range))
+  }
+}

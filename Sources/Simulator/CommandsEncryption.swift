@@ -1,0 +1,67 @@
+import BindruneToolbox
+import BindruneWire
+import HCI
+
+// Commands of encryption: the central's host starts it, the peripheral's host provides its key.
+
+extension LEEnableEncryption: LinkCommand {
+  /// Refused while another procedure runs. An encrypted link is paused first, and gets a new key. Vol 6, Part B,
+  /// §5.1.3.
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    guard let end = controller.end(connectionHandle) else { return answer(.unknownConnectionIdentifier) }
+    guard end.role == .central, !medium.links[end.link].central.isPaused else { return answer(.commandDisallowed) }
+    let request = EncryptionRequest(
+      random: randomNumber, diversifier: encryptedDiversifier,
+      longTermKey: AES128(key: number(longTermKey.octets, in: packet)),
+      keyDiversifier: controller.addressChance.next(), isRefresh: medium.links[end.link].central.transmitKey != nil)
+    if request.isRefresh {
+      medium.links[end.link].central.encryption = .awaitingPause(request)
+      medium.proceed(.pauseEncryptionRequest, end)
+    } else {
+      medium.requestEncryption(request, end)
+    }
+    medium.errands.append(.serve(end.link))
+    return answer(.success)
+  }
+}
+extension LELongTermKeyRequestReply: LinkCommand {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, _ packet: Span<UInt8>) -> Return {
+    guard let end = controller.end(connectionHandle) else { return answer(.unknownConnectionIdentifier) }
+    guard case .awaitingHost(let central, let peripheral, let isRefresh) = medium.links[end.link][end.role].encryption
+    else { return answer(.commandDisallowed) }
+    let longTermKey = AES128(key: number(longTermKey.octets, in: packet))
+    let key = SessionKey(longTermKey, central: central, peripheral: peripheral)
+    medium.links[end.link][end.role].encryption = .starting(key, isRefresh: isRefresh)
+    medium.proceed(.startEncryptionRequest, end)
+    medium.errands.append(.serve(end.link))
+    return answer(.success)
+  }
+}
+extension LELongTermKeyRequestNegativeReply: LinkExecutable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
+    guard case .awaitingHost = medium.links[end.link][end.role].encryption else { return answer(.commandDisallowed) }
+    medium.refuseKey(end)
+    medium.errands.append(.serve(end.link))
+    return answer(.success)
+  }
+}
+extension ReadAuthenticatedPayloadTimeout.Return: LinkReturn {}
+extension ReadAuthenticatedPayloadTimeout: LinkExecutable {
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
+    var result = answer(.success)
+    result.authenticatedPayloadTimeout = medium.links[end.link][end.role].payloadTimeout
+    return result
+  }
+}
+extension WriteAuthenticatedPayloadTimeout: LinkExecutable {
+  /// Not shorter than the peer's longest silence. Vol 4, Part E, §7.3.94.
+  func execute(_ controller: inout VirtualController, _ medium: inout Medium, at end: LinkPlace) -> Return {
+    let parameters = medium.links[end.link].parameters
+    guard authenticatedPayloadTimeout.rawValue > 0,
+      authenticatedPayloadTimeout.duration >= parameters.period * (1 + Int(parameters.latency))
+    else { return answer(.invalidHCICommandParameters) }
+    medium.links[end.link][end.role].payloadTimeout = authenticatedPayloadTimeout
+    if medium.links[end.link][end.role].receiveKey != nil { medium.startPayloadTimer(end) }
+    return answer(.success)
+  }
+}

@@ -1,0 +1,1 @@
+../../../../Sources/Bindrune/SendDepth.swift

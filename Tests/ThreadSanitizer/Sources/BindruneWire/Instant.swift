@@ -1,0 +1,1 @@
+../../../../Sources/Wire/Instant.swift
