@@ -377,6 +377,19 @@ public struct Bearer: ~Copyable {
     }
     return queue.offer(WriteCommand.opcode, handle, value, limit: longestValue)
   }
+  /// Queues a Signed Write Command (Vol 3, Part F, §3.4.5.4) like `offer(command:)`. `value` ends with its signature, and
+  /// fits into the PDU (traps otherwise), because a part of it would have another signature.
+  public mutating func offer<C: AttributeClient & ~Copyable>(
+    signed handle: AttributeHandle, _ value: Span<UInt8>, client: borrowing C
+  ) -> SendAnswer {
+    precondition(value.count <= mtu &- 3)
+    guard isOpen else { return .closed }
+    if client.holdsCommands(on: id) {
+      isCommandRefused = true
+      return .full
+    }
+    return queue.offer(SignedWriteCommand.opcode, handle, value, limit: value.count)
+  }
   /// Reports `.ready` for commands that were refused because of a request, when that has left or ended. Call it when
   /// requests have ended; the bearer calls it when it has written one.
   @inlinable @inline(__always)

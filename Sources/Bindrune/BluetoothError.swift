@@ -220,8 +220,6 @@ extension BluetoothError {
       case .databaseChanged:
         BluetoothError(
           .servicesChanged, "The device has changed its services since they were discovered: discover them again.")
-      case .noSigningKey:
-        BluetoothError(.invalidArgument, "A signed write needs a key, which only pairing gives: use write.")
       case .unknownCharacteristic:
         BluetoothError(.invalidArgument, "There is no such characteristic among those discovered: discover first.")
       case .noConfigurationDescriptor:

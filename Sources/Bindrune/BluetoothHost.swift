@@ -84,7 +84,7 @@ public actor BluetoothHost {
   let agent: any PairingAgent
   let bondStore: (any BondStore)?
   /// The pending writes to it, in their order.
-  var savingBonds: Task<Void, Never>?
+  var savingBonds: Task<BluetoothError?, Never>?
   nonisolated let databaseCache: any DatabaseCache
   /// The pending writes to the cache.
   var remembering: Task<Void, Never>?
@@ -218,7 +218,7 @@ public actor BluetoothHost {
   /// Afterwards the controller can be opened again at once.
   public func close() async {
     await end()
-    await savingBonds?.value
+    _ = await savingBonds?.value
     // `fail` has logged its error.
     try? await transport.closeFuture.get()
   }

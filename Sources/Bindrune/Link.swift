@@ -225,6 +225,16 @@ extension Link {
   public func writeWithoutResponse(_ value: [UInt8], to handle: AttributeHandle) async throws(BluetoothError) -> Bool {
     try await host.write(command: value, to: handle, on: id)
   }
+  /// Signed Write Without Response: for a value that has the property, over a link that is not encrypted, to a device with
+  /// a bond. The device can tell that the value is ours and was not sent before. Over an encrypted link this is
+  /// `writeWithoutResponse`. At most MTU − 15 octets. False as for `writeWithoutResponse`. Vol 3, Part G, §4.9.2.
+  ///
+  /// The first of each 64 writes waits until the bond store has reserved counters for them, and throws if it cannot: so
+  /// no counter is used twice, whenever the program ends.
+  @discardableResult
+  public func writeSigned(_ value: [UInt8], to handle: AttributeHandle) async throws(BluetoothError) -> Bool {
+    try await host.write(signed: value, to: handle, on: id)
+  }
 }
 
 // MARK: Notifications and indications

@@ -187,6 +187,29 @@ extension BluetoothHost {
     return perform { core, _ in core.write(command: value.span, to: handle, on: link).isAccepted }
   }
 
+  func write(signed value: [UInt8], to handle: AttributeHandle, on link: LinkID) async throws(BluetoothError) -> Bool {
+    let operation = { "write attribute \(handle.text) of \(self.peerText(link)) with a signature" }
+    guard let state = linkStates[link] else { throw BluetoothError.linkIsDown.during(operation()) }
+    while true {
+      guard !hasValues(.command, on: link) else { return false }
+      switch perform({ core, _ in core.write(signed: value.span, to: handle, on: link) }) {
+      case .queued: return true
+      case .full: return false
+      case .closed: throw BluetoothError.linkIsDown.during(operation())
+      case .storeBond:
+        if let error = await storeBond(state.peer).value { throw error.during(operation()) }
+      case .noSigningKey:
+        throw BluetoothError(
+          .pairing, "There is no key for a signature: pair with the device, or write without one.",
+          operation: operation())
+      case .tooLong(let limit):
+        throw BluetoothError(
+          .invalidArgument, "\(value.count) octets do not fit one signed write, which carries \(limit): use write.",
+          operation: operation())
+      }
+    }
+  }
+
   // MARK: Ports
 
   /// A port for all characteristics of a link: see `Link.sendPort`. `onReady` runs on the event loop, once per ready

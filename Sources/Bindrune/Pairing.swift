@@ -82,22 +82,29 @@ extension BluetoothHost {
       }
     }
   }
-  /// Stores a bond that is new or has changed, or removes it.
-  func storeBond(_ peer: PeerID) {
-    guard let bondStore else { return }
-    let bond = core.bond(with: peer), adapter = core.identityAddress, earlier = savingBonds
-    savingBonds = Task {
-      await earlier?.value
+  /// Stores a bond that is new or has changed, or removes it. The task's value is the failure, which is logged.
+  @discardableResult func storeBond(_ peer: PeerID) -> Task<BluetoothError?, Never> {
+    let bond = core.bond(with: peer), adapter = core.identityAddress, earlier = savingBonds, bondStore = bondStore
+    let saving = Task { () -> BluetoothError? in
+      _ = await earlier?.value
       do throws(BluetoothError) {
-        guard let bond else { return try await bondStore.remove(peer, of: adapter) }
-        for forgotten in try await bondStore.save(bond, of: adapter) {
+        guard let bond else {
+          try await bondStore?.remove(peer, of: adapter)
+          return nil
+        }
+        for forgotten in try await bondStore?.save(bond, of: adapter) ?? [] {
           logger.notice("forgot the bond with \(forgotten), the longest unused one, because the store is full")
           removeBond(with: forgotten)
         }
+        core.stored(bond)
+        return nil
       } catch {
         logger.error("\(error)")
+        return error
       }
     }
+    savingBonds = saving
+    return saving
   }
 
   // MARK: Questions

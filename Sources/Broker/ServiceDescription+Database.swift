@@ -89,10 +89,13 @@ extension ServiceDescription.Characteristic {
 
   /// The access of clients: what both the permissions and the properties allow. Vol 3, Part G, §3.3.1.1.
   var permitted: AttributePermissions {
-    AttributePermissions(
-      read: properties.contains(.read) ? permissions.read : .none,
-      write: properties.isDisjoint(with: [.write, .writeWithoutResponse, .authenticatedSignedWrites])
-        ? .none : permissions.write)
+    var permitted = AttributePermissions(read: properties.contains(.read) ? permissions.read : .none)
+    if !properties.isDisjoint(with: [.write, .writeWithoutResponse]) {
+      permitted.write = permissions.write
+    } else if properties.contains(.authenticatedSignedWrites) {
+      permitted.write = permissions.write.orSigned
+    }
+    return permitted
   }
   /// A value that may be read only over a protected link is sent over no other. Vol 3, Part C, §10.3.1.1.
   var configuringPermitted: AttributePermissions.Access {

@@ -147,7 +147,7 @@ private struct DatabaseReader {
       let properties = try self.properties(fields)
       let permissions = try self.permissions(
         fields, read: properties.contains(.read) ? .open : .none,
-        write: properties.isDisjoint(with: [.write, .writeWithoutResponse, .authenticatedSignedWrites]) ? .none : .open)
+        write: properties.writeAccess)
       let (value, application) = try self.value(fields)
       let uuid = try fields.required("uuid", try fields.uuid("uuid"))
       let handles = builder.characteristic(

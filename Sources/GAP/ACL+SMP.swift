@@ -81,6 +81,7 @@ extension HostCore {
     for index in 0..<upper.links.count where upper.links[index].peer == peer {
       upper.links[index].protection.security.isBonded = false
       securityChanged(at: index)
+      verifySignatures(at: index)
     }
     emit(.bondRemoved(peer))
     return true
@@ -234,6 +235,7 @@ extension HostCore {
     bonds.put(bond)
     upper.links[index].protection.isClientRestored = true
     upper.server.bond(upper.links[index].bearers.first.bearer.id, as: BondID(rawValue: peer.rawValue))
+    verifySignatures(at: index)
     emit(.bondChanged(peer))
     if upper.links[index].protection.security.isBonded { return }
     upper.links[index].protection.security.isBonded = true
@@ -349,7 +351,7 @@ extension HostCore {
   private mutating func proveBond(at index: Int) {
     let peer = upper.links[index].peer
     guard let bond = bonds[peer] else { return }
-    bonds.put(bond)
+    bonds.use(peer)
     emit(.bondChanged(peer))
     if upper.links[index].protection.isClientRestored { return }
     upper.links[index].protection.isClientRestored = true
@@ -384,7 +386,10 @@ extension HostCore {
   mutating func protect(at index: Int, _ now: Instant) {
     prepare(at: index)
     upper.setSecurity(upper.links[index].protection.security, at: index)
-    guard upper.links[index].role == .central, let bond = bonds[upper.links[index].peer] else { return }
+    verifySignatures(at: index)
+    guard configuration.encryptsBondedLinks, upper.links[index].role == .central,
+      let bond = bonds[upper.links[index].peer]
+    else { return }
     _ = begin(with: bond, at: index, now)
   }
   /// The link ends: so does what was in progress on it.

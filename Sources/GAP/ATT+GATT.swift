@@ -300,6 +300,9 @@ extension HostCore {
         }
       case .store(let bond, let octets):
         store(octets, of: PeerID(rawValue: bond.rawValue))
+      case .signCounterChanged(let bearer, let counter): signed(on: bearer, next: counter)
+      case .signatureRefused(let bearer, let handle, let refusal):
+        if let link = link(of: bearer) { emit(.violation(link, .signatureRefused(handle, refusal))) }
       case .requestCancelled(let id, let bearer):
         emit(.requestCancelled(id, link(of: bearer)))
       }

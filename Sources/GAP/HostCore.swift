@@ -25,10 +25,19 @@ public struct HostConfiguration: Sendable {
   /// How to answer peers that ask for other connection parameters.
   public var parameterPolicy = ParameterPolicy.accept
   /// What pairings offer and demand, unless `HostCore.pair` says otherwise. Our identity is added by the core.
-  public var pairing = PairingSettings()
-  /// Pair when a Peripheral asks for security, or when a server refuses a request of our client for lack of it; links with a
-  /// bond are encrypted in any case.
+  /// By default with signature keys, for signed writes.
+  public var pairing: PairingSettings = {
+    var settings = PairingSettings()
+    settings.distributes.insert(.signKey)
+    settings.requests.insert(.signKey)
+    return settings
+  }()
+  /// Pair when a Peripheral asks for security, or when a server refuses a request of our client for lack of it. With a bond
+  /// the host encrypts instead.
   public var pairsOnDemand = true
+  /// As Central, encrypt each link to a bonded peer when it comes up. Off: only on demand; until then the host may send
+  /// signed writes.
+  public var encryptsBondedLinks = true
   /// One more forgets the bond that has been unused for the longest time.
   public var maximumBonds = 128
   public init() {}

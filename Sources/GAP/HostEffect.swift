@@ -161,6 +161,8 @@ public enum HostViolation: Sendable {
   case weakerThanBond
   /// The stored record of the peer's GATT client does not decode: the client begins without one.
   case clientRecord(WireError)
+  /// The server has ignored a signed write to this attribute. Vol 3, Part F, §3.4.5.4.
+  case signatureRefused(AttributeHandle, SignatureRefusal)
   /// No packet of the encrypted link has been authenticated for 30 s: the host disconnects. Vol 4, Part E, §7.7.75.
   case authenticationTimedOut
   /// The peer took more than 30 s for a transaction: the host disconnects. Vol 3, Part F, §3.3.3.

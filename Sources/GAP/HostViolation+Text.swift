@@ -18,6 +18,8 @@ extension HostViolation {
     case .weakerThanBond:
       "the peer has paired with a weaker key than that of its bond: the bond stays, the new keys are not kept"
     case .clientRecord(let error): "the stored record of the peer's client does not decode (\(error)): it begins anew"
+    case .signatureRefused(let handle, let refusal):
+      "the peer's signed write to attribute \(handle.text) is ignored: \(words(refusal))"
     case .authenticationTimedOut: "no packet of the encrypted link was authenticated for 30 s: the link is disconnected"
     case .transactionTimedOut: "the peer took more than 30 s for a transaction: the link is disconnected"
     case .applicationTooSlow(let handle):
@@ -33,6 +35,13 @@ extension HostViolation {
     }
   }
 
+  private func words(_ refusal: SignatureRefusal) -> String {
+    switch refusal {
+    case .noKey: "no bond has a key for its signature"
+    case .wrongSignature: "another key or other octets were signed"
+    case .repeatedCounter: "its counter is that of an earlier one"
+    }
+  }
   private func words(_ violation: HCIViolation) -> String {
     switch violation {
     case .malformed(let error): "the controller sent a packet that does not decode (\(error)): ignored"

@@ -66,6 +66,9 @@ struct Link: ~Copyable {
   mutating func offer(command handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
     bearers.first.bearer.offer(command: handle, value, client: client)
   }
+  mutating func offer(signed handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
+    bearers.first.bearer.offer(signed: handle, value, client: client)
+  }
   /// Requests may have ended: see `Bearer.releaseCommands`.
   mutating func releaseCommands() { bearers.forEach { $0.bearer.releaseCommands(client: client) } }
   /// The client or a bearer has an effect.

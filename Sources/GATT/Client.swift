@@ -145,11 +145,6 @@ public struct Client: AttributeClient, ~Copyable {
     }
     submit(Procedure(id, .preparing(Procedure.Queueing()), parts: parts, octets: octets))
   }
-  /// Fails with `.noSigningKey` until pairing provides the keys that sign. Vol 3, Part G, §4.9.2.
-  public mutating func writeSigned(_ id: RequestID, _ handle: AttributeHandle, _ value: Span<UInt8>) {
-    emptyArena()
-    complete(id, .failed(.noSigningKey))
-  }
 
   // MARK: Subscribing
 

@@ -179,7 +179,7 @@ public struct ServiceBuilder: Sendable {
       permissions
       ?? AttributePermissions(
         read: properties.contains(.read) ? .open : .none,
-        write: properties.isDisjoint(with: [.write, .writeWithoutResponse, .authenticatedSignedWrites]) ? .none : .open)
+        write: properties.writeAccess)
     let valueHandle = add(uuid, value, permissions, at: valueAt)
     var configuration: AttributeHandle?
     if configured, !properties.isDisjoint(with: [.notify, .indicate]) {

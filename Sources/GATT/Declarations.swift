@@ -20,6 +20,12 @@ public struct CharacteristicProperties: OptionSet, OpenNumber {
   @inlinable public static var authenticatedSignedWrites: Self { Self(rawValue: 0x40) }
   /// Needs a Characteristic Extended Properties descriptor.
   @inlinable public static var extendedProperties: Self { Self(rawValue: 0x80) }
+
+  /// The permission to write a value that has these properties and no permissions of its own.
+  public var writeAccess: AttributePermissions.Access {
+    if !isDisjoint(with: [.write, .writeWithoutResponse]) { return .open }
+    return contains(.authenticatedSignedWrites) ? .open.orSigned : .none
+  }
 }
 
 /// Value of the Characteristic Extended Properties descriptor (0x2900). Vol 3, Part G, §3.3.3.1.

@@ -7,7 +7,7 @@ public struct AttributePermissions: BitwiseCopyable, Sendable, Hashable {
   ///
   ///     AttributePermissions(read: .encrypted, write: .authenticated.withKey(of: 16).withAuthorization)
   public struct Access: BitwiseCopyable, Sendable, Hashable {
-    /// Bits 0 and 1: the level; bit 2: authorization; bits 4 … 7: the least key size, less one.
+    /// Bits 0 and 1: the level; bit 2: authorization; bit 3: a signature will do; bits 4 … 7: the least key size, less one.
     let rawValue: UInt8
     init(rawValue: UInt8) { self.rawValue = rawValue }
 
@@ -24,14 +24,19 @@ public struct AttributePermissions: BitwiseCopyable, Sendable, Hashable {
     /// The same with a key of at least `octets`, 7 … 16 (Vol 3, Part H, §2.3.4); otherwise 0x0C. A key requires
     /// encryption: `.open` becomes `.encrypted`.
     public func withKey(of octets: Int) -> Access {
-      let level = self == .open ? 2 : rawValue & 0x07
+      let level = self == .open ? 2 : rawValue & 0x0F
       return Access(rawValue: level | UInt8(min(max(octets, 1), 16) - 1) << 4)
     }
+
+    /// For writing: the same, or a signed write by a client with a bond, and for `.authenticated` an authenticated one,
+    /// over a link that is not encrypted. Vol 3, Part C, §10.2.2: LE security mode 2. `.open` becomes `.encrypted`.
+    public var orSigned: Access { Access(rawValue: (rawValue & 0x03 == 1 ? rawValue + 1 : rawValue) | 0x08) }
 
     public var isPermitted: Bool { rawValue & 0x03 != 0 }
     public var needsEncryption: Bool { rawValue & 0x02 != 0 }
     public var needsAuthentication: Bool { rawValue & 0x03 == 3 }
     public var needsAuthorization: Bool { rawValue & 0x04 != 0 }
+    public var acceptsSignature: Bool { rawValue & 0x08 != 0 }
     /// Octets; 1 if any key is long enough.
     public var leastKeySize: Int { Int(rawValue >> 4) + 1 }
   }
@@ -83,10 +88,12 @@ extension Server {
     return position
   }
   @inline(__always)
-  mutating func writable(_ handle: AttributeHandle, _ session: Int) throws(Refusal) -> Int {
+  mutating func writable(
+    _ handle: AttributeHandle, _ session: Int, signature: BearerSecurity = .none
+  ) throws(Refusal) -> Int {
     guard let position = database.position(of: handle) else { throw Refusal(handle, .invalidHandle) }
     let access = database.attributes[position].permissions.write
-    if let error = error(access, .writeNotPermitted, session) { throw Refusal(handle, error) }
+    if let error = error(access, .writeNotPermitted, session, signature) { throw Refusal(handle, error) }
     return position
   }
   @inline(__always)
@@ -94,23 +101,26 @@ extension Server {
     error(database.attributes[position].permissions.read, .readNotPermitted, session)
   }
   @inline(__always)
-  private mutating func error(_ access: AttributePermissions.Access, _ forbidden: ATTError, _ session: Int) -> ATTError?
-  {
-    access == .open ? nil : protectedError(access, forbidden, session)
+  private mutating func error(
+    _ access: AttributePermissions.Access, _ forbidden: ATTError, _ session: Int, _ signature: BearerSecurity = .none
+  ) -> ATTError? {
+    access == .open ? nil : protectedError(access, forbidden, session, signature)
   }
   /// Checks permission, authorization, authentication, encryption and key size, in the order that `Server` documents.
   /// Vol 3, Part C, §10.3.1: without a key the client must pair (0x05), with one it must encrypt (0x0F), and with a
   /// weak one on an encrypted link it must pair again (0x05).
   @inline(never)
   private mutating func protectedError(
-    _ access: AttributePermissions.Access, _ forbidden: ATTError, _ session: Int
+    _ access: AttributePermissions.Access, _ forbidden: ATTError, _ session: Int, _ signature: BearerSecurity
   ) -> ATTError? {
     guard access.isPermitted else { return forbidden }
     let client = sessions[session].client
     if access.needsAuthorization, !clients[client].isAuthorized { return .insufficientAuthorization }
     guard access.needsEncryption else { return nil }
-    let security = clients[client].security
-    if security < (access.needsAuthentication ? .authenticated : .encrypted) {
+    let security = clients[client].security,
+      least = access.needsAuthentication ? BearerSecurity.authenticated : .encrypted
+    if access.acceptsSignature, signature >= least { return nil }
+    if security < least {
       return security == .keysAvailable ? .insufficientEncryption : .insufficientAuthentication
     }
     return access.leastKeySize > clients[client].keySize ? .encryptionKeySizeTooShort : nil

@@ -75,8 +75,6 @@ public enum ClientError: Error, BitwiseCopyable, Sendable, Equatable {
   /// The database has changed since it was discovered, so that the handle may mean something else: discover again.
   /// Vol 3, Part G, §2.5.2.
   case databaseChanged
-  /// A signed write needs a key, which only pairing provides, and there is none. Vol 3, Part G, §4.9.2.
-  case noSigningKey
   /// `subscribe` to a handle that is not a characteristic value of `Client.remote`.
   case unknownCharacteristic
   /// The characteristic has no Client Characteristic Configuration descriptor. Vol 3, Part G, §3.3.3.3.

@@ -121,12 +121,24 @@ public struct Server: AttributeServer, ~Copyable {
   }
 
   public mutating func receive(command: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant) {
-    // Signed Write Commands are ignored until there are keys to verify them: Vol 3, Part F, §3.4.5.4.
-    guard case .writeCommand(let command) = command, let session = session(of: bearer) else { return }
+    guard let session = session(of: bearer) else { return }
+    switch command {
+    case .writeCommand(let command):
+      write(command.attributeHandle, packet.extracting(command.attributeValue.range), session)
+    case .signedWriteCommand(let command):
+      guard let signature = verify(command, packet, session) else { return }
+      write(
+        command.attributeHandle, packet.extracting(command.attributeValue.range), session, signature: signature)
+    default: break
+    }
+  }
+  @inline(__always)
+  private mutating func write(
+    _ handle: AttributeHandle, _ value: Span<UInt8>, _ session: Int, signature: BearerSecurity = .none
+  ) {
     if ignoresDatabase(session) { return }
-    let value = packet.extracting(command.attributeValue.range)
     do throws(Refusal) {
-      let position = try writable(command.attributeHandle, session)
+      let position = try writable(handle, session, signature: signature)
       try checkWrite(position, at: 0, value, session)
       guard hasRoom(effects: 1, octets: value.count) else { return }
       apply(position, value, session)

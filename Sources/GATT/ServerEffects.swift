@@ -22,6 +22,11 @@ public enum ServerEffect: BitwiseCopyable, Sendable, Equatable {
   case writeRequested(ServerRequestID, BearerID, AttributeHandle, offset: UInt16, Octets, following: Int)
   /// The question needs no answer any more: the bearer was closed, or has answered for the application after 25 s.
   case requestCancelled(ServerRequestID, BearerID)
+  /// The client of this bearer has signed a write: it will sign the next one with this counter or a higher one, which
+  /// replaces that of its ``ClientSigning`` also where it is stored.
+  case signCounterChanged(BearerID, UInt32)
+  /// The server has ignored a signed write to this attribute. Vol 3, Part F, §3.4.5.4.
+  case signatureRefused(BearerID, AttributeHandle, SignatureRefusal)
   /// The record of a bonded client has changed: the octets replace those stored for the bond, and `restore` takes them
   /// when the client returns. `ClientRecord` decodes them.
   case store(BondID, Octets)

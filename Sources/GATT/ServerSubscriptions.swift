@@ -11,6 +11,8 @@ struct ClientState: ~Copyable {
   /// Octets of the encryption key; meaningless without encryption.
   var keySize = 16
   var isAuthorized = false
+  /// Verifies the client's signed writes.
+  var signing: ClientSigning?
   /// By `Attribute.slot`. Each client has its own: Vol 3, Part G, §3.3.3.3.
   var configurations: [ClientCharacteristicConfiguration]
   /// One queue, however many bearers there are: Vol 3, Part F, §3.4.6.

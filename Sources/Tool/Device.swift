@@ -27,11 +27,12 @@ struct DeviceOptions: ParsableArguments {
   /// Opens the controller, finds the device, connects and runs `body`; closes everything, even if `body` throws.
   /// `agent`: nil: the options'.
   func withLink<Result>(
-    _ progress: Progress, agent: (any PairingAgent)? = nil, _ body: (Link, PeerAddress) async throws -> Result
+    _ progress: Progress, _ configuration: HostConfiguration = HostConfiguration(),
+    agent: (any PairingAgent)? = nil, _ body: (Link, PeerAddress) async throws -> Result
   ) async throws -> Result {
     let logger = host.common.logger, store = try pairing.store(host, logger)
     return try await withLink(
-      progress, HostConfiguration(), agent: agent ?? pairing.makeAgent(logger), bondStore: store, body)
+      progress, configuration, agent: agent ?? pairing.makeAgent(logger), bondStore: store, body)
   }
   func withLink<Result>(
     _ progress: Progress, _ configuration: HostConfiguration, agent: any PairingAgent, bondStore: (any BondStore)?,

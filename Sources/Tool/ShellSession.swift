@@ -172,7 +172,11 @@ actor ShellSession {
     do { octets = try (isText ? WrittenFormat.utf8 : .hex).octets(value) } catch {
       throw Failure("\"\(value.printable(limit: 60))\" is not hexadecimal digits: add --utf8 for text.")
     }
-    if isUnanswered { try await link.send(octets, to: handle) } else { try await link.write(octets, to: handle) }
+    if isUnanswered {
+      try await link.confirm { try await link.writeWithoutResponse(octets, to: handle) }
+    } else {
+      try await link.write(octets, to: handle)
+    }
   }
 
   // MARK: Values that the device sends by itself

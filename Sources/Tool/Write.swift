@@ -11,6 +11,7 @@ struct Write: AsyncParsableCommand {
 
         bindrune write --name "Heart*" heart-rate-control-point 01
         printf 'Kitchen' | bindrune write --name Belt --format utf8 device-name
+        bindrune write --name Lock --signed FFE2 01
 
       \(DeviceOptions.statuses)
       """)
@@ -23,6 +24,12 @@ struct Write: AsyncParsableCommand {
       Write without response: the device does not answer, even if it refuses the value; the tool checks that it arrived.
       """)
   var withoutResponse = false
+  @Flag(
+    help: """
+      Write without response and without encryption, with a signature by the key of the bond: "bindrune pair" makes \
+      the bond. For values that take signed writes.
+      """)
+  var signed = false
   @Argument(help: AttributeName.help) var attribute: AttributeName
   @Argument(help: "The value; by default read from standard input.") var value: String?
 
@@ -32,17 +39,24 @@ struct Write: AsyncParsableCommand {
     } else if StandardInput.isTerminal {
       throw ValidationError("There is no value: give one after the attribute, or on standard input.")
     }
+    if signed, withoutResponse {
+      throw ValidationError("--signed is a write without response already: leave --without-response out.")
+    }
   }
 
   func run() async throws {
     let octets: [UInt8]
     if let value { octets = try format.octets(value) } else { octets = try await input() }
     let progress = Progress(isShown: true)
-    try await device.withLink(progress) { link, _ in
+    var configuration = HostConfiguration()
+    configuration.encryptsBondedLinks = !signed
+    try await device.withLink(progress, configuration) { link, _ in
       let (handle, _) = try await link.resolve([attribute], needsUUID: false, progress)[0]
       progress("writing \(attribute.description.printable())")
-      if withoutResponse {
-        try await link.send(octets, to: handle)
+      if signed {
+        try await link.confirm { try await link.writeSigned(octets, to: handle) }
+      } else if withoutResponse {
+        try await link.confirm { try await link.writeWithoutResponse(octets, to: handle) }
       } else {
         try await link.write(octets, to: handle)
       }
@@ -75,9 +89,9 @@ enum WrittenFormat: String, CaseIterable, ExpressibleByArgument {
 }
 
 extension Link {
-  /// Writes without response, and returns when the value has arrived at the device.
-  func send(_ value: [UInt8], to handle: AttributeHandle) async throws {
-    while try await !writeWithoutResponse(value, to: handle) { _ = try await discoverServices("1800") }
+  /// Has `write`, a write without response, send, and returns when the value has arrived at the device.
+  func confirm(_ write: @Sendable () async throws -> Bool) async throws {
+    while try await !write() { _ = try await discoverServices("1800") }
     // ATT keeps the order: the answer to a later request shows that the value has arrived. Vol 3, Part F, §3.3.2.
     _ = try await discoverServices("1800")
   }

@@ -55,7 +55,7 @@ import Testing
     let client: [ClientError] =
       (0...255).map { .att(ATTError(rawValue: $0), .readRequest, handle) } + [
         .bearerClosed(.timedOut), .bearerClosed(.disconnected), .malformedResponse(.tooLong), .cancelled, .busy,
-        .valueTooLong, .invalidRequest, .databaseChanged, .noSigningKey, .unknownCharacteristic,
+        .valueTooLong, .invalidRequest, .databaseChanged, .unknownCharacteristic,
         .noConfigurationDescriptor,
       ]
     expect(client, { BluetoothError($0) }) {
@@ -69,9 +69,8 @@ import Testing
       case .valueTooLong: 6
       case .invalidRequest: 7
       case .databaseChanged: 8
-      case .noSigningKey: 9
-      case .unknownCharacteristic: 10
-      case .noConfigurationDescriptor: 11
+      case .unknownCharacteristic: 9
+      case .noConfigurationDescriptor: 10
       }
     }
     for number in UInt8.min...UInt8.max {

@@ -233,7 +233,7 @@ import Testing
       bench.answerAll()
       bench.forget()
       bench.perform { core, now in core.pair(Self.link, id: RequestID(rawValue: 2), now: now) }
-      same(bench.takeAll(), ["02 40 00 0B 00 07 00 06 00 01 03 00 0D 10 01 03"])
+      same(bench.takeAll(), ["02 40 00 0B 00 07 00 06 00 01 03 00 0D 10 05 07"])
       bench.perform { core, now in core.pair(Self.link, id: RequestID(rawValue: 3), now: now) }
       bench.perform { core, now in
         core.pair(Self.link, PairingSettings(), id: RequestID(rawValue: 4), now: now)
@@ -276,7 +276,7 @@ import Testing
   @Test func aRefusedRequestWaitsForAPairing() {
     var bench = Self.linked(.central)
     Self.refused(&bench)
-    same(bench.takeAll(), ["02 40 00 0B 00 07 00 06 00 01 03 00 0D 10 01 03"])
+    same(bench.takeAll(), ["02 40 00 0B 00 07 00 06 00 01 03 00 0D 10 05 07"])
     bench.receive(data(0x40, channel: 6, octets("05 05")))
     let all = bench.takeAll()
     same(all.first, "02 40 00 07 00 03 00 04 00 0A 05 00")
@@ -314,6 +314,123 @@ import Testing
     same(bench.takeAll().filter { $0.hasPrefix("2: ") || $0.contains("0A 03 00") }, [])
   }
 
+  // MARK: Signed writes
+
+  /// The peer's database, and a bond with signature keys, the same on both sides.
+  private static func signingBond(_ strength: KeyStrength = strength, ours: UInt32 = 0, peers: UInt32 = 0) -> Bond {
+    var bond = bond(strength)
+    bond.ours.csrk = SecurityKey(0xC5)
+    bond.peers.csrk = SecurityKey(0xC5)
+    bond.ourSignCounter = ours
+    bond.peersSignCounter = peers
+    return bond
+  }
+  /// The bond as the core has it.
+  private static func kept(_ bench: borrowing Bench) throws -> Bond {
+    let bond = bench.core.bond(with: PeerID(Bench.peer))
+    return try #require(bond)
+  }
+  private static func write(_ value: [UInt8], _ bench: inout Bench) -> SignedWriteAnswer? {
+    var answer: SignedWriteAnswer?
+    bench.perform { core, _ in
+      answer = core.write(signed: value.span, to: AttributeHandle(rawValue: 3), on: link)
+    }
+    return answer
+  }
+  /// Signs only with counters that a stored bond has reserved, so that a restart repeats none. Vol 3, Part H, §2.4.5. The
+  /// signatures are from OpenSSL's AES-CMAC.
+  @Test func aSignedWriteOfOurs() throws {
+    var bench = Self.linked(.peripheral, Self.signingBond())
+    bench.answerAll()
+    bench.forget()
+    same(Self.write([1], &bench), .storeBond)
+    same(Self.write([1], &bench), .storeBond)
+    same(bench.takeAll(), [])
+    let stored = try Self.kept(bench)
+    bench.perform { core, _ in core.stored(stored) }
+    same(Self.write([1], &bench), .queued)
+    same(Self.write([2], &bench), .queued)
+    same(
+      bench.takeAll(),
+      [
+        "02 40 00 14 00 10 00 04 00 D2 03 00 01 00 00 00 00 3E 6A A5 20 2F 35 95 F5",
+        "02 40 00 14 00 10 00 04 00 D2 03 00 02 01 00 00 00 A6 D4 7B 78 FF 7D CD 30",
+      ])
+    // After a crash: the stored bond begins where the reserved counters end.
+    bench = Self.linked(.peripheral, stored)
+    bench.answerAll()
+    bench.forget()
+    same(Self.write([3], &bench), .storeBond)
+    let later = try Self.kept(bench)
+    // The store of an earlier pairing's bond reserves nothing.
+    var other = later
+    other.ours.csrk = SecurityKey(0xC6)
+    bench.perform { core, _ in core.stored(other) }
+    same(Self.write([3], &bench), .storeBond)
+    bench.perform { core, _ in core.stored(later) }
+    same(Self.write([3], &bench), .queued)
+    same(bench.takeAll(), ["02 40 00 14 00 10 00 04 00 D2 03 00 03 40 00 00 00 BA 0E BC 7F 99 88 75 84"])
+  }
+  /// Over an encrypted link a plain Write Command: Vol 3, Part G, §4.9.2. A value is never cut.
+  @Test func signedWritesThatAreNotSigned() {
+    var bench = Self.linked(.peripheral, Self.signingBond())
+    bench.answerAll()
+    same(Self.write([UInt8](repeating: 0, count: 9), &bench), .tooLong(limit: 8))
+    bench.receive(Self.keyRequest())
+    bench.answerAll()
+    bench.receive(Self.encryptionChange())
+    bench.forget()
+    same(Self.write([1], &bench), .queued)
+    same(bench.takeAll(), ["02 40 00 08 00 04 00 04 00 52 03 00 01"])
+    same(Self.write([UInt8](repeating: 0, count: 21), &bench), .tooLong(limit: 20))
+    bench.receive(disconnectionComplete(0x40))
+    same(Self.write([1], &bench), .closed)
+    for bond in [nil, Self.bond(), Self.signingBond(ours: .max)] {
+      bench = Self.linked(.peripheral, bond)
+      same(Self.write([1], &bench), .noSigningKey)
+    }
+  }
+  /// The last counters before none is left: a short reservation.
+  @Test func theLastSignCounters() throws {
+    var bench = Self.linked(.peripheral, Self.signingBond(ours: .max - 2))
+    bench.answerAll()
+    same(Self.write([1], &bench), .storeBond)
+    let stored = try Self.kept(bench)
+    same(stored.ourSignCounter, UInt32.max)
+    bench.perform { core, _ in core.stored(stored) }
+    same((0..<3).map { _ in Self.write([1], &bench) }, [.queued, .queued, .noSigningKey])
+  }
+  /// A signed write of the peer counts once, also after a restart. Vol 3, Part C, §10.4.2. The link is not encrypted.
+  @Test func aSignedWriteOfThePeer() throws {
+    var builder = DatabaseBuilder()
+    builder.service("180D") { $0.characteristic("2A39", .authenticatedSignedWrites, value: [0]) }
+    let database = try builder.build()
+    let signed = octets("D2 03 00 01 00 00 00 00 3E 6A A5 20 2F 35 95 F5")
+    var bench = Self.linked(.peripheral, Self.signingBond(), database)
+    bench.answerAll()
+    bench.forget()
+    bench.receive(data(0x40, octets("12 03 00 01")))
+    same(bench.takeAll(), ["02 40 00 09 00 05 00 04 00 01 12 03 00 0F"])
+    bench.receive(data(0x40, signed))
+    let texts = bench.takeTexts()
+    #expect(texts.contains("bondChanged(\(Bench.peer))") && texts.contains { $0.contains("written") }, "\(texts)")
+    let stored = try Self.kept(bench)
+    same(stored.peersSignCounter, 1)
+    for isRestarted in [false, true] {
+      if isRestarted {
+        bench = Self.linked(.peripheral, stored, database)
+        bench.answerAll()
+        bench.forget()
+      }
+      bench.receive(data(0x40, signed))
+      same(bench.takeAll(), ["link 1 signatureRefused"])
+    }
+    bench.perform { core, now in expect(core.removeBond(with: PeerID(Bench.peer), now: now)) }
+    bench.forget()
+    bench.receive(data(0x40, octets("D2 03 00 02 01 00 00 00 A6 D4 7B 78 FF 7D CD 30")))
+    same(bench.takeAll(), ["link 1 signatureRefused"])
+  }
+
   // MARK: Bonds
 
   /// The bond that has been unused for the longest time goes, and the driver gets its peer.
@@ -325,7 +442,7 @@ import Testing
       bond = Bond(peer: PeerID(peer), address: peer, strength: bond.strength, ours: bond.ours, peers: bond.peers)
       bonds.put(bond)
     }
-    if let first = bonds[PeerID(peers[0])] { bonds.put(first) }
+    bonds.use(PeerID(peers[0]))
     #expect(bonds.all.map(\.address) == [peers[1], peers[2], peers[0]])
     #expect(bonds.other(than: PeerID(peers[0]), at: peers[1])?.address == peers[1])
     #expect(bonds.other(than: PeerID(peers[1]), at: peers[1]) == nil)

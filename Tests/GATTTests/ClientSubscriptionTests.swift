@@ -128,11 +128,4 @@ import Testing
     dialogue.play("< 13")
     #expect(dialogue.effects() == ["notification 3: 07", "notification 9: 08", "1 done"])
   }
-
-  @Test func aSignedWrite() {
-    let dialogue = Dialogue(), value = octets("01")
-    dialogue.client.writeSigned(1, 3, value.span)
-    #expect(dialogue.request() == nil)
-    #expect(dialogue.effects() == ["1 noSigningKey"])
-  }
 }

@@ -58,7 +58,7 @@ final class ServedBearer {
         events.append(.writes(Int(handle.rawValue), offset: Int(offset), octets, following: following))
         if answer == nil { answer = PlainAnswer(id) }
         answer?.write(handle, application[Int(handle.rawValue)])
-      case .requestCancelled, .store: break
+      case .requestCancelled, .store, .signCounterChanged, .signatureRefused: break
       }
     }
     return answer

@@ -1,4 +1,5 @@
 import ATT
+import BindruneToolbox
 import BindruneWire
 import Foundation
 import TestSupport
@@ -125,6 +126,8 @@ private final class Hostile {
     case 14:
       let security = BearerSecurity(rawValue: UInt8(number(0...3))) ?? .none
       server.setSecurity(security, keySize: number(7...16), of: id)
+      let key = ClientSigning(key: SecurityKey(0), counter: UInt32(number(0...2)), isAuthenticated: number(0...1) == 0)
+      server.setSigning(number(0...1) == 0 ? key : nil, of: id)
       server.setAuthorized(number(0...1) == 1, of: id)
     case 15: changeDatabase()
     case 16:
@@ -250,7 +253,7 @@ private final class Hostile {
       case .store(_, let octets):
         recordCount += 1
         do throws(WireError) { _ = try ClientRecord(server.bytes(of: octets).span) } catch { fail("\(error)") }
-      case .written, .subscriptionChanged: break
+      case .written, .subscriptionChanged, .signCounterChanged, .signatureRefused: break
       }
     }
     while client.nextEffect() != nil {}

@@ -178,7 +178,7 @@ import Testing
     tester.command("52 03 00 EE")
     tester.command("52 FF 00 EE")
     tester.command("D2 34 00 DD 01 02 03 04 05 06 07 08 09 0A 0B 0C")
-    #expect(tester.effectTexts() == ["1 wrote 0x0034+0: EE"])
+    #expect(tester.effectTexts() == ["1 wrote 0x0034+0: EE", "1 signed 0x0034: noKey"])
     #expect(tester.server.database.value(handle(0x34)) == [0xEE])
   }
 

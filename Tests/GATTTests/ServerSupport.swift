@@ -163,6 +163,9 @@ extension Server {
         texts.append(
           "\(bearer.rawValue) writes \(handle.text)+\(offset) #\(id.rawValue): \(hex(bytes(of: value)))\(more)")
       case .requestCancelled(let id, let bearer): texts.append("\(bearer.rawValue) cancelled #\(id.rawValue)")
+      case .signCounterChanged(let bearer, let counter): texts.append("\(bearer.rawValue) signs from \(counter)")
+      case .signatureRefused(let bearer, let handle, let refusal):
+        texts.append("\(bearer.rawValue) signed \(handle.text): \(refusal)")
       case .store(let bond, let record):
         store(bond, bytes(of: record))
         texts.append("bond \(bond.rawValue) stored")

@@ -39,6 +39,21 @@ import Testing
   }
   /// Appendix D.5.
   @Test func sampleDataOfG2() { #expect(g2(u, v, n1, n2) == 0x2f9ed5ba) }
+  /// The key and the messages of RFC 4493, in the octet order of a PDU. BlueZ 5.66 has the same values
+  /// (`unit/test-crypto.c`), and OpenSSL 3.0's AES-CMAC gives them.
+  @Test(
+    arguments: [
+      (0, 0xc0c2eb27_4159a8b3), (16, 0x2a232a39_f4743927), (40, 0x1882c787_ab94cab7), (64, 0x6813f51d_cee6e144),
+    ] as [(Int, UInt64)]) func signatures(_ count: Int, _ mac: UInt64)
+  {
+    let message = octets(
+      """
+      6B C1 BE E2 2E 40 9F 96 E9 3D 7E 11 73 93 17 2A AE 2D 8A 57 1E 03 AC 9C 9E B7 6F AC 45 AF 8E 51 \
+      30 C8 1C 46 A3 5C E4 11 E5 FB C1 19 1A 0A 52 EF F6 9F 24 45 DF 4F 9B 17 AD 2B 41 7B E6 6C 37 10
+      """)
+    let key = SecurityKey(0x2b7e1516_28aed2a6_abf71588_09cf4f3c)
+    #expect(signature(key, Array(message[..<count]).span, counter: 0) == mac)
+  }
   /// Appendix D.6.
   @Test func sampleDataOfH6() {
     let key = SecurityKey(w.high)

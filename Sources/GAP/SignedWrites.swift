@@ -1,0 +1,97 @@
+import ATT
+import BindruneToolbox
+import BindruneWire
+import GATT
+
+/// What came of a signed write.
+public enum SignedWriteAnswer: BitwiseCopyable, Sendable, Equatable {
+  /// The command is queued.
+  case queued
+  /// There is no room: `.readyToSend` follows, as for `HostCore.write(command:)`.
+  case full
+  /// Nothing was sent. The bond has reserved counters that no stored bond has: store it, call `HostCore.stored` and try
+  /// again.
+  case storeBond
+  /// There is no bond with the peer, or we have given it no signature key, or every counter has been used.
+  case noSigningKey
+  /// More than this many octets.
+  case tooLong(limit: Int)
+  /// The link is down.
+  case closed
+}
+
+// Signed writes both ways. Vol 3, Part C, §10.4; Vol 3, Part H, §2.4.5; Decision 0048.
+extension HostCore {
+  /// Octets of a signature: the counter and the MAC. Vol 3, Part F, §3.3.1.
+  private static var signatureCount: Int { 12 }
+
+  /// Signed Write Without Response, in order with the link's other commands and requests. Over an encrypted link this is
+  /// Write Without Response, as the Specification requires. Vol 3, Part G, §4.9.2.
+  public mutating func write(
+    signed value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID
+  ) -> SignedWriteAnswer {
+    guard let index = upper.index(of: link) else { return .closed }
+    let peer = upper.links[index].peer, longest = upper.links[index].bearers.first.bearer.longestValue
+    if upper.links[index].protection.security.key != nil {
+      guard value.count <= longest else { return .tooLong(limit: longest) }
+      return SignedWriteAnswer(write(command: value, to: handle, on: link))
+    }
+    let limit = min(longest, upper.links[index].bearers.first.bearer.mtu - 3 - Self.signatureCount)
+    guard value.count <= limit else { return .tooLong(limit: limit) }
+    guard let key = bonds[peer]?.ours.csrk else { return .noSigningKey }
+    guard let counter = bonds.signCounter(for: peer) else {
+      return bonds.reserveSignCounters(for: peer) ? .storeBond : .noSigningKey
+    }
+    var octets = value.indices.map { value[$0] }
+    octets.append(contentsOf: signature(of: octets, to: handle, key, counter))
+    hci.credits.setWants(upper.links[index].handle, true)
+    let answer = upper.links[index].offer(signed: handle, octets.span)
+    if answer.isAccepted { bonds.signed(for: peer) }
+    return SignedWriteAnswer(answer)
+  }
+  /// The octets of the signature of a Signed Write Command.
+  private func signature(
+    of value: [UInt8], to handle: AttributeHandle, _ key: SecurityKey, _ counter: UInt32
+  ) -> [UInt8] {
+    let handle = handle.rawValue
+    let message =
+      [SignedWriteCommand.opcode.rawValue, UInt8(truncatingIfNeeded: handle), UInt8(truncatingIfNeeded: handle >> 8)]
+      + value
+    let mac = BindruneToolbox.signature(key, message.span, counter: counter)
+    return (0..<4).map { UInt8(truncatingIfNeeded: counter >> (8 * $0)) }
+      + (0..<8).map { UInt8(truncatingIfNeeded: mac >> (8 * $0)) }
+  }
+  /// The store has this bond now: the counters that it reserves may sign.
+  public mutating func stored(_ bond: Bond) { bonds.stored(bond) }
+
+  // MARK: Server
+
+  /// Has GATT's server verify the signatures of the link's client with the key of its bond, if there is one.
+  mutating func verifySignatures(at index: Int) {
+    let bond = bonds[upper.links[index].peer]
+    let signing = bond.flatMap { bond in
+      bond.peers.csrk.map { key in
+        ClientSigning(key: key, counter: bond.peersSignCounter, isAuthenticated: bond.strength.isAuthenticated)
+      }
+    }
+    upper.server.setSigning(signing, of: upper.links[index].bearers.first.bearer.id)
+  }
+  /// A client has signed a write: the next one has this counter at least.
+  mutating func signed(on bearer: BearerID, next counter: UInt32) {
+    guard let index = upper.index(of: bearer) else { return }
+    let peer = upper.links[index].peer
+    bonds.change(peer) { $0.peersSignCounter = counter }
+    emit(.bondChanged(peer))
+  }
+}
+
+extension SignedWriteAnswer {
+  fileprivate init(_ answer: SendAnswer) {
+    self =
+      switch answer {
+      case .queued, .cut: .queued
+      case .full: .full
+      case .closed: .closed
+      }
+  }
+}
