@@ -316,8 +316,10 @@ extension BrokerCore {
       put(.takePort(PortName(session: session, kind: .command, peer: identifier(of: peer, for: session))))
       takeNotificationPort(of: UUID(peer), from: session)
       guard case .connected(let options) = sessions[session]?.interests[peer] else { continue }
-      sessions[session]?.interests[peer] = options.reconnects ? .connecting(options, isReconnecting: true) : nil
-      reportDisconnected(peer, error, isReconnecting: options.reconnects, to: session)
+      // A device without its key would be lost again at once.
+      let reconnects = options.reconnects && !hasLostKey
+      sessions[session]?.interests[peer] = reconnects ? .connecting(options, isReconnecting: true) : nil
+      reportDisconnected(peer, error, isReconnecting: reconnects, to: session)
     }
     reportLinks()
     if hasLostKey {

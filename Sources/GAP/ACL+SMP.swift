@@ -117,9 +117,12 @@ extension HostCore {
     settings.keySizes = least...max(settings.keySizes.upperBound, least)
     return settings
   }
-  /// Central: pairs; Peripheral: requests security. Returns why not.
-  private mutating func beginPairing(at index: Int, _ settings: PairingSettings?, _ now: Instant) -> HostFailure? {
-    let settings = self.settings(settings, for: upper.links[index].peer)
+  /// Central: pairs; Peripheral: requests security. Returns why not. `isOnDemand`: the application has not asked for it.
+  private mutating func beginPairing(
+    at index: Int, _ settings: PairingSettings?, isOnDemand: Bool = false, _ now: Instant
+  ) -> HostFailure? {
+    var settings = self.settings(settings, for: upper.links[index].peer)
+    settings.asksConsent = isOnDemand
     if !hasChance { return .invalidParameters }
     upper.links[index].protection.manager.settings = settings
     do throws(PairingRefusal) {
@@ -193,7 +196,7 @@ extension HostCore {
   private mutating func consider(_ wanted: AuthReq, at index: Int, _ now: Instant) {
     let bond = bonds[upper.links[index].peer]
     if let bond, !wanted.contains(.mitm) || bond.strength.isAuthenticated, begin(with: bond, at: index, now) { return }
-    if configuration.pairsOnDemand, beginPairing(at: index, nil, now) == nil { return }
+    if configuration.pairsOnDemand, beginPairing(at: index, nil, isOnDemand: true, now) == nil { return }
     _ = upper.links[index].protection.manager.refuseSecurityRequest()
   }
   /// The server has refused a request of our client. Vol 3, Part C, §10.3.2.
@@ -201,7 +204,9 @@ extension HostCore {
     guard upper.links[index].protection.isIdle else { return }  // its end helps
     let key = upper.links[index].protection.security.key
     if key == nil, let bond = bonds[upper.links[index].peer], begin(with: bond, at: index, now) { return }
-    if configuration.pairsOnDemand, canImprove(key, refusal), beginPairing(at: index, nil, now) == nil { return }
+    if configuration.pairsOnDemand, canImprove(key, refusal), beginPairing(at: index, nil, isOnDemand: true, now) == nil {
+      return
+    }
     upper.links[index].client.securityEnded(isSecured: false)
   }
   /// A pairing with the configuration's settings may make a key that the server accepts.

@@ -6,8 +6,9 @@ import SMP
 
 /// What a pairing asks the user, or shows. Vol 3, Part H, §2.3.5.
 public enum PairingQuestion: BitwiseCopyable, Sendable, Equatable {
-  /// The peer wants to pair by this method: `.consent` or `.refuse`. `replacesBond`: there is a bond with the peer, which the
-  /// pairing replaces; its key will not be weaker.
+  /// The peer wants to pair by this method, or as Peripheral has asked for security, or has refused a request without it:
+  /// `.consent` or `.refuse`. `replacesBond`: there is a bond with the peer, which the pairing replaces; its key will not
+  /// be weaker.
   case consent(PairingMethod, replacesBond: Bool)
   /// Show six digits, zeros in front, which the user enters on the peer. Needs no answer.
   case display(UInt32)

@@ -251,19 +251,23 @@ extension Server {
   public mutating func bond(_ bearer: BearerID, as bond: BondID) {
     guard let index = client(of: bearer) else { return }
     clients[index].bond = bond
+    clients[index].configured = []
     recordChanged(index)
   }
   /// Restores the bonded client of `bearer` from the octets of the last `.store` for its bond: its configurations and
   /// features, and the changes that it missed. Throws if the octets are not a record; the client then starts without
-  /// one. Vol 3, Part G, §2.5.2, §3.3.3.3, §7.2.
+  /// one. What the client has configured on this link counts, not what it configured earlier. Vol 3, Part G, §2.5.2,
+  /// §3.3.3.3, §7.2.
   public mutating func restore(
     _ record: Span<UInt8>, of bond: BondID, on bearer: BearerID
   ) throws(WireError) {
     guard let index = client(of: bearer) else { return }
+    let configured = clients[index].configured
     self.bond(bearer, as: bond)
     let record = try ClientRecord(record)
-    clients[index].features = record.features.intersection(.known)
-    for slot in database.configurations.indices {
+    // A client clears no bit: §7.2.
+    clients[index].features.formUnion(record.features.intersection(.known))
+    for slot in database.configurations.indices where !configured.contains(slot) {
       let wanted = record.configuration(slot: slot, in: database)
       guard wanted != clients[index].configurations[slot] else { continue }
       clients[index].configurations[slot] = wanted

@@ -15,6 +15,8 @@ struct ClientState: ~Copyable {
   var signing: ClientSigning?
   /// By `Attribute.slot`. Each client has its own: Vol 3, Part G, §3.3.3.3.
   var configurations: [ClientCharacteristicConfiguration]
+  /// The slots that the client has written while it had no bond.
+  var configured: Set<Int> = []
   /// One queue, however many bearers there are: Vol 3, Part F, §3.4.6.
   var prepared = PreparedWrites()
   /// The features that the client supports.
@@ -232,6 +234,7 @@ extension Server {
     guard offset == 0, !part.isEmpty else { return }
     let wanted = ClientCharacteristicConfiguration(rawValue: UInt16(part[0])).intersection([.notification, .indication])
     let client = sessions[session].client
+    if clients[client].bond == nil { clients[client].configured.insert(slot) }
     guard wanted != clients[client].configurations[slot] else { return }
     clients[client].configurations[slot] = wanted
     recordChanged(client)

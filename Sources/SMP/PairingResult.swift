@@ -89,7 +89,7 @@ public enum PairingRefusal: Error, BitwiseCopyable, Sendable, Equatable {
 public enum SecurityEffect: Sendable, Equatable {
   // MARK: Questions, answered by a command of ``SecurityManager``
 
-  /// The peer wants to pair by this method: `accept` or `refuse`.
+  /// Pair by this method: `accept` or `refuse`. The peer wants it, or `PairingSettings.asksConsent` is set.
   case requestConsent(PairingMethod)
   /// Show six digits, zeros in front; the user enters them on the peer.
   case displayPasskey(UInt32)

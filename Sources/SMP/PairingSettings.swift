@@ -21,6 +21,9 @@ public struct PairingSettings: Sendable {
 
   /// False: the peer's requests are answered with Pairing Not Supported.
   public var acceptsPairing = true
+  /// Ask for consent (`SecurityEffect.requestConsent`) also in a pairing that this side begins, if it is Just Works: for one
+  /// that no user has asked for.
+  public var asksConsent = false
   public var ioCapability = IOCapability.noInputNoOutput
   /// Whether the keys are to be kept. Otherwise none are distributed.
   public var isBonding = true

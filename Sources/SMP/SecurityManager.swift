@@ -12,8 +12,8 @@ import DequeModule
 ///
 /// **Phases**: idle → awaitingPairing (a Peripheral's Security Request) → pairing → idle. A pairing has stages:
 ///
-///     initiator  awaitingResponse ─┬─ legacy ────────────┬─ awaitingEncryption ─ distributing
-///     responder  awaitingConsent ──┴─ secureConnections ─┘
+///     initiator  awaitingResponse (─ awaitingConsent) ─┬─ legacy ────────────┬─ awaitingEncryption ─ distributing
+///     responder  awaitingConsent ──────────────────────┴─ secureConnections ─┘
 ///
 /// 30 s in which we send nothing end any of them in silent, which only a new link ends (§3.4).
 ///
@@ -31,7 +31,7 @@ public struct SecurityManager: ~Copyable {
   enum Stage {
     /// Initiator: the request that is with the peer, and the settings that made it.
     case awaitingResponse(PairingFeatures, PairingSettings)
-    /// Responder: what both would agree on.
+    /// What both would agree on. Initiator: with `PairingSettings.asksConsent`.
     case awaitingConsent(Agreement)
     case legacy(LegacyPairing)
     case secureConnections(SecureConnectionsPairing)
@@ -118,10 +118,10 @@ public struct SecurityManager: ~Copyable {
 
   // The user's answers. False, and without effect, unless the question is open.
 
-  /// Consents to the peer's pairing.
+  /// Consents to the pairing.
   public mutating func accept(now: Instant, using chance: inout some RandomNumberGenerator) -> Bool {
     guard case .pairing(.awaitingConsent(let agreement), _) = phase else { return false }
-    send(.pairingResponse(agreement.response), now)
+    if role == .responder { send(.pairingResponse(agreement.response), now) }
     begin(agreement, now, &chance)
     return true
   }
@@ -349,7 +349,10 @@ public struct SecurityManager: ~Copyable {
     _ chance: inout some RandomNumberGenerator
   ) {
     do throws(PairingFailure) {
-      begin(try Agreement(role, request, response, settings), now, &chance)
+      let agreement = try Agreement(role, request, response, settings)
+      guard settings.asksConsent, agreement.method == .justWorks else { return begin(agreement, now, &chance) }
+      enter(.awaitingConsent(agreement))
+      effects.append(.requestConsent(agreement.method))
     } catch {
       fail(error, now)
     }

@@ -279,6 +279,26 @@ import Testing
     #expect(tester.ask("0A 23 00") == "0B 00 00" && tester.ask("0A 0B 00") == "0B 00")
   }
 
+  /// What the client configures before its link is encrypted counts: §3.3.3.3.
+  @Test func configuredBeforeTheRecord() throws {
+    let bond = BondID(rawValue: 7), cache = try Cache(), tester = cache.tester
+    tester.server.bond(tester.bearer, as: bond)
+    #expect(tester.ask("12 23 00 01 00") == "13" && tester.ask("12 0B 00 05") == "13")
+    _ = tester.effectTexts()
+    tester.server.close(tester.bearer)
+    _ = tester.effectTexts()
+    let record = try #require(tester.records[bond])
+    // Indications of 0x0008 and notifications of 0x0022 are in the record.
+    tester.bearer = BearerID(rawValue: 2)
+    tester.server.open(tester.bearer)
+    #expect(tester.ask("12 23 00 00 00") == "13" && tester.ask("12 0B 00 01") == "13")
+    try tester.server.restore(record.span, of: bond, on: tester.bearer)
+    #expect(tester.effectTexts() == ["2 subscribed 0x0008 2", "bond 7 stored"])
+    #expect(tester.ask("0A 23 00") == "0B 00 00" && tester.ask("0A 0B 00") == "0B 05")
+    let octets = try #require(tester.records[bond]), stored = try ClientRecord(octets.span)
+    #expect(stored.configurations.map(\.descriptor) == [handle(9)])
+  }
+
   /// §2.5.2, §7.1: a change while it was disconnected is indicated on its return, until it confirms.
   @Test func changesWhileAway() throws {
     let bond = BondID(rawValue: 7), cache = try Cache(), tester = cache.tester

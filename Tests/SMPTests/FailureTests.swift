@@ -416,6 +416,40 @@ import Testing
     try machines.pair()
     #expect(machines.result(.initiator) != nil, "at once")
   }
+  /// An initiator that asks for consent to Just Works sends nothing of phase 2 before it.
+  @Test(arguments: [Way.legacyJustWorks, .justWorks]) func consentOfTheInitiator(_ way: Way) throws {
+    for isRefused in [false, true] {
+      let machines = way.machines()
+      machines.initiator.settings.asksConsent = true
+      machines.attend = { role, effect in
+        if case .requestConsent = effect { role == .responder } else { true }
+      }
+      try machines.pair()
+      #expect(machines.codes == [.pairingRequest, .pairingResponse])
+      machines.attend = { _, _ in true }
+      if isRefused {
+        #expect(machines.refuse(.initiator))
+        machines.run()
+        #expect(machines.failure(.responder) == .peers(.pairingNotSupported))
+        #expect(machines.failure(.initiator) == .ours(.pairingNotSupported))
+      } else {
+        #expect(machines.tell(.initiator) { $0.accept(now: machines.now, using: &machines.chance) })
+        machines.run()
+        #expect(machines.result(.initiator)?.method == .justWorks && machines.result(.responder) != nil)
+      }
+    }
+  }
+  /// Digits are consent enough, and a user who has asked for the pairing is not asked again.
+  @Test func noConsentOfTheInitiator() throws {
+    for (way, asksConsent) in [(Way.numericComparison, true), (.passkeyFromInitiator, true), (.justWorks, false)] {
+      let machines = way.machines()
+      machines.initiator.settings.asksConsent = asksConsent
+      try machines.pair()
+      #expect(machines.result(.initiator) != nil)
+      let asked = machines.effects.filter { if case .requestConsent = $0.effect { true } else { false } }
+      #expect(asked.map(\.role) == [.responder])
+    }
+  }
 }
 
 extension Way {

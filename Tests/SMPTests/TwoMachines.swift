@@ -69,7 +69,12 @@ final class TwoMachines {
     effects.append((role, effect))
     guard attend(role, effect) else { return true }
     switch effect {
-    case .requestConsent: _ = responder.accept(now: now, using: &chance)
+    case .requestConsent:
+      if role == .initiator {
+        _ = initiator.accept(now: now, using: &chance)
+      } else {
+        _ = responder.accept(now: now, using: &chance)
+      }
     case .displayPasskey(let passkey): displayed = passkey
     case .requestPasskey: asked.append(role)
     case .compareNumbers:

@@ -201,6 +201,10 @@ import Testing
     #expect(world.readHost(Self.central) { $0.ending(ids[2])?.isSuccess } == false)
     same(world.readHost(Self.central) { $0.pairings.count }, 1)
     same(world.readHost(Self.central) { $0.core.allBonds.count }, 1)
+    // Nobody has asked for this pairing, so both users consent to it.
+    for host in [Self.central, Self.peripheral] {
+      same(world.readHost(host) { $0.asked.map(\.question) }, [.consent(.justWorks, replacesBond: false)])
+    }
   }
   /// The same with digits: a Just Works bond is replaced by a stronger one.
   @Test func aReadThatNeedsAuthentication() throws {
