@@ -198,9 +198,15 @@ extension BluetoothError {
       case .disconnected: BluetoothError(.disconnected, "The link went down before the request was answered.")
       }
   }
-  init(_ error: ClientError) {
+  /// `bondIsRejected`: the peer no longer has the key of its bond.
+  init(_ error: ClientError, bondIsRejected: Bool = false) {
     self =
       switch error {
+      case .att(let code, _, let handle) where bondIsRejected && code.needsEncryption:
+        BluetoothError(
+          .att,
+          "The device answered \(code) for attribute \(handle.text), as it no longer has the key of the bond: remove the bond, and pair again.",
+          attError: code, status: .pinOrKeyMissing)
       case .att(let code, _, let handle):
         BluetoothError(
           .att, "The device answered \(code) for attribute \(handle.text)\(cure(for: code)).", attError: code)
@@ -230,11 +236,17 @@ extension BluetoothError {
   }
 }
 
+extension ATTError {
+  /// The server wants a key, or a better one. Vol 3, Part F, §3.4.1.1.
+  fileprivate var needsEncryption: Bool {
+    [.insufficientAuthentication, .insufficientEncryption, .encryptionKeySizeTooShort].contains(self)
+  }
+}
+
 /// The remedy for a server's error; empty if there is none.
 private func cure(for error: ATTError) -> String {
   switch error {
-  case .insufficientAuthentication, .insufficientEncryption, .encryptionKeySizeTooShort:
-    ": pair with it, by a method that it accepts"
+  case _ where error.needsEncryption: ": pair with it, by a method that it accepts"
   case .insufficientAuthorization: ": its user has to authorize this host"
   case .databaseOutOfSync: ": discover its services again"
   case .prepareQueueFull, .insufficientResources: ": wait, and try again"

@@ -186,6 +186,7 @@ extension BluetoothHost {
       logger.debug("\(id): ATT_MTU \(mtu)")
 
     case .securityChanged(let id, let security):
+      if security.isEncrypted { linkStates[id]?.bondIsRejected = false }
       linkStates[id]?.tell(.securityChanged(security))
       report(.securityChanged(id, security))
       logger.debug("\(id): \(security)")
@@ -194,7 +195,10 @@ extension BluetoothHost {
     case .bondChanged(let peer), .bondRemoved(let peer): storeBond(peer)
     case .bondRejected(let id):
       report(.bondRejected(id))
-      logger.warning("\(id): \(peerText(id)) no longer has the key of its bond: remove the bond, and pair again")
+      // Each request that needs the key tries to encrypt again, and reports it too.
+      guard linkStates[id]?.bondIsRejected == false else { break }
+      linkStates[id]?.bondIsRejected = true
+      logger.notice("\(id): \(peerText(id)) no longer has the key of its bond: remove the bond, and pair again")
 
     // The effect of the link's end follows, with the reason.
     case .completed(let id, .gatt(.failed(.bearerClosed(.disconnected)))): orphans.append(id)
@@ -250,7 +254,9 @@ extension BluetoothHost {
     case .gatt(.value(let range)): .success(.value(batch.bytes(of: range)))
     case .gatt(.values(let range)): .success(.values(ReadAttributeValue.list(batch.bytes(of: range))))
     case .gatt(.databaseHash(let hash)): .success(.databaseHash(hash))
-    case .gatt(.failed(let error)): .failure(BluetoothError(error))
+    case .gatt(.failed(let error)):
+      .failure(
+        BluetoothError(error, bondIsRejected: operation?.link.flatMap { linkStates[$0]?.bondIsRejected } ?? false))
     }
   }
 

@@ -46,6 +46,8 @@ final class LinkState: @unchecked Sendable {
   /// The link's events are kept for a first reader, or have readers.
   var hears: Bool { unheard != nil || !events.isEmpty }
 
+  /// The peer no longer has the key of its bond, and the link is not encrypted.
+  var bondIsRejected = false
   /// The agent's tasks that answer the pairing in progress.
   var questions: [Task<Void, Never>] = []
   func endQuestions() {

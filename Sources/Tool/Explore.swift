@@ -20,31 +20,37 @@ struct Explore: AsyncParsableCommand {
     try await device.withLink(progress) { link, peer in
       progress("discovering the services of \(peer)")
       let database = try await link.discoverAll()
-      var printer = DatabasePrinter(json: json)
+      var printer = DatabasePrinter(json: json), lost: BluetoothError?
       for service in database.services {
         printer.show(service)
         for include in database.includes(of: service) { printer.show(include) }
         for characteristic in database.characteristics(of: service) {
           let isReadable = characteristic.properties.contains(.read)
-          printer.show(characteristic, isReadable ? try await read(link, characteristic.valueHandle, progress) : nil)
+          let value = isReadable ? try await read(link, characteristic.valueHandle, progress, &lost) : nil
+          printer.show(characteristic, value)
           for descriptor in database.descriptors(of: characteristic) {
-            printer.show(descriptor, try await read(link, descriptor.handle, progress))
+            printer.show(descriptor, try await read(link, descriptor.handle, progress, &lost))
           }
         }
       }
       progress(nil)
+      if let lost { Console.warn(lost.diagnostics) }
       printer.done(peer: peer, mtu: await link.mtu)
       progress("disconnecting")
     }
   }
 
-  /// The value, or the error of this attribute. An error of the link ends the exploration.
-  private func read(_ link: Link, _ handle: AttributeHandle, _ progress: Progress) async throws -> ReadValue {
+  /// The value, or the error of this attribute. An error of the link ends the exploration. `lost`: set to the first error of
+  /// a device that no longer has the key of its bond.
+  private func read(
+    _ link: Link, _ handle: AttributeHandle, _ progress: Progress, _ lost: inout BluetoothError?
+  ) async throws -> ReadValue {
     progress("reading attribute \(handle.text)")
     do throws(BluetoothError) {
       return .value(try await link.read(handle))
     } catch {
       guard error.code == .att || error.code == .protocolViolation else { throw error }
+      if error.status == .pinOrKeyMissing, lost == nil { lost = error }
       return .unreadable(error)
     }
   }

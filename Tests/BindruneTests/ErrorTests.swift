@@ -73,6 +73,16 @@ import Testing
       case .noConfigurationDescriptor: 10
       }
     }
+    // Of a device that no longer has the key of its bond: a pairing is no cure while the bond is here.
+    for number in UInt8.min...UInt8.max {
+      let code = ATTError(rawValue: number)
+      let error = BluetoothError(ClientError.att(code, .readRequest, handle), bondIsRejected: true)
+      expectSentences("\(error)")
+      // Vol 3, Part F, §3.4.1.1, table 3.4.
+      let needsKey = [0x05, 0x0C, 0x0F].contains(number)
+      #expect(error.attError == code && (error.status == .pinOrKeyMissing) == needsKey)
+      #expect(error.diagnostics.contains("remove the bond") == needsKey, "\(error)")
+    }
     for number in UInt8.min...UInt8.max {
       let status = HCIStatus(rawValue: number)
       expectSentences("\(BluetoothError.linkWentDown(status))")

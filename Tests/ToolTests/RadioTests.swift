@@ -3,6 +3,8 @@ import Glibc
 import TestSupport
 import Testing
 
+@testable import Bindrune
+
 /// `controllers --name`, and the verbs that join it, each in a process of its own.
 @Suite("Radio", .realTime, .hang) struct RadioTests {
   /// The tool, for a user whose runtime folder is `folder`.
@@ -40,6 +42,84 @@ import Testing
         try await tool(folder, "scan --hci sim:desk").end(),
         #"No process runs the radio sim:desk (at \#(socket(folder))): start it with "bindrune controllers --name desk"."#
       )
+    }
+  }
+
+  /// A peripheral and a central bond; each keeps its own file. Both processes end, and so does the radio. Their successors
+  /// encrypt with the bond: neither agent permits a new pairing. Then the peripheral's bond is removed, and the central
+  /// reports that. Vol 3, Part C, §10.3.2; Vol 1, Part F, §2.6.
+  @Test func bondsOutliveProcesses() async throws {
+    try await withFolder { folder in
+      let profile = folder.appending(path: "lock.json"), ours = "--bonds \(folder.path)/ours"
+      let lost = folder.path + "/locks", theirs = "--bonds \(lost)"
+      try Data(
+        #"""
+        { "title": "A lock", "services": [ { "uuid": "FFE0", "characteristics": [
+          { "uuid": "FFE1", "properties": ["read"], "value": "2A", "read": "encrypted" } ] } ] }
+        """#.utf8
+      ).write(to: profile)
+      /// `verbs` run beside a server on a new radio, where the server is always the first: so both keep their addresses.
+      func withLock(
+        _ agent: String, _ verbs: (_ run: (String) async throws -> Tool.End) async throws -> Void
+      ) async throws {
+        let radio = try tool(folder, "controllers --name desk")
+        _ = try await radio.line("listening on ")
+        let lock = try tool(
+          folder, "serve --hci sim:desk --name Lock --profile \(profile.path) \(theirs) --agent \(agent)")
+        _ = try await lock.line("serving Lock as 00:00:5E:00:53:01/public")
+        try await verbs { try await tool(folder, "\($0) --hci sim:desk --name Lock \(ours)").end() }
+        lock.signal(SIGINT)
+        let end = await lock.end()
+        #expect(end.status == 0 && end.errors == "", "\(end)")
+        radio.signal(SIGINT)
+        #expect(await radio.end().status == 0)
+      }
+      func read(_ agent: String) -> String { "read --format hex FFE1 --agent \(agent)" }
+      func addresses(_ file: String) async throws -> [String] {
+        try await BondFile(path: file).all().entries.map { "\($0.adapter) \($0.bond.address)" }
+      }
+      let first = "00:00:5E:00:53:01/public", second = "00:00:5E:00:53:02/public"
+
+      try await withLock("accept") { run in
+        let paired = try await run("pair --json")
+        #expect(paired.status == 0, "\(paired)")
+        let object = try #require(try paired.objects().last)
+        #expect(object["event"] as? String == "paired" && object["address"] as? String == first, "\(object)")
+        #expect(object["encrypted"] as? Bool == true && object["bonded"] as? Bool == true, "\(object)")
+      }
+      #expect(try await addresses(folder.path + "/ours") == ["\(second) \(first)"])
+      #expect(try await addresses(lost) == ["\(first) \(second)"])
+
+      try await withLock("refuse") { run in
+        let value = try await run(read("refuse"))
+        #expect(value.status == 0 && value.lines == ["2A"], "\(value)")
+      }
+      try await withLock("refuse") { run in
+        let bonded = try await run("pair --json")
+        let object = try #require(try bonded.objects().last, "\(bonded)")
+        #expect(object["event"] as? String == "encrypted" && object["encrypted"] as? Bool == true, "\(object)")
+      }
+
+      let removed = try await Tool("bonds", "remove", "00:00:5E:00:53:02", "--bonds", lost).end()
+      #expect(removed.status == 0 && removed.lines == ["removed \(second) of adapter \(first)"], "\(removed)")
+      let cure = "no longer has the key of the bond"
+      try await withLock("accept") { run in
+        let end = try await run("pair")
+        expectSentence(end, "The device \(cure), 0x06 (PIN or Key Missing): remove the bond, and pair again")
+        #expect(end.errors.contains("\"bindrune bonds remove \(first)\" removes it here."))
+      }
+      // Nor do other verbs pair anew, even with an agent that would let them.
+      try await withLock("accept") { run in
+        expectSentence(try await run(read("accept")), "as it \(cure): remove the bond, and pair again", status: 4)
+      }
+      // Only the user removes the bond here: another device could use the address.
+      #expect(try await addresses(folder.path + "/ours") == ["\(second) \(first)"])
+      let cured = try await Tool("bonds", "remove", first, "--bonds", folder.path + "/ours").end()
+      #expect(cured.status == 0, "\(cured)")
+      try await withLock("accept") { run in
+        let value = try await run(read("accept"))
+        #expect(value.status == 0 && value.lines == ["2A"], "\(value)")
+      }
     }
   }
 
