@@ -192,8 +192,9 @@ extension HostCore {
     upper.links[index].protection.manager.settings = settings(nil, for: upper.links[index].peer)
   }
 
-  /// A Peripheral asks for security. Vol 3, Part H, §2.4.6.
+  /// A Peripheral asks for security: ignored while we encrypt the link. Vol 3, Part H, §2.4.6.
   private mutating func consider(_ wanted: AuthReq, at index: Int, _ now: Instant) {
+    if case .starting = upper.links[index].protection.phase { return }
     let bond = bonds[upper.links[index].peer]
     if let bond, !wanted.contains(.mitm) || bond.strength.isAuthenticated, begin(with: bond, at: index, now) { return }
     if configuration.pairsOnDemand, beginPairing(at: index, nil, isOnDemand: true, now) == nil { return }

@@ -107,6 +107,25 @@ import Testing
     #expect(texts.contains("bondChanged(\(Bench.peer))") == (status == .success))
     #expect(bench.core.allBonds.count == 1 && bench.core.allBonds.first?.peers == Self.bond().peers)
   }
+  /// The Central ignores a Security Request while it encrypts the link: Vol 3, Part H, §2.4.6. A second command would be
+  /// refused, and end the first.
+  @Test func aSecurityRequestWhileTheLinkIsBeingEncrypted() {
+    var bench = Self.linked(.central, Self.bond())
+    let request = data(0x40, channel: 6, [0x0B, 0x0D])
+    #expect(bench.sent.filter { $0 == "LE_Enable_Encryption" }.count == 1)
+    bench.receive(request)
+    bench.answerAll()
+    bench.receive(request)
+    bench.answerAll()
+    #expect(bench.sent.filter { $0 == "LE_Enable_Encryption" }.count == 1, "\(bench.sent)")
+    bench.forget()
+    bench.receive(Self.encryptionChange())
+    same(bench.takeAll().filter { $0.hasPrefix("LE_Enable") }, [])
+    same(bench.core.security(of: Self.link), LinkSecurity(key: Self.strength, isBonded: true))
+    // Later the Peripheral may want a new key of the link: Vol 6, Part B, §5.1.3.2.
+    bench.receive(request)
+    same(bench.takeAll().filter { $0.hasPrefix("LE_Enable") }, ["LE_Enable_Encryption"])
+  }
   /// The command's refusal, and a controller that reports nothing: Vol 6, Part B, §5.2.
   @Test func encryptionThatDoesNotBegin() {
     var bench = Self.linked(.central, Self.bond())
