@@ -93,7 +93,8 @@ let package = Package(
     .executableTarget(
       name: "BindruneTool",
       dependencies: [
-        "Bindrune", "GAP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneTransport", "BindruneSimulator",
+        "Bindrune", "GAP", "SMP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneTransport",
+        "BindruneSimulator",
         "BindruneConformance", system,
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
@@ -181,7 +182,8 @@ let package = Package(
     .testTarget(
       name: "ToolTests",
       dependencies: [
-        "BindruneTool", "Bindrune", "GAP", "BindruneTransport", "BindruneSimulator", "BindruneWire", "TestSupport",
+        "BindruneTool", "Bindrune", "GAP", "SMP", "BindruneTransport", "BindruneSimulator", "BindruneWire",
+        "TestSupport",
       ] + nio,
       swiftSettings: settings),
     .testTarget(name: "VectorTests", dependencies: ["BindruneWire", "ATT", "TestSupport"], swiftSettings: settings),

@@ -193,8 +193,12 @@ extension BluetoothHost {
     case .pairingAsked(let id, let question): ask(question, of: id)
     case .pairingEnded(let id, let error): pairingEnded(on: id, error)
     case .bondChanged(let peer), .bondRemoved(let peer): storeBond(peer)
-    case .bondRejected(let id):
-      report(.bondRejected(id))
+    case .encryptionFailed(let id, let status):
+      report(.encryptionFailed(id, status))
+      guard status == .pinOrKeyMissing else {
+        logger.notice("\(id): \(peerText(id)) could not encrypt the link: \(status)")
+        break
+      }
       // Each request that needs the key tries to encrypt again, and reports it too.
       guard linkStates[id]?.bondIsRejected == false else { break }
       linkStates[id]?.bondIsRejected = true

@@ -74,9 +74,10 @@ public enum HostEvent: Sendable {
   case pairingAsked(LinkID, PairingQuestion)
   /// nil: with success.
   case pairingEnded(LinkID, BluetoothError?)
-  /// The peer no longer has the key of its bond, so the link is not encrypted. The bond stays until `removeBond`, because
-  /// another device may use the peer's address.
-  case bondRejected(LinkID)
+  /// The link could not be encrypted with the key of the bond: 0x06, the peer no longer has the key; 0x22, it did not
+  /// answer, and the link ends; or the controller's status. The bond stays until `removeBond`, because another device may
+  /// use the peer's address.
+  case encryptionFailed(LinkID, HCIStatus)
   /// From a scan of `beginScan`.
   case discovered(ScanID, Advertisement)
   /// The scan has ended: the controller refuses, or stopped.

@@ -53,6 +53,9 @@ extension Link {
   public func pair(_ settings: PairingSettings? = nil) async throws(BluetoothError) -> LinkSecurity {
     try await host.request(.pair(id, settings), \.security)
   }
+  /// Forgets the bond with the peer; false if there is none. What protects the link now continues to.
+  @discardableResult
+  public func unpair() async -> Bool { await host.removeBond(with: peer) }
   /// Encrypts the link with the key of the bond with its peer. A central does so by itself as soon as the link is up.
   @discardableResult
   public func encrypt() async throws(BluetoothError) -> LinkSecurity {

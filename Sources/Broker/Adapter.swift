@@ -336,7 +336,7 @@ extension BrokerHostEvent {
     case .indicationConfirmed, .parametersChanged, .dataLengthChanged, .physChanged, .securityChanged, .pairingAsked,
       .pairingEnded:
       return nil
-    case .bondRejected(let link): self = .bondRejected(link)
+    case .encryptionFailed(let link, let status): self = .encryptionFailed(link, status)
     case .failed(let error): self = .failed(error)
     }
   }

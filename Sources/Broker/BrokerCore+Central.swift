@@ -33,8 +33,8 @@ struct CentralLink {
   var services: [BluetoothUUID] = []
   /// Everything that has been discovered.
   var database = RemoteDatabase()
-  /// The device has lost the key of the bond: the reason for the end of the link.
-  var hasLostKey = false
+  /// The device has lost the key of the bond, or does not encrypt in time: the reason for the end of the link.
+  var encryptionError: BluetoothError?
 
   init(_ peer: PeerID) { self.peer = peer }
 }

@@ -300,7 +300,7 @@ extension BrokerCore {
 
   mutating func disconnected(_ id: LinkID, _ reason: HCIStatus) {
     guard let peer = links[id]?.peer else { return }
-    let hasLostKey = central.links[id]?.hasLostKey == true
+    let encryptionError = central.links[id]?.encryptionError
     links.remove(id)
     central.links[id] = nil
     central.operations = central.operations.filter { $0.value.link != id }
@@ -311,18 +311,18 @@ extension BrokerCore {
     timers.cancel(.establish(id))
     // The peer may have made another link.
     central.reaches[peer] = links[peer].map { Reach.linked($0.id) }
-    let error = hasLostKey ? .keyIsLost : BluetoothError.linkWentDown(reason)
+    let error = encryptionError ?? BluetoothError.linkWentDown(reason)
     for session in sessions.ids {
       put(.takePort(PortName(session: session, kind: .command, peer: identifier(of: peer, for: session))))
       takeNotificationPort(of: UUID(peer), from: session)
       guard case .connected(let options) = sessions[session]?.interests[peer] else { continue }
-      // A device without its key would be lost again at once.
-      let reconnects = options.reconnects && !hasLostKey
+      // The next link would end in the same way.
+      let reconnects = options.reconnects && encryptionError == nil
       sessions[session]?.interests[peer] = reconnects ? .connecting(options, isReconnecting: true) : nil
       reportDisconnected(peer, error, isReconnecting: reconnects, to: session)
     }
     reportLinks()
-    if hasLostKey {
+    if encryptionError != nil {
       connectionFailed(peer, error)
     } else if case .establishing = reach {
       if reason != .connectionFailedToBeEstablished {
@@ -336,14 +336,20 @@ extension BrokerCore {
   }
 
   /// As with Core Bluetooth the link ends: sessions would take it for a protected one.
-  mutating func bondRejected(_ id: LinkID) {
+  mutating func encryptionFailed(_ id: LinkID, _ status: HCIStatus) {
+    let error: BluetoothError
+    switch status {
+    case .pinOrKeyMissing: error = .keyIsLost
+    case .lmpOrLLResponseTimeout: error = .encryptionTimedOut
+    default: return
+    }
     guard let link = links[id], link.role == .central else { return }
     switch central.reaches[link.peer] {
     case .establishing(id): timers.cancel(.establish(id))
     case .linked(id): break
     default: return
     }
-    central.links[id]?.hasLostKey = true
+    central.links[id]?.encryptionError = error
     drop(id, link.peer)
   }
 
@@ -385,6 +391,11 @@ extension BluetoothError {
       .pairing,
       "The device no longer has the key of the bond: remove the bond with \"bindrune bonds\", and pair again.",
       status: .pinOrKeyMissing)
+  }
+  fileprivate static var encryptionTimedOut: BluetoothError {
+    BluetoothError(
+      .pairing, "The device did not answer when the link was to be encrypted: connect again.",
+      status: .lmpOrLLResponseTimeout)
   }
   /// The session has asked for this device under another identifier.
   fileprivate static func known(as identifier: UUID) -> BluetoothError {

@@ -111,7 +111,7 @@ struct BrokerCore {
       mtuChanged(link, mtu)
       reportLongestUpdate(link)
     case .peerIdentified(let link, let address): identified(link, as: address)
-    case .bondRejected(let link): bondRejected(link)
+    case .encryptionFailed(let link, let status): encryptionFailed(link, status)
     case .discovered(let scan, let peer, let found): discovered(found, peer, by: scan)
     case .scanFailed(let scan, let error): scanFailed(scan, error)
     case .completed(let request, let result): completed(request, result)

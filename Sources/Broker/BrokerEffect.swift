@@ -68,8 +68,8 @@ enum BrokerHostEvent: Sendable {
   case linkDown(LinkID, HCIStatus)
   case mtuChanged(LinkID, Int)
   case peerIdentified(LinkID, PeerAddress)
-  /// The device no longer has the key of its bond, so the link is not encrypted.
-  case bondRejected(LinkID)
+  /// The link could not be encrypted with the key of the bond.
+  case encryptionFailed(LinkID, HCIStatus)
   /// The core adds the device's name, and the identifier that the session uses for it.
   case discovered(ScanID, PeerID, DiscoveredPeer)
   case scanFailed(ScanID, BluetoothError)

@@ -91,7 +91,7 @@ extension HostCore {
     l2cap.close(handle)
     if let index = upper.index(of: handle) {
       upper.links[index].close()
-      unprotect(at: index, now)
+      unprotect(at: index, reason, now)
       abandonUpdate(at: index)
       for id in upper.links[index].requests.all { emit(.completed(id, .failed(.noSuchLink))) }
       upper.links[index].requests = LinkRequests()

@@ -205,7 +205,8 @@ extension HostCore {
     guard upper.links[index].protection.isIdle else { return }  // its end helps
     let key = upper.links[index].protection.security.key
     if key == nil, let bond = bonds[upper.links[index].peer], begin(with: bond, at: index, now) { return }
-    if configuration.pairsOnDemand, canImprove(key, refusal), beginPairing(at: index, nil, isOnDemand: true, now) == nil {
+    if configuration.pairsOnDemand, canImprove(key, refusal), beginPairing(at: index, nil, isOnDemand: true, now) == nil
+    {
       return
     }
     upper.links[index].client.securityEnded(isSecured: false)
@@ -338,13 +339,20 @@ extension HostCore {
     upper.links[index].protection.manager.encryptionChanged(isEncrypted: isEncrypted, now: now, using: &upper.chance)
     // A pairing goes on, and ends by itself.
     if case .starting(_, .bond, _) = phase, !wasPairing {
-      if !isEncrypted, status == .pinOrKeyMissing { emit(.bondRejected(upper.links[index].id)) }
+      if !isEncrypted { emit(.encryptionFailed(upper.links[index].id, status)) }
       // After a failure the Central may still pair, as we have asked it to.
       if upper.links[index].protection.manager.isIdle {
         ended(at: index, isEncrypted ? nil : .refused(.encrypt, status))
       }
     }
     secure(at: index, now)
+  }
+  /// Reports a link that ends while it is to be encrypted with the key of the bond.
+  private mutating func encryptionFailed(at index: Int, _ status: HCIStatus) {
+    if case .starting(_, .bond, _) = upper.links[index].protection.phase {
+      emit(.encryptionFailed(upper.links[index].id, status))
+    }
+    upper.links[index].protection.phase = .quiet
   }
   /// No packet of an encrypted link has been authenticated for too long: somebody else may be sending. Vol 4, Part E,
   /// §7.7.75.
@@ -398,9 +406,11 @@ extension HostCore {
     else { return }
     _ = begin(with: bond, at: index, now)
   }
-  /// The link ends: so does what was in progress on it.
-  mutating func unprotect(at index: Int, _ now: Instant) {
+  /// The link ends: so does what was in progress on it. When a controller has waited for an answer of the other for 40 s,
+  /// the link ends with 0x22: Vol 6, Part B, §5.2.
+  mutating func unprotect(at index: Int, _ reason: HCIStatus, _ now: Instant) {
     upper.links[index].protection.manager.linkClosed(now: now)
+    if reason == .lmpOrLLResponseTimeout { encryptionFailed(at: index, reason) }
     upper.links[index].protection.phase = .quiet
     bonds.keep(upper.links[index].protection.manager.attempts, of: upper.links[index].peer)
     secure(at: index, now)
@@ -409,7 +419,7 @@ extension HostCore {
   mutating func expireProtection(at index: Int, _ now: Instant) {
     upper.links[index].protection.manager.expire(now: now)
     if case .starting(_, _, let deadline) = upper.links[index].protection.phase, deadline <= now {
-      upper.links[index].protection.phase = .quiet
+      encryptionFailed(at: index, .lmpOrLLResponseTimeout)
       ended(at: index, .refused(.encrypt, .lmpOrLLResponseTimeout))
       // Neither end knows whether the other encrypts.
       disconnect(at: index, .authenticationFailure, now)

@@ -101,9 +101,10 @@ public enum HostEffect: Sendable {
   case bondChanged(PeerID)
   /// There is no bond with this peer any more: `removeBond`, or the limit of bonds, or the peer has a new `PeerID`.
   case bondRemoved(PeerID)
-  /// The peer no longer has the key of our bond (0x06: Vol 1, Part F, §2.6). The link is not encrypted. The bond stays
-  /// until `HostCore.removeBond`, because another device may use the peer's address.
-  case bondRejected(LinkID)
+  /// The link could not be encrypted with the key of our bond: 0x06, the peer no longer has the key; 0x22, it did not
+  /// answer, and the link ends; or the controller's status (Vol 1, Part F, §2). The bond stays until
+  /// `HostCore.removeBond`, because another device may use the peer's address.
+  case encryptionFailed(LinkID, HCIStatus)
 
   /// A request ended: this happens exactly once for each.
   case completed(RequestID, HostResult)

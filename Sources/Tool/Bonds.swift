@@ -97,18 +97,7 @@ extension Bonds {
     func run() async throws {
       let list = try await file.open().file.all()
       guard let destination else { return Console.write(String(decoding: list.text, as: UTF8.self)) }
-      let path = FilePath(text: destination)
-      do throws(Errno) {
-        let copy = try Errno.typed {
-          try FileDescriptor.open(
-            path, .writeOnly, options: [.create, .exclusiveCreate, .noFollow, .closeOnExec],
-            permissions: .ownerReadWrite)
-        }
-        do throws(Errno) { try Errno.typed { try copy.closeAfter { _ = try copy.writeAll(list.text) } } } catch {
-          try? path.remove()
-          throw error
-        }
-      } catch {
+      do throws(Errno) { try FilePath(text: destination).create(list.text) } catch {
         throw Failure(
           "The file \(destination.printable()) cannot be written, \(error): choose a free name in your own folder.")
       }

@@ -4,7 +4,9 @@ import BindruneTransport
 import BindruneWire
 import GAP
 import Logging
+import SMP
 import Synchronization
+import SystemPackage
 
 struct Pair: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
@@ -16,6 +18,7 @@ struct Pair: AsyncParsableCommand {
 
         bindrune pair --name "Heart*"
         echo 123456 | bindrune pair --address F0:F1:F2:F3:F4:F5/random --io keyboard
+        bindrune pair --name Lock --oob lock.txt
 
       Without digits (Just Works) a device in the middle can take part unnoticed; --mitm refuses that. With a bond that \
       is strong enough the verb only encrypts. \(DeviceOptions.statuses)
@@ -32,6 +35,18 @@ struct Pair: AsyncParsableCommand {
   var mitm = false
   @Flag(help: "Require LE Secure Connections.")
   var scOnly = false
+  @Option(
+    help: ArgumentHelp(
+      """
+      A file with the device's out of band data, from its NFC tag or printed code: AD structures as hexadecimal digits, \
+      with the types 22 and 23, or 10 for legacy pairing.
+      """, valueName: "file"), completion: .file())
+  var oob: String?
+  @Option(
+    help: ArgumentHelp(
+      "Write this side's out of band data to a new file, and wait until you have given it to the device.",
+      valueName: "file"), completion: .file())
+  var oobOwn: String?
   @Flag(help: "Keep no bond: the keys end with the link.")
   var noBond = false
   @Flag(help: "Print one JSON object per question, and one for the result.")
@@ -41,8 +56,8 @@ struct Pair: AsyncParsableCommand {
     if io != nil, device.pairing.agent != nil {
       throw ValidationError("--io says what you can do, and --agent who answers instead of you: give one of them.")
     }
-    if mitm, device.pairing.agent == nil, ability == .none {
-      throw ValidationError("--mitm needs digits: say with --io how you see or enter them.")
+    if mitm, device.pairing.agent == nil, ability == .none, oob == nil, oobOwn == nil {
+      throw ValidationError("--mitm needs digits: say with --io how you see or enter them, or give data with --oob.")
     }
     if noBond, device.pairing.bonds != nil {
       throw ValidationError("--no-bond stores nothing in the file of --bonds: give one of them.")
@@ -61,6 +76,9 @@ struct Pair: AsyncParsableCommand {
     configuration.pairing.isBonding = !noBond
     configuration.pairing.protection = mitm ? .required : .wanted
     configuration.pairing.secureConnections = scOnly ? .only : .supported
+    if let oob { configuration.pairing.peersData = try outOfBandData(oob) }
+    if let oobOwn { configuration.pairing.ownData = try await giveOutOfBandData(oobOwn) }
+    configuration.pairing.requiresOutOfBand = oob != nil || oobOwn != nil
     let paired = try await device.withLink(progress, configuration, agent: agent, bondStore: store) { link, _ in
       progress("pairing with \(await link.address)")
       let (security, isNew) = try await secure(link)
@@ -81,6 +99,40 @@ struct Pair: AsyncParsableCommand {
     let address: PeerAddress
     let security: LinkSecurity
     let isNew: Bool
+  }
+
+  private func outOfBandData(_ path: String) throws -> PeersOutOfBandData {
+    let text: [UInt8]
+    do throws(Errno) { text = try FilePath(text: path).contents(upTo: 4_096) } catch {
+      throw Failure("The file \(path.printable()) cannot be read, \(error): name a file with out of band data.")
+    }
+    guard let octets = HexOctets(argument: String(decoding: text, as: UTF8.self))?.octets,
+      let data = PeersOutOfBandData(AdvertisingData(decoding: octets.span))
+    else {
+      throw Failure(
+        "The file \(path.printable()) has no out of band data: it needs AD structures of 16 octets as hexadecimal "
+          + "digits, with the types 22 and 23, or 10.")
+    }
+    return data
+  }
+  /// Writes our data, and waits for the user.
+  private func giveOutOfBandData(_ path: String) async throws -> OwnOutOfBandData {
+    var chance = SystemRandomNumberGenerator()
+    let data = OwnOutOfBandData(using: &chance)
+    let text = data.forPeer.structures.flatMap(\.octets).map { hexDigits(UInt64($0), 2) }.joined(separator: " ") + "\n"
+    do throws(Errno) { try FilePath(text: path).create(Array(text.utf8)) } catch {
+      throw Failure("The file \(path.printable()) cannot be written, \(error): choose a free name in your own folder.")
+    }
+    let line = "Give the device the data in \(path.printable()), then press Return."
+    if json {
+      var object = JSONLine(event: "question")
+      object.add("text", line)
+      Console.line(object)
+    } else {
+      Console.line(line)
+    }
+    _ = await TerminalDesk.line(of: .standardInput)
+    return data
   }
 
   /// Encrypts with the bond, if there is one and it is strong enough; else pairs.

@@ -71,6 +71,18 @@ extension FilePath {
     }
   }
 
+  /// Makes a file with these contents, which only its owner may read. Throws `.fileExists` if the name is taken.
+  package func create(_ octets: [UInt8]) throws(Errno) {
+    let file = try Errno.typed {
+      try FileDescriptor.open(
+        self, .writeOnly, options: [.create, .exclusiveCreate, .noFollow, .closeOnExec], permissions: .ownerReadWrite)
+    }
+    do throws(Errno) { try Errno.typed { try file.closeAfter { _ = try file.writeAll(octets) } } } catch {
+      try? remove()
+      throw error
+    }
+  }
+
   package func makeFolder(_ permissions: FilePermissions) throws(Errno) {
     try Errno.check { unsafe withPlatformString { unsafe mkdir($0, permissions.rawValue) } }
   }

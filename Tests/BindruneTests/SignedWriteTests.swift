@@ -97,6 +97,9 @@ private final class SpyStore: BondStore {
     // 68 writes, of which 64 and then 4 have been reserved.
     #expect(ends.store.saved - before == 2)
     #expect(await ends.lock.bonds.first?.peersSignCounter == 68)
+    #expect(await ends.link.unpair())
+    #expect(await !ends.link.unpair())
+    #expect(await ends.key.bonds.isEmpty)
     await ends.close()
   }
   /// A counter that cannot be reserved signs nothing.

@@ -212,7 +212,14 @@ struct BrokerWorld {
       guard let scan = scans.sorted(by: { $0.rawValue < $1.rawValue }).randomElement(using: &chance) else { return }
       let peer = Self.peers.randomElement(using: &chance)!
       deliver(.discovered(scan, peer, DiscoveredPeer(peer: UUID(peer), localName: "Peer", services: ["180D"])))
-    case (4, let link?): deliver(.mtuChanged(link, .random(in: 23...517, using: &chance)))
+    case (4, let link?):
+      if chanceOf(3) {
+        deliver(
+          .encryptionFailed(
+            link, [.pinOrKeyMissing, .lmpOrLLResponseTimeout, .commandDisallowed].randomElement(using: &chance)!))
+      } else {
+        deliver(.mtuChanged(link, .random(in: 23...517, using: &chance)))
+      }
     case (5, let link?):
       let range = HandleRange(AttributeHandle(rawValue: 0x10), AttributeHandle(rawValue: 0x20))
       subscribed = subscribed.filter { $0.link != link || !range.contains($0.handle) }

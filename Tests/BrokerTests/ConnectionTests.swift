@@ -44,7 +44,7 @@ import Testing
     withExtendedLifetime(host) {}
   }
   /// A device that has lost the key of the bond: the link ends with the error that says so.
-  @Test func theKeyIsLost() async throws {
+  @Test(arguments: [false, true]) func theKeyIsLost(reconnects: Bool) async throws {
     let room = Room(), (host, peer) = try await room.sensor(try Sensor())
     let probe = try await Probe.poweredOn(room.adapter())
     probe.send(.connect(peer, ConnectOptions()))
@@ -54,15 +54,15 @@ import Testing
     probe.send(.cancelConnection(peer))
     #expect(try await probe.disconnected(peer).error == nil)
     for bond in await host.bonds { #expect(await host.removeBond(with: bond.peer)) }
-    probe.send(.connect(peer, ConnectOptions()))
-    let error = try await probe.wait("the end") { event -> BluetoothError? in
+    probe.send(.connect(peer, ConnectOptions(reconnects: reconnects)))
+    let (error, isReconnecting) = try await probe.wait("the end") { event -> (BluetoothError?, Bool)? in
       switch event {
-      case .disconnected(peer, let error, _, _): error
-      case .connectionFailed(peer, let error): error
+      case .disconnected(peer, let error, let isReconnecting, _): (error, isReconnecting)
+      case .connectionFailed(peer, let error): (error, false)
       default: nil
       }
     }
-    #expect(error.code == .pairing && error.status == .pinOrKeyMissing)
+    #expect(error?.code == .pairing && error?.status == .pinOrKeyMissing && !isReconnecting)
     try await probe.settle()
     #expect(try await probe.adapter.eventLoop.submit { probe.adapter.core.links.all.isEmpty }.get())
     withExtendedLifetime(host) {}

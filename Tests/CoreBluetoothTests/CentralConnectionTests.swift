@@ -68,6 +68,27 @@ import Testing
     #expect(error.localizedDescription == "The cause, and the cure.")
     #expect(lab.recorder.take() == ["fail"])
   }
+  @Test(
+    "A link that cannot be encrypted ends with Apple's code, before and after the program knows of it",
+    arguments: [
+      (HCIStatus.pinOrKeyMissing, CBError.Code.peerRemovedPairingInformation),
+      (.lmpOrLLResponseTimeout, .encryptionTimedOut),
+    ])
+  func encryption(status: HCIStatus, expected: CBError.Code) throws {
+    for isConnected in [false, true] {
+      let lab = CentralLab(), cause = BluetoothError(.pairing, "The cause, and the cure.", status: status)
+      let peripheral = try #require(lab.manager.retrievePeripherals(withIdentifiers: [lab.peer]).first)
+      lab.manager.connect(peripheral)
+      if isConnected {
+        lab.deliver(.connected(lab.peer, name: nil, longestWrite: 20))
+        lab.deliver(.disconnected(lab.peer, cause, isReconnecting: false, seconds: 9))
+      } else {
+        lab.deliver(.connectionFailed(lab.peer, cause))
+      }
+      #expect(lab.recorder.errors.compactMap { $0 as? CBError }.map(\.code) == [expected])
+      #expect(lab.recorder.take().last == (isConnected ? "disconnect" : "fail"))
+    }
+  }
   @Test("A cancelled connection ends without an error, pending or made")
   func cancel() throws {
     let lab = CentralLab()

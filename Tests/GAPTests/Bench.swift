@@ -206,6 +206,7 @@ struct Bench: ~Copyable {
       return "\(id.rawValue): parametersRejected \(hexDigits(status.rawValue))"
     case .completed(let id, .failed(.refused(let task, let status))):
       return "\(id.rawValue): refused to \(task) \(hexDigits(status.rawValue))"
+    case .encryptionFailed(let link, let status): return "encryptionFailed(\(link), \(hexDigits(status.rawValue)))"
     case .completed(let id, .failed(let failure)): return "\(id.rawValue): \(failure)"
     case .completed(let id, .gatt(.failed(.bearerClosed(let reason)))): return "\(id.rawValue): bearer \(reason)"
     case .completed(let id, .gatt(let result)): return "\(id.rawValue): \(result)"

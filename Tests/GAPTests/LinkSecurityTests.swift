@@ -99,8 +99,8 @@ import Testing
       switch status {
       case .success:
         ["securityChanged(link 1, \(Self.encrypted), bonded)", "2: \(Self.encrypted), bonded"]
-      case .pinOrKeyMissing: ["bondRejected(link 1)", "2: refused to encrypt 0x06"]
-      default: ["2: refused to encrypt 0x08"]
+      case .pinOrKeyMissing: ["encryptionFailed(link 1, 0x06)", "2: refused to encrypt 0x06"]
+      default: ["encryptionFailed(link 1, 0x08)", "2: refused to encrypt 0x08"]
       }
     let texts = bench.takeTexts()
     same(texts.filter { !$0.hasPrefix("bondChanged") }.sorted(), after.sorted())
@@ -133,7 +133,7 @@ import Testing
     bench.forget()
     bench.perform { core, now in core.encrypt(Self.link, id: RequestID(rawValue: 2), now: now) }
     bench.answer(.commandDisallowed)
-    same(bench.takeTexts(), ["2: refused to encrypt 0x0C"])
+    same(bench.takeTexts(), ["encryptionFailed(link 1, 0x0C)", "2: refused to encrypt 0x0C"])
     bench.perform { core, now in core.encrypt(Self.link, id: RequestID(rawValue: 3), now: now) }
     bench.answerAll()
     bench.receive(data(0x40, [0x03, 0x17, 0x00]))  // our MTU exchange is not to time out
@@ -141,7 +141,7 @@ import Testing
     bench.wait(.seconds(39))
     same(bench.takeAll(), [])
     bench.wait(.seconds(2))
-    same(bench.takeAll(), ["Disconnect(64, 0x05)", "3: refused to encrypt 0x22"])
+    same(bench.takeAll(), ["Disconnect(64, 0x05)", "encryptionFailed(link 1, 0x22)", "3: refused to encrypt 0x22"])
   }
   @Test func withoutABondNothingIsEncrypted() {
     for role in [LinkRole.central, .peripheral] {
@@ -168,7 +168,10 @@ import Testing
     bench.receive([4, 0x30, 3, HCIStatus.pinOrKeyMissing.rawValue] + little(0x40))
     same(
       bench.takeTexts(),
-      ["securityChanged(link 1, not encrypted, bonded)", "bondRejected(link 1)", "2: refused to encrypt 0x06"])
+      [
+        "securityChanged(link 1, not encrypted, bonded)", "encryptionFailed(link 1, 0x06)",
+        "2: refused to encrypt 0x06",
+      ])
   }
   /// A command that the controller refuses changes nothing on the link.
   @Test func aRefreshThatDoesNotBegin() {
@@ -179,7 +182,7 @@ import Testing
     bench.forget()
     while bench.unanswered.first?.opcode != LEEnableEncryption.opcode { bench.answer() }
     bench.answer(.commandDisallowed)
-    same(bench.takeTexts(), ["2: refused to encrypt 0x0C"])
+    same(bench.takeTexts(), ["encryptionFailed(link 1, 0x0C)", "2: refused to encrypt 0x0C"])
     same(bench.core.security(of: Self.link), LinkSecurity(key: Self.strength, isBonded: true))
   }
   /// Vol 4, Part E, §7.7.75.

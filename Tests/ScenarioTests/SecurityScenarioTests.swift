@@ -245,8 +245,9 @@ import Testing
     _ = world.withHost(Self.peripheral) { host, now in host.core.removeBond(with: forgotten, now: now) }
     try world.advertise(Self.peripheral)
     let link = try need(world.connect(Self.central, to: Self.peripheral))
-    world.run(for: .seconds(5)) { world in world.readHost(Self.central) { $0.rejectedBonds.isEmpty } }
-    same(world.readHost(Self.central) { $0.rejectedBonds }, [link])
+    world.run(for: .seconds(5)) { world in world.readHost(Self.central) { $0.failedEncryptions.isEmpty } }
+    same(world.readHost(Self.central) { $0.failedEncryptions.map(\.link) }, [link])
+    same(world.readHost(Self.central) { $0.failedEncryptions.map(\.status) }, [.pinOrKeyMissing])
     let security = world.readHost(Self.central) { $0.core.security(of: link) }
     same(security, LinkSecurity(isBonded: true))
     _ = world.withHost(Self.central) { host, now in host.core.removeBond(with: peer, now: now) }

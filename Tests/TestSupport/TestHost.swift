@@ -37,7 +37,7 @@ public struct TestHost: ~Copyable, HCIHost {
   public private(set) var securities: [LinkID: LinkSecurity] = [:]
   /// What a driver would have stored.
   public private(set) var bonds: [PeerID: Bond] = [:]
-  public private(set) var rejectedBonds: [LinkID] = []
+  public private(set) var failedEncryptions: [(link: LinkID, status: HCIStatus)] = []
   public private(set) var mtus: [LinkID: Int] = [:]
   public private(set) var readyEdges = 0
   /// The same by link.
@@ -235,7 +235,7 @@ public struct TestHost: ~Copyable, HCIHost {
     case .pairingEnded(let link, let error): pairings.append((link, error))
     case .bondChanged(let peer): bonds[peer] = core.bond(with: peer)
     case .bondRemoved(let peer): bonds[peer] = nil
-    case .bondRejected(let link): rejectedBonds.append(link)
+    case .encryptionFailed(let link, let status): failedEncryptions.append((link, status))
     case .readyToSend(let link):
       readyEdges += 1
       edges[link, default: 0] += 1

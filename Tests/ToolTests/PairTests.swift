@@ -1,6 +1,8 @@
+import BindruneWire
 import Foundation
 import GAP
 import GATT
+import SMP
 import Synchronization
 import TestSupport
 import Testing
@@ -39,21 +41,29 @@ private final class Person: PairingAgent {
 @Suite("Tool: pairing", .realTime, .hang) struct PairTests {
   /// A device whose FFE1 needs an encrypted link. `body` gets the first arguments that reach it.
   private func withDevice(
-    _ ioCapability: IOCapability,
+    _ ioCapability: IOCapability, _ configuration: HostConfiguration = HostConfiguration(),
     _ body: (_ device: [String], _ person: Person, _ host: BluetoothHost) async throws -> Void
   ) async throws {
-    let air = try await Air(), person = Person(ioCapability)
+    let air = try await Air()
+    let (host, person) = try await device(on: air, ioCapability, configuration)
+    try await body(["--hci", air.spec, "--name", "Lock"], person, host)
+    await host.close()
+    try await air.close()
+  }
+  private func device(
+    on air: Air, _ ioCapability: IOCapability, _ configuration: HostConfiguration
+  ) async throws -> (BluetoothHost, Person) {
+    let person = Person(ioCapability)
     var builder = DatabaseBuilder()
     builder.genericAccess(name: "Lock")
     builder.service("FFE0") {
       $0.characteristic("FFE1", .read, value: [0x2A], permissions: AttributePermissions(read: .encrypted))
     }
-    let host = BluetoothHost(air.radio.controller(), database: try builder.build(), agent: person)
+    let host = BluetoothHost(
+      air.radio.controller(), configuration: configuration, database: try builder.build(), agent: person)
     try await host.start()
     try await host.advertise(AdvertisingData(localName: "Lock"))
-    try await body(["--hci", air.spec, "--name", "Lock"], person, host)
-    await host.close()
-    try await air.close()
+    return (host, person)
   }
 
   @Test func digitsAreComparedInAPipe() async throws {
@@ -120,6 +130,74 @@ private final class Person: PairingAgent {
       terminal.type("yes\n")
       let end = await terminal.end()
       #expect(end.status == 0 && end.screen.lines.last == "No bond is stored: the keys end with this link.")
+    }
+  }
+  private func text(_ data: PeersOutOfBandData) -> String {
+    data.structures.flatMap(\.octets).map { hexDigits(UInt64($0), 2) }.joined(separator: " ")
+  }
+  /// The device's data from its tag: both methods, and data of another device. Vol 3, Part H, §2.3.5.4, §2.3.5.6.4.
+  @Test func theDeviceHasATag() async throws {
+    var chance = SplitMix64(seed: 1)
+    let own = OwnOutOfBandData(using: &chance), other = OwnOutOfBandData(using: &chance)
+    let key = PeersOutOfBandData.legacy(.random(using: &chance))
+    var modern = HostConfiguration(), legacy = HostConfiguration()
+    modern.pairing.ownData = own
+    legacy.pairing.secureConnections = .off
+    legacy.pairing.peersData = key
+    for (configuration, data, status, words) in [
+      (modern, own.forPeer, 0, "Secure Connections, authenticated, 16 octets"),
+      (modern, other.forPeer, 1, "Could not pair with "), (legacy, key, 0, "legacy, authenticated, 16 octets"),
+      (HostConfiguration(), key, 1, "Could not pair with "),
+    ] as [(HostConfiguration, PeersOutOfBandData, Int32, String)] {
+      try await withDevice(.noInputNoOutput, configuration) { device, _, host in
+        try await withFolder { folder in
+          let path = folder.path + "/tag.txt"
+          try text(data).write(toFile: path, atomically: true, encoding: .utf8)
+          let end = try await Tool.run(["pair"] + device + ["--oob", path, "--no-bond"])
+          #expect(end.status == status && (end.output + end.errors).contains(words), "\(end)")
+        }
+      }
+    }
+  }
+  /// Our data for the device: it gets them while the tool waits.
+  @Test func theToolHasData() async throws {
+    let air = try await Air()
+    try await withFolder { folder in
+      let path = folder.path + "/own.txt"
+      let terminal = try Terminal(
+        "pair", "--hci", air.spec, "--name", "Lock", "--no-bond", "--oob-own", path, columns: 100, rows: 24,
+        isTyped: true)
+      _ = try await terminal.screen { $0.lines.contains { $0.hasSuffix("press Return.") } }
+      let octets = try #require(HexOctets(argument: try String(contentsOfFile: path, encoding: .utf8))).octets
+      let mode = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int
+      #expect(mode == 0o600)
+      var configuration = HostConfiguration()
+      configuration.pairing.peersData = PeersOutOfBandData(AdvertisingData(decoding: octets.span))
+      #expect(configuration.pairing.peersData != nil)
+      let (host, _) = try await device(on: air, .noInputNoOutput, configuration)
+      terminal.type("\n")
+      let end = await terminal.end()
+      #expect(end.status == 0, "\(end.screen.lines)")
+      #expect(end.screen.lines.contains { $0.hasSuffix(": Secure Connections, authenticated, 16 octets.") })
+      await host.close()
+      // The name is taken now.
+      expectSentence(try await Tool.run(["pair", "--hci", "sim", "--name", "x", "--oob-own", path]), "File exists")
+    }
+    try await air.close()
+  }
+  @Test func badOutOfBandData() async throws {
+    try await withFolder { folder in
+      let path = folder.path + "/tag.txt"
+      func run() async throws -> Tool.End {
+        try await Tool.run(["pair", "--hci", "sim", "--name", "Virtual*", "--oob", path])
+      }
+      expectSentence(try await run(), "cannot be read")
+      for text in [
+        "", "hello", "10 10 \(String(repeating: "00", count: 14))", "11 22 \(String(repeating: "00", count: 16))",
+      ] {
+        try text.write(toFile: path, atomically: true, encoding: .utf8)
+        expectSentence(try await run(), "has no out of band data")
+      }
     }
   }
   @Test func theShellAsksAtItsPrompt() async throws {
