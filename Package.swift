@@ -58,8 +58,8 @@ let package = Package(
       dependencies: ["BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "SMP", "GATT", deque, containers],
       swiftSettings: settings),
     .target(
-      name: "BindruneConformance", dependencies: ["BindruneWire", "ATT", "GATT", deque], path: "Sources/Conformance",
-      swiftSettings: settings),
+      name: "BindruneConformance", dependencies: ["BindruneWire", "BindruneToolbox", "ATT", "GATT", "SMP", deque],
+      path: "Sources/Conformance", swiftSettings: settings),
     .target(
       name: "BindruneSimulator",
       dependencies: [
@@ -188,7 +188,8 @@ let package = Package(
       swiftSettings: settings),
     .testTarget(name: "VectorTests", dependencies: ["BindruneWire", "ATT", "TestSupport"], swiftSettings: settings),
     .testTarget(
-      name: "ConformanceTests", dependencies: ["BindruneConformance", "BindruneWire", "ATT", "GATT", "TestSupport"],
+      name: "ConformanceTests",
+      dependencies: ["BindruneConformance", "BindruneWire", "BindruneToolbox", "ATT", "GATT", "SMP", "TestSupport"],
       swiftSettings: settings),
     .testTarget(name: "ArrowTests", swiftSettings: settings),
   ],

@@ -2,6 +2,7 @@ import ATT
 import BindruneWire
 import FoundationEssentials
 import GATT
+import SMP
 
 // Commands in the syntax of scripts, as sent over a control connection.
 
@@ -17,7 +18,61 @@ extension Command {
     case .insert(let path): "insert \(URL(filePath: path).standardizedFileURL.path)"
     case .remove(let handle): "remove \(handle.script)"
     case .call(let call): "call \(call.script)"
+    case .pairing(let option): "pairing \(option.script)"
+    case .pair: "pair"
+    case .requestSecurity: "request-security"
+    case .answer(.yes): "answer yes"
+    case .answer(.no): "answer no"
+    case .answer(.passkey(let passkey)): "answer passkey \(passkey)"
+    case .answer(.keypress(let key)): "answer keypress \(key)"
+    case .encryption(let isOn): "encryption \(isOn ? "on" : "off")"
     }
+  }
+  /// With the values of the names in it.
+  func filled(with values: Values) throws(NoValue) -> Command {
+    switch self {
+    case .pairing(.identity(let pattern)): .pairing(.identity(OctetPattern(try pattern.filled(with: values))))
+    case .pairing(.peersData(let pattern)): .pairing(.peersData(OctetPattern(try pattern.filled(with: values))))
+    default: self
+    }
+  }
+}
+
+extension PairingOption {
+  public var script: String {
+    func onOff(_ isOn: Bool) -> String { isOn ? "on" : "off" }
+    return switch self {
+    case .ioCapability(let io): "io 0x\(hexDigits(UInt64(io), 2))"
+    case .protection(.notNeeded): "mitm off"
+    case .protection(.wanted): "mitm wanted"
+    case .protection(.required): "mitm required"
+    case .secureConnections(.off): "sc off"
+    case .secureConnections(.supported): "sc supported"
+    case .secureConnections(.only): "sc only"
+    case .bonding(let isOn): "bonding \(onOff(isOn))"
+    case .keySizes(let sizes): "key-size \(sizes.lowerBound) \(sizes.upperBound)"
+    case .keypresses(let isOn): "keypresses \(onOff(isOn))"
+    case .sends(let keys): "sends \(keys.script)"
+    case .takes(let keys): "takes \(keys.script)"
+    case .identity(let octets): "identity \(octets)"
+    case .peersData(let octets): "oob-data \(octets)"
+    case .ownData: "oob-own"
+    case .requiresOutOfBand(let isOn): "oob-required \(onOff(isOn))"
+    case .acceptsDebugKey(let isOn): "debug-key \(onOff(isOn))"
+    case .accepts(let isOn): "accepts \(onOff(isOn))"
+    case .consents(let isOn): "consents \(onOff(isOn))"
+    case .onDemand(let isOn): "on-demand \(onOff(isOn))"
+    }
+  }
+}
+
+extension KeyDistribution {
+  static let words: [(word: String, key: KeyDistribution)] = [
+    ("enc", .encKey), ("id", .idKey), ("sign", .signKey),
+  ]
+  var script: String {
+    let words = Self.words.filter { contains($0.key) }.map(\.word)
+    return words.isEmpty ? "none" : words.joined(separator: " ")
   }
 }
 
@@ -100,6 +155,9 @@ extension ProcedureResult {
     case .error(let error, let handle): self = .error(error, handle ?? AttributeHandle())
     case .failed: self = .failed("according to the stack under test")
     case .timeout: self = .timeout
+    case .paired(let how): self = .paired(how)
+    case .pairingFailed(let reason): self = .pairingFailed(reason)
+    case .encrypted: self = .encrypted
     case .found: return nil
     }
   }

@@ -30,7 +30,10 @@ public struct ScriptFile: Sendable {
     return files
   }
 
-  public func script() throws(FileError) -> Script { try Script(TextFile.read(path), file: path) }
+  /// Its script, or one for each of its cases.
+  public func scripts() throws(FileError) -> [Script] { try Script.all(TextFile.read(path), file: path) }
+  /// The name of one of its scripts: `SM/CEN/own-just-works [00 01]`.
+  public func name(of script: Script) -> String { script.variant.map { "\(name) [\($0)]" } ?? name }
   /// The path of a file that the script names.
   public func neighbour(_ other: String) -> String {
     other.hasPrefix("/") ? other : URL(filePath: path).deletingLastPathComponent().appending(path: other).path

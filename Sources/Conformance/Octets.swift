@@ -9,7 +9,8 @@ import BindruneWire
 /// | `00*512` | the part before the star, so many times |
 /// | `??` | any octet; only where octets are expected |
 /// | `{name:2}` | any two octets, which are called `name` from here on; only where octets are expected |
-/// | `{name}` | the octets that were captured under that name |
+/// | `{name}` | the octets that were captured, or defined, under that name |
+/// | `f4({a}, {b}, {n}, 00)` | the result of a function of pairing: ``PairingFunction`` |
 /// | `...` | any octets up to the end, or none; only at the end of what is expected |
 public struct OctetPattern: Sendable, Equatable {
   public enum Part: Sendable, Equatable {
@@ -17,6 +18,7 @@ public struct OctetPattern: Sendable, Equatable {
     case any
     case capture(String, count: Int)
     case captured(String)
+    case result(PairingFunction, [OctetPattern])
     case rest
   }
   public var parts: [Part]
@@ -34,61 +36,70 @@ public struct OctetPattern: Sendable, Equatable {
     return octets
   }
 
-  /// The octets with captures inserted; throws the name of a missing capture.
-  func filled(with captures: [String: [UInt8]]) throws(MissingCapture) -> [UInt8] {
+  /// The octets with captures and results inserted.
+  func filled(with values: Values) throws(NoValue) -> [UInt8] {
     var octets: [UInt8] = []
     for part in parts {
       switch part {
       case .octet(let octet): octets.append(octet)
       case .captured(let name):
-        guard let captured = captures[name] else { throw MissingCapture(name: name) }
+        guard let captured = values.named[name] else { throw .missing(name) }
         octets += captured
+      case .result(let function, let arguments): octets += try values.result(of: function, arguments)
       case .any, .capture, .rest: preconditionFailure("the parser lets no wildcard into what is sent")
       }
     }
     return octets
   }
 
-  /// Whether `octets` match; if they do, the named ones are added to `captures`.
-  func matches(_ octets: [UInt8], _ captures: inout [String: [UInt8]]) -> Bool {
-    var found = captures, at = 0
+  /// Whether `octets` match; if they do, the named ones are added to `values`. What cannot be computed matches nothing.
+  func matches(_ octets: [UInt8], _ values: inout Values) -> Bool {
+    var found = values, at = 0
     for part in parts {
       let count: Int
+      var wanted: [UInt8]?
       switch part {
       case .rest:
-        captures = found
+        values = found
         return true
-      case .octet, .any: count = 1
+      case .any: count = 1
       case .capture(_, let number): count = number
-      case .captured(let name): count = found[name]?.count ?? .max
+      case .octet, .captured, .result:
+        do throws(NoValue) { wanted = try OctetPattern(parts: [part]).filled(with: found) } catch { return false }
+        count = wanted?.count ?? 0
       }
       guard count <= octets.count - at else { return false }
       let piece = Array(octets[at..<at + count])
-      switch part {
-      case .octet(let octet) where piece[0] != octet: return false
-      case .captured(let name) where found[name] != piece: return false
-      case .capture(let name, _): found[name] = piece
-      default: break
-      }
+      if let wanted, wanted != piece { return false }
+      if case .capture(let name, _) = part { found.named[name] = piece }
       at += count
     }
     guard at == octets.count else { return false }
-    captures = found
+    values = found
     return true
+  }
+  /// With the results of functions in place of them, for a report.
+  func computed(with values: Values) -> OctetPattern {
+    OctetPattern(
+      parts: parts.flatMap { part in
+        guard case .result = part else { return [part] }
+        do throws(NoValue) {
+          return try OctetPattern(parts: [part]).filled(with: values).map { .octet($0) }
+        } catch {
+          return [part]
+        }
+      })
   }
 }
 
-/// A name without a captured value: another alternative matched than the one that captures it.
-struct MissingCapture: Error { var name: String }
-
 extension OctetPattern {
-  /// Parses octets up to the end of the line, a comment, or a character that ends octets (`|`, `,`).
+  /// Parses octets up to the end of the line, a comment, or a character that ends octets.
   init(_ scanner: inout Scanner, wildcards: Bool, captured: inout Set<String>) throws(FileError) {
     parts = []
     var previous: [Part] = []
     while true {
       scanner.skipSpace()
-      guard let next = scanner.next, next != "#", next != "|", next != "," else { return }
+      guard let next = scanner.next, !"#|,)=!".contains(next) else { return }
       let at = scanner.at
       if case .rest? = parts.last { throw scanner.failure("nothing may follow ...; remove it, or the dots") }
       switch next {
@@ -115,6 +126,9 @@ extension OctetPattern {
           throw scanner.failure("a wildcard in octets to send; write the octets", at: at)
         }
         previous = [isAny ? .any : .rest]
+      case _ where scanner.isCall:
+        let part = try Self.call(&scanner, captured: &captured)
+        previous = [part]
       default:
         previous = []
         while let high = scanner.next?.hexDigitValue {
@@ -134,6 +148,25 @@ extension OctetPattern {
     }
   }
 
+  /// `f4({a}, {b}, {n}, 00)`.
+  private static func call(_ scanner: inout Scanner, captured: inout Set<String>) throws(FileError) -> Part {
+    let at = scanner.at, name = scanner.word()
+    guard let function = PairingFunction(rawValue: name) else {
+      throw scanner.failure(
+        "\"\(name)\" is not a function; the functions are "
+          + PairingFunction.allCases.map(\.rawValue).joined(separator: ", "), at: at)
+    }
+    _ = scanner.take("(")
+    var arguments: [OctetPattern] = []
+    repeat {
+      arguments.append(try OctetPattern(&scanner, wildcards: false, captured: &captured))
+    } while scanner.take(",")
+    guard scanner.take(")") else { throw scanner.failure("the closing ) is missing after \(name)") }
+    guard arguments.count == function.widths.count else {
+      throw scanner.failure("\(name) has \(function.widths.count) arguments: \(function.signature)", at: at)
+    }
+    return .result(function, arguments)
+  }
   private static func name(
     _ scanner: inout Scanner, wildcards: Bool, captured: inout Set<String>
   ) throws(FileError) -> Part {
@@ -175,6 +208,8 @@ extension OctetPattern: CustomStringConvertible {
       case .any: "??"
       case .capture(let name, let count): "{\(name):\(count)}"
       case .captured(let name): "{\(name)}"
+      case .result(let function, let arguments):
+        "\(function.rawValue)(\(arguments.map(\.description).joined(separator: ", ")))"
       case .rest: "..."
       }
     }.joined(separator: " ")
@@ -216,6 +251,11 @@ struct Scanner {
       at += 1
     }
     return word
+  }
+  /// Whether a word and an opening parenthesis follow.
+  var isCall: Bool {
+    var copy = self
+    return !copy.word().isEmpty && copy.next == "("
   }
   mutating func number(_ what: String) throws(FileError) -> Int {
     let start = at, word = word()

@@ -41,27 +41,26 @@ public struct Runner {
   /// needs more says `wait`.
   public var patience: Duration
   private let target: any ConformanceTarget
-  private var captures: [String: [UInt8]] = [:]
+  private var known: Values
   private var transcript: [String] = []
 
   public static func run(
     _ script: Script, against target: any ConformanceTarget, patience: Duration = .seconds(5)
   ) -> Verdict {
-    var runner = Runner(patience: patience, target: target)
+    var runner = Runner(patience: patience, target: target, known: Values(script))
     let outcome = runner.run(script)
     return Verdict(outcome: outcome, transcript: runner.transcript)
   }
 
   private mutating func run(_ script: Script) -> Verdict.Outcome {
-    if !target.takesCommands, let step = script.steps.first(where: { $0.action.isCommand }) {
-      return .skipped("line \(step.line), \(step.text), needs a control connection")
+    if !target.takesCommands {
+      if script.channel == .smp { return .skipped("a script of the channel smp needs a control connection") }
+      if let step = script.steps.all.first(where: { $0.action.isCommand }) {
+        return .skipped("line \(step.line), \(step.text), needs a control connection")
+      }
     }
     do throws(Stop) {
-      for step in script.steps {
-        do throws(Stop) { try run(step) } catch {
-          throw error.at(step)
-        }
-      }
+      try run(script.steps)
       // An unexpected PDU is as wrong as a missing one.
       if case .pdu(let pdu) = try receive(within: .zero) {
         throw Stop.mismatch(expected: "nothing", got: hexText(pdu)).at(
@@ -97,13 +96,17 @@ public struct Runner {
     }
   }
 
+  private mutating func run(_ steps: [Step]) throws(Stop) {
+    for step in steps {
+      do throws(Stop) { try run(step) } catch {
+        throw error.at(step)
+      }
+    }
+  }
   private mutating func run(_ step: Step) throws(Stop) {
     switch step.action {
     case .send(let pattern):
-      let pdu: [UInt8]
-      do throws(MissingCapture) { pdu = try pattern.filled(with: captures) } catch {
-        throw .mismatch(expected: "octets called \(error.name)", got: "none: another alternative came")
-      }
+      let pdu = try filled(pattern)
       transcript.append("< \(hexText(pdu))")
       try ask { target throws(TargetError) in try target.send(pdu) }
     case .expect(let alternatives): try expect(alternatives)
@@ -120,17 +123,56 @@ public struct Runner {
       transcript.append("reconnect")
       try ask { target throws(TargetError) in try target.reconnect() }
     case .command(let command):
+      let command = try computed { values throws(NoValue) in try command.filled(with: values) }
       transcript.append(step.text)
       try ask { target throws(TargetError) in try target.perform(command) }
     case .result(let expected): try check(expected)
     case .value(let kind, let handle, let pattern):
       let patience = patience
       let value = try ask { target throws(TargetError) in try target.value(within: patience) }
-      guard let value, value.kind == kind, value.handle == handle, pattern.matches(value.octets, &captures) else {
+      guard let value, value.kind == kind, value.handle == handle, pattern.matches(value.octets, &known) else {
         throw .mismatch(
           expected: "\(kind) \(handle.script) \(pattern)",
           got: value.map { "\($0.kind) \($0.handle.script) \(hexText($0.octets))" } ?? "no value")
       }
+    case .event(let kind, let pattern):
+      let patience = patience
+      let event = try ask { target throws(TargetError) in try target.event(within: patience) }
+      if let event { transcript.append("\(event)") }
+      guard let event, event.kind == kind, pattern.matches(event.octets, &known) else {
+        throw .mismatch(
+          expected: "\(kind.rawValue) \(pattern.computed(with: known))", got: event?.description ?? "no question")
+      }
+    case .key(let pattern):
+      let patience = patience
+      let key = try ask { target throws(TargetError) in try target.key(within: patience) }
+      guard let key, pattern.matches(key, &known) else {
+        throw .mismatch(
+          expected: "\(pattern.computed(with: known))", got: key.map { hexText($0) } ?? "no key")
+      }
+    case .check(let left, let right, let isEqual):
+      let (found, wanted) = (try filled(left), try filled(right))
+      guard (found == wanted) == isEqual else {
+        throw .mismatch(expected: (isEqual ? "" : "other octets than ") + hexText(wanted), got: hexText(found))
+      }
+    case .define(let name, let pattern): known.named[name] = try filled(pattern)
+    case .repeated(let count, let steps):
+      let outer = known.named[Values.round]
+      for round in 0..<count {
+        known.named[Values.round] = [UInt8(round)]
+        try run(steps)
+      }
+      known.named[Values.round] = outer
+    case .either(let branches): try choose(branches)
+    }
+  }
+
+  private func filled(_ pattern: OctetPattern) throws(Stop) -> [UInt8] {
+    try computed { values throws(NoValue) in try pattern.filled(with: values) }
+  }
+  private func computed<Result>(_ body: (Values) throws(NoValue) -> Result) throws(Stop) -> Result {
+    do throws(NoValue) { return try body(known) } catch {
+      throw .mismatch(expected: error.report.expected, got: error.report.got)
     }
   }
 
@@ -154,21 +196,39 @@ public struct Runner {
 
   private mutating func expect(_ alternatives: [Expectation]) throws(Stop) {
     let received = try receive(within: patience)
+    guard !isOne(of: alternatives, received) else { return }
+    throw .mismatch(expected: text(alternatives), got: text(received))
+  }
+  private mutating func isOne(of alternatives: [Expectation], _ received: Received) -> Bool {
     for alternative in alternatives {
       switch (alternative, received) {
-      case (.pdu(let pattern), .pdu(let pdu)) where pattern.matches(pdu, &captures): return
-      case (.nothing, .nothing), (.closed, .closed): return
+      case (.pdu(let pattern), .pdu(let pdu)) where pattern.matches(pdu, &known): return true
+      case (.nothing, .nothing), (.closed, .closed): return true
       default: continue
       }
     }
-    let expected = alternatives.map { alternative in
+    return false
+  }
+  private func text(_ alternatives: [Expectation]) -> String {
+    let texts = alternatives.map { alternative in
       switch alternative {
-      case .pdu(let pattern): pattern.description
+      case .pdu(let pattern): pattern.computed(with: known).description
       case .nothing: "nothing"
       case .closed: "the end of the bearer"
       }
     }
-    throw .mismatch(expected: expected.joined(separator: " | "), got: text(received))
+    return texts.joined(separator: " | ")
+  }
+  /// The rest of the branch whose first step matches the next PDU; the parser lets a branch begin with nothing else.
+  private mutating func choose(_ branches: [[Step]]) throws(Stop) {
+    let received = try receive(within: patience)
+    var all: [Expectation] = []
+    for branch in branches {
+      guard case .expect(let alternatives) = branch.first?.action else { continue }
+      if isOne(of: alternatives, received) { return try run(Array(branch.dropFirst())) }
+      all += alternatives
+    }
+    throw .mismatch(expected: text(all), got: text(received))
   }
 
   private mutating func check(_ expected: ExpectedResult) throws(Stop) {
@@ -179,15 +239,18 @@ public struct Runner {
     switch (expected, result) {
     case (.done, .done), (.timeout, .timeout), (.failed, .failed), (.failed, .error), (.failed, .timeout):
       isRight = true
-    case (.value(let pattern), .value(let octets)): isRight = pattern.matches(octets, &captures)
+    case (.value(let pattern), .value(let octets)): isRight = pattern.matches(octets, &known)
     case (.values(let wanted), .values(let values)):
       isRight =
         wanted.count == values.count
-        && zip(wanted, values).allSatisfy { $0.handle == $1.handle && $0.octets.matches($1.octets, &captures) }
+        && zip(wanted, values).allSatisfy { $0.handle == $1.handle && $0.octets.matches($1.octets, &known) }
     case (.error(let error, let handle), .error(let found, let foundHandle)):
       isRight = error == found && (handle == nil || handle == foundHandle)
     case (.found(let kind, let items), .found(let found)): isRight = found[kind] == items
-    case (.done, .found): isRight = true
+    case (.done, .found), (.encrypted, .encrypted): isRight = true
+    case (.failed, .pairingFailed): isRight = true
+    case (.paired(let how), .paired(let found)): isRight = how == found
+    case (.pairingFailed(let reason), .pairingFailed(let found)): isRight = reason == found
     default: isRight = false
     }
     guard isRight else {
@@ -211,6 +274,9 @@ extension ExpectedResult: CustomStringConvertible {
     case .failed: "failed"
     case .timeout: "timeout"
     case .found(let kind, let list): "\(kind.rawValue) \(items(list))"
+    case .paired(let how): how.description
+    case .pairingFailed(let reason): reason.script
+    case .encrypted: "encrypted"
     }
   }
 }

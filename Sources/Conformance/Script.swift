@@ -1,6 +1,13 @@
 import ATT
+import BindruneToolbox
 import BindruneWire
 import GATT
+import SMP
+
+/// The channel that a script's PDUs belong to. Vol 3, Part A, §2.1.
+public enum Channel: String, Sendable, CaseIterable {
+  case att, smp
+}
 
 /// The half of the stack under test that a script examines.
 public enum Side: String, Sendable, CaseIterable {
@@ -17,7 +24,31 @@ public struct Script: Sendable {
   /// The path of the server's database, relative to the script.
   public var database: String?
   public var side: Side?
+  public var channel = Channel.att
+  /// Of a script for `smp`: the side under test, the addresses of the link, and the tester's key pair.
+  public var pairing = PairingRoles()
+  /// The values of this case, if the file has a list of cases: `01 04`.
+  public var variant: String?
   public var steps: [Step] = []
+}
+
+/// Who pairs with whom in a script.
+public struct PairingRoles: Sendable {
+  /// Of the side under test; the tester has the other one.
+  public var role: PairingRole?
+  public var addresses = PairingAddresses(
+    initiator: PairingAddress(DeviceAddress(0xC000_5E00_5301), isRandom: true),
+    responder: PairingAddress(DeviceAddress(0x0000_5E00_5302), isRandom: false))
+  public var testersKey = TestersKey.sample
+  public init() {}
+}
+
+/// The tester's private key for LE Secure Connections, which everybody knows.
+public enum TestersKey: String, Sendable, CaseIterable {
+  /// The private key of device B in the sample data. Vol 2, Part G, §7.1.2.1.
+  case sample
+  /// The debug key. Vol 3, Part H, §2.3.5.6.1.
+  case debug
 }
 
 /// One line of a script.
@@ -26,6 +57,12 @@ public struct Step: Sendable, Equatable {
   /// The line without its comment.
   public var text: String
   public var action: Action
+
+  public init(line: Int, text: String, action: Action) {
+    self.line = line
+    self.text = text
+    self.action = action
+  }
 }
 
 public enum Action: Sendable, Equatable {
@@ -47,6 +84,18 @@ public enum Action: Sendable, Equatable {
   case result(ExpectedResult)
   /// `value notification 0x0012 01 02`: a value that the client under test passes to its application.
   case value(ValueKind, AttributeHandle, OctetPattern)
+  /// `asks passkey`, `shows passkey {passkey:4}`: what the side under test asks its application or user, or tells them.
+  case event(PairingEvent.Kind, OctetPattern)
+  /// `key s1(00*16, {nr}, {ni})`: the key with which the side under test has its controller encrypt the link.
+  case key(OctetPattern)
+  /// `check {confirm} = f4(…)`, or `!=`: whether octets are equal.
+  case check(OctetPattern, OctetPattern, isEqual: Bool)
+  /// `let nonce = 01*16`: a name for octets.
+  case define(String, OctetPattern)
+  /// `repeat 20` … `end`.
+  case repeated(Int, [Step])
+  /// `either` … `or` … `end`: the branch whose first expectation matches the next PDU.
+  case either([[Step]])
 }
 
 public enum Expectation: Sendable, Equatable {
@@ -75,6 +124,47 @@ public enum Command: Sendable, Equatable {
   case remove(AttributeHandle)
   /// `call read 0x0012`: a procedure of the client.
   case call(ProcedureCall)
+  /// `pairing io 0x04`: a setting of the side under test.
+  case pairing(PairingOption)
+  /// `pair`: the initiator starts. Vol 3, Part H, §2.3.
+  case pair
+  /// `request-security`: the responder asks for it. Vol 3, Part H, §2.4.6.
+  case requestSecurity
+  /// `answer passkey 123456`: the user of the side under test answers.
+  case answer(UsersAnswer)
+  /// `encryption on`: the controller of the side under test reports this.
+  case encryption(Bool)
+}
+
+/// A setting of the side under test, before it pairs.
+public enum PairingOption: Sendable, Equatable {
+  case ioCapability(UInt8)
+  case protection(PairingSettings.Protection)
+  case secureConnections(PairingSettings.SecureConnections)
+  case bonding(Bool)
+  case keySizes(ClosedRange<Int>)
+  case keypresses(Bool)
+  /// The keys that it sends, and those that it wants.
+  case sends(KeyDistribution)
+  case takes(KeyDistribution)
+  /// Its IRK and its identity address: 16 and 7 octets.
+  case identity(OctetPattern)
+  /// What the tester has given it out of band: the temporary key, or a confirm value and a random number.
+  case peersData(OctetPattern)
+  /// It makes data for the tester, and shows them.
+  case ownData
+  case requiresOutOfBand(Bool)
+  case acceptsDebugKey(Bool)
+  case accepts(Bool)
+  case consents(Bool)
+  /// A client: it secures the link when the server refuses a request for lack of security.
+  case onDemand(Bool)
+}
+
+public enum UsersAnswer: Sendable, Equatable {
+  case yes, no
+  case passkey(UInt32)
+  case keypress(UInt8)
 }
 
 /// A procedure of Vol 3, Part G, §4, by its name.
@@ -125,6 +215,12 @@ public enum ExpectedResult: Sendable, Equatable {
   case timeout
   /// `result services 0x0001-0x0005 1800, …`: everything found, in handle order.
   case found(Found, [String])
+  /// `result paired passkey-entry legacy 16`.
+  case paired(PairedBy)
+  /// `result pairing-failed 0x04`: the reason in Pairing Failed, whoever sent it. Vol 3, Part H, §3.5.5.
+  case pairingFailed(PairingFailure)
+  /// `result encrypted`: an earlier key protects the link.
+  case encrypted
 
   public struct Value: Sendable, Equatable {
     public var handle: AttributeHandle
@@ -137,10 +233,31 @@ public enum ExpectedResult: Sendable, Equatable {
   }
 }
 
+/// How a pairing has succeeded: the method, the kind, the octets of its key.
+public struct PairedBy: Sendable, Equatable {
+  public enum Method: String, Sendable, CaseIterable {
+    case justWorks = "just-works"
+    case numericComparison = "numeric-comparison"
+    case passkeyEntry = "passkey-entry"
+    case outOfBand = "out-of-band"
+  }
+  public var method: Method
+  public var isSecureConnections: Bool
+  public var keySize: Int
+
+  public init(_ method: Method, isSecureConnections: Bool, keySize: Int) {
+    self.method = method
+    self.isSecureConnections = isSecureConnections
+    self.keySize = keySize
+  }
+}
+
 /// The kinds of items that a discovery finds, and their syntax.
 public enum Found: String, Sendable, CaseIterable {
-  /// `0x0001-0x0005 1800`
+  /// `0x0001-0x0005 1800`: primary and secondary services.
   case services
+  /// The same of secondary services only.
+  case secondaryServices = "secondary-services"
   /// `0x0002 0x0010-0x0014 180F`: the declaration, the service included, its UUID.
   case includes
   /// `0x0003 0x0004 0x12 2A19`: the declaration, the value, the properties, the UUID.
@@ -150,14 +267,48 @@ public enum Found: String, Sendable, CaseIterable {
 }
 
 extension Script {
-  /// Parses `text`; errors name `file`.
+  /// Parses `text`; errors name `file`. Of a file with cases, the first one.
   public init(_ text: String, file: String) throws(FileError) {
-    self.file = file
-    var isHead = true, seen: Set<String> = [], captured: Set<String> = []
+    self = try Self.all(text, file: file)[0]
+  }
+  /// The script, or one script for each of its cases.
+  public static func all(_ text: String, file: String) throws(FileError) -> [Script] {
     // A line may end with CR LF, which is one Character.
     let lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
     for (index, raw) in lines.enumerated() {
       var scanner = Scanner(String(raw), file: file, line: index + 1)
+      scanner.skipSpace()
+      if scanner.isAtEnd { continue }
+      guard let (key, _) = try scanner.headLine() else { break }
+      guard key == "each" else { continue }
+      var scripts: [Script] = []
+      for values in try scanner.cases() { scripts.append(try Script(lines, file, values)) }
+      return scripts
+    }
+    return [try Script(lines, file, Case())]
+  }
+
+  /// Values of names, which stand for them wherever `{name}` is.
+  fileprivate struct Case {
+    var names: [String] = []
+    var values: [String] = []
+
+    func inserted(in line: Substring) -> String {
+      var text = String(line)
+      for (name, value) in zip(names, values) {
+        text = text.split(separator: "{\(name)}", omittingEmptySubsequences: false).joined(separator: value)
+      }
+      return text
+    }
+  }
+
+  private init(_ lines: [Substring], _ file: String, _ values: Case) throws(FileError) {
+    self.file = file
+    variant = values.names.isEmpty ? nil : values.values.joined(separator: " ")
+    var isHead = true, seen: Set<String> = [], captured: Set<String> = []
+    var blocks = Blocks()
+    for (index, raw) in lines.enumerated() {
+      var scanner = Scanner(isHead ? String(raw) : values.inserted(in: raw), file: file, line: index + 1)
       scanner.skipSpace()
       if scanner.isAtEnd { continue }
       if isHead, let (key, value) = try scanner.headLine() {
@@ -167,18 +318,28 @@ extension Script {
         try take(key, value, scanner)
         continue
       }
-      isHead = false
+      if isHead {
+        isHead = false
+        if channel == .smp { captured = Values.namesOfPairing }
+        scanner = Scanner(values.inserted(in: raw), file: file, line: index + 1)
+        scanner.skipSpace()
+      }
+      if try blocks.take(&scanner, &captured) { continue }
       let action = try Action(&scanner, captured: &captured)
       scanner.skipSpace()
       guard scanner.isAtEnd else { throw scanner.failure("the line should end here; remove the rest") }
-      if case .command(.mtu) = action, steps.contains(where: \.action.isPDU) {
-        throw scanner.failure("a PDU precedes it, and a receive MTU cannot change; move the line up", at: 0)
+      if action.comesFirst, blocks.steps.all.contains(where: \.action.isPDU) {
+        throw scanner.failure("a PDU precedes it, and this cannot change later; move the line up", at: 0)
       }
-      steps.append(Step(line: index + 1, text: scanner.read(from: 0), action: action))
+      blocks.append(Step(line: index + 1, text: scanner.read(from: 0), action: action))
     }
+    steps = try blocks.end(file)
     if title.isEmpty { throw FileError(file, line: 1, "no title; begin the file with \"title: …\"") }
     if steps.isEmpty {
       throw FileError(file, line: 1, "no steps; say what to send with <, and what must come back with >")
+    }
+    if channel == .smp, pairing.role == nil {
+      throw FileError(file, line: 1, "no role under test; add \"role: initiator\" or \"role: responder\"")
     }
   }
 
@@ -187,12 +348,109 @@ extension Script {
     case "title": title = value
     case "section": section = value
     case "database": database = value
-    case "side":
-      guard let side = Side(rawValue: value) else { throw scanner.failure("side: is server or client", at: 0) }
-      self.side = side
-    default: throw scanner.failure("unknown key \(key):; the head has title:, section:, database:, side:", at: 0)
+    case "each": break
+    case "side": side = try scanner.word(value, key, ["server": .server, "client": .client])
+    case "channel": channel = try scanner.word(value, key, ["att": .att, "smp": .smp])
+    case "role": pairing.role = try scanner.word(value, key, PairingRole.words)
+    case "initiator": pairing.addresses.initiator = try scanner.address(value, key)
+    case "responder": pairing.addresses.responder = try scanner.address(value, key)
+    case "tester-key": pairing.testersKey = try scanner.word(value, key, ["sample": .sample, "debug": .debug])
+    default:
+      throw scanner.failure(
+        "unknown key \(key):; the head has title:, section:, database:, side:, channel:, role:, initiator:, "
+          + "responder:, tester-key:, each:", at: 0)
     }
   }
+}
+
+/// The blocks that are open while a script is parsed: `repeat` … `end`, `either` … `or` … `end`.
+private struct Blocks {
+  private enum Kind {
+    case repeated(Int)
+    case either([[Step]])
+  }
+  private var open: [(kind: Kind, line: Int, text: String, outer: [Step])] = []
+  /// Of the innermost block, or of the script.
+  private var current: [Step] = []
+  /// All that the parser has seen.
+  var steps: [Step] {
+    open.flatMap { block in
+      if case .either(let branches) = block.kind { block.outer + branches.flatMap(\.self) } else { block.outer }
+    } + current
+  }
+
+  /// True if the line opens, divides or ends a block.
+  mutating func take(_ scanner: inout Scanner, _ captured: inout Set<String>) throws(FileError) -> Bool {
+    let start = scanner.at
+    switch scanner.word() {
+    case "repeat":
+      scanner.skipSpace()
+      let at = scanner.at, count = try scanner.number("how often, as in repeat 20")
+      guard 1...256 ~= count else { throw scanner.failure("a block is repeated 1 to 256 times", at: at) }
+      captured.insert(Values.round)
+      begin(.repeated(count), scanner)
+    case "either": begin(.either([]), scanner)
+    case "or":
+      guard let block = open.last, case .either(let branches) = block.kind else {
+        throw scanner.failure("or belongs between either and end", at: start)
+      }
+      open[open.count - 1].kind = .either(branches + [try branch(scanner)])
+      current = []
+    case "end":
+      guard let block = open.popLast() else { throw scanner.failure("nothing is open that could end here", at: start) }
+      let action: Action
+      switch block.kind {
+      case .repeated(let count):
+        guard !current.isEmpty else { throw scanner.failure("no steps to repeat", at: start) }
+        action = .repeated(count, current)
+      case .either(let branches): action = .either(branches + [try branch(scanner)])
+      }
+      if !open.contains(where: { if case .repeated = $0.kind { true } else { false } }) {
+        captured.remove(Values.round)
+      }
+      current = block.outer + [Step(line: block.line, text: block.text, action: action)]
+    default:
+      scanner.at = start
+      return false
+    }
+    scanner.skipSpace()
+    guard scanner.isAtEnd else { throw scanner.failure("the line should end here; remove the rest") }
+    return true
+  }
+  mutating func append(_ step: Step) { current.append(step) }
+  func end(_ file: String) throws(FileError) -> [Step] {
+    if let block = open.last { throw FileError(file, line: block.line, "\(block.text): its end is missing") }
+    return current
+  }
+
+  private mutating func begin(_ kind: Kind, _ scanner: Scanner) {
+    open.append((kind, scanner.line, scanner.read(from: 0), current))
+    current = []
+  }
+  private func branch(_ scanner: Scanner) throws(FileError) -> [Step] {
+    guard case .expect = current.first?.action else {
+      throw scanner.failure("a branch begins with the PDU that selects it, as in > 0A 03 00", at: 0)
+    }
+    return current
+  }
+}
+
+extension [Step] {
+  /// With the steps of all blocks.
+  var all: [Step] {
+    flatMap { step in
+      switch step.action {
+      case .repeated(_, let steps): [step] + steps.all
+      case .either(let branches): [step] + branches.flatMap(\.all)
+      default: [step]
+      }
+    }
+  }
+}
+
+extension PairingRole {
+  static let words: [String: PairingRole] = ["initiator": .initiator, "responder": .responder]
+  var script: String { self == .initiator ? "initiator" : "responder" }
 }
 
 extension Action {
@@ -203,9 +461,13 @@ extension Action {
     default: false
     }
   }
-}
-
-extension Action {
+  /// Whether the step must precede every PDU.
+  var comesFirst: Bool {
+    switch self {
+    case .command(.mtu), .command(.pairing(.onDemand)): true
+    default: false
+    }
+  }
   var isCommand: Bool { if case .command = self { true } else { false } }
 }
 
@@ -221,6 +483,51 @@ extension Scanner {
     let value = read(from: at)
     guard !value.isEmpty else { throw failure("\(key): has no value; write it after the colon") }
     return (key, value)
+  }
+  /// `a b = 00 01, 00 02`, after `each:`: names, and the values of each case.
+  fileprivate mutating func cases() throws(FileError) -> [Script.Case] {
+    var copy = self
+    copy.at = 0
+    _ = copy.word()
+    _ = copy.take(":")
+    var names: [String] = [], cases: [Script.Case] = []
+    copy.skipSpace()
+    while !copy.take("=") {
+      let name = copy.word()
+      guard !name.isEmpty, !names.contains(name) else {
+        throw copy.failure("each: has names, then = and their values, as in each: a b = 00 01, 00 02")
+      }
+      names.append(name)
+      copy.skipSpace()
+    }
+    repeat {
+      var values: [String] = []
+      while true {
+        copy.skipSpace()
+        let value = copy.word()
+        if value.isEmpty { break }
+        values.append(value)
+      }
+      guard values.count == names.count, !names.isEmpty else {
+        throw copy.failure("a case has a value for each of \(names.joined(separator: ", "))")
+      }
+      cases.append(Script.Case(names: names, values: values))
+    } while copy.take(",")
+    guard copy.isAtEnd else { throw copy.failure("a case ends with a comma; its values are words") }
+    return cases
+  }
+  fileprivate func word<Value>(_ word: String, _ key: String, _ words: [String: Value]) throws(FileError) -> Value {
+    guard let value = words[word] else {
+      throw failure("\(key): is \(words.keys.sorted(by: >).joined(separator: " or "))", at: 0)
+    }
+    return value
+  }
+  /// `C0:00:5E:00:53:01 random`, in the head.
+  fileprivate func address(_ text: String, _ key: String) throws(FileError) -> PairingAddress {
+    guard let address = PairingAddress(script: text) else {
+      throw failure("\(key): is an address and its type, as C0:00:5E:00:53:01 random, or … public", at: 0)
+    }
+    return address
   }
   /// From `start` to the end of the line or its comment, without surrounding space. A # begins a comment at the
   /// beginning of the line or after white space, outside of quotes.

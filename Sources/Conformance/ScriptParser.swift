@@ -1,6 +1,7 @@
 import ATT
 import BindruneWire
 import GATT
+import SMP
 
 // The lines of a script, one after another. Each function parses from the scanner's position.
 
@@ -26,14 +27,35 @@ extension Action {
       let kind = try scanner.choice("how it came", ["notification": ValueKind.notification, "indication": .indication])
       let handle = try scanner.handle()
       self = .value(kind, handle, try OctetPattern(&scanner, wildcards: true, captured: &captured))
+    case "asks":
+      let kind = try scanner.choice("what it asks", PairingEvent.Kind.asked)
+      self = .event(kind, try OctetPattern(&scanner, wildcards: true, captured: &captured))
+    case "shows":
+      let kind = try scanner.choice("what it shows", PairingEvent.Kind.shown)
+      self = .event(kind, try OctetPattern(&scanner, wildcards: true, captured: &captured))
+    case "key": self = .key(try OctetPattern(&scanner, wildcards: true, captured: &captured))
+    case "check":
+      let left = try OctetPattern(&scanner, wildcards: false, captured: &captured)
+      let isEqual = !scanner.take("!")
+      guard scanner.take("=") else { throw scanner.failure("= or != is missing, as in check {a} = {b}") }
+      self = .check(left, try OctetPattern(&scanner, wildcards: false, captured: &captured), isEqual: isEqual)
+    case "let":
+      scanner.skipSpace()
+      let name = scanner.word()
+      scanner.skipSpace()
+      guard !name.isEmpty, scanner.take("=") else {
+        throw scanner.failure("a name and its octets are missing, as in let nonce = 01*16")
+      }
+      self = .define(name, try OctetPattern(&scanner, wildcards: false, captured: &captured))
+      captured.insert(name)
     default:
       scanner.at = start
-      guard let command = try Command(&scanner) else {
+      guard let command = try Command(&scanner, captured: &captured) else {
         throw scanner.failure(
           word.isEmpty
             ? "this does not begin a step; a PDU is sent with < and expected with >"
-            : "\"\(word)\" is not a step; the steps are <, >, nothing, wait, closed, reconnect, result, value, "
-              + Command.words.joined(separator: ", "), at: start)
+            : "\"\(word)\" is not a step; the steps are <, >, nothing, wait, closed, reconnect, result, value, asks, "
+              + "shows, key, check, let, repeat, either, or, end, " + Command.words.joined(separator: ", "), at: start)
       }
       self = .command(command)
     }
@@ -43,10 +65,11 @@ extension Action {
 extension Command {
   static let words = [
     "mtu", "security", "authorized", "unauthorized", "set", "notify", "indicate", "insert", "remove", "call",
+    "pairing", "pair", "request-security", "answer", "encryption",
   ]
 
   /// nil if there is no command.
-  init?(_ scanner: inout Scanner) throws(FileError) {
+  init?(_ scanner: inout Scanner, captured: inout Set<String>) throws(FileError) {
     switch scanner.word() {
     case "mtu":
       scanner.skipSpace()
@@ -74,16 +97,95 @@ extension Command {
       self = .insert(ScriptFile(path: scanner.file).neighbour(path))
     case "remove": self = .remove(try scanner.handle())
     case "call": self = .call(try ProcedureCall(&scanner))
+    case "pairing": self = .pairing(try PairingOption(&scanner, captured: &captured))
+    case "pair": self = .pair
+    case "request-security": self = .requestSecurity
+    case "answer": self = .answer(try UsersAnswer(&scanner))
+    case "encryption": self = .encryption(try scanner.choice("on or off", onOrOff))
     default: return nil
     }
   }
   /// A command on a line of its own, as received over a control connection.
   public init?(line: String, file: String) throws(FileError) {
-    var scanner = Scanner(line, file: file, line: 1)
+    var scanner = Scanner(line, file: file, line: 1), nothing: Set<String> = []
     scanner.skipSpace()
-    try self.init(&scanner)
+    try self.init(&scanner, captured: &nothing)
     scanner.skipSpace()
     guard scanner.isAtEnd else { throw scanner.failure("the line should end here") }
+  }
+}
+
+private let onOrOff = ["on": true, "off": false]
+
+extension PairingOption {
+  init(_ scanner: inout Scanner, captured: inout Set<String>) throws(FileError) {
+    scanner.skipSpace()
+    let start = scanner.at, name = scanner.word()
+    func onOff() throws(FileError) -> Bool { try scanner.choice("on or off", onOrOff) }
+    switch name {
+    case "io":
+      scanner.skipSpace()
+      let at = scanner.at, io = try scanner.number("an IO capability, 0x00 to 0x04")
+      guard 0...4 ~= io else {
+        throw scanner.failure("an IO capability is 0x00 to 0x04 (Vol 3, Part H, §3.5.1)", at: at)
+      }
+      self = .ioCapability(UInt8(io))
+    case "mitm":
+      self = .protection(
+        try scanner.choice("the protection", ["off": .notNeeded, "wanted": .wanted, "required": .required]))
+    case "sc":
+      self = .secureConnections(
+        try scanner.choice("Secure Connections", ["off": .off, "supported": .supported, "only": .only]))
+    case "key-size":
+      var sizes: [Int] = []
+      for _ in 0..<2 {
+        scanner.skipSpace()
+        let at = scanner.at, size = try scanner.number("the key's octets, as in pairing key-size 7 16")
+        guard 7...16 ~= size, size >= sizes.first ?? 7 else {
+          throw scanner.failure("a key has 7 to 16 octets, the shortest first (Vol 3, Part H, §2.3.4)", at: at)
+        }
+        sizes.append(size)
+      }
+      self = .keySizes(sizes[0]...sizes[1])
+    case "sends": self = .sends(try scanner.keys())
+    case "takes": self = .takes(try scanner.keys())
+    case "identity": self = .identity(try OctetPattern(&scanner, wildcards: false, captured: &captured))
+    case "oob-data": self = .peersData(try OctetPattern(&scanner, wildcards: false, captured: &captured))
+    case "oob-own": self = .ownData
+    case "bonding": self = .bonding(try onOff())
+    case "keypresses": self = .keypresses(try onOff())
+    case "oob-required": self = .requiresOutOfBand(try onOff())
+    case "debug-key": self = .acceptsDebugKey(try onOff())
+    case "accepts": self = .accepts(try onOff())
+    case "consents": self = .consents(try onOff())
+    case "on-demand": self = .onDemand(try onOff())
+    default:
+      throw scanner.failure(
+        "\"\(name)\" is not a setting; the settings are io, mitm, sc, bonding, key-size, keypresses, sends, takes, "
+          + "identity, oob-data, oob-own, oob-required, debug-key, accepts, consents, on-demand", at: start)
+    }
+  }
+}
+
+extension UsersAnswer {
+  init(_ scanner: inout Scanner) throws(FileError) {
+    scanner.skipSpace()
+    let start = scanner.at
+    switch scanner.word() {
+    case "yes": self = .yes
+    case "no": self = .no
+    case "passkey":
+      scanner.skipSpace()
+      let at = scanner.at
+      guard let passkey = UInt32(scanner.word()) else { throw scanner.failure("a passkey is six digits", at: at) }
+      self = .passkey(passkey)
+    case "keypress":
+      scanner.skipSpace()
+      let at = scanner.at, key = try scanner.number("a keypress, 0 to 4")
+      guard 0...4 ~= key else { throw scanner.failure("a keypress is 0 to 4 (Vol 3, Part H, §3.5.8)", at: at) }
+      self = .keypress(UInt8(key))
+    default: throw scanner.failure("an answer is yes, no, passkey 123456 or keypress 1", at: start)
+    }
   }
 }
 
@@ -225,6 +327,21 @@ extension Scanner {
     }
     return uuid
   }
+  /// `enc id sign`, or `none`: keys to distribute. Vol 3, Part H, §3.6.1.
+  fileprivate mutating func keys() throws(FileError) -> KeyDistribution {
+    var keys: KeyDistribution = []
+    skipSpace()
+    if take("none") { return keys }
+    repeat {
+      let start = at, word = word()
+      guard let key = KeyDistribution.words.first(where: { $0.word == word })?.key else {
+        throw failure("the keys are enc, id and sign, or none", at: start)
+      }
+      keys.insert(key)
+      skipSpace()
+    } while !isAtEnd
+    return keys
+  }
   /// Octets without wildcards and names.
   fileprivate mutating func octets() throws(FileError) -> [UInt8] {
     var nothing: Set<String> = []
@@ -239,6 +356,13 @@ extension Scanner {
     case "done": return .done
     case "failed": return .failed
     case "timeout": return .timeout
+    case "paired": return .paired(try paired())
+    case "pairing-failed":
+      skipSpace()
+      let at = at, reason = try number("the reason, as in result pairing-failed 0x04")
+      guard 1...255 ~= reason else { throw failure("a reason is 0x01 to 0xFF (Vol 3, Part H, §3.5.5)", at: at) }
+      return .pairingFailed(PairingFailure(rawValue: UInt8(reason)))
+    case "encrypted": return .encrypted
     case "value": return .value(try OctetPattern(&self, wildcards: true, captured: &captured))
     case "values":
       var values: [ExpectedResult.Value] = []
@@ -257,9 +381,20 @@ extension Scanner {
       return .error(ATTError(rawValue: UInt8(code)), isAtEnd ? nil : try handle())
     default:
       throw failure(
-        "\"\(word)\" is not a result; a result is done, value, values, error, failed, timeout, services, includes, "
-          + "characteristics or descriptors", at: start)
+        "\"\(word)\" is not a result; a result is done, value, values, error, failed, timeout, services, "
+          + "secondary-services, includes, characteristics, descriptors, paired, pairing-failed or encrypted",
+        at: start)
     }
+  }
+  /// `passkey-entry legacy 16`.
+  private mutating func paired() throws(FileError) -> PairedBy {
+    let methods = Dictionary(uniqueKeysWithValues: PairedBy.Method.allCases.map { ($0.rawValue, $0) })
+    let method = try choice("the method", methods)
+    let isSecureConnections = try choice("the kind", ["legacy": false, "secure-connections": true])
+    skipSpace()
+    let at = at, keySize = isAtEnd ? 16 : try number("the key's octets, 7 to 16")
+    guard 7...16 ~= keySize else { throw failure("a key has 7 to 16 octets (Vol 3, Part H, §2.3.4)", at: at) }
+    return PairedBy(method, isSecureConnections: isSecureConnections, keySize: keySize)
   }
   /// `none`, or items separated by commas.
   private mutating func items(_ kind: Found) throws(FileError) -> [String] {
@@ -268,7 +403,7 @@ extension Scanner {
     var items: [String] = []
     repeat {
       switch kind {
-      case .services:
+      case .services, .secondaryServices:
         let range = try range()
         items.append(kind.item(range: range, uuid: try uuidIfAny()))
       case .includes:

@@ -2,7 +2,8 @@ import ATT
 import BindruneWire
 import GATT
 
-/// Any stack under test, over a socket that carries its ATT PDUs, in real time. `Fixtures/Scripts/FORMAT.md`.
+/// Any stack under test, over a socket that carries its PDUs of one channel, in real time.
+/// `Fixtures/Scripts/FORMAT.md`.
 public final class SocketTarget: ConformanceTarget {
   private let address: SocketAddress
   private var socket: MessageSocket?
@@ -15,9 +16,19 @@ public final class SocketTarget: ConformanceTarget {
   private var resultLines: [ExpectedResult] = []
   private var ended: ProcedureResult?
   private var values: [ReceivedValue] = []
+  private var events: [PairingEvent] = []
+  private var linkKey: [UInt8]?
+  /// Of a pairing, which may end before its result is asked for.
+  private let channel: Channel
+  /// The stack takes part in no script of the channel.
+  private var isUnsupported = false
 
-  /// Connects. A stack with a control connection first gets the path of its `database` file.
-  public init(_ address: SocketAddress, control: SocketAddress?, database: String?) throws(SocketError) {
+  /// Connects. A stack with a control connection first gets the path of its `database` file; or for a script of the
+  /// channel smp, its role and the addresses.
+  public init(
+    _ address: SocketAddress, control: SocketAddress?, database: String?, script: Script? = nil
+  ) throws(SocketError) {
+    channel = script?.channel ?? .att
     self.address = address
     if let control {
       self.control = try MessageSocket.connect(to: control, .lines)
@@ -25,7 +36,15 @@ public final class SocketTarget: ConformanceTarget {
       self.control = nil
     }
     if self.control != nil {
-      let answer = try ask("open \(database ?? "-")")
+      let answer: String
+      switch script {
+      case let script? where script.channel == .smp:
+        answer = try ask(script.pairing.line)
+        // Another stack's tester has no such line.
+        isUnsupported = answer == "unsupported"
+        if isUnsupported { return }
+      default: answer = try ask("open \(database ?? "-")")
+      }
       guard answer == "ok" else {
         throw SocketError(
           description: "The stack under test cannot open \(database ?? "an empty database"): \(answer).")
@@ -37,6 +56,7 @@ public final class SocketTarget: ConformanceTarget {
   // MARK: PDUs
 
   public func send(_ pdu: [UInt8]) throws(TargetError) {
+    try checkSupport()
     guard let socket else { throw .failed("the bearer is closed") }
     let isSent: Bool
     do throws(SocketError) { isSent = try socket.send(pdu, within: .seconds(10)) } catch {
@@ -45,8 +65,14 @@ public final class SocketTarget: ConformanceTarget {
     if !isSent { throw .failed("the bearer is closed") }
   }
 
+  /// A script that the stack cannot take part in is skipped at its first step.
+  private func checkSupport() throws(TargetError) {
+    if isUnsupported { throw .unsupported("the stack under test has no channel \(channel.rawValue)") }
+  }
+
   public func receive(within time: Duration) throws(TargetError) -> Received {
-    early.isEmpty ? try next(within: time) : early.removeFirst()
+    try checkSupport()
+    return early.isEmpty ? try next(within: time) : early.removeFirst()
   }
   private func next(within time: Duration) throws(TargetError) -> Received {
     guard let socket else { return .closed }
@@ -77,6 +103,8 @@ public final class SocketTarget: ConformanceTarget {
   public func reconnect() throws(TargetError) {
     early = []
     values = []
+    events = []
+    linkKey = nil
     ended = nil
     socket = nil  // closes it
     do throws(SocketError) { socket = try MessageSocket.connect(to: address, .pdus) } catch {
@@ -88,6 +116,7 @@ public final class SocketTarget: ConformanceTarget {
 
   public var takesCommands: Bool { control != nil }
   public func perform(_ command: Command) throws(TargetError) {
+    try checkSupport()
     if case .call = command { ended = nil }
     let answer: String
     do throws(SocketError) { answer = try ask(command.script) } catch { throw .failed(error.description) }
@@ -100,7 +129,22 @@ public final class SocketTarget: ConformanceTarget {
 
   public func result(within time: Duration) throws(TargetError) -> ProcedureResult? {
     try listen(within: time) { ended != nil }
+    // A pairing begins without a command that would forget the result of the one before.
+    defer { if channel == .smp { ended = nil } }
     return ended
+  }
+  public func event(within time: Duration) throws(TargetError) -> PairingEvent? {
+    try listen(within: time) { !events.isEmpty }
+    return events.isEmpty ? nil : events.removeFirst()
+  }
+  public func key(within time: Duration) throws(TargetError) -> [UInt8]? {
+    let answer: String
+    do throws(SocketError) { answer = try ask("key") } catch { throw .failed(error.description) }
+    guard answer == "ok" else {
+      throw answer == "unsupported" ? .unsupported("the stack under test has no \"key\"") : .failed(answer)
+    }
+    try listen(within: time) { linkKey != nil }
+    return linkKey.take()
   }
   public func value(within time: Duration) throws(TargetError) -> ReceivedValue? {
     try listen(within: time) { !values.isEmpty }
@@ -150,9 +194,11 @@ public final class SocketTarget: ConformanceTarget {
     do throws(FileError) {
       switch try Action(&scanner, captured: &nothing) {
       case .result(let result): resultLines.append(result)
+      case .event(let kind, let pattern): events.append(PairingEvent(kind, pattern.octets ?? []))
+      case .key(let pattern): linkKey = pattern.octets
       case .value(let kind, let handle, let pattern):
         values.append(ReceivedValue(kind: kind, handle: handle, octets: pattern.octets ?? []))
-      default: throw FileError("control", line: 1, "neither a result nor a value")
+      default: throw FileError("control", line: 1, "neither a result, a value, a question nor a key")
       }
     } catch {
       throw SocketError(description: "The stack under test says \"\(line)\": \(error.message).")

@@ -1,8 +1,10 @@
 import ATT
 import BindruneWire
 import GATT
+import SMP
 
-/// Our stack on a socket, for testers: the other end of `SocketTarget`. One bearer at a time, in real time.
+/// Our stack on a socket, for testers: the other end of `SocketTarget`. One bearer, or one Security Manager channel, at
+/// a time, in real time.
 public final class StackServer {
   private let listener: MessageListener
   private let controlListener: MessageListener?
@@ -11,7 +13,9 @@ public final class StackServer {
 
   private var bearer: MessageSocket?
   private var control: MessageSocket?
-  private var target: StackTarget
+  private var target: any ServedTarget
+  /// A tester awaits the key of the link.
+  private var isKeyWanted = false
   /// Whether the database is as in the file; a tester with a control connection requests that.
   private var isFresh = true
   /// A turn ended before everything available was read.
@@ -74,9 +78,16 @@ public final class StackServer {
     }
     isFresh = false
   }
+  private func open(_ roles: PairingRoles) {
+    var chance = SystemRandomNumberGenerator()
+    target = PairingTarget(roles, seed: chance.next())
+    isFresh = true
+    isKeyWanted = false
+  }
   private func open(_ file: DatabaseFile) {
     target = StackTarget(file)
     isFresh = true
+    isKeyWanted = false
     if let mtu { do throws(TargetError) { try target.perform(.mtu(mtu)) } catch {} }
   }
 
@@ -113,7 +124,7 @@ public final class StackServer {
       case .nothing: break
       }
     }
-    if let control { try sendLines(control) } else { target.forgetValues() }
+    if let control { try sendLines(control) } else { target.forgetLines() }
     return true
   }
 
@@ -152,6 +163,13 @@ public final class StackServer {
     do throws(FileError) {
       if line == "open -" {
         open(DatabaseFile())
+      } else if line.hasPrefix(PairingRoles.word) {
+        guard let roles = PairingRoles(line: line) else {
+          throw FileError("control", line: 1, "a role and two addresses belong after channel smp")
+        }
+        open(roles)
+      } else if line == "key" {
+        isKeyWanted = true
       } else if line.hasPrefix("open ") {
         open(try ScriptFile.database(String(line.dropFirst(5))))
       } else if let command = try Command(line: line, file: "control") {
@@ -171,18 +189,41 @@ public final class StackServer {
   }
 
   private func sendLines(_ socket: MessageSocket) throws(SocketError) {
-    var lines: [String] = []
-    // The values stay with the target until the tester has read the lines before them.
+    // The lines stay with the target until the tester has read those before them.
     guard !socket.hasUnsent else { return }
-    while let value = target.readyValue {
-      lines.append("value \(value.kind) \(value.handle.script) \(hexText(value.octets))")
+    var lines = target.takeLines()
+    if isKeyWanted {
+      var key: [UInt8]?
+      do throws(TargetError) { key = try target.key(within: .zero) } catch {}
+      if let key {
+        lines.append("key \(hexText(key))")
+        isKeyWanted = false
+      }
     }
-    if let result = target.takeResult() { lines += result.lines + ["end"] }
     for line in lines {
       guard try socket.send(Array(line.utf8)) else {
         control = nil
         return
       }
     }
+  }
+}
+
+extension PairingRoles {
+  static var word: String { "channel smp " }
+  /// `channel smp responder C0:00:5E:00:53:01 random 00:00:5E:00:53:02 public`: the side under test, the addresses of
+  /// the initiator and of the responder.
+  var line: String {
+    Self.word + "\((role ?? .responder).script) \(addresses.initiator.script) \(addresses.responder.script)"
+  }
+  init?(line: String) {
+    self.init()
+    let words = line.dropFirst(Self.word.count).split(separator: " ").map(String.init)
+    guard words.count == 5, let role = PairingRole.words[words[0]],
+      let initiator = PairingAddress(script: "\(words[1]) \(words[2])"),
+      let responder = PairingAddress(script: "\(words[3]) \(words[4])")
+    else { return nil }
+    self.role = role
+    addresses = PairingAddresses(initiator: initiator, responder: responder)
   }
 }

@@ -7,7 +7,7 @@ import GATT
 ///
 /// It drives them as `HostCore` does: it drains their effects after every PDU, and answers as the application for the
 /// values that the database file gives a delay or an error.
-public final class StackTarget: ConformanceTarget {
+public final class StackTarget: ServedTarget {
   private var server: Server
   private var client = Client()
   private var bearer = Bearer(BearerID(rawValue: 1))
@@ -18,6 +18,7 @@ public final class StackTarget: ConformanceTarget {
 
   private var outgoing = Deque<[UInt8]>()
   private var values = Deque<ReceivedValue>()
+  private var events = Deque<PairingEvent>()
   private var answers: [Answer] = []
   /// Writes of one queue, until the last of them is reported.
   private var gathered: [Write] = []
@@ -75,10 +76,11 @@ public final class StackTarget: ConformanceTarget {
     pump()
     outgoing.removeAll()
     values.removeAll()
+    events.removeAll()
     answers.removeAll()
     running = nil
     ended = nil
-    client = Client()
+    client = Client(configuration: client.configuration)
     bearer = Bearer(BearerID(rawValue: 1), configuration: configuration)
     server.open(bearer.id)
     client.open(bearer.id)
@@ -90,7 +92,9 @@ public final class StackTarget: ConformanceTarget {
     case .mtu(let mtu):
       configuration.preferredMTU = mtu
       bearer = Bearer(bearer.id, configuration: configuration)
-    case .security(let security, let keySize): server.setSecurity(security, keySize: keySize, of: bearer.id)
+    case .security(let security, let keySize):
+      server.setSecurity(security, keySize: keySize, of: bearer.id)
+      client.securityEnded(isSecured: security == .encrypted || security == .authenticated)
     case .authorized(let isAuthorized): server.setAuthorized(isAuthorized, of: bearer.id)
     case .set(let handle, let octets):
       if applicationValues[handle] != nil {
@@ -107,6 +111,13 @@ public final class StackTarget: ConformanceTarget {
     case .remove(let handle):
       do throws(DatabaseError) { try server.remove(service: handle) } catch { throw .failed("\(error)") }
     case .call(let call): self.call(call)
+    case .pairing(.onDemand(let isOn)):
+      var configuration = ClientConfiguration()
+      configuration.repeatsWhenSecured = isOn
+      client = Client(configuration: configuration)
+      client.open(bearer.id)
+    case .pairing, .pair, .requestSecurity, .answer, .encryption:
+      throw .unsupported("the channel att has no \"\(command.script)\"")
     }
     pump()
   }
@@ -145,6 +156,15 @@ public final class StackTarget: ConformanceTarget {
     return values.popFirst()
   }
 
+  public func event(within time: Duration) throws(TargetError) -> PairingEvent? {
+    let end = now + time
+    while events.isEmpty, step(until: end) {}
+    return events.popFirst()
+  }
+  public func key(within time: Duration) throws(TargetError) -> [UInt8]? {
+    throw .unsupported("the channel att has no key")
+  }
+
   // MARK: For `StackServer`, which has the clock
 
   /// The time until the next event.
@@ -158,10 +178,15 @@ public final class StackTarget: ConformanceTarget {
     if let pdu = outgoing.popFirst() { return .pdu(pdu) }
     return bearer.closure == nil ? nil : .closed
   }
-  var readyValue: ReceivedValue? { values.popFirst() }
-  /// Drops received values that no script asks for.
-  func forgetValues() { values.removeAll() }
-  func takeResult() -> ProcedureResult? { ended.take() }
+  func takeLines() -> [String] {
+    defer { forgetLines() }
+    let lines = values.map { "value \($0.kind) \($0.handle.script) \(hexText($0.octets))" } + events.map(\.description)
+    return lines + (ended.take().map { $0.lines + ["end"] } ?? [])
+  }
+  func forgetLines() {
+    values.removeAll()
+    events.removeAll()
+  }
 
   // MARK: Time
 
@@ -224,6 +249,7 @@ public final class StackTarget: ConformanceTarget {
       case .value(let handle, let octets, let kind):
         values.append(ReceivedValue(kind: kind, handle: handle, octets: client.bytes(of: octets)))
       case .completed(let id, let result): if id == running?.id { end(self.result(result)) }
+      case .securityNeeded(let error): events.append(PairingEvent(.asksSecurity, [error.rawValue]))
       default: break
       }
     }
@@ -333,7 +359,9 @@ extension RemoteDatabase {
       all = [.descriptors: descriptors.filter { range.contains($0.handle) }.map(Found.descriptor)]
     default:
       all = [
-        .services: services.map(Found.service), .includes: includes.map(Found.include),
+        .services: services.map(Found.service),
+        .secondaryServices: services.filter { !$0.isPrimary }.map(Found.service),
+        .includes: includes.map(Found.include),
         .characteristics: characteristics.map(Found.characteristic), .descriptors: descriptors.map(Found.descriptor),
       ]
     }

@@ -1,10 +1,12 @@
 import ATT
 import BindruneWire
 import GATT
+import SMP
 
-/// A stack under test, as a tester sees it: one ATT bearer, and commands besides.
+/// A stack under test, as a tester sees it: one ATT bearer, or one Security Manager channel, and commands besides.
 ///
-/// There are two: `StackTarget`, our own in virtual time, and `SocketTarget`, any stack on a socket, in real time.
+/// `StackTarget` and `PairingTarget` are our own, in virtual time; `SocketTarget` is any stack on a socket, in real
+/// time.
 public protocol ConformanceTarget: AnyObject {
   /// Sends one PDU to the side under test.
   func send(_ pdu: [UInt8]) throws(TargetError)
@@ -21,6 +23,59 @@ public protocol ConformanceTarget: AnyObject {
   func result(within time: Duration) throws(TargetError) -> ProcedureResult?
   /// The next value that the client passes to its application.
   func value(within time: Duration) throws(TargetError) -> ReceivedValue?
+  /// The next thing that the side under test asks its application or user, or shows them.
+  func event(within time: Duration) throws(TargetError) -> PairingEvent?
+  /// The key with which it has its controller encrypt the link: 16 octets, the least significant first.
+  func key(within time: Duration) throws(TargetError) -> [UInt8]?
+}
+
+/// A stack of ours that `StackServer` offers: it does not wait for itself.
+protocol ServedTarget: ConformanceTarget {
+  /// The time until its next event.
+  var timeToDeadline: Duration? { get }
+  /// Lets time pass.
+  func pass(_ time: Duration)
+  /// The next PDU, without waiting; nil: none.
+  var ready: Received? { get }
+  /// The lines of the control connection that answer no command: values, questions, results.
+  func takeLines() -> [String]
+  /// Drops what no script asks for.
+  func forgetLines()
+}
+
+/// What a side under test asks its application or user, or shows them.
+public struct PairingEvent: Sendable, Equatable {
+  public enum Kind: String, Sendable, CaseIterable {
+    /// Enter the six digits that the other device shows.
+    case asksPasskey = "asks passkey"
+    /// Compare six digits, a number of four octets.
+    case asksComparison = "asks comparison"
+    /// Secure the link: with the AuthReq of a Security Request, or with the ATT error of a refused request.
+    case asksSecurity = "asks security"
+    /// Six digits, a number of four octets.
+    case showsPasskey = "shows passkey"
+    /// What the peer's user does while entering them: one octet.
+    case showsKeypress = "shows keypress"
+    /// The data to give the tester out of band: a confirm value and a random number.
+    case showsData = "shows oob"
+
+    static let asked: [String: Kind] = [
+      "passkey": .asksPasskey, "comparison": .asksComparison, "security": .asksSecurity,
+    ]
+    static let shown: [String: Kind] = ["passkey": .showsPasskey, "keypress": .showsKeypress, "oob": .showsData]
+  }
+  public var kind: Kind
+  public var octets: [UInt8]
+
+  public init(_ kind: Kind, _ octets: [UInt8] = []) {
+    self.kind = kind
+    self.octets = octets
+  }
+}
+
+extension PairingEvent: CustomStringConvertible {
+  /// In the syntax of scripts.
+  public var description: String { octets.isEmpty ? kind.rawValue : "\(kind.rawValue) \(hexText(octets))" }
 }
 
 public enum Received: Sendable, Equatable {
@@ -45,6 +100,9 @@ public enum ProcedureResult: Sendable, Equatable {
   case failed(String)
   case timeout
   case found([Found: [String]])
+  case paired(PairedBy)
+  case pairingFailed(PairingFailure)
+  case encrypted
 }
 
 /// Why a step is impossible.
@@ -68,8 +126,22 @@ extension ProcedureResult: CustomStringConvertible {
     case .found(let found):
       Found.allCases.filter { found[$0] != nil }.map { "\($0.rawValue) \(items(found[$0] ?? []))" }.joined(
         separator: "; ")
+    case .paired(let how): how.description
+    case .pairingFailed(let reason): reason.script
+    case .encrypted: "encrypted"
     }
   }
+}
+
+extension PairedBy: CustomStringConvertible {
+  /// In the syntax of scripts.
+  public var description: String {
+    "paired \(method.rawValue) \(isSecureConnections ? "secure-connections" : "legacy") \(keySize)"
+  }
+}
+extension PairingFailure {
+  /// In the syntax of scripts.
+  var script: String { "pairing-failed 0x\(hexDigits(UInt64(rawValue), 2))" }
 }
 
 func items(_ items: [String]) -> String { items.isEmpty ? "none" : items.joined(separator: ", ") }

@@ -11,8 +11,9 @@ struct Conform: AsyncParsableCommand {
     discussion: """
       A script is a text file that lists what a tester sends and what must come back; Fixtures/Scripts/FORMAT.md \
       describes the format. By default the scripts test this stack, in virtual time; --against tests another stack \
-      over a socket that carries its ATT PDUs, in real time. Prints PASS or FAIL for each; status 1 if any failed. \
-      --serve offers this stack on a socket, for other tools to test.
+      over a socket that carries its ATT PDUs, or for scripts of pairing the PDUs of its Security Manager, in real \
+      time. Prints PASS, FAIL or SKIP for each; status 1 if any failed. --serve offers this stack on a socket, for \
+      other tools to test.
       """)
 
   @Argument(help: ArgumentHelp("Scripts, or folders: all *.exchange files in them.", valueName: "script"))
@@ -32,7 +33,8 @@ struct Conform: AsyncParsableCommand {
   @Option(help: ArgumentHelp("The database, instead of the one that a script names (JSON).", valueName: "file"))
   var database: String?
   @Option(
-    help: ArgumentHelp("The side under test, instead of the one that a script names.", valueName: "server|client"))
+    help: ArgumentHelp(
+      "The side under test of ATT, instead of the one that a script names.", valueName: "server|client"))
   var side: Side?
   @Option(help: ArgumentHelp("How long an answer may take.", valueName: "seconds"))
   var timeout = Seconds(5)
@@ -76,17 +78,19 @@ struct Conform: AsyncParsableCommand {
   private func play() throws {
     var passed = 0, failed = 0, skipped = 0, hasConnected = false
     for file in try ScriptFile.all(scripts) {
-      let script = try override(file.script())
-      if against != nil { Console.status(file.name.printable()) }
-      let verdict = try self.verdict(script, file, &hasConnected)
-      switch verdict.outcome {
-      case .passed: passed += 1
-      case .failed: failed += 1
-      case .skipped: skipped += 1
+      for script in try file.scripts() {
+        let script = try override(script), name = file.name(of: script)
+        if against != nil { Console.status(name.printable()) }
+        let verdict = try self.verdict(script, file, &hasConnected)
+        switch verdict.outcome {
+        case .passed: passed += 1
+        case .failed: failed += 1
+        case .skipped: skipped += 1
+        }
+        if json { Console.line(verdict.json(name, script)) } else { show(verdict, name.printable()) }
+        Console.waitForReader()
+        try Task.checkCancellation()
       }
-      if json { Console.line(verdict.json(file.name, script)) } else { show(verdict, file.name.printable()) }
-      Console.waitForReader()
-      try Task.checkCancellation()
     }
     if json {
       var sum = JSONLine()
@@ -102,6 +106,7 @@ struct Conform: AsyncParsableCommand {
   }
 
   private func override(_ script: Script) throws -> Script {
+    guard script.channel == .att else { return script }
     var script = script
     if let side { script.side = side }
     guard let side = script.side else {
@@ -114,14 +119,16 @@ struct Conform: AsyncParsableCommand {
   }
 
   private func verdict(_ script: Script, _ file: ScriptFile, _ hasConnected: inout Bool) throws -> Verdict {
-    let path = database ?? script.database.map { file.neighbour($0) }
+    let path = script.channel == .smp ? nil : database ?? script.database.map { file.neighbour($0) }
     let database = try path.map { try ScriptFile.database($0) } ?? DatabaseFile()
     guard let against else {
-      return Runner.run(script, against: StackTarget(database), patience: timeout.duration)
+      let target: any ConformanceTarget =
+        script.channel == .smp ? PairingTarget(script.pairing) : StackTarget(database)
+      return Runner.run(script, against: target, patience: timeout.duration)
     }
     let whole = path.map { URL(filePath: $0).standardizedFileURL.path }
     do throws(SocketError) {
-      let target = try SocketTarget(against, control: control, database: whole)
+      let target = try SocketTarget(against, control: control, database: whole, script: script)
       hasConnected = true
       return Runner.run(script, against: target, patience: timeout.duration)
     } catch {
@@ -167,6 +174,7 @@ extension Verdict {
     line.add("name", name)
     line.add("title", script.title)
     line.add("section", script.section)
+    line.add("channel", script.channel.rawValue)
     line.add("side", script.side?.rawValue)
     switch outcome {
     case .passed: line.add("result", "PASS")

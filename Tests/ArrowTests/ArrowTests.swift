@@ -20,8 +20,9 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("BindruneTransport", "Transport", ["HCI", "CBluetooth"]),
   // The Simulator for `sim`, a radio in the process.
   ("Bindrune", "Bindrune", ["GAP", "BindruneTransport", "BindruneSimulator"]),
-  // A tester beside the stack: its scripts drive ATT and GATT without a controller, or a socket.
-  ("BindruneConformance", "Conformance", ["GATT"]),
+  // A tester beside the stack: its scripts drive ATT, GATT and SMP without a controller, or a socket; it computes with
+  // the Toolbox what a tester of pairing must know itself.
+  ("BindruneConformance", "Conformance", ["GATT", "SMP", "BindruneToolbox"]),
   ("BindruneTrace", "Trace", ["GAP", "SMP", "ATT", "L2CAP", "HCI"]),
   ("BindruneReplay", "Replay", ["GAP", "BindruneTrace"]),
   ("BindruneBroker", "Broker", ["Bindrune"]),

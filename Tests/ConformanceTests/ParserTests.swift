@@ -54,6 +54,37 @@ import Testing
     ("result services 0x0001", 3, 17, "a range"),
     ("value 0x0003 01", 3, 7, "notification"),
     ("closed now", 3, 8, "should end here"),
+    ("repeat\nend", 3, 7, "how often"),
+    ("repeat 0\nend", 3, 8, "1 to 256"),
+    ("repeat 2\nend", 4, 1, "no steps"),
+    ("repeat 2\nclosed", 3, 1, "its end is missing"),
+    ("end", 3, 1, "nothing is open"),
+    ("or", 3, 1, "between either and end"),
+    ("either\nclosed\nend", 5, 1, "a branch begins"),
+    ("either\n> 01\nor\nend", 6, 1, "a branch begins"),
+    ("either now", 3, 8, "should end here"),
+    ("let = 01", 3, 5, "a name and its octets"),
+    ("let a 01", 3, 7, "a name and its octets"),
+    ("check 01", 3, 9, "= or != is missing"),
+    ("check {round} = 00", 3, 7, "round has not been captured"),
+    ("check {pk} = 00", 3, 7, "pk has not been captured"),
+    ("< f9(00)", 3, 3, "is not a function"),
+    ("< f4(00, 00)", 3, 3, "4 arguments"),
+    ("< bit(00, 00", 3, 13, "closing )"),
+    ("< bit(??, 00)", 3, 7, "wildcard"),
+    ("asks nicely", 3, 6, "comparison, passkey, security"),
+    ("shows off", 3, 7, "keypress, oob, passkey"),
+    ("pairing fast", 3, 9, "the settings are"),
+    ("pairing io 0x05", 3, 12, "0x00 to 0x04"),
+    ("pairing key-size 16 7", 3, 21, "the shortest first"),
+    ("pairing sends enc link", 3, 19, "enc, id and sign"),
+    ("pairing mitm", 3, 13, "off, required, wanted"),
+    ("answer perhaps", 3, 8, "an answer is"),
+    ("answer passkey x", 3, 16, "six digits"),
+    ("encryption", 3, 11, "off, on"),
+    ("< 0A 03 00\npairing on-demand on", 4, 1, "move the line up"),
+    ("result paired somehow", 3, 15, "numeric-comparison"),
+    ("result pairing-failed 0", 3, 23, "0x01 to 0xFF"),
   ]
   @Test(arguments: wrongLines) func wrongLine(_ line: String, _ number: Int, _ column: Int, _ word: String) {
     #expect { try script(line) } throws: { error in
@@ -68,9 +99,22 @@ import Testing
     ("", "s:1:1: no title; begin the file with \"title: …\""),
     ("title: T", "s:1:1: no steps; say what to send with <, and what must come back with >"),
     ("title: T\ntitle: U\nclosed", "s:2:1: title: is a duplicate; remove one"),
-    ("titel: T\nclosed", "s:1:1: unknown key titel:; the head has title:, section:, database:, side:"),
+    (
+      "titel: T\nclosed",
+      "s:1:1: unknown key titel:; the head has title:, section:, database:, side:, channel:, role:, initiator:, "
+        + "responder:, tester-key:, each:"
+    ),
     ("title:\nclosed", "s:1:7: title: has no value; write it after the colon"),
     ("title: T\nside: left\nclosed", "s:2:1: side: is server or client"),
+    ("title: T\nchannel: hci\nclosed", "s:2:1: channel: is smp or att"),
+    ("title: T\nchannel: smp\nclosed", "s:1:1: no role under test; add \"role: initiator\" or \"role: responder\""),
+    ("title: T\nrole: left\nclosed", "s:2:1: role: is responder or initiator"),
+    (
+      "title: T\ninitiator: 00:11:22:33:44 random\nclosed",
+      "s:2:1: initiator: is an address and its type, as C0:00:5E:00:53:01 random, or … public"
+    ),
+    ("title: T\neach: a b\nclosed", "s:2:10: each: has names, then = and their values, as in each: a b = 00 01, 00 02"),
+    ("title: T\neach: a b = 01\nclosed", "s:2:15: a case has a value for each of a, b"),
   ]) func wrongHead(_ text: String, _ expected: String) {
     #expect(throws: FileError.self) { try Script(text, file: "s") }
     do { _ = try Script(text, file: "s") } catch { #expect("\(error)" == expected) }
@@ -127,6 +171,12 @@ import Testing
     "call read-multiple-variable 0x0003 0x0005", "call write 0x0003 01", "call write-without-response 0x0003 01",
     "call write-long 0x0003 01", "call write-reliable 0x0003 01, 0x0005 02 03", "call subscribe 0x0003 indications",
     "call subscribe 0x0003 notifications", "call unsubscribe 0x0003", "call read-database-hash", "call follow-changes",
+    "pairing io 0x04", "pairing mitm required", "pairing sc only", "pairing bonding on", "pairing key-size 7 16",
+    "pairing keypresses off", "pairing sends enc id sign", "pairing takes none", "pairing identity 01 02",
+    "pairing oob-data 01 02", "pairing oob-own", "pairing oob-required on", "pairing debug-key on",
+    "pairing accepts off",
+    "pairing consents off", "pairing on-demand on", "pair", "request-security", "answer yes", "answer no",
+    "answer passkey 12", "answer keypress 4", "encryption on", "encryption off",
   ]) func commandsAreText(_ line: String) throws {
     let command = try #require(try Command(line: line, file: "c"))
     #expect(command.script == line)
@@ -153,6 +203,32 @@ import Testing
     ]
     #expect(script.steps.map(\.action) == commands.map { .command($0) })
     #expect(commands[0].script == "insert /b/more.json")
+  }
+
+  /// A file with cases is a script for each, in which the values stand in place of the names.
+  @Test func cases() throws {
+    let text = "title: T\nside: server\neach: a b = 00 01ff, 02 03\n< {a} {b}\n> {c:1}\n< {c}\n"
+    let scripts = try Script.all(text, file: "s")
+    #expect(scripts.map(\.variant) == ["00 01ff", "02 03"])
+    #expect(scripts.map(\.steps[0].text) == ["< 00 01ff", "< 02 03"])
+    #expect(scripts.map(\.steps[0].action) == [.send(OctetPattern([0, 1, 0xFF])), .send(OctetPattern([2, 3]))])
+    #expect(scripts[1].steps[2].action == .send(OctetPattern(parts: [.captured("c")])))
+  }
+
+  @Test func blocks() throws {
+    let script = try script(
+      "repeat 2\n  < 0A\n  either\n    > 0B\n  or\n    > 01 ... | nothing\n    < {round}\n  end\nend\nclosed")
+    func step(_ line: Int, _ text: String, _ action: Action) -> Step { Step(line: line, text: text, action: action) }
+    let rest = Expectation.pdu(OctetPattern(parts: [.octet(1), .rest]))
+    let branches = [
+      [step(6, "> 0B", .expect([.pdu(OctetPattern([0x0B]))]))],
+      [
+        step(8, "> 01 ... | nothing", .expect([rest, .nothing])),
+        step(9, "< {round}", .send(OctetPattern(parts: [.captured("round")]))),
+      ],
+    ]
+    let repeated = [step(4, "< 0A", .send(OctetPattern([0x0A]))), step(5, "either", .either(branches))]
+    #expect(script.steps == [step(3, "repeat 2", .repeated(2, repeated)), step(12, "closed", .closed)])
   }
 
   // MARK: Databases
@@ -289,6 +365,8 @@ import Testing
       "title: T\nside: server\nmtu 64\n< 0A {x}\n> {x:2}*3 ... | nothing\ncall read-uuid 2A00 0x0001-0x0005\n",
       "title: T\nresult services 0x0001-0x0005 1800\nvalue indication 0x0003 \"a\\\"\"\n",
       #"{"services": [{"uuid": "180F", "handle": "0x0010", "characteristics": [{"uuid": "2A19", "properties": ["read"]}]}]}"#,
+      "title: T\nchannel: smp\nrole: responder\neach: a b = 00 01, 02 03\nrepeat 2\n"
+        + "< {a} f4({pkx}, {x}, 00*16, bit(01*4, {round}))\nend\neither\n> 01 {b}\nor\n> nothing\nend\nlet x = 01\ncheck {x} != 00\nasks passkey\nkey s1(00, 01, 02)\n",
       "call write-reliable 0x0003 01, 0x0005 02 03", "call discover-characteristics 0x0001-0x0005 2A00",
     ]
     let alphabet = Array("0123456789ABCDEFx{}[]():,.*?|<>#\"\\ \n\r\tstwcanlo-é\u{0}")

@@ -1,6 +1,7 @@
 import ATT
 import BindruneConformance
 import Foundation
+import SMP
 import TestSupport
 import Testing
 
@@ -13,52 +14,67 @@ import Testing
   static func name(_ file: ScriptFile) -> String { String(file.name.dropFirst(folder.count + 1)) }
 
   static func run(_ script: Script, _ file: ScriptFile) throws -> Verdict {
+    if script.channel == .smp { return Runner.run(script, against: PairingTarget(script.pairing)) }
     let database = try script.database.map { try ScriptFile.database(file.neighbour($0)) } ?? DatabaseFile()
     return Runner.run(script, against: StackTarget(database))
   }
 
   @Test func thereAreManyOfThem() {
-    #expect(Self.files.count >= 150)
+    #expect(Self.files.count >= 590)
     #expect(Set(Self.files.map(\.path)).count == Self.files.count)
+  }
+
+  /// The test below changes something in nearly every script.
+  @Test func nearlyEveryScriptExpectsSomething() throws {
+    let counts = try Self.files.map { try $0.scripts()[0].wrong.count }
+    print("\(counts.reduce(0, +)) expectations, in \(counts.count { $0 > 0 }) of \(counts.count) scripts")
+    #expect(counts.count { $0 == 0 } <= 10)
+    #expect(counts.reduce(0, +) >= 2000)
   }
 
   /// `IDS.md` gives the source of each test ID among the names.
   @Test func everyTestIDIsListed() throws {
     let listed = try TextFile.read("\(Self.folder)/IDS.md").split(separator: "\n")
-      .filter { $0.hasPrefix("| GATT/") }.compactMap { $0.split(separator: " ").dropFirst().first.map(String.init) }
+      .filter { $0.hasPrefix("| GATT/") || $0.hasPrefix("| SM/") }.compactMap {
+        $0.split(separator: " ").dropFirst().first.map(String.init)
+      }
     let used = Self.files.map(Self.name)
-      .filter { $0.hasPrefix("GATT/") && $0.wholeMatch(of: /GATT\/(?:CL|SR)\/[A-Z]+\/B[IV]-\d\d-C/) != nil }
+      .filter { $0.wholeMatch(of: /(?:GATT\/(?:CL|SR)|SM\/(?:CEN|PER))\/[A-Z]+\/B[IV]-\d\d-C/) != nil }
     #expect(listed.sorted() == used.sorted())
     #expect(used.count >= 100)
   }
 
   @Test(arguments: files.map(\.path)) func passes(_ path: String) throws {
-    let file = ScriptFile(path: path), script = try file.script(), verdict = try Self.run(script, file)
-    #expect(verdict.outcome == .passed, "\(Self.name(file)): \(verdict.transcript.suffix(6))")
-    #expect(script.side != nil && script.section.contains("§"), "a script names the side under test and the section")
-    #expect(Self.name(file).contains("/CL/") ? script.side == .client : true)
-    #expect(Self.name(file).contains("/SR/") ? script.side == .server : true)
+    let file = ScriptFile(path: path), name = Self.name(file)
+    for script in try file.scripts() {
+      let verdict = try Self.run(script, file)
+      #expect(verdict.outcome == .passed, "\(name) \(script.variant ?? ""): \(verdict.transcript.suffix(6))")
+      #expect(script.section.contains("§"), "a script names the section")
+      #expect(name.hasPrefix("SM/") == (script.channel == .smp))
+      guard script.channel == .att else {
+        #expect(script.pairing.role == (name.hasPrefix("SM/CEN/") ? .initiator : .responder))
+        continue
+      }
+      #expect(script.side != nil, "a script names the side under test")
+      #expect(name.contains("/CL/") ? script.side == .client : true)
+      #expect(name.contains("/SR/") ? script.side == .server : true)
+    }
   }
 
   /// A script with a wrong expectation fails in that line: so the runner checks every line of every script.
   @Test(arguments: files.map(\.path)) func failsWhereAnotherAnswerIsExpected(_ path: String) throws {
-    let file = ScriptFile(path: path), script = try file.script()
-    for (index, step) in script.steps.enumerated() {
-      guard case .expect(let alternatives) = step.action, alternatives.count == 1,
-        case .pdu(var pattern) = alternatives[0],
-        let at = pattern.parts.lastIndex(where: { if case .octet = $0 { true } else { false } }),
-        case .octet(let octet) = pattern.parts[at]
-      else { continue }
-      pattern.parts[at] = .octet(octet ^ 0x01)
-      var wrong = script
-      wrong.steps[index].action = .expect([.pdu(pattern)])
-      guard case .failed(let failure) = try Self.run(wrong, file).outcome else {
-        Issue.record("\(Self.name(file)):\(step.line) passes with \(pattern)")
-        return
-      }
-      #expect(failure.line == step.line)
+    let file = ScriptFile(path: path)
+    for script in try file.scripts() {
       // For a long script, its first lines suffice.
-      if index > 40 { return }
+      for (number, wrong) in script.wrong.prefix(40).enumerated() {
+        guard case .failed(let failure) = try Self.run(wrong.script, file).outcome else {
+          Issue.record("\(Self.name(file)):\(wrong.line) passes with another expectation, number \(number)")
+          return
+        }
+        #expect(failure.line == wrong.line, "\(Self.name(file))")
+      }
+      // The other cases of the file have the same lines.
+      if script.variant != nil { return }
     }
   }
 
@@ -69,8 +85,8 @@ import Testing
       "D2 client"  // Signed Write Command: there are no keys
     ]
     var proofs: [String: [String]] = [:]
-    for file in Self.files {
-      let script = try file.script(), verdict = try Self.run(script, file)
+    for file in Self.files where !Self.name(file).hasPrefix("SM/") {
+      let script = try #require(try file.scripts().first), verdict = try Self.run(script, file)
       guard verdict.outcome == .passed, let side = script.side else { continue }
       for line in verdict.transcript {
         let words = line.split(separator: " ")
@@ -99,6 +115,80 @@ import Testing
     }
     let all = Set(ATTOpcode.all.flatMap { opcode in Side.allCases.map { "\(hex([opcode.rawValue])) \($0)" } })
     #expect(all.subtracting(proofs.keys) == missing)
+  }
+}
+
+extension Script {
+  /// The script with one expectation wrong, for each line that has one.
+  fileprivate var wrong: [(line: Int, script: Script)] {
+    steps.indices.flatMap { index in
+      steps[index].wrong.map { step in
+        var script = self
+        script.steps[index] = step.step
+        return (step.line, script)
+      }
+    }
+  }
+}
+extension Step {
+  fileprivate var wrong: [(line: Int, step: Step)] {
+    func step(_ action: Action) -> [(line: Int, step: Step)] {
+      var step = self
+      step.action = action
+      return [(line, step)]
+    }
+    switch action {
+    case .expect(let alternatives):
+      guard alternatives.count == 1, case .pdu(let pattern) = alternatives[0] else { return [] }
+      return pattern.wrong.flatMap { step(.expect([.pdu($0)])) }
+    case .key(let pattern): return pattern.wrong.flatMap { step(.key($0)) }
+    case .event(let kind, let pattern): return pattern.wrong.flatMap { step(.event(kind, $0)) }
+    case .check(let left, let right, let isEqual): return step(.check(left, right, isEqual: !isEqual))
+    case .result(.paired(let how)):
+      var size = how, kind = how, method = how
+      size.keySize = how.keySize == 16 ? 15 : how.keySize + 1
+      kind.isSecureConnections.toggle()
+      method.method = how.method == .justWorks ? .passkeyEntry : .justWorks
+      return [size, kind, method].flatMap { step(.result(.paired($0))) }
+    case .result(.pairingFailed(let reason)):
+      return step(.result(.pairingFailed(PairingFailure(rawValue: reason.rawValue ^ 1))))
+    case .repeated(let count, let steps):
+      return steps.indices.flatMap { index in
+        steps[index].wrong.map { inner in
+          var steps = steps, step = self
+          steps[index] = inner.step
+          step.action = .repeated(count, steps)
+          return (inner.line, step)
+        }
+      }
+    default: return []
+    }
+  }
+}
+extension OctetPattern {
+  /// With another octet, and with another result of its function.
+  fileprivate var wrong: [OctetPattern] {
+    var patterns: [OctetPattern] = []
+    if let at = parts.lastIndex(where: { if case .octet = $0 { true } else { false } }),
+      case .octet(let octet) = parts[at]
+    {
+      var pattern = self
+      pattern.parts[at] = .octet(octet ^ 0x01)
+      patterns.append(pattern)
+    }
+    if let at = parts.firstIndex(where: { if case .result = $0 { true } else { false } }),
+      case .result(let function, var arguments) = parts[at]
+    {
+      var pattern = self
+      if function == .g2 {
+        arguments[3] = OctetPattern([UInt8](repeating: 0xE7, count: 16))
+        pattern.parts[at] = .result(.g2, arguments)
+      } else {
+        pattern.parts[at] = .result(.shortened, [OctetPattern(parts: [parts[at]]), OctetPattern([0x01])])
+      }
+      patterns.append(pattern)
+    }
+    return patterns
   }
 }
 
