@@ -172,7 +172,7 @@ class Peripheral:
         elif value[0] == 5:
             self.device.send_l2cap_pdu(connection.handle, smp.SMP_CID, bytes([0x0B, 0x01]))
 
-    async def advertise(self):
+    async def advertise(self, restarts=True):
         data = bytes(AdvertisingData([
             (AdvertisingData.FLAGS, bytes([6])),
             (AdvertisingData.COMPLETE_LIST_OF_16_BIT_SERVICE_CLASS_UUIDS, bytes.fromhex('0d180f18')),
@@ -187,10 +187,10 @@ class Peripheral:
                     advertising_event_properties=AdvertisingEventProperties(is_connectable=True, is_scannable=False),
                     primary_advertising_interval_min=30, primary_advertising_interval_max=30, advertising_sid=3,
                     own_address_type=peers.own_address_type(self.args)),
-                random_address=self.device.random_address, advertising_data=data + long, auto_restart=True)
+                random_address=self.device.random_address, advertising_data=data + long, auto_restart=restarts)
         else:
             await self.device.start_advertising(
-                advertising_data=data, scan_response_data=scan_response, auto_restart=True,
+                advertising_data=data, scan_response_data=scan_response, auto_restart=restarts,
                 advertising_interval_min=30, advertising_interval_max=30,
                 own_address_type=peers.own_address_type(self.args))
 

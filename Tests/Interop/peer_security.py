@@ -93,6 +93,13 @@ async def read(peer, uuid):
         return 'refused' if error.error_code in (0x05, 0x0F) else error.error_code
 
 
+async def change_address(device, check):
+    addresses = [device.random_address]
+    await peers.change_private_address(device)
+    addresses.append(device.random_address)
+    check('another private address', len(set(map(str, addresses))) == 2 and all(each.is_resolvable for each in addresses))
+
+
 async def central(device, args):
     check, found = peers.Checks(), asyncio.get_running_loop().create_future()
     is_authenticated = not args.mode.endswith('jw')
@@ -118,6 +125,8 @@ async def central(device, args):
           AUTHENTICATED_VALUE if is_authenticated else 'refused')
     await connection.disconnect()
     await asyncio.sleep(0.5)
+    if args.privacy:
+        await change_address(device, check)
     connection = await device.connect(address, timeout=20)
     await asyncio.wait_for(connection.encrypt(), 20)
     check('bond: encrypted', connection.is_encrypted)
@@ -135,7 +144,11 @@ async def peripheral(device, args, port):
     device.l2cap_channel_manager.register_fixed_channel(0x0006, device.on_smp_pdu)
     for uuid, value in ((database.ENCRYPTED, ENCRYPTED_VALUE), (database.AUTHENTICATED, AUTHENTICATED_VALUE)):
         served.characteristics[uuid].value = value
-    left, enough = 2, asyncio.get_running_loop().create_future()
+    left, enough, check = 2, asyncio.get_running_loop().create_future(), peers.Checks()
+
+    async def advertise_again():
+        await change_address(device, check)
+        await served.advertise(restarts=False)
 
     def on_connection(connection):
         connection.on('pairing', lambda keys: peers.say(
@@ -146,9 +159,11 @@ async def peripheral(device, args, port):
             left -= 1
             if left == 0 and not enough.done():
                 enough.set_result(None)
+            elif args.privacy:
+                served.task = asyncio.get_running_loop().create_task(advertise_again())
         connection.on('disconnection', on_disconnection)
     device.on('connection', on_connection)
-    await served.advertise()
+    await served.advertise(restarts=not args.privacy)
     peers.say('ready', port=port)
     with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(enough, args.run_for)

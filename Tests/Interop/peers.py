@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import secrets
 import socket
 import sys
 
@@ -73,9 +74,9 @@ class Radio(LocalLink):
     advertised by its public address is dropped: the connection's own address is used here.
     """
 
-    def __init__(self, legacy_only):
+    def __init__(self, legacy_only, resolves=True):
         super().__init__()
-        self.legacy_only = legacy_only
+        self.legacy_only, self.resolves = legacy_only, resolves
 
     def send_acl_data(self, sender_controller, destination_address, transport, data):
         connection = sender_controller.le_connections.get(destination_address)
@@ -87,6 +88,8 @@ class Radio(LocalLink):
         controller = VirtualController(name, link=self, public_address=public_address)
         if self.legacy_only:  # otherwise scanning reports are extended ones, whatever command was used
             controller.le_features &= ~hci.LeFeatureMask.LE_EXTENDED_ADVERTISING
+        if not self.resolves:  # it accepts a resolving list and ignores it: without room in the list the host resolves
+            controller.resolving_list_size = 0
         return controller
 
     def take_away(self, controller):
@@ -157,6 +160,7 @@ def add_arguments(parser):
     parser.add_argument('--acl', type=int, help='LE ACL data packet length of the controllers (27)')
     parser.add_argument('--legacy-only', action='store_true', help='controllers without extended advertising')
     parser.add_argument('--public', action='store_true', help='own address: public')
+    parser.add_argument('--privacy', action='store_true', help='own address: resolvable private, made by the host')
     parser.add_argument('--trace', help="btsnoop file of the peer's host")
     parser.add_argument('--trace-external', help='btsnoop file of the external host, taken at the port')
     parser.add_argument('--run-for', type=float, default=60, help='seconds after which the peer ends by itself')
@@ -173,7 +177,7 @@ async def make_peer(args, name, address, public_address):
         transport = await open_transport(f'tcp-client:{args.controller}')
         host = Host(controller_source=transport.source, controller_sink=transport.sink)
     else:
-        radio = Radio(args.legacy_only)
+        radio = Radio(args.legacy_only, resolves=not args.privacy)
         controller = radio.new_controller('peer', public_address)
         host = Host(controller_source=controller, controller_sink=controller)
         server = await asyncio.get_running_loop().create_server(
@@ -181,11 +185,19 @@ async def make_peer(args, name, address, public_address):
         port = server.sockets[0].getsockname()[1]
     if args.trace:
         host.snooper = Trace(args.trace)
-    config = DeviceConfiguration(name=name, address=hci.Address(address),
-                                 identity_address_type=hci.Address.RANDOM_DEVICE_ADDRESS)
+    config = DeviceConfiguration(name=name, address=hci.Address(address), irk=secrets.token_bytes(16) if args.privacy else bytes(16),
+                                 identity_address_type=hci.Address.RANDOM_DEVICE_ADDRESS,
+                                 le_privacy_enabled=args.privacy, le_rpa_timeout=0)
     device = Device(config=config, host=host)
     device.keep_alive = (server if port else transport)
     return device, port
+
+
+async def change_private_address(device):
+    """Takes another resolvable private address; while one is in use that fails. Vol 6, Part B, §1.3.2.2. Bumble's `update_rpa`
+    sends the controller the address that it had before."""
+    device.random_address = hci.Address.generate_private_address(device.irk)
+    await device.send_sync_command(hci.HCI_LE_Set_Random_Address_Command(random_address=device.random_address))
 
 
 def own_address_type(args):
