@@ -60,3 +60,90 @@ def hosts_overrun_reader_of_fragments(folder):
         else:
             seen += 1
     return None if told == seen else f"{seen} fragments do not fit in the trace, and {told} in the log"
+
+
+# Pairing: what btmon has seen at each adapter.
+
+
+class Link:
+    """A link at one adapter: which Security Manager PDUs passed, how encryption changed, and what the server answered."""
+
+    def __init__(self):
+        self.codes, self.encryptions, self.is_encrypted = [], [], False
+        self.refusals, self.unprotected, self.protected = 0, [], []
+
+    def changed(self, status, is_on):  # Vol 4, Part E, §7.7.8
+        self.encryptions.append((status, is_on))
+        self.is_encrypted = status == 0 and is_on
+
+    def passed(self, channel, pdu):
+        if channel == 0x0006:
+            self.codes.append(pdu[0])
+        elif channel == 0x0004 and pdu[0] == 0x01 and pdu[4] in (0x05, 0x0F):  # ATT_ERROR_RSP
+            self.refusals += 1
+        elif channel == 0x0004 and pdu[0] == 0x0B and pdu[1:] in (b"secret", b"guarded"):  # ATT_READ_RSP
+            (self.protected if self.is_encrypted else self.unprotected).append(pdu[1:].decode())
+
+
+def links(path, adapter):
+    """The links of hci`adapter`, in their order."""
+    found, current = [], {}
+    for packet in btsnoop.packets(path, adapter):
+        octets = packet.octets
+        if packet.type == btsnoop.EVENT and octets[0] == 0x3E and octets[2] in (0x01, 0x0A) and octets[3] == 0:
+            current[octets[4:6]] = link = Link()
+            found.append(link)
+        elif packet.type == btsnoop.EVENT and octets[0] == 0x08:
+            current[octets[3:5]].changed(octets[2], octets[5] != 0)
+        elif packet.type == btsnoop.ACL and octets[1] >> 4 & 3 != 1 and len(octets) > 8:
+            handle = bytes([octets[0], octets[1] & 0x0F])
+            current[handle].passed(int.from_bytes(octets[6:8], "little"), octets[8:])
+    return found
+
+
+PAIRING_REQUEST, PAIRING_PUBLIC_KEY = 0x01, 0x0C  # Vol 3, Part H, §3.3
+
+
+def paired(folder):
+    """One pairing, of the generation that the case names; its link and each one after it are encrypted, with the same bond."""
+    for adapter in (0, 1):
+        all = links(folder / "btmon.btsnoop", adapter)
+        requests = [link.codes.count(PAIRING_REQUEST) for link in all]
+        if sum(requests) != 1 or requests[-1]:
+            return f"hci{adapter}: Pairing Requests of the links: {requests}"
+        place = requests.index(1)
+        if (PAIRING_PUBLIC_KEY in all[place].codes) != ("-sc-" in folder.name):
+            return f"hci{adapter}: it paired with the codes {bytes(all[place].codes).hex(' ')}"
+        for number, link in enumerate(all):
+            if set(link.encryptions) != (set() if number < place else {(0, True)}):
+                return f"hci{adapter}: Encryption Changes of link {number} of {len(all)}: {link.encryptions}"
+            if link.unprotected:
+                return f"hci{adapter}: {link.unprotected} was read on link {number} without encryption"
+        if not any(link.protected for link in all[place + 1 :]):
+            return f"hci{adapter}: no protected value was read with the bond"
+        is_refused = any(link.refusals for link in all[: place + 1])
+        if not is_refused and (folder.name.startswith("central") or folder.name.endswith("works")):
+            return f"hci{adapter}: no read was refused before the pairing"
+    return None
+
+
+pairing_peripheral_sc_just_works = pairing_central_sc_just_works = paired
+pairing_peripheral_sc_numeric_comparison = pairing_central_sc_numeric_comparison = paired
+pairing_peripheral_sc_passkey = pairing_central_sc_passkey = paired
+pairing_peripheral_legacy_just_works = pairing_central_legacy_just_works = paired
+pairing_peripheral_legacy_passkey = pairing_central_legacy_passkey = paired
+
+
+def pairing_central_lost_key(folder):
+    """The first link and the last pair. Between them BlueZ has no key (0x06), nothing is encrypted, and we do not pair."""
+    for adapter in (0, 1):
+        all = links(folder / "btmon.btsnoop", adapter)
+        requests = [link.codes.count(PAIRING_REQUEST) for link in all]
+        if requests != [1, 0, 0, 1]:
+            return f"hci{adapter}: Pairing Requests of the links: {requests}"
+        for link in all[1:3]:
+            if any(is_on for _, is_on in link.encryptions) or adapter == 0 and (0x06, False) not in link.encryptions:
+                return f"hci{adapter}: Encryption Changes without BlueZ's key: {link.encryptions}"
+            if link.protected or link.unprotected:
+                return f"hci{adapter}: a protected value was read without BlueZ's key"
+    return None

@@ -107,10 +107,11 @@ btmgmt_once() { # it would end at the end of its input
 
 # BlueZ
 
-bluetoothd_runs() { # [main.conf]
+bluetoothd_runs() { # [main.conf]: $bluetoothd
   mkdir -p /run/dbus
-  dbus-daemon --system --fork --nopidfile || fail 'no dbus-daemon'
+  [ -e /run/dbus/system_bus_socket ] || dbus-daemon --system --fork --nopidfile || fail 'no dbus-daemon'
   background bluetoothd bluetoothd -n -d -f "${1:-/etc/bluetooth/main.conf}"
+  bluetoothd=$pid
   eventually 20 bluetoothd_answers || fail 'bluetoothd does not answer'
 }
 bluetoothd_answers() {
@@ -143,8 +144,8 @@ plain() { # OFFSET: without colours and prompts
 }
 escape=$(printf '\033')
 
-bluetoothctl_runs() { # on hci1, up
-  bluetoothd_runs
+bluetoothctl_runs() { # [main.conf]: on hci1, up
+  bluetoothd_runs "$@"
   converse bluetoothctl
   ask "select $right"
   ask 'power on' 'power on succeeded'
