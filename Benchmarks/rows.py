@@ -134,6 +134,12 @@ def core():
         yield Row(f"x.core.20.{links}", None, max(100 // links, 3))
 
 
+def pairing():
+    """Both sides of a whole pairing."""
+    for way, repetitions in (("legacy", 50), ("sc", 20), ("passkey", 20)):
+        yield Row(f"x.pairing.{way}", None, repetitions, counted=2)
+
+
 def discovery():
     """20 µs, and 10 µs as stretch, on the machine where the C bound took 2.15 µs and 1.77 µs."""
     for mtu, round_trips, c_ns in ((23, 85, 2150), (517, 26, 1770)):
@@ -173,6 +179,7 @@ GROUPS = [
     Group("B9  ACL packets → the host's observer, per notification of 244 octets: .links", list(receiving())),
     Group("x.queue, x.host  as B4, for values that wait for a buffer: .octets.links", list(waiting())),
     Group("x.core  a value that arrives → effect, packets and deadline asked for, per value: .octets.links", list(core())),
+    Group("x.pairing  both sides of a pairing with its keys: .way", list(pairing())),
     Group("x  beside the goals: the loop around B1 and B2", [Row("x.loop", "codec", 100)]),
 ]
 # What peers.py measures, where they are installed.
