@@ -11,6 +11,8 @@ extension Command {
     switch self {
     case .mtu(let mtu): "mtu \(mtu)"
     case .security(let security, let keySize): "security \(security.script)" + (keySize == 16 ? "" : " \(keySize)")
+    case .signing(let key, let counter, let isAuthenticated):
+      "signing \(hexText(key)), \(counter)" + (isAuthenticated ? " authenticated" : "")
     case .authorized(let isAuthorized): isAuthorized ? "authorized" : "unauthorized"
     case .set(let handle, let octets): line("set", handle, octets)
     case .notify(let values): "notify " + list(values)
@@ -100,6 +102,7 @@ extension ProcedureCall {
     case .readMultipleVariable(let handles): "read-multiple-variable " + handles.map(\.script).joined(separator: " ")
     case .write(let handle, let octets): line("write", handle, octets)
     case .writeWithoutResponse(let handle, let octets): line("write-without-response", handle, octets)
+    case .writeSigned(let handle, let octets): line("write-signed", handle, octets)
     case .writeLong(let handle, let octets): line("write-long", handle, octets)
     case .writeReliable(let values):
       "write-reliable " + list(values)

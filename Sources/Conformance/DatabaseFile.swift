@@ -372,7 +372,7 @@ private struct Fields {
   /// `"encrypted"`, or a list of requirements: `["authenticated", "authorized", "key16"]`.
   func access(_ key: String) throws(FileError) -> AttributePermissions.Access? {
     guard let member = member(key) else { return nil }
-    var level: AttributePermissions.Access?, isAuthorized = false, keySize: Int?
+    var level: AttributePermissions.Access?, isAuthorized = false, isSigned = false, keySize: Int?
     let words = if case .array(let words) = member.value.value { words } else { [member.value] }
     for word in words {
       guard case .string(let text) = word.value else { throw wrong(member, "a word or a list of words") }
@@ -380,17 +380,20 @@ private struct Fields {
         level = named
       } else if text == "authorized" {
         isAuthorized = true
+      } else if text == "signed", key == "write" {
+        isSigned = true
       } else if text.hasPrefix("key"), let size = Int(text.dropFirst(3)), 7...16 ~= size {
         keySize = size
       } else {
         throw FileError(
           file, line: word.place.line, column: word.place.column,
           "\"\(key)\" is one of \(Self.levels.keys.sorted().joined(separator: ", ")), or a list of one of them, "
-            + "\"authorized\", \"key7\" to \"key16\"")
+            + "\"authorized\", \"key7\" to \"key16\", and of \"write\" \"signed\"")
       }
     }
     var access = level ?? .open
     if let keySize { access = access.withKey(of: keySize) }
+    if isSigned { access = access.orSigned }
     return isAuthorized ? access.withAuthorization : access
   }
   func duration(_ key: String) throws(FileError) -> Duration? {

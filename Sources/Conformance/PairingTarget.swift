@@ -87,7 +87,7 @@ public final class PairingTarget: ServedTarget {
     case .encryption(let isOn):
       if !isOn { keyOfLink = nil }
       manager.encryptionChanged(isEncrypted: isOn, now: now, using: &chance)
-    case .mtu, .security, .authorized, .set, .notify, .indicate, .insert, .remove, .call:
+    case .mtu, .security, .signing, .authorized, .set, .notify, .indicate, .insert, .remove, .call:
       throw .unsupported("the channel smp has no \"\(command.script)\"")
     }
     pump()

@@ -110,6 +110,9 @@ public enum Command: Sendable, Equatable {
   case mtu(Int)
   /// `security encrypted 7`: the link's protection from here on, and the octets of its key.
   case security(BearerSecurity, keySize: Int)
+  /// `signing 01 … 10 7 authenticated`: the key of signed writes; the counter of a client's next one, or the least that a
+  /// server accepts; the key was distributed with protection against a man in the middle.
+  case signing([UInt8], counter: UInt32, isAuthenticated: Bool)
   /// `authorized`, `unauthorized`: whether the application authorizes the client.
   case authorized(Bool)
   /// `set 0x0012 01 02`: the application changes a value.
@@ -182,6 +185,7 @@ public enum ProcedureCall: Sendable, Equatable {
   case readMultipleVariable([AttributeHandle])
   case write(AttributeHandle, [UInt8])
   case writeWithoutResponse(AttributeHandle, [UInt8])
+  case writeSigned(AttributeHandle, [UInt8])
   case writeLong(AttributeHandle, [UInt8])
   case writeReliable([HandleOctets])
   case subscribe(AttributeHandle, ClientCharacteristicConfiguration)

@@ -64,7 +64,7 @@ extension Action {
 
 extension Command {
   static let words = [
-    "mtu", "security", "authorized", "unauthorized", "set", "notify", "indicate", "insert", "remove", "call",
+    "mtu", "security", "signing", "authorized", "unauthorized", "set", "notify", "indicate", "insert", "remove", "call",
     "pairing", "pair", "request-security", "answer", "encryption",
   ]
 
@@ -86,6 +86,19 @@ extension Command {
       let at = scanner.at, keySize = scanner.isAtEnd ? 16 : try scanner.number("the key's octets, 7 to 16")
       guard 7...16 ~= keySize else { throw scanner.failure("a key has 7 to 16 octets (Vol 3, Part H, §2.3.4)", at: at) }
       self = .security(security, keySize: keySize)
+    case "signing":
+      scanner.skipSpace()
+      let at = scanner.at, key = try scanner.octets()
+      guard key.count == 16 else { throw scanner.failure("a signature key has 16 octets", at: at) }
+      guard scanner.take(",") else { throw scanner.failure("a comma and a counter are missing after the key") }
+      scanner.skipSpace()
+      let counter = try scanner.number("the counter of a signature")
+      guard let counter = UInt32(exactly: counter) else {
+        throw scanner.failure("a counter has 32 bits (Vol 3, Part H, §2.4.5)", at: at)
+      }
+      scanner.skipSpace()
+      let isAuthenticated = scanner.isAtEnd ? false : try scanner.choice("how the key is", ["authenticated": true])
+      self = .signing(key, counter: counter, isAuthenticated: isAuthenticated)
     case "authorized": self = .authorized(true)
     case "unauthorized": self = .authorized(false)
     case "set": self = .set(try scanner.handle(), try scanner.octets())
@@ -193,7 +206,8 @@ extension ProcedureCall {
   static let names = [
     "exchange-mtu", "discover-all", "discover-services", "discover-includes", "discover-characteristics",
     "discover-descriptors", "read", "read-long", "read-uuid", "read-multiple", "read-multiple-variable", "write",
-    "write-without-response", "write-long", "write-reliable", "subscribe", "unsubscribe", "read-database-hash",
+    "write-without-response", "write-signed", "write-long", "write-reliable", "subscribe", "unsubscribe",
+    "read-database-hash",
     "follow-changes",
   ]
 
@@ -217,6 +231,7 @@ extension ProcedureCall {
     case "read-multiple-variable": self = .readMultipleVariable(try scanner.handles())
     case "write": self = .write(try scanner.handle(), try scanner.octets())
     case "write-without-response": self = .writeWithoutResponse(try scanner.handle(), try scanner.octets())
+    case "write-signed": self = .writeSigned(try scanner.handle(), try scanner.octets())
     case "write-long": self = .writeLong(try scanner.handle(), try scanner.octets())
     case "write-reliable":
       self = .writeReliable(try scanner.handlesAndOctets())

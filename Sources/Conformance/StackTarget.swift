@@ -1,4 +1,5 @@
 import ATT
+import BindruneToolbox
 import BindruneWire
 import DequeModule
 import GATT
@@ -26,6 +27,8 @@ public final class StackTarget: ServedTarget {
   private var running: (id: RequestID, call: ProcedureCall)?
   private var lastID: UInt64 = 0
   private var ended: ProcedureResult?
+  /// For a client: its key, and the counter of its next signed write.
+  private var signing: ClientSigning?
 
   /// A future answer of the application.
   private struct Answer {
@@ -95,6 +98,10 @@ public final class StackTarget: ServedTarget {
     case .security(let security, let keySize):
       server.setSecurity(security, keySize: keySize, of: bearer.id)
       client.securityEnded(isSecured: security == .encrypted || security == .authenticated)
+    case .signing(let key, let counter, let isAuthenticated):
+      let key = SecurityKey(leastSignificantFirst: key.span)
+      signing = ClientSigning(key: key, counter: counter, isAuthenticated: isAuthenticated)
+      server.setSigning(signing, of: bearer.id)
     case .authorized(let isAuthorized): server.setAuthorized(isAuthorized, of: bearer.id)
     case .set(let handle, let octets):
       if applicationValues[handle] != nil {
@@ -317,6 +324,7 @@ public final class StackTarget: ServedTarget {
     case .write(let handle, let octets): client.write(id, handle, octets.span)
     case .writeWithoutResponse(let handle, let octets):
       end(bearer.offer(command: handle, octets.span, client: client).isAccepted ? .done : .failed("no room"))
+    case .writeSigned(let handle, let octets): end(writeSigned(octets, to: handle))
     case .writeLong(let handle, let octets): client.writeLong(id, handle, octets.span)
     case .writeReliable(let values): client.writeReliable(id, values.map { ($0.handle, $0.octets) })
     case .subscribe(let handle, let configuration): client.subscribe(id, handle, configuration)
@@ -324,6 +332,15 @@ public final class StackTarget: ServedTarget {
     case .readDatabaseHash: client.readDatabaseHash(id)
     case .followChanges: client.followChanges(id)
     }
+  }
+
+  private func writeSigned(_ value: [UInt8], to handle: AttributeHandle) -> ProcedureResult {
+    guard let key = signing?.key, let counter = signing?.counter, counter < .max else { return .failed("no key") }
+    let octets = SignedWriteCommand.signed(value, for: handle, key, counter: counter)
+    guard octets.count <= bearer.longestValue else { return .failed("too long") }
+    guard bearer.offer(signed: handle, octets.span, client: client).isAccepted else { return .failed("no room") }
+    signing?.counter += 1
+    return .done
   }
 
   private func result(_ result: ClientResult) -> ProcedureResult {

@@ -1,5 +1,4 @@
 import ATT
-import BindruneToolbox
 import BindruneWire
 import GATT
 
@@ -22,9 +21,6 @@ public enum SignedWriteAnswer: BitwiseCopyable, Sendable, Equatable {
 
 // Signed writes both ways. Vol 3, Part C, §10.4; Vol 3, Part H, §2.4.5; Decision 0048.
 extension HostCore {
-  /// Octets of a signature: the counter and the MAC. Vol 3, Part F, §3.3.1.
-  private static var signatureCount: Int { 12 }
-
   /// Signed Write Without Response, in order with the link's other commands and requests. Over an encrypted link this is
   /// Write Without Response, as the Specification requires. Vol 3, Part G, §4.9.2.
   public mutating func write(
@@ -36,30 +32,17 @@ extension HostCore {
       guard value.count <= longest else { return .tooLong(limit: longest) }
       return SignedWriteAnswer(write(command: value, to: handle, on: link))
     }
-    let limit = min(longest, upper.links[index].bearers.first.bearer.mtu - 3 - Self.signatureCount)
+    let limit = min(longest, upper.links[index].bearers.first.bearer.mtu - 3 - SignedWriteCommand.signatureCount)
     guard value.count <= limit else { return .tooLong(limit: limit) }
     guard let key = bonds[peer]?.ours.csrk else { return .noSigningKey }
     guard let counter = bonds.signCounter(for: peer) else {
       return bonds.reserveSignCounters(for: peer) ? .storeBond : .noSigningKey
     }
-    var octets = value.indices.map { value[$0] }
-    octets.append(contentsOf: signature(of: octets, to: handle, key, counter))
+    let octets = SignedWriteCommand.signed(value.indices.map { value[$0] }, for: handle, key, counter: counter)
     hci.credits.setWants(upper.links[index].handle, true)
     let answer = upper.links[index].offer(signed: handle, octets.span)
     if answer.isAccepted { bonds.signed(for: peer) }
     return SignedWriteAnswer(answer)
-  }
-  /// The octets of the signature of a Signed Write Command.
-  private func signature(
-    of value: [UInt8], to handle: AttributeHandle, _ key: SecurityKey, _ counter: UInt32
-  ) -> [UInt8] {
-    let handle = handle.rawValue
-    let message =
-      [SignedWriteCommand.opcode.rawValue, UInt8(truncatingIfNeeded: handle), UInt8(truncatingIfNeeded: handle >> 8)]
-      + value
-    let mac = BindruneToolbox.signature(key, message.span, counter: counter)
-    return (0..<4).map { UInt8(truncatingIfNeeded: counter >> (8 * $0)) }
-      + (0..<8).map { UInt8(truncatingIfNeeded: mac >> (8 * $0)) }
   }
   /// The store has this bond now: the counters that it reserves may sign.
   public mutating func stored(_ bond: Bond) { bonds.stored(bond) }

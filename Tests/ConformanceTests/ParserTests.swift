@@ -161,7 +161,9 @@ import Testing
 
   /// A command sent over a control connection as text is parsed there as the same command.
   @Test(arguments: [
-    "mtu 64", "security keys", "security authenticated", "security encrypted 7", "authorized", "unauthorized",
+    "mtu 64", "security keys", "security authenticated", "security encrypted 7",
+    "signing 01 02 03 04 05 06 07 08 09 0A 0B 0C 0D 0E 0F 10, 7",
+    "signing 01 02 03 04 05 06 07 08 09 0A 0B 0C 0D 0E 0F 10, 0 authenticated", "authorized", "unauthorized",
     "insert /b/more.json", "remove 0x0030", "notify 0x0012 01, 0x0015 02 03", "set 0x0012 01 02", "notify 0x0012",
     "indicate 0x0012 FF",
     "call exchange-mtu", "call discover-all", "call discover-services", "call discover-services 180F",
@@ -169,7 +171,8 @@ import Testing
     "call discover-descriptors 0x0004-0x0004", "call read 0x0003", "call read-long 0x0003",
     "call read-uuid A0B10000-1D1D-4BBD-8E5C-6F0E5F1A0C00 0x0001-0xFFFF", "call read-multiple 0x0003 0x0005",
     "call read-multiple-variable 0x0003 0x0005", "call write 0x0003 01", "call write-without-response 0x0003 01",
-    "call write-long 0x0003 01", "call write-reliable 0x0003 01, 0x0005 02 03", "call subscribe 0x0003 indications",
+    "call write-signed 0x0003 01", "call write-long 0x0003 01", "call write-reliable 0x0003 01, 0x0005 02 03",
+    "call subscribe 0x0003 indications",
     "call subscribe 0x0003 notifications", "call unsubscribe 0x0003", "call read-database-hash", "call follow-changes",
     "pairing io 0x04", "pairing mitm required", "pairing sc only", "pairing bonding on", "pairing key-size 7 16",
     "pairing keypresses off", "pairing sends enc id sign", "pairing takes none", "pairing identity 01 02",

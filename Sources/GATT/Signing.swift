@@ -27,6 +27,22 @@ public enum SignatureRefusal: BitwiseCopyable, Sendable, Equatable {
   case repeatedCounter
 }
 
+extension SignedWriteCommand {
+  /// Octets of a signature: the counter and the MAC. Vol 3, Part H, §2.4.5.
+  public static var signatureCount: Int { 12 }
+  /// The value of a Signed Write Command, and its signature.
+  public static func signed(
+    _ value: [UInt8], for handle: AttributeHandle, _ key: SecurityKey, counter: UInt32
+  ) -> [UInt8] {
+    func octets(_ number: UInt64, _ count: Int) -> [UInt8] {
+      (0..<count).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) }
+    }
+    let message = [opcode.rawValue] + octets(UInt64(handle.rawValue), 2) + value
+    let mac = signature(key, message.span, counter: counter)
+    return value + octets(UInt64(counter), 4) + octets(mac, 8)
+  }
+}
+
 extension Server {
   /// Sets what verifies the client's signed writes; nil: they are ignored.
   public mutating func setSigning(_ signing: ClientSigning?, of bearer: BearerID) {
