@@ -40,8 +40,8 @@ struct Explore: AsyncParsableCommand {
     }
   }
 
-  /// The value, or the error of this attribute. An error of the link ends the exploration. `lost`: set to the first error of
-  /// a device that no longer has the key of its bond.
+  /// The value, or the error of this attribute. An error of the link ends the exploration. `lost`: becomes the
+  /// first error of a device that no longer has the key of its bond.
   private func read(
     _ link: Link, _ handle: AttributeHandle, _ progress: Progress, _ lost: inout BluetoothError?
   ) async throws -> ReadValue {

@@ -107,8 +107,8 @@ import Testing
     #expect(texts.contains("bondChanged(\(Bench.peer))") == (status == .success))
     #expect(bench.core.allBonds.count == 1 && bench.core.allBonds.first?.peers == Self.bond().peers)
   }
-  /// The Central ignores a Security Request while it encrypts the link: Vol 3, Part H, §2.4.6. A second command would be
-  /// refused, and end the first.
+  /// The Central ignores a Security Request while it encrypts the link: Vol 3, Part H, §2.4.6. The controller could
+  /// refuse a second command, and that would end the first.
   @Test func aSecurityRequestWhileTheLinkIsBeingEncrypted() {
     var bench = Self.linked(.central, Self.bond())
     let request = data(0x40, channel: 6, [0x0B, 0x0D])

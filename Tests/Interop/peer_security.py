@@ -97,7 +97,8 @@ async def change_address(device, check):
     addresses = [device.random_address]
     await peers.change_private_address(device)
     addresses.append(device.random_address)
-    check('another private address', len(set(map(str, addresses))) == 2 and all(each.is_resolvable for each in addresses))
+    is_another = addresses[0] != addresses[1]
+    check('another private address', is_another and all(address.is_resolvable for address in addresses))
 
 
 async def central(device, args):

@@ -185,8 +185,9 @@ async def make_peer(args, name, address, public_address):
         port = server.sockets[0].getsockname()[1]
     if args.trace:
         host.snooper = Trace(args.trace)
-    config = DeviceConfiguration(name=name, address=hci.Address(address), irk=secrets.token_bytes(16) if args.privacy else bytes(16),
+    config = DeviceConfiguration(name=name, address=hci.Address(address),
                                  identity_address_type=hci.Address.RANDOM_DEVICE_ADDRESS,
+                                 irk=secrets.token_bytes(16) if args.privacy else bytes(16),
                                  le_privacy_enabled=args.privacy, le_rpa_timeout=0)
     device = Device(config=config, host=host)
     device.keep_alive = (server if port else transport)
@@ -194,7 +195,7 @@ async def make_peer(args, name, address, public_address):
 
 
 async def change_private_address(device):
-    """Takes another resolvable private address; while one is in use that fails. Vol 6, Part B, §1.3.2.2. Bumble's `update_rpa`
+    """Takes another resolvable private address, when none is in use: Vol 6, Part B, §1.3.2.2. Bumble's `update_rpa`
     sends the controller the address that it had before."""
     device.random_address = hci.Address.generate_private_address(device.irk)
     await device.send_sync_command(hci.HCI_LE_Set_Random_Address_Command(random_address=device.random_address))

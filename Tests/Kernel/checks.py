@@ -66,7 +66,7 @@ def hosts_overrun_reader_of_fragments(folder):
 
 
 class Link:
-    """A link at one adapter: which Security Manager PDUs passed, how encryption changed, and what the server answered."""
+    """A link at one adapter: its Security Manager PDUs, how encryption changed, and what the server answered."""
 
     def __init__(self):
         self.codes, self.encryptions, self.is_encrypted = [], [], False
@@ -105,7 +105,7 @@ PAIRING_REQUEST, PAIRING_PUBLIC_KEY = 0x01, 0x0C  # Vol 3, Part H, §3.3
 
 
 def paired(folder):
-    """One pairing, of the generation that the case names; its link and each one after it are encrypted, with the same bond."""
+    """One pairing, of the generation that the case names; its link and each one after it are encrypted."""
     for adapter in (0, 1):
         all = links(folder / "btmon.btsnoop", adapter)
         requests = [link.codes.count(PAIRING_REQUEST) for link in all]
@@ -135,7 +135,7 @@ pairing_peripheral_legacy_passkey = pairing_central_legacy_passkey = paired
 
 
 def pairing_central_lost_key(folder):
-    """The first link and the last pair. Between them BlueZ has no key (0x06), nothing is encrypted, and we do not pair."""
+    """The first link and the last pair. Between them BlueZ has no key (0x06): we neither encrypt nor pair."""
     for adapter in (0, 1):
         all = links(folder / "btmon.btsnoop", adapter)
         requests = [link.codes.count(PAIRING_REQUEST) for link in all]

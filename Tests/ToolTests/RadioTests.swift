@@ -45,9 +45,9 @@ import Testing
     }
   }
 
-  /// A peripheral and a central bond; each keeps its own file. Both processes end, and so does the radio. Their successors
-  /// encrypt with the bond: neither agent permits a new pairing. Then the peripheral's bond is removed, and the central
-  /// reports that. Vol 3, Part C, §10.3.2; Vol 1, Part F, §2.6.
+  /// A peripheral and a central bond; each keeps its own file. Both processes end, and so does the radio. Their
+  /// successors encrypt with the bond: neither agent permits a new pairing. Then the peripheral's bond is removed, and
+  /// the central reports that. Vol 3, Part C, §10.3.2; Vol 1, Part F, §2.6.
   @Test func bondsOutliveProcesses() async throws {
     try await withFolder { folder in
       let profile = folder.appending(path: "lock.json"), ours = "--bonds \(folder.path)/ours"
@@ -58,7 +58,7 @@ import Testing
           { "uuid": "FFE1", "properties": ["read"], "value": "2A", "read": "encrypted" } ] } ] }
         """#.utf8
       ).write(to: profile)
-      /// `verbs` run beside a server on a new radio, where the server is always the first: so both keep their addresses.
+      /// `verbs` run beside a server on a new radio, where the server is always the first, so both keep their addresses.
       func withLock(
         _ agent: String, _ verbs: (_ run: (String) async throws -> Tool.End) async throws -> Void
       ) async throws {

@@ -1,5 +1,5 @@
-# Pairing with BlueZ in both roles. Then bluetoothd and our process end, hci1 goes down, both start again, and the next link
-# is encrypted with the bond. checks.py looks for that in btmon's trace of both adapters.
+# Pairing with BlueZ in both roles. Then bluetoothd and our process end, hci1 goes down, both start again, and the next
+# link is encrypted with the bond. checks.py looks for that in btmon's trace of both adapters.
 
 lock=0000ffe0-0000-1000-8000-00805f9b34fb
 secret=0000ffe1-0000-1000-8000-00805f9b34fb # needs an encrypted link
