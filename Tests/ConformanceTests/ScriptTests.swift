@@ -28,7 +28,7 @@ import Testing
   @Test func nearlyEveryScriptExpectsSomething() throws {
     let counts = try Self.files.map { try $0.scripts()[0].wrong.count }
     print("\(counts.reduce(0, +)) expectations, in \(counts.count { $0 > 0 }) of \(counts.count) scripts")
-    #expect(counts.count { $0 == 0 } <= 10)
+    #expect(counts.count { $0 == 0 } <= 20)
     #expect(counts.reduce(0, +) >= 2000)
   }
 

@@ -3,7 +3,8 @@
 
 Bumble has no part in the sockets: its Server sees a connection that is none, and a device that only sends. A database
 file becomes attributes at the handles that it names. What an application would do (the most octets of a value, delays,
-errors of its own) stands in the values' callbacks; permissions are Bumble's to enforce.
+errors of its own) stands in the values' callbacks; permissions are Bumble's to enforce. For scripts of pairing, its
+Security Manager takes the server's place: conformance_pairing.py.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import sys
 import types
 
 from bumble import att, core, gatt, gatt_server
+
+import conformance_pairing
 
 PROPERTIES = {
     name: gatt.Characteristic.Properties(1 << bit)
@@ -114,6 +117,8 @@ class Peer:
         manager = types.SimpleNamespace(le_coc_channels={})
         self.device = types.SimpleNamespace(send_l2cap_pdu=self.send_pdu, l2cap_channel_manager=manager)
         self.server = gatt_server.Server(self.device)
+        self.pairing = None
+        self.write = None
 
     def send_pdu(self, handle, _cid, pdu):
         # The client has disconnected: the answer is dropped.
@@ -193,6 +198,9 @@ class Peer:
     # The bearer
 
     def connect(self, send):
+        if self.pairing:
+            self.pairing.connect(send)
+            return
         if self.connection is not None:
             self.server.on_disconnection(self.connection)
         self.send = send
@@ -201,6 +209,9 @@ class Peer:
     def receive(self, pdu):
         """As Device.on_gatt_pdu does it; what Bumble cannot parse it drops."""
         try:
+            if self.pairing:
+                self.pairing.receive(pdu)
+                return
             parsed = att.ATT_PDU.from_bytes(pdu)
             if not parsed.op_code & 1:
                 self.server.on_gatt_pdu(self.connection, parsed)
@@ -213,7 +224,13 @@ class Peer:
         verb, _, rest = line.partition(' ')
         words = rest.split()
         if verb == 'open':
+            self.pairing = None
             self.open(rest)
+        elif verb == 'channel' and words[0] == 'smp':
+            self.pairing = conformance_pairing.Pairing(rest[len(words[0]) :], self.write)
+            self.pairing.connect(None)
+        elif self.pairing:
+            return self.pairing.command(verb, words)
         elif verb == 'mtu':
             self.server.max_mtu = int(words[0])
         elif verb == 'security' and len(words) == 1:
@@ -252,9 +269,18 @@ async def serve_bearers(peer, listener):
         connection.close()
 
 
+async def read_line(reader):
+    try:
+        return await reader.readline()
+    except ConnectionError:
+        # The tester has closed the connection before it has read everything.
+        return b""
+
+
 async def serve_control(peer, listener):
     async def talk(reader, writer):
-        while line := await reader.readline():
+        peer.write = lambda line: writer.is_closing() or writer.write(f"{line}\n".encode())
+        while line := await read_line(reader):
             try:
                 answer = peer.command(line.decode().rstrip("\n"))
             except Exception as error:  # pylint: disable=broad-except
