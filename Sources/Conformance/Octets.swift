@@ -196,7 +196,10 @@ extension OctetPattern {
     var nothing: Set<String> = []
     let pattern = try OctetPattern(&scanner, wildcards: false, captured: &nothing)
     if scanner.next != nil { throw scanner.failure("unexpected text after the octets") }
-    return pattern.octets ?? []
+    guard let octets = pattern.octets else {
+      throw scanner.failure("a function in the octets of a value; write the octets", at: 0)
+    }
+    return octets
   }
 }
 

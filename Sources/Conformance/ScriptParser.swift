@@ -360,7 +360,11 @@ extension Scanner {
   /// Octets without wildcards and names.
   fileprivate mutating func octets() throws(FileError) -> [UInt8] {
     var nothing: Set<String> = []
-    return try OctetPattern(&self, wildcards: false, captured: &nothing).octets ?? []
+    let start = at
+    guard let octets = try OctetPattern(&self, wildcards: false, captured: &nothing).octets else {
+      throw failure("a function in the octets of a value; write the octets", at: start)
+    }
+    return octets
   }
 
   fileprivate mutating func result(_ captured: inout Set<String>) throws(FileError) -> ExpectedResult {

@@ -1,5 +1,6 @@
 import BindruneConformance
 import BindruneWire
+import Foundation
 import SMP
 import TestSupport
 import Testing
@@ -115,6 +116,18 @@ import Testing
     #expect(codes["responder sends"] == all.subtracting([0x01]))
     #expect(codes["initiator gets"]!.isSuperset(of: all))
     #expect(codes["responder gets"]!.isSuperset(of: all.subtracting([0x02, 0x0E])))
+  }
+
+  /// The example in FORMAT.md.
+  @Test func theExamplePasses() throws {
+    let parts = try TextFile.read("\(ScriptTests.folder)/FORMAT.md").components(separatedBy: "```\n")
+    let examples = try parts.filter { $0.contains("channel: smp\n") && $0.hasPrefix("title:") }
+      .flatMap { try Script.all($0, file: "FORMAT.md") }
+    #expect(examples.count == 2)
+    for script in examples {
+      let verdict = Runner.run(script, against: PairingTarget(script.pairing))
+      #expect(verdict.outcome == .passed, "\(verdict.transcript)")
+    }
   }
 
   /// A stack that makes one mistake fails a script of each method.

@@ -45,6 +45,7 @@ import Testing
     ("insert", 3, 7, "a database file"),
     ("remove all", 3, 8, "a handle"),
     ("set 0x10000 01", 3, 5, "a handle"),
+    ("set 0x0003 bit(00*4, 00)", 3, 11, "a function in the octets"),
     ("call dance", 3, 6, "the procedures are"),
     ("call discover-includes 0x0001", 3, 24, "a range"),
     ("call subscribe 0x0003 all", 3, 23, "indications, notifications"),
@@ -277,6 +278,10 @@ import Testing
         + "read, write, writeWithoutResponse"
     ),
     (characteristic(#""properties": [], "value": "01 ▸0""#), "half an octet; octets are pairs of hex digits"),
+    (
+      characteristic(#""properties": [], "value": "▸bit(00*4, 00)""#),
+      "a function in the octets of a value; write the octets"
+    ),
     (
       characteristic(#""properties": [], ▸"value": "00*513""#),
       "513 octets where at most 512 are allowed (Vol 3, Part F, §3.2.9: 512)"
