@@ -82,12 +82,12 @@ public final class SimulatedRadio: @unchecked Sendable {
   public func attach(_ transport: any HCITransport, _ configuration: ControllerConfiguration? = nil) -> ControllerID {
     eventLoop.preconditionInEventLoop()
     var configuration = configuration ?? ControllerConfiguration()
-    if configuration.address == DeviceAddress() { configuration.address = nextAddress() }
+    if configuration.address == DeviceAddress() { configuration.address = freeAddress() }
     if Int(configuration.aclDataLength) + 5 > packetCapacity {
       packetCapacity = Int(configuration.aclDataLength) + 5
       packet = PacketBuffer(capacity: packetCapacity)
     }
-    let port = Port(self, air.addController(configuration), transport)
+    let port = Port(self, air.addController(configuration), configuration.address, transport)
     if isClosed {
       transport.close()
     } else {
@@ -97,8 +97,13 @@ public final class SimulatedRadio: @unchecked Sendable {
     return port.id
   }
 
-  /// Public addresses from the block kept for documentation. RFC 7042, §2.1.2.
-  private func nextAddress() -> DeviceAddress { DeviceAddress(0x00_00_5E_00_53_01 + UInt64(air.controllersAdded)) }
+  /// The first that no controller has, of the public addresses kept for documentation (RFC 7042, §2.1.2): so a host that
+  /// is started again gets its address, and thus its bonds, back.
+  private func freeAddress() -> DeviceAddress {
+    var address = DeviceAddress(0x00_00_5E_00_53_01)
+    while ports.contains(where: { $0.address == address }) { address = DeviceAddress(address.value + 1) }
+    return address
+  }
 
   /// Calls `body` with the air: to move controllers, to separate them, to change the loss.
   public func withAir<Result>(_ body: (inout Air) -> Result) -> Result {
@@ -135,10 +140,12 @@ public final class SimulatedRadio: @unchecked Sendable {
     // Sendable: only the transport calls it, on its event loop.
     let radio: SimulatedRadio
     let id: ControllerID
+    let address: DeviceAddress
     let transport: any HCITransport
-    init(_ radio: SimulatedRadio, _ id: ControllerID, _ transport: any HCITransport) {
+    init(_ radio: SimulatedRadio, _ id: ControllerID, _ address: DeviceAddress, _ transport: any HCITransport) {
       self.radio = radio
       self.id = id
+      self.address = address
       self.transport = transport
     }
     func received(_ packet: Span<UInt8>) { radio.receive(packet, at: id) }

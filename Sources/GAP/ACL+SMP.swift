@@ -19,7 +19,9 @@ extension HostCore {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
     if upper.links[index].protection.isIdle {
       if let failure = beginPairing(at: index, settings, now) { return emit(.completed(id, .failed(failure))) }
-    } else if settings != nil || upper.links[index].protection.manager.isIdle {
+    } else if settings != nil
+      || upper.links[index].protection.manager.isIdle && upper.links[index].protection.delivery == nil
+    {
       return emit(.completed(id, .failed(.busy)))
     }
     finish(id, withWorkAt: index, now)
@@ -162,9 +164,11 @@ extension HostCore {
           start(LongTermKey(key: key), strength, .pairing, at: index, now)
         }
       case .completed(let result):
-        paired(result, at: index, now)
-        emit(.pairingEnded(link, nil))
-        ended(at: index, nil)
+        let handle = upper.links[index].handle, count = hci.credits.outstanding(handle)
+        upper.links[index].protection.delivery = LinkProtection.Delivery(
+          result: result, completed: hci.credits.completed(handle) &+ UInt32(count))
+        upper.awaitsDelivery = true
+        deliver(at: index, now)
       case .failed(let error):
         emit(.pairingEnded(link, error))
         ended(at: index, .pairingFailed(error))
@@ -176,6 +180,26 @@ extension HostCore {
       upper.links[index].protection.refusal = nil
       help(refusal, at: index, now)
     }
+    collectServer()
+    collect(at: index)
+  }
+  /// Ends pairings whose PDUs the peer has acknowledged.
+  mutating func deliver(_ now: Instant) {
+    upper.awaitsDelivery = false
+    for index in 0..<upper.links.count {
+      deliver(at: index, now)
+      if upper.links[index].protection.delivery != nil { upper.awaitsDelivery = true }
+    }
+  }
+  private mutating func deliver(at index: Int, _ now: Instant) {
+    let completed = hci.credits.completed(upper.links[index].handle)
+    guard let delivery = upper.links[index].protection.delivery,
+      Int32(bitPattern: completed &- delivery.completed) >= 0
+    else { return }
+    upper.links[index].protection.delivery = nil
+    paired(delivery.result, at: index, now)
+    emit(.pairingEnded(upper.links[index].id, nil))
+    ended(at: index, nil)
     collectServer()
     collect(at: index)
   }
@@ -411,6 +435,11 @@ extension HostCore {
   mutating func unprotect(at index: Int, _ reason: HCIStatus, _ now: Instant) {
     upper.links[index].protection.manager.linkClosed(now: now)
     if reason == .lmpOrLLResponseTimeout { encryptionFailed(at: index, reason) }
+    if upper.links[index].protection.delivery != nil {
+      upper.links[index].protection.delivery = nil
+      emit(.pairingEnded(upper.links[index].id, .linkClosed))
+      ended(at: index, .pairingFailed(.linkClosed))
+    }
     upper.links[index].protection.phase = .quiet
     bonds.keep(upper.links[index].protection.manager.attempts, of: upper.links[index].peer)
     secure(at: index, now)

@@ -109,7 +109,7 @@ extension HostCore {
     switch hasMore {
     case false?: break
     case true?: hci.credits.setWants(handle, true)
-    case nil: _ = hci.credits.completed(handle, 1)
+    case nil: hci.credits.giveBack(handle)
     }
   }
   /// Notifies one client of several values: in as few Multiple Handle Value Notifications as possible if the client

@@ -138,6 +138,10 @@ public struct HostCore: ~Copyable {
         return true
       case .completed(let violation):
         if let violation { emit(.violation(nil, .hci(violation))) }
+        if upper.awaitsDelivery {
+          deliver(now)
+          drain(now)
+        }
         return true
       case .other: break
       }

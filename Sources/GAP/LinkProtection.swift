@@ -52,6 +52,14 @@ struct LinkProtection: ~Copyable {
   var manager: SecurityManager
   var phase = Phase.quiet
   var security = LinkSecurity()
+  /// A pairing that is over but for the last PDUs, which the peer has not acknowledged: a disconnection now would lose
+  /// keys.
+  var delivery: Delivery?
+  struct Delivery {
+    let result: PairingResult
+    /// `DataCredits.completed` when the peer has acknowledged all of them.
+    let completed: UInt32
+  }
   /// The application's requests that end with the pairing, Security Request or encryption in progress.
   var requests: [RequestID] = []
   /// The server has refused a request of GATT's client, which waits for more security.
@@ -67,7 +75,7 @@ struct LinkProtection: ~Copyable {
   var hasWork: Bool { manager.hasEffect || refusal != nil }
   /// Nothing is in progress.
   var isIdle: Bool {
-    guard case .quiet = phase else { return false }
+    guard case .quiet = phase, delivery == nil else { return false }
     return manager.isIdle
   }
   var deadline: Instant? {

@@ -143,6 +143,8 @@ extension AttributeHandle {
   /// The packet that is received or written may change what `HostCore.note` records of its link, or cause an effect of
   /// a layer above L2CAP. A value usually does neither.
   var mayChangeLink = true
+  /// A link has a `LinkProtection.delivery`.
+  var awaitsDelivery = false
 
   init(server: consuming Server, chance: HostChance) {
     self.server = server

@@ -34,6 +34,8 @@ public struct DataCredits: ~Copyable {
   @usableFromInline struct Link: BitwiseCopyable {
     @usableFromInline var handle: ConnectionHandle
     @usableFromInline var inController = 0
+    /// Packets that the controller has reported as completed, modulo 2³².
+    @usableFromInline var completed: UInt32 = 0
     @usableFromInline var wants = false
     init(handle: ConnectionHandle) { self.handle = handle }
   }
@@ -73,6 +75,10 @@ public struct DataCredits: ~Copyable {
   public func isOpen(_ handle: ConnectionHandle) -> Bool { index(handle) != nil }
   /// The link's packets in the controller.
   public func outstanding(_ handle: ConnectionHandle) -> Int { index(handle).map { links[$0].inController } ?? 0 }
+
+  /// Packets of the link that the controller has completed: the peer has acknowledged them (Vol 4, Part E, §7.7.19).
+  /// Modulo 2³².
+  public func completed(_ handle: ConnectionHandle) -> UInt32 { index(handle).map { links[$0].completed } ?? 0 }
 
   /// A new link, with nothing to send. False when it is open already.
   @discardableResult public mutating func open(_ handle: ConnectionHandle) -> Bool {
@@ -167,12 +173,18 @@ public struct DataCredits: ~Copyable {
     return true
   }
 
+  /// Returns a buffer that was taken for a packet that was not sent.
+  public mutating func giveBack(_ handle: ConnectionHandle) {
+    guard let index = index(handle), completed(handle, 1) == nil else { return }
+    links[index].completed &-= 1
+  }
   /// Number Of Completed Packets for one link. A number that exceeds the outstanding packets counts as those.
   @inlinable
   public mutating func completed(_ handle: ConnectionHandle, _ count: Int) -> HCIViolation? {
     guard let index = index(handle) else { return .completedPacketsOfUnknownLink(handle) }
     let given = min(count, links[index].inController)
     links[index].inController &-= given
+    links[index].completed &+= UInt32(truncatingIfNeeded: given)
     if given > 0, links[index].inController == 0, !links[index].wants { withData &-= 1 }
     freeCount &+= given
     return given == count ? nil : .tooManyCompletedPackets(handle, UInt16(clamping: count &- given))

@@ -90,6 +90,19 @@ private func withRadio(on loop: any EventLoop, _ body: (SimulatedRadio) async th
 }
 
 @Suite(.virtualTime, .hang) struct SimulatedRadioTests {
+  /// A host that is started again has its address, and so its bonds; no two have the same.
+  @Test func anAddressIsFreeAgain() async throws {
+    let lab = Lab(), one = try await lab.host(), two = try await lab.host()
+    let first = await one.ownAddress, second = await two.ownAddress
+    #expect(first.address.text == "00:00:5E:00:53:01" && second.address.text == "00:00:5E:00:53:02")
+    await one.close()
+    try await eventually { try await lab.controllerCount() == 1 }
+    let again = try await lab.host(), another = try await lab.host()
+    #expect(await again.ownAddress == first)
+    #expect(await another.ownAddress.address.text == "00:00:5E:00:53:03")
+    for host in [two, again, another] { await host.close() }
+  }
+
   @Test func hostsOfTheProcessHearEachOther() async throws {
     try await withRadio(on: VirtualLoop.current) { radio in
       let speaker = ScriptedHost(radio.controller(), advertising)

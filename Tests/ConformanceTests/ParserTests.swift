@@ -297,12 +297,12 @@ import Testing
     (
       characteristic(#""properties": [], "read": ▸"always""#),
       "\"read\" is one of authenticated, encrypted, none, open, or a list of one of them, \"authorized\", \"key7\" to "
-        + "\"key16\""
+        + "\"key16\", and of \"write\" \"signed\""
     ),
     (
       characteristic(#""properties": [], "write": ["encrypted", ▸"key6"]"#),
       "\"write\" is one of authenticated, encrypted, none, open, or a list of one of them, \"authorized\", \"key7\" to "
-        + "\"key16\""
+        + "\"key16\", and of \"write\" \"signed\""
     ),
     (
       characteristic(#""properties": [], "kept": "databaseHash", ▸"value": "00""#),

@@ -107,6 +107,22 @@ import Testing
     print("responder \(IOCapability.all[responder]): \(counted.sorted { $0.key < $1.key })")
   }
 
+  /// A pairing ends when the peer has acknowledged the last key, so that a disconnection right after it loses none.
+  @Test(arguments: [false, true]) func theLinkEndsAtOnce(isSC: Bool) throws {
+    for seed in 1...40 as ClosedRange<UInt64> {
+      var world = try Self.world(
+        seed: seed, air: .realistic, peripheral: { $0.pairing.secureConnections = isSC ? .supported : .off })
+      let link = try need(world.connect(Self.central, to: Self.peripheral))
+      #expect(world.pair(Self.central, on: link, with: Self.peripheral)?.isSuccess == true, "seed \(seed)")
+      same(world.ask(Self.central) { core, id, now in core.disconnect(link, id: id, now: now) }, .done)
+      world.run(for: .seconds(30)) { world in world.readHost(Self.peripheral) { !$0.links.isEmpty } }
+      for host in [Self.central, Self.peripheral] {
+        same(world.readHost(host) { $0.pairings.map { $0.error == nil } }, [true], "seed \(seed)")
+        same(world.readHost(host) { $0.core.allBonds.count }, 1, "seed \(seed)")
+      }
+    }
+  }
+
   // MARK: Later links
 
   /// The next link is encrypted with the bond, by itself, also after a restart of both programs, and with the roles

@@ -227,6 +227,9 @@ private final class Person: PairingAgent {
         func read(_ agent: String) async throws -> Tool.End {
           let end = try await Tool.run(
             ["read"] + device + ["--format", "hex", "--agent", agent, "--bonds", folder.path + "/bonds", "FFE1"])
+          // The next program has the same address: without a bond it pairs again.
+          for bond in await host.bonds { await host.removeBond(with: bond.peer) }
+          try? FileManager.default.removeItem(atPath: folder.path + "/bonds")
           try await host.advertise(AdvertisingData(localName: "Lock"))
           return end
         }
