@@ -113,7 +113,14 @@ import Testing
       var world = try Self.world(
         seed: seed, air: .realistic, peripheral: { $0.pairing.secureConnections = isSC ? .supported : .off })
       let link = try need(world.connect(Self.central, to: Self.peripheral))
-      #expect(world.pair(Self.central, on: link, with: Self.peripheral)?.isSuccess == true, "seed \(seed)")
+      let id = world.withHost(Self.central) { host, now in
+        let id = host.newID()
+        host.core.pair(link, id: id, now: now)
+        host.drain()
+        return id
+      }
+      world.runPairings(for: .seconds(60)) { world in world.readHost(Self.central) { $0.ending(id) == nil } }
+      #expect(world.readHost(Self.central) { $0.ending(id)?.isSuccess } == true, "seed \(seed)")
       same(world.ask(Self.central) { core, id, now in core.disconnect(link, id: id, now: now) }, .done)
       world.run(for: .seconds(30)) { world in world.readHost(Self.peripheral) { !$0.links.isEmpty } }
       for host in [Self.central, Self.peripheral] {
