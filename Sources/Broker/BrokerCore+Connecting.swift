@@ -316,7 +316,7 @@ extension BrokerCore {
       put(.takePort(PortName(session: session, kind: .command, peer: identifier(of: peer, for: session))))
       takeNotificationPort(of: UUID(peer), from: session)
       guard case .connected(let options) = sessions[session]?.interests[peer] else { continue }
-      // The next link would end in the same way.
+      // A device without the key, or one that does not encrypt, would end each link.
       let reconnects = options.reconnects && encryptionError == nil
       sessions[session]?.interests[peer] = reconnects ? .connecting(options, isReconnecting: true) : nil
       reportDisconnected(peer, error, isReconnecting: reconnects, to: session)
