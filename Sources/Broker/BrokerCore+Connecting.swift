@@ -301,6 +301,7 @@ extension BrokerCore {
   mutating func disconnected(_ id: LinkID, _ reason: HCIStatus) {
     guard let peer = links[id]?.peer else { return }
     let encryptionError = central.links[id]?.encryptionError
+    let hasLostKey = encryptionError?.status == .pinOrKeyMissing
     links.remove(id)
     central.links[id] = nil
     central.operations = central.operations.filter { $0.value.link != id }
@@ -316,13 +317,13 @@ extension BrokerCore {
       put(.takePort(PortName(session: session, kind: .command, peer: identifier(of: peer, for: session))))
       takeNotificationPort(of: UUID(peer), from: session)
       guard case .connected(let options) = sessions[session]?.interests[peer] else { continue }
-      // A device without the key, or one that does not encrypt, would end each link.
-      let reconnects = options.reconnects && encryptionError == nil
+      // A device without the key would be lost again at once.
+      let reconnects = options.reconnects && !hasLostKey
       sessions[session]?.interests[peer] = reconnects ? .connecting(options, isReconnecting: true) : nil
       reportDisconnected(peer, error, isReconnecting: reconnects, to: session)
     }
     reportLinks()
-    if encryptionError != nil {
+    if hasLostKey {
       connectionFailed(peer, error)
     } else if case .establishing = reach {
       if reason != .connectionFailedToBeEstablished {
