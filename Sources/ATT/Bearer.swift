@@ -370,12 +370,17 @@ public struct Bearer: ~Copyable {
   @inlinable public mutating func offer<C: AttributeClient & ~Copyable>(
     command handle: AttributeHandle, _ value: Span<UInt8>, client: borrowing C
   ) -> SendAnswer {
+    offer(command: WriteCommand.opcode, handle, value, limit: longestValue, client: client)
+  }
+  @inlinable mutating func offer<C: AttributeClient & ~Copyable>(
+    command opcode: ATTOpcode, _ handle: AttributeHandle, _ value: Span<UInt8>, limit: Int, client: borrowing C
+  ) -> SendAnswer {
     guard isOpen else { return .closed }
     if client.holdsCommands(on: id) {
       isCommandRefused = true
       return .full
     }
-    return queue.offer(WriteCommand.opcode, handle, value, limit: longestValue)
+    return queue.offer(opcode, handle, value, limit: limit)
   }
   /// Queues a Signed Write Command (Vol 3, Part F, §3.4.5.4) like `offer(command:)`. `value` ends with its signature, and
   /// fits into the PDU (traps otherwise), because a part of it would have another signature.
@@ -383,12 +388,7 @@ public struct Bearer: ~Copyable {
     signed handle: AttributeHandle, _ value: Span<UInt8>, client: borrowing C
   ) -> SendAnswer {
     precondition(value.count <= mtu &- 3)
-    guard isOpen else { return .closed }
-    if client.holdsCommands(on: id) {
-      isCommandRefused = true
-      return .full
-    }
-    return queue.offer(SignedWriteCommand.opcode, handle, value, limit: value.count)
+    return offer(command: SignedWriteCommand.opcode, handle, value, limit: value.count, client: client)
   }
   /// Reports `.ready` for commands that were refused because of a request, when that has left or ended. Call it when
   /// requests have ended; the bearer calls it when it has written one.

@@ -66,15 +66,8 @@ public struct FileDatabaseCache: DatabaseCache {
     removeLeftovers(of: path)
     // Atomic, also for another host or process that reads or writes the file now.
     let draft = FilePath("\(path).\(hexDigits(UInt64(UInt32.random(in: .min ... .max)), Self.suffixLength))")
-    // Always a new file, never an existing one.
-    guard
-      let file = try? FileDescriptor.open(
-        draft, .writeOnly, options: [.create, .exclusiveCreate, .noFollow, .closeOnExec], permissions: .ownerReadWrite)
-    else { return }
-    do {
-      try file.closeAfter { _ = try file.writeAll(text.utf8) }
-      try draft.rename(to: path)
-    } catch { try? draft.remove() }
+    do throws(Errno) { try draft.create(Array(text.utf8)) } catch { return }
+    do throws(Errno) { try draft.rename(to: path) } catch { try? draft.remove() }
   }
 
   private static var suffixLength: Int { 8 }

@@ -221,7 +221,7 @@ public enum ExpectedResult: Sendable, Equatable {
   case found(Found, [String])
   /// `result paired passkey-entry legacy 16`.
   case paired(PairedBy)
-  /// `result pairing-failed 0x04`: the reason in Pairing Failed, whoever sent it. Vol 3, Part H, §3.5.5.
+  /// `result pairing-failed 0x04`: the reason in Pairing Failed, of either side. Vol 3, Part H, §3.5.5.
   case pairingFailed(PairingFailure)
   /// `result encrypted`: an earlier key protects the link.
   case encrypted

@@ -186,10 +186,12 @@ extension HostCore {
   /// Ends pairings whose PDUs the peer has acknowledged.
   mutating func deliver(_ now: Instant) {
     upper.awaitsDelivery = false
-    for index in 0..<upper.links.count {
+    for index in 0..<upper.links.count where upper.links[index].protection.delivery != nil {
       deliver(at: index, now)
+      collect(at: index)
       if upper.links[index].protection.delivery != nil { upper.awaitsDelivery = true }
     }
+    collectServer()
   }
   private mutating func deliver(at index: Int, _ now: Instant) {
     let completed = hci.credits.completed(upper.links[index].handle)
@@ -200,8 +202,6 @@ extension HostCore {
     paired(delivery.result, at: index, now)
     emit(.pairingEnded(upper.links[index].id, nil))
     ended(at: index, nil)
-    collectServer()
-    collect(at: index)
   }
   /// The pairing, Security Request or encryption in progress has ended; nil: the link is secured.
   private mutating func ended(at index: Int, _ failure: HostFailure?) {

@@ -1,6 +1,7 @@
 // x.pairing: a whole pairing of two Security Managers, both sides together, with the keys that both distribute: legacy and
 // LE Secure Connections by Just Works, and Secure Connections by Passkey Entry, whose 20 rounds need no user after the
 // digits. The controllers' part, the encryption, costs nothing here.
+import BindruneSimulator
 import BindruneWire
 import SMP
 
@@ -34,22 +35,9 @@ func pair(_ initiator: PairingSettings, _ responder: PairingSettings, _ repetiti
   return sum
 }
 
-/// The same numbers in each run.
-struct Numbers: RandomNumberGenerator {
-  var state: UInt64
-  mutating func next() -> UInt64 {
-    // SplitMix64.
-    state &+= 0x9E37_79B9_7F4A_7C15
-    var z = state
-    z = (z ^ z >> 30) &* 0xBF58_476D_1CE4_E5B9
-    z = (z ^ z >> 27) &* 0x94D0_49BB_1331_11EB
-    return z ^ z >> 31
-  }
-}
-
 struct PairingEnds: ~Copyable {
   private var initiator: SecurityManager, responder: SecurityManager
-  private var chance: Numbers
+  private var chance: SeededGenerator
   private var packet = PacketBuffer(capacity: SecurityManager.longestPDU)
   private(set) var completed = 0, pdus = 0
   private var digits: UInt32?
@@ -60,7 +48,7 @@ struct PairingEnds: ~Copyable {
       responder: PairingAddress(DeviceAddress(0xC000_0000_0002), isRandom: true))
     self.initiator = SecurityManager(role: .initiator, addresses: addresses, settings: initiator)
     self.responder = SecurityManager(role: .responder, addresses: addresses, settings: responder)
-    chance = Numbers(state: seed)
+    chance = SeededGenerator(seed: seed)
   }
 
   mutating func run() {
