@@ -27,6 +27,7 @@ let package = Package(
     .library(name: "GATT", targets: ["GATT"]),
     .library(name: "GAP", targets: ["GAP"]),
     .library(name: "Simulator", targets: ["BindruneSimulator"]),
+    .library(name: "Trace", targets: ["BindruneTrace", "BindruneCapture"]),
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -68,9 +69,17 @@ let package = Package(
         .product(name: "RealModule", package: "swift-numerics"),
       ],
       path: "Sources/Simulator", swiftSettings: settings),
+    .target(
+      name: "BindruneCapture", dependencies: ["BindruneWire", "HCI"], path: "Sources/Capture", swiftSettings: settings),
+    .target(
+      name: "BindruneTrace",
+      dependencies: [
+        "BindruneCapture", "BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "SMP", "GATT", "GAP", system,
+      ],
+      path: "Sources/Trace", swiftSettings: settings),
     .target(name: "CBluetooth"),
     .target(
-      name: "BindruneTransport", dependencies: ["BindruneWire", "HCI", "CBluetooth", system] + nio,
+      name: "BindruneTransport", dependencies: ["BindruneWire", "HCI", "BindruneCapture", "CBluetooth", system] + nio,
       path: "Sources/Transport", swiftSettings: settings),
     .target(
       name: "Bindrune",
@@ -95,7 +104,7 @@ let package = Package(
       dependencies: [
         "Bindrune", "GAP", "SMP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneTransport",
         "BindruneSimulator",
-        "BindruneConformance", system,
+        "BindruneConformance", "BindruneCapture", "BindruneTrace", system,
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
@@ -157,7 +166,13 @@ let package = Package(
     .testTarget(
       name: "GAPTests", dependencies: ["GAP", "SMP", "BindruneToolbox", "TestSupport"], swiftSettings: settings),
     .testTarget(
-      name: "TransportTests", dependencies: ["BindruneTransport", system, "TestSupport"] + nio, swiftSettings: settings),
+      name: "TransportTests",
+      dependencies: ["BindruneTransport", "BindruneCapture", "HCI", system, "TestSupport"] + nio,
+      swiftSettings: settings),
+    .testTarget(
+      name: "TraceTests",
+      dependencies: ["BindruneTrace", "BindruneCapture", "BindruneWire", "HCI", "L2CAP", "TestSupport"],
+      swiftSettings: settings),
     .testTarget(
       name: "SimulatorTests", dependencies: ["BindruneSimulator", "BindruneToolbox", "TestSupport"],
       swiftSettings: settings),

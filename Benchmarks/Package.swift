@@ -9,7 +9,7 @@ let package = Package(
   targets: [
     .executableTarget(
       name: "Bench",
-      dependencies: ["HCI", "L2CAP", "ATT", "SMP", "GATT", "GAP", "Simulator", "Bindrune"].map {
+      dependencies: ["HCI", "L2CAP", "ATT", "SMP", "GATT", "GAP", "Simulator", "Bindrune", "Trace"].map {
         .product(name: $0, package: "bindrune")
       },
       swiftSettings: [.strictMemorySafety(), .treatAllWarnings(as: .error)]),

@@ -4,6 +4,7 @@
 corpus.bin       B1, B2: 10,000 ATT PDUs, all 31 opcodes, a third each for MTU 23, 247, 517, in random order.
 reqs_300.bin     B3: 1,780 requests (K0 to K8, see PERFORMANCE) against a database of 10 services, 300 attributes.
 reqs_3000.bin    B3: the same against 100 services, 3,000 attributes.
+capture.btsnoop  B6: the PDUs of corpus.bin on one link, in ACL packets of at most 251 octets, with the events of its credits.
 
 All numbers little-endian. corpus: count (4), then per PDU length (2), octets. requests: count (4), then per request
 kind (1), length (2), octets. The order of the calls to the generator is part of the format: do not reorder.
@@ -26,6 +27,7 @@ WEIGHTS = {
 # SHA-256 of the files made, so that a change of the generator is noticed before a change of a figure.
 EXPECTED = {
     "corpus.bin": "50b71c6200110b4c7d4058e8a132ad62045faf3bb152e47becb185c38e05687b",
+    "capture.btsnoop": "f9a276592a7f0fd490fa3210d365161780e0b2661b589d8128b0e6df12ad85a7",
     "reqs_300.bin": "270c6480fd0ea73777a444677865bf75220021bc8a480fe55e618580037c824a",
     "reqs_3000.bin": "44f0758e82d3bac46e48a9e9a15610e48a0ed0037917a98bc360a7ff18e57945",
 }
@@ -183,6 +185,29 @@ def requests(services):
     return out
 
 
+def capture(pdus):
+    records = []
+    time = 0x00DCDDB30F2F8000 + 1_700_000_000 * 1_000_000
+
+    def add(flags, packet):
+        nonlocal time
+        time += 500
+        records.append(struct.pack(">IIIIQ", len(packet), len(packet), flags, 0, time) + packet)
+
+    add(3, bytes.fromhex("043E130100400001011122334455661800000000C80000"))
+    for number, pdu in enumerate(pdus):
+        received = number % 2
+        frame, flag = u16(len(pdu), 4) + pdu, 0x2000 if received else 0
+        while frame:
+            part, frame = frame[:251], frame[251:]
+            add(received, b"\x02" + u16(0x0040 | flag, len(part)) + part)
+            flag = 0x1000
+        if number % 3 == 0:
+            add(3, bytes.fromhex("0413050140000100"))
+    add(3, bytes.fromhex("04050400400013"))
+    return b"btsnoop\0" + struct.pack(">II", 1, 1002) + b"".join(records)
+
+
 def write(path, data):
     digest = hashlib.sha256(data).hexdigest()
     if digest != EXPECTED[path.name]:
@@ -195,6 +220,7 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     pdus = corpus()
     write(folder / "corpus.bin", struct.pack("<I", len(pdus)) + b"".join(u16(len(p)) + p for p in pdus))
+    write(folder / "capture.btsnoop", capture(pdus))
     for services in (10, 100):
         made = requests(services)
         data = b"".join(struct.pack("<BH", kind, len(pdu)) + pdu for kind, pdu in made)

@@ -5,6 +5,12 @@ public enum HCIPacketType: UInt8, ClosedNumber, BitwiseCopyable, Sendable {
   case command = 1, acl = 2, synchronous = 3, event = 4, iso = 5
 }
 
+/// The direction of packets. HCI names it from the host's side: commands go out, events come in.
+public enum HCIDirection: BitwiseCopyable, Sendable, Hashable {
+  case fromHost, fromController
+  public var opposite: HCIDirection { self == .fromHost ? .fromController : .fromHost }
+}
+
 /// A command: its parameters and return parameters. Vol 4, Part E, §7.
 public protocol HCICommand: WireRecord {
   static var opcode: HCIOpcode { get }

@@ -22,7 +22,7 @@ struct BindruneCommand: AsyncParsableCommand {
       Demo.self, ScanCommand.self, Explore.self, Read.self, Write.self, Subscribe.self, Shell.self, Pair.self,
       Serve.self, Advertise.self,
       Overflow.self, Bench.self,
-      Controllers.self, Adapters.self, Doctor.self, Bonds.self, Conform.self,
+      Controllers.self, Adapters.self, Doctor.self, Bonds.self, Conform.self, TraceCommand.self,
     ])
 
   /// Like the parser's own `main`, but interruptions end the work cleanly, and the end waits for the output's reader.
@@ -84,6 +84,7 @@ struct BindruneCommand: AsyncParsableCommand {
 
   private static func end(_ status: CInt, awaitsReader: Bool) {
     Console.finish(awaitsReader: awaitsReader)
+    Pager.finish()
     // A signal or a failure of the output may have come meanwhile.
     switch Interruption.cause {
     case .signal(let number) where status == EXIT_SUCCESS && !Console.isDrained: Glibc.exit(128 + number)

@@ -104,6 +104,11 @@ enum Console {
 
   /// Queues text for a separate thread to write: no caller waits for a reader.
   static func write(_ text: String) { output.put(text.utf8) }
+  /// The same for a verb that produces without end: waits for the reader, or for a signal, so that nothing is dropped.
+  static func writeWaiting(_ octets: some Collection<UInt8>) {
+    waitForReader()
+    output.put(octets)
+  }
   /// True if the terminal, the pipe or the file has taken all output.
   static var isDrained: Bool { output.isDrained }
   /// Waits for that, a second at most.

@@ -98,6 +98,7 @@ struct Demo: AsyncParsableCommand {
     try await link.disconnect()
     story.result("\(link.id) is down")
     await central.close()
+    await controller.warnOfTrace()
     await peripheral.close()
   }
 }

@@ -4,6 +4,7 @@ import BindruneTransport
 import BindruneWire
 import GAP
 import GATT
+import HCI
 import Logging
 import NIOCore
 import NIOPosix

@@ -4,11 +4,11 @@ extension String {
   func leftPadded(_ width: Int) -> String { String(repeating: " ", count: Swift.max(0, width - columns)) + self }
 
   /// Columns on a terminal. The text must have no control characters.
-  var columns: Int { unicodeScalars.reduce(0) { $0 + $1.columns } }
+  var columns: Int { utf8.allSatisfy { $0 < 0x80 } ? utf8.count : unicodeScalars.reduce(0) { $0 + $1.columns } }
 
   /// At most `width` columns, with … in place of what is left out.
   func cut(to width: Int) -> String {
-    if columns <= width { return self }
+    if utf8.count <= width || columns <= width { return self }
     var result = "", used = 0
     for character in self {
       used += String(character).columns

@@ -1,4 +1,5 @@
 import BindruneWire
+import HCI
 import NIOCore
 import NIOPosix
 import SystemPackage

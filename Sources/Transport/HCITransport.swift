@@ -44,9 +44,3 @@ extension HCITransport {
   /// Sends one packet from a buffer.
   public func send(_ packet: ByteBuffer) { send(packet.readableBytesUInt8Span) }
 }
-
-/// The direction of packets. HCI names it from the host's side: commands go out, events come in.
-public enum HCIDirection: Sendable, Hashable {
-  case fromHost, fromController
-  public var opposite: HCIDirection { self == .fromHost ? .fromController : .fromHost }
-}

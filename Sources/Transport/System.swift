@@ -127,7 +127,7 @@ extension FileDescriptor {
 }
 
 /// Microseconds since 1970, from the system's clock.
-func wallClockMicroseconds() -> UInt64 {
+package func wallClockMicroseconds() -> UInt64 {
   var time = timespec()
   unsafe clock_gettime(CLOCK_REALTIME, &time)
   return UInt64(clamping: time.tv_sec) &* 1_000_000 &+ UInt64(clamping: time.tv_nsec / 1_000)

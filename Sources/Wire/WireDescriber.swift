@@ -18,7 +18,7 @@
   private func hex(_ octets: Octets) -> String {
     guard unsafe octets.range.upperBound <= packet.count else { return "(not in this packet)" }
     if octets.isEmpty { return "(empty)" }
-    return unsafe packet[octets.range].map { hexDigits(UInt64($0), 2) }.joined(separator: " ")
+    return unsafe hexText(packet.span.extracting(octets.range))
   }
   private mutating func entries<E>(_ label: StaticString, _ list: WireList<E>) {
     guard unsafe list.octets.range.upperBound <= packet.count else { return write(label, "(not in this packet)") }

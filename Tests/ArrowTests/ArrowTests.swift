@@ -17,13 +17,15 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("BindruneSimulator", "Simulator", ["HCI", "BindruneToolbox"]),
   // Numbers and layouts of the kernel's interface, in C.
   ("CBluetooth", "CBluetooth", []),
-  ("BindruneTransport", "Transport", ["HCI", "CBluetooth"]),
+  // The formats of trace files, without files: the live tap writes what the trace tools read.
+  ("BindruneCapture", "Capture", ["HCI"]),
+  ("BindruneTransport", "Transport", ["HCI", "BindruneCapture", "CBluetooth"]),
   // The Simulator for `sim`, a radio in the process.
   ("Bindrune", "Bindrune", ["GAP", "BindruneTransport", "BindruneSimulator"]),
   // A tester beside the stack: its scripts drive ATT, GATT and SMP without a controller, or a socket; it computes with
   // the Toolbox what a tester of pairing must know itself.
   ("BindruneConformance", "Conformance", ["GATT", "SMP", "BindruneToolbox"]),
-  ("BindruneTrace", "Trace", ["GAP", "SMP", "ATT", "L2CAP", "HCI"]),
+  ("BindruneTrace", "Trace", ["BindruneCapture", "GAP", "SMP", "ATT", "L2CAP", "HCI"]),
   ("BindruneReplay", "Replay", ["GAP", "BindruneTrace"]),
   ("BindruneBroker", "Broker", ["Bindrune"]),
   // An enumeration that can hold other numbers than its cases, as only C's can.
@@ -61,7 +63,7 @@ func packages(_ module: String) -> [String] {
   case "Bindrune": collections + system + ["Logging"]
   case "BindruneBroker": collections + system + ["Logging", "Foundation", "Dispatch"]
   case "CoreBluetooth": collections + ["Foundation", "CoreFoundation", "Dispatch", "Synchronization"]
-  case "BindruneTrace", "BindruneReplay": collections + ["Foundation"]
+  case "BindruneTrace", "BindruneReplay": collections + ["SystemPackage", "Glibc"]
   // The tool links neither Foundation nor ICU: Decision 0043.
   case "BindruneConformance": collections + ["FoundationEssentials", "Glibc"]
   case "BindruneTool", "BindruneDaemon":

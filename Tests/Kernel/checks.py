@@ -36,6 +36,23 @@ def hosts_trace(folder):
     return None
 
 
+def hosts_monitor(folder):
+    """The live reader and the recorder have the packets of btmon's file, for each adapter in the same order."""
+    for adapter in (0, 1):
+        ours, btmons = (btsnoop.packets(folder / name, adapter) for name in ("recorder.btsnoop", "btmon.btsnoop"))
+        # The two began to listen at different moments, before the first command.
+        if ours[-len(btmons) :] != btmons and btmons[-len(ours) :] != ours:
+            return f"hci{adapter}: the recorder has {len(ours)} packets, btmon {len(btmons)}, and they differ"
+        if len(btmons) < 50:
+            return f"hci{adapter}: only {len(btmons)} packets"
+    live, read = (
+        [line.split("\t")[1:] for line in (folder / name).read_text().splitlines()] for name in ("live.out", "btmon.fields")
+    )
+    if live != read:
+        return f"{len(live)} lines live and {len(read)} of btmon's file, and they differ"
+    return None if len(live) > 50 else f"only {len(live)} lines"
+
+
 def answers_the_last(packet, ours):
     """Whether `packet` completes a command that we sent after the last packet read: a closing host does not read."""
     last_read = max((number for number, each in enumerate(ours) if not each.is_sent), default=-1)

@@ -1,4 +1,5 @@
 import BindruneTransport
+import HCI
 import TestSupport
 import Testing
 

@@ -1,3 +1,4 @@
+import BindruneCapture
 import BindruneWire
 import Foundation
 import NIOCore

@@ -20,7 +20,9 @@ struct InteropCentral {
         // InteropSecurity pairs; here a refused request stays refused.
         var configuration = HostConfiguration()
         configuration.pairsOnDemand = false
-        let host = try await BluetoothHost.open(spec, configuration: configuration)
+        // Tests/Interop/run names the file.
+        let trace = unsafe getenv("BINDRUNE_TRACE").map { unsafe String(cString: $0) }
+        let host = try await BluetoothHost.open(spec, configuration: configuration, trace: trace)
         try await InteropCentral(host: host, check: check).run()
         await host.close()
       }

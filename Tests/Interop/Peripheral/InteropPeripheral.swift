@@ -18,8 +18,10 @@ struct InteropPeripheral {
       // InteropSecurity pairs; the checks of this program's peer begin without keys.
       var configuration = HostConfiguration()
       configuration.pairing.acceptsPairing = false
+      // Tests/Interop/run names the file.
+      let trace = unsafe getenv("BINDRUNE_TRACE").map { unsafe String(cString: $0) }
       let host = try await BluetoothHost.open(
-        CommandLine.arguments[1], configuration: configuration, database: served.database)
+        CommandLine.arguments[1], configuration: configuration, database: served.database, trace: trace)
       var peripheral = InteropPeripheral(host: host, served: served)
       try await peripheral.serve()
     } catch {

@@ -25,7 +25,9 @@ struct InteropSecurity {
     let identity = arguments.last == "private" ? PeerAddress(DeviceAddress(number), .random) : nil
     var checks = Checks()
     do {
-      let host = try await BluetoothHost.open(arguments[1], database: try database(), agent: agent)
+      // Tests/Interop/run names the file.
+      let trace = unsafe getenv("BINDRUNE_TRACE").map { unsafe String(cString: $0) }
+      let host = try await BluetoothHost.open(arguments[1], database: try database(), agent: agent, trace: trace)
       if arguments[2] == "central" {
         try await central(host, isAuthenticated: arguments[3] != "jw", identity, agent, &checks)
         await host.close()

@@ -139,6 +139,31 @@ case_silent_later() { # a controller that stops answering: the command's time-ou
   succeeded 'Heart Rate'
 }
 
+case_monitor() { # `trace show monitor:` and a recorder see what btmon sees, beside two hosts that have the adapters
+  radio legacy
+  background btmon btmon -w btmon.btsnoop
+  local monitor=$pid
+  background live bindrune trace show --fields monitor:
+  local live=$pid
+  background recorder bindrune trace convert monitor: --format monitor -o recorder.btsnoop
+  local recorder=$pid
+  eventually 10 test -s btmon.btsnoop || fail 'btmon does not begin'
+  eventually 10 test -s recorder.btsnoop || fail 'the recorder does not begin'
+  background serve bindrune serve --hci hci0
+  local server=$pid
+  heard serve.out '^serving'
+  attempt bindrune explore --hci hci1 --name 'Bindrune HR'
+  succeeded
+  heard serve.out '^disconnected: '
+  kill -INT "$server"
+  finished serve "$server"
+  sleep 1
+  kill -INT "$live" "$recorder" "$monitor"
+  finished btmon "$monitor"
+  bindrune trace show --fields btmon.btsnoop >btmon.fields || fail 'the file of btmon does not read'
+  bindrune trace show btmon.btsnoop >btmon.lines || fail 'the file of btmon does not show'
+}
+
 case_trace() { # our two traces and btmon's: the same packets
   radio legacy
   background btmon btmon -w btmon.btsnoop

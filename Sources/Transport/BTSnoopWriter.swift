@@ -1,51 +1,26 @@
+import BindruneCapture
 import BindruneWire
 import HCI
 import NIOCore
 import NIOPosix
 import SystemPackage
 
-/// The btsnoop file format, version 1, datalink 1002: HCI packets with their H4 type octet. All numbers are big-endian.
-/// Wireshark, `btmon` and hcidump read it.
-public enum BTSnoop {
-  /// The first 16 octets of a file: identification, version 1, datalink 1002.
-  public static var header: [UInt8] { Array("btsnoop\0".utf8) + [0, 0, 0, 1, 0, 0, 0x03, 0xEA] }
-
-  /// Microseconds from 1 January of the year 0 to 1 January 1970.
-  public static var microsecondsTo1970: UInt64 { 0x00DC_DDB3_0F2F_8000 }
-
-  /// Appends one record. `time` is in microseconds since 1970.
-  /// Flags: bit 0 is set for packets to the host, bit 1 for commands and events instead of data. `drops`: the packets
-  /// missing in the file before this one.
-  /// missing in the file before this one.
-  public static func append(
-    _ packet: Span<UInt8>, _ direction: HCIDirection, time: UInt64, drops: UInt32 = 0, to octets: inout [UInt8]
-  ) {
-    let type = packet.isEmpty ? nil : HCIPacketType(rawValue: packet[0])
-    let flags: UInt32 = (direction == .fromController ? 1 : 0) | (type == .command || type == .event ? 2 : 0)
-    append(UInt32(packet.count), to: &octets)  // original length
-    append(UInt32(packet.count), to: &octets)  // included length: all of it
-    append(flags, to: &octets)
-    append(drops, to: &octets)  // cumulative
-    append(time &+ microsecondsTo1970, to: &octets)
-    unsafe packet.withUnsafeBufferPointer { unsafe octets.append(contentsOf: $0) }
-  }
-
-  private static func append(_ value: some FixedWidthInteger, to octets: inout [UInt8]) {
-    for place in 1...value.bitWidth / 8 {
-      octets.append(UInt8(truncatingIfNeeded: value >> (value.bitWidth - 8 * place)))
-    }
-  }
-}
-
-/// Writes a btsnoop file: gathers records, and passes them to a writing thread at each `flush`, or when 64 kB are
-/// gathered.
+/// Writes a btsnoop file, datalink 1002.
 ///
-/// Traced traffic never waits for the file. At most 4 MiB of records may wait; further ones are dropped, and the next
-/// record contains their number. A file that can no longer be written (a full disk) ends with a whole record or inside
-/// one, never with a gap. `failure` reports both.
+/// A record is in the file when `record` returns: if the program crashes, the trace has every packet up to that moment.
+/// A pipe or a device may stop taking octets, so a thread of its own writes to it, and traffic never waits: at most
+/// 4 MiB of records wait, further ones are dropped, and the next record contains their number.
+///
+/// A file that can no longer be written (a full disk) ends with a whole record. `failure` reports both.
 public struct BTSnoopWriter: ~Copyable {
+  private enum Output {
+    /// `length`: octets of whole records.
+    case file(FileDescriptor, length: Int64)
+    case queue(OutputQueue)
+    case failed(Errno)
+  }
   private let path: String
-  fileprivate let file: OutputQueue
+  private var output: Output
   private var waiting: [UInt8] = []
   private var waitingCount: UInt32 = 0
   private var dropped: UInt32 = 0
@@ -70,36 +45,49 @@ public struct BTSnoopWriter: ~Copyable {
       let isUnread = error == .noSuchAddressOrDevice
       throw .trace(path: path, isUnread ? "this pipe has no reader yet: start its reader first" : error.description)
     }
-    do {
-      if let words = try Self.prepare(descriptor) { throw TransportError.trace(path: path, words) }
-    } catch {
+    let begun: Output
+    do { begun = try Self.begin(descriptor, path) } catch {
       try? descriptor.close()
       throw error as? TransportError ?? .trace(path: path, "\(error)")
     }
     self.path = path
-    file = OutputQueue(to: descriptor, limit: Self.limit, closesDescriptor: true)
+    output = begun
   }
 
   deinit {
-    file.put(waiting)
-    file.finish(within: .seconds(2))
+    switch output {
+    case .file(let file, _): try? file.close()
+    case .queue(let queue):
+      queue.put(waiting)
+      queue.finish(within: .seconds(2))
+    case .failed: break
+    }
   }
 
-  /// Empties the file and writes its header. Returns the problem, if there is one.
-  private static func prepare(_ file: FileDescriptor) throws -> String? {
-    switch try file.stat().type {
+  /// Empties the file and writes its header.
+  private static func begin(_ file: FileDescriptor, _ path: String) throws -> Output {
+    let type = try file.stat().type
+    switch type {
     case .regular: try file.resize(to: 0)
     case .fifo, .characterSpecial: break
-    default: return "it is not a file, pipe or character device"
+    default: throw TransportError.trace(path: path, "it is not a file, pipe or character device")
     }
-    let header = BTSnoop.header
+    var header: [UInt8] = []
+    BTSnoop.appendHeader(to: &header)
     let count = try unsafe header.withUnsafeBytes { try unsafe file.write($0) }
-    return count < header.count ? "there is no room for its header" : nil
+    guard count == header.count else { throw TransportError.trace(path: path, "there is no room for its header") }
+    return type == .regular
+      ? .file(file, length: Int64(count)) : .queue(OutputQueue(to: file, limit: limit, closesDescriptor: true))
   }
 
   /// Why the file is incomplete: the system's message, or the number of missing packets.
   public var failure: TransportError? {
-    if let error = file.failure { return .trace(path: path, error.description) }
+    switch output {
+    case .failed(let error): return .trace(path: path, error.description)
+    case .queue(let queue):
+      if let error = queue.failure { return .trace(path: path, error.description) }
+    case .file: break
+    }
     return dropped > 0 ? .trace(path: path, "\(dropped) packets are missing: it could not be written fast enough") : nil
   }
 
@@ -110,17 +98,43 @@ public struct BTSnoopWriter: ~Copyable {
 
   /// Records one packet; `time` is in microseconds since 1970.
   public mutating func record(_ packet: Span<UInt8>, _ direction: HCIDirection, time: UInt64) {
+    if case .failed = output { return }
     BTSnoop.append(packet, direction, time: time, drops: dropped, to: &waiting)
     waitingCount += 1
-    if waiting.count >= Self.batch { flush() }
+    if case .file(let file, let length) = output {
+      write(to: file, length)
+    } else if waiting.count >= Self.batch {
+      flush()
+    }
   }
 
-  /// Passes the gathered records to the writing thread.
-  public mutating func flush() {
-    guard waitingCount > 0 else { return }
-    if !file.put(waiting) { dropped &+= waitingCount }
+  /// Writes the record that waits. What fits of a record on a full disk is removed again.
+  private mutating func write(to file: FileDescriptor, _ length: Int64) {
+    do throws(Errno) {
+      let count = try Errno.typed { try unsafe waiting.withUnsafeBytes { try unsafe file.write($0) } }
+      guard count == waiting.count else { throw .noSpace }
+      output = .file(file, length: length + Int64(count))
+    } catch {
+      try? file.resize(to: length)
+      try? file.close()
+      output = .failed(error)
+    }
     waiting.removeAll(keepingCapacity: true)
     waitingCount = 0
+  }
+
+  /// Passes the gathered records of a pipe or device to its thread.
+  public mutating func flush() {
+    guard case .queue(let queue) = output, waitingCount > 0 else { return }
+    if !queue.put(waiting) { dropped &+= waitingCount }
+    waiting.removeAll(keepingCapacity: true)
+    waitingCount = 0
+  }
+
+  /// Waits until a pipe or device has taken everything, for two seconds at most.
+  fileprivate var finish: @Sendable () -> Void {
+    guard case .queue(let queue) = output else { return {} }
+    return { queue.finish(within: .seconds(2)) }
   }
 }
 
@@ -128,7 +142,7 @@ public struct BTSnoopWriter: ~Copyable {
 ///
 ///     let transport = TracingTransport(try await H4Stream.connect(to: spec, on: loop), writer: try BTSnoopWriter(path: path))
 ///
-/// Records go to the file's thread at the end of each batch; the file is complete when `closeFuture` is.
+/// The file is complete when `closeFuture` is.
 public final class TracingTransport: ForwardingTransport, @unchecked Sendable {
   private let outgoing: HCIDirection
   private var writer: BTSnoopWriter
@@ -160,8 +174,7 @@ public final class TracingTransport: ForwardingTransport, @unchecked Sendable {
     let closed = eventLoop.makePromise(of: Void.self)
     super.closeFuture.whenComplete { [self] result in
       writer.flush()
-      let file = writer.file
-      NIOThreadPool.singleton.runIfActive(eventLoop: eventLoop) { _ = file.finish(within: .seconds(2)) }
+      NIOThreadPool.singleton.runIfActive(eventLoop: eventLoop, writer.finish)
         .whenComplete { _ in closed.completeWith(result) }
     }
     return closed.futureResult

@@ -1,0 +1,96 @@
+import BindruneWire
+
+/// The formats of trace files that can be read.
+public enum CaptureFormat: BitwiseCopyable, Sendable, Equatable, CustomStringConvertible {
+  /// btsnoop, version 1. All numbers are big-endian.
+  case btsnoop(BTSnoopDatalink)
+  /// Apple's PacketLogger, of either endianness. It has no file header.
+  case packetLogger(isLittleEndian: Bool)
+  /// libpcap; `ticks` a second: a million, or a thousand million.
+  case pcap(PCAPLinkType, isLittleEndian: Bool, ticks: UInt32)
+  /// pcapng: sections and interfaces with properties of their own.
+  case pcapng
+  /// Linux's HCI monitor, as its socket sends it: one record a read.
+  case monitor
+
+  public var description: String {
+    switch self {
+    case .btsnoop(let datalink): "btsnoop, datalink \(datalink.rawValue)"
+    case .packetLogger(let isLittleEndian): "PacketLogger, \(isLittleEndian ? "little" : "big")-endian"
+    case .pcap(let type, _, _): "pcap, link type \(type.rawValue)"
+    case .pcapng: "pcapng"
+    case .monitor: "Linux's HCI monitor"
+    }
+  }
+}
+
+/// btsnoop's datalink: how its records hold packets.
+public enum BTSnoopDatalink: UInt32, BitwiseCopyable, Sendable {
+  /// HCI packets without a type octet: the record's flags tell commands, events and data apart.
+  case unencapsulated = 1001
+  /// HCI packets, the H4 packet type octet first.
+  case h4 = 1002
+  /// Packets of the BlueCore Serial Protocol.
+  case bcsp = 1003
+  /// Packets of the three-wire transport. Vol 4, Part D.
+  case threeWire = 1004
+  /// Linux's monitor: the upper half of the flags is the adapter, the lower half the opcode.
+  case monitor = 2001
+}
+
+/// The link types of pcap and pcapng that hold Bluetooth. https://www.tcpdump.org/linktypes.html
+public enum PCAPLinkType: UInt16, BitwiseCopyable, Sendable {
+  case h4 = 187
+  /// Preceded by four octets with the direction.
+  case h4WithDirection = 201
+  case leLinkLayer = 251
+  /// Linux's monitor: preceded by adapter and opcode.
+  case linuxMonitor = 254
+  /// Preceded by ten octets about the reception.
+  case leLinkLayerWithHeader = 256
+  /// Nordic's sniffer.
+  case nordic = 272
+}
+
+/// A trace that cannot be read, or not from here on.
+public struct CaptureError: Error, BitwiseCopyable, Sendable, Equatable, CustomStringConvertible {
+  public enum Reason: BitwiseCopyable, Sendable, Equatable {
+    /// None of the formats.
+    case unknownFormat
+    case empty
+    case unsupportedVersion(StaticString, UInt32)
+    case unsupportedDatalink(UInt32)
+    case unsupportedLinkType(UInt16)
+    /// The file ends within a record.
+    case truncated(needed: Int, available: Int)
+    /// A length that no packet has.
+    case implausibleLength(StaticString, UInt32)
+    /// Two lengths that must agree differ.
+    case contradiction(StaticString, UInt32, UInt32)
+    case unknownInterface(UInt32)
+    public static func == (a: Reason, b: Reason) -> Bool { "\(a)" == "\(b)" }
+  }
+  /// Where in the file, in octets: the beginning of the record or header.
+  public var offset: UInt64
+  public var reason: Reason
+
+  public var description: String {
+    let place = "at octet \(offset)"
+    return switch reason {
+    case .unknownFormat:
+      "this is not a trace: it begins like none of btsnoop, PacketLogger, pcap and pcapng"
+    case .empty: "the file is empty"
+    case .unsupportedVersion(let format, let version): "version \(version) of \(format) is not supported"
+    case .unsupportedDatalink(let number):
+      "datalink \(number) of btsnoop is not supported: 1001 to 1004 and 2001 are"
+    case .unsupportedLinkType(let number):
+      "link type \(number) is not one of Bluetooth LE: 187, 201, 251, 254, 256 and 272 are \(place)"
+    case .truncated(let needed, let available):
+      "the file ends within the record \(place), which needs \(needed) octets: \(available) are left"
+    case .implausibleLength(let field, let length): "the \(field) of the record \(place) is implausible: \(length)"
+    case .contradiction(let field, let one, let other):
+      "the record \(place) contradicts itself: its \(field) is \(one) and \(other)"
+    case .unknownInterface(let number): "the record \(place) belongs to interface \(number), which was not described"
+    }
+  }
+}

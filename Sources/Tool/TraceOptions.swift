@@ -1,0 +1,36 @@
+import ArgumentParser
+import BindruneCapture
+import BindruneTrace
+import BindruneWire
+
+/// How a trace is read.
+struct TraceOptions: ParsableArguments {
+  @Flag(help: "Continue behind damage with the next believable record, and report what was skipped.")
+  var resync = false
+
+  /// Stands for the kernel's packets, live.
+  static let monitor = "monitor:"
+
+  /// Reads a trace, or `monitor:`, into `sink`. Damage is an error once everything before it has been read.
+  func read(
+    _ path: String, into sink: inout some CaptureSink & ~Copyable, waiting wait: () -> Bool = { false }
+  ) throws {
+    if path == Self.monitor { return try MonitorReader().read(into: &sink) }
+    var file: TraceFile
+    do throws(TraceError) { file = try TraceFile(path: path) } catch { throw Failure(error.description) }
+    file.resynchronizes = resync
+    do throws(TraceError) { try file.read(into: &sink, waiting: wait) } catch {
+      var words = error.description
+      if case .damaged(_, let damage) = error, damage.offset > 0, !resync {
+        words = String(words.dropLast()) + ": --resync continues behind it."
+      }
+      throw Failure(words)
+    }
+    for gap in file.gaps {
+      Console.warn("\(file.path): \(gap.count) octets were skipped at octet \(gap.error.offset): \(gap.error).")
+    }
+    if file.gapCount > file.gaps.count {
+      Console.warn("\(file.path): \(file.gapCount - file.gaps.count) more gaps were skipped.")
+    }
+  }
+}

@@ -1,0 +1,192 @@
+import BindruneCapture
+import BindruneWire
+import HCI
+import L2CAP
+
+/// Receives a trace: its records, and the frames that their fragments make.
+public protocol TraceSink: ~Copyable {
+  /// Every record, before its frame. `bytes`: its octets, lent for the duration of the call.
+  mutating func record(_ record: CaptureRecord, _ bytes: Span<UInt8>)
+  /// An L2CAP frame ended with `record`. `payload`: the octets after its header, lent for the duration of the call.
+  mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord)
+  /// The fragments of a link violated L2CAP's rules; the frame is dropped.
+  mutating func violation(
+    _ violation: L2CAPViolation, _ handle: ConnectionHandle, _ direction: HCIDirection?, of record: CaptureRecord)
+  /// False ends the reading before the next record.
+  var wantsMore: Bool { get }
+  /// No more records for the moment: show what waits. Also called at the end.
+  mutating func pause()
+}
+extension TraceSink where Self: ~Copyable {
+  public var wantsMore: Bool { true }
+  public mutating func pause() {}
+}
+
+/// A dissector and the recipient of what it finds, for ``TraceFile/read(into:)``:
+///
+///     var fields = DissectingSink(TraceFields())
+///     try file.read(into: &fields)
+///     print(fields.sink.output.count)
+public struct DissectingSink<Sink: TraceSink & ~Copyable>: ~Copyable, CaptureSink {
+  private var dissector = Dissector()
+  public var sink: Sink
+  public init(_ sink: consuming Sink) { self.sink = sink }
+  public mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
+    dissector.receive(record, bytes, into: &sink)
+  }
+  public var wantsMore: Bool { sink.wantsMore }
+  public mutating func pause() { sink.pause() }
+}
+
+/// An L2CAP frame of a trace. Vol 3, Part A, §3.1.
+public struct TraceFrame: BitwiseCopyable, Sendable {
+  public var adapter: UInt16
+  /// The connection handle; in a link-layer capture the access address.
+  public var connection: UInt32
+  /// nil: the capture does not say.
+  public var direction: HCIDirection?
+  public var channel: ChannelID
+  /// Octets of the payload, according to the header.
+  public var length: Int
+  /// False if the recorder cut a packet of it: `payload` has the beginning.
+  public var isWhole: Bool
+}
+
+/// # Dissector
+/// **Overview**: joins the fragments of each link and direction to L2CAP frames, for everybody who reads traces.
+///
+/// **Function**: a frame that lies whole in one packet, as most do, is not copied. It trusts nothing: a trace may begin
+/// in the middle, lack packets, or hold octets of an attacker. It is not the host's `Recombiner`: what judges the host
+/// must not share its machines. Memory is bounded: at most ``mostAssemblies`` frames are incomplete at a time.
+///
+/// **Phases** of a link's direction: idle → collecting → idle.
+public struct Dissector: ~Copyable {
+  /// Frames that may be incomplete at the same time; the fragments of further ones are dropped.
+  public static var mostAssemblies: Int { 1_024 }
+  /// An incomplete frame: its octets so far, header included.
+  struct Assembly {
+    var octets: [UInt8]
+    /// Octets received: more than `octets` has if a packet was cut.
+    var received: Int
+    var expected: Int? { octets.count < 2 ? nil : L2CAPFrame.headerCount + (Int(octets[0]) | Int(octets[1]) << 8) }
+  }
+  private var assemblies: [UInt64: Assembly] = [:]
+  private var linkLayer = LinkLayerState()
+
+  public init() {}
+
+  /// Passes the record, and a frame that it ends, to `sink`.
+  public mutating func receive(
+    _ record: CaptureRecord, _ bytes: Span<UInt8>, into sink: inout some TraceSink & ~Copyable
+  ) {
+    sink.record(record, bytes)
+    switch record.content {
+    case .packet:
+      guard bytes.count > 0 else { return }
+      switch HCIPacketType(rawValue: bytes[0]) {
+      case .acl: data(record, bytes, &sink)
+      case .event where !assemblies.isEmpty: forget(record, bytes)
+      default: break
+      }
+    case .linkLayer(let direction): linkLayer.receive(record, direction, bytes, &sink)
+    case .monitor, .note: break
+    }
+  }
+
+  private func key(_ record: CaptureRecord, _ handle: UInt16, _ direction: HCIDirection) -> UInt64 {
+    UInt64(record.adapter) << 32 | UInt64(handle) << 1 | (direction == .fromHost ? 0 : 1)
+  }
+
+  private mutating func data(_ record: CaptureRecord, _ bytes: Span<UInt8>, _ sink: inout some TraceSink & ~Copyable) {
+    guard bytes.count >= ACLPacket.headerCount else { return }
+    let word = UInt16(bytes[1]) | UInt16(bytes[2]) << 8, handle = word & 0x0FFF
+    let declared = Int(bytes[3]) | Int(bytes[4]) << 8, available = bytes.count - ACLPacket.headerCount
+    // Only the recorder may have cut it: another packet is malformed, which its own text says.
+    guard declared == available || (record.isCut && declared > available) else { return }
+    let flag = PacketBoundaryFlag(rawValue: UInt8(truncatingIfNeeded: word >> 12 & 3))
+    // A format without directions: the host begins a frame with another flag than the controller. Vol 4, Part E, §5.4.2.
+    let direction =
+      record.direction
+      ?? (flag == .firstNonFlushable
+        ? .fromHost
+        : flag == .continuing && assemblies[key(record, handle, .fromHost)] != nil ? .fromHost : .fromController)
+    if flag != .continuing, flag != .complete, word >> 14 == 0, declared >= L2CAPFrame.headerCount, assemblies.isEmpty,
+      L2CAPFrame.headerCount + (Int(bytes[5]) | Int(bytes[6]) << 8) == declared, available >= L2CAPFrame.headerCount
+    {
+      let frame = TraceFrame(
+        adapter: record.adapter, connection: UInt32(handle), direction: direction,
+        channel: ChannelID(rawValue: UInt16(bytes[7]) | UInt16(bytes[8]) << 8),
+        length: declared - L2CAPFrame.headerCount, isWhole: available == declared)
+      sink.frame(frame, bytes.extracting(droppingFirst: ACLPacket.headerCount + L2CAPFrame.headerCount), of: record)
+      return
+    }
+    let handleNumber = ConnectionHandle(rawValue: handle)
+    guard word >> 14 == 0, flag != .complete, let flag else {
+      return sink.violation(.illegalFlags, handleNumber, direction, of: record)
+    }
+    let fragment = bytes.extracting(droppingFirst: ACLPacket.headerCount)
+    let link = Link(adapter: record.adapter, connection: UInt32(handle), direction: direction, handle: handleNumber)
+    collect(
+      fragment, declared, isFirst: flag != .continuing, key(record, handle, direction), link, record, &sink)
+  }
+
+  /// Whose fragment it is.
+  struct Link {
+    var adapter: UInt16
+    var connection: UInt32
+    var direction: HCIDirection?
+    var handle: ConnectionHandle
+  }
+
+  private mutating func collect(
+    _ fragment: Span<UInt8>, _ declared: Int, isFirst: Bool, _ key: UInt64, _ link: Link, _ record: CaptureRecord,
+    _ sink: inout some TraceSink & ~Copyable
+  ) {
+    var assembly: Assembly
+    if isFirst {
+      if let before = assemblies.removeValue(forKey: key), before.received > 0 {
+        sink.violation(
+          .incompleteFrame(received: before.received, expected: before.expected), link.handle, link.direction,
+          of: record)
+      }
+      assembly = Assembly(octets: [], received: 0)
+    } else {
+      guard let before = assemblies.removeValue(forKey: key) else {
+        return sink.violation(.orphanFragment(count: declared), link.handle, link.direction, of: record)
+      }
+      assembly = before
+    }
+    // Behind a packet that was cut, further octets have no place.
+    if assembly.octets.count == assembly.received {
+      unsafe fragment.withUnsafeBufferPointer { unsafe assembly.octets.append(contentsOf: $0) }
+    }
+    assembly.received += declared
+    guard let expected = assembly.expected, assembly.received >= expected else {
+      if assemblies.count < Self.mostAssemblies { assemblies[key] = assembly }
+      return
+    }
+    guard assembly.received == expected, assembly.octets.count >= L2CAPFrame.headerCount else {
+      return sink.violation(
+        .overlongFragment(received: assembly.received, expected: expected), link.handle, link.direction, of: record)
+    }
+    let frame = TraceFrame(
+      adapter: link.adapter, connection: link.connection, direction: link.direction,
+      channel: ChannelID(rawValue: UInt16(assembly.octets[2]) | UInt16(assembly.octets[3]) << 8),
+      length: expected - L2CAPFrame.headerCount, isWhole: assembly.octets.count == expected)
+    sink.frame(frame, assembly.octets.span.extracting(droppingFirst: L2CAPFrame.headerCount), of: record)
+  }
+
+  /// A link that begins or ends has no incomplete frame.
+  private mutating func forget(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
+    guard bytes.count >= 7 else { return }
+    let at: Int
+    switch (bytes[1], bytes[3]) {
+    case (0x05, _): at = 4  // Disconnection Complete: status, handle
+    case (0x3E, 0x01), (0x3E, 0x0A): at = 5  // LE Connection Complete: subevent, status, handle
+    default: return
+    }
+    let handle = (UInt16(bytes[at]) | UInt16(bytes[at + 1]) << 8) & 0x0FFF
+    assemblies[key(record, handle, .fromHost)] = nil
+    assemblies[key(record, handle, .fromController)] = nil
+  }
+}
