@@ -5,6 +5,8 @@ public protocol ATTMessage: WireRecord {
   static var opcode: ATTOpcode { get }
   /// The Specification's name.
   static var name: StaticString { get }
+  /// Where the Specification defines it: `Vol 3, Part F, §3.4.4.5`.
+  static var section: StaticString { get }
 }
 /// A request has one type of response. Vol 3, Part F, §3.4.9.
 public protocol ATTRequest: ATTMessage { associatedtype Response: ATTMessage }
@@ -12,6 +14,7 @@ public protocol ATTRequest: ATTMessage { associatedtype Response: ATTMessage }
 /// ATT_ERROR_RSP. Vol 3, Part F, §3.4.1.1.
 public struct ErrorResponse: ATTMessage {
   public static var name: StaticString { "ATT_ERROR_RSP" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.1.1" }
   public static var opcode: ATTOpcode { .errorResponse }
   public var requestOpcodeInError = ATTOpcode()
   public var attributeHandleInError = AttributeHandle()
@@ -27,6 +30,7 @@ public struct ErrorResponse: ATTMessage {
 public struct ExchangeMTURequest: ATTRequest {
   public typealias Response = ExchangeMTUResponse
   public static var name: StaticString { "ATT_EXCHANGE_MTU_REQ" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.2.1" }
   public static var opcode: ATTOpcode { .exchangeMTURequest }
   public var clientRxMTU: UInt16 = 23
   @inlinable public init() {}
@@ -37,6 +41,7 @@ public struct ExchangeMTURequest: ATTRequest {
 /// ATT_EXCHANGE_MTU_RSP. Vol 3, Part F, §3.4.2.2.
 public struct ExchangeMTUResponse: ATTMessage {
   public static var name: StaticString { "ATT_EXCHANGE_MTU_RSP" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.2.2" }
   public static var opcode: ATTOpcode { .exchangeMTUResponse }
   public var serverRxMTU: UInt16 = 23
   @inlinable public init() {}
@@ -48,6 +53,7 @@ public struct ExchangeMTUResponse: ATTMessage {
 public struct FindInformationRequest: ATTRequest {
   public typealias Response = FindInformationResponse
   public static var name: StaticString { "ATT_FIND_INFORMATION_REQ" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.3.1" }
   public static var opcode: ATTOpcode { .findInformationRequest }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
@@ -60,6 +66,7 @@ public struct FindInformationRequest: ATTRequest {
 /// ATT_FIND_INFORMATION_RSP. Vol 3, Part F, §3.4.3.2.
 public struct FindInformationResponse: ATTMessage {
   public static var name: StaticString { "ATT_FIND_INFORMATION_RSP" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.3.2" }
   public static var opcode: ATTOpcode { .findInformationResponse }
   public var format = InformationFormat.short
   public var informationData = WireList<InformationData>()
@@ -73,6 +80,7 @@ public struct FindInformationResponse: ATTMessage {
 public struct FindByTypeValueRequest: ATTRequest {
   public typealias Response = FindByTypeValueResponse
   public static var name: StaticString { "ATT_FIND_BY_TYPE_VALUE_REQ" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.3.3" }
   public static var opcode: ATTOpcode { .findByTypeValueRequest }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
@@ -89,6 +97,7 @@ public struct FindByTypeValueRequest: ATTRequest {
 /// ATT_FIND_BY_TYPE_VALUE_RSP. Vol 3, Part F, §3.4.3.4.
 public struct FindByTypeValueResponse: ATTMessage {
   public static var name: StaticString { "ATT_FIND_BY_TYPE_VALUE_RSP" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.3.4" }
   public static var opcode: ATTOpcode { .findByTypeValueResponse }
   public var handlesInformationList = WireList<HandlesInformation>()
   @inlinable public init() {}
@@ -100,6 +109,7 @@ public struct FindByTypeValueResponse: ATTMessage {
 public struct ReadByTypeRequest: ATTRequest {
   public typealias Response = ReadByTypeResponse
   public static var name: StaticString { "ATT_READ_BY_TYPE_REQ" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.4.1" }
   public static var opcode: ATTOpcode { .readByTypeRequest }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
@@ -114,6 +124,7 @@ public struct ReadByTypeRequest: ATTRequest {
 /// ATT_READ_BY_TYPE_RSP. Vol 3, Part F, §3.4.4.2.
 public struct ReadByTypeResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_BY_TYPE_RSP" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.4.2" }
   public static var opcode: ATTOpcode { .readByTypeResponse }
   public var attributeDataList = WireList<AttributeData>()
   @inlinable public init() {}
@@ -125,6 +136,7 @@ public struct ReadByTypeResponse: ATTMessage {
 public struct ReadRequest: ATTRequest {
   public typealias Response = ReadResponse
   public static var name: StaticString { "ATT_READ_REQ" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.4.3" }
   public static var opcode: ATTOpcode { .readRequest }
   public var attributeHandle = AttributeHandle()
   @inlinable public init() {}
@@ -135,6 +147,7 @@ public struct ReadRequest: ATTRequest {
 /// ATT_READ_RSP. Vol 3, Part F, §3.4.4.4.
 public struct ReadResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_RSP" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.4.4" }
   public static var opcode: ATTOpcode { .readResponse }
   public var attributeValue = Octets()
   @inlinable public init() {}
@@ -146,6 +159,7 @@ public struct ReadResponse: ATTMessage {
 public struct ReadBlobRequest: ATTRequest {
   public typealias Response = ReadBlobResponse
   public static var name: StaticString { "ATT_READ_BLOB_REQ" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.4.5" }
   public static var opcode: ATTOpcode { .readBlobRequest }
   public var attributeHandle = AttributeHandle()
   public var valueOffset: UInt16 = 0
@@ -158,6 +172,7 @@ public struct ReadBlobRequest: ATTRequest {
 /// ATT_READ_BLOB_RSP. Vol 3, Part F, §3.4.4.6.
 public struct ReadBlobResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_BLOB_RSP" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.4.6" }
   public static var opcode: ATTOpcode { .readBlobResponse }
   public var partAttributeValue = Octets()
   @inlinable public init() {}
@@ -169,6 +184,7 @@ public struct ReadBlobResponse: ATTMessage {
 public struct ReadMultipleRequest: ATTRequest {
   public typealias Response = ReadMultipleResponse
   public static var name: StaticString { "ATT_READ_MULTIPLE_REQ" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.4.7" }
   public static var opcode: ATTOpcode { .readMultipleRequest }
   public var setOfHandles = WireList<AttributeHandle>()
   @inlinable public init() {}
@@ -179,6 +195,7 @@ public struct ReadMultipleRequest: ATTRequest {
 /// ATT_READ_MULTIPLE_RSP. Vol 3, Part F, §3.4.4.8.
 public struct ReadMultipleResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_MULTIPLE_RSP" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.4.8" }
   public static var opcode: ATTOpcode { .readMultipleResponse }
   public var setOfValues = Octets()
   @inlinable public init() {}
@@ -190,6 +207,7 @@ public struct ReadMultipleResponse: ATTMessage {
 public struct ReadByGroupTypeRequest: ATTRequest {
   public typealias Response = ReadByGroupTypeResponse
   public static var name: StaticString { "ATT_READ_BY_GROUP_TYPE_REQ" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.4.9" }
   public static var opcode: ATTOpcode { .readByGroupTypeRequest }
   public var startingHandle = AttributeHandle()
   public var endingHandle = AttributeHandle()
@@ -204,6 +222,7 @@ public struct ReadByGroupTypeRequest: ATTRequest {
 /// ATT_READ_BY_GROUP_TYPE_RSP. Vol 3, Part F, §3.4.4.10.
 public struct ReadByGroupTypeResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_BY_GROUP_TYPE_RSP" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.4.10" }
   public static var opcode: ATTOpcode { .readByGroupTypeResponse }
   public var attributeDataList = WireList<GroupData>()
   @inlinable public init() {}
@@ -215,6 +234,7 @@ public struct ReadByGroupTypeResponse: ATTMessage {
 public struct WriteRequest: ATTRequest {
   public typealias Response = WriteResponse
   public static var name: StaticString { "ATT_WRITE_REQ" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.5.1" }
   public static var opcode: ATTOpcode { .writeRequest }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
@@ -227,6 +247,7 @@ public struct WriteRequest: ATTRequest {
 /// ATT_WRITE_RSP. Vol 3, Part F, §3.4.5.2.
 public struct WriteResponse: ATTMessage {
   public static var name: StaticString { "ATT_WRITE_RSP" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.5.2" }
   public static var opcode: ATTOpcode { .writeResponse }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -235,6 +256,7 @@ public struct WriteResponse: ATTMessage {
 public struct PrepareWriteRequest: ATTRequest {
   public typealias Response = PrepareWriteResponse
   public static var name: StaticString { "ATT_PREPARE_WRITE_REQ" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.6.1" }
   public static var opcode: ATTOpcode { .prepareWriteRequest }
   public var attributeHandle = AttributeHandle()
   public var valueOffset: UInt16 = 0
@@ -249,6 +271,7 @@ public struct PrepareWriteRequest: ATTRequest {
 /// ATT_PREPARE_WRITE_RSP. Vol 3, Part F, §3.4.6.2.
 public struct PrepareWriteResponse: ATTMessage {
   public static var name: StaticString { "ATT_PREPARE_WRITE_RSP" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.6.2" }
   public static var opcode: ATTOpcode { .prepareWriteResponse }
   public var attributeHandle = AttributeHandle()
   public var valueOffset: UInt16 = 0
@@ -264,6 +287,7 @@ public struct PrepareWriteResponse: ATTMessage {
 public struct ExecuteWriteRequest: ATTRequest {
   public typealias Response = ExecuteWriteResponse
   public static var name: StaticString { "ATT_EXECUTE_WRITE_REQ" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.6.3" }
   public static var opcode: ATTOpcode { .executeWriteRequest }
   public var flags = ExecuteWriteFlags.cancel
   @inlinable public init() {}
@@ -282,6 +306,7 @@ public struct ExecuteWriteFlags: OpenNumber, Hashable {
 /// ATT_EXECUTE_WRITE_RSP. Vol 3, Part F, §3.4.6.4.
 public struct ExecuteWriteResponse: ATTMessage {
   public static var name: StaticString { "ATT_EXECUTE_WRITE_RSP" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.6.4" }
   public static var opcode: ATTOpcode { .executeWriteResponse }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -289,6 +314,7 @@ public struct ExecuteWriteResponse: ATTMessage {
 /// ATT_HANDLE_VALUE_NTF. Vol 3, Part F, §3.4.7.1.
 public struct HandleValueNotification: ATTMessage {
   public static var name: StaticString { "ATT_HANDLE_VALUE_NTF" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.7.1" }
   public static var opcode: ATTOpcode { .handleValueNotification }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
@@ -301,6 +327,7 @@ public struct HandleValueNotification: ATTMessage {
 /// ATT_HANDLE_VALUE_IND. Vol 3, Part F, §3.4.7.2.
 public struct HandleValueIndication: ATTMessage {
   public static var name: StaticString { "ATT_HANDLE_VALUE_IND" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.7.2" }
   public static var opcode: ATTOpcode { .handleValueIndication }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
@@ -313,6 +340,7 @@ public struct HandleValueIndication: ATTMessage {
 /// ATT_HANDLE_VALUE_CFM. Vol 3, Part F, §3.4.7.3.
 public struct HandleValueConfirmation: ATTMessage {
   public static var name: StaticString { "ATT_HANDLE_VALUE_CFM" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.7.3" }
   public static var opcode: ATTOpcode { .handleValueConfirmation }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -321,6 +349,7 @@ public struct HandleValueConfirmation: ATTMessage {
 public struct ReadMultipleVariableRequest: ATTRequest {
   public typealias Response = ReadMultipleVariableResponse
   public static var name: StaticString { "ATT_READ_MULTIPLE_VARIABLE_REQ" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.4.11" }
   public static var opcode: ATTOpcode { .readMultipleVariableRequest }
   public var setOfHandles = WireList<AttributeHandle>()
   @inlinable public init() {}
@@ -333,6 +362,7 @@ public struct ReadMultipleVariableRequest: ATTRequest {
 /// The list is cut at ATT_MTU − 1 octets, also in the middle of a tuple.
 public struct ReadMultipleVariableResponse: ATTMessage {
   public static var name: StaticString { "ATT_READ_MULTIPLE_VARIABLE_RSP" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.4.12" }
   public static var opcode: ATTOpcode { .readMultipleVariableResponse }
   public var lengthValueTupleList = WireList<LengthValueTuple>()
   /// The beginning of a last tuple that did not fit: at most two octets of length, which is the whole value's, then the
@@ -347,6 +377,7 @@ public struct ReadMultipleVariableResponse: ATTMessage {
 /// ATT_MULTIPLE_HANDLE_VALUE_NTF. Vol 3, Part F, §3.4.7.4.
 public struct MultipleHandleValueNotification: ATTMessage {
   public static var name: StaticString { "ATT_MULTIPLE_HANDLE_VALUE_NTF" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.7.4" }
   public static var opcode: ATTOpcode { .multipleHandleValueNotification }
   public var handleLengthValueTupleList = WireList<HandleLengthValueTuple>()
   @inlinable public init() {}
@@ -357,6 +388,7 @@ public struct MultipleHandleValueNotification: ATTMessage {
 /// ATT_WRITE_CMD. Vol 3, Part F, §3.4.5.3.
 public struct WriteCommand: ATTMessage {
   public static var name: StaticString { "ATT_WRITE_CMD" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.5.3" }
   public static var opcode: ATTOpcode { .writeCommand }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()
@@ -369,6 +401,7 @@ public struct WriteCommand: ATTMessage {
 /// ATT_SIGNED_WRITE_CMD. Vol 3, Part F, §3.4.5.4.
 public struct SignedWriteCommand: ATTMessage {
   public static var name: StaticString { "ATT_SIGNED_WRITE_CMD" }
+  public static var section: StaticString { "Vol 3, Part F, §3.4.5.4" }
   public static var opcode: ATTOpcode { .signedWriteCommand }
   public var attributeHandle = AttributeHandle()
   public var attributeValue = Octets()

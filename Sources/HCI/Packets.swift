@@ -16,6 +16,8 @@ public protocol HCICommand: WireRecord {
   static var opcode: HCIOpcode { get }
   /// The Specification's name: `HCI_LE_Set_Scan_Enable`.
   static var name: StaticString { get }
+  /// Where the Specification defines it: `Vol 4, Part E, §7.8.11`.
+  static var section: StaticString { get }
   /// Its bit of Read Local Supported Commands; nil if it has none.
   static var supportedBit: SupportedCommandBit? { get }
   /// The return parameters of Command Complete, Status first.
@@ -58,6 +60,8 @@ public protocol HCIEventMessage: WireRecord {
   static var subevent: UInt8? { get }
   /// The Specification's name: `HCI_LE_Connection_Complete`.
   static var name: StaticString { get }
+  /// Where the Specification defines it: `Vol 4, Part E, §7.7.65.1`.
+  static var section: StaticString { get }
 }
 /// An LE Meta event: code 0x3E, identified by the octet after the header. Vol 4, Part E, §7.7.65.
 public protocol LEMetaMessage: HCIEventMessage { static var subeventCode: UInt8 { get } }

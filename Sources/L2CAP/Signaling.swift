@@ -36,7 +36,11 @@ public struct SignalHeader: WireRecord {
 }
 
 /// The fields of a signaling command.
-public protocol L2CAPSignal: WireRecord { static var code: SignalCode { get } }
+public protocol L2CAPSignal: WireRecord {
+  static var code: SignalCode { get }
+  /// Where the Specification defines it: `Vol 3, Part A, §4.20`.
+  static var section: StaticString { get }
+}
 extension L2CAPSignal {
   /// Appends the whole command. Ranges are copied from `source`. The caller guarantees room.
   public func writeCommand(
@@ -55,6 +59,7 @@ extension L2CAPSignal {
 /// L2CAP_COMMAND_REJECT_RSP. Vol 3, Part A, §4.1.
 public struct CommandRejectResponse: L2CAPSignal {
   @inlinable public static var code: SignalCode { 0x01 }
+  public static var section: StaticString { "Vol 3, Part A, §4.1" }
   public var reason = RejectReason.commandNotUnderstood
   /// Empty; or the MTU_sig in force (2 octets); or the local and remote channel IDs (4 octets).
   public var reasonData = Octets()
@@ -77,6 +82,7 @@ public struct RejectReason: OpenNumber {
 /// L2CAP_DISCONNECTION_REQ. Vol 3, Part A, §4.6. Fixed channels cannot be disconnected, so it is rejected.
 public struct DisconnectionRequest: L2CAPSignal {
   @inlinable public static var code: SignalCode { 0x06 }
+  public static var section: StaticString { "Vol 3, Part A, §4.6" }
   /// The channel's number at the receiver.
   public var destinationCID = ChannelID()
   /// The channel's number at the sender.
@@ -91,6 +97,7 @@ public struct DisconnectionRequest: L2CAPSignal {
 /// L2CAP_CONNECTION_PARAMETER_UPDATE_REQ. Vol 3, Part A, §4.20. From the peripheral to the central only.
 public struct ConnectionParameterUpdateRequest: L2CAPSignal, Equatable {
   @inlinable public static var code: SignalCode { 0x12 }
+  public static var section: StaticString { "Vol 3, Part A, §4.20" }
   /// Not more than `intervalMax`.
   public var intervalMin = ConnectionInterval(rawValue: 24)
   public var intervalMax = ConnectionInterval(rawValue: 40)
@@ -124,6 +131,7 @@ public struct ConnectionParameterUpdateRequest: L2CAPSignal, Equatable {
 /// L2CAP_CONNECTION_PARAMETER_UPDATE_RSP. Vol 3, Part A, §4.21.
 public struct ConnectionParameterUpdateResponse: L2CAPSignal {
   @inlinable public static var code: SignalCode { 0x13 }
+  public static var section: StaticString { "Vol 3, Part A, §4.21" }
   /// 0 accepted, 1 rejected.
   public var result: UInt16 = 0
   @inlinable public init() {}

@@ -5,6 +5,8 @@ public protocol SMPMessage: WireRecord {
   static var code: SMPCode { get }
   /// The Specification's name.
   static var name: StaticString { get }
+  /// Where the Specification defines it: `Vol 3, Part H, §3.5.1`.
+  static var section: StaticString { get }
 }
 
 /// The parameters of Pairing Request and Pairing Response, which have the same. Vol 3, Part H, §3.5.1 and §3.5.2.
@@ -30,6 +32,7 @@ public struct PairingFeatures: WireRecord, Equatable {
 /// Pairing Request. Vol 3, Part H, §3.5.1.
 public struct PairingRequest: SMPMessage {
   public static var name: StaticString { "Pairing Request" }
+  public static var section: StaticString { "Vol 3, Part H, §3.5.1" }
   public static var code: SMPCode { .pairingRequest }
   public var features = PairingFeatures()
   @inlinable public init() {}
@@ -40,6 +43,7 @@ public struct PairingRequest: SMPMessage {
 /// Pairing Response. Vol 3, Part H, §3.5.2.
 public struct PairingResponse: SMPMessage {
   public static var name: StaticString { "Pairing Response" }
+  public static var section: StaticString { "Vol 3, Part H, §3.5.2" }
   public static var code: SMPCode { .pairingResponse }
   public var features = PairingFeatures()
   @inlinable public init() {}
@@ -50,6 +54,7 @@ public struct PairingResponse: SMPMessage {
 /// Pairing Confirm. Vol 3, Part H, §3.5.3.
 public struct PairingConfirm: SMPMessage {
   public static var name: StaticString { "Pairing Confirm" }
+  public static var section: StaticString { "Vol 3, Part H, §3.5.3" }
   public static var code: SMPCode { .pairingConfirm }
   public var confirmValue = Octets()
   @inlinable public init() {}
@@ -60,6 +65,7 @@ public struct PairingConfirm: SMPMessage {
 /// Pairing Random. Vol 3, Part H, §3.5.4.
 public struct PairingRandom: SMPMessage {
   public static var name: StaticString { "Pairing Random" }
+  public static var section: StaticString { "Vol 3, Part H, §3.5.4" }
   public static var code: SMPCode { .pairingRandom }
   public var randomValue = Octets()
   @inlinable public init() {}
@@ -70,6 +76,7 @@ public struct PairingRandom: SMPMessage {
 /// Pairing Failed. Vol 3, Part H, §3.5.5.
 public struct PairingFailed: SMPMessage {
   public static var name: StaticString { "Pairing Failed" }
+  public static var section: StaticString { "Vol 3, Part H, §3.5.5" }
   public static var code: SMPCode { .pairingFailed }
   public var reason = PairingFailure()
   @inlinable public init() {}
@@ -80,6 +87,7 @@ public struct PairingFailed: SMPMessage {
 /// Encryption Information. Vol 3, Part H, §3.6.2.
 public struct EncryptionInformation: SMPMessage {
   public static var name: StaticString { "Encryption Information" }
+  public static var section: StaticString { "Vol 3, Part H, §3.6.2" }
   public static var code: SMPCode { .encryptionInformation }
   public var longTermKey = SecretOctets()
   @inlinable public init() {}
@@ -90,6 +98,7 @@ public struct EncryptionInformation: SMPMessage {
 /// Central Identification. Vol 3, Part H, §3.6.3.
 public struct CentralIdentification: SMPMessage {
   public static var name: StaticString { "Central Identification" }
+  public static var section: StaticString { "Vol 3, Part H, §3.6.3" }
   public static var code: SMPCode { .centralIdentification }
   public var ediv: UInt16 = 0
   public var rand: UInt64 = 0
@@ -102,6 +111,7 @@ public struct CentralIdentification: SMPMessage {
 /// Identity Information. Vol 3, Part H, §3.6.4.
 public struct IdentityInformation: SMPMessage {
   public static var name: StaticString { "Identity Information" }
+  public static var section: StaticString { "Vol 3, Part H, §3.6.4" }
   public static var code: SMPCode { .identityInformation }
   public var identityResolvingKey = SecretOctets()
   @inlinable public init() {}
@@ -112,6 +122,7 @@ public struct IdentityInformation: SMPMessage {
 /// Identity Address Information. Vol 3, Part H, §3.6.5.
 public struct IdentityAddressInformation: SMPMessage {
   public static var name: StaticString { "Identity Address Information" }
+  public static var section: StaticString { "Vol 3, Part H, §3.6.5" }
   public static var code: SMPCode { .identityAddressInformation }
   public var addrType = IdentityAddressType.public
   public var bdADDR = DeviceAddress()
@@ -124,6 +135,7 @@ public struct IdentityAddressInformation: SMPMessage {
 /// Signing Information. Vol 3, Part H, §3.6.6.
 public struct SigningInformation: SMPMessage {
   public static var name: StaticString { "Signing Information" }
+  public static var section: StaticString { "Vol 3, Part H, §3.6.6" }
   public static var code: SMPCode { .signingInformation }
   public var signatureKey = SecretOctets()
   @inlinable public init() {}
@@ -134,6 +146,7 @@ public struct SigningInformation: SMPMessage {
 /// Security Request. Vol 3, Part H, §3.6.7.
 public struct SecurityRequest: SMPMessage {
   public static var name: StaticString { "Security Request" }
+  public static var section: StaticString { "Vol 3, Part H, §3.6.7" }
   public static var code: SMPCode { .securityRequest }
   public var authReq = AuthReq()
   @inlinable public init() {}
@@ -144,6 +157,7 @@ public struct SecurityRequest: SMPMessage {
 /// Pairing Public Key. Vol 3, Part H, §3.5.6.
 public struct PairingPublicKey: SMPMessage {
   public static var name: StaticString { "Pairing Public Key" }
+  public static var section: StaticString { "Vol 3, Part H, §3.5.6" }
   public static var code: SMPCode { .pairingPublicKey }
   public var publicKeyX = Octets()
   public var publicKeyY = Octets()
@@ -156,6 +170,7 @@ public struct PairingPublicKey: SMPMessage {
 /// Pairing DHKey Check. Vol 3, Part H, §3.5.7.
 public struct PairingDHKeyCheck: SMPMessage {
   public static var name: StaticString { "Pairing DHKey Check" }
+  public static var section: StaticString { "Vol 3, Part H, §3.5.7" }
   public static var code: SMPCode { .pairingDHKeyCheck }
   public var dhKeyCheck = Octets()
   @inlinable public init() {}
@@ -166,6 +181,7 @@ public struct PairingDHKeyCheck: SMPMessage {
 /// Pairing Keypress Notification. Vol 3, Part H, §3.5.8.
 public struct PairingKeypressNotification: SMPMessage {
   public static var name: StaticString { "Pairing Keypress Notification" }
+  public static var section: StaticString { "Vol 3, Part H, §3.5.8" }
   public static var code: SMPCode { .pairingKeypressNotification }
   public var notificationType = KeypressNotificationType()
   @inlinable public init() {}

@@ -22,7 +22,7 @@ struct BindruneCommand: AsyncParsableCommand {
       Demo.self, ScanCommand.self, Explore.self, Read.self, Write.self, Subscribe.self, Shell.self, Pair.self,
       Serve.self, Advertise.self,
       Overflow.self, Bench.self,
-      Controllers.self, Adapters.self, Doctor.self, Bonds.self, Conform.self, TraceCommand.self,
+      Controllers.self, Adapters.self, Doctor.self, Bonds.self, Conform.self, TraceCommand.self, Explain.self,
     ])
 
   /// Like the parser's own `main`, but interruptions end the work cleanly, and the end waits for the output's reader.

@@ -4,6 +4,7 @@ import BindruneWire
 public struct SetEventMask: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x0001) }
   public static var name: StaticString { "HCI_Set_Event_Mask" }
+  public static var section: StaticString { "Vol 4, Part E, §7.3.1" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(5, 6) }
   public var eventMask = EventMask.standard
   @inlinable public init() {}
@@ -18,6 +19,7 @@ public struct SetEventMask: HCICommand {
 public struct Reset: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x0003) }
   public static var name: StaticString { "HCI_Reset" }
+  public static var section: StaticString { "Vol 4, Part E, §7.3.2" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(5, 7) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -29,6 +31,7 @@ public struct Reset: HCICommand {
 public struct ReadTransmitPowerLevel: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x002D) }
   public static var name: StaticString { "HCI_Read_Transmit_Power_Level" }
+  public static var section: StaticString { "Vol 4, Part E, §7.3.35" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(10, 2) }
   public var connectionHandle = ConnectionHandle()
   public var type = TransmitPowerType.current
@@ -57,6 +60,7 @@ public struct ReadTransmitPowerLevel: HCICommand {
 public struct SetControllerToHostFlowControl: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x0031) }
   public static var name: StaticString { "HCI_Set_Controller_To_Host_Flow_Control" }
+  public static var section: StaticString { "Vol 4, Part E, §7.3.38" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(10, 5) }
   public var flowControlEnable = HostFlowControl.off
   @inlinable public init() {}
@@ -72,6 +76,7 @@ public struct SetControllerToHostFlowControl: HCICommand {
 public struct HostBufferSize: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x0033) }
   public static var name: StaticString { "HCI_Host_Buffer_Size" }
+  public static var section: StaticString { "Vol 4, Part E, §7.3.39" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(10, 6) }
   public var hostACLDataPacketLength: UInt16 = 0
   public var hostSynchronousDataPacketLength: UInt8 = 0
@@ -92,6 +97,7 @@ public struct HostBufferSize: HCICommand {
 public struct HostNumberOfCompletedPackets: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x0035) }
   public static var name: StaticString { "HCI_Host_Number_Of_Completed_Packets" }
+  public static var section: StaticString { "Vol 4, Part E, §7.3.40" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(10, 7) }
   public var handles = WireList<Completed>()
   @inlinable public init() {}
@@ -114,6 +120,7 @@ public struct HostNumberOfCompletedPackets: HCICommand {
 public struct SetEventMaskPage2: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x0063) }
   public static var name: StaticString { "HCI_Set_Event_Mask_Page_2" }
+  public static var section: StaticString { "Vol 4, Part E, §7.3.69" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(22, 2) }
   public var eventMaskPage2 = EventMaskPage2()
   @inlinable public init() {}
@@ -128,6 +135,7 @@ public struct SetEventMaskPage2: HCICommand {
 public struct WriteLEHostSupport: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x006D) }
   public static var name: StaticString { "HCI_Write_LE_Host_Support" }
+  public static var section: StaticString { "Vol 4, Part E, §7.3.79" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(24, 6) }
   public var leSupportedHost = false
   public var unused: UInt8 = 0
@@ -142,6 +150,7 @@ public struct WriteLEHostSupport: HCICommand {
 public struct ReadAuthenticatedPayloadTimeout: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x007B) }
   public static var name: StaticString { "HCI_Read_Authenticated_Payload_Timeout" }
+  public static var section: StaticString { "Vol 4, Part E, §7.3.93" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(32, 4) }
   public var connectionHandle = ConnectionHandle()
   @inlinable public init() {}
@@ -169,6 +178,7 @@ public struct ReadAuthenticatedPayloadTimeout: HCICommand {
 public struct WriteAuthenticatedPayloadTimeout: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.controllerAndBaseband, 0x007C) }
   public static var name: StaticString { "HCI_Write_Authenticated_Payload_Timeout" }
+  public static var section: StaticString { "Vol 4, Part E, §7.3.94" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(32, 5) }
   public typealias Return = ConnectionReturn
   public var connectionHandle = ConnectionHandle()

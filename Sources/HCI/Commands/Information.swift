@@ -4,6 +4,7 @@ import BindruneWire
 public struct ReadLocalVersionInformation: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.informational, 0x0001) }
   public static var name: StaticString { "HCI_Read_Local_Version_Information" }
+  public static var section: StaticString { "Vol 4, Part E, §7.4.1" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(14, 3) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -31,6 +32,7 @@ public struct ReadLocalVersionInformation: HCICommand {
 public struct ReadLocalSupportedCommands: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.informational, 0x0002) }
   public static var name: StaticString { "HCI_Read_Local_Supported_Commands" }
+  public static var section: StaticString { "Vol 4, Part E, §7.4.2" }
   public static var supportedBit: SupportedCommandBit? { nil }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -50,6 +52,7 @@ public struct ReadLocalSupportedCommands: HCICommand {
 public struct ReadLocalSupportedFeatures: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.informational, 0x0003) }
   public static var name: StaticString { "HCI_Read_Local_Supported_Features" }
+  public static var section: StaticString { "Vol 4, Part E, §7.4.3" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(14, 5) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -71,6 +74,7 @@ public struct ReadLocalSupportedFeatures: HCICommand {
 public struct ReadBufferSize: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.informational, 0x0005) }
   public static var name: StaticString { "HCI_Read_Buffer_Size" }
+  public static var section: StaticString { "Vol 4, Part E, §7.4.5" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(14, 7) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -96,6 +100,7 @@ public struct ReadBufferSize: HCICommand {
 public struct ReadBDADDR: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.informational, 0x0009) }
   public static var name: StaticString { "HCI_Read_BD_ADDR" }
+  public static var section: StaticString { "Vol 4, Part E, §7.4.6" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(15, 1) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}

@@ -6,6 +6,7 @@ import BindruneWire
 public struct LESetAdvertisingParameters: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0006) }
   public static var name: StaticString { "HCI_LE_Set_Advertising_Parameters" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.5" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(25, 5) }
   public var advertisingIntervalMin = AdvertisingInterval(rawValue: 0x0800)
   public var advertisingIntervalMax = AdvertisingInterval(rawValue: 0x0800)
@@ -34,6 +35,7 @@ public struct LESetAdvertisingParameters: HCICommand {
 public struct LEReadAdvertisingPhysicalChannelTxPower: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0007) }
   public static var name: StaticString { "HCI_LE_Read_Advertising_Physical_Channel_Tx_Power" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.6" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(25, 6) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -55,6 +57,7 @@ public struct LEReadAdvertisingPhysicalChannelTxPower: HCICommand {
 public struct LESetAdvertisingData: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0008) }
   public static var name: StaticString { "HCI_LE_Set_Advertising_Data" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.7" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(25, 7) }
   public var advertisingDataLength = AdvertisingDataLength()
   public var advertisingData = Octets()
@@ -71,6 +74,7 @@ public struct LESetAdvertisingData: HCICommand {
 public struct LESetScanResponseData: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0009) }
   public static var name: StaticString { "HCI_LE_Set_Scan_Response_Data" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.8" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(26, 0) }
   public var scanResponseDataLength = AdvertisingDataLength()
   public var scanResponseData = Octets()
@@ -85,6 +89,7 @@ public struct LESetScanResponseData: HCICommand {
 public struct LESetAdvertisingEnable: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x000A) }
   public static var name: StaticString { "HCI_LE_Set_Advertising_Enable" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.9" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(26, 1) }
   public var advertisingEnable = false
   @inlinable public init() {}

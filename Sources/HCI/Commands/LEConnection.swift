@@ -6,6 +6,7 @@ import BindruneWire
 public struct LECreateConnection: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x000D) }
   public static var name: StaticString { "HCI_LE_Create_Connection" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.12" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(26, 4) }
   public static var isAnsweredByStatus: Bool { true }
   public var leScanInterval = ScanInterval(rawValue: 0x0010)
@@ -43,6 +44,7 @@ public struct LECreateConnection: HCICommand {
 public struct LECreateConnectionCancel: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x000E) }
   public static var name: StaticString { "HCI_LE_Create_Connection_Cancel" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.13" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(26, 5) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -52,6 +54,7 @@ public struct LECreateConnectionCancel: HCICommand {
 public struct LEConnectionUpdate: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0013) }
   public static var name: StaticString { "HCI_LE_Connection_Update" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.18" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 2) }
   public static var isAnsweredByStatus: Bool { true }
   public var connectionHandle = ConnectionHandle()
@@ -79,6 +82,7 @@ public struct LEConnectionUpdate: HCICommand {
 public struct LESetHostChannelClassification: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0014) }
   public static var name: StaticString { "HCI_LE_Set_Host_Channel_Classification" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.19" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 3) }
   public var channelMap = ChannelMap.all
   @inlinable public init() {}
@@ -93,6 +97,7 @@ public struct LESetHostChannelClassification: HCICommand {
 public struct LEReadChannelMap: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0015) }
   public static var name: StaticString { "HCI_LE_Read_Channel_Map" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.20" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 4) }
   public var connectionHandle = ConnectionHandle()
   @inlinable public init() {}
@@ -117,6 +122,7 @@ public struct LEReadChannelMap: HCICommand {
 public struct LEReadRemoteFeatures: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0016) }
   public static var name: StaticString { "HCI_LE_Read_Remote_Features" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.21" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 5) }
   public static var isDispensable: Bool { true }
   public static var isAnsweredByStatus: Bool { true }
@@ -131,6 +137,7 @@ public struct LEReadRemoteFeatures: HCICommand {
 public struct LERemoteConnectionParameterRequestReply: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0020) }
   public static var name: StaticString { "HCI_LE_Remote_Connection_Parameter_Request_Reply" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.31" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(33, 4) }
   public typealias Return = ConnectionReturn
   public var connectionHandle = ConnectionHandle()
@@ -156,6 +163,7 @@ public struct LERemoteConnectionParameterRequestReply: HCICommand {
 public struct LERemoteConnectionParameterRequestNegativeReply: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0021) }
   public static var name: StaticString { "HCI_LE_Remote_Connection_Parameter_Request_Negative_Reply" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.32" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(33, 5) }
   public typealias Return = ConnectionReturn
   public var connectionHandle = ConnectionHandle()
@@ -173,6 +181,7 @@ public struct LERemoteConnectionParameterRequestNegativeReply: HCICommand {
 public struct LESetDataLength: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0022) }
   public static var name: StaticString { "HCI_LE_Set_Data_Length" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.33" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(33, 6) }
   public static var isDispensable: Bool { true }
   public typealias Return = ConnectionReturn
@@ -191,6 +200,7 @@ public struct LESetDataLength: HCICommand {
 public struct LEReadSuggestedDefaultDataLength: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0023) }
   public static var name: StaticString { "HCI_LE_Read_Suggested_Default_Data_Length" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.34" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(33, 7) }
   public static var isDispensable: Bool { true }
   @inlinable public init() {}
@@ -213,6 +223,7 @@ public struct LEReadSuggestedDefaultDataLength: HCICommand {
 public struct LEWriteSuggestedDefaultDataLength: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0024) }
   public static var name: StaticString { "HCI_LE_Write_Suggested_Default_Data_Length" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.35" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 0) }
   public static var isDispensable: Bool { true }
   public var suggestedMaxTXOctets: UInt16 = 27
@@ -228,6 +239,7 @@ public struct LEWriteSuggestedDefaultDataLength: HCICommand {
 public struct LEReadMaximumDataLength: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002F) }
   public static var name: StaticString { "HCI_LE_Read_Maximum_Data_Length" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.46" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 3) }
   public static var isDispensable: Bool { true }
   @inlinable public init() {}
@@ -256,6 +268,7 @@ public struct LEReadMaximumDataLength: HCICommand {
 public struct LEExtendedCreateConnection: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0043) }
   public static var name: StaticString { "HCI_LE_Extended_Create_Connection" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.66" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(37, 7) }
   public static var isAnsweredByStatus: Bool { true }
   public var initiatorFilterPolicy = InitiatorFilterPolicy()

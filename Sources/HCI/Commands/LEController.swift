@@ -4,6 +4,7 @@ import BindruneWire
 public struct LESetEventMask: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0001) }
   public static var name: StaticString { "HCI_LE_Set_Event_Mask" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.1" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(25, 0) }
   public var leEventMask = LEEventMask.standard
   @inlinable public init() {}
@@ -18,6 +19,7 @@ public struct LESetEventMask: HCICommand {
 public struct LEReadBufferSize: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0002) }
   public static var name: StaticString { "HCI_LE_Read_Buffer_Size" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.2" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(25, 1) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -39,6 +41,7 @@ public struct LEReadBufferSize: HCICommand {
 public struct LEReadBufferSizeV2: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0060) }
   public static var name: StaticString { "HCI_LE_Read_Buffer_Size [v2]" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.2" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(41, 5) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -64,6 +67,7 @@ public struct LEReadBufferSizeV2: HCICommand {
 public struct LEReadLocalSupportedFeatures: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0003) }
   public static var name: StaticString { "HCI_LE_Read_Local_Supported_Features" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.3" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(25, 2) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -85,6 +89,7 @@ public struct LEReadLocalSupportedFeatures: HCICommand {
 public struct LESetRandomAddress: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0005) }
   public static var name: StaticString { "HCI_LE_Set_Random_Address" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.4" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(25, 4) }
   public var randomAddress = DeviceAddress()
   @inlinable public init() {}
@@ -99,6 +104,7 @@ public struct LESetRandomAddress: HCICommand {
 public struct LEReadSupportedStates: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x001C) }
   public static var name: StaticString { "HCI_LE_Read_Supported_States" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.27" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(28, 3) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -118,6 +124,7 @@ public struct LEReadSupportedStates: HCICommand {
 public struct LEReadRFPathCompensation: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x004C) }
   public static var name: StaticString { "HCI_LE_Read_RF_Path_Compensation" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.75" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(39, 0) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -142,6 +149,7 @@ public struct LEReadRFPathCompensation: HCICommand {
 public struct LEWriteRFPathCompensation: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x004D) }
   public static var name: StaticString { "HCI_LE_Write_RF_Path_Compensation" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.76" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(39, 1) }
   public var rfTXPathCompensationValue: Int16 = 0
   public var rfRXPathCompensationValue: Int16 = 0

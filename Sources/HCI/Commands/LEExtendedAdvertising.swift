@@ -7,6 +7,7 @@ import BindruneWire
 public struct LESetAdvertisingSetRandomAddress: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0035) }
   public static var name: StaticString { "HCI_LE_Set_Advertising_Set_Random_Address" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.52" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 1) }
   public var advertisingHandle = AdvertisingHandle()
   public var randomAddress = DeviceAddress()
@@ -21,6 +22,7 @@ public struct LESetAdvertisingSetRandomAddress: HCICommand {
 public struct LESetExtendedAdvertisingParameters: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0036) }
   public static var name: StaticString { "HCI_LE_Set_Extended_Advertising_Parameters" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.53" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 2) }
   public var advertisingHandle = AdvertisingHandle()
   public var connectable = false, scannable = false, directed = false, highDutyCycle = false, legacy = false,
@@ -82,6 +84,7 @@ public struct LESetExtendedAdvertisingParameters: HCICommand {
 public struct LESetExtendedAdvertisingData: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0037) }
   public static var name: StaticString { "HCI_LE_Set_Extended_Advertising_Data" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.54" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 3) }
   public var advertisingHandle = AdvertisingHandle()
   public var operation = AdvertisingDataOperation.complete
@@ -102,6 +105,7 @@ public struct LESetExtendedAdvertisingData: HCICommand {
 public struct LESetExtendedScanResponseData: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0038) }
   public static var name: StaticString { "HCI_LE_Set_Extended_Scan_Response_Data" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.55" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 4) }
   public var advertisingHandle = AdvertisingHandle()
   public var operation = AdvertisingDataOperation.complete
@@ -122,6 +126,7 @@ public struct LESetExtendedScanResponseData: HCICommand {
 public struct LESetExtendedAdvertisingEnable: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0039) }
   public static var name: StaticString { "HCI_LE_Set_Extended_Advertising_Enable" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.56" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 5) }
   public var enable = false
   public var sets = WireList<Set>()
@@ -151,6 +156,7 @@ public struct LESetExtendedAdvertisingEnable: HCICommand {
 public struct LEReadMaximumAdvertisingDataLength: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x003A) }
   public static var name: StaticString { "HCI_LE_Read_Maximum_Advertising_Data_Length" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.57" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 6) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -172,6 +178,7 @@ public struct LEReadMaximumAdvertisingDataLength: HCICommand {
 public struct LEReadNumberOfSupportedAdvertisingSets: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x003B) }
   public static var name: StaticString { "HCI_LE_Read_Number_of_Supported_Advertising_Sets" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.58" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 7) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -191,6 +198,7 @@ public struct LEReadNumberOfSupportedAdvertisingSets: HCICommand {
 public struct LERemoveAdvertisingSet: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x003C) }
   public static var name: StaticString { "HCI_LE_Remove_Advertising_Set" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.59" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(37, 0) }
   public var advertisingHandle = AdvertisingHandle()
   @inlinable public init() {}
@@ -203,6 +211,7 @@ public struct LERemoveAdvertisingSet: HCICommand {
 public struct LEClearAdvertisingSets: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x003D) }
   public static var name: StaticString { "HCI_LE_Clear_Advertising_Sets" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.60" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(37, 1) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}

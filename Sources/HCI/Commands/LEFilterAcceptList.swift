@@ -4,6 +4,7 @@ import BindruneWire
 public struct LEReadFilterAcceptListSize: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x000F) }
   public static var name: StaticString { "HCI_LE_Read_Filter_Accept_List_Size" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.14" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(26, 6) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -25,6 +26,7 @@ public struct LEReadFilterAcceptListSize: HCICommand {
 public struct LEClearFilterAcceptList: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0010) }
   public static var name: StaticString { "HCI_LE_Clear_Filter_Accept_List" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.15" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(26, 7) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -36,6 +38,7 @@ public struct LEClearFilterAcceptList: HCICommand {
 public struct LEAddDeviceToFilterAcceptList: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0011) }
   public static var name: StaticString { "HCI_LE_Add_Device_To_Filter_Accept_List" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.16" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 0) }
   public var addressType = AddressType()
   public var address = DeviceAddress()
@@ -50,6 +53,7 @@ public struct LEAddDeviceToFilterAcceptList: HCICommand {
 public struct LERemoveDeviceFromFilterAcceptList: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0012) }
   public static var name: StaticString { "HCI_LE_Remove_Device_From_Filter_Accept_List" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.17" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 1) }
   public var addressType = AddressType()
   public var address = DeviceAddress()

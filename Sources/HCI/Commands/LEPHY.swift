@@ -4,6 +4,7 @@ import BindruneWire
 public struct LEReadPHY: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0030) }
   public static var name: StaticString { "HCI_LE_Read_PHY" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.47" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 4) }
   public static var isDispensable: Bool { true }
   public var connectionHandle = ConnectionHandle()
@@ -32,6 +33,7 @@ public struct LEReadPHY: HCICommand {
 public struct LESetDefaultPHY: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0031) }
   public static var name: StaticString { "HCI_LE_Set_Default_PHY" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.48" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 5) }
   public static var isDispensable: Bool { true }
   public var allPHYs = PHYIndifference(rawValue: 0)
@@ -50,6 +52,7 @@ public struct LESetDefaultPHY: HCICommand {
 public struct LESetPHY: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0032) }
   public static var name: StaticString { "HCI_LE_Set_PHY" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.49" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 6) }
   public static var isDispensable: Bool { true }
   public static var isAnsweredByStatus: Bool { true }

@@ -9,6 +9,7 @@ import BindruneWire
 public struct LEAddDeviceToResolvingList: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0027) }
   public static var name: StaticString { "HCI_LE_Add_Device_To_Resolving_List" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.38" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 3) }
   public var peerIdentityAddressType = AddressType()
   public var peerIdentityAddress = DeviceAddress()
@@ -36,6 +37,7 @@ public struct LEAddDeviceToResolvingList: HCICommand {
 public struct LERemoveDeviceFromResolvingList: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0028) }
   public static var name: StaticString { "HCI_LE_Remove_Device_From_Resolving_List" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.39" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 4) }
   public var peerIdentityAddressType = AddressType()
   public var peerIdentityAddress = DeviceAddress()
@@ -50,6 +52,7 @@ public struct LERemoveDeviceFromResolvingList: HCICommand {
 public struct LEClearResolvingList: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0029) }
   public static var name: StaticString { "HCI_LE_Clear_Resolving_List" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.40" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 5) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -61,6 +64,7 @@ public struct LEClearResolvingList: HCICommand {
 public struct LEReadResolvingListSize: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002A) }
   public static var name: StaticString { "HCI_LE_Read_Resolving_List_Size" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.41" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 6) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -82,6 +86,7 @@ public struct LEReadResolvingListSize: HCICommand {
 public struct LEReadPeerResolvableAddress: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002B) }
   public static var name: StaticString { "HCI_LE_Read_Peer_Resolvable_Address" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.42" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(34, 7) }
   public var peerIdentityAddressType = AddressType()
   public var peerIdentityAddress = DeviceAddress()
@@ -108,6 +113,7 @@ public struct LEReadPeerResolvableAddress: HCICommand {
 public struct LEReadLocalResolvableAddress: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002C) }
   public static var name: StaticString { "HCI_LE_Read_Local_Resolvable_Address" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.43" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 0) }
   public var peerIdentityAddressType = AddressType()
   public var peerIdentityAddress = DeviceAddress()
@@ -134,6 +140,7 @@ public struct LEReadLocalResolvableAddress: HCICommand {
 public struct LESetAddressResolutionEnable: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002D) }
   public static var name: StaticString { "HCI_LE_Set_Address_Resolution_Enable" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.44" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 1) }
   public var addressResolutionEnable = false
   @inlinable public init() {}
@@ -148,6 +155,7 @@ public struct LESetAddressResolutionEnable: HCICommand {
 public struct LESetResolvablePrivateAddressTimeout: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x002E) }
   public static var name: StaticString { "HCI_LE_Set_Resolvable_Private_Address_Timeout" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.45" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 2) }
   public var rpaTimeout: UInt16 = 900
   @inlinable public init() {}
@@ -160,6 +168,7 @@ public struct LESetResolvablePrivateAddressTimeout: HCICommand {
 public struct LESetPrivacyMode: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x004E) }
   public static var name: StaticString { "HCI_LE_Set_Privacy_Mode" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.77" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(39, 2) }
   public var peerIdentityAddressType = AddressType()
   public var peerIdentityAddress = DeviceAddress()

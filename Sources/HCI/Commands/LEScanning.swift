@@ -4,6 +4,7 @@ import BindruneWire
 public struct LESetScanParameters: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x000B) }
   public static var name: StaticString { "HCI_LE_Set_Scan_Parameters" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.10" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(26, 2) }
   public var leScanType = ScanType.passive
   public var leScanInterval = ScanInterval(rawValue: 0x0010)
@@ -24,6 +25,7 @@ public struct LESetScanParameters: HCICommand {
 public struct LESetScanEnable: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x000C) }
   public static var name: StaticString { "HCI_LE_Set_Scan_Enable" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.11" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(26, 3) }
   public var leScanEnable = false
   public var filterDuplicates = false
@@ -40,6 +42,7 @@ public struct LESetScanEnable: HCICommand {
 public struct LESetExtendedScanParameters: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0041) }
   public static var name: StaticString { "HCI_LE_Set_Extended_Scan_Parameters" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.64" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(37, 5) }
   public var ownAddressType = OwnAddressType()
   public var scanningFilterPolicy = ScanningFilterPolicy()
@@ -71,6 +74,7 @@ public struct LESetExtendedScanParameters: HCICommand {
 public struct LESetExtendedScanEnable: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0042) }
   public static var name: StaticString { "HCI_LE_Set_Extended_Scan_Enable" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.65" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(37, 6) }
   public var enable = false
   public var filterDuplicates = FilterDuplicates()

@@ -6,6 +6,7 @@ import BindruneWire
 public struct LEEncrypt: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0017) }
   public static var name: StaticString { "HCI_LE_Encrypt" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.22" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 6) }
   public var key = SecretOctets()
   public var plaintextData = Octets()
@@ -30,6 +31,7 @@ public struct LEEncrypt: HCICommand {
 public struct LERand: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0018) }
   public static var name: StaticString { "HCI_LE_Rand" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.23" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(27, 7) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
@@ -51,6 +53,7 @@ public struct LERand: HCICommand {
 public struct LEEnableEncryption: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0019) }
   public static var name: StaticString { "HCI_LE_Enable_Encryption" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.24" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(28, 0) }
   public static var isAnsweredByStatus: Bool { true }
   public var connectionHandle = ConnectionHandle()
@@ -73,6 +76,7 @@ public struct LEEnableEncryption: HCICommand {
 public struct LELongTermKeyRequestReply: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x001A) }
   public static var name: StaticString { "HCI_LE_Long_Term_Key_Request_Reply" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.25" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(28, 1) }
   public typealias Return = ConnectionReturn
   public var connectionHandle = ConnectionHandle()
@@ -91,6 +95,7 @@ public struct LELongTermKeyRequestReply: HCICommand {
 public struct LELongTermKeyRequestNegativeReply: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x001B) }
   public static var name: StaticString { "HCI_LE_Long_Term_Key_Request_Negative_Reply" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.26" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(28, 2) }
   public typealias Return = ConnectionReturn
   public var connectionHandle = ConnectionHandle()

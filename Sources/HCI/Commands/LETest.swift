@@ -9,6 +9,7 @@ import BindruneWire
 public struct LEReceiverTest: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x001D) }
   public static var name: StaticString { "HCI_LE_Receiver_Test" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.28" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(28, 4) }
   public var rxChannel: UInt8 = 0
   @inlinable public init() {}
@@ -21,6 +22,7 @@ public struct LEReceiverTest: HCICommand {
 public struct LEReceiverTestV2: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0033) }
   public static var name: StaticString { "HCI_LE_Receiver_Test [v2]" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.28" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(35, 7) }
   public var rxChannel: UInt8 = 0
   public var phy = PHY.le1M
@@ -39,6 +41,7 @@ public struct LEReceiverTestV2: HCICommand {
 public struct LETransmitterTest: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x001E) }
   public static var name: StaticString { "HCI_LE_Transmitter_Test" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.29" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(28, 5) }
   public var txChannel: UInt8 = 0
   public var testDataLength: UInt8 = 0
@@ -57,6 +60,7 @@ public struct LETransmitterTest: HCICommand {
 public struct LETransmitterTestV2: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x0034) }
   public static var name: StaticString { "HCI_LE_Transmitter_Test [v2]" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.29" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(36, 0) }
   public var txChannel: UInt8 = 0
   public var testDataLength: UInt8 = 0
@@ -77,6 +81,7 @@ public struct LETransmitterTestV2: HCICommand {
 public struct LETestEnd: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.le, 0x001F) }
   public static var name: StaticString { "HCI_LE_Test_End" }
+  public static var section: StaticString { "Vol 4, Part E, §7.8.30" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(28, 6) }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}

@@ -4,6 +4,7 @@ import BindruneWire
 public struct Disconnect: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.linkControl, 0x0006) }
   public static var name: StaticString { "HCI_Disconnect" }
+  public static var section: StaticString { "Vol 4, Part E, §7.1.6" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(0, 5) }
   public static var isAnsweredByStatus: Bool { true }
   public var connectionHandle = ConnectionHandle()
@@ -19,6 +20,7 @@ public struct Disconnect: HCICommand {
 public struct ReadRemoteVersionInformation: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.linkControl, 0x001D) }
   public static var name: StaticString { "HCI_Read_Remote_Version_Information" }
+  public static var section: StaticString { "Vol 4, Part E, §7.1.23" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(2, 7) }
   public static var isDispensable: Bool { true }
   public static var isAnsweredByStatus: Bool { true }

@@ -6,6 +6,7 @@ import BindruneWire
 public struct ReadRSSI: HCICommand {
   public static var opcode: HCIOpcode { HCIOpcode(.statusParameters, 0x0005) }
   public static var name: StaticString { "HCI_Read_RSSI" }
+  public static var section: StaticString { "Vol 4, Part E, §7.5.4" }
   public static var supportedBit: SupportedCommandBit? { SupportedCommandBit(15, 5) }
   public static var isDispensable: Bool { true }
   public var handle = ConnectionHandle()

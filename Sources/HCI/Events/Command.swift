@@ -6,6 +6,7 @@ import BindruneWire
 public struct CommandComplete: HCIEventMessage {
   public static var code: UInt8 { 0x0E }
   public static var name: StaticString { "HCI_Command_Complete" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.14" }
   public var numHCICommandPackets: UInt8 = 1
   public var commandOpcode = HCIOpcode()
   public var returnParameters = Octets()
@@ -21,6 +22,7 @@ public struct CommandComplete: HCIEventMessage {
 public struct CommandStatus: HCIEventMessage {
   public static var code: UInt8 { 0x0F }
   public static var name: StaticString { "HCI_Command_Status" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.15" }
   public var status = HCIStatus()
   public var numHCICommandPackets: UInt8 = 1
   public var commandOpcode = HCIOpcode()

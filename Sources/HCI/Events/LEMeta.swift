@@ -4,6 +4,7 @@ import BindruneWire
 public struct LEConnectionComplete: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x01 }
   public static var name: StaticString { "HCI_LE_Connection_Complete" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.65.1" }
   public var status = HCIStatus()
   public var connectionHandle = ConnectionHandle()
   public var role = LinkRole.central
@@ -31,6 +32,7 @@ public struct LEConnectionComplete: LEMetaMessage {
 public struct LEAdvertisingReport: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x02 }
   public static var name: StaticString { "HCI_LE_Advertising_Report" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.65.2" }
   public var reports = WireList<Report>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -59,6 +61,7 @@ public struct LEAdvertisingReport: LEMetaMessage {
 public struct LEConnectionUpdateComplete: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x03 }
   public static var name: StaticString { "HCI_LE_Connection_Update_Complete" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.65.3" }
   public var status = HCIStatus()
   public var connectionHandle = ConnectionHandle()
   public var connectionInterval = ConnectionInterval()
@@ -78,6 +81,7 @@ public struct LEConnectionUpdateComplete: LEMetaMessage {
 public struct LEReadRemoteFeaturesComplete: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x04 }
   public static var name: StaticString { "HCI_LE_Read_Remote_Features_Complete" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.65.4" }
   public var status = HCIStatus()
   public var connectionHandle = ConnectionHandle()
   public var leFeatures = LEFeatures()
@@ -93,6 +97,7 @@ public struct LEReadRemoteFeaturesComplete: LEMetaMessage {
 public struct LELongTermKeyRequest: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x05 }
   public static var name: StaticString { "HCI_LE_Long_Term_Key_Request" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.65.5" }
   public var connectionHandle = ConnectionHandle()
   public var randomNumber = LongTermKeyRand()
   public var encryptedDiversifier: UInt16 = 0
@@ -108,6 +113,7 @@ public struct LELongTermKeyRequest: LEMetaMessage {
 public struct LERemoteConnectionParameterRequest: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x06 }
   public static var name: StaticString { "HCI_LE_Remote_Connection_Parameter_Request" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.65.6" }
   public var connectionHandle = ConnectionHandle()
   public var intervalMin = ConnectionInterval(rawValue: 24)
   public var intervalMax = ConnectionInterval(rawValue: 40)
@@ -127,6 +133,7 @@ public struct LERemoteConnectionParameterRequest: LEMetaMessage {
 public struct LEDataLengthChange: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x07 }
   public static var name: StaticString { "HCI_LE_Data_Length_Change" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.65.7" }
   public var connectionHandle = ConnectionHandle()
   public var maxTXOctets: UInt16 = 27
   public var maxTXTime: UInt16 = 328
@@ -148,6 +155,7 @@ public struct LEDataLengthChange: LEMetaMessage {
 public struct LEEnhancedConnectionComplete: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x0A }
   public static var name: StaticString { "HCI_LE_Enhanced_Connection_Complete" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.65.10" }
   public var status = HCIStatus()
   public var connectionHandle = ConnectionHandle()
   public var role = LinkRole.central
@@ -182,6 +190,7 @@ public struct LEEnhancedConnectionComplete: LEMetaMessage {
 public struct LEDirectedAdvertisingReport: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x0B }
   public static var name: StaticString { "HCI_LE_Directed_Advertising_Report" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.65.11" }
   public var reports = WireList<Report>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -212,6 +221,7 @@ public struct LEDirectedAdvertisingReport: LEMetaMessage {
 public struct LEPHYUpdateComplete: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x0C }
   public static var name: StaticString { "HCI_LE_PHY_Update_Complete" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.65.12" }
   public var status = HCIStatus()
   public var connectionHandle = ConnectionHandle()
   public var txPHY = PHY.le1M, rxPHY = PHY.le1M
@@ -228,6 +238,7 @@ public struct LEPHYUpdateComplete: LEMetaMessage {
 public struct LEExtendedAdvertisingReport: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x0D }
   public static var name: StaticString { "HCI_LE_Extended_Advertising_Report" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.65.13" }
   public var reports = WireList<Report>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -277,6 +288,7 @@ public struct LEExtendedAdvertisingReport: LEMetaMessage {
 public struct LEScanTimeout: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x11 }
   public static var name: StaticString { "HCI_LE_Scan_Timeout" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.65.17" }
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {}
 }
@@ -287,6 +299,7 @@ public struct LEScanTimeout: LEMetaMessage {
 public struct LEAdvertisingSetTerminated: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x12 }
   public static var name: StaticString { "HCI_LE_Advertising_Set_Terminated" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.65.18" }
   public var status = HCIStatus()
   public var advertisingHandle = AdvertisingHandle()
   public var connectionHandle = ConnectionHandle()
@@ -306,6 +319,7 @@ public struct LEAdvertisingSetTerminated: LEMetaMessage {
 public struct LEScanRequestReceived: LEMetaMessage {
   public static var subeventCode: UInt8 { 0x13 }
   public static var name: StaticString { "HCI_LE_Scan_Request_Received" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.65.19" }
   public var advertisingHandle = AdvertisingHandle()
   public var scannerAddressType = AddressType()
   public var scannerAddress = DeviceAddress()

@@ -4,6 +4,7 @@ import BindruneWire
 public struct DisconnectionComplete: HCIEventMessage {
   public static var code: UInt8 { 0x05 }
   public static var name: StaticString { "HCI_Disconnection_Complete" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.5" }
   public var status = HCIStatus()
   public var connectionHandle = ConnectionHandle()
   public var reason = HCIStatus()
@@ -21,6 +22,7 @@ public struct DisconnectionComplete: HCIEventMessage {
 public struct EncryptionChange: HCIEventMessage {
   public static var code: UInt8 { 0x08 }
   public static var name: StaticString { "HCI_Encryption_Change" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.8" }
   public var status = HCIStatus()
   public var connectionHandle = ConnectionHandle()
   public var encryptionEnabled: UInt8 = 0
@@ -38,6 +40,7 @@ public struct EncryptionChange: HCIEventMessage {
 public struct EncryptionChangeV2: HCIEventMessage {
   public static var code: UInt8 { 0x59 }
   public static var name: StaticString { "HCI_Encryption_Change [v2]" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.8" }
   public var status = HCIStatus()
   public var connectionHandle = ConnectionHandle()
   public var encryptionEnabled: UInt8 = 0
@@ -57,6 +60,7 @@ public struct EncryptionChangeV2: HCIEventMessage {
 public struct EncryptionKeyRefreshComplete: HCIEventMessage {
   public static var code: UInt8 { 0x30 }
   public static var name: StaticString { "HCI_Encryption_Key_Refresh_Complete" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.39" }
   public var status = HCIStatus()
   public var connectionHandle = ConnectionHandle()
   @inlinable public init() {}
@@ -70,6 +74,7 @@ public struct EncryptionKeyRefreshComplete: HCIEventMessage {
 public struct ReadRemoteVersionInformationComplete: HCIEventMessage {
   public static var code: UInt8 { 0x0C }
   public static var name: StaticString { "HCI_Read_Remote_Version_Information_Complete" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.12" }
   public var status = HCIStatus()
   public var connectionHandle = ConnectionHandle()
   public var version = CoreVersion()
@@ -91,6 +96,7 @@ public struct ReadRemoteVersionInformationComplete: HCIEventMessage {
 public struct HardwareError: HCIEventMessage {
   public static var code: UInt8 { 0x10 }
   public static var name: StaticString { "HCI_Hardware_Error" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.16" }
   public var hardwareCode: UInt8 = 0
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -102,6 +108,7 @@ public struct HardwareError: HCIEventMessage {
 public struct NumberOfCompletedPackets: HCIEventMessage {
   public static var code: UInt8 { 0x13 }
   public static var name: StaticString { "HCI_Number_Of_Completed_Packets" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.19" }
   public var handles = WireList<Completed>()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -125,6 +132,7 @@ public struct NumberOfCompletedPackets: HCIEventMessage {
 public struct DataBufferOverflow: HCIEventMessage {
   public static var code: UInt8 { 0x1A }
   public static var name: StaticString { "HCI_Data_Buffer_Overflow" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.26" }
   public var linkType: UInt8 = 0x01
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
@@ -138,6 +146,7 @@ public struct DataBufferOverflow: HCIEventMessage {
 public struct AuthenticatedPayloadTimeoutExpired: HCIEventMessage {
   public static var code: UInt8 { 0x57 }
   public static var name: StaticString { "HCI_Authenticated_Payload_Timeout_Expired" }
+  public static var section: StaticString { "Vol 4, Part E, §7.7.75" }
   public var connectionHandle = ConnectionHandle()
   @inlinable public init() {}
   @inlinable @inline(__always) public mutating func fields(_ visit: inout some FieldVisitor) throws(WireError) {
