@@ -28,6 +28,7 @@ let package = Package(
     .library(name: "GAP", targets: ["GAP"]),
     .library(name: "Simulator", targets: ["BindruneSimulator"]),
     .library(name: "Trace", targets: ["BindruneTrace", "BindruneCapture"]),
+    .library(name: "Replay", targets: ["BindruneReplay"]),
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -77,6 +78,13 @@ let package = Package(
         "BindruneCapture", "BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "SMP", "GATT", "GAP", system,
       ],
       path: "Sources/Trace", swiftSettings: settings),
+    .target(
+      name: "BindruneReplay",
+      dependencies: [
+        "BindruneCapture", "BindruneTrace", "BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT", "SMP", "GATT",
+        "GAP",
+      ],
+      path: "Sources/Replay", swiftSettings: settings),
     .target(name: "CBluetooth"),
     .target(
       name: "BindruneTransport", dependencies: ["BindruneWire", "HCI", "BindruneCapture", "CBluetooth", system] + nio,
@@ -104,7 +112,7 @@ let package = Package(
       dependencies: [
         "Bindrune", "GAP", "SMP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneTransport",
         "BindruneSimulator",
-        "BindruneConformance", "BindruneCapture", "BindruneTrace", system,
+        "BindruneConformance", "BindruneCapture", "BindruneTrace", "BindruneReplay", system,
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
@@ -172,6 +180,13 @@ let package = Package(
     .testTarget(
       name: "TraceTests",
       dependencies: ["BindruneTrace", "BindruneCapture", "BindruneWire", "HCI", "L2CAP", "TestSupport"],
+      swiftSettings: settings),
+    .testTarget(
+      name: "ReplayTests",
+      dependencies: [
+        "BindruneReplay", "BindruneTrace", "BindruneCapture", "BindruneSimulator", "BindruneWire", "GAP", "GATT", "ATT",
+        "SMP", "HCI", "TestSupport",
+      ],
       swiftSettings: settings),
     .testTarget(
       name: "SimulatorTests", dependencies: ["BindruneSimulator", "BindruneToolbox", "TestSupport"],

@@ -64,6 +64,8 @@ public struct TestHost: ~Copyable, HCIHost {
   public private(set) var lastRequest: UInt64 = 0
   /// Time of the last call to the core.
   private var now = Instant.zero
+  /// Every packet in both directions, for tests that replay them; nil: not kept.
+  public var trace: [(isFromHost: Bool, at: Instant, octets: [UInt8])]?
 
   public struct Heard: Sendable {
     public var at: Instant
@@ -154,11 +156,17 @@ public struct TestHost: ~Copyable, HCIHost {
 
   public mutating func receive(_ packet: Span<UInt8>, now: Instant) {
     self.now = now
+    trace?.append((false, now, packet.indices.map { packet[$0] }))
     core.receive(packet, now: now)
     drain()
   }
   public mutating func nextPacket(into output: inout OutputRawSpan, now: Instant) -> Bool {
-    let wrote = core.nextPacket(into: &output, now: now)
+    let start = output.byteCount, wrote = core.nextPacket(into: &output, now: now)
+    if wrote, trace != nil {
+      var octets: [UInt8] = []
+      for place in start..<output.byteCount { octets.append(output.octet(at: place)) }
+      trace?.append((true, now, octets))
+    }
     drain()
     return wrote
   }

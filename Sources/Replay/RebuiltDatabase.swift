@@ -1,0 +1,367 @@
+import ATT
+import BindruneWire
+import GATT
+import HCI
+
+/// # RebuiltDatabase
+/// **Overview**: the GATT database of the recorded host, as far as the trace shows it: what its answers to discovery, reads
+/// and writes reveal, and which of its values it sent.
+///
+/// **Function**: `init` learns from all links. `build` makes a database with the same handles. A value is stored, and the
+/// replay sets it before each request to what the recorded answer contains, unless the application refused one with an
+/// error of its own: then it decides each time.
+struct RebuiltDatabase: Sendable {
+  private struct Service {
+    var end: UInt16
+    var uuid: BluetoothUUID
+    var kind: ServiceKind
+    var isUUIDKnown = true
+  }
+  private struct Declaration {
+    var properties: UInt8
+    var value: UInt16
+    var uuid: BluetoothUUID
+  }
+  /// What clients were allowed to do with an attribute, or were refused.
+  private struct Access {
+    var read: AttributePermissions.Access?, write: AttributePermissions.Access?
+    var isDynamic = false
+    /// The shortest value that was refused as too long.
+    var tooLong: Int?
+  }
+  private var services: [UInt16: Service] = [:]
+  private var declarations: [UInt16: Declaration] = [:]
+  private var includes: [UInt16: UInt16] = [:]
+  private var types: [UInt16: BluetoothUUID] = [:]
+  private var access: [UInt16: Access] = [:]
+  private var values: [UInt16: [UInt8]] = [:]
+  /// Values that the host sent: 1 notifications, 2 indications.
+  private var sent: [UInt16: UInt8] = [:]
+  private var written: Set<UInt16> = []
+  /// Handles that a client wrote a configuration to.
+  private var configured: Set<UInt16> = []
+  /// How many attributes were added without a declaration in the trace.
+  private(set) var guesses = 0
+  /// The link is encrypted whose packets teach.
+  private var isEncrypted = false
+
+  init(_ script: Script) {
+    var encrypted: Set<Int> = []
+    for (index, step) in script.steps.enumerated() {
+      if case .event = step.kind, let link = step.link {
+        let octets = script.packets[step.packets[0]].octets
+        // Encryption Change, with success and encryption on; the end of the link. Vol 4, Part E, §7.7.8, §7.7.5.
+        if octets[1] == 0x08 || octets[1] == 0x59, octets.count >= 7, octets[3] == 0, octets[6] > 0 {
+          encrypted.insert(link)
+        }
+        if octets[1] == 0x05 { encrypted.remove(link) }
+      }
+      guard step.direction == .fromHost else { continue }
+      isEncrypted = step.link.map { encrypted.contains($0) } ?? false
+      switch step.stream {
+      case .server:
+        guard let request = step.partner else { continue }
+        learn(from: script.steps[request].payload, script.steps[index].payload)
+      case .values: learn(sent: step.payload)
+      default: break
+      }
+    }
+  }
+
+  private mutating func learn(sent pdu: [UInt8]) {
+    switch pdu[0] {
+    case 0x1B where pdu.count >= 3: sent[pdu.little16(1), default: 0] |= 1
+    case 0x1D where pdu.count >= 3: sent[pdu.little16(1), default: 0] |= 2
+    case 0x23: for (handle, _) in Self.tuples(pdu) { sent[handle, default: 0] |= 1 }
+    default: break
+    }
+  }
+  /// The tuples of a Multiple Handle Value Notification. Vol 3, Part F, §3.4.7.4.
+  static func tuples(_ pdu: [UInt8]) -> [(handle: UInt16, value: [UInt8])] {
+    var result: [(UInt16, [UInt8])] = [], at = 1
+    while at + 4 <= pdu.count {
+      let end = at + 4 + Int(pdu.little16(at + 2))
+      guard end <= pdu.count else { break }
+      result.append((pdu.little16(at), Array(pdu[(at + 4)..<end])))
+      at = end
+    }
+    return result
+  }
+
+  private mutating func learn(from request: [UInt8], _ response: [UInt8]) {
+    guard let opcode = request.first, let answer = response.first else { return }
+    if answer == 0x01 { return learn(refusal: response, of: request) }
+    guard answer == opcode + 1 else { return }
+    switch opcode {
+    case 0x04: learn(information: response)
+    case 0x06 where request.little16(5) == 0x2800:
+      let uuid = BluetoothUUID(wire: request[min(7, request.count)...])
+      for at in stride(from: 1, to: response.count - 3, by: 4) {
+        if let uuid { add(service: response.little16(at), response.little16(at + 2), uuid, .primary) }
+      }
+    case 0x10: learn(groups: response, request)
+    case 0x08: learn(list: response, BluetoothUUID(wire: request[min(5, request.count)...]))
+    default:
+      for (handle, value) in Self.values(request, response) {
+        // The parts of a long value.
+        if opcode == 0x0C {
+          guard Int(request.little16(3)) == values[handle]?.count, !written.contains(handle) else { continue }
+          values[handle]? += value
+        }
+        learn(value, of: handle)
+      }
+      if [0x12, 0x16].contains(opcode), request.count >= 3 {
+        written.insert(request.little16(1))
+        access[request.little16(1), default: Access()].write = access[request.little16(1)]?.write ?? .open
+        if opcode == 0x12, request.count == 5, request[3] <= 3, request[4] == 0 {
+          configured.insert(request.little16(1))
+        }
+      }
+    }
+  }
+  private mutating func learn(_ value: [UInt8], of handle: UInt16) {
+    if let service = services[handle] {
+      if !service.isUUIDKnown, let uuid = BluetoothUUID(wire: value) { services[handle]?.uuid = uuid }
+      return
+    }
+    if values[handle] == nil { values[handle] = value }
+    access[handle, default: Access()].read = access[handle]?.read ?? .open
+  }
+  private mutating func learn(information pdu: [UInt8]) {
+    let size = pdu.count > 1 && pdu[1] == 1 ? 4 : 18
+    for at in stride(from: 2, to: pdu.count - size + 1, by: size) {
+      types[pdu.little16(at)] = BluetoothUUID(wire: pdu[(at + 2)..<(at + size)])
+    }
+  }
+  private mutating func learn(groups pdu: [UInt8], _ request: [UInt8]) {
+    guard pdu.count > 1, pdu[1] >= 6, let type = BluetoothUUID(wire: request[min(5, request.count)...]) else { return }
+    for at in stride(from: 2, to: pdu.count - Int(pdu[1]) + 1, by: Int(pdu[1])) {
+      guard let uuid = BluetoothUUID(wire: pdu[(at + 4)..<(at + Int(pdu[1]))]) else { continue }
+      add(service: pdu.little16(at), pdu.little16(at + 2), uuid, type == .secondaryService ? .secondary : .primary)
+    }
+  }
+  private mutating func add(service handle: UInt16, _ end: UInt16, _ uuid: BluetoothUUID, _ kind: ServiceKind) {
+    guard handle > 0, handle <= end else { return }
+    services[handle] = Service(end: end, uuid: uuid, kind: kind)
+  }
+  private mutating func learn(list pdu: [UInt8], _ type: BluetoothUUID?) {
+    guard pdu.count > 1, pdu[1] >= 2, let type else { return }
+    for at in stride(from: 2, to: pdu.count - Int(pdu[1]) + 1, by: Int(pdu[1])) {
+      let handle = pdu.little16(at), value = Array(pdu[(at + 2)..<(at + Int(pdu[1]))])
+      switch type {
+      case .characteristic:
+        guard value.count >= 5, let uuid = BluetoothUUID(wire: value[3...]) else { continue }
+        declarations[handle] = Declaration(properties: value[0], value: value.little16(1), uuid: uuid)
+      case .include where value.count >= 4:
+        includes[handle] = value.little16(0)
+        guard services[value.little16(0)] == nil, value.little16(0) > 0, value.little16(0) <= value.little16(2) else {
+          continue
+        }
+        // A service that no discovery of primary services shows; its UUID of 128 bits is in its declaration.
+        let uuid = BluetoothUUID(wire: value[4...])
+        services[value.little16(0)] = Service(
+          end: value.little16(2), uuid: uuid ?? .short(0xFFFF), kind: .secondary, isUUIDKnown: uuid != nil)
+      default:
+        types[handle] = type
+        learn(value, of: handle)
+      }
+    }
+  }
+  private mutating func learn(refusal pdu: [UInt8], of request: [UInt8]) {
+    guard pdu.count >= 5, request.count >= 3 else { return }
+    let handle = pdu.little16(2), isWrite = [0x12, 0x16, 0x18].contains(request[0])
+    guard [0x0A, 0x0C, 0x08, 0x0E, 0x12, 0x16, 0x18, 0x20].contains(request[0]), handle > 0 else { return }
+    let needed: AttributePermissions.Access?
+    switch pdu[4] {
+    case 0x02, 0x03: needed = AttributePermissions.Access.none
+    // An encrypted link is not enough where the key is not authenticated. Vol 3, Part C, §10.3.1.
+    case 0x05, 0x0F: needed = isEncrypted ? .authenticated : .encrypted
+    case 0x0C: needed = .open.withKey(of: 16)
+    case 0x08: needed = .open.withAuthorization
+    case 0x0D where isWrite && request[0] == 0x12:
+      access[handle, default: Access()].tooLong = min(access[handle]?.tooLong ?? .max, request.count - 3)
+      return
+    case 0x0E, 0x11, 0x80...0x9F, 0xE0...0xFF:
+      access[handle, default: Access()].isDynamic = true
+      needed = nil
+    default: return
+    }
+    guard let needed else { return }
+    let known = isWrite ? access[handle]?.write : access[handle]?.read
+    if needed == .encrypted, known == .authenticated { return }
+    if isWrite {
+      access[handle, default: Access()].write = needed
+    } else {
+      access[handle, default: Access()].read = needed
+    }
+  }
+
+  /// The values in a response, and the handles of their attributes; of a long value its part alone.
+  static func values(_ request: [UInt8], _ response: [UInt8]) -> [(handle: UInt16, value: [UInt8])] {
+    guard let opcode = request.first, response.first == opcode + 1 else { return [] }
+    switch opcode {
+    case 0x0A where request.count == 3, 0x0C where request.count == 5:
+      return [(request.little16(1), Array(response.dropFirst()))]
+    case 0x08:
+      guard response.count > 1, response[1] >= 2 else { return [] }
+      let size = Int(response[1])
+      return stride(from: 2, to: response.count - size + 1, by: size).map {
+        (response.little16($0), Array(response[($0 + 2)..<($0 + size)]))
+      }
+    case 0x20:
+      var result: [(UInt16, [UInt8])] = [], at = 1
+      for place in stride(from: 1, to: request.count - 1, by: 2) where at + 2 <= response.count {
+        let end = min(response.count, at + 2 + Int(response.little16(at)))
+        result.append((request.little16(place), Array(response[(at + 2)..<end])))
+        at = end
+      }
+      return result
+    default: return []
+    }
+  }
+  // MARK: Building
+
+  /// One attribute to be built.
+  private enum Row {
+    case include(UInt16)
+    case declaration(Declaration)
+    case descriptor(BluetoothUUID)
+  }
+
+  /// A database with everything learnt; attributes that contradict each other are left out.
+  mutating func build() -> Database {
+    let rows = self.rows(), handles = rows.keys.sorted(), starts = services.keys.sorted()
+    var homes: [Home] = [], last: UInt16 = 0
+    for (place, start) in starts.enumerated() {
+      guard start > last, let service = services[start] else { continue }
+      let end = place + 1 < starts.count ? min(service.end, starts[place + 1] - 1) : service.end
+      homes.append(Home(start: start, end: end, service: service))
+      last = end
+    }
+    homes = withGuesses(homes, for: handles)
+    let targets = Set(homes.map(\.start))
+    var builder = DatabaseBuilder(), place = 0
+    for home in homes {
+      var inside: [(UInt16, Row)] = []
+      while place < handles.count, handles[place] <= home.end {
+        if handles[place] > home.start, let row = rows[handles[place]] { inside.append((handles[place], row)) }
+        place += 1
+      }
+      builder.service(
+        home.service.uuid, home.service.kind, at: AttributeHandle(rawValue: home.start),
+        end: AttributeHandle(rawValue: home.end)
+      ) { fill(&$0, inside, through: home.end, targets) }
+    }
+    do throws(DatabaseError) { return try builder.build() } catch {
+      guesses += 1
+      return Database()
+    }
+  }
+
+  /// A service and its handles.
+  private struct Home {
+    var start: UInt16, end: UInt16
+    var service: Service
+  }
+  /// Adds a service of our own around what the trace does not assign to one.
+  private mutating func withGuesses(_ homes: [Home], for handles: [UInt16]) -> [Home] {
+    var result: [Home] = [], next = 0, last: UInt16 = 0
+    for handle in handles where handle > 1 && handle > last {
+      while next < homes.count, homes[next].start <= handle {
+        last = homes[next].end
+        result.append(homes[next])
+        next += 1
+      }
+      guard handle > last, last + 1 < handle else { continue }
+      let end = next < homes.count ? homes[next].start - 1 : 0xFFFF
+      let service = Service(end: end, uuid: .short(0xFFFF), kind: .primary)
+      result.append(Home(start: last + 1, end: end, service: service))
+      guesses += 1
+      last = end
+    }
+    return result + homes[next...]
+  }
+
+  private mutating func rows() -> [UInt16: Row] {
+    var rows: [UInt16: Row] = [:]
+    for (handle, target) in includes { rows[handle] = .include(target) }
+    for (handle, declaration) in declarations where declaration.value > handle {
+      rows[handle] = .declaration(declaration)
+    }
+    // Values that the trace shows without a declaration.
+    let known = Set(declarations.values.map(\.value))
+    let bare = Set(values.keys).union(sent.keys).union(access.keys).union(types.keys).union(configured)
+    for handle in bare.sorted() where rows[handle] == nil && services[handle] == nil && !known.contains(handle) {
+      // 0x0001 has no room for a service before it.
+      guard handle > 1 else { continue }
+      if configured.contains(handle) || types[handle] != nil {
+        rows[handle] = .descriptor(types[handle] ?? .clientCharacteristicConfiguration)
+        if types[handle] == nil { guesses += 1 }
+      } else if access[handle] != nil || sent[handle] != nil {
+        guesses += 1
+        rows[handle] = .descriptor(.short(0xFFFF))
+        let before = handle - 1
+        if before > 1, rows[before] == nil, services[before] == nil, !known.contains(before) {
+          let properties: UInt8 = 0x0A | ((sent[handle] ?? 0) & 1) << 4 | ((sent[handle] ?? 0) & 2) << 4
+          rows[before] = .declaration(Declaration(properties: properties, value: handle, uuid: .short(0xFFFF)))
+          rows[handle] = nil
+          // Its configuration, if the trace shows none behind it.
+          let after = handle &+ 1
+          if sent[handle] != nil, after > handle, !configured.contains(after), !configured.contains(handle &+ 2),
+            !configured.contains(handle &+ 3),
+            !bare.contains(after), rows[after] == nil, services[after] == nil
+          {
+            rows[after] = .descriptor(.clientCharacteristicConfiguration)
+          }
+        }
+      }
+    }
+    return rows
+  }
+
+  private func fill(
+    _ service: inout ServiceBuilder, _ rows: [(UInt16, Row)], through end: UInt16, _ targets: Set<UInt16>
+  ) {
+    // The last handle that the service has: they must ascend.
+    var last = service.handle.rawValue, properties: UInt8 = 0
+    for (handle, row) in rows where handle > last {
+      let at = AttributeHandle(rawValue: handle)
+      switch row {
+      case .include(let target):
+        guard targets.contains(target) else { continue }
+        service.include(AttributeHandle(rawValue: target), at: at)
+        last = handle
+      case .declaration(let declaration):
+        guard declaration.value <= end else { continue }
+        properties = declaration.properties
+        service.characteristic(
+          declaration.uuid, CharacteristicProperties(rawValue: properties),
+          value: value(declaration.value, declaration.uuid), permissions: permissions(declaration.value, properties),
+          configured: false, at: at, valueAt: AttributeHandle(rawValue: declaration.value))
+        last = declaration.value
+      case .descriptor(let uuid):
+        if uuid == .clientCharacteristicConfiguration, properties & 0x30 != 0 {
+          service.configuration(access[handle]?.write, at: at)
+        } else {
+          service.descriptor(
+            uuid, value: value(handle, uuid),
+            permissions: permissions(handle, access[handle]?.write == nil ? 0x02 : 0x0A),
+            at: at)
+        }
+        last = handle
+      }
+    }
+  }
+  private func value(_ handle: UInt16, _ uuid: BluetoothUUID) -> AttributeValue {
+    if uuid == .clientSupportedFeatures { return .clientSupportedFeatures }
+    if access[handle]?.isDynamic == true { return .dynamic }
+    let longest = min(AttributeValue.longest, max(0, (access[handle]?.tooLong ?? 513) - 1))
+    return .stored(Array((values[handle] ?? []).prefix(longest)), upTo: longest)
+  }
+  /// What the trace shows, else what the properties announce. Vol 3, Part G, §3.3.1.1.
+  private func permissions(_ handle: UInt16, _ properties: UInt8) -> AttributePermissions {
+    AttributePermissions(
+      read: access[handle]?.read ?? (properties & 0x02 != 0 ? .open : AttributePermissions.Access.none),
+      write: access[handle]?.write ?? (properties & 0x0C != 0 ? .open : AttributePermissions.Access.none))
+  }
+}

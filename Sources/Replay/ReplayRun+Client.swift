@@ -1,0 +1,219 @@
+import ATT
+import BindruneWire
+import GAP
+import GATT
+import HCI
+import L2CAP
+
+// Our host as a client: the application's operations, inferred from the recorded requests.
+extension ReplayRun {
+  static func isDiscovery(_ opcode: UInt8) -> Bool { [0x02, 0x04, 0x06, 0x08, 0x10].contains(opcode) }
+  private static var mostQuestions: Int { 256 }
+
+  mutating func playClient(_ recorded: [UInt8], _ link: Int) {
+    guard let id = live[link]?.id, let opcode = recorded.first else { return }
+    if opcode == 0x52 || opcode == 0xD2 {
+      // A question that waits for an answer holds commands back.
+      settle(link)
+      writeCommand(recorded, link, id)
+      return compare(recorded, .client, link)
+    }
+    guard ReplayStream.isRequest(opcode) else { return compare(recorded, .client, link) }
+    settle(link, until: step)
+    if let ours = front(.client, link) {
+      // Both hosts continue the same operation, or one does not as it should.
+      if ours == recorded || !Self.isDiscovery(ours[0]) || isSameWalk(ours, recorded)
+        || ours[0] == opcode && opcode == 2
+      {
+        return compare(recorded, .client, link)
+      }
+    }
+    guard issue(recorded, link, id) else { return skip(.noCall) }
+    pump()
+    if Self.isDiscovery(opcode), let ours = front(.client, link), ours != recorded {
+      // Our client begins the same discovery otherwise.
+      settle(link)
+      return skip(.discovery)
+    }
+    compare(recorded, .client, link)
+  }
+  /// Leaves the current request of the recorded host out, and its response.
+  private mutating func skip(_ freedom: ReplayFreedom) {
+    result.use(freedom, at: number)
+    if let partner = script.steps[step].partner { skipped.insert(partner) }
+  }
+  /// The same questions from another handle on: neither is a new discovery.
+  private func isSameWalk(_ ours: [UInt8], _ recorded: [UInt8]) -> Bool {
+    ours[0] == recorded[0] && ours.count == recorded.count && ours.count >= 5 && ours[3...] == recorded[3...]
+      && ours.little16(1) > 1 && recorded.little16(1) > 1
+  }
+
+  /// Answers the questions of our client that the recorded one does not ask next: the trace has no answers for them.
+  /// `until`: the step of the recorded host's next request, if that is the current one.
+  mutating func settle(_ link: Int, until current: Int? = nil) {
+    var left = Self.mostQuestions
+    while left > 0, let ours = front(.client, link), Self.isDiscovery(ours[0]) {
+      left -= 1
+      let next = current ?? script.nextRequest(after: step, on: link)
+      if let next {
+        let recorded = script.steps[next].payload
+        if recorded == ours || isSameWalk(ours, recorded) || ours[0] == 2 && recorded.first == 2 { return }
+        // It follows within the 30 s of a transaction. Vol 3, Part F, §3.3.3.
+      }
+      take(.client, link)
+      if ours[0] == 0x02 {
+        exchange(ours, link)
+      } else {
+        result.use(.discovery, at: number)
+        // Attribute Not Found ends the search. Vol 3, Part F, §3.4.1.1.
+        feed([0x01, ours[0]] + (ours.count >= 3 ? Array(ours[1..<3]) : [0, 0]) + [0x0A], on: .attribute, of: link)
+      }
+    }
+  }
+  /// The recorded host exchanges the MTU later, or never.
+  private mutating func exchange(_ ours: [UInt8], _ link: Int) {
+    result.use(.mtuExchange, at: number)
+    let later = script.next(after: step - 1, on: link) {
+      $0.direction == .fromHost && $0.payload.first == 0x02 && $0.stream == .client
+    }
+    var answer: [UInt8] = [0x03] + script.mtuBefore(link).littleOctets
+    if let later, !skipped.contains(later) {
+      skipped.insert(later)
+      if let response = script.steps[later].partner {
+        skipped.insert(response)
+        answer = script.steps[response].payload
+      }
+    }
+    feed(answer, on: .attribute, of: link)
+  }
+
+  /// Makes the application's operation that begins with this request. False if our client has none.
+  private mutating func issue(_ request: [UInt8], _ link: Int, _ id: LinkID) -> Bool {
+    guard request.count >= 3, request[0] != 0x18 else { return false }
+    let handle = AttributeHandle(rawValue: request.little16(1)), number = newID()
+    let range = HandleRange(handle, AttributeHandle(rawValue: request.little16(3)))
+    let later = operation(request, link)
+    switch request[0] {
+    case 0x04 where request.count == 5:
+      core.withClient(of: id, id: number) { $0.discoverDescriptors(number, in: range) }
+    case 0x06 where request.count >= 9 && request.little16(5) == 0x2800 && handle.rawValue == 1:
+      guard let uuid = BluetoothUUID(wire: request[7...]) else { return false }
+      core.withClient(of: id, id: number) { $0.discoverPrimaryServices(number, uuid) }
+    case 0x08:
+      guard request.count >= 7, let type = BluetoothUUID(wire: request[5...]) else { return false }
+      core.withClient(of: id, id: number) {
+        switch type {
+        case .include: $0.discoverIncludedServices(number, in: range)
+        case .characteristic: $0.discoverCharacteristics(number, in: range)
+        default: $0.read(number, uuid: type, in: range)
+        }
+      }
+    case 0x10 where request.count == 7 && request.little16(5) == 0x2800 && handle.rawValue == 1:
+      core.withClient(of: id, id: number) {
+        if later.isWhole { $0.discoverAll(number) } else { $0.discoverPrimaryServices(number) }
+      }
+    case 0x0A where request.count == 3:
+      core.withClient(of: id, id: number) {
+        if later.isLong { $0.readLong(number, handle) } else { $0.read(number, handle) }
+      }
+    case 0x0E, 0x20:
+      let handles = stride(from: 1, to: request.count - 1, by: 2).map {
+        AttributeHandle(rawValue: request.little16($0))
+      }
+      core.withClient(of: id, id: number) {
+        if request[0] == 0x0E { $0.readMultiple(number, handles) } else { $0.readMultipleVariable(number, handles) }
+      }
+    case 0x12:
+      let value = Array(request[3...])
+      core.withClient(of: id, id: number) { client in
+        let octets = value
+        client.write(number, handle, octets.span)
+      }
+    case 0x16:
+      let values = later.parts
+      core.withClient(of: id, id: number) { client in
+        if values.count == 1 {
+          let octets = values[0].value
+          client.writeLong(number, values[0].handle, octets.span)
+        } else {
+          client.writeReliable(number, values)
+        }
+      }
+    default: return false
+    }
+    return true
+  }
+
+  /// What the recorded host asks after this request, as far as it decides which operation this is.
+  private struct Operation {
+    /// It searches for secondary services too, as a discovery of everything does.
+    var isWhole = false
+    /// It reads the rest of the value.
+    var isLong = false
+    /// What it prepares: a value for each handle.
+    var parts: [(handle: AttributeHandle, value: [UInt8])] = []
+  }
+  private func operation(_ request: [UInt8], _ link: Int) -> Operation {
+    var operation = Operation()
+    switch request[0] {
+    case 0x0A:
+      let next = script.nextRequest(after: step, on: link).map { script.steps[$0].payload }
+      operation.isLong = next?.first == 0x0C && next?.dropFirst().prefix(2) == request.dropFirst().prefix(2)
+    case 0x10:
+      var at = step, left = Self.mostQuestions
+      while left > 0, let next = script.nextRequest(after: at, on: link) {
+        left -= 1
+        let pdu = script.steps[next].payload
+        guard pdu.first == 0x10 else { break }
+        operation.isWhole = pdu.count == 7 && pdu.little16(5) == 0x2801
+        if operation.isWhole { break }
+        at = next
+      }
+    case 0x16:
+      var at: Int? = step
+      while let here = at, script.steps[here].payload.first == 0x16, operation.parts.count < Self.mostQuestions {
+        let pdu = script.steps[here].payload
+        guard pdu.count >= 5 else { break }
+        let handle = AttributeHandle(rawValue: pdu.little16(1))
+        if operation.parts.last?.handle == handle, pdu.little16(3) > 0 {
+          operation.parts[operation.parts.count - 1].value += pdu[5...]
+        } else {
+          operation.parts.append((handle, Array(pdu[5...])))
+        }
+        at = script.nextRequest(after: here, on: link)
+      }
+    default: break
+    }
+    return operation
+  }
+
+  private mutating func writeCommand(_ recorded: [UInt8], _ link: Int, _ id: LinkID) {
+    guard recorded.count >= 3 else { return }
+    let handle = AttributeHandle(rawValue: recorded.little16(1)), value = Array(recorded[3...])
+    if recorded[0] == 0x52 {
+      _ = core.write(command: value.span, to: handle, on: id)
+    } else if value.count >= 12 {
+      let signed = Array(value.dropLast(12))
+      if case .storeBond = core.write(signed: signed.span, to: handle, on: id) {
+        // The driver has stored the bond.
+        for bond in core.allBonds { core.stored(bond) }
+        _ = core.write(signed: signed.span, to: handle, on: id)
+      }
+    }
+    pump()
+  }
+}
+
+extension BluetoothUUID {
+  /// 2 or 16 octets, as ATT has them. Vol 3, Part F, §3.2.1.
+  init?(wire octets: some Collection<UInt8>) {
+    func number(_ part: some Collection<UInt8>) -> UInt64 {
+      part.enumerated().reduce(0) { $0 | UInt64($1.element) << UInt64(8 * $1.offset) }
+    }
+    switch octets.count {
+    case 2: self = .short(UInt16(number(octets)))
+    case 16: self = .long(low: number(octets.prefix(8)), high: number(octets.dropFirst(8)))
+    default: return nil
+    }
+  }
+}

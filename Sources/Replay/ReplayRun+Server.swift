@@ -1,0 +1,147 @@
+import ATT
+import BindruneWire
+import GAP
+import GATT
+import HCI
+import L2CAP
+
+// Our host as a server: the application's values and answers, taken from the recorded responses.
+extension ReplayRun {
+  /// Sets the values that the recorded response to a request contains, as the application had set them by then.
+  mutating func prepareValues(for current: ReplayStep, _ link: Int) {
+    guard let partner = current.partner, let opcode = current.payload.first else { return }
+    if opcode == 0x0E { prepareValues(current.payload, script.steps[partner].payload) }
+    for (handle, part) in RebuiltDatabase.values(current.payload, script.steps[partner].payload) {
+      let attribute = AttributeHandle(rawValue: handle)
+      guard database.value(attribute) != nil else { continue }
+      var value = part
+      if opcode == 0x0C {
+        // A part in the middle: the octets before it are known from the parts before.
+        let offset = Int(current.payload.little16(3)), before = core.database.value(attribute) ?? []
+        guard offset <= before.count, offset + part.count <= AttributeValue.longest else { continue }
+        value = Array(before.prefix(offset)) + part
+      }
+      if opcode == 0x0A || opcode == 0x0C { value += rest(of: handle, after: value.count, link) }
+      set(attribute, to: value, isCut: isCut(opcode, part, link))
+    }
+    pump()
+  }
+  /// The response had no room for more of the value. Vol 3, Part F, §3.4.4.2, §3.4.4.4, §3.4.4.6.
+  private func isCut(_ opcode: UInt8, _ part: [UInt8], _ link: Int) -> Bool {
+    let mtu = live[link].flatMap { core.mtu(of: $0.id) } ?? 23
+    return part.count >= (opcode == 0x08 ? min(mtu - 4, 253) : opcode == 0x20 ? mtu - 3 : mtu - 1)
+  }
+  private mutating func set(_ attribute: AttributeHandle, to value: [UInt8], isCut: Bool) {
+    let before = core.database.value(attribute) ?? []
+    if before == value || isCut && before.starts(with: value) { return }
+    if !before.isEmpty { result.use(.applicationValue, at: number) }
+    _ = core.setValue(attribute, to: Array(value.prefix(AttributeValue.longest)))
+  }
+  /// The values of Read Multiple have no lengths: those that are known are skipped, and the first other one is the rest.
+  /// Vol 3, Part F, §3.4.4.8.
+  private mutating func prepareValues(_ request: [UInt8], _ response: [UInt8]) {
+    guard response.first == 0x0F else { return }
+    var rest = response.dropFirst()
+    for place in stride(from: 1, to: request.count - 1, by: 2) {
+      let handle = AttributeHandle(rawValue: request.little16(place))
+      guard let value = core.database.value(handle) else { return }
+      if !value.isEmpty, rest.starts(with: value) {
+        rest = rest.dropFirst(value.count)
+      } else {
+        return set(handle, to: Array(rest), isCut: false)
+      }
+    }
+  }
+  /// 512 octets in parts of 22, and some empty ones.
+  private static var mostParts: Int { 32 }
+  /// What the peer reads of the same value next.
+  private func rest(of handle: UInt16, after count: Int, _ link: Int) -> [UInt8] {
+    var rest: [UInt8] = [], at = step
+    var left = Self.mostParts
+    while rest.count < AttributeValue.longest, left > 0,
+      let next = script.next(
+        after: at, on: link,
+        where: {
+          $0.direction == .fromController && $0.stream == .client && ReplayStream.isRequest($0.payload.first ?? 0)
+        })
+    {
+      let request = script.steps[next].payload
+      guard request.count == 5, request[0] == 0x0C, request.little16(1) == handle,
+        Int(request.little16(3)) == count + rest.count, let partner = script.steps[next].partner,
+        script.steps[partner].payload.first == 0x0D
+      else { break }
+      rest += script.steps[partner].payload.dropFirst()
+      left -= 1
+      at = next
+    }
+    return rest
+  }
+
+  // MARK: Answers of the application
+
+  /// The recorded response to the request that is being fed.
+  private var recordedAnswer: [UInt8]? {
+    guard step < script.steps.count, let partner = script.steps[step].partner else { return nil }
+    return script.steps[partner].payload
+  }
+  /// The error in it that is the application's.
+  private var recordedError: ATTError? {
+    guard let answer = recordedAnswer, answer.count == 5, answer[0] == 0x01 else { return nil }
+    return ATTError(rawValue: answer[4])
+  }
+  mutating func answerRead(_ id: ServerRequestID, _ link: LinkID, _ offset: Int) {
+    if let error = recordedError {
+      core.refuse(id, error, now: now)
+    } else {
+      let request = script.steps[step].payload
+      let values = recordedAnswer.map { RebuiltDatabase.values(request, $0) } ?? []
+      core.answerRead(id, values.first?.value ?? [], now: now)
+    }
+  }
+  mutating func answerWrite(_ id: ServerRequestID, _ link: LinkID, _ handle: AttributeHandle) {
+    if let error = recordedError { core.refuse(id, error, now: now) } else { core.answerWrite(id, now: now) }
+  }
+
+  // MARK: Values
+
+  mutating func playValue(_ recorded: [UInt8], _ link: Int) {
+    guard let id = live[link]?.id else { return }
+    if !send(recorded, id) {
+      // The client's subscription is older than the trace.
+      subscribe(recorded, link)
+      _ = send(recorded, id)
+    }
+    pump()
+    compare(recorded, .values, link)
+  }
+  /// False if the client has not subscribed.
+  private mutating func send(_ pdu: [UInt8], _ link: LinkID) -> Bool {
+    guard pdu.count >= 3 else { return true }
+    let handle = AttributeHandle(rawValue: pdu.little16(1)), value = Array(pdu[3...])
+    switch pdu[0] {
+    case 0x1B: return core.notify(value.span, of: handle, on: link) != nil
+    case 0x1D: return core.indicate(value.span, of: handle, on: link) != nil
+    default:
+      let values = RebuiltDatabase.tuples(pdu).map { (handle: AttributeHandle(rawValue: $0.handle), value: $0.value) }
+      _ = core.notify(values, on: link)
+      return true
+    }
+  }
+  private mutating func subscribe(_ pdu: [UInt8], _ link: Int) {
+    // The next configuration behind the value is its own.
+    let value = pdu.little16(1)
+    var low = 0, high = configurations.count
+    while low < high {
+      let middle = (low + high) / 2
+      if configurations[middle] <= value { low = middle + 1 } else { high = middle }
+    }
+    guard low < configurations.count else { return }
+    let descriptor = configurations[low]
+    result.use(.subscriptionBefore, at: number)
+    let before = live[link]?.sent.count ?? 0
+    feed(
+      [0x12] + descriptor.littleOctets + [pdu[0] == 0x1D ? 2 : 1, 0], on: .attribute, of: link)
+    // Its response is not in the trace.
+    if let count = live[link]?.sent.count, count > before { live[link]?.sent.removeLast() }
+  }
+}

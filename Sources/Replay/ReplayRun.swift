@@ -1,0 +1,424 @@
+import ATT
+import BindruneCapture
+import BindruneToolbox
+import BindruneTrace
+import BindruneWire
+import GAP
+import GATT
+import HCI
+import L2CAP
+import SMP
+
+/// # ReplayRun
+/// **Overview**: one adapter's trace, played to one `HostCore`.
+///
+/// **Function**: goes through the steps in order. A step of the controller is fed to the core; a step of the host first makes
+/// the application's operation, if it needs one, and is then compared with the first PDU of its stream that the core has
+/// sent and that no step has taken. `ReplayRun+Client`, `+Server` and `+Security` hold the parts of each role.
+///
+/// Every loop over the core's packets and deadlines has a bound: a trace may be an attacker's.
+struct ReplayRun: ~Copyable {
+  /// A PDU that our host has sent, until a recorded one is compared with it.
+  struct Sent {
+    var stream: ReplayStream
+    var pdu: [UInt8]
+  }
+  /// A link of the trace while it is up.
+  struct Live {
+    var id: LinkID
+    var peer: PeerID
+    var sent: [Sent] = []
+    var pairing = PairingWatch()
+  }
+
+  let script: Script
+  let seed: UInt64?
+  let adapter: UInt16
+  var core: HostCore
+  var result = ReplayResult()
+  /// The links that are up, by their place in the script.
+  var live: [Int: Live] = [:]
+  /// Steps that are not fed, or not compared: their partner was left out.
+  var skipped: Set<Int> = []
+  /// The step that is played.
+  var step = 0
+  var now = Instant.zero
+  var configuration: HostConfiguration
+  var database: Database
+  /// The handles of its Client Characteristic Configuration descriptors, ascending.
+  let configurations: [UInt16]
+  let isOwnAddressKnown: Bool
+  var lastRequest: UInt64 = 0
+  /// The link that comes up: its place in the script.
+  private var rising: Int?
+  private var controller: ScriptedController
+  private var joiner = FrameJoiner()
+  private var dissector = Dissector()
+  private var packet = PacketBuffer(capacity: 1_100)
+  private var start: Int64
+  private static var mostPackets: Int { 10_000 }
+  private static var mostDeadlines: Int { 200 }
+  /// PDUs that our host may be ahead of the recorded one: a longer trace of nothing else takes no quadratic time.
+  private static var mostWaiting: Int { 256 }
+
+  init(_ script: Script, seed: UInt64?, adapter: UInt16) {
+    self.script = script
+    self.seed = seed
+    self.adapter = adapter
+    start = script.packets.first?.time ?? 0
+    var rebuilt = RebuiltDatabase(script)
+    database = rebuilt.build()
+    configurations = database.allAttributes.filter { $0.type == .clientCharacteristicConfiguration }.map(
+      \.handle.rawValue)
+    let own = OwnAddress(script)
+    isOwnAddressKnown = own.isKnown
+    configuration = Self.configuration(script, own)
+    var chance = ReplayChance(seed: seed ?? 0)
+    core = HostCore(configuration: configuration, database: database, chance: &chance)
+    controller = ScriptedController(script, address: own.publicAddress, usesRecords: true)
+    if rebuilt.guesses > 0 {
+      for _ in 0..<rebuilt.guesses { result.use(.database, at: script.packets.first?.number ?? 0) }
+    }
+    result.links = script.links.map { ReplayLink(adapter: adapter, handle: $0.handle, role: $0.role ?? .central) }
+    boot()
+    guard !core.isRunning else { return }
+    // The recorded answers are not a controller's.
+    controller = ScriptedController(script, address: own.publicAddress, usesRecords: false)
+    boot()
+  }
+  private mutating func boot() {
+    core.start(now: now)
+    pump()
+  }
+
+  /// What the recorded host's packets show of its policy.
+  private static func configuration(_ script: Script, _ own: OwnAddress) -> HostConfiguration {
+    var configuration = HostConfiguration()
+    // The application decides when to encrypt: at the recorded command.
+    configuration.encryptsBondedLinks = false
+    configuration.pairsOnDemand = script.pairsOnRequest
+    configuration.addressPolicy = .identity
+    configuration.prefersExtendedCommands = false
+    // The application's values are accepted when the trace has them, so that none is refused for lack of room.
+    configuration.queueCapacity = 65_536
+    if let random = own.randomAddress { configuration.randomStaticAddress = random }
+    for step in script.steps where step.direction == .fromHost {
+      let pdu = step.payload
+      if step.stream == .server || step.stream == .client, pdu.count == 3, pdu[0] == 0x02 || pdu[0] == 0x03 {
+        configuration.preferredMTU = min(max(Int(pdu.little16(1)), 23), 517)
+        break
+      }
+    }
+    configuration.pairing = PairingSettings(recordedIn: script)
+    return configuration
+  }
+
+  // MARK: Playing
+
+  mutating func play() {
+    for index in script.steps.indices {
+      step = index
+      let current = script.steps[index]
+      advance(to: script.packets[current.packets[current.packets.count - 1]].time)
+      if !core.isRunning { boot() }
+      if let link = current.link, live[link] == nil { open(link) }
+      switch (current.kind, current.direction) {
+      case (.frame, .fromHost): playHost(current)
+      case (.frame, .fromController): playPeer(current)
+      case (.command, _): if let link = current.link { playCommand(current, link) }
+      case (.event, _): if let link = current.link { playEvent(current, link) }
+      }
+    }
+    step = max(script.steps.count - 1, 0)
+    for link in live.keys.sorted() { close(link) }
+  }
+  var number: Int {
+    guard step < script.steps.count, let packet = script.steps[step].packets.last else { return 0 }
+    return script.packets[packet].number
+  }
+  /// Moves the clock to the recorded time, through the core's deadlines.
+  private mutating func advance(to time: Int64) {
+    let elapsed = max(0, time.subtractingReportingOverflow(start).partialValue)
+    let target = Instant(nanoseconds: 1_000_000_000 + UInt64(elapsed))
+    var left = Self.mostDeadlines
+    while let deadline = core.deadline, deadline <= target, left > 0 {
+      now = max(now, deadline)
+      core.expire(now: now)
+      pump()
+      left -= 1
+    }
+    now = max(now, target)
+  }
+
+  /// Takes everything that the core has to say, and answers its commands.
+  mutating func pump() {
+    var left = Self.mostPackets
+    while left > 0 {
+      left -= 1
+      while let effect = core.nextEffect() { take(effect) }
+      guard packet.fill({ core.nextPacket(into: &$0, now: now) }) else {
+        if core.hasEffect { continue }
+        return
+      }
+      let octets = packet.bytes
+      if octets.first == HCIPacketType.command.rawValue {
+        keep(command: octets)
+        let answer = controller.answer(octets)
+        core.receive(answer.span, now: now)
+      } else if octets.first == HCIPacketType.acl.rawValue {
+        let record = ReplayPacket(number: 1, direction: .fromHost, octets: octets).record
+        dissector.receive(record, octets.span, into: &joiner)
+        keepFrames()
+        // Number Of Completed Packets. Vol 4, Part E, §7.7.19.
+        let completed: [UInt8] = [4, 0x13, 5, 1] + (octets.little16(1) & 0x0FFF).littleOctets + [1, 0]
+        core.receive(completed.span, now: now)
+      }
+    }
+  }
+  private mutating func keepFrames() {
+    for frame in joiner.frames {
+      guard let link = live.first(where: { script.links[$0.key].handle == frame.handle })?.key,
+        let stream = ReplayStream(frame.channel, frame.payload)
+      else { continue }
+      keep(Sent(stream: stream, pdu: frame.payload), link)
+    }
+    joiner.frames = []
+  }
+  /// Keeps a PDU until a recorded one is compared with it. The recorded host has not sent the oldest of too many.
+  private mutating func keep(_ sent: Sent, _ link: Int) {
+    live[link]?.sent.append(sent)
+    guard let waiting = live[link]?.sent.count, waiting > Self.mostWaiting, let oldest = live[link]?.sent.removeFirst()
+    else { return }
+    diverge(nil, oldest.pdu, oldest.stream, link)
+  }
+  private mutating func keep(command: [UInt8]) {
+    guard command.count >= 6, Script.comparedCommands.contains(command.little16(1)) else { return }
+    let handle = command.little16(4) & 0x0FFF
+    guard let link = live.keys.first(where: { script.links[$0].handle == handle }) else { return }
+    keep(Sent(stream: .commands, pdu: command), link)
+  }
+  /// Feeds the packets of the current step.
+  mutating func feed() {
+    for index in script.steps[step].packets {
+      let octets = script.packets[index].octets
+      core.receive(octets.span, now: now)
+      pump()
+    }
+  }
+  /// Feeds a PDU that the trace does not have.
+  mutating func feed(_ pdu: [UInt8], on channel: ChannelID, of link: Int) {
+    let count = UInt16(clamping: pdu.count)
+    var octets: [UInt8] = [2] + (script.links[link].handle | 0x2000).littleOctets
+    octets += (count &+ 4).littleOctets + count.littleOctets + channel.rawValue.littleOctets + pdu
+    core.receive(octets.span, now: now)
+    pump()
+  }
+  mutating func newID() -> RequestID {
+    lastRequest += 1
+    return RequestID(rawValue: lastRequest)
+  }
+
+  // MARK: Links
+
+  /// Brings a link up: from its event, or, where the trace begins later, from one of ours.
+  private mutating func open(_ link: Int) {
+    let script = script.links[link]
+    // The trace lacks the end of the link that had this handle.
+    for other in live.keys.sorted() where self.script.links[other].handle == script.handle { close(other) }
+    var peer = PeerAddress(DeviceAddress(0xC0DE_0000_0000 | UInt64(link & 0xFFFF)), .random)
+    var event: [UInt8] = []
+    if let begin = script.begin, begin == step {
+      event = self.script.packets[self.script.steps[step].packets[0]].octets
+      guard event.count >= 14 else { return }
+      let address = (0..<6).reduce(UInt64(0)) { $0 | UInt64(event[9 + $1]) << UInt64(8 * $1) }
+      peer = PeerAddress(DeviceAddress(address), AddressType(rawValue: event[8]))
+    } else {
+      guard script.begin == nil else { return }
+      result.use(.connectionBefore, at: number)
+      // LE Connection Complete: interval 30 ms, latency 0, supervision time-out 5 s. Vol 4, Part E, §7.7.65.1.
+      event = [4, 0x3E, 19, 1, 0] + script.handle.littleOctets + [script.role == .peripheral ? 1 : 0, 1]
+      event += (0..<6).map { UInt8(truncatingIfNeeded: peer.address.value >> (8 * $0)) }
+      event += [24, 0, 0, 0, 0xF4, 1, 0]
+    }
+    if script.role != .peripheral {
+      // The application wants this connection.
+      core.connect(to: peer, id: newID(), now: now)
+      pump()
+    }
+    rising = link
+    core.receive(event.span, now: now)
+    pump()
+    rising = nil
+    guard script.begin == nil, live[link] != nil, self.script.mtuBefore(link) > 23 else { return }
+    if script.role == .peripheral {
+      // The peer has exchanged the MTU before the trace.
+      feed([0x02] + self.script.mtuBefore(link).littleOctets, on: .attribute, of: link)
+      take(.server, link)
+    }
+  }
+  /// What is left when a link ends.
+  private mutating func close(_ link: Int) {
+    guard let state = live[link] else { return }
+    for sent in state.sent {
+      switch (sent.stream, sent.pdu.first ?? 0) {
+      case (.client, let opcode) where Self.isDiscovery(opcode): result.use(.discovery, at: number)
+      // Our host ended the link, or protected it, by itself.
+      case (.commands, _) where sent.pdu.little16(1) == 0x0406: diverge(nil, sent.pdu, .commands, link)
+      default: result.use(.endOfLink, at: number)
+      }
+    }
+    // Disconnection Complete, if the trace has none. Vol 4, Part E, §7.7.5.
+    let ended: [UInt8] = [4, 5, 4, 0] + script.links[link].handle.littleOctets + [0x13]
+    core.receive(ended.span, now: now)
+    pump()
+    live[link] = nil
+  }
+  private mutating func playEvent(_ current: ReplayStep, _ link: Int) {
+    let octets = script.packets[current.packets[0]].octets
+    if script.links[link].begin == step { return }
+    if octets.count >= 7, octets[1] == 0x05 {
+      if live[link] != nil { close(link) }
+      return
+    }
+    if octets.count >= 4, octets[1] == 0x3E, octets[3] == 0x05 { prepareKey(on: link, octets) }
+    feed()
+  }
+
+  // MARK: Comparing
+
+  private mutating func playHost(_ current: ReplayStep) {
+    guard let link = current.link, let stream = current.stream, !skipped.contains(step) else { return }
+    guard live[link] != nil else { return diverge(current.payload, nil, stream, link, isCompared: true) }
+    switch stream {
+    case .client: playClient(current.payload, link)
+    case .values: playValue(current.payload, link)
+    case .security: playSecurity(current.payload, link)
+    case .signaling
+    where current.payload.first == 0x12 || current.payload.first == 0x14 || current.payload.first == 0x17:
+      result.use(.noCall, at: number)
+    case .server, .confirmations, .signaling, .commands: compare(current.payload, stream, link)
+    }
+  }
+  private mutating func playPeer(_ current: ReplayStep) {
+    guard let link = current.link, live[link] != nil, !skipped.contains(step) else { return }
+    switch current.stream {
+    case .client: prepareValues(for: current, link)
+    case .security: if !admits(current.payload, link) { return }
+    // Answers to what our host has not asked.
+    case .signaling where current.payload.first == 0x13 || current.payload.first == 0x01: return
+    default: break
+    }
+    feed()
+    settle(link)
+  }
+
+  /// The first PDU of a stream that has not been compared.
+  func front(_ stream: ReplayStream, _ link: Int) -> [UInt8]? { live[link]?.sent.first { $0.stream == stream }?.pdu }
+  /// Takes it.
+  @discardableResult mutating func take(_ stream: ReplayStream, _ link: Int) -> [UInt8]? {
+    guard let index = live[link]?.sent.firstIndex(where: { $0.stream == stream }) else { return nil }
+    return live[link]?.sent.remove(at: index).pdu
+  }
+
+  /// Compares a recorded PDU of the host with the next of ours.
+  mutating func compare(_ recorded: [UInt8], _ stream: ReplayStream, _ link: Int) {
+    result.links[link].compared[stream, default: 0] += 1
+    let position = live[link]?.sent.firstIndex { $0.stream == stream }
+    guard let ours = take(stream, link) else { return diverge(recorded, nil, stream, link) }
+    if let position, position > 0 { result.use(.order, at: number) }
+    if ours != recorded {
+      guard let freedom = freedom(recorded, ours, stream) else { return diverge(recorded, ours, stream, link) }
+      result.use(freedom, at: number)
+    }
+    result.links[link].equal[stream, default: 0] += 1
+  }
+  mutating func diverge(
+    _ recorded: [UInt8]?, _ ours: [UInt8]?, _ stream: ReplayStream, _ link: Int, isCompared: Bool = false
+  ) {
+    if isCompared { result.links[link].compared[stream, default: 0] += 1 }
+    result.links[link].divergences += 1
+    result.add(
+      ReplayDivergence(
+        number: number, adapter: adapter, handle: script.links[link].handle, role: result.links[link].role,
+        stream: stream, recorded: recorded, ours: ours))
+  }
+  /// What permits two PDUs to differ.
+  private func freedom(_ recorded: [UInt8], _ ours: [UInt8], _ stream: ReplayStream) -> ReplayFreedom? {
+    guard recorded.first == ours.first, recorded.count == ours.count else { return nil }
+    switch stream {
+    // A host with several limits shows one of them in each exchange. Vol 3, Part F, §3.4.2.
+    case .client, .server: return recorded[0] == 0x02 || recorded[0] == 0x03 ? .parameters : nil
+    case .security: return securityFreedom(recorded, ours)
+    // Connection Parameter Update Response, same identifier and length: the result. Vol 3, Part A, §4.21.
+    case .signaling:
+      return recorded[0] == 0x13 && recorded.count == 6 && recorded[1] == ours[1] ? .parameters : nil
+    case .commands: return commandFreedom(recorded, ours)
+    case .values, .confirmations: return nil
+    }
+  }
+
+  // MARK: Effects
+
+  private mutating func take(_ effect: HostEffect) {
+    switch effect {
+    case .linkUp(let id, let peer, _, _): if let rising { live[rising] = Live(id: id, peer: peer) }
+    case .readRequested(let id, let link, _, let offset): answerRead(id, link, offset)
+    case .writeRequested(let id, let link, let handle, _, _, let following):
+      if following == 0 { answerWrite(id, link, handle) }
+    case .pairingAsked(let link, let question): answer(question, link)
+    default: break
+    }
+  }
+  /// The place of a link in the script.
+  func place(of id: LinkID) -> Int? { live.first { $0.value.id == id }?.key }
+}
+
+/// Takes the frames of our host.
+private struct FrameJoiner: TraceSink {
+  var frames: [(handle: UInt16, channel: ChannelID, payload: [UInt8])] = []
+  mutating func record(_ record: CaptureRecord, _ bytes: Span<UInt8>) {}
+  mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord) {
+    frames.append((UInt16(truncatingIfNeeded: frame.connection), frame.channel, payload.array))
+  }
+  mutating func violation(
+    _ violation: L2CAPViolation, _ handle: ConnectionHandle, _ direction: HCIDirection?, of record: CaptureRecord
+  ) {}
+}
+
+/// The address of the recorded host, from its commands and its controller's answer.
+struct OwnAddress {
+  var publicAddress = DeviceAddress()
+  /// The one in use, where the host does not use the public one.
+  var randomAddress: DeviceAddress?
+  /// The trace shows it.
+  var isKnown: Bool { publicAddress.value != 0 || randomAddress != nil }
+
+  init(_ script: Script) {
+    var random: DeviceAddress?, usesRandom = false
+    for packet in script.packets {
+      let octets = packet.octets
+      guard octets.count > 9 else { continue }
+      switch (octets[0], octets.little16(octets[0] == 1 ? 1 : 4)) {
+      // LE Set Random Address: Vol 4, Part E, §7.8.4.
+      case (1, 0x2005): if random == nil { random = Self.address(octets, 4) }
+      // Own_Address_Type of LE Set Advertising Parameters and LE Create Connection: §7.8.5, §7.8.12.
+      case (1, 0x2006): usesRandom = usesRandom || octets[9] & 1 == 1
+      case (1, 0x200D) where octets.count > 16: usesRandom = usesRandom || octets[16] & 1 == 1
+      case (1, 0x2036) where octets.count > 14: usesRandom = usesRandom || octets[14] & 1 == 1
+      case (1, 0x2043): usesRandom = usesRandom || octets[5] & 1 == 1
+      case (4, 0x1009) where octets[1] == 0x0E && octets.count >= 13: publicAddress = Self.address(octets, 7)
+      default: break
+      }
+    }
+    let hasPublic = publicAddress.value != 0 && publicAddress.value != 0xFFFF_FFFF_FFFF
+    if !hasPublic { publicAddress = DeviceAddress() }
+    if let random, usesRandom || !hasPublic {
+      randomAddress = random
+      publicAddress = DeviceAddress()
+    }
+  }
+  private static func address(_ octets: [UInt8], _ at: Int) -> DeviceAddress {
+    DeviceAddress(
+      (0..<6).reduce(UInt64(0)) { at + $1 < octets.count ? $0 | UInt64(octets[at + $1]) << UInt64(8 * $1) : $0 })
+  }
+}
