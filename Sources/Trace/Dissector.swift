@@ -110,7 +110,8 @@ public struct Dissector: ~Copyable {
       ?? (flag == .firstNonFlushable
         ? .fromHost
         : flag == .continuing && assemblies[key(record, handle, .fromHost)] != nil ? .fromHost : .fromController)
-    if flag != .continuing, flag != .complete, word >> 14 == 0, declared >= L2CAPFrame.headerCount, assemblies.isEmpty,
+    if flag != .continuing, flag != .complete, word >> 14 == 0, declared >= L2CAPFrame.headerCount,
+      assemblies.isEmpty || assemblies[key(record, handle, direction)] == nil,
       L2CAPFrame.headerCount + (Int(bytes[5]) | Int(bytes[6]) << 8) == declared, available >= L2CAPFrame.headerCount
     {
       let frame = TraceFrame(

@@ -1,5 +1,5 @@
 // B6: a trace file to ATT. B6.read decodes and visits every field, as the C bound does; B6.fields writes each PDU as
-// text, to memory; B6.check judges it.
+// text, to memory.
 import ATT
 import BindruneCapture
 import BindruneTrace
