@@ -251,7 +251,8 @@ public actor BluetoothHost {
     }.value
   }
   func closeIfQuiet() {
-    guard case .closing = state, linkStates.isEmpty else { return }
+    // A command that the controller has not answered leaves no credit for another. Vol 4, Part E, §4.4.
+    guard case .closing = state, linkStates.isEmpty, !core.awaitsController else { return }
     let reset: [UInt8] = [0x01, 0x03, 0x0C, 0x00]  // HCI_Reset, without waiting for its answer
     transport.send(reset.span)
     fail(.closed)

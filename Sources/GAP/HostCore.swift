@@ -75,6 +75,8 @@ public struct HostCore: ~Copyable {
   var lastLink: UInt32 = 0
   /// What the controller reported about itself at the last start.
   public internal(set) var controller: ControllerInfo?
+  /// Commands wait to be sent, or for the controller's answers.
+  public var awaitsController: Bool { hci.awaitsController }
   /// Our address on the air, and the address by which a peer with our IRK knows us.
   public internal(set) var ownAddress = PeerAddress(DeviceAddress(), .public)
   public internal(set) var identityAddress = PeerAddress(DeviceAddress(), .public)

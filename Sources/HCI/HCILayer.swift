@@ -65,6 +65,8 @@ public struct HCILayer: ~Copyable {
   /// The deadline of the start, while starting.
   private var startDeadline = Instant.zero
   @usableFromInline var queue: CommandQueue
+  /// Commands wait to be sent, or for their answers.
+  public var awaitsController: Bool { !queue.isEmpty }
   /// The controller's properties; defaults before it has started.
   public private(set) var info = ControllerInfo()
   /// The controller's buffers. Links open and close with their events; the owner reports which want to send.
