@@ -174,6 +174,9 @@ struct JSONLine: CustomStringConvertible {
   mutating func add(_ key: String, _ values: [String]) {
     add(key, raw: "[" + values.map(Self.quoted).joined(separator: ",") + "]")
   }
+  mutating func add(_ key: String, _ numbers: [Int]) {
+    add(key, raw: "[" + numbers.map { String($0) }.joined(separator: ",") + "]")
+  }
   mutating func add(_ key: String, _ objects: [JSONLine]) {
     add(key, raw: "[" + objects.map(\.description).joined(separator: ",") + "]")
   }

@@ -45,19 +45,31 @@ struct Explain: AsyncParsableCommand {
     }
     let text = octets.joined(separator: " ")
     if let colon = text.lastIndex(of: ":"), let frame = Int(text[text.index(after: colon)...]), frame > 0,
-      isFile(String(text[..<colon]))
+      Self.isPath(String(text[..<colon]))
     {
       return try explain(frame, of: String(text[..<colon]))
     }
     try explain(Self.parse(text))
   }
-  private func isFile(_ path: String) -> Bool {
-    (try? FileDescriptor.open(FilePath(path), .readOnly)).map { try? $0.close() } != nil
+  /// A file's name, rather than octets: there is such a file, or it has characters that octets do not have.
+  private static func isPath(_ text: String) -> Bool {
+    if (try? FileDescriptor.open(FilePath(text), .readOnly)).map({ try? $0.close() }) != nil { return true }
+    return !text.allSatisfy { $0.isHexDigit || " :,xX".contains($0) }
   }
 
-  private func explain(_ octets: [UInt8], as form: Explanation.Form? = nil) throws {
+  private func explain(_ octets: [UInt8], as form: Explanation.Form? = nil, of source: Source? = nil) throws {
     let explanation = Explanation(of: octets, as: form ?? self.form?.form)
-    if json { Console.line(object(explanation)) } else { draw(explanation) }
+    if json {
+      Console.line(object(explanation, source))
+    } else {
+      if let source, source.records.count > 1 {
+        let records = source.records.map(String.init).joined(separator: ", ")
+        Console.line(
+          "Frame \(source.records.last ?? 0) of \(source.path.printable(limit: 200)) ends this L2CAP frame, whose fragments are in the frames \(records)."
+        )
+      }
+      draw(explanation)
+    }
     if !explanation.isSound { throw ExitCode.failure }
   }
   private func draw(_ explanation: Explanation) {
@@ -77,18 +89,30 @@ struct Explain: AsyncParsableCommand {
       Console.line(Console.styled("Explained as \(explanation.form.rawValue). --as also fits: \(others).", .dim))
     }
   }
-  private func object(_ explanation: Explanation) -> JSONLine {
+  /// Where octets come from: a trace, and the numbers of the records that have them.
+  private struct Source {
+    var path: String
+    var records: [Int]
+  }
+  private func object(_ explanation: Explanation, _ source: Source?) -> JSONLine {
     var line = JSONLine(event: "explanation")
+    if let source {
+      line.add("file", source.path)
+      line.add("frames", source.records)
+    }
+    line.add("octets", hexText(explanation.octets.span))
     line.add("as", explanation.form.rawValue)
     line.add("also", explanation.alternatives.map(\.rawValue))
     line.add("sound", explanation.isSound)
     line.add(
       "rows",
       explanation.rows.map { row in
+        let octets = row.bit / 8..<(row.bit + row.width + 7) / 8
         var object = JSONLine()
         object.add("kind", row.kind.rawValue)
         object.add("bit", row.bit)
         object.add("width", row.width)
+        object.add("octets", row.isLeaf ? hexText(explanation.octets.span.extracting(octets)) : nil)
         object.add("label", row.label)
         object.add("text", row.text)
         return object
@@ -145,11 +169,9 @@ struct Explain: AsyncParsableCommand {
     guard let octets = sink.sink.octets, !octets.isEmpty, octets.count <= 0xFFFF else {
       throw Failure("\(path) has no packet \(number): `bindrune trace show` lists its packets.")
     }
-    if let frame = sink.sink.frame {
-      Console.line("Frame \(number) of \(path) ends the L2CAP frame that follows.".printable(limit: 200))
-      return try explain(frame, as: form?.form ?? .l2cap)
-    }
-    try explain(octets, as: form?.form ?? .hci)
+    let source = Source(path: path, records: sink.sink.fragments)
+    if let frame = sink.sink.frame { return try explain(frame, as: form?.form ?? .l2cap, of: source) }
+    try explain(octets, as: form?.form ?? .hci, of: source)
   }
 }
 
@@ -167,15 +189,29 @@ private struct OneFrame: TraceSink {
   let number: Int
   var octets: [UInt8]?
   var frame: [UInt8]?
+  /// The records whose octets these are.
+  var fragments: [Int] = []
+  /// The records of each link's incomplete frame, by adapter, direction and handle.
+  private var incomplete: [UInt64: [Int]] = [:]
   init(_ number: Int) { self.number = number }
 
   var wantsMore: Bool { octets == nil }
   mutating func record(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
-    guard record.number == number, record.content == .packet else { return }
+    guard record.content == .packet else { return }
+    if bytes.count > 2, bytes[0] == HCIPacketType.acl.rawValue {
+      let side: UInt64 = record.direction == .fromHost ? 0 : 1
+      let link = UInt64(record.adapter) << 32 | side << 16 | UInt64(bytes[1]) | UInt64(bytes[2] & 0x0F) << 8
+      if bytes[2] >> 4 & 3 != 1 { incomplete[link] = [] }
+      // A frame has at most 65,539 octets; a hostile trace has any number of continuing fragments.
+      if incomplete[link, default: []].count < 4_096 { incomplete[link, default: []].append(record.number) }
+      if record.number == number { fragments = incomplete[link] ?? [] }
+    }
+    guard record.number == number else { return }
+    if fragments.isEmpty { fragments = [number] }
     octets = bytes.indices.map { bytes[$0] }
   }
   mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord) {
-    guard record.number == number, let octets, octets.count > 2, octets[2] >> 4 & 3 == 1 else { return }
+    guard record.number == number, fragments.count > 1 else { return }
     let header = [UInt16(truncatingIfNeeded: frame.length), frame.channel.rawValue]
     self.frame = header.flatMap { [UInt8($0 & 0xFF), UInt8($0 >> 8)] } + payload.indices.map { payload[$0] }
   }

@@ -110,9 +110,10 @@ public struct Dissector: ~Copyable {
       ?? (flag == .firstNonFlushable
         ? .fromHost
         : flag == .continuing && assemblies[key(record, handle, .fromHost)] != nil ? .fromHost : .fromController)
-    if flag != .continuing, flag != .complete, word >> 14 == 0, declared >= L2CAPFrame.headerCount,
+    // The recorder may have cut the packet within L2CAP's header.
+    if flag != .continuing, flag != .complete, word >> 14 == 0, available >= L2CAPFrame.headerCount,
       assemblies.isEmpty || assemblies[key(record, handle, direction)] == nil,
-      L2CAPFrame.headerCount + (Int(bytes[5]) | Int(bytes[6]) << 8) == declared, available >= L2CAPFrame.headerCount
+      L2CAPFrame.headerCount + (Int(bytes[5]) | Int(bytes[6]) << 8) == declared
     {
       let frame = TraceFrame(
         adapter: record.adapter, connection: UInt32(handle), direction: direction,
@@ -166,10 +167,12 @@ public struct Dissector: ~Copyable {
       if assemblies.count < Self.mostAssemblies { assemblies[key] = assembly }
       return
     }
-    guard assembly.received == expected, assembly.octets.count >= L2CAPFrame.headerCount else {
+    guard assembly.received == expected else {
       return sink.violation(
         .overlongFragment(received: assembly.received, expected: expected), link.handle, link.direction, of: record)
     }
+    // The recorder cut it within its header: which channel it is for is not known.
+    guard assembly.octets.count >= L2CAPFrame.headerCount else { return }
     let frame = TraceFrame(
       adapter: link.adapter, connection: link.connection, direction: link.direction,
       channel: ChannelID(rawValue: UInt16(assembly.octets[2]) | UInt16(assembly.octets[3]) << 8),

@@ -22,7 +22,7 @@ extension HCIOpcode: NamedBits {
     [(10, 6, "Opcode Group Field"), (0, 10, "Opcode Command Field")]
   }
 }
-/// Vol 3, Part H, §3.5.1, Figure 3.3.
+/// Vol 3, Part H, §3.5.1.
 extension AuthReq: NamedBits {
   static var parts: [(bit: Int, width: Int, name: StaticString)] {
     [
@@ -30,7 +30,7 @@ extension AuthReq: NamedBits {
     ]
   }
 }
-/// Vol 3, Part H, §3.6.1, Figure 3.11.
+/// Vol 3, Part H, §3.6.1.
 extension KeyDistribution: NamedBits {
   static var parts: [(bit: Int, width: Int, name: StaticString)] {
     [

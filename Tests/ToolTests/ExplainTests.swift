@@ -24,4 +24,28 @@ import Testing
     let object = try #require(try run.objects().first)
     #expect(run.status != 0 && object["sound"] as? Bool == false && object["as"] as? String == "att")
   }
+
+  // MARK: A packet of a trace
+
+  private static let trace = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+    .deletingLastPathComponent().appending(path: "Fixtures/Traces/bumble-peripheral-mtu-517.btsnoop").path
+  /// Records 260 … 262 are the fragments of one response.
+  @Test func fragmentsOfATrace() async throws {
+    let whole = try await Tool.run(["explain", Self.trace + ":262"])
+    #expect(whole.output.contains("whose fragments are in the frames 260, 261, 262."), "\(whole.output)")
+    #expect(whole.status == 0 && whole.output.contains("ATT_READ_RSP"))
+    let run = try await Tool.run(["explain", "--json", Self.trace + ":262"])
+    let objects = try run.objects()
+    #expect(objects.count == 1 && objects[0]["frames"] as? [Int] == [260, 261, 262], "\(run.output)")
+    let rows = try #require(objects[0]["rows"] as? [[String: Any]])
+    #expect(rows.compactMap { $0["octets"] as? String }.joined(separator: " ") == objects[0]["octets"] as? String)
+    // One fragment alone is the HCI packet that it is.
+    let first = try await Tool.run(["explain", Self.trace + ":260"])
+    #expect(first.output.contains("HCI ACL Data") && !first.output.contains("fragments are"), "\(first.output)")
+  }
+  @Test(arguments: [(Self.trace + ":1000000", "has no packet 1000000"), ("nowhere.btsnoop:3", "Cannot open nowhere")])
+  func noSuchPacket(place: String, cause: String) async throws {
+    let run = try await Tool.run(["explain", place])
+    #expect(run.status != 0 && run.errors.contains(cause), "\(run.errors)")
+  }
 }
