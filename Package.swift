@@ -131,6 +131,9 @@ let package = Package(
     .executableTarget(
       name: "Thermometer", dependencies: ["Bindrune"], path: "Examples/Thermometer",
       swiftSettings: [.treatAllWarnings(as: .error)]),
+    .executableTarget(
+      name: "CheckFolder", dependencies: ["BindruneTrace"], path: "Examples/CheckFolder",
+      swiftSettings: [.treatAllWarnings(as: .error)]),
 
     // The programs of Tests/Interop/run, which are no tests of `swift test`.
     .executableTarget(
@@ -212,8 +215,8 @@ let package = Package(
     .testTarget(
       name: "ToolTests",
       dependencies: [
-        "BindruneTool", "Bindrune", "GAP", "SMP", "BindruneTransport", "BindruneSimulator", "BindruneWire",
-        "TestSupport",
+        "BindruneTool", "Bindrune", "GAP", "SMP", "HCI", "BindruneTransport", "BindruneSimulator", "BindruneCapture",
+        "BindruneWire", "TestSupport",
       ] + nio,
       swiftSettings: settings),
     .testTarget(name: "VectorTests", dependencies: ["BindruneWire", "ATT", "TestSupport"], swiftSettings: settings),

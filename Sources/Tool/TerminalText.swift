@@ -17,6 +17,20 @@ extension String {
     }
     return width > 0 ? result + "…" : ""
   }
+
+  /// Pieces of at most `width` characters, broken at spaces where there are some; those after the first are indented
+  /// by two more.
+  func wrapped(_ width: Int) -> [String] {
+    var pieces: [String] = [], rest = Substring(self)
+    while rest.count > width {
+      let end = rest.prefix(width).lastIndex(of: " ").flatMap { $0 == rest.startIndex ? nil : $0 }
+      let piece = end.map { rest[..<$0] } ?? rest.prefix(width)
+      pieces.append((pieces.isEmpty ? "" : "  ") + piece)
+      rest = rest[piece.endIndex...].drop { $0 == " " }
+      if pieces.count > 40 { break }
+    }
+    return pieces + [(pieces.isEmpty ? "" : "  ") + rest]
+  }
 }
 
 extension Unicode.Scalar {

@@ -11,9 +11,11 @@ struct TraceOptions: ParsableArguments {
   /// Stands for the kernel's packets, live.
   static let monitor = "monitor:"
 
-  /// Reads a trace, or `monitor:`, into `sink`. Damage is an error once everything before it has been read.
+  /// Reads a trace, or `monitor:`, into `sink`. Damage is an error once everything before it has been read; `warn`
+  /// receives what was skipped.
   func read(
-    _ path: String, into sink: inout some CaptureSink & ~Copyable, waiting wait: () -> Bool = { false }
+    _ path: String, into sink: inout some CaptureSink & ~Copyable, waiting wait: () -> Bool = { false },
+    warn: (String) -> Void = Console.warn
   ) throws {
     if path == Self.monitor { return try MonitorReader().read(into: &sink) }
     var file: TraceFile
@@ -27,10 +29,10 @@ struct TraceOptions: ParsableArguments {
       throw Failure(words)
     }
     for gap in file.gaps {
-      Console.warn("\(file.path): \(gap.count) octets were skipped at octet \(gap.error.offset): \(gap.error).")
+      warn("\(file.path): \(gap.count) octets were skipped at octet \(gap.error.offset): \(gap.error).")
     }
     if file.gapCount > file.gaps.count {
-      Console.warn("\(file.path): \(file.gapCount - file.gaps.count) more gaps were skipped.")
+      warn("\(file.path): \(file.gapCount - file.gaps.count) more gaps were skipped.")
     }
   }
 }

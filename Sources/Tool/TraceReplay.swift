@@ -105,7 +105,7 @@ struct TraceReplay: AsyncParsableCommand {
     Console.line("  \("recorded".padded(width)) ours")
     for row in 0..<max(left.count, right.count) {
       let a = row < left.count ? left[row] : "", b = row < right.count ? right[row] : ""
-      let pieces = (Self.wrapped(a, width), Self.wrapped(b, width))
+      let pieces = (a.wrapped(width), b.wrapped(width))
       for line in 0..<max(pieces.0.count, pieces.1.count) {
         let one = line < pieces.0.count ? pieces.0[line] : "", other = line < pieces.1.count ? pieces.1[line] : ""
         let text = "  \(one.padded(width)) \(other)"
@@ -113,19 +113,6 @@ struct TraceReplay: AsyncParsableCommand {
       }
     }
   }
-  /// A line in pieces of at most `width` characters, broken at spaces where there are some.
-  private static func wrapped(_ line: String, _ width: Int) -> [String] {
-    var pieces: [String] = [], rest = Substring(line)
-    while rest.count > width {
-      let end = rest.prefix(width).lastIndex(of: " ").flatMap { $0 == rest.startIndex ? nil : $0 }
-      let piece = end.map { rest[..<$0] } ?? rest.prefix(width)
-      pieces.append((pieces.isEmpty ? "" : "  ") + piece)
-      rest = rest[piece.endIndex...].drop { $0 == " " }
-      if pieces.count > 40 { break }
-    }
-    return pieces + [(pieces.isEmpty ? "" : "  ") + rest]
-  }
-
   private static func object(_ result: ReplayResult) -> JSONLine {
     var object = JSONLine()
     object.add("compared", result.comparedCount)
@@ -154,7 +141,7 @@ struct TraceReplay: AsyncParsableCommand {
         var line = JSONLine()
         line.add("name", freedom.rawValue)
         line.add("count", use.count)
-        line.add("records", use.numbers.map { "\($0)" })
+        line.add("records", use.numbers)
         return line
       })
     var first: JSONLine?

@@ -8,6 +8,15 @@ public struct P256PublicKey: BitwiseCopyable, Sendable, Hashable {
     self.x = x
     self.y = y
   }
+  /// Whether the point is on the curve, which costs less than a DHKey. Vol 3, Part H, §2.3.5.6.1.
+  public var isOnCurve: Bool {
+    do {
+      _ = try P256.KeyAgreement.PublicKey(rawRepresentation: octets(of: x) + octets(of: y))
+      return true
+    } catch {
+      return false
+    }
+  }
 }
 
 /// The public key is not a point on the curve: its sender looks for our private key (CVE-2018-5383).

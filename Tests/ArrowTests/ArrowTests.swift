@@ -33,11 +33,12 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("CoreBluetooth", "CoreBluetooth", ["BindruneBroker", "CCoreBluetooth"]),
   ("BindruneTool", "Tool", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator", "BindruneConformance"]),
   ("BindruneDaemon", "Daemon", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator"]),
-  // The examples: two import Apple's interface alone, two the async API alone.
+  // The examples: two import Apple's interface alone, two the async API alone, one the traces alone.
   ("HeartRateCentral", "HeartRateCentral", ["CoreBluetooth"]),
   ("HeartRatePeripheral", "HeartRatePeripheral", ["CoreBluetooth"]),
   ("HeartRateMonitor", "HeartRateMonitor", ["Bindrune"]),
   ("Thermometer", "Thermometer", ["Bindrune"]),
+  ("CheckFolder", "CheckFolder", ["BindruneTrace"]),
   // Not products: code shared by tests, and the programs of tests, of Tests/Interop and Tests/Kernel.
   ("TestSupport", "TestSupport", ["GAP", "BindruneSimulator"]),
   ("InteropCentral", "Central", ["Bindrune"]),
@@ -70,6 +71,7 @@ func packages(_ module: String) -> [String] {
     collections + system + ["FoundationEssentials", "Dispatch", "Logging", "ArgumentParser", "ArgumentParserToolInfo"]
   case "TestSupport": collections + ["Foundation", "Dispatch", "Synchronization", "Testing", "NIOCore", "NIOPosix"]
   case "KernelCentral": ["Logging"]
+  case "CheckFolder": ["Foundation"]
   default: []
   }
 }

@@ -1,5 +1,6 @@
 import ATT
 import BindruneReplay
+import BindruneTrace
 import BindruneSimulator
 import BindruneWire
 import GAP
@@ -150,6 +151,15 @@ import Testing
     #expect(try Replay(sample.packets, seed: sample.seed).run() == result)
   }
   /// Without the seed keys and random values differ, and nothing else.
+  /// The host and the simulator's controller keep the rules of the Specification.
+  @Test(arguments: samples) func breaksNoRule(_ sample: Sample) throws {
+    var sink = DissectingSink(Checker())
+    for packet in sample.packets { sink.receive(packet.record, packet.octets.span) }
+    sink.pause()
+    let texts = sink.sink.findings.map { "\($0.number) \($0.rule.id) \($0.party.rawValue): \($0.seen); \($0.allowed)" }
+    #expect(texts == [])
+    #expect(sink.sink.judgements(of: .replyMatches) > 10)
+  }
   @Test(arguments: samples) func replaysWithoutSeed(_ sample: Sample) throws {
     let result = try Replay(sample.packets).run()
     #expect(result.isEqual, "\(text(result))")

@@ -1,4 +1,7 @@
+import BindruneCapture
+import BindruneWire
 import Foundation
+import HCI
 import TestSupport
 import Testing
 
@@ -115,6 +118,202 @@ import Testing
       ] {
         let end = try await Tool.run(["trace"] + arguments)
         #expect(end.status != 0 && end.errors.contains(words), "\(arguments): \(end.errors)")
+      }
+    }
+  }
+}
+
+/// `trace check`, over traces of a connection whose host sends one PDU.
+@Suite("Tool: trace check", .realTime, .hang) struct TraceCheckTests {
+  /// Record 6 is an ATT PDU from the host on connection 0x0040, of which the trace shows the beginning.
+  private func trace(_ pdu: [UInt8], times: Int = 1) -> Data {
+    let address: [UInt8] = [0x55, 0x44, 0x33, 0x22, 0x11, 0xC0]
+    let data = [UInt8(pdu.count), 0, 0x04, 0] + pdu
+    var packets: [(HCIDirection, [UInt8])] = [
+      (.fromHost, [0x01, 0x03, 0x0C, 0x00]), (.fromController, [0x04, 0x0E, 0x04, 0x01, 0x03, 0x0C, 0x00]),
+      // LE Create Connection, its Command Status, and LE Connection Complete.
+      (
+        .fromHost,
+        [0x01, 0x0D, 0x20, 0x19, 0x60, 0, 0x30, 0, 0, 1] + address + [0, 0x18, 0, 0x28, 0, 0, 0, 0x48, 0, 0, 0, 0, 0]
+      ),
+      (.fromController, [0x04, 0x0F, 0x04, 0x00, 0x01, 0x0D, 0x20]),
+      (.fromController, [0x04, 0x3E, 0x13, 0x01, 0, 0x40, 0, 0, 1] + address + [0x18, 0, 0, 0, 0x48, 0, 0]),
+    ]
+    packets += Array(repeating: (.fromHost, [0x02, 0x40, 0, UInt8(data.count), 0] + data), count: times)
+    var writer = CaptureWriter(.btsnoop), octets: [UInt8] = []
+    writer.begin(&octets)
+    for (index, (direction, packet)) in packets.enumerated() {
+      let record = CaptureRecord(
+        number: index + 1, time: 1_700_000_000_000_000_000 + Int64(index) * 1_000_000, direction: direction,
+        octets: Octets(0, packet.count))
+      #expect(writer.append(record, packet.span, to: &octets))
+    }
+    return Data(octets)
+  }
+  /// A folder with `good` and `bad`: Exchange MTU Request, and an opcode that Vol 3, Part F, §3.4.8 does not list.
+  private func withTraces(_ body: (URL, _ good: String, _ bad: String) async throws -> Void) async throws {
+    try await withFolder { folder in
+      let good = folder.appending(path: "good"), bad = folder.appending(path: "bad")
+      try trace([0x02, 0xF7, 0x00]).write(to: good)
+      try trace([0x3F]).write(to: bad)
+      try await body(folder, good.path, bad.path)
+    }
+  }
+  private func check(_ arguments: String...) async throws -> Tool.End {
+    try await Tool.run(["trace", "check", "--only", "att.opcode"] + arguments)
+  }
+
+  @Test func text() async throws {
+    try await withTraces { folder, good, bad in
+      let none = try await check(good)
+      #expect(none.status == 0 && none.errors == "")
+      #expect(none.lines == ["\(good): no findings; 6 records; 1 of 1 rule judged 1 time"])
+
+      let one = try await check(bad)
+      #expect(one.status == 1 && one.errors == "" && one.lines.count == 3 && one.lines.first == bad)
+      let line = try #require(one.lines.dropFirst().first)
+      #expect(line.hasPrefix("frame 6  link 0x0040  att.opcode  host: ") && line.contains("; allowed: "))
+      #expect(line.hasSuffix("  (Vol 3, Part F, §3.4.8)"), "\(line)")
+      #expect(one.lines.last == "\(bad): 1 finding; 6 records; 1 of 1 rule judged 1 time")
+
+      // Results keep the order of the arguments; the last line has the sums.
+      let many = try await Tool.run(
+        ["trace", "check", "--only", "att.opcode"] + (0..<20).map { $0.isMultiple(of: 2) ? good : bad })
+      let summaries = many.lines.filter { $0.contains(" records; 1 of 1") }
+      #expect(many.status == 1 && summaries.count == 21)
+      #expect(summaries.prefix(20).map { $0.hasPrefix(good) } == (0..<20).map { $0.isMultiple(of: 2) })
+      #expect(
+        many.lines.last == "20 files: 10 findings in 10 files; 120 records; 1 of 1 rule judged 20 times")
+
+      // From standard input; and a finding that repeats fills no screen.
+      let piped = try await Tool.shell("bindrune trace check --only att.opcode - < '\(bad)'").end()
+      #expect(piped.status == 1 && piped.lines.first == "standard input" && piped.lines.count == 3)
+      let long = folder.appending(path: "long")
+      try trace([0x3F], times: 10_250).write(to: long)
+      let repeated = try await check(long.path)
+      #expect(repeated.status == 1 && repeated.lines.count == 1 + 100 + 2 + 1)
+      #expect(repeated.lines[101] == "9,900 further findings of att.opcode")
+      #expect(repeated.lines[102] == "250 further findings, of any rule")
+      #expect(repeated.lines[103].contains(": 10,250 findings; 10,255 records; "))
+    }
+  }
+
+  /// A file that cannot be read stops no other; what precedes damage is judged.
+  @Test func badFiles() async throws {
+    try await withTraces { folder, good, bad in
+      let text = folder.appending(path: "text"), cut = folder.appending(path: "cut")
+      try Data("this is a text and no trace\n".utf8).write(to: text)
+      try trace([0x3F], times: 3).dropLast(3).write(to: cut)
+      let end = try await check(folder.path + "/none", text.path, cut.path, good)
+      #expect(end.status == 2)
+      #expect(end.lines.count == 6 && end.lines.first == cut.path && end.lines[4].hasPrefix("\(good): no findings"))
+      #expect(end.lines[3].hasPrefix("\(cut.path): 2 findings; 7 records; "))
+      #expect(end.lines[5].hasSuffix("; 3 files could not be read to the end"))
+      let errors = end.errors.split(separator: "\n")
+      #expect(errors.count == 3)
+      for (line, words) in zip(errors, ["No such file", "this is not a trace", "the file ends within the record"]) {
+        #expect(line.hasPrefix("Error: ") && line.contains(words))
+      }
+      // Damage in record 2.
+      var noisy = try Data(contentsOf: URL(filePath: bad))
+      for index in 44..<60 { noisy[index] = 0xEE }
+      try noisy.write(to: cut)
+      let resumed = try await check("--resync", cut.path)
+      #expect(resumed.status != 2 && resumed.errors.contains("octets were skipped at octet 44"))
+    }
+  }
+
+  @Test func objects() async throws {
+    try await withTraces { folder, good, bad in
+      let end = try await check("--json", bad, folder.path + "/none", good)
+      let objects = try end.objects()
+      #expect(end.status == 2 && objects.count == 4)
+      let finding = objects[0], broken = objects[1], missing = objects[2], kept = objects[3]
+      #expect(finding["file"] as? String == bad && finding["frame"] as? Int == 6)
+      #expect(finding["time"] as? Double == 1_700_000_000.005 && finding["adapter"] as? Int == 0)
+      #expect(finding["connection"] as? String == "0x0040" && finding["rule"] as? String == "att.opcode")
+      #expect(finding["section"] as? String == "Vol 3, Part F, §3.4.8" && finding["party"] as? String == "host")
+      #expect((finding["seen"] as? String)?.isEmpty == false && (finding["allowed"] as? String)?.isEmpty == false)
+      #expect(broken["findings"] as? Int == 1 && broken["records"] as? Int == 6 && broken["error"] == nil)
+      #expect(broken["rulesJudged"] as? Int == 1 && broken["judgements"] as? Int == 1)
+      #expect((missing["error"] as? String)?.contains("No such file") == true && missing["records"] as? Int == 0)
+      #expect(kept["file"] as? String == good && kept["findings"] as? Int == 0)
+    }
+  }
+
+  @Test func junit() async throws {
+    try await withTraces { folder, good, bad in
+      // Characters that XML reserves, and one that it does not have.
+      let odd = folder.appending(path: "a<b>&\"\u{1}\u{E9}").path, report = folder.appending(path: "report.xml")
+      try FileManager.default.moveItem(atPath: bad, toPath: odd)
+      try Data("of the last run".utf8).write(to: report)
+      let end = try await check("--only", "smp.order", "--junit", report.path, odd, good, folder.path + "/none")
+      #expect(end.status == 2 && end.lines.contains { $0.contains(": 1 finding; ") })
+      let xml = try String(contentsOf: report, encoding: .utf8), lines = xml.split(separator: "\n").map(String.init)
+      #expect(lines.first == "<?xml version=\"1.0\" encoding=\"UTF-8\"?>" && lines.last == "</testsuites>")
+      let name = folder.path + "/a&lt;b&gt;&amp;&quot;\u{FFFD}\u{E9}"
+      #expect(
+        lines.contains("<testsuite name=\"\(name)\" tests=\"2\" failures=\"1\" errors=\"0\" skipped=\"1\">"), "\(xml)")
+      #expect(lines.contains("<testsuite name=\"\(good)\" tests=\"2\" failures=\"0\" errors=\"0\" skipped=\"1\">"))
+      let failure = "<testcase classname=\"att\" name=\"att.opcode\"><failure message=\""
+      #expect(lines.contains { $0.hasPrefix(failure) && $0.contains("\">frame 6, link 0x0040, host: ") })
+      #expect(lines.contains("<testcase classname=\"att\" name=\"att.opcode\"/>"))
+      #expect(lines.contains("<testcase classname=\"smp\" name=\"smp.order\"><skipped/></testcase>"))
+      #expect(
+        lines.contains { $0.hasPrefix("<testcase classname=\"trace\" name=\"read\"><error message=\"Cannot open") })
+      // Every element ends, in order, and no reserved character is left outside of tags.
+      var open: [Substring] = []
+      for piece in xml.split(separator: "<").dropFirst() {
+        let parts = piece.split(separator: ">", omittingEmptySubsequences: false)
+        let tag = parts[0].prefix { $0 != " " && $0 != "/" }
+        #expect(parts.count == 2, "\(piece)")
+        if parts[0].hasPrefix("/") {
+          #expect(open.popLast() == parts[0].dropFirst())
+        } else if !parts[0].hasSuffix("/") {
+          open.append(tag)
+        }
+      }
+      #expect(open.isEmpty && !xml.unicodeScalars.contains { $0.value < 0x20 && $0 != "\n" })
+      #expect(xml.split(separator: "&").dropFirst().allSatisfy { $0.prefix(6).contains(";") })
+      // No draft is left.
+      #expect(try Set(FileManager.default.contentsOfDirectory(atPath: folder.path)).count == 3)
+
+      let unwritable = try await check("--junit", folder.path + "/none/report.xml", odd)
+      expectSentence(unwritable, "Cannot write the report", status: 2)
+      #expect(unwritable.output == "")
+      expectSentence(try await check("--junit", "/dev/null", odd), "Cannot write the report", status: 2)
+    }
+  }
+
+  @Test func selection() async throws {
+    try await withTraces { _, good, bad in
+      let without = try await Tool("trace", "check", bad, "--only", "att", "--except", "att.opcode", "--json").end()
+      #expect(try without.objects().allSatisfy { $0["rule"] as? String != "att.opcode" })
+      let other = try await Tool("trace", "check", bad, "--only", "smp,ad", "--only", "gatt.grouping-type").end()
+      #expect(other.status == 0 && other.output.contains("no findings"))
+
+      let all = try await Tool("trace", "check", "--rules").end()
+      #expect(all.status == 0 && all.lines.count > 80)
+      #expect(all.lines.contains { $0.hasPrefix("att.opcode ") && $0.contains("  Vol 3, Part F, §3.4.8  ") })
+      let some = try await Tool("trace", "check", "--rules", "--json", "--only", "ATT,smp.order").end().objects()
+      #expect(some.contains { $0["id"] as? String == "smp.order" } && some.count > 20)
+      #expect(
+        some.allSatisfy { rule in
+          (rule["id"] as? String)?.hasPrefix("smp.order") == true || (rule["id"] as? String)?.hasPrefix("att.") == true
+        })
+      #expect(some.allSatisfy { ($0["sentence"] as? String)?.hasSuffix(".") == true })
+
+      for (arguments, words) in [
+        (
+          ["--only", "att.opcodes", good],
+          "\"att.opcodes\" is neither a rule nor an area: `bindrune trace check --rules`"
+        ),
+        (["--except", "", good], "neither a rule"), (["--only", "att", "--except", "att", good], "leave no rule"),
+        ([], "No traces"), (["--rules", good], "reads nothing"), (["-", "-"], "once"),
+        (["monitor:"], "check reads files"),
+      ] {
+        let end = try await Tool.run(["trace", "check"] + arguments)
+        #expect(end.status == 64 && end.errors.contains(words), "\(arguments): \(end.errors)")
       }
     }
   }

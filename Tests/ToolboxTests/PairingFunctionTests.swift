@@ -119,7 +119,9 @@ import Testing
       P256PublicKey(x: publicA.x, y: UInt256(high: publicA.y.high, low: publicA.y.low ^ 1)),
     ] {
       #expect(throws: InvalidPublicKey.self) { try P256KeyPair.debug.dhKey(with: point) }
+      #expect(!point.isOnCurve)
     }
+    #expect(publicA.isOnCurve && publicB.isOnCurve)
   }
 
   @Test func numbersOutsideTheGroupAreNoPrivateKeys() {

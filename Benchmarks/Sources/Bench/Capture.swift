@@ -1,5 +1,5 @@
 // B6: a trace file to ATT. B6.read decodes and visits every field, as the C bound does; B6.fields writes each PDU as
-// text, to memory.
+// text, to memory; B6.check judges each packet by the rules of the Specification.
 import ATT
 import BindruneCapture
 import BindruneTrace
@@ -12,6 +12,7 @@ func capture(_ id: String, _ workloads: String, _ repetitions: Int, _ batches: I
   do throws(TraceError) {
     switch id {
     case "B6.fields": try measure(id, path, repetitions, batches) { FieldsSum() }
+    case "B6.check": try measure(id, path, repetitions, batches) { CheckSum() }
     default: try measure(id, path, repetitions, batches) { WalkSum() }
     }
   } catch { fail("\(error)") }
@@ -67,4 +68,20 @@ private struct FieldsSum: SummingSink {
     fields.frame(frame, payload, of: record)
   }
   mutating func violation(_: L2CAPViolation, _: ConnectionHandle, _: HCIDirection?, of _: CaptureRecord) {}
+}
+
+private struct CheckSum: SummingSink {
+  var checker = Checker()
+  var records = 0
+  var sum: UInt64 { CheckRule.allCases.reduce(0) { $0 &+ UInt64(checker.judgements(of: $1)) } }
+  mutating func record(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
+    records &+= 1
+    checker.record(record, bytes)
+  }
+  mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord) {
+    checker.frame(frame, payload, of: record)
+  }
+  mutating func violation(
+    _ violation: L2CAPViolation, _ handle: ConnectionHandle, _ direction: HCIDirection?, of record: CaptureRecord
+  ) { checker.violation(violation, handle, direction, of: record) }
 }

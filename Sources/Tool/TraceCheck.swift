@@ -1,0 +1,230 @@
+import ArgumentParser
+import BindruneCapture
+import BindruneTrace
+import BindruneWire
+import Glibc
+import Synchronization
+
+struct TraceCheck: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "check",
+    abstract: "Judge traces by the rules of the Specification.",
+    discussion: """
+      Each finding names the record, the connection, the rule with its section, who breaks it, what the trace has and \
+      what is allowed. What a trace does not show breaks no rule; the summary says how many rules could be judged. \
+      Files are read side by side, and a bad one stops no other.
+
+      Status 0: no findings; 1: findings; 2: a file could not be read to its end, or the report could not be written.
+
+      Examples:
+        bindrune trace check capture.btsnoop
+        bindrune trace check traces/* --except ad --junit report.xml
+        bindrune trace check capture.btsnoop --only att,smp.order --json
+        bindrune trace check --rules
+      """)
+
+  @Argument(help: ArgumentHelp("The traces; - is standard input.", valueName: "file"), completion: .file())
+  var files: [String] = []
+  @Option(
+    help: ArgumentHelp("Only these rules or areas, as att.mtu or att; several with commas.", valueName: "id"),
+    transform: RuleList.init(argument:))
+  var only: [RuleList] = []
+  @Option(
+    help: ArgumentHelp("All but these rules or areas.", valueName: "id"), transform: RuleList.init(argument:))
+  var except: [RuleList] = []
+  @Flag(help: "Print the rules, and read nothing.")
+  var rules = false
+  @Flag(help: "Print one JSON object per finding, and one per file.")
+  var json = false
+  @Option(
+    help: ArgumentHelp("Also write a report in JUnit's XML to this file.", valueName: "file"), completion: .file())
+  var junit: String?
+  @OptionGroup var options: TraceOptions
+
+  func validate() throws {
+    if selected.isEmpty { throw ValidationError("--only and --except leave no rule.") }
+    if rules {
+      if !files.isEmpty || junit != nil { throw ValidationError("--rules reads nothing: give it alone.") }
+      return
+    }
+    if files.isEmpty { throw ValidationError("No traces: name some, or - for standard input.") }
+    if files.contains(TraceOptions.monitor) {
+      throw ValidationError("check reads files: record \(TraceOptions.monitor) with `bindrune trace convert` first.")
+    }
+    if files.count(where: { $0 == "-" }) > 1 { throw ValidationError("Standard input can be read once: give one -.") }
+  }
+
+  /// In the order of the table.
+  private var selected: [CheckRule] {
+    let only = only.reduce(into: Set()) { $0.formUnion($1.rules) }
+    let except = except.reduce(into: Set()) { $0.formUnion($1.rules) }
+    return CheckRule.allCases.filter { (self.only.isEmpty || only.contains($0)) && !except.contains($0) }
+  }
+
+  func run() async throws {
+    if rules { return CheckOutput.list(selected, isJSON: json) }
+    do {
+      var report = try junit.map { path throws(Failure) in try JUnitReport(path) }
+      defer { report?.close() }
+      var output = CheckOutput(selected, isJSON: json)
+      try await checkAll { result throws(Failure) in
+        output.print(result)
+        try report?.add(result, selected)
+      }
+      try report?.finish()
+      if files.count > 1 { output.printTotals() }
+      if output.failures > 0 { throw ExitCode(Self.unreadable) }
+      if output.findings > 0 { throw ExitCode.failure }
+    } catch let failure as Failure {
+      // 1 stands for findings.
+      Console.error("Error: \(failure)")
+      throw ExitCode(Self.unreadable)
+    }
+  }
+  private static let unreadable: CInt = 2
+
+  // MARK: Reading side by side
+
+  /// Findings of files that wait for a slower file before them; beyond these, no further file is begun.
+  private static let mostWaiting = 100_000
+
+  /// Passes the results to `receive` in the order of the arguments, each as soon as possible.
+  private func checkAll(_ receive: (CheckResult) throws(Failure) -> Void) async throws {
+    let cores = max(1, sysconf(CInt(_SC_NPROCESSORS_ONLN)))
+    let progress = CheckProgress(files.count), rules = selected
+    defer { progress.end() }
+    try await withThrowingTaskGroup(of: (Int, CheckResult).self) { group in
+      var begun = 0, running = 0, printed = 0, waiting: [Int: CheckResult] = [:]
+      while printed < files.count {
+        let findings = waiting.values.reduce(0) { $0 + $1.findings.count }
+        while begun < files.count, running < cores, running == 0 || findings < Self.mostWaiting {
+          let (index, path, options) = (begun, files[begun], options)
+          // A blocking read occupies a thread of the pool, which has one for each core.
+          group.addTask { (index, CheckResult(path, rules, options, progress)) }
+          begun += 1
+          running += 1
+        }
+        guard let (index, result) = try await group.next() else { break }
+        running -= 1
+        waiting[index] = result
+        // An interrupted file was not judged to its end.
+        if Interruption.cause != nil { throw CancellationError() }
+        while let result = waiting.removeValue(forKey: printed) {
+          try receive(result)
+          printed += 1
+        }
+      }
+    }
+  }
+}
+
+/// `att.mtu,smp`: rules, and areas that stand for all of theirs.
+struct RuleList {
+  var rules: Set<CheckRule> = []
+  init(argument: String) throws {
+    for word in argument.split(separator: ",", omittingEmptySubsequences: false) {
+      let id = word.lowercased()
+      let named = CheckRule.allCases.filter { $0.id == id || $0.area.rawValue == id }
+      if named.isEmpty {
+        throw ValidationError(
+          "\"\(word.description.printable())\" is neither a rule nor an area: `bindrune trace check --rules` lists them."
+        )
+      }
+      rules.formUnion(named)
+    }
+  }
+}
+
+/// What the check of one file has found.
+struct CheckResult: Sendable {
+  /// For people and programs: not escaped.
+  var path: String
+  /// The first ones; `findingCount` counts them all.
+  var findings: [CheckFinding]
+  var findingCount: Int
+  var records: Int
+  /// How often each of the selected rules was judged, if it was.
+  var judgements: [CheckRule: Int]
+  /// Octets that were skipped.
+  var warnings: [String]
+  /// Why the file could not be read to its end.
+  var error: String?
+
+  init(_ path: String, _ rules: [CheckRule], _ options: TraceOptions, _ progress: CheckProgress) {
+    var sink = CheckSink(rules, progress), warnings: [String] = []
+    do { try options.read(path, into: &sink, warn: { warnings.append($0) }) } catch { self.error = "\(error)" }
+    progress.add(sink.records % CheckSink.step, files: 1)
+    let checker = sink.dissector.sink
+    self.path = path == "-" ? "standard input" : path
+    self.warnings = warnings
+    records = sink.records
+    findings = checker.findings
+    findingCount = checker.findingCount
+    judgements = [:]
+    for rule in rules where checker.judgements(of: rule) > 0 { judgements[rule] = checker.judgements(of: rule) }
+  }
+}
+
+private struct CheckSink: CaptureSink, ~Copyable {
+  /// Records between two looks at the clock and at interruptions.
+  static let step = 4096
+  private(set) var dissector: DissectingSink<Checker>
+  private(set) var records = 0
+  private(set) var wantsMore = true
+  private let progress: CheckProgress
+
+  init(_ rules: [CheckRule], _ progress: CheckProgress) {
+    dissector = DissectingSink(Checker(rules: Set(rules)))
+    self.progress = progress
+  }
+  mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
+    dissector.receive(record, bytes)
+    records += 1
+    guard records.isMultiple(of: Self.step) else { return }
+    progress.add(Self.step)
+    wantsMore = Interruption.cause == nil
+  }
+  mutating func pause() { dissector.pause() }
+}
+
+/// The status line while files are read, from the second second on.
+final class CheckProgress: Sendable {
+  private struct State {
+    var records = 0, files = 0
+    var next = ContinuousClock.now + .seconds(1)
+    var isOver = false
+  }
+  private let state = Mutex(State())
+  private let fileCount: Int
+  init(_ fileCount: Int) { self.fileCount = fileCount }
+
+  func add(_ records: Int, files: Int = 0) {
+    state.withLock { state in
+      state.records += records
+      state.files += files
+      let now = ContinuousClock.now
+      guard now >= state.next, !state.isOver else { return }
+      state.next = now + .milliseconds(200)
+      let place = fileCount > 1 ? "\(grouped(state.files)) of \(grouped(fileCount)) files, " : ""
+      Console.status(place + counted(state.records, "record"))
+    }
+  }
+  func end() {
+    state.withLock { $0.isOver = true }
+    Console.status(nil)
+  }
+}
+
+/// `1,234,567`.
+func grouped(_ number: Int) -> String {
+  var digits = String(number.magnitude), groups: [String] = []
+  while digits.utf8.count > 3 {
+    groups.insert(String(digits.suffix(3)), at: 0)
+    digits.removeLast(3)
+  }
+  return (number < 0 ? "-" : "") + ([digits] + groups).joined(separator: ",")
+}
+/// `1 finding`, `1,234 findings`, `no findings`.
+func counted(_ number: Int, _ noun: String) -> String {
+  (number == 0 ? "no" : grouped(number)) + " \(noun)" + (number == 1 ? "" : "s")
+}

@@ -1,0 +1,327 @@
+import BindruneWire
+import HCI
+
+/// # CheckClient
+/// **Overview**: the requests of one device and the answers, notifications and indications of the other.
+///
+/// **Phases**: idle ↔ a request waits; and independently idle ↔ an indication waits. Vol 3, Part F, §3.3.2.
+struct CheckClient {
+  struct Request {
+    var opcode: UInt8
+    var time: Int64
+    /// A range of handles; of a request about one attribute, twice that.
+    var start: UInt16 = 0, end: UInt16 = 0
+    /// The attribute type that a list is asked for.
+    var type: UInt128 = 0
+    var offset = 0
+    /// The parameters of Prepare Write, and of a write of two octets.
+    var parameters: [UInt8] = []
+  }
+  private(set) var request: Request?
+  /// A request may wait that the trace does not show.
+  private var mayHaveRequest = true
+  /// When the indication that waits for its confirmation was sent.
+  private var indication: Int64?
+  private var mayHaveIndication = true
+  /// What the client and the server offer in the exchange of MTUs.
+  var offer: Int?, answer: Int?
+  var database = CheckDatabase()
+
+  mutating func begin(_ isFromStart: Bool) {
+    mayHaveRequest = !isFromStart
+    mayHaveIndication = !isFromStart
+    database.isFromStart = isFromStart
+  }
+  mutating func lose() {
+    request = nil
+    indication = nil
+    mayHaveRequest = true
+    mayHaveIndication = true
+    database.lose()
+  }
+  /// The link was encrypted with a key of an earlier connection: the server may remember what the client configured.
+  mutating func isBonded() { database.isBonded() }
+  mutating func end(_ report: inout CheckReport) { database.end(&report) }
+
+  // MARK: From the client
+
+  mutating func undefined(_ opcode: UInt8, _ report: inout CheckReport) {
+    guard request == nil else { return }
+    // The server may also ignore it.
+    mayHaveRequest = true
+  }
+
+  mutating func fromClient(_ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+    if let indication, pdu[0] == 0x1E { answered(since: indication, pdu[0], party, &report) }
+    switch pdu[0] {
+    case 0x1E:
+      if indication != nil || !mayHaveIndication {
+        report.judge(
+          .confirmationAsked, indication != nil, by: party, seen: "a confirmation",
+          allowed: "none without an indication")
+      }
+      indication = nil
+      mayHaveIndication = false
+    case 0x52, 0xD2:
+      handle(pdu.little16(1), party, &report)
+      if pdu[0] == 0x52 { value(pdu.count - 3, party, &report) }
+      database.written(pdu.little16(1))
+    default: begin(pdu, party, &report)
+    }
+  }
+  private mutating func begin(_ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+    if let request {
+      report.judge(
+        .oneRequest, false, by: party,
+        seen: "\(CheckAttributes.name(pdu[0])) while \(CheckAttributes.name(request.opcode)) waits",
+        allowed: "the response first")
+    } else {
+      report.judge(.oneRequest, true, by: party, seen: "", allowed: "")
+    }
+    mayHaveRequest = false
+    var new = Request(opcode: pdu[0], time: report.time)
+    switch pdu[0] {
+    case 0x04, 0x06, 0x08, 0x10:
+      (new.start, new.end) = (pdu.little16(1), pdu.little16(3))
+      new.type = pdu[0] == 0x04 ? 0 : pdu[0] == 0x06 ? UInt128(pdu.little16(5)) : pdu.uuid(5..<pdu.count)
+      handle(new.start, party, &report)
+      report.judge(
+        .handleRangeOrder, new.start <= new.end, by: party, seen: "\(code(new.start, 4)) to \(code(new.end, 4))",
+        allowed: "the lesser one first")
+      if pdu[0] == 0x10 {
+        report.judge(
+          .groupingType, new.type == 0x2800 || new.type == 0x2801, by: party, seen: "the type \(code(new.type, 4))",
+          allowed: "0x2800 or 0x2801")
+      }
+    case 0x0A, 0x0C, 0x12, 0x16:
+      (new.start, new.end) = (pdu.little16(1), pdu.little16(1))
+      handle(new.start, party, &report)
+      if pdu[0] == 0x0C || pdu[0] == 0x16 { new.offset = Int(pdu.little16(3)) }
+      if pdu[0] == 0x16 || pdu.count == 5 { new.parameters = pdu.extracting(droppingFirst: 1).array }
+      if pdu[0] == 0x12 { value(pdu.count - 3, party, &report) }
+      if pdu[0] == 0x12 { database.writing(new.start, pdu, party, &report) }
+      if pdu[0] == 0x16 { database.prepares(new.start) }
+    case 0x0E, 0x20:
+      report.judge(
+        .multipleHandles, pdu.count >= 5, by: party, seen: "one attribute", allowed: "two attributes or more")
+      var at = 1
+      while at + 1 < pdu.count {
+        handle(pdu.little16(at), party, &report)
+        at += 2
+      }
+    case 0x18:
+      report.judge(.executeFlags, pdu[1] <= 1, by: party, seen: code(pdu[1]), allowed: "0x00 or 0x01")
+    default: break
+    }
+    request = new
+  }
+
+  private func handle(_ handle: UInt16, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+    report.judge(.handleZero, handle != 0, by: party, seen: "0x0000", allowed: "0x0001 to 0xFFFF")
+  }
+  private func value(_ count: Int, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+    report.judge(.valueLength, count <= 512, by: party, seen: "\(count) octets", allowed: "at most 512")
+  }
+  /// 30 s between question and answer. A longer time than an hour is a clock that was set.
+  private func answered(
+    since time: Int64, _ opcode: UInt8, _ party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
+    let (elapsed, hasOverflow) = report.time.subtractingReportingOverflow(time)
+    guard !hasOverflow, elapsed >= 0, elapsed < 3_600_000_000_000 else { return }
+    report.judge(
+      .transactionTimeout, elapsed <= 30_000_000_000, by: party,
+      seen: "\(CheckAttributes.name(opcode)) after \(elapsed / 1_000_000_000) s", allowed: "30 s")
+  }
+
+  // MARK: From the server
+
+  mutating func fromServer(_ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+    switch pdu[0] {
+    case 0x1B, 0x1D:
+      handle(pdu.little16(1), party, &report)
+      value(pdu.count - 3, party, &report)
+      if pdu[0] == 0x1D { indicates(party, &report) }
+      database.notified(
+        pdu.little16(1), pdu, isIndication: pdu[0] == 0x1D, writing: pendingConfiguration, party, &report)
+    case 0x23: multiple(pdu, party, &report)
+    default: respond(pdu, party, &report)
+    }
+  }
+  private mutating func indicates(_ party: CheckFinding.Party, _ report: inout CheckReport) {
+    if indication != nil || !mayHaveIndication {
+      report.judge(
+        .oneIndication, indication == nil, by: party, seen: "an indication while another waits",
+        allowed: "the confirmation first")
+    }
+    indication = report.time
+    mayHaveIndication = false
+  }
+  private mutating func multiple(_ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+    var at = 1, count = 0
+    while at + 4 <= pdu.count, at + 4 + Int(pdu.little16(at + 2)) <= pdu.count {
+      handle(pdu.little16(at), party, &report)
+      count += 1
+      at += 4 + Int(pdu.little16(at + 2))
+    }
+    report.judge(
+      .multipleNotification, at == pdu.count && count >= 2, by: party,
+      seen: at == pdu.count ? "\(count) values" : "a length beyond the PDU", allowed: "two whole values or more")
+    database.notifiedMultiple(party, &report)
+  }
+  /// A write of two octets waits for its response: the server may already act on it.
+  private var pendingConfiguration: (handle: UInt16, value: UInt16)? {
+    guard let request, request.opcode == 0x12, request.parameters.count == 4 else { return nil }
+    return (request.start, UInt16(request.parameters[2]) | UInt16(request.parameters[3]) << 8)
+  }
+
+  private mutating func respond(_ pdu: Span<UInt8>, _ party: CheckFinding.Party, _ report: inout CheckReport) {
+    let opcode = pdu[0]
+    if request != nil || !mayHaveRequest {
+      report.judge(
+        .responseAsked, request != nil, by: party, seen: CheckAttributes.name(opcode), allowed: "none without a request"
+      )
+    }
+    mayHaveRequest = false
+    guard let asked = request.take() else { return }
+    report.judge(
+      .responseKind, opcode == asked.opcode + 1 || opcode == 0x01, by: party,
+      seen: "\(CheckAttributes.name(opcode)) to \(CheckAttributes.name(asked.opcode))",
+      allowed: "\(CheckAttributes.name(asked.opcode + 1)) or ATT_ERROR_RSP")
+    answered(since: asked.time, opcode, party, &report)
+    if opcode == 0x01 { return error(pdu, asked, party, &report) }
+    guard opcode == asked.opcode + 1 else { return }
+    switch opcode {
+    case 0x05: information(pdu, asked, party, &report)
+    case 0x07: found(pdu, asked, party, &report)
+    case 0x09, 0x11: list(pdu, asked, party, &report)
+    case 0x0B:
+      value(pdu.count - 1, party, &report)
+      database.read(asked.start, pdu, 1..<pdu.count, party, &report)
+    case 0x0D: value(asked.offset + pdu.count - 1, party, &report)
+    case 0x13:
+      if asked.parameters.count == 4 {
+        database.configured(asked.start, UInt16(asked.parameters[2]) | UInt16(asked.parameters[3]) << 8)
+      }
+      database.confirmed(asked.start)
+    case 0x17:
+      let isEqual = pdu.extracting(droppingFirst: 1).array == asked.parameters
+      report.judge(.prepareEcho, isEqual, by: party, seen: "other octets", allowed: "the request's")
+    default: break
+    }
+  }
+
+  private func error(
+    _ pdu: Span<UInt8>, _ asked: Request, _ party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
+    report.judge(
+      .errorRequest, pdu[1] == asked.opcode, by: party, seen: CheckAttributes.name(pdu[1]),
+      allowed: CheckAttributes.name(asked.opcode))
+    let handle = pdu.little16(2), error = pdu[4]
+    if asked.start != 0, asked.start <= asked.end {
+      report.judge(
+        .errorHandle, handle == 0 || (asked.start...asked.end).contains(handle), by: party, seen: code(handle, 4),
+        allowed: asked.start == asked.end
+          ? "\(code(asked.start, 4)) or 0x0000" : "\(code(asked.start, 4)) to \(code(asked.end, 4)), or 0x0000")
+    }
+    let isDefined: Bool =
+      switch error {
+      case 0x01...0x13, 0x80...0x9F, 0xE0...0xFF: true
+      default: false
+      }
+    report.judge(
+      .errorCode, isDefined, by: party, seen: code(error), allowed: "0x01 to 0x13, 0x80 to 0x9F, 0xE0 to 0xFF")
+  }
+
+  // MARK: Lists
+
+  /// A handle of a list: it lies in the range that was asked for and is greater than the one before.
+  private func entry(
+    _ handle: UInt16, after last: UInt16, _ asked: Request, _ party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
+    report.judge(
+      .listInRange, handle >= asked.start && handle <= asked.end, by: party, seen: code(handle, 4),
+      allowed: "\(code(asked.start, 4)) to \(code(asked.end, 4))")
+    report.judge(
+      .listAscending, handle > last, by: party, seen: "\(code(handle, 4)) after \(code(last, 4))",
+      allowed: "a greater handle")
+  }
+  private func uniform(
+    _ isSound: Bool, _ count: Int, _ length: Int, _ party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
+    report.judge(
+      .listUniform, isSound, by: party, seen: "\(count) octets in entries of \(length)", allowed: "whole entries")
+  }
+
+  private mutating func information(
+    _ pdu: Span<UInt8>, _ asked: Request, _ party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
+    let format = pdu[1]
+    report.judge(.informationFormat, format == 1 || format == 2, by: party, seen: code(format), allowed: "0x01 or 0x02")
+    guard format == 1 || format == 2 else { return }
+    let size = format == 1 ? 4 : 18
+    uniform((pdu.count - 2) % size == 0, pdu.count - 2, size, party, &report)
+    var at = 2, last: UInt16 = 0
+    while at + size <= pdu.count {
+      let handle = pdu.little16(at)
+      entry(handle, after: last, asked, party, &report)
+      database.attribute(handle, pdu.uuid(at + 2..<at + size), party, &report)
+      last = handle
+      at += size
+    }
+  }
+  private mutating func found(
+    _ pdu: Span<UInt8>, _ asked: Request, _ party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
+    uniform((pdu.count - 1) % 4 == 0, pdu.count - 1, 4, party, &report)
+    var at = 1, last: UInt16 = 0
+    while at + 4 <= pdu.count {
+      let handle = pdu.little16(at), end = pdu.little16(at + 2)
+      entry(handle, after: last, asked, party, &report)
+      report.judge(
+        .foundGroupEnd, end >= handle, by: party, seen: "\(code(handle, 4)) to \(code(end, 4))",
+        allowed: "\(code(handle, 4)) or more")
+      database.attribute(handle, asked.type, party, &report)
+      if asked.type == 0x2800 || asked.type == 0x2801 { database.service(handle, end, party, &report) }
+      last = handle
+      at += 4
+    }
+  }
+  private mutating func list(
+    _ pdu: Span<UInt8>, _ asked: Request, _ party: CheckFinding.Party, _ report: inout CheckReport
+  ) {
+    let isGroup = pdu[0] == 0x11, size = Int(pdu[1]), header = isGroup ? 4 : 2
+    uniform(size >= header && (pdu.count - 2) % max(1, size) == 0, pdu.count - 2, size, party, &report)
+    guard size >= header else { return }
+    var at = 2, last: UInt16 = 0, lastEnd: UInt16 = 0
+    while at + size <= pdu.count {
+      let handle = pdu.little16(at)
+      entry(handle, after: last, asked, party, &report)
+      database.attribute(handle, asked.type, party, &report)
+      last = handle
+      if isGroup {
+        let end = pdu.little16(at + 2)
+        report.judge(
+          .groupEnd, end >= handle && handle > lastEnd, by: party,
+          seen: "\(code(handle, 4)) to \(code(end, 4)) after \(code(lastEnd, 4))",
+          allowed: "groups one behind the other")
+        lastEnd = end
+        database.declaredService(handle, end, pdu, at + 4..<at + size, party, &report)
+      } else {
+        let next = at + 2 * size <= pdu.count ? pdu.little16(at + size) : nil
+        database.declared(asked.type, handle, pdu, at + 2..<at + size, before: next, party, &report)
+      }
+      at += size
+    }
+  }
+}
+
+extension Span<UInt8> {
+  /// A UUID of 2 octets, or 16.
+  func uuid(_ range: Range<Int>) -> UInt128 {
+    var number: UInt128 = 0
+    for index in range.reversed() { number = number << 8 | UInt128(self[index]) }
+    // A UUID on the Bluetooth base is its short form. Vol 3, Part B, §2.5.1.
+    let base: UInt128 = 0x00001000_8000_00805F9B34FB
+    return range.count == 16 && number & ~(0xFFFF << 96) == base ? number >> 96 : number
+  }
+}

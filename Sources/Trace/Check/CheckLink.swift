@@ -1,0 +1,75 @@
+import BindruneWire
+import HCI
+import L2CAP
+
+/// # CheckLink
+/// **Overview**: what a trace shows about one connection, for ``Checker``. Fields that are nil are not known.
+struct CheckLink {
+  enum Transport { case le, classic, unknown }
+  enum Role { case central, peripheral }
+
+  var handle: UInt16
+  var transport: Transport
+  /// The trace shows its beginning: nothing happened before.
+  var isFromStart: Bool
+  /// The host's.
+  var role: Role?
+  /// The device at the other end: its type and address, as one number.
+  var peer: UInt64?
+  var isEncrypted: Bool?
+
+  // ACL packets that the host sent and the controller has not completed.
+  var sent = 0
+
+  // Encryption.
+  /// The host has started encryption, or given the key for it.
+  var hasEncryptionCause = false
+  /// The controller waits for a Long Term Key.
+  var keyRequested = false
+
+  var signals = CheckSignals()
+  var attributes = CheckAttributes()
+  var pairing = CheckPairing()
+
+  init(_ handle: UInt16, _ transport: Transport, isFromStart: Bool) {
+    self.handle = handle
+    self.transport = transport
+    self.isFromStart = isFromStart
+    isEncrypted = isFromStart ? false : nil
+    attributes.isFromStart = isFromStart
+    signals.isFromStart = isFromStart
+  }
+
+  /// Who sends Pairing Request: the Central. Vol 3, Part H, §2.4.6.
+  func isCentral(_ direction: HCIDirection) -> Bool? { role.map { ($0 == .central) == (direction == .fromHost) } }
+
+  mutating func receive(
+    _ frame: TraceFrame, _ direction: HCIDirection, _ payload: Span<UInt8>, _ report: inout CheckReport
+  ) {
+    guard transport != .classic else { return }
+    let channel = frame.channel.rawValue
+    if transport == .le { signals.channel(channel, direction, &report) }
+    switch channel {
+    case 0x0004:
+      guard frame.isWhole else { return attributes.lose() }
+      attributes.receive(direction, payload, isEncrypted: isEncrypted, &report)
+    case 0x0005:
+      guard frame.isWhole else { return signals.lose() }
+      signals.receive(direction, payload, isCentral: isCentral(direction), &report)
+    case 0x0006:
+      guard frame.isWhole else { return pairing.lose() }
+      pairing.receive(
+        direction, payload, isCentral: isCentral(direction), isEncrypted: isEncrypted, isFromStart: isFromStart, &report
+      )
+    case 0x0040...0x007F where frame.isWhole:
+      signals.data(channel, direction, payload, &report)
+    default: break
+    }
+  }
+
+  /// The link's encryption changed.
+  mutating func encryptionChanged(_ isOn: Bool) {
+    attributes.encryptionChanged(isOn, afterPairing: pairing.isAfterPhase2)
+    isEncrypted = isOn
+  }
+}
