@@ -125,10 +125,10 @@ class Measurement:
 
 
 def short_workloads(folder):
-    """The same workloads but the first 1,000 PDUs only of the corpus, which is in random order."""
+    """The same workloads but the first 1,000 PDUs only of the corpus, which is in random order; the capture is whole."""
     short = folder / "short"
     short.mkdir(exist_ok=True)
-    for file in folder.glob("*.bin"):
+    for file in [*folder.glob("*.bin"), folder / "capture.btsnoop"]:
         link = short / file.name
         if not link.is_symlink() and file.name != "corpus.bin":
             link.symlink_to(Path("..") / file.name)

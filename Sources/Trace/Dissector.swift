@@ -71,6 +71,8 @@ public struct Dissector: ~Copyable {
     var expected: Int? { octets.count < 2 ? nil : L2CAPFrame.headerCount + (Int(octets[0]) | Int(octets[1]) << 8) }
   }
   private var assemblies: [UInt64: Assembly] = [:]
+  /// The storage of the last frame, for the next one.
+  private var spare: [UInt8] = []
   private var linkLayer = LinkLayerState()
 
   public init() {}
@@ -151,7 +153,8 @@ public struct Dissector: ~Copyable {
           .incompleteFrame(received: before.received, expected: before.expected), link.handle, link.direction,
           of: record)
       }
-      assembly = Assembly(octets: [], received: 0)
+      assembly = Assembly(octets: spare, received: 0)
+      spare = []
     } else {
       guard let before = assemblies.removeValue(forKey: key) else {
         return sink.violation(.orphanFragment(count: declared), link.handle, link.direction, of: record)
@@ -178,6 +181,8 @@ public struct Dissector: ~Copyable {
       channel: ChannelID(rawValue: UInt16(assembly.octets[2]) | UInt16(assembly.octets[3]) << 8),
       length: expected - L2CAPFrame.headerCount, isWhole: assembly.octets.count == expected)
     sink.frame(frame, assembly.octets.span.extracting(droppingFirst: L2CAPFrame.headerCount), of: record)
+    swap(&spare, &assembly.octets)
+    spare.removeAll(keepingCapacity: true)
   }
 
   /// A link that begins or ends has no incomplete frame.

@@ -16,6 +16,9 @@ struct CheckAdapter {
   /// The controller has broadcast streams, whose handles the checks do not follow.
   var hasStreams = false
   var advertisingData = CheckAdvertisingData()
+  /// Devices of which a report with a part of their data was the last. Vol 4, Part E, §7.7.65.13.
+  var partlyReported: Set<UInt64> = []
+  static var mostPartlyReported: Int { 256 }
 
   // MARK: Commands
 

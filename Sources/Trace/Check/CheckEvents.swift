@@ -83,7 +83,8 @@ extension CheckAdapter {
       reports(&report)
       var cursor = event.reports.cursor
       while let entry = cursor.next(in: bytes) {
-        guard entry.dataStatus == .complete else { continue }
+        let device = entry.address.value | UInt64(entry.addressType.rawValue) << 48 | UInt64(entry.advertisingSID) << 56
+        guard isWhole(device, entry.dataStatus) else { continue }
         advertised(entry.data, isScanResponse: entry.scanResponse, entry.address, entry.addressType, bytes, &report)
       }
     case .leDirectedAdvertisingReport: reports(&report)
@@ -296,6 +297,16 @@ extension CheckAdapter {
     guard let isScanning, isSettled(0x200C, 0x2042) else { return }
     report.judge(
       .reportWhileScanning, isScanning, by: .controller, seen: "a report while scanning is disabled", allowed: "none")
+  }
+  /// A report with all of a device's data: neither a part nor the last of several.
+  private mutating func isWhole(_ device: UInt64, _ status: AdvertisingDataStatus) -> Bool {
+    let wasPart = partlyReported.remove(device) != nil
+    if status == .complete { return !wasPart }
+    // Nothing follows what the controller has truncated.
+    if status == .truncated { return false }
+    if partlyReported.count == Self.mostPartlyReported { partlyReported.removeAll() }
+    partlyReported.insert(device)
+    return false
   }
   private mutating func advertised(
     _ data: Octets, isScanResponse: Bool, _ address: DeviceAddress, _ type: AddressType, _ bytes: Span<UInt8>,

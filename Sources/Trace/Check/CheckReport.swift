@@ -45,7 +45,7 @@ struct CheckReport {
     allowed: @autoclosure () -> String
   ) {
     judgements[Int(rule.rawValue)] &+= 1
-    if !holds { add(rule, party, seen(), allowed()) }
+    if !holds, keeps(rule) { findings.append(finding(rule, party, seen(), allowed())) }
   }
   /// The same for a breach that later packets may explain: it is added to `suspects` instead.
   mutating func suspect(
@@ -65,11 +65,11 @@ struct CheckReport {
     findings += suspects
     findings.sort { $0.number < $1.number }
   }
-  private mutating func add(_ rule: CheckRule, _ party: CheckFinding.Party, _ seen: String, _ allowed: String) {
-    guard enabled[Int(rule.rawValue)] else { return }
+  /// Counts a finding; true if it is kept, so that its texts are needed.
+  private mutating func keeps(_ rule: CheckRule) -> Bool {
+    guard enabled[Int(rule.rawValue)] else { return false }
     findingCount += 1
-    guard findings.count < Checker.mostFindings else { return }
-    findings.append(finding(rule, party, seen, allowed))
+    return findings.count < Checker.mostFindings
   }
   private func finding(
     _ rule: CheckRule, _ party: CheckFinding.Party, _ seen: String, _ allowed: String
