@@ -13,7 +13,7 @@ struct PCAPInterface: BitwiseCopyable, Sendable {
 
 /// The pcapng file format. https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng
 ///
-/// Writing: ``appendHeader(to:)``, then a block for each packet, with link type 201.
+/// Writing: ``appendHeader(_:to:)``, then a block for each packet, with link type 201.
 public enum PCAPNG {
   /// Appends a section header and the description of one interface: HCI packets with their direction, in microseconds.
   public static func appendHeader(_ type: PCAPLinkType = .h4WithDirection, to octets: inout [UInt8]) {

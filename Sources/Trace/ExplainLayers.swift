@@ -7,7 +7,7 @@ import SMP
 
 extension Explanation {
   /// The explanation of `octets`, at most 65,535 of them (traps otherwise). Without `form` the first of
-  /// ``Form/allCases`` that fits is taken, and ``alternatives`` has the others; if none fits, the one that the first
+  /// `Form.allCases` that fits is taken, and ``alternatives`` has the others; if none fits, the one that the first
   /// octet suggests.
   public init(of octets: [UInt8], as form: Form? = nil) {
     precondition(octets.count <= 0xFFFF, "no packet is longer")

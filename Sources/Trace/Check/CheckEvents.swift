@@ -91,7 +91,7 @@ extension CheckAdapter {
     case .leScanTimeout: isScanning = false
     case .leAdvertisingSetTerminated(let event): sets[UInt8(truncatingIfNeeded: event.advertisingHandle.wire)] = false
     case .unknown(let event, _): unknown(event, bytes, &report)
-    case .unknownLE(let event, _): unknownLE(event, bytes)
+    case .unknownLE(let event, _): unknownLE(event, bytes, &report)
     default:
       guard let handle = event.connectionHandle, succeeds(event, bytes) else { return }
       known(handle.rawValue, &report)
@@ -118,16 +118,14 @@ extension CheckAdapter {
     default: break
     }
   }
-  private mutating func unknownLE(_ event: UInt8, _ bytes: Span<UInt8>) {
+  private mutating func unknownLE(_ event: UInt8, _ bytes: Span<UInt8>, _ report: inout CheckReport) {
     switch event {
     // LE CIS Established: status, handle.
     case 0x19, 0x2A: if bytes.count >= 7, bytes[4] == 0 { openOther(bytes.little16(5)) }
     // LE Create BIG Complete and LE BIG Sync Established have lists of handles.
     case 0x1B, 0x1D: hasStreams = true
     // LE Enhanced Connection Complete, version 2, begins as version 1.
-    case 0x29 where bytes.count >= 33:
-      var none = CheckReport([])
-      connection(bytes, 27, &none)
+    case 0x29 where bytes.count >= 33: connection(bytes, 27, &report)
     default: break
     }
   }
