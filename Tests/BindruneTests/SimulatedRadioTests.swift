@@ -2,6 +2,7 @@ import Bindrune
 import BindruneSimulator
 import BindruneTransport
 import BindruneWire
+import Glibc
 import NIOCore
 import NIOPosix
 import TestSupport
@@ -183,13 +184,29 @@ private func withRadio(on loop: any EventLoop, _ body: (SimulatedRadio) async th
         try await host.close()
       }
       await server.close()
-      await #expect(throws: TransportError.refused(server.address)) {
-        _ = try await server.address.open(on: radio.eventLoop)
-      }
+      // A port that stays bound: another process could listen on a port that was closed.
+      let silent = Self.boundSocket()
+      defer { close(silent.descriptor) }
+      let nobody = TransportSpec.tcp(host: "127.0.0.1", port: silent.port)
+      await #expect(throws: TransportError.refused(nobody)) { _ = try await nobody.open(on: radio.eventLoop) }
       await #expect(throws: TransportError.self) { _ = try await TransportSpec.sim.open(on: radio.eventLoop) }
       await #expect(throws: TransportError.trace(path: "/no/such/file", "No such file or directory")) {
         _ = try await TransportSpec.sim.open(on: radio.eventLoop, radio: radio, trace: "/no/such/file")
       }
     }
+  }
+  /// It does not listen.
+  private static func boundSocket() -> (descriptor: CInt, port: Int) {
+    let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
+    var address = sockaddr_in(), size = socklen_t(MemoryLayout<sockaddr_in>.size)
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = unsafe inet_addr("127.0.0.1")
+    let status = unsafe withUnsafeMutablePointer(to: &address) {
+      unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        unsafe bind(descriptor, $0, size) == 0 ? unsafe getsockname(descriptor, $0, &size) : -1
+      }
+    }
+    #expect(status == 0)
+    return (descriptor, Int(UInt16(bigEndian: address.sin_port)))
   }
 }
