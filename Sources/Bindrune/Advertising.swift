@@ -64,10 +64,18 @@ extension BluetoothHost {
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(),
     as id: AdvertisingSetID = .first
   ) throws(BluetoothError) -> PackedAdvertisement {
+    let background = parameters.isInBackground
+    return try beginAdvertising([AdvertisingPacker.Source(data, isInBackground: background)], parameters, as: id)
+  }
+  /// The same for the data of several applications in one advertisement; `AdvertisingPacker.pack(_:)` says how they share it.
+  @discardableResult
+  public func beginAdvertising(
+    _ sources: [AdvertisingPacker.Source], _ parameters: AdvertisingParameters, as id: AdvertisingSetID = .first
+  ) throws(BluetoothError) -> PackedAdvertisement {
     do throws(BluetoothError) {
       try checkRunning()
       return try take(takeTurn(id), id) { (core, now) throws(AdvertisingError) in
-        try core.advertise(data, parameters, as: id, now: now)
+        try core.advertise(sources, parameters, as: id, now: now)
       }
     } catch {
       throw error.during("advertise")

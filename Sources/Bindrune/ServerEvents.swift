@@ -147,6 +147,11 @@ extension BluetoothHost {
   public func setValue(_ value: [UInt8], of handle: AttributeHandle) {
     perform { core, _ in _ = core.setValue(handle, to: value) }
   }
+  /// Disables or enables the contents of the service that is declared at `handle`, as for an application that cannot answer
+  /// now: every read or write of a value or descriptor fails with Unlikely Error (0x0E). Clients still discover the service.
+  public func setEnabled(_ isEnabled: Bool, service handle: AttributeHandle) {
+    perform { core, _ in core.setEnabled(isEnabled, service: handle) }
+  }
   /// Adds services while clients are connected: begin with `DatabaseBuilder(after: host.database)`. Clients that have
   /// subscribed to Service Changed receive it. Vol 3, Part G, §2.5.2. `.outOfSpace`: there are no handles left.
   public func insert(_ services: DatabaseBuilder) throws(BluetoothError) {

@@ -161,6 +161,10 @@ extension HostCore {
   public mutating func setValue(_ handle: AttributeHandle, to value: [UInt8]) -> Bool {
     upper.server.setValue(handle, to: value)
   }
+  /// Disables or enables the contents of a service: every read or write of a value or descriptor fails with 0x0E.
+  public mutating func setEnabled(_ isEnabled: Bool, service: AttributeHandle) {
+    upper.server.setEnabled(isEnabled, service: service)
+  }
 
   /// The application's answer to `.readRequested`: the value from the requested offset. Like the other answers it
   /// returns nil, or why no request awaits it, and it leaves after the notifications offered before it. `isKept`: more

@@ -77,6 +77,9 @@ public struct AdvertisingParameters: BitwiseCopyable, Sendable, Hashable {
     self.address = address
   }
 
+  func source(of data: AdvertisingData) -> AdvertisingPacker.Source {
+    AdvertisingPacker.Source(data, isInBackground: isInBackground)
+  }
   /// Vol 6, Part B, §4.4.2.4.3.
   static var highDutyCycleLimit: Duration { .milliseconds(1280) }
 }

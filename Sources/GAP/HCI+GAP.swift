@@ -65,8 +65,17 @@ extension HostCore {
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(),
     as id: AdvertisingSetID = .first, now: Instant
   ) throws(AdvertisingError) -> PackedAdvertisement {
+    try advertise([parameters.source(of: data)], parameters, as: id, now: now)
+  }
+  /// The same for the data of several applications in one advertisement, which share its room. The sources say which of them are
+  /// in the background, and `parameters` need not.
+  @discardableResult
+  public mutating func advertise(
+    _ sources: [AdvertisingPacker.Source], _ parameters: AdvertisingParameters, as id: AdvertisingSetID = .first,
+    now: Instant
+  ) throws(AdvertisingError) -> PackedAdvertisement {
     try parameters.check(usesExtendedCommands: controller?.usesExtendedCommands == true)
-    let packed = try packed(data, parameters)
+    let packed = try packed(sources, parameters)
     guard phase == .running, privacy.permitsConnections || !parameters.kind.isConnectable else {
       emit(.advertisingFailed(id, .commandDisallowed))
       return packed
@@ -81,19 +90,24 @@ extension HostCore {
     _ data: AdvertisingData, of id: AdvertisingSetID = .first, now: Instant
   ) throws(AdvertisingError) -> PackedAdvertisement {
     guard let parameters = advertiser.parameters(of: id) else { throw .notAdvertising(id) }
-    let packed = try packed(data, parameters)
+    let packed = try packed([parameters.source(of: data)], parameters)
     advertiser.change(id, packed.payloads, hci: &hci, now: now)
     drain(now)
     return packed
   }
   private func packed(
-    _ data: AdvertisingData, _ parameters: AdvertisingParameters
+    _ sources: [AdvertisingPacker.Source], _ parameters: AdvertisingParameters
   ) throws(AdvertisingError) -> PackedAdvertisement {
-    do throws(AdvertisingDataError) { return try pack(data, parameters) } catch { throw .data(error) }
+    do throws(AdvertisingDataError) { return try pack(sources, parameters) } catch { throw .data(error) }
   }
   /// What `advertise` would send on this controller, and what it would leave out.
   public func pack(
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters()
+  ) throws(AdvertisingDataError) -> PackedAdvertisement {
+    try pack([parameters.source(of: data)], parameters)
+  }
+  private func pack(
+    _ sources: [AdvertisingPacker.Source], _ parameters: AdvertisingParameters
   ) throws(AdvertisingDataError) -> PackedAdvertisement {
     // ADV_DIRECT_IND has no data.
     if parameters.kind.peer != nil { return PackedAdvertisement(advertising: 0, scanResponse: 0) }
@@ -102,7 +116,7 @@ extension HostCore {
     let packer = AdvertisingPacker(
       parameters.policy, kind: parameters.kind,
       longestExtended: isExtended ? controller?.maximumAdvertisingDataLength : nil)
-    let packed = packer.pack(data, isInBackground: parameters.isInBackground)
+    let packed = packer.pack(sources)
     if parameters.policy == .everything, !packed.missed.isEmpty { throw .leftOut(packed.missed) }
     return packed
   }

@@ -35,6 +35,8 @@ public struct Database: Sendable {
   /// The highest handle that a service has ever had: the handles of a removed service are not assigned again, because
   /// clients may remember them. Vol 3, Part G, §2.5.2.
   var lastReserved = 0
+  /// The permissions that the attributes of disabled services will have again.
+  var disabled: [AttributeHandle: AttributePermissions] = [:]
   /// The handles of the values that GATT itself defines; 0x0000 where there are none.
   var special = SpecialHandles()
   /// The Database Hash: changes whenever services do. Vol 3, Part G, §7.3.

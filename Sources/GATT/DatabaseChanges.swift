@@ -52,6 +52,7 @@ extension Database {
     var left = Database()
     left.lastReserved = lastReserved
     left.special = special
+    left.disabled = disabled.filter { !range.contains($0.key) }
     left.configurations = configurations.map { range.contains($0.descriptor) ? Configuration() : $0 }
     for var attribute in attributes where !range.contains(attribute.handle) && !includes.contains(attribute.handle) {
       let value = attribute.kind == .stored ? values[attribute.range] : []
@@ -63,6 +64,27 @@ extension Database {
     }
     left.index()
     self = left
+  }
+
+  /// Disables or enables the contents of the service declared at `handle`. While they are disabled, clients discover the service as
+  /// before, and every read or write of a value or descriptor is answered with Unlikely Error (0x0E). The Database Hash
+  /// does not change, for it contains no permissions: Vol 3, Part G, §7.3.1. Has no effect where no service is declared.
+  public mutating func setEnabled(_ isEnabled: Bool, service handle: AttributeHandle) {
+    guard let first = position(of: handle), isService(attributes[first]) else { return }
+    let end = attributes[first].groupEnd
+    for position in first..<attributes.count where attributes[position].handle.rawValue <= end.rawValue {
+      let attribute = attributes[position]
+      if isEnabled {
+        guard let permissions = disabled.removeValue(forKey: attribute.handle) else { continue }
+        attributes[position].permissions = permissions
+      } else if !isDeclaration(attribute), disabled[attribute.handle] == nil {
+        disabled[attribute.handle] = attribute.permissions
+        attributes[position].permissions = AttributePermissions(read: .disabled, write: .disabled)
+      }
+    }
+  }
+  private func isDeclaration(_ attribute: Attribute) -> Bool {
+    [.primaryService, .secondaryService, .include, .characteristic].contains(uuids[Int(attribute.type)].uuid)
   }
 
   /// The first of `count` consecutive handles that no service has.

@@ -13,6 +13,8 @@ public struct AttributePermissions: BitwiseCopyable, Sendable, Hashable {
 
     /// 0x02 or 0x03: Read, Write Not Permitted.
     public static var none: Access { Access(rawValue: 0) }
+    /// Of an attribute whose service is disabled. No other access has a least key size without a level.
+    static var disabled: Access { Access(rawValue: 0x10) }
     public static var open: Access { Access(rawValue: 1) }
     /// An encrypted link. Without keys the answer is 0x05, with keys 0x0F: Vol 3, Part C, §10.3.1.
     public static var encrypted: Access { Access(rawValue: 2) }
@@ -113,7 +115,7 @@ extension Server {
   private mutating func protectedError(
     _ access: AttributePermissions.Access, _ forbidden: ATTError, _ session: Int, _ signature: BearerSecurity
   ) -> ATTError? {
-    guard access.isPermitted else { return forbidden }
+    guard access.isPermitted else { return access == .disabled ? .unlikelyError : forbidden }
     let client = sessions[session].client
     if access.needsAuthorization, !clients[client].isAuthorized { return .insufficientAuthorization }
     guard access.needsEncryption else { return nil }

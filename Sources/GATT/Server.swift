@@ -84,6 +84,11 @@ public struct Server: AttributeServer, ~Copyable {
     database.setValue(handle, to: value.span)
   }
 
+  /// Disables or enables the contents of a service. See `Database.setEnabled`.
+  public mutating func setEnabled(_ isEnabled: Bool, service: AttributeHandle) {
+    database.setEnabled(isEnabled, service: service)
+  }
+
   public mutating func respond(
     to request: ATTPDU, in packet: Span<UInt8>, as ticket: RequestTicket, now: Instant, response: inout OutputRawSpan
   ) -> ServerAnswer {

@@ -107,4 +107,27 @@ import Testing
     #expect(kinds.map(\.needsEncryption) == [false, false, true, true])
     #expect(kinds.map(\.needsAuthentication) == [false, false, false, true])
   }
+
+  /// S131: the service can be discovered, and every value and descriptor of it answers with 0x0E, whatever the client may do.
+  @Test(arguments: clients) func aDisabledService(_ client: Client) throws {
+    let tester = try tester(client)
+    let before = (tester.server.database.hash, tester.ask("08 01 00 FF FF 03 28"), tester.ask("04 01 00 FF FF"))
+    let answers = ["0A 03 00", "0A 07 00", "12 08 00 01 00", "12 03 00 07"].map { tester.ask($0) }
+    tester.server.setEnabled(false, service: handle(1))
+    for request in [
+      "0A 03 00", "0A 05 00", "0A 07 00", "0A 08 00", "0C 03 00 00 00", "12 03 00 07", "12 05 00 01", "12 08 00 01 00",
+      "16 03 00 00 00 07", "08 01 00 FF FF 01 AA",
+    ] {
+      // 0x0E names no attribute: §3.3.
+      #expect(tester.ask(request) == "01 \(request.prefix(2)) 00 00 0E", "\(request)")
+    }
+    let after = (tester.server.database.hash, tester.ask("08 01 00 FF FF 03 28"), tester.ask("04 01 00 FF FF"))
+    #expect(before == after)
+    // Twice changes nothing; a removed service leaves nothing behind.
+    tester.server.setEnabled(false, service: handle(1))
+    tester.server.setEnabled(true, service: handle(1))
+    #expect(["0A 03 00", "0A 07 00", "12 08 00 01 00", "12 03 00 07"].map { tester.ask($0) } == answers)
+    tester.server.setEnabled(false, service: handle(2))
+    #expect(tester.ask("0A 07 00") == answers[1])
+  }
 }
