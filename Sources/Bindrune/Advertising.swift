@@ -109,7 +109,7 @@ extension BluetoothHost {
     perform { core, now in core.stopAdvertising(id, now: now) }
   }
   /// How many sets this controller advertises at once.
-  public var maximumAdvertisingSets: Int { core.controller?.maximumAdvertisingSets ?? 1 }
+  public var maximumAdvertisingSets: Int { core.maximumAdvertisingSets }
 
   /// What `advertise` would send on this controller, and what it would leave out.
   public func pack(

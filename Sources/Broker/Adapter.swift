@@ -22,6 +22,8 @@ final class Adapter: HostObserver, @unchecked Sendable {
   private let bondStore: (any BondStore)?
   /// The registry that keeps it; nil: its creator keeps it.
   let registration: AdapterRegistry.Registration?
+  /// Called, on the event loop, with what apps need that do not run.
+  private var need: @Sendable (AppID, AppNeed) -> Void = { _, _ in }
 
   private(set) var core: BrokerCore
   // As for `gathered`.
@@ -93,10 +95,26 @@ final class Adapter: HostObserver, @unchecked Sendable {
   // MARK: Sessions
 
   /// From any thread.
-  func add(_ session: AdapterSession) {
+  func add(_ session: AdapterSession, of app: AppID = .own, as identity: ManagerIdentity? = nil) {
     eventLoop.execute {
       self.sessions[session.id] = session
-      self.core.add(session.id, now: self.now)
+      self.core.add(session.id, of: app, as: identity, now: self.now)
+      self.drain()
+    }
+  }
+  /// From any thread.
+  func whenAppNeeds(_ need: @escaping @Sendable (AppID, AppNeed) -> Void) { eventLoop.execute { self.need = need } }
+  /// Before the first session of the app. From any thread.
+  func register(_ app: AppID, _ modes: Set<BackgroundMode>, _ life: AppLife = .foreground) {
+    eventLoop.execute {
+      self.core.register(app, modes, life, now: self.now)
+      self.drain()
+    }
+  }
+  /// The app's life has changed. From any thread.
+  func move(_ app: AppID, to life: AppLife) {
+    eventLoop.execute {
+      self.core.move(app, to: life, now: self.now)
       self.drain()
     }
   }
@@ -180,6 +198,9 @@ final class Adapter: HostObserver, @unchecked Sendable {
     case .lendPort(let name, let link): host?.assumeIsolated { lendPort(name, link, $0) }
     case .takePort(let name): sessions[name.session]?.setPort(nil, name.kind, of: name.peer)
     case .takePorts(let id): sessions[id]?.removePorts()
+    case .hold(let id, let isHeld): sessions[id]?.hold(isHeld)
+    case .wake(let app, let why): need(app, .run(why))
+    case .alert(let app, let alert): need(app, .alert(alert))
     case .log(let level, let text): logger.log(level: level, "\(text)")
     }
   }
@@ -192,9 +213,9 @@ final class Adapter: HostObserver, @unchecked Sendable {
         receive(.scanFailed(id, error))
       }
     case .endScan(let id): host.endScan(id)
-    case .advertise(let set, let data, let parameters):
+    case .advertise(let set, let sources, let parameters):
       do throws(BluetoothError) {
-        let packed = try host.beginAdvertising(data, parameters, as: set)
+        let packed = try host.beginAdvertising(sources, parameters, as: set)
         logger.debug("advertises \(packed)")
       } catch {
         receive(.advertisingEnded(set, error))
@@ -204,6 +225,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
     case .remove(let service):
       attempt(.error) { () throws(BluetoothError) in try host.remove(service: service, andIncludes: true) }
     case .setValue(let handle, let value): host.setValue(Array(value), of: handle)
+    case .setEnabled(let isEnabled, let service): host.setEnabled(isEnabled, service: service)
     case .answer(let id, let link, .value(let value)):
       attempt(.warning) { () throws(BluetoothError) in
         try host.respond(to: id, on: link, withRest: Array(value), after: place)
@@ -243,8 +265,8 @@ final class Adapter: HostObserver, @unchecked Sendable {
         switch result {
         case .success(let host):
           self.host = host
-          self.receive(.opened(nil))
-        case .failure(let failure): self.receive(.opened(failure))
+          self.receive(.opened(advertisingSets: host.assumeIsolated { $0.maximumAdvertisingSets }))
+        case .failure(let failure): self.receive(.openingFailed(failure))
         }
       }
     }
@@ -304,8 +326,21 @@ final class Adapter: HostObserver, @unchecked Sendable {
   }
   func hostReportedBatch(_ host: isolated BluetoothHost) {
     gathered.handOver()
-    for session in sessions.values { session.handOver() }
+    for session in sessions.values {
+      session.handOver()
+      let held = session.takeHeldValues()
+      if held.isEmpty { continue }
+      for (peer, count) in held { core.considerValues(count, from: peer, for: session.id, now: now) }
+      drain()
+    }
   }
+}
+
+/// What an app needs that does not run.
+enum AppNeed: Equatable, Sendable {
+  /// To run, for this event.
+  case run(String)
+  case alert(AppAlert)
 }
 
 extension BrokerEvent {

@@ -30,6 +30,10 @@ final class AdapterSession: @unchecked Sendable {
 
   /// Events of this turn of the loop.
   private var undelivered: [BrokerEvent] = []
+  /// Its app does not run.
+  private var isHeld = false
+  /// Values that have come since then, by peer, and that the core has not been told of.
+  private var heldValues: [UUID: Int] = [:]
 
   init(on eventLoop: any EventLoop, events: EventQueue) {
     self.eventLoop = eventLoop
@@ -46,6 +50,18 @@ final class AdapterSession: @unchecked Sendable {
   /// The same for values, which come in batches of the host only: `handOver` follows.
   func deliver(_ values: BrokerValues, of handle: AttributeHandle, from peer: UUID) {
     undelivered.append(.values(peer, handle, values))
+    if isHeld { heldValues[peer, default: 0] += values.count }
+  }
+  /// While it is held, its events wait in its queue.
+  func hold(_ isHeld: Bool) {
+    self.isHeld = isHeld
+    handOver()
+    events.hold(isHeld)
+  }
+  func takeHeldValues() -> [UUID: Int] {
+    if heldValues.isEmpty { return [:] }
+    defer { heldValues = [:] }
+    return heldValues
   }
   func handOver() {
     if undelivered.isEmpty { return }

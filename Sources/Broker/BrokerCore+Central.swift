@@ -39,6 +39,15 @@ struct CentralLink {
   init(_ peer: PeerID) { self.peer = peer }
 }
 
+/// What a session scans for.
+struct ScanWish: Hashable {
+  var services: [BluetoothUUID]
+  var solicitedServices: [BluetoothUUID]
+  var allowsDuplicates: Bool
+  /// For all devices.
+  var isForAll: Bool { services.isEmpty }
+}
+
 /// Names of devices: those in advertisements, and those of their GAP services.
 struct PeerNames {
   private var names: [PeerID: String] = [:]
@@ -115,7 +124,9 @@ extension BrokerCore {
     }
     for session in sessions.ids {
       sessions[session]?.interests = [:]
+      sessions[session]?.scanned = nil
       sessions[session]?.scans = []
+      sessions[session]?.scanParameters = nil
     }
     let names = central.names
     central = Central()
@@ -141,16 +152,55 @@ extension BrokerCore {
 
   // MARK: Scans
 
-  /// Each session has one scan of the host, which filters and coalesces. It has two if it looks for services and for
-  /// solicited services, because a filter of the host requires all of its criteria.
   private mutating func scan(
     _ services: [BluetoothUUID], _ solicited: [BluetoothUUID], allowsDuplicates: Bool, for session: SessionID
   ) {
+    endScans(of: session)
+    sessions[session]?.scanned = ScanWish(
+      services: services, solicitedServices: solicited, allowsDuplicates: allowsDuplicates)
+    arrangeScans()
+  }
+  mutating func stopScan(of session: SessionID) {
+    sessions[session]?.scanned = nil
+    endScans(of: session)
+    arrangeScans()
+  }
+  mutating func scanFailed(_ id: ScanID, _ error: BluetoothError) {
+    guard let session = central.scans[id] else { return }
     stopScan(of: session)
-    let parameters = ScanParameters(coalescesDuplicates: !allowsDuplicates)
-    var filters = [ScanFilter(services: services)]
-    if !services.isEmpty, !solicited.isEmpty { filters.append(ScanFilter(solicitedServices: solicited)) }
-    sessions[session]?.scannedServices = services
+    deliver(to: session, .scanFailed(error))
+  }
+  /// Makes the host scan as the sessions want and the lives of their apps allow.
+  mutating func arrangeScans() {
+    guard case .running = phase else { return }
+    let isForeground = sessions.ids.contains { sessions[$0]?.scanned != nil && permission(.central, of: $0) == .full }
+    for session in sessions.ids {
+      let parameters = scanParameters(of: session, isForeground: isForeground)
+      guard let known = sessions[session], known.scanParameters != parameters else { continue }
+      endScans(of: session)
+      if let parameters, let wish = known.scanned { begin(wish, parameters, for: session) }
+    }
+  }
+  /// Nil: the session does not scan now. `isForeground`: an app in the foreground scans.
+  private func scanParameters(of session: SessionID, isForeground: Bool) -> ScanParameters? {
+    guard let wish = sessions[session]?.scanned else { return nil }
+    switch permission(.central, of: session) {
+    case .full: return ScanParameters(coalescesDuplicates: !wish.allowsDuplicates)
+    // For named services only, each device once (S25, S26), and rarely if nobody in the foreground scans (S27).
+    case .inBackground:
+      if wish.isForAll { return nil }
+      return ScanParameters(intent: isForeground ? .fast : .background, coalescesDuplicates: true)
+    case .none: return nil
+    }
+  }
+  /// One scan of the host, which filters and coalesces. Two for services and solicited services, because a filter of the
+  /// host requires all of its criteria.
+  private mutating func begin(_ wish: ScanWish, _ parameters: ScanParameters, for session: SessionID) {
+    var filters = [ScanFilter(services: wish.services)]
+    if !wish.services.isEmpty, !wish.solicitedServices.isEmpty {
+      filters.append(ScanFilter(solicitedServices: wish.solicitedServices))
+    }
+    sessions[session]?.scanParameters = parameters
     for filter in filters {
       let id = ScanID(rawValue: newNumber())
       sessions[session]?.scans.append(id)
@@ -158,23 +208,20 @@ extension BrokerCore {
       command(.beginScan(id, parameters, filter))
     }
   }
-  private mutating func stopScan(of session: SessionID) {
+  private mutating func endScans(of session: SessionID) {
     for id in sessions[session]?.scans ?? [] {
       central.scans[id] = nil
       command(.endScan(id))
     }
     sessions[session]?.scans = []
-  }
-  mutating func scanFailed(_ id: ScanID, _ error: BluetoothError) {
-    guard let session = central.scans[id] else { return }
-    stopScan(of: session)
-    deliver(to: session, .scanFailed(error))
+    sessions[session]?.scanParameters = nil
   }
   mutating func discovered(_ found: DiscoveredPeer, _ peer: PeerID, by id: ScanID) {
     guard let session = central.scans[id], let scanning = sessions[session] else { return }
     // The first scan reports these.
     if id != scanning.scans.first,
-      !found.overflowServices.isEmpty || found.services.contains(where: scanning.scannedServices.contains)
+      !found.overflowServices.isEmpty
+        || found.services.contains(where: { scanning.scanned?.services.contains($0) == true })
     {
       return
     }

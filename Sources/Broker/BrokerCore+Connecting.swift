@@ -30,6 +30,13 @@ enum Interest {
   /// The session has cancelled, and waits for the end of the link. `next`: it wants to connect again after that.
   case disconnecting(next: ConnectOptions?)
 
+  /// Nil: the session has cancelled.
+  var options: ConnectOptions? {
+    switch self {
+    case .delayed(let options), .connecting(let options, _), .connected(let options): options
+    case .disconnecting(let next): next
+    }
+  }
   var wantsLink: Bool {
     switch self {
     case .connecting, .connected: true
@@ -142,6 +149,7 @@ extension BrokerCore {
         let port = PortName(session: session, kind: .command, peer: identifier(of: peer, for: session))
         put(.lendPort(port, on: link))
         reportConnected(peer, to: session)
+        alert(.connection, of: peer, options, session)
       }
       continueErrand(link)
     case .cancelling, .disconnecting: break
@@ -321,6 +329,7 @@ extension BrokerCore {
       let reconnects = options.reconnects && !hasLostKey
       sessions[session]?.interests[peer] = reconnects ? .connecting(options, isReconnecting: true) : nil
       reportDisconnected(peer, error, isReconnecting: reconnects, to: session)
+      alert(.disconnection, of: peer, options, session)
     }
     reportLinks()
     if hasLostKey {

@@ -57,15 +57,16 @@ extension BrokerCore {
     put(.open(serving.database))
   }
   /// `early`: the host has failed before it was known to run.
-  mutating func opened(_ failure: OpeningFailure?, _ early: BluetoothError?) {
-    guard let failure else {
-      if sessions.ids.isEmpty { return close() }
-      phase = .running
-      if let early { return failed(early) }
-      isRestarting = false
-      timers.set(.steady, at: now + patience.steady)
-      return enter(.poweredOn)
-    }
+  mutating func opened(advertisingSets: Int, _ early: BluetoothError?) {
+    if sessions.ids.isEmpty { return close() }
+    phase = .running
+    if let early { return failed(early) }
+    isRestarting = false
+    serving.mostSets = max(1, advertisingSets)
+    timers.set(.steady, at: now + patience.steady)
+    enter(.poweredOn)
+  }
+  mutating func openingFailed(_ failure: OpeningFailure) {
     failures += 1
     if sessions.ids.isEmpty { return closed() }
     let isPatient: Bool

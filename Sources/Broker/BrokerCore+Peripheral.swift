@@ -85,6 +85,7 @@ extension BrokerCore {
       do throws(DatabaseError) { try serving.database.insert(builder) } catch { throw BluetoothError(error) }
       command(.insert(builder))
       serving.add(published, description, of: session)
+      arrangeServices()
       return .success(.published(published))
     } catch {
       return .failure(error)
@@ -106,6 +107,27 @@ extension BrokerCore {
       command(.remove(service: handle))
     } catch {
       log(.error, "service \(handle.text) is not removed: \(error)")
+    }
+  }
+
+  /// Enables or disables the contents of the services as the lives of their apps demand: S11, S131.
+  mutating func arrangeServices() {
+    for handle in serving.services.keys.sorted(by: { $0.rawValue < $1.rawValue }) {
+      guard let service = serving.services[handle] else { continue }
+      let isEnabled = permission(.peripheral, of: service.session) != .none
+      if service.isEnabled == isEnabled { continue }
+      serving.services[handle]?.isEnabled = isEnabled
+      serving.database.setEnabled(isEnabled, service: handle)
+      command(.setEnabled(isEnabled, service: handle))
+      if !isEnabled { endRequests(for: service.session) }
+    }
+  }
+  /// Answers the requests that wait for the session, which cannot answer them now.
+  private mutating func endRequests(for session: SessionID) {
+    let waiting = serving.requests.filter { $0.value.session == session }.keys
+    for id in waiting.sorted(by: { $0.rawValue < $1.rawValue }) {
+      answer(id, of: session) { _ in .rejected(.unlikelyError) }
+      deliver(to: session, .requestEnded(id))
     }
   }
 

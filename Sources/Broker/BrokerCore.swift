@@ -29,13 +29,15 @@ struct BrokerCore {
   /// It has worked, and ended without being closed.
   var isRestarting = false
 
+  /// See `BrokerCore+Apps`.
+  var apps: [AppID: App] = [:]
   var links = LinkTable()
   var central = Central()
   /// The peripheral's half: see `BrokerCore+Peripheral`.
   var serving = Serving()
   var timers = Timers<Timer>()
   /// The time of the call that is being carried out.
-  private(set) var now = Instant.zero
+  var now = Instant.zero
   private var effects = Deque<BrokerEffect>()
   private var lastRequest: UInt64 = 0
 
@@ -56,9 +58,14 @@ struct BrokerCore {
 
   // MARK: Sessions
 
-  mutating func add(_ session: SessionID, now: Instant) {
+  /// `identity` nil: the session belongs to no manager in particular, and lasts as long as its process.
+  mutating func add(
+    _ session: SessionID, of app: AppID = .own, as identity: ManagerIdentity? = nil, now: Instant
+  ) {
     self.now = now
-    sessions.add(session)
+    if apps[app] == nil { apps[app] = App() }
+    sessions.add(session, of: app, as: identity)
+    if isHeld(session) { put(.hold(session, true)) }
     if case .idle = phase { open() }
     deliver(to: session, .adapter(state))
     if !links.all.isEmpty { deliver(to: session, linkedPeers(for: session)) }
@@ -88,7 +95,8 @@ struct BrokerCore {
   mutating func receive(_ event: BrokerHostEvent, now: Instant) {
     self.now = now
     switch (phase, event) {
-    case (.opening(let early), .opened(let failure)): opened(failure, early)
+    case (.opening(let early), .opened(let sets)): opened(advertisingSets: sets, early)
+    case (.opening, .openingFailed(let failure)): openingFailed(failure)
     case (.opening, .failed(let error)): phase = .opening(error)
     case (.closing, .closed): closed()
     case (.running, _): receive(event)
@@ -98,7 +106,7 @@ struct BrokerCore {
   }
   private mutating func receive(_ event: BrokerHostEvent) {
     switch event {
-    case .opened, .closed: break
+    case .opened, .openingFailed, .closed: break
     case .failed(let error): failed(error)
     case .linkUp(let link, let peer, let role, let mtu):
       connected(BrokerLink(id: link, peer: peer, role: role, mtu: mtu))
@@ -152,7 +160,10 @@ struct BrokerCore {
   }
 
   mutating func put(_ effect: BrokerEffect) { effects.append(effect) }
-  mutating func deliver(to session: SessionID, _ event: BrokerEvent) { put(.deliver(session, event)) }
+  mutating func deliver(to session: SessionID, _ event: BrokerEvent) {
+    put(.deliver(session, event))
+    consider(event, for: session)
+  }
   mutating func complete(
     _ operation: OperationID, of session: SessionID, _ result: Result<BrokerAnswer, BluetoothError>
   ) {
@@ -192,10 +203,14 @@ struct SessionTable {
   private var all: [SessionID: Session] = [:]
 
   struct Session {
+    let app: AppID
+    let identity: ManagerIdentity?
+    /// What it scans for; nil: it does not scan.
+    var scanned: ScanWish?
+    /// The host's scans for that. None while the life of the app forbids it.
     var scans: [ScanID] = []
-    /// The services of the first scan, if there is a second one for solicited services: the first reports these
-    /// devices.
-    var scannedServices: [BluetoothUUID] = []
+    /// Those of the host's scans.
+    var scanParameters: ScanParameters?
     var interests: [PeerID: Interest] = [:]
     /// The identifiers of peers that this session knew before their identity was known.
     var identifiers: [PeerID: UUID] = [:]
@@ -207,8 +222,8 @@ struct SessionTable {
     get { all[id] }
     _modify { yield &all[id] }
   }
-  mutating func add(_ id: SessionID) {
-    if all.updateValue(Session(), forKey: id) == nil { ids.append(id) }
+  mutating func add(_ id: SessionID, of app: AppID, as identity: ManagerIdentity?) {
+    if all.updateValue(Session(app: app, identity: identity), forKey: id) == nil { ids.append(id) }
   }
   mutating func remove(_ id: SessionID) {
     all[id] = nil

@@ -27,6 +27,11 @@ enum BrokerEffect: Sendable {
   case takePort(PortName)
   /// All that the session has.
   case takePorts(SessionID)
+  /// The session's app does not run, or runs again: its events wait, or are offered.
+  case hold(SessionID, Bool)
+  /// An event is reason enough to run the app, which is suspended or terminated. The text names the event.
+  case wake(AppID, String)
+  case alert(AppID, AppAlert)
   case log(Logger.Level, String)
 }
 
@@ -38,12 +43,14 @@ enum HostCommand: Sendable {
   case cancel(RequestID)
   case beginScan(ScanID, ScanParameters, ScanFilter)
   case endScan(ScanID)
-  case advertise(AdvertisingSetID, AdvertisingData, AdvertisingParameters)
+  case advertise(AdvertisingSetID, [AdvertisingPacker.Source], AdvertisingParameters)
   case stopAdvertising(AdvertisingSetID)
   case insert(DatabaseBuilder)
   /// With the Include declarations that name it.
   case remove(service: AttributeHandle)
   case setValue(AttributeHandle, Data)
+  /// The contents of the service answer, or every access to them fails.
+  case setEnabled(Bool, service: AttributeHandle)
   /// To a client's request, after the values that the session offered before.
   case answer(ServerRequestID, LinkID, ServerAnswer)
 }
@@ -57,8 +64,10 @@ enum ServerAnswer: Equatable, Sendable {
 
 /// The events of the host of a `BrokerCore`: a `HostEvent` without the host.
 enum BrokerHostEvent: Sendable {
-  /// The answer to `.open`; nil: the host runs.
-  case opened(OpeningFailure?)
+  /// The answer to `.open`: the host runs, and its controller advertises this many sets at once.
+  case opened(advertisingSets: Int)
+  /// The other answer to `.open`.
+  case openingFailed(OpeningFailure)
   /// The answer to `.close`.
   case closed
   /// The host has ended by itself.

@@ -81,9 +81,19 @@ public struct ConnectOptions: Hashable, Sendable {
   public var startDelay: Double
   /// A link that ends, except by this session, is made again, without a time limit.
   public var reconnects: Bool
-  public init(startDelay: Double = 0, reconnects: Bool = false) {
+  /// What the user is told of this device while the app is suspended: S15 … S17.
+  public struct Alerts: OptionSet, Hashable, Sendable {
+    public var rawValue: UInt8
+    public init(rawValue: UInt8) { self.rawValue = rawValue }
+    public static let connection = Alerts(rawValue: 1)
+    public static let disconnection = Alerts(rawValue: 2)
+    public static let notification = Alerts(rawValue: 4)
+  }
+  public var alerts: Alerts
+  public init(startDelay: Double = 0, reconnects: Bool = false, alerts: Alerts = []) {
     self.startDelay = startDelay
     self.reconnects = reconnects
+    self.alerts = alerts
   }
 }
 

@@ -12,14 +12,14 @@ public final class DirectSession: BrokerSession {
   ///
   /// `events`: the session puts its events there, in batches, on the adapter's thread. The first event is the adapter's
   /// state.
-  public convenience init(adapter: String? = nil, events: EventQueue) {
-    self.init(on: AdapterRegistry.shared.adapter(adapter), events: events)
+  public convenience init(adapter: String? = nil, as identity: ManagerIdentity? = nil, events: EventQueue) {
+    self.init(on: AdapterRegistry.shared.adapter(adapter), as: identity, events: events)
   }
   /// If a registry keeps `adapter`, it has already counted this session.
-  init(on adapter: Adapter, events: EventQueue) {
+  init(on adapter: Adapter, of app: AppID = .own, as identity: ManagerIdentity? = nil, events: EventQueue) {
     session = AdapterSession(on: adapter.eventLoop, events: events)
     self.adapter = adapter
-    adapter.add(session)
+    adapter.add(session, of: app, as: identity)
   }
   deinit { close() }
 

@@ -18,12 +18,13 @@ public protocol EventQueueReader: AnyObject, Sendable {
 ///
 /// **Function**: while the reader takes nothing, `WaitingEvents` bounds what waits. Every method may be called from any thread.
 ///
-/// **Phases**: open → closed, by the session or by its reader, for good. A closed queue drops what waits and what comes.
+/// **Phases**: open ⇄ held, while the app does not run (Decision 0052); → closed, by the session or by its reader, for good. A closed queue drops what waits and what comes.
 public final class EventQueue: @unchecked Sendable {
   // Sendable: the lock.
   private let lock = NSLock()
   private var waiting = WaitingEvents()
   private var isClosed = false
+  private var isHeld = false
   private weak var currentReader: (any EventQueueReader)?
 
   public init() {}
@@ -41,12 +42,21 @@ public final class EventQueue: @unchecked Sendable {
       for event in events { dropped += waiting.append(event) }
       return (currentReader, dropped)
     }
-    // Without the lock: the reader may take the events at once.
+    // Without the lock: the reader may take the events at once. While they are held it finds none.
     reader?.eventsWait(in: self)
     if dropped > 0 { reader?.eventsDropped(dropped, from: self) }
   }
-  /// All events that wait, in order; nil where one was removed.
-  public func takeAll() -> [BrokerEvent?] { lock.withLock { waiting.takeAll() } }
+  /// All events that wait, in order; nil where one was removed. None while the queue is held.
+  public func takeAll() -> [BrokerEvent?] { lock.withLock { isHeld ? [] : waiting.takeAll() } }
+
+  /// While it is held, it takes events and offers none.
+  func hold(_ isHeld: Bool) {
+    let reader = lock.withLock { () -> (any EventQueueReader)? in
+      defer { self.isHeld = isHeld }
+      return self.isHeld && !isHeld && !waiting.isEmpty ? currentReader : nil
+    }
+    reader?.eventsWait(in: self)
+  }
 
   public func close() {
     let dropped = lock.withLock {

@@ -6,7 +6,7 @@ struct Serving {
   /// The database that the host serves, or that the next host begins with.
   var database = Database.ofAdapter
   /// By the handles of their declarations.
-  private(set) var services: [AttributeHandle: Service] = [:]
+  var services: [AttributeHandle: Service] = [:]
   /// By the handles of their values.
   private(set) var values: [AttributeHandle: Value] = [:]
   /// The clients, one for each link, in either role of the link layer.
@@ -15,8 +15,14 @@ struct Serving {
   var requests: [ServerRequest: Waiting] = [:]
   /// Pending requests for other connection parameters.
   var updates: [RequestID: LinkID] = [:]
-  /// By session.
+  /// What sessions advertise, or will when their apps' lives allow it.
   var advertising: [SessionID: Advertising] = [:]
+  /// In the order of their requests.
+  var advertisers: [SessionID] = []
+  /// What the host has been told to advertise.
+  var sets: [AdvertisingSetID: AdvertisedSet] = [:]
+  /// The controller's number of sets.
+  var mostSets = 1
   private var lastRequest: UInt64 = 0
   private var lastSet: UInt32 = 0
 
@@ -24,6 +30,8 @@ struct Serving {
     let session: SessionID
     let published: PublishedService
     let last: AttributeHandle
+    /// False: the life of its session's app forbids access to its contents.
+    var isEnabled = true
     func contains(_ handle: AttributeHandle) -> Bool {
       published.handle.rawValue...last.rawValue ~= handle.rawValue
     }
@@ -50,9 +58,15 @@ struct Serving {
     let isRead: Bool
   }
   struct Advertising {
-    let set: AdvertisingSetID
+    let data: AdvertisingData
+    /// Nil: it is not on the air.
+    var set: AdvertisingSetID?
     /// To be completed when the controller advertises.
     var operation: OperationID?
+  }
+  struct AdvertisedSet: Equatable {
+    let sources: [AdvertisingPacker.Source]
+    let parameters: AdvertisingParameters
   }
 
   // MARK: Services

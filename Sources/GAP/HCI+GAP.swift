@@ -120,6 +120,8 @@ extension HostCore {
     if parameters.policy == .everything, !packed.missed.isEmpty { throw .leftOut(packed.missed) }
     return packed
   }
+  /// How many sets this controller advertises at once: at most 16, by their SIDs.
+  public var maximumAdvertisingSets: Int { advertiser.capacity }
   /// Ends with `.advertisingStopped`.
   public mutating func stopAdvertising(_ id: AdvertisingSetID = .first, now: Instant) {
     advertiser.stop(id, hci: &hci, now: now)

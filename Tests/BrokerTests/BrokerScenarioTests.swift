@@ -61,7 +61,7 @@ import Testing
     var waits: [Duration] = []
     for _ in 0..<6 {
       guard effects().contains(where: { if case .open = $0 { true } else { false } }) else { break }
-      core.receive(.opened(OpeningFailure(state: .poweredOff("It is off."))), now: now)
+      core.receive(.openingFailed(OpeningFailure(state: .poweredOff("It is off."))), now: now)
       guard let deadline = core.deadline else { break }
       waits.append(deadline - now)
       now = deadline
@@ -70,7 +70,7 @@ import Testing
     #expect(waits == [250, 500, 1000, 2000, 4000, 4000].map { .milliseconds($0) })
     #expect(core.state == .poweredOff("It is off."))
     core.remove(SessionID(rawValue: 1), now: now)
-    core.receive(.opened(nil), now: now)
+    core.receive(.opened(advertisingSets: 1), now: now)
     core.receive(.closed, now: now)
     let last = effects()
     guard case .retire? = last.last else {

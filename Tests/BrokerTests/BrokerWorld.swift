@@ -32,6 +32,7 @@ struct BrokerWorld {
   private var outstanding: [RequestID: HostOperation] = [:]
   private var scans: Set<ScanID> = []
   private var sets: Set<AdvertisingSetID> = []
+  private var mostSets = 1
   private var questions: [ServerRequestID: LinkID] = [:]
   private var subscribed: Set<Subscription> = []
   private var served = Set<AttributeHandle>()
@@ -318,9 +319,9 @@ struct BrokerWorld {
       faults.expect(life == .none, "opened twice")
       life = .opening
       if !isCalm, chanceOf(4) {
-        later(.host(.opened(OpeningFailure(state: .unsupported("it refuses")))), within: 3_000)
+        later(.host(.openingFailed(OpeningFailure(state: .unsupported("it refuses")))), within: 3_000)
       } else {
-        later(.host(.opened(nil)), within: 3_000)
+        later(.host(.opened(advertisingSets: .random(in: 1...3, using: &chance))), within: 3_000)
       }
     case .close:
       faults.expect(life == .running, "closed while it is \(life)")
@@ -347,6 +348,7 @@ struct BrokerWorld {
     case .takePorts(let session):
       guard let index = sessions.firstIndex(where: { $0.id == session }) else { return }
       sessions[index].ports = []
+    case .hold, .wake, .alert: faults.expect(false, "\(effect) for apps in the foreground")
     case .log: break
     }
   }
@@ -443,6 +445,7 @@ struct BrokerWorld {
     case .endScan(let id): scans.remove(id)
     case .advertise(let set, _, _):
       sets.insert(set)
+      faults.expect(sets.count <= mostSets, "more sets than the controller has")
       if !isCalm, chanceOf(4) {
         later(.host(.advertisingEnded(set, BluetoothError(.controller, "no set"))))
       } else {
@@ -451,22 +454,26 @@ struct BrokerWorld {
     case .stopAdvertising(let set): sets.remove(set)
     case .insert: served.formUnion(core.serving.values.keys)
     case .remove: served.formIntersection(core.serving.values.keys)
-    case .setValue: break
+    case .setValue, .setEnabled: break
     case .answer(let id, let link, _):
       faults.expect(questions.removeValue(forKey: id) == link, "\(id) was answered twice, or nobody waits for it")
     }
   }
   private mutating func happen(_ event: Event) {
     switch event {
-    case .host(.opened(let failure)):
-      life = failure == nil ? .running : .none
+    case .host(.openingFailed(let failure)):
+      life = .none
+      deliver(.openingFailed(failure))
+    case .host(.opened(let number)):
+      life = .running
+      mostSets = number
       served = []
-      if failure == nil, !isCalm, chanceOf(6) {
+      if !isCalm, chanceOf(6) {
         // It fails before it is known to run.
         deaths += 1
         deliver(.failed(BluetoothError(.transport, "it is gone")))
       }
-      deliver(.opened(failure))
+      deliver(.opened(advertisingSets: number))
     case .host(.closed):
       life = .none
       deliver(.closed)

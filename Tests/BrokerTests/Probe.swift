@@ -21,17 +21,20 @@ final class Probe: EventQueueReader, @unchecked Sendable {
   private var check: (() -> Void)?
   private var last: UInt64 = 0
 
-  init(_ adapter: Adapter) {
+  init(_ adapter: Adapter, of app: AppID = .own, as identity: ManagerIdentity? = nil) {
     self.adapter = adapter
     let events = EventQueue()
     events.reader = self
-    session = DirectSession(on: adapter, events: events)
+    session = DirectSession(on: adapter, of: app, as: identity, events: events)
   }
   func eventsWait(in queue: EventQueue) { for case let event? in queue.takeAll() { hear(event) } }
   func eventsDropped(_ count: Int, from queue: EventQueue) { Issue.record("\(count) events were dropped") }
   /// A session on an existing adapter.
-  static func poweredOn(_ adapter: Adapter, at location: SourceLocation = #_sourceLocation) async throws -> Probe {
-    let probe = Probe(adapter)
+  static func poweredOn(
+    _ adapter: Adapter, of app: AppID = .own, as identity: ManagerIdentity? = nil,
+    at location: SourceLocation = #_sourceLocation
+  ) async throws -> Probe {
+    let probe = Probe(adapter, of: app, as: identity)
     try await probe.state(.poweredOn, at: location)
     return probe
   }

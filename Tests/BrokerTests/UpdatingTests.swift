@@ -203,7 +203,7 @@ import Testing
     #expect(found.data.overflowArea?.contains(services[1]) == true)
   }
 
-  /// Several sessions advertise at once if the controller has sets; if it has none, the second gets an error.
+  /// S142: several sessions advertise at once, each in a set of its own while the controller has one left, the others together.
   @Test func severalSessions() async throws {
     let ward = try await Ward()
     let (a, b) = (try await ward.session(), try await ward.session())
@@ -225,17 +225,23 @@ import Testing
     }
     let (c, d) = (try await small.session(), try await small.session())
     try await c.advertise("First")
-    #expect(try await d.errorCode { .startAdvertising($0, localName: "Second", services: []) } == .busy)
-    c.send(.stopAdvertising)
-    try await c.settle()
-    try await d.advertise("Second")
-    for try await found in small.central.scan() where found.name != nil {
-      #expect(found.name == "Second")
+    try await d.ask { .startAdvertising($0, localName: "Second", services: ["1805"]) }
+    for try await found in small.central.scan() where found.name != nil && found.data.serviceUUIDs.count == 2 {
+      // The name can be sent only once.
+      #expect(found.name == "First" && found.data.serviceUUIDs == ["180D", "1805"])
       break
     }
-    // A session that closes makes room.
+    c.send(.stopAdvertising)
+    for try await found in small.central.scan() where found.name == "Second" {
+      #expect(found.data.serviceUUIDs == ["1805"])
+      break
+    }
     d.session.close()
     try await c.advertise("Third")
+    for try await found in small.central.scan() where found.name == "Third" {
+      #expect(found.data.serviceUUIDs == ["180D"])
+      break
+    }
   }
 
   /// S153, S155: the central is asked for the parameters of the latency, and the last request holds.
