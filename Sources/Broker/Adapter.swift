@@ -96,11 +96,44 @@ final class Adapter: HostObserver, @unchecked Sendable {
 
   /// From any thread.
   func add(_ session: AdapterSession, of app: AppID = .own, as identity: ManagerIdentity? = nil) {
-    eventLoop.execute {
-      self.sessions[session.id] = session
-      self.core.add(session.id, of: app, as: identity, now: self.now)
-      self.drain()
+    eventLoop.execute { [self] in
+      if let identity, let id = core.preserved(identity, of: app) { return restore(id, as: session) }
+      sessions[session.id] = session
+      core.add(session.id, of: app, as: identity, now: now)
+      drain()
     }
+  }
+  /// The session takes the place of a preserved one, and gets the events that have waited there.
+  private func restore(_ id: SessionID, as session: AdapterSession) {
+    let waiting = sessions[id]?.takeRemaining() ?? []
+    registration?.leave()
+    session.replace(id)
+    sessions[id] = session
+    core.restore(id, now: now)
+    drain()
+    for event in waiting where event.outlivesProcess { session.deliver(event) }
+  }
+  /// The process of the app has ended. Calls `done` with whether a manager was preserved. From any thread.
+  func end(_ app: AppID, _ done: @escaping @Sendable (Bool) -> Void = { _ in }) {
+    eventLoop.execute { [self] in
+      let kept = core.end(app, now: now)
+      for (id, session) in sessions where !core.isKnown(id) {
+        _ = session.close()
+        sessions[id] = nil
+        registration?.leave()
+      }
+      for id in kept { keepEvents(of: id) }
+      drain()
+      done(!kept.isEmpty)
+    }
+  }
+  /// Events of a preserved session wait for the next process.
+  private func keepEvents(of id: SessionID) {
+    let keeper = AdapterSession(on: eventLoop, events: EventQueue())
+    keeper.replace(id)
+    keeper.hold(true)
+    for event in sessions[id]?.takeRemaining() ?? [] { keeper.deliver(event) }
+    sessions[id] = keeper
   }
   /// From any thread.
   func whenAppNeeds(_ need: @escaping @Sendable (AppID, AppNeed) -> Void) { eventLoop.execute { self.need = need } }
@@ -120,6 +153,8 @@ final class Adapter: HostObserver, @unchecked Sendable {
   }
   /// What the session has asked for since the last time.
   func drain(_ session: AdapterSession) {
+    // Not those of a process that has ended.
+    guard sessions[session.id] === session else { return }
     for placed in session.takeRequests() {
       place = placed.place
       core.request(placed.request, of: session.id, now: now)
@@ -128,7 +163,8 @@ final class Adapter: HostObserver, @unchecked Sendable {
     }
   }
   func closed(_ session: AdapterSession) {
-    guard sessions.removeValue(forKey: session.id) != nil else { return }
+    guard sessions[session.id] === session else { return }
+    sessions[session.id] = nil
     registration?.leave()
     core.remove(session.id, now: now)
     drain()
@@ -344,6 +380,13 @@ enum AppNeed: Equatable, Sendable {
 }
 
 extension BrokerEvent {
+  /// It concerns the manager, and not something that an ended process has asked.
+  fileprivate var outlivesProcess: Bool {
+    switch self {
+    case .adapter, .restored, .linkedPeers, .completed, .readyToWrite, .readyToUpdate, .requestEnded, .scanFailed: false
+    default: true
+    }
+  }
   /// The core, which has no clock, leaves the time of day to its driver.
   fileprivate func dated(_ seconds: @autoclosure () -> Double) -> BrokerEvent {
     guard case .disconnected(let peer, let error, let isReconnecting, _) = self else { return self }

@@ -15,7 +15,8 @@ final class AdapterSession: @unchecked Sendable {
 
   private let events: EventQueue
   private let eventLoop: any EventLoop
-  let id: SessionID
+  /// Its own, or that of a preserved session whose place it takes. On the event loop.
+  private(set) var id: SessionID
 
   // MARK: Under the lock
 
@@ -67,6 +68,16 @@ final class AdapterSession: @unchecked Sendable {
     if undelivered.isEmpty { return }
     events.put(undelivered)
     undelivered.removeAll(keepingCapacity: true)
+  }
+
+  /// Takes the place of a preserved session.
+  func replace(_ id: SessionID) { self.id = id }
+  /// Closes it, and returns the events that were not taken.
+  func takeRemaining() -> [BrokerEvent] {
+    handOver()
+    let remaining = events.takeRemaining()
+    _ = close()
+    return remaining
   }
 
   // MARK: From any thread

@@ -272,7 +272,9 @@ struct AppCore {
       return put(.kill(app))
     }
     let end = known.period + limits.period
-    put(.log(.warning, app, "has used up its time in the background, and is woken by \(why) when \(end - now) have passed"))
+    put(
+      .log(
+        .warning, app, "has used up its time in the background, and is woken by \(why) when \(end - now) have passed"))
     timers.set(.wake(app), at: end)
     enter(.throttled(wanted: why), app)
   }

@@ -66,9 +66,14 @@ extension BrokerCore {
 
   /// Wakes the session's app for the event if it may: S18, S24, S28.
   mutating func consider(_ event: BrokerEvent, for session: SessionID) {
-    guard let known = sessions[session], let app = apps[known.app], case .suspended = app.life, !app.isWakeAsked,
-      hasMode(known, app), event.roles.contains(where: app.modes.contains)
-    else { return }
+    guard let known = sessions[session], let app = apps[known.app], !app.isWakeAsked else { return }
+    switch app.life {
+    case .foreground, .background, .awake: return
+    case .suspended:
+      guard hasMode(known, app), event.roles.contains(where: app.modes.contains) else { return }
+    // S42, S53: one of the tasks that go on has completed.
+    case .terminated: guard known.preservation != nil, event.completesTask else { return }
+    }
     apps[known.app]?.isWakeAsked = true
     put(.wake(known.app, event.title))
   }
@@ -100,13 +105,27 @@ extension BrokerEvent {
   fileprivate var roles: [BackgroundMode] {
     switch self {
     case .adapter: [.central, .peripheral]
-    case .discovered, .connected, .connectionFailed, .disconnected, .nameChanged, .servicesChanged, .values, .readyToWrite:
+    case .discovered, .connected, .connectionFailed, .disconnected, .nameChanged, .servicesChanged, .values,
+      .readyToWrite:
       [.central]
     case .completed(_, let result):
       // Completions of a peripheral: the service is published, advertising has begun.
       if case .success(.published) = result { [.peripheral] } else { [.central] }
     case .subscribed, .unsubscribed, .readRequested, .writeRequested, .readyToUpdate: [.peripheral]
-    case .scanFailed, .longestWriteChanged, .linkedPeers, .longestUpdateChanged, .requestEnded, .advertisingEnded: []
+    case .restored, .scanFailed, .longestWriteChanged, .linkedPeers, .longestUpdateChanged, .requestEnded,
+      .advertisingEnded:
+      []
+    }
+  }
+  /// It is reason to relaunch a terminated app.
+  fileprivate var completesTask: Bool {
+    switch self {
+    case .discovered, .connected, .connectionFailed, .disconnected, .values, .subscribed, .unsubscribed, .readRequested,
+      .writeRequested:
+      true
+    case .adapter, .restored, .nameChanged, .servicesChanged, .readyToWrite, .completed, .readyToUpdate, .scanFailed,
+      .longestWriteChanged, .linkedPeers, .longestUpdateChanged, .requestEnded, .advertisingEnded:
+      false
     }
   }
   /// For the log: without names and values.
@@ -125,7 +144,9 @@ extension BrokerEvent {
     case .subscribed, .unsubscribed: "a subscription"
     case .readRequested: "a read request"
     case .writeRequested: "a write request"
-    case .scanFailed, .longestWriteChanged, .linkedPeers, .longestUpdateChanged, .requestEnded, .advertisingEnded: "an event"
+    case .restored, .scanFailed, .longestWriteChanged, .linkedPeers, .longestUpdateChanged, .requestEnded,
+      .advertisingEnded:
+      "an event"
     }
   }
 }

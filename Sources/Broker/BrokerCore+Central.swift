@@ -33,19 +33,12 @@ struct CentralLink {
   var services: [BluetoothUUID] = []
   /// Everything that has been discovered.
   var database = RemoteDatabase()
+  /// By session.
+  var found: [SessionID: FoundAttributes] = [:]
   /// The device has lost the key of the bond, or does not encrypt in time: the reason for the end of the link.
   var encryptionError: BluetoothError?
 
   init(_ peer: PeerID) { self.peer = peer }
-}
-
-/// What a session scans for.
-struct ScanWish: Hashable {
-  var services: [BluetoothUUID]
-  var solicitedServices: [BluetoothUUID]
-  var allowsDuplicates: Bool
-  /// For all devices.
-  var isForAll: Bool { services.isEmpty }
 }
 
 /// Names of devices: those in advertisements, and those of their GAP services.
@@ -156,7 +149,7 @@ extension BrokerCore {
     _ services: [BluetoothUUID], _ solicited: [BluetoothUUID], allowsDuplicates: Bool, for session: SessionID
   ) {
     endScans(of: session)
-    sessions[session]?.scanned = ScanWish(
+    sessions[session]?.scanned = RestoredState.Scan(
       services: services, solicitedServices: solicited, allowsDuplicates: allowsDuplicates)
     arrangeScans()
   }
@@ -188,14 +181,14 @@ extension BrokerCore {
     case .full: return ScanParameters(coalescesDuplicates: !wish.allowsDuplicates)
     // For named services only, each device once (S25, S26), and rarely if nobody in the foreground scans (S27).
     case .inBackground:
-      if wish.isForAll { return nil }
+      if wish.services.isEmpty { return nil }
       return ScanParameters(intent: isForeground ? .fast : .background, coalescesDuplicates: true)
     case .none: return nil
     }
   }
   /// One scan of the host, which filters and coalesces. Two for services and solicited services, because a filter of the
   /// host requires all of its criteria.
-  private mutating func begin(_ wish: ScanWish, _ parameters: ScanParameters, for session: SessionID) {
+  private mutating func begin(_ wish: RestoredState.Scan, _ parameters: ScanParameters, for session: SessionID) {
     var filters = [ScanFilter(services: wish.services)]
     if !wish.services.isEmpty, !wish.solicitedServices.isEmpty {
       filters.append(ScanFilter(solicitedServices: wish.solicitedServices))

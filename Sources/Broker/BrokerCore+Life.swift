@@ -127,10 +127,14 @@ extension BrokerCore {
   private mutating func enter(_ state: AdapterState) {
     guard state != self.state else { return }
     self.state = state
-    if state != .poweredOn { endLinks() }
+    if state != .poweredOn {
+      planPreserved()
+      endLinks()
+    }
     stateChanged(to: state)
     if let hindrance = state.hindrance { log(.warning, hindrance) }
     for session in sessions.ids { deliver(to: session, .adapter(state)) }
+    if state == .poweredOn { carryOutPlans() }
   }
   /// Ends all links and requests of the sessions. Sessions get one event, the new state, and none for each link.
   private mutating func endLinks() {

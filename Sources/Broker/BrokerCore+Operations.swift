@@ -98,7 +98,12 @@ extension BrokerCore {
     case .success(let outcome):
       if case .database(let database) = outcome { learn(database, on: operation.link) }
       if operation.outstanding > 0 { return }
-      complete(operation.id, of: operation.session, answer(to: operation.question, outcome))
+      let answer = answer(to: operation.question, outcome)
+      if case .success(let answer) = answer {
+        central.links[operation.link]?.found[operation.session, default: FoundAttributes()]
+          .add(answer, to: operation.question)
+      }
+      complete(operation.id, of: operation.session, answer)
     case .failure(let error):
       central.operations[number]?.isOver = true
       // The link's end follows, and ends all pending operations.
@@ -137,6 +142,12 @@ extension BrokerCore {
 
   /// The session does not use the link any more; other sessions may.
   mutating func release(_ link: LinkID, by session: SessionID) {
+    abandonOperations(on: link, of: session)
+    central.links[link]?.found[session] = nil
+    releaseSubscriptions(on: link, by: session)
+  }
+  /// Nobody waits for the answers any more.
+  mutating func abandonOperations(on link: LinkID, of session: SessionID) {
     for (id, first) in central.parts.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
       guard let operation = central.operations[first], operation.link == link, operation.session == session else {
         continue
@@ -144,7 +155,9 @@ extension BrokerCore {
       central.operations[first]?.isOver = true
       command(.cancel(id))
     }
-    releaseSubscriptions(on: link, by: session)
+    for handle in (central.links[link]?.subscriptions ?? [:]).keys {
+      central.links[link]?.subscriptions[handle]?.waiting.removeAll { $0.session == session }
+    }
   }
 
   mutating func servicesChanged(_ range: HandleRange, on link: LinkID, _ database: RemoteDatabase) {
@@ -153,6 +166,7 @@ extension BrokerCore {
     for (handle, subscription) in state.subscriptions where range.contains(handle) {
       if case .on = subscription.phase { state.subscriptions[handle] = nil }
     }
+    for session in state.found.keys { state.found[session]?.remove(range) }
     // The errand begins anew; the result of its pending step is not needed.
     if let request = state.errandRequest { command(.cancel(request)) }
     state.errandRequest = nil

@@ -69,7 +69,7 @@ extension BrokerCore {
 
   // MARK: Services
 
-  private mutating func publish(
+  mutating func publish(
     _ description: ServiceDescription, of session: SessionID
   ) -> Result<BrokerAnswer, BluetoothError> {
     do throws(BluetoothError) {
@@ -123,7 +123,7 @@ extension BrokerCore {
     }
   }
   /// Answers the requests that wait for the session, which cannot answer them now.
-  private mutating func endRequests(for session: SessionID) {
+  mutating func endRequests(for session: SessionID) {
     let waiting = serving.requests.filter { $0.value.session == session }.keys
     for id in waiting.sorted(by: { $0.rawValue < $1.rawValue }) {
       answer(id, of: session) { _ in .rejected(.unlikelyError) }
@@ -148,7 +148,7 @@ extension BrokerCore {
     deliver(to: owner.session, .writeRequested(id, central: client.peer, [write], longestUpdate: longestUpdate(link)))
   }
   /// Octets of one notification: min(ATT_MTU − 3, 512).
-  private func longestUpdate(_ link: LinkID) -> Int { min((links[link]?.mtu ?? 23) - 3, 512) }
+  func longestUpdate(_ link: LinkID) -> Int { min((links[link]?.mtu ?? 23) - 3, 512) }
   /// The session knows this client from now on.
   private mutating func introduce(_ link: LinkID, to session: SessionID) {
     if serving.clients[link]?.sessions.contains(session) == false { serving.clients[link]?.sessions.append(session) }
@@ -184,7 +184,7 @@ extension BrokerCore {
     }
   }
   /// One port for each session and client, so that values of a session reach a client in the order of its calls.
-  private mutating func lendNotificationPort(of peer: UUID, on link: LinkID, to session: SessionID) {
+  mutating func lendNotificationPort(of peer: UUID, on link: LinkID, to session: SessionID) {
     guard sessions[session]?.ports.insert(peer).inserted == true else { return }
     put(.lendPort(PortName(session: session, kind: .notification, peer: peer), on: link))
   }

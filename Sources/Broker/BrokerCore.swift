@@ -79,6 +79,7 @@ struct BrokerCore {
     sessions.remove(session)
     if sessions.ids.isEmpty { closeHost() }
   }
+  func isKnown(_ session: SessionID) -> Bool { sessions[session] != nil }
   mutating func request(_ request: BrokerRequest, of session: SessionID, now: Instant) {
     self.now = now
     guard sessions[session] != nil else { return }
@@ -205,8 +206,10 @@ struct SessionTable {
   struct Session {
     let app: AppID
     let identity: ManagerIdentity?
+    /// Nil: its process lives.
+    var preservation: Preservation?
     /// What it scans for; nil: it does not scan.
-    var scanned: ScanWish?
+    var scanned: RestoredState.Scan?
     /// The host's scans for that. None while the life of the app forbids it.
     var scans: [ScanID] = []
     /// Those of the host's scans.

@@ -7,6 +7,9 @@ public enum BrokerEvent: Sendable {
   /// services are gone.
   case adapter(AdapterState)
 
+  /// Before the first state: what was preserved of the manager whose place the session takes. Never empty.
+  case restored(RestoredState)
+
   // MARK: Central
 
   case discovered(DiscoveredPeer)

@@ -59,11 +59,15 @@ public final class EventQueue: @unchecked Sendable {
   }
 
   public func close() {
-    let dropped = lock.withLock {
+    // Released without the lock.
+    withExtendedLifetime(takeRemaining()) {}
+  }
+  /// Closes it, and returns what waits.
+  func takeRemaining() -> [BrokerEvent] {
+    let remaining = lock.withLock {
       isClosed = true
       return waiting.takeAll()
     }
-    // Released without the lock.
-    withExtendedLifetime(dropped) {}
+    return remaining.compactMap { $0 }
   }
 }

@@ -28,6 +28,7 @@ struct Serving {
 
   struct Service {
     let session: SessionID
+    let description: ServiceDescription
     let published: PublishedService
     let last: AttributeHandle
     /// False: the life of its session's app forbids access to its contents.
@@ -74,7 +75,7 @@ struct Serving {
   mutating func add(_ published: PublishedService, _ description: ServiceDescription, of session: SessionID) {
     let last = published.handle.rawValue + UInt16(description.handleCount - 1)
     services[published.handle] = Service(
-      session: session, published: published, last: AttributeHandle(rawValue: last))
+      session: session, description: description, published: published, last: AttributeHandle(rawValue: last))
     for (characteristic, description) in zip(published.characteristics, description.characteristics) {
       values[characteristic.value] = Value(session: session, properties: description.properties)
     }

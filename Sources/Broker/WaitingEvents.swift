@@ -90,7 +90,7 @@ struct WaitingEvents {
       } else {
         add(event, as: .interruption(peer))
       }
-    case .discovered, .scanFailed, .connectionFailed, .disconnected, .values, .completed, .writeRequested,
+    case .restored, .discovered, .scanFailed, .connectionFailed, .disconnected, .values, .completed, .writeRequested,
       .advertisingEnded:
       add(event)
     }
@@ -168,7 +168,8 @@ extension BrokerEvent {
     case .writeRequested(let request, _, _, _) where request.isCommand: 65_536
     // Each of several values counts: see `append(_:of:from:)`.
     case .values: .max
-    case .adapter, .scanFailed, .connected, .connectionFailed, .disconnected, .nameChanged, .longestWriteChanged,
+    case .adapter, .restored, .scanFailed, .connected, .connectionFailed, .disconnected, .nameChanged,
+      .longestWriteChanged,
       .servicesChanged, .readyToWrite, .linkedPeers, .completed, .subscribed, .unsubscribed, .readRequested,
       .writeRequested, .requestEnded, .readyToUpdate, .advertisingEnded:
       .max

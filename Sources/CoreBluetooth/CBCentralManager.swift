@@ -54,7 +54,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   /// The manager calls its delegate on `queue`; nil: the main queue. `options` have the keys `CBCentralManagerOption…` and
   /// `CBManagerOptionAdapterKey`.
   public init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
-    (delivery, session) = Delivery.opened(on: queue, options)
+    (delivery, session) = Delivery.opened(on: queue, options, for: .central)
     showsPowerAlert = options?.bool(CBCentralManagerOptionShowPowerAlertKey) ?? false
     super.init()
     currentDelegate = delegate
@@ -159,9 +159,13 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
         delegate?.centralManager(self, didFailToConnect: peripheral, error: error)
       }
     }
+    var alerts = ConnectOptions.Alerts()
+    if options?.bool(CBConnectPeripheralOptionNotifyOnConnectionKey) == true { alerts.insert(.connection) }
+    if options?.bool(CBConnectPeripheralOptionNotifyOnDisconnectionKey) == true { alerts.insert(.disconnection) }
+    if options?.bool(CBConnectPeripheralOptionNotifyOnNotificationKey) == true { alerts.insert(.notification) }
     let wish = ConnectOptions(
       startDelay: max(0, (options?[CBConnectPeripheralOptionStartDelayKey] as? NSNumber)?.doubleValue ?? 0),
-      reconnects: options?.bool(CBConnectPeripheralOptionEnableAutoReconnect) ?? false)
+      reconnects: options?.bool(CBConnectPeripheralOptionEnableAutoReconnect) ?? false, alerts: alerts)
     let isConnected = peripheral.change { () -> Bool in
       if isForeign { kept[peripheral.peer] = peripheral }
       if peripheral.link.state == .connected { return true }
@@ -262,6 +266,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   private func handle(_ event: BrokerEvent) {
     switch event {
     case .adapter(let state): changed(state)
+    case .restored(let state): restored(state)
     case .discovered(let found): discovered(found)
     case .scanFailed(let error):
       change { scanning = false }
@@ -314,6 +319,31 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     for peripheral in lost { peripheral.lost(isValid: !isGone) }
     if new == .poweredOff, showsPowerAlert, let why = adapter.hindrance { Log.note(self, "needs Bluetooth: \(why)") }
     delegate?.centralManagerDidUpdateState(self)
+  }
+  /// The first event of a manager that was preserved.
+  private func restored(_ state: RestoredState) {
+    var known: [String: Any] = [:]
+    let peripherals = state.peers.map { peer in
+      let peripheral = peripheral(peer.peer)
+      peripheral.restore(peer)
+      lock.withLock { wishes[peer.peer] = peripheral.serial }
+      return peripheral
+    }
+    if !peripherals.isEmpty { known[CBCentralManagerRestoredStatePeripheralsKey] = peripherals }
+    if let scan = state.scan {
+      change { scanning = true }
+      known[CBCentralManagerRestoredStateScanServicesKey] = scan.services.map { CBUUID($0) }
+      var options: [String: Any] = [
+        CBCentralManagerScanOptionAllowDuplicatesKey: NSNumber(value: scan.allowsDuplicates)
+      ]
+      if !scan.solicitedServices.isEmpty {
+        options[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] = scan.solicitedServices.map { CBUUID($0) }
+      }
+      known[CBCentralManagerRestoredStateScanOptionsKey] = options
+    }
+    delegate?.centralManager(self, willRestoreState: known)
+    // The app that has kept none of them does not want them.
+    withExtendedLifetime(peripherals) {}
   }
   private func discovered(_ found: DiscoveredPeer) {
     guard isScanning else { return }  // received before the scan was stopped

@@ -23,13 +23,18 @@ open class CBManager: NSObject, _KeyValueCodingAndObserving, KeyValueObserved, @
 
 extension Delivery {
   /// With a session on the adapter that `options` names (see `AdapterChoice`), or with that of a `SessionOpener`.
-  static func opened(on queue: DispatchQueue?, _ options: [String: Any]?) -> (Delivery, any BrokerSession) {
+  static func opened(
+    on queue: DispatchQueue?, _ options: [String: Any]?, for role: BackgroundMode
+  ) -> (Delivery, any BrokerSession) {
     let delivery = Delivery(on: queue)
     if let opener = options?[SessionOpener.key] as? SessionOpener {
       return (delivery, opener.open(delivery.events))
     }
     let adapter = options?[CBManagerOptionAdapterKey] as? String
-    return (delivery, DirectSession(adapter: adapter, events: delivery.events))
+    // One key for both roles.
+    let identifier = options?[CBCentralManagerOptionRestoreIdentifierKey] as? String
+    let identity = ManagerIdentity(role, restoreIdentifier: identifier.flatMap { $0.isEmpty ? nil : $0 })
+    return (delivery, DirectSession(adapter: adapter, as: identity, events: delivery.events))
   }
 }
 

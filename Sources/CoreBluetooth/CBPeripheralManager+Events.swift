@@ -8,6 +8,7 @@ extension CBPeripheralManager {
   func handle(_ event: BrokerEvent) {
     switch event {
     case .adapter(let state): adapterChanged(state)
+    case .restored(let state): restored(state)
     case .completed(let id, let result): completed(id, result)
     case .subscribed(let peer, let handle, let longestUpdate): subscribed(peer, handle, longestUpdate)
     case .unsubscribed(let peer, let handle): unsubscribed(peer, handle)
@@ -79,6 +80,46 @@ extension CBPeripheralManager {
       let error = CBError(.unknown, "It is not advertised: \(new.why)")
       delegate?.peripheralManagerDidStartAdvertising(self, error: error)
     }
+  }
+
+  /// The first event of a manager that was preserved.
+  private func restored(_ state: RestoredState) {
+    var known: [String: Any] = [:]
+    let services = restoredServices(state.services)
+    if !services.isEmpty { known[CBPeripheralManagerRestoredStateServicesKey] = services }
+    if let advertisement = state.advertisement {
+      change { advertising = .on(Advertisement(localName: advertisement.localName, services: advertisement.services)) }
+      var data: [String: Any] = [:]
+      data[CBAdvertisementDataLocalNameKey] = advertisement.localName
+      if !advertisement.services.isEmpty {
+        data[CBAdvertisementDataServiceUUIDsKey] = advertisement.services.map { CBUUID($0) }
+      }
+      known[CBPeripheralManagerRestoredStateAdvertisementDataKey] = data
+    }
+    delegate?.peripheralManager(self, willRestoreState: known)
+  }
+  /// New objects for services that are published already, with their subscribers.
+  private func restoredServices(_ restored: [RestoredState.Published]) -> [CBMutableService] {
+    var made: [AttributeHandle: CBMutableService] = [:]
+    for restored in restored {
+      let service = CBMutableService(
+        restored.description, including: restored.description.includes.compactMap { made[$0] })
+      made[restored.published.handle] = service
+      guard let tree = try? ServiceTree(service), tree.claim(for: self) else { continue }
+      lock.withLock {
+        published.append(Published(tree: tree, handle: restored.published.handle))
+        for (characteristic, place) in zip(tree.characteristics, restored.published.characteristics) {
+          characteristic.publish(at: place.value)
+          characteristics[place.value] = characteristic
+        }
+        for subscription in restored.subscriptions {
+          let central = central(subscription.central, longestUpdate: subscription.longestUpdate)
+          central.port = session.port(.notification, of: subscription.central)
+          _ = characteristics[subscription.handle]?.addSubscriber(central, central.port)
+        }
+      }
+    }
+    return restored.compactMap { made[$0.published.handle] }
   }
 
   // MARK: Answers

@@ -80,10 +80,10 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {
     self.init(delegate: delegate, queue: queue, options: nil)
   }
   /// `queue` nil: the main queue. `options`: `CBPeripheralManagerOptionShowPowerAlertKey`, a Bool: says on standard error that
-  /// Bluetooth is off, if it is; `CBPeripheralManagerOptionRestoreIdentifierKey`, a String: is accepted, and nothing is
-  /// restored yet; `CBManagerOptionAdapterKey`, a String: which adapter. Values of other types are ignored.
+  /// Bluetooth is off, if it is; `CBPeripheralManagerOptionRestoreIdentifierKey`, a String: the manager outlives the process, see
+  /// `peripheralManager(_:willRestoreState:)`; `CBManagerOptionAdapterKey`, a String: which adapter. Values of other types are ignored.
   public init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
-    (delivery, session) = Delivery.opened(on: queue, options)
+    (delivery, session) = Delivery.opened(on: queue, options, for: .peripheral)
     showsPowerAlert = options?.bool(CBPeripheralManagerOptionShowPowerAlertKey) ?? false
     super.init()
     currentDelegate = delegate

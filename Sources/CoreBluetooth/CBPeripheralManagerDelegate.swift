@@ -9,8 +9,8 @@ public protocol CBPeripheralManagerDelegate: NSObjectProtocol {
   /// the published services are gone too, and have to be added again.
   func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager)
 
-  /// The first call of all when the system starts a program again to restore its state. Not called yet: state is not
-  /// restored.
+  /// The first call of all in a program that was started again, if something was preserved of the manager. `dict` has the keys
+  /// `CBPeripheralManagerRestoredState…`; the services are published, and their objects are new.
   func peripheralManager(_ peripheral: CBPeripheralManager, willRestoreState dict: [String: Any])
 
   /// Answers `startAdvertising`. `error` nil: the advertisement is on the air.

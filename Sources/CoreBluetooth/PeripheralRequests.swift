@@ -159,6 +159,28 @@ extension CBPeripheral {
     }
     return true
   }
+  /// The link of a preserved manager, and what the manager had found on it.
+  func restore(_ peer: RestoredState.Peer) {
+    changeLink { link in
+      link.name = peer.name ?? link.name
+      link.state = peer.isConnected ? .connected : .connecting
+      link.longestWrite = peer.longestWrite
+    }
+    let services = objects(for: peer.services.map(\.service))
+    for (service, restored) in zip(services, peer.services) {
+      if let includes = restored.includes { service.setIncludedServices(objects(for: includes)) }
+      guard let found = restored.characteristics else { continue }
+      let characteristics = objects(for: found.map(\.characteristic), of: service)
+      for (characteristic, restored) in zip(characteristics, found) {
+        characteristic.setNotifying(restored.isNotifying)
+        guard let descriptors = restored.descriptors else { continue }
+        characteristic.setDescriptors(descriptors.map { CBDescriptor($0, of: characteristic) })
+      }
+      service.setCharacteristics(characteristics)
+    }
+    let discovered = zip(services, peer.services).filter { $1.isDiscovered }.map(\.0)
+    if !discovered.isEmpty { changeLink { $0.services = discovered } }
+  }
   /// The same object for the same attribute, until the link ends or the attribute changes.
   private func objects(for found: [FoundService]) -> [CBService] {
     withLink { link in

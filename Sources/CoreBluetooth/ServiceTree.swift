@@ -140,3 +140,43 @@ extension ServiceDescription.Descriptor {
 extension CBError {
   static func invalid(_ sentence: String) -> CBError { CBError(.invalidParameters, sentence) }
 }
+
+// From the description of a service that was preserved to objects that describe it the same way.
+
+extension CBMutableService {
+  convenience init(_ description: ServiceDescription, including included: [CBMutableService]) {
+    self.init(type: CBUUID(description.uuid), primary: description.isPrimary)
+    if !included.isEmpty { includedServices = included }
+    characteristics = description.characteristics.map { CBMutableCharacteristic($0) }
+  }
+}
+
+extension CBMutableCharacteristic {
+  fileprivate convenience init(_ description: ServiceDescription.Characteristic) {
+    var properties = CBCharacteristicProperties(rawValue: UInt(description.properties.rawValue))
+    if description.configuring != .open {
+      if properties.contains(.notify) { properties.insert(.notifyEncryptionRequired) }
+      if properties.contains(.indicate) { properties.insert(.indicateEncryptionRequired) }
+    }
+    var permissions = CBAttributePermissions()
+    permissions.add(description.permissions.read, open: .readable, encrypted: .readEncryptionRequired)
+    permissions.add(description.permissions.write, open: .writeable, encrypted: .writeEncryptionRequired)
+    self.init(
+      type: CBUUID(description.uuid), properties: properties, value: description.value, permissions: permissions)
+    if !description.descriptors.isEmpty {
+      descriptors = description.descriptors.map { descriptor in
+        let uuid = CBUUID(descriptor.uuid), isText = uuid.uuidString == CBUUIDCharacteristicUserDescriptionString
+        return CBMutableDescriptor(
+          type: uuid, value: isText ? String(decoding: descriptor.value, as: UTF8.self) : descriptor.value)
+      }
+    }
+  }
+}
+
+extension CBAttributePermissions {
+  fileprivate mutating func add(
+    _ access: AttributePermissions.Access, open: CBAttributePermissions, encrypted: CBAttributePermissions
+  ) {
+    if access.needsEncryption { insert(encrypted) } else if access.isPermitted { insert(open) }
+  }
+}

@@ -157,7 +157,9 @@ struct CoreLab {
           uniqueKeysWithValues: lab.sets.values.flatMap(\.sources).map { ($0.data.localName ?? "", $0.isInBackground) })
       }
       for session in sessions {
-        let hasBegun = lab.takeEvents(session).contains { if case .completed(_, .success(.done)) = $0 { true } else { false } }
+        let hasBegun = lab.takeEvents(session).contains {
+          if case .completed(_, .success(.done)) = $0 { true } else { false }
+        }
         #expect(hasBegun)
       }
       #expect(lab.sets.count == min(count, 3) && sources(lab) == ["App 0": false, "App 1": false, "App 2": false])

@@ -416,7 +416,7 @@ struct BrokerWorld {
     case .linkedPeers(let linked):
       faults.expect(linked.count == core.links.all.count || life != .running, "not all links")
     case .unsubscribed, .longestUpdateChanged, .advertisingEnded: break
-    case .values, .readyToWrite, .readyToUpdate: faults.expect(false, "the core does not say \(event)")
+    case .values, .readyToWrite, .readyToUpdate, .restored: faults.expect(false, "the core does not say \(event)")
     }
   }
 

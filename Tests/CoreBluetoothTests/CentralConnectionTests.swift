@@ -47,7 +47,8 @@ import Testing
       ])
     #expect(
       lab.asked() == [
-        .connect(lab.peer, ConnectOptions(startDelay: 2.5, reconnects: true)), .cancelConnection(lab.peer),
+        .connect(lab.peer, ConnectOptions(startDelay: 2.5, reconnects: true, alerts: .connection)),
+        .cancelConnection(lab.peer),
         .connect(lab.peer, ConnectOptions()),
       ])
   }

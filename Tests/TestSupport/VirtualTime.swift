@@ -38,6 +38,8 @@
     }
     private struct State: ~Copyable {
       var now = NIODeadline.uptimeNanoseconds(1_000_000_000)
+      /// Until then the clock goes from timer to timer.
+      var leapEnd = NIODeadline.uptimeNanoseconds(0)
       /// Tasks that have not ended.
       var pending = 0
       /// By deadline; for equal deadlines, in the order of scheduling.
@@ -159,7 +161,7 @@
     }
     /// Runs until `isStopped`; calls `timeOut` after five minutes, which only a hanging test needs.
     private func moveClock(_ timeOut: () -> Void) async {
-      let end = now + .minutes(5)
+      var end = now + .minutes(5)
       var isOver = false, nextLook = now
       while !state.withLock({ $0.isStopped }) {
         await park()
@@ -169,11 +171,18 @@
         }
         await round()
         await advance()
+        end = max(end, state.withLock { $0.leapEnd } + .minutes(5))
         if !isOver, now >= end {
           isOver = true
           timeOut()
         }
       }
+    }
+    /// Lets hours or days pass in which only timers do anything: the clock goes from one to the next without looking whether a
+    /// thread needs it to wait.
+    public func pass(_ time: TimeAmount) async throws {
+      state.withLock { $0.leapEnd = $0.now + time }
+      try await scheduleTask(in: time) {}.futureResult.get()
     }
     private func park() async {
       await withCheckedContinuation { continuation in
@@ -208,7 +217,7 @@
     private func advance() async {
       let isDue = state.withLock { state in
         guard state.pending == 0 else { return false }
-        let next = state.now + Self.step
+        let next = max(state.now + Self.step, state.leapEnd)
         state.now = max(state.now, min(next, state.timers.first?.deadline ?? next))
         return state.isDue
       }
