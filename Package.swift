@@ -99,7 +99,7 @@ let package = Package(
     .target(
       name: "BindruneBroker",
       dependencies: [
-        "Bindrune", "GATT", "BindruneTransport", "BindruneWire", "CBluetooth", deque, system,
+        "Bindrune", "GATT", "ATT", "HCI", "BindruneTransport", "BindruneWire", "CBluetooth", deque, system,
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
       path: "Sources/Broker", swiftSettings: settings),

@@ -17,12 +17,12 @@ enum Preservation: Equatable {
 }
 
 /// What a manager had begun, for the time when nothing of it exists on the adapter: in a file, or while the adapter is off.
-struct PreservedManager: Equatable, Sendable {
-  struct Peer: Equatable, Sendable {
+struct PreservedManager: Equatable, Sendable, Codable {
+  struct Peer: Equatable, Sendable, Codable {
     var identifier: UUID
     var options: ConnectOptions
   }
-  struct Service: Equatable, Sendable {
+  struct Service: Equatable, Sendable, Codable {
     /// Where it was published: the services that include it name it by this.
     var handle: AttributeHandle
     var description: ServiceDescription

@@ -2,9 +2,9 @@ import Foundation
 
 /// Values of one characteristic, in order, all their octets in one piece of memory. `visit` lends each value; iteration copies each
 /// one into a `Data`.
-public struct BrokerValues: Sequence, Equatable, Sendable, ExpressibleByArrayLiteral {
+public struct BrokerValues: Sequence, Equatable, Sendable, ExpressibleByArrayLiteral, Codable {
   /// Before each value its length, two octets.
-  private var octets: [UInt8] = []
+  private(set) var octets: [UInt8] = []
   public private(set) var count = 0
   public var isEmpty: Bool { count == 0 }
 
@@ -12,6 +12,29 @@ public struct BrokerValues: Sequence, Equatable, Sendable, ExpressibleByArrayLit
     for value in values { append(value.span) }
   }
   public init(arrayLiteral values: Data...) { self.init(values) }
+  /// Nil: the lengths do not add up.
+  init?(octets: [UInt8]) {
+    var place = 0, count = 0
+    while place < octets.count {
+      guard place + 2 <= octets.count else { return nil }
+      place = Self.range(of: octets, at: place).upperBound
+      count += 1
+    }
+    guard place == octets.count else { return nil }
+    self.octets = octets
+    self.count = count
+  }
+  public init(from decoder: any Decoder) throws {
+    let container = try decoder.singleValueContainer()
+    guard let values = BrokerValues(octets: [UInt8](try container.decode(Data.self))) else {
+      throw DecodingError.dataCorruptedError(in: container, debugDescription: "the values' lengths do not add up")
+    }
+    self = values
+  }
+  public func encode(to encoder: any Encoder) throws {
+    var container = encoder.singleValueContainer()
+    try container.encode(Data(octets))
+  }
   /// Empty, with memory for as many octets as `other` has, 64 KiB at most: the next values are often as many as the last.
   init(asLongAs other: BrokerValues) { octets.reserveCapacity(Swift.min(other.octets.count, 1 << 16)) }
 

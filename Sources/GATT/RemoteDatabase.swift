@@ -79,6 +79,10 @@ public struct RemoteCharacteristic: BitwiseCopyable, Sendable, Hashable {
 public struct RemoteDescriptor: BitwiseCopyable, Sendable, Hashable {
   public var handle: AttributeHandle
   public var uuid: BluetoothUUID
+  public init(handle: AttributeHandle, uuid: BluetoothUUID) {
+    self.handle = handle
+    self.uuid = uuid
+  }
   public func hash(into hasher: inout Hasher) { hasher.combine(handle.rawValue) }
 }
 

@@ -1,0 +1,326 @@
+import Logging
+import NIOCore
+import NIOPosix
+
+/// A session of an adapter that a daemon owns, over a unix socket.
+///
+///     manager ── send ──▶ ┌───────────────┐ ── frames ──▶ daemon
+///       ports ── offer ─▶ │ RemoteSession │ ◀─ frames ─── (`AppConnection`)
+///     events ◀── put ──── └───────────────┘
+///
+/// Values that the app offers wait in a port of this process, so an offer is answered on the caller's thread; the writer takes them while the
+/// daemon has granted credit. When the daemon ends, the adapter is `resetting`, and the session connects again.
+///
+/// It is closed when it is released, at the latest.
+public final class RemoteSession: BrokerSession {
+  private let connection: RemoteConnection
+
+  /// `path`: the daemon's socket. `events`: as for `DirectSession`.
+  convenience init(to path: String, _ hello: AppMessage.Hello, events: EventQueue) {
+    self.init(to: path, hello, events: events, on: MultiThreadedEventLoopGroup.singleton.next(), .standard)
+  }
+  init(
+    to path: String, _ hello: AppMessage.Hello, events: EventQueue, on eventLoop: any EventLoop,
+    _ patience: RemotePatience
+  ) {
+    connection = RemoteConnection(to: path, hello, events: events, on: eventLoop, patience)
+    connection.connect()
+  }
+  deinit { close() }
+
+  public func send(_ request: BrokerRequest) { connection.send(request) }
+  public func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? { connection.port(kind, of: peer) }
+  public func close() { connection.close() }
+}
+
+/// How long a session waits before it connects again.
+struct RemotePatience: Sendable {
+  var first = TimeAmount.milliseconds(100)
+  var longest = TimeAmount.seconds(5)
+  static let standard = RemotePatience()
+}
+
+/// # RemoteConnection
+/// **Overview**: the app's end of the socket. **Function**: see `RemoteSession`.
+///
+/// **Phases**: connecting → connected → waiting → connecting …; → closed, by the session, or for good when the daemon refuses it.
+private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable {
+  // Sendable: the lock, or the event loop.
+  typealias InboundIn = ByteBuffer
+  typealias OutboundOut = ByteBuffer
+
+  private struct Placed {
+    let request: BrokerRequest
+    let place: SendPort.Fence?
+  }
+  /// A port of this process, and what the daemon takes of it.
+  private final class Port {
+    let number: UInt32
+    let name: PortKey
+    let port: SendPort
+    var credit: Int
+    init(_ number: UInt32, _ name: PortKey, _ port: SendPort, credit: Int) {
+      (self.number, self.name, self.port, self.credit) = (number, name, port, credit)
+    }
+  }
+  private struct PortKey: Hashable {
+    let kind: SendPort.Kind
+    let peer: UUID
+  }
+
+  private let path: String
+  private let events: EventQueue
+  private let eventLoop: any EventLoop
+  private let patience: RemotePatience
+
+  // MARK: Under the lock
+  private let lock = NSLock()
+  private var requests: [Placed] = []
+  private var open: [PortKey: SendPort] = [:]
+  private var isClosed = false
+  private var isDrainScheduled = false
+
+  // MARK: On the event loop
+  private var hello: AppMessage.Hello
+  private var channel: (any Channel)?
+  private var isWelcome = false
+  private var received = ByteBuffer()
+  private var ports: [UInt32: Port] = [:]
+  private var failures = 0
+  private var lastState = AdapterState.unknown
+
+  init(
+    to path: String, _ hello: AppMessage.Hello, events: EventQueue, on eventLoop: any EventLoop,
+    _ patience: RemotePatience
+  ) {
+    (self.path, self.hello, self.events, self.eventLoop, self.patience) = (path, hello, events, eventLoop, patience)
+  }
+
+  // MARK: From any thread
+
+  func send(_ request: BrokerRequest) {
+    let isFirst = lock.withLock { () -> Bool in
+      if isClosed { return false }
+      let place = request.line.flatMap { open[PortKey(kind: $0.kind, peer: $0.peer)]?.fence() }
+      requests.append(Placed(request: request, place: place))
+      return scheduleDrain()
+    }
+    if isFirst { eventLoop.execute { self.drain() } }
+  }
+  func port(_ kind: SendPort.Kind, of peer: UUID) -> SendPort? {
+    lock.withLock { open[PortKey(kind: kind, peer: peer)] }
+  }
+  func close() {
+    events.close()
+    let isFirst = lock.withLock {
+      defer { isClosed = true }
+      return !isClosed
+    }
+    guard isFirst else { return }
+    eventLoop.execute { [self] in
+      endPorts(.socketClosed)
+      if let channel, isWelcome { write(.close, to: channel) }
+      // What has been written goes out first.
+      channel?.close(promise: nil)
+      channel = nil
+    }
+  }
+  private func wake() {
+    if lock.withLock({ scheduleDrain() }) { eventLoop.execute { self.drain() } }
+  }
+  /// With the lock held. True: the caller schedules it.
+  private func scheduleDrain() -> Bool {
+    defer { isDrainScheduled = true }
+    return !isDrainScheduled
+  }
+
+  // MARK: Connecting
+
+  func connect() {
+    ClientBootstrap(group: eventLoop).channelInitializer { channel in
+      channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(self) }
+    }.connect(unixDomainSocketPath: path).whenFailure { error in
+      self.eventLoop.execute { self.ended("nothing is listening at \(self.path) (\(error))") }
+    }
+  }
+  func channelActive(context: ChannelHandlerContext) {
+    channel = context.channel
+    received.clear()
+    isWelcome = false
+    write(.hello(hello), to: context.channel)
+  }
+  func channelInactive(context: ChannelHandlerContext) { ended("bindruned has ended the connection") }
+  func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+
+  private func ended(_ why: String) {
+    channel = nil
+    endPorts(.socketClosed)
+    lock.withLock {
+      requests = []
+      isDrainScheduled = false
+    }
+    if lock.withLock({ isClosed }) { return }
+    report(.resetting("\(why): it is tried again; start it with `systemctl start bindruned`"))
+    if lastState != .unknown { hello.isReconnecting = true }
+    failures += 1
+    let wait = min(patience.longest, patience.first * (1 << min(failures - 1, 16)))
+    eventLoop.scheduleTask(in: wait) { [weak self] in
+      guard let self, !lock.withLock({ isClosed }) else { return }
+      connect()
+    }
+  }
+  private func refused(_ why: String) {
+    report(.unauthorized(why))
+    lock.withLock { isClosed = true }
+    channel?.close(promise: nil)
+    channel = nil
+  }
+  private func report(_ state: AdapterState) {
+    if state == lastState { return }
+    lastState = state
+    events.put([.adapter(state)])
+  }
+
+  // MARK: Writing
+
+  private func write(_ message: AppMessage, to channel: any Channel) {
+    guard let frame = try? Frame(message) else { return }
+    var buffer = channel.allocator.buffer(capacity: 256)
+    frame.write(to: &buffer)
+    channel.writeAndFlush(buffer, promise: nil)
+  }
+  func channelWritabilityChanged(context: ChannelHandlerContext) { if context.channel.isWritable { drain() } }
+
+  /// Writes the requests whose places have been reached, and the values that the daemon takes.
+  private func drain() {
+    lock.withLock { isDrainScheduled = false }
+    guard let channel, isWelcome, channel.isWritable else { return }
+    var buffer = channel.allocator.buffer(capacity: 4096)
+    var isProgress = true
+    while isProgress {
+      isProgress = writeRequests(to: &buffer)
+      for port in ports.values.sorted(by: { $0.number < $1.number }) where writeValues(of: port, to: &buffer) {
+        isProgress = true
+      }
+    }
+    if buffer.readableBytes > 0 { channel.writeAndFlush(buffer, promise: nil) }
+  }
+  /// A request waits for the values that were offered before it on its line, and those behind it on the same line wait too.
+  private func writeRequests(to buffer: inout ByteBuffer) -> Bool {
+    let ready = lock.withLock { () -> [Placed] in
+      var blocked: Set<PortKey> = [], waiting: [Placed] = [], ready: [Placed] = []
+      for placed in requests {
+        let line = placed.request.line.map { PortKey(kind: $0.kind, peer: $0.peer) }
+        if let line, blocked.contains(line) || placed.place?.isReached == false {
+          blocked.insert(line)
+          waiting.append(placed)
+        } else {
+          ready.append(placed)
+        }
+      }
+      requests = waiting
+      return ready
+    }
+    for placed in ready {
+      guard let frame = try? Frame(AppMessage.request(placed.request)) else { continue }
+      frame.write(to: &buffer)
+    }
+    // Released here, after the requests: a fence that is gone lets the next values go.
+    return !ready.isEmpty
+  }
+  private func writeValues(of port: Port, to buffer: inout ByteBuffer) -> Bool {
+    var isAny = false
+    while true {
+      let (left, isEdge) = port.port.sendNext(now: .zero) { value, handle in
+        let cost = value.count + Frame.costOfValue
+        guard port.credit >= cost else { return false }
+        port.credit -= cost
+        Frame.writeValueHeader(port.number, handle, value.count, to: &buffer)
+        unsafe value.withUnsafeBytes { _ = unsafe buffer.writeBytes($0) }
+        isAny = true
+        return true
+      }
+      if isEdge { port.port.tellReady() }
+      if case .more = left { continue }
+      return isAny
+    }
+  }
+
+  // MARK: Reading
+
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    var new = unwrapInboundIn(data)
+    received.writeBuffer(&new)
+    do throws(FrameError) {
+      while let frame = try Frame.read(from: &received) { try take(frame) }
+    } catch {
+      Logger.adapter.error("bindruned has sent \(error)")
+      context.close(promise: nil)
+    }
+    received.discardReadBytes()
+  }
+  private func take(_ frame: Frame) throws(FrameError) {
+    switch frame {
+    case .values(let peer, let handle, let values): events.put([.values(peer, handle, values)])
+    case .credit(let number, let octets):
+      ports[number]?.credit += Int(octets)
+      drain()
+    case .value: throw FrameError("a value without a peer")
+    case .message(let contents):
+      switch try Frame.decode(DaemonMessage.self, contents) {
+      case .welcome:
+        isWelcome = true
+        failures = 0
+        drain()
+      case .refused(let why): refused(why)
+      case .port(let number, let kind, let peer, let longest, let credit):
+        add(number, PortKey(kind: kind, peer: peer), longest, credit)
+      case .portEnded(let number): end(number, .linkEnded)
+      case .events(let new):
+        for event in new { note(event) }
+        events.put(new)
+      }
+    }
+  }
+  /// What the event means for the ports.
+  private func note(_ event: BrokerEvent) {
+    switch event {
+    case .adapter(let state):
+      lastState = state
+      if state != .poweredOn { endPorts(.linkEnded) }
+    case .longestWriteChanged(let peer, let count): port(.command, of: peer)?.mtuChanged(count + 3)
+    case .longestUpdateChanged(let peer, let count): port(.notification, of: peer)?.mtuChanged(count + 3)
+    default: break
+    }
+  }
+  private func add(_ number: UInt32, _ key: PortKey, _ longest: Int, _ credit: Int) {
+    let peer = key.peer
+    let port = SendPort(
+      handle: nil, kind: key.kind, capacity: 4096, mtu: longest + 3,
+      onReady: { [weak self] in
+        self?.events.put([key.kind == .command ? .readyToWrite(peer) : .readyToUpdate(peer)])
+      },
+      wake: { [weak self] _ in self?.wake() })
+    ports[number] = Port(number, key, port, credit: credit)
+    lock.withLock { open[key] = isClosed ? nil : port }
+  }
+  private func end(_ number: UInt32, _ error: BluetoothError) {
+    guard let ended = ports.removeValue(forKey: number) else { return }
+    lock.withLock { if open[ended.name] === ended.port { open[ended.name] = nil } }
+    ended.port.close(error)
+    // Its fences are reached now.
+    drain()
+  }
+  private func endPorts(_ error: BluetoothError) {
+    for number in ports.keys.sorted() { end(number, error) }
+  }
+}
+
+extension BluetoothError {
+  fileprivate static var socketClosed: BluetoothError {
+    BluetoothError(.notStarted, "The connection to bindruned has ended: it is made again by itself.")
+  }
+  fileprivate static var linkEnded: BluetoothError {
+    BluetoothError(.disconnected, "The link is down: connect again.")
+  }
+}

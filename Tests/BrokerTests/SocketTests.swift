@@ -1,0 +1,182 @@
+import BindruneTransport
+import BindruneWire
+import Foundation
+import GATT
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import TestSupport
+import Testing
+
+@testable import Bindrune
+@testable import BindruneBroker
+
+/// Frames of the socket between apps and the daemon.
+@Suite struct FrameTests {
+  private static let peer = UUID(PeerID(PeerAddress(DeviceAddress(0xC000_0000_0001), .random)))
+  private static let id = OperationID(rawValue: .max)
+  private static let handle = AttributeHandle(rawValue: 0xFFFF)
+  private static let found = FoundService(handle: handle, endHandle: handle, uuid: "180D", isPrimary: false)
+
+  static let requests: [BrokerRequest] =
+    ([
+      .scan(services: ["180D", "A4E649F4-4BE5-11E5-885D-FEFF819CDC9F"], solicitedServices: [], allowsDuplicates: true),
+      .stopScan,
+      .connect(peer, ConnectOptions(startDelay: 0.25, reconnects: true, alerts: [.connection, .notification])),
+      .cancelConnection(peer), .readRSSI(id, peer), .discoverServices(id, peer, nil),
+      .discoverServices(id, peer, ["12345678"]), .discoverIncludedServices(id, peer, handle, []),
+      .discoverCharacteristics(id, peer, handle, nil), .discoverDescriptors(id, peer, handle), .read(id, peer, handle),
+      .write(id, peer, handle, Data((0...255).map { UInt8($0) })), .setNotifying(id, peer, handle, false),
+    ] as [BrokerRequest.Central]).map { .central($0) }
+    + ([
+      .addService(id, Pulse.description),
+      .addService(
+        id,
+        ServiceDescription(
+          uuid: "1805", isPrimary: false, includes: [handle],
+          characteristics: [
+            .init(
+              uuid: "2A2B", properties: .read,
+              permissions: AttributePermissions(
+                read: .authenticated.withKey(of: 16).withAuthorization, write: .open.orSigned), configuring: .encrypted)
+          ])),
+      .removeService(handle), .removeAllServices, .setValue(handle, Data()),
+      .respond(ServerRequest(rawValue: 1), central: peer, nil),
+      .respond(ServerRequest(rawValue: 1).ofCommand, central: peer, Data([0])),
+      .reject(ServerRequest(rawValue: 2), central: peer, .insufficientAuthorization),
+      .startAdvertising(id, localName: "Rune \u{1F300}\u{0}\"", services: []), .stopAdvertising,
+      .setDesiredLatency(peer, .high),
+    ] as [BrokerRequest.Peripheral]).map { .peripheral($0) }
+
+  static let events: [BrokerEvent] = [
+    .adapter(.unknown), .adapter(.poweredOn), .adapter(.poweredOff("It is off.")), .adapter(.resetting("")),
+    .restored(
+      {
+        var state = RestoredState()
+        state.scan = .init(services: ["180D"], solicitedServices: [], allowsDuplicates: false)
+        state.peers = [
+          .init(
+            peer: peer, name: nil, isConnected: true, longestWrite: 20,
+            services: [
+              .init(
+                service: found, isDiscovered: true, includes: [],
+                characteristics: [
+                  .init(
+                    characteristic: FoundCharacteristic(
+                      handle: handle, uuid: "2A37", properties: [.notify, .indicate]),
+                    isNotifying: true, descriptors: [RemoteDescriptor(handle: handle, uuid: "2902")])
+                ])
+            ])
+        ]
+        state.services = [
+          .init(
+            description: Pulse.description, published: PublishedService(handle: handle),
+            subscriptions: [.init(central: peer, handle: handle, longestUpdate: 512)])
+        ]
+        state.advertisement = .init(localName: nil, services: ["180D"])
+        return state
+      }()),
+    .discovered(
+      DiscoveredPeer(
+        peer: peer, name: "N", rssi: -128, manufacturerData: Data([0x4C, 0]), overflowServices: ["180D"],
+        serviceData: ["180F": Data([1])], txPower: 4, seconds: -1.5)),
+    .scanFailed(BluetoothError(.att, "It says no.", operation: "scan", attError: .databaseOutOfSync, status: .success)),
+    .connected(peer, name: nil, longestWrite: 514), .connectionFailed(peer, BluetoothError(.storage, "")),
+    .disconnected(peer, nil, isReconnecting: true, seconds: 1e9), .nameChanged(peer, nil),
+    .longestWriteChanged(peer, 0), .servicesChanged(peer, .all), .readyToWrite(peer),
+    .linkedPeers([LinkedPeer(peer: peer, name: "", services: ["180D"])]), .completed(id, .success(.done)),
+    .completed(id, .success(.rssi(nil))), .completed(id, .success(.value(Data([1])))),
+    .completed(id, .success(.notifying(true))), .completed(id, .success(.services([found]))),
+    .completed(id, .success(.includedServices([]))), .completed(id, .success(.characteristics([]))),
+    .completed(id, .success(.descriptors([RemoteDescriptor(handle: handle, uuid: "2904")]))),
+    .completed(id, .success(.published(PublishedService(handle: handle, characteristics: [.init(value: handle)])))),
+    .completed(id, .failure(BluetoothError(.timedOut, "Too late."))), .subscribed(peer, handle, longestUpdate: 20),
+    .unsubscribed(peer, handle), .longestUpdateChanged(peer, 512),
+    .readRequested(ServerRequest(rawValue: .max), central: peer, handle, offset: 512, longestUpdate: 20),
+    .writeRequested(
+      ServerRequest(rawValue: 3), central: peer, [ServerWrite(handle: handle, offset: 0, value: Data())],
+      longestUpdate: 20),
+    .requestEnded(ServerRequest(rawValue: 3)), .readyToUpdate(peer), .advertisingEnded(BluetoothError(.busy, "Full.")),
+    .values(peer, handle, [Data([1]), Data(), Data([2, 3])]),
+  ]
+  private static let manifest = AppManifest(
+    identifier: "org.example.lock", backgroundModes: [.central], relaunch: ["/bin/true"])
+  private static let frames: [Frame] = {
+    do {
+      return try requests.map { try Frame(AppMessage.request($0)) } + [
+        try Frame(
+          AppMessage.hello(.init(manifest: manifest, manager: ManagerIdentity(.central, restoreIdentifier: "x")))),
+        try Frame(AppMessage.close), try Frame(DaemonMessage.events(events)), try Frame(DaemonMessage.welcome),
+        try Frame(DaemonMessage.port(7, .notification, peer: peer, longest: 20, credit: 8192)),
+        .value(port: 7, handle, [1, 2, 3]), .value(port: 0, handle, []), .values(peer, handle, [Data([1]), Data()]),
+        .credit(port: .max, .max),
+      ]
+    } catch { fatalError("\(error)") }
+  }()
+
+  @Test func everyMessageSurvives() throws {
+    var buffer = ByteBuffer()
+    for frame in Self.frames { frame.write(to: &buffer) }
+    var read: [Frame] = []
+    while let frame = try Frame.read(from: &buffer) { read.append(frame) }
+    #expect(read == Self.frames && buffer.readableBytes == 0)
+    for (request, frame) in zip(Self.requests, read) {
+      guard case .message(let contents) = frame else { continue }
+      #expect(try Frame.decode(AppMessage.self, contents) == .request(request))
+    }
+    for event in Self.events {
+      guard case .message(let contents) = try Frame(DaemonMessage.events([event])) else { continue }
+      guard case .events(let back) = try Frame.decode(DaemonMessage.self, contents) else { continue }
+      #expect(back.map { "\($0)" } == ["\(event)"])
+    }
+  }
+  /// Another implementation reads it.
+  @Test func aManifestAsOthersWriteIt() throws {
+    let text = #"{"UIBackgroundModes":["bluetooth-central","bluetooth-peripheral"],"identifier":"a.b","x":1}"#
+    let manifest = try JSONDecoder().decode(AppManifest.self, from: Data(text.utf8))
+    #expect(manifest == AppManifest(identifier: "a.b", backgroundModes: [.central, .peripheral]))
+    for bad in [
+      #"{"identifier":""}"#, #"{"identifier":"../x"}"#, #"{"identifier":"a/b"}"#, #"{"UIBackgroundModes":[]}"#,
+      #"{"identifier":"a","UIBackgroundModes":["audio"]}"#, #"{"identifier":"a","relaunch":["lock"]}"#,
+      #"{"identifier":"a","relaunch":[]}"#,
+    ] {
+      #expect(throws: DecodingError.self, "\(bad)") { try JSONDecoder().decode(AppManifest.self, from: Data(bad.utf8)) }
+    }
+  }
+  /// A prefix is incomplete; anything else is a frame or an error that says what is wrong.
+  @Test func mutations() throws {
+    var octets: [[UInt8]] = []
+    for frame in Self.frames {
+      var buffer = ByteBuffer()
+      frame.write(to: &buffer)
+      octets.append(Array(buffer.readableBytesView))
+    }
+    for frame in octets {
+      for count in stride(from: 0, to: frame.count, by: max(1, frame.count / 64)) {
+        var buffer = ByteBuffer(bytes: frame[..<count])
+        #expect(try Frame.read(from: &buffer) == nil)
+      }
+    }
+    print("frames, seed \(Fuzz.seed)")
+    var chance = SplitMix64(seed: Fuzz.seed), errors = 0, messages = 0
+    for _ in 0..<Fuzz.cases {
+      var frame = octets.randomElement(using: &chance)!
+      for _ in 0..<Int.random(in: 1...4, using: &chance) {
+        frame[Int.random(in: frame.indices, using: &chance)] = UInt8.random(in: 0...255, using: &chance)
+      }
+      var buffer = ByteBuffer(bytes: frame)
+      do throws(FrameError) {
+        while let frame = try Frame.read(from: &buffer) {
+          guard case .message(let contents) = frame else { continue }
+          _ = try? Frame.decode(AppMessage.self, contents)
+          _ = try Frame.decode(DaemonMessage.self, contents)
+          messages += 1
+        }
+      } catch {
+        errors += 1
+        #expect(!error.description.isEmpty)
+      }
+    }
+    #expect(errors > Fuzz.cases / 10 && messages > 0)
+  }
+}
