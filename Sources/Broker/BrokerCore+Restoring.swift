@@ -10,8 +10,9 @@ import BindruneWire
 ///
 /// **Phases**: live → kept ⇄ planned → live.
 enum Preservation: Equatable {
-  /// What it has begun goes on.
-  case kept
+  /// What it has begun goes on. The next process learns of every device of the end of the process before, also of those whose
+  /// links have ended meanwhile: their events follow (S66).
+  case kept([PreservedManager.Peer])
   /// The adapter does not work. The plan is carried out when it does.
   case planned(PreservedManager)
 }
@@ -93,7 +94,7 @@ extension BrokerCore {
       if let plan = self.plan(of: session) { sessions[session]?.preservation = .planned(plan) }
       return
     }
-    sessions[session]?.preservation = .kept
+    sessions[session]?.preservation = .kept(plan.peers)
     // Nobody waits for the answers any more, and nobody answers.
     for link in central.links.keys.sorted(by: { $0.rawValue < $1.rawValue }) {
       abandonOperations(on: link, of: session)
@@ -106,7 +107,8 @@ extension BrokerCore {
   }
   /// Called when the adapter stops working, before everything on it ends.
   mutating func planPreserved() {
-    for session in sessions.ids where sessions[session]?.preservation == .kept {
+    for session in sessions.ids {
+      guard case .kept = sessions[session]?.preservation else { continue }
       if let plan = plan(of: session) { sessions[session]?.preservation = .planned(plan) }
     }
   }
@@ -115,7 +117,7 @@ extension BrokerCore {
     guard case .running = phase else { return }
     for session in sessions.ids {
       guard case .planned(let plan) = sessions[session]?.preservation else { continue }
-      sessions[session]?.preservation = .kept
+      sessions[session]?.preservation = .kept(plan.peers)
       carryOut(plan, for: session)
     }
   }
@@ -182,7 +184,9 @@ extension BrokerCore {
     guard let plan = plan(of: session) else { return state }
     state.scan = plan.scan
     state.advertisement = plan.advertisement
-    state.peers = plan.peers.map { restored($0.identifier, for: session) }
+    var peers = plan.peers
+    if case .kept(let before) = sessions[session]?.preservation { peers = before }
+    state.peers = peers.map { restored($0.identifier, for: session) }
     state.services = plan.services.compactMap { service in
       // While the adapter does not work nothing is published.
       guard let published = serving.services[service.handle]?.published else { return nil }

@@ -16,7 +16,16 @@ final class AppConnection: ChannelInboundHandler, EventQueueReader, @unchecked S
   private enum Phase {
     case greeting
     case serving(any BrokerSession)
-    case closed
+    /// The session lives as long as the connection: releasing it would close it as the app does, and the server may preserve it.
+    case closed((any BrokerSession)?)
+
+    var session: (any BrokerSession)? {
+      switch self {
+      case .greeting: nil
+      case .serving(let session): session
+      case .closed(let session): session
+      }
+    }
   }
   /// A port that the app has been told of.
   private final class Port {
@@ -65,8 +74,8 @@ final class AppConnection: ChannelInboundHandler, EventQueueReader, @unchecked S
 
   func channelActive(context: ChannelHandlerContext) { channel = context.channel }
   func channelInactive(context: ChannelHandlerContext) {
-    if case .serving(let session) = phase, isOrderly { session.close() }
-    phase = .closed
+    if isOrderly { phase.session?.close() }
+    phase = .closed(phase.session)
     channel = nil
     ports = [:]
     ended(self, isOrderly)
@@ -88,7 +97,7 @@ final class AppConnection: ChannelInboundHandler, EventQueueReader, @unchecked S
   private var longest: Int { if case .greeting = phase { Self.longestGreeting } else { Frame.longest } }
   private func refuse(_ why: String) {
     guard let channel else { return }
-    phase = .closed
+    phase = .closed(phase.session)
     write(.refused(why))
     channel.close(promise: nil)
   }

@@ -170,15 +170,17 @@ final class AppServer: @unchecked Sendable {
       owners[id] = nil
       other.close()
     }
-    endSessions(of: app.id)
+    endSessions(of: app.id, keeping: [connection] + others.values)
   }
-  private func endSessions(of app: AppID) {
+  /// `connections` hold the sessions until they are preserved or removed.
+  private func endSessions(of app: AppID, keeping connections: [AppConnection]) {
     let ends = adapters.values.map { adapter in
       let promise = eventLoop.makePromise(of: Bool.self)
       adapter.end(app) { promise.succeed($0) }
       return promise.futureResult
     }
     EventLoopFuture.whenAllSucceed(ends, on: eventLoop).whenSuccess { [self] kept in
+      defer { withExtendedLifetime(connections) {} }
       // It may have connected again meanwhile.
       guard let key = keys[app], apps[key]?.pid == nil else { return }
       let isKept = kept.contains(true)
@@ -213,6 +215,13 @@ final class AppServer: @unchecked Sendable {
     eventLoop.submit { [self] in
       apps.first { $0.key.identifier == identifier }.flatMap { core.life(of: $0.value.id) }
     }
+  }
+
+  /// Closes all sockets as the kernel does for processes that end.
+  func breakConnections() async throws {
+    try await eventLoop.submit { [self] in
+      for app in apps.values { for connection in app.connections.values { connection.close() } }
+    }.get()
   }
 
   private var now: Instant { Instant(nanoseconds: eventLoop.now.uptimeNanoseconds) }

@@ -1,0 +1,264 @@
+import BindruneTransport
+import BindruneWire
+import Foundation
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import TestSupport
+import Testing
+
+@testable import Bindrune
+@testable import BindruneBroker
+
+/// An app of the daemon, in this process.
+private final class SocketApp {
+  let session: RemoteSession
+  private let stream = EventStream()
+  private var iterator: AsyncStream<BrokerEvent>.Iterator
+  private(set) var log: [BrokerEvent] = []
+  private var last: UInt64 = 0
+
+  init(
+    _ lab: ServerLab, _ manifest: AppManifest, _ identity: ManagerIdentity? = nil, version: Int = Frame.version,
+    reconnectsAfter wait: TimeAmount = .milliseconds(1)
+  ) {
+    var hello = AppMessage.Hello(manifest: manifest, manager: identity)
+    hello.version = version
+    session = RemoteSession(
+      to: lab.path, hello, events: stream.queue, on: lab.loop, RemotePatience(first: wait, longest: wait))
+    iterator = stream.events.makeAsyncIterator()
+  }
+  /// Takes events until `pick` returns a value.
+  @discardableResult
+  func wait<Value>(_ pick: (BrokerEvent) -> Value?) async throws -> Value {
+    while let event = await iterator.next() {
+      log.append(event)
+      if let value = pick(event) { return value }
+    }
+    throw CancellationError()
+  }
+  func state(_ state: AdapterState) async throws {
+    try await wait { if case .adapter(state) = $0 { true } else { nil } }
+  }
+  func ask(_ request: (OperationID) -> BrokerRequest.Central) async throws -> BrokerAnswer {
+    try await answer { .central(request($0)) }
+  }
+  func ask(_ request: (OperationID) -> BrokerRequest.Peripheral) async throws -> BrokerAnswer {
+    try await answer { .peripheral(request($0)) }
+  }
+  private func answer(_ request: (OperationID) -> BrokerRequest) async throws -> BrokerAnswer {
+    last += 1
+    let id = OperationID(rawValue: last)
+    session.send(request(id))
+    return try await wait { if case .completed(id, let result) = $0 { result } else { nil } }.get()
+  }
+}
+
+/// A daemon on a simulated radio, and what it does with processes.
+private final class ServerLab: Sendable {
+  let path = "/tmp/bindrune-\(UInt64.random(in: 0 ... .max)).socket"
+  let loop: any EventLoop
+  let radio: SimulatedRadio
+  let adapter: BindruneBroker.Adapter
+  let server: AppServer
+  private let deeds = NIOLockedValueBox<[String]>([])
+  var did: [String] { deeds.withLockedValue { $0 } }
+
+  init(limits: AppCore.Limits = .init()) async throws {
+    loop = MultiThreadedEventLoopGroup.singleton.next()
+    let radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next(), configuration: .ideal)
+    let adapter = BindruneBroker.Adapter(on: radio.eventLoop, logger: .silent) { _ async throws(TransportError) in
+      radio.controller()
+    }
+    (self.radio, self.adapter) = (radio, adapter)
+    let deeds = deeds
+    @Sendable func note(_ text: String) { deeds.withLockedValue { $0.append(text) } }
+    server = AppServer(
+      on: loop,
+      processes: AppProcesses(
+        stop: { _ in note("stop") }, resume: { _ in note("resume") }, kill: { _ in note("kill") },
+        launch: { manifest, _ in note("launch \(manifest.identifier)") }), limits: limits, logger: .silent
+    ) { _ in adapter }
+    try await server.listen(at: path)
+  }
+  func close() async throws {
+    await server.close()
+    try await radio.eventLoop.submit { [radio] in radio.close() }.get()
+    try? FileManager.default.removeItem(atPath: path)
+  }
+  func host(_ database: Database) async throws -> BluetoothHost {
+    let host = BluetoothHost(radio.controller(), database: database)
+    try await host.start()
+    return host
+  }
+  func until(_ deed: String) async throws {
+    while !did.contains(deed) { try await loop.scheduleTask(in: .milliseconds(1)) {}.futureResult.get() }
+  }
+}
+
+/// The daemon's socket, over real sockets in this process.
+@Suite(.hang) struct AppServerTests {
+  private static let manifest = AppManifest(
+    identifier: "org.example.test", backgroundModes: [.central, .peripheral], relaunch: ["/bin/true"])
+
+  @Test func twoAppsAndTheirValues() async throws {
+    let lab = try await ServerLab(), sensor = try Sensor(), device = try await lab.host(sensor.database)
+    try await device.advertiseAsSensor()
+    let peer = UUID(PeerID(await device.ownAddress)), count = 2_000
+    // A central, to which values come and which writes values.
+    let central = SocketApp(lab, AppManifest(identifier: "central"))
+    try await central.state(.poweredOn)
+    central.session.send(.connect(peer, ConnectOptions()))
+    try await central.wait { if case .connected(peer, _, _) = $0 { true } else { nil } }
+    _ = try await central.ask { .discoverServices($0, peer, nil) }
+    _ = try await central.ask { .discoverCharacteristics($0, peer, sensor.service, nil) }
+    #expect(try await central.ask { .read($0, peer, sensor.location) } == .value(Data([2])))
+    _ = try await central.ask { .setNotifying($0, peer, sensor.measurement, true) }
+    let link = try #require(await device.links.first)
+    let out = try await link.sendPort(.notification, to: sensor.measurement)
+    let sending = Task {
+      for number in 0..<count {
+        let value = [UInt8(number >> 8), UInt8(number & 255)]
+        while !out.offer(value) { try await out.waitUntilReady() }
+      }
+    }
+    var numbers: [Int] = []
+    while numbers.count < count {
+      numbers += try await central.wait { event -> [Int]? in
+        guard case .values(peer, sensor.measurement, let values) = event else { return nil }
+        return values.map { Int($0[0]) << 8 | Int($0[1]) }
+      }
+    }
+    try await sending.value
+    #expect(numbers == Array(0..<count))
+    let port = try #require(central.session.port(.command, of: peer))
+    for number in 0..<count {
+      while !port.offer([UInt8(number >> 8), UInt8(number & 255)], to: sensor.location) {
+        try await port.waitUntilReady()
+      }
+    }
+    // In its place: behind all values.
+    #expect(
+      try await central.ask { .read($0, peer, sensor.location) }
+        == .value(Data([UInt8((count - 1) >> 8), UInt8((count - 1) & 255)])))
+
+    // Another app, a peripheral, with a subscriber.
+    let peripheral = SocketApp(lab, AppManifest(identifier: "peripheral"))
+    try await peripheral.state(.poweredOn)
+    guard case .published(let service) = try await peripheral.ask({ .addService($0, Pulse.description) }) else {
+      Issue.record("not published")
+      return
+    }
+    let pulse = Pulse(service: service)
+    _ = try await peripheral.ask { .startAdvertising($0, localName: "Pulse", services: ["180D"]) }
+    let phone = try await lab.host(Database())
+    let adapter = lab.adapter
+    let own = try await adapter.eventLoop.submit { adapter.host?.assumeIsolated { $0.ownAddress } }.get()
+    let phoneLink = try await phone.connect(to: try #require(own), .fast)
+    _ = try await phoneLink.discover()
+    let values = try await phoneLink.subscribe(to: try await phoneLink.characteristic(pulse.measurement))
+    let subscriber = try await peripheral.wait { event -> UUID? in
+      if case .subscribed(let central, pulse.measurement, _) = event { central } else { nil }
+    }
+    let updates = try #require(peripheral.session.port(.notification, of: subscriber))
+    let notifying = Task {
+      for number in 0..<count {
+        while !updates.offer([UInt8(number >> 8), UInt8(number & 255)], to: pulse.measurement) {
+          try await updates.waitUntilReady()
+        }
+      }
+    }
+    numbers = []
+    for try await value in values {
+      numbers.append(Int(value.value[0]) << 8 | Int(value.value[1]))
+      if numbers.count == count { break }
+    }
+    try await notifying.value
+    #expect(numbers == Array(0..<count))
+    let reading = Task { try await phoneLink.read(try await phoneLink.characteristic(pulse.control)) }
+    let request = try await peripheral.wait { event -> (ServerRequest, UUID)? in
+      if case .readRequested(let id, let central, pulse.control, _, _) = event { (id, central) } else { nil }
+    }
+    peripheral.session.send(.respond(request.0, central: request.1, Data([9])))
+    #expect(try await reading.value == [9])
+    // A manager that is released takes only its own with it.
+    peripheral.session.close()
+    while try await lab.adapter.eventLoop.submit({ lab.adapter.core.serving.services.isEmpty }).get() == false {}
+    #expect(try await central.ask { .read($0, peer, sensor.silent) } == .value(Data([50])))
+    withExtendedLifetime((phone, device)) {}
+    try await lab.close()
+  }
+
+  @Test("S18, S36, S41–S43: an app is stopped and resumed, its process ends, and it is relaunched and restored")
+  func lives() async throws {
+    var limits = AppCore.Limits()
+    limits.awake = .milliseconds(50)
+    let lab = try await ServerLab(limits: limits), sensor = try Sensor(), device = try await lab.host(sensor.database)
+    let peer = UUID(PeerID(await device.ownAddress)), identity = ManagerIdentity(.central, restoreIdentifier: "lock")
+    let app = SocketApp(lab, Self.manifest, identity, reconnectsAfter: .hours(1))
+    try await app.state(.poweredOn)
+    let identifier = Self.manifest.identifier
+    #expect(try await lab.server.move(identifier, to: .suspended).get())
+    try await lab.until("stop")
+    app.session.send(.connect(peer, ConnectOptions()))
+    try await device.advertiseAsSensor()
+    // The connection wakes it, and it is stopped again.
+    try await app.wait { if case .connected(peer, _, _) = $0 { true } else { nil } }
+    try await lab.until("resume")
+    while lab.did.filter({ $0 == "stop" }).count < 2 { await Task.yield() }
+    await device.stopAdvertising()
+    #expect(lab.did == ["stop", "resume", "stop"])
+    // Its process ends: the socket is closed, and nothing was said.
+    try await lab.server.breakConnections()
+    while try await lab.server.life(of: identifier).get() != .terminated { await Task.yield() }
+    await device.disconnectAll()
+    try await lab.until("launch \(identifier)")
+    let second = SocketApp(lab, Self.manifest, identity)
+    let restored = try await second.wait { if case .restored(let state) = $0 { state } else { nil } }
+    // The link has ended before the restoration: its device is restored, and the event follows.
+    #expect(restored.peers.map(\.peer) == [peer] && restored.peers.map(\.isConnected) == [false])
+    try await second.state(.poweredOn)
+    try await second.wait { if case .disconnected(peer, _, _, _) = $0 { true } else { nil } }
+    try await lab.close()
+  }
+
+  @Test func aDaemonThatIsRestarted() async throws {
+    let lab = try await ServerLab()
+    let app = SocketApp(lab, AppManifest(identifier: "patient"))
+    try await app.state(.poweredOn)
+    await lab.server.close()
+    try await app.wait { if case .adapter(.resetting) = $0 { true } else { nil } }
+    let adapter = lab.adapter
+    let next = AppServer(on: lab.loop, logger: .silent) { _ in adapter }
+    try await next.listen(at: lab.path)
+    try await app.state(.poweredOn)
+    await next.close()
+    try await lab.close()
+  }
+
+  @Test("An app of another version is refused with a sentence; so is a frame that no app sends")
+  func refusals() async throws {
+    let lab = try await ServerLab()
+    let old = SocketApp(lab, AppManifest(identifier: "old"), version: 0)
+    let why = try await old.wait { if case .adapter(.unauthorized(let why)) = $0 { why } else { nil } }
+    #expect(why.contains("install the same version"))
+    let app = SocketApp(lab, AppManifest(identifier: "new"))
+    try await app.state(.poweredOn)
+    for octets in [[UInt8](repeating: 0xFF, count: 64), [1, 0, 0, 0, 9], [0, 0, 0, 0], [5, 0, 0, 0, 1, 1, 2, 3, 4]] {
+      let answer = try await ClientBootstrap(group: lab.loop).connect(unixDomainSocketPath: lab.path) { channel in
+        channel.eventLoop.makeCompletedFuture {
+          try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
+        }
+      }.executeThenClose { inbound, outbound -> String in
+        try await outbound.write(ByteBuffer(bytes: octets))
+        var all = ByteBuffer()
+        for try await var part in inbound { all.writeBuffer(&part) }
+        return String(buffer: all)
+      }
+      #expect(answer.contains("This app has sent"), "\(octets): \(answer)")
+    }
+    // The others do not notice.
+    _ = try? await app.ask { .readRSSI($0, UUID()) }
+    try await lab.close()
+  }
+}
