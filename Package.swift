@@ -15,6 +15,7 @@ let package = Package(
   name: "bindrune",
   products: [
     .executable(name: "bindrune", targets: ["BindruneTool"]),
+    .executable(name: "bindruned", targets: ["BindruneDaemon"]),
     .executable(name: "HeartRateCentral", targets: ["HeartRateCentral"]),
     .executable(name: "HeartRatePeripheral", targets: ["HeartRatePeripheral"]),
     .library(name: "CoreBluetooth", targets: ["CoreBluetooth"]),
@@ -117,6 +118,15 @@ let package = Package(
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
       path: "Sources/Tool", swiftSettings: settings),
+
+    .executableTarget(
+      name: "BindruneDaemon",
+      dependencies: [
+        "BindruneBroker", "BindruneTransport", "BindruneWire", .product(name: "NIOHTTP1", package: "swift-nio"),
+        .product(name: "ArgumentParser", package: "swift-argument-parser"),
+        .product(name: "Logging", package: "swift-log"),
+      ] + nio,
+      path: "Sources/Daemon", swiftSettings: settings),
 
     // The examples, with the settings of a new package. The first two are as they are written for Apple's systems.
     .executableTarget(

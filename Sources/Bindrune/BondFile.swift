@@ -212,7 +212,7 @@ struct BondPlace: Sendable {
           ).close()
         }
         try file.rename(to: aside)
-        try synchronise(folder)
+        try folder.synchroniseFolder()
         return BluetoothError(
           .storage,
           "\(file) \(why). It is now \(aside): put it back if you can mend it, or pair its devices again.")
@@ -226,7 +226,7 @@ struct BondPlace: Sendable {
 
   /// Replaces the file by one with the changed bonds; leaves it if nothing has changed.
   func update<Value>(_ change: (inout BondList) -> Value) throws(BluetoothError) -> Value {
-    do throws(Errno) { try makeFolder(folder) } catch { throw failure(of: folder, "cannot be made", error) }
+    do throws(Errno) { try folder.makeFolders() } catch { throw failure(of: folder, "cannot be made", error) }
     return try withLock { () throws(BluetoothError) in
       let before = try contentsOrSetAside()
       var list = before
@@ -236,46 +236,12 @@ struct BondPlace: Sendable {
     }
   }
 
-  private func makeFolder(_ folder: FilePath) throws(Errno) {
-    let parent = folder.removingLastComponent()
-    do throws(Errno) { try folder.makeFolder(.ownerReadWriteExecute) } catch .fileExists { return } catch {
-      guard error == .noSuchFileOrDirectory, !parent.isEmpty else { throw error }
-      try makeFolder(parent)
-      do throws(Errno) { try folder.makeFolder(.ownerReadWriteExecute) } catch .fileExists {}
-    }
-    try synchronise(parent.isEmpty ? "." : parent)
-  }
-
   private func replace(_ text: [UInt8]) throws(BluetoothError) {
     guard text.count <= Self.longest else {
       throw BluetoothError(.storage, "\(file) would be longer than 4 MiB: remove bonds of devices that are gone.")
     }
-    do throws(Errno) {
-      do throws(Errno) { try draft.remove() } catch .noSuchFileOrDirectory {}
-      try Errno.typed {
-        let descriptor = try FileDescriptor.open(
-          draft, .writeOnly, options: [.create, .exclusiveCreate, .noFollow, .closeOnExec],
-          permissions: .ownerReadWrite)
-        try descriptor.closeAfter {
-          _ = try descriptor.writeAll(text)
-          try descriptor.synchronise()
-        }
-      }
-      try draft.rename(to: file)
-      try synchronise(folder)
-    } catch {
-      try? draft.remove()
+    do throws(Errno) { try file.replace(with: text, by: draft) } catch {
       throw failure(of: draft, "cannot be written", error)
-    }
-  }
-  /// Puts the names in a folder onto the disk.
-  private func synchronise(_ folder: FilePath) throws(Errno) {
-    try Errno.typed {
-      let descriptor = try FileDescriptor.open(folder, .readOnly, options: [.directory, .closeOnExec])
-      try descriptor.closeAfter {
-        // A file system that cannot do so for a folder says EINVAL.
-        do throws(Errno) { try descriptor.synchronise() } catch .invalidArgument {}
-      }
     }
   }
 

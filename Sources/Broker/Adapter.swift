@@ -135,6 +135,38 @@ final class Adapter: HostObserver, @unchecked Sendable {
     for event in sessions[id]?.takeRemaining() ?? [] { keeper.deliver(event) }
     sessions[id] = keeper
   }
+  /// What is preserved for the app: for its record. From any thread.
+  func preserved(of app: AppID) -> EventLoopFuture<[PreservedManager]> {
+    eventLoop.submit { [self] in core.preserved(of: app).compactMap { core.plan(of: $0) } }
+  }
+  /// A manager that an earlier run of the daemon has preserved. `register` has named the app. From any thread.
+  func plan(_ manager: PreservedManager, of app: AppID) {
+    eventLoop.execute { [self] in
+      let session = AdapterSession(on: eventLoop, events: EventQueue())
+      session.hold(true)
+      sessions[session.id] = session
+      core.add(session.id, of: app, as: manager.identity, now: now)
+      core.plan(manager, for: session.id, now: now)
+      drain()
+    }
+  }
+  /// What is preserved of the manager ends. From any thread.
+  func drop(_ identity: ManagerIdentity, of app: AppID) {
+    eventLoop.execute { [self] in
+      guard let id = core.preserved(identity, of: app) else { return }
+      _ = sessions[id]?.close()
+      sessions[id] = nil
+      registration?.leave()
+      core.remove(id, now: now)
+      drain()
+    }
+  }
+  /// For counters. From any thread.
+  var counts: EventLoopFuture<AdapterCounts> {
+    eventLoop.submit { [self] in
+      AdapterCounts(isOn: core.state == .poweredOn, sessions: sessions.count, links: core.links.all.count)
+    }
+  }
   /// From any thread.
   func whenAppNeeds(_ need: @escaping @Sendable (AppID, AppNeed) -> Void) { eventLoop.execute { self.need = need } }
   /// Before the first session of the app. From any thread.
@@ -252,7 +284,8 @@ final class Adapter: HostObserver, @unchecked Sendable {
     case .advertise(let set, let sources, let parameters):
       do throws(BluetoothError) {
         let packed = try host.beginAdvertising(sources, parameters, as: set)
-        logger.debug("advertises \(packed)")
+        logger.debug(
+          "advertises \(packed.advertising.count) structures, and \(packed.scanResponse.count) in scan responses")
       } catch {
         receive(.advertisingEnded(set, error))
       }
@@ -461,4 +494,11 @@ extension DiscoveredPeer {
       serviceData: Dictionary(data.serviceData.map { ($0.uuid, Data($0.data)) }) { first, _ in first },
       txPower: data.txPowerLevel.map(Int.init), seconds: seconds)
   }
+}
+
+/// What an adapter does now.
+struct AdapterCounts: Sendable {
+  var isOn: Bool
+  var sessions: Int
+  var links: Int
 }

@@ -50,28 +50,37 @@ final class AdapterRegistry: @unchecked Sendable {
     }
     return known ?? adapter(choice)
   }
+  func isProvided(_ name: String) -> Bool { lock.withLock { provided[name] != nil } }
   func provide(_ adapter: Adapter, as name: String) { lock.withLock { provided[name] = adapter } }
 
   private func make(_ choice: Result<AdapterChoice, TransportError>, _ key: String) -> Adapter {
-    let loop = MultiThreadedEventLoopGroup.singleton.next()
-    // It lives as long as the adapter, so that a reopened controller is on the same radio.
-    let radio = (try? choice.get().spec) == .sim ? SimulatedRadio(on: loop, logger: .adapter) : nil
-    let bondStore = (try? choice.get()).flatMap { BondFile.ofPrograms($0.spec, .adapter) }
-    return Adapter(
-      on: loop, agent: AgentChoice.ofPrograms, bondStore: bondStore,
-      registration: Registration(registry: self, key: key)
-    ) { loop async throws(TransportError) in
-      let choice = try choice.get()
-      return try await choice.spec.open(
-        on: loop, radio: radio, takesDown: choice.takesDown, trace: choice.trace, logger: .adapter)
-    }
+    Adapter(choice, registration: Registration(registry: self, key: key))
   }
 
   /// Closes all adapters with their sessions, and waits until they are closed, except for the adapter of the current
   /// thread.
   func closeAll(within limit: DispatchTimeInterval) {
-    let adapters = lock.withLock { entries.values.map { $0.adapter } + Array(provided.values) }
-      .filter { !$0.eventLoop.inEventLoop }
+    Adapter.closeAll(
+      lock.withLock { entries.values.map { $0.adapter } + Array(provided.values) }, within: limit)
+  }
+
+  /// An adapter's place in the registry.
+  struct Registration: Sendable {
+    fileprivate let registry: AdapterRegistry
+    fileprivate let key: String
+    /// A session has been closed.
+    func leave() { registry.lock.withLock { registry.entries[key]?.users -= 1 } }
+    /// The adapter is closed; it is removed unless a session was opened meanwhile.
+    func end() {
+      registry.lock.withLock { if registry.entries[key]?.users == 0 { registry.entries[key] = nil } }
+    }
+  }
+}
+
+extension Adapter {
+  /// Closes the adapters with their sessions, and waits until they are closed, except for that of the current thread.
+  static func closeAll(_ adapters: [Adapter], within limit: DispatchTimeInterval) {
+    let adapters = adapters.filter { !$0.eventLoop.inEventLoop }
     let deadline = DispatchTime.now() + limit
     // All sessions before the first link, so that no session gets events of a link that another adapter ends.
     for step in [Adapter.silence, Adapter.shutDown] {
@@ -84,15 +93,21 @@ final class AdapterRegistry: @unchecked Sendable {
     }
   }
 
-  /// An adapter's place in the registry.
-  struct Registration: Sendable {
-    fileprivate let registry: AdapterRegistry
-    fileprivate let key: String
-    /// A session has been closed.
-    func leave() { registry.lock.withLock { registry.entries[key]?.users -= 1 } }
-    /// The adapter is closed; it is removed unless a session was opened meanwhile.
-    func end() {
-      registry.lock.withLock { if registry.entries[key]?.users == 0 { registry.entries[key] = nil } }
+  /// The adapter of an unmodified program, or of the daemon. `agent`, `logger`: as for programs.
+  convenience init(
+    _ choice: Result<AdapterChoice, TransportError>, logger: Logger = .adapter,
+    registration: AdapterRegistry.Registration? = nil
+  ) {
+    let loop = MultiThreadedEventLoopGroup.singleton.next()
+    // It lives as long as the adapter, so that a reopened controller is on the same radio.
+    let radio = (try? choice.get().spec) == .sim ? SimulatedRadio(on: loop, logger: logger) : nil
+    let bondStore = (try? choice.get()).flatMap { BondFile.ofPrograms($0.spec, logger) }
+    self.init(
+      on: loop, logger: logger, agent: AgentChoice.ofPrograms, bondStore: bondStore, registration: registration
+    ) { loop async throws(TransportError) in
+      let choice = try choice.get()
+      return try await choice.spec.open(
+        on: loop, radio: radio, takesDown: choice.takesDown, trace: choice.trace, logger: logger)
     }
   }
 }

@@ -153,6 +153,19 @@ extension BrokerRequest {
     case .peripheral(let request): request.centralOfLine.map { (.notification, $0) }
     }
   }
+  /// The operation that an event completes, and the device of which it asks; nil: no event answers the request.
+  var operation: (OperationID, UUID?)? {
+    switch self {
+    case .central(.readRSSI(let id, let peer)), .central(.discoverServices(let id, let peer, _)),
+      .central(.discoverIncludedServices(let id, let peer, _, _)),
+      .central(.discoverCharacteristics(let id, let peer, _, _)), .central(.discoverDescriptors(let id, let peer, _)),
+      .central(.read(let id, let peer, _)), .central(.write(let id, let peer, _, _)),
+      .central(.setNotifying(let id, let peer, _, _)):
+      (id, peer)
+    case .peripheral(.addService(let id, _)), .peripheral(.startAdvertising(let id, _, _)): (id, nil)
+    case .central, .peripheral: nil
+    }
+  }
 }
 extension BrokerRequest.Central {
   fileprivate var peerOfLine: UUID? {

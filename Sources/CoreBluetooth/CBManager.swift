@@ -21,8 +21,19 @@ open class CBManager: NSObject, _KeyValueCodingAndObserving, KeyValueObserved, @
   open var authorization: CBManagerAuthorization { Self.authorization }
 }
 
+extension CBCentralManager {
+  /// Not Apple's: what the launch options of an app have under `bluetoothCentrals`. The restoration identifiers of the managers that had
+  /// something to do while the app had no process, if bindruned has relaunched it for that; else none. It blocks until the daemon
+  /// has answered.
+  public static var launchRestoreIdentifiers: [String] { SessionChoice.launchIdentifiers(of: .central) }
+}
+extension CBPeripheralManager {
+  /// Not Apple's: the same of `bluetoothPeripherals`.
+  public static var launchRestoreIdentifiers: [String] { SessionChoice.launchIdentifiers(of: .peripheral) }
+}
+
 extension Delivery {
-  /// With a session on the adapter that `options` names (see `AdapterChoice`), or with that of a `SessionOpener`.
+  /// With a session on the adapter that `options` names (see `SessionChoice`), or with that of a `SessionOpener`.
   static func opened(
     on queue: DispatchQueue?, _ options: [String: Any]?, for role: BackgroundMode
   ) -> (Delivery, any BrokerSession) {
@@ -34,7 +45,7 @@ extension Delivery {
     // One key for both roles.
     let identifier = options?[CBCentralManagerOptionRestoreIdentifierKey] as? String
     let identity = ManagerIdentity(role, restoreIdentifier: identifier.flatMap { $0.isEmpty ? nil : $0 })
-    return (delivery, DirectSession(adapter: adapter, as: identity, events: delivery.events))
+    return (delivery, SessionChoice.open(adapter: adapter, as: identity, events: delivery.events))
   }
 }
 

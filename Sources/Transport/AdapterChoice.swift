@@ -45,12 +45,7 @@ package struct AdapterChoice: Equatable, Sendable {
   ) throws(TransportError) {
     let file = try Self.file(environment, read)
     func variable(_ name: String) -> String? { environment(name).flatMap { $0.isEmpty ? nil : $0 } }
-
-    let places: [(String?, String)] = [
-      (adapter, ""), (variable("BINDRUNE_HCI"), "BINDRUNE_HCI: "), (file.adapter?.value, file.adapter?.place ?? ""),
-      ("hci0", ""),
-    ]
-    let (text, place) = places.lazy.compactMap { text, place in text.map { ($0, place) } }.first ?? ("hci0", "")
+    let (text, place) = Self.named(adapter, environment, file) ?? ("hci0", "")
     do throws(TransportError) {
       spec = try TransportSpec(text)
     } catch {
@@ -69,6 +64,21 @@ package struct AdapterChoice: Equatable, Sendable {
     handlesSignals = try flag("BINDRUNE_SIGNALS") ?? file.handlesSignals ?? true
     if case .adapter = spec { self.takesDown = takesDown } else { self.takesDown = false }
     trace = variable("BINDRUNE_TRACE") ?? file.trace
+  }
+
+  /// What names the controller, and where, as the beginning of a sentence; nil: nothing does.
+  private static func named(
+    _ adapter: String?, _ environment: (String) -> String?, _ file: File
+  ) -> (text: String, place: String)? {
+    if let adapter { return (adapter, "") }
+    if let text = environment("BINDRUNE_HCI"), !text.isEmpty { return (text, "BINDRUNE_HCI: ") }
+    return file.adapter.map { ($0.value, $0.place) }
+  }
+  /// The same text for a program that may also use an adapter of bindruned. Throws as `init`.
+  static func named(
+    _ adapter: String?, environment: (String) -> String?, read: (String) throws -> String?
+  ) throws(TransportError) -> String? {
+    named(adapter, environment, try file(environment, read))?.text
   }
 
   // MARK: The file

@@ -5,13 +5,13 @@ import SystemPackage
 ///
 /// The kernel holds the lock and releases it when its owner ends in any way. The file stays, so that no process locks
 /// one that another has just removed.
-struct LockFile {
+package struct LockFile: Sendable {
   /// Next to the socket.
-  let path: FilePath
+  package let path: FilePath
   let descriptor: FileDescriptor
 
   /// Takes the lock for the socket at `path`. Throws `.addressInUse` while another owner has it.
-  init(ofSocket socket: FilePath, for spec: TransportSpec) throws(TransportError) {
+  package init(ofSocket socket: FilePath, for spec: TransportSpec) throws(TransportError) {
     let path = FilePath(text: "\(socket).lock")
     self.path = path
     do throws(Errno) {
@@ -45,7 +45,7 @@ struct LockFile {
   }
 
   /// Releases the lock. Call it once.
-  func release() {
+  package func release() {
     // Closing is not enough: a forked child also has the descriptor until its `exec`.
     descriptor.unlock()
     try? descriptor.close()

@@ -86,6 +86,48 @@ extension FilePath {
   package func makeFolder(_ permissions: FilePermissions) throws(Errno) {
     try Errno.check { unsafe withPlatformString { unsafe mkdir($0, permissions.rawValue) } }
   }
+  /// Makes the folder and those above it that are missing, with the mode 0700, and puts their names onto the disk.
+  package func makeFolders() throws(Errno) {
+    let parent = removingLastComponent()
+    do throws(Errno) { try makeFolder(.ownerReadWriteExecute) } catch .fileExists { return } catch {
+      guard error == .noSuchFileOrDirectory, !parent.isEmpty else { throw error }
+      try parent.makeFolders()
+      do throws(Errno) { try makeFolder(.ownerReadWriteExecute) } catch .fileExists {}
+    }
+    try (parent.isEmpty ? "." : parent).synchroniseFolder()
+  }
+  /// Replaces the file. A reader finds the old contents or the new ones, complete, whenever this process or the machine stops; after the
+  /// return the new ones are on the disk. `draft` is a name in the same folder that nobody else uses meanwhile.
+  package func replace(with octets: [UInt8], by draft: FilePath) throws(Errno) {
+    do throws(Errno) {
+      do throws(Errno) { try draft.remove() } catch .noSuchFileOrDirectory {}
+      try Errno.typed {
+        let descriptor = try FileDescriptor.open(
+          draft, .writeOnly, options: [.create, .exclusiveCreate, .noFollow, .closeOnExec],
+          permissions: .ownerReadWrite)
+        try descriptor.closeAfter {
+          _ = try descriptor.writeAll(octets)
+          try descriptor.synchronise()
+        }
+      }
+      try draft.rename(to: self)
+      let folder = removingLastComponent()
+      try (folder.isEmpty ? "." : folder).synchroniseFolder()
+    } catch {
+      try? draft.remove()
+      throw error
+    }
+  }
+  /// Puts the names in the folder onto the disk.
+  package func synchroniseFolder() throws(Errno) {
+    try Errno.typed {
+      let descriptor = try FileDescriptor.open(self, .readOnly, options: [.directory, .closeOnExec])
+      try descriptor.closeAfter {
+        // A file system that cannot do so for a folder says EINVAL.
+        do throws(Errno) { try descriptor.synchronise() } catch .invalidArgument {}
+      }
+    }
+  }
   package func remove() throws(Errno) { try Errno.check { unsafe withPlatformString { unsafe unlink($0) } } }
   /// Renames the file to `path`, replacing any file there.
   package func rename(to path: FilePath) throws(Errno) {

@@ -53,6 +53,10 @@ public enum TransportSpec: Sendable, Hashable, CustomStringConvertible {
     case ("serial", let rest?): self = try Self.serial(rest, of: text)
     case ("tcp", nil), ("unix", nil), ("serial", nil):
       throw .specification(#""\#(text)" says only the kind: write tcp:HOST:PORT, unix:PATH or serial:PATH"#)
+    case ("broker", _):
+      throw .specification(
+        #""\#(text)" is an adapter of bindruned, for programs that import CoreBluetooth: name a controller here, such as hci0"#
+      )
     case (let name, nil) where name.hasPrefix("hci"):
       // Only the kernel's own spelling. 65535 is its number for no adapter.
       guard let number = UInt16(name.dropFirst(3)), number < .max, name == "hci\(number)" else {

@@ -32,7 +32,7 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("CCoreBluetooth", "CCoreBluetooth", []),
   ("CoreBluetooth", "CoreBluetooth", ["BindruneBroker", "CCoreBluetooth"]),
   ("BindruneTool", "Tool", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator", "BindruneConformance"]),
-  ("BindruneDaemon", "Daemon", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator"]),
+  ("BindruneDaemon", "Daemon", ["BindruneBroker"]),
   // The examples: two import Apple's interface alone, two the async API alone, one the traces alone.
   ("HeartRateCentral", "HeartRateCentral", ["CoreBluetooth"]),
   ("HeartRatePeripheral", "HeartRatePeripheral", ["CoreBluetooth"]),
@@ -67,8 +67,9 @@ func packages(_ module: String) -> [String] {
   case "BindruneTrace", "BindruneReplay": collections + ["SystemPackage", "Glibc"]
   // The tool links neither Foundation nor ICU: Decision 0043.
   case "BindruneConformance": collections + ["FoundationEssentials", "Glibc"]
-  case "BindruneTool", "BindruneDaemon":
+  case "BindruneTool":
     collections + system + ["FoundationEssentials", "Dispatch", "Logging", "ArgumentParser", "ArgumentParserToolInfo"]
+  case "BindruneDaemon": system + ["NIOHTTP1", "Dispatch", "Logging", "ArgumentParser"]
   case "TestSupport": collections + ["Foundation", "Dispatch", "Synchronization", "Testing", "NIOCore", "NIOPosix"]
   case "KernelCentral": ["Logging"]
   case "CheckFolder": ["Foundation"]

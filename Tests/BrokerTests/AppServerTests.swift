@@ -64,7 +64,10 @@ private final class ServerLab: Sendable {
   private let deeds = NIOLockedValueBox<[String]>([])
   var did: [String] { deeds.withLockedValue { $0 } }
 
-  init(limits: AppCore.Limits = .init()) async throws {
+  init(
+    limits: AppServer.Limits = .init(), policy: AppServer.Policy = .init(), store: AppStore? = nil,
+    launch: @escaping @Sendable () throws(FrameError) -> Void = {}
+  ) async throws {
     loop = MultiThreadedEventLoopGroup.singleton.next()
     let radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next(), configuration: .ideal)
     let adapter = BindruneBroker.Adapter(on: radio.eventLoop, logger: .silent) { _ async throws(TransportError) in
@@ -74,11 +77,13 @@ private final class ServerLab: Sendable {
     let deeds = deeds
     @Sendable func note(_ text: String) { deeds.withLockedValue { $0.append(text) } }
     server = AppServer(
-      on: loop,
+      on: loop, adapters: [AppServer.NamedAdapter(name: "sim", adapter: adapter)],
       processes: AppProcesses(
         stop: { _ in note("stop") }, resume: { _ in note("resume") }, kill: { _ in note("kill") },
-        launch: { manifest, _ in note("launch \(manifest.identifier)") }), limits: limits, logger: .silent
-    ) { _ in adapter }
+        launch: { manifest, _, _ throws(FrameError) in
+          note("launch \(manifest.identifier)")
+          try launch()
+        }), limits: limits, policy: policy, store: store, logger: .silent)
     try await server.listen(at: path)
   }
   func close() async throws {
@@ -90,6 +95,18 @@ private final class ServerLab: Sendable {
     let host = BluetoothHost(radio.controller(), database: database)
     try await host.start()
     return host
+  }
+  func move(_ app: String, to life: AppLife) async throws {
+    try await loop.submit { [server] in server.move(AppServer.Key(user: getuid(), identifier: app), to: life) }.get()
+  }
+  func life(of app: String) async throws -> AppLife? {
+    try await loop.submit { [server] in server.life(of: AppServer.Key(user: getuid(), identifier: app)) }.get()
+  }
+  /// Closes all sockets as the kernel does for processes that end.
+  func breakConnections() async throws {
+    try await loop.submit { [server] in
+      for app in server.apps.values { for connection in app.connections.values { connection.close() } }
+    }.get()
   }
   func until(_ deed: String) async throws {
     while !did.contains(deed) { try await loop.scheduleTask(in: .milliseconds(1)) {}.futureResult.get() }
@@ -191,14 +208,14 @@ private final class ServerLab: Sendable {
 
   @Test("S18, S36, S41–S43: an app is stopped and resumed, its process ends, and it is relaunched and restored")
   func lives() async throws {
-    var limits = AppCore.Limits()
-    limits.awake = .milliseconds(50)
+    var limits = AppServer.Limits()
+    limits.core.awake = .milliseconds(50)
     let lab = try await ServerLab(limits: limits), sensor = try Sensor(), device = try await lab.host(sensor.database)
     let peer = UUID(PeerID(await device.ownAddress)), identity = ManagerIdentity(.central, restoreIdentifier: "lock")
     let app = SocketApp(lab, Self.manifest, identity, reconnectsAfter: .hours(1))
     try await app.state(.poweredOn)
     let identifier = Self.manifest.identifier
-    #expect(try await lab.server.move(identifier, to: .suspended).get())
+    try await lab.move(identifier, to: .suspended)
     try await lab.until("stop")
     app.session.send(.connect(peer, ConnectOptions()))
     try await device.advertiseAsSensor()
@@ -209,8 +226,8 @@ private final class ServerLab: Sendable {
     await device.stopAdvertising()
     #expect(lab.did == ["stop", "resume", "stop"])
     // Its process ends: the socket is closed, and nothing was said.
-    try await lab.server.breakConnections()
-    while try await lab.server.life(of: identifier).get() != .terminated { await Task.yield() }
+    try await lab.breakConnections()
+    while try await lab.life(of: identifier) != .terminated { await Task.yield() }
     await device.disconnectAll()
     try await lab.until("launch \(identifier)")
     let second = SocketApp(lab, Self.manifest, identity)
@@ -228,8 +245,8 @@ private final class ServerLab: Sendable {
     try await app.state(.poweredOn)
     await lab.server.close()
     try await app.wait { if case .adapter(.resetting) = $0 { true } else { nil } }
-    let adapter = lab.adapter
-    let next = AppServer(on: lab.loop, logger: .silent) { _ in adapter }
+    let next = AppServer(
+      on: lab.loop, adapters: [AppServer.NamedAdapter(name: "sim", adapter: lab.adapter)], logger: .silent)
     try await next.listen(at: lab.path)
     try await app.state(.poweredOn)
     await next.close()

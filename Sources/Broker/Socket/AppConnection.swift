@@ -1,4 +1,5 @@
 import NIOCore
+import Synchronization
 
 /// # AppConnection
 /// **Overview**: the daemon's end of one session of an app. It reads requests and values, and writes events. An app that breaks a rule of the
@@ -7,21 +8,26 @@ import NIOCore
 /// **Function**: events wait in the session's `EventQueue` while the socket is not writable, so an app that does not read costs bounded
 /// memory. Values are offered to the session's ports; those for which there is no room wait, within the port's credit.
 ///
-/// **Phases**: greeting → serving → closed.
-final class AppConnection: ChannelInboundHandler, EventQueueReader, @unchecked Sendable {
+/// A control (Decision 0054) takes the place of a session: the connection has one question and its answer.
+///
+/// **Phases**: greeting → admitting → serving → closed; greeting → answering → closed.
+final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Sendable {
   // Sendable: everything is on the channel's event loop, but `eventsWait`, which goes there.
   typealias InboundIn = ByteBuffer
+  typealias OutboundIn = ByteBuffer
   typealias OutboundOut = ByteBuffer
 
   private enum Phase {
     case greeting
+    case admitting
     case serving(any BrokerSession)
+    case answering
     /// The session lives as long as the connection: releasing it would close it as the app does, and the server may preserve it.
     case closed((any BrokerSession)?)
 
     var session: (any BrokerSession)? {
       switch self {
-      case .greeting: nil
+      case .greeting, .admitting, .answering: nil
       case .serving(let session): session
       case .closed(let session): session
       }
@@ -48,9 +54,15 @@ final class AppConnection: ChannelInboundHandler, EventQueueReader, @unchecked S
   static var credit: Int { 8192 }
   /// Octets of the first frame.
   static var longestGreeting: Int { 1 << 16 }
+  /// Requests whose answers the app has not taken. While there are as many, nothing more is read.
+  static var mostRequests: Int { 1024 }
+  /// Devices that an app may wait for in one session, as Apple's programs may: Decision 0041 has the same number for a process.
+  static var mostPeers: Int { 1024 }
 
-  /// Makes the session of a new connection, or throws the sentence for the app. On the channel's event loop.
-  private let admit: (AppConnection, AppMessage.Hello, EventQueue) throws(FrameError) -> any BrokerSession
+  private let patience: TimeAmount
+  /// Makes the session of a new connection, or fails with the sentence for the app. On the channel's event loop.
+  private let admit: (AppConnection, AppMessage.Hello, EventQueue) -> EventLoopFuture<any BrokerSession>
+  private let control: (AppConnection, String) -> Void
   /// `isOrderly`: the app has closed the session itself.
   private let ended: (AppConnection, _ isOrderly: Bool) -> Void
   private let events = EventQueue()
@@ -60,19 +72,39 @@ final class AppConnection: ChannelInboundHandler, EventQueueReader, @unchecked S
   private var ports: [UInt32: Port] = [:]
   private var lastPort: UInt32 = 0
   private var isOrderly = false
+  private var role: BackgroundMode?
+  /// Requests whose answers have not been written, and their devices.
+  private var unanswered: [OperationID: UUID?] = [:]
+  private var isReadHeldBack = false
+  private var peers: Set<UUID> = []
+  private(set) var requests = 0
+  private(set) var valuesReceived = 0
+  private(set) var valuesSent = 0
+  /// Events that the app has not taken in time.
+  var dropped: Int { drops.load(ordering: .relaxed) }
+  private let drops = Atomic(0)
 
   init(
-    admit: @escaping (AppConnection, AppMessage.Hello, EventQueue) throws(FrameError) -> any BrokerSession,
+    patience: TimeAmount,
+    admit: @escaping (AppConnection, AppMessage.Hello, EventQueue) -> EventLoopFuture<any BrokerSession>,
+    control: @escaping (AppConnection, String) -> Void,
     ended: @escaping (AppConnection, Bool) -> Void
   ) {
+    self.patience = patience
     self.admit = admit
+    self.control = control
     self.ended = ended
     events.reader = self
   }
 
   // MARK: The channel
 
-  func channelActive(context: ChannelHandlerContext) { channel = context.channel }
+  func channelActive(context: ChannelHandlerContext) {
+    channel = context.channel
+    context.eventLoop.scheduleTask(in: patience) { [weak self] in
+      if let self, case .greeting = phase { refuse("This app has not said who it is.") }
+    }
+  }
   func channelInactive(context: ChannelHandlerContext) {
     if isOrderly { phase.session?.close() }
     phase = .closed(phase.session)
@@ -94,6 +126,11 @@ final class AppConnection: ChannelInboundHandler, EventQueueReader, @unchecked S
   func channelReadComplete(context: ChannelHandlerContext) { returnCredit() }
   func channelWritabilityChanged(context: ChannelHandlerContext) { if context.channel.isWritable { writeEvents() } }
 
+  /// An app that does not take its answers may ask no more.
+  func read(context: ChannelHandlerContext) {
+    if unanswered.count < Self.mostRequests { context.read() } else { isReadHeldBack = true }
+  }
+
   private var longest: Int { if case .greeting = phase { Self.longestGreeting } else { Frame.longest } }
   private func refuse(_ why: String) {
     guard let channel else { return }
@@ -108,6 +145,9 @@ final class AppConnection: ChannelInboundHandler, EventQueueReader, @unchecked S
   private func take(_ frame: Frame) throws(FrameError) {
     switch (phase, frame) {
     case (.closed, _): return
+    case (.greeting, .control(let text)):
+      phase = .answering
+      control(self, text)
     case (.greeting, .message(let contents)):
       guard case .hello(let hello) = try Frame.decode(AppMessage.self, contents) else {
         throw FrameError("a request before its greeting")
@@ -116,18 +156,24 @@ final class AppConnection: ChannelInboundHandler, EventQueueReader, @unchecked S
         throw FrameError(
           "version \(hello.version) of the messages; bindruned has \(Frame.version): install the same version of both")
       }
-      do throws(FrameError) {
-        let session = try admit(self, hello, events)
-        phase = .serving(session)
-        write(.welcome)
-        writeEvents()
-      } catch {
-        refuse(error.description)
+      phase = .admitting
+      role = hello.manager?.role
+      admit(self, hello, events).whenComplete { [self] result in
+        guard case .admitting = phase, channel != nil else { return }
+        switch result {
+        case .success(let session):
+          phase = .serving(session)
+          write(.welcome)
+          writeEvents()
+        case .failure(let error): refuse("\(error)")
+        }
       }
     case (.serving(let session), .message(let contents)):
       switch try Frame.decode(AppMessage.self, contents) {
       case .hello: throw FrameError("a second greeting")
-      case .request(let request): pass(request, session)
+      case .request(let request):
+        try note(request)
+        pass(request, session)
       case .close:
         isOrderly = true
         channel?.close(promise: nil)
@@ -141,13 +187,29 @@ final class AppConnection: ChannelInboundHandler, EventQueueReader, @unchecked S
       let cost = value.count + Frame.costOfValue
       guard port.credit >= cost else { throw FrameError("more values than it has credit for") }
       port.credit -= cost
+      valuesReceived += 1
       if port.waiting.isEmpty, port.port.offer(value, to: handle) {
         port.spent += cost
       } else {
         port.waiting.append(.value(handle, value))
       }
-    case (_, .value), (_, .values), (_, .credit): throw FrameError("a frame that only bindruned sends")
+    case (.admitting, _), (.answering, _): throw FrameError("a frame before the answer to its first")
+    case (_, .value), (_, .control): throw FrameError("a frame at the wrong time")
+    case (_, .values), (_, .credit), (_, .line), (_, .end): throw FrameError("a frame that only bindruned sends")
     }
+  }
+  /// The limits of one session.
+  private func note(_ request: BrokerRequest) throws(FrameError) {
+    requests += 1
+    switch (request, role) {
+    case (.central, .peripheral), (.peripheral, .central): throw FrameError("a request of the other role")
+    case (.central(.connect(let peer, _)), _):
+      peers.insert(peer)
+      guard peers.count <= Self.mostPeers else { throw FrameError("requests for more than \(Self.mostPeers) devices") }
+    case (.central(.cancelConnection(let peer)), _): peers.remove(peer)
+    default: break
+    }
+    if let (operation, peer) = request.operation { unanswered[operation] = .some(peer) }
   }
   /// Behind the values that the app has sent before it.
   private func pass(_ request: BrokerRequest, _ session: any BrokerSession) {
@@ -188,10 +250,25 @@ final class AppConnection: ChannelInboundHandler, EventQueueReader, @unchecked S
   // MARK: Writing
 
   func eventsWait(in queue: EventQueue) { channel?.eventLoop.execute { self.writeEvents() } }
-  func eventsDropped(_ count: Int, from queue: EventQueue) {}
+  func eventsDropped(_ count: Int, from queue: EventQueue) { drops.add(count, ordering: .relaxed) }
+
+  /// Lines of the answer to a control. One for which there is no room is dropped: only a log has as many.
+  func answer(_ line: String) {
+    guard let channel, channel.isWritable else { return }
+    write(.line(String(line.prefix(4096))), to: channel)
+  }
+  /// `failure`: see `DaemonFrameKind.end`.
+  func endAnswer(_ failure: String) {
+    guard let channel else { return }
+    write(.end(failure), to: channel)
+    channel.close(promise: nil)
+  }
 
   private func write(_ message: DaemonMessage) {
     guard let channel, let frame = try? Frame(message) else { return }
+    write(frame, to: channel)
+  }
+  private func write(_ frame: Frame, to channel: any Channel) {
     var buffer = channel.allocator.buffer(capacity: 256)
     frame.write(to: &buffer)
     channel.writeAndFlush(buffer, promise: nil)
@@ -214,11 +291,20 @@ final class AppConnection: ChannelInboundHandler, EventQueueReader, @unchecked S
       case .values(let peer, let handle, let values):
         flushBatch()
         Frame.values(peer, handle, values).write(to: &buffer)
+        valuesSent += values.count
         continue
       // The app has its own edges, of its own ports.
       case .readyToWrite(let peer), .readyToUpdate(let peer):
         for port in ports.values where port.peer == peer { offerWaiting(port) }
         continue
+      case .completed(let operation, _): unanswered[operation] = nil
+      case .adapter(let state) where state != .poweredOn:
+        unanswered = [:]
+        peers = []
+      // The end of a link answers what was asked of the device.
+      case .disconnected(let peer, _, let isReconnecting, _):
+        forget(peer, isOver: !isReconnecting)
+      case .connectionFailed(let peer, _): forget(peer, isOver: true)
       case .connected(let peer, _, let longest): announce(.command, peer, longest: longest)
       case .subscribed(let peer, _, let longest): announce(.notification, peer, longest: longest)
       case .restored(let state):
@@ -241,6 +327,14 @@ final class AppConnection: ChannelInboundHandler, EventQueueReader, @unchecked S
     }
     if buffer.readableBytes > 0 { channel.writeAndFlush(buffer, promise: nil) }
     returnCredit()
+    if isReadHeldBack, unanswered.count < Self.mostRequests {
+      isReadHeldBack = false
+      channel.read()
+    }
+  }
+  private func forget(_ peer: UUID, isOver: Bool) {
+    unanswered = unanswered.filter { $0.value != peer }
+    if isOver { peers.remove(peer) }
   }
   /// Nil: the app knows the port, or the link has ended already.
   private func announcement(

@@ -1,5 +1,7 @@
+import BindruneTransport
+
 /// What an app says about itself to the daemon: a JSON file beside its executable, with the same name and `.bindrune.json`, or the file that
-/// `BINDRUNE_MANIFEST` names.
+/// `BINDRUNE_MANIFEST` names. An app without such a file has its executable's name as identifier, and nothing else.
 ///
 ///     { "identifier": "org.example.lock", "UIBackgroundModes": ["bluetooth-central"], "relaunch": ["/usr/bin/lock", "--background"] }
 public struct AppManifest: Codable, Equatable, Sendable {
@@ -7,16 +9,23 @@ public struct AppManifest: Codable, Equatable, Sendable {
   public var identifier: String
   /// S19 … S22, with the key of an app's property list.
   public var backgroundModes: Set<BackgroundMode>
-  /// The command that starts the app when one of its tasks completes, and its arguments; nil: it is not started.
+  /// The command that starts the app when one of its tasks completes, and its arguments. It runs as the daemon's user, so the daemon
+  /// accepts it from apps of that user only.
   public var relaunch: [String]?
+  /// The systemd unit that the daemon starts for the same purpose.
+  public var unit: String?
+  var canRelaunch: Bool { relaunch != nil || unit != nil }
 
-  public init(identifier: String, backgroundModes: Set<BackgroundMode> = [], relaunch: [String]? = nil) {
+  public init(
+    identifier: String, backgroundModes: Set<BackgroundMode> = [], relaunch: [String]? = nil, unit: String? = nil
+  ) {
     self.identifier = identifier
     self.backgroundModes = backgroundModes
     self.relaunch = relaunch
+    self.unit = unit
   }
   private enum CodingKeys: String, CodingKey {
-    case identifier, relaunch
+    case identifier, relaunch, unit
     case backgroundModes = "UIBackgroundModes"
   }
   public init(from decoder: any Decoder) throws {
@@ -37,12 +46,29 @@ public struct AppManifest: Codable, Equatable, Sendable {
       throw DecodingError.dataCorruptedError(
         forKey: .relaunch, in: container, debugDescription: "the command to relaunch begins with an absolute path")
     }
+    unit = try container.decodeIfPresent(String.self, forKey: .unit)
+    if let unit, !Self.isUnit(unit) {
+      throw DecodingError.dataCorruptedError(
+        forKey: .unit, in: container, debugDescription: "a unit is the name of a systemd service, such as lock.service")
+    }
+    if unit != nil, relaunch != nil {
+      throw DecodingError.dataCorruptedError(
+        forKey: .unit, in: container, debugDescription: "an app is relaunched by a command or by a unit, not by both")
+    }
   }
   public func encode(to encoder: any Encoder) throws {
     var container = encoder.container(keyedBy: CodingKeys.self)
     try container.encode(identifier, forKey: .identifier)
     try container.encode(backgroundModes.sorted { $0.rawValue < $1.rawValue }, forKey: .backgroundModes)
     try container.encodeIfPresent(relaunch, forKey: .relaunch)
+    try container.encodeIfPresent(unit, forKey: .unit)
+  }
+  /// systemd.unit(5), "Description". A hyphen in front would be an option of systemctl.
+  private static func isUnit(_ name: String) -> Bool {
+    name.hasSuffix(".service") && name.utf8.count <= 255 && !name.hasPrefix("-") && !name.hasPrefix(".")
+      && name.utf8.allSatisfy {
+        isAllowed($0) || [UInt8(ascii: "@"), UInt8(ascii: ":"), UInt8(ascii: "\\")].contains($0)
+      }
   }
   /// It is the name of a file too.
   private static func isAllowed(_ octet: UInt8) -> Bool {
@@ -53,5 +79,37 @@ public struct AppManifest: Codable, Equatable, Sendable {
       true
     default: false
     }
+  }
+}
+
+extension AppManifest {
+  /// The manifest of the program at `executable`. `read` returns a file's text; nil: there is no such file. Throws a sentence that names
+  /// the file and the mistake.
+  static func ofProgram(
+    at executable: String, environment: (String) -> String?, read: (String) throws -> String?
+  ) throws(FrameError) -> AppManifest {
+    let named = environment("BINDRUNE_MANIFEST").flatMap { $0.isEmpty ? nil : $0 },
+      path = named ?? executable + ".bindrune.json"
+    let text: String?
+    do { text = try read(path) } catch {
+      throw FrameError("The manifest \(path) cannot be read (\(error)): mend or remove it.")
+    }
+    if let text {
+      do { return try JSONDecoder().decode(AppManifest.self, from: Data(text.utf8)) } catch {
+        throw FrameError("The manifest \(path) is not valid: \(error.cause).")
+      }
+    }
+    if let named { throw FrameError("There is no manifest \(named): correct BINDRUNE_MANIFEST.") }
+    let name = executable.split(separator: "/").last.map(String.init) ?? ""
+    let letters = name.utf8.map { isAllowed($0) ? $0 : UInt8(ascii: "_") }.prefix(128)
+    let identifier = String(decoding: letters, as: UTF8.self)
+    return AppManifest(identifier: identifier.isEmpty || identifier.hasPrefix(".") ? "app" : identifier)
+  }
+  /// This process's.
+  static func ofThisProgram() throws(FrameError) -> AppManifest {
+    let executable =
+      (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? CommandLine.arguments[0]
+    return try ofProgram(
+      at: executable, environment: AdapterChoice.variable, read: AdapterChoice.text(ofFile:))
   }
 }

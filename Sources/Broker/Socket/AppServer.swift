@@ -1,59 +1,50 @@
+import BindruneTransport
 import BindruneWire
 import Logging
 import NIOCore
 import NIOPosix
 
-/// What a server does with the processes of apps.
-struct AppProcesses: Sendable {
-  /// The process stops running: SIGSTOP.
-  var stop: @Sendable (_ pid: Int32) -> Void
-  var resume: @Sendable (_ pid: Int32) -> Void
-  var kill: @Sendable (_ pid: Int32) -> Void
-  /// Starts the command of the manifest as this user, or throws why not. The process connects by itself.
-  var launch: @Sendable (AppManifest, _ uid: UInt32) throws(FrameError) -> Void
-
-  /// Signals to real processes, which are started as children.
-  static var real: AppProcesses {
-    AppProcesses(
-      stop: { _ = Foundation.kill($0, SIGSTOP) }, resume: { _ = Foundation.kill($0, SIGCONT) },
-      kill: { _ = Foundation.kill($0, SIGKILL) },
-      launch: { manifest, uid throws(FrameError) in try spawn(manifest, uid) })
-  }
-  private static func spawn(_ manifest: AppManifest, _ uid: UInt32) throws(FrameError) {
-    guard let command = manifest.relaunch, let path = command.first else { throw FrameError("it names no command") }
-    // An app of another user is started by its systemd unit, which has that user's environment.
-    guard uid == getuid() else {
-      throw FrameError("it belongs to user \(uid), and this daemon runs as user \(getuid()): name a systemd unit")
-    }
-    let process = Process()
-    process.executableURL = URL(fileURLWithPath: path)
-    process.arguments = Array(command.dropFirst())
-    process.environment = ProcessInfo.processInfo.environment.merging(["BINDRUNE_HCI": "broker"]) { $1 }
-    process.standardInput = FileHandle.nullDevice
-    do { try process.run() } catch { throw FrameError("\(path): \(error.localizedDescription)") }
-  }
-}
-
 /// # AppServer
 /// **Overview**: a daemon's socket: it admits apps, gives each of their sessions an adapter, and drives `AppCore` with their processes.
 ///
 /// **Function**: an app is known by the user and the identifier of its manifest, and has one process at a time. The end of a connection that
-/// the app has not closed counts as the end of its process.
+/// the app has not closed counts as the end of its process. What is preserved of an app is in the `AppStore` while it has no process.
 ///
 /// **Phases**: idle → listening → closed.
 final class AppServer: @unchecked Sendable {
   // Sendable: everything is on the event loop.
 
-  private struct Key: Hashable {
+  struct Limits: Sendable {
+    var core = AppCore.Limits()
+    var apps = 256
+    /// Of one app.
+    var sessions = 16
+    /// Of connections that have not said who they are.
+    var greeting = TimeAmount.seconds(10)
+  }
+  /// Who may do what: both answer on any thread.
+  struct Policy: Sendable {
+    /// Nil: this user may connect; else the sentence for the app.
+    var admits: @Sendable (Credentials) -> String? = { _ in nil }
+    /// Asks whether the app may share data: S136. The answer is kept; without one, nil, the app may not now, and the next time it is asked
+    /// again. Nil: every app may.
+    var mayShareData: (@Sendable (_ app: String, _ user: UInt32) async -> Bool?)?
+  }
+  struct Key: Hashable {
     let user: UInt32
     let identifier: String
   }
-  private struct App {
+  struct App {
     let id: AppID
     var manifest: AppManifest
     /// Nil: it has no process.
     var pid: Int32?
     var connections: [ObjectIdentifier: AppConnection] = [:]
+    /// The managers that are preserved, and those for which its process was relaunched.
+    var kept: [AppRecord.Manager] = []
+    var launchedFor: [ManagerIdentity] = []
+    /// Preserved managers of adapters that this daemon does not have.
+    var homeless: [AppRecord.Manager] = []
   }
   /// `struct ucred`: unix(7).
   struct Credentials: Sendable {
@@ -61,47 +52,85 @@ final class AppServer: @unchecked Sendable {
     var uid: UInt32
     var gid: UInt32
   }
+  /// One of the daemon's, with the name by which apps choose it.
+  struct NamedAdapter: Sendable {
+    var name: String
+    var adapter: Adapter
+  }
 
   let eventLoop: any EventLoop
-  /// The adapter of that name; nil: the first. Throws why there is none.
-  private let adapter: (String?) throws(FrameError) -> Adapter
+  let adapters: [NamedAdapter]
+  let limits: Limits
+  private let policy: Policy
   private let processes: AppProcesses
+  /// Nil: preserved managers end with the daemon.
+  private let store: AppStore?
   private let logger: Logger
-  private var core: AppCore
-  private var apps: [Key: App] = [:]
+  private(set) var core: AppCore
+  private(set) var apps: [Key: App] = [:]
   private var keys: [AppID: Key] = [:]
   private var owners: [ObjectIdentifier: Key] = [:]
-  private var adapters: [ObjectIdentifier: Adapter] = [:]
+  /// What users have said about apps that share data.
+  private var permissions: [Key: Bool] = [:]
+  private var asked: [Key: EventLoopFuture<Bool>] = [:]
+  private var stopped: Set<Int32> = []
   private var lastApp = 0
   private var channel: (any Channel)?
   private var timer: Scheduled<Void>?
+  private var isClosed = false
+  var counters = Counters()
+  /// Connections that read the log.
+  var listeners: [ObjectIdentifier: AppConnection] = [:]
 
   init(
-    on eventLoop: any EventLoop, processes: AppProcesses = .real, limits: AppCore.Limits = .init(),
-    logger: Logger = .adapter, adapter: @escaping (String?) throws(FrameError) -> Adapter
+    on eventLoop: any EventLoop, adapters: [NamedAdapter], processes: AppProcesses = .real, limits: Limits = Limits(),
+    policy: Policy = Policy(), store: AppStore? = nil, logger: Logger = .adapter
   ) {
     self.eventLoop = eventLoop
+    self.adapters = adapters
     self.processes = processes
+    self.limits = limits
+    self.policy = policy
+    self.store = store
     self.logger = logger
-    self.adapter = adapter
-    core = AppCore(limits: limits)
+    core = AppCore(limits: limits.core)
+    for named in adapters {
+      named.adapter.whenAppNeeds { [weak self] app, need in
+        guard let self else { return }
+        self.eventLoop.execute { self.meet(need, of: app) }
+      }
+    }
   }
 
   /// `path` has at most 107 octets. A socket that a daemon has left there is replaced.
   func listen(at path: String) async throws {
-    let bootstrap = ServerBootstrap(group: eventLoop).childChannelInitializer { channel in
-      Self.credentials(of: channel).flatMap { credentials in
-        channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(self.connection(of: credentials))
+    try await begin { try await $0.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get() }
+  }
+  /// The socket with this number listens already: of systemd.
+  func listen(on descriptor: CInt) async throws {
+    try await begin { try await $0.withBoundSocket(descriptor).get() }
+  }
+  private func begin(_ bind: (ServerBootstrap) async throws -> any Channel) async throws {
+    try await load()
+    let channel = try await bind(
+      ServerBootstrap(group: eventLoop).serverChannelOption(.backlog, value: 256).childChannelInitializer { channel in
+        Self.credentials(of: channel).flatMap { credentials in
+          channel.eventLoop.makeCompletedFuture {
+            try channel.pipeline.syncOperations.addHandler(self.connection(of: credentials))
+          }
         }
-      }
-    }
-    let channel = try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
+      })
     try await eventLoop.submit { self.channel = channel }.get()
   }
+  /// Apps learn that the adapter is resetting. What is preserved stays in the store; suspended processes run again.
   func close() async {
     try? await eventLoop.flatSubmit { [self] () -> EventLoopFuture<Void> in
+      isClosed = true
       for app in apps.values { for connection in app.connections.values { connection.close() } }
+      for listener in listeners.values { listener.close() }
+      for pid in stopped { processes.resume(pid) }
+      stopped = []
+      store?.saveStopped([])
       timer?.cancel()
       return channel?.close() ?? eventLoop.makeSucceededVoidFuture()
     }.get()
@@ -116,22 +145,134 @@ final class AppServer: @unchecked Sendable {
   }
   private func connection(of credentials: Credentials) -> AppConnection {
     AppConnection(
-      admit: { (connection, hello, events) throws(FrameError) in
-        try self.admit(connection, hello, credentials, events)
-      },
+      patience: limits.greeting,
+      admit: { self.admit($0, $1, credentials, $2) },
+      control: { self.control($0, $1, credentials) },
       ended: { self.ended($0, isOrderly: $1) })
+  }
+
+  // MARK: What earlier runs have kept
+
+  private func load() async throws {
+    guard let store else { return }
+    let (records, processes) = try await NIOThreadPool.singleton.runIfActive { (try store.load(), store.loadStopped()) }
+    try await eventLoop.submit { [self] in
+      for pid in processes { self.processes.resume(pid) }
+      store.saveStopped([])
+      for record in records { add(record) }
+      drain()
+    }.get()
+  }
+  private func add(_ record: AppRecord) {
+    let key = Key(user: record.user, identifier: record.manifest.identifier)
+    permissions[key] = record.mayShareData
+    if record.managers.isEmpty { return }
+    var app = newApp(key, record.manifest)
+    core.add(app.id, canLaunch: record.manifest.canRelaunch, now: now)
+    for named in adapters { named.adapter.register(app.id, record.manifest.backgroundModes, .terminated) }
+    for manager in record.managers {
+      if let named = adapters.first(where: { $0.name == manager.adapter }) {
+        app.kept.append(manager)
+        named.adapter.plan(manager.manager, of: app.id)
+      } else {
+        app.homeless.append(manager)
+        note(
+          .warning, key.identifier,
+          "has a preserved manager on \(manager.adapter), which this daemon does not have: add --hci \(manager.adapter)"
+        )
+      }
+    }
+    apps[key] = app
+    note(.info, key.identifier, "has \(app.kept.count) preserved managers")
+  }
+  /// Brings the record of the app up to date.
+  private func save(_ key: Key) {
+    guard store != nil, let app = apps[key] else { return write(key, []) }
+    let parts = adapters.map { named in
+      named.adapter.preserved(of: app.id).map { managers in
+        managers.map { AppRecord.Manager(adapter: named.name, manager: $0) }
+      }
+    }
+    EventLoopFuture.whenAllSucceed(parts, on: eventLoop).whenSuccess { [self] parts in
+      if isClosed { return }
+      let kept = parts.flatMap { $0 }
+      apps[key]?.kept = kept
+      write(key, kept + app.homeless)
+    }
+  }
+  private func write(_ key: Key, _ managers: [AppRecord.Manager]) {
+    guard let store else { return }
+    store.save(
+      AppRecord(
+        user: key.user, manifest: apps[key]?.manifest ?? AppManifest(identifier: key.identifier),
+        mayShareData: permissions[key], managers: managers))
   }
 
   // MARK: Connections
 
   private func admit(
     _ connection: AppConnection, _ hello: AppMessage.Hello, _ credentials: Credentials, _ events: EventQueue
+  ) -> EventLoopFuture<any BrokerSession> {
+    let key = Key(user: credentials.uid, identifier: hello.manifest.identifier)
+    // A central shares nothing.
+    if hello.manager?.role == .central || policy.mayShareData == nil {
+      return eventLoop.makeCompletedFuture { try admitNow(connection, hello, credentials, events) }
+    }
+    return mayShareData(key).flatMapThrowing { [self] isPermitted in
+      if isPermitted { return try admitNow(connection, hello, credentials, events) }
+      counters.refusals += 1
+      throw FrameError(
+        "App \(key.identifier) may not share data: its user has refused it, or was not asked; bindruned's --authorize decides."
+      )
+    }
+  }
+  private func admitNow(
+    _ connection: AppConnection, _ hello: AppMessage.Hello, _ credentials: Credentials, _ events: EventQueue
   ) throws(FrameError) -> any BrokerSession {
-    let key = Key(user: credentials.uid, identifier: hello.manifest.identifier), adapter = try adapter(hello.adapter)
+    do throws(FrameError) { return try makeSession(connection, hello, credentials, events) } catch {
+      counters.refusals += 1
+      note(.warning, hello.manifest.identifier, "is refused: \(error)")
+      throw error
+    }
+  }
+  /// S136.
+  private func mayShareData(_ key: Key) -> EventLoopFuture<Bool> {
+    if let known = permissions[key] { return eventLoop.makeSucceededFuture(known) }
+    if let asked = asked[key] { return asked }
+    guard let ask = policy.mayShareData else { return eventLoop.makeSucceededFuture(true) }
+    let promise = eventLoop.makePromise(of: Bool?.self)
+    promise.completeWithTask { await ask(key.identifier, key.user) }
+    let answer = promise.futureResult.map { [self] answer in
+      asked[key] = nil
+      permissions[key] = answer
+      note(.notice, key.identifier, answer == true ? "may share data" : "may not share data")
+      if answer != nil { save(key) }
+      return answer ?? false
+    }
+    asked[key] = answer
+    return answer
+  }
+  private func makeSession(
+    _ connection: AppConnection, _ hello: AppMessage.Hello, _ credentials: Credentials, _ events: EventQueue
+  ) throws(FrameError) -> any BrokerSession {
+    if isClosed { throw FrameError("bindruned ends.") }
+    if let why = policy.admits(credentials) { throw FrameError(why) }
+    let key = Key(user: credentials.uid, identifier: hello.manifest.identifier)
+    guard let adapter = hello.adapter.map({ name in adapters.first { $0.name == name } }) ?? adapters.first else {
+      throw FrameError(
+        "bindruned has no adapter \(hello.adapter?.printable() ?? ""), only \(adapters.map(\.name).joined(separator: ", ")): correct broker:NAME."
+      )
+    }
+    if apps[key] == nil, apps.count >= limits.apps {
+      throw FrameError("bindruned has \(limits.apps) apps, and takes no more: end one of them.")
+    }
     var app = apps[key] ?? newApp(key, hello.manifest)
     if let pid = app.pid, pid != credentials.pid, !app.connections.isEmpty {
       throw FrameError(
         "App \(key.identifier) runs already, as process \(pid): end that, or give this one another identifier.")
+    }
+    guard app.connections.count < limits.sessions else {
+      throw FrameError("App \(key.identifier) has \(limits.sessions) managers, and gets no more: release one of them.")
     }
     let isNew = app.pid == nil
     app.manifest = hello.manifest
@@ -139,11 +280,21 @@ final class AppServer: @unchecked Sendable {
     app.connections[ObjectIdentifier(connection)] = connection
     apps[key] = app
     owners[ObjectIdentifier(connection)] = key
-    if isNew { core.begin(app.id, canLaunch: hello.manifest.relaunch != nil, now: now) }
-    learn(adapter)
-    adapter.register(app.id, hello.manifest.backgroundModes, core.life(of: app.id) ?? .foreground)
+    counters.sessions += 1
+    if isNew {
+      note(.info, key.identifier, "has begun, process \(credentials.pid) of user \(key.user)")
+      core.begin(app.id, canLaunch: hello.manifest.canRelaunch, now: now)
+      for named in adapters {
+        named.adapter.register(app.id, hello.manifest.backgroundModes, core.life(of: app.id) ?? .foreground)
+      }
+    }
     drain()
-    return DirectSession(on: adapter, of: app.id, as: hello.manager, events: events)
+    if let identity = hello.manager, app.kept.contains(where: { $0.manager.identity == identity }) {
+      // The process has been told that everything was lost.
+      if hello.isReconnecting { adapter.adapter.drop(identity, of: app.id) }
+      eventLoop.execute { self.save(key) }
+    }
+    return DirectSession(on: adapter.adapter, of: app.id, as: hello.manager, events: events)
   }
   private func newApp(_ key: Key, _ manifest: AppManifest) -> App {
     lastApp += 1
@@ -151,21 +302,19 @@ final class AppServer: @unchecked Sendable {
     keys[app.id] = key
     return app
   }
-  private func learn(_ adapter: Adapter) {
-    guard adapters.updateValue(adapter, forKey: ObjectIdentifier(adapter)) == nil else { return }
-    adapter.whenAppNeeds { [weak self] app, need in
-      guard let self else { return }
-      eventLoop.execute { self.meet(need, of: app) }
-    }
-  }
   private func ended(_ connection: AppConnection, isOrderly: Bool) {
+    listeners[ObjectIdentifier(connection)] = nil
+    counters.add(connection)
     guard let key = owners.removeValue(forKey: ObjectIdentifier(connection)), let app = apps[key] else { return }
     apps[key]?.connections[ObjectIdentifier(connection)] = nil
+    if isClosed { return }
     let others = apps[key]?.connections ?? [:]
     if isOrderly, !others.isEmpty { return }
     // The process is gone, or breaks the rules: all its sessions end, and what was begun for a restoration identifier goes on.
+    if let pid = app.pid { forgetStopped(pid) }
     apps[key]?.connections = [:]
     apps[key]?.pid = nil
+    apps[key]?.launchedFor = []
     for (id, other) in others {
       owners[id] = nil
       other.close()
@@ -174,18 +323,22 @@ final class AppServer: @unchecked Sendable {
   }
   /// `connections` hold the sessions until they are preserved or removed.
   private func endSessions(of app: AppID, keeping connections: [AppConnection]) {
-    let ends = adapters.values.map { adapter in
+    let ends = adapters.map { named in
       let promise = eventLoop.makePromise(of: Bool.self)
-      adapter.end(app) { promise.succeed($0) }
+      named.adapter.end(app) { promise.succeed($0) }
       return promise.futureResult
     }
     EventLoopFuture.whenAllSucceed(ends, on: eventLoop).whenSuccess { [self] kept in
       defer { withExtendedLifetime(connections) {} }
       // It may have connected again meanwhile.
-      guard let key = keys[app], apps[key]?.pid == nil else { return }
-      let isKept = kept.contains(true)
+      guard let key = keys[app], apps[key]?.pid == nil, !isClosed else { return }
+      let isKept = kept.contains(true) || apps[key]?.homeless.isEmpty == false
+      note(.info, key.identifier, isKept ? "has ended, and its managers are preserved" : "has ended")
       core.end(app, isKept: isKept, now: now)
-      if !isKept {
+      if isKept {
+        save(key)
+      } else {
+        write(key, [])
         apps[key] = nil
         keys[app] = nil
       }
@@ -195,34 +348,22 @@ final class AppServer: @unchecked Sendable {
   private func meet(_ need: AppNeed, of app: AppID) {
     switch need {
     case .run(let why): core.wake(app, why, now: now)
-    case .alert(let alert): logger.notice("\(keys[app]?.identifier ?? "an app"): \(alert.text)")
+    case .alert(let alert):
+      counters.alerts += 1
+      note(.notice, keys[app]?.identifier ?? "", alert.text)
     }
     drain()
   }
 
   // MARK: Lives
 
-  /// As the system, or its user, does it. False: there is no such app. From any thread.
-  func move(_ identifier: String, to life: AppLife) -> EventLoopFuture<Bool> {
-    eventLoop.submit { [self] in
-      let known = apps.filter { $0.key.identifier == identifier }
-      for app in known.values { core.move(app.id, to: life, now: now) }
-      drain()
-      return !known.isEmpty
-    }
+  /// As the system, or its user, does it.
+  func move(_ key: Key, to life: AppLife) {
+    guard let app = apps[key] else { return }
+    core.move(app.id, to: life, now: now)
+    drain()
   }
-  func life(of identifier: String) -> EventLoopFuture<AppLife?> {
-    eventLoop.submit { [self] in
-      apps.first { $0.key.identifier == identifier }.flatMap { core.life(of: $0.value.id) }
-    }
-  }
-
-  /// Closes all sockets as the kernel does for processes that end.
-  func breakConnections() async throws {
-    try await eventLoop.submit { [self] in
-      for app in apps.values { for connection in app.connections.values { connection.close() } }
-    }.get()
-  }
+  func life(of key: Key) -> AppLife? { apps[key].flatMap { core.life(of: $0.id) } }
 
   private var now: Instant { Instant(nanoseconds: eventLoop.now.uptimeNanoseconds) }
   private func drain() {
@@ -238,29 +379,75 @@ final class AppServer: @unchecked Sendable {
   }
   private func perform(_ effect: AppCore.Effect) {
     switch effect {
-    case .move(let app, let life): for adapter in adapters.values { adapter.move(app, to: life) }
-    case .stop(let app): if let pid = pid(of: app) { processes.stop(pid) }
-    case .resume(let app): if let pid = pid(of: app) { processes.resume(pid) }
-    case .kill(let app): if let pid = pid(of: app) { processes.kill(pid) }
-    case .launch(let app):
-      guard let key = keys[app], let manifest = apps[key]?.manifest else { return }
-      do throws(FrameError) { try processes.launch(manifest, key.user) } catch {
-        core.launchFailed(app, error.description, now: now)
+    case .move(let app, let life):
+      for named in adapters { named.adapter.move(app, to: life) }
+      note(.info, keys[app]?.identifier ?? "", "is \(life.rawValue)")
+    case .stop(let app):
+      guard let pid = pid(of: app) else { return }
+      do throws(FrameError) {
+        try processes.stop(pid)
+        stopped.insert(pid)
+        store?.saveStopped(stopped)
+      } catch {
+        note(.warning, keys[app]?.identifier ?? "", "is suspended, but its process runs on: \(error)")
       }
-    case .log(let level, let app, let text):
-      logger.log(level: level, "\(keys[app]?.identifier ?? "an app") \(text)")
+    case .resume(let app):
+      guard let pid = pid(of: app) else { return }
+      counters.wakes += 1
+      processes.resume(pid)
+      forgetStopped(pid)
+    case .kill(let app):
+      guard let pid = pid(of: app) else { return }
+      do throws(FrameError) { try processes.kill(pid) } catch {
+        note(.warning, keys[app]?.identifier ?? "", "is not terminated: \(error)")
+      }
+    case .launch(let app): launch(app)
+    case .log(let level, let app, let text): note(level, keys[app]?.identifier ?? "", text)
     }
   }
+  private func launch(_ app: AppID) {
+    guard let key = keys[app], let known = apps[key] else { return }
+    counters.relaunches += 1
+    apps[key]?.launchedFor = known.kept.map(\.manager.identity)
+    do throws(FrameError) {
+      try processes.launch(known.manifest, key.user) { [weak self] why in
+        guard let self else { return }
+        eventLoop.execute {
+          // A process that has connected has ended in its own way.
+          guard self.apps[key]?.id == app, self.apps[key]?.pid == nil else { return }
+          self.launchFailed(app, why)
+        }
+      }
+    } catch {
+      launchFailed(app, error.description)
+    }
+  }
+  private func launchFailed(_ app: AppID, _ why: String) {
+    counters.relaunchFailures += 1
+    core.launchFailed(app, why, now: now)
+    drain()
+  }
+  private func forgetStopped(_ pid: Int32) {
+    if stopped.remove(pid) != nil { store?.saveStopped(stopped) }
+  }
   private func pid(of app: AppID) -> Int32? { keys[app].flatMap { apps[$0]?.pid } }
+
+  // MARK: The log
+
+  /// A line about an app. Names of devices in `text` are escaped.
+  func note(_ level: Logger.Level, _ app: String, _ text: String) {
+    logger.log(level: level, "\(app) \(text)")
+    for listener in listeners.values { listener.answer("\(level)\t\(app)\t\(text)") }
+  }
 }
 
 extension AppAlert {
   /// For the log, with the device's name escaped.
   var text: String {
     switch self {
-    case .connected(let peer, let name): "\(title(peer, name)) has connected"
-    case .disconnected(let peer, let name): "\(title(peer, name)) has disconnected"
-    case .notified(let peer, let name, let count): "\(title(peer, name)) has sent \(count) notifications"
+    case .connected(let peer, let name): "alert: \(title(peer, name)) has connected"
+    case .disconnected(let peer, let name): "alert: \(title(peer, name)) has disconnected"
+    case .notified(let peer, let name, let count): "alert: \(title(peer, name)) has sent \(count) notifications"
     }
   }
   private func title(_ peer: UUID, _ name: String?) -> String { name.map { $0.printable() } ?? "\(peer)" }

@@ -1,3 +1,4 @@
+import BindruneTransport
 import BindruneWire
 import NIOCore
 
@@ -51,11 +52,16 @@ extension SendPort.Kind: Codable {
 /// | 2 value | port, 4 octets; handle, 2; the value | to the daemon |
 /// | 3 values | peer, 16 octets; handle, 2; each value after its length, 2 | to the app |
 /// | 4 credit | port, 4 octets; octets that the daemon takes in addition, 4 | to the app |
+/// | 5 control | text of a `DaemonControl` | to the daemon |
+/// | 6 line, 7 end | text of its answer | to the app |
 enum Frame: Equatable, Sendable {
   case message(Data)
   case value(port: UInt32, AttributeHandle, [UInt8])
   case values(UUID, AttributeHandle, BrokerValues)
   case credit(port: UInt32, UInt32)
+  case control(String)
+  case line(String)
+  case end(String)
 
   static var version: Int { 1 }
   /// Octets of one frame, without its length.
@@ -74,7 +80,7 @@ enum Frame: Equatable, Sendable {
     }
   }
 
-  private enum Kind: UInt8 { case message = 1, value, values, credit }
+  private typealias Kind = DaemonFrameKind
 
   func write(to buffer: inout ByteBuffer) {
     let start = buffer.writerIndex
@@ -96,8 +102,18 @@ enum Frame: Equatable, Sendable {
       buffer.writeInteger(Kind.credit.rawValue)
       buffer.writeInteger(port, endianness: .little)
       buffer.writeInteger(octets, endianness: .little)
+    case .control(let text), .line(let text), .end(let text):
+      buffer.writeInteger(textKind.rawValue)
+      buffer.writeString(text)
     }
     buffer.setInteger(UInt32(buffer.writerIndex - start - 4), at: start, endianness: .little)
+  }
+  private var textKind: Kind {
+    switch self {
+    case .control: .control
+    case .line: .line
+    default: .end
+    }
   }
   /// For a value that is lent: the caller writes its octets.
   static func writeValueHeader(
@@ -145,6 +161,9 @@ enum Frame: Equatable, Sendable {
         let octets = contents.readInteger(endianness: .little, as: UInt32.self), contents.readableBytes == 0
       else { throw FrameError("a credit of \(length) octets; it has 9") }
       return .credit(port: port, octets)
+    case .control: return .control(String(buffer: contents))
+    case .line: return .line(String(buffer: contents))
+    case .end: return .end(String(buffer: contents))
     case nil: throw FrameError("a frame of the unknown kind \(number)")
     }
   }
@@ -157,8 +176,8 @@ struct FrameError: Error, Equatable, CustomStringConvertible {
 }
 
 extension Error {
-  /// Where in the message, and what is wrong there.
-  fileprivate var cause: String {
+  /// Where in a JSON text, and what is wrong there.
+  var cause: String {
     switch self as? DecodingError {
     case .dataCorrupted(let context), .keyNotFound(_, let context), .typeMismatch(_, let context),
       .valueNotFound(_, let context):

@@ -140,7 +140,7 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
     ClientBootstrap(group: eventLoop).channelInitializer { channel in
       channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(self) }
     }.connect(unixDomainSocketPath: path).whenFailure { error in
-      self.eventLoop.execute { self.ended("nothing is listening at \(self.path) (\(error))") }
+      self.eventLoop.execute { self.notConnected(error) }
     }
   }
   func channelActive(context: ChannelHandlerContext) {
@@ -149,10 +149,21 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
     isWelcome = false
     write(.hello(hello), to: context.channel)
   }
-  func channelInactive(context: ChannelHandlerContext) { ended("bindruned has ended the connection") }
+  func channelInactive(context: ChannelHandlerContext) {
+    ended(.resetting("bindruned has ended the connection: look at its log. This program connects again by itself."))
+  }
   func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
 
-  private func ended(_ why: String) {
+  private func notConnected(_ error: any Error) {
+    switch (error as? IOError)?.errnoCode {
+    case EACCES, EPERM:
+      ended(.unauthorized("You may not use \(path): have yourself added to the socket's group, and log in again."))
+    case ENOENT, ECONNREFUSED:
+      ended(.resetting("bindruned does not run at \(path): start it. This program waits for it."))
+    default: ended(.resetting("\(path): \(error): this program tries it again."))
+    }
+  }
+  private func ended(_ state: AdapterState) {
     channel = nil
     endPorts(.socketClosed)
     lock.withLock {
@@ -160,7 +171,7 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
       isDrainScheduled = false
     }
     if lock.withLock({ isClosed }) { return }
-    report(.resetting("\(why): it is tried again; start it with `systemctl start bindruned`"))
+    report(state)
     if lastState != .unknown { hello.isReconnecting = true }
     failures += 1
     let wait = min(patience.longest, patience.first * (1 << min(failures - 1, 16)))
@@ -178,6 +189,8 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
   private func report(_ state: AdapterState) {
     if state == lastState { return }
     lastState = state
+    // As a core logs it for a session of this process; the daemon's own states are in its log.
+    if let hindrance = state.hindrance { Logger.adapter.warning("\(hindrance)") }
     events.put([.adapter(state)])
   }
 
@@ -265,7 +278,7 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
     case .credit(let number, let octets):
       ports[number]?.credit += Int(octets)
       drain()
-    case .value: throw FrameError("a value without a peer")
+    case .value, .control, .line, .end: throw FrameError("a frame that only apps send")
     case .message(let contents):
       switch try Frame.decode(DaemonMessage.self, contents) {
       case .welcome:

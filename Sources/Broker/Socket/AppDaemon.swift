@@ -1,0 +1,156 @@
+import BindruneTransport
+import BindruneWire
+import Logging
+import NIOCore
+import NIOPosix
+import SystemPackage
+
+/// What bindruned is without its command line: adapters, the socket for apps, and the state on disk.
+///
+///     apps' processes ── socket ──▶ AppServer ──▶ Adapter … ──▶ controllers
+///                                      │
+///                                   AppStore: a folder
+package final class AppDaemon: Sendable {
+  package struct Configuration: Sendable {
+    package enum Socket: Sendable {
+      /// `mode`: of the file. `group`: its group; nil: the daemon's own.
+      case path(String, mode: UInt32, group: String?)
+      /// A listening socket that the daemon was given: sd_listen_fds(3).
+      case descriptor(Int32)
+    }
+    package var socket: Socket
+    /// Adapters by the names that apps use for them; the first is the default.
+    package var adapters: [(name: String, choice: AdapterChoice)]
+    /// The folder for what is preserved of apps.
+    package var state: String
+    /// Asks the user whether an app may share data (S136), by the environment variables BINDRUNE_APP and BINDRUNE_USER: status 0
+    /// permits it. Nil: every app may.
+    package var authorize: ShellCommand?
+    package init(
+      socket: Socket, adapters: [(name: String, choice: AdapterChoice)], state: String, authorize: ShellCommand? = nil
+    ) {
+      (self.socket, self.adapters, self.state, self.authorize) = (socket, adapters, state, authorize)
+    }
+  }
+  /// One sentence with the cause and the cure.
+  package struct Failure: Error, CustomStringConvertible {
+    package let description: String
+  }
+
+  private let server: AppServer
+  private let store: AppStore
+  private let lock: LockFile?
+  private let socketPath: String?
+
+  /// Listens already when it returns.
+  package init(_ configuration: Configuration, logger: Logger) async throws(Failure) {
+    let adapters = configuration.adapters.map {
+      AppServer.NamedAdapter(name: $0.name, adapter: Adapter(.success($0.choice), logger: logger))
+    }
+    store = AppStore(folder: configuration.state, logger: logger)
+    var policy = AppServer.Policy()
+    if let command = configuration.authorize {
+      policy.mayShareData = { app, user in
+        do throws(ShellCommand.Failure) {
+          _ = try await command.run(["BINDRUNE_APP": app, "BINDRUNE_USER": "\(user)"], within: .seconds(120))
+          return true
+        } catch .failed {
+          return false
+        } catch {
+          logger.error("\(app) cannot be asked for: \(error)")
+          return nil
+        }
+      }
+    }
+    var lock: LockFile?, path: String?
+    if case .path(let text, let mode, _) = configuration.socket {
+      path = text
+      lock = try Self.prepare(text)
+      if mode & 0o077 == 0 {
+        policy.admits = { credentials in
+          credentials.uid == getuid() || credentials.uid == 0
+            ? nil : "This bindruned serves user \(getuid()) alone: start one for all users as root, or use your own."
+        }
+      }
+    }
+    self.lock = lock
+    socketPath = path
+    // On an adapter's event loop values need not change threads.
+    let loop = adapters.first?.adapter.eventLoop ?? MultiThreadedEventLoopGroup.singleton.next()
+    server = AppServer(on: loop, adapters: adapters, policy: policy, store: store, logger: logger)
+    do {
+      switch configuration.socket {
+      case .descriptor(let number): try await server.listen(on: number)
+      case .path(let path, let mode, let group):
+        try await server.listen(at: path)
+        try Self.share(path, mode, group)
+      }
+    } catch {
+      lock?.release()
+      throw Self.failure(error, path ?? "the socket of systemd")
+    }
+  }
+  /// Apps learn that the adapter is resetting; what is preserved of others is on disk. Links end in order.
+  package func stop() async {
+    await server.close()
+    let adapters = server.adapters.map(\.adapter), store = store
+    await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
+      DispatchQueue.global().async {
+        Adapter.closeAll(adapters, within: .milliseconds(1500))
+        store.flush()
+        done.resume()
+      }
+    }
+    if let socketPath { try? FilePath(text: socketPath).remove() }
+    lock?.release()
+  }
+  /// Returns when every event loop has answered: for a watchdog.
+  package func answer() async {
+    for loop in [server.eventLoop] + server.adapters.map(\.adapter.eventLoop) { try? await loop.submit {}.get() }
+  }
+  /// The counters, in Prometheus's text format 0.0.4.
+  package func metrics() async -> String { await server.metrics(failedWrites: store.countOfFailures) }
+
+  // MARK: The socket's file
+
+  private static func prepare(_ path: String) throws(Failure) -> LockFile {
+    guard path.utf8.count <= 107 else {
+      throw Failure(
+        description: "The socket path has \(path.utf8.count) octets and the system takes 107: use a shorter one.")
+    }
+    let folder = FilePath(text: path).removingLastComponent()
+    // Its users have to reach the socket.
+    if !folder.isEmpty { try? folder.makeFolder([.ownerReadWriteExecute, .groupReadExecute, .otherReadExecute]) }
+    do throws(TransportError) { return try LockFile(ofSocket: FilePath(text: path), for: .unix(path: path)) } catch {
+      if case .addressInUse = error {
+        throw Failure(description: "Another bindruned runs at \(path): end it, or name another socket with --socket.")
+      }
+      throw Failure(description: "\(error)")
+    }
+  }
+  private static func share(_ path: String, _ mode: UInt32, _ group: String?) throws {
+    if let group {
+      guard let id = unsafe getgrnam(group)?.pointee.gr_gid else {
+        throw Failure(
+          description:
+            "There is no group \(group.printable()): make it with `groupadd \(group.printable())`, or name another with --group."
+        )
+      }
+      try Errno.check { unsafe chown(path, uid_t.max, id) }
+    }
+    try Errno.check { unsafe chmod(path, mode) }
+  }
+  private static func failure(_ error: any Error, _ place: String) -> Failure {
+    switch error {
+    case let error as Failure: error
+    case let error as FrameError: Failure(description: error.description)
+    case let error as IOError where [EACCES, EPERM, EROFS].contains(error.errnoCode):
+      Failure(
+        description:
+          "\(place) cannot be made: no permission. Run bindruned as root, or name a socket of your own with --socket.")
+    case is UnixDomainSocketPathWrongType:
+      Failure(description: "\(place) is not a socket: move it away, or name another with --socket.")
+    default: Failure(description: "\(place) cannot be used (\(error)): mend that, or name another with --socket.")
+    }
+  }
+}

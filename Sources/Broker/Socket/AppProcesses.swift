@@ -1,0 +1,58 @@
+import Logging
+
+/// What the daemon does with the processes of apps. Every function may be called from any thread.
+struct AppProcesses: Sendable {
+  /// The process stops running. Throws why not.
+  var stop: @Sendable (_ pid: Int32) throws(FrameError) -> Void
+  /// It runs again.
+  var resume: @Sendable (_ pid: Int32) -> Void
+  var kill: @Sendable (_ pid: Int32) throws(FrameError) -> Void
+  /// Starts what the manifest names, as this user, or throws why not. The process connects by itself. `failed`: it has ended with this
+  /// sentence; it may have connected before.
+  var launch:
+    @Sendable (AppManifest, _ user: UInt32, _ failed: @escaping @Sendable (String) -> Void) throws(FrameError) -> Void
+
+  /// Signals to real processes, which are started as children.
+  static var real: AppProcesses {
+    AppProcesses(
+      stop: { pid throws(FrameError) in try signal(SIGSTOP, pid) }, resume: { try? signal(SIGCONT, $0) },
+      kill: { pid throws(FrameError) in try signal(SIGKILL, pid) },
+      launch: { manifest, user, failed throws(FrameError) in try spawn(manifest, user, failed) })
+  }
+  private static func signal(_ number: CInt, _ pid: Int32) throws(FrameError) {
+    // 0 is the whole process group, and the number of a process in another namespace.
+    guard pid > 1, pid != getpid() else { throw FrameError("process \(pid) cannot be signalled") }
+    if Foundation.kill(pid, number) == 0 || errno == ESRCH { return }
+    throw FrameError("process \(pid) belongs to another user: give bindruned the capability CAP_KILL")
+  }
+  private static func spawn(
+    _ manifest: AppManifest, _ user: UInt32, _ failed: @escaping @Sendable (String) -> Void
+  ) throws(FrameError) {
+    let process = Process()
+    if let unit = manifest.unit {
+      process.executableURL = URL(fileURLWithPath: "/usr/bin/systemctl")
+      // A daemon of root, or of a user of its own, asks the machine's systemd; polkit decides whether it may.
+      let isOfUser = getuid() >= 1000
+      process.arguments = (isOfUser ? ["--user"] : []) + ["--no-ask-password", "start", unit]
+    } else if let command = manifest.relaunch, let path = command.first {
+      guard user == getuid() else {
+        throw FrameError(
+          "it belongs to user \(user), and bindruned runs as user \(getuid()): let its manifest name a unit")
+      }
+      process.executableURL = URL(fileURLWithPath: path)
+      process.arguments = Array(command.dropFirst())
+      process.environment = ProcessInfo.processInfo.environment.merging(["BINDRUNE_HCI": "broker"]) { $1 }
+    } else {
+      throw FrameError("its manifest names no command")
+    }
+    process.standardInput = FileHandle.nullDevice
+    process.terminationHandler = { process in
+      let status = process.terminationStatus, name = manifest.unit ?? manifest.relaunch?.first ?? ""
+      if status == 0, manifest.unit != nil { return }
+      failed("\(name) has ended with \(process.terminationReason == .exit ? "status" : "signal") \(status)")
+    }
+    do { try process.run() } catch {
+      throw FrameError("\(process.executableURL?.path ?? "") cannot be started: \(error.localizedDescription)")
+    }
+  }
+}
