@@ -226,7 +226,7 @@ def arguments():
         prog="Benchmarks/run",
         description="Builds ours and the C bounds, measures both in one go, and prints one table: instructions "
         "(callgrind's) and heap allocations per item, the C bound's beside ours, times, and which goal is met.",
-        epilog="Rows: B1 B2 B3.K0.300 … B3.K8.3000 B4.queue.20.1 … B4.host.495.32 B5.23 B5.517 B7 B8 B9.1 B9.8 B9.32, and x. for what is "
+        epilog="Rows: B1 B2 B3.K0.300 … B3.K8.3000 B4.queue.20.1 … B4.host.495.32 B5.23 B5.517 B7 B8 B8.daemon B9.1 B9.8 B9.32, and x. for what is "
         "beside the goals; --list names all. Instructions and allocations are the same on every run; of times only the "
         "ratio within one run means something. BINDRUNE_BENCH_DIR: where it builds (Benchmarks/.build/measure).",
     )

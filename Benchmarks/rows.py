@@ -164,6 +164,10 @@ def facade():
     must = Goal(instructions=9_000, allocations=3, per_second=250_000)
     stretch = Goal(instructions=6_000, allocations=2, per_second=500_000)
     yield Row("B8", None, 1, must, stretch, program="FacadeBench", has_threshold=False)
+    # A third of B8's, through two unix sockets.
+    must = Goal(instructions=27_000, allocations=9, per_second=83_000)
+    stretch = Goal(instructions=18_000, allocations=6, per_second=167_000)
+    yield Row("B8.daemon", None, 1, must, stretch, program="FacadeBench", has_threshold=False)
 
 
 def receiving():
@@ -183,7 +187,7 @@ GROUPS = [
     Group("B5  discovery of the 300-attribute server, per discovery: .MTU", list(discovery())),
     Group("B6  a btsnoop file → ATT, per record: every field visited; as tab-separated text; judged by the rules", list(capture())),
     Group("B7  one host to another over the simulated radio, per notification of 244 octets", list(radio())),
-    Group("B8  CBPeripheralManager to CBPeripheralDelegate, on that radio in real time, per notification of 244 octets", list(facade())),
+    Group("B8  CBPeripheralManager to CBPeripheralDelegate, on that radio in real time, per notification of 244 octets; .daemon", list(facade())),
     Group("B9  ACL packets → the host's observer, per notification of 244 octets: .links", list(receiving())),
     Group("x.queue, x.host  as B4, for values that wait for a buffer: .octets.links", list(waiting())),
     Group("x.core  a value that arrives → effect, packets and deadline asked for, per value: .octets.links", list(core())),

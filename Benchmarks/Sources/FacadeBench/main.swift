@@ -1,10 +1,13 @@
-// FacadeBench B8 WORKLOADS REPETITIONS BATCHES: notifications of 244 octets a second, from
+// FacadeBench B8|B8.daemon WORKLOADS REPETITIONS BATCHES: notifications of 244 octets a second, from
 // CBPeripheralManager.updateValue to CBPeripheralDelegate.peripheral(_:didUpdateValueFor:error:), by the wall clock.
 //
 // Both managers are in this process, each on a queue and an adapter of its own; their two virtual controllers are on
 // one radio in memory, on which a packet takes no time. The figure includes everything between the two applications:
 // the facade and the broker twice, two hosts, two controllers, the radio, and all thread switches. Each value begins
 // with its number, and the delegate checks each: none may be missing, none out of order.
+//
+// B8.daemon: the same, and each manager reaches its adapter through bindruned's socket. The server is in this process too, so that the figure
+// includes both ends of both sockets.
 //
 // The line printed is Bench's, so that measure.py reads both.
 import Bindrune
@@ -150,9 +153,10 @@ final class Receiver: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, 
 }
 
 let arguments = CommandLine.arguments
-guard arguments.count == 5, arguments[1] == "B8", let repetitions = Int(arguments[3]), let batches = Int(arguments[4])
+guard arguments.count == 5, ["B8", "B8.daemon"].contains(arguments[1]), let repetitions = Int(arguments[3]),
+  let batches = Int(arguments[4])
 else {
-  fail("usage: FacadeBench B8 WORKLOADS REPETITIONS BATCHES")
+  fail("usage: FacadeBench B8|B8.daemon WORKLOADS REPETITIONS BATCHES")
 }
 let items = 20_000
 let loop = MultiThreadedEventLoopGroup.singleton.next()
@@ -160,9 +164,17 @@ let radio = SimulatedRadio(on: loop, configuration: .ideal)
 for name in ["sender", "receiver"] {
   DirectSession.provideAdapter(named: name, on: loop) { _ in radio.controller() }
 }
-let sender = Sender("sender")
+let isRemote = arguments[1] == "B8.daemon"
+var daemon: AppDaemon?
+if isRemote {
+  let path = "/tmp/bindrune-bench-\(getpid()).socket"
+  setenv("BINDRUNE_SOCKET", path, 1)
+  daemon = try await AppDaemon(sharing: ["sender", "receiver"], at: path)
+}
+// A name that the program provides is that adapter of its own.
+let sender = Sender(isRemote ? "broker:sender" : "sender")
 sender.isAdvertising.wait()
-let receiver = Receiver("receiver")
+let receiver = Receiver(isRemote ? "broker:receiver" : "receiver")
 receiver.isSubscribed.wait()
 sender.hasSubscriber.wait()
 
@@ -182,5 +194,6 @@ for _ in 0..<batches { times.append(exchange(repetitions * items) * 1e9 / Double
 // The best batch: other processes and bad scheduling can only lower the figure.
 let best = Int((times.min() ?? 0) * 10)
 let check = (receiver.sum - before) / UInt64(repetitions * batches)
-print("B8 ns \(best / 10).\(best % 10) check \(check) items \(items) per_second \(10_000_000_000 / best)")
+await daemon?.stop()
+print("\(arguments[1]) ns \(best / 10).\(best % 10) check \(check) items \(items) per_second \(10_000_000_000 / best)")
 exit(0)

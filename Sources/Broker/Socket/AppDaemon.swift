@@ -10,7 +10,7 @@ import SystemPackage
 ///     apps' processes ── socket ──▶ AppServer ──▶ Adapter … ──▶ controllers
 ///                                      │
 ///                                   AppStore: a folder
-package final class AppDaemon: Sendable {
+public final class AppDaemon: Sendable {
   package struct Configuration: Sendable {
     package enum Socket: Sendable {
       /// `mode`: of the file. `group`: its group; nil: the daemon's own.
@@ -38,7 +38,7 @@ package final class AppDaemon: Sendable {
   }
 
   private let server: AppServer
-  private let store: AppStore
+  private let store: AppStore?
   private let lock: LockFile?
   private let socketPath: String?
 
@@ -47,7 +47,8 @@ package final class AppDaemon: Sendable {
     let adapters = configuration.adapters.map {
       AppServer.NamedAdapter(name: $0.name, adapter: Adapter(.success($0.choice), logger: logger))
     }
-    store = AppStore(folder: configuration.state, logger: logger)
+    let store = AppStore(folder: configuration.state, logger: logger)
+    self.store = store
     var policy = AppServer.Policy()
     if let command = configuration.authorize {
       policy.mayShareData = { app, user in
@@ -90,14 +91,24 @@ package final class AppDaemon: Sendable {
       throw Self.failure(error, path ?? "the socket of systemd")
     }
   }
+  /// For programs that embed the stack: shares adapters of `DirectSession.provideAdapter` with other processes, by these names, the first as the
+  /// default, through a socket at `path` that is this user's alone. Nothing is kept on disk.
+  public init(sharing names: [String], at path: String) async throws {
+    let adapters = names.map { AppServer.NamedAdapter(name: $0, adapter: AdapterRegistry.shared.adapter($0)) }
+    (store, lock, socketPath) = (nil, try Self.prepare(path), path)
+    server = AppServer(
+      on: adapters.first?.adapter.eventLoop ?? MultiThreadedEventLoopGroup.singleton.next(), adapters: adapters)
+    try await server.listen(at: path)
+    try Self.share(path, 0o600, nil)
+  }
   /// Apps learn that the adapter is resetting; what is preserved of others is on disk. Links end in order.
-  package func stop() async {
+  public func stop() async {
     await server.close()
     let adapters = server.adapters.map(\.adapter), store = store
     await withCheckedContinuation { (done: CheckedContinuation<Void, Never>) in
       DispatchQueue.global().async {
         Adapter.closeAll(adapters, within: .milliseconds(1500))
-        store.flush()
+        store?.flush()
         done.resume()
       }
     }
@@ -109,7 +120,7 @@ package final class AppDaemon: Sendable {
     for loop in [server.eventLoop] + server.adapters.map(\.adapter.eventLoop) { try? await loop.submit {}.get() }
   }
   /// The counters, in Prometheus's text format 0.0.4.
-  package func metrics() async -> String { await server.metrics(failedWrites: store.countOfFailures) }
+  package func metrics() async -> String { await server.metrics(failedWrites: store?.countOfFailures ?? 0) }
 
   // MARK: The socket's file
 
