@@ -132,7 +132,9 @@ final class Adapter: HostObserver, @unchecked Sendable {
     let keeper = AdapterSession(on: eventLoop, events: EventQueue())
     keeper.replace(id)
     keeper.hold(true)
-    for event in sessions[id]?.takeRemaining() ?? [] { keeper.deliver(event) }
+    let left = sessions[id]?.takeRemaining() ?? []
+    for event in left { keeper.deliver(event) }
+    core.consider(left: left, for: id)
     sessions[id] = keeper
   }
   /// What is preserved for the app: for its record. From any thread.

@@ -39,6 +39,12 @@ extension BrokerCore {
     apps[app]?.isWakeAsked = false
     for session in own where held.contains(session) != isHeld(session) { put(.hold(session, isHeld(session))) }
     arrange()
+    // Between the end of the process and this moment tasks may have been completed.
+    for session in own {
+      guard life == .terminated, let event = sessions[session]?.completed else { continue }
+      sessions[session]?.completed = nil
+      consider(event, for: session)
+    }
   }
   private mutating func arrange() {
     arrangeScans()
@@ -68,6 +74,9 @@ extension BrokerCore {
   mutating func consider(_ event: BrokerEvent, for session: SessionID) {
     guard let known = sessions[session], let app = apps[known.app], !app.isWakeAsked else { return }
     switch app.life {
+    case _ where app.life != .terminated && known.preservation != nil:
+      if event.completesTask, known.completed == nil { sessions[session]?.completed = event }
+      return
     case .foreground, .background, .awake: return
     case .suspended:
       guard hasMode(known, app), event.roles.contains(where: app.modes.contains) else { return }
@@ -76,6 +85,10 @@ extension BrokerCore {
     }
     apps[known.app]?.isWakeAsked = true
     put(.wake(known.app, event.title))
+  }
+  /// Events that the process that has ended has not taken: they wait for the next one.
+  mutating func consider(left events: [BrokerEvent], for session: SessionID) {
+    for event in events { consider(event, for: session) }
   }
   /// Values wait for a session that is held; the driver does not pass them through the core.
   mutating func considerValues(_ count: Int, from peer: UUID, for session: SessionID, now: Instant) {

@@ -165,6 +165,7 @@ extension BrokerCore {
     guard let known = sessions[session], known.preservation != nil else { return }
     let state = restoredState(of: session)
     sessions[session]?.preservation = nil
+    sessions[session]?.completed = nil
     if isHeld(session) { put(.hold(session, true)) }
     for (peer, interest) in known.interests.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
       guard case .connected = interest, let link = central.reaches[peer]?.link else { continue }

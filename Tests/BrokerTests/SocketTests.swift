@@ -109,7 +109,7 @@ import Testing
         try Frame(AppMessage.close), try Frame(DaemonMessage.events(events)), try Frame(DaemonMessage.welcome),
         try Frame(DaemonMessage.port(7, .notification, peer: peer, longest: 20, credit: 8192)),
         .value(port: 7, handle, [1, 2, 3]), .value(port: 0, handle, []), .values(peer, handle, [Data([1]), Data()]),
-        .credit(port: .max, .max),
+        .credit(port: .max, .max), .control(DaemonControl.list.text), .line("a\tb"), .end(""), .end("Why."),
       ]
     } catch { fatalError("\(error)") }
   }()
@@ -132,17 +132,53 @@ import Testing
   }
   /// Another implementation reads it.
   @Test func aManifestAsOthersWriteIt() throws {
+    for control in [
+      DaemonControl.list, .move(app: "a.b", life: "suspended"), .log, .launched(app: "a.b"),
+    ] {
+      #expect(try DaemonControl(text: control.text) == control)
+    }
+    for bad in ["", "1", "0\tlist", "1\tlist\tx", "1\tmove\ta", "1\teject"] {
+      #expect(throws: DaemonAnswerError.self) { try DaemonControl(text: bad) }
+    }
+    let row = AppRow(
+      identifier: "a.b", user: 7, life: "awake", pid: nil, modes: ["bluetooth-central", "bluetooth-peripheral"],
+      managers: 2, preserved: 1, canRelaunch: true)
+    #expect(AppRow(text: row.text) == row && AppRow(text: "a") == nil)
     let text = #"{"UIBackgroundModes":["bluetooth-central","bluetooth-peripheral"],"identifier":"a.b","x":1}"#
     let manifest = try JSONDecoder().decode(AppManifest.self, from: Data(text.utf8))
     #expect(manifest == AppManifest(identifier: "a.b", backgroundModes: [.central, .peripheral]))
     for bad in [
       #"{"identifier":""}"#, #"{"identifier":"../x"}"#, #"{"identifier":"a/b"}"#, #"{"UIBackgroundModes":[]}"#,
       #"{"identifier":"a","UIBackgroundModes":["audio"]}"#, #"{"identifier":"a","relaunch":["lock"]}"#,
-      #"{"identifier":"a","relaunch":[]}"#,
+      #"{"identifier":"a","relaunch":[]}"#, #"{"identifier":"a","unit":"a b.service"}"#,
+      #"{"identifier":"a","unit":"--now.service"}"#, #"{"identifier":"a","unit":"x.target"}"#,
+      #"{"identifier":"a","unit":"x.service","relaunch":["/bin/x"]}"#,
     ] {
       #expect(throws: DecodingError.self, "\(bad)") { try JSONDecoder().decode(AppManifest.self, from: Data(bad.utf8)) }
     }
   }
+  @Test("S19, S22: the manifest beside the executable, the one that the environment names, or none")
+  func theProgramsManifest() throws {
+    let text = #"{"identifier":"a.b","UIBackgroundModes":["bluetooth-central"],"unit":"lock@a.service"}"#
+    let known = AppManifest(identifier: "a.b", backgroundModes: [.central], unit: "lock@a.service")
+    func manifest(_ path: String, _ variables: [String: String] = [:], _ files: [String: String]) throws -> AppManifest {
+      try AppManifest.ofProgram(at: path, environment: { variables[$0] }) { files[$0] }
+    }
+    #expect(try manifest("/usr/bin/lock", [:], ["/usr/bin/lock.bindrune.json": text]) == known)
+    #expect(try manifest("/usr/bin/lock", ["BINDRUNE_MANIFEST": "/m"], ["/m": text, "/usr/bin/lock.bindrune.json": "x"]) == known)
+    #expect(try manifest("/opt/my lock!", [:], [:]) == AppManifest(identifier: "my_lock_"))
+    #expect(try manifest("/opt/.hidden", [:], [:]).identifier == "app" && manifest("", [:], [:]).identifier == "app")
+    for (variables, files) in [
+      (["BINDRUNE_MANIFEST": "/m"], [:]), ([:], ["/x.bindrune.json": "{"]), ([:], ["/x.bindrune.json": #"{"identifier":1}"#]),
+    ] {
+      #expect(throws: FrameError.self) { try manifest("/x", variables, files) }
+    }
+    #expect(throws: FrameError("The manifest /x.bindrune.json cannot be read (ioError): mend or remove it.")) {
+      try AppManifest.ofProgram(at: "/x", environment: { _ in nil }) { _ in throw Unreadable() }
+    }
+  }
+  private struct Unreadable: Error, CustomStringConvertible { var description: String { "ioError" } }
+
   /// A prefix is incomplete; anything else is a frame or an error that says what is wrong.
   @Test func mutations() throws {
     var octets: [[UInt8]] = []

@@ -77,6 +77,7 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   private var unanswered: [OperationID: UUID?] = [:]
   private var isReadHeldBack = false
   private var peers: Set<UUID> = []
+  var countOfUnanswered: Int { unanswered.count }
   private(set) var requests = 0
   private(set) var valuesReceived = 0
   private(set) var valuesSent = 0

@@ -187,7 +187,7 @@ final class AppServer: @unchecked Sendable {
   }
   /// Brings the record of the app up to date.
   private func save(_ key: Key) {
-    guard store != nil, let app = apps[key] else { return write(key, []) }
+    guard let app = apps[key] else { return write(key, []) }
     let parts = adapters.map { named in
       named.adapter.preserved(of: app.id).map { managers in
         managers.map { AppRecord.Manager(adapter: named.name, manager: $0) }
