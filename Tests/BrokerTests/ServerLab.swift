@@ -66,7 +66,8 @@ final class ServerLab: Sendable {
 
   /// `radio` nil: a new one.
   init(
-    radio: SimulatedRadio? = nil, limits: AppServer.Limits = .init(), policy: AppServer.Policy = .init(), store: AppStore? = nil,
+    radio: SimulatedRadio? = nil, limits: AppServer.Limits = .init(), policy: AppServer.Policy = .init(),
+    store: AppStore? = nil,
     launch: @escaping @Sendable () throws(FrameError) -> Void = {}
   ) async throws {
     loop = MultiThreadedEventLoopGroup.singleton.next()

@@ -161,15 +161,19 @@ import Testing
   func theProgramsManifest() throws {
     let text = #"{"identifier":"a.b","UIBackgroundModes":["bluetooth-central"],"unit":"lock@a.service"}"#
     let known = AppManifest(identifier: "a.b", backgroundModes: [.central], unit: "lock@a.service")
-    func manifest(_ path: String, _ variables: [String: String] = [:], _ files: [String: String]) throws -> AppManifest {
+    func manifest(_ path: String, _ variables: [String: String] = [:], _ files: [String: String]) throws -> AppManifest
+    {
       try AppManifest.ofProgram(at: path, environment: { variables[$0] }) { files[$0] }
     }
     #expect(try manifest("/usr/bin/lock", [:], ["/usr/bin/lock.bindrune.json": text]) == known)
-    #expect(try manifest("/usr/bin/lock", ["BINDRUNE_MANIFEST": "/m"], ["/m": text, "/usr/bin/lock.bindrune.json": "x"]) == known)
+    #expect(
+      try manifest("/usr/bin/lock", ["BINDRUNE_MANIFEST": "/m"], ["/m": text, "/usr/bin/lock.bindrune.json": "x"])
+        == known)
     #expect(try manifest("/opt/my lock!", [:], [:]) == AppManifest(identifier: "my_lock_"))
     #expect(try manifest("/opt/.hidden", [:], [:]).identifier == "app" && manifest("", [:], [:]).identifier == "app")
     for (variables, files) in [
-      (["BINDRUNE_MANIFEST": "/m"], [:]), ([:], ["/x.bindrune.json": "{"]), ([:], ["/x.bindrune.json": #"{"identifier":1}"#]),
+      (["BINDRUNE_MANIFEST": "/m"], [:]), ([:], ["/x.bindrune.json": "{"]),
+      ([:], ["/x.bindrune.json": #"{"identifier":1}"#]),
     ] {
       #expect(throws: FrameError.self) { try manifest("/x", variables, files) }
     }

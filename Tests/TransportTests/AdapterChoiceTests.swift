@@ -107,7 +107,8 @@ import Testing
       there: Set<String> = []
     ) throws -> DaemonSocket? {
       try DaemonSocket.chosen(
-        adapter, environment: { environment[$0] ?? ["HOME": "/home/ada"][$0] }, read: { files[$0] }) { there.contains($0) }
+        adapter, environment: { environment[$0] ?? ["HOME": "/home/ada"][$0] }, read: { files[$0] }
+      ) { there.contains($0) }
     }
     let system = "/run/bindrune/apps.socket", own = "/run/user/7/bindrune-apps.socket"
     let user = ["XDG_RUNTIME_DIR": "/run/user/7"]
