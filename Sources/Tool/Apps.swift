@@ -35,8 +35,7 @@ struct Apps: ParsableCommand {
         Console.line(
           Console.styled(row.identifier.padded(width), .bold) + Console.styled(row.life.padded(13), row.style)
             + (row.pid.map { "\($0)" } ?? "").padded(10) + managers.padded(15)
-            + (row.canRelaunch ? "yes" : "no").padded(10)
-            + row.modes.joined(separator: ", "))
+            + ([(row.canRelaunch ? "yes" : "no").padded(9)] + row.modes).joined(separator: " "))
       }
     }
   }
