@@ -170,6 +170,10 @@ def facade():
     yield Row("B8.daemon", None, 1, must, stretch, program="FacadeBench", has_threshold=False)
 
 
+def reading():
+    yield from (Row(id, None, 1, program="FacadeBench", has_threshold=False) for id in ("x.read", "x.read.daemon"))
+
+
 def receiving():
     """Packets to the observer, in batches of 8 packets."""
     for links in (1, 8, 32):
@@ -191,6 +195,7 @@ GROUPS = [
     Group("B9  ACL packets → the host's observer, per notification of 244 octets: .links", list(receiving())),
     Group("x.queue, x.host  as B4, for values that wait for a buffer: .octets.links", list(waiting())),
     Group("x.core  a value that arrives → effect, packets and deadline asked for, per value: .octets.links", list(core())),
+    Group("x.read  a read of 244 octets, from CBPeripheral to its delegate, one at a time: in one process, and through bindruned", list(reading())),
     Group("x.pairing  both sides of a pairing with its keys: .way", list(pairing())),
     Group("x  beside the goals: the loop around B1 and B2", [Row("x.loop", "codec", 100)]),
 ]

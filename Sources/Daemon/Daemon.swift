@@ -53,6 +53,13 @@ struct DaemonCommand: AsyncParsableCommand {
       it, status 0 permits it. Default: every app may.
       """, valueName: "command"))
   var authorize: String?
+  @Option(
+    help: ArgumentHelp(
+      """
+      A command of the shell that shows the user an alert of a suspended app: BINDRUNE_ALERT is the sentence, BINDRUNE_APP, BINDRUNE_USER \
+      and BINDRUNE_PEER say whose it is. Default: alerts are in the log alone.
+      """, valueName: "command"))
+  var alert: String?
   @Option(help: ArgumentHelp("Serve counters to Prometheus, for example at 127.0.0.1:9464.", valueName: "host:port"))
   var metrics: String?
   @Option(help: ArgumentHelp("The least severe messages to show on standard error.", valueName: "level"))
@@ -97,7 +104,8 @@ struct DaemonCommand: AsyncParsableCommand {
       adapters.append((name: "\(choice.spec)", choice: choice))
     }
     return AppDaemon.Configuration(
-      socket: try place(), adapters: adapters, state: try folder(), authorize: authorize.map(ShellCommand.init))
+      socket: try place(), adapters: adapters, state: try folder(), authorize: authorize.map(ShellCommand.init),
+      alert: alert.map(ShellCommand.init))
   }
   private func place() throws -> AppDaemon.Configuration.Socket {
     if socket == nil, let descriptor = ServiceNotifier.passedSocket() { return .descriptor(descriptor) }

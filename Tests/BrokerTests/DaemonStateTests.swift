@@ -218,6 +218,41 @@ import Testing
     #expect(Set(records.map { "\($0.manifest.identifier) \($0.mayShareData ?? false)" }) == ["good true", "bad false"])
     try FileManager.default.removeItem(atPath: folder)
   }
+  @Test("S4, S14, S15, S16: an alert of a suspended app reaches its user")
+  func alerts() async throws {
+    let alerts = NIOLockedValueBox<[AppAlert]>([])
+    var policy = AppServer.Policy()
+    policy.alerted = { app, alert in
+      #expect(app.identifier == "plain" && app.user == getuid())
+      alerts.withLockedValue { $0.append(alert) }
+    }
+    let lab = try await ServerLab(policy: policy), sensor = try Sensor()
+    let device = try await lab.host(sensor.database), peer = UUID(PeerID(await device.ownAddress))
+    let app = SocketApp(lab, AppManifest(identifier: "plain"))
+    try await app.state(.poweredOn)
+    app.session.send(.connect(peer, ConnectOptions(alerts: [.connection, .disconnection])))
+    _ = try? await app.ask { .readRSSI($0, UUID()) }
+    try await lab.move("plain", to: .suspended)
+    try await device.advertiseAsSensor()
+    while alerts.withLockedValue({ $0.isEmpty }) { await Task.yield() }
+    await device.close()
+    while alerts.withLockedValue({ $0.count }) < 2 { await Task.yield() }
+    let all = alerts.withLockedValue { $0 }
+    guard case .connected(peer, _) = all[0], case .disconnected(peer, _) = all[1] else {
+      Issue.record("\(all)")
+      return
+    }
+    try await lab.close()
+  }
+  @Test func anAlertRunsACommand() async throws {
+    let file = "\(folder()).alert"
+    let command = ShellCommand("echo $BINDRUNE_APP $BINDRUNE_USER: $BINDRUNE_ALERT >\(file).draft && mv \(file).draft \(file)")
+    AlertCommand(command: command, logger: .silent).show(
+      .notified(UUID(), name: "a\u{1B}[31m", count: 1), of: AppServer.Key(user: 7, identifier: "x"))
+    while !FileManager.default.fileExists(atPath: file) { await Task.yield() }
+    #expect(try String(contentsOfFile: file, encoding: .utf8) == "x 7: a\\u{1B}[31m has sent a notification\n")
+    try FileManager.default.removeItem(atPath: file)
+  }
   @Test func aForeignUser() async throws {
     var policy = AppServer.Policy()
     policy.admits = { $0.uid == getuid() ? "Not you." : nil }

@@ -1,4 +1,4 @@
-// FacadeBench B8|B8.daemon WORKLOADS REPETITIONS BATCHES: notifications of 244 octets a second, from
+// FacadeBench B8|B8.daemon|x.read|x.read.daemon WORKLOADS REPETITIONS BATCHES: notifications of 244 octets a second, from
 // CBPeripheralManager.updateValue to CBPeripheralDelegate.peripheral(_:didUpdateValueFor:error:), by the wall clock.
 //
 // Both managers are in this process, each on a queue and an adapter of its own; their two virtual controllers are on
@@ -6,8 +6,10 @@
 // the facade and the broker twice, two hosts, two controllers, the radio, and all thread switches. Each value begins
 // with its number, and the delegate checks each: none may be missing, none out of order.
 //
-// B8.daemon: the same, and each manager reaches its adapter through bindruned's socket. The server is in this process too, so that the figure
-// includes both ends of both sockets.
+// x.read: reads of a published value instead, each begun by the delegate call of the one before: the time of one is its latency.
+//
+// B8.daemon, x.read.daemon: the same, and each manager reaches its adapter through bindruned's socket. The server is in this process too, so
+// that the figure includes both ends of both sockets.
 //
 // The line printed is Bench's, so that measure.py reads both.
 import Bindrune
@@ -16,7 +18,7 @@ import CoreBluetooth
 import NIOPosix
 
 let length = 244
-let service = CBUUID(string: "180D"), measurement = CBUUID(string: "2A37")
+let service = CBUUID(string: "180D"), measurement = CBUUID(string: "2A37"), valueOfReads = CBUUID(string: "2A38")
 
 func fail(_ reason: String) -> Never {
   print(reason)
@@ -58,7 +60,9 @@ final class Sender: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
   func peripheralManagerDidUpdateState(_ manager: CBPeripheralManager) {
     guard manager.state == .poweredOn else { return }
     let mutable = CBMutableService(type: service, primary: true)
-    mutable.characteristics = [characteristic]
+    let published = CBMutableCharacteristic(
+      type: valueOfReads, properties: .read, value: Data(repeating: 7, count: length), permissions: .readable)
+    mutable.characteristics = [characteristic, published]
     manager.add(mutable)
   }
   func peripheralManager(_ manager: CBPeripheralManager, didAdd service: CBService, error: (any Error)?) {
@@ -84,6 +88,8 @@ final class Receiver: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, 
   let isSubscribed = DispatchSemaphore(value: 0), hasAll = DispatchSemaphore(value: 0)
   private var manager: CBCentralManager!
   private var sender: CBPeripheral?
+  private var location: CBCharacteristic?
+  private let isReading: Bool
   private var progress = Progress()
   private struct Progress {
     /// The number of the next value, and of the one to stop at.
@@ -100,13 +106,22 @@ final class Receiver: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, 
       sum &+= UInt64(length) &+ UInt64(value.unsafeLoad(fromByteOffset: length - 1, as: UInt8.self))
       return true
     }
+    /// False if it is not whole.
+    mutating func takeRead(_ value: Data) -> Bool {
+      next &+= 1
+      sum &+= UInt64(value.count) &+ UInt64(value.last ?? 0)
+      return value.count == length
+    }
   }
 
-  init(_ adapter: String) {
+  init(_ adapter: String, isReading: Bool) {
+    self.isReading = isReading
     super.init()
     manager = CBCentralManager(delegate: self, queue: queue, options: [CBManagerOptionAdapterKey: adapter])
   }
   func expect(_ count: Int) { queue.sync { progress.end &+= UInt32(count) } }
+  /// As many reads as are expected, one at a time.
+  func read() { queue.async { if let location = self.location { self.sender?.readValue(for: location) } } }
   var sum: UInt64 { queue.sync { progress.sum } }
 
   func centralManagerDidUpdateState(_ manager: CBCentralManager) {
@@ -128,13 +143,17 @@ final class Receiver: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, 
   }
   func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
     guard let found = peripheral.services?.first else { fail("no service: \(error.map { "\($0)" } ?? "")") }
-    peripheral.discoverCharacteristics([measurement], for: found)
+    peripheral.discoverCharacteristics([measurement, valueOfReads], for: found)
   }
   func peripheral(
     _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
   ) {
-    guard let found = service.characteristics?.first else { fail("no characteristic: \(error.map { "\($0)" } ?? "")") }
-    peripheral.setNotifyValue(true, for: found)
+    let found = service.characteristics ?? []
+    guard let notified = found.first(where: { $0.uuid == measurement }) else {
+      fail("no characteristic: \(error.map { "\($0)" } ?? "")")
+    }
+    location = found.first { $0.uuid == valueOfReads }
+    peripheral.setNotifyValue(true, for: notified)
   }
   func peripheral(
     _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic, error: (any Error)?
@@ -145,26 +164,27 @@ final class Receiver: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, 
   func peripheral(
     _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
   ) {
-    guard let value = characteristic.value, progress.take(value) else {
+    guard let value = characteristic.value, isReading ? progress.takeRead(value) : progress.take(value) else {
       fail("value \(progress.next) is missing, or not whole")
     }
+    if isReading, progress.next != progress.end { peripheral.readValue(for: characteristic) }
     if progress.next == progress.end { hasAll.signal() }
   }
 }
 
 let arguments = CommandLine.arguments
-guard arguments.count == 5, ["B8", "B8.daemon"].contains(arguments[1]), let repetitions = Int(arguments[3]),
+guard arguments.count == 5, ["B8", "B8.daemon", "x.read", "x.read.daemon"].contains(arguments[1]), let repetitions = Int(arguments[3]),
   let batches = Int(arguments[4])
 else {
-  fail("usage: FacadeBench B8|B8.daemon WORKLOADS REPETITIONS BATCHES")
+  fail("usage: FacadeBench B8|B8.daemon|x.read|x.read.daemon WORKLOADS REPETITIONS BATCHES")
 }
-let items = 20_000
+let isReading = arguments[1].hasPrefix("x.read"), items = isReading ? 500 : 20_000
 let loop = MultiThreadedEventLoopGroup.singleton.next()
 let radio = SimulatedRadio(on: loop, configuration: .ideal)
 for name in ["sender", "receiver"] {
   DirectSession.provideAdapter(named: name, on: loop) { _ in radio.controller() }
 }
-let isRemote = arguments[1] == "B8.daemon"
+let isRemote = arguments[1].hasSuffix(".daemon")
 var daemon: AppDaemon?
 if isRemote {
   let path = "/tmp/bindrune-bench-\(getpid()).socket"
@@ -174,7 +194,7 @@ if isRemote {
 // A name that the program provides is that adapter of its own.
 let sender = Sender(isRemote ? "broker:sender" : "sender")
 sender.isAdvertising.wait()
-let receiver = Receiver(isRemote ? "broker:receiver" : "receiver")
+let receiver = Receiver(isRemote ? "broker:receiver" : "receiver", isReading: isReading)
 receiver.isSubscribed.wait()
 sender.hasSubscriber.wait()
 
@@ -182,7 +202,7 @@ sender.hasSubscriber.wait()
 func exchange(_ count: Int) -> Double {
   receiver.expect(count)
   let start = ContinuousClock.now
-  sender.begin(count)
+  if isReading { receiver.read() } else { sender.begin(count) }
   receiver.hasAll.wait()
   return (ContinuousClock.now - start) / .seconds(1)
 }

@@ -3,6 +3,7 @@ import BindruneWire
 import Logging
 import NIOCore
 import NIOPosix
+import Synchronization
 import SystemPackage
 
 /// What bindruned is without its command line: adapters, the socket for apps, and the state on disk.
@@ -26,10 +27,15 @@ public final class AppDaemon: Sendable {
     /// Asks the user whether an app may share data (S136), by the environment variables BINDRUNE_APP and BINDRUNE_USER: status 0
     /// permits it. Nil: every app may.
     package var authorize: ShellCommand?
+    /// Shows the user an alert of a suspended app (S14): BINDRUNE_APP, BINDRUNE_USER, BINDRUNE_PEER, and the sentence as BINDRUNE_ALERT. Nil:
+    /// alerts are in the log alone.
+    package var alert: ShellCommand?
     package init(
-      socket: Socket, adapters: [(name: String, choice: AdapterChoice)], state: String, authorize: ShellCommand? = nil
+      socket: Socket, adapters: [(name: String, choice: AdapterChoice)], state: String, authorize: ShellCommand? = nil,
+      alert: ShellCommand? = nil
     ) {
-      (self.socket, self.adapters, self.state, self.authorize) = (socket, adapters, state, authorize)
+      (self.socket, self.adapters, self.state) = (socket, adapters, state)
+      (self.authorize, self.alert) = (authorize, alert)
     }
   }
   /// One sentence with the cause and the cure.
@@ -62,6 +68,10 @@ public final class AppDaemon: Sendable {
           return nil
         }
       }
+    }
+    if let command = configuration.alert {
+      let alerts = AlertCommand(command: command, logger: logger)
+      policy.alerted = { alerts.show($1, of: $0) }
     }
     var lock: LockFile?, path: String?
     if case .path(let text, let mode, _) = configuration.socket {
@@ -162,6 +172,33 @@ public final class AppDaemon: Sendable {
     case is UnixDomainSocketPathWrongType:
       Failure(description: "\(place) is not a socket: move it away, or name another with --socket.")
     default: Failure(description: "\(place) cannot be used (\(error)): mend that, or name another with --socket.")
+    }
+  }
+}
+
+/// Runs a command for each alert.
+final class AlertCommand: Sendable {
+  private let command: ShellCommand
+  private let logger: Logger
+  private let running = Atomic(0)
+  /// A device that sends without end starts no more commands than these at once; the other alerts are in the log alone.
+  private static var most: Int { 8 }
+  init(command: ShellCommand, logger: Logger) { (self.command, self.logger) = (command, logger) }
+
+  func show(_ alert: AppAlert, of app: AppServer.Key) {
+    guard running.add(1, ordering: .relaxed).newValue <= Self.most else {
+      running.subtract(1, ordering: .relaxed)
+      return
+    }
+    Task {
+      do throws(ShellCommand.Failure) {
+        _ = try await command.run(
+          [
+            "BINDRUNE_APP": app.identifier, "BINDRUNE_USER": "\(app.user)", "BINDRUNE_PEER": "\(alert.peer)",
+            "BINDRUNE_ALERT": alert.text,
+          ], within: .seconds(30))
+      } catch { logger.error("the alert of \(app.identifier) cannot be shown: \(error)") }
+      running.subtract(1, ordering: .relaxed)
     }
   }
 }

@@ -29,6 +29,8 @@ final class AppServer: @unchecked Sendable {
     /// Asks whether the app may share data: S136. The answer is kept; without one, nil, the app may not now, and the next time it is asked
     /// again. Nil: every app may.
     var mayShareData: (@Sendable (_ app: String, _ user: UInt32) async -> Bool?)?
+    /// Shows the user an alert, which the log has already: S14.
+    var alerted: @Sendable (Key, AppAlert) -> Void = { _, _ in }
   }
   struct Key: Hashable {
     let user: UInt32
@@ -350,7 +352,9 @@ final class AppServer: @unchecked Sendable {
     case .run(let why): core.wake(app, why, now: now)
     case .alert(let alert):
       counters.alerts += 1
-      note(.notice, keys[app]?.identifier ?? "", alert.text)
+      guard let key = keys[app] else { break }
+      note(.notice, key.identifier, "alert: \(alert.text)")
+      policy.alerted(key, alert)
     }
     drain()
   }
@@ -442,12 +446,18 @@ final class AppServer: @unchecked Sendable {
 }
 
 extension AppAlert {
-  /// For the log, with the device's name escaped.
+  /// For people, with the device's name escaped.
   var text: String {
     switch self {
-    case .connected(let peer, let name): "alert: \(title(peer, name)) has connected"
-    case .disconnected(let peer, let name): "alert: \(title(peer, name)) has disconnected"
-    case .notified(let peer, let name, let count): "alert: \(title(peer, name)) has sent \(count) notifications"
+    case .connected(let peer, let name): "\(title(peer, name)) has connected"
+    case .disconnected(let peer, let name): "\(title(peer, name)) has disconnected"
+    case .notified(let peer, let name, let count):
+      "\(title(peer, name)) has sent \(count == 1 ? "a notification" : "\(count) notifications")"
+    }
+  }
+  var peer: UUID {
+    switch self {
+    case .connected(let peer, _), .disconnected(let peer, _), .notified(let peer, _, _): peer
     }
   }
   private func title(_ peer: UUID, _ name: String?) -> String { name.map { $0.printable() } ?? "\(peer)" }
