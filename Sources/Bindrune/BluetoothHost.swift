@@ -36,9 +36,12 @@ public actor BluetoothHost {
     _read { yield unsafe receiver.packet }
     _modify { yield unsafe &receiver.packet }
   }
-  private var timer: (deadline: Instant, scheduled: Scheduled<Void>)?
-  // Release builds do not check that no two accesses to these overlap (80 instructions for each value of a slow link): each
+  // Release builds do not check that no two accesses to these overlap (150 instructions for each value of a slow link): each
   // access is a load or a store.
+  #if !DEBUG
+    @exclusivity(unchecked)
+  #endif
+  @safe private var timer: (deadline: Instant, scheduled: Scheduled<Void>)?
   /// The transport may still buffer packets that were sent.
   #if !DEBUG
     @exclusivity(unchecked)
@@ -55,6 +58,11 @@ public actor BluetoothHost {
   @safe private var isPumpAsked = false
   /// `pump` will be called, in a later turn of the event loop.
   private var isPumpDue = false
+  /// Events to deliver to the observer before the core's next ones.
+  #if !DEBUG
+    @exclusivity(unchecked)
+  #endif
+  @safe var unreportedEvents = Deque<HostEvent>()
 
   // Waiting tasks, by what they wait for.
   let starting = Waiters()
@@ -78,8 +86,6 @@ public actor BluetoothHost {
   /// Receives every event, in order, on the event loop: see `HostObserver`. One set after `start` misses earlier
   /// events. The host holds it weakly.
   public weak var observer: (any HostObserver)?
-  /// Events to deliver to the observer before the core's next ones.
-  var unreportedEvents = Deque<HostEvent>()
 
   let agent: any PairingAgent
   let bondStore: (any BondStore)?
@@ -468,7 +474,10 @@ final class HostReceiver: HCIReceiver, @unchecked Sendable {
   #endif
   @unsafe var batch = HostBatch()
   /// Arrival time of the packets being received: the clock is read once for all that come together.
-  var arrival: Instant?
+  #if !DEBUG
+    @exclusivity(unchecked)
+  #endif
+  @safe var arrival: Instant?
   /// A packet other than a value has arrived since the last `pump`.
   private var hasChanged = false
   // The host owns the transport, which owns this.

@@ -258,19 +258,18 @@ extension BluetoothHost {
   /// When the link refuses a port, that port and the others of its kind keep their turn: a waiting request holds back
   /// only commands, and a waiting indication only notifications.
   private func send(_ ports: inout Deque<SendPort>, of link: LinkID) {
-    let now = now
+    // The transport is fetched once, as each fetch retains it.
+    let now = now, transport = transport
     var areCommandsRefused = false, areNotificationsRefused = false
     while let index = ports.firstIndex(where: {
       $0.kind == .command ? !areCommandsRefused : !areNotificationsRefused
     }) {
-      let port = ports[index]
-      var left: SendPort.Drained
-      repeat {
-        let isEdge: Bool, kind = port.kind
-        (left, isEdge) = port.sendNext(now: now) { send($0, to: $1, kind, on: link) }
-        sendWritten()
-        if isEdge { port.tellReady() }
-      } while ports.count == 1 && left == .more
+      let port = ports[index], kind = port.kind
+      let left = port.sendAll(now: now, inTurns: ports.count > 1) {
+        send($0, to: $1, kind, on: link, over: transport)
+      } sent: {
+        sendWritten(to: transport)
+      }
       switch left {
       case .nothing, .fenced: ports.remove(at: index)
       case .more:
@@ -320,7 +319,8 @@ extension BluetoothHost {
 
   /// Sends into the link's queue, or directly into the packet if nothing waits before it. False: there is no room.
   private func send(
-    _ value: Span<UInt8>, to handle: AttributeHandle, _ kind: SendPort.Kind, on link: LinkID
+    _ value: Span<UInt8>, to handle: AttributeHandle, _ kind: SendPort.Kind, on link: LinkID,
+    over transport: any HCITransport
   ) -> Bool {
     guard transport.isWritable else {
       switch kind {
@@ -342,7 +342,7 @@ extension BluetoothHost {
     core.indicate(value, of: handle, on: link)
   }
   /// Hands the directly written packet to the transport, which flushes it with the next packets of `pump`.
-  private func sendWritten() {
+  private func sendWritten(to transport: any HCITransport) {
     guard packet.count > 0 else { return }
     packet.withBytes { transport.send($0) }
     packet.removeAll()

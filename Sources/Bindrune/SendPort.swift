@@ -166,6 +166,21 @@ public final class SendPort: Sendable {
   ) -> (left: Drained, isEdge: Bool) {
     state.withLock { $0.ring.sendFirst(now: now, send) }
   }
+  /// `sendNext` for value after value, `sent` after each, and the edges: until nothing is left, or `send` refuses one; after the first if
+  /// others have their turns.
+  @inline(__always)
+  func sendAll(
+    now: Instant, inTurns: Bool, _ send: (Span<UInt8>, AttributeHandle) -> Bool, sent: () -> Void
+  ) -> Drained {
+    var left: Drained
+    repeat {
+      let isEdge: Bool
+      (left, isEdge) = sendNext(now: now, send)
+      sent()
+      if isEdge { tellReady() }
+    } while !inTurns && left == .more
+    return left
+  }
   package func tellReady() {
     ready.resume()
     onReady?()

@@ -172,8 +172,21 @@ final class Receiver: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, 
   }
 }
 
+/// Blocks this thread: an `await` here would end the main thread, which valgrind does not survive.
+func blocking<Result: Sendable>(_ body: @escaping @Sendable () async -> Result) -> Result {
+  nonisolated(unsafe) var result: Result?
+  let isDone = DispatchSemaphore(value: 0)
+  Task {
+    result = await body()
+    isDone.signal()
+  }
+  isDone.wait()
+  return result!
+}
+
 let arguments = CommandLine.arguments
-guard arguments.count == 5, ["B8", "B8.daemon", "x.read", "x.read.daemon"].contains(arguments[1]), let repetitions = Int(arguments[3]),
+guard arguments.count == 5, ["B8", "B8.daemon", "x.read", "x.read.daemon"].contains(arguments[1]),
+  let repetitions = Int(arguments[3]),
   let batches = Int(arguments[4])
 else {
   fail("usage: FacadeBench B8|B8.daemon|x.read|x.read.daemon WORKLOADS REPETITIONS BATCHES")
@@ -189,7 +202,7 @@ var daemon: AppDaemon?
 if isRemote {
   let path = "/tmp/bindrune-bench-\(getpid()).socket"
   setenv("BINDRUNE_SOCKET", path, 1)
-  daemon = try await AppDaemon(sharing: ["sender", "receiver"], at: path)
+  daemon = blocking { try! await AppDaemon(sharing: ["sender", "receiver"], at: path) }
 }
 // A name that the program provides is that adapter of its own.
 let sender = Sender(isRemote ? "broker:sender" : "sender")
@@ -214,6 +227,6 @@ for _ in 0..<batches { times.append(exchange(repetitions * items) * 1e9 / Double
 // The best batch: other processes and bad scheduling can only lower the figure.
 let best = Int((times.min() ?? 0) * 10)
 let check = (receiver.sum - before) / UInt64(repetitions * batches)
-await daemon?.stop()
+if let daemon { blocking { await daemon.stop() } }
 print("\(arguments[1]) ns \(best / 10).\(best % 10) check \(check) items \(items) per_second \(10_000_000_000 / best)")
 exit(0)
