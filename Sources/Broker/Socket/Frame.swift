@@ -193,9 +193,10 @@ extension ByteBuffer {
     _ = unsafe withUnsafeBytes(of: uuid.uuid) { unsafe writeBytes($0) }
   }
   fileprivate mutating func readUUIDBytes() -> UUID? {
-    guard let octets = readBytes(length: 16) else { return nil }
-    var uuid = UUID().uuid
-    unsafe withUnsafeMutableBytes(of: &uuid) { unsafe $0.copyBytes(from: octets) }
+    guard let octets = readSlice(length: 16) else { return nil }
+    // `UUID()` would be a random one, which costs three system calls.
+    var uuid: uuid_t = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    unsafe withUnsafeMutableBytes(of: &uuid) { unsafe $0.copyBytes(from: octets.readableBytesView) }
     return UUID(uuid: uuid)
   }
 }
