@@ -9,6 +9,8 @@ checks.py exit FILE name=value …    what peer_peripheral.py counted
 checks.py refusal FILE STATUS       the words and the exit status of a program without a usable controller
 checks.py advertise FILE PDUS       the lines of `bindrune advertise --json`, beside peer_scanner.py
 checks.py bench FILE COUNT          what `bindrune bench --json` printed, of so many of each
+checks.py shared_rates FILE COUNT   what HeartRateCentral printed of the endless heart rates of peer_peripheral.py
+checks.py shared_link FILE          what peer_peripheral.py saw of two apps that shared its link
 checks.py demo FILE STATUS SECONDS  what `bindrune demo` printed
 checks.py conformance FILE FOLDER COUNT   the lines of `bindrune conform --json` against Bumble; the scripts' folder;
                                     how many were played at least
@@ -209,6 +211,22 @@ def heart_rates(path, first=None):
         check('heart rates', [rate for rate in rates if rate is None or not 30 <= rate <= 240], [])
 
 
+def shared_rates(path, count):
+    """What HeartRateCentral prints of the endless heart rates of peer_peripheral.py: none is missing, from wherever it began."""
+    rates = [int(number) for number in re.findall(r'(\d+) bpm', open(path).read())]
+    cycle = [value[1] for value in database.HEART_RATES]
+    check(f'{count} heart rates or more', len(rates) >= int(count) or rates)
+    expected = [cycle[(cycle.index(rates[0]) + number) % len(cycle)] for number in range(len(rates))] if rates[:1] and rates[0] in cycle else None
+    check('in order, none missing', rates, expected)
+
+
+def shared_link(path):
+    """Two apps had one link and one subscription, and the second to go has ended both."""
+    disconnection(path)
+    subscriptions = [each.get('notify') for each in events(path).get('subscription', [])]
+    check('one subscription', subscriptions[:1] == [True] and True not in subscriptions[1:] or subscriptions)
+
+
 def disconnection(path):
     """The central of peer_peripheral.py disconnects with Remote User Terminated Connection, instead of falling silent."""
     found = events(path)
@@ -235,6 +253,7 @@ def conformance(path, folder, count):
 
 if __name__ == '__main__':
     names = {'scan': scan, 'air': air, 'commands': commands, 'explore': explore, 'exit': counted, 'refusal': refusal, 'advertise': advertise,
-                'bench': bench, 'demo': demo, 'heart_rates': heart_rates, 'disconnection': disconnection, 'conformance': conformance}
+                'bench': bench, 'demo': demo, 'heart_rates': heart_rates, 'disconnection': disconnection, 'shared_rates': shared_rates,
+                'shared_link': shared_link, 'conformance': conformance}
     names[sys.argv[1]](*sys.argv[2:])
     sys.exit(1 if check.failed else 0 if check.passed else 2)

@@ -75,7 +75,10 @@ class Central:
 
         def on_advertisement(advertisement):
             name = advertisement.data.get(core.AdvertisingData.COMPLETE_LOCAL_NAME)
-            wanted = '180D' in services(advertisement) if self.args.heart_rate else name == self.args.name
+            if self.args.heart_rate:
+                wanted = '180D' in services(advertisement) and self.args.sensor in (None, name)
+            else:
+                wanted = name == self.args.name
             if wanted and advertisement.is_connectable and not found.done():
                 found.set_result(advertisement)
         self.device.on('advertisement', on_advertisement)
@@ -364,6 +367,9 @@ class Central:
         await self.connect(advertisement)
         await self.peer.request_mtu(self.args.mtu)
         await self.discover_quietly()
+        location = self.values.get('2A38')
+        if self.check('body sensor location', location is not None):
+            self.check('it has one octet', len(await self.client.read_value(location)), 1)
         heart_rate, collected = self.values.get('2A37'), Collected()
         if self.check('heart rate measurement notifies', heart_rate is not None and int(heart_rate.properties) & 0x10 != 0):
             await self.client.subscribe(heart_rate, collected)
@@ -389,6 +395,7 @@ async def main():
     parser.add_argument('--mtu', type=int, default=247)
     parser.add_argument('--notifications', type=int, default=10)
     parser.add_argument('--heart-rate', type=int, help='only that many values of any heart rate sensor')
+    parser.add_argument('--sensor', metavar='NAME', help='with --heart-rate: only the sensor of this name')
     parser.add_argument('--burst', type=int, default=200)
     parser.add_argument('--write-commands', type=int, default=100)
     parser.add_argument('--timeout', type=float, default=10, help='seconds for each thing awaited')

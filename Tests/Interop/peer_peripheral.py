@@ -12,6 +12,7 @@ Control point (database.CONTROL), its first octet says what to do:
 """
 import argparse
 import asyncio
+import itertools
 import struct
 import sys
 
@@ -135,6 +136,7 @@ class Peripheral:
             self.counts['pairing_failed'] = pdu[1]
 
     def heart_rate_subscription(self, connection, notify, _indicate):
+        peers.say('subscription', notify=bool(notify))
         if notify:
             asyncio.get_running_loop().create_task(self.heart_rate(connection))
 
@@ -143,7 +145,7 @@ class Peripheral:
         return value[0] & bit != 0
 
     async def heart_rate(self, connection):
-        for value in database.HEART_RATES:
+        for value in itertools.cycle(database.HEART_RATES) if self.args.endless else database.HEART_RATES:
             if not self.is_subscribed(connection, self.characteristics['2A37'], 1):
                 return
             await self.device.notify_subscriber(connection, self.characteristics['2A37'], value)
@@ -204,6 +206,8 @@ async def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     peers.add_arguments(parser)
     parser.add_argument('--interval', type=float, default=0.01, help='seconds between heart rate notifications')
+    parser.add_argument('--endless', action='store_true', help='heart rates from the first again, until nobody subscribes')
+    parser.add_argument('--keep-advertising', action='store_true', help='also while connected')
     parser.add_argument('--extended', action='store_true', help='advertise with extended PDUs')
     parser.add_argument('--disconnections', type=int, default=0, help='end after that many')
     args = parser.parse_args()
@@ -222,8 +226,10 @@ async def main():
             if left == 0 and not enough.done():
                 enough.set_result(None)
         connection.on('disconnection', on_disconnection)
+        if args.keep_advertising:
+            device.keep_advertising = asyncio.get_running_loop().create_task(peripheral.advertise(restarts=False))
     device.on('connection', on_connection)
-    await peripheral.advertise()
+    await peripheral.advertise(restarts=not args.keep_advertising)
     peers.say('ready', port=port, address=str(device.random_address), public=str(device.public_address))
     try:
         await asyncio.wait_for(enough, args.run_for)

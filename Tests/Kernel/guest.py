@@ -25,7 +25,7 @@ MODULES = ["virtio_pci", "9pnet_virtio", "9p", "virtio-rng", "sha512_generic", "
 
 FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nmessagebus:x:100:100::/run:/bin/false\nnobody:x:65534:65534::/:/bin/false\n",
-    "etc/group": "root:x:0:\nmessagebus:x:100:\nbluetooth:x:102:\nnogroup:x:65534:\n",
+    "etc/group": "root:x:0:\nmessagebus:x:100:\nbluetooth:x:102:\nbindrune:x:103:\nnogroup:x:65534:\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\n",
     "etc/machine-id": "0123456789abcdef0123456789abcdef\n",
     # With its defaults bluetoothd powers every adapter, and then no user channel can be opened.
