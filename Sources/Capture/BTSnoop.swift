@@ -80,6 +80,8 @@ extension CaptureParser {
     var record = CaptureRecord(
       number: self.count, offset: offset, time: time, direction: isReceived ? .fromController : .fromHost,
       originalCount: Int(original), octets: Octets(start, count))
+    let drops = span.big32(at &+ 12)
+    if drops != self.drops { record.missingBefore = missing(drops) }
     switch datalink {
     case .h4:
       // A command or event says itself who sends it.
@@ -94,6 +96,13 @@ extension CaptureParser {
     }
     advance(total, &at)
     return .record(record)
+  }
+
+  /// The records dropped since the last one. What was dropped before the first is not between two records; a count
+  /// that falls began anew.
+  @inline(never) private mutating func missing(_ drops: UInt32) -> UInt32 {
+    defer { self.drops = drops }
+    return count == 1 ? 0 : drops > self.drops ? drops - self.drops : 1
   }
 
   func believableBTSnoop(_ datalink: BTSnoopDatalink, _ bytes: Span<UInt8>, _ at: Int) -> Belief {

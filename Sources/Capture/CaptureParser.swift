@@ -30,6 +30,10 @@ public struct CaptureParser: Sendable {
   public private(set) var offset: UInt64 = 0
   /// The time of the last record, in nanoseconds since 1970. The reader of the monitor sets it: its records have none.
   public var time: Int64 = 0
+  /// The records that the recorder of a btsnoop file has dropped so far.
+  var drops: UInt32 = 0
+  /// Octets were skipped since the last record.
+  private var hasSkipped = false
   /// Of the current section of a pcapng file.
   var interfaces: [PCAPInterface] = []
   var isSectionLittleEndian = true
@@ -53,6 +57,10 @@ public struct CaptureParser: Sendable {
     }
     let step = try step(format, bytes.span, &at, isLast)
     guard case .record(var record) = step else { return step }
+    if hasSkipped {
+      hasSkipped = false
+      record.missingBefore = max(1, record.missingBefore)
+    }
     switch format {
     case .btsnoop(.bcsp): record.takeFromSerialFrame(isThreeWire: false, &bytes)
     case .btsnoop(.threeWire): record.takeFromSerialFrame(isThreeWire: true, &bytes)
@@ -140,6 +148,7 @@ public struct CaptureParser: Sendable {
       advance(bytes.count - at, &at)
       return isLast ? nil : 1
     }
+    hasSkipped = true
     advance(min(1, bytes.count - at), &at)
     while at < bytes.count {
       switch believable(bytes, at) {

@@ -28,6 +28,9 @@ public struct CaptureRecord: BitwiseCopyable, Sendable {
   public var adapter: UInt16
   /// The packet's octets, H4 packet type included, before a recorder with a limit cut it.
   public var originalCount: Int
+  /// Records that the trace lacks before this one, at least: the recorder dropped them, or damage was skipped. 0: none
+  /// that it reports.
+  public var missingBefore: UInt32 = 0
   /// The packet's range in the buffer that was parsed.
   public var octets: Octets
   /// The H4 packet type octet that the parser has to write at the beginning: the format has none.

@@ -19,6 +19,8 @@ public struct CaptureWriter: Sendable {
   /// Records that the format cannot hold, and that were left out: notes, packets of the link layer, packets without a
   /// known direction.
   public private(set) var omitted = 0
+  /// Of the records that the source lacks; pcapng's packets have no such count here.
+  private var drops: UInt32 = 0
 
   public init(_ format: Format) { self.format = format }
 
@@ -35,6 +37,7 @@ public struct CaptureWriter: Sendable {
   @discardableResult
   public mutating func append(_ record: CaptureRecord, _ bytes: Span<UInt8>, to octets: inout [UInt8]) -> Bool {
     let time = UInt64(bitPattern: record.time / 1_000)
+    drops &+= record.missingBefore
     switch (record.content, format) {
     case (.packet, _):
       guard let direction = record.direction, bytes.count > 0, let type = HCIPacketType(rawValue: bytes[0]) else {
@@ -42,17 +45,19 @@ public struct CaptureWriter: Sendable {
       }
       switch format {
       case .btsnoop:
-        BTSnoop.append(bytes, direction, time: time, originalCount: record.originalCount, to: &octets)
+        BTSnoop.append(
+          bytes, direction, time: time, drops: drops, originalCount: record.originalCount, to: &octets)
       case .monitor:
         BTSnoop.append(
           bytes.extracting(droppingFirst: 1), MonitorOpcode(type, direction), adapter: record.adapter, time: time,
-          originalCount: record.originalCount - 1, to: &octets)
+          drops: drops, originalCount: record.originalCount - 1, to: &octets)
       case .pcapng: PCAPNG.append(bytes, direction, time: time, originalCount: record.originalCount, to: &octets)
       }
       return true
     case (.monitor(let opcode), .monitor):
       BTSnoop.append(
-        bytes, opcode, adapter: record.adapter, time: time, originalCount: record.originalCount, to: &octets)
+        bytes, opcode, adapter: record.adapter, time: time, drops: drops, originalCount: record.originalCount,
+        to: &octets)
       return true
     default: break
     }

@@ -65,12 +65,16 @@ public struct ReplayCollector: CaptureSink, Sendable {
   public static var limit: Int { 64 << 20 }
   public private(set) var packets: [ReplayPacket] = []
   private(set) var failure: ReplayError?
+  /// The record before which packets are missing: those from there on are not part of the replay.
+  public private(set) var gap: Int?
   private var count = 0
   private var isFromAir = false
   public init() {}
 
-  public var wantsMore: Bool { failure == nil }
+  public var wantsMore: Bool { failure == nil && gap == nil }
   public mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
+    if record.missingBefore > 0, !packets.isEmpty { gap = record.number }
+    guard wantsMore else { return }
     switch record.content {
     case .linkLayer: isFromAir = true
     case .packet:

@@ -61,7 +61,7 @@ struct BindruneCommand: AsyncParsableCommand {
     switch (result, Interruption.cause) {
     case (_, .outputFailed(let words)):
       Console.error("Error: Standard output failed: \(words).")
-      return EXIT_FAILURE
+      return Interruption.outputFailureStatus
     // A reader that closes the output has seen enough.
     case (.success, _), (.failure, .outputClosed): return EXIT_SUCCESS
     case (.failure(let error), .signal(let number)) where error.isCancellation: return 128 + number
@@ -91,7 +91,7 @@ struct BindruneCommand: AsyncParsableCommand {
     case .outputFailed(let words) where status == EXIT_SUCCESS:
       Console.error("Error: Standard output failed: \(words).")
       Console.finish(awaitsReader: false)
-      Glibc.exit(EXIT_FAILURE)
+      Glibc.exit(Interruption.outputFailureStatus)
     default: Glibc.exit(status)
     }
   }

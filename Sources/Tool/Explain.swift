@@ -49,13 +49,23 @@ struct Explain: AsyncParsableCommand {
     {
       return try explain(frame, of: String(text[..<colon]))
     }
+    if let path = Self.pathWithoutFrame(text) {
+      throw Failure("\(text) names no packet: packets are numbered from 1, so the first is \(path):1.")
+    }
     try explain(Self.parse(text))
   }
   /// A file's name, rather than octets: there is such a file, or it has characters that octets do not have.
-  private static func isPath(_ text: String) -> Bool {
-    if (try? FileDescriptor.open(FilePath(text), .readOnly)).map({ try? $0.close() }) != nil { return true }
-    return !text.allSatisfy { $0.isHexDigit || " :,xX".contains($0) }
+  private static func isPath(_ text: String) -> Bool { exists(text) || !areOctets(text) }
+  /// `FILE`, `FILE:0` or `FILE:x` of a file that exists: the file's name.
+  private static func pathWithoutFrame(_ text: String) -> String? {
+    if areOctets(text) { return nil }
+    let prefix = text.lastIndex(of: ":").map { String(text[..<$0]) }
+    return [text, prefix].compactMap { $0 }.first { exists($0) }
   }
+  private static func exists(_ path: String) -> Bool {
+    (try? FileDescriptor.open(FilePath(path), .readOnly)).map { try? $0.close() } != nil
+  }
+  private static func areOctets(_ text: String) -> Bool { text.allSatisfy { $0.isHexDigit || " :,xX".contains($0) } }
 
   private func explain(_ octets: [UInt8], as form: Explanation.Form? = nil, of source: Source? = nil) throws {
     let explanation = Explanation(of: octets, as: form ?? self.form?.form)

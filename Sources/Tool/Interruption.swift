@@ -14,9 +14,15 @@ enum Interruption {
     var cause: Cause?
     var cancel: (@Sendable () -> Void)?
     var sources: [any DispatchSourceSignal] = []
+    var outputFailureStatus = EXIT_FAILURE
   }
   private static let state = Mutex(State())
 
+  /// The status after an output that failed.
+  static var outputFailureStatus: CInt {
+    get { state.withLock { $0.outputFailureStatus } }
+    set { state.withLock { $0.outputFailureStatus = newValue } }
+  }
   static var cause: Cause? { state.withLock { $0.cause } }
 
   /// From now on the first cause calls `cancel`.

@@ -27,12 +27,15 @@ struct MonitorReader {
     while Interruption.cause == nil, sink.wantsMore {
       let count: Int
       do throws(Errno) {
-        guard let read = unsafe try socket.read(into: UnsafeMutableRawBufferPointer(room), within: .milliseconds(100))
-        else {
+        let octets = UnsafeMutableRawBufferPointer(room)
+        if let read = unsafe try socket.read(into: octets, within: .zero) {
+          count = read
+        } else {
+          // What the kernel had is passed on at once, however short the silence.
           sink.pause()
-          continue
+          guard let read = unsafe try socket.read(into: octets, within: .milliseconds(100)) else { continue }
+          count = read
         }
-        count = read
       } catch { throw Failure("The kernel's HCI monitor ended: \(error).") }
       parser.time = Int64(clamping: wallClockMicroseconds()) * 1_000
       var bytes = unsafe MutableSpan(_unsafeElements: room[..<count]), at = 0

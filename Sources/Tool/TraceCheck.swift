@@ -63,6 +63,7 @@ struct TraceCheck: AsyncParsableCommand {
 
   func run() async throws {
     if rules { return CheckOutput.list(selected, isJSON: json) }
+    Interruption.outputFailureStatus = Self.unreadable
     do {
       var report = try junit.map { path throws(Failure) in try JUnitReport(path) }
       defer { report?.close() }
@@ -153,6 +154,9 @@ struct CheckResult: Sendable {
   init(_ path: String, _ rules: [CheckRule], _ options: TraceOptions, _ progress: CheckProgress) {
     var sink = CheckSink(rules, progress), warnings: [String] = []
     do { try options.read(path, into: &sink, warn: { warnings.append($0) }) } catch { self.error = "\(error)" }
+    if sink.isFromAir {
+      warnings.append("\(path): the trace was recorded on the air, and the rules judge HCI traffic: none applies.")
+    }
     progress.add(sink.records % CheckSink.step, files: 1)
     let checker = sink.dissector.sink
     self.path = path == "-" ? "standard input" : path
@@ -170,6 +174,7 @@ private struct CheckSink: CaptureSink, ~Copyable {
   static let step = 4096
   private(set) var dissector: DissectingSink<Checker>
   private(set) var records = 0
+  private(set) var isFromAir = false
   private(set) var wantsMore = true
   private let progress: CheckProgress
 
@@ -180,6 +185,7 @@ private struct CheckSink: CaptureSink, ~Copyable {
   mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
     dissector.receive(record, bytes)
     records += 1
+    if case .linkLayer = record.content { isFromAir = true }
     guard records.isMultiple(of: Self.step) else { return }
     progress.add(Self.step)
     wantsMore = Interruption.cause == nil

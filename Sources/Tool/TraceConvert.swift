@@ -14,6 +14,10 @@ struct TraceConvert: AsyncParsableCommand {
       btsnoop (datalink 1002) is what Android and bindrune record; monitor (datalink 2001) is btmon's format, for several \
       adapters and the kernel's notes; pcapng (link type 201) is Wireshark's. All three open in Wireshark, the first \
       two in btmon.
+
+      Examples:
+        bindrune trace convert capture.pklg --format pcapng -o capture.pcapng
+        bindrune trace convert monitor: --format pcapng -o - | tshark -i -
       """)
 
   @Argument(
@@ -21,7 +25,9 @@ struct TraceConvert: AsyncParsableCommand {
       "The trace; - is standard input, monitor: records the kernel's packets until interrupted.", valueName: "file"),
     completion: .file())
   var file: String
-  @Option(name: .shortAndLong, help: ArgumentHelp("The new file, which must not exist.", valueName: "file"))
+  @Option(
+    name: .shortAndLong,
+    help: ArgumentHelp("The new file, which must not exist; - is standard output.", valueName: "file"))
   var output: String
   @Option(help: ArgumentHelp("btsnoop, monitor or pcapng.", valueName: "format"))
   var format = CaptureWriter.Format.btsnoop
@@ -36,18 +42,25 @@ struct TraceConvert: AsyncParsableCommand {
   }
 
   func run() async throws {
-    var sink = ConvertedFile(CaptureWriter(format), from...(to ?? Int.max))
+    var sink = ConvertedFile(CaptureWriter(format), from...(to ?? Int.max), isLive: file == TraceOptions.monitor)
     try sink.create(output)
     defer { sink.close() }
     // What was read before damage is kept.
     let result = Result { try options.read(file, into: &sink) }
     try sink.flush()
-    if sink.writer.omitted > 0 {
-      Console.warn(
-        "\(sink.writer.omitted) records were left out: \(format.rawValue) holds HCI packets with a direction.")
+    let omitted = sink.writer.omitted, reason = "\(format.rawValue) holds HCI packets with a direction"
+    // A file without a record would only be in the way of the next attempt.
+    if sink.count == 0, !sink.isLive { sink.remove() }
+    if omitted > 0, sink.count > 0 {
+      Console.warn("\(counted(omitted, "record")) \(omitted == 1 ? "was" : "were") left out: \(reason).")
     }
-    Console.line("\(sink.count) records")
+    if sink.count > 0 || sink.isLive, output != ConvertedFile.standardOutput {
+      Console.line(counted(sink.count, "record"))
+    }
     try result.get()
+    if sink.count == 0, !sink.isLive {
+      throw Failure("There is no record to write: \(omitted > 0 ? reason : "the trace, or the range, is empty").")
+    }
   }
 }
 extension CaptureWriter.Format: ExpressibleByArgument {}
@@ -56,6 +69,9 @@ extension CaptureWriter.Format: ExpressibleByArgument {}
 private struct ConvertedFile: CaptureSink, ~Copyable {
   private(set) var writer: CaptureWriter
   private(set) var count = 0
+  /// Each record is written at once, so that a crash loses the last one at most.
+  let isLive: Bool
+  static let standardOutput = "-"
   private let frames: ClosedRange<Int>
   private var octets: [UInt8] = []
   private var file: FileDescriptor?
@@ -63,15 +79,22 @@ private struct ConvertedFile: CaptureSink, ~Copyable {
   private var failure: Errno?
   private var isDone = false
 
-  init(_ writer: CaptureWriter, _ frames: ClosedRange<Int>) {
+  init(_ writer: CaptureWriter, _ frames: ClosedRange<Int>, isLive: Bool) {
     self.writer = writer
     self.frames = frames
+    self.isLive = isLive
     writer.begin(&octets)
   }
   var wantsMore: Bool { failure == nil && !isDone && Interruption.cause == nil }
 
   mutating func create(_ path: String) throws {
     self.path = path
+    if path == Self.standardOutput {
+      self.path = "standard output"
+      if Console.isTerminal { throw Failure("A trace is no text for a terminal: pass it to a file or a program.") }
+      file = .standardOutput
+      return
+    }
     do {
       file = try FileDescriptor.open(
         FilePath(text: path), .writeOnly, options: [.create, .exclusiveCreate, .closeOnExec],
@@ -84,7 +107,7 @@ private struct ConvertedFile: CaptureSink, ~Copyable {
     isDone = record.number >= frames.upperBound
     guard frames.contains(record.number), writer.append(record, bytes, to: &octets) else { return }
     count += 1
-    if octets.count > 1 << 20 { write() }
+    if isLive || octets.count > 1 << 20 { write() }
   }
   private mutating func write() {
     guard failure == nil, let file else { return }
@@ -94,7 +117,12 @@ private struct ConvertedFile: CaptureSink, ~Copyable {
   mutating func pause() { write() }
   mutating func flush() throws {
     write()
-    if let failure { throw Failure("Cannot write \(path): \(failure).") }
+    // A reader that closes the pipe has seen enough.
+    if let failure, file != .standardOutput || failure != .brokenPipe {
+      throw Failure("Cannot write \(path): \(failure).")
+    }
   }
-  mutating func close() { try? file?.close() }
+  mutating func close() { if file != .standardOutput { try? file?.close() } }
+  /// Removes the file that `create` made.
+  mutating func remove() { if file != .standardOutput { try? FilePath(text: path).remove() } }
 }

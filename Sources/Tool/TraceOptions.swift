@@ -24,7 +24,9 @@ struct TraceOptions: ParsableArguments {
     do throws(TraceError) { try file.read(into: &sink, waiting: wait) } catch {
       var words = error.description
       if case .damaged(_, let damage) = error, damage.offset > 0, !resync {
-        words = String(words.dropLast()) + ": --resync continues behind it."
+        // A file that ends within a record was cut, usually.
+        let isCut = if case .truncated = damage.reason { true } else { false }
+        words += isCut ? " If its length is wrong, --resync continues behind it." : " --resync continues behind it."
       }
       throw Failure(words)
     }

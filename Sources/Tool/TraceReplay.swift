@@ -14,7 +14,9 @@ struct TraceReplay: AsyncParsableCommand {
       The controller's half of the trace is fed to a host of bindrune under virtual time. Its database and its \
       application's operations come from the trace. What it sends is compared with the recorded packets: ATT as client and \
       server, pairing, LE signaling, encryption and disconnection. Where correct hosts may differ, the output names the \
-      freedom, how often it was used, and where. The status is 1 if there is any other difference.
+      freedom, how often it was used, and where.
+
+      Status 0: no other difference; 1: a divergence; 2: no replay was possible, or an output could not be written.
 
       Examples:
         bindrune trace replay capture.btsnoop
@@ -38,8 +40,21 @@ struct TraceReplay: AsyncParsableCommand {
   @OptionGroup var options: TraceOptions
 
   func run() async throws {
+    Interruption.outputFailureStatus = Self.impossible
+    do { try replay() } catch let failure as Failure {
+      // 1 stands for a divergence.
+      Console.error("Error: \(failure)")
+      throw ExitCode(Self.impossible)
+    }
+  }
+  private static let impossible: CInt = 2
+
+  private func replay() throws {
     var collector = ReplayCollector()
     try options.read(file, into: &collector)
+    if let gap = collector.gap {
+      Console.warn("Packets are missing before record \(gap): the replay ends there.")
+    }
     let result: ReplayResult, replay: Replay
     do throws(ReplayError) {
       replay = try Replay(collector, seed: seed ?? Self.sidecar(file))

@@ -77,12 +77,21 @@ struct TraceShow: AsyncParsableCommand {
     if fields {
       var sink = FieldsOutput()
       Console.write(TraceFields.header)
-      return try read(&sink)
+      try read(&sink)
+      return warn(ofEncrypted: sink.sink.dissector.encryptedCount)
     }
     let printer = TracePrinter(isJSON: json, isVerbose: verbose)
     let identities = irk.enumerated().map { TraceNames.Identity(name: $1.name ?? "identity \($0 + 1)", irk: $1.key) }
     var sink = DissectingSink(TraceLines(printer, filter: filter, identities: identities))
     try read(&sink)
+    warn(ofEncrypted: sink.dissector.encryptedCount)
+  }
+  /// A capture from the air has packets that only the key's owner can read.
+  private func warn(ofEncrypted count: Int) {
+    if count == 0 { return }
+    Console.warn(
+      "\(file): \(counted(count, "link-layer packet")) \(count == 1 ? "is" : "are") encrypted: L2CAP is shown up to the start of encryption."
+    )
   }
 
   private func read(_ sink: inout some CaptureSink & ~Copyable) throws {
@@ -127,7 +136,7 @@ struct IdentityKey: ExpressibleByArgument {
 
 /// Passes fields to standard output in blocks.
 private struct FieldsOutput: CaptureSink, ~Copyable {
-  private var sink = DissectingSink(TraceFields())
+  private(set) var sink = DissectingSink(TraceFields())
   mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
     sink.receive(record, bytes)
     if sink.sink.output.count > 60_000 { flush() }

@@ -28,7 +28,7 @@ extension TraceSink where Self: ~Copyable {
 ///     try file.read(into: &fields)
 ///     print(fields.sink.output.count)
 public struct DissectingSink<Sink: TraceSink & ~Copyable>: ~Copyable, CaptureSink {
-  private var dissector = Dissector()
+  public private(set) var dissector = Dissector()
   public var sink: Sink
   public init(_ sink: consuming Sink) { self.sink = sink }
   public mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
@@ -74,6 +74,8 @@ public struct Dissector: ~Copyable {
   /// The storage of the last frame, for the next one.
   private var spare: [UInt8] = []
   private var linkLayer = LinkLayerState()
+  /// Data packets from the air that are encrypted, so that no frame comes of them.
+  public var encryptedCount: Int { linkLayer.encryptedCount }
 
   public init() {}
 
@@ -81,6 +83,8 @@ public struct Dissector: ~Copyable {
   public mutating func receive(
     _ record: CaptureRecord, _ bytes: Span<UInt8>, into sink: inout some TraceSink & ~Copyable
   ) {
+    // A frame whose fragments are missing does not end.
+    if record.missingBefore > 0 { assemblies.removeAll() }
     sink.record(record, bytes)
     switch record.content {
     case .packet:

@@ -25,6 +25,7 @@ struct LinkLayerState {
     var sides = (Side(), Side(), Side())
   }
   private var connections: [UInt32: Connection] = [:]
+  private(set) var encryptedCount = 0
   /// The access address of advertising. Vol 6, Part B, §2.1.2.
   private static var advertising: UInt32 { 0x8E89_BED6 }
 
@@ -57,6 +58,7 @@ struct LinkLayerState {
       // §5.1.3.
       if length >= 1, payload[0] == 0x05 { connection.isEncrypted = true }
     case 1, 2:
+      if connection.isEncrypted, length > 0 { encryptedCount += 1 }
       if connection.isEncrypted || length == 0 { return }
       switch direction {
       case .unknown: collect(&connection.sides.0, address, header, payload, record, &sink)

@@ -39,11 +39,13 @@ public struct TraceLines<Output: TraceLineSink>: TraceSink {
   public var wantsMore: Bool { !isDone }
 
   private func line(_ record: CaptureRecord, _ layer: TraceLayer, _ name: String, _ fields: String) -> TraceLine {
-    TraceLine(
+    var line = TraceLine(
       number: record.number, time: record.time,
       elapsed: record.time.subtractingReportingOverflow(start ?? record.time).partialValue,
       direction: record.direction, adapter: record.adapter, layer: layer,
       name: name, fields: fields)
+    if record.missingBefore > 0 { line.problem = "records are missing before this one" }
+    return line
   }
   private mutating func show(_ line: TraceLine) {
     if filter.permits(line) { output.receive(line) }

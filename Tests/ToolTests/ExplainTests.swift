@@ -43,7 +43,11 @@ import Testing
     let first = try await Tool.run(["explain", Self.trace + ":260"])
     #expect(first.output.contains("HCI ACL Data") && !first.output.contains("fragments are"), "\(first.output)")
   }
-  @Test(arguments: [(Self.trace + ":1000000", "has no packet 1000000"), ("nowhere.btsnoop:3", "Cannot open nowhere")])
+  @Test(arguments: [
+    (Self.trace + ":1000000", "has no packet 1000000"), ("nowhere.btsnoop:3", "Cannot open nowhere"),
+    (Self.trace, "names no packet: packets are numbered from 1, so the first is \(Self.trace):1."),
+    (Self.trace + ":0", "names no packet"), (Self.trace + ":x", "names no packet"),
+  ])
   func noSuchPacket(place: String, cause: String) async throws {
     let run = try await Tool.run(["explain", place])
     #expect(run.status != 0 && run.errors.contains(cause), "\(run.errors)")

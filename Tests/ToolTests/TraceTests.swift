@@ -55,10 +55,42 @@ import Testing
         let end = try await Tool("trace", "convert", path, "--format", format, "-o", copy).end()
         #expect(end.status == 0 && end.errors == "" && end.lines.last?.hasSuffix(" records") == true)
         #expect(try await Tool("trace", "show", "--fields", copy).end().output == fields)
+        let piped = try await Tool.shell(
+          "bindrune trace convert '\(path)' --format \(format) -o - | bindrune trace show --fields -"
+        ).end()
+        #expect(piped.status == 0 && piped.errors == "" && piped.output == fields)
       }
+      #expect(!FileManager.default.fileExists(atPath: "-"))
       // Nothing is overwritten.
       let again = try await Tool("trace", "convert", path, "-o", path).end()
       #expect(again.status == 1 && again.errors.contains("Cannot create") && again.errors.contains("File exists"))
+      let closed = try await Tool.shell("bindrune trace convert '\(path)' -o - | head -c 7").end()
+      #expect(closed.status == 0 && closed.errors == "" && closed.output == "btsnoop")
+    }
+  }
+  /// A file without a record is not left behind: it would refuse the next attempt.
+  @Test func nothingToConvert() async throws {
+    try await withFolder { folder in
+      let copy = folder.appending(path: "copy").path, air = folder.appending(path: "air").path
+      // One packet of the link layer, in pcap's link type 251.
+      let header: [UInt8] = [
+        0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0, 251, 0, 0, 0,
+      ]
+      let packet: [UInt8] = [0xD6, 0xBE, 0x89, 0x8E, 0x00, 0x06, 1, 2, 3, 4, 5, 6, 0, 0, 0]
+      let record: [UInt8] = [0, 0, 0, 0, 0, 0, 0, 0, UInt8(packet.count), 0, 0, 0, UInt8(packet.count), 0, 0, 0]
+      try Data(header + record + packet).write(to: URL(filePath: air))
+      for (path, words) in [
+        (folder.path + "/none", "No such file"), (folder.path, "Is a directory"),
+        (air, "There is no record to write: btsnoop holds HCI packets"),
+      ] {
+        let end = try await Tool("trace", "convert", path, "-o", copy).end()
+        expectSentence(end, words)
+        #expect(end.output == "" && !FileManager.default.fileExists(atPath: copy))
+      }
+      // The other verbs say what such a capture lacks.
+      let checked = try await Tool("trace", "check", air).end()
+      #expect(checked.status == 0 && checked.errors.contains("recorded on the air, and the rules judge HCI traffic"))
+      expectSentence(try await Tool("trace", "replay", air).end(), "recorded on the air", status: 2)
     }
   }
 

@@ -48,6 +48,8 @@ public struct Checker: TraceSink {
     report.time = record.time
     report.adapter = record.adapter
     report.connection = nil
+    // What the missing packets changed is not known.
+    if record.missingBefore > 0 { adapters.removeAll() }
     switch record.content {
     case .packet:
       guard let place = place(of: record.adapter) else { return }
