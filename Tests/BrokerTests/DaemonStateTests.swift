@@ -184,7 +184,7 @@ import Testing
       #expect(user == getuid())
       return ["good": true, "bad": false][app]
     }
-    let lab = try await ServerLab(policy: policy, store: AppStore(folder: folder, logger: .silent))
+    let store = AppStore(folder: folder, logger: .silent), lab = try await ServerLab(policy: policy, store: store)
     func state(_ app: String, _ role: BackgroundMode) async throws -> AdapterState {
       let app = SocketApp(lab, AppManifest(identifier: app), ManagerIdentity(role))
       return try await app.wait { event in
@@ -213,7 +213,7 @@ import Testing
     #expect(asked.withLockedValue { $0 } == ["good", "bad", "absent", "absent"])
     try await lab.close()
     // A daemon that begins later knows the answers.
-    AppStore(folder: folder, logger: .silent).flush()
+    store.flush()
     let records = try AppStore(folder: folder, logger: .silent).load()
     #expect(Set(records.map { "\($0.manifest.identifier) \($0.mayShareData ?? false)" }) == ["good true", "bad false"])
     try FileManager.default.removeItem(atPath: folder)
