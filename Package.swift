@@ -18,6 +18,8 @@ let package = Package(
     .executable(name: "bindruned", targets: ["BindruneDaemon"]),
     .executable(name: "HeartRateCentral", targets: ["HeartRateCentral"]),
     .executable(name: "HeartRatePeripheral", targets: ["HeartRatePeripheral"]),
+    .executable(name: "DoorLock", targets: ["DoorLock"]),
+    .executable(name: "DoorLockApp", targets: ["DoorLockApp"]),
     .library(name: "CoreBluetooth", targets: ["CoreBluetooth"]),
     .library(name: "Bindrune", targets: ["Bindrune"]),
     .library(name: "Wire", targets: ["BindruneWire"]),
@@ -128,13 +130,19 @@ let package = Package(
       ] + nio,
       path: "Sources/Daemon", swiftSettings: settings),
 
-    // The examples, with the settings of a new package. The first two are as they are written for Apple's systems.
+    // The examples, with the settings of a new package. The first four are as they are written for Apple's systems.
     .executableTarget(
       name: "HeartRateCentral", dependencies: ["CoreBluetooth"], path: "Examples/HeartRateCentral",
       swiftSettings: [.treatAllWarnings(as: .error)]),
     .executableTarget(
       name: "HeartRatePeripheral", dependencies: ["CoreBluetooth"], path: "Examples/HeartRatePeripheral",
       swiftSettings: [.treatAllWarnings(as: .error)]),
+    .executableTarget(
+      name: "DoorLock", dependencies: ["CoreBluetooth"], path: "Examples/DoorLock",
+      swiftSettings: [.treatAllWarnings(as: .error)]),
+    .executableTarget(
+      name: "DoorLockApp", dependencies: ["CoreBluetooth"], path: "Examples/DoorLockApp",
+      exclude: ["DoorLockApp.bindrune.json"], swiftSettings: [.treatAllWarnings(as: .error)]),
     .executableTarget(
       name: "HeartRateMonitor", dependencies: ["Bindrune"], path: "Examples/HeartRateMonitor",
       swiftSettings: [.treatAllWarnings(as: .error)]),

@@ -105,13 +105,13 @@ final class Adapter: HostObserver, @unchecked Sendable {
   }
   /// The session takes the place of a preserved one, and gets the events that have waited there.
   private func restore(_ id: SessionID, as session: AdapterSession) {
-    let waiting = sessions[id]?.takeRemaining() ?? []
+    let waiting = (sessions[id]?.takeRemaining() ?? []).filter(\.outlivesProcess)
     registration?.leave()
     session.replace(id)
     sessions[id] = session
-    core.restore(id, now: now)
+    core.restore(id, before: waiting, now: now)
     drain()
-    for event in waiting where event.outlivesProcess { session.deliver(event) }
+    for event in waiting { session.deliver(event) }
   }
   /// The process of the app has ended. Calls `done` with whether a manager was preserved. From any thread.
   func end(_ app: AppID, _ done: @escaping @Sendable (Bool) -> Void = { _ in }) {

@@ -22,6 +22,8 @@ struct PreservedManager: Equatable, Sendable, Codable {
   struct Peer: Equatable, Sendable, Codable {
     var identifier: UUID
     var options: ConnectOptions
+    /// The last that was heard.
+    var name: String?
   }
   struct Service: Equatable, Sendable, Codable {
     /// Where it was published: the services that include it name it by this.
@@ -77,7 +79,10 @@ extension BrokerCore {
     var plan = PreservedManager(identity: identity)
     plan.scan = known.scanned
     plan.peers = known.interests.sorted { $0.key.rawValue < $1.key.rawValue }.compactMap { peer, interest in
-      interest.options.map { PreservedManager.Peer(identifier: identifier(of: peer, for: session), options: $0) }
+      interest.options.map {
+        PreservedManager.Peer(
+          identifier: identifier(of: peer, for: session), options: $0, name: central.names[peer])
+      }
     }
     plan.services = serving.services(of: session).compactMap { handle in
       serving.services[handle].map { PreservedManager.Service(handle: handle, description: $0.description) }
@@ -149,6 +154,9 @@ extension BrokerCore {
       arrangeAdvertising()
     }
     for peer in plan.peers {
+      if let name = peer.name, let device = self.peer(peer.identifier), central.names[device] == nil {
+        _ = central.names.set(name, of: device)
+      }
       var options = peer.options
       // It has waited already.
       options.startDelay = 0
@@ -159,11 +167,11 @@ extension BrokerCore {
   // MARK: Restoring
 
   /// A new process of the app has the manager. It gets what was preserved, then the adapter's state; the driver delivers the events that
-  /// have waited after that (S43, S64).
-  mutating func restore(_ session: SessionID, now: Instant) {
+  /// have waited after that (S43, S64): `waiting`. What is restored is the state before them.
+  mutating func restore(_ session: SessionID, before waiting: [BrokerEvent] = [], now: Instant) {
     self.now = now
     guard let known = sessions[session], known.preservation != nil else { return }
-    let state = restoredState(of: session)
+    let state = restoredState(of: session, before: waiting)
     sessions[session]?.preservation = nil
     sessions[session]?.completed = nil
     if isHeld(session) { put(.hold(session, true)) }
@@ -171,6 +179,8 @@ extension BrokerCore {
       guard case .connected = interest, let link = central.reaches[peer]?.link else { continue }
       put(.lendPort(PortName(session: session, kind: .command, peer: identifier(of: peer, for: session)), on: link))
     }
+    // The keeper of its events had those that have begun meanwhile.
+    sessions[session]?.ports = []
     for (link, client) in serving.clients.sorted(by: { $0.key.rawValue < $1.key.rawValue })
     where client.subscriptions.contains(where: { serving.values[$0]?.session == session }) {
       lendNotificationPort(of: client.peer, on: link, to: session)
@@ -180,37 +190,71 @@ extension BrokerCore {
     deliver(to: session, .adapter(self.state))
     if !links.all.isEmpty { deliver(to: session, linkedPeers(for: session)) }
   }
-  private func restoredState(of session: SessionID) -> RestoredState {
+  private func restoredState(of session: SessionID, before waiting: [BrokerEvent]) -> RestoredState {
+    let news = News(waiting)
     var state = RestoredState()
     guard let plan = plan(of: session) else { return state }
     state.scan = plan.scan
     state.advertisement = plan.advertisement
     var peers = plan.peers
     if case .kept(let before) = sessions[session]?.preservation { peers = before }
-    state.peers = peers.map { restored($0.identifier, for: session) }
+    state.peers = peers.map {
+      restored($0.identifier, isConnecting: news.connections[$0.identifier] == true, for: session)
+    }
     state.services = plan.services.compactMap { service in
       // While the adapter does not work nothing is published.
       guard let published = serving.services[service.handle]?.published else { return nil }
       return RestoredState.Published(
-        description: service.description, published: published, subscriptions: subscriptions(to: published))
+        description: service.description, published: published,
+        subscriptions: subscriptions(to: published, before: news))
     }
     return state
   }
-  private func subscriptions(to service: PublishedService) -> [RestoredState.Subscription] {
+  private func subscriptions(to service: PublishedService, before news: News) -> [RestoredState.Subscription] {
     service.characteristics.flatMap { characteristic in
-      serving.clients.sorted { $0.key.rawValue < $1.key.rawValue }.compactMap { link, client in
+      let now = serving.clients.sorted { $0.key.rawValue < $1.key.rawValue }.compactMap { link, client in
         client.subscriptions.contains(characteristic.value)
           ? RestoredState.Subscription(
             central: client.peer, handle: characteristic.value, longestUpdate: longestUpdate(link)) : nil
       }
+      let ended = news.subscriptions.filter { !$0.value && $0.key.handle == characteristic.value }.map(\.key.central)
+        .filter { central in !now.contains { $0.central == central } }.sorted { $0.uuidString < $1.uuidString }
+      return now.filter { news.subscriptions[.init(central: $0.central, handle: $0.handle)] != true }
+        + ended.map { .init(central: $0, handle: characteristic.value, longestUpdate: 20) }
     }
   }
-  private func restored(_ identifier: UUID, for session: SessionID) -> RestoredState.Peer {
+  /// What the events that wait for a process tell first of each link and each subscription. True: it begins, so that it is not of the
+  /// state before them.
+  private struct News {
+    struct Subscription: Hashable {
+      let central: UUID, handle: AttributeHandle
+    }
+    private(set) var connections: [UUID: Bool] = [:]
+    private(set) var subscriptions: [Subscription: Bool] = [:]
+    init(_ events: [BrokerEvent]) {
+      for event in events {
+        switch event {
+        case .connected(let peer, _, _): connections[peer] = connections[peer] ?? true
+        case .disconnected(let peer, _, _, _): connections[peer] = connections[peer] ?? false
+        case .subscribed(let central, let handle, _): add(central, handle, true)
+        case .unsubscribed(let central, let handle): add(central, handle, false)
+        default: break
+        }
+      }
+    }
+    private mutating func add(_ central: UUID, _ handle: AttributeHandle, _ begins: Bool) {
+      let key = Subscription(central: central, handle: handle)
+      subscriptions[key] = subscriptions[key] ?? begins
+    }
+  }
+  private func restored(
+    _ identifier: UUID, isConnecting: Bool, for session: SessionID
+  ) -> RestoredState.Peer {
     var restored = RestoredState.Peer(peer: identifier, name: nil, isConnected: false, longestWrite: 20)
     guard let peer = self.peer(identifier) else { return restored }
     restored.name = central.names[peer]
-    guard case .connected = sessions[session]?.interests[peer], let link = central.reaches[peer]?.link,
-      let known = central.links[link]
+    guard !isConnecting, case .connected = sessions[session]?.interests[peer],
+      let link = central.reaches[peer]?.link, let known = central.links[link]
     else { return restored }
     restored.isConnected = true
     restored.longestWrite = Self.longestWrite(links[link]?.mtu ?? 23)

@@ -36,6 +36,8 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   // The examples: two import Apple's interface alone, two the async API alone, one the traces alone.
   ("HeartRateCentral", "HeartRateCentral", ["CoreBluetooth"]),
   ("HeartRatePeripheral", "HeartRatePeripheral", ["CoreBluetooth"]),
+  ("DoorLock", "DoorLock", ["CoreBluetooth"]),
+  ("DoorLockApp", "DoorLockApp", ["CoreBluetooth"]),
   ("HeartRateMonitor", "HeartRateMonitor", ["Bindrune"]),
   ("Thermometer", "Thermometer", ["Bindrune"]),
   ("CheckFolder", "CheckFolder", ["BindruneTrace"]),

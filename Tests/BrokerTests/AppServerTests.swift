@@ -120,7 +120,8 @@ import Testing
     try await lab.until("resume")
     while lab.did.filter({ $0 == "stop" }).count < 2 { await Task.yield() }
     await device.stopAdvertising()
-    #expect(lab.did == ["stop", "resume", "stop"])
+    // Another event, such as its name, may have woken it again.
+    #expect(lab.did.prefix(3) == ["stop", "resume", "stop"])
     // Its process ends: the socket is closed, and nothing was said.
     try await lab.breakConnections()
     while try await lab.life(of: identifier) != .terminated { await Task.yield() }

@@ -76,13 +76,14 @@ final class ServerLab: Sendable {
       radio.controller()
     }
     (self.radio, self.adapter) = (radio, adapter)
-    let deeds = deeds
+    let deeds = deeds, path = path
     @Sendable func note(_ text: String) { deeds.withLockedValue { $0.append(text) } }
     server = AppServer(
       on: loop, adapters: [AppServer.NamedAdapter(name: "sim", adapter: adapter)],
       processes: AppProcesses(
         stop: { _ in note("stop") }, resume: { _ in note("resume") }, kill: { _ in note("kill") },
-        launch: { manifest, _, _ throws(FrameError) in
+        launch: { manifest, _, place, _ throws(FrameError) in
+          #expect(place == AppProcesses.Place(socket: path, adapter: "sim"))
           note("launch \(manifest.identifier)")
           try launch()
         }), limits: limits, policy: policy, store: store, logger: .silent)

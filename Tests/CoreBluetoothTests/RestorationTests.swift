@@ -58,6 +58,9 @@ private final class RestoringApp: NSObject, CBCentralManagerDelegate, CBPeripher
   func peripheral(_ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?) {
     journal.note("value \([UInt8](characteristic.value ?? Data()))")
   }
+  func peripheral(_ peripheral: CBPeripheral, didWriteValueFor characteristic: CBCharacteristic, error: (any Error)?) {
+    journal.note("written \(error == nil)")
+  }
 
   func peripheralManager(_ peripheral: CBPeripheralManager, willRestoreState dict: [String: Any]) {
     journal.note("restore in state \(peripheral.state.rawValue)", dict)
@@ -73,7 +76,10 @@ private final class RestoringApp: NSObject, CBCentralManagerDelegate, CBPeripher
   }
   func peripheralManager(
     _ peripheral: CBPeripheralManager, central: CBCentral, didSubscribeTo characteristic: CBCharacteristic
-  ) { journal.note("subscribed") }
+  ) { journal.note("subscribed", (characteristic as? CBMutableCharacteristic)?.subscribedCentrals?.count) }
+  func peripheralManager(
+    _ peripheral: CBPeripheralManager, central: CBCentral, didUnsubscribeFrom characteristic: CBCharacteristic
+  ) { journal.note("unsubscribed", (characteristic as? CBMutableCharacteristic)?.subscribedCentrals?.count) }
   func peripheralManager(_ peripheral: CBPeripheralManager, didReceiveRead request: CBATTRequest) {
     journal.note("read of \(request.characteristic.uuid.uuidString)")
     request.value = Data([42])
@@ -231,6 +237,101 @@ private final class RestoringApp: NSObject, CBCentralManagerDelegate, CBPeripher
     second.manager.stopAdvertising()
     await adapterSettles()
     #expect(adapter.core.serving.services.isEmpty && adapter.core.serving.advertising.isEmpty)
+    withExtendedLifetime(first) {}
+  }
+
+  /// The story of the seed's §"Performing Long-Term Actions in the Background", to the open door.
+  @Test(
+    "S39, S41–S43, S64, S67: the lock comes back days after the app was terminated, and the relaunched app opens it")
+  func doorLock() async throws {
+    var builder = DatabaseBuilder(), control = AttributeHandle()
+    builder.genericAccess(name: "Lock")
+    builder.genericAttribute()
+    builder.service("180D") { service in control = service.characteristic("2A39", .write, value: .stored([0])).value }
+    let lock = BluetoothHost(radio.controller(), database: try builder.build())
+    try await lock.start()
+    func advertise() async throws {
+      try await lock.advertise(AdvertisingData(localName: "Lock", serviceUUIDs: ["180D"]))
+    }
+    try await advertise()
+    let device = UUID(PeerID(await lock.ownAddress)), needs = Journal()
+    adapter.whenAppNeeds { _, need in if case .run(let why) = need { needs.note("relaunched for \(why)") } }
+
+    let first = RestoringApp(central: name)
+    await first.journal.wait(for: "state 5")
+    let peripheral = try #require(first.central.retrievePeripherals(withIdentifiers: [device]).first)
+    first.peripherals = [peripheral]
+    first.central.connect(peripheral)
+    await first.journal.wait(for: "connected")
+    // The user leaves the house.
+    await lock.stopAdvertising()
+    for link in await lock.links { await lock.begin(.disconnect(link.id)) }
+    await first.journal.wait(for: "disconnected")
+    first.central.connect(peripheral)
+    await adapterSettles()
+    await terminate()
+    try await VirtualLoop.current.pass(.hours(120))
+    #expect(needs.texts == [])
+
+    try await advertise()
+    await needs.wait(for: "relaunched for a connection")
+    relaunch()
+    let second = RestoringApp(central: name)
+    await second.journal.wait(for: "connected")
+    #expect(second.journal.texts == ["restore in state 0", "state 5", "connected"])
+    let door = try #require(second.peripherals.first)
+    #expect(second.peripherals.map(\.identifier) == [device] && door.state == .connected)
+    door.discoverServices([CBUUID(string: "180D")])
+    await second.journal.wait(for: "characteristics of 180D")
+    let command = try #require(door.services?.first?.characteristics?.first)
+    door.writeValue(Data([1]), for: command, type: .withResponse)
+    await second.journal.wait(for: "written true")
+    #expect(await lock.database.value(control) == [1])
+    print(
+      "the door lock, facade: \((first.journal.texts + needs.texts + second.journal.texts).joined(separator: ", "))")
+    withExtendedLifetime(first) {}
+  }
+
+  @Test("S28, S42, S43, S52: a central that subscribes, or unsubscribes, while the app has no process")
+  func subscriptions() async throws {
+    let first = RestoringApp(peripheral: name)
+    await first.journal.wait(for: "state 5")
+    let service = CBMutableService(type: CBUUID(string: "180D"), primary: true)
+    service.characteristics = ["2A37", "2A38"].map {
+      CBMutableCharacteristic(type: CBUUID(string: $0), properties: .notify, value: nil, permissions: .readable)
+    }
+    first.manager.add(service)
+    await first.journal.wait(for: "added true")
+    first.manager.startAdvertising([:])
+    await first.journal.wait(for: "advertising true")
+    let phone = BluetoothHost(radio.controller(), database: Database())
+    try await phone.start()
+    let own = try await adapter.eventLoop.submit { [adapter] in adapter.host?.assumeIsolated { $0.ownAddress } }.get()
+    let link = try await phone.connect(to: try #require(own), .fast), found = try await link.discover()
+    func remote(_ uuid: BluetoothUUID) throws -> RemoteCharacteristic {
+      try #require(found.characteristics.first { $0.uuid == uuid })
+    }
+    let before = try await link.subscribe(to: try remote("2A37"))
+    await first.journal.wait(for: "subscribed")
+
+    await terminate()
+    let values = try await link.subscribe(to: try remote("2A38"))
+    try await before.end()
+    await adapterSettles()
+    relaunch()
+    let second = RestoringApp(peripheral: name)
+    let restore = try #require(await second.journal.wait(for: "restore"))
+    let known = try #require(restore.value as? [String: Any])
+    let services = try #require(known[CBPeripheralManagerRestoredStateServicesKey] as? [CBMutableService])
+    let began = await second.journal.wait(for: "subscribed"), ended = await second.journal.wait(for: "unsubscribed")
+    #expect(began?.value as? Int == 1 && ended?.value as? Int == 0)
+    #expect(second.journal.texts == ["restore in state 0", "state 5", "subscribed", "unsubscribed"])
+    let characteristic = try #require(services[0].characteristics?[1] as? CBMutableCharacteristic)
+    #expect(second.manager.updateValue(Data([5]), for: characteristic, onSubscribedCentrals: nil))
+    for try await value in values {
+      #expect(value.value == [5])
+      break
+    }
     withExtendedLifetime(first) {}
   }
 

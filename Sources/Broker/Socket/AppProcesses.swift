@@ -10,14 +10,29 @@ struct AppProcesses: Sendable {
   /// Starts what the manifest names, as this user, or throws why not. The process connects by itself. `failed`: it has ended with this
   /// sentence; it may have connected before.
   var launch:
-    @Sendable (AppManifest, _ user: UInt32, _ failed: @escaping @Sendable (String) -> Void) throws(FrameError) -> Void
+    @Sendable (AppManifest, _ user: UInt32, Place, _ failed: @escaping @Sendable (String) -> Void) throws(FrameError) ->
+      Void
+
+  /// Where a relaunched process finds this daemon, as its earlier process did, whatever the daemon's own environment says.
+  struct Place: Sendable, Equatable {
+    /// Nil: where the app looks by itself.
+    var socket: String?
+    /// Nil: the daemon's first.
+    var adapter: String?
+
+    var variables: [String: String] {
+      var variables = ["BINDRUNE_HCI": adapter.map { "broker:\($0)" } ?? "broker"]
+      variables["BINDRUNE_SOCKET"] = socket
+      return variables
+    }
+  }
 
   /// Signals to real processes, which are started as children.
   static var real: AppProcesses {
     AppProcesses(
       stop: { pid throws(FrameError) in try signal(SIGSTOP, pid) }, resume: { try? signal(SIGCONT, $0) },
       kill: { pid throws(FrameError) in try signal(SIGKILL, pid) },
-      launch: { manifest, user, failed throws(FrameError) in try spawn(manifest, user, failed) })
+      launch: { manifest, user, place, failed throws(FrameError) in try spawn(manifest, user, place, failed) })
   }
   private static func signal(_ number: CInt, _ pid: Int32) throws(FrameError) {
     // 0 is the whole process group, and the number of a process in another namespace.
@@ -26,7 +41,7 @@ struct AppProcesses: Sendable {
     throw FrameError("process \(pid) belongs to another user: give bindruned the capability CAP_KILL")
   }
   private static func spawn(
-    _ manifest: AppManifest, _ user: UInt32, _ failed: @escaping @Sendable (String) -> Void
+    _ manifest: AppManifest, _ user: UInt32, _ place: Place, _ failed: @escaping @Sendable (String) -> Void
   ) throws(FrameError) {
     let process = Process()
     if let unit = manifest.unit {
@@ -41,7 +56,7 @@ struct AppProcesses: Sendable {
       }
       process.executableURL = URL(fileURLWithPath: path)
       process.arguments = Array(command.dropFirst())
-      process.environment = ProcessInfo.processInfo.environment.merging(["BINDRUNE_HCI": "broker"]) { $1 }
+      process.environment = ProcessInfo.processInfo.environment.merging(place.variables) { $1 }
     } else {
       throw FrameError("its manifest names no command")
     }

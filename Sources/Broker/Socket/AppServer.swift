@@ -78,6 +78,8 @@ final class AppServer: @unchecked Sendable {
   private var stopped: Set<Int32> = []
   private var lastApp = 0
   private var channel: (any Channel)?
+  /// Where apps find it.
+  private var path: String?
   private var timer: Scheduled<Void>?
   private var isClosed = false
   var counters = Counters()
@@ -106,6 +108,7 @@ final class AppServer: @unchecked Sendable {
 
   /// `path` has at most 107 octets. A socket that a daemon has left there is replaced.
   func listen(at path: String) async throws {
+    try await eventLoop.submit { self.path = path }.get()
     try await begin { try await $0.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get() }
   }
   /// The socket with this number listens already: of systemd.
@@ -122,7 +125,10 @@ final class AppServer: @unchecked Sendable {
           }
         }
       })
-    try await eventLoop.submit { self.channel = channel }.get()
+    try await eventLoop.submit {
+      self.channel = channel
+      self.path = channel.localAddress?.pathname
+    }.get()
   }
   /// Apps learn that the adapter is resetting. What is preserved stays in the store; suspended processes run again.
   func close() async {
@@ -337,14 +343,13 @@ final class AppServer: @unchecked Sendable {
       let isKept = kept.contains(true) || apps[key]?.homeless.isEmpty == false
       note(.info, key.identifier, isKept ? "has ended, and its managers are preserved" : "has ended")
       core.end(app, isKept: isKept, now: now)
-      if isKept {
-        save(key)
-      } else {
+      if isKept { save(key) }
+      drain()
+      if !isKept {
         write(key, [])
         apps[key] = nil
         keys[app] = nil
       }
-      drain()
     }
   }
   private func meet(_ need: AppNeed, of app: AppID) {
@@ -414,7 +419,11 @@ final class AppServer: @unchecked Sendable {
     counters.relaunches += 1
     apps[key]?.launchedFor = known.kept.map(\.manager.identity)
     do throws(FrameError) {
-      try processes.launch(known.manifest, key.user) { [weak self] why in
+      // The app has named its adapter by itself, or got it from its environment: that has to say the same again.
+      let adapters = Set(known.kept.map(\.adapter))
+      let place = AppProcesses.Place(
+        socket: path, adapter: adapters.count == 1 ? adapters.first : nil)
+      try processes.launch(known.manifest, key.user, place) { [weak self] why in
         guard let self else { return }
         eventLoop.execute {
           // A process that has connected has ended in its own way.
