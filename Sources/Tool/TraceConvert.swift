@@ -54,6 +54,10 @@ struct TraceConvert: AsyncParsableCommand {
     if omitted > 0, sink.count > 0 {
       Console.warn("\(counted(omitted, "record")) \(omitted == 1 ? "was" : "were") left out: \(reason).")
     }
+    if sink.mixesAdapters {
+      Console.warn(
+        "\(format.rawValue) has no adapters: the packets of several became those of one; see --format monitor.")
+    }
     if sink.count > 0 || sink.isLive, output != ConvertedFile.standardOutput {
       Console.line(counted(sink.count, "record"))
     }
@@ -78,6 +82,9 @@ private struct ConvertedFile: CaptureSink, ~Copyable {
   private var path = ""
   private var failure: Errno?
   private var isDone = false
+  private var adapter: UInt16?
+  /// Packets of several adapters were written in a format that does not tell them apart.
+  private(set) var mixesAdapters = false
 
   init(_ writer: CaptureWriter, _ frames: ClosedRange<Int>, isLive: Bool) {
     self.writer = writer
@@ -107,6 +114,10 @@ private struct ConvertedFile: CaptureSink, ~Copyable {
     isDone = record.number >= frames.upperBound
     guard frames.contains(record.number), writer.append(record, bytes, to: &octets) else { return }
     count += 1
+    if writer.format != .monitor {
+      if let adapter, adapter != record.adapter { mixesAdapters = true }
+      adapter = record.adapter
+    }
     if isLive || octets.count > 1 << 20 { write() }
   }
   private mutating func write() {

@@ -2,6 +2,7 @@
 case has left, and returns None or the fault."""
 
 import re
+import subprocess
 
 import btsnoop
 
@@ -33,7 +34,18 @@ def hosts_trace(folder):
                 return f"{name}: {len(mine)} packets {direction} the controller, and btmon has {len(theirs)}"
         if len(ours) < 50:
             return f"{name}: only {len(ours)} packets"
-    return None
+    return judged(folder, "serve") or judged(folder, "explore")
+
+
+def judged(folder, name):
+    """Our host keeps the rules in this trace of ours, and in a replay it sends the same again."""
+    bindrune, trace = folder.parents[2] / "bin" / "bindrune", folder / f"{name}.btsnoop"
+    check = subprocess.run([bindrune, "trace", "check", "--json", trace], capture_output=True, text=True)
+    broken = [line for line in check.stdout.splitlines() if '"party":"host"' in line]
+    if check.returncode > 1 or broken:
+        return f"{name}: {(broken or [check.stderr])[0]}"
+    replay = subprocess.run([bindrune, "trace", "replay", trace], capture_output=True, text=True)
+    return f"{name}: {(replay.stdout + replay.stderr).splitlines()[-1]}" if replay.returncode else None
 
 
 def hosts_monitor(folder):

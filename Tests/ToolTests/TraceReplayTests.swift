@@ -28,6 +28,19 @@ import Testing
     #expect(object["divergences"] as? Int == 0 && object["compared"] as? Int == object["equal"] as? Int)
   }
 
+  /// What the tool records keeps the rules, and its own host sends the same again.
+  @Test func ownRecording() async throws {
+    try await withFolder { folder in
+      let path = folder.appending(path: "demo.btsnoop").path
+      let demo = try await Tool.run(["demo", "--brief", "--trace", path])
+      #expect(demo.status == 0, "\(demo.errors)")
+      let check = try await Tool.run(["trace", "check", path])
+      #expect(check.status == 0, "\(check.output)")
+      let end = try await Tool.run(["trace", "replay", path])
+      #expect(end.status == 0 && end.lines.last == "12 of 12 PDUs equal, 0 divergences", "\(end.output)")
+    }
+  }
+
   /// The first divergence side by side, and the shortest trace that shows it.
   @Test func changed() async throws {
     try await withFolder { folder in

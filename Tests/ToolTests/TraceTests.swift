@@ -68,6 +68,16 @@ import Testing
       #expect(closed.status == 0 && closed.errors == "" && closed.output == "btsnoop")
     }
   }
+  /// Two adapters in a format that has none: connections with equal handles would be mixed.
+  @Test func severalAdapters() async throws {
+    let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+      .deletingLastPathComponent()
+    let trace = root.appending(path: "Fixtures/Traces/kernel-monitor.btsnoop").path
+    for format in CaptureWriter.Format.allCases {
+      let end = try await Tool.shell("bindrune trace convert '\(trace)' --format \(format) -o - >/dev/null").end()
+      #expect(end.status == 0 && end.errors.contains("has no adapters") == (format != .monitor), "\(end.errors)")
+    }
+  }
   /// A file without a record is not left behind: it would refuse the next attempt.
   @Test func nothingToConvert() async throws {
     try await withFolder { folder in

@@ -2,8 +2,8 @@ import BindruneCapture
 import BindruneTrace
 import Testing
 
-/// Captures from the air: link types 251, 256 and 272 (https://www.tcpdump.org/linktypes.html). tshark 4.0.17 shows the
-/// same PDUs in the same files.
+/// Captures from the air: link types 251, 256 and 272 (https://www.tcpdump.org/linktypes.html). tshark 4.0.17 finds the
+/// same packets, LL_START_ENC_REQ and unfragmented PDUs in these files; it does not join fragments there.
 @Suite struct LinkLayerTests {
   private static let access: [UInt8] = [0x27, 0x4A, 0x65, 0x50]
   /// A data PDU: LLID, sequence number, payload. Vol 6, Part B, §2.4.
