@@ -101,7 +101,7 @@ import Testing
   ]
   private static let manifest = AppManifest(
     identifier: "org.example.lock", backgroundModes: [.central], relaunch: ["/bin/true"])
-  private static let frames: [Frame] = {
+  static let frames: [Frame] = {
     do {
       return try requests.map { try Frame(AppMessage.request($0)) } + [
         try Frame(
