@@ -131,7 +131,7 @@ import Testing
     }
   }
   /// Another implementation reads it.
-  @Test func aManifestAsOthersWriteIt() throws {
+  @Test("S20, S21, S22: a manifest as others write it") func aManifestAsOthersWriteIt() throws {
     for control in [
       DaemonControl.list, .move(app: "a.b", life: "suspended"), .log, .launched(app: "a.b"),
     ] {
