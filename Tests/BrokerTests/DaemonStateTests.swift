@@ -99,7 +99,7 @@ import Testing
 
   // MARK: A restart
 
-  @Test("S39, S41–S43, S61, S62: what is preserved survives the daemon, which relaunches the app for it")
+  @Test("S39, S41–S43, S59, S61, S62: what is preserved survives the daemon, which relaunches the app for it")
   func aPreservedManagerSurvivesTheDaemon() async throws {
     let folder = folder(), sensor = try Sensor(), identity = ManagerIdentity(.central, restoreIdentifier: "key")
     let lab = try await ServerLab(store: AppStore(folder: folder, logger: .silent))

@@ -28,7 +28,7 @@ import Testing
     return lab.takeEvents(session)
   }
 
-  @Test("S5, S40, S56, S62, S65: only managers with an identifier and something to do are kept")
+  @Test("S5, S40, S46, S56, S62, S65: only managers with an identifier and something to do are kept")
   func whatIsKept() throws {
     var lab = CoreLab()
     let app = lab.app(1, [.central, .peripheral])
@@ -55,7 +55,7 @@ import Testing
     #expect(lab.core.central.reaches[Self.far] != .awaitingRetry && lab.core.sessions[named] == nil)
   }
 
-  @Test("S42, S43, S53, S64, S66, S67, S68, S71, S72: a central manager")
+  @Test("S42, S43, S47–S49, S53, S64, S66, S67, S68, S71, S72: a central manager")
   func centralManager() throws {
     var lab = CoreLab()
     let app = lab.app(1, [.central]), session = lab.session(1, app, Self.central)

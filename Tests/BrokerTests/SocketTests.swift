@@ -101,7 +101,7 @@ import Testing
   ]
   private static let manifest = AppManifest(
     identifier: "org.example.lock", backgroundModes: [.central], relaunch: ["/bin/true"])
-  private static let frames: [Frame] = {
+  static let frames: [Frame] = {
     do {
       return try requests.map { try Frame(AppMessage.request($0)) } + [
         try Frame(
@@ -131,7 +131,7 @@ import Testing
     }
   }
   /// Another implementation reads it.
-  @Test func aManifestAsOthersWriteIt() throws {
+  @Test("S20, S21, S22: a manifest as others write it") func aManifestAsOthersWriteIt() throws {
     for control in [
       DaemonControl.list, .move(app: "a.b", life: "suspended"), .log, .launched(app: "a.b"),
     ] {

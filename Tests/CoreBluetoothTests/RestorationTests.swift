@@ -108,7 +108,7 @@ private final class RestoringApp: NSObject, CBCentralManagerDelegate, CBPeripher
   }
   private func relaunch() { adapter.move(.own, to: .awake) }
 
-  @Test("S43, S57, S60, S63, S64, S66–S69, S71, S72: a central manager is restored before its state is known")
+  @Test("S6, S43, S44, S57, S60, S63, S64, S66–S69, S71, S72: a central manager is restored before its state is known")
   func central() async throws {
     var builder = DatabaseBuilder()
     builder.genericAccess(name: "Lock")
@@ -171,7 +171,7 @@ private final class RestoringApp: NSObject, CBCentralManagerDelegate, CBPeripher
     withExtendedLifetime(first) {}
   }
 
-  @Test("S58, S60, S63, S64, S70: a peripheral manager is restored with its services, subscribers and advertisement")
+  @Test("S6, S44, S58, S60, S63, S64, S70: a peripheral manager is restored with all that it served")
   func peripheral() async throws {
     let first = RestoringApp(peripheral: name)
     await first.journal.wait(for: "state 5")
