@@ -4,6 +4,10 @@ import PackageDescription
 let settings: [SwiftSetting] = [.strictMemorySafety(), .treatAllWarnings(as: .error)]
 // The facade's classes are Apple's: its own types do not show what they are made of.
 let facade: [SwiftSetting] = settings + [.enableUpcomingFeature("InternalImportsByDefault")]
+// The page of `bindrune trace report`, compiled into the program.
+let page: [Resource] = [
+  "page.html", "page.css", "model.js", "dom.js", "sequence.js", "detail.js", "timeline.js", "views.js", "main.js",
+].map { .embedInCode("Page/\($0)") }
 let nio: [Target.Dependency] = [
   .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
 ]
@@ -88,6 +92,14 @@ let package = Package(
         "GAP",
       ],
       path: "Sources/Replay", swiftSettings: settings),
+    .target(
+      name: "BindruneReport",
+      dependencies: [
+        "BindruneCapture", "BindruneTrace", "BindruneReplay", "BindruneWire", "BindruneToolbox", "HCI", "L2CAP", "ATT",
+        "SMP", "GATT", "GAP",
+      ],
+      path: "Sources/Report",
+      resources: page, swiftSettings: settings),
     .target(name: "CBluetooth"),
     .target(
       name: "BindruneTransport", dependencies: ["BindruneWire", "HCI", "BindruneCapture", "CBluetooth", system] + nio,
@@ -115,7 +127,8 @@ let package = Package(
       dependencies: [
         "Bindrune", "GAP", "SMP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneTransport",
         "BindruneSimulator",
-        "BindruneConformance", "BindruneCapture", "BindruneTrace", "BindruneReplay", system,
+        "BindruneConformance", "BindruneCapture", "BindruneTrace", "BindruneReplay", "BindruneReport",
+        system,
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
@@ -207,6 +220,12 @@ let package = Package(
       dependencies: [
         "BindruneReplay", "BindruneTrace", "BindruneCapture", "BindruneSimulator", "BindruneWire", "GAP", "GATT", "ATT",
         "SMP", "HCI", "TestSupport",
+      ],
+      swiftSettings: settings),
+    .testTarget(
+      name: "ReportTests",
+      dependencies: [
+        "BindruneReport", "BindruneTrace", "BindruneCapture", "BindruneToolbox", "BindruneWire", "HCI",
       ],
       swiftSettings: settings),
     .testTarget(

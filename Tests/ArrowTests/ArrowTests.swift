@@ -27,11 +27,12 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("BindruneConformance", "Conformance", ["GATT", "SMP", "BindruneToolbox"]),
   ("BindruneTrace", "Trace", ["BindruneCapture", "GAP", "SMP", "ATT", "L2CAP", "HCI"]),
   ("BindruneReplay", "Replay", ["GAP", "BindruneTrace"]),
+  ("BindruneReport", "Report", ["BindruneReplay"]),
   ("BindruneBroker", "Broker", ["Bindrune"]),
   // An enumeration that can hold other numbers than its cases, as only C's can.
   ("CCoreBluetooth", "CCoreBluetooth", []),
   ("CoreBluetooth", "CoreBluetooth", ["BindruneBroker", "CCoreBluetooth"]),
-  ("BindruneTool", "Tool", ["CoreBluetooth", "BindruneReplay", "BindruneSimulator", "BindruneConformance"]),
+  ("BindruneTool", "Tool", ["CoreBluetooth", "BindruneReport", "BindruneSimulator", "BindruneConformance"]),
   ("BindruneDaemon", "Daemon", ["BindruneBroker"]),
   // The examples: two import Apple's interface alone, two the async API alone, one the traces alone.
   ("HeartRateCentral", "HeartRateCentral", ["CoreBluetooth"]),
