@@ -155,6 +155,41 @@ import Testing
   }
 }
 
+/// `trace stats`, over the trace of the demo.
+@Suite("Tool: trace stats", .realTime, .hang) struct TraceStatsTests {
+  @Test func textAndObjects() async throws {
+    try await withFolder { folder in
+      let path = folder.appending(path: "demo.btsnoop").path
+      #expect(try await Tool("demo", "--brief", "--trace", path).end().status == 0)
+      let text = try await Tool("trace", "stats", path).end()
+      #expect(text.status == 0 && text.errors == "" && !text.output.contains("\u{1B}"))
+      #expect(text.lines.contains { $0.hasPrefix("link 0x") && $0.contains(", Central to ") })
+      #expect(text.lines.contains { $0.hasPrefix("  our requests ") && $0.contains(", p99 ") })
+      let objects = try await Tool("trace", "stats", "--json", path).end().objects()
+      let fields = try await Tool("trace", "show", "--fields", path).end().lines.dropFirst()
+      let file = try #require(objects.last), link = try #require(objects.first)
+      #expect(objects.allSatisfy { $0["file"] as? String == path } && file["connections"] as? Int == objects.count - 1)
+      let pdus = try #require(link["pdus"] as? [[String: any Sendable]])
+      let count = pdus.reduce(0) { $0 + ($1["count"] as? Int ?? 0) }
+      #expect(count == fields.count { $0.contains("\t\(link["connection"] as? String ?? "?")\t") } && count > 30)
+      // One bad file stops no other.
+      let both = try await Tool("trace", "stats", folder.path + "/none", path).end()
+      #expect(both.status == 2 && both.errors.contains("No such file") && both.output.contains("link 0x"))
+      #expect(both.lines.last?.contains("1 file could not be read") == true)
+    }
+  }
+  @Test func emptyTrace() async throws {
+    try await withFolder { folder in
+      var octets: [UInt8] = []
+      CaptureWriter(.btsnoop).begin(&octets)
+      let path = folder.appending(path: "empty").path
+      try Data(octets).write(to: URL(filePath: path))
+      let end = try await Tool("trace", "stats", path).end()
+      #expect(end.status == 0 && end.output == "\(path): no records\n")
+    }
+  }
+}
+
 /// `trace check`, over traces of a connection whose host sends one PDU.
 @Suite("Tool: trace check", .realTime, .hang) struct TraceCheckTests {
   /// Record 6 is an ATT PDU from the host on connection 0x0040, of which the trace shows the beginning.
