@@ -190,6 +190,30 @@ import Testing
   }
 }
 
+/// `trace diff`, over two runs of the demo.
+@Suite("Tool: trace diff", .realTime, .hang) struct TraceDiffTests {
+  @Test func equalAndDifferent() async throws {
+    try await withFolder { folder in
+      let path = folder.appending(path: "demo.btsnoop").path, part = folder.appending(path: "part.btsnoop").path
+      #expect(try await Tool("demo", "--brief", "--trace", path).end().status == 0)
+      let same = try await Tool("trace", "diff", path, path, "--free", "none").end()
+      #expect(same.status == 0 && same.lines.count == 1 && same.output.contains(" equal"))
+      #expect(try await Tool("trace", "convert", path, "-o", part, "--to", "60").end().status == 0)
+      let cut = try await Tool("trace", "diff", path, part).end()
+      #expect(cut.status == 1 && cut.lines.first?.hasPrefix("First difference: ") == true)
+      #expect(cut.output.contains("(nothing: the stream has ended)") && !cut.output.contains("\u{1B}"))
+      let objects = try await Tool("trace", "diff", path, part, "--json").end().objects()
+      #expect(objects.first?["second"] is NSNull && objects.last?["streams"] as? Int == objects.count - 1)
+      // Errors have a status of their own.
+      let none = try await Tool("trace", "diff", path, folder.path + "/none").end()
+      #expect(none.status == 2 && none.errors.contains("No such file"))
+      for wrong in [["--free", "weather"], ["-"]] {
+        #expect(try await Tool.run(["trace", "diff", path] + (wrong == ["-"] ? wrong : [part] + wrong)).status == 64)
+      }
+    }
+  }
+}
+
 /// `trace check`, over traces of a connection whose host sends one PDU.
 @Suite("Tool: trace check", .realTime, .hang) struct TraceCheckTests {
   /// Record 6 is an ATT PDU from the host on connection 0x0040, of which the trace shows the beginning.
