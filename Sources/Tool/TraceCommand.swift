@@ -3,12 +3,13 @@ import ArgumentParser
 struct TraceCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "trace",
-    abstract: "Read recorded traces: show, check, measure, compare, replay and convert them.",
+    abstract: "Read recorded traces: show, check, measure, compare, replay, convert and scrub them.",
     discussion: """
       A trace is a btsnoop, PacketLogger, pcap or pcapng file, also compressed by gzip; - is standard input. Every verb \
       of bindrune records one with --trace FILE; Android, macOS, btmon and Wireshark record others.
       """,
     subcommands: [
       TraceShow.self, TraceCheck.self, TraceStats.self, TraceDiff.self, TraceReplay.self, TraceConvert.self,
+      TraceScrub.self,
     ])
 }

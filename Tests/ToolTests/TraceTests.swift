@@ -214,6 +214,44 @@ import Testing
   }
 }
 
+/// `trace scrub`, over the trace of the demo: other programs open the result.
+@Suite("Tool: trace scrub", .realTime, .hang) struct TraceScrubTests {
+  @Test func scrub() async throws {
+    try await withFolder { folder in
+      let path = folder.appending(path: "demo.btsnoop").path, shared = folder.appending(path: "shared.btsnoop").path
+      #expect(try await Tool("demo", "--brief", "--trace", path).end().status == 0)
+      let end = try await Tool("trace", "scrub", path, "-o", shared).end()
+      #expect(end.status == 0 && end.errors == "", "\(end.errors)")
+      #expect(end.lines.filter { $0.hasPrefix("Shown: ") }.count == 4 && !end.output.contains("NOT shown"))
+      // The runs are the same but for what was replaced; the old file is not touched, the new one not overwritten.
+      #expect(
+        try await Tool("trace", "diff", path, shared, "--free", "addresses,random,values,times").end().status == 0)
+      let again = try await Tool("trace", "scrub", path, "-o", shared).end()
+      #expect(again.status == 1 && again.errors.contains("File exists"))
+    }
+  }
+  @Test(.enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/tshark"), "tshark is not installed"))
+  func tsharkOpensIt() async throws {
+    try await opens("tshark -r")
+  }
+  @Test(.enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/btmon"), "btmon is not installed"))
+  func btmonOpensIt() async throws {
+    try await opens("btmon -r")
+  }
+  private func opens(_ program: String) async throws {
+    try await withFolder { folder in
+      let end = try await Tool.shell(
+        """
+        cd \(folder.path) && bindrune demo --brief --trace a > /dev/null && bindrune trace scrub a -o b > /dev/null && \
+        \(program) a > one && \(program) b > two && wc -l < one && wc -l < two && grep -ci malformed two
+        """
+      ).end()
+      let counts = end.lines.suffix(3).map { $0.filter(\.isNumber) }
+      #expect(counts.count == 3 && counts[0] == counts[1] && counts[2] == "0", "\(end.output) \(end.errors)")
+    }
+  }
+}
+
 /// `trace check`, over traces of a connection whose host sends one PDU.
 @Suite("Tool: trace check", .realTime, .hang) struct TraceCheckTests {
   /// Record 6 is an ATT PDU from the host on connection 0x0040, of which the trace shows the beginning.
