@@ -95,7 +95,7 @@ struct TraceScrub: AsyncParsableCommand {
 
   private func show(_ report: ScrubReport, _ proof: ScrubProof, left: Int) {
     Console.line(
-      "Replaced: \(counted(report.addressCount, "address")), \(counted(report.keyCount, "key")), "
+      "Replaced: \(grouped(report.addressCount)) addresses, \(counted(report.keyCount, "key")), "
         + "\(counted(report.nameCount, "name"))")
     list("Fields", report.replaced)
     list("Found where no field is declared, and replaced", report.strays)

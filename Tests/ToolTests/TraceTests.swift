@@ -234,10 +234,6 @@ import Testing
   func tsharkOpensIt() async throws {
     try await opens("tshark -r")
   }
-  @Test(.enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/btmon"), "btmon is not installed"))
-  func btmonOpensIt() async throws {
-    try await opens("btmon -r")
-  }
   private func opens(_ program: String) async throws {
     try await withFolder { folder in
       let end = try await Tool.shell(
