@@ -213,7 +213,9 @@ let package = Package(
       swiftSettings: settings),
     .testTarget(
       name: "TraceTests",
-      dependencies: ["BindruneTrace", "BindruneCapture", "BindruneWire", "HCI", "L2CAP", "TestSupport"],
+      dependencies: [
+        "BindruneTrace", "BindruneCapture", "BindruneToolbox", "BindruneWire", "HCI", "L2CAP", "TestSupport",
+      ],
       swiftSettings: settings),
     .testTarget(
       name: "ReplayTests",

@@ -1,4 +1,5 @@
 import Bindrune
+import BindruneTrace
 import BindruneWire
 import GAP
 import HCI

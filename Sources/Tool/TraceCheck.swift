@@ -2,8 +2,6 @@ import ArgumentParser
 import BindruneCapture
 import BindruneTrace
 import BindruneWire
-import Glibc
-import Synchronization
 
 struct TraceCheck: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
@@ -68,7 +66,10 @@ struct TraceCheck: AsyncParsableCommand {
       var report = try junit.map { path throws(Failure) in try JUnitReport(path) }
       defer { report?.close() }
       var output = CheckOutput(selected, isJSON: json)
-      try await checkAll { result throws(Failure) in
+      let rules = selected, options = options
+      try await TraceBatch.read(files, weight: \.findings.count) { path, progress in
+        CheckResult(path, rules, options, progress)
+      } receive: { result throws(Failure) in
         output.print(result)
         try report?.add(result, selected)
       }
@@ -83,40 +84,6 @@ struct TraceCheck: AsyncParsableCommand {
     }
   }
   private static let unreadable: CInt = 2
-
-  // MARK: Reading side by side
-
-  /// Findings of files that wait for a slower file before them; beyond these, no further file is begun.
-  private static let mostWaiting = 100_000
-
-  /// Passes the results to `receive` in the order of the arguments, each as soon as possible.
-  private func checkAll(_ receive: (CheckResult) throws(Failure) -> Void) async throws {
-    let cores = max(1, sysconf(CInt(_SC_NPROCESSORS_ONLN)))
-    let progress = CheckProgress(files.count), rules = selected
-    defer { progress.end() }
-    try await withThrowingTaskGroup(of: (Int, CheckResult).self) { group in
-      var begun = 0, running = 0, printed = 0, waiting: [Int: CheckResult] = [:]
-      while printed < files.count {
-        let findings = waiting.values.reduce(0) { $0 + $1.findings.count }
-        while begun < files.count, running < cores, running == 0 || findings < Self.mostWaiting {
-          let (index, path, options) = (begun, files[begun], options)
-          // A blocking read occupies a thread of the pool, which has one for each core.
-          group.addTask { (index, CheckResult(path, rules, options, progress)) }
-          begun += 1
-          running += 1
-        }
-        guard let (index, result) = try await group.next() else { break }
-        running -= 1
-        waiting[index] = result
-        // An interrupted file was not judged to its end.
-        if Interruption.cause != nil { throw CancellationError() }
-        while let result = waiting.removeValue(forKey: printed) {
-          try receive(result)
-          printed += 1
-        }
-      }
-    }
-  }
 }
 
 /// `att.mtu,smp`: rules, and areas that stand for all of theirs.
@@ -151,13 +118,13 @@ struct CheckResult: Sendable {
   /// Why the file could not be read to its end.
   var error: String?
 
-  init(_ path: String, _ rules: [CheckRule], _ options: TraceOptions, _ progress: CheckProgress) {
-    var sink = CheckSink(rules, progress), warnings: [String] = []
+  init(_ path: String, _ rules: [CheckRule], _ options: TraceOptions, _ progress: TraceProgress) {
+    var sink = MeteredSink(Checker(rules: Set(rules)), progress), warnings: [String] = []
     do { try options.read(path, into: &sink, warn: { warnings.append($0) }) } catch { self.error = "\(error)" }
     if sink.isFromAir {
       warnings.append("\(path): the trace was recorded on the air, and the rules judge HCI traffic: none applies.")
     }
-    progress.add(sink.records % CheckSink.step, files: 1)
+    sink.end()
     let checker = sink.dissector.sink
     self.path = path == "-" ? "standard input" : path
     self.warnings = warnings
@@ -166,58 +133,6 @@ struct CheckResult: Sendable {
     findingCount = checker.findingCount
     judgements = [:]
     for rule in rules where checker.judgements(of: rule) > 0 { judgements[rule] = checker.judgements(of: rule) }
-  }
-}
-
-private struct CheckSink: CaptureSink, ~Copyable {
-  /// Records between two looks at the clock and at interruptions.
-  static let step = 4096
-  private(set) var dissector: DissectingSink<Checker>
-  private(set) var records = 0
-  private(set) var isFromAir = false
-  private(set) var wantsMore = true
-  private let progress: CheckProgress
-
-  init(_ rules: [CheckRule], _ progress: CheckProgress) {
-    dissector = DissectingSink(Checker(rules: Set(rules)))
-    self.progress = progress
-  }
-  mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
-    dissector.receive(record, bytes)
-    records += 1
-    if case .linkLayer = record.content { isFromAir = true }
-    guard records.isMultiple(of: Self.step) else { return }
-    progress.add(Self.step)
-    wantsMore = Interruption.cause == nil
-  }
-  mutating func pause() { dissector.pause() }
-}
-
-/// The status line while files are read, from the second second on.
-final class CheckProgress: Sendable {
-  private struct State {
-    var records = 0, files = 0
-    var next = ContinuousClock.now + .seconds(1)
-    var isOver = false
-  }
-  private let state = Mutex(State())
-  private let fileCount: Int
-  init(_ fileCount: Int) { self.fileCount = fileCount }
-
-  func add(_ records: Int, files: Int = 0) {
-    state.withLock { state in
-      state.records += records
-      state.files += files
-      let now = ContinuousClock.now
-      guard now >= state.next, !state.isOver else { return }
-      state.next = now + .milliseconds(200)
-      let place = fileCount > 1 ? "\(grouped(state.files)) of \(grouped(fileCount)) files, " : ""
-      Console.status(place + counted(state.records, "record"))
-    }
-  }
-  func end() {
-    state.withLock { $0.isOver = true }
-    Console.status(nil)
   }
 }
 

@@ -109,24 +109,7 @@ struct TraceReplay: AsyncParsableCommand {
         + "\(divergence.role.text), \(divergence.stream.rawValue)")
     let left = ReplayDivergence.lines(divergence.recorded, divergence.stream)
     let right = ReplayDivergence.lines(divergence.ours, divergence.stream)
-    let columns = Screen.size.columns, width = (columns - 7) / 2
-    guard columns >= 80 else {
-      for (title, lines) in [("recorded", left), ("ours", right)] {
-        Console.line("  \(title)")
-        for line in lines { Console.line("    \(line)") }
-      }
-      return
-    }
-    Console.line("  \("recorded".padded(width)) ours")
-    for row in 0..<max(left.count, right.count) {
-      let a = row < left.count ? left[row] : "", b = row < right.count ? right[row] : ""
-      let pieces = (a.wrapped(width), b.wrapped(width))
-      for line in 0..<max(pieces.0.count, pieces.1.count) {
-        let one = line < pieces.0.count ? pieces.0[line] : "", other = line < pieces.1.count ? pieces.1[line] : ""
-        let text = "  \(one.padded(width)) \(other)"
-        Console.line(a == b ? text : Console.styled(text, .yellow))
-      }
-    }
+    sideBySide(("recorded", left), ("ours", right))
   }
   private static func object(_ result: ReplayResult) -> JSONLine {
     var object = JSONLine()

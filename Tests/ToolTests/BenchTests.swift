@@ -1,5 +1,6 @@
 import Bindrune
 import BindruneSimulator
+import BindruneTrace
 import Foundation
 import NIOPosix
 import TestSupport

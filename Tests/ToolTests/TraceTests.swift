@@ -165,6 +165,99 @@ import Testing
   }
 }
 
+/// `trace stats`, over the trace of the demo.
+@Suite("Tool: trace stats", .realTime, .hang) struct TraceStatsTests {
+  @Test func textAndObjects() async throws {
+    try await withFolder { folder in
+      let path = folder.appending(path: "demo.btsnoop").path
+      #expect(try await Tool("demo", "--brief", "--trace", path).end().status == 0)
+      let text = try await Tool("trace", "stats", path).end()
+      #expect(text.status == 0 && text.errors == "" && !text.output.contains("\u{1B}"))
+      #expect(text.lines.contains { $0.hasPrefix("link 0x") && $0.contains(", Central to ") })
+      #expect(text.lines.contains { $0.hasPrefix("  our requests ") && $0.contains(", p99 ") })
+      let objects = try await Tool("trace", "stats", "--json", path).end().objects()
+      let fields = try await Tool("trace", "show", "--fields", path).end().lines.dropFirst()
+      let file = try #require(objects.last), link = try #require(objects.first)
+      #expect(objects.allSatisfy { $0["file"] as? String == path } && file["connections"] as? Int == objects.count - 1)
+      let pdus = try #require(link["pdus"] as? [[String: any Sendable]])
+      let count = pdus.reduce(0) { $0 + ($1["count"] as? Int ?? 0) }
+      #expect(count == fields.count { $0.contains("\t\(link["connection"] as? String ?? "?")\t") } && count > 30)
+      // One bad file stops no other.
+      let both = try await Tool("trace", "stats", folder.path + "/none", path).end()
+      #expect(both.status == 2 && both.errors.contains("No such file") && both.output.contains("link 0x"))
+      #expect(both.lines.last?.contains("1 file could not be read") == true)
+    }
+  }
+  @Test func emptyTrace() async throws {
+    try await withFolder { folder in
+      var octets: [UInt8] = []
+      CaptureWriter(.btsnoop).begin(&octets)
+      let path = folder.appending(path: "empty").path
+      try Data(octets).write(to: URL(filePath: path))
+      let end = try await Tool("trace", "stats", path).end()
+      #expect(end.status == 0 && end.output == "\(path): no records\n")
+    }
+  }
+}
+
+/// `trace diff`, over two runs of the demo.
+@Suite("Tool: trace diff", .realTime, .hang) struct TraceDiffTests {
+  @Test func equalAndDifferent() async throws {
+    try await withFolder { folder in
+      let path = folder.appending(path: "demo.btsnoop").path, part = folder.appending(path: "part.btsnoop").path
+      #expect(try await Tool("demo", "--brief", "--trace", path).end().status == 0)
+      let same = try await Tool("trace", "diff", path, path, "--free", "none").end()
+      #expect(same.status == 0 && same.lines.count == 1 && same.output.contains(" equal"))
+      #expect(try await Tool("trace", "convert", path, "-o", part, "--to", "60").end().status == 0)
+      let cut = try await Tool("trace", "diff", path, part).end()
+      #expect(cut.status == 1 && cut.lines.first?.hasPrefix("First difference: ") == true)
+      #expect(cut.output.contains("(nothing: the stream has ended)") && !cut.output.contains("\u{1B}"))
+      let objects = try await Tool("trace", "diff", path, part, "--json").end().objects()
+      #expect(objects.first?["second"] is NSNull && objects.last?["streams"] as? Int == objects.count - 1)
+      // Errors have a status of their own.
+      let none = try await Tool("trace", "diff", path, folder.path + "/none").end()
+      #expect(none.status == 2 && none.errors.contains("No such file"))
+      for wrong in [["--free", "weather"], ["-"]] {
+        #expect(try await Tool.run(["trace", "diff", path] + (wrong == ["-"] ? wrong : [part] + wrong)).status == 64)
+      }
+    }
+  }
+}
+
+/// `trace scrub`, over the trace of the demo: other programs open the result.
+@Suite("Tool: trace scrub", .realTime, .hang) struct TraceScrubTests {
+  @Test func scrub() async throws {
+    try await withFolder { folder in
+      let path = folder.appending(path: "demo.btsnoop").path, shared = folder.appending(path: "shared.btsnoop").path
+      #expect(try await Tool("demo", "--brief", "--trace", path).end().status == 0)
+      let end = try await Tool("trace", "scrub", path, "-o", shared).end()
+      #expect(end.status == 0 && end.errors == "", "\(end.errors)")
+      #expect(end.lines.filter { $0.hasPrefix("Shown: ") }.count == 4 && !end.output.contains("NOT shown"))
+      // The runs are the same but for what was replaced; the old file is not touched, the new one not overwritten.
+      #expect(
+        try await Tool("trace", "diff", path, shared, "--free", "addresses,random,values,times").end().status == 0)
+      let again = try await Tool("trace", "scrub", path, "-o", shared).end()
+      #expect(again.status == 1 && again.errors.contains("File exists"))
+    }
+  }
+  @Test(.enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/tshark"), "tshark is not installed"))
+  func tsharkOpensIt() async throws {
+    try await opens("tshark -r")
+  }
+  private func opens(_ program: String) async throws {
+    try await withFolder { folder in
+      let end = try await Tool.shell(
+        """
+        cd \(folder.path) && bindrune demo --brief --trace a > /dev/null && bindrune trace scrub a -o b > /dev/null && \
+        \(program) a > one && \(program) b > two && wc -l < one && wc -l < two && grep -ci malformed two
+        """
+      ).end()
+      let counts = end.lines.suffix(3).map { $0.filter(\.isNumber) }
+      #expect(counts.count == 3 && counts[0] == counts[1] && counts[2] == "0", "\(end.output) \(end.errors)")
+    }
+  }
+}
+
 /// `trace check`, over traces of a connection whose host sends one PDU.
 @Suite("Tool: trace check", .realTime, .hang) struct TraceCheckTests {
   /// Record 6 is an ATT PDU from the host on connection 0x0040, of which the trace shows the beginning.

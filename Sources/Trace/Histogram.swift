@@ -1,23 +1,26 @@
 import BindruneWire
 
 /// Counts durations in buckets that each reach 3 % further than the one before: durations in, percentiles and rows out.
-/// Its size is fixed.
+/// Its size is bounded: 15 kB.
 ///
 /// The bucket of a duration is the position of its first binary digit, in nanoseconds, and the five digits after it.
-struct Histogram: Sendable {
+public struct Histogram: Sendable {
   private static var digits: Int { 5 }
   /// Buckets per doubling.
   private static var fineness: Int { 1 << digits }
-  /// For the 63 binary digits of a duration.
-  private var buckets = [Int](repeating: 0, count: (63 - digits + 1) * fineness)
-  private(set) var count = 0
-  private(set) var shortest = Duration.zero
-  private(set) var longest = Duration.zero
+  /// For the 63 binary digits of a duration; empty until there is one.
+  private var buckets: [Int] = []
+  public private(set) var count = 0
+  public private(set) var shortest = Duration.zero
+  public private(set) var longest = Duration.zero
 
-  mutating func add(_ duration: Duration) {
+  public init() {}
+
+  public mutating func add(_ duration: Duration) {
     shortest = count == 0 ? duration : min(shortest, duration)
     longest = max(longest, duration)
     count += 1
+    if buckets.isEmpty { buckets = [Int](repeating: 0, count: (63 - Self.digits + 1) * Self.fineness) }
     buckets[Self.bucket(of: UInt64(clamping: duration.nanoseconds))] += 1
   }
 
@@ -32,7 +35,7 @@ struct Histogram: Sendable {
   }
 
   /// The duration that `share`, 0 … 1, of all did not exceed; at most 3 % too long. nil: the histogram is empty.
-  func percentile(_ share: Double) -> Duration? {
+  public func percentile(_ share: Double) -> Duration? {
     if count == 0 { return nil }
     let rank = max(1, Int((share * Double(count)).rounded(.up)))
     var sum = 0
@@ -44,12 +47,12 @@ struct Histogram: Sendable {
   }
 
   /// Durations from `lower`, less than `upper`.
-  struct Row: Equatable {
-    var lower: Duration, upper: Duration
-    var count: Int
+  public struct Row: Equatable, Sendable {
+    public var lower: Duration, upper: Duration
+    public var count: Int
   }
   /// All durations, and the gaps between them, in at most `limit` rows of equal ratio.
-  func rows(atMost limit: Int) -> [Row] {
+  public func rows(atMost limit: Int) -> [Row] {
     guard let first = buckets.firstIndex(where: { $0 > 0 }), let last = buckets.lastIndex(where: { $0 > 0 }) else {
       return []
     }

@@ -1,0 +1,93 @@
+import ArgumentParser
+import BindruneCapture
+import BindruneTrace
+import BindruneWire
+
+struct TraceStats: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "stats",
+    abstract: "Count and time what a trace has of each connection.",
+    discussion: """
+      PDUs by kind, round trips with percentiles, throughput, the MTU and the link's parameters as they change, and \
+      what suggests retransmissions. Files are read side by side, and a bad one stops no other.
+
+      Status 0; 2: a file could not be read to its end.
+
+      Examples:
+        bindrune trace stats capture.btsnoop
+        bindrune trace stats traces/* --json
+      """)
+
+  @Argument(help: ArgumentHelp("The traces; - is standard input.", valueName: "file"), completion: .file())
+  var files: [String]
+  @Flag(help: "Print one JSON object per connection, and one per file.")
+  var json = false
+  @OptionGroup var options: TraceOptions
+
+  func validate() throws {
+    if files.contains(TraceOptions.monitor) {
+      throw ValidationError("stats reads files: record \(TraceOptions.monitor) with `bindrune trace convert` first.")
+    }
+    if files.count(where: { $0 == "-" }) > 1 { throw ValidationError("Standard input can be read once: give one -.") }
+  }
+
+  func run() async throws {
+    var output = StatsOutput(isJSON: json)
+    let options = options
+    try await TraceBatch.read(files, weight: \.connections.count) { path, progress in
+      StatsResult(path, options, progress)
+    } receive: {
+      output.print($0)
+    }
+    if files.count > 1 { output.printTotals() }
+    if output.failures > 0 { throw ExitCode(2) }
+  }
+}
+
+/// What was counted in one file.
+struct StatsResult: Sendable {
+  /// For people and programs: not escaped.
+  var path: String
+  var statistics: TraceStatistics
+  var connections: [ConnectionStatistics] { statistics.connections }
+  /// Octets that were skipped.
+  var warnings: [String]
+  /// Why the file could not be read to its end.
+  var error: String?
+
+  init(_ path: String, _ options: TraceOptions, _ progress: TraceProgress) {
+    var sink = MeteredSink(TraceStatistics(), progress), warnings: [String] = []
+    do { try options.read(path, into: &sink, warn: { warnings.append($0) }) } catch { self.error = "\(error)" }
+    sink.end()
+    self.path = path == "-" ? "standard input" : path
+    self.warnings = warnings
+    statistics = sink.dissector.sink
+  }
+}
+
+/// Passes records on, reports the progress, and stops when the program is interrupted.
+struct MeteredSink<Sink: TraceSink>: CaptureSink, ~Copyable {
+  /// Records between two looks at the clock and at interruptions.
+  private static var step: Int { 4096 }
+  private(set) var dissector: DissectingSink<Sink>
+  private(set) var records = 0
+  private(set) var isFromAir = false
+  private(set) var wantsMore = true
+  private let progress: TraceProgress
+
+  init(_ sink: Sink, _ progress: TraceProgress) {
+    dissector = DissectingSink(sink)
+    self.progress = progress
+  }
+  mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
+    dissector.receive(record, bytes)
+    records += 1
+    if case .linkLayer = record.content { isFromAir = true }
+    guard records.isMultiple(of: Self.step) else { return }
+    progress.add(Self.step)
+    wantsMore = Interruption.cause == nil
+  }
+  mutating func pause() { dissector.pause() }
+  /// The file is done.
+  func end() { progress.add(records % Self.step, files: 1) }
+}

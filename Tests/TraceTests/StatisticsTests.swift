@@ -1,0 +1,174 @@
+import BindruneCapture
+import BindruneTrace
+import BindruneWire
+import Foundation
+import HCI
+import TestSupport
+import Testing
+
+/// What is counted and timed of a trace's connections.
+@Suite struct StatisticsTests {
+  private func statistics(_ packets: Packets, times: [Int: Int64] = [:]) -> TraceStatistics {
+    var sink = DissectingSink(TraceStatistics())
+    for (record, octets) in packets.records {
+      var record = record
+      if let time = times[record.number] { record.time = time }
+      sink.receive(record, octets.span)
+    }
+    sink.pause()
+    return sink.sink
+  }
+
+  @Test func session() throws {
+    let found = statistics(Packets.session)
+    #expect(found.records == 13 && found.events == 2 && found.data == 11 && found.connections.count == 1)
+    let link = try #require(found.connections.first)
+    #expect(link.connection == 0x40 && link.role == .central && link.peer?.text == "70:F2:8F:31:A2:FA")
+    #expect(link.ending == HCIStatus(rawValue: 0x13) && (link.firstRecord, link.lastRecord) == (1, 13))
+    // 7 + 7 + 5 + 5 octets of requests and 7 of pairing; 8 + 9 + 6 + 1 of responses, 5 of a notification, 12 of signaling.
+    #expect((link.frames.fromHost.count, link.frames.fromHost.octets) == (5, 31))
+    #expect((link.frames.toHost.count, link.frames.toHost.octets) == (6, 41))
+    let kinds = link.sortedKinds.map {
+      "\($0.kind.direction == .fromHost ? ">" : "<") \($0.kind.name) \($0.amount.count)"
+    }
+    #expect(
+      kinds == [
+        "> ATT_FIND_INFORMATION_REQ 1", "< ATT_FIND_INFORMATION_RSP 1", "> ATT_READ_BY_TYPE_REQ 1",
+        "< ATT_READ_BY_TYPE_RSP 1", "> ATT_READ_BY_GROUP_TYPE_REQ 1", "< ATT_READ_BY_GROUP_TYPE_RSP 1",
+        "> ATT_WRITE_REQ 1", "< ATT_WRITE_RSP 1", "< ATT_HANDLE_VALUE_NTF 1", "> Pairing Request (0x01) 1",
+        "< L2CAP_CONNECTION_PARAMETER_UPDATE_REQ 1",
+      ])
+    // Each record is a millisecond after the one before.
+    let times = try #require(link.roundTrips[.init(isIndication: false, asker: .fromHost)])
+    #expect(times.count == 4 && times.shortest == .milliseconds(1) && times.longest == .milliseconds(1))
+    #expect(link.hints.unanswered == 0 && link.roundTrips.count == 1)
+    #expect(
+      link.changes.map(\.value) == [
+        .parameters(interval: .milliseconds(30), latency: 0, timeout: .seconds(2))
+      ])
+  }
+
+  /// The MTU is the smaller of both, and at least 23: Vol 3, Part F, §3.4.2.2.
+  @Test(arguments: [(517, 185, 185), (100, 517, 100), (517, 20, 23)]) func mtu(_ client: Int, _ server: Int, _ mtu: Int)
+  {
+    var packets = Packets()
+    packets.frame(.fromHost, [0x02, UInt8(client & 0xFF), UInt8(client >> 8)])
+    packets.frame(.fromController, [0x03, UInt8(server & 0xFF), UInt8(server >> 8)])
+    let link = statistics(packets).connections[0]
+    #expect(link.attMTU == mtu && link.changes.map(\.value) == [.mtu(mtu)] && link.role == nil)
+  }
+
+  /// A handle that is used again is another connection; a question without an answer is one.
+  @Test func handlesUsedAgain() {
+    var packets = Packets.session
+    packets.add(.fromController, "04 3E 13 01 00 40 00 01 01 FA A2 31 8F F2 70 18 00 00 00 C8 00 00")
+    packets.frame(.fromHost, octets("0A 03 00"))
+    let found = statistics(packets).connections
+    #expect(found.count == 2 && found[1].role == .peripheral && found[1].frames.fromHost.count == 1)
+    #expect(found[1].hints.unanswered == 1 && found[1].ending == nil && found[0].hints.unanswered == 0)
+  }
+
+  /// The controller reports the third packet 130 ms after the second: the interval is 30 ms.
+  @Test func completions() {
+    var packets = Packets()
+    packets.add(.fromController, "04 3E 13 01 00 40 00 00 01 FA A2 31 8F F2 70 18 00 00 00 C8 00 00")
+    for _ in 0..<3 { packets.frame(.fromHost, octets("52 03 00 01")) }
+    packets.add(.fromController, "04 13 05 01 40 00 02 00")
+    packets.add(.fromController, "04 13 05 01 40 00 01 00")
+    // More than was sent: a controller's mistake must not count.
+    packets.add(.fromController, "04 13 05 01 40 00 FF FF")
+    let base: Int64 = 1_700_000_000_000_000_000
+    let times = [1: 0, 2: 1, 3: 2, 4: 3, 5: 20, 6: 150, 7: 151].mapValues { base + Int64($0) * 1_000_000 }
+    let hints = statistics(packets, times: times).connections[0].hints
+    #expect(hints.completion.count == 2 && hints.late == 1)
+    #expect(hints.completion.shortest == .milliseconds(19) && hints.completion.longest == .milliseconds(130))
+  }
+
+  /// On the air a repeated sequence number is a retransmission: Vol 6, Part B, §4.5.9.
+  @Test func retransmissions() {
+    var sink = DissectingSink(TraceStatistics())
+    // Central 0, 1, 1, 0; Peripheral 0, 0: bit 3 of the header.
+    for (number, (side, header)) in [
+      (LinkLayerDirection.central, UInt8(0x01)), (.peripheral, 0x01), (.central, 0x09), (.central, 0x09),
+      (.peripheral, 0x01), (.central, 0x01),
+    ].enumerated() {
+      let octets: [UInt8] = [0x78, 0x56, 0x34, 0x12, header, 0, 1, 2, 3]
+      let record = CaptureRecord(
+        number: number + 1, time: Int64(number), content: .linkLayer(side), octets: Octets(0, octets.count))
+      sink.receive(record, octets.span)
+    }
+    let link = sink.sink.connections[0]
+    #expect(link.connection == 0x1234_5678 && link.hints.repeated.fromHost == 1 && link.hints.repeated.toHost == 1)
+  }
+
+  /// Bins double when the time needs it, and keep the sum.
+  @Test func series() {
+    var series = TraceSeries()
+    for second in 0..<1000 { series.add(3, at: Int64(second) * 1_000_000_000) }
+    #expect(series.bins.count <= TraceSeries.mostBins && series.bins.reduce(0, +) == 3000 && series.width > 10_000_000)
+    series.add(1, at: .max)
+    series.add(1, at: -5)
+    #expect(series.bins.count <= TraceSeries.mostBins && series.bins.reduce(0, +) == 3002)
+  }
+
+  /// 500 connections; then more than are counted, on clocks that jump by centuries.
+  @Test func many() {
+    var packets = Packets()
+    for handle in 0..<500 {
+      packets.frame(.fromHost, handle: UInt16(handle), octets("0A 03 00"))
+      packets.frame(.fromController, handle: UInt16(handle), octets("0B 01"))
+    }
+    let found = statistics(packets)
+    #expect(found.connections.count == 500 && found.connections.allSatisfy { $0.hints.unanswered == 0 })
+    var more = Packets()
+    for handle in 0..<2000 { more.frame(.fromHost, handle: UInt16(handle), octets("0A 03 00")) }
+    let wild = Dictionary(uniqueKeysWithValues: (1...2000).map { ($0, $0.isMultiple(of: 2) ? Int64.min : .max) })
+    let bounded = statistics(more, times: wild)
+    #expect(bounded.connections.count == TraceStatistics.mostConnections)
+    #expect(bounded.uncounted == 2000 - TraceStatistics.mostConnections)
+  }
+  @Test func nothing() { #expect(statistics(Packets()).connections.isEmpty) }
+
+  // MARK: tshark
+
+  /// tshark's counts of ATT PDUs by handle, direction and opcode, in HCI traces.
+  private static let tshark = ["/usr/bin/tshark", "/usr/local/bin/tshark"].first {
+    FileManager.default.isExecutableFile(atPath: $0)
+  }
+  private static let traces =
+    OwnTraces.names.filter { $0.hasPrefix("bumble") || $0.hasPrefix("facade") }.map(OwnTraces.path)
+    + PublicTraces.names.filter { $0.hasSuffix(".log") }.map(PublicTraces.path)
+  @Test(.enabled(if: tshark != nil, "tshark is not installed"), arguments: traces)
+  func anotherToolCountsTheSame(_ path: String) throws {
+    let process = Process(), pipe = Pipe()
+    process.executableURL = URL(filePath: try #require(Self.tshark))
+    process.arguments = [
+      "-r", path, "-Y", "btatt", "-T", "fields", "-e", "bthci_acl.chandle", "-e", "hci_h4.direction", "-e",
+      "btatt.opcode",
+    ]
+    process.standardOutput = pipe
+    process.standardError = FileHandle.nullDevice
+    try process.run()
+    let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    process.waitUntilExit()
+    #expect(process.terminationStatus == 0)
+    var expected: [String: Int] = [:]
+    for row in output.split(separator: "\n") {
+      let columns = row.split(separator: "\t", omittingEmptySubsequences: false)
+      // The debug handles of a vendor's controller, which tshark takes for connections: see ../shared/traces.
+      guard columns.count == 3, !["0x0edc", "0x0ff1"].contains(columns[0]) else { continue }
+      expected["\(columns[0]) \(columns[1] == "0x00" ? "S" : "R") \(columns[2])", default: 0] += 1
+    }
+    var file = try TraceFile(path: path), sink = DissectingSink(TraceStatistics())
+    try file.read(into: &sink)
+    var counted: [String: Int] = [:]
+    for link in sink.sink.connections where ![0x0EDC, 0x0FF1].contains(link.connection) {
+      for (kind, amount) in link.kinds where kind.layer == .att {
+        let handle = hexDigits(UInt64(link.connection), 4).lowercased()
+        let opcode = hexDigits(UInt64(kind.number), 2).lowercased()
+        counted["0x\(handle) \(kind.direction == .fromHost ? "S" : "R") 0x\(opcode)", default: 0] += amount.count
+      }
+    }
+    #expect(counted == expected)
+  }
+}
