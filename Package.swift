@@ -166,6 +166,15 @@ let package = Package(
       name: "CheckFolder", dependencies: ["BindruneTrace"], path: "Examples/CheckFolder",
       swiftSettings: [.treatAllWarnings(as: .error)]),
 
+    // The course's exercises: a program with all layers.
+    .executableTarget(
+      name: "Workbench",
+      dependencies: [
+        "GAP", "GATT", "ATT", "SMP", "L2CAP", "HCI", "BindruneWire", "BindruneToolbox", "BindruneSimulator",
+        "BindruneTrace", "BindruneCapture",
+      ],
+      path: "Examples/Workbench", swiftSettings: [.treatAllWarnings(as: .error)]),
+
     // The programs of Tests/Interop/run, which are no tests of `swift test`.
     .executableTarget(
       name: "InteropCentral", dependencies: ["Bindrune"],
@@ -264,6 +273,14 @@ let package = Package(
       dependencies: ["BindruneConformance", "BindruneWire", "BindruneToolbox", "ATT", "GATT", "SMP", "TestSupport"],
       swiftSettings: settings),
     .testTarget(name: "ArrowTests", swiftSettings: settings),
+    // The course: its code, and the pages that show it.
+    .testTarget(
+      name: "CourseTests",
+      dependencies: [
+        "BindruneTool", "GAP", "GATT", "ATT", "SMP", "L2CAP", "HCI", "BindruneWire", "BindruneToolbox",
+        "BindruneSimulator", "BindruneTrace", "BindruneCapture", "BindruneConformance", "TestSupport",
+      ],
+      swiftSettings: settings),
   ],
   swiftLanguageModes: [.v6]
 )

@@ -23,6 +23,7 @@ struct BindruneCommand: AsyncParsableCommand {
       Serve.self, Advertise.self, Apps.self,
       Overflow.self, Bench.self,
       Controllers.self, Adapters.self, Doctor.self, Bonds.self, Conform.self, TraceCommand.self, Explain.self,
+      Learn.self,
     ])
 
   /// Like the parser's own `main`, but interruptions end the work cleanly, and the end waits for the output's reader.

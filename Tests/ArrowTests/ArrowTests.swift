@@ -42,6 +42,8 @@ let arrows: [(module: String, folder: String, below: [String])] = [
   ("HeartRateMonitor", "HeartRateMonitor", ["Bindrune"]),
   ("Thermometer", "Thermometer", ["Bindrune"]),
   ("CheckFolder", "CheckFolder", ["BindruneTrace"]),
+  // The course's exercises use any layer.
+  ("Workbench", "Workbench", ["BindruneTrace", "BindruneSimulator"]),
   // Not products: code shared by tests, and the programs of tests, of Tests/Interop and Tests/Kernel.
   ("TestSupport", "TestSupport", ["GAP", "BindruneSimulator"]),
   ("InteropCentral", "Central", ["Bindrune"]),
