@@ -119,7 +119,7 @@ struct TraceReport: AsyncParsableCommand {
 /// A collector that shows its progress, and ends when the user interrupts.
 private struct ReportFile: CaptureSink, ~Copyable {
   var collector: ReportCollector
-  let progress = CheckProgress(1)
+  let progress = TraceProgress(1)
   private var records = 0
   private var isInterrupted = false
   init(_ collector: consuming ReportCollector) { self.collector = collector }
