@@ -264,7 +264,7 @@ let package = Package(
       name: "ToolTests",
       dependencies: [
         "BindruneTool", "Bindrune", "GAP", "SMP", "HCI", "BindruneTransport", "BindruneSimulator", "BindruneCapture",
-        "BindruneWire", "TestSupport",
+        "BindruneTrace", "BindruneWire", "TestSupport",
       ] + nio,
       swiftSettings: settings),
     .testTarget(name: "VectorTests", dependencies: ["BindruneWire", "ATT", "TestSupport"], swiftSettings: settings),

@@ -95,7 +95,7 @@ struct DeviceTable {
   }
   static func devices(_ count: Int) -> String { count == 1 ? "1 device" : "\(count) devices" }
   /// A duration in short form.
-  fileprivate static func age(_ duration: Duration) -> String {
+  static func age(_ duration: Duration) -> String {
     let seconds = max(0, duration.components.seconds)
     return switch seconds {
     case ..<120: "\(seconds) s"
@@ -120,7 +120,7 @@ extension DeviceTable.Row {
 }
 
 /// Text in a column, and its style.
-private struct Cell {
+struct Cell {
   var content: String
   var style: Console.Style?
   init(_ content: String, _ style: Console.Style? = nil) {

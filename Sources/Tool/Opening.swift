@@ -13,11 +13,14 @@ import NIOPosix
 /// passes its own radio.
 struct OpenHost {
   let host: BluetoothHost
+  /// Without what observes it.
+  private let transport: any HCITransport
   private let sensor: (host: BluetoothHost, task: Task<Void, any Error>)?
 
   static func open(
     _ options: HostOptions, configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
-    agent: any PairingAgent = JustWorksAgent(), bondStore: (any BondStore)? = nil, radio: SimulatedRadio? = nil
+    agent: any PairingAgent = JustWorksAgent(), bondStore: (any BondStore)? = nil, radio: SimulatedRadio? = nil,
+    observer: PacketObserver? = nil
   ) async throws -> OpenHost {
     let logger = options.common.logger, choice = try options.choice()
     let loop = radio?.eventLoop ?? MultiThreadedEventLoopGroup.singleton.next()
@@ -35,9 +38,9 @@ struct OpenHost {
         on: loop, radio: radio, takesDown: choice.takesDown, trace: choice.trace, logger: logger)
       let open = OpenHost(
         host: BluetoothHost(
-          transport, configuration: configuration, database: database, agent: agent, bondStore: bondStore,
-          logger: logger),
-        sensor: sensor)
+          observer.map { ObservedTransport(transport, $0) } ?? transport, configuration: configuration,
+          database: database, agent: agent, bondStore: bondStore, logger: logger),
+        transport: transport, sensor: sensor)
       do throws(BluetoothError) { try await open.host.start() } catch {
         await open.close()  // an adapter that was taken down is brought up before the process ends
         var named = error
@@ -54,7 +57,7 @@ struct OpenHost {
 
   func close() async {
     await host.close()
-    await host.transport.warnOfTrace()
+    await transport.warnOfTrace()
     sensor?.task.cancel()
     await sensor?.host.close()
   }
@@ -92,10 +95,11 @@ extension BluetoothHost {
   static func using<Result>(
     _ options: HostOptions, configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
     agent: any PairingAgent = JustWorksAgent(), bondStore: (any BondStore)? = nil, radio: SimulatedRadio? = nil,
-    _ body: (BluetoothHost) async throws -> Result
+    observer: PacketObserver? = nil, _ body: (BluetoothHost) async throws -> Result
   ) async throws -> Result {
     let open = try await OpenHost.open(
-      options, configuration: configuration, database: database, agent: agent, bondStore: bondStore, radio: radio)
+      options, configuration: configuration, database: database, agent: agent, bondStore: bondStore, radio: radio,
+      observer: observer)
     do {
       let result = try await body(open.host)
       await open.close()
@@ -107,11 +111,14 @@ extension BluetoothHost {
   }
 }
 
+/// Receives every packet of a host's transport, on its event loop.
+typealias PacketObserver = @Sendable (Span<UInt8>, HCIDirection) -> Void
+
 /// Any transport; passes every packet to a function on its event loop.
 final class ObservedTransport: ForwardingTransport, @unchecked Sendable {
-  private let observe: @Sendable (Span<UInt8>, HCIDirection) -> Void
+  private let observe: PacketObserver
 
-  init(_ inner: any HCITransport, _ observe: @escaping @Sendable (Span<UInt8>, HCIDirection) -> Void) {
+  init(_ inner: any HCITransport, _ observe: @escaping PacketObserver) {
     self.observe = observe
     super.init(inner)
   }
