@@ -20,6 +20,8 @@ final class Probe: EventQueueReader, @unchecked Sendable {
   private var fresh: [BrokerEvent] = []
   private var check: (() -> Void)?
   private var last: UInt64 = 0
+  /// From now on its app takes no events: they wait in the queue, or are dropped by its bounds.
+  var isStalled = false
 
   init(_ adapter: Adapter, of app: AppID = .own, as identity: ManagerIdentity? = nil) {
     self.adapter = adapter
@@ -27,8 +29,13 @@ final class Probe: EventQueueReader, @unchecked Sendable {
     events.reader = self
     session = DirectSession(on: adapter, of: app, as: identity, events: events)
   }
-  func eventsWait(in queue: EventQueue) { for case let event? in queue.takeAll() { hear(event) } }
-  func eventsDropped(_ count: Int, from queue: EventQueue) { Issue.record("\(count) events were dropped") }
+  func eventsWait(in queue: EventQueue) {
+    if isStalled { return }
+    for case let event? in queue.takeAll() { hear(event) }
+  }
+  func eventsDropped(_ count: Int, from queue: EventQueue) {
+    if !isStalled { Issue.record("\(count) events were dropped") }
+  }
   /// A session on an existing adapter.
   static func poweredOn(
     _ adapter: Adapter, of app: AppID = .own, as identity: ManagerIdentity? = nil,
@@ -178,10 +185,10 @@ extension [BrokerEvent] {
   var states: [AdapterState] { compactMap { if case .adapter(let state) = $0 { state } else { nil } } }
 }
 
-/// Adapters and foreign hosts on one radio, without loss, in the test's own time.
+/// Adapters and foreign hosts on one radio, by default without loss, in the test's own time.
 struct Room: Sendable {
   let radio: SimulatedRadio
-  init() { radio = SimulatedRadio(on: VirtualLoop.current, configuration: .ideal) }
+  init(_ air: AirConfiguration = .ideal) { radio = SimulatedRadio(on: VirtualLoop.current, configuration: air) }
 
   /// With short delays; `open`: another transport to the controller.
   func adapter(
@@ -195,9 +202,10 @@ struct Room: Sendable {
     return Adapter(on: radio.eventLoop, patience: patience, logger: .silent, open: open ?? onRadio)
   }
   func host(
-    _ database: Database, _ configuration: HostConfiguration = HostConfiguration()
+    _ database: Database, _ configuration: HostConfiguration = HostConfiguration(),
+    observer: (any HostObserver)? = nil
   ) async throws -> BluetoothHost {
-    let host = BluetoothHost(radio.controller(), configuration: configuration, database: database)
+    let host = BluetoothHost(radio.controller(), configuration: configuration, database: database, observer: observer)
     try await host.start()
     return host
   }

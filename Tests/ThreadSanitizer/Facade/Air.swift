@@ -1,5 +1,5 @@
 // The same over the adapters of this process: two hosts on one virtual radio, and programs on threads of their
-// own above them.
+// own above them; also if these reach their adapters through the daemon's socket.
 import Bindrune
 import BindruneBroker
 @testable import CoreBluetooth
@@ -45,21 +45,29 @@ final class Sender: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
   }
 }
 
-func overTheAir() -> [String] {
+/// `daemon`: the path of the socket of a daemon that is to be between the managers and the adapters.
+func overTheAir(daemon path: String? = nil) -> [String] {
   var faults: [String] = []
+  let names = path == nil ? ["sender", "receiver"] : ["sender of the daemon", "receiver of the daemon"]
+  let adapters = names.map { path == nil ? $0 : "broker:\($0)" }
   let loop = MultiThreadedEventLoopGroup.singleton.next(), radio = SimulatedRadio(on: loop, configuration: .ideal)
-  for name in ["sender", "receiver"] {
-    DirectSession.provideAdapter(named: name, on: loop) { _ in radio.controller() }
+  for name in names { DirectSession.provideAdapter(named: name, on: loop) { _ in radio.controller() } }
+  var daemon: AppDaemon?
+  if let path {
+    setenv("BINDRUNE_SOCKET", path, 1)
+    daemon = waiting { try? await AppDaemon(sharing: names, at: path) }
+    if daemon == nil { return ["the daemon does not begin"] }
   }
+  defer { if let daemon { waiting { await daemon.stop() } } }
   let sender = Sender()
   let server = CBPeripheralManager(
-    delegate: sender, queue: DispatchQueue(label: "sender"), options: [CBManagerOptionAdapterKey: "sender"])
+    delegate: sender, queue: DispatchQueue(label: "sender"), options: [CBManagerOptionAdapterKey: adapters[0]])
   if sender.isAdvertising.wait(timeout: .now() + 60) == .timedOut { return ["it does not advertise"] }
 
   for round in 1...3 {
     let client = Client(count: 500)
     let manager = CBCentralManager(
-      delegate: client, queue: DispatchQueue(label: "receiver"), options: [CBManagerOptionAdapterKey: "receiver"])
+      delegate: client, queue: DispatchQueue(label: "receiver"), options: [CBManagerOptionAdapterKey: adapters[1]])
     threads(5) { thread in
       for turn in 0..<200 {
         let peripheral = client.found
@@ -78,7 +86,7 @@ func overTheAir() -> [String] {
         // A manager of the same adapter that is released with operations in flight.
         if thread == 3, turn.isMultiple(of: 20) {
           let gone = CBCentralManager(
-            delegate: nil, queue: DispatchQueue(label: "gone"), options: [CBManagerOptionAdapterKey: "receiver"])
+            delegate: nil, queue: DispatchQueue(label: "gone"), options: [CBManagerOptionAdapterKey: adapters[1]])
           gone.scanForPeripherals(withServices: nil)
           if let peripheral = peripheral.flatMap({ gone.retrievePeripherals(withIdentifiers: [$0.identifier]) })?.first
           {
@@ -101,4 +109,18 @@ func overTheAir() -> [String] {
   }
   withExtendedLifetime(server) {}
   return faults
+}
+
+private func waiting<Result: Sendable>(_ body: @escaping @Sendable () async -> Result) -> Result {
+  let isDone = DispatchSemaphore(value: 0), box = Box<Result>()
+  Task {
+    box.value = await body()
+    isDone.signal()
+  }
+  isDone.wait()
+  return box.value!
+}
+private final class Box<Value>: @unchecked Sendable {
+  // Sendable: the semaphore orders its two accesses.
+  var value: Value?
 }

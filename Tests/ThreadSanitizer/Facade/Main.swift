@@ -198,6 +198,7 @@ func threads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
     observation.invalidate()
     faults += serve()
     faults += overTheAir()
+    faults += overTheAir(daemon: "/tmp/bindrune-threads-\(getpid()).socket")
     for fault in faults { print(fault) }
     exit(faults.isEmpty ? 0 : 1)
   }
