@@ -174,7 +174,7 @@ public struct ScrubReport: Sendable {
   public var addressCount: Int { addresses.count }
   public var keyCount: Int { keys.count }
   public var nameCount: Int { names.count }
-  /// Names of fewer octets than ``Search/shortestName`` are replaced, but not searched for.
+  /// Names of fewer than four octets are replaced, but not searched for.
   public var shortNameCount: Int { names.keys.count { $0.count < Search.shortestName } }
 
   var addresses: [UInt64: UInt64] = [:]

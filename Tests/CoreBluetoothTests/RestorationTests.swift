@@ -240,6 +240,11 @@ private final class RestoringApp: NSObject, CBCentralManagerDelegate, CBPeripher
     withExtendedLifetime(first) {}
   }
 
+  @Test("S61, S62: a program that its user has started was relaunched for no manager; BrokerTests has one that was")
+  func launchIdentifiers() {
+    #expect(CBCentralManager.launchRestoreIdentifiers == [] && CBPeripheralManager.launchRestoreIdentifiers == [])
+  }
+
   /// The story of the seed's §"Performing Long-Term Actions in the Background", to the open door.
   @Test(
     "S39, S41–S43, S64, S67: the lock comes back days after the app was terminated, and the relaunched app opens it")
