@@ -19,7 +19,7 @@ struct Serving {
   var advertising: [SessionID: Advertising] = [:]
   /// In the order of their requests.
   var advertisers: [SessionID] = []
-  /// What the host has been told to advertise.
+  /// What the host advertises at the session's request.
   var sets: [AdvertisingSetID: AdvertisedSet] = [:]
   /// The controller's number of sets.
   var mostSets = 1

@@ -176,7 +176,7 @@ struct ReportPairings {
     default: reason = "A side asks for protection; the table has this method for the IO capabilities \(capabilities)."
     }
     let unsafe =
-      "Everything. The pairing's temporary key is zero, so whoever heard these packets computes the short term key, decrypts the keys that follow, and reads this connection and all later ones."
+      "Everything. The pairing's temporary key is zero, so a listener who heard these packets computes the short term key, decrypts the keys that follow, and reads this connection and all later ones."
     let title: String, listener: String, section: String
     switch (story.isSecure, method) {
     case (false, .justWorks): (title, listener, section) = ("Just Works", unsafe, "Vol 3, Part H, §2.3.5.2")

@@ -120,7 +120,7 @@ enum AirText {
     object.add("packets", packets)
     object.add("totals", totals)
     object.add("controllers", monitor.adapters.map(Self.object))
-    // A link that ended before has been told.
+    // The end of such a link is reported already.
     let begin = Int64(second) * 1_000_000_000
     object.add("links", monitor.links.filter { $0.ended ?? .max >= begin }.map { Self.object($0, monitor) })
     object.add("devices", monitor.devices.filter { $0.lastHeard >= begin }.map { Self.object($0, second) })

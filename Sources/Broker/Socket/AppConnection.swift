@@ -33,7 +33,7 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
       }
     }
   }
-  /// A port that the app has been told of.
+  /// A port that the app knows.
   private final class Port {
     let number: UInt32, kind: SendPort.Kind, peer: UUID, port: SendPort
     /// What the app may send.

@@ -298,7 +298,7 @@ final class AppServer: @unchecked Sendable {
     }
     drain()
     if let identity = hello.manager, app.kept.contains(where: { $0.manager.identity == identity }) {
-      // The process has been told that everything was lost.
+      // The process knows from `resetting` that everything was lost.
       if hello.isReconnecting { adapter.adapter.drop(identity, of: app.id) }
       eventLoop.execute { self.save(key) }
     }

@@ -16,7 +16,7 @@ enum AppMessage: Codable, Equatable, Sendable {
     var manager: ManagerIdentity?
     /// Names the adapter; nil: the daemon's first.
     var adapter: String?
-    /// The process was connected before, and has been told that the adapter is resetting: nothing is restored.
+    /// The process was connected before, and has learnt that the adapter is resetting: nothing is restored.
     var isReconnecting = false
   }
 }

@@ -97,7 +97,7 @@ const pairingView = {
       }
       card.append(steps);
       if (story.keys.length) {
-        card.append(el("h3", { text: "Keys in this file" }), el("p", { class: "quiet", text: "They travel encrypted over the air, but a host's trace has them in the clear. Whoever has this page has them." }));
+        card.append(el("h3", { text: "Keys in this file" }), el("p", { class: "quiet", text: "They travel encrypted over the air, but a host's trace has them in the clear. Anybody who has this page has them." }));
         card.append(el("ul", { class: "keys" }, ...story.keys.map(([record, side, words]) => el("li", {}, frameLink(record), el("span", { text: `${sides[side]}'s ${text(words)}` })))));
       }
       panel.append(card);

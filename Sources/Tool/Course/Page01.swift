@@ -25,7 +25,7 @@ print(hex(question))
 ```
 
 `0A` is the *opcode* of a Read Request. The handle is 0x0003, and here comes the first surprise: it is written `03 00`. Bluetooth sends
-the least significant octet of a number first. Whoever forgets this asks for row 0x0300 and is told that it does not exist. The message
+the least significant octet of a number first. A program that forgets this asks for row 0x0300 and learns that it does not exist. The message
 has a name in the Specification, ATT_READ_REQ, and a layout:
 
 <!-- picture layout ATT_READ_REQ -->

@@ -155,7 +155,7 @@ while let next = commands.next() {
 ```
 
 After each command the credit is 0 and `next()` returns nil, however long the queue is. The answer brings it back. This is *flow control
-by credit*: whoever owns the buffer hands out permissions, and nobody can overrun anybody. You will meet it again and again.
+by credit*: the owner of the buffer hands out permissions, and nobody can overrun anybody. You will meet it again and again.
 
 The real `CommandQueue` in `Sources/HCI` is longer, and you can guess why: what happens if the answer never comes? A queue without a time
 limit would wait for ever, and with it every caller. It waits two seconds, reports the command as timed out, and goes on.

@@ -180,7 +180,7 @@ request 1 failed: bearerClosed(ATT.BearerClosure.timedOut)
 ```
 
 After 30 seconds the bearer is closed for good; on this channel that means that the link ends. There is no "retry": if the answer came
-after all, the client would take it for the answer to its next question. Whoever waited, here request 1, is told exactly once.
+after all, the client would take it for the answer to its next question. The caller that waited, of request 1, gets its result exactly once.
 
 ## The sum
 

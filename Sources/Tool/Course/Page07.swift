@@ -180,7 +180,7 @@ Bob shows   978924
 ```
 
 The digits differ, and the users say no. Mallory can try another key pair, but each attempt needs a person who presses "yes": she guesses
-once, at the door, with a chance of one in a million. Here six digits suffice, because nothing can be taken home: whoever records
+once, at the door, with a chance of one in a million. Here six digits suffice, because nothing can be taken home: a listener who records
 everything and learns the digits later has learnt nothing.
 
 ## In which order

@@ -7,7 +7,7 @@ extension Course {
 
 **30 minutes.** After it you can put any number of Bluetooth devices into a test, move them out of reach, and repeat what happened to the octet.
 
-Radio tests fail on Tuesdays. A microwave, a colleague's headset, a busy machine: whoever tests Bluetooth with real radios learns to press
+Radio tests fail on Tuesdays. A microwave, a colleague's headset, a busy machine: everybody who tests Bluetooth with real radios learns to press
 "run again". The trace of chapter 8 was recorded without a radio, without an operating system's Bluetooth and without waiting, and if you
 record it again, every octet is the same. How do you do that with a protocol that is full of times and chance?
 
