@@ -416,7 +416,7 @@ enum AppNeed: Equatable, Sendable {
 
 extension BrokerEvent {
   /// It concerns the manager, and not something that an ended process has asked.
-  fileprivate var outlivesProcess: Bool {
+  var outlivesProcess: Bool {
     switch self {
     case .adapter, .restored, .linkedPeers, .completed, .readyToWrite, .readyToUpdate, .requestEnded, .scanFailed: false
     default: true

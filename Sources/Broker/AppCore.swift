@@ -88,7 +88,8 @@ struct AppCore {
   /// it.
   mutating func begin(_ app: AppID, canLaunch: Bool, now: Instant) {
     self.now = now
-    timers.cancel(.launch(app))
+    // Also those of a process whose end is not known yet.
+    cancelTimers(of: app)
     var known = apps[app] ?? App(canLaunch: canLaunch, phase: .terminated, period: now)
     known.canLaunch = canLaunch
     known.isReported = false

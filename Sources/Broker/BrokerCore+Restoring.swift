@@ -48,7 +48,10 @@ extension BrokerCore {
     for session in sessions.ids where sessions[session]?.app == app && sessions[session]?.preservation == nil {
       if isWorthKeeping(session) { preserve(session) } else { remove(session, now: now) }
     }
-    return preserved(of: app)
+    let kept = preserved(of: app)
+    // It is registered again before its next session.
+    if kept.isEmpty { apps[app] = nil }
+    return kept
   }
   /// Ends everything that is preserved for the app.
   mutating func forget(_ app: AppID, now: Instant) {

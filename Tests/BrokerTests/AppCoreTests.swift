@@ -152,6 +152,17 @@ import Testing
     #expect(lab.effects() == [.launch(lab.app)])
   }
 
+  @Test("A process that begins before the end of the one before is known does not inherit its time in the background")
+  func quickRestart() {
+    var lab = Lab()
+    lab.begin()
+    lab.move(.background)
+    _ = lab.effects()
+    lab.begin()
+    #expect(lab.effects() == [.move(lab.app, to: .foreground)])
+    #expect(lab.pass() == nil && lab.effects() == [] && lab.life == .foreground)
+  }
+
   @Test("Without a command the log says so once; an app that nothing of is kept is forgotten")
   func noCommand() {
     var lab = Lab()

@@ -180,6 +180,8 @@ import Testing
   private func check(_ lab: Lab, isPreserved: Bool, _ place: String) {
     let core = lab.host.core
     #expect(core.isKnown(Lab.session) == isPreserved, "\(place)")
+    #expect(
+      (core.apps[Lab.app] != nil) == isPreserved, "\(place): a driver numbers the next process of such an app anew")
     #expect(isPreserved || !lab.host.ports.contains { $0.session == Lab.session }, "\(place): ports")
     #expect(core.central.operations.isEmpty && core.central.parts.isEmpty, "\(place): \(core.central.operations)")
     #expect(core.central.configurations.isEmpty, "\(place): \(core.central.configurations)")

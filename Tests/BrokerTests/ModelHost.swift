@@ -102,6 +102,13 @@ struct ModelHost {
   /// Requests of clients that nobody has answered.
   var questions: Int { Int(lastQuestion) - answers.count }
 
+  /// The controller is gone.
+  mutating func fail() {
+    let error = BluetoothError(.transport, "it is gone")
+    for id in outstanding.keys.sorted(by: { $0.rawValue < $1.rawValue }) { finish(id, .failure(error)) }
+    receive(.failed(error))
+  }
+
   // MARK: The core
 
   private mutating func receive(_ event: BrokerHostEvent) {
@@ -118,7 +125,9 @@ struct ModelHost {
     while let effect = core.nextEffect() {
       switch effect {
       case .open: events.append(.host(.opened(advertisingSets: 4)))
-      case .close: events.append(.host(.closed))
+      case .close:
+        forget()
+        events.append(.host(.closed))
       case .host(let command): carryOut(command)
       case .deliver(let session, let event): delivered.append((session, event))
       case .lendPort(let name, _): ports.insert(name)
@@ -177,6 +186,13 @@ struct ModelHost {
     links[link] = peer
     receive(.linkUp(link, peer, role, mtu: 100))
     return link
+  }
+  private mutating func forget() {
+    events = []
+    links = [:]
+    outstanding = [:]
+    scans = []
+    sets = []
   }
   /// Requests on the link end first.
   private mutating func takeDown(_ link: LinkID, _ reason: HCIStatus) {
