@@ -21,7 +21,9 @@ import Testing
     for hour in 1...Self.hours where soak.faults.isEmpty {
       soak.run(until: .zero + .seconds(hour * 3600))
       soak.checkTables("after \(hour) h")
-      if hour % 24 == 0 { print("soak: \(hour) h, \(soak.figures.events) events, RSS \(Soak.memory("VmRSS:")) kB") }
+      if hour % 24 == 0 {
+        print("soak: \(hour) h, \(soak.figures.events) events, RSS \(SoakFigures.memory("VmRSS:")) kB")
+      }
     }
     if soak.faults.isEmpty { soak.end() }
     for fault in soak.faults.prefix(5) { Issue.record("seed \(Fuzz.seed): \(fault)") }
@@ -29,7 +31,7 @@ import Testing
     print(
       "soak: greatest tables: \(soak.tables.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: ", "))"
     )
-    print("soak: peak RSS \(Soak.memory("VmHWM:")) kB, \(ContinuousClock.now - begin)")
+    print("soak: peak RSS \(SoakFigures.memory("VmHWM:")) kB, \(ContinuousClock.now - begin)")
     let figures = soak.figures
     #expect(figures.delivered > 0 && figures.waited > 0 && figures.relaunches > 0 && figures.wakes > 0)
     #expect(figures.owed == figures.delivered + figures.dropped + figures.ended)
@@ -39,23 +41,6 @@ import Testing
 /// `BrokerCore` and `AppCore`, joined as `Adapter` and `AppServer` join them, over a model of the host. Processes, users and the air are
 /// drawn.
 private final class Soak {
-  struct Figures {
-    var events = 0
-    /// Values sent, and one for each session that is owed one.
-    var sent = 0, owed = 0
-    /// Taken by an app: at once, or after they had waited for it. Dropped: `WaitingEvents` had no room. Ended: with their process.
-    var delivered = 0, waited = 0, dropped = 0, ended = 0
-    var connections = 0, links = 0, wakes = 0, alerts = 0, moves = 0, processes = 0
-    var launches = 0, relaunches = 0, failedLaunches = 0, preserved = 0, restored = 0, failures = 0, requests = 0
-    var text: String {
-      """
-      soak: \(events) events, \(processes) processes, \(moves) moves, \(wakes) wakes, \(alerts) alerts, \(failures) failures of the adapter
-      soak: \(preserved) managers preserved, \(restored) restored; \(launches) launches, \(relaunches) relaunches, \(failedLaunches) failed
-      soak: \(connections) connections of managers, \(requests) requests of clients
-      soak: \(sent) values sent, \(owed) owed to sessions: \(delivered) delivered, \(waited) of them had waited, \(dropped) dropped, \(ended) ended with their process
-      """
-    }
-  }
   /// An event that must not be lost.
   private enum Mark: Equatable {
     case values(UUID, Range<UInt32>)
@@ -147,7 +132,7 @@ private final class Soak {
   }
 
   private(set) var faults: [String] = []
-  private(set) var figures = Figures()
+  private(set) var figures = SoakFigures()
   /// The greatest size of each.
   private(set) var tables: [String: Int] = [:]
   private var host = ModelHost(), system = AppCore()
@@ -804,26 +789,9 @@ private final class Soak {
   /// The size of every table of both cores, by its name; those of one name together.
   private func sizes() -> [String: Int] {
     var sizes: [String: Int] = [:]
-    measure(host.core, "broker", &sizes)
-    measure(system, "apps", &sizes)
+    measureTables(of: host.core, "broker", &sizes)
+    measureTables(of: system, "apps", &sizes)
     tables.merge(sizes.filter { $0.value > 0 }) { max($0, $1) }
     return sizes
-  }
-  private func measure(_ value: Any, _ path: String, _ sizes: inout [String: Int]) {
-    let mirror = Mirror(reflecting: value)
-    switch mirror.displayStyle {
-    case .collection?, .set?, .dictionary?:
-      sizes[path, default: 0] += mirror.children.count
-      for child in mirror.children { measure(child.value, path, &sizes) }
-    case .optional?, .enum?, .tuple?: for child in mirror.children { measure(child.value, path, &sizes) }
-    case .struct? where String(reflecting: type(of: value)).hasPrefix("BindruneBroker."):
-      for child in mirror.children { measure(child.value, "\(path).\(child.label ?? "")", &sizes) }
-    default: break
-    }
-  }
-  static func memory(_ name: String) -> Int {
-    let text = (try? String(contentsOfFile: "/proc/self/status", encoding: .utf8)) ?? ""
-    let line = text.split(separator: "\n").first { $0.hasPrefix(name) }
-    return line.flatMap { Int($0.filter(\.isNumber)) } ?? 0
   }
 }
