@@ -40,6 +40,7 @@ LINES = [
     (["B6.check"], "the same judged by 144 rules", [""] * 5),
     (["B7"], "host to host over the simulated radio", [""] * 5),
     (["B8"], "the same from `CBPeripheralManager` to a `CBPeripheralDelegate`, with all threads, in real time", [""] * 5),
+    (["B8.daemon"], "the same, each manager through `bindruned`'s socket", [""] * 5),
     (["B9.1"], "a notification of 244 octets from its packet to the host's observer, 1 link", [""] * 5),
     (["B9.8"], "8 links", [""] * 5),
     (["B9.32"], "32 links", [""] * 5),
