@@ -169,11 +169,6 @@ struct AppCore {
     case .terminated: launch(app, why)
     }
   }
-  /// A woken app has done what it was woken for: S34.
-  mutating func finished(_ app: AppID, now: Instant) {
-    self.now = now
-    if case .awake = apps[app]?.phase { suspend(app) }
-  }
 
   // MARK: Effects and time
 

@@ -53,11 +53,6 @@ extension BrokerCore {
     if kept.isEmpty { apps[app] = nil }
     return kept
   }
-  /// Ends everything that is preserved for the app.
-  mutating func forget(_ app: AppID, now: Instant) {
-    for session in preserved(of: app) { remove(session, now: now) }
-    apps[app] = nil
-  }
   func preserved(of app: AppID) -> [SessionID] {
     sessions.ids.filter { sessions[$0]?.app == app && sessions[$0]?.preservation != nil }
   }

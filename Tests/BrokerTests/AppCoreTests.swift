@@ -64,7 +64,7 @@ import Testing
       #expect(lab.effects() == [.move(lab.app, to: .suspended), .stop(lab.app)])
     }
     lab.wake()
-    lab.core.finished(lab.app, now: lab.now)
+    lab.move(.suspended)
     #expect(lab.effects().suffix(2) == [.move(lab.app, to: .suspended), .stop(lab.app)] && lab.core.deadline == nil)
     lab.move(.foreground)
     #expect(lab.effects() == [.resume(lab.app), .move(lab.app, to: .foreground)])

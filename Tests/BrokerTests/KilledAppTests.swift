@@ -163,7 +163,7 @@ import Testing
         check(lab, isPreserved: isPreserved, place)
         if isPreserved { try restore(&lab, place) }
         // The manager is released, or what was preserved is forgotten: nothing is left in either case.
-        lab.host.with { $0.forget(Lab.app, now: $1) }
+        for session in lab.host.core.preserved(of: Lab.app) { lab.host.with { $0.remove(session, now: $1) } }
         if lab.host.core.isKnown(Lab.session) { lab.host.with { $0.remove(Lab.session, now: $1) } }
         lab.host.settle()
         lab.host.passTime()

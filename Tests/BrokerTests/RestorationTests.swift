@@ -50,7 +50,7 @@ import Testing
       Issue.record("no state")
       return
     }
-    lab.core.forget(app, now: lab.now)
+    lab.core.remove(named, now: lab.now)
     lab.drain()
     #expect(lab.core.central.reaches[Self.far] != .awaitingRetry && lab.core.sessions[named] == nil)
   }

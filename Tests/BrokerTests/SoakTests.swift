@@ -403,7 +403,6 @@ private final class Soak {
       system.move(id, to: .suspended, now: now)
     case 11: system.move(id, to: .terminated, now: now)
     case 12, 13: endProcess(number)
-    case 14: system.finished(id, now: now)
     default: if !process.isStopped { leave(number) }
     }
   }
