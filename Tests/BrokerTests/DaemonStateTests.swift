@@ -134,7 +134,7 @@ import Testing
     try await lab.close()
     try FileManager.default.removeItem(atPath: folder)
   }
-  @Test("A process whose connection broke starts from nothing when it connects again: it has heard of the reset, and nothing stays preserved")
+  @Test("A process whose connection broke begins anew: it has heard of the reset, and nothing stays preserved")
   func aReconnectingProcessBeginsAnew() async throws {
     let lab = try await ServerLab(), identity = ManagerIdentity(.central, restoreIdentifier: "key"), peer = UUID()
     let app = SocketApp(lab, Self.manifest, identity)
