@@ -131,6 +131,17 @@ struct ReportLinks {
     guard let link = known(adapter, handle) else { return }
     change(link, record, "Encryption", status == .success ? (isOn ? "on" : "off") : "failed: \(status.text)")
   }
+  /// How strong the peer of a link is heard, from the answer to Read RSSI. Vol 4, Part E, §7.5.4.
+  mutating func strength(_ complete: CommandComplete, _ adapter: UInt16, _ record: Int, _ bytes: Span<UInt8>) {
+    // Status, handle, dBm; 127: not available.
+    let at = 7
+    guard complete.commandOpcode.rawValue == 0x1405, bytes.count >= at + 3, bytes[at - 1] == 0 else { return }
+    let handle = ConnectionHandle(rawValue: (UInt16(bytes[at]) | UInt16(bytes[at + 1]) << 8) & 0x0FFF)
+    let rssi = Int8(bitPattern: bytes[at + 2])
+    guard rssi != 127, let link = known(adapter, handle), !list[link].peer.isEmpty else { return }
+    guard let device = places[list[link].peer] ?? add(list[link].peer) else { return }
+    strengths += [record, device, Int(rssi)]
+  }
   private mutating func heard(
     _ address: DeviceAddress, _ rssi: Int8, _ data: Octets, _ record: Int, _ bytes: Span<UInt8>
   ) {

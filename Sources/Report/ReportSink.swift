@@ -115,6 +115,7 @@ struct ReportSink: TraceSink {
         case .commandComplete(let complete):
           answer(links.commandAnswered(record.adapter, complete.commandOpcode.rawValue), number, &row)
           links.buffers(complete, record.adapter, bytes)
+          links.strength(complete, record.adapter, number, bytes)
         case .commandStatus(let status):
           answer(links.commandAnswered(record.adapter, status.commandOpcode.rawValue), number, &row)
         case .encryptionChange(let change):

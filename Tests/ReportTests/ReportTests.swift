@@ -104,6 +104,29 @@ import Testing
     #expect(attributes.first?.last as? [Int] == [3, 10, 1, 0, 4, 12, 1, 5])
   }
 
+  /// Read RSSI tells how strong a link's peer is heard, beside the reports of its advertising: Vol 4, Part E, §7.5.4. 127: not available.
+  @Test func strengthOfALink() throws {
+    var trace = Made()
+    trace.event([0x3E, 12, 2, 1, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0xB0])
+    trace.event([0x3E, 19, 1, 0, 0x40, 0, 0, 0, 1, 2, 3, 4, 5, 6, 24, 0, 0, 0, 100, 0, 0])
+    for octets: [UInt8] in [[0, 0x40, 0, 0xC4], [0, 0x40, 0, 127], [2, 0x40, 0, 0xC4], [0, 0x41, 0, 0xC4], [0, 0x40]] {
+      trace.event([0x0E, UInt8(3 + octets.count), 1, 0x05, 0x14] + octets)
+    }
+    let page = try trace.page()
+    #expect(page.numbers("strengths") == [0, 0, -80, 2, 0, -60])
+    #expect((page.json["devices"] as? [[Int]])?.count == 1)
+  }
+
+  /// A recorder that dropped records says so at the next one.
+  @Test func missingRecords() throws {
+    var trace = Made()
+    trace.packet([1, 3, 0x0C, 0], .fromHost)
+    trace.packet([1, 3, 0x0C, 0], .fromHost)
+    trace.packets[1].0.missingBefore = 3
+    let page = try trace.page(), problems = page.numbers("problems")
+    #expect(problems.first == 1 && page.string(problems.last ?? 0) == "records are missing before this one")
+  }
+
   /// Fragments: the last one has the whole frame behind its own octets.
   @Test func joinedFrames() throws {
     var trace = Made()
