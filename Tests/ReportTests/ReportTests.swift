@@ -109,7 +109,9 @@ import Testing
     var trace = Made()
     trace.event([0x3E, 12, 2, 1, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0xB0])
     trace.event([0x3E, 19, 1, 0, 0x40, 0, 0, 0, 1, 2, 3, 4, 5, 6, 24, 0, 0, 0, 100, 0, 0])
-    for octets: [UInt8] in [[0, 0x40, 0, 0xC4], [0, 0x40, 0, 127], [2, 0x40, 0, 0xC4], [0, 0x41, 0, 0xC4], [0, 0x40]] {
+    for octets: [UInt8] in [
+      [0, 0x40, 0, 0xC4], [0, 0x40, 0, 127], [2, 0x40, 0, 0xC4], [0, 0x41, 0, 0xC4], [0, 0x40],
+    ] {
       trace.event([0x0E, UInt8(3 + octets.count), 1, 0x05, 0x14] + octets)
     }
     let page = try trace.page()
