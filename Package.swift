@@ -116,6 +116,7 @@ let package = Package(
       dependencies: [
         "Bindrune", "GATT", "ATT", "HCI", "BindruneTransport", "BindruneWire", "CBluetooth", deque, system,
         .product(name: "Logging", package: "swift-log"),
+        .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
       ] + nio,
       path: "Sources/Broker", swiftSettings: settings),
     .target(name: "CCoreBluetooth"),

@@ -1,5 +1,5 @@
 import BindruneWire
-import Foundation
+import FoundationEssentials
 import Logging
 import NIOCore
 

@@ -1,6 +1,7 @@
 import BindruneTransport
 import Dispatch
-import Foundation
+import FoundationEssentials
+import NIOConcurrencyHelpers
 import Logging
 import NIOPosix
 
@@ -18,7 +19,7 @@ final class AdapterRegistry: @unchecked Sendable {
     return registry
   }()
 
-  private let lock = NSLock()
+  private let lock = NIOLock()
   private var entries: [String: (adapter: Adapter, users: Int)] = [:]
   private var provided: [String: Adapter] = [:]
 

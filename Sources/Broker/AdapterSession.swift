@@ -1,4 +1,5 @@
-import Foundation
+import FoundationEssentials
+import NIOConcurrencyHelpers
 import NIOCore
 import Synchronization
 
@@ -20,7 +21,7 @@ final class AdapterSession: @unchecked Sendable {
 
   // MARK: Under the lock
 
-  private let lock = NSLock()
+  private let lock = NIOLock()
   private var requests: [PlacedRequest] = []
   private var isClosed = false
   private var commandPorts: [UUID: SendPort] = [:]

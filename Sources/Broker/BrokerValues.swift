@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 
 /// Values of one characteristic, in order, all their octets in one piece of memory. `visit` lends each value; iteration copies each
 /// one into a `Data`.

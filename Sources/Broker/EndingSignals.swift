@@ -1,5 +1,6 @@
+import BindruneTransport
 import CBluetooth
-import Foundation
+import Glibc
 import Synchronization
 import SystemPackage
 
@@ -21,7 +22,7 @@ enum EndingSignals {
     guard let pipe = try? FileDescriptor.pipe(options: .closeOnExec) else { return }
     let caught = [SIGINT, SIGTERM].filter { bindrune_catch_signal($0, pipe.writeEnd.rawValue) != 0 }
     guard !caught.isEmpty else { return }
-    Thread.detachNewThread {
+    try? detachThread {
       guard let octet = try? pipe.readEnd.readAll(upTo: 1).first else { return }
       close()
       bindrune_end_by_signal(CInt(octet))

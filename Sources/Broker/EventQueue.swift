@@ -1,4 +1,5 @@
-import Foundation
+import FoundationEssentials
+import NIOConcurrencyHelpers
 
 /// Takes the events of a session out of its `EventQueue`, which calls both methods on the thread that puts events in.
 public protocol EventQueueReader: AnyObject, Sendable {
@@ -21,7 +22,7 @@ public protocol EventQueueReader: AnyObject, Sendable {
 /// **Phases**: open ⇄ held, while the app does not run (Decision 0052); → closed, by the session or by its reader, for good. A closed queue drops what waits and what comes.
 public final class EventQueue: @unchecked Sendable {
   // Sendable: the lock.
-  private let lock = NSLock()
+  private let lock = NIOLock()
   private var waiting = WaitingEvents()
   private var isClosed = false
   private var isHeld = false

@@ -1,3 +1,3 @@
 // The facade imports this module alone: the Bluetooth types in its interface come along.
 @_exported import Bindrune
-@_exported import Foundation
+@_exported import FoundationEssentials

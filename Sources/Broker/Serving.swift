@@ -1,4 +1,5 @@
 import GATT
+import Glibc
 
 /// The state of what an adapter serves and advertises for its sessions, and of its clients. `BrokerCore+Peripheral` and
 /// `BrokerCore+Advertising` have the behaviour.

@@ -1,6 +1,7 @@
 import BindruneTransport
 import BindruneWire
-import Foundation
+import FoundationEssentials
+import Glibc
 import SystemPackage
 
 /// Lines for the user of the program. A thread of its own writes them, so that an output that has no reader, that is full or

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 
 /// # WaitingEvents
 /// **Overview**: the events in an `EventQueue`, in order. The program's own requests bound their number, and not what

@@ -1,8 +1,10 @@
+#define _GNU_SOURCE
 #include "CBluetooth.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t pipe_end = -1;
@@ -40,3 +42,8 @@ int bindrune_catch_signal(int number, int writing) {
 
 extern char **environ;
 char **bindrune_environment(void) { return environ; }
+
+int bindrune_open_process(int pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
+int bindrune_close_from(posix_spawn_file_actions_t *files, int first) {
+  return posix_spawn_file_actions_addclosefrom_np(files, first);
+}

@@ -128,22 +128,10 @@ package final class OutputQueue: @unchecked Sendable {
   // MARK: The thread
 
   private func start(_ state: inout State) {
-    let argument = unsafe Unmanaged.passRetained(self)
-    var thread = pthread_t()
-    let code = unsafe pthread_create(
-      &thread, nil,
-      { argument in
-        guard let argument = unsafe argument else { return nil }
-        unsafe Unmanaged<OutputQueue>.fromOpaque(argument).takeRetainedValue().run()
-        return nil
-      }, argument.toOpaque())
-    if code == 0 {
-      pthread_detach(thread)
+    do throws(Errno) {
+      try detachThread { self.run() }
       state.phase = .running
-    } else {
-      unsafe argument.release()
-      end(&state, Errno(rawValue: code))
-    }
+    } catch { end(&state, error) }
   }
 
   private func run() {

@@ -1,4 +1,3 @@
-import CBluetooth
 import Glibc
 import SystemPackage
 
@@ -36,7 +35,7 @@ package struct ShellCommand: Sendable {
         guard status == 0 else { throw .failed(status: status) }
         return String(decoding: octets.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
       }
-      status = Self.status(of: child)
+      status = ChildProcess.status(of: child)
       if status != nil { continue }  // for the last of its output
       do { try await Task.sleep(for: Self.pause) } catch { throw end(child, reading, .cancelled) }
       deadline -= Self.pause
@@ -52,55 +51,13 @@ package struct ShellCommand: Sendable {
     for end in [reading, writing] { _ = fcntl(end.rawValue, F_SETFD, FD_CLOEXEC) }
     _ = fcntl(reading.rawValue, F_SETFL, O_NONBLOCK)
     defer { try? writing.close() }
-
-    var files = unsafe posix_spawn_file_actions_t()
-    var attributes = posix_spawnattr_t(), signals = sigset_t(), child: pid_t = 0
-    unsafe posix_spawn_file_actions_init(&files)
-    unsafe posix_spawnattr_init(&attributes)
-    defer {
-      unsafe posix_spawn_file_actions_destroy(&files)
-      unsafe posix_spawnattr_destroy(&attributes)
-    }
-    unsafe posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
-    unsafe posix_spawn_file_actions_adddup2(&files, writing.rawValue, STDOUT_FILENO)
-    // A worker thread blocks signals, and a program may ignore some: the command begins as in a shell.
-    unsafe sigemptyset(&signals)
-    unsafe posix_spawnattr_setsigmask(&attributes, &signals)
-    unsafe sigfillset(&signals)
-    unsafe posix_spawnattr_setsigdefault(&attributes, &signals)
-    unsafe posix_spawnattr_setpgroup(&attributes, 0)
-    let flags = POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF
-    unsafe posix_spawnattr_setflags(&attributes, Int16(flags))
-
-    var arguments = unsafe Self.copies(["sh", "-c", command])
     // The digits are in the environment, which other users cannot read, and not in an argument.
-    var environment = unsafe Self.copies(Self.environment(without: variables) + variables.map { "\($0)=\($1)" })
-    defer {
-      for place in unsafe arguments.indices { unsafe free(arguments[place]) }
-      for place in unsafe environment.indices { unsafe free(environment[place]) }
+    do throws(Errno) {
+      return (reading, try ChildProcess.start("/bin/sh", ["sh", "-c", command], adding: variables, output: writing))
+    } catch {
+      try? reading.close()
+      throw .notStarted(error)
     }
-    let error = unsafe posix_spawn(&child, "/bin/sh", &files, &attributes, &arguments, &environment)
-    if error == 0 { return (reading, child) }
-    try? reading.close()
-    throw .notStarted(Errno(rawValue: error))
-  }
-  /// The process's variables, but those of these names.
-  private static func environment(without variables: [String: String]) -> [String] {
-    var texts: [String] = []
-    guard var place = unsafe bindrune_environment() else { return texts }
-    while let pointer = unsafe place.pointee {
-      let text = unsafe String(cString: pointer)
-      if variables[String(text.prefix { $0 != "=" })] == nil { texts.append(text) }
-      unsafe place += 1
-    }
-    return texts
-  }
-  /// As C takes a list of texts. The caller frees each.
-  private static func copies(_ texts: [String]) -> [UnsafeMutablePointer<CChar>?] {
-    var copies: [UnsafeMutablePointer<CChar>?] = unsafe []
-    for text in texts { unsafe copies.append(strdup(text)) }
-    unsafe copies.append(nil)
-    return unsafe copies
   }
 
   /// Takes what is there, and keeps its beginning.
@@ -112,15 +69,6 @@ package struct ShellCommand: Sendable {
       guard count > 0 else { return }
       octets += part.prefix(min(count, 256 - octets.count))
     }
-  }
-  /// Nil: it runs. A process that ignores the end of its children, or collects them itself, hides the status: 0.
-  private static func status(of child: pid_t) -> CInt? {
-    var status: CInt = 0
-    let result = unsafe waitpid(child, &status, WNOHANG)
-    if result == 0 || result < 0 && errno == EINTR { return nil }
-    if result < 0 { return 0 }
-    let signal = status & 0x7F  // the macros of wait(2)
-    return signal == 0 ? status >> 8 & 0xFF : 128 + signal
   }
   private func end(_ child: pid_t, _ reading: FileDescriptor, _ failure: Failure) -> Failure {
     kill(-child, SIGKILL)

@@ -67,7 +67,9 @@ func packages(_ module: String) -> [String] {
   case _ where layers.contains(module): collections + ["RealModule"]
   case "BindruneTransport": collections + system
   case "Bindrune": collections + system + ["Logging"]
-  case "BindruneBroker": collections + system + ["Logging", "Foundation", "Dispatch"]
+  // The daemon links neither Foundation nor ICU.
+  case "BindruneBroker":
+    collections + system + ["Logging", "FoundationEssentials", "NIOConcurrencyHelpers", "Dispatch"]
   case "CoreBluetooth": collections + ["Foundation", "CoreFoundation", "Dispatch", "Synchronization"]
   case "BindruneTrace", "BindruneReplay": collections + ["SystemPackage", "Glibc"]
   // The tool links neither Foundation nor ICU: Decision 0043.

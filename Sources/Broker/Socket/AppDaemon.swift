@@ -1,5 +1,6 @@
 import BindruneTransport
 import BindruneWire
+import Dispatch
 import Logging
 import NIOCore
 import NIOPosix

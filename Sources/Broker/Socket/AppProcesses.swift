@@ -1,4 +1,7 @@
-import Logging
+import BindruneTransport
+import Dispatch
+import Glibc
+import SystemPackage
 
 /// What the daemon does with the processes of apps. Every function may be called from any thread.
 struct AppProcesses: Sendable {
@@ -37,37 +40,55 @@ struct AppProcesses: Sendable {
   private static func signal(_ number: CInt, _ pid: Int32) throws(FrameError) {
     // 0 is the whole process group, and the number of a process in another namespace.
     guard pid > 1, pid != getpid() else { throw FrameError("process \(pid) cannot be signalled") }
-    if Foundation.kill(pid, number) == 0 || errno == ESRCH { return }
+    if Glibc.kill(pid, number) == 0 || errno == ESRCH { return }
     throw FrameError("process \(pid) belongs to another user: give bindruned the capability CAP_KILL")
   }
   private static func spawn(
     _ manifest: AppManifest, _ user: UInt32, _ place: Place, _ failed: @escaping @Sendable (String) -> Void
   ) throws(FrameError) {
-    let process = Process()
+    let path: String, words: [String], variables: [String: String]
     if let unit = manifest.unit {
-      process.executableURL = URL(fileURLWithPath: "/usr/bin/systemctl")
+      path = "/usr/bin/systemctl"
       // A daemon of root, or of a user of its own, asks the machine's systemd; polkit decides whether it may.
       let isOfUser = getuid() >= 1000
-      process.arguments = (isOfUser ? ["--user"] : []) + ["--no-ask-password", "start", unit]
-    } else if let command = manifest.relaunch, let path = command.first {
+      words = ["systemctl"] + (isOfUser ? ["--user"] : []) + ["--no-ask-password", "start", unit]
+      variables = [:]
+    } else if let command = manifest.relaunch, let program = command.first {
       guard user == getuid() else {
         throw FrameError(
           "it belongs to user \(user), and bindruned runs as user \(getuid()): let its manifest name a unit")
       }
-      process.executableURL = URL(fileURLWithPath: path)
-      process.arguments = Array(command.dropFirst())
-      process.environment = ProcessInfo.processInfo.environment.merging(place.variables) { $1 }
+      path = program
+      words = command
+      variables = place.variables
     } else {
       throw FrameError("its manifest names no command")
     }
-    process.standardInput = FileHandle.nullDevice
-    process.terminationHandler = { process in
-      let status = process.terminationStatus, name = manifest.unit ?? manifest.relaunch?.first ?? ""
-      if status == 0, manifest.unit != nil { return }
-      failed("\(name) has ended with \(process.terminationReason == .exit ? "status" : "signal") \(status)")
+    do throws(Errno) {
+      let child = try ChildProcess.start(path, words, adding: variables)
+      try watch(child) { status in
+        if status == 0, manifest.unit != nil { return }
+        let name = manifest.unit ?? path
+        failed("\(name) has ended with \(status < 128 ? "status \(status)" : "signal \(status - 128)")")
+      }
+    } catch { throw FrameError("\(path) cannot be started: \(error)") }
+  }
+  /// Calls `ended` once with the child's status. No thread waits for it.
+  private static func watch(_ child: pid_t, _ ended: @escaping @Sendable (CInt) -> Void) throws(Errno) {
+    let ending: FileDescriptor
+    do throws(Errno) { ending = try ChildProcess.ending(of: child) } catch {
+      // Without that it would end unnoticed.
+      Glibc.kill(-child, SIGKILL)
+      throw error
     }
-    do { try process.run() } catch {
-      throw FrameError("\(process.executableURL?.path ?? "") cannot be started: \(error.localizedDescription)")
+    let source = DispatchSource.makeReadSource(fileDescriptor: ending.rawValue)
+    // The handler keeps its source until it is cancelled.
+    source.setEventHandler {
+      guard let status = ChildProcess.status(of: child) else { return }
+      source.cancel()
+      ended(status)
     }
+    source.setCancelHandler { try? ending.close() }
+    source.activate()
   }
 }

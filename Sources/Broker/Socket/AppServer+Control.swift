@@ -1,5 +1,6 @@
 import BindruneTransport
 import BindruneWire
+import Glibc
 import Logging
 import NIOCore
 

@@ -1,4 +1,5 @@
 import Logging
+import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 
@@ -74,7 +75,7 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
   private let patience: RemotePatience
 
   // MARK: Under the lock
-  private let lock = NSLock()
+  private let lock = NIOLock()
   private var requests: [Placed] = []
   private var open: [PortKey: SendPort] = [:]
   private var isClosed = false

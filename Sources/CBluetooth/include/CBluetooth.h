@@ -3,6 +3,7 @@
 #ifndef BINDRUNE_CBLUETOOTH_H
 #define BINDRUNE_CBLUETOOTH_H
 
+#include <spawn.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -84,6 +85,12 @@ static inline int bindrune_hci_bind(int socket, uint16_t device, uint16_t channe
 int bindrune_catch_signal(int number, int writing);
 /// The process ends by this signal.
 void bindrune_end_by_signal(int number);
+
+/// A descriptor of a child of this process, closed on exec, or -1: older C libraries have no function for it.
+int bindrune_open_process(int pid);
+
+/// The new program has no file from `first` on. The C library declares its function for GNU's C alone, which Swift's importer does not speak.
+int bindrune_close_from(posix_spawn_file_actions_t *files, int first);
 
 /// The variables of this process, as execve takes them: Swift does not import `environ`.
 char **bindrune_environment(void);

@@ -1,0 +1,58 @@
+import Foundation
+import NIOConcurrencyHelpers
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import BindruneBroker
+
+/// Programs that the daemon starts, for real.
+@Suite(.hang) struct AppProcessesTests {
+  private static let place = AppProcesses.Place(socket: "/run/x.socket", adapter: "hci1")
+
+  /// The sentence about the end of what this command starts.
+  private func end(of command: [String]) async throws -> String {
+    try await withCheckedThrowingContinuation { (done: CheckedContinuation<String, any Error>) in
+      let manifest = AppManifest(identifier: "x", relaunch: command)
+      do throws(FrameError) {
+        try AppProcesses.real.launch(manifest, getuid(), Self.place) { done.resume(returning: $0) }
+      } catch { done.resume(throwing: error) }
+    }
+  }
+
+  @Test("How a program ended is said, once")
+  func ends() async throws {
+    #expect(try await end(of: ["/bin/false"]) == "/bin/false has ended with status 1")
+    #expect(try await end(of: ["/bin/true"]) == "/bin/true has ended with status 0")
+    #expect(try await end(of: ["/bin/sh", "-c", "kill -9 $$"]) == "/bin/sh has ended with signal 9")
+  }
+  @Test("A program that cannot be started is an error with its cause")
+  func cannotStart() async throws {
+    for (path, cause) in [("/nonexistent/app", "No such file or directory"), ("/etc/passwd", "Permission denied")] {
+      await #expect(throws: FrameError("\(path) cannot be started: \(cause)")) { try await end(of: [path]) }
+    }
+    let other = AppManifest(identifier: "x", relaunch: ["/bin/true"]), nobody = AppManifest(identifier: "x")
+    #expect(throws: FrameError.self) { try AppProcesses.real.launch(other, getuid() &+ 1, Self.place) { _ in } }
+    #expect(throws: FrameError("its manifest names no command")) {
+      try AppProcesses.real.launch(nobody, getuid(), Self.place) { _ in }
+    }
+  }
+  @Test("A program learns where the daemon is, and gets none of the daemon's files and blocked signals")
+  func environment() async throws {
+    let folder = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString.prefix(8))")
+    try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: folder) }
+    let output = folder.appending(path: "output").path
+    // Not closed on exec: as sockets that systemd passes.
+    let open = folder.appending(path: "socket").path
+    let file = try FileDescriptor.open(FilePath(open), .writeOnly, options: .create, permissions: .ownerReadWrite)
+    defer { try? file.close() }
+    let words = ["echo $BINDRUNE_SOCKET $BINDRUNE_HCI", "grep SigBlk /proc/$$/status", "ls -l /proc/$$/fd"]
+    #expect(
+      try await end(of: ["/bin/sh", "-c", "{ \(words.joined(separator: ";")); } >\(output)"]).hasSuffix("status 0"))
+    let text = try String(contentsOfFile: output, encoding: .utf8), lines = text.split(separator: "\n")
+    try #require(lines.count > 3, "\(text)")
+    #expect(lines[0] == "/run/x.socket broker:hci1" && lines[1].hasSuffix("0000000000000000"))
+    #expect(text.contains("0 -> /dev/null") && text.contains(output) && !text.contains(open), "\(text)")
+  }
+}
