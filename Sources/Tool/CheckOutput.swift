@@ -78,12 +78,13 @@ struct CheckOutput {
     line(head)
     for piece in breach.wrapped(max(20, width - 6)) { line("    " + piece) }
   }
+  /// After objects the sentence is no part of the output, so that outputs of several runs can be joined.
   mutating func printTotals() {
-    if isJSON { return }
     var words = "\(counted(files, "file")): \(counted(findings, "finding"))"
     if findings > 0 { words += " in \(counted(filesWithFindings, "file"))" }
     words += "; \(counted(records, "record")); \(judged(judgements))"
     if failures > 0 { words += "; \(counted(failures, "file")) could not be read to the end" }
+    if isJSON { return Console.error(words) }
     line(styled(words, findings + failures))
     flush()
   }

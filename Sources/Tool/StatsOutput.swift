@@ -21,10 +21,11 @@ struct StatsOutput {
     for warning in result.warnings { Console.warn(warning) }
     if let error = result.error { Console.error("Error: \(error)") }
   }
+  /// After objects the sentence is no part of the output, so that outputs of several runs can be joined.
   mutating func printTotals() {
-    if isJSON { return }
     var words = "\(counted(files, "file")): \(counted(records, "record")), \(counted(connections, "connection"))"
     if failures > 0 { words += "; \(counted(failures, "file")) could not be read to the end" }
+    if isJSON { return Console.error(words) }
     line(Console.styled(words, failures > 0 ? .red : .green))
     flush()
   }

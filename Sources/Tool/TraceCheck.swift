@@ -10,6 +10,7 @@ struct TraceCheck: AsyncParsableCommand {
     discussion: """
       Each finding names the record, the connection, the rule with its section, who breaks it, what the trace has and \
       what is allowed. What a trace does not show breaks no rule; the summary says how many rules could be judged. \
+      A folder stands for the traces in it and below it. \
       Files are read side by side, and a bad one stops no other.
 
       Status 0: no findings; 1: findings; 2: a file could not be read to its end, or the report could not be written.
@@ -17,11 +18,13 @@ struct TraceCheck: AsyncParsableCommand {
       Examples:
         bindrune trace check capture.btsnoop
         bindrune trace check traces/* --except ad --junit report.xml
-        bindrune trace check capture.btsnoop --only att,smp.order --json
+        bindrune trace check captures/ --only att,smp.order --json > findings.ndjson
         bindrune trace check --rules
       """)
 
-  @Argument(help: ArgumentHelp("The traces; - is standard input.", valueName: "file"), completion: .file())
+  @Argument(
+    help: ArgumentHelp("The traces, and folders of traces; - is standard input.", valueName: "file"),
+    completion: .file())
   var files: [String] = []
   @Option(
     help: ArgumentHelp("Only these rules or areas, as att.mtu or att; several with commas.", valueName: "id"),
@@ -61,29 +64,28 @@ struct TraceCheck: AsyncParsableCommand {
 
   func run() async throws {
     if rules { return CheckOutput.list(selected, isJSON: json) }
-    Interruption.outputFailureStatus = Self.unreadable
+    Interruption.outputFailureStatus = TraceInputs.unreadable
     do {
       var report = try junit.map { path throws(Failure) in try JUnitReport(path) }
       defer { report?.close() }
       var output = CheckOutput(selected, isJSON: json)
-      let rules = selected, options = options
-      try await TraceBatch.read(files, weight: \.findings.count) { path, progress in
-        CheckResult(path, rules, options, progress)
+      let rules = selected, options = options, inputs = try TraceInputs(files)
+      try await TraceBatch.read(inputs, weight: \.findings.count) { input, _, progress in
+        CheckResult(input, rules, options, progress)
       } receive: { result throws(Failure) in
         output.print(result)
         try report?.add(result, selected)
       }
       try report?.finish()
-      if files.count > 1 { output.printTotals() }
-      if output.failures > 0 { throw ExitCode(Self.unreadable) }
+      if inputs.areSeveral { output.printTotals() }
+      if output.failures > 0 { throw ExitCode(TraceInputs.unreadable) }
       if output.findings > 0 { throw ExitCode.failure }
     } catch let failure as Failure {
       // 1 stands for findings.
       Console.error("Error: \(failure)")
-      throw ExitCode(Self.unreadable)
+      throw ExitCode(TraceInputs.unreadable)
     }
   }
-  private static let unreadable: CInt = 2
 }
 
 /// `att.mtu,smp`: rules, and areas that stand for all of theirs.
@@ -118,15 +120,20 @@ struct CheckResult: Sendable {
   /// Why the file could not be read to its end.
   var error: String?
 
-  init(_ path: String, _ rules: [CheckRule], _ options: TraceOptions, _ progress: TraceProgress) {
+  /// nil: the file is not a trace.
+  init?(_ input: TraceInput, _ rules: [CheckRule], _ options: TraceOptions, _ progress: TraceProgress) {
     var sink = MeteredSink(Checker(rules: Set(rules)), progress), warnings: [String] = []
-    do { try options.read(path, into: &sink, warn: { warnings.append($0) }) } catch { self.error = "\(error)" }
+    do { try options.read(input, into: &sink, warn: { warnings.append($0) }) } catch is NotATrace {
+      sink.end()
+      return nil
+    } catch { self.error = "\(error)" }
     if sink.isFromAir {
-      warnings.append("\(path): the trace was recorded on the air, and the rules judge HCI traffic: none applies.")
+      warnings.append(
+        "\(input.path): the trace was recorded on the air, and the rules judge HCI traffic: none applies.")
     }
     sink.end()
     let checker = sink.dissector.sink
-    self.path = path == "-" ? "standard input" : path
+    path = input.name
     self.warnings = warnings
     records = sink.records
     findings = checker.findings

@@ -3,6 +3,9 @@ import BindruneCapture
 import BindruneTrace
 import BindruneWire
 
+/// A file of a folder that is not a trace: nothing is wrong.
+struct NotATrace: Error {}
+
 /// How a trace is read.
 struct TraceOptions: ParsableArguments {
   @Flag(help: "Continue behind damage with the next believable record, and report what was skipped.")
@@ -12,16 +15,19 @@ struct TraceOptions: ParsableArguments {
   static let monitor = "monitor:"
 
   /// Reads a trace, or `monitor:`, into `sink`. Damage is an error once everything before it has been read; `warn`
-  /// receives what was skipped.
+  /// receives what was skipped. `isFound`: throws ``NotATrace`` for a file that is empty or has none of the formats.
   func read(
-    _ path: String, into sink: inout some CaptureSink & ~Copyable, waiting wait: () -> Bool = { false },
-    warn: (String) -> Void = Console.warn
+    _ path: String, into sink: inout some CaptureSink & ~Copyable, isFound: Bool = false,
+    waiting wait: () -> Bool = { false }, warn: (String) -> Void = Console.warn
   ) throws {
     if path == Self.monitor { return try MonitorReader().read(into: &sink) }
     var file: TraceFile
     do throws(TraceError) { file = try TraceFile(path: path) } catch { throw Failure(error.description) }
     file.resynchronizes = resync
     do throws(TraceError) { try file.read(into: &sink, waiting: wait) } catch {
+      if isFound, case .damaged(_, let damage) = error, damage.reason == .unknownFormat || damage.reason == .empty {
+        throw NotATrace()
+      }
       var words = error.description
       if case .damaged(_, let damage) = error, damage.offset > 0, !resync {
         // A file that ends within a record was cut, usually.
@@ -35,6 +41,16 @@ struct TraceOptions: ParsableArguments {
     }
     if file.gapCount > file.gaps.count {
       warn("\(file.path): \(file.gapCount - file.gaps.count) more gaps were skipped.")
+    }
+  }
+  /// Reads one of several traces.
+  func read(
+    _ input: TraceInput, into sink: inout some CaptureSink & ~Copyable, warn: (String) -> Void
+  ) throws {
+    switch input.origin {
+    case .named: try read(input.path, into: &sink, warn: warn)
+    case .found: try read(input.path, into: &sink, isFound: true, warn: warn)
+    case .failed(let sentence): throw Failure(sentence)
     }
   }
 }

@@ -9,10 +9,15 @@ struct TracePrinter: TraceLineSink {
   let isVerbose: Bool
   private let width = Console.isTerminal ? Screen.size.columns : nil
   private var text = ""
+  /// The name of the trace, for the objects.
+  private let file: String
+  private let write: ([UInt8]) -> Void
 
-  init(isJSON: Bool, isVerbose: Bool) {
+  init(isJSON: Bool, isVerbose: Bool, file: String, write: @escaping ([UInt8]) -> Void) {
     self.isJSON = isJSON
     self.isVerbose = isVerbose
+    self.file = file
+    self.write = write
     text.reserveCapacity(70_000)
   }
 
@@ -22,7 +27,7 @@ struct TracePrinter: TraceLineSink {
   }
   mutating func flush() {
     if text.isEmpty { return }
-    Console.writeWaiting(text.utf8)
+    write(Array(text.utf8))
     text.removeAll(keepingCapacity: true)
   }
 
@@ -83,6 +88,7 @@ struct TracePrinter: TraceLineSink {
 
   private func object(_ line: TraceLine) -> JSONLine {
     var object = JSONLine()
+    object.add("file", file)
     object.add("frame", line.number)
     object.add("time", Double(line.time) / 1_000_000_000)
     object.add("dir", line.direction.map { $0 == .fromHost ? "S" : "R" })

@@ -5,6 +5,7 @@ import BindruneTrace
 import BindruneWire
 import Glibc
 import HCI
+import L2CAP
 
 struct TraceShow: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
@@ -15,21 +16,30 @@ struct TraceShow: AsyncParsableCommand {
       describes the whole PDU. Names of attributes come from the discovery in the trace itself. monitor: shows what \
       the kernel sees of every adapter, live, beside bluetoothd and other programs; it needs CAP_NET_RAW.
 
+      With --json or --fields it reads several traces side by side, and folders, which stand for the traces in them and \
+      below them. A bad file stops no other, and the status is then 2.
+
       Examples:
         bindrune trace show capture.btsnoop --layer att --handle 0x0003
         bindrune trace show capture.btsnoop --fields | cut -f 1,5,8
+        bindrune trace show captures/ --json --layer smp > pairings.ndjson
         bindrune trace show monitor: -v
       """)
 
   @Argument(
-    help: ArgumentHelp("The trace; - is standard input, monitor: the kernel's packets, live.", valueName: "file"),
-    completion: .file())
-  var file: String
+    help: ArgumentHelp(
+      "The trace; - is standard input, monitor: the kernel's packets, live. With --json or --fields also several, and folders.",
+      valueName: "file"), completion: .file())
+  var files: [String]
   @Flag(name: .shortAndLong, help: "Show every layer with all its fields, and the octets.")
   var verbose = false
   @Flag(help: "Print one JSON object per packet.")
   var json = false
-  @Flag(help: "Print the ATT, SMP and signaling PDUs as tab-separated fields, after a line with their names.")
+  @Flag(
+    help: """
+      Print the ATT, SMP and signaling PDUs as tab-separated fields, after a line with their names. With several files \
+      or a folder the first one is the file.
+      """)
   var fields = false
   @Flag(help: "Wait at the end for records that are still being written.")
   var follow = false
@@ -57,6 +67,15 @@ struct TraceShow: AsyncParsableCommand {
   func validate() throws {
     if json, fields { throw ValidationError("--json and --fields are two formats: give one of them.") }
     if verbose, fields { throw ValidationError("--fields has one format: leave out --verbose.") }
+    if files.count > 1 || TraceInputs.isFolder(files[0]) {
+      let subject = files.count > 1 ? "Several files need" : "\(files[0].printable()) is a folder, which needs"
+      if !json, !fields { throw ValidationError("\(subject) --json or --fields.") }
+      if follow { throw ValidationError("--follow waits at the end of one file: name one.") }
+      if files.contains(TraceOptions.monitor) {
+        throw ValidationError("\(TraceOptions.monitor) has no end: give it alone.")
+      }
+      if files.count(where: { $0 == "-" }) > 1 { throw ValidationError("Standard input can be read once: give one -.") }
+    }
     if let from, from < 1 { throw ValidationError("Records are numbered from 1: --from \(from) is none.") }
     if let from, let to, from > to { throw ValidationError("--from \(from) is after --to \(to).") }
   }
@@ -72,29 +91,59 @@ struct TraceShow: AsyncParsableCommand {
   }
 
   func run() async throws {
+    let inputs = try TraceInputs(files), file = files[0]
     if Screen.isPossible, file != TraceOptions.monitor, !follow { Pager.begin() }
     defer { Console.drain() }
+    if inputs.areSeveral { return try await showAll(inputs) }
     if fields {
-      var sink = FieldsOutput()
+      var sink = DissectingSink(FieldsOutput { Console.writeWaiting($0) })
       Console.write(TraceFields.header)
-      try read(&sink)
-      return warn(ofEncrypted: sink.sink.dissector.encryptedCount)
+      try read(file, &sink)
+      return Self.warn(ofEncrypted: sink.dissector.encryptedCount, file)
     }
-    let printer = TracePrinter(isJSON: json, isVerbose: verbose)
+    var sink = DissectingSink(lines(TraceInput(file, .named).name) { Console.writeWaiting($0) })
+    try read(file, &sink)
+    Self.warn(ofEncrypted: sink.dissector.encryptedCount, file)
+  }
+  private func lines(_ name: String, _ write: @escaping ([UInt8]) -> Void) -> TraceLines<TracePrinter> {
     let identities = irk.enumerated().map { TraceNames.Identity(name: $1.name ?? "identity \($0 + 1)", irk: $1.key) }
-    var sink = DissectingSink(TraceLines(printer, filter: filter, identities: identities))
-    try read(&sink)
-    warn(ofEncrypted: sink.dissector.encryptedCount)
+    let printer = TracePrinter(isJSON: json, isVerbose: verbose, file: name, write: write)
+    return TraceLines(printer, filter: filter, identities: identities)
   }
   /// A capture from the air has packets that only the key's owner can read.
-  private func warn(ofEncrypted count: Int) {
+  private static func warn(ofEncrypted count: Int, _ file: String) {
     if count == 0 { return }
     Console.warn(
       "\(file): \(counted(count, "link-layer packet")) \(count == 1 ? "is" : "are") encrypted: L2CAP is shown up to the start of encryption."
     )
   }
 
-  private func read(_ sink: inout some CaptureSink & ~Copyable) throws {
+  private func showAll(_ inputs: TraceInputs) async throws {
+    if fields { Console.write("file\t" + TraceFields.header) }
+    let output = OrderedOutput { Console.writeWaiting($0) }, show = self
+    var files = 0, records = 0, failures = 0
+    try await TraceBatch.read(inputs, weight: { (_: ShowResult) in 0 }) { input, index, progress in
+      defer { output.end(index) }
+      let write: ([UInt8]) -> Void = { output.write($0, of: index) }
+      return show.fields
+        ? ShowResult(input, FieldsOutput(file: input.name, write: write), show.options, progress)
+        : ShowResult(input, show.lines(input.name, write), show.options, progress)
+    } receive: { result in
+      files += 1
+      records += result.records
+      for warning in result.warnings { Console.warn(warning) }
+      Self.warn(ofEncrypted: result.encrypted, result.path)
+      guard let error = result.error else { return }
+      failures += 1
+      Console.error("Error: \(error)")
+    }
+    var words = "\(counted(files, "file")): \(counted(records, "record"))"
+    if failures > 0 { words += "; \(counted(failures, "file")) could not be read to the end" }
+    Console.error(words)
+    if failures > 0 { throw ExitCode(TraceInputs.unreadable) }
+  }
+
+  private func read(_ file: String, _ sink: inout some CaptureSink & ~Copyable) throws {
     try options.read(file, into: &sink) {
       guard follow, Interruption.cause == nil else { return false }
       Console.drain()
@@ -134,17 +183,61 @@ struct IdentityKey: ExpressibleByArgument {
   }
 }
 
-/// Passes fields to standard output in blocks.
-private struct FieldsOutput: CaptureSink, ~Copyable {
-  private(set) var sink = DissectingSink(TraceFields())
-  mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
-    sink.receive(record, bytes)
-    if sink.sink.output.count > 60_000 { flush() }
+/// What remains of a file once its packets have been shown.
+private struct ShowResult: Sendable {
+  var path: String
+  var records: Int
+  /// Packets of the link layer that nobody can read without the key.
+  var encrypted: Int
+  /// Octets that were skipped.
+  var warnings: [String]
+  /// Why the file could not be read to its end.
+  var error: String?
+
+  /// nil: the file is not a trace.
+  init?(_ input: TraceInput, _ sink: some TraceSink, _ options: TraceOptions, _ progress: TraceProgress) {
+    var sink = MeteredSink(sink, progress), warnings: [String] = []
+    defer { sink.end() }
+    do { try options.read(input, into: &sink, warn: { warnings.append($0) }) } catch is NotATrace { return nil } catch {
+      self.error = "\(error)"
+    }
+    path = input.path
+    records = sink.records
+    encrypted = sink.dissector.dissector.encryptedCount
+    self.warnings = warnings
   }
-  var wantsMore: Bool { Interruption.cause == nil }
-  mutating func pause() { flush() }
+}
+
+/// Passes fields on in blocks.
+private struct FieldsOutput: TraceSink {
+  private var fields: TraceFields
+  private let write: ([UInt8]) -> Void
+  private var records = 0
+  private(set) var wantsMore = true
+
+  init(file: String? = nil, write: @escaping ([UInt8]) -> Void) {
+    fields = TraceFields(file: file)
+    self.write = write
+  }
+  mutating func record(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
+    if fields.output.count > 60_000 { flush() }
+    fields.record(record, bytes)
+    records &+= 1
+    if records.isMultiple(of: 256) { wantsMore = Interruption.cause == nil }
+  }
+  mutating func frame(_ frame: TraceFrame, _ payload: Span<UInt8>, of record: CaptureRecord) {
+    fields.frame(frame, payload, of: record)
+  }
+  mutating func violation(
+    _ violation: L2CAPViolation, _ handle: ConnectionHandle, _ direction: HCIDirection?, of record: CaptureRecord
+  ) {}
+  mutating func pause() {
+    flush()
+    wantsMore = Interruption.cause == nil
+  }
   private mutating func flush() {
-    Console.writeWaiting(sink.sink.output)
-    sink.sink.output.removeAll(keepingCapacity: true)
+    if fields.output.isEmpty { return }
+    write(fields.output)
+    fields.output.removeAll(keepingCapacity: true)
   }
 }

@@ -9,16 +9,19 @@ struct TraceStats: AsyncParsableCommand {
     abstract: "Count and time what a trace has of each connection.",
     discussion: """
       PDUs by kind, round trips with percentiles, throughput, the MTU and the link's parameters as they change, and \
-      what suggests retransmissions. Files are read side by side, and a bad one stops no other.
+      what suggests retransmissions. A folder stands for the traces in it and below it. Files are read side by side, \
+      and a bad one stops no other.
 
       Status 0; 2: a file could not be read to its end.
 
       Examples:
         bindrune trace stats capture.btsnoop
-        bindrune trace stats traces/* --json
+        bindrune trace stats captures/ --json > connections.ndjson
       """)
 
-  @Argument(help: ArgumentHelp("The traces; - is standard input.", valueName: "file"), completion: .file())
+  @Argument(
+    help: ArgumentHelp("The traces, and folders of traces; - is standard input.", valueName: "file"),
+    completion: .file())
   var files: [String]
   @Flag(help: "Print one JSON object per connection, and one per file.")
   var json = false
@@ -33,14 +36,14 @@ struct TraceStats: AsyncParsableCommand {
 
   func run() async throws {
     var output = StatsOutput(isJSON: json)
-    let options = options
-    try await TraceBatch.read(files, weight: \.connections.count) { path, progress in
-      StatsResult(path, options, progress)
+    let options = options, inputs = try TraceInputs(files)
+    try await TraceBatch.read(inputs, weight: \.connections.count) { input, _, progress in
+      StatsResult(input, options, progress)
     } receive: {
       output.print($0)
     }
-    if files.count > 1 { output.printTotals() }
-    if output.failures > 0 { throw ExitCode(2) }
+    if inputs.areSeveral { output.printTotals() }
+    if output.failures > 0 { throw ExitCode(TraceInputs.unreadable) }
   }
 }
 
@@ -55,11 +58,15 @@ struct StatsResult: Sendable {
   /// Why the file could not be read to its end.
   var error: String?
 
-  init(_ path: String, _ options: TraceOptions, _ progress: TraceProgress) {
+  /// nil: the file is not a trace.
+  init?(_ input: TraceInput, _ options: TraceOptions, _ progress: TraceProgress) {
     var sink = MeteredSink(TraceStatistics(), progress), warnings: [String] = []
-    do { try options.read(path, into: &sink, warn: { warnings.append($0) }) } catch { self.error = "\(error)" }
+    do { try options.read(input, into: &sink, warn: { warnings.append($0) }) } catch is NotATrace {
+      sink.end()
+      return nil
+    } catch { self.error = "\(error)" }
     sink.end()
-    self.path = path == "-" ? "standard input" : path
+    path = input.name
     self.warnings = warnings
     statistics = sink.dissector.sink
   }
@@ -72,7 +79,7 @@ struct MeteredSink<Sink: TraceSink>: CaptureSink, ~Copyable {
   private(set) var dissector: DissectingSink<Sink>
   private(set) var records = 0
   private(set) var isFromAir = false
-  private(set) var wantsMore = true
+  private var isInterrupted = false
   private let progress: TraceProgress
 
   init(_ sink: Sink, _ progress: TraceProgress) {
@@ -85,8 +92,9 @@ struct MeteredSink<Sink: TraceSink>: CaptureSink, ~Copyable {
     if case .linkLayer = record.content { isFromAir = true }
     guard records.isMultiple(of: Self.step) else { return }
     progress.add(Self.step)
-    wantsMore = Interruption.cause == nil
+    isInterrupted = Interruption.cause != nil
   }
+  var wantsMore: Bool { !isInterrupted && dissector.wantsMore }
   mutating func pause() { dissector.pause() }
   /// The file is done.
   func end() { progress.add(records % Self.step, files: 1) }

@@ -15,8 +15,12 @@ public struct TraceFields: TraceSink {
   /// The lines so far; the owner takes them.
   public var output: [UInt8] = []
   private var pending = PendingHandles()
+  /// The file's name and a tab, or nothing.
+  private let prefix: [UInt8]
 
-  public init() {}
+  /// `file` is the value of a first column, `file`, for lines of several files; control characters in it are escaped.
+  public init(file: String? = nil) { prefix = file.map { Array("\($0.printable())\t".utf8) } ?? [] }
+  /// The names of the columns, without `file`.
   public static var header: String { "frame\tdir\tconn\tlayer\topcode\thandle\tvalue_hex\tpdu_hex\n" }
 
   public mutating func record(_: CaptureRecord, _: Span<UInt8>) {}
@@ -58,6 +62,7 @@ public struct TraceFields: TraceSink {
     _ frame: TraceFrame, _ record: CaptureRecord, _ layer: StaticString, _ handle: UInt16?,
     _ pdu: Span<UInt8>, value: Int
   ) {
+    if !prefix.isEmpty { output += prefix }
     output.appendDecimal(record.number)
     output.append(UInt8(ascii: "\t"))
     output.append(UInt8(ascii: frame.direction == nil ? "-" : frame.direction == .fromHost ? "S" : "R"))

@@ -12,16 +12,15 @@ final class Unpacker {
   /// Unpacks `file`, of which `magic` has already been read: a pipe cannot be rewound, so another one brings it back.
   init(_ file: FileDescriptor) throws(Errno) {
     do {
-      let before = try FileDescriptor.pipe(), after: (readEnd: FileDescriptor, writeEnd: FileDescriptor)
+      // Closed in other programs from the beginning: one that another thread starts now would keep the pipe open.
+      let before = try FileDescriptor.pipe(options: .closeOnExec),
+        after: (readEnd: FileDescriptor, writeEnd: FileDescriptor)
       defer {
         try? before.readEnd.close()
         try? before.writeEnd.close()
       }
-      after = try FileDescriptor.pipe()
+      after = try FileDescriptor.pipe(options: .closeOnExec)
       defer { try? after.writeEnd.close() }
-      for end in [before.readEnd, before.writeEnd, after.readEnd, after.writeEnd] {
-        _ = fcntl(end.rawValue, F_SETFD, FD_CLOEXEC)
-      }
       _ = unsafe try Self.magic.withUnsafeBytes { unsafe try before.writeEnd.write($0) }
       do { child = try Self.start(file, before.readEnd, after.writeEnd) } catch {
         try? after.readEnd.close()
@@ -44,9 +43,10 @@ final class Unpacker {
       unsafe posix_spawn_file_actions_destroy(&files)
       unsafe posix_spawnattr_destroy(&attributes)
     }
-    unsafe posix_spawn_file_actions_adddup2(&files, before.rawValue, 10)
     unsafe posix_spawn_file_actions_adddup2(&files, file.rawValue, STDIN_FILENO)
     unsafe posix_spawn_file_actions_adddup2(&files, output.rawValue, STDOUT_FILENO)
+    // Last: 10 may be the number of one of those.
+    unsafe posix_spawn_file_actions_adddup2(&files, before.rawValue, 10)
     unsafe posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0)
     // A process that ignores SIGPIPE would pass that on, and gzip would unpack what is no longer read.
     unsafe sigemptyset(&signals)

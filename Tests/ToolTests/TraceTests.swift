@@ -153,7 +153,10 @@ import Testing
       try "this is a text and no trace\n".write(toFile: text, atomically: true, encoding: .utf8)
       for (arguments, words) in [
         (["show", text], "this is not a trace"), (["show", folder.path + "/none"], "No such file"),
-        (["show", folder.path], "Is a directory"), (["show", text, "--layer", "radio"], "radio"),
+        (["show", folder.path], "is a folder, which needs --json or --fields"),
+        (["show", text, text], "Several files need --json"), (["show", "--json", "--follow", folder.path], "one file"),
+        (["show", "--json", "monitor:", text], "give it alone"), (["show", "--fields", "-", "-"], "once"),
+        (["show", text, "--layer", "radio"], "radio"),
         (["show", text, "--from", "9", "--to", "3"], "after --to"),
         (["show", text, "--json", "--fields"], "one of them"),
         (["show", text, "--irk", "12"], "12"),
