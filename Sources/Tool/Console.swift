@@ -187,6 +187,10 @@ struct JSONLine: CustomStringConvertible {
     if let event { add("event", event) }
   }
   private static func quoted(_ value: String) -> String {
+    // Most texts have nothing to escape, and traces have many texts.
+    if value.utf8.allSatisfy({ 0x20..<0x7F ~= $0 && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\") }) {
+      return "\"" + value + "\""
+    }
     var result = "\""
     for scalar in value.unicodeScalars {
       switch scalar {
@@ -205,7 +209,15 @@ struct JSONLine: CustomStringConvertible {
 }
 
 func hexText(_ bytes: some Collection<UInt8>, separator: String = "") -> String {
-  bytes.map { hexDigits(UInt64($0), 2) }.joined(separator: separator)
+  let digits = Array("0123456789ABCDEF".utf8)
+  var text: [UInt8] = []
+  text.reserveCapacity(bytes.count * (2 + separator.utf8.count))
+  for byte in bytes {
+    if !text.isEmpty { text += separator.utf8 }
+    text.append(digits[Int(byte >> 4)])
+    text.append(digits[Int(byte & 0xF)])
+  }
+  return String(decoding: text, as: UTF8.self)
 }
 /// Octets in readable form: text if they are printable UTF-8, else hex of at most `limit` octets.
 func readable(_ bytes: [UInt8], limit: Int = 64) -> String {
