@@ -107,7 +107,7 @@ let package = Package(
     .target(
       name: "Bindrune",
       dependencies: [
-        "GAP", "SMP", "GATT", "ATT", "HCI", "BindruneWire", "BindruneTransport", "BindruneSimulator", system,
+        "GAP", "SMP", "GATT", "ATT", "L2CAP", "HCI", "BindruneWire", "BindruneTransport", "BindruneSimulator", system,
         .product(name: "Logging", package: "swift-log"),
       ] + nio,
       swiftSettings: settings),

@@ -24,7 +24,7 @@ extension BluetoothHost {
     _ data: AdvertisingData, _ parameters: AdvertisingParameters = AdvertisingParameters(),
     as id: AdvertisingSetID = .first
   ) async throws(BluetoothError) -> PackedAdvertisement {
-    try await waitForAdvertising(id, "advertise") { (core, now) throws(AdvertisingError) in
+    try await waitForAdvertising(id, "advertise", as: "advertise(_:_:as:)") { (core, now) throws(AdvertisingError) in
       try core.advertise(data, parameters, as: id, now: now)
     }
   }
@@ -34,12 +34,13 @@ extension BluetoothHost {
   public func setAdvertisingData(
     _ data: AdvertisingData, of id: AdvertisingSetID = .first
   ) async throws(BluetoothError) -> PackedAdvertisement {
-    try await waitForAdvertising(id, "change the advertising data") { (core, now) throws(AdvertisingError) in
+    try await waitForAdvertising(id, "change the advertising data", as: "setAdvertisingData(_:of:)") {
+      (core, now) throws(AdvertisingError) in
       try core.setAdvertisingData(data, of: id, now: now)
     }
   }
   private func waitForAdvertising(
-    _ id: AdvertisingSetID, _ operation: String,
+    _ id: AdvertisingSetID, _ operation: String, as call: StaticString,
     _ begin: (inout HostCore, Instant) throws(AdvertisingError) -> PackedAdvertisement
   ) async throws(BluetoothError) -> PackedAdvertisement {
     do throws(BluetoothError) { try check() } catch { throw error.during(operation) }
@@ -47,7 +48,7 @@ extension BluetoothHost {
     let turn = takeTurn(id)
     do throws(BluetoothError) {
       try await turn.waiters.wait {
-        do throws(BluetoothError) { packed = try take(turn, id, begin) } catch { return .failure(error) }
+        do throws(BluetoothError) { packed = try take(turn, id, as: call, begin) } catch { return .failure(error) }
         return nil
       }
     } catch {
@@ -74,7 +75,7 @@ extension BluetoothHost {
   ) throws(BluetoothError) -> PackedAdvertisement {
     do throws(BluetoothError) {
       try checkRunning()
-      return try take(takeTurn(id), id) { (core, now) throws(AdvertisingError) in
+      return try take(takeTurn(id), id, as: "beginAdvertising(_:_:as:)") { (core, now) throws(AdvertisingError) in
         try core.advertise(sources, parameters, as: id, now: now)
       }
     } catch {
@@ -92,10 +93,10 @@ extension BluetoothHost {
     return Turn(number: advertisingTurn, isNew: isNew, waiters: state.waiters)
   }
   private func take(
-    _ turn: Turn, _ id: AdvertisingSetID,
+    _ turn: Turn, _ id: AdvertisingSetID, as call: StaticString,
     _ begin: (inout HostCore, Instant) throws(AdvertisingError) -> PackedAdvertisement
   ) throws(BluetoothError) -> PackedAdvertisement {
-    let result = perform { core, now -> Result<PackedAdvertisement, BluetoothError> in
+    let result = perform(as: call) { core, now -> Result<PackedAdvertisement, BluetoothError> in
       do throws(AdvertisingError) { return .success(try begin(&core, now)) } catch {
         return .failure(BluetoothError(error))
       }
@@ -106,7 +107,7 @@ extension BluetoothHost {
   }
   /// Ends with `.advertisingStopped` in `events`.
   public func stopAdvertising(_ id: AdvertisingSetID = .first) {
-    perform { core, now in core.stopAdvertising(id, now: now) }
+    perform(as: "stopAdvertising(_:)") { core, now in core.stopAdvertising(id, now: now) }
   }
   /// How many sets this controller advertises at once.
   public var maximumAdvertisingSets: Int { core.maximumAdvertisingSets }

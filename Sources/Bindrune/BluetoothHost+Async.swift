@@ -16,6 +16,8 @@ struct Requester {
   let operation: HostOperation?
   /// nil: the observer, which began the request.
   let continuation: CheckedContinuation<RequestResult, Never>?
+  /// The call that made the request, for a trace.
+  var call: CallTrace.Call = 0
 }
 
 extension BluetoothHost {
@@ -37,7 +39,7 @@ extension BluetoothHost {
         start(self, id)
       }
     } onCancel: {
-      onEventLoop { host in host.perform { core, now in core.cancel(id, now: now) } }
+      onEventLoop { host in host.perform(as: "Task.cancel()") { core, now in core.cancel(id, now: now) } }
     }
     return try result.get()
   }
@@ -75,7 +77,7 @@ extension BluetoothHost {
         throw BluetoothError(.invalidArgument, "The host resets its controller: close it, and open it again.")
       }
       let outcome = try await request(nil) { host, id in
-        host.perform { core, now in
+        host.perform(as: "send(_:from:)") { core, now in
           do throws(WireError) { try core.send(command, from: source.span, id: id, now: now) } catch {
             let cure = "set its handles, and pass the octets of its ranges"
             host.complete(
@@ -152,7 +154,7 @@ extension BluetoothHost {
 
     case .linkUp(let id, let peer, let role, let parameters):
       linkStates[id] = LinkState(peer: peer, role: role, isObserved: observer != nil, readers: readers)
-      if case .closing = state { perform { core, now in core.disconnect(id, now: now) } }
+      if case .closing = state { perform(as: "close()") { core, now in core.disconnect(id, now: now) } }
       if let link = link(id) { report(.connected(link)) }
       logger.debug("\(id) up: \(peer), \(role), \(parameters)")
     case .peerIdentified(let id, let address):
@@ -163,6 +165,7 @@ extension BluetoothHost {
     case .linkDown(let id, let reason):
       let error = BluetoothError.linkWentDown(reason)
       completeRequests(of: id, error)
+      calls?.linkDown(id)
       let peer = peerText(id)
       linkStates.removeValue(forKey: id)?.end(error.during("keep the link to \(peer)"))
       report(.disconnected(id, reason))

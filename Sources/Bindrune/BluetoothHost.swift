@@ -23,6 +23,8 @@ public actor BluetoothHost {
     unsafe transport.eventLoop.executor.asUnownedSerialExecutor()
   }
   let logger: Logger
+  /// nil: the transport does not record calls.
+  let calls: CallTrace?
   /// Holds the core.
   private let receiver: HostReceiver
   @inline(__always) var core: HostCore {
@@ -107,6 +109,7 @@ public actor BluetoothHost {
   ) {
     self.transport = transport
     self.logger = logger
+    calls = transport.recordsCalls ? CallTrace() : nil
     self.agent = agent
     self.bondStore = bondStore
     self.databaseCache = databaseCache
@@ -125,7 +128,8 @@ public actor BluetoothHost {
   /// on a radio of its own) and starts a host on it. If that fails, or the task is cancelled, nothing stays open.
   ///
   /// `takesDown`: takes down an adapter that is up, and brings it up again when the host is closed; see
-  /// `TransportSpec.open`. `trace`: the path of a btsnoop file that records every packet.
+  /// `TransportSpec.open`. `trace`: the path of a btsnoop file that records every packet; `tracesCalls`: with a line of
+  /// text before each packet that a call caused, which names the call.
   ///
   /// `agent` answers for the user when a device pairs; `bondStore` keeps what then has to be kept.
   ///
@@ -136,7 +140,7 @@ public actor BluetoothHost {
     configuration: HostConfiguration = HostConfiguration(), database: Database = Database(),
     agent: any PairingAgent = JustWorksAgent(), bondStore: (any BondStore)? = nil,
     databaseCache: any DatabaseCache = MemoryDatabaseCache(), observer: (any HostObserver)? = nil, trace: String? = nil,
-    logger: Logger = .silent
+    tracesCalls: Bool = false, logger: Logger = .silent
   ) async throws(BluetoothError) -> BluetoothHost {
     let operation = "open \(spec)"
     let transport: any HCITransport
@@ -144,7 +148,9 @@ public actor BluetoothHost {
       let spec = try TransportSpec(spec)
       let loop = eventLoop ?? radio?.eventLoop ?? MultiThreadedEventLoopGroup.singleton.next()
       let radio = radio ?? (spec == .sim ? SimulatedRadio(on: loop) : nil)
-      transport = try await spec.open(on: loop, radio: radio, takesDown: takesDown, trace: trace, logger: logger)
+      transport = try await spec.open(
+        on: loop, radio: radio, takesDown: takesDown, trace: trace, tracesCalls: tracesCalls,
+        logger: logger)
     } catch {
       throw (Task.isCancelled ? .cancelled : BluetoothError(error)).during(operation)
     }
@@ -190,7 +196,7 @@ public actor BluetoothHost {
         transport.start(receiver)
         // Discards packets from before the reset, up to the answer to HCI_Reset.
         transport.resynchronise()
-        perform { core, now in core.start(now: now) }
+        perform(as: "start()") { core, now in core.start(now: now) }
         return nil
       }
     } catch {
@@ -238,7 +244,8 @@ public actor BluetoothHost {
       let scans = scans.keys
       endScans(.closed)
       let ended = endRequests(.closed)
-      perform { core, now in
+      perform(as: "close()") { core, now in
+        if let calls { calls.closing = calls.current }
         for request in ended { core.cancel(request, now: now) }
         for scan in scans { core.stopScan(id: scan, now: now) }
         for id in advertising.keys { core.stopAdvertising(id, now: now) }
@@ -260,6 +267,7 @@ public actor BluetoothHost {
     // A command that the controller has not answered leaves no credit for another. Vol 4, Part E, §4.4.
     guard case .closing = state, linkStates.isEmpty, !core.awaitsController else { return }
     let reset: [UInt8] = [0x01, 0x03, 0x0C, 0x00]  // HCI_Reset, without waiting for its answer
+    if let calls { transport.willSend(becauseOf: calls.text(of: calls.closing)) }
     transport.send(reset.span)
     fail(.closed)
   }
@@ -302,7 +310,7 @@ public actor BluetoothHost {
   /// another host: for its own bonds this host does it by itself. The host uses the controller's resolving list if there is one, and
   /// resolves the address itself otherwise.
   public func addIdentity(_ identity: PeerAddress, irk: IdentityResolvingKey) throws(BluetoothError) {
-    try changeIdentities("add the identity \(identity)") { (core, now) throws(IdentityError) in
+    try changeIdentities("add the identity \(identity)", "addIdentity(_:irk:)") { (core, now) throws(IdentityError) in
       try core.addPeerIdentity(identity, irk, now: now)
     }
   }
@@ -310,14 +318,16 @@ public actor BluetoothHost {
   public func identify(
     _ link: LinkID, as identity: PeerAddress, irk: IdentityResolvingKey
   ) throws(BluetoothError) {
-    try changeIdentities("identify \(peerText(link)) as \(identity)") { (core, now) throws(IdentityError) in
+    try changeIdentities("identify \(peerText(link)) as \(identity)", "identify(_:as:irk:)") {
+      (core, now) throws(IdentityError) in
       try core.identify(link, as: identity, irk, now: now)
     }
   }
   func changeIdentities(
-    _ operation: @autoclosure () -> String, _ change: (inout HostCore, Instant) throws(IdentityError) -> Void
+    _ operation: @autoclosure () -> String, _ call: StaticString? = nil,
+    _ change: (inout HostCore, Instant) throws(IdentityError) -> Void
   ) throws(BluetoothError) {
-    let error: IdentityError? = perform { core, now in
+    let error: IdentityError? = perform(as: call) { core, now in
       do throws(IdentityError) {
         try change(&core, now)
         return nil
@@ -328,7 +338,7 @@ public actor BluetoothHost {
     if let error { throw BluetoothError(error).during(operation()) }
   }
   public func removeIdentity(_ identity: PeerAddress) {
-    perform { core, now in core.removePeerIdentity(identity, now: now) }
+    perform(as: "removeIdentity(_:)") { core, now in core.removePeerIdentity(identity, now: now) }
   }
 
   /// The peer with this address: an identity address, a private one that a known key resolves, or any other.
@@ -341,10 +351,19 @@ public actor BluetoothHost {
   var now: Instant { receiver.now }
 
   /// Applies `change` to the core, then pumps: with an observer in a later turn, so that the host never calls it back
-  /// from within the observer's own call.
-  func perform<Result>(_ change: (inout HostCore, Instant) -> Result) -> Result {
+  /// from within the observer's own call. `call`: its name in a trace; nil: it is a part of another call, or of none.
+  func perform<Result>(as call: StaticString? = nil, _ change: (inout HostCore, Instant) -> Result) -> Result {
     receiver.arrival = nil
-    let result = change(&core, now)
+    let result: Result
+    if let calls {
+      let isOutermost = call.map { calls.enter($0) } ?? false
+      core.cause = calls.current
+      result = change(&core, now)
+      core.cause = 0
+      calls.leave(isOutermost)
+    } else {
+      result = change(&core, now)
+    }
     if observer == nil { pump() } else { pumpLater() }
     return result
   }
@@ -373,6 +392,9 @@ public actor BluetoothHost {
     }
     isPumping = true
     defer { isPumping = false }
+    // What follows from an event is not of the call during which it is reported.
+    let interrupted = calls?.interrupt()
+    defer { if let interrupted { calls?.resume(interrupted) } }
     receiver.arrival = nil
     if onlyValues, unreportedEvents.isEmpty {
       isPumpAsked = false
@@ -382,7 +404,7 @@ public actor BluetoothHost {
     var isQuiet: Bool
     repeat {
       isQuiet = true
-      if Self.sendPackets(of: &core, in: &packet, to: transport, now: now) { isUnflushed = true }
+      if sendPackets() { isUnflushed = true }
       if isUnflushed {
         isUnflushed = false
         isQuiet = false
@@ -396,7 +418,17 @@ public actor BluetoothHost {
     } while !isQuiet
     armTimer()
   }
-  /// Sends what the transport accepts now, with one access to the core and to the packet for all; false if nothing.
+  /// Sends what the transport accepts now; false if nothing.
+  private func sendPackets() -> Bool {
+    guard let calls else { return Self.sendPackets(of: &core, in: &packet, to: transport, now: now) }
+    var isAny = false
+    while transport.isWritable, packet.fill({ core.nextPacket(into: &$0, now: now) }) {
+      send(calls, over: transport)
+      isAny = true
+    }
+    return isAny
+  }
+  /// The same with one access to the core and to the packet for all.
   private static func sendPackets(
     of core: inout HostCore, in packet: inout PacketBuffer, to transport: any HCITransport, now: Instant
   ) -> Bool {

@@ -68,6 +68,32 @@ public enum HostOperation: Sendable {
     }
   }
 
+  /// The function that makes the request, for a trace.
+  var call: StaticString {
+    switch self {
+    case .connect, .connectToFirst: "connect(to:)"
+    case .disconnect: "disconnect()"
+    case .readRSSI: "readRSSI()"
+    case .updateParameters: "updateParameters(_:)"
+    case .readPHYs: "readPHYs()"
+    case .setPHYs: "setPHYs(_:)"
+    case .setDefaultPHYs: "setDefaultPHYs(_:)"
+    case .pair: "pair(_:)"
+    case .encrypt: "encrypt()"
+    case .readDatabaseHash, .followChanges: "discover()"
+    case .discoverAll: "discoverAll()"
+    case .discoverServices: "discoverServices(_:)"
+    case .discoverIncludedServices: "discoverIncludedServices(of:)"
+    case .discoverCharacteristics: "discoverCharacteristics(_:of:)"
+    case .discoverDescriptors: "discoverDescriptors(of:)"
+    case .read, .readMultiple: "read(_:)"
+    case .readUUID: "read(uuid:in:)"
+    case .write: "write(_:to:)"
+    case .writeReliably: "writeReliably(_:)"
+    case .subscribe: "subscribe(to:)"
+    case .unsubscribe: "unsubscribe()"
+    }
+  }
   /// `BluetoothError.operation` of its failure.
   func text(peer: String) -> String {
     switch self {
@@ -133,6 +159,9 @@ extension BluetoothHost {
     func client(_ link: LinkID, _ body: (inout Client) -> Void) {
       ask(id, of: link, at: places ?? self.places(among: .command, on: link), body)
     }
+    let isOutermost = beginCall(operation.call)
+    defer { endCall(isOutermost) }
+    if let calls { requests[id]?.call = calls.current }
     switch operation {
     case .connect(let peer, let parameters):
       perform { core, now in core.connect(to: peer, parameters, id: id, now: now) }

@@ -186,7 +186,11 @@ extension BluetoothHost {
         operation: operation())
     }
     guard !hasValues(.command, on: link) else { return false }
-    return perform { core, _ in core.write(command: value.span, to: handle, on: link).isAccepted }
+    return perform(as: "writeWithoutResponse(_:to:)") { core, _ in
+      let isAccepted = core.write(command: value.span, to: handle, on: link).isAccepted
+      if isAccepted { calls?.accepted(on: link) }
+      return isAccepted
+    }
   }
 
   func write(signed value: [UInt8], to handle: AttributeHandle, on link: LinkID) async throws(BluetoothError) -> Bool {
@@ -194,7 +198,12 @@ extension BluetoothHost {
     guard let state = linkStates[link] else { throw BluetoothError.linkIsDown.during(operation()) }
     while true {
       guard !hasValues(.command, on: link) else { return false }
-      switch perform({ core, _ in core.write(signed: value.span, to: handle, on: link) }) {
+      let answer = perform(as: "writeSigned(_:to:)") { core, _ in
+        let answer = core.write(signed: value.span, to: handle, on: link)
+        if case .queued = answer { calls?.accepted(on: link) }
+        return answer
+      }
+      switch answer {
       case .queued: return true
       case .full: return false
       case .closed: throw BluetoothError.linkIsDown.during(operation())
@@ -221,8 +230,14 @@ extension BluetoothHost {
   ) throws(BluetoothError) -> SendPort {
     try sendPort(kind, to: nil, on: link, capacity: capacity, onReady: onReady)
   }
+  /// The same for an interface on top of the host: `call` is its function that offers the values, for a trace.
+  package func sendPort(
+    _ kind: SendPort.Kind, on link: LinkID, capacity: Int, call: StaticString, onReady: (@Sendable () -> Void)?
+  ) throws(BluetoothError) -> SendPort {
+    try sendPort(kind, to: nil, on: link, capacity: capacity, call: call, onReady: onReady)
+  }
   func sendPort(
-    _ kind: SendPort.Kind, to handle: AttributeHandle?, on link: LinkID, capacity: Int,
+    _ kind: SendPort.Kind, to handle: AttributeHandle?, on link: LinkID, capacity: Int, call: StaticString? = nil,
     onReady: (@Sendable () -> Void)? = nil
   ) throws(BluetoothError) -> SendPort {
     guard linkStates[link] != nil, let mtu = core.mtu(of: link) else {
@@ -230,7 +245,8 @@ extension BluetoothHost {
     }
     let doorbell = doorbell ?? Doorbell(self)
     self.doorbell = doorbell
-    let port = SendPort(handle: handle, kind: kind, capacity: capacity, mtu: mtu, onReady: onReady) {
+    let call = call ?? (handle == nil ? "offer(_:to:)" : "offer(_:)")
+    let port = SendPort(handle: handle, kind: kind, capacity: capacity, mtu: mtu, call: call, onReady: onReady) {
       doorbell.ring($0, of: link)
     }
     linkStates[link]?.add(port)
@@ -264,9 +280,9 @@ extension BluetoothHost {
     while let index = ports.firstIndex(where: {
       $0.kind == .command ? !areCommandsRefused : !areNotificationsRefused
     }) {
-      let port = ports[index], kind = port.kind
+      let port = ports[index]
       let left = port.sendAll(now: now, inTurns: ports.count > 1) {
-        send($0, to: $1, kind, on: link, over: transport)
+        send($0, to: $1, by: port, on: link, over: transport)
       } sent: {
         sendWritten(to: transport)
       }
@@ -319,33 +335,49 @@ extension BluetoothHost {
 
   /// Sends into the link's queue, or directly into the packet if nothing waits before it. False: there is no room.
   private func send(
-    _ value: Span<UInt8>, to handle: AttributeHandle, _ kind: SendPort.Kind, on link: LinkID,
+    _ value: Span<UInt8>, to handle: AttributeHandle, by port: SendPort, on link: LinkID,
     over transport: any HCITransport
   ) -> Bool {
     guard transport.isWritable else {
-      switch kind {
-      case .notification: return (core.notify(value, of: handle, on: link) ?? indicate(value, handle, link)) != .full
-      case .command: return core.write(command: value, to: handle, on: link) != .full
+      switch port.kind {
+      case .notification:
+        return (noted(core.notify(value, of: handle, on: link), port, link) ?? indicate(value, handle, port, link))
+          != .full
+      case .command: return noted(core.write(command: value, to: handle, on: link), port, link) != .full
       }
     }
     return packet.fill { output in
-      switch kind {
+      switch port.kind {
       case .notification:
-        (core.notify(value, of: handle, on: link, into: &output) ?? indicate(value, handle, link)) != .full
-      case .command: core.write(command: value, to: handle, on: link, into: &output) != .full
+        (noted(core.notify(value, of: handle, on: link, into: &output), port, link)
+          ?? indicate(value, handle, port, link)) != .full
+      case .command: noted(core.write(command: value, to: handle, on: link, into: &output), port, link) != .full
       }
     }
   }
+  /// Notes, for a trace, that the value in the link's queue, or in the packet, is of a call of `port`.
+  @inline(__always) private func noted(_ answer: SendAnswer?, _ port: SendPort, _ link: LinkID) -> SendAnswer? {
+    if let calls, answer?.isAccepted == true { calls.accepted(on: link, ofPort: port.call) }
+    return answer
+  }
   /// A client without notifications may have enabled indications: one at a time, so the port waits for the
   /// confirmation. If the client has unsubscribed meanwhile, the value is lost, as it would be on the air.
-  private func indicate(_ value: Span<UInt8>, _ handle: AttributeHandle, _ link: LinkID) -> SendAnswer? {
-    core.indicate(value, of: handle, on: link)
+  private func indicate(
+    _ value: Span<UInt8>, _ handle: AttributeHandle, _ port: SendPort, _ link: LinkID
+  ) -> SendAnswer? {
+    let answer = core.indicate(value, of: handle, on: link)
+    if let calls, answer?.isAccepted == true { calls.acceptedIndication(on: link, ofPort: port.call) }
+    return answer
   }
   /// Hands the directly written packet to the transport, which flushes it with the next packets of `pump`.
   private func sendWritten(to transport: any HCITransport) {
     guard packet.count > 0 else { return }
-    packet.withBytes { transport.send($0) }
-    packet.removeAll()
+    if let calls {
+      send(calls, over: transport)
+    } else {
+      packet.withBytes { transport.send($0) }
+      packet.removeAll()
+    }
     isUnflushed = true
   }
 }

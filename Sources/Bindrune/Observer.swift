@@ -128,7 +128,7 @@ extension BluetoothHost {
   /// Ends the request with `.cancelled`, unless it has ended already. What was sent to a peer may still take effect.
   public func cancel(_ id: RequestID) {
     guard let requester = requests[id], requester.continuation == nil else { return }
-    perform { core, now in core.cancel(id, now: now) }
+    perform(as: "cancel(_:)") { core, now in core.cancel(id, now: now) }
   }
 
   // MARK: Reporting

@@ -4,17 +4,18 @@ import NIOCore
 
 extension TransportSpec {
   /// Opens a transport to a controller. `sim` is a new controller on `radio`, which must be on `loop`; `trace` is the
-  /// path of a btsnoop file that records every packet.
+  /// path of a btsnoop file that records every packet; `tracesCalls`: with the calls that cause them, see
+  /// `BluetoothHost.open`.
   ///
   /// `takesDown`: takes down an adapter that is up, and so used by the kernel and bluetoothd, to open it, and brings it
   /// up again after it is closed (but not if the process is killed).
   public func open(
     on loop: any EventLoop, radio: SimulatedRadio? = nil, takesDown: Bool = false, trace: String? = nil,
-    logger: Logger = .silent
+    tracesCalls: Bool = false, logger: Logger = .silent
   ) async throws(TransportError) -> any HCITransport {
     // Opens the file first: if that fails, there is no controller to close.
     guard let trace else { return try await open(on: loop, radio, takesDown, logger) }
-    let writer = try BTSnoopWriter(path: trace)
+    let writer = try BTSnoopWriter(path: trace, recordsCalls: tracesCalls)
     return TracingTransport(try await open(on: loop, radio, takesDown, logger), writer: writer)
   }
 

@@ -89,7 +89,7 @@ extension BluetoothHost {
     do throws(BluetoothError) { try check() } catch { throw error.during("scan") }
     let mailbox = Mailbox<Advertisement>(capacity: 1024, overflow: .dropOldest, to: "scan")
     let id = ScanID(rawValue: newRequest().rawValue)
-    try begin(Scan(filter: filter, mailbox: mailbox), parameters, as: id)
+    try begin(Scan(filter: filter, mailbox: mailbox), parameters, as: id, "scan(_:filter:)")
     return ScanHandle(mailbox: mailbox, id: id, host: self)
   }
   /// Scans until `endScan`, beside other scans: the observer receives `.discovered`, or `.scanFailed` if the controller
@@ -104,9 +104,11 @@ extension BluetoothHost {
     _ parameters: ScanParameters, _ filter: ScanFilter, as id: ScanID
   ) throws(BluetoothError) {
     do throws(BluetoothError) { try checkRunning() } catch { throw error.during("scan") }
-    try begin(Scan(filter: filter), parameters, as: id)
+    try begin(Scan(filter: filter), parameters, as: id, "beginScan(_:_:)")
   }
-  private func begin(_ scan: Scan, _ parameters: ScanParameters, as id: ScanID) throws(BluetoothError) {
+  private func begin(
+    _ scan: Scan, _ parameters: ScanParameters, as id: ScanID, _ call: StaticString
+  ) throws(BluetoothError) {
     guard parameters.isValid else {
       throw BluetoothError(
         .invalidArgument,
@@ -114,13 +116,13 @@ extension BluetoothHost {
           + "window is at most the interval.", operation: "scan")
     }
     scans[id] = scan
-    perform { core, now in core.startScan(parameters, filter: scan.filter, id: id, now: now) }
+    perform(as: call) { core, now in core.startScan(parameters, filter: scan.filter, id: id, now: now) }
   }
   /// Ends the scan and its events. Ignores a scan that has ended already.
   public func endScan(_ id: ScanID) {
     guard let scan = scans.removeValue(forKey: id) else { return }
     scan.mailbox?.abandon()
-    if case .running = state { perform { core, now in core.stopScan(id: id, now: now) } }
+    if case .running = state { perform(as: "endScan(_:)") { core, now in core.stopScan(id: id, now: now) } }
   }
   func scanFailed(_ id: ScanID, _ error: BluetoothError) {
     guard let scan = scans.removeValue(forKey: id) else { return }

@@ -64,6 +64,8 @@ public final class SendPort: Sendable {
   /// nil: the port is for all of the link.
   let handle: AttributeHandle?
   let kind: Kind
+  /// The function that offers the values, for a trace.
+  let call: StaticString
   /// Octets that may wait in this port, `costOfValue` for each value included: at least one value of the greatest length.
   public let capacity: Int
   /// Octets that a value takes besides its own: two, or four where each has a handle.
@@ -71,11 +73,12 @@ public final class SendPort: Sendable {
 
   /// For the drainer. The port calls `wake`, from any thread, when it was empty and is not any more.
   package init(
-    handle: AttributeHandle?, kind: Kind, capacity: Int, mtu: Int,
+    handle: AttributeHandle?, kind: Kind, capacity: Int, mtu: Int, call: StaticString = "offer(_:)",
     onReady: (@Sendable () -> Void)? = nil, wake: @escaping @Sendable (SendPort) -> Void
   ) {
     self.handle = handle
     self.kind = kind
+    self.call = call
     self.onReady = onReady
     self.wake = wake
     let depth = kind == .notification ? SendDepth() : nil

@@ -88,13 +88,19 @@ extension BluetoothHost {
   /// Sends the application's answer to a client's request, after the values offered to the link's ports so far (with
   /// `place`: to that port before it), but at the latest 25 s after the request.
   private func answer(
-    on link: LinkID, after place: SendPort.Fence?, _ body: (inout HostCore, _ isKept: Bool, Instant) -> UnwantedAnswer?
+    on link: LinkID, after place: SendPort.Fence?, as call: StaticString,
+    _ body: (inout HostCore, _ isKept: Bool, Instant) -> UnwantedAnswer?
   ) throws(BluetoothError) {
     let places = place.map { [$0] } ?? self.places(among: .notification, on: link)
     let isKept = !places.allSatisfy(\.isReached), before = linkStates[link]?.keptAnswer
     // Recorded first: the call to the core may send those values at once, and then `releaseHeld` reads this.
     linkStates[link]?.keptAnswer = isKept ? places : nil
-    guard let reason = perform({ core, now in body(&core, isKept, now) }) else { return }
+    let reason = perform(as: call) { core, now in
+      let reason = body(&core, isKept, now)
+      if reason == nil { calls?.answered(on: link) }
+      return reason
+    }
+    guard let reason else { return }
     // No client waits for this answer; an earlier one may still be held.
     linkStates[link]?.keptAnswer = before
     releaseHeld(on: link)
@@ -128,19 +134,21 @@ extension BluetoothHost {
   package func respond(
     to id: ServerRequestID, on link: LinkID, withRest rest: [UInt8], after place: SendPort.Fence?
   ) throws(BluetoothError) {
-    try answer(on: link, after: place) { $0.answerRead(id, rest, isKept: $1, now: $2) }
+    try answer(on: link, after: place, as: "respond(to:with:)") { $0.answerRead(id, rest, isKept: $1, now: $2) }
   }
   package func accept(
     _ id: ServerRequestID, on link: LinkID, after place: SendPort.Fence?
   ) throws(BluetoothError) {
-    try answer(on: link, after: place) { $0.answerWrite(id, isKept: $1, now: $2) }
+    try answer(on: link, after: place, as: "accept(_:)") { $0.answerWrite(id, isKept: $1, now: $2) }
   }
   /// A read or a write.
   package func reject(
     _ id: ServerRequestID, on link: LinkID, _ error: ATTError, about handle: AttributeHandle? = nil,
     after place: SendPort.Fence?
   ) throws(BluetoothError) {
-    try answer(on: link, after: place) { $0.refuse(id, error, about: handle, isKept: $1, now: $2) }
+    try answer(on: link, after: place, as: "reject(_:_:about:)") {
+      $0.refuse(id, error, about: handle, isKept: $1, now: $2)
+    }
   }
 
   /// Sets a value of the database; clients read it from now on. It notifies no subscriber.
@@ -186,8 +194,13 @@ extension BluetoothHost {
   public func notify(_ value: [UInt8], of handle: AttributeHandle) -> [LinkID] {
     let subscribers = core.subscribers(of: handle)
     let behind = subscribers.filter { hasValues(.notification, on: $0) }
-    return perform { core, _ in
-      subscribers.filter { behind.contains($0) || core.notify(value.span, of: handle, on: $0) == .full }
+    return perform(as: "notify(_:of:)") { core, _ in
+      subscribers.filter { link in
+        if behind.contains(link) { return true }
+        let answer = core.notify(value.span, of: handle, on: link)
+        if answer?.isAccepted == true { calls?.accepted(on: link) }
+        return answer == .full
+      }
     }
   }
   /// Indicates to one subscriber and waits for its confirmation; a value longer than min(MTU − 3, 512) octets is cut to
@@ -216,7 +229,12 @@ extension BluetoothHost {
       return BluetoothError(
         .busy, "Values wait in this link's ports: wait until they have left, or offer this one there.")
     }
-    return switch perform({ core, _ in core.indicate(value.span, of: handle, on: link) }) {
+    let answer = perform(as: "indicate(_:of:on:)") { core, _ in
+      let answer = core.indicate(value.span, of: handle, on: link)
+      if answer?.isAccepted == true { calls?.acceptedIndication(on: link) }
+      return answer
+    }
+    return switch answer {
     case .queued, .cut: nil
     case .full: BluetoothError(.busy, "An indication is outstanding on this link: wait until it is confirmed.")
     case .closed: .linkIsDown

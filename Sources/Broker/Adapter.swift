@@ -191,8 +191,10 @@ final class Adapter: HostObserver, @unchecked Sendable {
     guard sessions[session.id] === session else { return }
     for placed in session.takeRequests() {
       place = placed.place
+      let host = host, isOutermost = host?.assumeIsolated { $0.beginCall(placed.request.call) }
       core.request(placed.request, of: session.id, now: now)
       drain()
+      if let isOutermost { host?.assumeIsolated { $0.endCall(isOutermost) } }
       place = nil
     }
   }
@@ -316,7 +318,9 @@ final class Adapter: HostObserver, @unchecked Sendable {
     guard let session = sessions[name.session] else { return }
     let peer = name.peer
     // Nil if the link is down; the event of its end follows.
-    let port = try? host.sendPort(name.kind, on: link, capacity: 16 * 1024) { [weak session] in
+    let call: StaticString =
+      name.kind == .command ? "writeValue(_:for:type:)" : "updateValue(_:for:onSubscribedCentrals:)"
+    let port = try? host.sendPort(name.kind, on: link, capacity: 16 * 1024, call: call) { [weak session] in
       session?.deliver(name.kind == .command ? .readyToWrite(peer) : .readyToUpdate(peer))
     }
     session.setPort(port, name.kind, of: peer)

@@ -108,7 +108,8 @@ extension Adapter {
     ) { loop async throws(TransportError) in
       let choice = try choice.get()
       return try await choice.spec.open(
-        on: loop, radio: radio, takesDown: choice.takesDown, trace: choice.trace, logger: logger)
+        on: loop, radio: radio, takesDown: choice.takesDown, trace: choice.trace, tracesCalls: choice.tracesCalls,
+        logger: logger)
     }
   }
 }

@@ -146,6 +146,13 @@ public struct ServiceDescription: Equatable, Sendable, Codable {
 }
 
 extension BrokerRequest {
+  /// The function of Core Bluetooth that makes the request, for a trace.
+  var call: StaticString {
+    switch self {
+    case .central(let request): request.call
+    case .peripheral(let request): request.call
+    }
+  }
   /// The port whose order it keeps: values that its session has offered before it leave before it.
   var line: (kind: SendPort.Kind, peer: UUID)? {
     switch self {
@@ -168,6 +175,22 @@ extension BrokerRequest {
   }
 }
 extension BrokerRequest.Central {
+  fileprivate var call: StaticString {
+    switch self {
+    case .scan: "scanForPeripherals(withServices:options:)"
+    case .stopScan: "stopScan()"
+    case .connect: "connect(_:options:)"
+    case .cancelConnection: "cancelPeripheralConnection(_:)"
+    case .readRSSI: "readRSSI()"
+    case .discoverServices: "discoverServices(_:)"
+    case .discoverIncludedServices: "discoverIncludedServices(_:for:)"
+    case .discoverCharacteristics: "discoverCharacteristics(_:for:)"
+    case .discoverDescriptors: "discoverDescriptors(for:)"
+    case .read: "readValue(for:)"
+    case .write: "writeValue(_:for:type:)"
+    case .setNotifying: "setNotifyValue(_:for:)"
+    }
+  }
   fileprivate var peerOfLine: UUID? {
     switch self {
     case .discoverServices(_, let peer, _), .discoverIncludedServices(_, let peer, _, _),
@@ -179,6 +202,18 @@ extension BrokerRequest.Central {
   }
 }
 extension BrokerRequest.Peripheral {
+  fileprivate var call: StaticString {
+    switch self {
+    case .addService: "add(_:)"
+    case .removeService: "remove(_:)"
+    case .removeAllServices: "removeAllServices()"
+    case .setValue: "updateValue(_:for:onSubscribedCentrals:)"
+    case .respond, .reject: "respond(to:withResult:)"
+    case .startAdvertising: "startAdvertising(_:)"
+    case .stopAdvertising: "stopAdvertising()"
+    case .setDesiredLatency: "setDesiredConnectionLatency(_:for:)"
+    }
+  }
   fileprivate var centralOfLine: UUID? {
     switch self {
     case .respond(_, let central, _), .reject(_, let central, _): central

@@ -74,6 +74,8 @@ struct AdvertisingSet {
   /// The outcome of the last target has not been reported.
   private var isOutcomePending = false
   private var isSuspended: Bool
+  /// `HCILayer.cause` of the last call that changed the target.
+  private var calledBy: UInt64 = 0
 
   init(
     _ id: AdvertisingSetID, handle: UInt8, tag: UInt32, usesExtendedCommands: Bool, hostAddress: PeerAddress,
@@ -110,6 +112,7 @@ struct AdvertisingSet {
   /// nil: do not advertise. Returns the outcome if it is already certain; otherwise one of the calls below does.
   mutating func want(_ target: Target?, hci: inout HCILayer, now: Instant) -> Outcome? {
     wanted = target
+    calledBy = hci.cause
     isOutcomePending = true
     end = nil
     reason = .stopped
@@ -124,6 +127,7 @@ struct AdvertisingSet {
   /// Changes the data of the target, and nothing else. A blocked set stays blocked, and reports when it is on again.
   mutating func change(_ payloads: AdvertisingPayloads, hci: inout HCILayer, now: Instant) -> Outcome? {
     wanted?.payloads = payloads
+    calledBy = hci.cause
     isOutcomePending = true
     return step(.restart, &hci, now)
   }
@@ -136,11 +140,13 @@ struct AdvertisingSet {
 
   mutating func suspend(hci: inout HCILayer, now: Instant) -> Outcome? {
     isSuspended = true
+    calledBy = hci.cause
     if case .blocked = phase { phase = .off }
     return step(.restart, &hci, now)
   }
   mutating func resume(hci: inout HCILayer, now: Instant) -> Outcome? {
     isSuspended = false
+    hci.cause = calledBy
     return step(isOutcomePending ? .request : .restart, &hci, now)
   }
 
@@ -235,6 +241,7 @@ struct AdvertisingSet {
   /// A command with our tag has ended.
   mutating func completed(_ outcome: CommandOutcome, hci: inout HCILayer, now: Instant) -> Outcome? {
     let isAccepted = outcome.status == .success
+    hci.cause = calledBy
     if !isAccepted { contents.forget(outcome.opcode) }
     switch phase {
     case .off, .on, .blocked: return nil
@@ -288,7 +295,9 @@ struct AdvertisingSet {
   /// Advertising has ended: by a connection, or by the controller's clock or counter.
   mutating func ended(_ reason: AdvertisingEnd, hci: inout HCILayer, now: Instant) -> Outcome? {
     switch phase {
-    case .on: return over(reason, &hci, now)
+    case .on:
+      calledBy = hci.cause
+      return over(reason, &hci, now)
     // The end proves that advertising had begun.
     case .setting(.enable, _):
       phase = .ended(reason)
@@ -310,6 +319,7 @@ struct AdvertisingSet {
     switch phase {
     case .blocked:
       phase = .off
+      calledBy = hci.cause
       return step(.restart, &hci, now)
     case .setting(let step, .restart): phase = .setting(step, .retry)
     case .off, .setting, .on, .changing, .disabling, .ended: break
@@ -326,6 +336,7 @@ struct AdvertisingSet {
   }
   mutating func expire(hci: inout HCILayer, now: Instant) -> Outcome? {
     guard let deadline, deadline <= now else { return nil }
+    calledBy = hci.cause
     forget(.durationOver)
     if case .blocked = phase { phase = .off }
     return step(.request, &hci, now)

@@ -37,18 +37,21 @@ struct Connections {
     var parameters: ConnectionParameters
     /// nil: none.
     var deadline: Instant?
+    /// `HCILayer.cause` of the call.
+    var cause: UInt64
     /// The controller has accepted an attempt that includes it.
     fileprivate var hasBeenTried = false
 
     init(
       id: RequestID, peers: [PeerAddress], onAir: [PeerAddress], parameters: ConnectionParameters,
-      deadline: Instant? = nil
+      deadline: Instant? = nil, cause: UInt64 = 0
     ) {
       self.id = id
       self.peers = peers
       self.onAir = onAir
       self.parameters = parameters
       self.deadline = deadline
+      self.cause = cause
     }
   }
   /// A peer to connect to, its request, and its address on the air: its own, unless `use(_:for:)` has set another.
@@ -191,6 +194,9 @@ struct Connections {
     switch phase {
     case .idle:
       guard let plan else { return }
+      let cause = hci.cause
+      hci.cause = requests.first { $0.id == targets.first?.request }?.cause ?? 0
+      defer { hci.cause = cause }
       if plan.usesList, let change = change(to: plan.peers) {
         send(change, &hci, now)
         phase = .listing(change)

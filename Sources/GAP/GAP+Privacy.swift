@@ -14,6 +14,7 @@ extension HostCore {
     _ identity: PeerAddress, _ irk: IdentityResolvingKey, now: Instant
   ) throws(IdentityError) {
     try privacy.add(identity, irk)
+    privacy.cause = hci.cause
     drain(now)
   }
   /// The peer of `link` has revealed its identity, as a peer does when it pairs (Vol 3, Part H, §3.6.5): from now on it
@@ -25,6 +26,7 @@ extension HostCore {
   ) throws(IdentityError) {
     guard let index = upper.index(of: link) else { return }
     try privacy.add(identity, irk)
+    privacy.cause = hci.cause
     upper.links[index].address = identity
     peers.identify(upper.links[index].peer, as: identity)
     emit(.peerIdentified(link, identity))
@@ -34,6 +36,7 @@ extension HostCore {
   }
   public mutating func removePeerIdentity(_ identity: PeerAddress, now: Instant) {
     privacy.identities.remove(identity)
+    privacy.cause = hci.cause
     peers.remove(identity)
     drain(now)
   }
@@ -96,6 +99,7 @@ extension HostCore {
     case .idle:
       if privacy.next == nil { return false }
       privacy.phase = .quieting
+      hci.cause = privacy.cause
       scanner.suspend(hci: &hci, now: now)
       advertiser.suspend(hci: &hci, now: now)
       connections.suspend(hci: &hci, now: now)

@@ -164,7 +164,7 @@ extension HostCore {
     }
     let request = Connections.Request(
       id: id, peers: different, onAir: different.map { addressToConnect(to: $0) }, parameters: parameters,
-      deadline: timeout.map { now + $0 })
+      deadline: timeout.map { now + $0 }, cause: hci.cause)
     if !connections.connect(request, hci: &hci, now: now) { emit(.completed(id, .failed(.busy))) }
     drain(now)
   }

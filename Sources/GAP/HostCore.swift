@@ -153,6 +153,7 @@ public struct HostCore: ~Copyable {
     }
     handle(hci.receive(packet, now: now), in: packet, now)
     drain(now)
+    hci.cause = 0
     return true
   }
   /// Changes a link: its bearers, client or parameter update.
@@ -280,18 +281,40 @@ public struct HostCore: ~Copyable {
   }
   @inlinable @inline(__always) public func bytes(of range: Octets) -> [UInt8] { upper.batch.bytes(of: range) }
 
+  // MARK: Causes
+
+  /// What causes the commands that the next call queues, as the driver numbers it; 0: nothing that the driver names.
+  /// A driver that names causes sets it before a call, and to 0 after it. Decision 0057.
+  public var cause: UInt64 {
+    get { hci.cause }
+    set { hci.cause = newValue }
+  }
+  /// The `cause` of the command that `nextPacket` wrote last: that of the call for which GAP queued it, also if it waited
+  /// for answers to others.
+  public var causeOfLastCommand: UInt64 { hci.causeOfLastCommand }
+  /// The link with this handle, and the request of its client that awaits a response: nil for the client's own.
+  public func requestInFlight(on handle: ConnectionHandle) -> (link: LinkID, request: RequestID?)? {
+    guard let index = upper.index(of: handle) else { return nil }
+    let bearer = upper.links[index].bearers.first.bearer.id
+    return (upper.links[index].id, upper.links[index].client.requestInFlight(on: bearer))
+  }
+
   // MARK: Effects
 
   mutating func emit(_ effect: HostEffect) { upper.batch.append(effect) }
 
   /// Drains the layers, so that commands that ended without an answer report it before the call that led to it returns.
   mutating func drain(_ now: Instant) {
+    // A machine that continues sets the cause of its own commands.
+    let cause = hci.cause
+    defer { hci.cause = cause }
     repeat {
       while true {
         let indication = hci.expire(now: now)
         if case .nothing = indication { break }
         handle(indication, in: Span(), now)
       }
+      hci.cause = cause
       reportAdvertising()
     } while changePrivacy(now)
   }

@@ -46,6 +46,8 @@ struct Privacy {
   private var refused: [PeerAddress] = []
   private var isResolving = false
   private let tag: UInt32
+  /// `HCILayer.cause` of the last call that changed what is to be done.
+  var cause: UInt64 = 0
 
   init(_ policy: AddressPolicy, _ chance: HostChance, tag: UInt32) {
     self.policy = policy
@@ -87,6 +89,7 @@ struct Privacy {
   mutating func expire(not publicAddress: DeviceAddress?, now: Instant) {
     guard let rotation, rotation <= now else { return }
     self.rotation = policy.rotation.map { now + $0 }
+    cause = 0
     nextAddress = makeAddress(not: publicAddress ?? DeviceAddress())
   }
 
@@ -115,6 +118,7 @@ struct Privacy {
   }
   mutating func send(_ change: Change, _ hci: inout HCILayer, _ now: Instant) {
     phase = .changing(change)
+    hci.cause = cause
     switch change {
     case .address(let address):
       let command = LESetRandomAddress.with { $0.randomAddress = address }

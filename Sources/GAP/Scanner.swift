@@ -44,6 +44,8 @@ struct Scanner {
   private(set) var phase = Phase.off
   private var wanted: ControllerScan?
   private var isSuspended = false
+  /// `HCILayer.cause` of the last call that changed what is wanted.
+  private var cause: UInt64 = 0
   private let tag: UInt32
   var joiner = ReportJoiner()
   var usesExtendedCommands = false
@@ -64,16 +66,19 @@ struct Scanner {
   /// nil: do not scan. Returns the outcome if it is already certain; otherwise `completed` does.
   mutating func want(_ scan: ControllerScan?, hci: inout HCILayer, now: Instant) -> Outcome? {
     wanted = scan
+    cause = hci.cause
     return step(&hci, now)
   }
   /// Turns scanning off for an operation that a controller refuses while it is on: setting its random address (Vol 4,
   /// Part E, §7.8.4).
   mutating func suspend(hci: inout HCILayer, now: Instant) {
     isSuspended = true
+    cause = hci.cause
     _ = step(&hci, now)
   }
   mutating func resume(hci: inout HCILayer, now: Instant) {
     isSuspended = false
+    hci.cause = cause
     _ = step(&hci, now)
   }
 
@@ -97,6 +102,7 @@ struct Scanner {
   /// A command with our tag has ended.
   mutating func completed(_ outcome: CommandOutcome, hci: inout HCILayer, now: Instant) -> Outcome? {
     let isAccepted = outcome.status == .success
+    hci.cause = cause
     switch phase {
     case .off, .on: return nil
     case .settingParameters(let scan), .enabling(let scan):

@@ -156,6 +156,14 @@ extension Client {
     beginIfIdle(at: index)
   }
 
+  /// The request that awaits a response on `bearer`; nil: none, or one that no caller waits for.
+  public func requestInFlight(on bearer: BearerID) -> RequestID? {
+    guard let index = index(of: bearer), bearers[index].isAwaiting,
+      case .request(let id) = bearers[index].procedure.caller
+    else { return nil }
+    return id
+  }
+
   @inline(__always) func index(of bearer: BearerID) -> Int? { Client.index(of: bearer, among: bearers) }
   @inline(__always)
   static func index(of bearer: BearerID, among bearers: borrowing UniqueArray<RequestQueue>) -> Int? {

@@ -62,9 +62,15 @@ public struct CommandQueue: ~Copyable {
   public let capacity: Int
   /// The number of commands that may be sent now.
   public private(set) var credit = 1
+  /// What causes the commands that are appended now, for the owner's records; 0: nothing that the owner names.
+  public var cause: UInt64 = 0
+  /// The `cause` of the command that `next` wrote last.
+  public private(set) var causeOfLast: UInt64 = 0
 
   @usableFromInline struct Entry: BitwiseCopyable {
     var opcode: HCIOpcode, tag: UInt32, count: UInt16, isAnsweredByStatus: Bool
+    /// The `cause` when it was appended.
+    var cause: UInt64 = 0
     /// The deadline of the outstanding commands.
     var deadline = Instant.zero
   }
@@ -105,7 +111,8 @@ public struct CommandQueue: ~Copyable {
     if isEmpty { lastMoved = now }
     waiting.append(
       Entry(
-        opcode: C.opcode, tag: tag, count: UInt16(scratch.count), isAnsweredByStatus: C.isAnsweredByStatus))
+        opcode: C.opcode, tag: tag, count: UInt16(scratch.count), isAnsweredByStatus: C.isAnsweredByStatus,
+        cause: cause))
     scratch.withBytes { packet in
       for i in packet.indices { bytes.append(packet[i]) }
     }
@@ -136,6 +143,7 @@ public struct CommandQueue: ~Copyable {
     bytes.removeFirst(Int(entry.count))
     entry.deadline = now + timeout
     outstanding.append(entry)
+    causeOfLast = entry.cause
     credit -= 1
     lastMoved = now
     return true

@@ -62,6 +62,8 @@ public struct HCILayer: ~Copyable {
   @usableFromInline private(set) var phase = Phase.off
   /// The progress of the start, while starting. Not inside `Phase`, which every packet reads and would copy.
   private var sequence = ControllerStart(prefersExtendedCommands: true)
+  /// The `cause` of the start, and so of all its commands.
+  private var startCause: UInt64 = 0
   /// The deadline of the start, while starting.
   private var startDeadline = Instant.zero
   @usableFromInline var queue: CommandQueue
@@ -91,12 +93,21 @@ public struct HCILayer: ~Copyable {
     credits.configure(aclLength: 0, total: 0)
     info = ControllerInfo()
     sequence = ControllerStart(prefersExtendedCommands: configuration.prefersExtendedCommands)
+    startCause = cause
     sequence.begin(into: &queue, now: now)
     startDeadline = now + configuration.startTimeout
     phase = .starting
   }
 
   // MARK: Commands
+
+  /// What causes the commands that are sent now, for the owner's records: see `CommandQueue.cause`.
+  @inlinable public var cause: UInt64 {
+    get { queue.cause }
+    set { queue.cause = newValue }
+  }
+  /// The `cause` of the command that `nextCommand` wrote last.
+  @inlinable public var causeOfLastCommand: UInt64 { queue.causeOfLast }
 
   /// Whether the controller has this command; false before it has started.
   public func supports(_ command: HCIOpcode) -> Bool { isRunning && info.commands.contains(command) }
@@ -227,6 +238,7 @@ public struct HCILayer: ~Copyable {
       }
       return .command(outcome)
     }
+    cause = startCause
     do throws(StartFailure) {
       try sequence.advance(outcome, in: packet, into: &queue, now: now)
     } catch {

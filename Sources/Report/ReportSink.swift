@@ -58,6 +58,8 @@ struct ReportSink: TraceSink {
   private var lines: TraceLines<ReportLine>
   private var names: TraceNames
   private var waiting: Waiting?
+  /// Where the last row names a call of our host, which causes the next packet.
+  private var callPlace: Int?
   private struct Waiting {
     var record: CaptureRecord
     var bytes: [UInt8]
@@ -270,10 +272,15 @@ struct ReportSink: TraceSink {
       rows[place].meaning = line.meaning.map { strings.place($0) } ?? 0
       rows[place].problem = line.problem.map { strings.place($0) } ?? 0
       rows[place].handle = line.handle.map { Int($0) } ?? 0
-      guard rows[place].link < 0, let handle = line.connection else { continue }
-      let opens = line.name == "ACL Data"
-      rows[place].link =
-        links.link(line.adapter, handle, at: line.number, isFromAir: line.layer == .ll, opens: opens) ?? -1
+      if rows[place].link < 0, let handle = line.connection {
+        let opens = line.name == "ACL Data"
+        rows[place].link =
+          links.link(line.adapter, handle, at: line.number, isFromAir: line.layer == .ll, opens: opens) ?? -1
+      }
+      // The call stands in the connection of its packet.
+      if let callPlace, line.direction == .fromHost { rows[callPlace].link = rows[place].link }
+      let isCall = line.opcode == MonitorOpcode.userLogging.rawValue && line.layer == .note
+      callPlace = isCall && line.fields.hasPrefix("bindrune: ") ? place : nil
     }
     lines.output.lines.removeAll(keepingCapacity: true)
   }

@@ -130,6 +130,10 @@ struct HostOptions: ParsableArguments {
   var hci: TransportSpec?
   @Flag(help: "Take the adapter down if it is up, and bring it up again at the end (not after SIGKILL).")
   var takeDown = false
+  @Flag(
+    help:
+      "With --trace: write the call that causes each packet before it (btsnoop, datalink 2001, which btmon reads too).")
+  var traceCalls = false
   @OptionGroup var common: CommonOptions
 
   init() {}
@@ -145,6 +149,10 @@ struct HostOptions: ParsableArguments {
     var choice = try AdapterChoice(hci?.description)
     choice.takesDown = choice.takesDown || takeDown
     choice.trace = common.trace ?? choice.trace
+    choice.tracesCalls = choice.tracesCalls || traceCalls
+    if traceCalls, choice.trace == nil {
+      throw .specification("--trace-calls adds the calls to a trace, and there is none: add --trace FILE")
+    }
     return choice
   }
 }

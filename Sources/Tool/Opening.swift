@@ -35,7 +35,8 @@ struct OpenHost {
     }
     do {
       let transport = try await choice.spec.open(
-        on: loop, radio: radio, takesDown: choice.takesDown, trace: choice.trace, logger: logger)
+        on: loop, radio: radio, takesDown: choice.takesDown, trace: choice.trace, tracesCalls: choice.tracesCalls,
+        logger: logger)
       let open = OpenHost(
         host: BluetoothHost(
           observer.map { ObservedTransport(transport, $0) } ?? transport, configuration: configuration,

@@ -76,12 +76,13 @@ public struct TraceLines<Output: TraceLineSink>: TraceSink {
     }
   }
 
-  /// Octets of a program's text: a system note is text and a zero; user logging has a priority and the length of its
-  /// identifier before both.
+  /// Octets of a program's text: a system note is text and a zero.
   private func text(_ bytes: Span<UInt8>, _ opcode: MonitorOpcode) -> String {
-    var from = 0
-    if opcode == .userLogging, bytes.count >= 2 { from = 2 }
-    let words = bytes.extracting(droppingFirst: from).array.map { $0 == 0 ? UInt8(ascii: " ") : $0 }
+    // Cut before it is decoded: more than 1,000 characters are not shown.
+    if opcode == .userLogging, let line = UserLogging(bytes.extracting(first: 4_000)) {
+      return "\(line.identifier): \(line.message)".printable(limit: 1_000)
+    }
+    let words = bytes.array.map { $0 == 0 ? UInt8(ascii: " ") : $0 }
     return String(decoding: words, as: UTF8.self).printable(limit: 1_000)
   }
 

@@ -5,7 +5,8 @@ import SystemPackage
 /// Which controller a program uses, and how. It uses the first of these that is set:
 ///
 /// 1. what the program or its command line names: `DirectSession(adapter:)`, the tool's `--hci`;
-/// 2. the environment: `BINDRUNE_HCI`, `BINDRUNE_TAKE_DOWN`, `BINDRUNE_TRACE`, `BINDRUNE_SIGNALS`;
+/// 2. the environment: `BINDRUNE_HCI`, `BINDRUNE_TAKE_DOWN`, `BINDRUNE_TRACE`, `BINDRUNE_TRACE_CALLS`,
+///    `BINDRUNE_SIGNALS`;
 /// 3. the configuration file, `$XDG_CONFIG_HOME/bindrune/config` (by default in `~/.config`), or else
 ///    `/etc/bindrune/config`;
 /// 4. `hci0`.
@@ -16,6 +17,7 @@ import SystemPackage
 ///     adapter = hci1
 ///     take-down = yes
 ///     trace = /tmp/program.btsnoop
+///     trace-calls = yes
 ///     signals = no
 package struct AdapterChoice: Equatable, Sendable {
   package var spec: TransportSpec
@@ -24,12 +26,18 @@ package struct AdapterChoice: Equatable, Sendable {
   package var takesDown: Bool
   /// The path of a btsnoop file for every packet.
   package var trace: String?
+  /// The trace names the call that causes each packet.
+  package var tracesCalls: Bool
   /// SIGINT and SIGTERM close the adapter first, in a program that leaves them at their default.
   package var handlesSignals: Bool
-  package init(spec: TransportSpec, takesDown: Bool = false, trace: String? = nil, handlesSignals: Bool = true) {
+  package init(
+    spec: TransportSpec, takesDown: Bool = false, trace: String? = nil, tracesCalls: Bool = false,
+    handlesSignals: Bool = true
+  ) {
     self.spec = spec
     self.takesDown = takesDown
     self.trace = trace
+    self.tracesCalls = tracesCalls
     self.handlesSignals = handlesSignals
   }
 
@@ -64,6 +72,7 @@ package struct AdapterChoice: Equatable, Sendable {
     handlesSignals = try flag("BINDRUNE_SIGNALS") ?? file.handlesSignals ?? true
     if case .adapter = spec { self.takesDown = takesDown } else { self.takesDown = false }
     trace = variable("BINDRUNE_TRACE") ?? file.trace
+    tracesCalls = try flag("BINDRUNE_TRACE_CALLS") ?? file.tracesCalls ?? false
   }
 
   /// What names the controller, and where, as the beginning of a sentence; nil: nothing does.
@@ -87,6 +96,7 @@ package struct AdapterChoice: Equatable, Sendable {
     var adapter: (value: String, place: String)?
     var takesDown: Bool?
     var trace: String?
+    var tracesCalls: Bool?
     var handlesSignals: Bool?
   }
   /// The first existing file.
@@ -122,15 +132,20 @@ package struct AdapterChoice: Equatable, Sendable {
       }
       switch parts[0] {
       case "adapter": file.adapter = (parts[1], place)
-      case "take-down", "signals":
+      case "take-down", "trace-calls", "signals":
         guard let isMeant = truth(parts[1]) else {
           throw .specification("\(place)\(parts[0]) is \"\(parts[1].printable(limit: 60))\": write yes or no")
         }
-        if parts[0] == "signals" { file.handlesSignals = isMeant } else { file.takesDown = isMeant }
+        switch parts[0] {
+        case "signals": file.handlesSignals = isMeant
+        case "trace-calls": file.tracesCalls = isMeant
+        default: file.takesDown = isMeant
+        }
       case "trace": file.trace = parts[1]
       default:
         throw .specification(
-          "\(place)there is no \"\(parts[0].printable(limit: 60))\": write adapter, take-down, trace or signals")
+          "\(place)there is no \"\(parts[0].printable(limit: 60))\": write adapter, take-down, trace, trace-calls or "
+            + "signals")
       }
     }
     return file

@@ -5,7 +5,7 @@ import NIOCore
 import NIOPosix
 import SystemPackage
 
-/// Writes a btsnoop file, datalink 1002.
+/// Writes a btsnoop file: datalink 1002, or 2001, Linux's monitor, which also holds the calls that cause packets.
 ///
 /// A record is in the file when `record` returns: if the program crashes, the trace has every packet up to that moment.
 /// A pipe or a device may stop taking octets, so a thread of its own writes to it, and traffic never waits: at most
@@ -20,6 +20,8 @@ public struct BTSnoopWriter: ~Copyable {
     case failed(Errno)
   }
   private let path: String
+  /// True: datalink 2001.
+  let recordsCalls: Bool
   private var output: Output
   private var waiting: [UInt8] = []
   private var waitingCount: UInt32 = 0
@@ -32,7 +34,9 @@ public struct BTSnoopWriter: ~Copyable {
   ///
   /// `path` may also name a pipe with a reader, or a character device; a block device, a folder and a pipe without a
   /// reader are refused.
-  public init(path: String) throws(TransportError) {
+  ///
+  /// `recordsCalls`: for `record(call:)`.
+  public init(path: String, recordsCalls: Bool = false) throws(TransportError) {
     let descriptor: FileDescriptor
     do throws(Errno) {
       descriptor = try Errno.typed {
@@ -46,11 +50,12 @@ public struct BTSnoopWriter: ~Copyable {
       throw .trace(path: path, isUnread ? "this pipe has no reader yet: start its reader first" : error.description)
     }
     let begun: Output
-    do { begun = try Self.begin(descriptor, path) } catch {
+    do { begun = try Self.begin(descriptor, path, recordsCalls ? .monitor : .h4) } catch {
       try? descriptor.close()
       throw error as? TransportError ?? .trace(path: path, "\(error)")
     }
     self.path = path
+    self.recordsCalls = recordsCalls
     output = begun
   }
 
@@ -65,7 +70,7 @@ public struct BTSnoopWriter: ~Copyable {
   }
 
   /// Empties the file and writes its header.
-  private static func begin(_ file: FileDescriptor, _ path: String) throws -> Output {
+  private static func begin(_ file: FileDescriptor, _ path: String, _ datalink: BTSnoopDatalink) throws -> Output {
     let type = try file.stat().type
     switch type {
     case .regular: try file.resize(to: 0)
@@ -73,7 +78,7 @@ public struct BTSnoopWriter: ~Copyable {
     default: throw TransportError.trace(path: path, "it is not a file, pipe or character device")
     }
     var header: [UInt8] = []
-    BTSnoop.appendHeader(to: &header)
+    BTSnoop.appendHeader(datalink, to: &header)
     let count = try unsafe header.withUnsafeBytes { try unsafe file.write($0) }
     guard count == header.count else { throw TransportError.trace(path: path, "there is no room for its header") }
     return type == .regular
@@ -99,13 +104,31 @@ public struct BTSnoopWriter: ~Copyable {
   /// Records one packet; `time` is in microseconds since 1970.
   public mutating func record(_ packet: Span<UInt8>, _ direction: HCIDirection, time: UInt64) {
     if case .failed = output { return }
-    BTSnoop.append(packet, direction, time: time, drops: dropped, to: &waiting)
+    if !recordsCalls {
+      BTSnoop.append(packet, direction, time: time, drops: dropped, to: &waiting)
+    } else if !packet.isEmpty, let type = HCIPacketType(rawValue: packet[0]) {
+      BTSnoop.append(
+        packet.extracting(droppingFirst: 1), MonitorOpcode(type, direction), time: time, drops: dropped, to: &waiting)
+    } else {
+      return
+    }
     waitingCount += 1
     if case .file(let file, let length) = output {
       write(to: file, length)
     } else if waiting.count >= Self.batch {
       flush()
     }
+  }
+
+  /// Records the call that causes the next packet, as a program's line in the log: btmon, Wireshark (from 4.2 on; an
+  /// earlier version shows the octets) and `bindrune trace` show it before that packet. Traps unless the writer
+  /// `recordsCalls`. Both are written by one call of the system, when the packet is recorded.
+  public mutating func record(call: String) { record(call: call, time: wallClockMicroseconds()) }
+  public mutating func record(call: String, time: UInt64) {
+    precondition(recordsCalls, "datalink 1002 holds packets only")
+    if case .failed = output { return }
+    BTSnoop.append(UserLogging(message: call).octets.span, .userLogging, time: time, drops: dropped, to: &waiting)
+    waitingCount += 1
   }
 
   /// Writes the record that waits. What fits of a record on a full disk is removed again.
@@ -157,6 +180,10 @@ public final class TracingTransport: ForwardingTransport, @unchecked Sendable {
   /// Why the file is incomplete, for the user; the transport continues.
   public var traceFailure: TransportError? { writer.failure }
 
+  public override var recordsCalls: Bool { writer.recordsCalls }
+  public override func willSend(becauseOf call: String) {
+    if writer.recordsCalls { writer.record(call: call) }
+  }
   public override func send(_ packet: Span<UInt8>) {
     writer.record(packet, outgoing)
     super.send(packet)

@@ -26,6 +26,8 @@ open class ForwardingTransport: HCITransport, HCIReceiver, @unchecked Sendable {
     self.receiver = receiver
     inner.start(self)
   }
+  open var recordsCalls: Bool { inner.recordsCalls }
+  open func willSend(becauseOf call: String) { inner.willSend(becauseOf: call) }
   open func send(_ packet: Span<UInt8>) { inner.send(packet) }
   open func flush() { inner.flush() }
   open func close() {

@@ -14,6 +14,10 @@ public protocol HCITransport: AnyObject, Sendable {
   /// Sends one packet. Accepted even if `isWritable` is false, up to a bound (then `failed(.overflow)`); ignored after
   /// the end.
   func send(_ packet: Span<UInt8>)
+  /// Whether it records the calls that cause packets: only then `willSend(becauseOf:)` has an effect. Constant.
+  var recordsCalls: Bool { get }
+  /// Records, in a trace, the call that causes the packet of the next `send`.
+  func willSend(becauseOf call: String)
   /// Sends gathered packets now, in as few system calls as the transport allows. Call it after a batch.
   func flush()
   /// Whether the peer keeps up. If false, stop sending until `writable()`.
@@ -41,6 +45,8 @@ public protocol HCIReceiver: AnyObject, Sendable {
 }
 
 extension HCITransport {
+  public var recordsCalls: Bool { false }
+  public func willSend(becauseOf call: String) {}
   /// Sends one packet from a buffer.
   public func send(_ packet: ByteBuffer) { send(packet.readableBytesUInt8Span) }
 }

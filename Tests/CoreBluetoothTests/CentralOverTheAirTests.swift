@@ -99,7 +99,8 @@ private final class HeartRateApp: NSObject, CBCentralManagerDelegate, CBPeripher
   @Test("S105–S128: scan, connect, discover, read, write, subscribe and disconnect, over a simulated radio")
   func wholeTask() async throws {
     let loop = VirtualLoop.current, radio = SimulatedRadio(on: loop, configuration: .ideal)
-    let adapter = BindruneBroker.Adapter(on: radio.eventLoop) { _ async throws(TransportError) in radio.controller() }
+    let recorder = CallRecorder(radio.controller())
+    let adapter = BindruneBroker.Adapter(on: radio.eventLoop) { _ async throws(TransportError) in recorder }
     var builder = DatabaseBuilder()
     builder.genericAccess(name: "Belt")
     builder.genericAttribute()
@@ -142,6 +143,23 @@ private final class HeartRateApp: NSObject, CBCentralManagerDelegate, CBPeripher
         "notifying true", "2A37 [60, 1]", "2A37 [60, 2]", "2A37 [60, 3]", "2A39 [9]", "notifying false", "rssi true",
         "disconnected  true",
       ])
+    // The packets are those that the app's calls ask for, and name them. Vol 4, Part E, §7; Vol 3, Part F, §3.4.
+    let lines = try await recorder.lines()
+    func words(_ call: String) -> Set<String> {
+      Set(lines.filter { $0.hasPrefix(call + ": ") }.map { String($0.dropFirst(call.count + 2)) })
+    }
+    #expect(words("scanForPeripherals(withServices:options:)") == ["2041", "2042"])
+    #expect(words("stopScan()") == ["2042"])
+    #expect(words("connect(_:options:)") == ["2043"])
+    #expect(words("discoverServices(_:)").contains("10"), "\(lines)")
+    #expect(words("discoverCharacteristics(_:for:)") == ["8"])
+    #expect(words("readValue(for:)") == ["A"])
+    #expect(words("writeValue(_:for:type:)") == ["12", "52"])
+    #expect(words("setNotifyValue(_:for:)").contains("12"))
+    #expect(words("readRSSI()") == ["1405"])
+    #expect(words("cancelPeripheralConnection(_:)") == ["406"])
+    // The host's own: the length of packets, the MTU.
+    #expect(words("-").isSuperset(of: ["2022", "2"]) && words("-").isSubset(of: ["2022", "2", "1E"]))
     withExtendedLifetime((manager, host)) {}
   }
 }

@@ -1,5 +1,6 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 // The names are Apple's.
+import BindruneTransport
 import Foundation
 import TestSupport
 import Testing
@@ -194,8 +195,10 @@ private final class HeartRateApp: NSObject, CBCentralManagerDelegate, CBPeripher
       BindruneBroker.Adapter(on: radio.eventLoop) { _ async throws(TransportError) in radio.controller() }
     }
     let sensor = HeartRateSensor(), app = HeartRateApp(last: sensor.last)
+    let recorder = CallRecorder(radio.controller())
     let peripheral = CBPeripheralManager(delegate: sensor, queue: queues.sensor) { events in
-      DirectSession(on: adapter(), events: events)
+      DirectSession(
+        on: BindruneBroker.Adapter(on: radio.eventLoop) { _ async throws(TransportError) in recorder }, events: events)
     }
     var served: [String] = []
     var serving = sensor.steps.makeAsyncIterator()
@@ -217,6 +220,16 @@ private final class HeartRateApp: NSObject, CBCentralManagerDelegate, CBPeripher
     #expect(served == ["written 400", "subscribed 2A37 true", "unsubscribed 2A37 0", "stopped false"])
     // 48,000 octets, more than a port holds: it was full at times, and nothing was lost.
     #expect(sensor.refusals > 0)
+    // Each response of the application, and each value, names its call; the server's own answers name none.
+    let lines = try await recorder.lines()
+    func words(_ call: String) -> Set<String> {
+      Set(lines.filter { $0.hasPrefix(call + ": ") }.map { String($0.dropFirst(call.count + 2)) })
+    }
+    #expect(words("startAdvertising(_:)").isSuperset(of: ["2036", "2037", "2039"]))
+    #expect(words("respond(to:withResult:)").isSuperset(of: ["B", "13", "1"]))
+    #expect(words("updateValue(_:for:onSubscribedCentrals:)") == ["1B"])
+    // After a connection the host itself advertises again.
+    #expect(words("-").isDisjoint(with: ["1B", "2036", "2037"]))
     withExtendedLifetime((peripheral, central)) {}
   }
 }

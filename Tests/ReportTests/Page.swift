@@ -101,6 +101,7 @@ struct Made {
   mutating func packet(_ octets: [UInt8], _ direction: HCIDirection) { add(octets, direction, .packet) }
   mutating func event(_ octets: [UInt8]) { packet([4] + octets, .fromController) }
   mutating func note(_ octets: [UInt8]) { add(octets, nil, .note(0xFC)) }
+  mutating func logging(_ octets: [UInt8]) { add(octets, nil, .monitor(.userLogging)) }
   mutating func att(_ pdu: [UInt8], fromHost: Bool, handle: UInt16 = 0x40) {
     let word = handle | (fromHost ? 0 : 0x2000), count = UInt8(pdu.count)
     packet(

@@ -129,6 +129,22 @@ import Testing
     #expect(problems.first == 1 && page.string(problems.last ?? 0) == "records are missing before this one")
   }
 
+  /// A call stands before its packet, in the connection of that; a line of another program in none.
+  @Test func calls() throws {
+    var trace = Made()
+    trace.event([0x3E, 19, 1, 0, 0x40, 0, 0, 0, 1, 2, 3, 4, 5, 6, 24, 0, 0, 0, 100, 0, 0])
+    trace.logging(UserLogging(message: "read(_:) #6</script>\u{1B}").octets)  // 2
+    trace.att([0x0A, 3, 0], fromHost: true)
+    trace.logging(UserLogging(identifier: "bluetoothd", message: "read").octets)
+    trace.att([0x12, 3, 0], fromHost: true)
+    trace.logging(UserLogging(message: "close() #7").octets)  // 6
+    trace.packet([1, 3, 0x0C, 0], .fromHost)
+    let page = try trace.page()
+    #expect(page.numbers("links") == [0, 0, 0, -1, 0, -1, -1])
+    #expect(page.string(page.numbers("names")[1]) == "User Logging bindrune: read(_:) #6</script>\\u{1B}")
+    #expect(!String(decoding: try trace.document(), as: UTF8.self).contains("#6</script>"))
+  }
+
   /// Fragments: the last one has the whole frame behind its own octets.
   @Test func joinedFrames() throws {
     var trace = Made()

@@ -261,6 +261,46 @@ import Testing
   }
 }
 
+/// `--trace-calls`, over a session on the radio of this process: what every command makes of the calls.
+@Suite("Tool: --trace-calls", .realTime, .hang) struct TraceCallsTests {
+  @Test func calls() async throws {
+    try await withFolder { folder in
+      let path = folder.appending(path: "a").path
+      #expect(
+        try await Tool("explore", "--hci", "sim", "--name", "Virtual*", "--trace", path, "--trace-calls").end().status
+          == 0)
+      let shown = try await Tool("trace", "show", path).end().lines
+      func after(_ words: String) -> [String] {
+        shown.indices.filter { shown[$0].contains(words) }.map { shown[$0 + 1] }
+      }
+      #expect(after("User Logging  bindrune: connect(to:) #").first?.contains("Create_Connection") == true)
+      let discovery = after("User Logging  bindrune: discoverAll() #"),
+        reads = after("User Logging  bindrune: read(_:) #")
+      #expect(!discovery.isEmpty && discovery.allSatisfy { $0.contains("ATT_READ_BY_") || $0.contains("ATT_FIND_") })
+      #expect(!reads.isEmpty && reads.allSatisfy { $0.contains("ATT_READ_REQ") || $0.contains("ATT_READ_BLOB_REQ") })
+      // No packet that the host sends is omitted or named twice: what remains is its own.
+      let unnamed = shown.indices.filter { shown[$0].contains(" → ") && !shown[$0 - 1].contains("User Logging") }
+      #expect(unnamed.count == 2, "\(unnamed.map { shown[$0] })")
+      for verb in ["check", "replay"] {
+        let end = try await Tool("trace", verb, path).end()
+        #expect(end.status == 0 && end.errors == "", "\(end.output) \(end.errors)")
+      }
+      let report = try await Tool("trace", "report", path, "-o", path + ".html").end()
+      #expect(report.status == 0)
+      #expect(try String(contentsOfFile: path + ".html", encoding: .utf8).contains("bindrune: connect(to:) #"))
+      // A format that cannot hold them.
+      let converted = try await Tool("trace", "convert", path, "-o", path + ".pcapng").end()
+      #expect(converted.status == 0 && (converted.output + converted.errors).contains("left out"), "\(converted)")
+      let scrubbed = try await Tool("trace", "scrub", path, "-o", path + ".shared").end()
+      #expect(scrubbed.status == 0 && !scrubbed.output.contains("NOT shown"))
+    }
+  }
+  @Test func withoutATrace() async throws {
+    let end = try await Tool("scan", "--hci", "sim", "--trace-calls", "--duration", "1").end()
+    #expect(end.status != 0 && end.errors.contains("add --trace FILE"), "\(end.errors)")
+  }
+}
+
 /// `trace check`, over traces of a connection whose host sends one PDU.
 @Suite("Tool: trace check", .realTime, .hang) struct TraceCheckTests {
   /// Record 6 is an ATT PDU from the host on connection 0x0040, of which the trace shows the beginning.

@@ -168,6 +168,35 @@ struct Packets {
     #expect(line.fields.unicodeScalars.allSatisfy { $0.value >= 0x20 && $0.value < 0x7F }, "\(line.fields)")
   }
 
+  /// The lines of programs' logs, as BlueZ's monitor records them: well-formed, and not.
+  @Test func userLogging() {
+    let long = [6, 2, 0x61, 0] + [UInt8](repeating: 0x1B, count: 4 << 20)
+    let cases: [([UInt8], String)] = [
+      (UserLogging(message: "connect(to:) #2").octets, "bindrune: connect(to:) #2"),
+      ([3, 3] + "ab\0text".utf8, "ab: text"), ([3, 2] + "abtext".utf8, "ab: text"), ([6, 0] + "text\0".utf8, ": text"),
+      ([6, 2] + "a\0\u{1B}[2J\u{202E}\0".utf8, "a: \\u{1B}[2J\\u{202E}"),
+      // The identifier exceeds the record.
+      ([6, 200] + "text".utf8, "\\u{6}\u{FFFD}text"),
+    ]
+    for (octets, text) in cases { #expect(fields(octets) == text) }
+    for octets in [long, [6, 0], [6], []] {
+      #expect(fields(octets).unicodeScalars.allSatisfy(\.isPrintable) && fields(octets).utf8.count < 8_000)
+    }
+    let line = UserLogging(priority: 3, identifier: "x", message: "y")
+    #expect(UserLogging(line.octets.span) == line)
+    let cut = UserLogging(identifier: String(repeating: "x", count: 300), message: "y")
+    #expect(UserLogging(cut.octets.span)?.message == "y")
+    #expect(UserLogging(long.span)?.message.utf8.count == 4 << 20)
+    for octets in Fuzz([line.octets], longest: 60) { _ = UserLogging(octets.span) }
+  }
+  private func fields(_ octets: [UInt8]) -> String {
+    let record = CaptureRecord(number: 1, content: .monitor(.userLogging), octets: Octets(0, octets.count))
+    var sink = DissectingSink(TraceLines(LineSink()))
+    sink.receive(record, octets.span)
+    sink.pause()
+    return sink.sink.output.lines[0].fields
+  }
+
   /// Mutations of a session: lines for every record, of printable text, and never a trap.
   @Test func mutations() {
     let session = Packets.session

@@ -41,6 +41,10 @@ import Testing
     #expect(
       try choice(nil, ["BINDRUNE_TAKE_DOWN": "1", "BINDRUNE_TRACE": "/t"])
         == AdapterChoice(spec: .adapter(0), takesDown: true, trace: "/t"))
+    let traced = AdapterChoice(spec: .sim, trace: "/t", tracesCalls: true)
+    #expect(try choice("sim", [:], [home: "trace = /t\ntrace-calls = yes"]) == traced)
+    #expect(try choice("sim", ["BINDRUNE_TRACE": "/t", "BINDRUNE_TRACE_CALLS": "1"]) == traced)
+    #expect(try choice("sim", ["BINDRUNE_TRACE_CALLS": "0"], [home: "trace-calls = yes"]).tracesCalls == false)
     // Only an adapter of this machine can be taken down.
     #expect(try choice("sim", ["BINDRUNE_TAKE_DOWN": "1"]).takesDown == false)
   }
@@ -57,6 +61,7 @@ import Testing
     #expect(sentence("hci")?.contains("hci0") == true)
     #expect(sentence(nil, ["BINDRUNE_HCI": "bogus"])?.hasPrefix("BINDRUNE_HCI: ") == true)
     #expect(sentence(nil, ["BINDRUNE_TAKE_DOWN": "perhaps"])?.contains("1 or 0") == true)
+    #expect(sentence(nil, ["BINDRUNE_TRACE_CALLS": "all"])?.contains("BINDRUNE_TRACE_CALLS is \"all\"") == true)
     for (text, words) in [
       ("adapter = bogus", "line 1: \"bogus\""), ("\nadapter", "line 2: \"adapter\" sets nothing"),
       ("adapter =", "sets nothing"), ("take-down = maybe", "write yes or no"), ("speed = 3", "there is no \"speed\""),

@@ -37,6 +37,67 @@ import Testing
     }
   }
 
+  /// With calls: datalink 2001, the adapter and BlueZ's opcode in the flags, packets without their type octet. The call
+  /// is in the file together with its packet.
+  @Test func calls() async throws {
+    let expected = octets(
+      """
+      62 74 73 6E 6F 6F 70 00  00 00 00 01  00 00 07 D1
+      00 00 00 16  00 00 00 16  00 00 00 0D  00 00 00 00  00 E0 3A B4 4A 67 60 00
+      06 09 62 69 6E 64 72 75 6E 65 00 73 74 61 72 74 28 29 20 23 31 00
+      00 00 00 03  00 00 00 03  00 00 00 02  00 00 00 00  00 E0 3A B4 4A 67 60 00  03 0C 00
+      00 00 00 06  00 00 00 06  00 00 00 03  00 00 00 00  00 E0 3A B4 4A 67 60 01  0E 04 01 03 0C 00
+      00 00 00 04  00 00 00 04  00 00 00 04  00 00 00 00  00 E0 3A B4 4A 67 60 02  40 20 00 00
+      00 00 00 04  00 00 00 04  00 00 00 05  00 00 00 00  00 E0 3A B4 4A 67 60 03  40 20 00 00
+      """)
+    try await withFile { path in
+      func file() throws -> [UInt8] { [UInt8](try Data(contentsOf: URL(filePath: path))) }
+      var writer = try BTSnoopWriter(path: path, recordsCalls: true)
+      let time: UInt64 = 946_684_800_000_000
+      writer.record(call: "start() #1", time: time)
+      #expect(try file().count == 16)
+      writer.record(octets("01 03 0C 00").span, .fromHost, time: time)
+      #expect(try file() == Array(expected.prefix(16 + 24 + 22 + 24 + 3)))
+      writer.record(octets("04 0E 04 01 03 0C 00").span, .fromController, time: time + 1)
+      writer.record(octets("02 40 20 00 00").span, .fromHost, time: time + 2)
+      writer.record(octets("02 40 20 00 00").span, .fromController, time: time + 3)
+      #expect(try file() == expected)
+    }
+  }
+
+  /// btmon shows the call before its packet, and so does Wireshark from 4.2 on; an earlier one has the octets.
+  @Test(arguments: ["btmon", "tshark"]) func otherProgramsShowCalls(_ program: String) async throws {
+    guard
+      let path = ["/usr/bin/", "/usr/local/bin/"].map({ $0 + program }).first(
+        where: FileManager.default.isExecutableFile)
+    else { return print("skipped: no \(program) here") }
+    try await withFile { file in
+      var writer = try BTSnoopWriter(path: file, recordsCalls: true)
+      writer.record(call: "connect(_:options:) #12")
+      writer.record(octets("01 03 0C 00").span, .fromHost)
+      _ = consume writer
+      let process = Process(), output = Pipe()
+      process.executableURL = URL(filePath: path)
+      process.arguments = program == "btmon" ? ["-r", file] : ["-n", "-P", "-x", "-r", file]
+      process.standardOutput = output
+      process.standardError = FileHandle.nullDevice
+      try process.run()
+      let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+      process.waitUntilExit()
+      #expect(process.terminationStatus == 0)
+      let lines = text.split(separator: "\n")
+      if program == "btmon" {
+        let call = try #require(lines.firstIndex { $0.hasPrefix("= bindrune: connect(_:options:) #12") }, "\(text)")
+        #expect(lines[call + 1].hasPrefix("< HCI Command: Reset (0x03|0x0003)"))
+      } else {
+        #expect(lines.first?.contains("User Logging") == true && text.contains("HCI_CMD"), "\(text)")
+        // The third column of `-x`.
+        let characters = lines.prefix { !$0.contains("HCI_CMD") }.map { $0.dropFirst(56) }.joined()
+        #expect(characters.contains("bindrune.connect(_:options:) #12"), "\(text)")
+      }
+    }
+  }
+
   @Test func aFileThatCannotBeWrittenSaysWhy() throws {
     let path = "/no/such/folder/a.btsnoop"
     #expect(throws: TransportError.trace(path: path, "No such file or directory")) { _ = try BTSnoopWriter(path: path) }

@@ -73,7 +73,7 @@ const model = (() => {
   const answeredBy = new Map();
   for (let i = 0; i < count; i++) if (data.answers[i]) answeredBy.set(i - data.answers[i], i);
   const packets = new Uint32Array(data.connections.length);
-  for (let i = 0; i < count; i++) if (data.links[i] >= 0) packets[data.links[i]]++;
+  for (let i = 0; i < count; i++) if (data.links[i] >= 0 && data.flags[i] >> 2 & 7) packets[data.links[i]]++;
 
   const string = (place) => data.strings[place];
   const octetsOf = (i) => octets.subarray(offsets[i], offsets[i + 1]);
