@@ -37,6 +37,8 @@ final class CallTrace {
     var answer: Call = 0
   }
   private var names: [StaticString] = []
+  /// The same for `text(of:)`: made once.
+  private var texts: [String] = []
   private var count: UInt64 = 0
   /// The outermost call that is being carried out; 0: none.
   private(set) var current: Call = 0
@@ -67,11 +69,14 @@ final class CallTrace {
       unsafe $0.utf8Start == name.utf8Start && $0.utf8CodeUnitCount == name.utf8CodeUnitCount
     }
     let index = known ?? names.count
-    if known == nil { names.append(name) }
+    if known == nil {
+      names.append(name)
+      texts.append("\(name) #")
+    }
     return count << 16 | UInt64(index)
   }
   /// As the trace shows it: `connect(to:) #2`.
-  func text(of call: Call) -> String { "\(names[Int(call & 0xFFFF)]) #\(call >> 16)" }
+  func text(of call: Call) -> String { texts[Int(call & 0xFFFF)] + String(call >> 16) }
 
   // MARK: What a link accepts
 

@@ -1,7 +1,9 @@
 // HostBench: notifications a second through `BluetoothHost`, from SendPort.offer to the receiver's loop, by the wall
 // clock.
 //
-//   HostBench memory COUNT          two hosts of this process on a radio in memory; prints `x.B7.Host per_second N`
+//   HostBench memory COUNT [FILE [calls]]
+//                                   two hosts of this process on a radio in memory; prints `x.B7.Host per_second N`.
+//                                   FILE: a trace of the sender, `calls`: with the calls that cause its packets
 //   HostBench send SPEC COUNT       one host on a controller: serves, and notifies its first subscriber
 //   HostBench receive SPEC COUNT    one host on a controller: connects, subscribes; prints `per_second N`
 //
@@ -12,7 +14,7 @@ import Glibc
 import NIOPosix
 import Synchronization
 
-let usage = "usage: HostBench memory COUNT | send SPEC COUNT | receive SPEC COUNT"
+let usage = "usage: HostBench memory COUNT [FILE [calls]] | send SPEC COUNT | receive SPEC COUNT"
 let length = 244
 
 func fail(_ reason: String) -> Never {
@@ -89,11 +91,12 @@ func receive(_ host: BluetoothHost, _ count: Int, rounds: Int, next: () -> Void)
 }
 
 /// Rounds of `count` values, each begun when the receiver has all of the last one, so that few values wait.
-func memory(_ count: Int) async throws {
-  let radio = SimulatedRadio(on: MultiThreadedEventLoopGroup.singleton.next(), configuration: .ideal)
+func memory(_ count: Int, trace: String?, tracesCalls: Bool) async throws {
+  let loop = MultiThreadedEventLoopGroup.singleton.next(), radio = SimulatedRadio(on: loop, configuration: .ideal)
   let (database, handle) = try served()
-  let sender = BluetoothHost(radio.controller(), database: database), receiver = BluetoothHost(radio.controller())
-  try await sender.start()
+  let sender = try await BluetoothHost.open(
+    "sim", on: loop, radio: radio, database: database, trace: trace, tracesCalls: tracesCalls)
+  let receiver = BluetoothHost(radio.controller())
   try await receiver.start()
   let rounds = 20
   let (begin, begun) = AsyncStream.makeStream(of: Void.self)
@@ -111,8 +114,10 @@ func memory(_ count: Int) async throws {
 @Sendable func run(_ arguments: [String]) async throws {
   switch arguments.first {
   case "memory":
-    guard arguments.count == 2, let count = Int(arguments[1]) else { fail(usage) }
-    try await memory(count)
+    guard 2...4 ~= arguments.count, arguments.count < 4 || arguments[3] == "calls", let count = Int(arguments[1]) else {
+      fail(usage)
+    }
+    try await memory(count, trace: arguments.count > 2 ? arguments[2] : nil, tracesCalls: arguments.count == 4)
   case "send":
     guard arguments.count == 3, let count = Int(arguments[2]) else { fail(usage) }
     let (database, handle) = try served()
