@@ -83,14 +83,16 @@ import Testing
 
   /// The extended commands: data in pieces, an address and a removal between them, and ends caused by the controller.
   @Test func everyPhaseOfTheAdvertiserWithExtendedCommands() throws {
-    let enabling = ["advertise a", "accepted", "accepted", "accepted", "accepted"], on = enabling + ["accepted"]
+    let answering = ["advertise a", "accepted", "accepted", "accepted"]
+    let enabling = answering + ["accepted"], on = enabling + ["accepted"]
     let long = ["advertise long", "accepted", "accepted"]
     var controller = PaperController.extended
     controller.address = [0, 0, 0, 0, 0, 0]
     let advertiser = Matrix(
       paths: [
         [], ["advertise a"], ["advertise a", "accepted"], ["advertise a", "accepted", "stop"],
-        ["advertise a", "accepted", "accepted"], enabling, enabling + ["stop"], enabling + ["connection"],
+        ["advertise a", "accepted", "accepted"], answering, answering + ["stop"], enabling, enabling + ["stop"],
+        enabling + ["connection"],
         enabling + ["set terminated"], enabling + ["time over"], enabling + ["advertise b", "time over"],
         enabling + ["stop", "time over"], on, on + ["stop"], on + ["connection"], on + ["set terminated"],
         on + ["set terminated", "refused"], on + ["time over"], on + ["advertise b"], on + ["advertise b", "refused"],

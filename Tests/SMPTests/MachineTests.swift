@@ -29,7 +29,8 @@ import Testing
   }
 
   private typealias Input = (name: String, act: (inout Bench) -> Void)
-  private var inputs: [Input] {
+  /// The PDUs of a peer that does not play by the rules.
+  private var pdus: [Input] {
     let samples: [(String, String)] = [
       ("Pairing Request", "01 03 00 0D 10 07 07"), ("Pairing Response", "02 03 00 0D 10 07 07"),
       ("Pairing Confirm", "03" + String(repeating: " 11", count: 16)),
@@ -44,7 +45,12 @@ import Testing
       ("reserved code", "0F"), ("no octet", ""), ("short Pairing Request", "01 03"), ("short Pairing Failed", "05"),
       ("short Pairing Random", "04 22"),
     ]
-    return [
+    return samples.map { name, text in (name, { $0.machine.receive(octets(text).span, now: $0.now, using: &$0.chance) })
+    }
+  }
+  /// What users, controllers, time and a peer that plays by the rules do.
+  private var acts: [Input] {
+    [
       ("pair", { $0.command { machine, now in try machine.pair(now: now) } }),
       ("request security", { $0.command { machine, now in try machine.requestSecurity(now: now) } }),
       ("accept", { bench in bench.answer { $0.accept(now: $1, using: &$2) } }),
@@ -64,21 +70,25 @@ import Testing
       ),
       ("link closed", { $0.machine.linkClosed(now: $0.now) }),
       ("next of the peer", { $0.next() }),
-    ] + samples.map { name, text in (name, { $0.machine.receive(octets(text).span, now: $0.now, using: &$0.chance) }) }
+    ]
   }
 
   private func matrix(_ role: PairingRole) -> String {
-    // One way there to each phase: the first that the methods pass through, in steps of the peer.
-    var text = "", seen: Set<String> = []
-    func add(_ title: String, _ make: () -> Bench) {
+    // One way there to each phase: the first that the methods pass through, in steps of the peer. Of the other methods, what
+    // leads to yet another phase.
+    var text = "", found: [String: [String: Set<String>]] = [:], tried: Set<[String]> = []
+    func add(_ title: String, _ way: Way? = nil, _ make: () -> Bench) {
       let phase = name(make().machine.phase)
-      guard seen.insert(phase).inserted else { return }
-      text += "\(title): \(phase)\n"
-      for input in inputs {
+      guard tried.insert([way.map { "\($0)" } ?? "", phase]).inserted else { return }
+      var lines = ""
+      for input in found[phase] == nil ? acts + pdus : acts {
         var bench = make()
         input.act(&bench)
-        text += "  \(input.name) → \(bench.outcome())\n"
+        let outcome = bench.outcome(), next = name(bench.machine.phase)
+        guard found[phase, default: [:]][input.name, default: []].insert(next).inserted else { continue }
+        lines += "  \(input.name) → \(outcome)\n"
       }
+      if !lines.isEmpty { text += "\(title): \(phase)\n" + lines }
     }
     add("at the start") { Bench(role, .justWorks) }
     if role == .responder {
@@ -94,7 +104,7 @@ import Testing
     for way in [.legacyPasskey, .legacyJustWorks, .justWorks, .numericComparison] + entering {
       for answers in Answers.allCases {
         for steps in 0..<12 {
-          add("\(way), \(steps) steps, \(answers)") {
+          add("\(way), \(steps) steps, \(answers)", way) {
             var bench = Bench(role, way)
             bench.begin()
             for _ in 0..<steps { bench.step(answers) }
