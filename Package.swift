@@ -274,12 +274,13 @@ let package = Package(
       dependencies: ["BindruneConformance", "BindruneWire", "BindruneToolbox", "ATT", "GATT", "SMP", "TestSupport"],
       swiftSettings: settings),
     .testTarget(name: "ArrowTests", swiftSettings: settings),
-    // The course: its code, and the pages that show it.
+    // The course and the first pages of the catalogues: their code, and the pages that show it.
     .testTarget(
       name: "CourseTests",
       dependencies: [
         "BindruneTool", "GAP", "GATT", "ATT", "SMP", "L2CAP", "HCI", "BindruneWire", "BindruneToolbox",
-        "BindruneSimulator", "BindruneTrace", "BindruneCapture", "BindruneConformance", "TestSupport",
+        "BindruneSimulator", "BindruneTrace", "BindruneCapture", "BindruneConformance", "BindruneTransport",
+        "BindruneReplay", "BindruneReport", "Bindrune", "BindruneBroker", "CoreBluetooth", "TestSupport",
       ],
       swiftSettings: settings),
   ],

@@ -35,7 +35,7 @@ final class Page: Sendable {
     }
   }
   fileprivate func print(_ text: String) { printed.withLock { $0.now += text } }
-  fileprivate var shown: [String] { printed.withLock { $0.shown } }
+  var shown: [String] { printed.withLock { $0.shown } }
 }
 
 /// In this module `print` writes into the page that is being tested.
@@ -127,7 +127,7 @@ struct Snippet {
     let line = line.drop { $0 == " " }
     return line == "page.shows()" || line == "// end"
   }
-  private static func dedented(_ lines: ArraySlice<String>) -> [String] {
+  static func dedented(_ lines: ArraySlice<String>) -> [String] {
     let indent = lines.filter { !$0.isEmpty }.map { $0.prefix { $0 == " " }.count }.min() ?? 0
     return lines.map { String($0.dropFirst(indent)) }
   }
@@ -240,8 +240,9 @@ private func lines(of text: String) -> [String] {
   }
 }
 
-/// Runs command lines in a folder of its own, which has the course's files; `bindrune` is the tool of this build.
-private struct CourseShell {
+/// Runs command lines in a folder of its own, which has the course's files; `bindrune` and `bindruned` are
+/// those of this build.
+struct CourseShell {
   let folder: URL
 
   init() throws {
@@ -254,11 +255,11 @@ private struct CourseShell {
   func remove() { try? FileManager.default.removeItem(at: folder) }
 
   func run(_ command: String) throws -> [String] {
-    let tool = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent().appending(
-      path: "bindrune")
+    let build = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent().path
+    let programs = ["bindrune", "bindruned"].map { #"\#($0)() { "\#(build)/\#($0)" "$@"; }"# + "\n" }
     let process = Process(), output = Pipe()
     process.executableURL = URL(filePath: "/bin/sh")
-    process.arguments = ["-c", #"bindrune() { "\#(tool.path)" "$@"; }"# + "\n" + command]
+    process.arguments = ["-c", programs.joined() + command]
     process.currentDirectoryURL = folder
     process.standardInput = FileHandle.nullDevice
     process.standardOutput = output

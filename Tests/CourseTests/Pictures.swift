@@ -8,8 +8,8 @@ import L2CAP
 import SMP
 import Testing
 
-/// The course's pictures. None is drawn by hand: `layout` draws a message's declaration, `layers` the rows of an
-/// explanation, `phases` a walk through a phase table of `Fixtures/Machines`.
+/// The pictures of the course and of the catalogues. None is drawn by hand: `layout` draws a message's declaration, `layers` the
+/// rows of an explanation, `phases` a walk through a phase table of `Fixtures/Machines`, `module` a module's place in the manifest.
 enum Pictures {
   static func picture(_ words: String) throws -> [String] {
     let (verb, rest) = halves(words, " ")
@@ -17,6 +17,7 @@ enum Pictures {
     case "layout": return try layout(rest)
     case "layers": return layers(rest)
     case "phases": return try phases(rest)
+    case "module": return try ModuleMap().picture(of: rest)
     default:
       Issue.record("an unknown picture: \(words)")
       return []
@@ -42,17 +43,27 @@ enum Pictures {
         Cell(label: field.label, width: field.width == 0 ? nil : field.width)
       }
   }
-  private static func layout(_ name: String) throws -> [String] {
+  /// `NAME, NAME …`: several have their names above them.
+  private static func layout(_ names: String) throws -> [String] {
+    let all = names.components(separatedBy: ", ")
+    if all.count == 1 { return try layout(of: names) }
+    let pictures = try all.map { name in [name] + (try layout(of: name)) }
+    return Array(pictures.joined(separator: [""]))
+  }
+  private static func layout(of name: String) throws -> [String] {
     let att = [("Opcode", 1)], command = [("Opcode", 2), ("Parameter_Total_Length", 1)]
     let event = [("Event_Code", 1), ("Parameter_Total_Length", 1)]
     let layouts: [String: [Cell]] = [
       "ATT_READ_REQ": cells(att, ReadRequest.layout),
       "ATT_READ_BLOB_REQ": cells(att, ReadBlobRequest.layout),
+      "ATT_HANDLE_VALUE_NTF": cells(att, HandleValueNotification.layout),
       "ATT_ERROR_RSP": cells(att, ErrorResponse.layout),
       "HCI_LE_Set_Scan_Enable": cells(command, LESetScanEnable.layout),
       "HCI_Command_Complete": cells(event, CommandComplete.layout),
       "ACL": cells([], ACLPacket.layout),
       "L2CAP": cells([], L2CAPFrame.layout),
+      "L2CAP_CONNECTION_PARAMETER_UPDATE_REQ": cells(
+        [], SignalHeader.layout + ConnectionParameterUpdateRequest.layout),
       "characteristic": cells([], CharacteristicDeclaration.layout),
       "SMP_PAIRING_REQUEST": cells([("Code", 1)], PairingRequest.layout),
     ]

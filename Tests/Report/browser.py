@@ -118,7 +118,8 @@ class Browser:
             if event["method"] == "Runtime.exceptionThrown":
                 found.append(event["params"]["exceptionDetails"].get("exception", {}).get("description", "?"))
             elif event["method"] == "Log.entryAdded" and event["params"]["entry"]["level"] == "error":
-                found.append(event["params"]["entry"]["text"])
+                entry = event["params"]["entry"]
+                found.append(" ".join(filter(None, (entry["text"], entry.get("url")))))
         return found
 
     def key(self, key, text=None):
