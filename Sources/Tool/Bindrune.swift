@@ -142,6 +142,7 @@ struct HostOptions: ParsableArguments {
     self.hci = hci
     self.takeDown = takeDown
     self.common = common
+    traceCalls = false
   }
 
   /// The environment and the configuration file fill in what the command line omits, as in a Core Bluetooth program.
