@@ -47,7 +47,7 @@ import Testing
     let open = folder.appending(path: "socket").path
     let file = try FileDescriptor.open(FilePath(open), .writeOnly, options: .create, permissions: .ownerReadWrite)
     defer { try? file.close() }
-    let words = ["echo $BINDRUNE_SOCKET $BINDRUNE_HCI", "grep SigBlk /proc/$$/status", "ls -l /proc/$$/fd"]
+    let words = ["echo $BINDRUNE_SOCKET $BINDRUNE_HCI", "grep SigBlk /proc/self/status", "ls -l /proc/$$/fd"]
     #expect(
       try await end(of: ["/bin/sh", "-c", "{ \(words.joined(separator: ";")); } >\(output)"]).hasSuffix("status 0"))
     let text = try String(contentsOfFile: output, encoding: .utf8), lines = text.split(separator: "\n")
