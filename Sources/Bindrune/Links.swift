@@ -280,11 +280,27 @@ extension BluetoothHost {
     while let index = ports.firstIndex(where: {
       $0.kind == .command ? !areCommandsRefused : !areNotificationsRefused
     }) {
-      let port = ports[index]
-      let left = port.sendAll(now: now, inTurns: ports.count > 1) {
-        send($0, to: $1, by: port, on: link, over: transport)
-      } sent: {
-        sendWritten(to: transport)
+      let port = ports[index], kind = port.kind, inTurns = ports.count > 1
+      let left: SendPort.Drained
+      if let calls {
+        left = port.sendAll(now: now, inTurns: inTurns) {
+          send($0, to: $1, kind, on: link, over: transport) { isIndication in
+            if isIndication {
+              calls.acceptedIndication(on: link, ofPort: port.call)
+            } else {
+              calls.accepted(on: link, ofPort: port.call)
+            }
+          }
+        } sent: {
+          sendWritten(to: transport)
+        }
+      } else {
+        // A value has a budget: nothing of a trace is here.
+        left = port.sendAll(now: now, inTurns: inTurns) {
+          send($0, to: $1, kind, on: link, over: transport) { _ in }
+        } sent: {
+          sendWritten(to: transport)
+        }
       }
       switch left {
       case .nothing, .fenced: ports.remove(at: index)
@@ -333,41 +349,38 @@ extension BluetoothHost {
     }
   }
 
-  /// Sends into the link's queue, or directly into the packet if nothing waits before it. False: there is no room.
-  private func send(
-    _ value: Span<UInt8>, to handle: AttributeHandle, by port: SendPort, on link: LinkID,
-    over transport: any HCITransport
+  /// Sends into the link's queue, or directly into the packet if nothing waits before it. False: there is no room. `accepted` is told whether
+  /// the value became an indication.
+  @inline(__always) private func send(
+    _ value: Span<UInt8>, to handle: AttributeHandle, _ kind: SendPort.Kind, on link: LinkID,
+    over transport: any HCITransport, accepted: (_ isIndication: Bool) -> Void
   ) -> Bool {
+    func noted(_ answer: SendAnswer?, isIndication: Bool = false) -> SendAnswer? {
+      if answer?.isAccepted == true { accepted(isIndication) }
+      return answer
+    }
     guard transport.isWritable else {
-      switch port.kind {
+      switch kind {
       case .notification:
-        return (noted(core.notify(value, of: handle, on: link), port, link) ?? indicate(value, handle, port, link))
-          != .full
-      case .command: return noted(core.write(command: value, to: handle, on: link), port, link) != .full
+        return
+          (noted(core.notify(value, of: handle, on: link))
+          ?? noted(indicate(value, handle, link), isIndication: true)) != .full
+      case .command: return noted(core.write(command: value, to: handle, on: link)) != .full
       }
     }
     return packet.fill { output in
-      switch port.kind {
+      switch kind {
       case .notification:
-        (noted(core.notify(value, of: handle, on: link, into: &output), port, link)
-          ?? indicate(value, handle, port, link)) != .full
-      case .command: noted(core.write(command: value, to: handle, on: link, into: &output), port, link) != .full
+        (noted(core.notify(value, of: handle, on: link, into: &output))
+          ?? noted(indicate(value, handle, link), isIndication: true)) != .full
+      case .command: noted(core.write(command: value, to: handle, on: link, into: &output)) != .full
       }
     }
   }
-  /// Notes, for a trace, that the value in the link's queue, or in the packet, is of a call of `port`.
-  @inline(__always) private func noted(_ answer: SendAnswer?, _ port: SendPort, _ link: LinkID) -> SendAnswer? {
-    if let calls, answer?.isAccepted == true { calls.accepted(on: link, ofPort: port.call) }
-    return answer
-  }
   /// A client without notifications may have enabled indications: one at a time, so the port waits for the
   /// confirmation. If the client has unsubscribed meanwhile, the value is lost, as it would be on the air.
-  private func indicate(
-    _ value: Span<UInt8>, _ handle: AttributeHandle, _ port: SendPort, _ link: LinkID
-  ) -> SendAnswer? {
-    let answer = core.indicate(value, of: handle, on: link)
-    if let calls, answer?.isAccepted == true { calls.acceptedIndication(on: link, ofPort: port.call) }
-    return answer
+  private func indicate(_ value: Span<UInt8>, _ handle: AttributeHandle, _ link: LinkID) -> SendAnswer? {
+    core.indicate(value, of: handle, on: link)
   }
   /// Hands the directly written packet to the transport, which flushes it with the next packets of `pump`.
   private func sendWritten(to transport: any HCITransport) {

@@ -143,8 +143,9 @@ package final class OutputQueue: @unchecked Sendable {
       while let octets = take() { try write(octets) }
       monitor.withLock { end(&$0, nil) }
     } catch {
-      monitor.withLock { end(&$0, error) }
+      // Before the end: who waits for that then knows the cause.
       failed?(error)
+      monitor.withLock { end(&$0, error) }
     }
   }
 
