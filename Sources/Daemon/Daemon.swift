@@ -60,6 +60,13 @@ struct DaemonCommand: AsyncParsableCommand {
       and BINDRUNE_PEER say whose it is. Default: alerts are in the log alone.
       """, valueName: "command"))
   var alert: String?
+  @Option(
+    help: ArgumentHelp(
+      """
+      Relaunch this app of another user by this systemd unit, if its manifest names the unit: for example alice:org.example.lock=lock.service. \
+      Repeat it for more. Default: the daemon relaunches only apps of its own user.
+      """, valueName: "user:app=unit"))
+  var relaunch: [String] = []
   @Option(help: ArgumentHelp("Serve counters to Prometheus, for example at 127.0.0.1:9464.", valueName: "host:port"))
   var metrics: String?
   @Option(help: ArgumentHelp("The least severe messages to show on standard error.", valueName: "level"))
@@ -105,7 +112,12 @@ struct DaemonCommand: AsyncParsableCommand {
     }
     return AppDaemon.Configuration(
       socket: try place(), adapters: adapters, state: try folder(), authorize: authorize.map(ShellCommand.init),
-      alert: alert.map(ShellCommand.init))
+      alert: alert.map(ShellCommand.init), relaunches: try rules())
+  }
+  private func rules() throws -> Set<RelaunchRule> {
+    do { return Set(try relaunch.map { try RelaunchRule(text: $0) }) } catch {
+      throw ValidationError("--relaunch: \(error)")
+    }
   }
   private func place() throws -> AppDaemon.Configuration.Socket {
     if socket == nil, let descriptor = ServiceNotifier.passedSocket() { return .descriptor(descriptor) }

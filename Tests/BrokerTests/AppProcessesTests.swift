@@ -37,6 +37,32 @@ import Testing
       try AppProcesses.real.launch(nobody, getuid(), Self.place) { _ in }
     }
   }
+  @Test(
+    "A unit is started for an app of the daemon's user, and for what the administrator's table names, and for nobody else"
+  )
+  func units() throws {
+    let lock = AppManifest(identifier: "org.example.lock", unit: "lock.service")
+    func why(_ manifest: AppManifest, _ user: UInt32, by daemon: UInt32, _ table: [String] = []) throws -> String? {
+      RelaunchRule.refusal(of: manifest, user: user, by: daemon, Set(try table.map { try RelaunchRule(text: $0) }))
+    }
+    let rule = "1000:org.example.lock=lock.service"
+    for daemon: UInt32 in [0, 100, 1001] {
+      #expect(try why(lock, daemon, by: daemon) == nil)
+      #expect(try why(lock, 1000, by: daemon)?.hasSuffix("--relaunch \(rule)") == true)
+      #expect(try why(lock, 1000, by: daemon, [rule]) == nil)
+      // Another user, app or unit than in the table.
+      #expect(try why(lock, 1002, by: daemon, [rule]) != nil)
+      #expect(try why(AppManifest(identifier: "other", unit: "lock.service"), 1000, by: daemon, [rule]) != nil)
+      let shell = AppManifest(identifier: "org.example.lock", unit: "debug-shell.service")
+      #expect(try why(shell, 1000, by: daemon, [rule]) != nil)
+    }
+    #expect(try RelaunchRule(text: "root:a=b@c.service") == RelaunchRule(user: 0, identifier: "a", unit: "b@c.service"))
+    for text in [
+      "", "a=b.service", "root:=b.service", "root:a", "root:a=b", "root:a=--x.service", "no such:a=b.service",
+    ] {
+      #expect(throws: FrameError.self, "\(text)") { try RelaunchRule(text: text) }
+    }
+  }
   @Test("A program learns where the daemon is, and gets none of the daemon's files and blocked signals")
   func environment() async throws {
     let folder = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString.prefix(8))")

@@ -31,12 +31,14 @@ public final class AppDaemon: Sendable {
     /// Shows the user an alert of a suspended app (S14): BINDRUNE_APP, BINDRUNE_USER, BINDRUNE_PEER, and the sentence as BINDRUNE_ALERT. Nil:
     /// alerts are in the log alone.
     package var alert: ShellCommand?
+    /// The units that it may start for apps of other users.
+    package var relaunches: Set<RelaunchRule>
     package init(
       socket: Socket, adapters: [(name: String, choice: AdapterChoice)], state: String, authorize: ShellCommand? = nil,
-      alert: ShellCommand? = nil
+      alert: ShellCommand? = nil, relaunches: Set<RelaunchRule> = []
     ) {
       (self.socket, self.adapters, self.state) = (socket, adapters, state)
-      (self.authorize, self.alert) = (authorize, alert)
+      (self.authorize, self.alert, self.relaunches) = (authorize, alert, relaunches)
     }
   }
   /// One sentence with the cause and the cure.
@@ -57,6 +59,7 @@ public final class AppDaemon: Sendable {
     let store = AppStore(folder: configuration.state, logger: logger)
     self.store = store
     var policy = AppServer.Policy()
+    policy.relaunches = configuration.relaunches
     if let command = configuration.authorize {
       policy.mayShareData = { app, user in
         do throws(ShellCommand.Failure) {

@@ -12,7 +12,8 @@ public struct AppManifest: Codable, Equatable, Sendable {
   /// The command that starts the app when one of its tasks completes, and its arguments. It runs as the daemon's user, so the daemon
   /// accepts it from apps of that user only.
   public var relaunch: [String]?
-  /// The systemd unit that the daemon starts for the same purpose.
+  /// The systemd unit that the daemon starts for the same purpose: for an app of its own user, and for another that its administrator's table
+  /// names with this unit.
   public var unit: String?
   var canRelaunch: Bool { relaunch != nil || unit != nil }
 
@@ -31,9 +32,7 @@ public struct AppManifest: Codable, Equatable, Sendable {
   public init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: CodingKeys.self)
     identifier = try container.decode(String.self, forKey: .identifier)
-    guard (1...128).contains(identifier.utf8.count), identifier.utf8.allSatisfy(Self.isAllowed),
-      !identifier.hasPrefix(".")
-    else {
+    guard Self.isIdentifier(identifier) else {
       throw DecodingError.dataCorruptedError(
         forKey: .identifier, in: container,
         debugDescription:
@@ -63,8 +62,11 @@ public struct AppManifest: Codable, Equatable, Sendable {
     try container.encodeIfPresent(relaunch, forKey: .relaunch)
     try container.encodeIfPresent(unit, forKey: .unit)
   }
+  static func isIdentifier(_ name: String) -> Bool {
+    (1...128).contains(name.utf8.count) && name.utf8.allSatisfy(isAllowed) && !name.hasPrefix(".")
+  }
   /// systemd.unit(5), "Description". A hyphen in front would be an option of systemctl.
-  private static func isUnit(_ name: String) -> Bool {
+  static func isUnit(_ name: String) -> Bool {
     name.hasSuffix(".service") && name.utf8.count <= 255 && !name.hasPrefix("-") && !name.hasPrefix(".")
       && name.utf8.allSatisfy {
         isAllowed($0) || [UInt8(ascii: "@"), UInt8(ascii: ":"), UInt8(ascii: "\\")].contains($0)

@@ -54,6 +54,7 @@ struct AppProcesses: Sendable {
       words = ["systemctl"] + (isOfUser ? ["--user"] : []) + ["--no-ask-password", "start", unit]
       variables = [:]
     } else if let command = manifest.relaunch, let program = command.first {
+      // Whatever the table says: a command would run with the daemon's rights.
       guard user == getuid() else {
         throw FrameError(
           "it belongs to user \(user), and bindruned runs as user \(getuid()): let its manifest name a unit")
@@ -90,5 +91,49 @@ struct AppProcesses: Sendable {
     }
     source.setCancelHandler { try? ending.close() }
     source.activate()
+  }
+}
+
+/// A line of the administrator's table: for this app of this user the daemon starts this unit.
+///
+/// A manifest is the app's own statement. Who starts a unit decides with whose rights a program begins, and systemd obeys root, and a user's own
+/// processes, without a question. So a manifest is enough only if the app runs as the daemon's user, who may start the unit anyway.
+package struct RelaunchRule: Hashable, Sendable {
+  package var user: UInt32
+  package var identifier: String
+  package var unit: String
+  package init(user: UInt32, identifier: String, unit: String) {
+    (self.user, self.identifier, self.unit) = (user, identifier, unit)
+  }
+
+  /// `USER:IDENTIFIER=UNIT`, the user by name or number. Throws one sentence.
+  package init(text: String) throws(FrameError) {
+    let shown = text.printable(limit: 200)
+    guard let colon = text.firstIndex(of: ":"), let equals = text[colon...].firstIndex(of: "=") else {
+      throw FrameError("\"\(shown)\" is not USER:APP=UNIT: write, for example, alice:org.example.lock=lock.service.")
+    }
+    let name = String(text[..<colon]), identifier = String(text[text.index(after: colon)..<equals])
+    let unit = String(text[text.index(after: equals)...])
+    guard let user = UInt32(name) ?? (unsafe getpwnam(name)?.pointee.pw_uid) else {
+      throw FrameError(
+        "\"\(shown)\" names user \(name.printable(limit: 40)), whom this machine does not have: correct it.")
+    }
+    guard AppManifest.isIdentifier(identifier) else {
+      throw FrameError("\"\(shown)\" does not name an app: write the identifier of its manifest.")
+    }
+    guard AppManifest.isUnit(unit) else {
+      throw FrameError("\"\(shown)\" does not name a unit: write the name of a systemd service, such as lock.service.")
+    }
+    self.init(user: user, identifier: identifier, unit: unit)
+  }
+
+  /// Nil: a daemon of user `daemon` may relaunch the app as its manifest says; else why not.
+  static func refusal(
+    of manifest: AppManifest, user: UInt32, by daemon: UInt32, _ table: Set<RelaunchRule>
+  ) -> String? {
+    guard user != daemon, let unit = manifest.unit else { return nil }
+    if table.contains(RelaunchRule(user: user, identifier: manifest.identifier, unit: unit)) { return nil }
+    return
+      "it belongs to user \(user), and bindruned, which runs as user \(daemon), may not start \(unit) for it: start bindruned with --relaunch \(user):\(manifest.identifier)=\(unit)"
   }
 }

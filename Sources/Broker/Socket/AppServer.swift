@@ -29,6 +29,8 @@ final class AppServer: @unchecked Sendable {
     /// Asks whether the app may share data: S136. The answer is kept; without one, nil, the app may not now, and the next time it is asked
     /// again. Nil: every app may.
     var mayShareData: (@Sendable (_ app: String, _ user: UInt32) async -> Bool?)?
+    /// The units that the administrator lets the daemon start for apps of other users: `RelaunchRule`.
+    var relaunches: Set<RelaunchRule> = []
     /// Shows the user an alert, which the log has already: S14.
     var alerted: @Sendable (Key, AppAlert) -> Void = { _, _ in }
   }
@@ -419,6 +421,9 @@ final class AppServer: @unchecked Sendable {
     counters.relaunches += 1
     apps[key]?.launchedFor = known.kept.map(\.manager.identity)
     do throws(FrameError) {
+      if let why = RelaunchRule.refusal(of: known.manifest, user: key.user, by: getuid(), policy.relaunches) {
+        throw FrameError(why)
+      }
       // The app has named its adapter by itself, or got it from its environment: that has to say the same again.
       let adapters = Set(known.kept.map(\.adapter))
       let place = AppProcesses.Place(
