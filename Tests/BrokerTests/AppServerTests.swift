@@ -178,4 +178,25 @@ import Testing
     _ = try? await app.ask { .readRSSI($0, UUID()) }
     try await lab.close()
   }
+
+  @Test("A manager that is released before the daemon has answered it takes no other of its app with it")
+  func releasedEarly() async throws {
+    let lab = try await ServerLab(), manifest = AppManifest(identifier: "two")
+    let first = SocketApp(lab, manifest)
+    try await first.state(.poweredOn)
+    for turn in 0..<40 {
+      let second = SocketApp(lab, manifest, reconnectsAfter: .hours(1))
+      // At every stage: while it connects, greets, and waits for the answer.
+      for _ in 0..<turn { await Task.yield() }
+      second.session.close()
+    }
+    while try await lab.loop.submit({ [server = lab.server] in
+      server.apps.values.reduce(0) { $0 + $1.connections.count }
+    }).get() > 1 {}
+    // It has neither lost its connection nor got another one.
+    await #expect(throws: BluetoothError.self) { try await first.ask { .readRSSI($0, UUID()) } }
+    #expect(first.log.filter { if case .adapter = $0 { true } else { false } }.last == .adapter(.poweredOn))
+    #expect(!first.log.contains { if case .adapter(.resetting) = $0 { true } else { false } })
+    try await lab.close()
+  }
 }

@@ -194,6 +194,13 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
       } else {
         port.waiting.append(.value(handle, value))
       }
+    // Its user may be asked yet.
+    case (.admitting, .message(let contents)):
+      guard case .close = try Frame.decode(AppMessage.self, contents) else {
+        throw FrameError("a request before the answer to its greeting")
+      }
+      isOrderly = true
+      channel?.close(promise: nil)
     case (.admitting, _), (.answering, _): throw FrameError("a frame before the answer to its first")
     case (_, .value), (_, .control): throw FrameError("a frame at the wrong time")
     case (_, .values), (_, .credit), (_, .line), (_, .end): throw FrameError("a frame that only bindruned sends")

@@ -120,9 +120,12 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
     guard isFirst else { return }
     eventLoop.execute { [self] in
       endPorts(.socketClosed)
-      if let channel, isWelcome { write(.close, to: channel) }
-      // What has been written goes out first.
-      channel?.close(promise: nil)
+      // Also before the daemon has answered the greeting: it takes an end without this for the end of the process, and ends the app's other sessions.
+      if let channel {
+        write(.close, to: channel)
+        // The daemon ends the connection when it has read that. If this end did so first, the daemon could find it broken before it reads.
+        eventLoop.scheduleTask(in: .seconds(5)) { channel.close(promise: nil) }
+      }
       channel = nil
     }
   }
@@ -145,6 +148,8 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
     }
   }
   func channelActive(context: ChannelHandlerContext) {
+    // Closed while it was connecting: the daemon has not heard of the session.
+    if lock.withLock({ isClosed }) { return context.close(promise: nil) }
     channel = context.channel
     received.clear()
     isWelcome = false
