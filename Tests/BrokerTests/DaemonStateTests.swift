@@ -218,6 +218,37 @@ import Testing
     #expect(Set(records.map { "\($0.manifest.identifier) \($0.mayShareData ?? false)" }) == ["good true", "bad false"])
     try FileManager.default.removeItem(atPath: folder)
   }
+  @Test(
+    "An app that ends while its user is asked is not admitted afterwards, and may begin again",
+    arguments: [false, true])
+  func goneWhileAsked(isOrderly: Bool) async throws {
+    let (answers, answer) = AsyncStream.makeStream(of: Bool.self),
+      (questions, question) = AsyncStream.makeStream(of: Void.self)
+    var policy = AppServer.Policy()
+    policy.mayShareData = { _, _ in
+      question.yield()
+      for await answer in answers { return answer }
+      return nil
+    }
+    let lab = try await ServerLab(policy: policy), manifest = AppManifest(identifier: "slow")
+    let hello = AppMessage.Hello(manifest: manifest, manager: ManagerIdentity(.peripheral))
+    let channel = try await ClientBootstrap(group: lab.loop).connect(unixDomainSocketPath: lab.path).get()
+    for message in [AppMessage.hello(hello)] + (isOrderly ? [.close] : []) {
+      var buffer = ByteBuffer()
+      try Frame(message).write(to: &buffer)
+      try await channel.writeAndFlush(buffer).get()
+    }
+    for await _ in questions { break }
+    try? await channel.close().get()
+    try await lab.loop.scheduleTask(in: .milliseconds(50)) {}.futureResult.get()
+    answer.yield(true)
+    while try await lab.loop.submit({ [server = lab.server] in server.counters.refusals }).get() == 0 {}
+    let running = try await lab.loop.submit { [server = lab.server] in server.apps.values.compactMap(\.pid) }.get()
+    #expect(running.isEmpty)
+    let app = SocketApp(lab, manifest, ManagerIdentity(.peripheral))
+    try await app.state(.poweredOn)
+    try await lab.close()
+  }
   @Test("S4, S14, S15, S16: an alert of a suspended app reaches its user")
   func alerts() async throws {
     let alerts = NIOLockedValueBox<[AppAlert]>([])

@@ -77,6 +77,8 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   private var unanswered: [OperationID: UUID?] = [:]
   private var isReadHeldBack = false
   private var peers: Set<UUID> = []
+  /// False: the app has gone, and what it asked for is not to be given to anybody.
+  var isConnected: Bool { channel?.isActive == true }
   var countOfUnanswered: Int { unanswered.count }
   private(set) var requests = 0
   private(set) var valuesReceived = 0

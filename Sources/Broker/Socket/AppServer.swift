@@ -266,6 +266,8 @@ final class AppServer: @unchecked Sendable {
     _ connection: AppConnection, _ hello: AppMessage.Hello, _ credentials: Credentials, _ events: EventQueue
   ) throws(FrameError) -> any BrokerSession {
     if isClosed { throw FrameError("bindruned ends.") }
+    // Its end has been counted already, so an app that got a process now would have it for ever.
+    guard connection.isConnected else { throw FrameError("its process has gone before it was admitted.") }
     if let why = policy.admits(credentials) { throw FrameError(why) }
     let key = Key(user: credentials.uid, identifier: hello.manifest.identifier)
     guard let adapter = hello.adapter.map({ name in adapters.first { $0.name == name } }) ?? adapters.first else {
