@@ -227,7 +227,7 @@ public final class MessageListener {
       if ready < 0, errno != EINTR { throw SocketError("poll", errno) }
       return nil
     }
-    let accepted = Glibc.accept(descriptor, nil, nil)
+    let accepted = unsafe accept4(descriptor, nil, nil, CInt(SOCK_CLOEXEC.rawValue))
     guard accepted >= 0 else {
       if errno == EINTR || errno == ECONNABORTED || errno == EAGAIN { return nil }
       throw SocketError("accept", errno)

@@ -1,4 +1,5 @@
 import ArgumentParser
+import BindruneTransport
 import BindruneWire
 import NIOCore
 import NIOHTTP1
@@ -17,8 +18,12 @@ struct MetricsPage: Sendable {
     if host.hasPrefix("["), host.hasSuffix("]") { host = String(host.dropFirst().dropLast()) }
     let bootstrap = ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+      .serverChannelInitializer { channel in
+        channel.eventLoop.makeCompletedFuture { try channel.closeInChildren() }
+      }
       .childChannelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
+          try channel.closeInChildren()
           try channel.pipeline.syncOperations.configureHTTPServerPipeline(withErrorHandling: true)
           try channel.pipeline.syncOperations.addHandler(Answerer(page))
         }

@@ -248,7 +248,7 @@ extension NIOPipeBootstrap {
 
 extension Channel {
   /// NIO's sockets are inheritable: a child of this process would keep the connection open after us.
-  func closeInChildren() throws {
+  package func closeInChildren() throws {
     _ = try pipeline.syncOperations.withUnsafeTransportIfAvailable(of: CInt.self) { descriptor in
       try Errno.check { fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
     }

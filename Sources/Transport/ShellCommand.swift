@@ -46,9 +46,10 @@ package struct ShellCommand: Sendable {
 
   private func start(_ variables: [String: String]) throws(Failure) -> (FileDescriptor, pid_t) {
     let ends: (readEnd: FileDescriptor, writeEnd: FileDescriptor)
-    do throws(Errno) { ends = try Errno.typed { try FileDescriptor.pipe() } } catch { throw .notStarted(error) }
+    do throws(Errno) { ends = try Errno.typed { try FileDescriptor.pipe(options: .closeOnExec) } } catch {
+      throw .notStarted(error)
+    }
     let reading = ends.readEnd, writing = ends.writeEnd
-    for end in [reading, writing] { _ = fcntl(end.rawValue, F_SETFD, FD_CLOEXEC) }
     _ = fcntl(reading.rawValue, F_SETFL, O_NONBLOCK)
     defer { try? writing.close() }
     // The digits are in the environment, which other users cannot read, and not in an argument.

@@ -199,4 +199,37 @@ import Testing
     #expect(!first.log.contains { if case .adapter(.resetting) = $0 { true } else { false } })
     try await lab.close()
   }
+
+  @Test("No child of this process gets the daemon's or the app's end of a connection, or the listening socket")
+  func closedInChildren() async throws {
+    let lab = try await ServerLab(), app = SocketApp(lab, AppManifest(identifier: "parent"))
+    try await app.state(.poweredOn)
+    // unix(7): the listening socket and the daemon's end have the path; the app's end is connected to it.
+    var found: [Bool] = []
+    for number in 3..<CInt(4096) {
+      var own = sockaddr_un(), peer = sockaddr_un()
+      func isOurs(
+        _ call: (UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> CInt, _ name: inout sockaddr_un
+      ) -> Bool {
+        var length = socklen_t(MemoryLayout<sockaddr_un>.size)
+        let result = unsafe withUnsafeMutablePointer(to: &name) {
+          unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { unsafe call($0, &length) }
+        }
+        guard result == 0, name.sun_family == sa_family_t(AF_UNIX) else { return false }
+        let text = unsafe withUnsafeBytes(of: &name.sun_path) {
+          unsafe String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
+        }
+        return text == lab.path
+      }
+      guard
+        unsafe isOurs({ unsafe getsockname(number, $0, $1) }, &own)
+          || isOurs({ unsafe getpeername(number, $0, $1) }, &peer)
+      else {
+        continue
+      }
+      found.append(fcntl(number, F_GETFD) & FD_CLOEXEC != 0)
+    }
+    #expect(found == [true, true, true])
+    try await lab.close()
+  }
 }

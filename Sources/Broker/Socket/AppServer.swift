@@ -120,9 +120,12 @@ final class AppServer: @unchecked Sendable {
   private func begin(_ bind: (ServerBootstrap) async throws -> any Channel) async throws {
     try await load()
     let channel = try await bind(
-      ServerBootstrap(group: eventLoop).serverChannelOption(.backlog, value: 256).childChannelInitializer { channel in
+      ServerBootstrap(group: eventLoop).serverChannelOption(.backlog, value: 256).serverChannelInitializer { channel in
+        channel.eventLoop.makeCompletedFuture { try channel.closeInChildren() }
+      }.childChannelInitializer { channel in
         Self.credentials(of: channel).flatMap { credentials in
           channel.eventLoop.makeCompletedFuture {
+            try channel.closeInChildren()
             try channel.pipeline.syncOperations.addHandler(self.connection(of: credentials))
           }
         }

@@ -142,7 +142,11 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
 
   func connect() {
     ClientBootstrap(group: eventLoop).channelInitializer { channel in
-      channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(self) }
+      channel.eventLoop.makeCompletedFuture {
+        // A child that outlives this process would keep the app's process alive for the daemon.
+        try channel.closeInChildren()
+        try channel.pipeline.syncOperations.addHandler(self)
+      }
     }.connect(unixDomainSocketPath: path).whenFailure { error in
       self.eventLoop.execute { self.notConnected(error) }
     }
