@@ -96,6 +96,44 @@ extension FilePath {
     }
     try (parent.isEmpty ? "." : parent).synchroniseFolder()
   }
+  /// Why another user could put files into this folder or put another folder in its place; nil: only this user and root can. Looks at
+  /// the folder and at all above it, as they are named and where links lead, without the names "." and "..".
+  package func intrusion() throws(Errno) -> String? {
+    let real = try Errno.typed { () throws(Errno) -> FilePath in
+      guard let pointer = unsafe withPlatformString({ unsafe realpath($0, nil) }) else { throw Errno(rawValue: errno) }
+      defer { unsafe free(pointer) }
+      return unsafe FilePath(platformString: pointer)
+    }
+    var named = self
+    if !isAbsolute {
+      guard let pointer = unsafe getcwd(nil, 0) else { throw Errno(rawValue: errno) }
+      defer { unsafe free(pointer) }
+      named = unsafe FilePath(platformString: pointer).pushing(self)
+    }
+    let others: FilePermissions = [.groupWrite, .otherWrite]
+    let status = try Errno.typed { try real.stat() }
+    if status.type != .directory { return "\(self) is not a folder" }
+    if status.userID.rawValue != geteuid() { return "\(self) belongs to another user" }
+    if !status.permissions.isDisjoint(with: others) { return "other users may write to \(self)" }
+    for start in [named, real] {
+      var path = start
+      while !path.components.isEmpty {
+        let owner = try Errno.typed { try path.stat(followTargetSymlink: false) }
+        // What they own they may change, or rename what is in it.
+        if owner.userID.rawValue != geteuid(), owner.userID.rawValue != 0 { return "\(path) belongs to another user" }
+        // In a sticky folder only an owner renames and removes. The user's own group has often nobody else.
+        let isOwnGroup = owner.groupID.rawValue == getegid()
+        let writers: FilePermissions = isOwnGroup ? .otherWrite : others
+        if owner.type == .directory, !owner.permissions.isDisjoint(with: writers),
+          !owner.permissions.contains(.saveText)
+        {
+          return "other users may write to \(path)"
+        }
+        path = path.removingLastComponent()
+      }
+    }
+    return nil
+  }
   /// Replaces the file. A reader finds the old contents or the new ones, complete, whenever this process or the machine stops; after the
   /// return the new ones are on the disk. `draft` is a name in the same folder that nobody else uses meanwhile.
   package func replace(with octets: [UInt8], by draft: FilePath) throws(Errno) {

@@ -81,6 +81,44 @@ import Testing
     let store = AppStore(folder: "/dev/null/apps", logger: .silent)
     #expect(throws: FrameError.self) { try store.load() }
   }
+  @Test("A folder to which other users could bring records is refused, and a record of theirs is set aside")
+  func aFolderOfOthers() throws {
+    let parent = folder(), folder = "\(parent)/apps", files = FileManager.default
+    try files.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    defer { try? files.removeItem(atPath: parent) }
+    func set(_ mode: mode_t, _ path: String) { #expect(unsafe chmod(path, mode) == 0) }
+    func records() throws -> [AppRecord] { try AppStore(folder: folder, logger: .silent).load() }
+    for (own, above, isSafe) in [
+      (0o700, 0o755, true), (0o755, 0o755, true), (0o777, 0o755, false), (0o775, 0o755, false), (0o1777, 0o755, false),
+      (0o700, 0o777, false), (0o700, 0o1777, true),
+    ] as [(mode_t, mode_t, Bool)] {
+      set(own, folder)
+      set(above, parent)
+      if isSafe { #expect(try records() == []) } else { #expect(throws: FrameError.self) { try records() } }
+    }
+    // A link that is the user's own is followed, to a folder that is looked at.
+    set(0o755, parent)
+    let link = "\(parent)/link"
+    try files.createSymbolicLink(atPath: link, withDestinationPath: folder)
+    #expect(try AppStore(folder: link, logger: .silent).load() == [])
+    set(0o777, folder)
+    #expect(throws: FrameError.self) { try AppStore(folder: link, logger: .silent).load() }
+    set(0o700, folder)
+    // Only root can give a file away.
+    guard geteuid() == 0 else { return }
+    let store = AppStore(folder: folder, logger: .silent)
+    store.save(record("planted"))
+    store.flush()
+    #expect(unsafe chown("\(folder)/1000-planted.json", 65_534, 65_534) == 0)
+    #expect(try records() == [] && files.fileExists(atPath: "\(folder)/1000-planted.json.damaged-1"))
+    for path in [folder, parent] {
+      #expect(unsafe chown(path, 65_534, 65_534) == 0)
+      #expect(throws: FrameError.self, "\(path)") { try records() }
+      #expect(unsafe chown(path, 0, 0) == 0)
+    }
+    #expect(unsafe lchown(link, 65_534, 65_534) == 0)
+    #expect(throws: FrameError.self) { try AppStore(folder: link, logger: .silent).load() }
+  }
   /// Something is in the place of the draft: writing fails as on a full disk, until it is gone.
   @Test func aChangeThatCannotBeWrittenIsKept() throws {
     let folder = folder(), store = AppStore(folder: folder, logger: .silent)

@@ -1,6 +1,7 @@
 import BindruneTransport
 import BindruneWire
 import Dispatch
+import Glibc
 import Logging
 import SystemPackage
 
@@ -50,10 +51,16 @@ final class AppStore: @unchecked Sendable {
   /// Makes the folder, and reads everything. Throws a sentence. It blocks.
   func load() throws(FrameError) -> [AppRecord] {
     let names: [String]
-    do throws(Errno) {
+    do {
       try folder.makeFolders()
+      // A record names a command that the daemon runs.
+      if let why = try folder.intrusion() {
+        throw FrameError(
+          "The folder for the state of apps is not safe: \(why). Make it yours alone (chown, chmod 700), or name another one with --state."
+        )
+      }
       names = try folder.names()
-    } catch {
+    } catch let error as FrameError { throw error } catch {
       throw FrameError(
         "The folder \(folder) cannot be used for the state of apps (\(error)): mend that, or name another one with --state."
       )
@@ -61,6 +68,10 @@ final class AppStore: @unchecked Sendable {
     return names.filter { $0.hasSuffix(".json") }.compactMap { name in
       let path = folder.appending(name)
       do {
+        // Somebody could have put it there while the folder was open to others.
+        guard try path.stat(followTargetSymlink: false).userID.rawValue == geteuid() else {
+          throw FrameError("it belongs to another user")
+        }
         let record = try JSONDecoder().decode(AppRecord.self, from: Data(try path.contents(upTo: Self.longest)))
         guard record.format == AppRecord.format else { throw FrameError("it has format \(record.format)") }
         guard Self.name(record) == name else {
