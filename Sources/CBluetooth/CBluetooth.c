@@ -44,6 +44,9 @@ extern char **environ;
 char **bindrune_environment(void) { return environ; }
 
 int bindrune_open_process(int pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
+int bindrune_signal_process(int descriptor, int number) {
+  return (int)syscall(SYS_pidfd_send_signal, descriptor, number, NULL, 0);
+}
 int bindrune_close_from(posix_spawn_file_actions_t *files, int first) {
   return posix_spawn_file_actions_addclosefrom_np(files, first);
 }

@@ -63,6 +63,36 @@ import Testing
       #expect(throws: FrameError.self, "\(text)") { try RelaunchRule(text: text) }
     }
   }
+  @Test("A signal reaches the process that connected, and none that is another user's or has its number later")
+  func signals() throws {
+    let child = try ChildProcess.start("/bin/sleep", ["sleep", "1000"], adding: [:])
+    let process = AppProcess(child, of: getuid()), known = try #require(process.stopped)
+    try AppProcesses.real.stop(process)
+    var status: CInt = 0
+    #expect(unsafe waitpid(child, &status, WUNTRACED) == child && status & 0xFF == 0x7F)
+    // A daemon that begins anew finds it by its number and start.
+    #expect(AppProcess(known) != nil && StoppedProcess(text: known.text) == known)
+    var other = known
+    other.start += 1
+    #expect(AppProcess(other) == nil)
+    other = known
+    other.user = getuid() &+ 1
+    #expect(AppProcess(other) == nil)
+    // The number says nothing: it has to be the user's process too.
+    for action in [AppProcesses.real.stop, AppProcesses.real.kill] {
+      #expect(throws: FrameError.self) { try action(AppProcess(child, of: getuid() &+ 1)) }
+      // Also with a descriptor, for the process may execute another user's program.
+      let held = try ChildProcess.ending(of: child)
+      #expect(throws: FrameError.self) { try action(AppProcess(child, of: getuid() &+ 1, held)) }
+      #expect(throws: FrameError.self) { try action(AppProcess(getpid(), of: getuid())) }
+      #expect(throws: FrameError.self) { try action(AppProcess(0, of: getuid())) }
+    }
+    try AppProcesses.real.kill(process)
+    #expect(unsafe waitpid(child, &status, 0) == child && status & 0x7F == SIGKILL)
+    // It has ended, and its number may be anybody's: the descriptor is its own.
+    try AppProcesses.real.kill(process)
+    #expect(AppProcess(known) == nil)
+  }
   @Test("A program learns where the daemon is, and gets none of the daemon's files and blocked signals")
   func environment() async throws {
     let folder = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString.prefix(8))")

@@ -36,11 +36,12 @@ import Testing
     #expect(try store.load().isEmpty)
     let records = ["a", "b", "c"].map { record($0) } + [record("a", user: 0)]
     for record in records { store.save(record) }
-    store.saveStopped([7, 5])
+    let stopped = [StoppedProcess(pid: 5, user: 1000, start: 77), StoppedProcess(pid: 7, user: 0, start: 9)]
+    store.saveStopped(Set(stopped))
     store.flush()
     var again = AppStore(folder: folder, logger: .silent)
     let back = try again.load()
-    #expect(back.count == 4 && records.allSatisfy(back.contains) && again.loadStopped() == [5, 7])
+    #expect(back.count == 4 && records.allSatisfy(back.contains) && again.loadStopped() == stopped)
     var empty = records[1]
     (empty.managers, empty.mayShareData) = ([], nil)
     store.save(empty)

@@ -6,10 +6,10 @@ import SystemPackage
 /// What the daemon does with the processes of apps. Every function may be called from any thread.
 struct AppProcesses: Sendable {
   /// The process stops running. Throws why not.
-  var stop: @Sendable (_ pid: Int32) throws(FrameError) -> Void
+  var stop: @Sendable (AppProcess) throws(FrameError) -> Void
   /// It runs again.
-  var resume: @Sendable (_ pid: Int32) -> Void
-  var kill: @Sendable (_ pid: Int32) throws(FrameError) -> Void
+  var resume: @Sendable (AppProcess) -> Void
+  var kill: @Sendable (AppProcess) throws(FrameError) -> Void
   /// Starts what the manifest names, as this user, or throws why not. The process connects by itself. `failed`: it has ended with this
   /// sentence; it may have connected before.
   var launch:
@@ -33,15 +33,9 @@ struct AppProcesses: Sendable {
   /// Signals to real processes, which are started as children.
   static var real: AppProcesses {
     AppProcesses(
-      stop: { pid throws(FrameError) in try signal(SIGSTOP, pid) }, resume: { try? signal(SIGCONT, $0) },
-      kill: { pid throws(FrameError) in try signal(SIGKILL, pid) },
+      stop: { process throws(FrameError) in try process.signal(SIGSTOP) }, resume: { try? $0.signal(SIGCONT) },
+      kill: { process throws(FrameError) in try process.signal(SIGKILL) },
       launch: { manifest, user, place, failed throws(FrameError) in try spawn(manifest, user, place, failed) })
-  }
-  private static func signal(_ number: CInt, _ pid: Int32) throws(FrameError) {
-    // 0 is the whole process group, and the number of a process in another namespace.
-    guard pid > 1, pid != getpid() else { throw FrameError("process \(pid) cannot be signalled") }
-    if Glibc.kill(pid, number) == 0 || errno == ESRCH { return }
-    throw FrameError("process \(pid) belongs to another user: give bindruned the capability CAP_KILL")
   }
   private static func spawn(
     _ manifest: AppManifest, _ user: UInt32, _ place: Place, _ failed: @escaping @Sendable (String) -> Void
@@ -78,7 +72,7 @@ struct AppProcesses: Sendable {
   private static func watch(_ child: pid_t, _ ended: @escaping @Sendable (CInt) -> Void) throws(Errno) {
     let ending: FileDescriptor
     do throws(Errno) { ending = try ChildProcess.ending(of: child) } catch {
-      // Without that it would end unnoticed.
+      // Without that it would end unnoticed. Its number is its own until its status has been taken.
       Glibc.kill(-child, SIGKILL)
       throw error
     }

@@ -1,8 +1,10 @@
 import BindruneTransport
 import BindruneWire
+import CBluetooth
 import Logging
 import NIOCore
 import NIOPosix
+import SystemPackage
 
 /// # AppServer
 /// **Overview**: a daemon's socket: it admits apps, gives each of their sessions an adapter, and drives `AppCore` with their processes.
@@ -42,7 +44,8 @@ final class AppServer: @unchecked Sendable {
     let id: AppID
     var manifest: AppManifest
     /// Nil: it has no process.
-    var pid: Int32?
+    var process: AppProcess?
+    var pid: Int32? { process?.pid }
     var connections: [ObjectIdentifier: AppConnection] = [:]
     /// The managers that are preserved, and those for which its process was relaunched.
     var kept: [AppRecord.Manager] = []
@@ -50,8 +53,13 @@ final class AppServer: @unchecked Sendable {
     /// Preserved managers of adapters that this daemon does not have.
     var homeless: [AppRecord.Manager] = []
   }
-  /// `struct ucred`: unix(7).
+  /// Who has connected, as the kernel says.
   struct Credentials: Sendable {
+    var uid: UInt32
+    var process: AppProcess
+  }
+  /// `struct ucred`: unix(7).
+  private struct KernelCredentials: Sendable {
     var pid: Int32
     var uid: UInt32
     var gid: UInt32
@@ -77,7 +85,7 @@ final class AppServer: @unchecked Sendable {
   /// What users have said about apps that share data.
   private var permissions: [Key: Bool] = [:]
   private var asked: [Key: EventLoopFuture<Bool>] = [:]
-  private var stopped: Set<Int32> = []
+  private var stopped: [ObjectIdentifier: AppProcess] = [:]
   private var lastApp = 0
   private var channel: (any Channel)?
   /// Where apps find it.
@@ -141,20 +149,28 @@ final class AppServer: @unchecked Sendable {
       isClosed = true
       for app in apps.values { for connection in app.connections.values { connection.close() } }
       for listener in listeners.values { listener.close() }
-      for pid in stopped { processes.resume(pid) }
-      stopped = []
+      for process in stopped.values { processes.resume(process) }
+      stopped = [:]
       store?.saveStopped([])
       timer?.cancel()
       return channel?.close() ?? eventLoop.makeSucceededVoidFuture()
     }.get()
   }
-  /// SO_PEERCRED: unix(7).
+  /// SO_PEERCRED: unix(7). SO_PEERPIDFD is its process whatever has become of its number; where the kernel does not have it, the process is
+  /// opened by its number at once.
   private static func credentials(of channel: any Channel) -> EventLoopFuture<Credentials> {
     guard let provider = channel as? any SocketOptionProvider else {
       return channel.eventLoop.makeFailedFuture(FrameError("no credentials"))
     }
     let level = SocketOptionLevel(SOL_SOCKET), name = SocketOptionName(SO_PEERCRED)
-    return provider.unsafeGetSocketOption(level: level, name: name)
+    let option = SocketOptionName(bindrune_SO_PEERPIDFD.rawValue)
+    let known: EventLoopFuture<KernelCredentials> = provider.unsafeGetSocketOption(level: level, name: name)
+    return known.flatMap { known in
+      let descriptor: EventLoopFuture<CInt> = provider.unsafeGetSocketOption(level: level, name: option)
+      return descriptor.map { FileDescriptor(rawValue: $0) as FileDescriptor? }.recover { _ in nil }.map {
+        Credentials(uid: known.uid, process: AppProcess(known.pid, of: known.uid, $0))
+      }
+    }
   }
   private func connection(of credentials: Credentials) -> AppConnection {
     AppConnection(
@@ -170,7 +186,8 @@ final class AppServer: @unchecked Sendable {
     guard let store else { return }
     let (records, processes) = try await NIOThreadPool.singleton.runIfActive { (try store.load(), store.loadStopped()) }
     try await eventLoop.submit { [self] in
-      for pid in processes { self.processes.resume(pid) }
+      // Those that are still there.
+      for process in processes { if let process = AppProcess(process) { self.processes.resume(process) } }
       store.saveStopped([])
       for record in records { add(record) }
       drain()
@@ -282,22 +299,23 @@ final class AppServer: @unchecked Sendable {
       throw FrameError("bindruned has \(limits.apps) apps, and takes no more: end one of them.")
     }
     var app = apps[key] ?? newApp(key, hello.manifest)
-    if let pid = app.pid, pid != credentials.pid, !app.connections.isEmpty {
+    if let pid = app.pid, pid != credentials.process.pid, !app.connections.isEmpty {
       throw FrameError(
         "App \(key.identifier) runs already, as process \(pid): end that, or give this one another identifier.")
     }
     guard app.connections.count < limits.sessions else {
       throw FrameError("App \(key.identifier) has \(limits.sessions) managers, and gets no more: release one of them.")
     }
-    let isNew = app.pid == nil
+    let isNew = app.process == nil
     app.manifest = hello.manifest
-    app.pid = credentials.pid
+    // The first one that it has: its number, too, may be used again.
+    if isNew || app.connections.isEmpty { app.process = credentials.process }
     app.connections[ObjectIdentifier(connection)] = connection
     apps[key] = app
     owners[ObjectIdentifier(connection)] = key
     counters.sessions += 1
     if isNew {
-      note(.info, key.identifier, "has begun, process \(credentials.pid) of user \(key.user)")
+      note(.info, key.identifier, "has begun, process \(credentials.process.pid) of user \(key.user)")
       core.begin(app.id, canLaunch: hello.manifest.canRelaunch, now: now)
       for named in adapters {
         named.adapter.register(app.id, hello.manifest.backgroundModes, core.life(of: app.id) ?? .foreground)
@@ -326,9 +344,9 @@ final class AppServer: @unchecked Sendable {
     let others = apps[key]?.connections ?? [:]
     if isOrderly, !others.isEmpty { return }
     // The process is gone, or breaks the rules: all its sessions end, and what was begun for a restoration identifier goes on.
-    if let pid = app.pid { forgetStopped(pid) }
+    if let process = app.process { forgetStopped(process) }
     apps[key]?.connections = [:]
-    apps[key]?.pid = nil
+    apps[key]?.process = nil
     apps[key]?.launchedFor = []
     for (id, other) in others {
       owners[id] = nil
@@ -399,22 +417,22 @@ final class AppServer: @unchecked Sendable {
       for named in adapters { named.adapter.move(app, to: life) }
       note(.info, keys[app]?.identifier ?? "", "is \(life.rawValue)")
     case .stop(let app):
-      guard let pid = pid(of: app) else { return }
+      guard let process = process(of: app) else { return }
       do throws(FrameError) {
-        try processes.stop(pid)
-        stopped.insert(pid)
-        store?.saveStopped(stopped)
+        try processes.stop(process)
+        stopped[ObjectIdentifier(process)] = process
+        saveStopped()
       } catch {
         note(.warning, keys[app]?.identifier ?? "", "is suspended, but its process runs on: \(error)")
       }
     case .resume(let app):
-      guard let pid = pid(of: app) else { return }
+      guard let process = process(of: app) else { return }
       counters.wakes += 1
-      processes.resume(pid)
-      forgetStopped(pid)
+      processes.resume(process)
+      forgetStopped(process)
     case .kill(let app):
-      guard let pid = pid(of: app) else { return }
-      do throws(FrameError) { try processes.kill(pid) } catch {
+      guard let process = process(of: app) else { return }
+      do throws(FrameError) { try processes.kill(process) } catch {
         note(.warning, keys[app]?.identifier ?? "", "is not terminated: \(error)")
       }
     case .launch(let app): launch(app)
@@ -450,10 +468,11 @@ final class AppServer: @unchecked Sendable {
     core.launchFailed(app, why, now: now)
     drain()
   }
-  private func forgetStopped(_ pid: Int32) {
-    if stopped.remove(pid) != nil { store?.saveStopped(stopped) }
+  private func forgetStopped(_ process: AppProcess) {
+    if stopped.removeValue(forKey: ObjectIdentifier(process)) != nil { saveStopped() }
   }
-  private func pid(of app: AppID) -> Int32? { keys[app].flatMap { apps[$0]?.pid } }
+  private func saveStopped() { store?.saveStopped(Set(stopped.values.compactMap(\.stopped))) }
+  private func process(of app: AppID) -> AppProcess? { keys[app].flatMap { apps[$0]?.process } }
 
   // MARK: The log
 

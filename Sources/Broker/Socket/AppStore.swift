@@ -103,23 +103,23 @@ final class AppStore: @unchecked Sendable {
     }
   }
   /// The processes that the daemon has stopped, for a daemon that begins after a crash: it resumes them.
-  func saveStopped(_ processes: Set<Int32>) {
+  func saveStopped(_ processes: Set<StoppedProcess>) {
     queue.async { [self] in
       let path = folder.appending("stopped")
       guard !processes.isEmpty else {
         try? path.remove()
         return
       }
-      let text = processes.sorted().map { "\($0)\n" }.joined()
+      let text = processes.map { "\($0.text)\n" }.sorted().joined()
       do throws(Errno) { try path.replace(with: Array(text.utf8), by: folder.appending("stopped.draft")) } catch {
         failures += 1
         logger.error("\(path) cannot be written (\(error)): apps that are suspended stay so if bindruned crashes.")
       }
     }
   }
-  func loadStopped() -> [Int32] {
+  func loadStopped() -> [StoppedProcess] {
     guard let text = try? folder.appending("stopped").contents(upTo: 65_536) else { return [] }
-    return String(decoding: text, as: UTF8.self).split(separator: "\n").compactMap { Int32($0) }
+    return String(decoding: text, as: UTF8.self).split(separator: "\n").compactMap { StoppedProcess(text: $0) }
   }
   /// Returns when everything that can be written has been.
   func flush() { queue.sync {} }

@@ -89,6 +89,11 @@ void bindrune_end_by_signal(int number);
 /// A descriptor of a child of this process, closed on exec, or -1: older C libraries have no function for it.
 int bindrune_open_process(int pid);
 
+/// Sends the signal to the process of the descriptor, and to no other that has its number by now. −1: errno. Linux 5.1.
+int bindrune_signal_process(int descriptor, int number);
+/// The socket option that gives a descriptor of the process at the other end. Linux 6.5.
+enum { bindrune_SO_PEERPIDFD = 77 };
+
 /// The new program has no file from `first` on. The C library declares its function for GNU's C alone, which Swift's importer does not speak.
 int bindrune_close_from(posix_spawn_file_actions_t *files, int first);
 
