@@ -1,4 +1,4 @@
-// swift-tools-version:6.2
+// swift-tools-version:6.3
 import PackageDescription
 
 // A package of its own, so that packages that depend on Bindrune do not build it, and so that the measured caller is in

@@ -151,7 +151,7 @@ public final class PairingTarget: ServedTarget {
   /// Repeats until nothing moves: PDUs to send, and effects.
   private func pump() {
     while true {
-      if let effect = manager.nextEffect() {
+      if let effect = nextEffect() {
         handle(effect)
       } else if packet.fill({ manager.nextPDU(into: &$0, now: now) }) {
         outgoing.append(packet.bytes)
@@ -160,6 +160,10 @@ public final class PairingTarget: ServedTarget {
       }
     }
   }
+  /// A function of its own, for the access to `manager` must end before `handle` begins one: the optimiser of Swift 6.3.1
+  /// extends it over the body of an `if let` whose condition makes it, and the program aborts.
+  @inline(never) private func nextEffect() -> SecurityEffect? { manager.nextEffect() }
+
   private func handle(_ effect: SecurityEffect) {
     switch effect {
     case .requestConsent:

@@ -1,4 +1,4 @@
-// swift-tools-version:6.2
+// swift-tools-version:6.3
 import PackageDescription
 
 // SendPort, its ring and its waiters as they are, under ThreadSanitizer: `run` says why in a package of their own.
