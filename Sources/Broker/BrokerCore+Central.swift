@@ -81,6 +81,9 @@ extension BrokerCore {
       discoverDescriptors(of: characteristic, id, peer, session)
     case .read(let id, let peer, let handle): ask(.read, id, peer, session) { [.read($0, handle)] }
     case .write(let id, let peer, let handle, let value):
+      if isConfiguration(handle, of: peer) {
+        return complete(id, of: session, .failure(.sharedConfiguration))
+      }
       ask(.write, id, peer, session) { [.write($0, handle, [UInt8](value))] }
     case .setNotifying(let id, let peer, let handle, let isOn):
       setNotifying(isOn, handle, id, peer, session)

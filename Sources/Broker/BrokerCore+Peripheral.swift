@@ -29,7 +29,9 @@ extension BrokerCore {
       startAdvertising(operation, localName, services, of: session)
     case .stopAdvertising: stopAdvertising(of: session)
     case .setDesiredLatency(let peer, let latency):
-      if let link = link(of: peer) { update(link, latency) }
+      // A client of another session's services is that session's affair.
+      guard let link = link(of: peer), serving.clients[link]?.sessions.contains(session) == true else { return }
+      update(link, latency)
     }
   }
   /// The same while no host runs: publishing and advertising fail.

@@ -30,7 +30,26 @@ struct NotifyState {
   var waiting: [Waiting] = []
 }
 
+extension BluetoothError {
+  static var sharedConfiguration: BluetoothError {
+    BluetoothError(
+      .invalidArgument,
+      "The Client Characteristic Configuration is one for all programs that use this link: turn notifications on or off instead of writing it."
+    )
+  }
+}
+
 extension BrokerCore {
+  /// The descriptor by which the adapter subscribes for all sessions: one session that wrote it would silence the others. In a characteristic
+  /// with subscribers a descriptor whose type nobody has asked for counts as it.
+  func isConfiguration(_ handle: AttributeHandle, of peer: UUID) -> Bool {
+    guard let peer = self.peer(peer), case .linked(let link) = central.reaches[peer], let state = central.links[link]
+    else { return false }
+    if let known = state.database.descriptor(at: handle) { return known.uuid == .clientCharacteristicConfiguration }
+    return state.subscriptions.keys.contains {
+      state.database.characteristic(valueHandle: $0)?.descriptorRange?.contains(handle) == true
+    }
+  }
   mutating func setNotifying(
     _ isOn: Bool, _ handle: AttributeHandle, _ id: OperationID, _ peer: UUID, _ session: SessionID
   ) {

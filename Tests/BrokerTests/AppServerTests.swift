@@ -232,4 +232,72 @@ import Testing
     #expect(found == [true, true, true])
     try await lab.close()
   }
+
+  @Test("An app updates none of another app's characteristics, and silences none of its subscriptions")
+  func apart() async throws {
+    let lab = try await ServerLab(), sensor = try Sensor(), device = try await lab.host(sensor.database)
+    try await device.advertiseAsSensor()
+    let peer = UUID(PeerID(await device.ownAddress))
+    // Two centrals on one link: the first subscribes.
+    let first = SocketApp(lab, AppManifest(identifier: "first")),
+      second = SocketApp(lab, AppManifest(identifier: "second"))
+    for app in [first, second] {
+      try await app.state(.poweredOn)
+      app.session.send(.connect(peer, ConnectOptions()))
+      try await app.wait { if case .connected(peer, _, _) = $0 { true } else { nil } }
+      _ = try await app.ask { .discoverServices($0, peer, nil) }
+    }
+    _ = try await first.ask { .discoverCharacteristics($0, peer, sensor.service, nil) }
+    _ = try await first.ask { .setNotifying($0, peer, sensor.measurement, true) }
+    let configuration = AttributeHandle(rawValue: sensor.measurement.rawValue + 1), off = Data([0, 0])
+    await #expect(throws: BluetoothError.self) { try await second.ask { .write($0, peer, configuration, off) } }
+    let commands = try #require(second.session.port(.command, of: peer))
+    #expect(commands.offer([0, 0], to: configuration) && commands.offer([7], to: sensor.location))
+    // Behind both. The second has not found that characteristic.
+    #expect(try await second.ask { .read($0, peer, sensor.location) } == .value(Data([2])))
+    _ = try await second.ask { .discoverCharacteristics($0, peer, sensor.service, nil) }
+    #expect(commands.offer([8], to: sensor.location))
+    #expect(try await second.ask { .read($0, peer, sensor.location) } == .value(Data([8])))
+    let out = try await #require(await device.links.first).sendPort(.notification, to: sensor.measurement)
+    #expect(out.offer([72]))
+    let value = try await first.wait { event -> [UInt8]? in
+      if case .values(peer, sensor.measurement, let values) = event { values.map { Array($0) }.first } else { nil }
+    }
+    #expect(value == [72])
+
+    // Two peripherals with one client: each updates its own.
+    var pulses: [Pulse] = []
+    for app in [first, second] {
+      guard case .published(let service) = try await app.ask({ .addService($0, Pulse.description) }) else {
+        Issue.record("not published")
+        return
+      }
+      pulses.append(Pulse(service: service))
+    }
+    _ = try await first.ask { .startAdvertising($0, localName: "Pulse", services: ["180D"]) }
+    let phone = try await lab.host(Database()), adapter = lab.adapter
+    let own = try await adapter.eventLoop.submit { adapter.host?.assumeIsolated { $0.ownAddress } }.get()
+    let link = try await phone.connect(to: try #require(own), .fast)
+    _ = try await link.discover()
+    let values = try await link.subscribe(to: try await link.characteristic(pulses[0].measurement))
+    let others = try await link.subscribe(to: try await link.characteristic(pulses[1].measurement))
+    func subscriber(_ app: SocketApp) async throws -> UUID {
+      try await app.wait { if case .subscribed(let central, _, _) = $0 { central } else { nil } }
+    }
+    let client = try await subscriber(first)
+    #expect(try await subscriber(second) == client)
+    let updates = try #require(second.session.port(.notification, of: client))
+    #expect(updates.offer([66], to: pulses[0].measurement) && updates.offer([2], to: pulses[1].measurement))
+    for try await value in others {
+      #expect(value.value == [2])
+      break
+    }
+    #expect(first.session.port(.notification, of: client)?.offer([1], to: pulses[0].measurement) == true)
+    for try await value in values {
+      #expect(value.value == [1], "the second app's value was the first one's")
+      break
+    }
+    withExtendedLifetime((phone, device)) {}
+    try await lab.close()
+  }
 }

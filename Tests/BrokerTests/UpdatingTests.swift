@@ -255,6 +255,12 @@ import Testing
     let wanted = ConnectionParameterRange(.low)
     while let parameters = await link.parameters, !wanted.contains(parameters) { await Task.yield() }
     #expect(await link.parameters != nil)
+    // A session to which this central has not turned does not change its link.
+    let stranger = try await ward.session(), adapter = ward.adapter
+    while try await adapter.eventLoop.submit({ !adapter.core.serving.updates.isEmpty }).get() { await Task.yield() }
+    stranger.send(.setDesiredLatency(peer, .high))
+    _ = try await stranger.publishPulse()
+    #expect(try await adapter.eventLoop.submit { adapter.core.serving.updates.isEmpty }.get())
     withExtendedLifetime(rate) {}
   }
 }

@@ -77,12 +77,21 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
   private var unanswered: [OperationID: UUID?] = [:]
   private var isReadHeldBack = false
   private var peers: Set<UUID> = []
+  /// The values that this session has published, by their services. It may update no others: clients of one adapter have one table of handles
+  /// for all sessions.
+  private var published: [AttributeHandle: [AttributeHandle]] = [:]
+  private var updatable: Set<AttributeHandle> = []
+  /// The characteristics that this session has found: it may write to no other attribute without a response, such as a configuration, which
+  /// is one for all sessions.
+  private var found: [UUID: Set<AttributeHandle>] = [:]
   /// False: the app has gone, and what it asked for is not to be given to anybody.
   var isConnected: Bool { channel?.isActive == true }
   var countOfUnanswered: Int { unanswered.count }
   private(set) var requests = 0
   private(set) var valuesReceived = 0
   private(set) var valuesSent = 0
+  /// Values for attributes that are not this session's: they are dropped.
+  private(set) var strangers = 0
   /// Events that the app has not taken in time.
   var dropped: Int { drops.load(ordering: .relaxed) }
   private let drops = Atomic(0)
@@ -191,6 +200,11 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
       guard port.credit >= cost else { throw FrameError("more values than it has credit for") }
       port.credit -= cost
       valuesReceived += 1
+      guard isOwn(handle, of: port) else {
+        strangers += 1
+        port.spent += cost
+        return
+      }
       if port.waiting.isEmpty, port.port.offer(value, to: handle) {
         port.spent += cost
       } else {
@@ -208,6 +222,39 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
     case (_, .values), (_, .credit), (_, .line), (_, .end): throw FrameError("a frame that only bindruned sends")
     }
   }
+  private func isOwn(_ handle: AttributeHandle, of port: Port) -> Bool {
+    switch port.kind {
+    case .command: found[port.peer]?.contains(handle) == true
+    default: updatable.contains(handle)
+    }
+  }
+  private func learn(_ service: PublishedService) {
+    published[service.handle] = service.characteristics.map(\.value)
+    updatable.formUnion(service.characteristics.map(\.value))
+  }
+  private func forget(_ service: AttributeHandle) { updatable.subtract(published.removeValue(forKey: service) ?? []) }
+  /// What the event says of the attributes that are the session's.
+  private func learnAttributes(_ event: BrokerEvent) {
+    switch event {
+    case .completed(_, .success(.published(let service))): learn(service)
+    case .completed(let operation, .success(.characteristics(let characteristics))):
+      guard case let peer?? = unanswered[operation] else { return }
+      found[peer, default: []].formUnion(characteristics.map(\.handle))
+    case .servicesChanged(let peer, let range): found[peer] = found[peer]?.filter { !range.contains($0) }
+    case .restored(let state):
+      for service in state.services { learn(service.published) }
+      for peer in state.peers {
+        let known = peer.services.flatMap { $0.characteristics ?? [] }.map(\.characteristic.handle)
+        found[peer.peer, default: []].formUnion(known)
+      }
+    case .adapter(.poweredOn), .adapter(.poweredOff): break
+    case .adapter:
+      published = [:]
+      updatable = []
+      found = [:]
+    default: break
+    }
+  }
   /// The limits of one session.
   private func note(_ request: BrokerRequest) throws(FrameError) {
     requests += 1
@@ -217,6 +264,8 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
       peers.insert(peer)
       guard peers.count <= Self.mostPeers else { throw FrameError("requests for more than \(Self.mostPeers) devices") }
     case (.central(.cancelConnection(let peer)), _): peers.remove(peer)
+    case (.peripheral(.removeService(let service)), _): forget(service)
+    case (.peripheral(.removeAllServices), _): for service in Array(published.keys) { forget(service) }
     default: break
     }
     if let (operation, peer) = request.operation { unanswered[operation] = .some(peer) }
@@ -297,6 +346,7 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
       frame.write(to: &buffer)
     }
     for case let event? in events.takeAll() {
+      learnAttributes(event)
       switch event {
       case .values(let peer, let handle, let values):
         flushBatch()
