@@ -1,3 +1,4 @@
+import BindruneTransport
 import Foundation
 import NIOConcurrencyHelpers
 import SystemPackage
@@ -60,7 +61,7 @@ import Testing
     for text in [
       "", "a=b.service", "root:=b.service", "root:a", "root:a=b", "root:a=--x.service", "no such:a=b.service",
     ] {
-      #expect(throws: FrameError.self, "\(text)") { try RelaunchRule(text: text) }
+      #expect(throws: AppDaemon.Failure.self, "\(text)") { try RelaunchRule(text: text) }
     }
   }
   @Test("A signal reaches the process that connected, and none that is another user's or has its number later")

@@ -258,7 +258,8 @@ import Testing
     _ = try await second.ask { .discoverCharacteristics($0, peer, sensor.service, nil) }
     #expect(commands.offer([8], to: sensor.location))
     #expect(try await second.ask { .read($0, peer, sensor.location) } == .value(Data([8])))
-    let out = try await #require(await device.links.first).sendPort(.notification, to: sensor.measurement)
+    let deviceLink = try #require(await device.links.first)
+    let out = try await deviceLink.sendPort(.notification, to: sensor.measurement)
     #expect(out.offer([72]))
     let value = try await first.wait { event -> [UInt8]? in
       if case .values(peer, sensor.measurement, let values) = event { values.map { Array($0) }.first } else { nil }

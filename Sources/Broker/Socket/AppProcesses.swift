@@ -1,4 +1,5 @@
 import BindruneTransport
+import BindruneWire
 import Dispatch
 import Glibc
 import SystemPackage
@@ -101,22 +102,25 @@ package struct RelaunchRule: Hashable, Sendable {
   }
 
   /// `USER:IDENTIFIER=UNIT`, the user by name or number. Throws one sentence.
-  package init(text: String) throws(FrameError) {
+  package init(text: String) throws(AppDaemon.Failure) {
     let shown = text.printable(limit: 200)
     guard let colon = text.firstIndex(of: ":"), let equals = text[colon...].firstIndex(of: "=") else {
-      throw FrameError("\"\(shown)\" is not USER:APP=UNIT: write, for example, alice:org.example.lock=lock.service.")
+      throw AppDaemon.Failure(
+        description: "\"\(shown)\" is not USER:APP=UNIT: write, for example, alice:org.example.lock=lock.service.")
     }
     let name = String(text[..<colon]), identifier = String(text[text.index(after: colon)..<equals])
     let unit = String(text[text.index(after: equals)...])
     guard let user = UInt32(name) ?? (unsafe getpwnam(name)?.pointee.pw_uid) else {
-      throw FrameError(
-        "\"\(shown)\" names user \(name.printable(limit: 40)), whom this machine does not have: correct it.")
+      throw AppDaemon.Failure(
+        description:
+          "\"\(shown)\" names user \(name.printable(limit: 40)), whom this machine does not have: correct it.")
     }
     guard AppManifest.isIdentifier(identifier) else {
-      throw FrameError("\"\(shown)\" does not name an app: write the identifier of its manifest.")
+      throw AppDaemon.Failure(description: "\"\(shown)\" does not name an app: write the identifier of its manifest.")
     }
     guard AppManifest.isUnit(unit) else {
-      throw FrameError("\"\(shown)\" does not name a unit: write the name of a systemd service, such as lock.service.")
+      throw AppDaemon.Failure(
+        description: "\"\(shown)\" does not name a unit: write the name of a systemd service, such as lock.service.")
     }
     self.init(user: user, identifier: identifier, unit: unit)
   }

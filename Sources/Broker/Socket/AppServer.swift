@@ -1,6 +1,7 @@
 import BindruneTransport
 import BindruneWire
 import CBluetooth
+import Glibc
 import Logging
 import NIOCore
 import NIOPosix
@@ -163,7 +164,7 @@ final class AppServer: @unchecked Sendable {
       return channel.eventLoop.makeFailedFuture(FrameError("no credentials"))
     }
     let level = SocketOptionLevel(SOL_SOCKET), name = SocketOptionName(SO_PEERCRED)
-    let option = SocketOptionName(bindrune_SO_PEERPIDFD.rawValue)
+    let option = SocketOptionName(bindrune_SO_PEERPIDFD)
     let known: EventLoopFuture<KernelCredentials> = provider.unsafeGetSocketOption(level: level, name: name)
     return known.flatMap { known in
       let descriptor: EventLoopFuture<CInt> = provider.unsafeGetSocketOption(level: level, name: option)
