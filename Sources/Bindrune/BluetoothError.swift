@@ -4,6 +4,7 @@ import BindruneWire
 import GAP
 import GATT
 import HCI
+import SMP
 
 /// The one error of the public interface: its kind, the operation that failed, and a sentence with the cause and, if
 /// there is one, the remedy.
@@ -107,6 +108,13 @@ extension BluetoothError {
       .controller, "The controller did not answer within 2 s: close the host, and open the controller again.",
       status: .lmpOrLLResponseTimeout)
   }
+  /// 0x22, Vol 1, Part F, §1.3: the peer's link layer has not answered.
+  static func linkLayerIsSilent(_ action: String) -> BluetoothError {
+    BluetoothError(
+      .refused,
+      "The device did not answer the request to \(action), \(HCIStatus.lmpOrLLResponseTimeout): connect again.",
+      status: .lmpOrLLResponseTimeout)
+  }
   static func refusedByLink(_ action: String, _ status: HCIStatus?) -> BluetoothError {
     BluetoothError(
       .refused, "The device or a controller refuses to \(action)\(status.map { ": \($0)" } ?? ""): go on without.",
@@ -137,6 +145,16 @@ extension BluetoothError {
       .controller,
       "The controller did not start, \(failure): check that a Bluetooth LE controller is there, and reset it.")
   }
+  /// The failure of `operation`: only a connection can find a link that is up already.
+  init(_ failure: HostFailure, of operation: HostOperation?) {
+    self =
+      switch (failure, operation) {
+      case (.busy, .pair): BluetoothError(PairingRefusal.busy)
+      case (.busy, .updateParameters), (.busy, .setPHYs):
+        BluetoothError(.busy, "Another update of this link is in progress: wait for its end.")
+      default: BluetoothError(failure)
+      }
+  }
   init(_ failure: HostFailure) {
     self =
       switch failure {
@@ -163,6 +181,9 @@ extension BluetoothError {
   private init(_ task: ControllerTask, _ status: HCIStatus) {
     self =
       switch (task, status) {
+      // The controller has answered and reports the peer's silence: the host's own time-out has the task `.send`.
+      case (.encrypt, .lmpOrLLResponseTimeout): .linkLayerIsSilent("encrypt the link")
+      case (.setPHYs, .lmpOrLLResponseTimeout): .linkLayerIsSilent("use other modulations")
       case (_, .lmpOrLLResponseTimeout): .controllerIsSilent
       case (.connect, _):
         BluetoothError(.connectionFailed, "The controller could not make the link: \(status).", status: status)

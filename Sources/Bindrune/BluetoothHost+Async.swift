@@ -255,7 +255,7 @@ extension BluetoothHost {
     case .phys(let phys): .success(.phys(phys))
     case .secured(let security): .success(.security(security))
     case .returned(let range): .success(.value(batch.bytes(of: range)))
-    case .failed(let failure): .failure(BluetoothError(failure))
+    case .failed(let failure): .failure(BluetoothError(failure, of: operation))
     case .gatt(.discovered):
       operation?.link.flatMap { core.remoteDatabase(of: $0) }.map { .success(.database($0)) } ?? .failure(.linkIsDown)
     case .gatt(.value(let range)): .success(.value(batch.bytes(of: range)))

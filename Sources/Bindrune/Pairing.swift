@@ -139,7 +139,7 @@ extension BluetoothError {
     self =
       switch error {
       case .ours(let reason):
-        BluetoothError(.pairing, "This host ended the pairing, \(reason)\(Self.cure(for: reason)).")
+        BluetoothError(.pairing, "This host ended the pairing, \(reason)\(Self.ownCure(for: reason)).")
       case .peers(let reason):
         BluetoothError(.pairing, "The device ended the pairing, \(reason)\(Self.cure(for: reason)).")
       case .timedOut:
@@ -157,6 +157,14 @@ extension BluetoothError {
       case .tooEarly: BluetoothError(.pairing, "The last pairing has failed too short a time ago: wait, and try again.")
       case .silent: BluetoothError(.pairing, "A pairing on this link has timed out: connect again.")
       }
+  }
+  /// What the user can do about a pairing that this host has ended.
+  private static func ownCure(for reason: PairingFailure) -> String {
+    switch reason {
+    // Vol 3, Part H, §3.5.5: the user has refused, or the settings do.
+    case .pairingNotSupported: ": its user refused, or its settings accept no pairing; allow it, and pair again"
+    default: cure(for: reason)
+    }
   }
   /// What the user can do about it.
   private static func cure(for reason: PairingFailure) -> String {

@@ -120,7 +120,8 @@ public final class SendPort: Sendable {
   /// refused offer, unless the port has ended.
   public func isReady() -> Bool { state.withLock { $0.ring.hasRoom(for: $0.ring.longest + $0.ring.headerCount) } }
   /// There is room for one value that takes `count` octets, `costOfValue` included: for a producer that offers to several
-  /// ports all or nothing. If not, a ready edge follows as above, which promises room for one value of the greatest length.
+  /// ports all or nothing. If not, a ready edge follows as above, which promises room for one value of the greatest length;
+  /// but an empty port has no room only for more than its `capacity`, which it never has, and then no edge follows.
   public func hasRoom(for count: Int) -> Bool { state.withLock { $0.ring.hasRoom(for: count) } }
 
   /// The longest value that leaves whole now: min(MTU − 3, 512) octets. It may grow and never shrinks.

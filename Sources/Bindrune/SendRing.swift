@@ -92,11 +92,12 @@ import BindruneWire
     return isDrainScheduled ? .taken : .takenFirst
   }
 
-  /// There is room for `count` octets, headers included. If not, this counts as a refused offer.
+  /// There is room for `count` octets, headers included. If not, this counts as a refused offer, unless the ring is empty:
+  /// then `count` exceeds the capacity, and no value leaves that could cause the edge.
   mutating func hasRoom(for count: Int) -> Bool {
     if isClosed { return false }
     if count <= capacity - used, values < depth?.limit ?? .max { return true }
-    isRefused = true
+    if used > 0 { isRefused = true }
     return false
   }
   /// `offset` from the beginning of the room, wrapped around once at most.

@@ -78,7 +78,7 @@ extension HostCore {
         $0.txOctets = controller.maximumTxOctets
         $0.txTime = controller.maximumTxTime
       }
-      hci.send(command, tag: Tag.unanswered, now: now)
+      hci.send(command, tag: Tag.unanswered, mayBeRefused: false, now: now)
     }
     emit(.linkUp(id, peer, role, parameters))
     return id
@@ -118,7 +118,7 @@ extension HostCore {
       $0.connectionHandle = handle
       $0.reason = reason
     }
-    hci.send(command, tag: Tag.disconnect | UInt32(handle.rawValue), now: now)
+    hci.send(command, tag: Tag.disconnect | UInt32(handle.rawValue), mayBeRefused: false, now: now)
   }
   /// Vol 4, Part E, §7.1.6.
   mutating func disconnectRefused(_ handle: ConnectionHandle, _ status: HCIStatus, _ now: Instant) {

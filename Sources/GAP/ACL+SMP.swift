@@ -13,15 +13,17 @@ extension HostCore {
 
   /// Pairs with the link's peer; a Peripheral asks the Central to pair, or to encrypt with the bond. Ends with `.completed(id,
   /// .secured)`, after the `.pairingEnded` of a pairing. One pairing at a time on a link: a call without settings while one
-  /// is in progress ends with that, other calls with `.busy`. `settings`: for this pairing only; nil: the
-  /// configuration's. In any case the new key is not weaker than that of a bond with the peer.
+  /// is in progress ends with that, other calls with `.busy`. A call while the link is being encrypted with the bond's key
+  /// waits for the result: without settings a link that is encrypted then needs no pairing; in any other case the call
+  /// pairs. `settings`: for this pairing only; nil: the configuration's. In any case the new key is not weaker than that of
+  /// a bond with the peer.
   public mutating func pair(_ link: LinkID, _ settings: PairingSettings? = nil, id: RequestID, now: Instant) {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
     if upper.links[index].protection.isIdle {
       if let failure = beginPairing(at: index, settings, now) { return emit(.completed(id, .failed(failure))) }
-    } else if settings != nil
-      || upper.links[index].protection.manager.isIdle && upper.links[index].protection.delivery == nil
-    {
+    } else if upper.links[index].protection.isEncryptingWithBond {
+      return upper.links[index].protection.pairings.append((id, settings))
+    } else if settings != nil {
       return emit(.completed(id, .failed(.busy)))
     }
     finish(id, withWorkAt: index, now)
@@ -211,6 +213,29 @@ extension HostCore {
     upper.links[index].client.securityEnded(isSecured: failure == nil)
     prepare(at: index)
   }
+  /// The encryption with the bond's key has ended: answers the calls of `pair` that have waited for it, or begins their
+  /// pairing.
+  private mutating func resumePairings(at index: Int, _ failure: HostFailure?, _ now: Instant) {
+    let pairings = upper.links[index].protection.pairings
+    upper.links[index].protection.pairings = []
+    for (id, settings) in pairings {
+      if let failure, failure == .noSuchLink || upper.links[index].phase != .up {
+        emit(.completed(id, .failed(failure)))
+      } else if failure == nil, settings == nil, upper.links[index].protection.isIdle {
+        emit(.completed(id, .secured(upper.links[index].protection.security)))
+      } else if upper.links[index].protection.isIdle {
+        if let refusal = beginPairing(at: index, settings, now) {
+          emit(.completed(id, .failed(refusal)))
+        } else {
+          upper.links[index].protection.requests.append(id)
+        }
+      } else if settings == nil {
+        upper.links[index].protection.requests.append(id)
+      } else {
+        emit(.completed(id, .failed(.busy)))
+      }
+    }
+  }
   /// The settings for a pairing that the peer begins.
   mutating func prepare(at index: Int) {
     upper.links[index].protection.manager.settings = settings(nil, for: upper.links[index].peer)
@@ -295,7 +320,9 @@ extension HostCore {
   ) {
     var arena: [UInt8] = []
     let octets = SecretOctets(key.number, in: &arena)
-    do throws(WireError) { try hci.send(command(octets), from: arena.span, tag: tag, now: now) } catch {
+    do throws(WireError) {
+      try hci.send(command(octets), from: arena.span, tag: tag, mayBeRefused: false, now: now)
+    } catch {
       preconditionFailure("the key has the 16 octets of the command's field: \(error)")
     }
   }
@@ -323,7 +350,7 @@ extension HostCore {
       key = own.key
       expectEncryption(bond.strength, .bond, at: index, now)
     }
-    send(key, tag: Tag.unanswered, now) { octets in
+    send(key, tag: Tag.encryption | UInt32(event.connectionHandle.rawValue), now) { octets in
       LELongTermKeyRequestReply.with {
         $0.connectionHandle = event.connectionHandle
         $0.longTermKey = octets
@@ -334,7 +361,7 @@ extension HostCore {
   /// Vol 4, Part E, §7.8.26.
   private mutating func refuseKey(_ handle: ConnectionHandle, _ now: Instant) {
     let command = LELongTermKeyRequestNegativeReply.with { $0.connectionHandle = handle }
-    hci.send(command, tag: Tag.unanswered, now: now)
+    hci.send(command, tag: Tag.unanswered, mayBeRefused: false, now: now)
   }
 
   /// Encryption Change and Encryption Key Refresh Complete: Vol 4, Part E, §7.7.8, §7.7.39.
@@ -353,10 +380,14 @@ extension HostCore {
     encryptionEnded(at: index, status, isEncrypted: isEncrypted, now)
   }
   /// The controller has refused LE Enable Encryption: the link is as encrypted as before.
-  mutating func encryptionRefused(_ handle: ConnectionHandle, _ status: HCIStatus, _ now: Instant) {
-    if let index = upper.index(of: handle) { encryptionEnded(at: index, status, isEncrypted: false, now) }
+  mutating func encryptionRefused(_ handle: ConnectionHandle, _ outcome: CommandOutcome, _ now: Instant) {
+    guard let index = upper.index(of: handle) else { return }
+    encryptionEnded(at: index, outcome.status, isEncrypted: false, timedOut: outcome.timedOut, now)
   }
-  private mutating func encryptionEnded(at index: Int, _ status: HCIStatus, isEncrypted: Bool, _ now: Instant) {
+  private mutating func encryptionEnded(
+    at index: Int, _ status: HCIStatus, isEncrypted: Bool, timedOut: Bool = false, _ now: Instant
+  ) {
+    let failure: HostFailure? = isEncrypted ? nil : .refused(timedOut ? .send : .encrypt, status)
     let phase = upper.links[index].protection.phase
     upper.links[index].protection.phase = .quiet
     let wasPairing = upper.links[index].protection.manager.isPairing
@@ -366,9 +397,10 @@ extension HostCore {
       if !isEncrypted { emit(.encryptionFailed(upper.links[index].id, status)) }
       // After a failure the Central may still pair, as we have asked it to.
       if upper.links[index].protection.manager.isIdle {
-        ended(at: index, isEncrypted ? nil : .refused(.encrypt, status))
+        ended(at: index, failure)
       }
     }
+    resumePairings(at: index, failure, now)
     secure(at: index, now)
   }
   /// Reports a link that ends while it is to be encrypted with the key of the bond.
@@ -444,6 +476,7 @@ extension HostCore {
     bonds.keep(upper.links[index].protection.manager.attempts, of: upper.links[index].peer)
     secure(at: index, now)
     ended(at: index, .noSuchLink)
+    resumePairings(at: index, .noSuchLink, now)
   }
   mutating func expireProtection(at index: Int, _ now: Instant) {
     upper.links[index].protection.manager.expire(now: now)
@@ -452,6 +485,7 @@ extension HostCore {
       ended(at: index, .refused(.encrypt, .lmpOrLLResponseTimeout))
       // Neither end knows whether the other encrypts.
       disconnect(at: index, .authenticationFailure, now)
+      resumePairings(at: index, .refused(.encrypt, .lmpOrLLResponseTimeout), now)
     }
     secure(at: index, now)
   }

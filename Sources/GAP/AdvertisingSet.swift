@@ -371,15 +371,15 @@ struct AdvertisingSet {
     switch step {
     case .removal:
       let command = LERemoveAdvertisingSet.with { $0.advertisingHandle = AdvertisingHandle(handle) }
-      hci.send(command, tag: tag, now: now)
+      hci.send(command, tag: tag, mayBeRefused: false, now: now)
     case .parameters:
       let settings = settings(of: target)
       // Not every controller keeps data when parameters change: the set sends all data again.
       contents = Contents(settings: settings)
       if usesExtendedCommands {
-        hci.send(LESetExtendedAdvertisingParameters(settings, handle: handle), tag: tag, now: now)
+        hci.send(LESetExtendedAdvertisingParameters(settings, handle: handle), tag: tag, mayBeRefused: false, now: now)
       } else {
-        hci.send(LESetAdvertisingParameters(settings), tag: tag, now: now)
+        hci.send(LESetAdvertisingParameters(settings), tag: tag, mayBeRefused: false, now: now)
       }
     case .address:
       guard let address = randomAddress(of: target) else { preconditionFailure("a step that is not needed") }
@@ -388,7 +388,7 @@ struct AdvertisingSet {
         $0.advertisingHandle = AdvertisingHandle(handle)
         $0.randomAddress = address
       }
-      hci.send(command, tag: tag, now: now)
+      hci.send(command, tag: tag, mayBeRefused: false, now: now)
     case .data(let start):
       contents.advertising = nextPiece(after: step, target) == nil ? target.payloads.advertising : nil
       if usesExtendedCommands {
@@ -422,7 +422,7 @@ struct AdvertisingSet {
   private func sendEnable(_ target: Target?, _ hci: inout HCILayer, _ now: Instant) {
     guard usesExtendedCommands else {
       let command = LESetAdvertisingEnable.with { $0.advertisingEnable = target != nil }
-      return hci.send(command, tag: tag, now: now)
+      return hci.send(command, tag: tag, mayBeRefused: false, now: now)
     }
     var advertisingSet = LESetExtendedAdvertisingEnable.Set(), octets: [UInt8] = []
     advertisingSet.advertisingHandle = AdvertisingHandle(handle)
@@ -439,7 +439,7 @@ struct AdvertisingSet {
   }
   private func send(_ command: some HCICommand, _ octets: [UInt8], _ hci: inout HCILayer, _ now: Instant) {
     do throws(WireError) {
-      try hci.send(command, from: octets.span, tag: tag, now: now)
+      try hci.send(command, from: octets.span, tag: tag, mayBeRefused: false, now: now)
     } catch {
       preconditionFailure("the command's range is one of its octets: \(error)")
     }

@@ -18,6 +18,10 @@ import HCI
 /// Part B,
 ///   §4.4.2.2.1), so that every peer in range advertises at least once during its turn.
 ///
+/// An attempt with the list that fails names no peer. One that an event ends is repeated once: the failure may be that of a
+/// moment, such as 0x3E. After a second one, or a refused command, each of its peers gets an attempt alone, for a turn
+/// each; then the list is used again. A list whose contents are unknown is cleared first (§7.8.15).
+///
 /// One initiation has one set of parameters: the first peer's. The verdict of a link reports a request with others.
 ///
 /// A link that comes up answers its request if that still waits, whatever else was cancelled; otherwise the host
@@ -61,7 +65,7 @@ struct Connections {
   private struct Attempt: Equatable {
     var peers: [PeerAddress], usesList: Bool, parameters: ConnectionParameters
   }
-  enum Change: BitwiseCopyable { case add(PeerAddress), remove(PeerAddress) }
+  enum Change: BitwiseCopyable { case clear, add(PeerAddress), remove(PeerAddress) }
   enum Phase: BitwiseCopyable {
     case idle
     case listing(Change)
@@ -93,6 +97,12 @@ struct Connections {
   private var attempt: Attempt?
   /// The peers on the Filter Accept List.
   private var listed: [PeerAddress] = []
+  /// The controller has refused a change of the list, or has not answered.
+  private var isListUnknown = false
+  /// Until then attempts have one peer each.
+  private var listPause: Instant?
+  /// An event has ended the last attempt with the list without a link.
+  private var hasListFailed = false
   /// Requests that have ended without a link, for `nextFailure`.
   private var failures = Deque<(RequestID, HostFailure)>()
   private(set) var isSuspended = false
@@ -181,7 +191,7 @@ struct Connections {
     else {
       return nil
     }
-    let usesList = targets.count > 1 && acceptListSize > 1
+    let usesList = targets.count > 1 && acceptListSize > 1 && listPause == nil
     let peers = targets.prefix(usesList ? acceptListSize : 1).map(\.air)
     return Attempt(peers: peers, usesList: usesList, parameters: request.parameters)
   }
@@ -212,6 +222,7 @@ struct Connections {
   }
   /// The next change of the list on the way to `peers`.
   private func change(to peers: [PeerAddress]) -> Change? {
+    if isListUnknown { return .clear }
     if let peer = listed.first(where: { !peers.contains($0) }) { return .remove(peer) }
     return peers.first { !listed.contains($0) }.map { .add($0) }
   }
@@ -239,21 +250,30 @@ struct Connections {
     case (_, LECreateConnectionCancel.opcode): return
     case (.listing(let change), _):
       phase = .idle
-      learn(change, outcome.status)
+      learn(change, outcome.status, now)
     case (.creating, _): created(outcome, &hci, now)
     case (.idle, _), (.initiating, _), (.cancelling, _), (.blocked, _): return
     }
     step(&hci, now)
   }
-  private mutating func learn(_ change: Change, _ status: HCIStatus) {
+  private mutating func learn(_ change: Change, _ status: HCIStatus, _ now: Instant) {
     switch change {
+    case .clear where status == .success:
+      listed = []
+      isListUnknown = false
     case .add(let peer) where status == .success: listed.append(peer)
     case .remove(let peer) where status == .success: listed.removeAll { $0 == peer }
     // The list holds fewer entries than reported.
     case .add where status == .memoryCapacityExceeded: acceptListSize = listed.count
-    // Its contents are unknown now.
-    case .add, .remove: acceptListSize = 0
+    case .clear, .add, .remove:
+      isListUnknown = true
+      pauseList(for: min(targets.count, acceptListSize), now)
     }
+  }
+  /// Attempts have one peer each until the next `count` peers have had their turns.
+  private mutating func pauseList(for count: Int, _ now: Instant) {
+    listPause = now + Self.turn * max(count, 1)
+    hasListFailed = false
   }
   private mutating func created(_ outcome: CommandOutcome, _ hci: inout HCILayer, _ now: Instant) {
     if outcome.status == .success {
@@ -266,6 +286,7 @@ struct Connections {
       phase = .cancelling(deadline: now + Self.cancelTimeout)
     } else {
       phase = .idle
+      hasListFailed = true
       failed(outcome.status, now)
       // The controller may have received it nevertheless.
       if outcome.timedOut { sendCancel(&hci, now) }
@@ -280,8 +301,7 @@ struct Connections {
       fail(.connectionLimitReached) { !$0.hasBeenTried }
       if !targets.isEmpty, case .idle = phase { phase = .blocked(until: now + Self.turn) }
     } else if attempt.usesList {
-      // The failure does not name a peer: attempts have one peer each from now on.
-      acceptListSize = 0
+      if hasListFailed { pauseList(for: attempt.peers.count, now) } else { hasListFailed = true }
     } else if let index = targets.firstIndex(where: { attempt.peers.contains($0.air) }) {
       let request = targets.remove(at: index).request
       if targets.contains(where: { $0.request == request }) { return }
@@ -312,6 +332,7 @@ struct Connections {
   }
   private mutating func linkUp(_ peer: PeerAddress, _ hci: inout HCILayer, _ now: Instant) -> Verdict {
     isEndPending = false
+    hasListFailed = false
     let attempted = attempt
     let target = targets.first { $0.air.isSame(as: peer) || $0.peer.isSame(as: peer) }
     let isAttempted = attempted?.peers.contains { $0.isSame(as: peer) || $0 == target?.air } ?? false
@@ -335,7 +356,7 @@ struct Connections {
     return since + Self.turn
   }
   var deadline: Instant? {
-    var earliest = turnEnd
+    var earliest = Instant?.earliest(turnEnd, listPause)
     for request in requests { earliest = .earliest(earliest, request.deadline) }
     switch phase {
     case .cancelling(let deadline), .blocked(let deadline): return .earliest(earliest, deadline)
@@ -344,6 +365,7 @@ struct Connections {
   }
   mutating func expire(hci: inout HCILayer, now: Instant) {
     fail(.timedOut) { $0.deadline.map { $0 <= now } ?? false }
+    if let pause = listPause, pause <= now { listPause = nil }
     switch phase {
     case .cancelling(let deadline) where deadline <= now:
       phase = .idle
@@ -363,10 +385,11 @@ struct Connections {
 
   private mutating func send(_ command: some HCICommand, _ hci: inout HCILayer, _ now: Instant) {
     commands += 1
-    hci.send(command, tag: tag, now: now)
+    hci.send(command, tag: tag, mayBeRefused: false, now: now)
   }
   private mutating func send(_ change: Change, _ hci: inout HCILayer, _ now: Instant) {
     switch change {
+    case .clear: send(LEClearFilterAcceptList(), &hci, now)
     case .add(let peer):
       let command = LEAddDeviceToFilterAcceptList.with { ($0.addressType, $0.address) = (peer.type, peer.address) }
       send(command, &hci, now)

@@ -21,6 +21,14 @@ extension HostCore {
     static var defaultPHYs: UInt32 { 0x14_0000 }
     static var application: UInt32 { 0x15_0000 }
     static var encryption: UInt32 { 0x16_0000 }
+    static var parametersReply: UInt32 { 0x17_0000 }
+    /// An application asked for the command, and learns that it has failed.
+    static func mayFail(_ sender: UInt32) -> Bool {
+      switch sender {
+      case rssi, phys, phyUpdate, defaultPHYs, application: true
+      default: false
+      }
+    }
   }
 
   // MARK: From above
@@ -243,7 +251,7 @@ extension HostCore {
     use(privacy.makeAddress(not: info.address).map { PeerAddress($0, .random) } ?? identityAddress)
     guard ownAddress.isRandom else { return run() }
     let command = LESetRandomAddress.with { $0.randomAddress = ownAddress.address }
-    hci.send(command, tag: Tag.address, now: now)
+    hci.send(command, tag: Tag.address, mayBeRefused: false, now: now)
     phase = .settingAddress
   }
   private mutating func run() {
@@ -261,8 +269,11 @@ extension HostCore {
   }
 
   private mutating func handle(_ outcome: CommandOutcome, in packet: Span<UInt8>, _ now: Instant) {
-    let handle = ConnectionHandle(rawValue: UInt16(truncatingIfNeeded: outcome.tag))
-    switch outcome.tag & 0xFFFF_0000 {
+    let handle = ConnectionHandle(rawValue: UInt16(truncatingIfNeeded: outcome.tag)), sender = outcome.tag & 0xFFFF_0000
+    // The queue had no room for a command of the core's own: the controller accepts none, and our state and its state
+    // differ from now on.
+    if outcome.ending == .aborted, !Tag.mayFail(sender) { return controllerFailed(.memoryCapacityExceeded, now) }
+    switch sender {
     case Tag.scanner: report(scanner.completed(outcome, hci: &hci, now: now), now)
     case Tag.advertiser:
       advertiser.completed(outcome, hci: &hci, now: now)
@@ -280,13 +291,14 @@ extension HostCore {
     case Tag.privacy: privacyChanged(outcome)
     case Tag.disconnect where outcome.status != .success: disconnectRefused(handle, outcome.status, now)
     case Tag.update where outcome.status != .success: updateRefused(handle, outcome.status, now)
+    case Tag.parametersReply where outcome.status != .success: peersUpdateEnded(handle)
     case Tag.rssi: rssiRead(outcome, handle, in: packet)
     case Tag.phys: physRead(outcome, handle, in: packet)
     case Tag.phyUpdate where outcome.status != .success:
-      phyUpdateEnded(handle, .failed(.refused(.setPHYs, outcome.status)))
+      phyUpdateEnded(handle, .failed(.refused(outcome.timedOut ? .send : .setPHYs, outcome.status)))
     case Tag.defaultPHYs: defaultPHYsSet(outcome.status)
     case Tag.encryption where outcome.status != .success:
-      encryptionRefused(handle, outcome.status, now)
+      encryptionRefused(handle, outcome, now)
     case Tag.application: applicationCommandEnded(outcome, in: packet)
     default: break
     }

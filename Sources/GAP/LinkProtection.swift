@@ -62,6 +62,8 @@ struct LinkProtection: ~Copyable {
   }
   /// The application's requests that end with the pairing, Security Request or encryption in progress.
   var requests: [RequestID] = []
+  /// Calls of `HostCore.pair` that wait for the end of an encryption with the bond's key.
+  var pairings: [(id: RequestID, settings: PairingSettings?)] = []
   /// The server has refused a request of GATT's client, which waits for more security.
   var refusal: ATTError?
   /// GATT's server knows the client as the bonded one.
@@ -76,6 +78,11 @@ struct LinkProtection: ~Copyable {
   /// Nothing is in progress.
   var isIdle: Bool {
     guard case .quiet = phase, delivery == nil else { return false }
+    return manager.isIdle
+  }
+  /// The controllers are encrypting the link with the bond's key, and nothing else is in progress.
+  var isEncryptingWithBond: Bool {
+    guard case .starting(_, .bond, _) = phase, delivery == nil else { return false }
     return manager.isIdle
   }
   var deadline: Instant? {

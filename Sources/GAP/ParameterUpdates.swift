@@ -3,7 +3,7 @@ import GATT
 import HCI
 import L2CAP
 
-/// An update of a link's connection parameters that we have started and that has not ended.
+/// An update of a link's connection parameters that we have started, or accepted, and that has not ended.
 struct ParameterUpdate: BitwiseCopyable {
   enum Way: BitwiseCopyable {
     /// The controller has the command; its event ends the update.
@@ -12,6 +12,8 @@ struct ParameterUpdate: BitwiseCopyable {
     case l2cap
     /// The central has agreed: the next change is its answer.
     case granted
+    /// The peer has asked for it over the link layer, and we have accepted.
+    case peers
   }
   /// nil: no request awaits it, or not any more.
   var id: RequestID?
@@ -28,7 +30,8 @@ struct ParameterUpdate: BitwiseCopyable {
 extension HostCore {
   /// Asks for other connection parameters. Ends with `.completed(id, …)`: `.parameters` holds those in force, which may
   /// differ from the request, after a `.parametersChanged` if they are new; `.parametersRejected` gives the reason.
-  /// Without an id a refusal is a violation. One update at a time on a link, else `.busy`.
+  /// Without an id a refusal is a violation. One update at a time on a link, the peer's included, else
+  /// `.busy`.
   ///
   /// A central changes them itself. A peripheral asks the central's controller, if both have the Connection Parameters
   /// Request procedure (Vol 6, Part B, §5.1.7), else its host, over L2CAP, which every central supports (Vol 3, Part A,
@@ -76,7 +79,7 @@ extension HostCore {
       $0.maxLatency = wanted.latency
       $0.supervisionTimeout = wanted.timeout
     }
-    hci.send(command, tag: Tag.update | UInt32(handle.rawValue), now: now)
+    hci.send(command, tag: Tag.update | UInt32(handle.rawValue), mayBeRefused: false, now: now)
   }
   private mutating func updateOverL2CAP(
     at index: Int, _ id: RequestID?, _ wanted: ConnectionParameterUpdateRequest, _ now: Instant
@@ -112,7 +115,13 @@ extension HostCore {
   }
   mutating func expireUpdate(at index: Int, _ now: Instant) {
     guard let update = upper.links[index].update, update.deadline <= now else { return }
+    if update.way == .peers { return withLink(at: index) { $0.update = nil } }
     updateEnded(at: index, .lmpOrLLResponseTimeout)
+  }
+  /// The controller has refused our answer to the peer's request.
+  mutating func peersUpdateEnded(_ handle: ConnectionHandle) {
+    guard let index = upper.index(of: handle), upper.links[index].update?.way == .peers else { return }
+    withLink(at: index) { $0.update = nil }
   }
 
   // MARK: From the controller
@@ -133,6 +142,7 @@ extension HostCore {
   ) {
     guard let index = upper.index(of: handle) else { return }
     let way = upper.links[index].update?.way
+    if way == .peers { withLink(at: index) { $0.update = nil } }
     guard status == .success else {
       // The central's controller or host lacks the procedure.
       if status == .unsupportedRemoteFeature { return updateRefused(handle, status, now) }
@@ -145,14 +155,19 @@ extension HostCore {
   }
 
   /// The peer asks for other parameters over the link layer. Vol 4, Part E, §7.7.65.6, §7.8.31, §7.8.32.
+  ///
+  /// One event ends every update, and does not say which (§7.7.65.3). So the host refuses while another one is in
+  /// progress, and begins none before the accepted one has ended.
   mutating func answer(_ event: LERemoteConnectionParameterRequest, _ now: Instant) {
     let request = ConnectionParameterUpdateRequest(
       intervalMin: event.intervalMin, intervalMax: event.intervalMax, latency: event.maxLatency, timeout: event.timeout)
-    guard configuration.parameterPolicy.accepts(request) else {
+    guard let index = upper.index(of: event.connectionHandle), configuration.parameterPolicy.accepts(request),
+      permits(request, at: index)
+    else {
       let command = LERemoteConnectionParameterRequestNegativeReply.with {
         $0.connectionHandle = event.connectionHandle
       }
-      return hci.send(command, tag: Tag.unanswered, now: now)
+      return hci.send(command, tag: Tag.unanswered, mayBeRefused: false, now: now)
     }
     let command = LERemoteConnectionParameterRequestReply.with {
       $0.connectionHandle = event.connectionHandle
@@ -161,7 +176,31 @@ extension HostCore {
       $0.maxLatency = event.maxLatency
       $0.timeout = event.timeout
     }
-    hci.send(command, tag: Tag.unanswered, now: now)
+    if upper.links[index].update == nil, mustChange(request, at: index) {
+      let update = ParameterUpdate(
+        id: nil, wanted: request, way: .peers, deadline: now + ParameterUpdate.timeout)
+      withLink(at: index) { $0.update = update }
+    }
+    let tag = Tag.parametersReply | UInt32(event.connectionHandle.rawValue)
+    hci.send(command, tag: tag, mayBeRefused: false, now: now)
+  }
+  /// The peer's request does not disturb an update in progress: there is none, or it is the central's answer to our own.
+  private func permits(_ request: ConnectionParameterUpdateRequest, at index: Int) -> Bool {
+    guard let update = upper.links[index].update else { return true }
+    switch update.way {
+    case .linkLayer, .peers: return false
+    case .l2cap, .granted:
+      let wanted = update.wanted
+      return wanted.intervalMin <= request.intervalMax && request.intervalMin <= wanted.intervalMax
+        && request.latency == wanted.latency && request.timeout == wanted.timeout
+    }
+  }
+  /// An event will end the accepted request. A peripheral gets none if nothing changes: Vol 4, Part E, §7.7.65.3.
+  private func mustChange(_ request: ConnectionParameterUpdateRequest, at index: Int) -> Bool {
+    let parameters = upper.links[index].parameters
+    return upper.links[index].role == .central
+      || !(request.intervalMin <= parameters.interval && parameters.interval <= request.intervalMax
+        && request.latency == parameters.latency && request.timeout == parameters.supervisionTimeout)
   }
 
   // MARK: From L2CAP
@@ -171,7 +210,9 @@ extension HostCore {
     _ request: ConnectionParameterUpdateRequest, _ handle: ConnectionHandle, identifier: UInt8, _ now: Instant
   ) {
     guard let index = upper.index(of: handle) else { return }
-    let isAccepted = configuration.parameterPolicy.accepts(request) && upper.links[index].update == nil
+    // The peer may replace its own request: no request of ours would take the wrong end for its own.
+    let update = upper.links[index].update, isFree = update == nil || update?.way == .peers
+    let isAccepted = configuration.parameterPolicy.accepts(request) && isFree
     l2cap.respondToParameterUpdate(handle, identifier: identifier, accepted: isAccepted)
     note(at: index)
     if isAccepted { updateOverLinkLayer(at: index, nil, request, now) }

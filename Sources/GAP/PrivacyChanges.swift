@@ -122,18 +122,18 @@ struct Privacy {
     switch change {
     case .address(let address):
       let command = LESetRandomAddress.with { $0.randomAddress = address }
-      hci.send(command, tag: tag, now: now)
+      hci.send(command, tag: tag, mayBeRefused: false, now: now)
     case .remove(let identity):
       let command = LERemoveDeviceFromResolvingList.with {
         ($0.peerIdentityAddressType, $0.peerIdentityAddress) = (identity.type, identity.address)
       }
-      hci.send(command, tag: tag, now: now)
+      hci.send(command, tag: tag, mayBeRefused: false, now: now)
     case .add(let identity, let irk):
       var octets: [UInt8] = []
       let command = LEAddDeviceToResolvingList(
         identity.type, identity.address, peerIRK: irk.value, localIRK: 0, in: &octets)
       do throws(WireError) {
-        try hci.send(command, from: octets.span, tag: tag, now: now)
+        try hci.send(command, from: octets.span, tag: tag, mayBeRefused: false, now: now)
       } catch {
         preconditionFailure("the command's ranges are of its octets: \(error)")
       }
@@ -142,10 +142,10 @@ struct Privacy {
         ($0.peerIdentityAddressType, $0.peerIdentityAddress) = (identity.type, identity.address)
         $0.privacyMode = .device
       }
-      hci.send(command, tag: tag, now: now)
+      hci.send(command, tag: tag, mayBeRefused: false, now: now)
     case .resolution:
       let command = LESetAddressResolutionEnable.with { $0.addressResolutionEnable = true }
-      hci.send(command, tag: tag, now: now)
+      hci.send(command, tag: tag, mayBeRefused: false, now: now)
     }
   }
   /// The result of setting our address.

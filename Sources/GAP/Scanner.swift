@@ -134,7 +134,7 @@ struct Scanner {
         $0.le1M.scanInterval = scan.interval
         $0.le1M.scanWindow = scan.window
       }
-      hci.send(command, tag: tag, now: now)
+      hci.send(command, tag: tag, mayBeRefused: false, now: now)
     } else {
       let command = LESetScanParameters.with {
         $0.leScanType = scan.isActive ? .active : .passive
@@ -142,7 +142,7 @@ struct Scanner {
         $0.leScanWindow = scan.window
         $0.ownAddressType = ownAddressType
       }
-      hci.send(command, tag: tag, now: now)
+      hci.send(command, tag: tag, mayBeRefused: false, now: now)
     }
   }
   private func sendEnable(_ scan: ControllerScan?, _ hci: inout HCILayer, _ now: Instant) {
@@ -151,13 +151,13 @@ struct Scanner {
         $0.enable = scan != nil
         $0.filterDuplicates = scan?.filtersDuplicates == true ? .enabled : .disabled
       }
-      hci.send(command, tag: tag, now: now)
+      hci.send(command, tag: tag, mayBeRefused: false, now: now)
     } else {
       let command = LESetScanEnable.with {
         $0.leScanEnable = scan != nil
         $0.filterDuplicates = scan?.filtersDuplicates ?? false
       }
-      hci.send(command, tag: tag, now: now)
+      hci.send(command, tag: tag, mayBeRefused: false, now: now)
     }
   }
 }

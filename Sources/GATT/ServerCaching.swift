@@ -84,6 +84,8 @@ extension Server {
     try database.remove(service: handle, andIncludes: andIncludes)
     for index in 0..<clients.count {
       for (slot, removed) in configurations.enumerated() where range.contains(removed.descriptor) {
+        // The slot may become that of another characteristic.
+        clients[index].configured.remove(slot)
         if clients[index].configurations[slot].isEmpty { continue }
         clients[index].configurations[slot] = []
         effects.append(.subscriptionChanged(clients[index].bearers[0], removed.value, []))

@@ -58,8 +58,11 @@ public struct CommandOutcome: BitwiseCopyable, Sendable {
 public struct CommandQueue: ~Copyable {
   /// The time allowed for an answer.
   public let timeout: Duration
-  /// The limit of waiting octets.
+  /// The limit of waiting octets for commands that may be refused.
   public let capacity: Int
+  /// The limit for all others. Their senders wait for answers and so never have more than a few waiting; this bounds the
+  /// memory against a controller that accepts no command while its events ask for replies.
+  public var reserve: Int { capacity + 65_536 }
   /// The number of commands that may be sent now.
   public private(set) var credit = 1
   /// What causes the commands that are appended now, for the owner's records; 0: nothing that the owner names.
@@ -97,15 +100,16 @@ public struct CommandQueue: ~Copyable {
   /// The earliest sent command without an answer, else the first waiting one.
   var oldest: HCIOpcode? { (outstanding.first ?? waiting.first)?.opcode }
 
-  /// Appends a command. One that does not fit ends as `.aborted`.
+  /// Appends a command. One that does not fit ends as `.aborted`: if it `mayBeRefused`, beyond `capacity`, else beyond
+  /// `reserve`.
   public mutating func append<C: HCICommand>(
-    _ command: C, from source: Span<UInt8>, tag: UInt32, now: Instant
+    _ command: C, from source: Span<UInt8>, tag: UInt32, mayBeRefused: Bool = true, now: Instant
   ) throws(WireError) {
     _ = try scratch.fill { output throws(WireError) in
       try command.writePacket(into: &output, from: source)
       return true
     }
-    guard bytes.count + scratch.count <= capacity else {
+    guard bytes.count + scratch.count <= (mayBeRefused ? capacity : reserve) else {
       return end(CommandOutcome(C.opcode, tag: tag, ending: .aborted))
     }
     if isEmpty { lastMoved = now }

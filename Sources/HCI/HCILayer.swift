@@ -50,7 +50,7 @@ public struct HCILayer: ~Copyable {
     /// The time allowed for a start from Reset to the last of its commands, up to 16. A controller may leave optional
     /// ones without an answer and start nevertheless, which costs `commandTimeout` for each; this bounds the sum.
     public var startTimeout = Duration.seconds(8)
-    /// Octets of commands that may wait.
+    /// Octets of commands that may wait before one that `mayBeRefused` is.
     public var commandCapacity = 4096
     /// See `ControllerInfo.prefersExtendedCommands`.
     public var prefersExtendedCommands = true
@@ -116,22 +116,25 @@ public struct HCILayer: ~Copyable {
   /// command that the controller lacks, or that is sent while it is not running, ends without being sent. Ranges in the
   /// command refer to `source`. Throws, without an outcome, if they exceed it, or if a field is unset.
   ///
+  /// `mayBeRefused`: the command ends as `.aborted` when too many wait. The others, on which the owner's machines depend,
+  /// have room of their own: see `CommandQueue.reserve`.
+  ///
   /// HCI_Reset is not for this function: `start` resets.
   public mutating func send<C: HCICommand>(
-    _ command: C, from source: Span<UInt8>, tag: UInt32, now: Instant
+    _ command: C, from source: Span<UInt8>, tag: UInt32, mayBeRefused: Bool = true, now: Instant
   ) throws(WireError) {
     if !isRunning {
       queue.end(CommandOutcome(C.opcode, tag: tag, ending: .aborted))
     } else if !info.commands.contains(C.self) {
       queue.end(CommandOutcome(C.opcode, tag: tag, ending: .unsupported))
     } else {
-      try queue.append(command, from: source, tag: tag, now: now)
+      try queue.append(command, from: source, tag: tag, mayBeRefused: mayBeRefused, now: now)
     }
   }
   /// A command without ranges whose fields are all set (traps otherwise).
-  public mutating func send<C: HCICommand>(_ command: C, tag: UInt32, now: Instant) {
+  public mutating func send<C: HCICommand>(_ command: C, tag: UInt32, mayBeRefused: Bool = true, now: Instant) {
     do throws(WireError) {
-      try send(command, from: Span(), tag: tag, now: now)
+      try send(command, from: Span(), tag: tag, mayBeRefused: mayBeRefused, now: now)
     } catch {
       preconditionFailure("\(C.name) is incomplete, or has ranges whose source is to be passed: \(error)")
     }

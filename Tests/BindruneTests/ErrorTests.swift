@@ -142,6 +142,22 @@ import Testing
       case .silent: 3
       }
     }
+    // Who has ended the pairing decides the cure.
+    #expect(!BluetoothError(PairingError.ours(.pairingNotSupported)).diagnostics.contains("pairing mode"))
+    #expect(BluetoothError(PairingError.peers(.pairingNotSupported)).diagnostics.contains("pairing mode"))
+    // 0x22 in an event is the peer's silence; of a command without an answer the host says it itself.
+    for task in [ControllerTask.encrypt, .setPHYs] {
+      let error = BluetoothError(.refused(task, .lmpOrLLResponseTimeout))
+      #expect(error.diagnostics.contains("device did not answer") && error.status == .lmpOrLLResponseTimeout)
+    }
+    #expect(BluetoothError(.refused(.send, .lmpOrLLResponseTimeout)).diagnostics.contains("controller did not answer"))
+    // Only a connection finds a link that is up already.
+    let link = LinkID(rawValue: 1)
+    for operation in [HostOperation.pair(link, nil), .updateParameters(link, ConnectionParameterRange(.balanced))] {
+      let error = BluetoothError(.busy, of: operation)
+      #expect(error.code == .busy && !error.diagnostics.contains("up already"), "\(error)")
+      expectSentences("\(error)")
+    }
     let reset = HCIOpcode(rawValue: 0x0C03)
     let start: [StartFailure] = [
       .timedOut(reset), .tookTooLong(reset), .refused(HCIOpcode(rawValue: 0xFC01), status), .malformed(reset),

@@ -117,6 +117,16 @@ import Testing
     #expect(port.sendNext { _ in true } == .nothing && called.load(ordering: .relaxed) == 0 && port.readyEdges == 0)
   }
 
+  /// More than the port ever holds: no edge can follow in an empty port, so nobody waits for one.
+  @Test func moreThanTheCapacity() async throws {
+    let port = port(0)
+    #expect(!port.hasRoom(for: 517))
+    try await port.waitUntilReady()
+    #expect(port.offer([1], to: AttributeHandle(rawValue: 3)) && !port.hasRoom(for: 517))
+    #expect(port.sendNext { _ in true } == .nothing && port.readyEdges == 1)
+    try await port.waitUntilReady()
+  }
+
   /// Over the air: commands for two characteristics arrive in the order of the offers, from a producer that relies on
   /// `onReady` alone.
   @Test func inTheOrderOfTheOffers() async throws {

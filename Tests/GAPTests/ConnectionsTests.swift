@@ -115,6 +115,58 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     expect(!bench.sent.contains("LE_Connection_Update"))
   }
 
+  /// An attempt that fails at once says nothing about the list: 0x3E, Vol 1, Part F, §1.3.
+  @Test func theListAfterAFailure() {
+    var bench = Self.bench()
+    bench.perform { core, now in core.connect(to: [Bench.peer, Bench.otherPeer], id: id(1), now: now) }
+    bench.answerAll()
+    _ = bench.takeAll()
+    bench.receive(connectionComplete(0, .central, Bench.peer, .connectionFailedToBeEstablished))
+    same(bench.takeAll(), ["LE_Create_Connection(list)"])
+    bench.answerAll()
+    // A second failure: each peer alone, for a turn, and the list again.
+    bench.receive(connectionComplete(0, .central, Bench.peer, .connectionFailedToBeEstablished))
+    same(bench.takeAll(), ["LE_Create_Connection"])
+    bench.answerAll()
+    bench.wait(Connections.turn)
+    same(bench.takeAll(), ["LE_Create_Connection_Cancel"])
+    bench.answerAll()
+    bench.receive(Self.ended)
+    same(bench.takeAll(), ["LE_Create_Connection"])
+    bench.answerAll()
+    bench.wait(Connections.turn)
+    bench.answerAll()
+    bench.receive(Self.ended)
+    same(bench.takeAll(), ["LE_Create_Connection_Cancel", "LE_Create_Connection(list)"])
+    bench.answerAll()
+    // A link makes all well.
+    bench.receive(connectionComplete(0x40, .central, Bench.otherPeer))
+    same(bench.takeTexts(), ["link 1 up: \(Bench.otherPeer), Central", "1: link 1"])
+  }
+  /// A change of the list that is refused leaves its contents unknown: it is cleared, and used again.
+  @Test func theListAfterARefusedChange() {
+    var bench = Self.bench()
+    bench.perform { core, now in core.connect(to: [Bench.peer, Bench.otherPeer], id: id(1), now: now) }
+    bench.answer(.unspecifiedError)
+    same(bench.takeAll(), ["LE_Add_Device_To_Filter_Accept_List(1)", "LE_Create_Connection"])
+    bench.answerAll()
+    bench.wait(Connections.turn)
+    bench.answerAll()
+    bench.receive(Self.ended)
+    bench.answerAll()
+    _ = bench.takeAll()
+    bench.wait(Connections.turn)
+    bench.answerAll()
+    bench.receive(Self.ended)
+    bench.answerAll()
+    same(
+      bench.takeAll(),
+      [
+        "LE_Create_Connection_Cancel", "LE_Clear_Filter_Accept_List", "LE_Add_Device_To_Filter_Accept_List(1)",
+        "LE_Add_Device_To_Filter_Accept_List(2)", "LE_Create_Connection(list)",
+      ])
+  }
+
   /// With more peers than the list holds, each gets as many turns as the others.
   @Test(arguments: [(8, 20), (3, 7), (2, 3), (0, 5), (1, 4)]) func fairTurns(size: Int, count: Int) {
     var bench = Self.bench(list: UInt8(size))
@@ -305,6 +357,51 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
       same(bench.takeAll(), isAccepted ? ["LE_Connection_Update", answer] : [answer])
     }
     #expect(ParameterPolicy.acceptWithin(limits).accepts(limits.request))
+  }
+
+  private static let peersRequest = "04 3E 0B 06 40 00 18 00 28 00 00 00 F4 01"
+  /// One event ends every update: the host does not accept another during its own, nor begin one during the peer's.
+  /// Vol 4, Part E, §7.7.65.3, §7.7.65.6.
+  @Test(arguments: [LinkRole.central, .peripheral]) func oneUpdateAtATime(_ role: LinkRole) {
+    var bench = Self.linked(role)
+    Self.update(&bench, 1)
+    bench.answer()
+    _ = bench.takeAll()
+    bench.receive(Self.peersRequest)
+    same(bench.takeAll(), ["LE_Remote_Connection_Parameter_Request_Negative_Reply"])
+    bench.answer()
+    bench.receive(Self.complete())
+    same(bench.takeAll(), [Self.change, "1: \(Self.fast)"])
+    // The peer's first.
+    bench.receive(Self.peersRequest)
+    same(bench.takeAll(), ["LE_Remote_Connection_Parameter_Request_Reply"])
+    bench.answer()
+    Self.update(&bench, 2)
+    bench.receive(Self.peersRequest)
+    same(bench.takeAll(), ["LE_Remote_Connection_Parameter_Request_Negative_Reply", "2: busy"])
+    bench.answer()
+    bench.receive(Self.complete())
+    same(bench.takeAll(), [Self.change])
+    Self.update(&bench, 3)
+    same(bench.takeAll(), ["LE_Connection_Update"])
+  }
+  /// The peer's update ends when the controller refuses our reply, or reports nothing for 40 s.
+  @Test func thePeersUpdateEnds() {
+    var bench = Self.linked(.central)
+    bench.receive(Self.peersRequest)
+    bench.answer(.commandDisallowed)
+    bench.receive(Self.peersRequest)
+    bench.answer()
+    bench.wait(.seconds(40))
+    same(bench.takeAll(), [String](repeating: "LE_Remote_Connection_Parameter_Request_Reply", count: 2))
+    Self.update(&bench, 1)
+    same(bench.takeAll(), ["LE_Connection_Update"])
+  }
+  /// No link has this handle.
+  @Test func aRequestWithoutALink() {
+    var bench = Self.linked(.central)
+    bench.receive(Self.peersRequest.replacing("40 00", with: "41 00"))
+    same(bench.takeAll(), ["LE_Remote_Connection_Parameter_Request_Negative_Reply"])
   }
 
   // MARK: Wishes

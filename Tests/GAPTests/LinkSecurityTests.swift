@@ -143,6 +143,69 @@ import Testing
     bench.wait(.seconds(2))
     same(bench.takeAll(), ["Disconnect(64, 0x05)", "encryptionFailed(link 1, 0x22)", "3: refused to encrypt 0x22"])
   }
+  /// A link to a bonded peer is being encrypted when the application asks to pair: the call waits for the end of that.
+  @Test(arguments: [LinkRole.central, .peripheral]) func aPairingWaitsForTheEncryption(_ role: LinkRole) {
+    func start() -> Bench {
+      var bench = Self.linked(role, Self.bond())
+      if role == .peripheral { bench.receive(Self.keyRequest()) }
+      bench.answerAll()
+      bench.forget()
+      bench.perform { core, now in core.pair(Self.link, id: RequestID(rawValue: 2), now: now) }
+      bench.perform { core, now in core.pair(Self.link, PairingSettings(), id: RequestID(rawValue: 3), now: now) }
+      same(bench.takeAll(), [])
+      return bench
+    }
+    // The first needs no pairing, the second wants one with its settings.
+    var bench = start()
+    bench.receive(Self.encryptionChange())
+    same(bench.takeTexts().filter { $0.hasPrefix("2:") || $0.hasPrefix("3:") }, ["2: \(Self.encrypted), bonded"])
+    expect(!bench.core.upper.links[0].protection.manager.isIdle)
+    bench.receive(disconnectionComplete(0x40))
+    same(bench.takeTexts().filter { $0.hasPrefix("2:") || $0.hasPrefix("3:") }.count, 1)
+    // The peer no longer has the key: both pair.
+    bench = start()
+    bench.receive(Self.encryptionChange(.pinOrKeyMissing, isOn: false))
+    expect(!bench.core.upper.links[0].protection.manager.isIdle)
+    same(bench.takeTexts().filter { $0.hasPrefix("2:") }, [])
+    // The link ends first.
+    bench = start()
+    bench.receive(disconnectionComplete(0x40))
+    same(bench.takeTexts().filter { $0.hasPrefix("2:") || $0.hasPrefix("3:") }, ["2: noSuchLink", "3: noSuchLink"])
+  }
+  /// Vol 4, Part E, §7.8.25: a key is not lost behind the application's commands, however many wait.
+  @Test func aKeyBehindManyCommands() throws {
+    var bench = Self.linked(.peripheral, Self.bond())
+    bench.answerAll()
+    for number in 0..<2000 {
+      bench.perform { core, now in
+        do throws(WireError) {
+          try core.send(LERand(), id: RequestID(rawValue: UInt64(100 + number)), now: now)
+        } catch { Issue.record(error) }
+      }
+    }
+    #expect(bench.takeTexts().contains { $0.contains("refused to send 0x44") })
+    bench.receive(Self.keyRequest())
+    bench.answerAll()
+    #expect(bench.takeAll().contains("LE_Long_Term_Key_Request_Reply"))
+    expect(bench.core.isRunning)
+  }
+  /// A controller that accepts no command and asks for ever: memory is bounded, and the end is not silent.
+  @Test func moreKeysThanAnyControllerAsksFor() {
+    var bench = Self.linked(.peripheral, Self.bond())
+    bench.answerAll()
+    bench.forget()
+    for _ in 0..<10_000 where bench.core.isRunning { bench.receive(Self.keyRequest(ediv: 1)) }
+    #expect(bench.takeTexts().contains("controllerFailed 0x07"))
+  }
+  /// The controller refuses the reply: the link is not encrypted, and the application learns it at once.
+  @Test func aReplyThatIsRefused() {
+    var bench = Self.linked(.peripheral, Self.bond())
+    bench.answerAll()
+    bench.forget()
+    bench.receive(Self.keyRequest())
+    bench.answer(.commandDisallowed)
+    same(bench.takeTexts(), ["encryptionFailed(link 1, 0x0C)"])
+  }
   @Test func withoutABondNothingIsEncrypted() {
     for role in [LinkRole.central, .peripheral] {
       var bench = Self.linked(role)

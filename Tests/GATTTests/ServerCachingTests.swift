@@ -299,6 +299,27 @@ import Testing
     #expect(stored.configurations.map(\.descriptor) == [handle(9)])
   }
 
+  /// A characteristic in the slot of a removed one has its own configuration, which the record restores: §3.3.3.3.
+  @Test func aSlotThatIsUsedAgain() throws {
+    func tester(serviceAt raw: UInt16) throws -> ServerUnderTest {
+      var builder = DatabaseBuilder()
+      builder.service("180F", at: handle(raw)) { $0.characteristic("2A19", [.read, .notify], value: [1]) }
+      return ServerUnderTest(try builder.build())
+    }
+    let bond = BondID(rawValue: 7), earlier = try tester(serviceAt: 0x30)
+    earlier.server.bond(earlier.bearer, as: bond)
+    #expect(earlier.ask("12 33 00 01 00") == "13")
+    _ = earlier.effectTexts()
+    let record = try #require(earlier.records[bond])
+    // The client configures another characteristic before the link is encrypted, and its service goes.
+    let later = try tester(serviceAt: 0x20)
+    #expect(later.ask("12 23 00 00 00") == "13")
+    try later.server.remove(service: handle(0x20))
+    try later.server.insert(battery(at: 0x30, after: later.server.database))
+    try later.server.restore(record.span, of: bond, on: later.bearer)
+    #expect(later.ask("0A 33 00") == "0B 01 00")
+  }
+
   /// §2.5.2, §7.1: a change while it was disconnected is indicated on its return, until it confirms.
   @Test func changesWhileAway() throws {
     let bond = BondID(rawValue: 7), cache = try Cache(), tester = cache.tester

@@ -147,6 +147,24 @@ import Testing
     #expect(bench.sent() == [scan])
   }
 
+  /// Commands that may be refused leave room for the others, which are bounded too.
+  @Test func ownCommandsHaveRoomOfTheirOwn() {
+    var configuration = HCILayer.Configuration()
+    configuration.commandCapacity = 20
+    var bench = Bench(configuration)
+    _ = bench.start()
+    for tag in 1...4 { bench.layer.send(LESetScanEnable(), tag: UInt32(tag), now: bench.now) }
+    bench.layer.send(LESetScanEnable(), tag: 5, mayBeRefused: false, now: bench.now)
+    expect(bench.layer.expire(now: bench.now).outcome?.tag == 4)
+    expect(bench.layer.expire(now: bench.now).isNothing)
+    var sent = 1
+    while bench.layer.expire(now: bench.now).isNothing, sent < 100_000 {
+      bench.layer.send(LESetScanEnable(), tag: 5, mayBeRefused: false, now: bench.now)
+      sent += 1
+    }
+    expect(sent == (20 + 65_536) / 6 - 3 + 1)
+  }
+
   @Test func resetGoesAlone() throws {
     var queue = CommandQueue(), packet = PacketBuffer()
     try queue.append(LESetScanEnable(), from: Span(), tag: 1, now: .zero)
