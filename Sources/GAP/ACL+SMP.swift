@@ -68,7 +68,11 @@ extension HostCore {
 
   /// A bond that was stored: call this before the start. It replaces another one with the same peer.
   public mutating func add(_ bond: Bond, now: Instant) throws(IdentityError) {
-    if let irk = bond.peers.irk, !irk.isZero { try privacy.add(bond.address, IdentityResolvingKey(irk.number)) }
+    if let identity = bond.peers.identityAddress.map({ PeerAddress($0) }) { try checkIdentity(identity) }
+    if let irk = bond.peers.irk, !irk.isZero {
+      try checkIdentity(bond.address)
+      try privacy.add(bond.address, IdentityResolvingKey(irk.number))
+    }
     peers.identify(bond.peer, as: bond.address)
     bonds.put(bond)
     drain(now)
@@ -114,6 +118,7 @@ extension HostCore {
     if let irk = privacy.irk {
       settings.identity = PairingIdentity(irk: SecurityKey(irk.value), address: PairingAddress(identityAddress))
     }
+    settings.ownIdentityAddress = PairingAddress(identityAddress)
     guard let bond = bonds[peer]?.strength else { return settings }
     if bond.isAuthenticated { settings.protection = .required }
     if bond.isSecureConnections { settings.secureConnections = .only }
@@ -281,7 +286,8 @@ extension HostCore {
       do throws(IdentityError) {
         try identify(link, as: identity, IdentityResolvingKey(irk.number), now: now)
       } catch {
-        preconditionFailure("the Security Manager accepts identity addresses only: \(error)")
+        // The Security Manager has refused all that this refuses; if not, the keys of such a peer are not kept.
+        return emit(.violation(link, .identityRefused(error)))
       }
     }
     guard result.isBonding else { return }

@@ -13,6 +13,7 @@ extension HostCore {
   public mutating func addPeerIdentity(
     _ identity: PeerAddress, _ irk: IdentityResolvingKey, now: Instant
   ) throws(IdentityError) {
+    try checkIdentity(identity)
     try privacy.add(identity, irk)
     privacy.cause = hci.cause
     drain(now)
@@ -25,6 +26,7 @@ extension HostCore {
     _ link: LinkID, as identity: PeerAddress, _ irk: IdentityResolvingKey, now: Instant
   ) throws(IdentityError) {
     guard let index = upper.index(of: link) else { return }
+    try checkIdentity(identity)
     try privacy.add(identity, irk)
     privacy.cause = hci.cause
     upper.links[index].address = identity
@@ -33,6 +35,11 @@ extension HostCore {
     connections.failRequests(for: identity, hci: &hci, now: now)
     reportFailedConnections()
     drain(now)
+  }
+  /// Before the controller has started, this host's own address may be unknown.
+  func checkIdentity(_ identity: PeerAddress) throws(IdentityError) {
+    guard identity.isIdentity else { throw .notAnIdentityAddress(identity) }
+    if controller != nil, identity == identityAddress { throw .ownAddress(identity) }
   }
   public mutating func removePeerIdentity(_ identity: PeerAddress, now: Instant) {
     privacy.identities.remove(identity)

@@ -160,6 +160,8 @@ public enum HostViolation: Sendable {
   /// The peer has a stronger bond than this pairing has made, which only its identity address has revealed: the bond
   /// stays, and the pairing's keys are not kept.
   case weakerThanBond
+  /// The peer has distributed an identity address that no peer can have: the pairing's keys are not kept.
+  case identityRefused(IdentityError)
   /// The stored record of the peer's GATT client does not decode: the client begins without one.
   case clientRecord(WireError)
   /// The server has ignored a signed write to this attribute. Vol 3, Part F, §3.4.5.4.

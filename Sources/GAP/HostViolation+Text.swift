@@ -17,6 +17,7 @@ extension HostViolation {
     case .smp(let violation): words(violation)
     case .weakerThanBond:
       "the peer has paired with a weaker key than that of its bond: the bond stays, the new keys are not kept"
+    case .identityRefused(let error): "the peer has paired with an invalid identity, \(error): its keys are not kept"
     case .clientRecord(let error): "the stored record of the peer's client does not decode (\(error)): it begins anew"
     case .signatureRefused(let handle, let refusal):
       "the peer's signed write to attribute \(handle.text) is ignored: \(words(refusal))"

@@ -37,13 +37,17 @@ public enum AddressPolicy: Sendable, Hashable {
 
 /// Why an identity is invalid.
 public enum IdentityError: Error, BitwiseCopyable, Sendable, Equatable, CustomStringConvertible {
-  /// Neither a public nor a random static address. Vol 3, Part H, §3.6.5.
+  /// Neither a valid public nor a valid random static address. Vol 3, Part H, §3.6.5.
   case notAnIdentityAddress(PeerAddress)
+  /// This host's own address: no peer has it.
+  case ownAddress(PeerAddress)
   /// A key of zeros means no key. Vol 4, Part E, §7.8.38.
   case noKey
   public var description: String {
     switch self {
-    case .notAnIdentityAddress(let address): "\(address) is not an identity address: it must be public or random static"
+    case .notAnIdentityAddress(let address):
+      "\(address) is not an identity address: it must be public or random static, and neither zeros nor ones"
+    case .ownAddress(let address): "\(address) is this host's own address: a peer has another one"
     case .noKey: "an IRK of zeros is not a key"
     }
   }
@@ -130,7 +134,5 @@ struct PeerIdentities {
 
 extension PeerAddress {
   /// Public, or random static: an address that a device keeps.
-  var isIdentity: Bool {
-    type == .public || (type == .random && address.randomKind == .static && address.isValidRandom)
-  }
+  var isIdentity: Bool { (type == .public || type == .random) && address.isIdentity(isRandom: isRandom) }
 }

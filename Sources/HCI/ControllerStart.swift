@@ -30,7 +30,7 @@ public struct ControllerInfo: BitwiseCopyable, Sendable {
   public init() {}
 
   /// There is no public address: a random static one must be set before scanning, advertising or connecting.
-  public var needsRandomAddress: Bool { address.value == 0 || address.value == 0xFFFF_FFFF_FFFF }
+  public var needsRandomAddress: Bool { !address.isValidPublic }
   /// Whether advertising, scanning and connecting use the extended commands; else all three use the legacy ones.
   ///
   /// After a command of one kind a controller refuses those of the other until it is reset (§3.1.1), so this is decided

@@ -410,7 +410,7 @@ struct OwnAddress {
       default: break
       }
     }
-    let hasPublic = publicAddress.value != 0 && publicAddress.value != 0xFFFF_FFFF_FFFF
+    let hasPublic = publicAddress.isValidPublic
     if !hasPublic { publicAddress = DeviceAddress() }
     if let random, usesRandom || !hasPublic {
       randomAddress = random

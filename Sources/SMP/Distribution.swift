@@ -15,9 +15,14 @@ struct Distribution: Sendable {
   private var prepared: [Outgoing] = []
   private(set) var result: PairingResult
   private let agreement: Agreement
+  /// Our addresses, which no peer has.
+  private let own: [PairingAddress]
 
-  init(_ agreement: Agreement, _ key: LinkKey, using chance: inout some RandomNumberGenerator) {
+  /// `ownOnAir`: with which the link was made.
+  init(_ agreement: Agreement, _ key: LinkKey, ownOnAir: PairingAddress, using chance: inout some RandomNumberGenerator)
+  {
     self.agreement = agreement
+    own = [ownOnAir, agreement.settings.identity?.address, agreement.settings.ownIdentityAddress].compactMap { $0 }
     let (own, peers) =
       agreement.role == .initiator
       ? (agreement.keysOfInitiator, agreement.keysOfResponder) : (agreement.keysOfResponder, agreement.keysOfInitiator)
@@ -77,10 +82,9 @@ struct Distribution: Sendable {
       let irk = m.identityResolvingKey.key(in: pdu)
       result.peers.irk = irk.isZero ? nil : irk
     case .identityAddressInformation(let m):
-      let isRandom = m.addrType == .randomStatic
-      // No private address is an identity: §3.6.5.
-      guard !isRandom || m.bdADDR.randomKind == .static else { throw .keyRejected }
-      result.peers.identityAddress = PairingAddress(m.bdADDR, isRandom: isRandom)
+      let identity = PairingAddress(m.bdADDR, isRandom: m.addrType == .randomStatic)
+      guard identity.isIdentity, !own.contains(identity) else { throw .keyRejected }
+      result.peers.identityAddress = identity
     case .signingInformation(let m): result.peers.csrk = m.signatureKey.key(in: pdu)
     default: return false
     }

@@ -41,6 +41,8 @@ public struct PairingSettings: Sendable {
   public var requests: KeyDistribution = [.encKey, .idKey]
   /// Our IRK, or zeros if we use no private addresses, and our identity address.
   public var identity: PairingIdentity?
+  /// Our identity address, sent or not: a peer that distributes it as its own gets Key Rejected.
+  public var ownIdentityAddress: PairingAddress?
   /// Data of the peer that came out of band.
   public var peersData: PeersOutOfBandData?
   /// Our own data that the peer may have received out of band: this pairing uses its key pair.
@@ -62,6 +64,8 @@ public struct PairingAddress: BitwiseCopyable, Sendable, Hashable {
     self.address = address
     self.isRandom = isRandom
   }
+  /// Whether a device can have it as its identity address. Vol 3, Part H, §3.6.5.
+  public var isIdentity: Bool { address.isIdentity(isRandom: isRandom) }
   /// The 56 bits of f5 and f6.
   var number: UInt64 { (isRandom ? 1 << 48 : 0) | address.value }
 }
@@ -74,6 +78,8 @@ public struct PairingAddresses: BitwiseCopyable, Sendable, Hashable {
     self.initiator = initiator
     self.responder = responder
   }
+  /// That of the device in `role`.
+  func own(_ role: PairingRole) -> PairingAddress { role == .initiator ? initiator : responder }
 }
 
 /// An IRK and the address that stands behind the private ones. Vol 3, Part H, §3.6.4 and §3.6.5.

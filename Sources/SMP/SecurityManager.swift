@@ -375,7 +375,7 @@ public struct SecurityManager: ~Copyable {
   private mutating func distribute(
     _ agreement: Agreement, _ key: LinkKey, _ now: Instant, _ chance: inout some RandomNumberGenerator
   ) {
-    sendKeys(of: Distribution(agreement, key, using: &chance), now)
+    sendKeys(of: Distribution(agreement, key, ownOnAir: addresses.own(role), using: &chance), now)
   }
   /// The responder's keys come first: §3.6.1.
   private mutating func sendKeys(of distribution: Distribution, _ now: Instant) {

@@ -203,10 +203,11 @@ import Testing
       case .permanentService: 7
       }
     }
-    expect([IdentityError.notAnIdentityAddress(Self.peer), .noKey], { BluetoothError($0) }) {
+    expect([IdentityError.notAnIdentityAddress(Self.peer), .ownAddress(Self.peer), .noKey], { BluetoothError($0) }) {
       switch $0 {
       case .notAnIdentityAddress: 0
       case .noKey: 1
+      case .ownAddress: 2
       }
     }
     // The packer reports what it leaves out.

@@ -47,16 +47,16 @@ import Testing
     var chance = SplitMix64(seed: Fuzz.seed), identities = PeerIdentities(), keys: [IdentityResolvingKey] = []
     for number in 0..<100 {
       keys.append(IdentityResolvingKey(UInt128(chance.next()) << 64 | UInt128(chance.next())))
-      try identities.add(PeerAddress(DeviceAddress(UInt64(number)), .public), keys[number])
+      try identities.add(PeerAddress(DeviceAddress(UInt64(number + 1)), .public), keys[number])
     }
     for number in 0..<100 {
       let air = DeviceAddress.resolvablePrivate(keys[number], using: &chance)
       #expect(air.randomKind == .resolvablePrivate && air.isValidRandom)
       // Two keys of a hundred can have the same hash once in 170,000 addresses; then the first is taken.
-      #expect(identities.resolve(PeerAddress(air, .random))?.address.value == UInt64(number))
+      #expect(identities.resolve(PeerAddress(air, .random))?.address.value == UInt64(number + 1))
     }
     let air = PeerAddress(DeviceAddress.resolvablePrivate(keys[7], using: &chance), .random)
-    try identities.add(PeerAddress(DeviceAddress(7), .public), keys[0])
+    try identities.add(PeerAddress(DeviceAddress(8), .public), keys[0])
     #expect(identities.resolve(air) == nil && identities.peers.count == 100)
   }
 

@@ -282,13 +282,33 @@ import Testing
     try machines.pair()
     checkFailed(machines, .ours(.confirmValueFailed), at: .initiator, "Out of Band")
   }
-  /// A private address is no identity: §3.6.5; Key Rejected.
-  @Test func anIdentityThatIsNone() throws {
-    for address in [0x4000_5E00_5301, 0x0000_5E00_5301, 0x8000_5E00_5301] as [UInt64] {
-      let machines = Way.justWorks.machines()
-      machines.responder.settings.identity?.address = PairingAddress(DeviceAddress(address), isRandom: true)
+  /// A private address is no identity (§3.6.5), nor is an invalid static one (Vol 6, Part B, §1.3.2.1), nor what stands
+  /// for no address, nor an address of ours; Key Rejected.
+  @Test(arguments: [Way.justWorks, .legacyJustWorks], PairingRole.allCases)
+  func anIdentityThatIsNone(_ way: Way, _ claimant: PairingRole) throws {
+    let victim: PairingRole = claimant == .initiator ? .responder : .initiator
+    let random: [UInt64] = [
+      0x4000_5E00_5301, 0x0000_5E00_5301, 0x8000_5E00_5301, 0, 0xC000_0000_0000, 0xFFFF_FFFF_FFFF,
+    ]
+    let settings = way.settings
+    let theirs = (victim == .initiator ? settings.initiator : settings.responder).identity?.address
+    let onAir = victim == .initiator ? TwoMachines.addresses.initiator : TwoMachines.addresses.responder
+    let hidden = PairingAddress(DeviceAddress(0x0000_5E00_53AA), isRandom: false)
+    let claims =
+      random.map { PairingAddress(DeviceAddress($0), isRandom: true) }
+      + [0, 0xFFFF_FFFF_FFFF].map { PairingAddress(DeviceAddress($0), isRandom: false) }
+      + [onAir, hidden, try #require(theirs)]
+    for claim in claims {
+      let machines = way.machines()
+      machines.tell(claimant) { $0.settings.identity?.address = claim }
+      machines.tell(victim) {
+        $0.settings.ownIdentityAddress = hidden
+        // The claimant would refuse its own lie.
+        $0.settings.distributes.remove(.idKey)
+      }
       try machines.pair()
-      checkFailed(machines, .ours(.keyRejected), at: .initiator, "\(address)")
+      #expect(machines.failure(victim) == .ours(.keyRejected), "\(claim)")
+      #expect(machines.result(victim) == nil, "\(claim)")
     }
   }
   /// A key before the link is encrypted, or out of its order, is not taken.

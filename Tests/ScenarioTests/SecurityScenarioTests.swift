@@ -320,6 +320,55 @@ import Testing
 
   // MARK: Identities
 
+  /// A stranger pairs, and distributes an identity address that no device can have, or the victim's own. Vol 3, Part H,
+  /// §3.6.5: Key Rejected, in both roles, and nothing is kept.
+  @Test(arguments: [0xFFFF_FFFF_FFFF, 0xC000_0000_0000, 0, 1], [true, false])
+  func anIdentityThatNoDeviceHas(_ claim: UInt64, isPeripherals: Bool) throws {
+    let claimant = isPeripherals ? Self.peripheral : Self.central, victim = 1 - claimant
+    for isRandom in [true, false] where claim == 1 || isRandom || claim & 0xFF00_0000_0000 != 0xC000_0000_0000 {
+      // The simulator gives its controllers public addresses.
+      let own = try Self.world().readHost(victim) { $0.core.identityAddress }
+      let address =
+        claim == 1
+        ? PairingAddress(own.address, isRandom: own.isRandom)
+        : PairingAddress(DeviceAddress(claim), isRandom: isRandom)
+      let lie: (inout HostConfiguration) -> Void = {
+        $0.pairing.identity = PairingIdentity(irk: SecurityKey(7), address: address)
+      }
+      var world = try isPeripherals ? Self.world(peripheral: lie) : Self.world(central: lie)
+      let link = try need(world.connect(Self.central, to: Self.peripheral))
+      _ = world.pair(Self.central, on: link, with: Self.peripheral)
+      world.run(for: .seconds(5))
+      same(world.readHost(victim) { $0.core.allBonds.count }, 0)
+      same(world.readHost(victim) { $0.core.peerIdentities }, [])
+      #expect(world.readHost(victim) { $0.pairings.contains { $0.error == .ours(.keyRejected) } }, "\(address)")
+    }
+  }
+  /// The same from a file of bonds, or an application.
+  @Test func aStoredIdentityThatNoDeviceHas() throws {
+    var world = try Self.world()
+    let own = world.readHost(Self.central) { $0.core.identityAddress }
+    for address in [
+      PeerAddress(DeviceAddress(0xFFFF_FFFF_FFFF), .random), PeerAddress(DeviceAddress(0xC000_0000_0000), .random),
+      PeerAddress(DeviceAddress(), .public), PeerAddress(DeviceAddress(0xFFFF_FFFF_FFFF), .public), own,
+    ] {
+      var keys = DistributedKeys()
+      keys.irk = SecurityKey(7)
+      keys.identityAddress = PairingAddress(address.address, isRandom: address.isRandom)
+      let bond = Bond(
+        peer: PeerID(PeerAddress(DeviceAddress(0xC000_0000_0777), .random)), address: address,
+        strength: KeyStrength(isAuthenticated: false, isSecureConnections: true), ours: DistributedKeys(), peers: keys)
+      #expect(throws: IdentityError.self) {
+        try world.withHost(Self.central) { host, now throws(IdentityError) in try host.core.add(bond, now: now) }
+      }
+      #expect(throws: IdentityError.self) {
+        try world.withHost(Self.central) { host, now throws(IdentityError) in
+          try host.core.addPeerIdentity(address, IdentityResolvingKey(7), now: now)
+        }
+      }
+    }
+    same(world.readHost(Self.central) { $0.core.allBonds.count }, 0)
+  }
   /// A peer with private addresses reveals its identity when it pairs: it keeps its `PeerID`, and later private addresses lead to
   /// it.
   @Test func anIdentityIsLearnt() throws {
