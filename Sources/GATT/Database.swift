@@ -113,10 +113,35 @@ struct Attribute: BitwiseCopyable, Sendable {
   var count: UInt16 = 0
   var room: UInt16 = 0
   var maximum: UInt16
-  /// Of a characteristic's value and of its configuration: index in `Database.configurations`.
-  var slot: UInt16 = .max
+  /// Of a characteristic's value and of its configuration.
+  var slot = ConfigurationSlot()
 
   var range: Range<Int> { Int(start)..<(Int(start) &+ Int(count)) }
+}
+
+/// The place of a characteristic in `Database.configurations`, and in the list that every client has beside it; or none,
+/// as for a characteristic without a Client Characteristic Configuration. A type of its own, which no list takes as an
+/// index: whoever looks something up must say what happens without a place.
+struct ConfigurationSlot: BitwiseCopyable, Sendable {
+  /// There are fewer configurations than handles: the greatest number is in no list.
+  private var number: UInt16 = .max
+
+  /// None.
+  init() {}
+  init(index: Int) { number = UInt16(index) }
+
+  /// The index in a list of `count` configurations; nil if it has none.
+  @inline(__always) func index(below count: Int) -> Int? {
+    let index = Int(number)
+    return index < count ? index : nil
+  }
+}
+
+extension [ClientCharacteristicConfiguration] {
+  /// Nothing for a characteristic without a configuration.
+  @inline(__always) subscript(slot: ConfigurationSlot) -> ClientCharacteristicConfiguration {
+    slot.index(below: count).map { self[$0] } ?? []
+  }
 }
 
 /// A Client Characteristic Configuration descriptor and what it belongs to.

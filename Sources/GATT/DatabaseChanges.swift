@@ -216,7 +216,7 @@ extension Database {
       attribute.maximum = 2
       let free = configurations.firstIndex(of: Configuration()) ?? configurations.count
       if free == configurations.count { configurations.append(Configuration()) }
-      attribute.slot = UInt16(free)
+      attribute.slot = ConfigurationSlot(index: free)
       var isUnprotected = pending.permissions.write == .open
       if let owner = attributes.lastIndex(where: { $0.handle == valueHandle }) {
         attributes[owner].slot = attribute.slot

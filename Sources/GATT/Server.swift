@@ -269,7 +269,7 @@ extension Server {
     switch attribute.kind {
     case .dynamic: return false
     case .configuration:
-      let configuration = clients[sessions[session].client].configurations[Int(attribute.slot)].rawValue
+      let configuration = clients[sessions[session].client].configurations[attribute.slot].rawValue
       return value.count == 2 && UInt16(value[0]) | UInt16(value[1]) << 8 == configuration
     case .features: return value.count == 1 && value[0] == clients[sessions[session].client].features.rawValue
     case .stored:

@@ -114,7 +114,7 @@ extension Server {
   }
   private func wantsServiceChanged(_ client: Int) -> Bool {
     guard let position = database.position(of: database.special.serviceChanged) else { return false }
-    return clients[client].configurations[Int(database.attributes[position].slot)].contains(.indication)
+    return clients[client].configurations[database.attributes[position].slot].contains(.indication)
   }
 
   /// The range that has changed since the database had `hash`: everything if the hash is unknown, nil if nothing has.

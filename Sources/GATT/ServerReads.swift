@@ -249,7 +249,7 @@ extension Server {
       let value =
         attribute.kind == .features
         ? UInt16(clients[sessions[session].client].features.rawValue)
-        : clients[sessions[session].client].configurations[Int(attribute.slot)].rawValue
+        : clients[sessions[session].client].configurations[attribute.slot].rawValue
       for i in offset..<(offset &+ count) { response.append(UInt8(truncatingIfNeeded: value >> (8 * i))) }
     }
   }

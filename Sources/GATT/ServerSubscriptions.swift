@@ -173,13 +173,15 @@ extension Server {
   public mutating func mayBeSent(_ handle: AttributeHandle, to bearer: BearerID) -> ClientCharacteristicConfiguration {
     guard let index = session(of: bearer), let position = database.position(of: handle) else { return [] }
     let attribute = database.attributes[position]
-    guard attribute.slot != .max, attribute.kind != .configuration else { return [] }
-    let configuration = clients[sessions[index].client].configurations[Int(attribute.slot)]
+    guard let slot = attribute.slot.index(below: database.configurations.count), attribute.kind != .configuration else {
+      return []
+    }
+    let configuration = clients[sessions[index].client].configurations[slot]
     if configuration.isEmpty || ignoresDatabase(index) { return [] }
-    if database.configurations[Int(attribute.slot)].isUnprotected { return configuration }
+    if database.configurations[slot].isUnprotected { return configuration }
     if attribute.permissions.read.isPermitted, readError(position, index) != nil { return [] }
     do throws(Refusal) {
-      _ = try writable(database.configurations[Int(attribute.slot)].descriptor, index)
+      _ = try writable(database.configurations[slot].descriptor, index)
     } catch {
       return []
     }
@@ -188,10 +190,9 @@ extension Server {
   /// Whether `mayBeSent` contains a notification, for the check before each one.
   public mutating func mayNotify(_ handle: AttributeHandle, to bearer: BearerID) -> Bool {
     guard let client = client(of: bearer), let position = database.position(of: handle) else { return false }
-    let slot = Int(database.attributes[position].slot)
-    guard slot < clients[client].configurations.count, database.configurations[slot].value == handle else {
-      return false
-    }
+    guard let slot = database.attributes[position].slot.index(below: clients[client].configurations.count),
+      database.configurations[slot].value == handle
+    else { return false }
     if clients[client].awareness == .aware, database.configurations[slot].isUnprotected {
       return clients[client].configurations[slot].contains(.notification)
     }
@@ -216,7 +217,7 @@ extension Server {
   private func slot(of handle: AttributeHandle) -> Int? {
     guard let position = database.position(of: handle) else { return nil }
     let attribute = database.attributes[position]
-    return attribute.slot == .max || attribute.kind == .configuration ? nil : Int(attribute.slot)
+    return attribute.kind == .configuration ? nil : attribute.slot.index(below: database.configurations.count)
   }
 
   /// Whether `part`, written at `offset`, is a configuration that the characteristic supports.
@@ -224,14 +225,15 @@ extension Server {
   /// Bits that are reserved for future use are ignored (Vol 1, Part E, §2.4); a bit that the properties do not allow
   /// shall not be set (Vol 3, Part G, §3.3.3.3) and is answered with 0xFD, Client Characteristic Configuration
   /// Descriptor Improperly Configured (Supplement to the Core Specification, Part B, §1.2).
-  mutating func accepts(configuration slot: Int, at offset: Int, _ part: Span<UInt8>) -> Bool {
+  mutating func accepts(configuration slot: ConfigurationSlot, at offset: Int, _ part: Span<UInt8>) -> Bool {
     guard offset == 0, !part.isEmpty else { return true }
+    guard let slot = slot.index(below: database.configurations.count) else { return false }
     let wanted = ClientCharacteristicConfiguration(rawValue: UInt16(part[0])).intersection([.notification, .indication])
     return wanted.isSubset(of: database.configurations[slot].supported)
   }
   /// Stores an accepted configuration; only defined bits have a meaning.
-  mutating func configure(_ session: Int, slot: Int, at offset: Int, _ part: Span<UInt8>) {
-    guard offset == 0, !part.isEmpty else { return }
+  mutating func configure(_ session: Int, slot: ConfigurationSlot, at offset: Int, _ part: Span<UInt8>) {
+    guard offset == 0, !part.isEmpty, let slot = slot.index(below: database.configurations.count) else { return }
     let wanted = ClientCharacteristicConfiguration(rawValue: UInt16(part[0])).intersection([.notification, .indication])
     let client = sessions[session].client
     if clients[client].bond == nil { clients[client].configured.insert(slot) }

@@ -33,7 +33,7 @@ extension Server {
     switch attribute.kind {
     case .stored, .dynamic: break
     case .configuration:
-      guard accepts(configuration: Int(attribute.slot), at: offset, part) else {
+      guard accepts(configuration: attribute.slot, at: offset, part) else {
         throw Refusal(attribute.handle, .clientCharacteristicConfigurationImproperlyConfigured)
       }
     case .features:
@@ -46,7 +46,7 @@ extension Server {
   mutating func apply(_ position: Int, _ value: Span<UInt8>, _ session: Int) {
     let attribute = database.attributes[position]
     switch attribute.kind {
-    case .configuration: return configure(session, slot: Int(attribute.slot), at: 0, value)
+    case .configuration: return configure(session, slot: attribute.slot, at: 0, value)
     case .features: return setFeatures(value, at: 0, session)
     case .stored: database.replace(position, with: value)
     case .dynamic: break
@@ -169,7 +169,7 @@ extension Server {
       let octets = queue.bytes.span.extracting(run.octets)
       switch attribute.kind {
       case .dynamic: continue
-      case .configuration: configure(session, slot: Int(attribute.slot), at: run.offset, octets)
+      case .configuration: configure(session, slot: attribute.slot, at: run.offset, octets)
       case .features: setFeatures(octets, at: run.offset, session)
       case .stored:
         database.write(position, at: run.offset, octets)

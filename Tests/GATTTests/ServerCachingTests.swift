@@ -371,6 +371,30 @@ import Testing
     #expect(other.tester.ask("0A 23 00") == "0B 00 00")
   }
 
+  /// Service Changed without the descriptor that §7.1 requires, as a profile may describe it: no client can subscribe to
+  /// it, and the server neither indicates nor asks a list of subscriptions about it.
+  @Test func serviceChangedWithoutConfiguration() throws {
+    var builder = DatabaseBuilder()
+    builder.service(.genericAttribute) {
+      $0.characteristic(.serviceChanged, .indicate, value: .fixed([0, 0, 0, 0]), configured: false)  // 0001 … 0003
+    }
+    builder.service("180F") { $0.characteristic("2A19", [.read, .notify], value: [1]) }  // 0004 … 0007
+    let cache = Cache(ServerUnderTest(try builder.build())), tester = cache.tester
+    // A bonded client comes back; its record has another database's hash.
+    try restored(cache, ClientRecord().octets)
+    #expect(cache.indication() == nil)
+    // Services come and go while it is connected.
+    try cache.change()
+    #expect(cache.indication() == nil)
+    try tester.server.remove(service: handle(4))
+    #expect(cache.indication() == nil)
+    let allowed = tester.server.mayBeSent(handle(3), to: tester.bearer)
+    let mayNotify = tester.server.mayNotify(handle(3), to: tester.bearer)
+    let configuration = tester.server.configuration(of: handle(3), on: tester.bearer)
+    let subscribers = tester.server.subscribers(of: handle(3))
+    #expect(allowed == [] && !mayNotify && configuration == [] && subscribers == [])
+  }
+
   /// Invalid octets for a record: a named error, and a client without a record.
   @Test func badRecords() throws {
     let good = ClientRecord().octets
