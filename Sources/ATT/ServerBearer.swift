@@ -383,12 +383,13 @@ import DequeModule
     /// A kept answer now precedes the notifications that it was kept for, so that it reaches the peer within its 30 s.
     case released(HeldRequest?)
   }
-  /// Ends an overdue question. The Error Response names its attribute: Vol 3, Part F, §3.4.1.1.
+  /// Ends an overdue question. As whenever a server answers Unlikely Error, which is no property of an attribute, the
+  /// Error Response names none: `GATT.Refusal`.
   @usableFromInline mutating func expire(now: Instant) -> Expiry {
     guard let room = roomOfQuestion, question.deadline <= now else { return .nothing }
     switch question.answer {
     case .awaited:
-      let response = write(ErrorResponse(question.opcode, .unlikelyError, about: question.handle), room)
+      let response = write(ErrorResponse(question.opcode, .unlikelyError), room)
       return .unanswered(question, answer(with: response, room))
     case .kept(let count): return .released(answer(with: Response(count: count), room))
     }

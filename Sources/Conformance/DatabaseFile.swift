@@ -33,8 +33,14 @@ public struct DatabaseFile: Sendable {
   ///
   /// With `name` a Generic Access service (Vol 3, Part C, §12) follows the last service of a file that has none, so
   /// that every central can use the database. Without it, nothing is added.
-  public init(_ text: String, file: String, genericAccessName name: String? = nil) throws(FileError) {
+  ///
+  /// The services are to be inserted into `existing`: a handle is by default the next one that it has never assigned, and
+  /// `database` has the services of both.
+  public init(
+    _ text: String, file: String, genericAccessName name: String? = nil, after existing: Database = Database()
+  ) throws(FileError) {
     var reader = DatabaseReader(file: file)
+    reader.builder = DatabaseBuilder(after: existing)
     try reader.read(try JSON(text, file: file))
     if let name, !reader.hasGenericAccess { reader.builder.genericAccess(name: name) }
     services = reader.builder
@@ -42,7 +48,9 @@ public struct DatabaseFile: Sendable {
     primaryServices = reader.primaryServices
     warnings = reader.warnings
     do throws(DatabaseError) {
-      database = try reader.builder.build()
+      var whole = existing
+      try whole.insert(reader.builder)
+      database = whole
     } catch {
       throw reader.explain(error)
     }

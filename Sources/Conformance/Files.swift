@@ -1,4 +1,5 @@
 import FoundationEssentials
+import GATT
 
 /// A script on disk.
 public struct ScriptFile: Sendable {
@@ -38,7 +39,10 @@ public struct ScriptFile: Sendable {
   public func neighbour(_ other: String) -> String {
     other.hasPrefix("/") ? other : URL(filePath: path).deletingLastPathComponent().appending(path: other).path
   }
-  public static func database(_ path: String, genericAccessName: String? = nil) throws(FileError) -> DatabaseFile {
-    try DatabaseFile(TextFile.read(path), file: path, genericAccessName: genericAccessName)
+  /// `existing`: what the file's services are inserted into.
+  public static func database(
+    _ path: String, genericAccessName: String? = nil, after existing: Database = Database()
+  ) throws(FileError) -> DatabaseFile {
+    try DatabaseFile(TextFile.read(path), file: path, genericAccessName: genericAccessName, after: existing)
   }
 }

@@ -3,6 +3,7 @@ import BindruneToolbox
 import BindruneWire
 import DequeModule
 import GATT
+import SMP
 
 /// Our own stack under test: a bearer with a GATT server and a GATT client on it, in virtual time, without a controller.
 ///
@@ -29,6 +30,14 @@ public final class StackTarget: ServedTarget {
   private var ended: ProcedureResult?
   /// For a client: its key, and the counter of its next signed write.
   private var signing: ClientSigning?
+  /// The key that encrypts the link; nil: it is not encrypted.
+  private var key: KeyStrength?
+  /// The pairings that a client may ask for: the tester can do whatever it takes.
+  private var pairing: PairingSettings {
+    var settings = PairingSettings()
+    settings.ioCapability = .keyboardDisplay
+    return settings
+  }
 
   /// A future answer of the application.
   private struct Answer {
@@ -83,6 +92,7 @@ public final class StackTarget: ServedTarget {
     answers.removeAll()
     running = nil
     ended = nil
+    key = nil
     client = Client(configuration: client.configuration)
     bearer = Bearer(BearerID(rawValue: 1), configuration: configuration)
     server.open(bearer.id)
@@ -97,7 +107,13 @@ public final class StackTarget: ServedTarget {
       bearer = Bearer(bearer.id, configuration: configuration)
     case .security(let security, let keySize):
       server.setSecurity(security, keySize: keySize, of: bearer.id)
-      client.securityEnded(isSecured: security == .encrypted || security == .authenticated)
+      let isEncrypted = security == .encrypted || security == .authenticated
+      key =
+        isEncrypted
+        ? KeyStrength(
+          isAuthenticated: security == .authenticated, isSecureConnections: true,
+          size: EncryptionKeySize(keySize) ?? .longest) : nil
+      client.securityEnded(isSecured: isEncrypted)
     case .signing(let key, let counter, let isAuthenticated):
       let key = SecurityKey(leastSignificantFirst: key.span)
       signing = ClientSigning(key: key, counter: counter, isAuthenticated: isAuthenticated)
@@ -131,7 +147,11 @@ public final class StackTarget: ServedTarget {
 
   private func insert(_ path: String) throws(TargetError) {
     let file: DatabaseFile
-    do throws(FileError) { file = try ScriptFile.database(path) } catch { throw .failed("\(error)") }
+    do throws(FileError) {
+      file = try ScriptFile.database(path, after: server.database)
+    } catch {
+      throw .failed("\(error)")
+    }
     do throws(DatabaseError) { try server.insert(file.services) } catch { throw .failed("\(error)") }
     applicationValues.merge(file.applicationValues) { $1 }
   }
@@ -256,7 +276,12 @@ public final class StackTarget: ServedTarget {
       case .value(let handle, let octets, let kind):
         values.append(ReceivedValue(kind: kind, handle: handle, octets: client.bytes(of: octets)))
       case .completed(let id, let result): if id == running?.id { end(self.result(result)) }
-      case .securityNeeded(let error): events.append(PairingEvent(.asksSecurity, [error.rawValue]))
+      case .securityNeeded(let error):
+        if pairing.canImprove(key, isTooShort: error == .encryptionKeySizeTooShort) {
+          events.append(PairingEvent(.asksSecurity, [error.rawValue]))
+        } else {
+          client.securityEnded(isSecured: false)
+        }
       default: break
       }
     }
@@ -323,7 +348,7 @@ public final class StackTarget: ServedTarget {
     case .readMultipleVariable(let handles): client.readMultipleVariable(id, handles)
     case .write(let handle, let octets): client.write(id, handle, octets.span)
     case .writeWithoutResponse(let handle, let octets):
-      end(bearer.offer(command: handle, octets.span, client: client).isAccepted ? .done : .failed("no room"))
+      end(writeCommand(octets, to: handle, limit: bearer.longestValue))
     case .writeSigned(let handle, let octets): end(writeSigned(octets, to: handle))
     case .writeLong(let handle, let octets): client.writeLong(id, handle, octets.span)
     case .writeReliable(let values): client.writeReliable(id, values.map { ($0.handle, $0.octets) })
@@ -334,10 +359,17 @@ public final class StackTarget: ServedTarget {
     }
   }
 
+  /// A command is never cut: nobody would learn of it.
+  private func writeCommand(_ value: [UInt8], to handle: AttributeHandle, limit: Int) -> ProcedureResult {
+    guard value.count <= limit else { return .failed("too long: at most \(limit) octets") }
+    return bearer.offer(command: handle, value.span, client: client).isAccepted ? .done : .failed("no room")
+  }
   private func writeSigned(_ value: [UInt8], to handle: AttributeHandle) -> ProcedureResult {
+    let form = SignedWriteForm(isEncrypted: key != nil, mtu: bearer.mtu, longestValue: bearer.longestValue)
+    guard form.isSigned else { return writeCommand(value, to: handle, limit: form.limit) }
+    guard value.count <= form.limit else { return .failed("too long: at most \(form.limit) octets") }
     guard let key = signing?.key, let counter = signing?.counter, counter < .max else { return .failed("no key") }
     let octets = SignedWriteCommand.signed(value, for: handle, key, counter: counter)
-    guard octets.count <= bearer.longestValue else { return .failed("too long") }
     guard bearer.offer(signed: handle, octets.span, client: client).isAccepted else { return .failed("no room") }
     signing?.counter += 1
     return .done

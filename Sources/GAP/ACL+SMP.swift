@@ -259,18 +259,9 @@ extension HostCore {
     guard upper.links[index].protection.isIdle else { return }  // its end helps
     let key = upper.links[index].protection.security.key
     if key == nil, let bond = bonds[upper.links[index].peer], begin(with: bond, at: index, now) { return }
-    if configuration.pairsOnDemand, canImprove(key, refusal), beginPairing(at: index, nil, isOnDemand: true, now) == nil
-    {
-      return
-    }
+    let canImprove = configuration.pairing.canImprove(key, isTooShort: refusal == .encryptionKeySizeTooShort)
+    if configuration.pairsOnDemand, canImprove, beginPairing(at: index, nil, isOnDemand: true, now) == nil { return }
     upper.links[index].client.securityEnded(isSecured: false)
-  }
-  /// A pairing with the configuration's settings may make a key that the server accepts.
-  private func canImprove(_ key: KeyStrength?, _ refusal: ATTError) -> Bool {
-    guard let key else { return true }
-    let settings = configuration.pairing
-    if refusal == .encryptionKeySizeTooShort { return key.size < settings.keySizes.upperBound }
-    return !key.isAuthenticated && (settings.ioCapability != .noInputNoOutput || settings.peersData != nil)
   }
 
   private mutating func paired(_ result: PairingResult, at index: Int, _ now: Instant) {

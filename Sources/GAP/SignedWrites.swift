@@ -27,13 +27,12 @@ extension HostCore {
     signed value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID
   ) -> SignedWriteAnswer {
     guard let index = upper.index(of: link) else { return .closed }
-    let peer = upper.links[index].peer, longest = upper.links[index].bearers.first.bearer.longestValue
-    if upper.links[index].protection.security.key != nil {
-      guard value.count <= longest else { return .tooLong(limit: longest) }
-      return SignedWriteAnswer(write(command: value, to: handle, on: link))
-    }
-    let limit = min(longest, upper.links[index].bearers.first.bearer.mtu - 3 - SignedWriteCommand.signatureCount)
-    guard value.count <= limit else { return .tooLong(limit: limit) }
+    let peer = upper.links[index].peer
+    let form = SignedWriteForm(
+      isEncrypted: upper.links[index].protection.security.key != nil, mtu: upper.links[index].bearers.first.bearer.mtu,
+      longestValue: upper.links[index].bearers.first.bearer.longestValue)
+    guard value.count <= form.limit else { return .tooLong(limit: form.limit) }
+    if !form.isSigned { return SignedWriteAnswer(write(command: value, to: handle, on: link)) }
     guard let key = bonds[peer]?.ours.csrk else { return .noSigningKey }
     guard let counter = bonds.signCounter(for: peer) else {
       return bonds.reserveSignCounters(for: peer) ? .storeBond : .noSigningKey

@@ -338,6 +338,8 @@ public struct Client: AttributeClient, ~Copyable {
   private mutating func keep(
     _ handle: AttributeHandle, _ value: Octets, _ packet: Span<UInt8>, _ kind: ValueKind
   ) {
+    // Vol 3, Part F, §3.2.2: 0x0000 is reserved, no attribute has it.
+    guard handle.rawValue != 0 else { return effects.append(.ignored(.handleOutOfRange(handle))) }
     // After the first lost value all are dropped until the effects have been taken, so that the rest is a prefix, in
     // order.
     guard lost == 0, undrained + 8 + Int(value.count) <= configuration.valueCapacity else {

@@ -339,6 +339,10 @@ struct Procedure {
     // the end and Attribute Not Long for values that a Read returns whole, but servers send both here.
     case (.reading, .invalidOffset) where !octets.isEmpty, (.reading, .attributeNotLong) where !octets.isEmpty:
       return .value
+    // A server without Read Blob cannot hold more than a Read returns: its answer to the first one, after a response
+    // that ATT_MTU filled. Part G, §4.8.3.
+    case (.reading(let reading), .requestNotSupported) where !octets.isEmpty && octets.count < reading.mtu:
+      return .value
     // The bearer reports a malformed response as invalid PDU: the server may have queued the part.
     case (.preparing, .invalidPDU), (.executing, _): mayHavePrepared()
     case (.readingByType, .attributeNotFound) where !octets.isEmpty: return .values

@@ -88,7 +88,8 @@ public enum ResponseViolation: BitwiseCopyable, Sendable, Equatable {
   /// Handles of a list do not increase, so that discovery would never end. Vol 3, Part F, §3.4.3.2, §3.4.4.2,
   /// §3.4.4.10.
   case handlesNotIncreasing(AttributeHandle)
-  /// A handle outside of the requested range.
+  /// A handle outside of the requested range; or a value of the handle 0x0000, which no attribute has: Vol 3, Part F,
+  /// §3.2.2.
   case handleOutOfRange(AttributeHandle)
   /// A group that ends before it starts. Vol 3, Part F, §3.4.4.10; Vol 3, Part G, §3.2.
   case groupEnd(AttributeHandle)

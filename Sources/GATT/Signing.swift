@@ -43,6 +43,19 @@ extension SignedWriteCommand {
   }
 }
 
+/// How a client writes a value that is to be signed. Vol 3, Part G, §4.9.2: over an encrypted link, which makes a
+/// signature superfluous (Vol 3, Part C, §10.4), by a Write Command.
+public struct SignedWriteForm: BitwiseCopyable, Sendable {
+  public let isSigned: Bool
+  /// The longest value.
+  public let limit: Int
+  /// `longestValue`: of a command on the bearer.
+  public init(isEncrypted: Bool, mtu: Int, longestValue: Int) {
+    isSigned = !isEncrypted
+    limit = isEncrypted ? longestValue : min(longestValue, mtu - 3 - SignedWriteCommand.signatureCount)
+  }
+}
+
 extension Server {
   /// Sets what verifies the client's signed writes; nil: they are ignored.
   public mutating func setSigning(_ signing: ClientSigning?, of bearer: BearerID) {

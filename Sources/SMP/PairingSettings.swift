@@ -54,6 +54,14 @@ public struct PairingSettings: Sendable {
   /// Use the key pair that everybody knows. Only for tests with a sniffer.
   public var usesDebugKey = false
   public init() {}
+
+  /// Whether a pairing with these settings may make a key that satisfies a server which has refused a request on a link
+  /// with `key`, nil if it is not encrypted. `isTooShort`: the server has refused the key for its size (0x0C).
+  public func canImprove(_ key: KeyStrength?, isTooShort: Bool) -> Bool {
+    guard let key else { return true }
+    if isTooShort { return key.size < keySizes.upperBound }
+    return !key.isAuthenticated && (ioCapability != .noInputNoOutput || peersData != nil)
+  }
 }
 
 /// An address, as pairing computes with it: 48 bits below the octet of its type.

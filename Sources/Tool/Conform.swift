@@ -52,7 +52,6 @@ struct Conform: AsyncParsableCommand {
     if serve != nil {
       if !scripts.isEmpty { throw ValidationError("--serve runs no scripts: leave out the scripts, or --serve.") }
       if against != nil { throw ValidationError("--serve and --against are opposite ends: give one of them.") }
-      if database == nil { throw ValidationError("--serve needs a database: --database FILE.") }
     } else {
       if scripts.isEmpty { throw ValidationError("No scripts: name some, or a folder of them.") }
       if control != nil, against == nil { throw ValidationError("--control belongs to --against or --serve.") }
@@ -69,7 +68,7 @@ struct Conform: AsyncParsableCommand {
 
   private func beServer(at address: SocketAddress) throws {
     let server = try StackServer(
-      on: address, control: control, database: ScriptFile.database(database ?? ""), mtu: mtu)
+      on: address, control: control, database: database.map { try ScriptFile.database($0) } ?? DatabaseFile(), mtu: mtu)
     let control = server.controlAddress.map { ", control on \($0)" } ?? ""
     Console.line("listening on \(server.address)\(control)".printable())
     try server.run(until: { Task.isCancelled }) { line in if verbose { Console.line(line.printable()) } }
@@ -78,10 +77,25 @@ struct Conform: AsyncParsableCommand {
   private func play() throws {
     var passed = 0, failed = 0, skipped = 0, hasConnected = false
     for file in try ScriptFile.all(scripts) {
-      for script in try file.scripts() {
-        let script = try override(script), name = file.name(of: script)
+      let scripts: [Script]
+      do throws(FileError) {
+        scripts = try file.scripts()
+      } catch {
+        failed += 1
+        show(error.description, file.name, nil)
+        continue
+      }
+      for script in scripts {
+        let name = file.name(of: script)
         if against != nil { Console.status(name.printable()) }
-        let verdict = try self.verdict(script, file, &hasConnected)
+        let verdict: Verdict
+        do {
+          verdict = try self.verdict(try override(script), file, &hasConnected)
+        } catch let error as UnreadableScript {
+          failed += 1
+          show(error.description, name, script)
+          continue
+        }
         switch verdict.outcome {
         case .passed: passed += 1
         case .failed: failed += 1
@@ -105,22 +119,37 @@ struct Conform: AsyncParsableCommand {
     if failed > 0 { throw ExitCode.failure }
   }
 
-  private func override(_ script: Script) throws -> Script {
+  /// Reports a script that cannot be played; the others are.
+  private func show(_ reason: String, _ name: String, _ script: Script?) {
+    Console.error(reason)
+    guard json else { return Console.line("\(Console.styled("FAIL", .red)) \(name.printable()): it cannot be played") }
+    var line = JSONLine()
+    line.add("name", name)
+    line.add("title", script?.title)
+    line.add("result", "FAIL")
+    line.add("reason", reason)
+    Console.line(line)
+  }
+
+  private func override(_ script: Script) throws(UnreadableScript) -> Script {
     guard script.channel == .att else { return script }
     var script = script
     if let side { script.side = side }
     guard let side = script.side else {
-      throw Failure("\(script.file): no side under test; add \"side: server\" or \"side: client\", or give --side.")
+      throw UnreadableScript("\(script.file): no side under test; add \"side: server\" or \"side: client\", or give --side.")
     }
     if side == .server, script.database == nil, database == nil {
-      throw Failure("\(script.file): no database for the server; add \"database: FILE.json\", or give --database.")
+      throw UnreadableScript("\(script.file): no database for the server; add \"database: FILE.json\", or give --database.")
     }
     return script
   }
 
   private func verdict(_ script: Script, _ file: ScriptFile, _ hasConnected: inout Bool) throws -> Verdict {
     let path = script.channel == .smp ? nil : database ?? script.database.map { file.neighbour($0) }
-    let database = try path.map { try ScriptFile.database($0) } ?? DatabaseFile()
+    var database = DatabaseFile()
+    do throws(FileError) {
+      if let path { database = try ScriptFile.database(path) }
+    } catch { throw UnreadableScript(error.description) }
     guard let against else {
       let target: any ConformanceTarget =
         script.channel == .smp ? PairingTarget(script.pairing) : StackTarget(database)
@@ -149,6 +178,12 @@ struct Conform: AsyncParsableCommand {
     }
     if verbose { for line in verdict.transcript { Console.line("  " + Console.styled(line.printable(), .dim)) } }
   }
+}
+
+/// Why a script cannot be played.
+private struct UnreadableScript: Error {
+  var description: String
+  init(_ description: String) { self.description = description }
 }
 
 extension Side: ExpressibleByArgument {}

@@ -192,7 +192,7 @@ import Testing
     station.server.answersLater = false
     station.now += .seconds(25)
     station.expire()
-    #expect(station.sent() == ["01 0A 01 00 0E", response])
+    #expect(station.sent() == ["01 0A 00 00 0E", response])
     let after = station.events().filter { $0 != "answered for application: 0A 1" && $0 != "server: expired #1" }
     #expect((before.joined(separator: ", ") + " > " + after.joined(separator: ", ")).trimmed == events.trimmed)
   }
@@ -416,7 +416,7 @@ extension String {
     station.now += .seconds(25)
     station.expire()
     #expect(station.events() == ["server: 0A 01 00", "server: expired #1", "answered for application: 0A 1"])
-    #expect(station.sent() == ["01 0A 01 00 0E"] && !station.respond("0B 07") && station.deadline == nil)
+    #expect(station.sent() == ["01 0A 00 00 0E"] && !station.respond("0B 07") && station.deadline == nil)
     station.receive("0A 02 00")
     #expect(station.respond("0B 07") && station.sent() == ["0B 07"])
   }
@@ -429,7 +429,7 @@ extension String {
     station.now += .seconds(25)
     station.expire()
     station.receive("0A 02 00")
-    #expect(station.sent() == ["01 0A 01 00 0E"])
+    #expect(station.sent() == ["01 0A 00 00 0E"])
     #expect(!station.respond("0B 01", to: 1))
     #expect(station.sent() == [])
     #expect(station.respond("0B 02", to: 2) && station.sent() == ["0B 02"])
@@ -458,7 +458,7 @@ extension String {
     #expect(station.deadline == station.now + .seconds(25))
     // With an answer that is kept, the request behind it waits for the release.
     station.receive("0A 03 00")
-    #expect(station.sent() == ["01 0A 01 00 0E"])
+    #expect(station.sent() == ["01 0A 00 00 0E"])
     station.receive("0A 03 00")
     #expect(station.respond("0B 02", isKept: true) && station.sent() == [])
     #expect(station.events() == ["dropped 0A", "early 0A"])

@@ -42,6 +42,30 @@ import Testing
     #expect(dialogue.effects() == ["1 value \(hex(value))"])
   }
 
+  /// §4.8.3: a server without Read Blob says so after a value that filled the response to the Read, which is whole. Any
+  /// other error leaves open what follows.
+  @Test(arguments: ["01", "02", "04", "05", "06", "08", "0A", "0C", "0E", "0F", "11", "80"])
+  func readBlobIsRefused(error: String) {
+    let dialogue = Dialogue(), full = String(repeating: "55", count: 22)
+    dialogue.client.readLong(1, 3)
+    dialogue.client.readLong(2, 4)
+    dialogue.play(
+      """
+      > 0A 0300
+      < 0B \(full)
+      > 0C 0300 1600
+      < 01 0C 0300 \(error)
+      > 0A 0400
+      < 0B \(full)
+      > 0C 0400 1600
+      < 0D \(full)
+      > 0C 0400 2C00
+      < 01 0C 0400 \(error)
+      """)
+    let first = error == "06" ? "1 value \(hex(Array(repeating: 0x55, count: 22)))" : "1 att \(error) 0C 03"
+    #expect(dialogue.effects() == [first, "2 att \(error) 0C 04"])
+  }
+
   @Test func readingLongFails() {
     let dialogue = Dialogue()
     dialogue.client.readLong(1, 3)
@@ -286,6 +310,13 @@ import Testing
       dialogue.effects() == [
         "notification 3: 01 02", "indication 5: ", "notification 3: 07", "notification 5: 08 09", "1 value 33",
       ])
+  }
+
+  /// Vol 3, Part F, §3.2.2: no attribute has the handle 0x0000.
+  @Test func valuesOfNoAttribute() {
+    let dialogue = Dialogue(), ignored = "ignored \(ResponseViolation.handleOutOfRange(AttributeHandle()))"
+    for pdu in ["1B 0000 01", "1D 0000 02", "23 0000 0100 05  0A00 0100 06"] { dialogue.send(octets(pdu)) }
+    #expect(dialogue.effects() == [ignored, ignored, ignored, "notification 10: 06"])
   }
 
   @Test func valuesWithoutASubscriber() {

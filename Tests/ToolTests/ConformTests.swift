@@ -40,6 +40,45 @@ private let scripts = URL(filePath: #filePath).deletingLastPathComponent().delet
     }
   }
 
+  /// What cannot be read fails; the other scripts are played.
+  @Test func anUnreadableScriptAmongOthers() async throws {
+    try await withFolder { folder in
+      let good = "title: T\nside: client\ncall read 0x0003\n> 0A 03 00\n< 0B 01\nresult value 01\n"
+      for (name, text) in [
+        ("a", "title: Half an octet\nside: client\n< 0A 0"), ("b", good), ("c", "title: No side\n< 0A 03 00\n"),
+        ("d", "title: No database\nside: server\n< 0A 03 00\n"),
+        ("e", "title: Lost\nside: server\ndatabase: none.json\n< 0A 03 00\n"), ("f", good),
+      ] {
+        try text.write(to: folder.appending(path: "\(name).exchange"), atomically: true, encoding: .utf8)
+      }
+      let end = try await Tool("conform", folder.path).end()
+      #expect(end.status == 1)
+      #expect(end.lines.map { $0.prefix(4) } == ["FAIL", "PASS", "FAIL", "FAIL", "FAIL", "PASS", "2 pa"])
+      #expect(end.lines.last == "2 passed, 4 failed")
+      for cause in ["a.exchange:3:6: half an octet", "no side under test", "no database for", "none.json: no such"] {
+        #expect(end.errors.contains(cause), "\(end.errors)")
+      }
+      let objects = try await Tool("conform", "--json", folder.path).end().objects()
+      #expect(objects.map { $0["result"] as? String } == ["FAIL", "PASS", "FAIL", "FAIL", "FAIL", "PASS", nil])
+      #expect(objects[3]["reason"] as? String == "\(folder.path)/d.exchange: no database for the server; "
+        + "add \"database: FILE.json\", or give --database.")
+    }
+  }
+
+  /// Pairing needs no database.
+  @Test func servingWithoutADatabase() async throws {
+    try await withFolder { folder in
+      let ends = ["att", "control"].map { "unix:\(folder.path)/\($0)" }
+      let server = try Tool("conform", "--serve", ends[0], "--control", ends[1])
+      _ = try await server.line("listening on ")
+      let script = "\(scripts)/SM/PER/SCPK/BV-02-C.exchange"
+      let all = try await Tool.run(["conform", "--against", ends[0], "--control", ends[1], script])
+      #expect(all.status == 0 && all.output.contains("0 failed"), "\(all.output)\(all.errors)")
+      server.signal(SIGINT)
+      #expect(await server.end().status == 0)
+    }
+  }
+
   /// Both ends are ours here; Tests/Interop has another stack at the other end.
   @Test(arguments: ["unix", "tcp"]) func overASocket(kind: String) async throws {
     try await withFolder { folder in
