@@ -94,6 +94,11 @@ extension BluetoothError {
     case .connectionFailedToBeEstablished:
       BluetoothError(
         .connectionFailed, "The device did not hear the connection, \(reason): connect again.", status: reason)
+    case .pinOrKeyMissing:
+      BluetoothError(
+        .disconnected,
+        "The device no longer has the key of the bond, \(reason), so the link was ended: remove the bond, and pair again.",
+        status: reason)
     default: BluetoothError(.disconnected, "The link went down, \(reason): connect again.", status: reason)
     }
   }

@@ -232,13 +232,15 @@ extension BluetoothHost {
   }
   /// The same for an interface on top of the host: `call` is its function that offers the values, for a trace.
   package func sendPort(
-    _ kind: SendPort.Kind, on link: LinkID, capacity: Int, call: StaticString, onReady: (@Sendable () -> Void)?
+    _ kind: SendPort.Kind, on link: LinkID, capacity: Int, call: StaticString, tellsDrained: Bool,
+    onReady: (@Sendable () -> Void)?
   ) throws(BluetoothError) -> SendPort {
-    try sendPort(kind, to: nil, on: link, capacity: capacity, call: call, onReady: onReady)
+    try sendPort(
+      kind, to: nil, on: link, capacity: capacity, call: call, tellsDrained: tellsDrained, onReady: onReady)
   }
   func sendPort(
     _ kind: SendPort.Kind, to handle: AttributeHandle?, on link: LinkID, capacity: Int, call: StaticString? = nil,
-    onReady: (@Sendable () -> Void)? = nil
+    tellsDrained: Bool = false, onReady: (@Sendable () -> Void)? = nil
   ) throws(BluetoothError) -> SendPort {
     guard linkStates[link] != nil, let mtu = core.mtu(of: link) else {
       throw BluetoothError.linkIsDown.during("open a port to \(link)")
@@ -246,7 +248,9 @@ extension BluetoothHost {
     let doorbell = doorbell ?? Doorbell(self)
     self.doorbell = doorbell
     let call = call ?? (handle == nil ? "offer(_:to:)" : "offer(_:)")
-    let port = SendPort(handle: handle, kind: kind, capacity: capacity, mtu: mtu, call: call, onReady: onReady) {
+    let port = SendPort(
+      handle: handle, kind: kind, capacity: capacity, mtu: mtu, call: call, tellsDrained: tellsDrained, onReady: onReady
+    ) {
       doorbell.ring($0, of: link)
     }
     linkStates[link]?.add(port)

@@ -64,7 +64,7 @@ extension Link {
 }
 
 extension BluetoothHost {
-  func security(of link: LinkID) -> LinkSecurity { core.security(of: link) ?? .none }
+  package func security(of link: LinkID) -> LinkSecurity { core.security(of: link) ?? .none }
 
   /// The bonds of this host, the longest unused first.
   public var bonds: [Bond] { core.allBonds }

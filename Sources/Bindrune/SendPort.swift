@@ -71,10 +71,11 @@ public final class SendPort: Sendable {
   /// Octets that a value takes besides its own: two, or four where each has a handle.
   public let costOfValue: Int
 
-  /// For the drainer. The port calls `wake`, from any thread, when it was empty and is not any more.
+  /// For the drainer. The port calls `wake`, from any thread, when it was empty and is not any more. `tellsDrained`: it calls
+  /// `onReady`, too, when the last of its values has left, once.
   package init(
     handle: AttributeHandle?, kind: Kind, capacity: Int, mtu: Int, call: StaticString = "offer(_:)",
-    onReady: (@Sendable () -> Void)? = nil, wake: @escaping @Sendable (SendPort) -> Void
+    tellsDrained: Bool = false, onReady: (@Sendable () -> Void)? = nil, wake: @escaping @Sendable (SendPort) -> Void
   ) {
     self.handle = handle
     self.kind = kind
@@ -82,7 +83,8 @@ public final class SendPort: Sendable {
     self.onReady = onReady
     self.wake = wake
     let depth = kind == .notification ? SendDepth() : nil
-    let ring = SendRing(capacity: capacity, longest: Self.longestValue(mtu), handle: handle, depth: depth)
+    let ring = SendRing(
+      capacity: capacity, longest: Self.longestValue(mtu), handle: handle, depth: depth, tellsDrained: tellsDrained)
     self.capacity = ring.capacity
     costOfValue = ring.headerCount
     state = Mutex(State(ring: ring))

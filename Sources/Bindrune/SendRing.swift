@@ -51,11 +51,14 @@ import BindruneWire
   /// Edges so far: one for each run of refusals.
   private(set) var edges = 0
   private(set) var isClosed = false
+  /// There is an edge, too, when the last value has left, whether or not one was refused.
+  let tellsDrained: Bool
 
   /// Room for `capacity` octets, headers included: at least one value of the greatest length, at most 16 MiB.
   /// `depth`: bounds the number of values as well.
-  init(capacity: Int, longest: Int, handle: AttributeHandle?, depth: SendDepth?) {
+  init(capacity: Int, longest: Int, handle: AttributeHandle?, depth: SendDepth?, tellsDrained: Bool = false) {
     self.handle = handle
+    self.tellsDrained = tellsDrained
     self.depth = depth
     headerCount = handle == nil ? 4 : 2
     let entry = headerCount + SendRing.longestValue
@@ -107,6 +110,7 @@ import BindruneWire
   mutating func sendFirst(
     now: Instant, _ send: (Span<UInt8>, AttributeHandle) -> Bool
   ) -> (left: SendPort.Drained, isEdge: Bool) {
+    let isDrained: Bool
     if used > 0 {
       if let fence = fences.first, fence.values == 0 {
         isStopped = true
@@ -122,9 +126,12 @@ import BindruneWire
       if fences.isEmpty { valuesBehind -= 1 } else { fences[0].values -= 1 }
       depth?.valueSent(now: now, isRefused: isRefused, isFirst: wasEmpty)
       wasEmpty = used == 0
+      isDrained = wasEmpty && tellsDrained
+    } else {
+      isDrained = false
     }
     isDrainScheduled = used > 0
-    return (used > 0 ? .more : .nothing, takeEdge())
+    return (used > 0 ? .more : .nothing, takeEdge() || isDrained)
   }
   /// The length and the attribute of the value whose entry begins at `place`.
   @inline(__always) private func entry(at place: Int) -> (count: Int, handle: AttributeHandle) {

@@ -320,7 +320,11 @@ final class Adapter: HostObserver, @unchecked Sendable {
     // Nil if the link is down; the event of its end follows.
     let call: StaticString =
       name.kind == .command ? "writeValue(_:for:type:)" : "updateValue(_:for:onSubscribedCentrals:)"
-    let port = try? host.sendPort(name.kind, on: link, capacity: 16 * 1024, call: call) { [weak session] in
+    // Programs complete a write, or send the next, when the port is ready, also after writes that were accepted. For values
+    // of a peripheral they rely on the edge after a refusal alone.
+    let port = try? host.sendPort(
+      name.kind, on: link, capacity: 16 * 1024, call: call, tellsDrained: name.kind == .command
+    ) { [weak session] in
       session?.deliver(name.kind == .command ? .readyToWrite(peer) : .readyToUpdate(peer))
     }
     session.setPort(port, name.kind, of: peer)
@@ -453,7 +457,10 @@ extension BrokerHostEvent {
     case .indicationConfirmed, .parametersChanged, .dataLengthChanged, .physChanged, .securityChanged, .pairingAsked,
       .pairingEnded:
       return nil
-    case .encryptionFailed(let link, let status): self = .encryptionFailed(link, status)
+    case .encryptionFailed(let link, let status):
+      // A new key that the controller has refused to use: the link is encrypted as before.
+      if host.security(of: link).isEncrypted { return nil }
+      self = .encryptionFailed(link, status)
     case .failed(let error): self = .failed(error)
     }
   }

@@ -44,15 +44,34 @@ struct CentralLink {
 /// Names of devices: those in advertisements, and those of their GAP services.
 struct PeerNames {
   private var names: [PeerID: String] = [:]
+  /// Those whose name is that of the GAP service: an advertisement's, which may be shortened, does not replace it.
+  private var read: Set<PeerID> = []
   private var order: [PeerID] = []
   private static var capacity: Int { 1024 }
 
   subscript(_ peer: PeerID) -> String? { names[peer] }
-  /// True if the name has changed.
+  /// A name of the GAP service. True if the name has changed.
+  mutating func setRead(_ name: String, of peer: PeerID) -> Bool {
+    defer { read.insert(peer) }
+    return change(name, of: peer)
+  }
+  /// A name of an advertisement. True if the name has changed.
   mutating func set(_ name: String, of peer: PeerID) -> Bool {
+    !read.contains(peer) && change(name, of: peer)
+  }
+  /// What is known of `other` is known of `peer`, unless more is.
+  mutating func merge(_ other: PeerID, into peer: PeerID) {
+    guard let name = names[other], names[peer] == nil || read.contains(other) && !read.contains(peer) else { return }
+    _ = read.contains(other) ? setRead(name, of: peer) : set(name, of: peer)
+  }
+  private mutating func change(_ name: String, of peer: PeerID) -> Bool {
     guard let before = names.updateValue(name, forKey: peer) else {
       order.append(peer)
-      if order.count > Self.capacity { names[order.removeFirst()] = nil }
+      if order.count > Self.capacity {
+        let oldest = order.removeFirst()
+        names[oldest] = nil
+        read.remove(oldest)
+      }
       return true
     }
     return before != name

@@ -286,7 +286,7 @@ extension BrokerCore {
     for (alias, known) in central.aliases where known == other { central.aliases[alias] = peer }
     central.aliases[other] = peer
     central.aliases[peer] = nil
-    if central.names[peer] == nil, let name = central.names[other] { _ = central.names.set(name, of: peer) }
+    central.names.merge(other, into: peer)
     for session in sessions.ids {
       guard let interest = sessions[session]?.interests.removeValue(forKey: other) else { continue }
       timers.cancel(.delay(session, other))
@@ -345,15 +345,16 @@ extension BrokerCore {
     updateLink(peer)
   }
 
-  /// As with Core Bluetooth the link ends: sessions would take it for a protected one.
+  /// The link ends, and is not encrypted: sessions would take it for a protected one. The host ends it too; the sessions
+  /// get this error.
   mutating func encryptionFailed(_ id: LinkID, _ status: HCIStatus) {
     let error: BluetoothError
     switch status {
     case .pinOrKeyMissing: error = .keyIsLost
     case .lmpOrLLResponseTimeout: error = .encryptionTimedOut
-    default: return
+    default: error = .notEncrypted(status)
     }
-    guard let link = links[id], link.role == .central else { return }
+    guard let link = links[id] else { return }
     switch central.reaches[link.peer] {
     case .establishing(id): timers.cancel(.establish(id))
     case .linked(id): break
@@ -406,6 +407,10 @@ extension BluetoothError {
     BluetoothError(
       .pairing, "The device did not answer when the link was to be encrypted: connect again.",
       status: .lmpOrLLResponseTimeout)
+  }
+  fileprivate static func notEncrypted(_ status: HCIStatus) -> BluetoothError {
+    BluetoothError(
+      .pairing, "The link to this bonded device could not be encrypted, \(status): connect again.", status: status)
   }
   /// The session has asked for this device under another identifier.
   fileprivate static func known(as identifier: UUID) -> BluetoothError {

@@ -257,7 +257,7 @@ extension BrokerCore {
   }
   private mutating func learnName(_ octets: [UInt8], of peer: PeerID) {
     let name = String(decoding: octets, as: UTF8.self)
-    guard !name.isEmpty, central.names.set(name, of: peer) else { return }
+    guard !name.isEmpty, central.names.setRead(name, of: peer) else { return }
     for session in sessions.ids {
       guard case .connected = sessions[session]?.interests[peer] else { continue }
       deliver(to: session, .nameChanged(identifier(of: peer, for: session), name))

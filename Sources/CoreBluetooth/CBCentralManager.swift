@@ -38,6 +38,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
   private var lastOperation: UInt64 = 0
   private var linked: [LinkedPeer] = []
   private var registration: ConnectionEventRegistration?
+  /// While the delegate is told of it.
+  private var ending: Ending?
 
   /// The app keeps the peripherals; the manager only finds them again.
   private struct Known {
@@ -365,12 +367,29 @@ open class CBCentralManager: CBManager, @unchecked Sendable {
     }
     if isWanted { delegate?.centralManager(self, didConnect: peripheral) }
   }
+  /// What the method of the delegate with the time of the end gets.
+  struct Ending {
+    let peripheral: CBPeripheral
+    let seconds: Double
+    let isReconnecting: Bool
+  }
+  /// The end that the manager reports now, if `delegate` is its delegate: once, because one that does not implement the
+  /// older method gets the newer one instead.
+  func takeEnding(of peripheral: CBPeripheral, for delegate: any CBCentralManagerDelegate) -> Ending? {
+    guard self.delegate === delegate else { return nil }
+    return lock.withLock {
+      guard let ending, ending.peripheral === peripheral else { return nil }
+      self.ending = nil
+      return ending
+    }
+  }
   private func disconnected(_ peer: UUID, _ error: BluetoothError?, _ isReconnecting: Bool, _ seconds: Double) {
     let isCancelled = known(peer)?.withLink { $0.state == .disconnecting || $0.endsAhead > 0 } ?? false
     guard let peripheral = ended(peer, isReconnecting: isReconnecting) else { return }
-    delegate?.centralManager(
-      self, didDisconnectPeripheral: peripheral, timestamp: seconds, isReconnecting: isReconnecting,
-      error: isCancelled ? nil : error?.facade)
+    let error = isCancelled ? nil : error?.facade
+    lock.withLock { ending = Ending(peripheral: peripheral, seconds: seconds, isReconnecting: isReconnecting) }
+    delegate?.centralManager(self, didDisconnectPeripheral: peripheral, error: error)
+    lock.withLock { ending = nil }
   }
   /// A link has ended, or could not be made. Returns the peripheral if the delegate is to learn of it.
   private func ended(_ peer: UUID, isReconnecting: Bool = false) -> CBPeripheral? {

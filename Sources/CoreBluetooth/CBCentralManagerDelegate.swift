@@ -20,7 +20,8 @@ public protocol CBCentralManagerDelegate: NSObjectProtocol {
   /// The connection has ended. `error` is nil when the app has cancelled it.
   func centralManager(
     _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?)
-  /// Called instead of the method before, if it is implemented. `timestamp` is the time of the end, which may be earlier than
+  /// Called if the method before is not implemented: of a delegate with both, Apple's framework calls the older one,
+  /// whatever its documentation says. `timestamp` is the time of the end, which may be earlier than
   /// now. `isReconnecting`: the manager reconnects; see `CBConnectPeripheralOptionEnableAutoReconnect`.
   func centralManager(
     _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
@@ -46,7 +47,12 @@ extension CBCentralManagerDelegate {
   ) {}
   public func centralManager(
     _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
-  ) {}
+  ) {
+    guard let end = central.takeEnding(of: peripheral, for: self) else { return }
+    centralManager(
+      central, didDisconnectPeripheral: peripheral, timestamp: end.seconds, isReconnecting: end.isReconnecting,
+      error: error)
+  }
   public func centralManager(
     _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
     isReconnecting: Bool, error: (any Error)?

@@ -107,8 +107,7 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
     get { lock.withLock { currentValue } }
     set { change("value", ifDynamic: true) { currentValue = newValue } }
   }
-  /// Only `CBUUIDCharacteristicUserDescriptionString` and `CBUUIDCharacteristicFormatString`: the database makes the
-  /// others.
+  /// Any but Extended Properties (2900) and the configurations (2902, 2903), which the database makes.
   open override var descriptors: [CBDescriptor]? {
     get { lock.withLock { currentDescriptors } }
     set {
@@ -171,8 +170,8 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {
   func removeSubscribers() { lock.withLock { subscribers = [] } }
 }
 
-/// A descriptor of a characteristic to publish: its description, a `String`, or its presentation format, a `Data`.
-/// Core Specification, Vol 3, Part G, §3.3.3.2 and §3.3.3.5.
+/// A descriptor of a characteristic to publish: its description (2901), a `String`, or another, such as its presentation
+/// format (2904) or a Report Reference (2908), a `Data`. Core Specification, Vol 3, Part G, §3.3.3.
 open class CBMutableDescriptor: CBDescriptor, @unchecked Sendable {
   // Sendable: what changes is guarded by the lock.
   private let lock = Lock()

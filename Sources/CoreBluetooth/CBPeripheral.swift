@@ -53,7 +53,7 @@ open class CBPeripheral: CBPeer, _KeyValueCodingAndObserving, KeyValueObserved, 
     get { shared.withLock { currentDelegate } }
     set { shared.withLock { currentDelegate = newValue } }
   }
-  /// The device's name, from its advertisements or its GAP service.
+  /// The device's name, from its GAP service once that was read; until then from its advertisements.
   open var name: String? { withLink { $0.name } }
   open var state: CBPeripheralState { withLink { $0.state } }
   /// The discovered services; nil until then, and when the link has ended.

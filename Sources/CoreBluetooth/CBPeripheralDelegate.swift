@@ -25,7 +25,8 @@ public protocol CBPeripheralDelegate: NSObjectProtocol {
     _ peripheral: CBPeripheral, didDiscoverDescriptorsFor characteristic: CBCharacteristic, error: (any Error)?)
   func peripheral(_ peripheral: CBPeripheral, didUpdateValueFor descriptor: CBDescriptor, error: (any Error)?)
   func peripheral(_ peripheral: CBPeripheral, didWriteValueFor descriptor: CBDescriptor, error: (any Error)?)
-  /// There is room again for writes without response, after `canSendWriteWithoutResponse` was false.
+  /// There is room again for writes without response, after `canSendWriteWithoutResponse` was false; or those that were
+  /// accepted have all been sent: once for each burst.
   func peripheralIsReady(toSendWriteWithoutResponse peripheral: CBPeripheral)
   func peripheral(_ peripheral: CBPeripheral, didOpen channel: CBL2CAPChannel?, error: (any Error)?)
 }

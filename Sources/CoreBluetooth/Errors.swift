@@ -49,7 +49,9 @@ public struct CBError: CustomNSError, CustomStringConvertible, Hashable, @unchec
   }
 
   /// The same error as Foundation's.
-  public var _nsError: NSError { self as NSError }
+  public var _nsError: NSError {
+    NSError(domain: Self.errorDomain, code: errorCode, userInfo: errorUserInfo)
+  }
 
   public static var errorDomain: String { CBErrorDomain }
   public var errorCode: Int { code.rawValue }
@@ -127,7 +129,9 @@ public struct CBATTError: CustomNSError, CustomStringConvertible, Hashable, @unc
   }
 
   /// The same error as Foundation's.
-  public var _nsError: NSError { self as NSError }
+  public var _nsError: NSError {
+    NSError(domain: Self.errorDomain, code: errorCode, userInfo: errorUserInfo)
+  }
 
   public static var errorDomain: String { CBATTErrorDomain }
   public var errorCode: Int { code.rawValue }
@@ -183,6 +187,34 @@ extension CBATTError.Code {
     case .insufficientResources: "The other side has too few resources."
     @unknown default: "The other side answered with error 0x\(String(rawValue, radix: 16, uppercase: true))."
     }
+  }
+}
+
+// With this, both `error as? NSError` and `nsError as? CBError` succeed, as on Apple's systems. `as` uses it too.
+extension CBError: _ObjectiveCBridgeable {
+  public func _bridgeToObjectiveC() -> NSError { _nsError }
+  public static func _forceBridgeFromObjectiveC(_ source: NSError, result: inout CBError?) {
+    _ = _conditionallyBridgeFromObjectiveC(source, result: &result)
+  }
+  public static func _conditionallyBridgeFromObjectiveC(_ source: NSError, result: inout CBError?) -> Bool {
+    result = source.domain == errorDomain ? CBError(_nsError: source) : nil
+    return result != nil
+  }
+  public static func _unconditionallyBridgeFromObjectiveC(_ source: NSError?) -> CBError {
+    source.map { CBError(_nsError: $0) } ?? CBError(.unknown)
+  }
+}
+extension CBATTError: _ObjectiveCBridgeable {
+  public func _bridgeToObjectiveC() -> NSError { _nsError }
+  public static func _forceBridgeFromObjectiveC(_ source: NSError, result: inout CBATTError?) {
+    _ = _conditionallyBridgeFromObjectiveC(source, result: &result)
+  }
+  public static func _conditionallyBridgeFromObjectiveC(_ source: NSError, result: inout CBATTError?) -> Bool {
+    result = source.domain == errorDomain ? CBATTError(_nsError: source) : nil
+    return result != nil
+  }
+  public static func _unconditionallyBridgeFromObjectiveC(_ source: NSError?) -> CBATTError {
+    source.map { CBATTError(_nsError: $0) } ?? CBATTError(.unlikelyError)
   }
 }
 

@@ -111,7 +111,8 @@ extension AttributePermissions.Access {
 }
 
 extension ServiceDescription.Descriptor {
-  /// As on Apple's systems, programs can publish a User Description and a Presentation Format, and no other descriptor.
+  /// Any but those that the database makes itself: Extended Properties and the configurations. A User Description is a
+  /// text, every other a `Data`.
   init(_ descriptor: CBDescriptor, of characteristic: CBUUID) throws(CBError) {
     let value: Data
     guard descriptor is CBMutableDescriptor else {
@@ -119,14 +120,19 @@ extension ServiceDescription.Descriptor {
     }
     switch (descriptor.uuid.uuidString, descriptor.value) {
     case (CBUUIDCharacteristicUserDescriptionString, let text as String): value = Data(text.utf8)
-    case (CBUUIDCharacteristicFormatString, let format as Data): value = format
-    case (CBUUIDCharacteristicUserDescriptionString, _), (CBUUIDCharacteristicFormatString, _):
+    case (
+      CBUUIDCharacteristicExtendedPropertiesString, _
+    ), (CBUUIDClientCharacteristicConfigurationString, _), (CBUUIDServerCharacteristicConfigurationString, _):
       throw .invalid(
-        "The descriptor \(descriptor.uuid) of \(characteristic) has a value of the wrong type: 2901 is a String, 2904 a Data."
-      )
+        "The descriptor \(descriptor.uuid) of \(characteristic) cannot be published: the adapter makes it itself.")
+    case (CBUUIDCharacteristicUserDescriptionString, _):
+      throw .invalid(
+        "The descriptor 2901 of \(characteristic) has a value of the wrong type: 2901 is a String.")
+    case (_, let octets as Data): value = octets
     default:
       throw .invalid(
-        "The descriptor \(descriptor.uuid) of \(characteristic) cannot be published: only 2901 and 2904 can.")
+        "The descriptor \(descriptor.uuid) of \(characteristic) has a value of the wrong type: \(descriptor.uuid) is a Data."
+      )
     }
     guard value.count <= 512 else {
       throw .invalid(

@@ -99,7 +99,9 @@ extension HostCore {
       upper.closeServer(at: index)
       collectServer()
       let link = upper.remove(at: index)
-      emit(.linkDown(link.id, reason: reason))
+      // The local host has ended it, for this reason.
+      let ours = reason == .connectionTerminatedByLocalHost ? link.protection.failure : nil
+      emit(.linkDown(link.id, reason: ours ?? reason))
       for id in link.disconnectRequests { emit(.completed(id, .disconnected)) }
     }
     advertiser.disconnected(hci: &hci, now: now)
@@ -111,6 +113,8 @@ extension HostCore {
   mutating func disconnect(at index: Int, _ reason: HCIStatus, _ now: Instant) {
     guard upper.links[index].phase == .up else { return }
     upper.links[index].phase = .disconnecting
+    // Nothing follows the command: the peer may not get it, and nobody waits for what comes of it.
+    hci.credits.stop(upper.links[index].handle)
     sendDisconnect(upper.links[index].handle, reason, now)
   }
   private mutating func sendDisconnect(_ handle: ConnectionHandle, _ reason: HCIStatus, _ now: Instant) {
@@ -126,6 +130,8 @@ extension HostCore {
     if status == .unknownConnectionIdentifier { return linkDown(handle, .connectionTerminatedByLocalHost, now) }
     guard let index = upper.index(of: handle) else { return emit(.violation(nil, .disconnectRefused(status))) }
     upper.links[index].phase = .up
+    hci.credits.resume(handle)
+    note(at: index)
     emit(.violation(upper.links[index].id, .disconnectRefused(status)))
     let requests = upper.links[index].disconnectRequests
     upper.links[index].disconnectRequests = []

@@ -80,6 +80,8 @@ extension HostCore {
   /// Forgets a bond; a link that it encrypts stays encrypted. False if there is none; else `.bondRemoved` follows.
   @discardableResult public mutating func removeBond(with peer: PeerID, now: Instant) -> Bool {
     guard forget(peer) else { return false }
+    // What has awaited the bond's encryption does so no more.
+    for index in 0..<upper.links.count where upper.links[index].peer == peer { collect(at: index) }
     drain(now)
     return true
   }
@@ -179,6 +181,8 @@ extension HostCore {
       case .failed(let error):
         emit(.pairingEnded(link, error))
         ended(at: index, .pairingFailed(error))
+        // Without a way to encrypt the link, requests would wait for ever.
+        if upper.links[index].client.hasWaitingRequest { distrust(at: index, .authenticationFailure, now) }
       case .resumed: ended(at: index, nil)
       case .report(let violation): emit(.violation(link, .smp(violation)))
       }
@@ -241,6 +245,27 @@ extension HostCore {
       }
     }
   }
+  /// The client has something to send over a link that must be encrypted first: `secure` sees to it, at once if nothing
+  /// is in progress.
+  mutating func demandSecurity(at index: Int) {
+    guard upper.links[index].client.awaitsEncryption, upper.links[index].protection.refusal == nil,
+      upper.links[index].protection.isIdle, upper.links[index].phase == .up
+    else { return }
+    upper.links[index].protection.refusal = .insufficientEncryption
+  }
+  /// A link to a bonded peer is believed only when it is encrypted. Decision 0061. Without a key for it, it cannot be.
+  private func mustBeEncrypted(at index: Int) -> Bool {
+    guard configuration.encryptsBondedLinks, upper.links[index].protection.security.key == nil,
+      let bond = bonds[upper.links[index].peer]
+    else { return false }
+    return (upper.links[index].role == .central ? bond.peers : bond.ours).longTermKey != nil
+  }
+  /// Ends a link that must be encrypted and is not: anybody may have the peer's address.
+  private mutating func distrust(at index: Int, _ status: HCIStatus, _ now: Instant) {
+    guard mustBeEncrypted(at: index), upper.links[index].phase == .up else { return }
+    upper.links[index].protection.failure = status
+    disconnect(at: index, .authenticationFailure, now)
+  }
   /// The settings for a pairing that the peer begins.
   mutating func prepare(at index: Int) {
     upper.links[index].protection.manager.settings = settings(nil, for: upper.links[index].peer)
@@ -256,12 +281,14 @@ extension HostCore {
   }
   /// The server has refused a request of our client. Vol 3, Part C, §10.3.2.
   private mutating func help(_ refusal: ATTError, at index: Int, _ now: Instant) {
-    guard upper.links[index].protection.isIdle else { return }  // its end helps
+    // The end of what is in progress helps, or that of the link.
+    guard upper.links[index].protection.isIdle, upper.links[index].phase == .up else { return }
     let key = upper.links[index].protection.security.key
     if key == nil, let bond = bonds[upper.links[index].peer], begin(with: bond, at: index, now) { return }
     let canImprove = configuration.pairing.canImprove(key, isTooShort: refusal == .encryptionKeySizeTooShort)
     if configuration.pairsOnDemand, canImprove, beginPairing(at: index, nil, isOnDemand: true, now) == nil { return }
     upper.links[index].client.securityEnded(isSecured: false)
+    distrust(at: index, .authenticationFailure, now)
   }
 
   private mutating func paired(_ result: PairingResult, at index: Int, _ now: Instant) {
@@ -397,6 +424,8 @@ extension HostCore {
         ended(at: index, failure)
       }
     }
+    // Status 0 without encryption: nobody has failed to find the key, and a controller has switched the encryption off.
+    if !isEncrypted { distrust(at: index, status == .success ? .authenticationFailure : status, now) }
     resumePairings(at: index, failure, now)
     secure(at: index, now)
   }
@@ -435,8 +464,16 @@ extension HostCore {
   /// Tells GATT's server, and the application.
   private mutating func securityChanged(at index: Int) {
     let security = upper.links[index].protection.security
-    upper.setSecurity(security, at: index)
+    setSecurity(at: index)
     emit(.securityChanged(upper.links[index].id, security))
+  }
+  /// Tells GATT's server and client.
+  private mutating func setSecurity(at index: Int) {
+    upper.setSecurity(upper.links[index].protection.security, at: index)
+    let awaitsEncryption = mustBeEncrypted(at: index)
+    if awaitsEncryption != upper.links[index].client.awaitsEncryption {
+      upper.links[index].client.awaitsEncryption = awaitsEncryption
+    }
   }
   /// GATT's record of a bonded client has changed.
   mutating func store(_ record: Octets, of peer: PeerID) {
@@ -452,7 +489,7 @@ extension HostCore {
   /// A link is up: what is known of its peer applies, and a Central encrypts it.
   mutating func protect(at index: Int, _ now: Instant) {
     prepare(at: index)
-    upper.setSecurity(upper.links[index].protection.security, at: index)
+    setSecurity(at: index)
     verifySignatures(at: index)
     guard configuration.encryptsBondedLinks, upper.links[index].role == .central,
       let bond = bonds[upper.links[index].peer]
@@ -462,6 +499,7 @@ extension HostCore {
   /// The link ends: so does what was in progress on it. When a controller has waited for an answer of the other for 40 s,
   /// the link ends with 0x22: Vol 6, Part B, §5.2.
   mutating func unprotect(at index: Int, _ reason: HCIStatus, _ now: Instant) {
+    upper.links[index].protection.refusal = nil
     upper.links[index].protection.manager.linkClosed(now: now)
     if reason == .lmpOrLLResponseTimeout { encryptionFailed(at: index, reason) }
     if upper.links[index].protection.delivery != nil {
@@ -480,6 +518,7 @@ extension HostCore {
     if case .starting(_, _, let deadline) = upper.links[index].protection.phase, deadline <= now {
       encryptionFailed(at: index, .lmpOrLLResponseTimeout)
       ended(at: index, .refused(.encrypt, .lmpOrLLResponseTimeout))
+      if mustBeEncrypted(at: index) { upper.links[index].protection.failure = .lmpOrLLResponseTimeout }
       // Neither end knows whether the other encrypts.
       disconnect(at: index, .authenticationFailure, now)
       resumePairings(at: index, .refused(.encrypt, .lmpOrLLResponseTimeout), now)

@@ -18,6 +18,7 @@ extension HostCore {
     guard let index = upper.index(of: link) else { return emit(.completed(id, .failed(.noSuchLink))) }
     upper.links[index].makeRequests(isHeld: isHeld)
     body(&upper.links[index].client)
+    demandSecurity(at: index)
     collect(at: index)
   }
   /// Releases a held request: all commands that precede it have been written. Does nothing if it has ended.
@@ -46,7 +47,12 @@ extension HostCore {
   public mutating func write(command value: Span<UInt8>, to handle: AttributeHandle, on link: LinkID) -> SendAnswer {
     guard let index = upper.index(of: link) else { return .closed }
     hci.credits.setWants(upper.links[index].handle, true)
-    return upper.links[index].offer(command: handle, value)
+    let answer = upper.links[index].offer(command: handle, value)
+    if case .full = answer, upper.links[index].client.awaitsEncryption {
+      demandSecurity(at: index)
+      note(at: index)
+    }
+    return answer
   }
 
   /// The same; if nothing waits before it and the controller has a buffer, the packet is written into `output` at once,

@@ -102,7 +102,8 @@ public enum HostEffect: Sendable {
   /// There is no bond with this peer any more: `removeBond`, or the limit of bonds, or the peer has a new `PeerID`.
   case bondRemoved(PeerID)
   /// The link could not be encrypted with the key of our bond: 0x06, the peer no longer has the key; 0x22, it did not
-  /// answer, and the link ends; or the controller's status (Vol 1, Part F, §2). The bond stays until
+  /// answer; or the controller's status (Vol 1, Part F, §2). `.linkDown` follows with the same status, unless the link is
+  /// encrypted all the same or `HostConfiguration.encryptsBondedLinks` is off. The bond stays until
   /// `HostCore.removeBond`, because another device may use the peer's address.
   case encryptionFailed(LinkID, HCIStatus)
 

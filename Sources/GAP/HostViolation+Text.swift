@@ -12,6 +12,8 @@ extension HostViolation {
     case .hci(let violation): words(violation)
     case .l2cap(let violation): words(violation)
     case .att(let violation): words(violation)
+    case .gatt(.notEncrypted(let handle)):
+      "a value of attribute \(handle.text) came over a link to a bonded device that is not encrypted: ignored"
     case .gatt(let violation):
       "the peer's response breaks a rule, \(violation.text): the request fails or goes on without it"
     case .smp(let violation): words(violation)
@@ -121,6 +123,7 @@ extension ResponseViolation {
   public var text: String {
     switch self {
     case .unexpectedResponse: "it belongs to another request"
+    case .notEncrypted(let handle): "the value of \(handle.text) is not encrypted"
     case .handlesNotIncreasing(let handle): "handles do not increase at \(handle.text)"
     case .handleOutOfRange(let handle): "handle \(handle.text) was not asked for"
     case .groupEnd(let handle): "the group at \(handle.text) ends before it starts"

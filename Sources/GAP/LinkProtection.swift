@@ -66,6 +66,8 @@ struct LinkProtection: ~Copyable {
   var pairings: [(id: RequestID, settings: PairingSettings?)] = []
   /// The server has refused a request of GATT's client, which waits for more security.
   var refusal: ATTError?
+  /// Why the host ends the link: it could not be encrypted.
+  var failure: HCIStatus?
   /// GATT's server knows the client as the bonded one.
   var isClientRestored = false
 
@@ -86,6 +88,8 @@ struct LinkProtection: ~Copyable {
     return manager.isIdle
   }
   var deadline: Instant? {
+    // `HostCore.demandSecurity`: at once.
+    if refusal != nil { return .zero }
     guard case .starting(_, _, let deadline) = phase else { return manager.deadline }
     return .earliest(deadline, manager.deadline)
   }

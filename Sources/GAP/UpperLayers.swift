@@ -66,8 +66,12 @@ struct Link: ~Copyable {
   mutating func offer(command handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
     bearers.first.bearer.offer(command: handle, value, client: client)
   }
+  /// A signature proves on its own who has written: it does not await encryption.
   mutating func offer(signed handle: AttributeHandle, _ value: Span<UInt8>) -> SendAnswer {
-    bearers.first.bearer.offer(signed: handle, value, client: client)
+    let awaitsEncryption = client.awaitsEncryption
+    client.awaitsEncryption = false
+    defer { client.awaitsEncryption = awaitsEncryption }
+    return bearers.first.bearer.offer(signed: handle, value, client: client)
   }
   /// Requests may have ended: see `Bearer.releaseCommands`.
   mutating func releaseCommands() { bearers.forEach { $0.bearer.releaseCommands(client: client) } }
@@ -248,7 +252,12 @@ extension AttributeHandle {
     guard let index = index(of: link) else { return }
     if channel == .attribute, let pdu = links[index].bearers.first.bearer.notification(in: payload) {
       mayChangeLink = false
-      let value = batch.keep(payload.extracting(pdu.attributeValue.range)), handle = pdu.attributeHandle
+      let handle = pdu.attributeHandle
+      if handle != links[index].plainHandle, links[index].client.awaitsEncryption {
+        mayChangeLink = true
+        return batch.append(.violation(links[index].id, .gatt(.notEncrypted(handle))))
+      }
+      let value = batch.keep(payload.extracting(pdu.attributeValue.range))
       return batch.append(
         value: value, of: handle, isIndication: false,
         isServiceChanged: handle != links[index].plainHandle && isServiceChanged(handle, at: index), on: links[index].id

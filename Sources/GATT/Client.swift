@@ -40,9 +40,17 @@ public struct Client: AttributeClient, ~Copyable {
 
   /// In the order in which they were opened.
   @usableFromInline var bearers = UniqueArray<RequestQueue>()
-  /// How many of `bearers` are not idle. At 0 the bearers ask for no request and skip the list, so that sending a value
+  /// How many of `bearers` are not idle, and one more while the client awaits encryption. At 0 the bearers ask for no request and skip the list, so that sending a value
   /// costs nothing extra.
   @usableFromInline var busyCount = 0
+  /// The link claims to lead to a bonded server and is not encrypted, so anybody may answer: no request leaves, commands
+  /// are refused, and values are dropped, but a Service Changed indication, which can only cost a discovery, is
+  /// processed. Requests that are made meanwhile wait.
+  public var awaitsEncryption = false {
+    didSet { busyCount += (awaitsEncryption ? 1 : 0) - (oldValue ? 1 : 0) }
+  }
+  /// A request waits to be sent.
+  public var hasWaitingRequest: Bool { busyCount > (awaitsEncryption ? 1 : 0) }
   /// The bearer whose procedure uses what the client has once: see `ClientBearers.swift`.
   var exclusive: BearerID?
   /// The bearer that new requests are made on: see `makeRequests`.
@@ -174,10 +182,10 @@ public struct Client: AttributeClient, ~Copyable {
   // MARK: The bearer's side
 
   @inlinable @inline(__always) public func hasRequest(on bearer: BearerID) -> Bool {
-    busyCount > 0 && Client.isAsking(bearer, among: bearers)
+    busyCount > 0 && !awaitsEncryption && Client.isAsking(bearer, among: bearers)
   }
   @inlinable @inline(__always) public func holdsCommands(on bearer: BearerID) -> Bool {
-    busyCount > 0 && Client.holdsCommands(bearer, among: bearers)
+    busyCount > 0 && (awaitsEncryption || Client.holdsCommands(bearer, among: bearers))
   }
   // Kept out of the path of values, and static, because a borrowed client would be copied for the call.
   @inline(never) @usableFromInline
@@ -319,6 +327,7 @@ public struct Client: AttributeClient, ~Copyable {
   public mutating func receive(value: ATTPDU, in packet: Span<UInt8>, on bearer: BearerID, now: Instant) {
     emptyArena()
     if index(of: bearer) == nil { return }
+    if awaitsEncryption { return drop(value, in: packet) }
     switch value {
     case .handleValueNotification(let pdu): keep(pdu.attributeHandle, pdu.attributeValue, packet, .notification)
     case .handleValueIndication(let pdu):
@@ -330,6 +339,24 @@ public struct Client: AttributeClient, ~Copyable {
       var cursor = pdu.handleLengthValueTupleList.cursor
       while let tuple = cursor.next(in: packet) {
         keep(tuple.attributeHandle, tuple.attributeValue, packet, .notification)
+      }
+    default: break
+    }
+  }
+
+  /// The link is not encrypted, see `awaitsEncryption`.
+  private mutating func drop(_ value: ATTPDU, in packet: Span<UInt8>) {
+    switch value {
+    case .handleValueNotification(let pdu): effects.append(.ignored(.notEncrypted(pdu.attributeHandle)))
+    case .handleValueIndication(let pdu):
+      guard isServiceChanged(pdu.attributeHandle) else {
+        return effects.append(.ignored(.notEncrypted(pdu.attributeHandle)))
+      }
+      received(serviceChanged: pdu.attributeValue, in: packet)
+    case .multipleHandleValueNotification(let pdu):
+      var cursor = pdu.handleLengthValueTupleList.cursor
+      while let tuple = cursor.next(in: packet) {
+        effects.append(.ignored(.notEncrypted(tuple.attributeHandle)))
       }
     default: break
     }

@@ -103,4 +103,6 @@ public enum ResponseViolation: BitwiseCopyable, Sendable, Equatable {
   case tooLong
   /// A Service Changed value that is not a range: the client takes everything as changed. Vol 3, Part G, §7.1.
   case changedRange
+  /// A value of this attribute, from somebody who has not proven to be the bonded server: `Client.awaitsEncryption`.
+  case notEncrypted(AttributeHandle)
 }

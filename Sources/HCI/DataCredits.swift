@@ -37,6 +37,8 @@ public struct DataCredits: ~Copyable {
     /// Packets that the controller has reported as completed, modulo 2³².
     @usableFromInline var completed: UInt32 = 0
     @usableFromInline var wants = false
+    /// It gets no buffers: see `stop`.
+    @usableFromInline var isStopped = false
     init(handle: ConnectionHandle) { self.handle = handle }
   }
   /// In turn: the search begins after the link served last.
@@ -46,7 +48,7 @@ public struct DataCredits: ~Copyable {
   @usableFromInline var places = UniqueArray<UInt16>()
   @usableFromInline static var nowhere: UInt16 { .max }
   @usableFromInline var turn = 0
-  /// The number of links that want a buffer, and the index of the latest: often the only one.
+  /// The number of links that want a buffer or are stopped, and the index of the latest: often the only one.
   @usableFromInline var waiting = 0, latest = 0
   /// The limit for a link that waits alone.
   @usableFromInline var limitAlone = 0
@@ -95,6 +97,7 @@ public struct DataCredits: ~Copyable {
   /// The link has ended: its buffers are free again.
   public mutating func close(_ handle: ConnectionHandle) {
     guard let index = index(handle) else { return }
+    resume(handle)
     setWants(handle, false)
     if links[index].inController > 0 { withData -= 1 }
     freeCount += links[index].inController
@@ -105,12 +108,28 @@ public struct DataCredits: ~Copyable {
     setLimitAlone()
   }
 
+  /// The link gets no more buffers, whatever it wants, until `resume`. It counts as waiting, so that `takeAtOnce` gives
+  /// buffers to none.
+  public mutating func stop(_ handle: ConnectionHandle) {
+    guard let index = index(handle), !links[index].isStopped else { return }
+    setWants(handle, false)
+    links[index].isStopped = true
+    waiting += 1
+  }
+  /// Ends `stop`. The link wants no buffer now: call `setWants`.
+  public mutating func resume(_ handle: ConnectionHandle) {
+    guard let index = index(handle), links[index].isStopped else { return }
+    links[index].isStopped = false
+    waiting -= 1
+  }
+
   /// Records whether the link has a packet to send.
   @inlinable @inline(__always) public mutating func setWants(_ handle: ConnectionHandle, _ wants: Bool) {
     guard let index = index(handle) else { return }
     if wants { latest = index }
     var link = links[index]
     guard link.wants != wants else { return }
+    if link.isStopped { return }
     link.wants = wants
     links[index] = link
     waiting &+= wants ? 1 : -1

@@ -38,6 +38,7 @@ import Testing
     let violations: [ResponseViolation] = [
       .unexpectedResponse, .handlesNotIncreasing(handle), .handleOutOfRange(handle), .groupEnd(handle),
       .declarationLength(handle, 2), .valueHandle(handle), .echo(handle), .tooLong, .changedRange,
+      .notEncrypted(handle),
     ]
     expect(violations, { BluetoothError(ClientError.malformedResponse($0)) }) {
       switch $0 {
@@ -50,6 +51,7 @@ import Testing
       case .echo: 6
       case .tooLong: 7
       case .changedRange: 8
+      case .notEncrypted: 9
       }
     }
     let client: [ClientError] =

@@ -39,6 +39,28 @@ import Testing
     }
   }
 
+  /// Three accepted writes: one edge, when the last has left. After a refusal there is that edge, and this one. A port that
+  /// does not tell it has the first alone.
+  @Test(arguments: [true, false]) func anEdgeWhenAllHaveLeft(_ tellsDrained: Bool) {
+    let ready = Atomic(0), value = [UInt8](repeating: 7, count: 20)
+    let port = SendPort(
+      handle: AttributeHandle(rawValue: 3), kind: .command, capacity: 0, mtu: 23, tellsDrained: tellsDrained,
+      onReady: { ready.add(1, ordering: .relaxed) }, wake: { _ in })
+    func drain() {
+      while port.sendAll(now: .zero, inTurns: true, { _, _ in true }, sent: {}) == .more {}
+    }
+    for run in 1...3 {
+      for _ in 0..<3 { #expect(port.offer(value)) }
+      #expect(port.sendAll(now: .zero, inTurns: true, { _, _ in false }, sent: {}) == .refused)
+      drain()
+      drain()
+      #expect(ready.load(ordering: .relaxed) == (tellsDrained ? run : 0) && port.readyEdges == 0)
+    }
+    while port.offer(value) {}
+    drain()
+    #expect(ready.load(ordering: .relaxed) == (tellsDrained ? 5 : 1) && port.readyEdges == 1)
+  }
+
   /// A producer fills the port at each ready edge; the link sends `burst` values every `interval` ms. After the first five
   /// seconds no value waits longer than `oldest` ms, and none of the places on the air stays empty.
   @Test(arguments: [

@@ -20,6 +20,19 @@ import Testing
     try await host.advertiseAsSensor()
     return (sensor, host, await host.identityAddress)
   }
+  /// Once the GAP service's name was read it stays: an advertisement may have a shortened one.
+  @Test func namesThatWereReadStay() {
+    var names = PeerNames()
+    let (one, two) = (PeerID(PeerAddress(DeviceAddress(1), .public)), PeerID(PeerAddress(DeviceAddress(2), .public)))
+    #expect(names.set("Be", of: one) && !names.set("Be", of: one) && names.set("Belt", of: one))
+    #expect(names.setRead("My Belt", of: one) && !names.setRead("My Belt", of: one))
+    #expect(!names.set("Belt", of: one) && names[one] == "My Belt")
+    #expect(names.setRead("My new Belt", of: one) && names[one] == "My new Belt")
+    #expect(names.set("Be", of: two))
+    names.merge(one, into: two)
+    #expect(!names.set("Be", of: two) && names[two] == "My new Belt")
+  }
+
   /// The peer of the adapter's only link reveals its identity.
   private func identify(_ adapter: Adapter, as identity: PeerAddress) async throws {
     let irk = irk

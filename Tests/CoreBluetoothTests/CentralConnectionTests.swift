@@ -257,6 +257,41 @@ import Testing
     #expect(old.reasons == [.connectionTimeout])
     withExtendedLifetime(peripheral) {}
   }
+  @Test("Of a delegate with both methods the older one is called, alone, as by Apple's framework; with the newer, that")
+  func disconnectionOfBoth() throws {
+    class Newer: NSObject, CBCentralManagerDelegate {
+      var calls: [String] = []
+      func centralManagerDidUpdateState(_ central: CBCentralManager) {}
+      func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
+        isReconnecting: Bool, error: (any Error)?
+      ) { calls.append("newer \(timestamp) \(isReconnecting) \((error as? CBError)?.code.rawValue ?? -1)") }
+    }
+    final class Both: NSObject, CBCentralManagerDelegate {
+      var calls: [String] = []
+      func centralManagerDidUpdateState(_ central: CBCentralManager) {}
+      func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
+      ) { calls.append("older \((error as? CBError)?.code.rawValue ?? -1)") }
+      func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
+        isReconnecting: Bool, error: (any Error)?
+      ) { calls.append("newer") }
+    }
+    let lab = CentralLab(), both = Both(), newer = Newer()
+    let peripheral = try lab.connected()
+    lab.manager.delegate = both
+    lab.deliver(.disconnected(lab.peer, gone, isReconnecting: true, seconds: 1))
+    #expect(both.calls == ["older 6"])
+    lab.manager.delegate = newer
+    lab.deliver(
+      .connected(lab.peer, name: nil, longestWrite: 20),
+      .disconnected(lab.peer, gone, isReconnecting: false, seconds: 2))
+    #expect(newer.calls == ["newer 2.0 false 6"])
+    // Called by the program itself, the method that is missing does nothing.
+    newer.centralManager(lab.manager, didDisconnectPeripheral: peripheral, error: nil)
+    #expect(newer.calls.count == 1)
+  }
   @Test("A peripheral of another manager stands for its device: the delegate gets the manager's own")
   func foreignPeripheral() throws {
     let (lab, other) = (CentralLab(), CentralLab())

@@ -47,6 +47,37 @@ import Testing
     for code in answers { #expect(!(CBATTError(code) as any Error).localizedDescription.contains("CBATTError")) }
   }
 
+  @Test("Both casts succeed, as in programs that know NSError alone, from a delegate's optional error too")
+  func bridged() throws {
+    let errors: [((any Error)?, String, Int)] = [
+      (CBError(.connectionTimeout, userInfo: ["more": 1]), CBErrorDomain, 6),
+      (CBATTError(.readNotPermitted, userInfo: ["more": 1]), CBATTErrorDomain, 2),
+    ]
+    for (error, domain, code) in errors {
+      let bridged = error as? NSError
+      #expect(bridged?.domain == domain && bridged?.code == code && bridged?.userInfo["more"] as? Int == 1)
+      #expect(bridged?.localizedDescription == error?.localizedDescription)
+      #expect((error as Any) as? NSError == bridged && bridged == error.map { $0 as NSError })
+      #expect(Set([bridged, error as? NSError]).count == 1)
+    }
+    let lost: any Error = NSError(domain: CBErrorDomain, code: 6, userInfo: ["more": 1])
+    let refused: any Error = NSError(domain: CBATTErrorDomain, code: 0x80)
+    let foreign: any Error = NSError(domain: NSCocoaErrorDomain, code: 6)
+    #expect((lost as? CBError)?.code == .connectionTimeout && (lost as? CBError)?.userInfo["more"] as? Int == 1)
+    #expect((refused as? CBATTError)?.code.rawValue == 0x80 && refused as? CBError == nil)
+    #expect(foreign as? CBError == nil && foreign as? CBATTError == nil && (foreign as? NSError)?.code == 6)
+    func fails(_ error: any Error) throws { throw error }
+    do { try fails(lost) } catch CBError.connectionTimeout {} catch {
+      Issue.record("\(error) is not caught by its code")
+    }
+    do { try fails(lost) } catch let error as CBError {
+      #expect(error.hashValue == CBError(.connectionTimeout).hashValue)
+    } catch {
+      Issue.record("\(error) is not caught by its type")
+    }
+    do { try fails(CBError(.connectionTimeout)) } catch let error as NSError { #expect(error.code == 6) }
+  }
+
   @Test("An application's own error code survives, as in Apple's enumeration") func unknownAnswers() throws {
     let code = try #require(CBATTError.Code(rawValue: 0x80))
     let error: any Error = CBATTError(code)

@@ -110,7 +110,8 @@ private func heartRateService() -> CBMutableService {
     #expect(service.characteristics?.isEmpty == true)
   }
   enum Rule: CaseIterable {
-    case cachedAndWritable, cachedAndNotified, broadcast, extended, tooLong, configuration, description, format, foreign
+    case cachedAndWritable, cachedAndNotified, broadcast, extended, tooLong, configuration, extendedProperties
+    case serverConfiguration, description, format, report, foreign
     var tree: (CBCharacteristic, String) {
       func described(_ uuid: String, _ value: Any?) -> CBCharacteristic {
         let characteristic = CBMutableCharacteristic(
@@ -130,11 +131,32 @@ private func heartRateService() -> CBMutableService {
       case .extended: (plain([.read, .extendedProperties], nil), "extended properties")
       case .tooLong: (plain(.read, Data(count: 513)), "513 octets")
       case .configuration: (described("2902", NSNumber(value: 1)), "cannot be published")
+      case .extendedProperties: (described("2900", Data([1, 0])), "cannot be published")
+      case .serverConfiguration: (described("2903", Data([1, 0])), "cannot be published")
+      case .report: (described("2908", "text"), "2908 is a Data")
       case .description: (described("2901", Data([0x41])), "2901 is a String")
-      case .format: (described("2904", "text"), "2904 a Data")
+      case .format: (described("2904", "text"), "2904 is a Data")
       case .foreign: (CBCharacteristic(uuid: measurement), "not a CBMutableCharacteristic")
       }
     }
+  }
+
+  @Test("Every descriptor but 2900, 2902 and 2903 is published: a HID report's reference, one of 128 bits")
+  func descriptors() throws {
+    let script = PeripheralScript(), service = CBMutableService(type: CBUUID(string: "1812"), primary: true)
+    let report = CBMutableCharacteristic(
+      type: CBUUID(string: "2A4D"), properties: [.read, .notify], value: nil, permissions: .readable)
+    let types = ["2908", "2907", "2905", "2906", "290A", "0000BEEF-1212-EFDE-1523-785FEF13D123"]
+    report.descriptors = types.map { CBMutableDescriptor(type: CBUUID(string: $0), value: Data([1, 1])) }
+    service.characteristics = [report]
+    script.manager.add(service)
+    guard case .addService(_, let description) = script.session.takeRequests().first else {
+      Issue.record("nothing was added")
+      return
+    }
+    #expect(
+      description.characteristics.first?.descriptors
+        == types.map { .init(uuid: CBUUID(string: $0).uuid, value: Data([1, 1])) })
   }
 
   @Test("512 octets are the most that a cached value has, Vol 3, Part F, §3.2.9")

@@ -134,6 +134,7 @@ import Testing
     bench.perform { core, now in core.encrypt(Self.link, id: RequestID(rawValue: 2), now: now) }
     bench.answer(.commandDisallowed)
     same(bench.takeTexts(), ["encryptionFailed(link 1, 0x0C)", "2: refused to encrypt 0x0C"])
+    bench = Self.linked(.central, Self.bond())
     bench.perform { core, now in core.encrypt(Self.link, id: RequestID(rawValue: 3), now: now) }
     bench.answerAll()
     bench.receive(data(0x40, [0x03, 0x17, 0x00]))  // our MTU exchange is not to time out
@@ -375,11 +376,12 @@ import Testing
     same(all.first, "02 40 00 07 00 03 00 04 00 0A 05 00")
     #expect(all.contains { $0.hasPrefix("2: ") && $0.contains("0x05") }, "\(all)")
   }
-  /// With a bond the link is being encrypted already: the request is repeated once, whatever the answer.
+  /// With a bond the link is encrypted on demand: the request is repeated once, whatever the answer.
   @Test func aRefusedRequestIsRepeatedOnce() {
-    var bench = Self.linked(.central, Self.bond())
+    var bench = Self.linked(.central, Self.bond()) { $0.encryptsBondedLinks = false }
     Self.refused(&bench)
-    same(bench.takeAll(), [])
+    same(bench.takeAll(), ["LE_Enable_Encryption"])
+    bench.answerAll()
     bench.receive(Self.encryptionChange())
     #expect(bench.takeAll().contains("02 40 00 07 00 03 00 04 00 0A 03 00"))
     bench.receive(data(0x40, Self.refusal))
@@ -389,14 +391,159 @@ import Testing
   }
   /// A cancelled request is not repeated, and its caller hears it once.
   @Test func aWaitingRequestIsCancelled() {
-    var bench = Self.linked(.central, Self.bond())
+    var bench = Self.linked(.central, Self.bond()) { $0.encryptsBondedLinks = false }
     Self.refused(&bench)
+    bench.answerAll()
+    bench.forget()
     bench.perform { core, now in core.cancel(RequestID(rawValue: 2), now: now) }
     let all = bench.takeAll()
     same(all.first, "02 40 00 07 00 03 00 04 00 0A 05 00")
     same(all.filter { $0.hasPrefix("2: ") }.count, 1)
     bench.receive(Self.encryptionChange())
     same(bench.takeAll().filter { $0.hasPrefix("2: ") || $0.contains("0A 03 00") }, [])
+  }
+
+  // MARK: A bonded peer is believed on an encrypted link alone: Decision 0061
+
+  private static func read(_ bench: inout Bench, id: UInt64 = 7) {
+    bench.perform { core, _ in
+      core.withClient(of: link, id: RequestID(rawValue: id)) {
+        $0.read(RequestID(rawValue: id), AttributeHandle(rawValue: 3))
+      }
+    }
+  }
+  /// A central's requests wait, its commands are refused and values are ignored, until the link is encrypted.
+  @Test func nothingIsBelievedBeforeTheEncryption() {
+    var bench = Self.linked(.central, Self.bond())
+    bench.answerAll()
+    bench.receive(data(0x40, [0x03, 0x17, 0x00]))  // our MTU exchange
+    bench.forget()
+    Self.read(&bench)
+    let value: [UInt8] = [1]
+    bench.perform { core, _ in
+      expect(core.write(command: value.span, to: AttributeHandle(rawValue: 3), on: Self.link) == .full)
+    }
+    same(bench.takeAll(), [])
+    bench.receive(data(0x40, octets("1B 03 00 2A")))
+    bench.receive(data(0x40, octets("23 03 00 01 00 2A 05 00 01 00 2B")))
+    same(bench.takeAll(), ["link 1 gatt", "link 1 gatt", "link 1 gatt"])
+    // An indication is confirmed, or the server would send no other, and not reported: Vol 3, Part F, §3.4.7.2.
+    bench.receive(data(0x40, octets("1D 03 00 2A")))
+    same(bench.takeAll(), ["02 40 00 05 00 01 00 04 00 1E", "link 1 gatt"])
+    bench.receive(Self.encryptionChange())
+    let all = bench.takeAll()
+    #expect(all.contains("02 40 00 07 00 03 00 04 00 0A 03 00") && all.contains("readyToSend(link 1)"), "\(all)")
+    bench.receive(data(0x40, octets("1B 03 00 2A")))
+    #expect(bench.takeTexts().contains { $0.hasPrefix("value(") })
+  }
+  /// Whatever has failed, the link ends, and says what: BLESA. Vol 3, Part C, §10.3.1.
+  @Test(arguments: [
+    HCIStatus.pinOrKeyMissing, .authenticationFailure, .unsupportedRemoteFeature, .connectionTimeout, .unspecifiedError,
+  ]) func aFailedEncryptionEndsTheLink(_ status: HCIStatus) {
+    for role in [LinkRole.central, .peripheral] {
+      var bench = Self.linked(role, Self.bond())
+      bench.answerAll()
+      bench.receive(data(0x40, [0x03, 0x17, 0x00]))
+      if role == .peripheral {
+        bench.receive(Self.keyRequest())
+        bench.answerAll()
+      }
+      bench.forget()
+      Self.read(&bench)
+      bench.receive(Self.encryptionChange(status, isOn: false))
+      #expect(bench.sent.contains("Disconnect(64, 0x05)"), "\(role): \(bench.sent)")
+      #expect(!bench.sent.contains { $0.hasSuffix("0A 03 00") }, "\(role): \(bench.sent)")
+      bench.answerAll()
+      bench.forget()
+      bench.receive(data(0x40, octets("1B 03 00 2A")))
+      bench.receive(disconnectionComplete(0x40, .connectionTerminatedByLocalHost))
+      let texts = bench.takeTexts()
+      #expect(texts.contains("link 1 down: 0x\(hex([status.rawValue]))"), "\(role): \(texts)")
+      #expect(texts.contains { $0.hasPrefix("7: ") } && !texts.contains { $0.hasPrefix("value(") }, "\(texts)")
+    }
+  }
+  /// A controller that switches the encryption off: Vol 4, Part E, §7.7.8.
+  @Test func encryptionThatEnds() {
+    var bench = Self.linked(.central, Self.bond())
+    bench.answerAll()
+    bench.receive(Self.encryptionChange())
+    bench.forget()
+    bench.receive(Self.encryptionChange(isOn: false))
+    same(bench.takeAll(), ["Disconnect(64, 0x05)", "securityChanged(link 1, not encrypted, bonded)"])
+  }
+  /// As Peripheral our client's request has the host ask the Central to encrypt: Vol 3, Part H, §2.4.6. Without an answer
+  /// the link ends.
+  @Test(arguments: [true, false]) func aPeripheralsClientAsksForEncryption(isAnswered: Bool) {
+    var bench = Self.linked(.peripheral, Self.bond())
+    bench.answerAll()
+    bench.forget()
+    Self.read(&bench)
+    bench.wait(.seconds(1))
+    let sent = bench.takeAll()
+    #expect(sent.count == 1 && sent.first?.hasPrefix("02 40 00 06 00 02 00 06 00 0B") == true, "\(sent)")
+    if isAnswered {
+      bench.receive(Self.keyRequest())
+      bench.answerAll()
+      bench.receive(Self.encryptionChange())
+      #expect(bench.takeAll().contains("02 40 00 07 00 03 00 04 00 0A 03 00"))
+    } else {
+      bench.wait(.seconds(31))
+      #expect(bench.takeAll().contains("Disconnect(64, 0x05)"))
+    }
+  }
+  /// Who insists, and a bond that has no key for the link, talk to whoever has the address.
+  @Test func requestsThatDoNotWait() {
+    var keyless = Self.bond()
+    keyless.peers.longTermKey = nil
+    for (bond, encrypts) in [(Self.bond(), false), (keyless, true)] {
+      var bench = Self.linked(.central, bond) { $0.encryptsBondedLinks = encrypts }
+      bench.answerAll()
+      bench.receive(data(0x40, [0x03, 0x17, 0x00]))
+      bench.forget()
+      Self.read(&bench)
+      same(bench.takeAll(), ["02 40 00 07 00 03 00 04 00 0A 03 00"])
+    }
+  }
+  /// Nothing is sent on a link whose disconnection has been asked for; if the controller refuses that, all of it is.
+  @Test func nothingFollowsADisconnection() {
+    for isRefused in [false, true] {
+      var bench = Self.linked(.central)
+      bench.answerAll()
+      bench.receive(data(0x40, [0x03, 0x17, 0x00]))
+      bench.forget()
+      bench.perform { core, now in core.disconnect(Self.link, id: RequestID(rawValue: 9), now: now) }
+      Self.read(&bench)
+      let value: [UInt8] = [1]
+      for _ in 0..<2 {
+        let answer = bench.write { core, output in
+          core.write(command: value.span, to: AttributeHandle(rawValue: 3), on: Self.link, into: &output)
+        }
+        expect(answer != .closed)
+      }
+      bench.receive(data(0x40, octets("0A 01 00")))
+      bench.receive(data(0x40, channel: 6, octets("01 03 00 01 10 00 00")))
+      same(bench.sent, ["Disconnect(64, 0x13)"])
+      bench.forget()
+      if isRefused {
+        bench.answer(.commandDisallowed)
+        #expect(bench.sent.contains("02 40 00 07 00 03 00 04 00 0A 03 00"), "\(bench.sent)")
+      } else {
+        bench.answerAll()
+        bench.receive(completedPackets(0x40, 0))
+        bench.receive(disconnectionComplete(0x40, .connectionTerminatedByLocalHost))
+        same(bench.sent, [])
+        #expect(bench.takeTexts().filter { $0.hasPrefix("7: ") }.count == 1)
+      }
+    }
+  }
+  /// A removed bond ends the wait.
+  @Test func aRemovedBondEndsTheWait() {
+    var bench = Self.linked(.peripheral, Self.bond())
+    bench.answerAll()
+    bench.forget()
+    Self.read(&bench)
+    bench.perform { core, now in expect(core.removeBond(with: PeerID(Bench.peer), now: now)) }
+    #expect(bench.takeAll().contains("02 40 00 07 00 03 00 04 00 0A 03 00"))
   }
 
   // MARK: Signed writes

@@ -320,6 +320,7 @@ private final class RemoteConnection: ChannelInboundHandler, @unchecked Sendable
     let peer = key.peer
     let port = SendPort(
       handle: nil, kind: key.kind, capacity: 4096, mtu: longest + 3,
+      tellsDrained: key.kind == .command,
       onReady: { [weak self] in
         self?.events.put([key.kind == .command ? .readyToWrite(peer) : .readyToUpdate(peer)])
       },
