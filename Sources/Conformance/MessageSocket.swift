@@ -227,11 +227,12 @@ public final class MessageListener {
       if ready < 0, errno != EINTR { throw SocketError("poll", errno) }
       return nil
     }
-    let accepted = unsafe accept4(descriptor, nil, nil, CInt(SOCK_CLOEXEC.rawValue))
+    let accepted = Glibc.accept(descriptor, nil, nil)
     guard accepted >= 0 else {
       if errno == EINTR || errno == ECONNABORTED || errno == EAGAIN { return nil }
       throw SocketError("accept", errno)
     }
+    _ = fcntl(accepted, F_SETFD, FD_CLOEXEC)
     setNoDelay(accepted)
     return MessageSocket(accepted: accepted, isPacket: isPacket, framing)
   }

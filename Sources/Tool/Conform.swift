@@ -136,10 +136,12 @@ struct Conform: AsyncParsableCommand {
     var script = script
     if let side { script.side = side }
     guard let side = script.side else {
-      throw UnreadableScript("\(script.file): no side under test; add \"side: server\" or \"side: client\", or give --side.")
+      throw UnreadableScript(
+        "\(script.file): no side under test; add \"side: server\" or \"side: client\", or give --side.")
     }
     if side == .server, script.database == nil, database == nil {
-      throw UnreadableScript("\(script.file): no database for the server; add \"database: FILE.json\", or give --database.")
+      throw UnreadableScript(
+        "\(script.file): no database for the server; add \"database: FILE.json\", or give --database.")
     }
     return script
   }

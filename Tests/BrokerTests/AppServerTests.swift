@@ -195,7 +195,8 @@ import Testing
     }).get() > 1 {}
     // It has neither lost its connection nor got another one.
     await #expect(throws: BluetoothError.self) { try await first.ask { .readRSSI($0, UUID()) } }
-    #expect(first.log.filter { if case .adapter = $0 { true } else { false } }.last == .adapter(.poweredOn))
+    let states = first.log.compactMap { if case .adapter(let state) = $0 { state } else { nil } }
+    #expect(states.last == .poweredOn)
     #expect(!first.log.contains { if case .adapter(.resetting) = $0 { true } else { false } })
     try await lab.close()
   }

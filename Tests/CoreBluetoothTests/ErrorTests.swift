@@ -65,7 +65,7 @@ import Testing
     let foreign: any Error = NSError(domain: NSCocoaErrorDomain, code: 6)
     #expect((lost as? CBError)?.code == .connectionTimeout && (lost as? CBError)?.userInfo["more"] as? Int == 1)
     #expect((refused as? CBATTError)?.code.rawValue == 0x80 && refused as? CBError == nil)
-    #expect(foreign as? CBError == nil && foreign as? CBATTError == nil && (foreign as? NSError)?.code == 6)
+    #expect(foreign as? CBError == nil && foreign as? CBATTError == nil && (foreign as NSError).code == 6)
     func fails(_ error: any Error) throws { throw error }
     do { try fails(lost) } catch CBError.connectionTimeout {} catch {
       Issue.record("\(error) is not caught by its code")

@@ -60,8 +60,9 @@ private let scripts = URL(filePath: #filePath).deletingLastPathComponent().delet
       }
       let objects = try await Tool("conform", "--json", folder.path).end().objects()
       #expect(objects.map { $0["result"] as? String } == ["FAIL", "PASS", "FAIL", "FAIL", "FAIL", "PASS", nil])
-      #expect(objects[3]["reason"] as? String == "\(folder.path)/d.exchange: no database for the server; "
-        + "add \"database: FILE.json\", or give --database.")
+      #expect(
+        objects[3]["reason"] as? String == "\(folder.path)/d.exchange: no database for the server; "
+          + "add \"database: FILE.json\", or give --database.")
     }
   }
 
