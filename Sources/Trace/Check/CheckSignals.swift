@@ -88,10 +88,12 @@ struct CheckSignals {
       .signalCode, isKnown, by: party, seen: "code \(code(payload[0]))", allowed: "0x01, 0x06, 0x07, 0x12 to 0x1A")
     report.judge(.signalIdentifier, payload[1] != 0, by: party, seen: "identifier 0x00", allowed: "0x01 to 0xFF")
     guard isKnown, problem == nil else { return rejectable(direction, payload) }
-    switch payload[0] {
-    case 0x01, 0x07, 0x13, 0x15, 0x18, 0x1A: answer(direction, payload, &report)
-    case 0x16: credit(direction, payload, &report)
-    default: request(direction, payload, isCentral: isCentral, &report)
+    // The command alone: octets behind it belong to no field, and no list of channels ends with them.
+    let command = payload.extracting(first: SignalHeader.count + stated)
+    switch command[0] {
+    case 0x01, 0x07, 0x13, 0x15, 0x18, 0x1A: answer(direction, command, &report)
+    case 0x16: credit(direction, command, &report)
+    default: request(direction, command, isCentral: isCentral, &report)
     }
   }
   /// A command that breaks a rule is answered by Command Reject, unless it is an answer itself.
@@ -139,7 +141,7 @@ struct CheckSignals {
       spsm(payload, party, &report)
       minimum(payload.little16(6), payload.little16(8), 64, party, &report)
       var at = 12
-      while at < payload.count {
+      while at + 1 < payload.count {
         range(payload.little16(at), party, &report)
         at += 2
       }
