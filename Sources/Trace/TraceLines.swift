@@ -87,10 +87,13 @@ public struct TraceLines<Output: TraceLineSink>: TraceSink {
   }
 
   private mutating func packet(_ record: CaptureRecord, _ bytes: Span<UInt8>) {
-    guard bytes.count > 0 else { return show(line(record, .hci, "Empty packet", "")) }
     var line = line(record, .hci, "", "")
     line.octets = bytes.array
     if record.isCut { line.problem = "the recorder kept \(bytes.count) of \(record.originalCount) octets" }
+    guard bytes.count > 0 else {
+      line.name = record.isCut ? "Packet" : "Empty packet"
+      return show(line)
+    }
     switch HCIPacketType(rawValue: bytes[0]) {
     case .command: describeCommand(bytes, &line)
     case .event: describeEvent(bytes, &line)
@@ -219,7 +222,8 @@ public struct TraceLines<Output: TraceLineSink>: TraceSink {
     line.below.append(
       TraceLine.Layer(name: "L2CAP", fields: "PDU Length: \(frame.length), Channel ID: \(frame.channel.text)"))
     line.fields = ""
-    if !frame.isWhole { line.problem = "the recorder kept \(payload.count) of \(frame.length) octets" }
+    // Of one packet the line has said already how much of it was kept.
+    if !frame.isWhole, !record.isCut { line.problem = "the recorder kept \(payload.count) of \(frame.length) octets" }
     switch frame.channel {
     case .attribute: attribute(frame, payload, &line)
     case .securityManager: security(payload, &line)
@@ -242,7 +246,8 @@ public struct TraceLines<Output: TraceLineSink>: TraceSink {
     line.layer = .att
     guard payload.count > 0 else {
       line.name = "Attribute Protocol"
-      line.problem = "an empty PDU"
+      // Of a PDU that its recorder cut before the opcode nothing is known.
+      line.problem = line.problem ?? "an empty PDU"
       return
     }
     let opcode = ATTOpcode(rawValue: payload[0])

@@ -88,6 +88,28 @@ struct Packets {
     #expect(lines[7].fields == "Attribute Handle: 0x0004, Attribute Value: 01 00")
   }
 
+  /// A packet that its recorder cut, at every octet: the line says how much was kept, also before the opcode. An empty PDU is
+  /// one of a sender that states no octets.
+  @Test(arguments: [UInt8(4), 5, 6]) func cutByTheRecorder(_ channel: UInt8) {
+    var packets = Packets()
+    packets.frame(.fromHost, channel: channel, [0x0A, 0x03, 0x00])
+    let whole = packets.records[0].octets
+    for kept in 0..<whole.count {
+      packets.records[0].octets = Array(whole.prefix(kept))
+      packets.records[0].record.octets = Octets(0, kept)
+      packets.records[0].record.originalCount = whole.count
+      #expect(packets.lines().map(\.problem) == ["the recorder kept \(kept) of 12 octets"])
+      var checker = DissectingSink(Checker())
+      let (record, octets) = packets.records[0]
+      checker.receive(record, octets.span)
+      checker.pause()
+      #expect(checker.sink.findings.isEmpty, "\(kept): \(checker.sink.findings)")
+    }
+    var empty = Packets()
+    empty.frame(.fromHost, [])
+    #expect(empty.lines().map(\.problem) == ["an empty PDU"])
+  }
+
   /// Names come from the trace's own discovery; a response without a handle has that of its request.
   @Test func namesOfAttributes() {
     let lines = Packets.session.lines()

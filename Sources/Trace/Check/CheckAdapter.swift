@@ -86,6 +86,8 @@ struct CheckAdapter {
   // MARK: Packets
 
   mutating func receive(_ record: CaptureRecord, _ bytes: Span<UInt8>, _ report: inout CheckReport) {
+    // A packet of which its recorder kept nothing has had a type.
+    if bytes.count == 0, record.isCut { return }
     let party: CheckFinding.Party = record.direction == .fromHost ? .host : .controller
     let type = bytes.count > 0 ? HCIPacketType(rawValue: bytes[0]) : nil
     report.judge(
