@@ -7,6 +7,9 @@ enum Pager {
   /// The pager, and the terminal that was standard output.
   private static let child = Mutex<(process: pid_t, terminal: CInt)?>(nil)
 
+  /// The terminal that shows the output: while the pager runs, standard output is a pipe to it, which has no size.
+  static var terminal: CInt { child.withLock { $0.map { $0.terminal } ?? STDOUT_FILENO } }
+
   /// Call it before the first output. Does nothing without a terminal, or if the pager does not start.
   static func begin() {
     // They are found out once, and then hold for what the pager shows.

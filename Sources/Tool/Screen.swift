@@ -22,7 +22,7 @@ enum Screen {
   /// The current size: a window may change at any time. If the terminal does not report it, 80 columns and 24 rows.
   static var size: Size {
     var window = winsize()
-    guard unsafe ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &window) == 0, window.ws_col > 0, window.ws_row > 0 else {
+    guard unsafe ioctl(Pager.terminal, UInt(TIOCGWINSZ), &window) == 0, window.ws_col > 0, window.ws_row > 0 else {
       return Size(columns: 80, rows: 24)
     }
     return Size(columns: Int(window.ws_col), rows: Int(window.ws_row))

@@ -32,6 +32,20 @@ import Testing
     }
   }
 
+  /// A line is as long as the terminal is wide, also while the pager has standard output.
+  @Test(arguments: [("cat -", 150), ("cat -", 120), ("cat -", 60), ("cat", 100)]) func widthOfTheTerminal(
+    _ pager: String, _ columns: Int
+  ) async throws {
+    try await withTrace { _, path in
+      let terminal = try Terminal(
+        "trace", "show", path, "--to", "12", columns: columns, rows: 50, environment: ["PAGER": pager])
+      let (screen, status) = await terminal.end()
+      let longest = screen.lines.map(\.count).max() ?? 0
+      #expect(status == 0 && screen.faults == [], "\(screen.faults)")
+      #expect(longest <= columns && longest > columns - 3, "\(longest): \(screen.lines)")
+    }
+  }
+
   @Test func objectsAndFields() async throws {
     try await withTrace { _, path in
       let objects = try await Tool("trace", "show", "--json", path).end().objects()
