@@ -50,7 +50,7 @@ struct TracePrinter: TraceLineSink {
     if let problem = line.problem { words.append(("! " + problem, .red)) }
     if !isVerbose, !line.fields.isEmpty { words.append((line.fields, .dim)) }
     // A terminal shows a packet in one line; in a pipe nothing is cut.
-    var room = width.map { isVerbose ? Int.max : max(20, $0 - 36 - (line.adapter > 0 ? 5 : 0)) } ?? Int.max
+    var room = width.map { isVerbose ? Int.max : max(20, $0 - 37 - (line.adapter > 0 ? 5 : 0)) } ?? Int.max
     var shown: [String] = []
     for (word, style) in words where room > 1 {
       let cut = room == Int.max ? word : word.cut(to: room)

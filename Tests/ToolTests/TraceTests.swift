@@ -43,6 +43,8 @@ import Testing
       let longest = screen.lines.map(\.count).max() ?? 0
       #expect(status == 0 && screen.faults == [], "\(screen.faults)")
       #expect(longest <= columns && longest > columns - 3, "\(longest): \(screen.lines)")
+      // None is continued in a second line of the window.
+      #expect(screen.lines.count == 12, "\(screen.lines)")
     }
   }
 
