@@ -20,7 +20,8 @@ enum Pager {
     let command = wanted.isEmpty ? "less -FRXS" : wanted
     guard command != "cat" else { return }
     var ends: [CInt] = [0, 0]
-    guard unsafe pipe2(&ends, O_CLOEXEC) == 0 else { return }
+    guard unsafe pipe(&ends) == 0 else { return }
+    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
     if let process = Subshell.start(command, input: ends[0], closed: ends) {
       let terminal = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)
       dup2(ends[1], STDOUT_FILENO)
