@@ -3,6 +3,7 @@ import BindruneWire
 import GATT
 import HCI
 import L2CAP
+import SMP
 
 // Links: how they come up and go down, their parameters, and L2CAP's effects.
 extension HostCore {
@@ -58,12 +59,12 @@ extension HostCore {
     var configuration = BearerConfiguration()
     configuration.preferredMTU = self.configuration.preferredMTU
     configuration.queueCapacity = self.configuration.queueCapacity
-    let peer = peers.id(of: address)
+    let peer = peers.id(of: address), own = role == .peripheral ? advertiser.addressOfNextLink : ownAddress
     var link = Link(
-      id: id, handle: handle, role: role, peer: peer, address: address, peerOnAir: peerOnAir, ownOnAir: ownAddress,
+      id: id, handle: handle, role: role, peer: peer, address: address, peerOnAir: peerOnAir, ownOnAir: own,
       parameters: parameters,
       bearers: LinkBearers(LinkBearer(Bearer(bearer, configuration: configuration), on: .attribute)),
-      protection: makeProtection(of: peer, role, own: ownAddress, peers: peerOnAir))
+      protection: makeProtection(of: peer, role, own: own, peers: peerOnAir))
     link.client.open(bearer)
     // Either side may start the exchange; the central does, as soon as it can (Vol 3, Part F, §3.4.2.1).
     if role == .central { link.bearers.first.bearer.exchangeMTU() }
@@ -82,6 +83,19 @@ extension HostCore {
     }
     emit(.linkUp(id, peer, role, parameters))
     return id
+  }
+
+  /// LE Advertising Set Terminated names the set that has led to a link, and so our address on that link's air, which
+  /// pairing computes with: Vol 3, Part H, §2.2.3, §2.2.7; Vol 4, Part E, §7.7.65.18.
+  ///
+  /// The set still has the address of the connection: a change of private addresses, or of the set's own, first disables
+  /// the set, and the answer to that command follows this event.
+  mutating func linkUp(_ handle: ConnectionHandle, from advertisingHandle: UInt8) {
+    guard let index = upper.index(of: handle), upper.links[index].role == .peripheral,
+      let own = advertiser.address(of: advertisingHandle), own != upper.links[index].ownOnAir
+    else { return }
+    upper.links[index].ownOnAir = own
+    upper.links[index].protection.manager.addresses.responder = PairingAddress(own)
   }
 
   /// Ends everything on the link, in order: received values, requests, subscriptions, the link itself.

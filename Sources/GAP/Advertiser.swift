@@ -114,6 +114,19 @@ struct Advertiser {
     for index in sets.indices { report(sets[index].resume(hci: &hci, now: now), index) }
   }
 
+  // MARK: The addresses of links
+
+  /// The address on the air of the set that the controller knows by `handle`, as it was enabled last.
+  func address(of handle: UInt8) -> PeerAddress? {
+    usesExtendedCommands && sets.indices.contains(Int(handle)) ? sets[Int(handle)].addressOnAir : nil
+  }
+  /// Our address of a link that a Central has made, until LE Advertising Set Terminated names its set: certain if all
+  /// sets that may have led to it have the same one.
+  var addressOfNextLink: PeerAddress {
+    let addresses = sets.compactMap { $0.isConnectableOnAir ? $0.addressOnAir : nil }
+    return addresses.first ?? ownAddress
+  }
+
   // MARK: From the controller
 
   /// A command with our tag has ended.

@@ -109,6 +109,20 @@ struct AdvertisingSet {
 
   // MARK: Targets
 
+  /// The address on the air since the set was enabled last; nil: it never was.
+  var addressOnAir: PeerAddress? {
+    guard let current else { return nil }
+    guard usesExtendedCommands, let own = current.parameters.address else { return hostAddress }
+    return PeerAddress(own, .random)
+  }
+  /// A Central may have connected to the set.
+  var isConnectableOnAir: Bool {
+    switch phase {
+    case .on, .changing, .disabling, .setting(.enable, _): current?.parameters.kind.isConnectable == true
+    case .off, .setting, .ended, .blocked: false
+    }
+  }
+
   /// nil: do not advertise. Returns the outcome if it is already certain; otherwise one of the calls below does.
   mutating func want(_ target: Target?, hci: inout HCILayer, now: Instant) -> Outcome? {
     wanted = target

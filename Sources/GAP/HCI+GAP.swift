@@ -332,6 +332,7 @@ extension HostCore {
     case .lePHYUpdateComplete(let event): phyUpdateComplete(event)
     case .leDataLengthChange(let event): dataLengthChanged(event)
     case .leAdvertisingSetTerminated(let event):
+      if event.status == .success { linkUp(event.connectionHandle, from: event.advertisingHandle.number) }
       advertiser.terminated(event.advertisingHandle.number, event.status, hci: &hci, now: now)
       reportAdvertising()
     case .leRemoteConnectionParameterRequest(let event): answer(event, now)

@@ -14,8 +14,9 @@ struct Link: ~Copyable {
   let peer: PeerID
   /// The peer's identity address, if that is known; else the address with which the link came up.
   var address: PeerAddress
-  /// The addresses with which the link came up: the peer's and ours.
-  let peerOnAir: PeerAddress, ownOnAir: PeerAddress
+  /// The addresses with which the link came up: the peer's and ours, which may be that of an advertising set.
+  let peerOnAir: PeerAddress
+  var ownOnAir: PeerAddress
   var parameters: ConnectionParameters
   var phase = Phase.up
   /// The application's requests and values use the first one.

@@ -47,7 +47,8 @@ public struct SecurityManager: ~Copyable {
   static var mostOutgoing: Int { 16 }
 
   public let role: PairingRole
-  public let addresses: PairingAddresses
+  /// Those of the link on the air. A composer may learn them after the link is up, but before the first PDU.
+  public var addresses: PairingAddresses
   /// For the next pairing: one that is in progress keeps those it began with.
   public var settings: PairingSettings
   /// Keep it with the peer when the link has ended.

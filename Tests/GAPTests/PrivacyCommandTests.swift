@@ -106,6 +106,28 @@ import Testing
     expect(bench.core.ownAddress != second)
   }
 
+  /// A link keeps the address with which its set has advertised, even if the time for a new one comes before the event
+  /// that names the set: Vol 4, Part E, §7.7.65.18.
+  @Test func anAddressIsChangedBetweenALinkAndItsSet() {
+    var bench = Bench.started(controller: .extended) { $0.addressPolicy = .resolvable(Self.irk) }
+    let first = bench.core.ownAddress
+    bench.perform { core, now in
+      try! core.advertise(AdvertisingData(localName: "a"), AdvertisingParameters(), now: now)
+    }
+    bench.answerAll()
+    bench.wait(.seconds(899))
+    _ = bench.takeAll()
+    bench.receive(connectionComplete(0x40, .peripheral))
+    bench.answerAll()
+    bench.wait(.seconds(1))
+    expect(bench.takeAll().contains("LE_Set_Extended_Advertising_Enable(off)"))
+    bench.receive([4, 0x3E, 6, 0x12, 0, 0, 0x40, 0, 1])
+    bench.answerAll()
+    let second = bench.core.ownAddress
+    #expect(second != first && second.address.randomKind == .resolvablePrivate)
+    expect(bench.core.addressesOnAir(of: LinkID(rawValue: 1))?.own == first)
+  }
+
   /// Only the host can resolve the peer: it scans for the peer, and connects to its current address.
   @Test func aPeerIsSought() throws {
     var bench = Self.bench(list: 0, scans: false)

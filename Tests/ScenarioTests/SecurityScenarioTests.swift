@@ -324,6 +324,38 @@ import Testing
 
   // MARK: Identities
 
+  /// Two extended sets with addresses of their own: each link's pairing computes with its set's address, legacy and with LE
+  /// Secure Connections, beside a host with its identity address or private ones. Vol 3, Part H, §2.2.3, §2.2.7.
+  @Test(arguments: [true, false], [true, false])
+  func pairingOverASetWithItsOwnAddress(isSC: Bool, isPrivate: Bool) throws {
+    let own = [0xC0DE_0000_0001, 0xC0DE_0000_0002].map { DeviceAddress($0) }
+    for place in own.indices {
+      var world = try Self.world(peripheral: {
+        $0.pairing.secureConnections = isSC ? .only : .off
+        if isPrivate { $0.addressPolicy = .resolvable(IdentityResolvingKey(0xABCD), rotation: .seconds(900)) }
+      })
+      for (number, address) in own.enumerated() {
+        var parameters = AdvertisingParameters()
+        parameters.address = address
+        try world.withHost(Self.peripheral) { host, now throws(AdvertisingError) in
+          _ = try host.core.advertise(
+            AdvertisingData(localName: "set"), parameters, as: AdvertisingSetID(rawValue: UInt32(number + 1)), now: now)
+        }
+      }
+      world.run(for: .seconds(1))
+      let peer = PeerAddress(own[place], .random)
+      let ending = world.ask(Self.central) { core, id, now in core.connect(to: peer, .fast, id: id, now: now) }
+      guard case .linked(let link)? = ending else {
+        Issue.record("\(String(describing: ending))")
+        return
+      }
+      let answer = world.pair(Self.central, on: link, with: Self.peripheral)
+      #expect(answer?.isSuccess == true, "set \(place): \(String(describing: answer))")
+      let peripheralsLink = try need(world.readHost(Self.peripheral) { $0.links.first })
+      let onAir = world.readHost(Self.peripheral) { $0.core.addressesOnAir(of: peripheralsLink)?.own }
+      #expect(onAir == peer)
+    }
+  }
   /// A stranger pairs, and distributes an identity address that no device can have, or the victim's own. Vol 3, Part H,
   /// §3.6.5: Key Rejected, in both roles, and nothing is kept.
   @Test(arguments: [0xFFFF_FFFF_FFFF, 0xC000_0000_0000, 0, 1], [true, false])
