@@ -26,9 +26,9 @@ struct Agreement: Sendable {
     let peers = role == .initiator ? response : request
     guard peers.ioCapability.name != nil, let method = MethodTable.method(request: request, response: response)
     else { throw .invalidParameters }
-    // A response asks for no key that the request does not offer: §3.6.1.
-    guard response.initiatorKeyDistribution.isSubset(of: request.initiatorKeyDistribution),
-      response.responderKeyDistribution.isSubset(of: request.responderKeyDistribution)
+    // A response asks for no key that the request does not offer; reserved bits are ignored: §3.6.1.
+    guard response.initiatorKeyDistribution.intersection(.known).isSubset(of: request.initiatorKeyDistribution),
+      response.responderKeyDistribution.intersection(.known).isSubset(of: request.responderKeyDistribution)
     else { throw .invalidParameters }
     self.method = method
     isSecureConnections = request.authReq.contains(.sc) && response.authReq.contains(.sc)

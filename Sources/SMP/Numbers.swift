@@ -95,6 +95,8 @@ public struct KeyDistribution: OpenNumber, Hashable, OptionSet {
   @inlinable public static var signKey: KeyDistribution { KeyDistribution(rawValue: 0x04) }
   /// A BR/EDR link key, derived and never sent: ignored here.
   @inlinable public static var linkKey: KeyDistribution { KeyDistribution(rawValue: 0x08) }
+  /// All but the reserved bits, which a receiver ignores.
+  @inlinable public static var known: KeyDistribution { KeyDistribution(rawValue: 0x0F) }
 }
 
 /// Octets of an encryption key. Vol 3, Part H, §2.3.4.

@@ -340,6 +340,29 @@ import Testing
       checkFailed(machines, .ours(.invalidParameters), at: .initiator, "octet \(octet)")
     }
   }
+  /// A receiver ignores the reserved bits of key distribution: §3.6.1.
+  @Test(arguments: [Way.legacyJustWorks, .justWorks]) func reservedBitsOfKeyDistribution(_ way: Way) throws {
+    for pdu in 0...1 {
+      for octet in 5...6 {
+        for bit in 4..<8 {
+          let machines = way.machines()
+          machines.carry = { number, _, octets in
+            var octets = octets
+            if number == pdu { octets[octet] |= 1 << bit }
+            return octets
+          }
+          try machines.pair()
+          let comment = "\(pdu) \(octet) \(bit)"
+          if way == .justWorks {
+            for role in PairingRole.allCases { #expect(machines.result(role) != nil, "\(comment)") }
+          } else {
+            // Phase 1 has passed; c1 contains the octets, of which each side has others: §2.2.3.
+            checkFailed(machines, .ours(.confirmValueFailed), at: .responder, comment)
+          }
+        }
+      }
+    }
+  }
   @Test(arguments: [Way.legacyJustWorks, .justWorks]) func theEncryptionFails(_ way: Way) throws {
     let machines = way.machines()
     machines.attend = { _, effect in if case .encrypt = effect { false } else { true } }
