@@ -156,6 +156,8 @@ extension BluetoothError {
       case .busy: BluetoothError(.busy, "The link is being paired already: wait for the end.")
       case .tooEarly: BluetoothError(.pairing, "The last pairing has failed too short a time ago: wait, and try again.")
       case .silent: BluetoothError(.pairing, "A pairing on this link has timed out: connect again.")
+      case .noRandomNumbers:
+        BluetoothError(.pairing, "The host has no random numbers for keys: give it a generator when you make it.")
       }
   }
   /// What the user can do about a pairing that this host has ended.

@@ -134,7 +134,7 @@ extension HostCore {
   ) -> HostFailure? {
     var settings = self.settings(settings, for: upper.links[index].peer)
     settings.asksConsent = isOnDemand
-    if !hasChance { return .invalidParameters }
+    if !hasChance { return .pairingRefused(.noRandomNumbers) }
     upper.links[index].protection.manager.settings = settings
     do throws(PairingRefusal) {
       if upper.links[index].role == .central {

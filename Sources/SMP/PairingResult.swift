@@ -83,6 +83,8 @@ public enum PairingRefusal: Error, BitwiseCopyable, Sendable, Equatable {
   case tooEarly(until: Instant)
   /// A pairing has timed out on this link, or the link has ended. Vol 3, Part H, §3.4.
   case silent
+  /// The composer has no random numbers, without which no key is secret.
+  case noRandomNumbers
 }
 
 /// What the layer above must do or know, in order.

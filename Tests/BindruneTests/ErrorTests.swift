@@ -136,12 +136,15 @@ import Testing
       case .linkClosed: 4
       }
     }
-    expect([PairingRefusal.wrongRole, .busy, .tooEarly(until: .zero), .silent], { BluetoothError($0) }) {
+    expect(
+      [PairingRefusal.wrongRole, .busy, .tooEarly(until: .zero), .silent, .noRandomNumbers], { BluetoothError($0) }
+    ) {
       switch $0 {
       case .wrongRole: 0
       case .busy: 1
       case .tooEarly: 2
       case .silent: 3
+      case .noRandomNumbers: 4
       }
     }
     // Who has ended the pairing decides the cure.

@@ -35,20 +35,24 @@ struct Bench: ~Copyable {
   static let thirdPeer = PeerAddress(DeviceAddress(0x0000_5E00_5303), .public)
 
   init(
-    _ database: Database = Database(), controller: PaperController = PaperController(),
+    _ database: Database = Database(), controller: PaperController = PaperController(), hasChance: Bool = true,
     _ configure: (inout HostConfiguration) -> Void = { _ in }
   ) {
     var configuration = HostConfiguration(), chance = SplitMix64(seed: 0)
     configure(&configuration)
-    core = HostCore(configuration: configuration, database: database, chance: &chance)
+    if hasChance {
+      core = HostCore(configuration: configuration, database: database, chance: &chance)
+    } else {
+      core = HostCore(configuration: configuration, database: database)
+    }
     self.controller = controller
   }
   /// A core that has been started.
   static func started(
-    _ database: Database = Database(), controller: PaperController = PaperController(),
+    _ database: Database = Database(), controller: PaperController = PaperController(), hasChance: Bool = true,
     _ configure: (inout HostConfiguration) -> Void = { _ in }
   ) -> Bench {
-    var bench = Bench(database, controller: controller, configure)
+    var bench = Bench(database, controller: controller, hasChance: hasChance, configure)
     bench.start()
     _ = bench.takeAll()
     return bench

@@ -312,6 +312,17 @@ import Testing
     bench.receive(data(0x40, channel: 6, octets("05 05")))
     same(bench.takeAll(), ["link 1 smp", "link 1 smp"])
   }
+  /// A core without random numbers has no secret to make a key from, and says so.
+  @Test func aHostWithoutRandomNumbers() {
+    var bench = Bench.started(hasChance: false)
+    bench.perform { core, now in core.connect(to: Bench.peer, id: RequestID(rawValue: 1), now: now) }
+    bench.answerAll()
+    bench.receive(connectionComplete(0x40, .central))
+    bench.answerAll()
+    bench.forget()
+    bench.perform { core, now in core.pair(Self.link, id: RequestID(rawValue: 2), now: now) }
+    #expect(bench.takeTexts().contains { $0.contains("noRandomNumbers") })
+  }
   /// A pairing that does not end the link's other traffic, and its end with the link. Vol 3, Part H, §3.4.
   @Test func aPairingEndsOnce() {
     for end in ["timeout", "link", "refusal", "reset"] {
