@@ -82,12 +82,12 @@ struct Pair: AsyncParsableCommand {
     let paired = try await device.withLink(progress, configuration, agent: agent, bondStore: store) { link, _ in
       progress("pairing with \(await link.address)")
       let (security, isNew) = try await secure(link)
-      return Paired(peer: link.peer, address: await link.address, security: security, isNew: isNew)
+      return Paired(peer: link.peer, address: await bondedAddress(link), security: security, isNew: isNew)
     }
     // The host has been closed, and with that the bond been stored.
     var isStored = false
     if paired.security.isBonded, let path = store?.path {
-      isStored = try await BondFile(path: path).all().entries.contains { $0.bond.address == paired.address }
+      isStored = try await BondFile(path: path).all().entries.contains { $0.bond.peer == paired.peer }
     }
     report(paired, path: isStored ? store?.path : nil)
     if paired.security.isBonded, store != nil, !isStored {
@@ -141,7 +141,7 @@ struct Pair: AsyncParsableCommand {
     let security: LinkSecurity
     do throws(BluetoothError) { security = try await link.encrypt() } catch {
       guard error.code == .pairing else { throw error }
-      let address = await link.address
+      let address = await bondedAddress(link)
       throw Failure(
         "\(error.diagnostics.hasSuffix(".") ? String(error.diagnostics.dropLast()) : error.diagnostics): \"bindrune bonds remove \(address)\" removes it here."
       )
@@ -152,6 +152,13 @@ struct Pair: AsyncParsableCommand {
     return (security, false)
   }
 
+  /// The address of the peer's bond, by which the file and the verb `bonds` name it. The link may have another one: an
+  /// identity address without a key that resolves the link's address is only a claim. Without a bond, the link's.
+  private func bondedAddress(_ link: Link) async -> PeerAddress {
+    let peer = link.peer
+    if let bond = await link.host.bonds.first(where: { $0.peer == peer }) { return bond.address }
+    return await link.address
+  }
   /// `path`: of the file with the bond.
   private func report(_ paired: Paired, path: String?) {
     if json {

@@ -159,6 +159,22 @@ private final class Person: PairingAgent {
       }
     }
   }
+  /// A device with a private address reveals its identity address without a key that proves it: its bond has another
+  /// address than the link, and is stored.
+  @Test func anIdentityAddressWithoutAKey() async throws {
+    var configuration = HostConfiguration()
+    configuration.addressPolicy = .resolvable(IdentityResolvingKey(0))
+    try await withDevice(.noInputNoOutput, configuration) { device, _, host in
+      try await withFolder { folder in
+        let path = folder.path + "/bonds"
+        let end = try await Tool.run(["pair"] + device + ["--bonds", path])
+        #expect(end.status == 0, "\(end)")
+        let identity = await host.identityAddress
+        #expect(end.output.contains("\(identity)"), "\(end)")
+        #expect(try await BondFile(path: path).all().entries.map(\.bond.address) == [identity])
+      }
+    }
+  }
   /// Our data for the device: it gets them while the tool waits.
   @Test func theToolHasData() async throws {
     let air = try await Air()
