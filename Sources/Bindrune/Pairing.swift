@@ -155,7 +155,8 @@ extension BluetoothError {
       case .wrongRole: BluetoothError(.invalidArgument, "Only a central pairs, and only a peripheral asks for it.")
       case .busy: BluetoothError(.busy, "The link is being paired already: wait for the end.")
       case .tooEarly: BluetoothError(.pairing, "The last pairing has failed too short a time ago: wait, and try again.")
-      case .silent: BluetoothError(.pairing, "A pairing on this link has timed out: connect again.")
+      case .silent:
+        BluetoothError(.pairing, "A pairing, or the request for one, has timed out on this link: connect again.")
       case .noRandomNumbers:
         BluetoothError(.pairing, "The host has no random numbers for keys: give it a generator when you make it.")
       }

@@ -53,7 +53,8 @@ public enum PairingError: Error, BitwiseCopyable, Sendable, Equatable {
   case ours(PairingFailure)
   /// The peer has sent Pairing Failed.
   case peers(PairingFailure)
-  /// 30 s without progress. Nothing more is sent until the link ends. Vol 3, Part H, §3.4.
+  /// 30 s without progress, or without an answer to a Security Request. Nothing more is sent until the link ends. Vol 3,
+  /// Part H, §3.4.
   case timedOut
   /// The controllers could not encrypt the link with the new key.
   case encryptionFailed
@@ -81,7 +82,7 @@ public enum PairingRefusal: Error, BitwiseCopyable, Sendable, Equatable {
   case busy
   /// The last attempt has failed too short a time ago. Vol 3, Part H, §2.3.6.
   case tooEarly(until: Instant)
-  /// A pairing has timed out on this link, or the link has ended. Vol 3, Part H, §3.4.
+  /// A pairing, or a Security Request, has timed out on this link, or the link has ended. Vol 3, Part H, §3.4.
   case silent
   /// The composer has no random numbers, without which no key is secret.
   case noRandomNumbers

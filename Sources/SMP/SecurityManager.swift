@@ -15,7 +15,8 @@ import DequeModule
 ///     initiator  awaitingResponse (─ awaitingConsent) ─┬─ legacy ────────────┬─ awaitingEncryption ─ distributing
 ///     responder  awaitingConsent ──────────────────────┴─ secureConnections ─┘
 ///
-/// 30 s in which we send nothing end any of them in silent, which only a new link ends (§3.4).
+/// 30 s in which we send nothing, in a pairing or after a Security Request, lead to silent, which only a new link ends
+/// (§3.4).
 ///
 ///     manager.receive(pdu, now: now, using: &chance)          // from the peer
 ///     try manager.pair(now: now)                              // from above
@@ -289,13 +290,9 @@ public struct SecurityManager: ~Copyable {
 
   public mutating func expire(now: Instant) {
     guard let deadline, deadline <= now else { return }
-    let isPairing = isPairing
     end(.timedOut, now)
-    // Without an answer to a Security Request no procedure has begun, and the Central may still pair.
-    if isPairing {
-      phase = .silent
-      outgoing.removeAll()
-    }
+    phase = .silent
+    outgoing.removeAll()
   }
 
   // MARK: Steps of all methods

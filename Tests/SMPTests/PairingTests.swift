@@ -318,9 +318,14 @@ import Testing
     forgotten.run()
     forgotten.expire()
     #expect(forgotten.ends(.responder) == [.failed(.timedOut)] && forgotten.now == Instant.zero + .seconds(30))
+    // A Security Request starts the timer too, and whatever the timer ends is silent from then on: §3.4.
     forgotten.attend = { _, _ in true }
-    try forgotten.pair()
-    #expect(forgotten.result(.responder) != nil, "no procedure has begun, so the Central may still pair")
+    let sent = forgotten.sent.count
+    forgotten.receive(octets("01 03 00 0D 10 00 00"), .responder)
+    #expect(forgotten.takeEffects(.responder) == [.report(.afterTimeOut(0x01))])
+    forgotten.run()
+    #expect(forgotten.sent.count == sent)
+    #expect(throws: PairingRefusal.silent) { try forgotten.responder.requestSecurity(now: forgotten.now) }
   }
   /// One that crosses the Pairing Request is ignored by the Central; the Peripheral's ends with the pairing.
   @Test func aSecurityRequestThatCrossesThePairingRequest() throws {
