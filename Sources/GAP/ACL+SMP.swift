@@ -253,7 +253,7 @@ extension HostCore {
     else { return }
     upper.links[index].protection.refusal = .insufficientEncryption
   }
-  /// A link to a bonded peer is believed only when it is encrypted. Decision 0061. Without a key for it, it cannot be.
+  /// A link to a bonded peer is believed only when it is encrypted. Decision 0059. Without a key for it, it cannot be.
   private func mustBeEncrypted(at index: Int) -> Bool {
     guard configuration.encryptsBondedLinks, upper.links[index].protection.security.key == nil,
       let bond = bonds[upper.links[index].peer]

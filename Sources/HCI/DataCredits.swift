@@ -150,7 +150,8 @@ public struct DataCredits: ~Copyable {
     return nextOfSeveral()
   }
   @usableFromInline mutating func nextOfSeveral() -> ConnectionHandle? {
-    let limit = waiting > 1 ? max(1, total / withData) : limitAlone
+    // Stopped links count as waiting, and may be all that do.
+    let limit = waiting > 1 ? max(1, total / max(1, withData)) : limitAlone
     var best: Int?, fewest = limit
     for step in 0..<links.count {
       let index = turn &+ step < links.count ? turn &+ step : turn &+ step &- links.count

@@ -163,11 +163,13 @@ import Testing
     expect(!bench.core.upper.links[0].protection.manager.isIdle)
     bench.receive(disconnectionComplete(0x40))
     same(bench.takeTexts().filter { $0.hasPrefix("2:") || $0.hasPrefix("3:") }.count, 1)
-    // The peer no longer has the key: both pair.
+    // The peer no longer has the key, or is another device: the link ends (Decision 0059), and no pairing begins on it.
     bench = start()
     bench.receive(Self.encryptionChange(.pinOrKeyMissing, isOn: false))
-    expect(!bench.core.upper.links[0].protection.manager.isIdle)
-    same(bench.takeTexts().filter { $0.hasPrefix("2:") }, [])
+    expect(bench.core.upper.links[0].protection.manager.isIdle)
+    same(
+      bench.takeTexts().filter { $0.hasPrefix("2:") || $0.hasPrefix("3:") },
+      ["2: refused to encrypt 0x06", "3: refused to encrypt 0x06"])
     // The link ends first.
     bench = start()
     bench.receive(disconnectionComplete(0x40))
@@ -195,7 +197,7 @@ import Testing
     var bench = Self.linked(.peripheral, Self.bond())
     bench.answerAll()
     bench.forget()
-    for _ in 0..<10_000 where bench.core.isRunning { bench.receive(Self.keyRequest(ediv: 1)) }
+    for _ in 0..<20_000 where bench.core.isRunning { bench.receive(Self.keyRequest(ediv: 1)) }
     #expect(bench.takeTexts().contains("controllerFailed 0x07"))
   }
   /// The controller refuses the reply: the link is not encrypted, and the application learns it at once.
@@ -414,7 +416,7 @@ import Testing
     same(bench.takeAll().filter { $0.hasPrefix("2: ") || $0.contains("0A 03 00") }, [])
   }
 
-  // MARK: A bonded peer is believed on an encrypted link alone: Decision 0061
+  // MARK: A bonded peer is believed on an encrypted link alone: Decision 0059
 
   private static func read(_ bench: inout Bench, id: UInt64 = 7) {
     bench.perform { core, _ in
