@@ -63,7 +63,7 @@ import Testing
         case 3:
           let count = Int.random(in: 0...700, using: &chance), hasRoom = used + count <= capacity
           #expect(port.hasRoom(for: count) == hasRoom)
-          if !hasRoom { isRefused = true }
+          if !hasRoom, used > 0 { isRefused = true }
         case 4...13:
           let value = (0..<Int.random(in: 0...600, using: &chance)).map { UInt8(truncatingIfNeeded: $0 + step) }
           let handle = handle ?? AttributeHandle(rawValue: UInt16.random(in: 0..<4, using: &chance))
