@@ -191,9 +191,10 @@ private struct Visit: ~Copyable {
     for place in 0..<bench.core.upper.links.count {
       let handle = bench.core.upper.links[place].handle, index = bench.core.hci.credits.index(handle)
       // A link whose disconnection was asked for keeps what it has.
-      let wants = index.map {
-        bench.core.hci.credits.links[$0].wants || bench.core.hci.credits.links[$0].isStopped
-      } ?? false
+      let wants =
+        index.map {
+          bench.core.hci.credits.links[$0].wants || bench.core.hci.credits.links[$0].isStopped
+        } ?? false
       if !wants, index != nil, bench.core.l2cap.hasPacket(for: handle, upper: bench.core.upper) {
         Issue.record("\(handle.rawValue) has a packet that is not noted after \(hex(packet))")
       }
