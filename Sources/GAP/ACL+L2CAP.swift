@@ -113,9 +113,9 @@ extension HostCore {
       upper.closeServer(at: index)
       collectServer()
       let link = upper.remove(at: index)
-      // The local host has ended it, for this reason.
-      let ours = reason == .connectionTerminatedByLocalHost ? link.protection.failure : nil
-      emit(.linkDown(link.id, reason: ours ?? reason))
+      // The local host has ended it, for this reason. Controllers report 0x16, or repeat the reason of the command.
+      let isOurs = reason == .connectionTerminatedByLocalHost || reason == .authenticationFailure
+      emit(.linkDown(link.id, reason: (isOurs ? link.protection.failure : nil) ?? reason))
       for id in link.disconnectRequests { emit(.completed(id, .disconnected)) }
     }
     advertiser.disconnected(hci: &hci, now: now)

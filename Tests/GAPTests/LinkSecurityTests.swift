@@ -453,7 +453,11 @@ import Testing
   @Test(arguments: [
     HCIStatus.pinOrKeyMissing, .authenticationFailure, .unsupportedRemoteFeature, .connectionTimeout, .unspecifiedError,
   ]) func aFailedEncryptionEndsTheLink(_ status: HCIStatus) {
-    for role in [LinkRole.central, .peripheral] {
+    // The reason is 0x16 in Disconnection Complete; some controllers repeat that of the command.
+    for (role, reason) in [
+      (LinkRole.central, HCIStatus.connectionTerminatedByLocalHost), (.peripheral, .connectionTerminatedByLocalHost),
+      (.central, .authenticationFailure), (.peripheral, .authenticationFailure),
+    ] {
       var bench = Self.linked(role, Self.bond())
       bench.answerAll()
       bench.receive(data(0x40, [0x03, 0x17, 0x00]))
@@ -469,7 +473,7 @@ import Testing
       bench.answerAll()
       bench.forget()
       bench.receive(data(0x40, octets("1B 03 00 2A")))
-      bench.receive(disconnectionComplete(0x40, .connectionTerminatedByLocalHost))
+      bench.receive(disconnectionComplete(0x40, reason))
       let texts = bench.takeTexts()
       #expect(texts.contains("link 1 down: 0x\(hex([status.rawValue]))"), "\(role): \(texts)")
       #expect(texts.contains { $0.hasPrefix("7: ") } && !texts.contains { $0.hasPrefix("value(") }, "\(texts)")
