@@ -113,6 +113,7 @@ extension HostCore {
       upper.closeServer(at: index)
       collectServer()
       let link = upper.remove(at: index)
+      forgetUnneeded(link.peer, at: link.address)
       // The local host has ended it, for this reason. Controllers report 0x16, or repeat the reason of the command.
       let isOurs = reason == .connectionTerminatedByLocalHost || reason == .authenticationFailure
       emit(.linkDown(link.id, reason: (isOurs ? link.protection.failure : nil) ?? reason))

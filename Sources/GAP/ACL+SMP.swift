@@ -71,10 +71,12 @@ extension HostCore {
     if let identity = bond.peers.identityAddress.map({ PeerAddress($0) }) { try checkIdentity(identity) }
     if let irk = bond.peers.irk, !irk.isZero {
       try checkIdentity(bond.address)
-      try privacy.add(bond.address, IdentityResolvingKey(irk.number))
+      try privacy.add(bond.address, IdentityResolvingKey(irk.number), isApplications: false)
     }
+    let replaced = bonds[bond.peer]
     peers.identify(bond.peer, as: bond.address)
     bonds.put(bond)
+    if let replaced { forgetUnneeded(replaced.peer, at: replaced.address) }
     drain(now)
   }
   /// Forgets a bond; a link that it encrypts stays encrypted. False if there is none; else `.bondRemoved` follows.
@@ -87,7 +89,9 @@ extension HostCore {
   }
   private mutating func forget(_ peer: PeerID) -> Bool {
     guard let bond = bonds.remove(peer) else { return false }
-    privacy.identities.remove(bond.address)
+    // The key is the bond's; a link keeps its peer's address.
+    if !privacy.identities.isApplications(bond.address), !bonds.has(bond.address) { privacy.remove(bond.address) }
+    forgetUnneeded(peer, at: bond.address)
     for index in 0..<upper.links.count where upper.links[index].peer == peer {
       upper.links[index].protection.security.isBonded = false
       securityChanged(at: index)
@@ -302,7 +306,7 @@ extension HostCore {
     }
     if let identity, let irk = result.peers.irk, !irk.isZero {
       do throws(IdentityError) {
-        try identify(link, as: identity, IdentityResolvingKey(irk.number), now: now)
+        try identify(link, as: identity, IdentityResolvingKey(irk.number), isApplications: false, now: now)
       } catch {
         // The Security Manager has refused all that this refuses; if not, the keys of such a peer are not kept.
         return emit(.violation(link, .identityRefused(error)))
@@ -312,7 +316,9 @@ extension HostCore {
     let bond = Bond(
       peer: peer, address: address, strength: result.strength, ours: result.ours, peers: result.peers)
     while bonds.all.count >= configuration.maximumBonds, bonds[peer] == nil { _ = forget(bonds.all[0].peer) }
+    let replaced = bonds[peer]
     bonds.put(bond)
+    if let replaced { forgetUnneeded(peer, at: replaced.address) }
     upper.links[index].protection.isClientRestored = true
     upper.server.bond(upper.links[index].bearers.first.bearer.id, as: BondID(rawValue: peer.rawValue))
     verifySignatures(at: index)

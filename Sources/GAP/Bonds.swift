@@ -17,6 +17,8 @@ struct Bonds {
   func other(than peer: PeerID, at address: PeerAddress) -> Bond? {
     all.first { $0.address == address && $0.peer != peer }
   }
+  /// A bond's peer has this address.
+  func has(_ address: PeerAddress) -> Bool { all.contains { $0.address == address } }
   /// Adds a bond, stored or new, or replaces the one with the same peer, as the one used last.
   mutating func put(_ bond: Bond) {
     remove(bond.peer)

@@ -90,9 +90,17 @@ struct Connections {
 
   private(set) var phase = Phase.idle
   /// In order of arrival.
-  private var requests: [Request] = []
+  private var requests: [Request] = [] {
+    didSet { requestDeadline = requests.reduce(nil) { .earliest($0, $1.deadline) } }
+  }
+  /// The earliest of the requests: `deadline` is asked for after every packet.
+  private var requestDeadline: Instant?
   /// In the order of their turns.
   private var targets = Deque<Target>()
+  /// The peers of `targets`, each in one, for reports of scans. Advances `revision` with each change.
+  private var wanted: Set<PeerAddress> = [] { didSet { revision &+= 1 } }
+  /// Another number than before if other peers are wanted.
+  private(set) var revision: UInt64 = 0
   /// The controller's attempt; nil also in `creating`, if it ended before the command was answered.
   private var attempt: Attempt?
   /// The peers on the Filter Accept List.
@@ -123,16 +131,19 @@ struct Connections {
   /// The controller has been reset: returns the requests that fail.
   mutating func reset() -> [RequestID] {
     let orphans = requests.map(\.id)
+    let revision = revision
     self = Connections(tag: tag)
+    self.revision = revision &+ 1
     return orphans
   }
 
   /// False when there are too many peers, or another request has one of them already.
   mutating func connect(_ request: Request, hci: inout HCILayer, now: Instant) -> Bool {
     guard targets.count + request.peers.count <= Self.capacity,
-      !targets.contains(where: { request.peers.contains($0.peer) })
+      !request.peers.contains(where: wanted.contains)
     else { return false }
     requests.append(request)
+    wanted.formUnion(request.peers)
     for (peer, air) in zip(request.peers, request.onAir) {
       targets.append(Target(request: request.id, peer: peer, air: air))
     }
@@ -153,9 +164,11 @@ struct Connections {
     step(&hci, now)
   }
 
-  func wants(_ peer: PeerAddress) -> Bool { targets.contains { $0.peer == peer } }
+  var wantsAnybody: Bool { !wanted.isEmpty }
+  func wants(_ peer: PeerAddress) -> Bool { wanted.contains(peer) }
   /// From now on attempts for `peer` use another address: a private one that resolves to it.
   mutating func use(_ air: PeerAddress, for peer: PeerAddress, hci: inout HCILayer, now: Instant) {
+    guard wanted.contains(peer) else { return }
     for index in targets.indices where targets[index].peer == peer { targets[index].air = air }
     step(&hci, now)
   }
@@ -230,6 +243,8 @@ struct Connections {
   /// Removes a request and its targets.
   private mutating func take(_ id: RequestID) -> Request? {
     guard let index = requests.firstIndex(where: { $0.id == id }) else { return nil }
+    // Another request may want the peers of attempts that have failed.
+    for target in targets where target.request == id { wanted.remove(target.peer) }
     targets.removeAll { $0.request == id }
     return requests.remove(at: index)
   }
@@ -303,7 +318,8 @@ struct Connections {
     } else if attempt.usesList {
       if hasListFailed { pauseList(for: attempt.peers.count, now) } else { hasListFailed = true }
     } else if let index = targets.firstIndex(where: { attempt.peers.contains($0.air) }) {
-      let request = targets.remove(at: index).request
+      let target = targets.remove(at: index), request = target.request
+      wanted.remove(target.peer)
       if targets.contains(where: { $0.request == request }) { return }
       fail(status == .connectionAlreadyExists ? .busy : .refused(.connect, status)) { $0.id == request }
     }
@@ -356,8 +372,7 @@ struct Connections {
     return since + Self.turn
   }
   var deadline: Instant? {
-    var earliest = Instant?.earliest(turnEnd, listPause)
-    for request in requests { earliest = .earliest(earliest, request.deadline) }
+    let earliest = Instant?.earliest(.earliest(turnEnd, listPause), requestDeadline)
     switch phase {
     case .cancelling(let deadline), .blocked(let deadline): return .earliest(earliest, deadline)
     case .idle, .listing, .creating, .initiating: return earliest

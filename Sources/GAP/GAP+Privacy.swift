@@ -14,7 +14,7 @@ extension HostCore {
     _ identity: PeerAddress, _ irk: IdentityResolvingKey, now: Instant
   ) throws(IdentityError) {
     try checkIdentity(identity)
-    try privacy.add(identity, irk)
+    try privacy.add(identity, irk, isApplications: true)
     privacy.cause = hci.cause
     drain(now)
   }
@@ -25,16 +25,38 @@ extension HostCore {
   public mutating func identify(
     _ link: LinkID, as identity: PeerAddress, _ irk: IdentityResolvingKey, now: Instant
   ) throws(IdentityError) {
+    try identify(link, as: identity, irk, isApplications: true, now: now)
+  }
+  /// The same. An identity that is not the application's is forgotten with the peer's bond and links: see
+  /// `forgetUnneeded`.
+  mutating func identify(
+    _ link: LinkID, as identity: PeerAddress, _ irk: IdentityResolvingKey, isApplications: Bool, now: Instant
+  ) throws(IdentityError) {
     guard let index = upper.index(of: link) else { return }
     try checkIdentity(identity)
-    try privacy.add(identity, irk)
+    try privacy.add(identity, irk, isApplications: isApplications)
     privacy.cause = hci.cause
+    let peer = upper.links[index].peer, earlier = upper.links[index].address
     upper.links[index].address = identity
-    peers.identify(upper.links[index].peer, as: identity)
+    peers.identify(peer, as: identity)
+    if earlier != identity { forgetUnneeded(peer, at: earlier) }
     emit(.peerIdentified(link, identity))
     connections.failRequests(for: identity, hci: &hci, now: now)
     reportFailedConnections()
     drain(now)
+  }
+  /// Forgets that `peer` has this address, unless a bond, a link or a request needs that, or the application has added
+  /// its identity. Whatever ends a need calls it, so that a remote device that pairs under one identity after another leaves
+  /// no more in the tables than its bonds.
+  ///
+  /// The `PeerID` is not given to another device: it is made from the address by which the peer became known, and names
+  /// that address from now on. Decision 0033.
+  mutating func forgetUnneeded(_ peer: PeerID, at address: PeerAddress) {
+    if bonds.has(address) || upper.contains(address: address) || privacy.identities.isApplications(address) { return }
+    // A link that it leads to has the `PeerID` that the request has named.
+    if connections.wants(address) { return peers.awaitRequest(for: address) }
+    privacy.remove(address)
+    if peers.id(of: address) == peer { peers.remove(address) }
   }
   /// Before the controller has started, this host's own address may be unknown.
   func checkIdentity(_ identity: PeerAddress) throws(IdentityError) {
@@ -42,7 +64,7 @@ extension HostCore {
     if controller != nil, identity == identityAddress { throw .ownAddress(identity) }
   }
   public mutating func removePeerIdentity(_ identity: PeerAddress, now: Instant) {
-    privacy.identities.remove(identity)
+    privacy.remove(identity)
     privacy.cause = hci.cause
     peers.remove(identity)
     drain(now)
@@ -104,7 +126,7 @@ extension HostCore {
     switch privacy.phase {
     case .changing: return false
     case .idle:
-      if privacy.next == nil { return false }
+      if privacy.next() == nil { return false }
       privacy.phase = .quieting
       hci.cause = privacy.cause
       scanner.suspend(hci: &hci, now: now)
@@ -113,7 +135,7 @@ extension HostCore {
       return true
     case .quieting:
       guard scanner.isQuiet, advertiser.isQuiet, connections.isQuiet else { return false }
-      if let change = privacy.next {
+      if let change = privacy.next() {
         privacy.send(change, &hci, now)
         return true
       }
@@ -136,9 +158,7 @@ extension HostCore {
   }
   /// Scans for targets whose private addresses only the host can resolve.
   private mutating func seek(_ now: Instant) {
-    let isNeeded = privacy.identities.peers.contains {
-      !privacy.isListed($0.identity) && connections.wants($0.identity)
-    }
+    let isNeeded = isSeekNeeded()
     switch privacy.seeking {
     case .off where isNeeded: privacy.seeking = .scanning
     case .pausing(let until) where isNeeded && until <= now: privacy.seeking = .scanning
@@ -146,6 +166,25 @@ extension HostCore {
     case .off, .scanning, .pausing: return
     }
     wantScan(now)
+  }
+  /// Forgets the peers that only requests needed which have ended.
+  private mutating func forgetUnrequested() {
+    for address in peers.requested where !connections.wants(address) {
+      peers.requestEnded(for: address)
+      forgetUnneeded(peers.id(of: address), at: address)
+    }
+  }
+  /// Whether a request wants a peer whose private addresses only the host can resolve. Every drain asks, also after each
+  /// report of a scan: the answer is computed again only when peers, the controller's list or requests have changed.
+  private mutating func isSeekNeeded() -> Bool {
+    let revisions = (privacy.revision, connections.revision)
+    if let known = privacy.seekNeed, (known.privacy, known.connections) == revisions { return known.isNeeded }
+    forgetUnrequested()
+    let isNeeded =
+      connections.wantsAnybody
+      && privacy.identities.peers.contains { connections.wants($0.identity) && !privacy.isListed($0.identity) }
+    privacy.seekNeed = (revisions.0, revisions.1, isNeeded)
+    return isNeeded
   }
   /// The controller has refused a scan. Requests for peers that only a scan can find wait, so the host scans again
   /// later.

@@ -31,25 +31,35 @@ public struct PeerID: BitwiseCopyable, Sendable, Hashable, CustomStringConvertib
 /// refer to a peer by its `PeerID`; code that talks to the controller refers to it by an address.
 ///
 /// **Function**: an entry for each peer whose identity address (Vol 3, Part C, §10.8.2.3) is not the one that its
-/// `PeerID` was made from. A link that learns its peer's identity adds it, and the removal of that identity removes it:
-/// there are at most as many as identities. All other peers need none.
+/// `PeerID` was made from. A link that learns its peer's identity, or a stored bond, adds it; `HostCore` removes it when
+/// the peer has no bond, no link and no request any more, and the application has not added its identity. A peer has one
+/// identity address: a new one replaces it. All other peers need no entry.
 struct Peers {
   private var ids: [PeerAddress: PeerID] = [:]
   private var identities: [PeerID: PeerAddress] = [:]
+  /// Identity addresses that only requests to connect need.
+  private(set) var requested: Set<PeerAddress> = []
+  var count: Int { ids.count }
 
   /// The peer with this address: its identity address if it has one.
   func id(of address: PeerAddress) -> PeerID { ids[address] ?? PeerID(address) }
   /// Its identity address, or else the address by which it became known.
   func address(of peer: PeerID) -> PeerAddress { identities[peer] ?? peer.firstAddress }
 
-  /// Makes `peer` the device with this identity address; no other `PeerID` leads to it any more.
+  /// Makes `peer` the device with this identity address; no other `PeerID` leads to it any more, and no other address
+  /// leads to `peer`.
   mutating func identify(_ peer: PeerID, as identity: PeerAddress) {
     remove(identity)
+    if let earlier = identities[peer] { remove(earlier) }
     guard PeerID(identity) != peer else { return }
     ids[identity] = peer
     identities[peer] = identity
   }
+  /// Only a request needs this identity address.
+  mutating func awaitRequest(for identity: PeerAddress) { requested.insert(identity) }
+  mutating func requestEnded(for identity: PeerAddress) { requested.remove(identity) }
   mutating func remove(_ identity: PeerAddress) {
+    requested.remove(identity)
     if let peer = ids.removeValue(forKey: identity) { identities[peer] = nil }
   }
 }

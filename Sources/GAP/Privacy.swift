@@ -67,17 +67,22 @@ extension DeviceAddress {
 /// **Overview**: finds the peer of a private address. Vol 6, Part B, §1.3.2.3.
 ///
 /// **Function**: tries a resolvable private address with every peer's key, and remembers the answer: an address costs
-/// one AES block for each key when it is first heard. It remembers only the last 512 … 1,024 addresses, so that a storm
-/// of them costs no more memory than that, and no report more than a block for each key.
+/// one AES block for each key when it is first heard. It remembers only the last 2,048 … 4,096 addresses, at least as
+/// many as `HeardDevices` does, so that a storm of them costs no more memory than that, and no report more than a block
+/// for each key. A change of the keys forgets all answers.
 struct PeerIdentities {
   struct Peer {
     let identity: PeerAddress, irk: IdentityResolvingKey
+    /// The application has added it: it stays until the application removes it.
+    let isApplications: Bool
     fileprivate let key: AES128
     /// The private address heard last.
     var air: PeerAddress?
   }
-  static var capacity: Int { 512 }
+  static var capacity: Int { 2048 }
 
+  /// Another number than before if other peers are known, or with other keys.
+  private(set) var revision: UInt64 = 0
   /// In the order in which they were added.
   private(set) var peers: [Peer] = []
   /// By address heard, the index of its peer, or −1. Lookups move an entry to the newer table; when that is full it
@@ -87,15 +92,28 @@ struct PeerIdentities {
   private(set) var blocks = 0
   var remembered: Int { newer.count + older.count }
 
-  /// Replaces the key of a known peer.
-  mutating func add(_ identity: PeerAddress, _ irk: IdentityResolvingKey) throws(IdentityError) {
+  /// Replaces the key of a known peer. What the application has added stays the application's.
+  mutating func add(
+    _ identity: PeerAddress, _ irk: IdentityResolvingKey, isApplications: Bool = true
+  ) throws(IdentityError) {
     guard identity.isIdentity else { throw .notAnIdentityAddress(identity) }
     if irk.value == 0 { throw .noKey }
-    remove(identity)
-    peers.append(Peer(identity: identity, irk: irk, key: AES128(key: irk.value)))
+    let isApplications = isApplications || self.isApplications(identity)
+    peers.removeAll { $0.identity == identity }
+    peers.append(Peer(identity: identity, irk: irk, isApplications: isApplications, key: AES128(key: irk.value)))
+    changed()
+  }
+  func isApplications(_ identity: PeerAddress) -> Bool {
+    peers.contains { $0.identity == identity && $0.isApplications }
   }
   mutating func remove(_ identity: PeerAddress) {
-    peers.removeAll { $0.identity == identity }
+    guard let place = peers.firstIndex(where: { $0.identity == identity }) else { return }
+    peers.remove(at: place)
+    changed()
+  }
+  /// Answers are places in the list, or that none of its keys fits.
+  private mutating func changed() {
+    revision &+= 1
     newer.removeAll()
     older.removeAll()
   }
@@ -113,14 +131,13 @@ struct PeerIdentities {
 
   private mutating func place(of heard: PeerAddress) -> Int? {
     guard !peers.isEmpty, heard.type == .random, heard.address.randomKind == .resolvablePrivate else { return nil }
-    let place = newer[heard.address] ?? older[heard.address] ?? search(heard.address)
-    if newer[heard.address] == nil {
-      if newer.count == Self.capacity {
-        older = newer
-        newer.removeAll(keepingCapacity: true)
-      }
-      newer[heard.address] = place
+    if let place = newer[heard.address] { return place < 0 ? nil : place }
+    let place = older[heard.address] ?? search(heard.address)
+    if newer.count == Self.capacity {
+      swap(&newer, &older)
+      newer.removeAll(keepingCapacity: true)
     }
+    newer[heard.address] = place
     return place < 0 ? nil : place
   }
   private mutating func search(_ address: DeviceAddress) -> Int {

@@ -39,6 +39,14 @@ struct Privacy {
   /// When the next address is due.
   private(set) var rotation: Instant?
   private var nextAddress: DeviceAddress?
+  /// Advances with each change of the controller's list and of what it may hold.
+  private var changes: UInt64 = 0
+  /// The `revision` at which no change of the list was left: a report of a scan does not compare the list again.
+  private var settled: UInt64?
+  /// Another number than before if the known peers, or those in the controller's list, are others.
+  var revision: UInt64 { identities.revision &+ changes }
+  /// `isSeekNeeded` at these revisions of this machine and of `Connections`.
+  var seekNeed: (privacy: UInt64, connections: UInt64, isNeeded: Bool)?
   /// Entries that the controller's list can hold; 0 if it is not used.
   private var capacity = 0
   private var entries: [Entry] = []
@@ -61,6 +69,7 @@ struct Privacy {
 
   /// The controller has been reset; the peers' keys remain.
   mutating func reset() {
+    changes &+= 1
     phase = .idle
     seeking = .off
     rotation = nil
@@ -71,6 +80,7 @@ struct Privacy {
     isResolving = false
   }
   mutating func start(listSize: Int, now: Instant) {
+    changes &+= 1
     capacity = listSize
     rotation = policy.rotation.map { now + $0 }
   }
@@ -95,17 +105,29 @@ struct Privacy {
 
   /// The controller resolves this peer's addresses, and connects to it by its identity.
   func isListed(_ identity: PeerAddress) -> Bool { isResolving && entries.contains { $0.identity == identity } }
-  mutating func add(_ identity: PeerAddress, _ irk: IdentityResolvingKey) throws(IdentityError) {
-    try identities.add(identity, irk)
+  mutating func add(
+    _ identity: PeerAddress, _ irk: IdentityResolvingKey, isApplications: Bool
+  ) throws(IdentityError) {
+    try identities.add(identity, irk, isApplications: isApplications)
+    refused.removeAll { $0 == identity }
+  }
+  /// Forgets the peer, whom the controller may accept if it becomes known again.
+  mutating func remove(_ identity: PeerAddress) {
+    identities.remove(identity)
     refused.removeAll { $0 == identity }
   }
 
   // MARK: Changes
 
   /// The next change; nil if there is none.
-  var next: Change? {
+  mutating func next() -> Change? {
     if let nextAddress { return .address(nextAddress) }
-    if capacity == 0 { return nil }
+    if capacity == 0 || settled == revision { return nil }
+    let change = nextOfList
+    if change == nil { settled = revision }
+    return change
+  }
+  private var nextOfList: Change? {
     let wanted = identities.peers.lazy.filter { !refused.contains($0.identity) }.prefix(capacity)
     for entry in entries where !wanted.contains(where: { $0.identity == entry.identity && $0.irk == entry.irk }) {
       return .remove(entry.identity)
@@ -154,6 +176,7 @@ struct Privacy {
   mutating func completed(_ outcome: CommandOutcome) -> Outcome? {
     guard case .changing(let change) = phase else { return nil }
     phase = .quieting
+    changes &+= 1
     let isAccepted = outcome.status == .success
     switch change {
     case .address(let address):

@@ -219,6 +219,65 @@ import Testing
     same(bench.takeAll(), [])
   }
 
+  /// The answer to whether the host must scan for a peer is computed only after a change, and every change counts:
+  /// identities, the controller's list, requests and their ends.
+  @Test(arguments: [UInt8(0), 2]) func seekingFollowsEveryChange(list: UInt8) throws {
+    var bench = Self.bench(list: list, scans: false), chance = SplitMix64(seed: Fuzz.seed)
+    var seen: Set<Bool> = []
+    let peers = (1...6).map { PeerAddress(DeviceAddress(0xC000_0000_0000 | $0), .random) }
+    for step in 0..<600 {
+      let peer = peers.randomElement(using: &chance)!, id = RequestID(rawValue: peer.address.value & 7)
+      switch Int.random(in: 0..<7, using: &chance) {
+      case 0, 1: try Self.know(&bench, peer, IdentityResolvingKey(UInt128(id.rawValue) + 9))
+      case 2: bench.perform { core, now in core.removePeerIdentity(peer, now: now) }
+      case 3, 4: bench.perform { core, now in core.connect(to: peer, id: id, now: now) }
+      case 5: bench.perform { core, now in core.cancel(id, now: now) }
+      default:
+        if let air = bench.core.privacy.identities.peers.randomElement(using: &chance) {
+          let address = DeviceAddress.resolvablePrivate(air.irk, using: &chance)
+          bench.receive(report(0, PeerAddress(address, .random), [2, 1, 6]))
+        }
+      }
+      bench.answerAll()
+      // Ends a cancelled attempt.
+      let nobody = PeerAddress(DeviceAddress(), .public)
+      bench.receive(connectionComplete(0, .central, nobody, .unknownConnectionIdentifier))
+      bench.answerAll()
+      let isNeeded = bench.core.privacy.identities.peers.contains {
+        !bench.core.privacy.isListed($0.identity) && bench.core.connections.wants($0.identity)
+      }
+      seen.insert(isNeeded)
+      expect((bench.core.privacy.seeking == .scanning) == isNeeded, "step \(step), seed \(Fuzz.seed)")
+      bench.forget()
+    }
+    #expect(seen == [true, false])
+  }
+  /// Of 16 bonds and 1,500 strangers, each address is tried with the keys once: what a report
+  /// costs depends on neither. A new key forgets the answers.
+  @Test func anAddressIsResolvedOnce() throws {
+    var bench = Self.bench(list: 0), chance = SplitMix64(seed: Fuzz.seed), addresses: [PeerAddress] = []
+    for number in UInt64(1)...16 {
+      let irk = IdentityResolvingKey(UInt128(number) << 64 | 5)
+      try Self.know(&bench, PeerAddress(DeviceAddress(0xC000_0000_0000 | number), .random), irk)
+      addresses.append(PeerAddress(.resolvablePrivate(irk, using: &chance), .random))
+    }
+    for _ in 0..<1_500 { addresses.append(PeerAddress(.resolvablePrivate(Self.irk, using: &chance), .random)) }
+    func hear() -> Int {
+      let before = bench.core.privacy.identities.blocks
+      for address in addresses {
+        bench.receive(report(3, address, [2, 1, 6]))
+        bench.forget()
+      }
+      return bench.core.privacy.identities.blocks - before
+    }
+    let first = hear()
+    #expect(first > 16 * 1_400)
+    #expect(hear() == 0 && hear() == 0)
+    #expect(bench.core.connections.deadline == nil)
+    try Self.know(&bench, Bench.otherPeer, Self.irk)
+    #expect(hear() > first)
+  }
+
   /// An endless scan reports ever new addresses: all memory stays bounded.
   @Test func aStormOfAddresses() throws {
     var bench = Self.bench(list: 0), chance = SplitMix64(seed: Fuzz.seed)
