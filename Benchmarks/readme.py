@@ -44,6 +44,8 @@ LINES = [
     (["B9.1"], "a notification of 244 octets from its packet to the host's observer, 1 link", [""] * 5),
     (["B9.8"], "8 links", [""] * 5),
     (["B9.32"], "32 links", [""] * 5),
+    (["B10.plain"], "a report of a scan from its packet to the host's effect", [""] * 5),
+    (["B10.all"], "with 128 bonds and 1,000 requests to connect", [""] * 5),
 ]  # fmt: skip
 
 

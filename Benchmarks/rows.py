@@ -183,6 +183,14 @@ def receiving():
         yield Row(f"B9.{links}", "receive", max(200 // links, 6), must, stretch, counted=max(10 // links, 1))
 
 
+def scanning():
+    """1.5 µs, and no more for bonds and requests than a few look-ups."""
+    goal, stretch = {"per_second": 667_000}, {"per_second": 1_250_000}
+    yield Row("B10.plain", None, 20, Goal(**goal), Goal(**stretch))
+    growth = {"growth": 1.3, "smaller": "B10.plain", "growing": "with 128 bonds and 1,000 requests"}
+    yield Row("B10.all", None, 20, Goal(**goal, **growth), Goal(**stretch, **growth), counted=3)
+
+
 GROUPS = [
     Group("B1, B2  the ATT codec, per PDU: decode and visit every field; encode", list(codec())),
     Group("B3  server, per request at MTU 247: bearer, server, database; .300 and .3000 attributes", list(server())),
@@ -193,6 +201,7 @@ GROUPS = [
     Group("B7  one host to another over the simulated radio, per notification of 244 octets", list(radio())),
     Group("B8  CBPeripheralManager to CBPeripheralDelegate, on that radio in real time, per notification of 244 octets; .daemon", list(facade())),
     Group("B9  ACL packets → the host's observer, per notification of 244 octets: .links", list(receiving())),
+    Group("B10  a report of a scan → the host's effect; .plain, and .all with 128 bonds and 1,000 requests to connect", list(scanning())),
     Group("x.queue, x.host  as B4, for values that wait for a buffer: .octets.links", list(waiting())),
     Group("x.core  a value that arrives → effect, packets and deadline asked for, per value: .octets.links", list(core())),
     Group("x.read  a read of 244 octets, from CBPeripheral to its delegate, one at a time: in one process, and through bindruned", list(reading())),
