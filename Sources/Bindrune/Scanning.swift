@@ -17,7 +17,8 @@ public struct Advertisement: Sendable {
   public var hasScanResponse: Bool
   /// The controller could not deliver all of the data.
   public var isTruncated: Bool
-  /// Advertising data and scan response data joined.
+  /// Advertising data and scan response data joined: of single values the advertisement's, and every manufacturer and
+  /// service data of both.
   public var data: AdvertisingData
   /// Services in the scan's filter that the device may offer: their bits are set in its overflow area, where several
   /// services share a bit. `data` holds the services that the device names.
@@ -35,7 +36,7 @@ public struct Advertisement: Sendable {
     let advertising = batch.bytes(of: discovery.advertising)
     let scanResponse = batch.bytes(of: discovery.scanResponse ?? Octets())
     data = AdvertisingData(decoding: advertising.span)
-    data.fill(from: AdvertisingData(decoding: scanResponse.span))
+    data.join(AdvertisingData(decoding: scanResponse.span))
     matchedOverflow = filter.overflowHits(advertising.span, scanResponse.span)
   }
 }

@@ -469,6 +469,10 @@ extension [String: Any] {
 
 extension DiscoveredPeer {
   /// With Apple's keys and types. There is a key only for what was advertised.
+  ///
+  /// A key has one value, as on Apple's systems since iOS 16.4: that of the advertisement, else the scan response's; of
+  /// several in one of them the first. Earlier versions of iOS concatenated manufacturer data of both, which a program
+  /// cannot take apart.
   var advertisementData: [String: Any] {
     var data: [String: Any] = [CBAdvertisementDataIsConnectable: NSNumber(value: isConnectable)]
     data[CBAdvertisementDataLocalNameKey] = localName

@@ -160,6 +160,19 @@ public struct AdvertisingData: Sendable, Hashable {
     if self.fault == nil { self.fault = fault }
   }
 
+  /// Adds the values of the scan response to this advertisement. A type that may occur several times in a block may
+  /// occur in both (Supplement, Part A, §1): manufacturer data of one company (§1.4) and service data of one
+  /// UUID (§1.11) are all kept, in their order on the air. Only a value that is there already is not repeated.
+  public mutating func join(_ response: AdvertisingData) {
+    let serviceData = serviceData, manufacturerDataList = manufacturerDataList, other = other
+    fill(from: response)
+    self.serviceData = serviceData + response.serviceData.filter { !serviceData.contains($0) }
+    self.manufacturerDataList =
+      manufacturerDataList + response.manufacturerDataList.filter { !manufacturerDataList.contains($0) }
+    self.other = other + response.other.filter { !other.contains($0) }
+    if fault == nil { fault = response.fault }
+  }
+
   /// Adds values from `earlier` data of the same device that are absent here: not every advertisement has its scan
   /// response.
   public mutating func fill(from earlier: AdvertisingData) {

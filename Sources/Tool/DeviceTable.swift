@@ -19,7 +19,7 @@ struct DeviceTable {
     /// Services of the scan that the overflow area may hold.
     var overflow: [BluetoothUUID] = []
     /// The company identifier of the manufacturer data.
-    var company: UInt16?
+    var companies: [UInt16] = []
     /// dBm; nil: not known.
     var strength: Double?
     /// Cells of the bar, 1 … 5; 0: the strength is not known.
@@ -39,7 +39,7 @@ struct DeviceTable {
     row.name = data.localName ?? row.name
     row.services = data.serviceUUIDs
     row.overflow = overflow
-    row.company = data.companyIdentifier
+    row.companies = data.companyIdentifiers
     if let rssi { row.take(rssi) }
     row.count += 1
     row.lastHeard = now
@@ -191,16 +191,23 @@ private enum Column {
     case .age: return Cell(DeviceTable.age(now - row.lastHeard).leftPadded(6))
     case .services:
       let named = DeviceTable.names(row.services, overflow: row.overflow)
-      if named.isEmpty, let company = row.company { return Cell("company " + hexDigits(UInt64(company), 4), .dim) }
+      if named.isEmpty, !row.companies.isEmpty {
+        let companies = row.companies.map { hexDigits(UInt64($0), 4) }.joined(separator: ", ")
+        return Cell("company " + companies, .dim)
+      }
       return Cell(named.joined(separator: ", "), row.overflow.isEmpty ? nil : .magenta)
     }
   }
 }
 
 extension AdvertisingData {
-  /// The company identifier of the manufacturer data.
-  var companyIdentifier: UInt16? {
-    guard let manufacturerData, manufacturerData.count >= 2 else { return nil }
-    return UInt16(manufacturerData[0]) | UInt16(manufacturerData[1]) << 8
+  /// The company identifiers of all manufacturer data, each once.
+  var companyIdentifiers: [UInt16] {
+    var companies: [UInt16] = []
+    for data in manufacturerDataList where data.count >= 2 {
+      let company = UInt16(data[0]) | UInt16(data[1]) << 8
+      if !companies.contains(company) { companies.append(company) }
+    }
+    return companies
   }
 }

@@ -40,9 +40,11 @@ struct Overflow: ParsableCommand {
   }
 
   private func json(_ area: OverflowArea, _ services: [BluetoothUUID]) -> JSONLine {
-    var line = JSONLine(), bits = JSONLine()
+    var line = JSONLine(), bits = JSONLine(), seen: Set<BluetoothUUID> = []
     line.add("mask", hexText(area.mask).lowercased())
-    for service in services { bits.add(service.description, OverflowArea.bit(of: service)) }
+    for service in services where seen.insert(service).inserted {
+      bits.add(service.description, OverflowArea.bit(of: service))
+    }
     line.add("bits", bits)
     if decode != nil { line.add("matches", services.filter(area.contains).map(\.description)) }
     return line
@@ -79,7 +81,7 @@ extension OverflowArea {
     }
     let data = AdvertisingData(decoding: octets.span)
     if let area = OverflowArea(mask: octets) ?? OverflowArea(manufacturerData: octets)
-      ?? data.manufacturerData.flatMap(OverflowArea.init(manufacturerData:))
+      ?? data.overflowArea
     {
       self = area
       return

@@ -143,7 +143,7 @@ extension Advertisement {
     parts.append(Console.styled(name?.printable() ?? "(no name)", name == nil ? .dim : .bold))
     let found = DeviceTable.names(data.serviceUUIDs, overflow: matchedOverflow)
     if !found.isEmpty { parts.append(found.joined(separator: ", ")) }
-    if let manufacturer = data.manufacturerData {
+    for manufacturer in data.manufacturerDataList {
       parts.append(
         "manufacturer " + hexText(manufacturer.prefix(2).reversed()) + ": " + hexText(manufacturer.dropFirst(2)))
     }
@@ -164,12 +164,30 @@ extension Advertisement {
     line.add("overflow", matchedOverflow.map(\.description))
     if let flags = data.flags { line.add("flags", Int(flags)) }
     if let power = data.txPowerLevel { line.add("tx_power", Int(power)) }
+    // Core Specification Supplement, Part A, §1.4 and §1.11: there may be several. These two keys have the first, or the
+    // first of each UUID; an object names no member twice.
     if let manufacturer = data.manufacturerData { line.add("manufacturer_data", hexText(manufacturer)) }
-    if !data.serviceData.isEmpty {
-      var entries = JSONLine()
-      for entry in data.serviceData { entries.add(entry.uuid.description, hexText(entry.data)) }
-      line.add("service_data", entries)
+    if data.manufacturerDataList.count > 1 {
+      line.add("manufacturer_data_all", data.manufacturerDataList.map { hexText($0) })
     }
+    if !data.serviceData.isEmpty {
+      var entries = JSONLine(), seen: Set<String> = []
+      for entry in data.serviceData where seen.insert(entry.uuid.description).inserted {
+        entries.add(entry.uuid.description, hexText(entry.data))
+      }
+      line.add("service_data", entries)
+      if seen.count < data.serviceData.count {
+        line.add(
+          "service_data_all",
+          data.serviceData.map { entry in
+            var object = JSONLine()
+            object.add("uuid", entry.uuid.description)
+            object.add("data", hexText(entry.data))
+            return object
+          })
+      }
+    }
+    if let fault = data.fault { line.add("malformed", "\(fault)") }
     return line
   }
 }

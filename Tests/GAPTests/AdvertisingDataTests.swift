@@ -36,6 +36,30 @@ import Testing
     #expect(data.fault == nil)
   }
 
+  /// Supplement, Part A, §1.4 and §1.11: several in a block, and again in the scan response.
+  @Test func valuesThatRepeatAreKept() {
+    func decoded(_ text: String) -> AdvertisingData { AdvertisingData(decoding: octets(text).span) }
+    var data = decoded("020106 05FF5444 0102 05FFCD0A 2233 0616D8FE 00B801 0616D8FE 00B802 042AAAAAAA")
+    #expect(data.manufacturerDataList == [octets("5444 0102"), octets("CD0A 2233")])
+    #expect(data.serviceData.map(\.data) == [octets("00B801"), octets("00B802")])
+    // The same company and UUID with other values, the same value.
+    data.join(
+      decoded("05FF5444 3B3D 05FFCD0A 2233 05FF4C00 1001 0616D8FE 00B803 0616D8FE 00B801 042ABBBBBB"))
+    #expect(
+      data.manufacturerDataList == [
+        octets("5444 0102"), octets("CD0A 2233"), octets("5444 3B3D"), octets("4C00 1001"),
+      ])
+    #expect(data.serviceData.map(\.data) == [octets("00B801"), octets("00B802"), octets("00B803")])
+    #expect(data.other.map(\.data).contains(octets("AAAAAA")) && data.other.map(\.data).contains(octets("BBBBBB")))
+    #expect(data.flags == 0x06)
+  }
+  /// A response's fault is one of both.
+  @Test func theResponsesFaultIsKept() {
+    var data = AdvertisingData(decoding: octets("020106").span)
+    data.join(AdvertisingData(decoding: octets("0209").span))
+    #expect(data.fault != nil)
+  }
+
   @Test func keepsValidStructuresBeforeAnOverrun() {
     let data = AdvertisingData(decoding: ([0x02, 0x01, 0x06, 0x09, 0x09, 0x61] as [UInt8]).span)
     #expect(data.flags == 0x06)

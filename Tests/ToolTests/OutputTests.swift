@@ -1,6 +1,7 @@
 import Bindrune
 import BindruneWire
 import Foundation
+import GAP
 import Synchronization
 import TestSupport
 import Testing
@@ -173,6 +174,46 @@ import Testing
     }
     let long = try await Tool("overflow", String(repeating: "x", count: 100_000)).end()
     #expect(long.status == 64 && long.errors.utf8.count < 10_000)
+  }
+
+  /// Values that may occur several times, in an advertisement and in its scan response (Core Specification Supplement,
+  /// Part A, §1.4, §1.11), are all shown, and no JSON object names a member twice (RFC 8259, §4). Both forms name a
+  /// structure of an impossible length.
+  @Test func valuesThatRepeatAreShown() async throws {
+    var data = AdvertisingData()
+    data.manufacturerDataList = [[0x44, 0x54, 1, 2], [0x44, 0x54, 0x3B, 0x3D], [0xCD, 0x0A, 0x22, 0x33]]
+    data.serviceData = [[0, 0xB8, 1], [0, 0xB8, 2]].map { AdvertisingData.ServiceData(uuid: "FED8", data: $0) }
+    let air = try await Air(), advertiser = BluetoothHost(air.radio.controller())
+    let scanner = BluetoothHost(air.radio.controller())
+    try await advertiser.start()
+    try await scanner.start()
+    let packed = try await advertiser.advertise(data, AdvertisingParameters(policy: .standard))
+    #expect(packed.scanResponse.count > 0)
+    // The filter finds each of the companies.
+    for company: UInt16 in [0x5444, 0x0ACD] {
+      let filter = ScanFilter(manufacturer: ScanFilter.Manufacturer(companyIdentifier: company))
+      for try await heard in scanner.scan(filter: filter) where heard.hasScanResponse {
+        let text = heard.json.description
+        #expect(text.contains(#""manufacturer_data":"44540102""#), "\(text)")
+        #expect(text.contains(#""manufacturer_data_all":["44540102","44543B3D","CD0A2233"]"#), "\(text)")
+        #expect(text.contains(#""service_data":{"FED8":"00B801"}"#), "\(text)")
+        let all = #""service_data_all":[{"uuid":"FED8","data":"00B801"},{"uuid":"FED8","data":"00B802"}]"#
+        #expect(text.contains(all) && !text.contains("malformed"), "\(text)")
+        for part in ["5444: 0102", "5444: 3B3D", "0ACD: 2233", "FED8: 00B801", "FED8: 00B802"] {
+          #expect(heard.line.contains(part), "\(heard.line)")
+        }
+        var odd = heard
+        odd.data = AdvertisingData(decoding: ([2, 1, 6, 3, 0x0A, 1, 2] as [UInt8]).span)
+        let remark = "the Tx Power Level at octet 3 has a length that this type cannot have"
+        #expect(odd.json.description.contains(#""malformed":"\#(remark)""#) && odd.line.contains(remark))
+        break
+      }
+    }
+    await scanner.close()
+    await advertiser.close()
+    try await air.close()
+    let bits = try await Tool("overflow", "180D", "180D", "--json").end()
+    #expect(bits.output.components(separatedBy: #""180D":"#).count == 2, "\(bits.output)")
   }
 
   /// Programs read JSON: nothing is changed, and characters that control a terminal are escaped.

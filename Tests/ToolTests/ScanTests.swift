@@ -24,6 +24,13 @@ import Testing
       title: "scanning sim", in: Screen.Size(columns: columns, rows: rows), at: .seconds(seconds), hasColour: hasColour)
   }
 
+  /// Core Specification Supplement, Part A, §1.4: manufacturer data of several companies.
+  @Test func severalCompanies() {
+    var table = DeviceTable(), data = said(nil, manufacturer: [0x4C, 0x00, 0x10])
+    data.manufacturerDataList += [[0xCD, 0x0A, 1], [0x4C, 0x00, 0x11], [7]]
+    table.heard(peer(2), data, rssi: -40, at: .seconds(1))
+    #expect(picture(table, 120, 24)[2].contains("company 004C, 0ACD"), "\(picture(table, 120, 24))")
+  }
   @Test func table() {
     var table = DeviceTable()
     table.heard(peer(1), said("Belt", services: ["180D", "180F"]), rssi: -85, at: .zero)
