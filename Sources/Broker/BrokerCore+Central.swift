@@ -19,7 +19,7 @@ struct Central {
   var scans: [ScanID: SessionID] = [:]
   var names = PeerNames()
   /// Former identifiers of devices that have been identified since.
-  var aliases: [PeerID: PeerID] = [:]
+  var aliases = PeerAliases()
 }
 
 /// What is known of a link in the role of the server's client.
@@ -39,6 +39,29 @@ struct CentralLink {
   var encryptionError: BluetoothError?
 
   init(_ peer: PeerID) { self.peer = peer }
+}
+
+/// Former identifiers of devices. Bounded, because devices that reveal one identity after another would add to them for
+/// ever: an app that has kept the oldest identifier does not reach its device by it any more.
+struct PeerAliases {
+  private var peers: [PeerID: PeerID] = [:]
+  private var order: [PeerID] = []
+  static var capacity: Int { 1024 }
+  var count: Int { peers.count }
+
+  subscript(_ alias: PeerID) -> PeerID? { peers[alias] }
+  /// `other` and its aliases lead to `peer` from now on. Of too many aliases the oldest of a device that nobody needs goes.
+  mutating func merge(_ other: PeerID, into peer: PeerID, isNeeded: (PeerID) -> Bool) {
+    for (alias, known) in peers where known == other { peers[alias] = peer }
+    remove(peer)
+    if peers.updateValue(peer, forKey: other) == nil { order.append(other) }
+    if peers.count <= Self.capacity { return }
+    remove(order.first { alias in peers[alias].map { !isNeeded($0) } ?? true } ?? order[0])
+  }
+  /// The host has named this peer, so that it is no alias: its former device is forgotten, or has another identity.
+  mutating func remove(_ alias: PeerID) {
+    if peers.removeValue(forKey: alias) != nil { order.removeAll { $0 == alias } }
+  }
 }
 
 /// Names of devices: those in advertisements, and those of their GAP services.
@@ -233,6 +256,7 @@ extension BrokerCore {
   }
   mutating func discovered(_ found: DiscoveredPeer, _ peer: PeerID, by id: ScanID) {
     guard let session = central.scans[id], let scanning = sessions[session] else { return }
+    central.aliases.remove(peer)
     // The first scan reports these.
     if id != scanning.scans.first,
       !found.overflowServices.isEmpty

@@ -238,6 +238,7 @@ extension BrokerCore {
   /// A link is up, in either role.
   mutating func connected(_ link: BrokerLink) {
     let peer = link.peer
+    central.aliases.remove(peer)
     links.add(link)
     central.links[link.id] = CentralLink(peer)
     switch central.reaches[peer] {
@@ -283,9 +284,9 @@ extension BrokerCore {
   }
   /// Two peers are one device, which is `peer` from now on. A session that knows it as `other` keeps that identifier.
   private mutating func merge(_ other: PeerID, into peer: PeerID) {
-    for (alias, known) in central.aliases where known == other { central.aliases[alias] = peer }
-    central.aliases[other] = peer
-    central.aliases[peer] = nil
+    var needed = Set(central.reaches.keys)
+    for session in sessions.ids { needed.formUnion((sessions[session]?.interests ?? [:]).keys) }
+    central.aliases.merge(other, into: peer) { needed.contains($0) }
     central.names.merge(other, into: peer)
     for session in sessions.ids {
       guard let interest = sessions[session]?.interests.removeValue(forKey: other) else { continue }

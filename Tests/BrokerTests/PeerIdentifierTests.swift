@@ -1,5 +1,6 @@
-import BindruneBroker
 import Testing
+
+@testable import BindruneBroker
 
 @Suite struct PeerIdentifierTests {
   @Test func holdsTheAddress() {
@@ -12,6 +13,20 @@ import Testing
     #expect(PeerID(UUID(other)) == other && other != peer)
     // An address that a controller has resolved is the same device.
     #expect(UUID(PeerID(PeerAddress(address, .randomIdentity))) == UUID(peer))
+  }
+  @Test("former identifiers are bounded: those of devices that nobody needs go first, and what the host names is none")
+  func aliases() {
+    var aliases = PeerAliases()
+    func peer(_ number: UInt64) -> PeerID { PeerID(PeerAddress(DeviceAddress(0xC000_0000_0000 | number), .random)) }
+    let known = peer(1)
+    aliases.merge(peer(2), into: known) { $0 == known }
+    for number in UInt64(100)..<3_000 { aliases.merge(peer(number * 2), into: peer(number * 2 + 1)) { $0 == known } }
+    #expect(aliases.count == PeerAliases.capacity && aliases[peer(2)] == known)
+    #expect(aliases[peer(200)] == nil && aliases[peer(5_998)] == peer(5_999))
+    aliases.merge(known, into: peer(3)) { $0 == peer(3) }
+    #expect(aliases[peer(2)] == peer(3) && aliases[known] == peer(3))
+    aliases.remove(known)
+    #expect(aliases[known] == nil && aliases[peer(2)] == peer(3))
   }
   @Test("identifiers of one manufacturer's devices differ in the first eight characters, which programs show")
   func oneMaker() {
