@@ -84,7 +84,7 @@ def line(ids, work, peers, rows):
     if "round_trips" in found[0]:
         work += f": {found[0]['round_trips']} round trips, C {found[0]['c_round_trips']}"
     if "per_second" in found[0]:
-        work += f": {found[0]['per_second']:,} notifications/s"
+        work += f": {found[0]['per_second']:,} {'reports' if ids[0].startswith('B10') else 'notifications'}/s"
     allocations = " → ".join(dict.fromkeys(str(row["allocations"]) for row in found))
     name = ids[0].removesuffix(".300")
     cells = [name, work, cell("instructions"), cell("c_instructions"), ratio, allocations, cell("ns"), cell("c_ns"), *peers]

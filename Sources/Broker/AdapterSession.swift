@@ -62,11 +62,12 @@ final class AdapterSession: @unchecked Sendable {
     undelivered.append(.values(peer, handle, values))
     if isHeld { heldValues[peer, default: 0] += values.count }
   }
-  /// While it is held, its events wait in its queue.
-  func hold(_ isHeld: Bool) {
+  /// While it is held, its events wait in its queue. Returns those that the app has not taken before.
+  @discardableResult
+  func hold(_ isHeld: Bool) -> [BrokerEvent] {
     self.isHeld = isHeld
     handOver()
-    events.hold(isHeld)
+    return events.hold(isHeld)
   }
   func takeHeldValues() -> [UUID: Int] {
     if heldValues.isEmpty { return [:] }

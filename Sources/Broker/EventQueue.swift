@@ -50,13 +50,17 @@ public final class EventQueue: @unchecked Sendable {
   /// All events that wait, in order; nil where one was removed. None while the queue is held.
   public func takeAll() -> [BrokerEvent?] { lock.withLock { isHeld ? [] : waiting.takeAll() } }
 
-  /// While it is held, it takes events and offers none.
-  func hold(_ isHeld: Bool) {
-    let reader = lock.withLock { () -> (any EventQueueReader)? in
-      defer { self.isHeld = isHeld }
-      return self.isHeld && !isHeld && !waiting.isEmpty ? currentReader : nil
+  /// While it is held, it takes events and offers none. Returns those that its reader has not taken before it was held.
+  @discardableResult
+  func hold(_ isHeld: Bool) -> [BrokerEvent] {
+    let (reader, left) = lock.withLock { () -> ((any EventQueueReader)?, [BrokerEvent]) in
+      let wasHeld = self.isHeld
+      self.isHeld = isHeld
+      if isHeld { return (nil, wasHeld ? [] : waiting.all) }
+      return (wasHeld && !waiting.isEmpty ? currentReader : nil, [])
     }
     reader?.eventsWait(in: self)
+    return left
   }
 
   public func close() {

@@ -46,6 +46,9 @@ struct WaitingEvents {
   /// The first state waits, and it is not `.unknown`.
   private var hasKnownState = false
 
+  /// The events that wait, in order; they go on waiting.
+  var all: [BrokerEvent] { items.compactMap { $0 } }
+
   /// All events that wait; nil where one was removed.
   mutating func takeAll() -> [BrokerEvent?] {
     let all = items, isFirst = isFirst && !hasKnownState

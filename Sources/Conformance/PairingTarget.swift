@@ -28,10 +28,11 @@ public final class PairingTarget: ServedTarget {
     role = roles.role ?? .responder
     addresses = roles.addresses
     chance = Chance(seed: seed)
-    // A script names what it needs more.
+    // A script names what it needs more, and what it accepts less.
     settings.isBonding = false
     settings.distributes = []
     settings.requests = []
+    settings.keySizes = .shortest...(.longest)
     manager = SecurityManager(role: role, addresses: addresses, settings: settings)
   }
 

@@ -120,11 +120,13 @@ import Testing
     try await lab.until("resume")
     while lab.did.filter({ $0 == "stop" }).count < 2 { await Task.yield() }
     await device.stopAdvertising()
-    // On a slow machine the device's name comes when the app is stopped again, and wakes it once more.
+    // On a slow machine the app is stopped again before it has taken the connection, or before the device's name comes: either wakes it
+    // once more.
     #expect(lab.did.prefix(3) == ["stop", "resume", "stop"])
     while !log.lines.contains(where: { $0.contains("is woken by") }) { await Task.yield() }
     let reasons = log.lines.compactMap { $0.split(separator: "is woken by ").dropFirst().first }
-    #expect(reasons.first == "a connection" && reasons.dropFirst().allSatisfy { $0 == "a new name" }, "\(reasons)")
+    let known = ["a connection", "a new name"]
+    #expect(reasons.first == "a connection" && reasons.allSatisfy { known.contains(String($0)) }, "\(reasons)")
     // Its process ends: the socket is closed, and nothing was said.
     try await lab.breakConnections()
     while try await lab.life(of: identifier) != .terminated { await Task.yield() }

@@ -379,4 +379,26 @@ struct CoreLab {
     #expect(needs.withLockedValue { $0 } == [.run("a connection")])
     withExtendedLifetime(host) {}
   }
+
+  @Test("S18: an app that stops before it has taken the event that woke it is woken again")
+  func wokenAgain() async throws {
+    let room = Room(), (host, peer) = try await room.sensor(try Sensor()), adapter = room.adapter()
+    let needs = NIOLockedValueBox<[AppNeed]>([])
+    adapter.register(app, [.central])
+    let probe = try await Probe.poweredOn(adapter, of: app)
+    adapter.whenAppNeeds { id, need in
+      let isFirst = needs.withLockedValue { needs in
+        needs.append(need)
+        return needs.count == 1
+      }
+      probe.isStalled = isFirst
+      adapter.move(id, to: .awake)
+      if isFirst { adapter.move(id, to: .suspended) }
+    }
+    adapter.move(app, to: .suspended)
+    probe.send(.connect(peer, ConnectOptions()))
+    try await probe.connected(peer)
+    #expect(needs.withLockedValue { $0 } == [.run("a connection"), .run("a connection")])
+    withExtendedLifetime(host) {}
+  }
 }

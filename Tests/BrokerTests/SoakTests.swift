@@ -550,7 +550,8 @@ private final class Soak {
     case .hold(let session, let isHeld):
       managers[session]?.isHeld = isHeld
       managers[session]?.hasWaited = true
-      managers[session]?.queue.hold(isHeld)
+      let left = managers[session]?.queue.hold(isHeld) ?? []
+      host.with { core, _ in core.consider(left: left, for: session) }
     case .wake(let app, let why):
       if let number = numbers[app], apps[number].process == nil, apps[number].canLaunch, apps[number].waiting == nil {
         apps[number].waiting = now

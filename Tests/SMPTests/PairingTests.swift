@@ -127,11 +127,8 @@ import Testing
       let size = EncryptionKeySize(octets)!
       for isInitiators in [false, true] {
         let machines = way.machines()
-        if isInitiators {
-          machines.initiator.settings.keySizes = .shortest...size
-        } else {
-          machines.responder.settings.keySizes = .shortest...size
-        }
+        machines.initiator.settings.keySizes = .shortest...(isInitiators ? size : .longest)
+        machines.responder.settings.keySizes = .shortest...(isInitiators ? .longest : size)
         try machines.pair()
         let a = try #require(machines.result(.initiator)), key = try #require(machines.linkKey)
         #expect(a.keySize == size && machines.result(.responder)?.keySize == size)
@@ -159,6 +156,22 @@ import Testing
         #expect(machines.linkKey == nil)
       }
     }
+  }
+
+  /// Shorter keys are the application's choice: without it, either side refuses a peer that offers 15 octets.
+  @Test(arguments: [Way.legacyJustWorks, .justWorks], [false, true])
+  func keysOf16Octets(_ way: Way, isInitiators: Bool) throws {
+    let machines = way.machines(), size = EncryptionKeySize(15)!
+    if isInitiators {
+      machines.responder.settings.keySizes = .shortest...size
+    } else {
+      machines.initiator.settings.keySizes = .shortest...size
+    }
+    try machines.pair()
+    #expect(
+      machines.failure(isInitiators ? .initiator : .responder) == (isInitiators ? .ours(.encryptionKeySize) : nil))
+    #expect(machines.failure(.initiator) == (isInitiators ? .ours(.encryptionKeySize) : .peers(.encryptionKeySize)))
+    #expect(machines.linkKey == nil)
   }
 
   /// What one side demands and the other does not have.
