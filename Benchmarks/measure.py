@@ -117,7 +117,7 @@ class Measurement:
         figures["ns"] = round(best, 2)
         if bound:
             figures["c_ns"] = round(c_ns[0], 2)
-        if "per_second" in printed or (row.must and row.must.per_second):
+        if "per_second" in printed:
             figures["per_second"] = int(1e9 / best)
         if "round_trips" in printed:
             figures |= {"round_trips": int(printed["round_trips"]), "c_round_trips": int(expected["round_trips"])}

@@ -270,7 +270,7 @@ final class Adapter: HostObserver, @unchecked Sendable {
     case .lendPort(let name, let link): host?.assumeIsolated { lendPort(name, link, $0) }
     case .takePort(let name): sessions[name.session]?.setPort(nil, name.kind, of: name.peer)
     case .takePorts(let id): sessions[id]?.removePorts()
-    // An event that woke the app and was not taken until it stopped again wakes it once more, and does not wait for another one.
+    // An event that woke the app and was not taken until it stopped again wakes it once more.
     case .hold(let id, let isHeld): core.consider(left: sessions[id]?.hold(isHeld) ?? [], for: id)
     case .wake(let app, let why): need(app, .run(why))
     case .alert(let app, let alert): need(app, .alert(alert))

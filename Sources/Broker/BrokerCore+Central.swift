@@ -50,7 +50,8 @@ struct PeerAliases {
   var count: Int { peers.count }
 
   subscript(_ alias: PeerID) -> PeerID? { peers[alias] }
-  /// `other` and its aliases lead to `peer` from now on. Of too many aliases the oldest of a device that nobody needs goes.
+  /// `other` and its aliases lead to `peer` from now on. Of too many aliases the oldest of a device that nobody needs
+  /// goes.
   mutating func merge(_ other: PeerID, into peer: PeerID, isNeeded: (PeerID) -> Bool) {
     for (alias, known) in peers where known == other { peers[alias] = peer }
     remove(peer)

@@ -73,11 +73,15 @@ extension HostCore {
       try checkIdentity(bond.address)
       try privacy.add(bond.address, IdentityResolvingKey(irk.number), isApplications: false)
     }
-    let replaced = bonds[bond.peer]
     peers.identify(bond.peer, as: bond.address)
+    put(bond)
+    drain(now)
+  }
+  /// Adds the bond; of one that it replaces, nothing else may need the address.
+  private mutating func put(_ bond: Bond) {
+    let replaced = bonds[bond.peer]
     bonds.put(bond)
     if let replaced { forgetUnneeded(replaced.peer, at: replaced.address) }
-    drain(now)
   }
   /// Forgets a bond; a link that it encrypts stays encrypted. False if there is none; else `.bondRemoved` follows.
   @discardableResult public mutating func removeBond(with peer: PeerID, now: Instant) -> Bool {
@@ -316,9 +320,7 @@ extension HostCore {
     let bond = Bond(
       peer: peer, address: address, strength: result.strength, ours: result.ours, peers: result.peers)
     while bonds.all.count >= configuration.maximumBonds, bonds[peer] == nil { _ = forget(bonds.all[0].peer) }
-    let replaced = bonds[peer]
-    bonds.put(bond)
-    if let replaced { forgetUnneeded(peer, at: replaced.address) }
+    put(bond)
     upper.links[index].protection.isClientRestored = true
     upper.server.bond(upper.links[index].bearers.first.bearer.id, as: BondID(rawValue: peer.rawValue))
     verifySignatures(at: index)

@@ -161,36 +161,23 @@ public struct AdvertisingData: Sendable, Hashable {
   }
 
   /// Adds the values of the scan response to this advertisement. A type that may occur several times in a block may
-  /// occur in both (Supplement, Part A, §1): manufacturer data of one company (§1.4) and service data of one
-  /// UUID (§1.11) are all kept, in their order on the air. Only a value that is there already is not repeated.
+  /// occur in both (Supplement, Part A, §1): manufacturer data of one company (§1.4) and service data of one UUID
+  /// (§1.11) are all kept, in their order on the air; only a value that is there already is not repeated. Of a type with
+  /// one value the advertisement's prevails, except that a complete name replaces a shortened one.
   public mutating func join(_ response: AdvertisingData) {
-    let serviceData = serviceData, manufacturerDataList = manufacturerDataList, other = other
-    fill(from: response)
-    self.serviceData = serviceData + response.serviceData.filter { !serviceData.contains($0) }
-    self.manufacturerDataList =
-      manufacturerDataList + response.manufacturerDataList.filter { !manufacturerDataList.contains($0) }
-    self.other = other + response.other.filter { !other.contains($0) }
-    if fault == nil { fault = response.fault }
-  }
-
-  /// Adds values from `earlier` data of the same device that are absent here: not every advertisement has its scan
-  /// response.
-  public mutating func fill(from earlier: AdvertisingData) {
-    if localNameOctets == nil || (isNameShortened && !earlier.isNameShortened && earlier.localNameOctets != nil) {
-      localNameOctets = earlier.localNameOctets
-      isNameShortened = earlier.isNameShortened
+    if localNameOctets == nil || (isNameShortened && !response.isNameShortened && response.localNameOctets != nil) {
+      localNameOctets = response.localNameOctets
+      isNameShortened = response.isNameShortened
     }
-    flags = flags ?? earlier.flags
-    txPowerLevel = txPowerLevel ?? earlier.txPowerLevel
-    appearance = appearance ?? earlier.appearance
-    serviceUUIDs += earlier.serviceUUIDs.filter { !serviceUUIDs.contains($0) }
-    solicitedServiceUUIDs += earlier.solicitedServiceUUIDs.filter { !solicitedServiceUUIDs.contains($0) }
-    serviceData += earlier.serviceData.filter { entry in !serviceData.contains { $0.uuid == entry.uuid } }
-    // Of the same company the newer data prevail.
-    manufacturerDataList += earlier.manufacturerDataList.filter { entry in
-      !manufacturerDataList.contains { $0.prefix(2) == entry.prefix(2) }
-    }
-    other += earlier.other.filter { entry in !other.contains { $0.type == entry.type } }
+    flags = flags ?? response.flags
+    txPowerLevel = txPowerLevel ?? response.txPowerLevel
+    appearance = appearance ?? response.appearance
+    serviceUUIDs += response.serviceUUIDs.filter { !serviceUUIDs.contains($0) }
+    solicitedServiceUUIDs += response.solicitedServiceUUIDs.filter { !solicitedServiceUUIDs.contains($0) }
+    serviceData += response.serviceData.filter { !serviceData.contains($0) }
+    manufacturerDataList += response.manufacturerDataList.filter { !manufacturerDataList.contains($0) }
+    other += response.other.filter { !other.contains($0) }
+    fault = fault ?? response.fault
   }
 
   /// Returns false for a length that is invalid for the type; the structure then goes into `other`.

@@ -46,8 +46,8 @@ extension HostCore {
     drain(now)
   }
   /// Forgets that `peer` has this address, unless a bond, a link or a request needs that, or the application has added
-  /// its identity. Whatever ends a need calls it, so that a remote device that pairs under one identity after another leaves
-  /// no more in the tables than its bonds.
+  /// its identity. Whatever ends a need calls it, so that a remote device that pairs under one identity after another
+  /// leaves no more in the tables than its bonds.
   ///
   /// The `PeerID` is not given to another device: it is made from the address by which the peer became known, and names
   /// that address from now on. Decision 0033.
@@ -174,8 +174,8 @@ extension HostCore {
       forgetUnneeded(peers.id(of: address), at: address)
     }
   }
-  /// Whether a request wants a peer whose private addresses only the host can resolve. Every drain asks, also after each
-  /// report of a scan: the answer is computed again only when peers, the controller's list or requests have changed.
+  /// Whether a request wants a peer whose private addresses only the host can resolve. Every drain asks, also after
+  /// each report of a scan: the answer is computed again only when peers, the controller's list or requests have changed.
   private mutating func isSeekNeeded() -> Bool {
     let revisions = (privacy.revision, connections.revision)
     if let known = privacy.seekNeed, (known.privacy, known.connections) == revisions { return known.isNeeded }

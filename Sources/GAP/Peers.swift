@@ -31,9 +31,9 @@ public struct PeerID: BitwiseCopyable, Sendable, Hashable, CustomStringConvertib
 /// refer to a peer by its `PeerID`; code that talks to the controller refers to it by an address.
 ///
 /// **Function**: an entry for each peer whose identity address (Vol 3, Part C, §10.8.2.3) is not the one that its
-/// `PeerID` was made from. A link that learns its peer's identity, or a stored bond, adds it; `HostCore` removes it when
-/// the peer has no bond, no link and no request any more, and the application has not added its identity. A peer has one
-/// identity address: a new one replaces it. All other peers need no entry.
+/// `PeerID` was made from. A link that learns its peer's identity, or a stored bond, adds it; `HostCore` removes it
+/// when the peer has no bond, no link and no request any more, and the application has not added its identity. A peer
+/// has one identity address: a new one replaces it. All other peers need no entry.
 struct Peers {
   private var ids: [PeerAddress: PeerID] = [:]
   private var identities: [PeerID: PeerAddress] = [:]

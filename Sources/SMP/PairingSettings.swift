@@ -29,8 +29,8 @@ public struct PairingSettings: Sendable {
   public var isBonding = true
   public var protection = Protection.wanted
   public var secureConnections = SecureConnections.supported
-  /// The lengths of the encryption key that are accepted; the upper bound is what is offered. Only 16 octets, unless the
-  /// application chooses less: `.shortest ... .longest` accepts all that Vol 3, Part H, §2.3.4, permits, down to 7.
+  /// The lengths of the encryption key that are accepted; the upper bound is what is offered. Only 16 octets, unless
+  /// the application chooses less: `.shortest ... .longest` accepts all that Vol 3, Part H, §2.3.4, permits, down to 7.
   public var keySizes = EncryptionKeySize.longest...EncryptionKeySize.longest
   /// Notify the peer of keys while a passkey is entered, and be notified.
   public var sendsKeypresses = false

@@ -18,7 +18,7 @@ struct DeviceTable {
     var services: [BluetoothUUID] = []
     /// Services of the scan that the overflow area may hold.
     var overflow: [BluetoothUUID] = []
-    /// The company identifier of the manufacturer data.
+    /// The company identifiers of the manufacturer data.
     var companies: [UInt16] = []
     /// dBm; nil: not known.
     var strength: Double?

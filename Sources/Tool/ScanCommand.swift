@@ -164,8 +164,8 @@ extension Advertisement {
     line.add("overflow", matchedOverflow.map(\.description))
     if let flags = data.flags { line.add("flags", Int(flags)) }
     if let power = data.txPowerLevel { line.add("tx_power", Int(power)) }
-    // Core Specification Supplement, Part A, §1.4 and §1.11: there may be several. These two keys have the first, or the
-    // first of each UUID; an object names no member twice.
+    // Core Specification Supplement, Part A, §1.4 and §1.11: there may be several. These two keys have the first, or
+    // the first of each UUID; an object names no member twice.
     if let manufacturer = data.manufacturerData { line.add("manufacturer_data", hexText(manufacturer)) }
     if data.manufacturerDataList.count > 1 {
       line.add("manufacturer_data_all", data.manufacturerDataList.map { hexText($0) })

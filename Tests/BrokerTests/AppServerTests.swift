@@ -120,8 +120,8 @@ import Testing
     try await lab.until("resume")
     while lab.did.filter({ $0 == "stop" }).count < 2 { await Task.yield() }
     await device.stopAdvertising()
-    // On a slow machine the app is stopped again before it has taken the connection, or before the device's name comes: either wakes it
-    // once more.
+    // On a slow machine the app is stopped again before it has taken the connection, or before the device's name comes:
+    // either wakes it once more.
     #expect(lab.did.prefix(3) == ["stop", "resume", "stop"])
     while !log.lines.contains(where: { $0.contains("is woken by") }) { await Task.yield() }
     let reasons = log.lines.compactMap { $0.split(separator: "is woken by ").dropFirst().first }

@@ -54,9 +54,9 @@ import Testing
       let (shared, report) = scrubber.scrub(trace)
       let proof = ScrubProof(trace, shared, report)
       #expect(proof.changedRecords.isEmpty)
-      for packet in list where packet.octets.first == 2 && packet.octets.count > 9 {
-        _ = Explanation(of: packet.octets).lines()
-        _ = Explanation(of: Array(packet.octets[9...])).lines()
+      // A list repeats its packets, and to explain one takes longer than all else.
+      for octets in Set(list.map(\.octets)) where octets.first == 2 && octets.count > 9 {
+        _ = Explanation(of: octets).lines()
       }
       // The connection has no command that opens it.
       return checker.sink.findings.filter { $0.number > 3 }

@@ -196,7 +196,7 @@ public struct TestHost: ~Copyable, HCIHost {
     case .discovered(let scan, let discovery):
       var data = core.withBytes(of: discovery.advertising) { AdvertisingData(decoding: $0) }
       if let response = discovery.scanResponse {
-        data.fill(from: core.withBytes(of: response) { AdvertisingData(decoding: $0) })
+        data.join(core.withBytes(of: response) { AdvertisingData(decoding: $0) })
       }
       advertisements.append(
         Heard(

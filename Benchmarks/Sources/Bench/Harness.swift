@@ -1,3 +1,6 @@
+import BindruneSimulator
+import BindruneWire
+import GAP
 import Glibc
 
 /// Nanoseconds of CPU time of this thread: other processes do not count.
@@ -76,4 +79,24 @@ func measure(
   if let roundTrips { line += " round_trips \(roundTrips)" }
   if showsRate { line += " per_second \(Int(1e9 / median))" }
   print(line)
+}
+
+extension HostCore {
+  /// The host and its virtual controller answer each other until both are quiet. Returns the host's effects.
+  mutating func converse(_ air: inout Air, _ controller: ControllerID) -> [HostEffect] {
+    var packet = PacketBuffer(), effects: [HostEffect] = [], isQuiet = false
+    while !isQuiet {
+      isQuiet = true
+      while packet.fill({ nextPacket(into: &$0, now: .zero) }) {
+        isQuiet = false
+        packet.withBytes { air.receive($0, at: controller, now: .zero) }
+      }
+      while packet.fill({ air.nextPacket(from: controller, into: &$0, now: .zero) }) {
+        isQuiet = false
+        packet.withBytes { _ = receive($0, now: .zero) }
+      }
+      while let effect = nextEffect() { effects.append(effect) }
+    }
+    return effects
+  }
 }

@@ -251,19 +251,7 @@ func queue(_ id: String, _ repetitions: Int, _ batches: Int) {
     emitted = Emitted()
   }
   private mutating func converse(_ air: inout Air, _ controller: ControllerID) {
-    var packet = PacketBuffer(), isQuiet = false
-    while !isQuiet {
-      isQuiet = true
-      while packet.fill({ core.nextPacket(into: &$0, now: .zero) }) {
-        isQuiet = false
-        packet.withBytes { air.receive($0, at: controller, now: .zero) }
-      }
-      while packet.fill({ air.nextPacket(from: controller, into: &$0, now: .zero) }) {
-        isQuiet = false
-        packet.withBytes { _ = core.receive($0, now: .zero) }
-      }
-      takeEffects()
-    }
+    for effect in core.converse(&air, controller) { take(effect) }
   }
   private mutating func receive(_ packet: [UInt8]) {
     core.receive(packet.span, now: .zero)
@@ -277,9 +265,10 @@ func queue(_ id: String, _ repetitions: Int, _ batches: Int) {
     giveBack()
   }
   @inline(__always) mutating func takeEffects() {
-    while let effect = core.nextEffect() {
-      if case .linkUp(let link, _, _, _) = effect { links.append(link) }
-    }
+    while let effect = core.nextEffect() { take(effect) }
+  }
+  @inline(__always) private mutating func take(_ effect: HostEffect) {
+    if case .linkUp(let link, _, _, _) = effect { links.append(link) }
   }
 
   @inline(__always) mutating func notify(_ link: Int, _ value: Span<UInt8>) {

@@ -1,5 +1,5 @@
-// B10: a report of a scan, from its packet to the effect of a host that filters no duplicates: `.plain` without bonds and
-// requests; `.all` with 128 bonds, whose keys the host must try with each private address, and with requests to connect
+// B10: a report of a scan, from its packet to the effect of a host that filters no duplicates: `.plain` without bonds
+// and requests; `.all` with 128 bonds, whose keys the host must try with each private address, and with requests to connect
 // to 1,000 devices. The reports come from 1,024 private addresses in turn, one of which belongs to a bonded device.
 import BindruneSimulator
 import BindruneToolbox
@@ -18,7 +18,9 @@ func scan(_ id: String, _ repetitions: Int, _ batches: Int) {
   }
   let packets = ScanEnd.reports
   _ = hear(2, packets, &end)
-  measure(id, items: packets.count, repetitions: repetitions, batches: batches) { hear($0, packets, &end) }
+  measure(id, items: packets.count, repetitions: repetitions, batches: batches, showsRate: true) {
+    hear($0, packets, &end)
+  }
 }
 @inline(never) func hear(_ repetitions: Int, _ packets: [[UInt8]], _ end: inout ScanEnd) -> UInt64 {
   var sum: UInt64 = 0
@@ -61,32 +63,19 @@ func scan(_ id: String, _ repetitions: Int, _ batches: Int) {
     var air = Air(configuration: .ideal)
     let controller = air.addController(ControllerConfiguration(address: DeviceAddress(0x0000_5E00_5301)))
     core.start(now: .zero)
-    converse(&air, controller)
+    Self.settle(core.converse(&air, controller))
     guard core.isRunning else { fail("the host does not start") }
     core.startScan(ScanParameters(isActive: false), now: .zero)
-    converse(&air, controller)
+    Self.settle(core.converse(&air, controller))
     for number in 0..<targets {
       let address = PeerAddress(DeviceAddress(0x0000_5E10_0000 | UInt64(number)), .public)
       core.connect(to: address, timeout: .seconds(3600), id: RequestID(rawValue: UInt64(number) + 1), now: .zero)
-      converse(&air, controller)
+      Self.settle(core.converse(&air, controller))
     }
   }
-  private mutating func converse(_ air: inout Air, _ controller: ControllerID) {
-    var packet = PacketBuffer(), isQuiet = false
-    while !isQuiet {
-      isQuiet = true
-      while packet.fill({ core.nextPacket(into: &$0, now: .zero) }) {
-        isQuiet = false
-        packet.withBytes { air.receive($0, at: controller, now: .zero) }
-      }
-      while packet.fill({ air.nextPacket(from: controller, into: &$0, now: .zero) }) {
-        isQuiet = false
-        packet.withBytes { _ = core.receive($0, now: .zero) }
-      }
-      while let effect = core.nextEffect() {
-        if case .completed(let id, let result) = effect { fail("request \(id): \(result)") }
-      }
-    }
+  /// Requests go on for ever: none may have ended.
+  private static func settle(_ effects: [HostEffect]) {
+    for case .completed(let id, let result) in effects { fail("request \(id): \(result)") }
   }
 
   /// LE Advertising Reports of ADV_NONCONN_IND with flags and a name.
