@@ -162,8 +162,8 @@ public struct AdvertisingData: Sendable, Hashable {
 
   /// Adds the values of the scan response to this advertisement. A type that may occur several times in a block may
   /// occur in both (Supplement, Part A, §1): manufacturer data of one company (§1.4) and service data of one UUID
-  /// (§1.11) are all kept, in their order on the air; only a value that is there already is not repeated. Of a type with
-  /// one value the advertisement's prevails, except that a complete name replaces a shortened one.
+  /// (§1.11) are all kept, in their order on the air; only a value that is there already is not repeated. Of a type
+  /// with one value the advertisement's prevails, except that a complete name replaces a shortened one.
   public mutating func join(_ response: AdvertisingData) {
     if localNameOctets == nil || (isNameShortened && !response.isNameShortened && response.localNameOctets != nil) {
       localNameOctets = response.localNameOctets

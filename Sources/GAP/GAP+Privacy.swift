@@ -175,7 +175,8 @@ extension HostCore {
     }
   }
   /// Whether a request wants a peer whose private addresses only the host can resolve. Every drain asks, also after
-  /// each report of a scan: the answer is computed again only when peers, the controller's list or requests have changed.
+  /// each report of a scan: the answer is computed again only when peers, the controller's list or requests have
+  /// changed.
   private mutating func isSeekNeeded() -> Bool {
     let revisions = (privacy.revision, connections.revision)
     if let known = privacy.seekNeed, (known.privacy, known.connections) == revisions { return known.isNeeded }

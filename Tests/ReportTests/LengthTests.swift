@@ -55,9 +55,8 @@ import Testing
       let proof = ScrubProof(trace, shared, report)
       #expect(proof.changedRecords.isEmpty)
       // A list repeats its packets, and to explain one takes longer than all else.
-      for octets in Set(list.map(\.octets)) where octets.first == 2 && octets.count > 9 {
-        _ = Explanation(of: octets).lines()
-      }
+      let frames = list.map(\.octets).filter { $0.first == 2 && $0.count > 9 }
+      for octets in Set(frames + frames.map { Array($0[9...]) }) { _ = Explanation(of: octets).lines() }
       // The connection has no command that opens it.
       return checker.sink.findings.filter { $0.number > 3 }
     }

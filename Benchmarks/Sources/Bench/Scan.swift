@@ -1,6 +1,7 @@
 // B10: a report of a scan, from its packet to the effect of a host that filters no duplicates: `.plain` without bonds
-// and requests; `.all` with 128 bonds, whose keys the host must try with each private address, and with requests to connect
-// to 1,000 devices. The reports come from 1,024 private addresses in turn, one of which belongs to a bonded device.
+// and requests; `.all` with 128 bonds, whose keys the host must try with each private address, and with requests to
+// connect to 1,000 devices. The reports come from 1,024 private addresses in turn, one of which belongs to a bonded
+// device.
 import BindruneSimulator
 import BindruneToolbox
 import BindruneWire
