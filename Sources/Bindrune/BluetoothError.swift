@@ -84,6 +84,10 @@ extension BluetoothError {
   static var cancelled: BluetoothError { BluetoothError(.cancelled, "The task was cancelled.") }
   static var closed: BluetoothError { BluetoothError(.notStarted, "The host has been closed: open another.") }
   static var linkIsDown: BluetoothError { BluetoothError(.disconnected, "The link is down: connect again.") }
+  package static var servicesChanged: BluetoothError {
+    BluetoothError(
+      .servicesChanged, "The device has changed its services since they were discovered: discover them again.")
+  }
   /// The error of a link that went down for the reason of a `ServerEvent.disconnected`.
   public static func linkWentDown(_ reason: HCIStatus) -> BluetoothError {
     switch reason {
@@ -103,8 +107,8 @@ extension BluetoothError {
     }
   }
   static func refused(to action: String, _ status: HCIStatus) -> BluetoothError {
-    // Not a refusal: 0x22 concerns a peer's link layer, so the host uses it for a silent controller, see
-    // `CommandOutcome.status`.
+    // Not a refusal: scans and advertisements have no peer that could be silent, so this is `CommandOutcome.status` of a
+    // silent controller.
     if status == .lmpOrLLResponseTimeout { return controllerIsSilent }
     return BluetoothError(.controller, "The controller refused to \(action): \(status).", status: status)
   }
@@ -114,9 +118,9 @@ extension BluetoothError {
       status: .lmpOrLLResponseTimeout)
   }
   /// 0x22, Vol 1, Part F, §1.3: the peer's link layer has not answered.
-  static func linkLayerIsSilent(_ action: String) -> BluetoothError {
+  static func linkLayerIsSilent(_ action: String, _ code: Code = .refused) -> BluetoothError {
     BluetoothError(
-      .refused,
+      code,
       "The device did not answer the request to \(action), \(HCIStatus.lmpOrLLResponseTimeout): connect again.",
       status: .lmpOrLLResponseTimeout)
   }
@@ -165,6 +169,7 @@ extension BluetoothError {
       switch failure {
       case .cancelled: .cancelled
       case .refused(let task, let status): BluetoothError(task, status)
+      case .controllerIsSilent: .controllerIsSilent
       case .noSuchLink: .linkIsDown
       case .busy:
         BluetoothError(
@@ -186,10 +191,14 @@ extension BluetoothError {
   private init(_ task: ControllerTask, _ status: HCIStatus) {
     self =
       switch (task, status) {
-      // The controller has answered and reports the peer's silence: the host's own time-out has the task `.send`.
+      case (.connect, .lmpOrLLResponseTimeout): .linkLayerIsSilent("connect", .connectionFailed)
       case (.encrypt, .lmpOrLLResponseTimeout): .linkLayerIsSilent("encrypt the link")
-      case (.setPHYs, .lmpOrLLResponseTimeout): .linkLayerIsSilent("use other modulations")
-      case (_, .lmpOrLLResponseTimeout): .controllerIsSilent
+      case (.disconnect, .lmpOrLLResponseTimeout): .linkLayerIsSilent("take the link down")
+      case (.setPHYs, .lmpOrLLResponseTimeout), (.readPHYs, .lmpOrLLResponseTimeout):
+        .linkLayerIsSilent("use other modulations")
+      case (.readRSSI, .lmpOrLLResponseTimeout), (.send, .lmpOrLLResponseTimeout),
+        (.setDefaultPHYs, .lmpOrLLResponseTimeout):
+        .linkLayerIsSilent("carry out the command")
       case (.connect, _):
         BluetoothError(.connectionFailed, "The controller could not make the link: \(status).", status: status)
       case (.disconnect, _): .refused(to: "take the link down", status)
@@ -249,9 +258,7 @@ extension BluetoothError {
         BluetoothError(.invalidArgument, "The value is longer than 512 octets, the most that an attribute has.")
       case .invalidRequest:
         BluetoothError(.invalidArgument, "The request names no value, no handle, or an empty range.")
-      case .databaseChanged:
-        BluetoothError(
-          .servicesChanged, "The device has changed its services since they were discovered: discover them again.")
+      case .databaseChanged: .servicesChanged
       case .unknownCharacteristic:
         BluetoothError(.invalidArgument, "There is no such characteristic among those discovered: discover first.")
       case .noConfigurationDescriptor:

@@ -140,7 +140,8 @@ extension HostCore {
     hci.send(command, tag: Tag.disconnect | UInt32(handle.rawValue), mayBeRefused: false, now: now)
   }
   /// Vol 4, Part E, §7.1.6.
-  mutating func disconnectRefused(_ handle: ConnectionHandle, _ status: HCIStatus, _ now: Instant) {
+  mutating func disconnectRefused(_ handle: ConnectionHandle, _ outcome: CommandOutcome, _ now: Instant) {
+    let status = outcome.status
     // The controller has no such link: it went down without an event, or the event has already arrived.
     if status == .unknownConnectionIdentifier { return linkDown(handle, .connectionTerminatedByLocalHost, now) }
     guard let index = upper.index(of: handle) else { return emit(.violation(nil, .disconnectRefused(status))) }
@@ -150,7 +151,7 @@ extension HostCore {
     emit(.violation(upper.links[index].id, .disconnectRefused(status)))
     let requests = upper.links[index].disconnectRequests
     upper.links[index].disconnectRequests = []
-    for id in requests { emit(.completed(id, .failed(.refused(.disconnect, status)))) }
+    for id in requests { emit(.completed(id, .failed(outcome.failure(of: .disconnect)))) }
   }
 
   // MARK: What L2CAP says

@@ -409,17 +409,17 @@ extension HostCore {
     case .starting, .quiet: upper.links[index].protection.security.key = nil
     }
     if upper.links[index].protection.security != before { securityChanged(at: index) }
-    encryptionEnded(at: index, status, isEncrypted: isEncrypted, now)
+    encryptionEnded(at: index, status, isEncrypted ? nil : .refused(.encrypt, status), now)
   }
   /// The controller has refused LE Enable Encryption: the link is as encrypted as before.
   mutating func encryptionRefused(_ handle: ConnectionHandle, _ outcome: CommandOutcome, _ now: Instant) {
     guard let index = upper.index(of: handle) else { return }
-    encryptionEnded(at: index, outcome.status, isEncrypted: false, timedOut: outcome.timedOut, now)
+    encryptionEnded(at: index, outcome.status, outcome.failure(of: .encrypt), now)
   }
   private mutating func encryptionEnded(
-    at index: Int, _ status: HCIStatus, isEncrypted: Bool, timedOut: Bool = false, _ now: Instant
+    at index: Int, _ status: HCIStatus, _ failure: HostFailure?, _ now: Instant
   ) {
-    let failure: HostFailure? = isEncrypted ? nil : .refused(timedOut ? .send : .encrypt, status)
+    let isEncrypted = failure == nil
     let phase = upper.links[index].protection.phase
     upper.links[index].protection.phase = .quiet
     let wasPairing = upper.links[index].protection.manager.isPairing

@@ -29,7 +29,7 @@ struct ApplicationCommands {
 
 extension HostCore {
   /// Sends a command as it is. Ends with `.completed(id, .returned)`: the return parameters, empty after Command Status; or with
-  /// `.failed(.refused(.send, status))`. Throws, without an outcome, where a field is unset or ranges in the command do not lie
+  /// `.failed(.refused(.send, status))` or `.failed(.controllerIsSilent)`. Throws, without an outcome, where a field is unset or ranges in the command do not lie
   /// in `source`. HCI_Reset is `start`'s: it traps here.
   ///
   /// The core does not learn what such a command changes.
@@ -50,7 +50,7 @@ extension HostCore {
   mutating func applicationCommandEnded(_ outcome: CommandOutcome, in packet: Span<UInt8>) {
     guard let id = applicationCommands.remove(UInt16(truncatingIfNeeded: outcome.tag)) else { return }
     guard outcome.status == .success else {
-      return emit(.completed(id, .failed(.refused(.send, outcome.status))))
+      return emit(.completed(id, .failed(outcome.failure(of: .send))))
     }
     emit(.completed(id, .returned(upper.batch.keep(packet.extracting(outcome.returnParameters.range)))))
   }

@@ -302,13 +302,13 @@ struct Connections {
     } else {
       phase = .idle
       hasListFailed = true
-      failed(outcome.status, now)
+      failed(outcome.status, outcome.failure(of: .connect), now)
       // The controller may have received it nevertheless.
       if outcome.timedOut { sendCancel(&hci, now) }
     }
   }
   /// The attempt has failed: fails the requests that it concerns.
-  private mutating func failed(_ status: HCIStatus, _ now: Instant) {
+  private mutating func failed(_ status: HCIStatus, _ failure: HostFailure, _ now: Instant) {
     guard let attempt else { return }
     self.attempt = nil
     if status == .connectionLimitExceeded || status == .limitedResources {
@@ -321,7 +321,7 @@ struct Connections {
       let target = targets.remove(at: index), request = target.request
       wanted.remove(target.peer)
       if targets.contains(where: { $0.request == request }) { return }
-      fail(status == .connectionAlreadyExists ? .busy : .refused(.connect, status)) { $0.id == request }
+      fail(status == .connectionAlreadyExists ? .busy : failure) { $0.id == request }
     }
   }
 
@@ -337,10 +337,10 @@ struct Connections {
     let isCancelled = status == .unknownConnectionIdentifier
     switch phase {
     case .cancelling: phase = .idle
-    case .creating where !isCancelled: failed(status, now)
+    case .creating where !isCancelled: failed(status, .refused(.connect, status), now)
     case .initiating where !isCancelled:
       phase = .idle
-      failed(status, now)
+      failed(status, .refused(.connect, status), now)
     case .idle, .listing, .creating, .initiating, .blocked: break
     }
     step(&hci, now)

@@ -289,14 +289,14 @@ extension HostCore {
         startFailed(outcome.timedOut ? .timedOut(outcome.opcode) : .refused(outcome.opcode, outcome.status))
       }
     case Tag.privacy: privacyChanged(outcome)
-    case Tag.disconnect where outcome.status != .success: disconnectRefused(handle, outcome.status, now)
+    case Tag.disconnect where outcome.status != .success: disconnectRefused(handle, outcome, now)
     case Tag.update where outcome.status != .success: updateRefused(handle, outcome.status, now)
     case Tag.parametersReply where outcome.status != .success: peersUpdateEnded(handle)
     case Tag.rssi: rssiRead(outcome, handle, in: packet)
     case Tag.phys: physRead(outcome, handle, in: packet)
     case Tag.phyUpdate where outcome.status != .success:
-      phyUpdateEnded(handle, .failed(.refused(outcome.timedOut ? .send : .setPHYs, outcome.status)))
-    case Tag.defaultPHYs: defaultPHYsSet(outcome.status)
+      phyUpdateEnded(handle, .failed(outcome.failure(of: .setPHYs)))
+    case Tag.defaultPHYs: defaultPHYsSet(outcome)
     case Tag.encryption where outcome.status != .success:
       encryptionRefused(handle, outcome, now)
     case Tag.application: applicationCommandEnded(outcome, in: packet)

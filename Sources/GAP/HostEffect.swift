@@ -197,11 +197,21 @@ public enum ControllerTask: BitwiseCopyable, Sendable, Equatable {
   case send
 }
 
+extension CommandOutcome {
+  /// Why a command did not do `task`. An answer that does not decode gives no reason.
+  func failure(of task: ControllerTask) -> HostFailure {
+    timedOut ? .controllerIsSilent : .refused(task, status == .success ? .unspecifiedError : status)
+  }
+}
+
 public enum HostFailure: BitwiseCopyable, Sendable, Equatable {
   /// `cancel` was called.
   case cancelled
   /// The controller refused this, or could not do it.
   case refused(ControllerTask, HCIStatus)
+  /// The controller did not answer the command in time. Not 0x22 in `refused`, with which a controller reports that
+  /// the peer's link layer was silent: Vol 1, Part F, §1.3.
+  case controllerIsSilent
   /// There is no such link, or not any more.
   case noSuchLink
   /// There is a link with this peer, or a request for one; or too many requests wait.

@@ -91,8 +91,10 @@ extension HostCore {
     let result: HostResult
     do throws(WireError) {
       let answer = try ReadRSSI.decodeReturn(outcome.returnParameters, in: packet)
-      result = outcome.status == .success ? .rssi(answer.rssi == 127 ? nil : answer.rssi) : refusal(.readRSSI, outcome)
-    } catch { result = refusal(.readRSSI, outcome) }
+      result =
+        outcome.status == .success
+        ? .rssi(answer.rssi == 127 ? nil : answer.rssi) : .failed(outcome.failure(of: .readRSSI))
+    } catch { result = .failed(outcome.failure(of: .readRSSI)) }
     for id in waiting { emit(.completed(id, result)) }
   }
   mutating func physRead(_ outcome: CommandOutcome, _ handle: ConnectionHandle, in packet: Span<UInt8>) {
@@ -108,13 +110,9 @@ extension HostCore {
     do throws(WireError) {
       let answer = try LEReadPHY.decodeReturn(outcome.returnParameters, in: packet)
       let phys = LinkPHYs(transmit: answer.txPHY, receive: answer.rxPHY)
-      result = outcome.status == .success ? .phys(phys) : refusal(.readPHYs, outcome)
-    } catch { result = refusal(.readPHYs, outcome) }
+      result = outcome.status == .success ? .phys(phys) : .failed(outcome.failure(of: .readPHYs))
+    } catch { result = .failed(outcome.failure(of: .readPHYs)) }
     for id in waiting { emit(.completed(id, result)) }
-  }
-  /// An answer that does not decode gives no reason.
-  private func refusal(_ task: ControllerTask, _ outcome: CommandOutcome) -> HostResult {
-    .failed(.refused(task, outcome.status == .success ? .unspecifiedError : outcome.status))
   }
   mutating func phyUpdateEnded(_ handle: ConnectionHandle, _ result: HostResult) {
     guard let index = upper.index(of: handle) else { return }
@@ -134,11 +132,11 @@ extension HostCore {
     upper.links[index].phys = phys
     phyUpdateEnded(event.connectionHandle, .phys(phys))
   }
-  mutating func defaultPHYsSet(_ status: HCIStatus) {
+  mutating func defaultPHYsSet(_ outcome: CommandOutcome) {
     guard !defaultPHYRequests.isEmpty else { return }
     // Answers to the same command arrive in the order of the commands.
     let id = defaultPHYRequests.removeFirst()
-    emit(.completed(id, status == .success ? .done : .failed(.refused(.setDefaultPHYs, status))))
+    emit(.completed(id, outcome.status == .success ? .done : .failed(outcome.failure(of: .setDefaultPHYs))))
   }
   /// LE Data Length Change: Vol 4, Part E, §7.7.65.7.
   mutating func dataLengthChanged(_ event: LEDataLengthChange) {

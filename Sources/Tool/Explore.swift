@@ -9,7 +9,10 @@ import HCI
 struct Explore: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Connect to a device, discover all of its GATT database, and read what is readable.",
-    discussion: "A value that cannot be read is shown with the device's error. Status 0 when discovery completed.")
+    discussion: """
+      A value that cannot be read is shown with the device's error. When the device changes its services meanwhile, \
+      explore says so and begins again: what it printed before no longer holds. Status 0 when discovery completed.
+      """)
 
   @OptionGroup var device: DeviceOptions
   @Flag(help: "Print one JSON object per service, include, characteristic and descriptor.")
@@ -18,20 +21,20 @@ struct Explore: AsyncParsableCommand {
   func run() async throws {
     let progress = Progress(isShown: !json)
     try await device.withLink(progress) { link, peer in
-      progress("discovering the services of \(peer)")
-      let database = try await link.discoverAll()
-      var printer = DatabasePrinter(json: json), lost: BluetoothError?
-      for service in database.services {
-        printer.show(service)
-        for include in database.includes(of: service) { printer.show(include) }
-        for characteristic in database.characteristics(of: service) {
-          let isReadable = characteristic.properties.contains(.read)
-          let value = isReadable ? try await read(link, characteristic.valueHandle, progress, &lost) : nil
-          printer.show(characteristic, value)
-          for descriptor in database.descriptors(of: characteristic) {
-            printer.show(descriptor, try await read(link, descriptor.handle, progress, &lost))
-          }
+      var printer = DatabasePrinter(json: json), lost: BluetoothError?, changes = 0
+      while true {
+        progress("discovering the services of \(peer)")
+        printer = DatabasePrinter(json: json)
+        do throws(BluetoothError) {
+          try await show(link, &printer, progress, &lost)
+          break
+        } catch {
+          // A device that never stops changing them is no reason to go on for ever.
+          guard error.code == .servicesChanged, changes < Self.mostChanges else { throw error }
         }
+        changes += 1
+        progress(nil)
+        printer.changed()
       }
       progress(nil)
       if let lost { Console.warn(lost.diagnostics) }
@@ -39,12 +42,43 @@ struct Explore: AsyncParsableCommand {
       progress("disconnecting")
     }
   }
+  private static var mostChanges: Int { 8 }
 
+  /// Discovers and prints everything. Throws `.servicesChanged` as soon as the server's database is no longer the one
+  /// that was discovered: its handles may have another meaning, Vol 3, Part G, §2.5.2.
+  private func show(
+    _ link: Link, _ printer: inout DatabasePrinter, _ progress: Progress, _ lost: inout BluetoothError?
+  ) async throws(BluetoothError) {
+    let database = try await link.discoverAll()
+    for service in database.services {
+      printer.show(service)
+      for include in database.includes(of: service) { printer.show(include) }
+      for characteristic in database.characteristics(of: service) {
+        let isReadable = characteristic.properties.contains(.read)
+        let value = isReadable ? try await read(link, characteristic.valueHandle, progress, &lost) : nil
+        try await check(database, of: link)
+        printer.show(characteristic, value)
+        for descriptor in database.descriptors(of: characteristic) {
+          let value = try await read(link, descriptor.handle, progress, &lost)
+          try await check(database, of: link)
+          printer.show(descriptor, value)
+        }
+      }
+    }
+    try await check(database, of: link)
+  }
+  private func check(_ database: RemoteDatabase, of link: Link) async throws(BluetoothError) {
+    // Without a link the next request says so.
+    guard let current = await link.host.remoteDatabase(of: link.id) else { return }
+    guard current.isComplete, current.services == database.services, current.includes == database.includes,
+      current.characteristics == database.characteristics, current.descriptors == database.descriptors
+    else { throw .servicesChanged }
+  }
   /// The value, or the error of this attribute. An error of the link ends the exploration. `lost`: becomes the
   /// first error of a device that no longer has the key of its bond.
   private func read(
     _ link: Link, _ handle: AttributeHandle, _ progress: Progress, _ lost: inout BluetoothError?
-  ) async throws -> ReadValue {
+  ) async throws(BluetoothError) -> ReadValue {
     progress("reading attribute \(handle.text)")
     do throws(BluetoothError) {
       return .value(try await link.read(handle))
@@ -74,6 +108,10 @@ struct DatabasePrinter {
   }
   private func handle(_ handle: AttributeHandle) -> String { Console.styled(hexDigits(handle.wire, 4), .dim) }
 
+  func changed() {
+    if json { return Console.line(JSONLine(event: "services_changed")) }
+    Console.line("The device has changed its services: exploring it again.")
+  }
   mutating func show(_ service: RemoteService) {
     counts.services += 1
     if json {
@@ -138,7 +176,7 @@ struct DatabasePrinter {
       return Console.line(line)
     }
     Console.line(
-      "\(counts.services) services, \(counts.characteristics) characteristics, \(counts.descriptors) descriptors; ATT_MTU \(mtu)"
+      "\(counted(counts.services, "service")), \(counted(counts.characteristics, "characteristic")), \(counted(counts.descriptors, "descriptor")); ATT_MTU \(mtu)"
     )
   }
   private func text(of value: ReadValue?, _ uuid: BluetoothUUID) -> String {

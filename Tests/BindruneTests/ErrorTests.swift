@@ -98,7 +98,7 @@ import Testing
       tasks.map { .refused($0, status) } + [
         .cancelled, .noSuchLink, .busy, .connectionLimitReached, .parametersRejected(status), .timedOut,
         .invalidParameters, .notStarted, .pairingFailed(.timedOut), .pairingRefused(.silent), .notBonded,
-        .refused(.encrypt, .pinOrKeyMissing),
+        .refused(.encrypt, .pinOrKeyMissing), .controllerIsSilent,
       ]
     expect(host, { BluetoothError($0) }) {
       switch $0 {
@@ -122,6 +122,7 @@ import Testing
       case .pairingFailed: 17
       case .pairingRefused: 18
       case .notBonded: 19
+      case .controllerIsSilent: 20
       }
     }
     let failures = (0...UInt8.max).map { PairingFailure(rawValue: $0) }
@@ -150,12 +151,14 @@ import Testing
     // Who has ended the pairing decides the cure.
     #expect(!BluetoothError(PairingError.ours(.pairingNotSupported)).diagnostics.contains("pairing mode"))
     #expect(BluetoothError(PairingError.peers(.pairingNotSupported)).diagnostics.contains("pairing mode"))
-    // 0x22 in an event is the peer's silence; of a command without an answer the host says it itself.
-    for task in [ControllerTask.encrypt, .setPHYs] {
+    // 0x22 of a controller is the peer's silence, whatever it was asked for.
+    for task in [
+      ControllerTask.connect, .disconnect, .encrypt, .readRSSI, .readPHYs, .setPHYs, .setDefaultPHYs, .send,
+    ] {
       let error = BluetoothError(.refused(task, .lmpOrLLResponseTimeout))
       #expect(error.diagnostics.contains("device did not answer") && error.status == .lmpOrLLResponseTimeout)
     }
-    #expect(BluetoothError(.refused(.send, .lmpOrLLResponseTimeout)).diagnostics.contains("controller did not answer"))
+    #expect(BluetoothError(HostFailure.controllerIsSilent).diagnostics.contains("controller did not answer"))
     // Only a connection finds a link that is up already.
     let link = LinkID(rawValue: 1)
     for operation in [HostOperation.pair(link, nil), .updateParameters(link, ConnectionParameterRange(.balanced))] {

@@ -29,6 +29,7 @@ struct BrokerWorld {
   private enum Life { case none, opening, running, closing }
   private var life = Life.none
   private var links: [LinkID: PeerID] = [:]
+  private var mtus: [LinkID: Int] = [:]
   private var outstanding: [RequestID: HostOperation] = [:]
   private var scans: Set<ScanID> = []
   private var sets: Set<AdvertisingSetID> = []
@@ -73,6 +74,8 @@ struct BrokerWorld {
     var waiting: [OperationID: UUID?] = [:]
     var asked: Set<UUID> = []
     var connected: Set<UUID> = []
+    /// The longest write without response to each connected peer, as last reported.
+    var longestWrites: [UUID: Int] = [:]
     var hasScanned = false
     var services: [PublishedService] = []
     /// Unanswered requests of clients.
@@ -264,6 +267,10 @@ struct BrokerWorld {
         guard case .connecting = core.sessions[session.id]?.interests[peer] else { continue }
         faults.expect(false, "\(session.id) is not connected to \(peer), which is there")
       }
+      for (link, peer) in links where session.connected.contains(UUID(peer)) {
+        let longest = session.longestWrites[UUID(peer)], mtu = mtus[link] ?? 0
+        faults.expect(longest == mtu - 3, "\(session.id) writes \(longest ?? 0) octets to \(peer) with ATT_MTU \(mtu)")
+      }
     }
     faults.expect(questions.isEmpty, "clients' requests were not answered: \(questions)")
     let wanted = Set(
@@ -385,8 +392,9 @@ struct BrokerWorld {
           faults.expect(other.values.isDisjoint(with: sessions[index].values), "two sessions have one handle")
         }
       }
-    case .connected(let peer, _, _):
+    case .connected(let peer, _, let longest):
       about(peer)
+      sessions[index].longestWrites[peer] = longest
       sessions[index].connected.insert(peer)
       let name = PortName(session: session.id, kind: .command, peer: peer)
       faults.expect(session.ports.contains(name), "connected without a port")
@@ -400,7 +408,10 @@ struct BrokerWorld {
       faults.expect(
         !session.ports.contains(PortName(session: session.id, kind: .command, peer: peer)), "disconnected with a port")
       sessions[index].waiting = session.waiting.filter { $0.value != peer }
-    case .nameChanged(let peer, _), .longestWriteChanged(let peer, _), .servicesChanged(let peer, _): connected(peer)
+    case .longestWriteChanged(let peer, let longest):
+      connected(peer)
+      sessions[index].longestWrites[peer] = longest
+    case .nameChanged(let peer, _), .servicesChanged(let peer, _): connected(peer)
     case .discovered, .scanFailed: faults.expect(session.hasScanned, "\(session.id) does not scan: \(event)")
     case .subscribed(let peer, let handle, _):
       own(handle)
@@ -492,6 +503,11 @@ struct BrokerWorld {
     }
   }
   private mutating func deliver(_ event: BrokerHostEvent) {
+    switch event {
+    case .linkUp(let link, _, _, let mtu), .mtuChanged(let link, let mtu): mtus[link] = mtu
+    case .linkDown(let link, _): mtus[link] = nil
+    default: break
+    }
     core.receive(event, now: now)
     drain()
   }
@@ -545,7 +561,8 @@ struct BrokerWorld {
     linksUp += 1
     let link = LinkID(rawValue: lastLink)
     links[link] = peer
-    deliver(.linkUp(link, peer, role, mtu: 23))
+    // The host reports a link when its events are handled: the exchange may have ended by then.
+    deliver(.linkUp(link, peer, role, mtu: chanceOf(4) ? 185 : 23))
     return link
   }
   /// Requests on the link end first.
@@ -572,6 +589,7 @@ struct BrokerWorld {
   }
   private mutating func forget() {
     links = [:]
+    mtus = [:]
     outstanding = [:]
     scans = []
     sets = []

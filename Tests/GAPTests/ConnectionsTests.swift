@@ -115,6 +115,20 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     expect(!bench.sent.contains("LE_Connection_Update"))
   }
 
+  /// 0x22 of a controller is the peer's silence; its own has another name. Vol 1, Part F, §1.3.
+  @Test func whoIsSilent() {
+    var bench = Self.bench()
+    bench.connect(1)
+    bench.answerAll()
+    bench.receive(connectionComplete(0, .central, Bench.peer, .lmpOrLLResponseTimeout))
+    bench.answerAll()
+    bench.receive(connectionComplete(0, .central, Bench.peer, .lmpOrLLResponseTimeout))
+    same(bench.takeTexts(), ["1: refused to connect 0x22"])
+    bench.connect(2)
+    bench.wait(.seconds(4))
+    same(bench.takeTexts(), ["2: controllerIsSilent"])
+  }
+
   /// An attempt that fails at once says nothing about the list: 0x3E, Vol 1, Part F, §1.3.
   @Test func theListAfterAFailure() {
     var bench = Self.bench()
@@ -457,7 +471,7 @@ private func id(_ number: UInt64) -> RequestID { RequestID(rawValue: number) }
     same(
       bench.takeTexts(),
       [
-        "3: rssi nil", "4: refused to readRSSI 0x1F", "5: refused to readRSSI 0x22", "6: refused to readRSSI 0x01",
+        "3: rssi nil", "4: refused to readRSSI 0x1F", "5: controllerIsSilent", "6: refused to readRSSI 0x01",
       ])
   }
   @Test func modulation() {

@@ -354,7 +354,7 @@ private let link1 = LinkID(rawValue: 1)
       [
         "Disconnect(64, 0x13)", "Disconnect(64, 0x13)", "link 1 disconnectRefused 0x0C",
         "2: refused to disconnect 0x0C",
-        "link 1 disconnectRefused 0x22", "3: refused to disconnect 0x22",
+        "link 1 disconnectRefused 0x22", "3: controllerIsSilent",
       ])
   }
 

@@ -1,6 +1,8 @@
+import Bindrune
 import BindruneTransport
 import Foundation
 import NIOPosix
+import Synchronization
 import TestSupport
 import Testing
 
@@ -213,6 +215,65 @@ private let isScriptHere = FileManager.default.isExecutableFile(atPath: "/usr/bi
     let end = try await Tool("explore", "--hci", air.spec, "--address", "C0:FF:EE:00:00:01/random").end()
     expectSentence(end, "The controller failed, ")
     #expect(!end.errors.contains("closed"))
+    try await air.close()
+  }
+
+  /// Service Changed while `explore` reads: what it has printed no longer holds. Vol 3, Part G, §7.1.
+  @Test(arguments: [false, true]) func theServicesChangeWhileExploreReads(isJSON: Bool) async throws {
+    var builder = DatabaseBuilder()
+    builder.genericAccess(name: "Changing")
+    let changed = builder.genericAttribute().value.rawValue
+    let next = builder.service("FFE0") { service in
+      service.characteristic("FFE1", .read, value: .dynamic)
+      return service.characteristic("FFE2", .read, value: [2]).value.rawValue
+    }
+    let old = builder.service("FFE3") { service in
+      service.characteristic("FFE4", .read, value: [4])
+      return service.handle
+    }
+    // The program has not subscribed, so the test indicates: once, when the program reads the value after the dynamic one.
+    let isIndicated = Mutex(false)
+    let air = try await Air { stream in
+      Interceptor(stream) { packet, program in
+        guard packet.count == 12, packet[0] == 0x02, packet[7...10] == [0x04, 0x00, 0x0A, UInt8(next)],
+          !isIndicated.withLock({ was in
+            defer { was = true }
+            return was
+          })
+        else { return true }
+        let indication: [UInt8] = [0x1D, UInt8(changed), 0, UInt8(next) + 1, 0, 0xFF, 0xFF]
+        let frame = [UInt8(indication.count), 0, 0x04, 0x00] + indication
+        program.send(([0x02, packet[1], packet[2] & 0x0F | 0x20, UInt8(frame.count), 0] + frame).span)
+        program.flush()
+        return true
+      }
+    }
+    let host = BluetoothHost(air.radio.controller(), database: try builder.build())
+    try await host.start()
+    try await host.advertise(AdvertisingData(localName: "Changing"))
+    let serving = Task {
+      var isChanged = false
+      for try await case .readRequested(let request) in await host.events {
+        if !isChanged {
+          isChanged = true
+          try await host.remove(service: old)
+          var services = DatabaseBuilder(after: await host.database)
+          services.service("FFE5") { $0.characteristic("FFE6", .read, value: [6]) }
+          try await host.insert(services)
+        }
+        try await request.respond([1])
+      }
+    }
+    let explore = ["explore", "--hci", air.spec, "--name", "Changing"]
+    let end = try await Tool.run(explore + (isJSON ? ["--json"] : []))
+    #expect(end.status == 0 && isIndicated.withLock { $0 }, "\(end)")
+    let words = isJSON ? "{\"event\":\"services_changed\"}" : "The device has changed its services: exploring it again."
+    let parts = end.lines.split(separator: words, omittingEmptySubsequences: false)
+    #expect(parts.count == 2 && end.errors == "", "\(end)")
+    let last = parts.last?.joined() ?? ""
+    #expect(last.contains("FFE5") && last.contains("FFE6") && !last.contains("FFE3"), "\(end)")
+    serving.cancel()
+    await host.close()
     try await air.close()
   }
 
