@@ -96,7 +96,7 @@ import Testing
     #expect(try await reading.value == [9])
     // A manager that is released takes only its own with it.
     peripheral.session.close()
-    while try await lab.adapter.eventLoop.submit({ lab.adapter.core.serving.services.isEmpty }).get() == false {}
+    try await eventually { try await lab.adapter.eventLoop.submit { lab.adapter.core.serving.services.isEmpty }.get() }
     #expect(try await central.ask { .read($0, peer, sensor.silent) } == .value(Data([50])))
     withExtendedLifetime((phone, device)) {}
     try await lab.close()
@@ -129,7 +129,7 @@ import Testing
     #expect(reasons.first == "a connection" && reasons.allSatisfy { known.contains(String($0)) }, "\(reasons)")
     // Its process ends: the socket is closed, and nothing was said.
     try await lab.breakConnections()
-    while try await lab.life(of: identifier) != .terminated { await Task.yield() }
+    try await eventually { try await lab.life(of: identifier) == .terminated }
     await device.disconnectAll()
     try await lab.until("launch \(identifier)")
     let second = SocketApp(lab, Self.manifest, identity)
@@ -192,9 +192,11 @@ import Testing
       for _ in 0..<turn { await Task.yield() }
       second.session.close()
     }
-    while try await lab.loop.submit({ [server = lab.server] in
-      server.apps.values.reduce(0) { $0 + $1.connections.count }
-    }).get() > 1 {}
+    try await eventually {
+      try await lab.loop.submit { [server = lab.server] in
+        server.apps.values.reduce(0) { $0 + $1.connections.count }
+      }.get() <= 1
+    }
     // It has neither lost its connection nor got another one.
     await #expect(throws: BluetoothError.self) { try await first.ask { .readRSSI($0, UUID()) } }
     let states = first.log.compactMap { if case .adapter(let state) = $0 { state } else { nil } }

@@ -281,7 +281,7 @@ import Testing
     try? await channel.close().get()
     try await lab.loop.scheduleTask(in: .milliseconds(50)) {}.futureResult.get()
     answer.yield(true)
-    while try await lab.loop.submit({ [server = lab.server] in server.counters.refusals }).get() == 0 {}
+    try await eventually { try await lab.loop.submit { [server = lab.server] in server.counters.refusals }.get() > 0 }
     let running = try await lab.loop.submit { [server = lab.server] in server.apps.values.compactMap(\.pid) }.get()
     #expect(running.isEmpty)
     let app = SocketApp(lab, manifest, ManagerIdentity(.peripheral))

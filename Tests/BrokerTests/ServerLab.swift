@@ -123,11 +123,11 @@ final class ServerLab: Sendable {
   func log() async throws -> ServerLog {
     let log = ServerLog(), path = path
     Thread.detachNewThread { try? DaemonControl.log.ask(at: path, within: nil) { log.add($0) } }
-    while try await loop.submit({ [server] in server.listeners.isEmpty }).get() { await Task.yield() }
+    try await eventually { [self] in try await !loop.submit { [server] in server.listeners.isEmpty }.get() }
     return log
   }
   func until(_ deed: String) async throws {
-    while !did.contains(deed) { try await loop.scheduleTask(in: .milliseconds(1)) {}.futureResult.get() }
+    try await eventually { [self] in did.contains(deed) }
   }
 }
 
