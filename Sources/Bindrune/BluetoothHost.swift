@@ -14,10 +14,12 @@ import NIOPosix
 ///     let host = try await BluetoothHost.open("tcp:127.0.0.1:9000")
 ///     for try await advertisement in host.scan() { print(advertisement) }
 ///
-/// The actor runs on its transport's event loop, so a packet reaches the layers without a hop. The loop reads packets when
-/// no call waits: a task that asks the host again and again without a pause keeps it from its controller, so wait for an
-/// event or for the end of a call. Every wait ends exactly once: with its answer, with an error, or with its task's cancellation. End a host with `close`: a host released
-/// without it only closes its transport, and its peers see the links time out.
+/// The actor runs on its transport's event loop, so a packet reaches the layers without a hop. The loop reads packets
+/// when no call waits: a task that asks the host again and again without a pause keeps it from its controller, so wait
+/// for an event or for the end of a call.
+///
+/// Every wait ends exactly once: with its answer, with an error, or with its task's cancellation. End a host with
+/// `close`: a host released without it only closes its transport, and its peers see the links time out.
 public actor BluetoothHost {
   public nonisolated let transport: any HCITransport
   public nonisolated var unownedExecutor: UnownedSerialExecutor {
