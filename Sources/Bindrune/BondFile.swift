@@ -25,7 +25,9 @@ import SystemPackage
 ///
 /// **The file holds keys**: <doc:StoredBonds> says what they permit. It has the mode 0600, as has every file that
 /// replaces it. Folders that are missing are made with the mode 0700; an existing folder keeps its mode, because its
-/// owner may share it on purpose. ``warnings`` names what other users can read.
+/// owner may let others read on purpose. ``warnings`` names what other users can read. A file that another user has
+/// made, or can change or replace, is neither read nor written: each call throws, and its sentence names the part of
+/// the path at fault.
 public final class BondFile: BondStore {
   public let path: String
   /// Bonds of each adapter.
@@ -161,11 +163,20 @@ struct BondPlace: Sendable {
   // MARK: Reading
 
   func read() throws(BluetoothError) -> BondList {
+    try refusePlanted()
     do throws(ReadFailure) { return try contents() } catch {
       if case .refused(let error) = error { throw error }
     }
     // Under the lock, because another process may be renaming or replacing the file.
     return try withLock { () throws(BluetoothError) in try contentsOrSetAside() }
+  }
+
+  /// Keys that another user has planted would let that user's device pass for one of this user's, and keys that are
+  /// written where others can replace them are soon those of others.
+  private func refusePlanted() throws(BluetoothError) {
+    // What is missing, or cannot be seen, is named by the call that needs it.
+    guard let planted = try? file.planted(.file) else { return }
+    throw BluetoothError(.storage, planted.sentence(or: "set BINDRUNE_BONDS to another path") + ".")
   }
 
   private enum ReadFailure: Error {
@@ -176,9 +187,9 @@ struct BondPlace: Sendable {
   }
   private func contents() throws(ReadFailure) -> BondList {
     let text: [UInt8]
-    do throws(Errno) { text = try file.contents(upTo: Self.longest) } catch .noSuchFileOrDirectory {
-      return BondList()
-    } catch {
+    do throws(FilePath.DistrustedFile) { text = try file.trustedContents(upTo: Self.longest) } catch {
+      guard case .system(let error) = error else { throw .refused(BluetoothError(.storage, "\(error)")) }
+      if error == .noSuchFileOrDirectory { return BondList() }
       throw switch error {
       // A link, and a device without a driver.
       case .tooManySymbolicLinkLevels, .noSuchAddressOrDevice: .refused(isNoFile)
@@ -227,6 +238,7 @@ struct BondPlace: Sendable {
   /// Replaces the file by one with the changed bonds; leaves it if nothing has changed.
   func update<Value>(_ change: (inout BondList) -> Value) throws(BluetoothError) -> Value {
     do throws(Errno) { try folder.makeFolders() } catch { throw failure(of: folder, "cannot be made", error) }
+    try refusePlanted()
     return try withLock { () throws(BluetoothError) in
       let before = try contentsOrSetAside()
       var list = before

@@ -41,11 +41,15 @@ public final class MemoryDatabaseCache: DatabaseCache {
 
 /// Stores the databases in a directory, a file for each peer: `F0F1F2F3F4F5-random.gatt`, in the text form that
 /// `RemoteDatabase.cacheText` describes. An unreadable or malformed file counts as absent; if a file cannot be written,
-/// the next connection discovers again.
+/// the next connection discovers again. The same holds where another user could have written the file, or can write to
+/// the directory: `warning` says so.
 public struct FileDatabaseCache: DatabaseCache {
   public let directory: String
   /// The directory must exist.
   public init(directory: String) { self.directory = directory }
+
+  /// Why the directory is not used: one sentence with the cause and the cure. Nil: it is.
+  public var warning: String? { (try? FilePath(text: directory).planted(.folder))?.description }
 
   private func path(_ peer: PeerID) -> FilePath {
     let address = peer.firstAddress
@@ -54,10 +58,11 @@ public struct FileDatabaseCache: DatabaseCache {
   }
   public func database(of peer: PeerID) async -> RemoteDatabase? {
     // 65,535 attributes need less.
-    guard let octets = try? path(peer).contents(upTo: 4 << 20) else { return nil }
+    guard warning == nil, let octets = try? path(peer).trustedContents(upTo: 4 << 20) else { return nil }
     return try? RemoteDatabase(cacheText: String(decoding: octets, as: UTF8.self))
   }
   public func keep(_ database: RemoteDatabase?, of peer: PeerID) async {
+    if warning != nil { return }
     let path = path(peer)
     guard let text = database?.cacheText else {
       try? path.remove()

@@ -125,6 +125,10 @@ extension Bonds {
       }
     }
     private func read() throws -> BondList {
+      // Its keys are believed, so it is not just any data.
+      if let planted = try? FilePath(text: source).planted(.file) {
+        throw Failure("\(planted.sentence(or: "export the bonds again")).")
+      }
       let limit = 4 << 20, text: [UInt8]
       do throws(Errno) {
         text = try Errno.typed {

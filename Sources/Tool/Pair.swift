@@ -103,7 +103,10 @@ struct Pair: AsyncParsableCommand {
 
   private func outOfBandData(_ path: String) throws -> PeersOutOfBandData {
     let text: [UInt8]
-    do throws(Errno) { text = try FilePath(text: path).contents(upTo: 4_096) } catch {
+    do throws(FilePath.DistrustedFile) { text = try FilePath(text: path).trustedContents(upTo: 4_096) } catch {
+      if case .planted(let planted) = error {
+        throw Failure("\(planted.sentence(or: "name another file with out of band data")).")
+      }
       throw Failure("The file \(path.printable()) cannot be read, \(error): name a file with out of band data.")
     }
     guard let octets = HexOctets(argument: String(decoding: text, as: UTF8.self))?.octets,

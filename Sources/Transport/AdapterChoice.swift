@@ -112,7 +112,9 @@ package struct AdapterChoice: Equatable, Sendable {
     }
     for folder in folders + ["/etc"] {
       let path = folder + "/bindrune/config", text: String?
-      do { text = try read(path) } catch {
+      do { text = try read(path) } catch let planted as PlantedPath {
+        throw .specification(planted.sentence(or: "remove it"))
+      } catch {
         throw .specification("\(path) cannot be read (\(error)): mend or remove it")
       }
       if let text { return try parse(text, path) }
@@ -163,15 +165,22 @@ package struct AdapterChoice: Equatable, Sendable {
   /// A configuration has a few lines; a longer file is something else.
   private static var limit: Int { 65_536 }
 
-  /// The text of a regular file of at most 64 KiB; nil: there is no such file.
+  /// The text of a regular file of at most 64 KiB; nil: there is no such file. Throws a `PlantedPath` for one that another
+  /// user could have written.
   package static func text(ofFile path: String) throws -> String? {
     do {
       // Opening a pipe would wait for a writer, which may never come.
       let file = try FileDescriptor.open(
         FilePath(text: path), .readOnly, options: [.closeOnExec, .nonBlocking, .noControllingTerminal])
       return try file.closeAfter {
-        guard (try? file.stat())?.type == .regular else {
+        guard let status = try? file.stat(), status.type == .regular else {
           throw Unreadable(description: "it is not a regular file")
+        }
+        let name = FilePath(text: path)
+        if let planted = try name.planted(.file) { throw planted }
+        // The name may have led elsewhere when it was opened.
+        if let fault = name.fault(of: status, isEnd: true, .file) {
+          throw PlantedPath(subject: name, path: name, fault: fault)
         }
         let octets = try file.readAll(upTo: limit + 1)
         if octets.count > limit { throw Unreadable(description: "it has more than \(limit) octets") }

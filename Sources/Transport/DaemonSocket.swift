@@ -36,13 +36,22 @@ package struct DaemonSocket: Equatable, Sendable {
   ) throws(TransportError) -> DaemonSocket? {
     let text = try AdapterChoice.named(adapter, environment: environment, read: read)
     let path = path(environment, isThere: isThere)
-    switch text {
-    case nil: return isThere(path) ? DaemonSocket(path: path) : nil
-    case "broker": return DaemonSocket(path: path)
-    case let text? where text.hasPrefix("broker:") && text.count > 7:
-      return DaemonSocket(path: path, adapter: String(text.dropFirst(7)))
-    default: return nil
-    }
+    let socket: DaemonSocket? =
+      switch text {
+      case nil: isThere(path) ? DaemonSocket(path: path) : nil
+      case "broker": DaemonSocket(path: path)
+      case let text? where text.hasPrefix("broker:") && text.count > 7:
+        DaemonSocket(path: path, adapter: String(text.dropFirst(7)))
+      default: nil
+      }
+    if socket != nil, let planted = planted(path, environment) { throw .specification(planted) }
+    return socket
+  }
+  /// Why the user's own socket is not used, as a sentence without its full stop. The machine's is in a folder of root, and one that
+  /// BINDRUNE_SOCKET names may be another user's on purpose.
+  static func planted(_ path: String, _ environment: (String) -> String? = AdapterChoice.variable) -> String? {
+    guard path == ofTheUser(environment), let planted = try? FilePath(text: path).planted(.socket) else { return nil }
+    return planted.sentence(or: "name another socket in BINDRUNE_SOCKET")
   }
   package static func isThere(_ path: String) -> Bool { (try? FilePath(text: path).stat())?.type == .socket }
 }
@@ -155,6 +164,7 @@ extension DaemonControl {
   /// Asks the daemon at `path`, and calls `line` with each line of its answer. It blocks its thread, so it is not for event loops.
   /// `limit`: seconds for each part of the answer; nil: any time.
   package func ask(at path: String, within limit: Int? = 5, line: (String) -> Void) throws(DaemonAnswerError) {
+    if let planted = DaemonSocket.planted(path) { throw DaemonAnswerError(planted + ".") }
     let failure: String
     do throws(Errno) { failure = try converse(path, limit, line) } catch {
       let why =

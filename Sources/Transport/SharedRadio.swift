@@ -60,6 +60,11 @@ struct SharedRadio {
       }
     case nil: throw refusal(folder, "has disappeared")
     }
+    // The folder is the user's own, but not those above it.
+    if let planted = try? folder.planted(.folder) {
+      throw .unsuitable(
+        .radio(name: name), planted.sentence(or: "set XDG_RUNTIME_DIR to a folder of your own with mode 0700"))
+    }
     return path
   }
 

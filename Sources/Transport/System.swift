@@ -58,12 +58,16 @@ extension FilePath {
 
   /// The contents of a regular file. Follows no link, and does not wait for a pipe. Throws `.fileTooLarge` for more than
   /// `limit` octets, `.noSuchAddressOrDevice` for a file that is not regular.
-  package func contents(upTo limit: Int) throws(Errno) -> [UInt8] {
+  package func contents(upTo limit: Int) throws(Errno) -> [UInt8] { try contents(upTo: limit, isTrusted: false) }
+  /// `isTrusted`: for `trustedContents`. Another user may have made the file since its path was examined.
+  func contents(upTo limit: Int, isTrusted: Bool) throws(Errno) -> [UInt8] {
     try Errno.typed {
       let descriptor = try FileDescriptor.open(
         self, .readOnly, options: [.noFollow, .nonBlocking, .closeOnExec, .noControllingTerminal])
       return try descriptor.closeAfter {
-        guard try descriptor.stat().type == .regular else { throw Errno.noSuchAddressOrDevice }
+        let status = try descriptor.stat()
+        guard status.type == .regular else { throw Errno.noSuchAddressOrDevice }
+        if isTrusted, fault(of: status, isEnd: true, .file) != nil { throw Errno.notPermitted }
         let octets = try descriptor.readAll(upTo: limit + 1)
         if octets.count > limit { throw Errno.fileTooLarge }
         return octets
@@ -95,44 +99,6 @@ extension FilePath {
       do throws(Errno) { try makeFolder(.ownerReadWriteExecute) } catch .fileExists {}
     }
     try (parent.isEmpty ? "." : parent).synchroniseFolder()
-  }
-  /// Why another user could put files into this folder or put another folder in its place; nil: only this user and root can. Looks at
-  /// the folder and at all above it, as they are named and where links lead, without the names "." and "..".
-  package func intrusion() throws(Errno) -> String? {
-    let real = try Errno.typed { () throws(Errno) -> FilePath in
-      guard let pointer = unsafe withPlatformString({ unsafe realpath($0, nil) }) else { throw Errno(rawValue: errno) }
-      defer { unsafe free(pointer) }
-      return unsafe FilePath(platformString: pointer)
-    }
-    var named = self
-    if !isAbsolute {
-      guard let pointer = unsafe getcwd(nil, 0) else { throw Errno(rawValue: errno) }
-      defer { unsafe free(pointer) }
-      named = unsafe FilePath(platformString: pointer).pushing(self)
-    }
-    let others: FilePermissions = [.groupWrite, .otherWrite]
-    let status = try Errno.typed { try real.stat() }
-    if status.type != .directory { return "\(self) is not a folder" }
-    if status.userID.rawValue != geteuid() { return "\(self) belongs to another user" }
-    if !status.permissions.isDisjoint(with: others) { return "other users may write to \(self)" }
-    for start in [named, real] {
-      var path = start
-      while !path.components.isEmpty {
-        let owner = try Errno.typed { try path.stat(followTargetSymlink: false) }
-        // What they own they may change, or rename what is in it.
-        if owner.userID.rawValue != geteuid(), owner.userID.rawValue != 0 { return "\(path) belongs to another user" }
-        // In a sticky folder only an owner renames and removes. The user's own group has often nobody else.
-        let isOwnGroup = owner.groupID.rawValue == getegid()
-        let writers: FilePermissions = isOwnGroup ? .otherWrite : others
-        if owner.type == .directory, !owner.permissions.isDisjoint(with: writers),
-          !owner.permissions.contains(.saveText)
-        {
-          return "other users may write to \(path)"
-        }
-        path = path.removingLastComponent()
-      }
-    }
-    return nil
   }
   /// Replaces the file. A reader finds the old contents or the new ones, complete, whenever this process or the machine stops; after the
   /// return the new ones are on the disk. `draft` is a name in the same folder that nobody else uses meanwhile.

@@ -95,6 +95,38 @@ import Testing
     }
   }
 
+  @Test("Bonds that another user could have written are not believed, and keys are not written there")
+  func plantedBonds() async throws {
+    try await withPlace { root, path in
+      let file = BondFile(path: path), folder = root + "/state"
+      try await file.save(Lists.bond(1), of: Lists.adapter)
+      func expectRefusal(_ place: String) async {
+        let words = "\(path) is not safe, as \(place)"
+        await expectError(words) { _ = try await file.bonds(of: Lists.adapter) }
+        await expectError(words) { try await BondFile(path: path).save(Lists.bond(2), of: Lists.adapter) }
+        await expectError(words) { try await BondFile(path: path).remove(Lists.bond(1).peer, of: Lists.adapter) }
+      }
+      try set(0o646, path)
+      await expectRefusal("other users may write to \(path)")
+      try set(0o600, path)
+      try set(0o777, folder)
+      await expectRefusal("other users may write to \(folder)")
+      try set(0o700, folder)
+      try set(0o757, root)
+      await expectRefusal("other users may write to \(root)")
+      try set(0o1777, root)
+      #expect(try await file.bonds(of: Lists.adapter) == [Lists.bond(1)])
+      guard geteuid() == 0 else { return }
+      for place in [path, folder] {
+        #expect(unsafe chown(place, 65_534, 65_534) == 0)
+        await expectRefusal("\(place) belongs to user 65534")
+        #expect(unsafe chown(place, 0, 0) == 0)
+      }
+      #expect(try names(folder) == ["bonds", "bonds.lock"])
+      #expect(try await BondFile(path: path).bonds(of: Lists.adapter) == [Lists.bond(1)])
+    }
+  }
+
   // MARK: Something else in its place
 
   enum Damage: String, CaseIterable { case flipped, cut, empty, zeros, newer }

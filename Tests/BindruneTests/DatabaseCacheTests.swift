@@ -43,6 +43,33 @@ import Testing
     #expect(manager.fileExists(atPath: directory + "/other"))
   }
 
+  /// Another user could have written what it would read: it counts as absent, and nothing is written there.
+  @Test func aPlantedCache() async throws {
+    let directory = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path()
+    try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)
+    defer { try? FileManager.default.removeItem(atPath: directory) }
+    let cache = FileDatabaseCache(directory: directory),
+      peer = PeerID(PeerAddress(DeviceAddress(0xF0F1_F2F3_F4F5), .random))
+    let database = try RemoteDatabase(
+      cacheText: "bindrune-gatt 1\nhash \(DatabaseHash(low: 1, high: 2))\nservice 0001 0009 primary 180D\nend 3\n")
+    let path = directory + "/F0F1F2F3F4F5-random.gatt"
+    await cache.keep(database, of: peer)
+    #expect(await cache.database(of: peer) == database && cache.warning == nil)
+    func isKnown() async -> Bool { await cache.database(of: peer) != nil }
+    #expect(unsafe chmod(path, 0o646) == 0)
+    #expect(await !isKnown())
+    #expect(unsafe chmod(path, 0o600) == 0)
+    #expect(unsafe chmod(directory, 0o1777) == 0)
+    #expect(await !isKnown())
+    #expect(cache.warning?.contains("other users may write to \(directory)") == true)
+    await cache.keep(nil, of: peer)
+    #expect(unsafe chmod(directory, 0o700) == 0)
+    #expect(await isKnown(), "not removed")
+    guard geteuid() == 0 else { return }
+    #expect(unsafe chown(path, 65_534, 65_534) == 0)
+    #expect(await !isKnown())
+  }
+
   /// Hosts of one process that store the same peer at once: each reads one complete file.
   @Test func twoHostsKeepOnePeer() async throws {
     let directory = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path()

@@ -38,6 +38,50 @@ import Testing
       try AppProcesses.real.launch(nobody, getuid(), Self.place) { _ in }
     }
   }
+  @Test("A program that another user could have written is not started, and such a manifest is not believed")
+  func plantedPrograms() async throws {
+    let folder = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
+    defer { try? FileManager.default.removeItem(atPath: folder) }
+    let program = folder + "/app", manifest = program + ".bindrune.json"
+    try Data("#!/bin/sh\nexit 3\n".utf8).write(to: URL(fileURLWithPath: program))
+    try Data(#"{"identifier":"a.b"}"#.utf8).write(to: URL(fileURLWithPath: manifest))
+    func set(_ mode: mode_t, _ path: String) { #expect(unsafe chmod(path, mode) == 0) }
+    func identifier() throws -> String {
+      try AppManifest.ofProgram(at: program, environment: { _ in nil }, read: AdapterChoice.text(ofFile:)).identifier
+    }
+    set(0o755, program)
+    set(0o644, manifest)
+    #expect(try await end(of: [program]) == "\(program) has ended with status 3")
+    #expect(try identifier() == "a.b")
+    set(0o757, program)
+    set(0o646, manifest)
+    let error = await #expect(throws: FrameError.self) { try await end(of: [program]) }
+    #expect(error?.description.hasPrefix("\(program) is not safe, as other users may write to \(program): ") == true)
+    let other = #expect(throws: FrameError.self) { try identifier() }
+    #expect(
+      other?.description
+        == "\(manifest) is not safe, as other users may write to \(manifest): close it with chmod go-w \(manifest), or name another manifest in BINDRUNE_MANIFEST."
+    )
+    set(0o755, program)
+    set(0o644, manifest)
+    set(0o757, folder)
+    await #expect(throws: FrameError.self) { try await end(of: [program]) }
+    #expect(throws: FrameError.self) { try identifier() }
+  }
+  @Test("A socket that another user could replace is not listened at")
+  func aPlantedSocket() async throws {
+    let folder = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UInt32.random(in: 0 ... .max))")
+      .path
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
+    defer { try? FileManager.default.removeItem(atPath: folder) }
+    #expect(unsafe chmod(folder, 0o777) == 0)
+    let error = await #expect(throws: AppDaemon.Failure.self) { try await AppDaemon(sharing: [], at: folder + "/a") }
+    #expect(error?.description.contains("other users may write to \(folder)") == true)
+    #expect(unsafe chmod(folder, 0o755) == 0)
+    let daemon = try await AppDaemon(sharing: [], at: folder + "/a")
+    await daemon.stop()
+  }
   @Test(
     "A unit is started for an app of the daemon's user, and for what the administrator's table names, and for nobody else"
   )

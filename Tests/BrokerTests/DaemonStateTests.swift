@@ -105,13 +105,21 @@ import Testing
     set(0o777, folder)
     #expect(throws: FrameError.self) { try AppStore(folder: link, logger: .silent).load() }
     set(0o700, folder)
+    let store = AppStore(folder: folder, logger: .silent)
+    store.save(record("planted"))
+    store.saveStopped([StoppedProcess(pid: 5, user: 1000, start: 77)])
+    store.flush()
+    #expect(store.loadStopped().count == 1)
+    set(0o602, "\(folder)/stopped")
+    #expect(store.loadStopped().isEmpty)
+    set(0o602, "\(folder)/1000-planted.json")
+    #expect(try records() == [] && files.fileExists(atPath: "\(folder)/1000-planted.json.damaged-1"))
     // Only root can give a file away.
     guard geteuid() == 0 else { return }
-    let store = AppStore(folder: folder, logger: .silent)
     store.save(record("planted"))
     store.flush()
     #expect(unsafe chown("\(folder)/1000-planted.json", 65_534, 65_534) == 0)
-    #expect(try records() == [] && files.fileExists(atPath: "\(folder)/1000-planted.json.damaged-1"))
+    #expect(try records() == [] && files.fileExists(atPath: "\(folder)/1000-planted.json.damaged-2"))
     for path in [folder, parent] {
       #expect(unsafe chown(path, 65_534, 65_534) == 0)
       #expect(throws: FrameError.self, "\(path)") { try records() }

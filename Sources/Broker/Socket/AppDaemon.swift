@@ -146,6 +146,10 @@ public final class AppDaemon: Sendable {
     let folder = FilePath(text: path).removingLastComponent()
     // Its users have to reach the socket.
     if !folder.isEmpty { try? folder.makeFolder([.ownerReadWriteExecute, .groupReadExecute, .otherReadExecute]) }
+    // Who can replace the socket poses as the daemon to its apps.
+    if let planted = try? FilePath(text: path).planted(.socket) {
+      throw Failure(description: "\(planted.sentence(or: "name another socket with --socket")).")
+    }
     do throws(TransportError) { return try LockFile(ofSocket: FilePath(text: path), for: .unix(path: path)) } catch {
       if case .addressInUse = error {
         throw Failure(description: "Another bindruned runs at \(path): end it, or name another socket with --socket.")

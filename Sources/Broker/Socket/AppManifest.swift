@@ -93,7 +93,9 @@ extension AppManifest {
     let named = environment("BINDRUNE_MANIFEST").flatMap { $0.isEmpty ? nil : $0 },
       path = named ?? executable + ".bindrune.json"
     let text: String?
-    do { text = try read(path) } catch {
+    do { text = try read(path) } catch let planted as PlantedPath {
+      throw FrameError("\(planted.sentence(or: "name another manifest in BINDRUNE_MANIFEST")).")
+    } catch {
       throw FrameError("The manifest \(path) cannot be read (\(error)): mend or remove it.")
     }
     if let text {

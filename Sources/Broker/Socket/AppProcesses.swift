@@ -54,6 +54,9 @@ struct AppProcesses: Sendable {
         throw FrameError(
           "it belongs to user \(user), and bindruned runs as user \(getuid()): let its manifest name a unit")
       }
+      if let planted = try? FilePath(text: program).planted(.file) {
+        throw FrameError(planted.sentence(or: "let its manifest name another command"))
+      }
       path = program
       words = command
       variables = place.variables

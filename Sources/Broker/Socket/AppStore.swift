@@ -54,10 +54,8 @@ final class AppStore: @unchecked Sendable {
     do {
       try folder.makeFolders()
       // A record names a command that the daemon runs.
-      if let why = try folder.intrusion() {
-        throw FrameError(
-          "The folder for the state of apps is not safe: \(why). Make it yours alone (chown, chmod 700), or name another one with --state."
-        )
+      if let planted = try folder.planted(.folder) {
+        throw FrameError("\(planted.sentence(or: "name another folder for the state of apps with --state")).")
       }
       names = try folder.names()
     } catch let error as FrameError { throw error } catch {
@@ -68,20 +66,25 @@ final class AppStore: @unchecked Sendable {
     return names.filter { $0.hasSuffix(".json") }.compactMap { name in
       let path = folder.appending(name)
       do {
-        // Somebody could have put it there while the folder was open to others.
-        guard try path.stat(followTargetSymlink: false).userID.rawValue == geteuid() else {
-          throw FrameError("it belongs to another user")
-        }
-        let record = try JSONDecoder().decode(AppRecord.self, from: Data(try path.contents(upTo: Self.longest)))
+        // Somebody could have put it there, or opened it, while the folder was open to others.
+        let text = try path.trustedContents(upTo: Self.longest)
+        let record = try JSONDecoder().decode(AppRecord.self, from: Data(text))
         guard record.format == AppRecord.format else { throw FrameError("it has format \(record.format)") }
         guard Self.name(record) == name else {
           throw FrameError("it is the record of \(record.manifest.identifier.printable())")
         }
         return record
       } catch {
-        setAside(path, (error as? DecodingError)?.cause ?? "\(error)")
+        setAside(path, Self.cause(error))
         return nil
       }
+    }
+  }
+  private static func cause(_ error: any Error) -> String {
+    switch error {
+    case let error as DecodingError: error.cause
+    case FilePath.DistrustedFile.planted(let planted): planted.cause
+    default: "\(error)"
     }
   }
   private func setAside(_ path: FilePath, _ why: String) {
@@ -118,7 +121,7 @@ final class AppStore: @unchecked Sendable {
     }
   }
   func loadStopped() -> [StoppedProcess] {
-    guard let text = try? folder.appending("stopped").contents(upTo: 65_536) else { return [] }
+    guard let text = try? folder.appending("stopped").trustedContents(upTo: 65_536) else { return [] }
     return String(decoding: text, as: UTF8.self).split(separator: "\n").compactMap { StoppedProcess(text: $0) }
   }
   /// Returns when everything that can be written has been.
