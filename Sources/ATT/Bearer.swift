@@ -411,6 +411,23 @@ public struct Bearer: ~Copyable {
     if answer.isAccepted { queue.countIndicationTaken() }
     return answer
   }
+  /// Drops the notifications that wait of attributes that `isGone`: their service has been removed, and its handles may
+  /// become those of other values. `andIndication`: a waiting indication, too; true if one was dropped, which is then
+  /// neither confirmed nor fails.
+  public mutating func removeValues(andIndication: Bool, where isGone: (AttributeHandle) -> Bool) -> Bool {
+    guard isOpen else { return false }
+    let waiting = serverSide.waitingIndication
+    var removed = queue.removeNotifications(besides: waiting?.number, where: isGone), isDropped = false
+    if andIndication, let (number, handle) = waiting, isGone(handle) {
+      serverSide.dropIndication()
+      queue.countIndicationDropped()
+      removed.append(number)
+      isDropped = true
+    }
+    if removed.count > 0 { serverSide.removePlaces(removed) }
+    if queue.takeReadyEdge(limit: mtu &- 3) { effects.append(.ready) }
+    return isDropped
+  }
   /// The answer that the server's `.later` promised for the request that `ticket` names: a whole PDU of at most ATT_MTU
   /// octets. It leaves after the notifications that the bearer has accepted; `isKept`: not before `releaseAnswer`, or
   /// the end of the 25 s. Then serves a request that was held behind this one. False, without effect, when this answer

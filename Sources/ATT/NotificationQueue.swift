@@ -46,7 +46,8 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
 /// 3. *First in, first out*, for a bearer's notifications and commands together, so for each subscription too: none
 /// lost,
 ///    none duplicated, none on another link, for the lifetime of the link. Accepted values leave even if the client
-///    unsubscribes meanwhile. Requests, application's answers and indications keep their place among them: see
+///    unsubscribes meanwhile; only those of a service that is removed are dropped, because another may take its handles.
+///    Requests, application's answers and indications keep their place among them: see
 /// `Bearer`.
 ///    (`likeAList`, `QueueTraffic`, `OrderTests`)
 /// 4. *Cutting is reported.* A value longer than min(ATT_MTU − 3, 512) octets at the time of its offer is cut to that
@@ -183,6 +184,7 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
 
   /// Counts an indication, which bypasses the queue but has a place among its notifications.
   mutating func countIndicationTaken() { notificationsTaken &+= 1 }
+  mutating func countIndicationDropped() { notificationsTaken &-= 1 }
   @usableFromInline mutating func countIndicationSent() { notificationsSent &+= 1 }
   /// The bearer refused an offer for another reason than room: `takeReadyEdge` reports when there is room.
   @usableFromInline mutating func refuse() { isRefused = true }
@@ -192,6 +194,74 @@ public enum SendAnswer: BitwiseCopyable, Sendable, Equatable {
     guard isRefused, NotificationQueue.space(limit) <= capacity &- used else { return false }
     isRefused = false
     return true
+  }
+
+  /// Drops the notifications of the attributes that `isGone`; the other entries keep their order. Returns the numbers
+  /// that the dropped ones had among the notifications of the bearer, in order: whoever keeps a place among these moves
+  /// it by as many as were before it. `indication`: the number of an indication that waits outside of the queue.
+  mutating func removeNotifications(
+    besides indication: UInt64?, where isGone: (AttributeHandle) -> Bool
+  ) -> [UInt64] {
+    var kept: [(ATTOpcode, AttributeHandle, [UInt8])] = [], removed: [UInt64] = []
+    var place = head, left = used, number = notificationsSent
+    while left > 0 {
+      let header = unsafe ring.load(fromByteOffset: place, as: UInt64.self)
+      let count = Int(truncatingIfNeeded: header &>> 32), space = NotificationQueue.space(count)
+      let opcode = ATTOpcode(rawValue: UInt8(truncatingIfNeeded: header))
+      let entry = (
+        opcode, AttributeHandle(rawValue: UInt16(truncatingIfNeeded: header &>> 8)), octets(of: count, at: place)
+      )
+      place = (place + space) % capacity
+      left -= space
+      if opcode.isCommand {
+        kept.append(entry)
+        continue
+      }
+      if number == indication { number += 1 }
+      if let entry = NotificationQueue.rest(of: entry, where: isGone) {
+        kept.append(entry)
+      } else {
+        removed.append(number)
+      }
+      number += 1
+    }
+    if kept.count == 0 && removed.count == 0 { return [] }
+    (head, used) = (0, 0)
+    let taken = (commandsTaken, notificationsTaken - UInt64(removed.count)), wasRefused = isRefused
+    for (opcode, handle, octets) in kept { _ = offer(opcode, handle, octets.span, limit: octets.count) }
+    (commandsTaken, notificationsTaken) = taken
+    isRefused = wasRefused
+    return removed
+  }
+  /// The value of the entry at `place`, which may wrap around the end of the ring.
+  private func octets(of count: Int, at place: Int) -> [UInt8] {
+    var octets = [UInt8](repeating: 0, count: count)
+    let start = (place + NotificationQueue.headerCount) % capacity, first = min(count, capacity - start)
+    unsafe octets.withUnsafeMutableBytes { bytes in
+      guard let to = bytes.baseAddress, count > 0 else { return }
+      unsafe to.copyMemory(from: ring + start, byteCount: first)
+      if first < count { unsafe (to + first).copyMemory(from: ring, byteCount: count - first) }
+    }
+    return octets
+  }
+  /// The entry without values of attributes that are gone; nil: nothing is left. Of two tuples the one that is left is a
+  /// notification of its own: Vol 3, Part F, §3.4.7.4.
+  private static func rest(
+    of entry: (ATTOpcode, AttributeHandle, [UInt8]), where isGone: (AttributeHandle) -> Bool
+  ) -> (ATTOpcode, AttributeHandle, [UInt8])? {
+    let (opcode, handle, octets) = entry
+    guard opcode == MultipleHandleValueNotification.opcode else { return isGone(handle) ? nil : entry }
+    let tuples = [UInt8(truncatingIfNeeded: handle.rawValue), UInt8(truncatingIfNeeded: handle.rawValue >> 8)] + octets
+    var place = 0, left: [(AttributeHandle, Range<Int>)] = []
+    while place + 4 <= tuples.count {
+      let handle = AttributeHandle(rawValue: UInt16(tuples[place]) | UInt16(tuples[place + 1]) << 8)
+      let end = place + 4 + (Int(tuples[place + 2]) | Int(tuples[place + 3]) << 8)
+      if !isGone(handle) { left.append((handle, place..<min(end, tuples.count))) }
+      place = end
+    }
+    guard let (first, range) = left.first else { return nil }
+    if left.count == 1 { return (HandleValueNotification.opcode, first, Array(tuples[range].dropFirst(4))) }
+    return (opcode, first, Array(left.flatMap { tuples[$0.1] }.dropFirst(2)))
   }
 
   /// Drops everything: the bearer is closed.

@@ -345,6 +345,22 @@ import DequeModule
     indication = .waiting(count: unsafe output.finalize(for: buffer), after: notifications)
     return count == value.count ? .queued : .cut(to: count)
   }
+  /// The number of the waiting indication among the notifications, and its attribute; nil: none waits.
+  var waitingIndication: (number: UInt64, handle: AttributeHandle)? {
+    guard case .waiting(_, let number) = indication else { return nil }
+    let low = unsafe start(of: .indication).load(fromByteOffset: 1, as: UInt8.self)
+    let high = unsafe start(of: .indication).load(fromByteOffset: 2, as: UInt8.self)
+    return (number, AttributeHandle(rawValue: UInt16(low) | UInt16(high) << 8))
+  }
+  mutating func dropIndication() { indication = .none }
+  /// The notifications with these numbers will not leave, so that what waits for them has fewer before it.
+  mutating func removePlaces(_ numbers: [UInt64]) {
+    func moved(_ place: UInt64) -> UInt64 { place - UInt64(numbers.count(where: { $0 < place })) }
+    for room in responses.indices {
+      responses[room] = Response(count: responses[room].count, place: moved(responses[room].place))
+    }
+    if case .waiting(let count, let place) = indication { indication = .waiting(count: count, after: moved(place)) }
+  }
   /// True while no indication is outstanding.
   var canIndicate: Bool { if case .none = indication { true } else { false } }
   @inlinable @inline(__always) var hasIndication: Bool { if case .waiting = indication { true } else { false } }

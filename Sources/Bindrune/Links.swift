@@ -91,8 +91,13 @@ final class LinkState: @unchecked Sendable {
       values[handle] = nil
       for mailbox in mailboxes { mailbox.finish(error) }
     }
+    return drop(.command, in: range, error)
+  }
+  /// Drops the values of these attributes from ports of the kind, and closes ports that are for one of them. Returns the
+  /// ports that have room again.
+  func drop(_ kind: SendPort.Kind, in range: HandleRange, _ error: BluetoothError) -> [SendPort] {
     var ready: [SendPort] = []
-    for case let port? in ports.map(\.port) where port.kind == .command {
+    for case let port? in ports.map(\.port) where port.kind == kind {
       guard let handle = port.handle else {
         if port.removeAll(where: range.contains) { ready.append(port) }
         continue

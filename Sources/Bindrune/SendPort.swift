@@ -37,8 +37,8 @@ import Synchronization
 /// 8. *In its place.* A request on the link (`Link.read`, `BluetoothHost.begin` …) leaves after the values that were offered to
 ///    the link's `.command` ports before it, and before those that are offered after it; likewise an answer to the client
 ///    among the values of its `.notification` ports. (`OrderTests`)
-/// 9. *When the server's services change*, values for the handles that are gone are dropped, and a port for one of them ends.
-///    (`servicesChanged`)
+/// 9. *When the server's services change*, values for the handles that are gone are dropped, and a port for one of them ends;
+///    so with values of a service of ours that is removed. (`servicesChanged`, `valuesOfARemovedService`)
 public final class SendPort: Sendable {
   public enum Kind: Sendable { case notification, command }
   /// What is left after one `sendNext`.

@@ -165,11 +165,20 @@ extension BluetoothHost {
   public func insert(_ services: DatabaseBuilder) throws(BluetoothError) {
     try change("insert services") { (core) throws(DatabaseError) in try core.insert(services) }
   }
-  /// Removes the service that is declared at `handle`. Its handles are not used again. Throws if another service
-  /// includes it; with `andIncludes` those Include declarations are removed too.
+  /// Removes the service that is declared at `handle`. Its handles are not used again before all others are. Values of
+  /// it that still wait, also in ports, are dropped, a waiting `indicate` throws, and ports for them end. Throws if another
+  /// service includes it; with `andIncludes` those Include declarations are removed too.
   public func remove(service handle: AttributeHandle, andIncludes: Bool = false) throws(BluetoothError) {
+    var removed: (range: HandleRange, unindicated: [LinkID])?
     try change("remove the service \(handle.text)") { (core) throws(DatabaseError) in
-      try core.remove(service: handle, andIncludes: andIncludes)
+      removed = try core.remove(service: handle, andIncludes: andIncludes)
+    }
+    guard let removed else { return }
+    let error = BluetoothError(.invalidArgument, "The service has been removed: offer values of one that is published.")
+    for link in removed.unindicated { linkStates[link]?.confirmation.resume(.failure(error)) }
+    for link in Array(linkStates.keys) {
+      for port in linkStates[link]?.drop(.notification, in: removed.range, error) ?? [] { port.tellReady() }
+      if linkStates[link]?.holdsRequests == true { releaseHeld(on: link) }
     }
   }
   private func change(

@@ -39,6 +39,15 @@ struct CentralLink {
   var encryptionError: BluetoothError?
 
   init(_ peer: PeerID) { self.peer = peer }
+
+  /// The session has found the characteristic's value or the descriptor by its own discovery.
+  func hasFound(_ handle: AttributeHandle, by session: SessionID) -> Bool {
+    guard let found = found[session] else { return false }
+    if found.characteristics.values.contains(where: { $0.contains(handle) }) { return true }
+    return found.described.contains {
+      database.characteristic(valueHandle: $0)?.descriptorRange?.contains(handle) == true
+    } && database.descriptor(at: handle) != nil
+  }
 }
 
 /// Former identifiers of devices. Bounded, because devices that reveal one identity after another would add to them for
@@ -122,13 +131,17 @@ extension BrokerCore {
       }
     case .discoverDescriptors(let id, let peer, let characteristic):
       discoverDescriptors(of: characteristic, id, peer, session)
-    case .read(let id, let peer, let handle): ask(.read, id, peer, session) { [.read($0, handle)] }
+    case .read(let id, let peer, let handle):
+      guard link(with: handle, of: peer, for: session, id) != nil else { return }
+      ask(.read, id, peer, session) { [.read($0, handle)] }
     case .write(let id, let peer, let handle, let value):
-      if isConfiguration(handle, of: peer) {
-        return complete(id, of: session, .failure(.sharedConfiguration))
+      guard let link = link(with: handle, of: peer, for: session, id) else { return }
+      if let shared = central.links[link]?.shared(at: handle) {
+        return complete(id, of: session, .failure(.sharedConfiguration(shared)))
       }
       ask(.write, id, peer, session) { [.write($0, handle, [UInt8](value))] }
     case .setNotifying(let id, let peer, let handle, let isOn):
+      guard link(with: handle, of: peer, for: session, id) != nil else { return }
       setNotifying(isOn, handle, id, peer, session)
     }
   }

@@ -70,7 +70,9 @@ extension BrokerCore {
     _ session: SessionID, _ request: (LinkID, RemoteService) -> HostOperation
   ) {
     guard let link = link(of: peer, for: session, id) else { return }
-    guard let known = central.links[link]?.database.service(at: service) else {
+    guard let known = central.links[link]?.database.service(at: service),
+      sessions[session]?.app == .own || central.links[link]?.found[session]?.hasFound(service: service) == true
+    else {
       return complete(id, of: session, .failure(.unknownAttribute(service)))
     }
     ask(question, id, peer, session) { [request($0, known)] }
@@ -78,7 +80,7 @@ extension BrokerCore {
   mutating func discoverDescriptors(
     of characteristic: AttributeHandle, _ id: OperationID, _ peer: UUID, _ session: SessionID
   ) {
-    guard let link = link(of: peer, for: session, id) else { return }
+    guard let link = link(with: characteristic, of: peer, for: session, id) else { return }
     guard let known = central.links[link]?.database.characteristic(valueHandle: characteristic) else {
       return complete(id, of: session, .failure(.unknownAttribute(characteristic)))
     }

@@ -272,6 +272,7 @@ struct FoundAttributes {
   /// Characteristics whose descriptors were discovered.
   var described: Set<AttributeHandle> = []
 
+  func hasFound(service: AttributeHandle) -> Bool { services.contains(service) || includedServices.contains(service) }
   mutating func add(_ answer: BrokerAnswer, to question: PeerOperation.Question) {
     switch (question, answer) {
     case (.services, .services(let found)): services.formUnion(found.map(\.handle))

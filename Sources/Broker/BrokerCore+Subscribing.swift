@@ -31,24 +31,61 @@ struct NotifyState {
 }
 
 extension BluetoothError {
-  static var sharedConfiguration: BluetoothError {
-    BluetoothError(
-      .invalidArgument,
-      "The Client Characteristic Configuration is one for all programs that use this link: turn notifications on or off instead of writing it."
-    )
+  static func sharedConfiguration(_ uuid: BluetoothUUID) -> BluetoothError {
+    let (name, cure) =
+      switch uuid {
+      case .serverCharacteristicConfiguration:
+        (
+          "The Server Characteristic Configuration is one for all clients of the device",
+          "write it with BluetoothHost, in a program with an adapter of its own"
+        )
+      case .clientSupportedFeatures:
+        (
+          "Client Supported Features is one for all programs that use this link",
+          "leave it to the adapter, which writes it"
+        )
+      default:
+        (
+          "The Client Characteristic Configuration is one for all programs that use this link",
+          "turn notifications on or off instead of writing it"
+        )
+      }
+    return BluetoothError(.invalidArgument, "\(name): \(cure).")
+  }
+}
+
+extension CentralLink {
+  /// The type of the attribute if a session's write of it would change what other sessions get. For the server all
+  /// sessions are one client: the adapter subscribes for all of them (Vol 3, Part G, §3.3.3.3), and has one set of
+  /// features (§7.2). What the device broadcasts (§3.3.3.4) is one for all its clients. In a characteristic with
+  /// subscribers a descriptor whose type nobody has asked for counts as their configuration.
+  func shared(at handle: AttributeHandle) -> BluetoothUUID? {
+    switch database.descriptor(at: handle)?.uuid ?? database.characteristic(valueHandle: handle)?.uuid {
+    case let uuid?:
+      let shared: [BluetoothUUID] = [
+        .clientCharacteristicConfiguration, .serverCharacteristicConfiguration, .clientSupportedFeatures,
+      ]
+      return shared.contains(uuid) ? uuid : nil
+    case nil:
+      let isOfSubscribers = subscriptions.keys.contains {
+        database.characteristic(valueHandle: $0)?.descriptorRange?.contains(handle) == true
+      }
+      return isOfSubscribers ? .clientCharacteristicConfiguration : nil
+    }
   }
 }
 
 extension BrokerCore {
-  /// The descriptor by which the adapter subscribes for all sessions: one session that wrote it would silence the others. In a characteristic
-  /// with subscribers a descriptor whose type nobody has asked for counts as it.
-  func isConfiguration(_ handle: AttributeHandle, of peer: UUID) -> Bool {
-    guard let peer = self.peer(peer), case .linked(let link) = central.reaches[peer], let state = central.links[link]
-    else { return false }
-    if let known = state.database.descriptor(at: handle) { return known.uuid == .clientCharacteristicConfiguration }
-    return state.subscriptions.keys.contains {
-      state.database.characteristic(valueHandle: $0)?.descriptorRange?.contains(handle) == true
-    }
+  /// The link on which the session may use the attribute; without one the operation is over. An app of a daemon uses what
+  /// it has found by its own discovery: handles that it guesses, or has from another app or an earlier link, may be other
+  /// attributes now. The sessions of a program with an adapter of its own are one app.
+  mutating func link(
+    with handle: AttributeHandle, of peer: UUID, for session: SessionID, _ id: OperationID
+  ) -> LinkID? {
+    guard let link = link(of: peer, for: session, id) else { return nil }
+    if sessions[session]?.app == .own || central.links[link]?.hasFound(handle, by: session) == true { return link }
+    complete(id, of: session, .failure(.unknownAttribute(handle)))
+    return nil
   }
   mutating func setNotifying(
     _ isOn: Bool, _ handle: AttributeHandle, _ id: OperationID, _ peer: UUID, _ session: SessionID
@@ -80,6 +117,11 @@ extension BrokerCore {
     case .on where isWanted:
       answers = state.waiting.map { ($0, $0.isOn) }
       state.waiting = []
+    // The adapter itself needs Service Changed, on behalf of all sessions.
+    case .on where central.links[link]?.database.characteristic(valueHandle: handle)?.uuid == .serviceChanged:
+      answers = state.waiting.map { ($0, $0.isOn) }
+      state.waiting = []
+      state.phase = .off
     case .on:
       let request = begin(.unsubscribe(link, handle))
       central.configurations[request] = (link, handle)

@@ -227,10 +227,28 @@ extension HostCore {
     try upper.server.insert(services)
     databaseChanged()
   }
-  /// Removes the service that is declared at `handle`: `Server.remove`.
-  public mutating func remove(service handle: AttributeHandle, andIncludes: Bool = false) throws(DatabaseError) {
-    try upper.server.remove(service: handle, andIncludes: andIncludes)
+  /// Removes the service that is declared at `handle`: `Server.remove`. Its values that wait for clients are dropped,
+  /// because another service may take its handles. Returns these, and the links on which an indication was dropped.
+  @discardableResult
+  public mutating func remove(
+    service handle: AttributeHandle, andIncludes: Bool = false
+  ) throws(DatabaseError) -> (range: HandleRange, unindicated: [LinkID]) {
+    let range = try upper.server.remove(service: handle, andIncludes: andIncludes)
+    var unindicated: [LinkID] = []
+    for index in 0..<upper.links.count {
+      let link = upper.links[index].id
+      var isReady = false
+      upper.links[index].bearers.forEach {
+        guard $0.removeValues(in: range) else { return }
+        unindicated.append(link)
+        if $0.isIndicationRefused { isReady = true }
+        $0.isIndicationRefused = false
+      }
+      collect(at: index)
+      if isReady { upper.batch.append(.readyToSend(link)) }
+    }
     databaseChanged()
+    return (range, unindicated)
   }
   private mutating func databaseChanged() {
     for index in 0..<upper.links.count {
@@ -332,6 +350,12 @@ extension UpperLayers {
 }
 
 extension LinkBearer {
+  /// True: an indication of the application was dropped with them. Service Changed stays.
+  fileprivate mutating func removeValues(in range: HandleRange) -> Bool {
+    guard bearer.removeValues(andIndication: indicating != nil, where: range.contains) else { return false }
+    indicating = nil
+    return true
+  }
   /// The next effect for the application, in order.
   @inline(__always) fileprivate mutating func nextEffect(of link: LinkID) -> HostEffect? {
     while let effect = bearer.nextEffect() {

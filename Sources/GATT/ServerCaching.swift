@@ -76,8 +76,11 @@ extension Server {
   }
 
   /// Removes a service while clients are connected, ends subscriptions to its values, and informs clients as `insert`
-  /// does. `andIncludes`: see `Database.remove`.
-  public mutating func remove(service handle: AttributeHandle, andIncludes: Bool = false) throws(DatabaseError) {
+  /// does. `andIncludes`: see `Database.remove`. Returns the handles of the service: what waits of them must not leave.
+  @discardableResult
+  public mutating func remove(
+    service handle: AttributeHandle, andIncludes: Bool = false
+  ) throws(DatabaseError) -> HandleRange {
     let hash = database.hash, configurations = database.configurations
     guard let service = database.attribute(handle) else { throw .noSuchService(handle) }
     let range = HandleRange(handle, service.groupEnd), concerned = database.range(concernedBy: range)
@@ -94,6 +97,7 @@ extension Server {
     }
     for index in 0..<sessions.count { sessions[index].executing.overtake(range) }
     changed(concerned, from: hash)
+    return range
   }
 
   private mutating func changed(_ range: HandleRange, from hash: UInt128) {

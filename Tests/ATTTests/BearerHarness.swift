@@ -114,6 +114,10 @@ final class Station {
   func indicate(_ value: [UInt8], _ handle: UInt16 = 3) -> SendAnswer {
     bearer.indicate(AttributeHandle(rawValue: handle), value.span)
   }
+  func remove(_ handle: UInt16, andIndication: Bool = true) -> Bool {
+    bearer.removeValues(andIndication: andIndication) { $0.rawValue == handle }
+  }
+  func offer(multiple tuples: String) -> SendAnswer { bearer.offer(multiple: octets(tuples).span) }
   /// Answers the request that the server deferred last, or the `number`th deferred one.
   func respond(_ pdu: String, to number: Int? = nil, isKept: Bool = false) -> Bool {
     let pdu = octets(pdu), tickets = server.tickets

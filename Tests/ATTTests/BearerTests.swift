@@ -269,6 +269,79 @@ import Testing
     #expect(station.indicate([4]) == .queued && station.sent() == ["1D 03 00 04"])
   }
 
+  /// The values of a service that is removed do not leave: another one may take its handles. What waits behind them
+  /// has fewer before it.
+  @Test func valuesOfARemovedServiceAreDropped() {
+    let station = Station()
+    station.server.answersLater = true
+    station.receive("0A 05 00")
+    #expect(station.notify([1]) == .queued && station.notify([2], 4) == .queued && station.notify([3]) == .queued)
+    #expect(station.respond("0B 09"))
+    #expect(station.notify([4]) == .queued && station.write([5]) == .queued && station.notify([6], 4) == .queued)
+    #expect(!station.remove(3))
+    // Commands go to the other device's attributes.
+    #expect(station.sent() == ["1B 04 00 02", "0B 09", "52 03 00 05", "1B 04 00 06"])
+    #expect(!station.remove(3) && station.sent() == [])
+
+    // An indication, which waits for the notifications before it, and those after it.
+    #expect(station.notify([1]) == .queued && station.indicate([2], 4) == .queued && station.notify([3]) == .queued)
+    #expect(station.notify([4], 4) == .queued && station.indicate([5], 4) == .full)
+    #expect(!station.remove(3) && station.sent() == ["1D 04 00 02", "1B 04 00 04"])
+    station.receive("1E")
+    #expect(station.notify([1], 4) == .queued && station.indicate([2]) == .queued && station.notify([3], 4) == .queued)
+    station.receive("0A 06 00")
+    #expect(station.respond("0B 0A"))
+    // Service Changed stays.
+    #expect(!station.remove(3, andIndication: false) && !station.bearer.canIndicate)
+    #expect(station.remove(3) && station.bearer.canIndicate && station.indicate([7], 4) == .queued)
+    #expect(station.sent() == ["1B 04 00 01", "1B 04 00 03", "0B 0A", "1D 04 00 07"])
+    station.receive("1E")
+    // One that has left is confirmed as any.
+    #expect(station.indicate([8]) == .queued && station.sent() == ["1D 03 00 08"])
+    #expect(!station.remove(3) && !station.bearer.canIndicate)
+  }
+  /// Vol 3, Part F, §3.4.7.4: two or more tuples.
+  @Test func tuplesOfARemovedServiceAreDropped() {
+    let station = Station(), one = "03 00 01 00 AA", two = "04 00 02 00 BB BC", three = "05 00 00 00"
+    #expect(station.offer(multiple: "\(one) \(two)") == .queued && station.offer(multiple: "\(two) \(one)") == .queued)
+    #expect(station.offer(multiple: "\(one) \(two) \(three)") == .queued)
+    #expect(station.offer(multiple: "\(one) \(one)") == .queued && station.notify([], 3) == .queued)
+    #expect(station.offer(multiple: "\(two) \(three)") == .queued)
+    #expect(!station.remove(3))
+    let single = "1B 04 00 BB BC", both = "23 \(two) \(three)"
+    #expect(station.sent() == [single, single, both, both])
+  }
+  /// Random values for five attributes at every place of the ring: those of one of them go, the others keep their order.
+  @Test(arguments: 0..<20) func anyValuesMayBeDropped(_ seed: UInt64) {
+    var chance = SplitMix64(seed: seed), model: [(handle: UInt16, pdu: String)] = []
+    let station = Station(queueCapacity: 600)
+    for step in 0..<2000 {
+      let handle = UInt16.random(in: 1...5, using: &chance)
+      switch Int.random(in: 0..<16, using: &chance) {
+      case 0:
+        let wasFull = station.notify([UInt8](repeating: 0, count: 20), 9) == .full
+        if !wasFull { model.append((9, "1B 09 00" + String(repeating: " 00", count: 20))) }
+        #expect(!station.remove(handle))
+        model.removeAll { $0.handle == handle && $0.pdu.hasPrefix("1B") }
+      case 1..<9:
+        let value = [UInt8](repeating: UInt8(truncatingIfNeeded: step), count: Int.random(in: 0...20, using: &chance))
+        let isCommand = Bool.random(using: &chance)
+        guard (isCommand ? station.write(value, handle) : station.notify(value, handle)).isAccepted else { continue }
+        model.append((handle, hex([isCommand ? 0x52 : 0x1B, UInt8(handle), 0] + value)))
+      default: #expect(station.nextPDU().map { hex($0) } == (model.isEmpty ? nil : model.removeFirst().pdu))
+      }
+    }
+    #expect(station.sent() == model.map(\.pdu))
+  }
+  /// Room that comes from what is dropped ends a refusal.
+  @Test func droppedValuesMakeRoom() {
+    let station = Station(queueCapacity: 528)
+    while station.notify([UInt8](repeating: 1, count: 20)) == .queued {}
+    #expect(station.effects() == [])
+    #expect(!station.remove(3) && station.effects() == ["ready"])
+    #expect(station.sent() == [])
+  }
+
   @Test func unreadViolationsAreBounded() {
     let station = Station()
     for _ in 0..<10_000 { station.receive("0B") }

@@ -1,5 +1,6 @@
 import Bindrune
 import GATT
+import Synchronization
 import TestSupport
 import Testing
 
@@ -50,6 +51,40 @@ import Testing
     for listener in listeners {
       #expect(try await within { try await listener.value } == ["read", "write [1]", "write [0]", "written [7]"])
     }
+    await central.close()
+    await peripheral.close()
+  }
+
+  /// Values of a service that is removed never reach a client as those of another service that gets its handles.
+  @Test func valuesOfARemovedService() async throws {
+    let lab = Lab(packetsPerEvent: 1), belt = try Belt()
+    let (central, peripheral, link) = try await lab.linked(belt)
+    let values = try await link.subscribe(to: try await link.discovered("2A37"))
+    let heard = Mutex<[[UInt8]]>([])
+    let hearing = Task { for try await value in values { heard.withLock { $0.append(value.value) } } }
+    let own = try #require(await peripheral.links.first), port = try await own.sendPort(.notification)
+    let single = try await own.sendPort(.notification, to: belt.notifying)
+    var offered = 0
+    while port.offer([1, 2, 3, 4], to: belt.notifying) { offered += 1 }
+    #expect(single.offer([5]) && offered > 20)
+    let service = try #require(await peripheral.database.allAttributes.last { $0.type == "2800" }).handle
+    try await peripheral.remove(service: service)
+    #expect(port.count == 0 && !single.offer([6]))
+    await #expect(throws: BluetoothError.self) { try await single.waitUntilReady() }
+    // Another service, with the same handles.
+    var builder = DatabaseBuilder()
+    builder.service("180D", at: service) { service in
+      service.characteristic("2A37", .notify, at: AttributeHandle(rawValue: belt.notifying.rawValue - 1))
+    }
+    try await peripheral.insert(builder)
+    try await link.write([1, 0], to: AttributeHandle(rawValue: belt.notifying.rawValue + 1))
+    _ = try? await link.read(belt.short)
+    let before = heard.withLock { $0.count }
+    #expect(before < offered)
+    while await peripheral.notify([9], of: belt.notifying) != [] {}
+    try await eventually { heard.withLock { $0.last } == [9] }
+    #expect(heard.withLock { $0.count } == before + 1)
+    hearing.cancel()
     await central.close()
     await peripheral.close()
   }

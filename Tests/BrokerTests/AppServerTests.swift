@@ -1,6 +1,7 @@
 import BindruneTransport
 import BindruneWire
 import Foundation
+import GATT
 import NIOCore
 import NIOPosix
 import TestSupport
@@ -97,7 +98,7 @@ import Testing
     // A manager that is released takes only its own with it.
     peripheral.session.close()
     try await eventually { try await lab.adapter.eventLoop.submit { lab.adapter.core.serving.services.isEmpty }.get() }
-    #expect(try await central.ask { .read($0, peer, sensor.silent) } == .value(Data([50])))
+    #expect(try await central.ask { .read($0, peer, sensor.location) } != .done)
     withExtendedLifetime((phone, device)) {}
     try await lab.close()
   }
@@ -258,9 +259,28 @@ import Testing
     await #expect(throws: BluetoothError.self) { try await second.ask { .write($0, peer, configuration, off) } }
     let commands = try #require(second.session.port(.command, of: peer))
     #expect(commands.offer([0, 0], to: configuration) && commands.offer([7], to: sensor.location))
-    // Behind both. The second has not found that characteristic.
+    // The second has not found these characteristics.
+    let handles = [sensor.measurement, sensor.location, sensor.control, configuration]
+    for handle in handles {
+      for request: (OperationID) -> BrokerRequest.Central in [
+        { .read($0, peer, handle) }, { .write($0, peer, handle, Data([9])) }, { .setNotifying($0, peer, handle, true) },
+        { .setNotifying($0, peer, handle, false) }, { .discoverDescriptors($0, peer, handle) },
+        { .discoverCharacteristics($0, peer, handle, nil) }, { .discoverIncludedServices($0, peer, handle, nil) },
+      ] {
+        let error = await #expect(throws: BluetoothError.self) { try await second.ask(request) }
+        #expect(error?.code == .invalidArgument && error?.diagnostics.contains("discover first") == true)
+      }
+    }
+    _ = try await second.ask { .discoverCharacteristics($0, peer, sensor.service, ["2A38"]) }
+    await #expect(throws: BluetoothError.self) { try await second.ask { .read($0, peer, sensor.measurement) } }
+    // Behind both values above.
     #expect(try await second.ask { .read($0, peer, sensor.location) } == .value(Data([2])))
     _ = try await second.ask { .discoverCharacteristics($0, peer, sensor.service, nil) }
+    _ = try await second.ask { .discoverDescriptors($0, peer, sensor.measurement) }
+    await #expect(throws: BluetoothError.sharedConfiguration("2902")) {
+      try await second.ask { .write($0, peer, configuration, off) }
+    }
+    #expect(try await second.ask { .read($0, peer, configuration) } == .value(Data([1, 0])))
     #expect(commands.offer([8], to: sensor.location))
     #expect(try await second.ask { .read($0, peer, sensor.location) } == .value(Data([8])))
     let deviceLink = try #require(await device.links.first)
@@ -304,6 +324,59 @@ import Testing
       break
     }
     withExtendedLifetime((phone, device)) {}
+    try await lab.close()
+  }
+
+  @Test("What is one for all apps of a link, no app writes: 2902, 2903, 2B29, and Service Changed stays subscribed to")
+  func sharedAttributes() async throws {
+    let lab = try await ServerLab()
+    var builder = DatabaseBuilder(), broadcast = AttributeHandle(), value = AttributeHandle()
+    builder.genericAccess(name: "Belt")
+    builder.genericAttribute()
+    builder.service("180D") { service in
+      value = service.characteristic("2A37", [.notify, .write, .writeWithoutResponse], value: .stored([0])).value
+      broadcast = service.descriptor(
+        "2903", value: .stored([0, 0]), permissions: AttributePermissions(read: .open, write: .open))
+    }
+    let database = try builder.build(), device = try await lab.host(database)
+    func handle(_ uuid: BluetoothUUID) throws -> AttributeHandle {
+      try #require(database.allAttributes.first { $0.type == uuid }).handle
+    }
+    let features = try handle("2B29"), changed = try handle("2A05")
+    try await device.advertiseAsSensor()
+    let peer = UUID(PeerID(await device.ownAddress))
+    let first = SocketApp(lab, AppManifest(identifier: "first")),
+      second = SocketApp(lab, AppManifest(identifier: "second"))
+    for app in [first, second] {
+      try await app.state(.poweredOn)
+      app.session.send(.connect(peer, ConnectOptions()))
+      try await app.wait { if case .connected(peer, _, _) = $0 { true } else { nil } }
+      guard case .services(let services) = try await app.ask({ .discoverServices($0, peer, nil) }) else { return }
+      for service in services { _ = try await app.ask { .discoverCharacteristics($0, peer, service.handle, nil) } }
+      for value in [value, changed] { _ = try await app.ask { .discoverDescriptors($0, peer, value) } }
+    }
+    let known = try await second.ask { .read($0, peer, features) }
+    for (handle, uuid) in [(features, "2B29"), (broadcast, "2903"), (try handle("2902"), "2902")]
+      as [(AttributeHandle, BluetoothUUID)]
+    {
+      await #expect(throws: BluetoothError.sharedConfiguration(uuid)) {
+        try await second.ask { .write($0, peer, handle, Data([1, 0])) }
+      }
+    }
+    let commands = try #require(second.session.port(.command, of: peer))
+    #expect(
+      commands.offer([7], to: features) && commands.offer([1, 0], to: broadcast) && commands.offer([5], to: value))
+    #expect(try await second.ask { .read($0, peer, broadcast) } == .value(Data([0, 0])))
+    #expect(try await second.ask { .read($0, peer, features) } == known)
+    #expect(await device.database.value(value) == [5])
+    // The first app, and the second itself, learn of changes after the second has lost its interest in them.
+    _ = try await second.ask { .setNotifying($0, peer, changed, true) }
+    _ = try await second.ask { .setNotifying($0, peer, changed, false) }
+    var more = DatabaseBuilder(after: await device.database)
+    more.service("1805") { service in service.characteristic("2A2B", .read, value: [1]) }
+    try await device.insert(more)
+    for app in [first, second] { try await app.wait { if case .servicesChanged(peer, _) = $0 { true } else { nil } } }
+    withExtendedLifetime(device) {}
     try await lab.close()
   }
 }

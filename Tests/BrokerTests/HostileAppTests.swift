@@ -27,6 +27,7 @@ import Testing
     calm.session.send(.connect(peer, ConnectOptions()))
     try await calm.wait { if case .connected(peer, _, _) = $0 { true } else { nil } }
     _ = try await calm.ask { .discoverServices($0, peer, nil) }
+    _ = try await calm.ask { .discoverCharacteristics($0, peer, sensor.service, nil) }
 
     let samples = FrameTests.frames.map { frame in
       var buffer = ByteBuffer()

@@ -64,7 +64,9 @@ import Testing
       ask(session, .connect(UUID(peer), ConnectOptions()))
       host.settle()
       ask(session, .discoverServices(newID(), UUID(peer), nil))
+      host.settle()
       ask(session, .discoverCharacteristics(newID(), UUID(peer), service, nil))
+      host.settle()
       ask(session, .discoverDescriptors(newID(), UUID(peer), value))
       host.settle()
     }

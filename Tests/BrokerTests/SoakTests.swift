@@ -156,6 +156,7 @@ private final class Soak {
 
   private static let keeper = SessionID(rawValue: 1)
   private static let peers = (1...50).map { PeerID(PeerAddress(DeviceAddress(0xC100_0000_0000 + UInt64($0)), .random)) }
+  private static let service = AttributeHandle(rawValue: 0x10)
   private static let value = AttributeHandle(rawValue: 0x12), control = AttributeHandle(rawValue: 0x15)
 
   init(seed: UInt64) {
@@ -368,6 +369,8 @@ private final class Soak {
       ask(session, .connect(far, options))
     case (.central, 4...7):
       ask(session, .discoverServices(newOperation(near), near, nil))
+      // An app uses what it has found, so these succeed from the next time on.
+      ask(session, .discoverCharacteristics(newOperation(near), near, Self.service, nil))
       ask(session, .setNotifying(newOperation(near), near, Self.value, true))
     case (.central, 8): ask(session, .setNotifying(newOperation(near), near, Self.value, false))
     case (.central, 9): ask(session, .scan(services: ["180D"], solicitedServices: [], allowsDuplicates: chanceOf(2)))

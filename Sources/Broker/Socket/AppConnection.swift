@@ -232,27 +232,49 @@ final class AppConnection: ChannelDuplexHandler, EventQueueReader, @unchecked Se
     published[service.handle] = service.characteristics.map(\.value)
     updatable.formUnion(service.characteristics.map(\.value))
   }
-  private func forget(_ service: AttributeHandle) { updatable.subtract(published.removeValue(forKey: service) ?? []) }
+  private func forget(_ service: AttributeHandle) {
+    updatable.subtract(published.removeValue(forKey: service) ?? [])
+    dropWaiting()
+  }
   /// What the event says of the attributes that are the session's.
   private func learnAttributes(_ event: BrokerEvent) {
     switch event {
     case .completed(_, .success(.published(let service))): learn(service)
     case .completed(let operation, .success(.characteristics(let characteristics))):
       guard case let peer?? = unanswered[operation] else { return }
-      found[peer, default: []].formUnion(characteristics.map(\.handle))
+      found[peer, default: []].formUnion(Self.writable(characteristics))
     case .servicesChanged(let peer, let range): found[peer] = found[peer]?.filter { !range.contains($0) }
+    // On the next link another attribute may be at the handle.
+    case .disconnected(let peer, _, _, _): found[peer] = nil
     case .restored(let state):
       for service in state.services { learn(service.published) }
       for peer in state.peers {
-        let known = peer.services.flatMap { $0.characteristics ?? [] }.map(\.characteristic.handle)
-        found[peer.peer, default: []].formUnion(known)
+        let known = peer.services.flatMap { $0.characteristics ?? [] }.map(\.characteristic)
+        found[peer.peer, default: []].formUnion(Self.writable(known))
       }
-    case .adapter(.poweredOn), .adapter(.poweredOff): break
+    case .adapter(.poweredOn): return
+    case .adapter(.poweredOff): found = [:]
     case .adapter:
       published = [:]
       updatable = []
       found = [:]
-    default: break
+    default: return
+    }
+    dropWaiting()
+  }
+  /// Those that a session may write without a response: not what is one for all sessions.
+  private static func writable(_ characteristics: [FoundCharacteristic]) -> [AttributeHandle] {
+    characteristics.filter { $0.uuid != .clientSupportedFeatures }.map(\.handle)
+  }
+  /// Drops the values that wait of attributes that are not the session's any more: their handles may become others'.
+  private func dropWaiting() {
+    for port in ports.values where !port.waiting.isEmpty {
+      port.waiting.removeAll { item in
+        guard case .value(let handle, let value) = item, !isOwn(handle, of: port) else { return false }
+        strangers += 1
+        port.spent += value.count + Frame.costOfValue
+        return true
+      }
     }
   }
   /// The limits of one session.
