@@ -98,7 +98,9 @@ import Testing
     // A manager that is released takes only its own with it.
     peripheral.session.close()
     try await eventually { try await lab.adapter.eventLoop.submit { lab.adapter.core.serving.services.isEmpty }.get() }
-    #expect(try await central.ask { .read($0, peer, sensor.location) } != .done)
+    #expect(
+      try await central.ask { .read($0, peer, sensor.location) }
+        == .value(Data([UInt8((count - 1) >> 8), UInt8((count - 1) & 255)])))
     withExtendedLifetime((phone, device)) {}
     try await lab.close()
   }
@@ -351,7 +353,10 @@ import Testing
       try await app.state(.poweredOn)
       app.session.send(.connect(peer, ConnectOptions()))
       try await app.wait { if case .connected(peer, _, _) = $0 { true } else { nil } }
-      guard case .services(let services) = try await app.ask({ .discoverServices($0, peer, nil) }) else { return }
+      guard case .services(let services) = try await app.ask({ .discoverServices($0, peer, nil) }) else {
+        Issue.record("no services")
+        return
+      }
       for service in services { _ = try await app.ask { .discoverCharacteristics($0, peer, service.handle, nil) } }
       for value in [value, changed] { _ = try await app.ask { .discoverDescriptors($0, peer, value) } }
     }

@@ -287,7 +287,8 @@ import Testing
     }
     for await _ in questions { break }
     try? await channel.close().get()
-    try await lab.loop.scheduleTask(in: .milliseconds(50)) {}.futureResult.get()
+    // The loop learns of a later connection not before it has learned of that end.
+    _ = try await lab.lines(.list)
     answer.yield(true)
     try await eventually { try await lab.loop.submit { [server = lab.server] in server.counters.refusals }.get() > 0 }
     let running = try await lab.loop.submit { [server = lab.server] in server.apps.values.compactMap(\.pid) }.get()
