@@ -62,7 +62,7 @@ public struct TraceGap: Sendable {
   }
   deinit {
     if closes { try? input.close() }
-    _ = unpacker?.finish()
+    unpacker?.abandon()
     unsafe buffer.deallocate()
   }
 

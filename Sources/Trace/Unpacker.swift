@@ -1,4 +1,5 @@
 import Glibc
+import Synchronization
 import SystemPackage
 
 /// The program `gzip`, which unpacks a file while it is read. Decision 0050 says why it is a program.
@@ -11,6 +12,7 @@ final class Unpacker {
 
   /// Unpacks `file`, of which `magic` has already been read: a pipe cannot be rewound, so another one brings it back.
   init(_ file: FileDescriptor) throws(Errno) {
+    Self.collect()
     do {
       // Closed in other programs from the beginning: one that another thread starts now would keep the pipe open.
       let before = try FileDescriptor.pipe(options: .closeOnExec),
@@ -60,6 +62,23 @@ final class Unpacker {
     for place in unsafe arguments.indices { unsafe free(arguments[place]) }
     if status != 0 { throw Errno(rawValue: status) }
     return child
+  }
+
+  /// Closes the pipe and does not wait for gzip, which ends with its next output, or with the file that it reads: that may be
+  /// a pipe on which nothing comes. A later call takes its status.
+  func abandon() {
+    guard let child else { return }
+    try? output.close()
+    self.child = nil
+    Self.collect(child)
+  }
+  /// Abandoned processes whose status nobody has taken.
+  private static let abandoned = Mutex<[pid_t]>([])
+  private static func collect(_ child: pid_t? = nil) {
+    abandoned.withLock { children in
+      if let child { children.append(child) }
+      children.removeAll { waitpid($0, nil, WNOHANG) != 0 }
+    }
   }
 
   /// Closes the pipe and waits for gzip, which then ends at once. Its exit status, the first time; 128 + n: signal n.

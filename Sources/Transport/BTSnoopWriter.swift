@@ -12,6 +12,9 @@ import SystemPackage
 /// 4 MiB of records wait, further ones are dropped, and the next record contains their number.
 ///
 /// A file that can no longer be written (a full disk) ends with a whole record. `failure` reports both.
+///
+/// A writer that is released closes its file without waiting: the thread passes to a pipe what still waits, for at most two
+/// seconds, while the program goes on. `close()` waits for that, for a program that ends next.
 public struct BTSnoopWriter: ~Copyable {
   private enum Output {
     /// `length`: octets of whole records.
@@ -59,14 +62,28 @@ public struct BTSnoopWriter: ~Copyable {
     output = begun
   }
 
+  // Never waits: the last reference may go on an event loop, which a pipe that nobody reads would hold.
   deinit {
     switch output {
     case .file(let file, _): try? file.close()
     case .queue(let queue):
       queue.put(waiting)
-      queue.finish(within: .seconds(2))
+      queue.finishAlone(within: Self.patience)
     case .failed: break
     }
+  }
+  private static var patience: Duration { .seconds(2) }
+
+  /// Writes what still waits and closes the file. Returns when a pipe or device has taken everything, or after two
+  /// seconds, with the reason if the file is incomplete. No event loop and no task's thread waits.
+  public consuming func close() async -> TransportError? {
+    flush()
+    let finish = finish
+    let isWhole = await withCheckedContinuation { (done: CheckedContinuation<Bool, Never>) in
+      NIOThreadPool.singleton.submit { _ in done.resume(returning: finish()) }
+    }
+    if isWhole { return failure }
+    return failure ?? .trace(path: path, "its reader has not taken the last packets within two seconds")
   }
 
   /// Empties the file and writes its header.
@@ -154,10 +171,10 @@ public struct BTSnoopWriter: ~Copyable {
     waitingCount = 0
   }
 
-  /// Waits until a pipe or device has taken everything, for two seconds at most.
-  fileprivate var finish: @Sendable () -> Void {
-    guard case .queue(let queue) = output else { return {} }
-    return { queue.finish(within: .seconds(2)) }
+  /// Waits until a pipe or device has taken everything, for two seconds at most. False: it has not.
+  fileprivate var finish: @Sendable () -> Bool {
+    guard case .queue(let queue) = output else { return { true } }
+    return { queue.finish(within: Self.patience) }
   }
 }
 

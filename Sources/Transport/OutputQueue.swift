@@ -35,6 +35,8 @@ package final class OutputQueue: @unchecked Sendable {
     var dropped = 0
     /// The device had no room at the last attempt.
     var isDeviceFull = false
+    /// When a finishing queue gives up.
+    var deadline: ContinuousClock.Instant?
     var pending: Int { waiting.count + taken }
   }
   private enum Phase: Equatable {
@@ -114,6 +116,17 @@ package final class OutputQueue: @unchecked Sendable {
     return false
   }
 
+  /// The same without waiting: the queue's thread writes the rest, for at most `time`, and ends the queue.
+  package func finishAlone(within time: Duration) {
+    monitor.withLock { state in
+      if state.phase == .running {
+        state.phase = .finishing
+        state.deadline = .now + time
+      }
+      if state.phase == .unused { end(&state, nil) }
+    }
+  }
+
   /// The system error that ended the queue.
   package var failure: Errno? {
     monitor.withLock { state in
@@ -169,6 +182,10 @@ package final class OutputQueue: @unchecked Sendable {
     }
   }
 
+  private func isAbandoned(_ state: inout State) -> Bool {
+    if state.phase == .finishing, let deadline = state.deadline, deadline <= .now { state.phase = .abandoned }
+    return state.phase == .abandoned
+  }
   private func announceDrops(_ state: inout State) {
     guard state.dropped > 0 else { return }
     if let notice { state.waiting += notice(state.dropped).utf8 }
@@ -200,7 +217,7 @@ package final class OutputQueue: @unchecked Sendable {
         if error != .interrupted { throw error }
         ready = 0
       }
-      if monitor.withLock({ $0.phase == .abandoned }) { return }
+      if monitor.withLock({ isAbandoned(&$0) }) { return }
       if ready == 0 { continue }
       do throws(Errno) {
         let count = try Errno.typed {

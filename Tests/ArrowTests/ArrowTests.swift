@@ -71,7 +71,7 @@ func packages(_ module: String) -> [String] {
   case "BindruneBroker":
     collections + system + ["Logging", "FoundationEssentials", "NIOConcurrencyHelpers", "Dispatch"]
   case "CoreBluetooth": collections + ["Foundation", "CoreFoundation", "Dispatch", "Synchronization"]
-  case "BindruneTrace", "BindruneReplay": collections + ["SystemPackage", "Glibc"]
+  case "BindruneTrace", "BindruneReplay": collections + ["SystemPackage", "Glibc", "Synchronization"]
   // The tool links neither Foundation nor ICU: Decision 0043.
   case "BindruneConformance": collections + ["FoundationEssentials", "Glibc"]
   case "BindruneTool":

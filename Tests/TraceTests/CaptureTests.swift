@@ -1,10 +1,12 @@
 import BindruneCapture
-import BindruneTrace
 import BindruneWire
 import Foundation
+import Glibc
 import HCI
 import TestSupport
 import Testing
+
+@testable import BindruneTrace
 
 /// A record as a test compares it.
 struct Seen: Equatable, CustomStringConvertible {
@@ -331,6 +333,21 @@ enum Formats {
     let (seen, _, error) = try read(Array(packed.dropLast(10)))
     #expect(seen.records == Array(Formats.expected.prefix(seen.records.count)))
     #expect(error?.description.contains("gzip ended") == true)
+  }
+
+  /// A file that is left in its middle does not wait for gzip, which may wait itself: here for a pipe.
+  @Test func compressedAndLeft() throws {
+    let path = FileManager.default.temporaryDirectory.appending(path: "bindrune-\(UUID().uuidString)").path
+    #expect(unsafe mkfifo(path, 0o600) == 0)
+    defer { try? FileManager.default.removeItem(atPath: path) }
+    let reader = unsafe open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+    let writer = unsafe open(path, O_WRONLY | O_CLOEXEC)
+    _ = fcntl(reader, F_SETFL, 0)
+    defer { close(reader) }
+    let unpacker = try Unpacker(.init(rawValue: reader))
+    unpacker.abandon()
+    #expect(unpacker.finish() == nil, "left")
+    close(writer)
   }
 
   // MARK: Writing

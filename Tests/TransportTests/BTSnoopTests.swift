@@ -179,6 +179,37 @@ import Testing
     }
   }
 
+  /// The last reference may go on an event loop: a pipe that nobody reads does not hold it.
+  @Test(.hang) func aWriterIsReleasedWithoutWaiting() async throws {
+    try await withFile { path in
+      #expect(unsafe mkfifo(path, 0o600) == 0)
+      let reader = unsafe open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+      defer { close(reader) }
+      func full() throws -> BTSnoopWriter {
+        var writer = try BTSnoopWriter(path: path)
+        let packet = [0x02] + [UInt8](repeating: 0, count: 999)
+        for _ in 0..<200 { writer.record(packet.span, .fromHost, time: 0) }
+        writer.flush()
+        return writer
+      }
+      let writer = try full()
+      _ = consume writer
+      // The rest waits for the reader meanwhile. Before, it was dropped after two seconds.
+      var octets = 0, part = [UInt8](repeating: 0, count: 65_536)
+      while octets < 16 + 200 * 1024 {
+        let count = unsafe read(reader, &part, part.count)
+        if count == 0 { break }
+        if count > 0 { octets += count } else { try await Task.sleep(for: .milliseconds(1)) }
+      }
+      #expect(octets == 16 + 200 * 1024)
+      // Who needs to know waits, but no thread of a task or a loop does.
+      let empty = try BTSnoopWriter(path: path)
+      #expect(await empty.close() == nil)
+      let other = try full()
+      let failure = await other.close()
+      #expect(failure?.description.contains("its reader has not taken the last packets") == true)
+    }
+  }
   /// Both directions of a pair, the file up to date while the transport is open.
   private func trace(into path: String, _ whileOpen: () async throws -> Void) async throws {
     try await withLoop { loop in

@@ -134,7 +134,7 @@ public final class AppDaemon: Sendable {
     for loop in [server.eventLoop] + server.adapters.map(\.adapter.eventLoop) { try? await loop.submit {}.get() }
   }
   /// The counters, in Prometheus's text format 0.0.4.
-  package func metrics() async -> String { await server.metrics(failedWrites: store?.countOfFailures ?? 0) }
+  package func metrics() async -> String { await server.metrics(failedWrites: store?.failedWrites() ?? 0) }
 
   // MARK: The socket's file
 

@@ -128,6 +128,10 @@ final class AppStore: @unchecked Sendable {
   func flush() { queue.sync {} }
   /// Changes that could not be written since the beginning.
   var countOfFailures: Int { queue.sync { failures } }
+  /// The same for a task, whose thread does not wait for the disk.
+  func failedWrites() async -> Int {
+    await withCheckedContinuation { done in queue.async { done.resume(returning: self.failures) } }
+  }
 
   private func write() {
     for (name, record) in unwritten {
