@@ -17,7 +17,9 @@ import BindruneWire
 ///
 /// The cost of a silent peer for the others until the supervision time-out ends its link, as `whatASilentPeerCosts`
 /// measures it over the air with 1 … 16 buffers and 2 … 4 links:
-/// - Silent while the others send, it keeps its share, and theirs is unchanged: no cost, with two or more buffers.
+/// - Silent while the others send, it keeps its share, and theirs is unchanged: no cost, with as many buffers as links.
+///   With fewer, but at least two, the others take turns with those that are left. How much that costs depends on when
+///   their connection events follow one another: with 4 links and 2 buffers nothing, or half of their values.
 /// - Silent while it alone sends, it keeps its buffers, and they have the others: with as many buffers as links that
 /// costs
 ///   nothing, with twice as many half of their values, with four times as many three quarters.
