@@ -1,9 +1,9 @@
 // The bound of B5: a client discovers the whole 300-attribute server, both in one process. Row B5.MTU.
 //
 // The least round trips that are known to do: the services, then all characteristics in one go, then descriptors. Where
-// one handle is left behind a value that can be notified, it can only be the Client Characteristic Configuration, which
-// a server must have there (Vol 3, Part G, §3.3.1.1), so it is not asked for; so does BlueZ. Vol 3, Part G, §4.4.1,
-// §4.6.1, §4.7.1.
+// one handle is left behind a value that can be notified, a server must have the Client Characteristic Configuration
+// there (Vol 3, Part G, §3.3.1.1), so discovery does not ask for it; so does BlueZ. Vol 3, Part G, §4.4.1, §4.6.1,
+// §4.7.1.
 #include "server.h"
 
 enum { most_services = 128, most_characteristics = 1200, most_descriptors = 2000, notify_or_indicate = 0x30 };

@@ -165,6 +165,7 @@ extension BluetoothHost {
     case .linkDown(let id, let reason):
       let error = BluetoothError.linkWentDown(reason)
       completeRequests(of: id, error)
+      rememberLearned(of: id)
       calls?.linkDown(id)
       let peer = peerText(id)
       linkStates.removeValue(forKey: id)?.end(error.during("keep the link to \(peer)"))
@@ -209,7 +210,10 @@ extension BluetoothHost {
 
     // The effect of the link's end follows, with the reason.
     case .completed(let id, .gatt(.failed(.bearerClosed(.disconnected)))): orphans.append(id)
-    case .completed(let id, let result): complete(id, outcome(of: result, in: batch, for: requests[id]?.operation))
+    case .completed(let id, let result):
+      let operation = requests[id]?.operation
+      if let operation { learn(from: operation) }
+      complete(id, outcome(of: result, in: batch, for: operation))
     // `pump` takes values in batches.
     case .value: break
     case .servicesChanged(let id, let range): servicesChanged(range, on: id)

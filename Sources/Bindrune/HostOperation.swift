@@ -28,8 +28,8 @@ public enum HostOperation: Sendable {
   case encrypt(LinkID)
   /// `.databaseHash`.
   case readDatabaseHash(LinkID)
-  /// `.database`: everything.
-  case discoverAll(LinkID)
+  /// `.database`: everything. `infersDescriptors`: with fewer requests, see `Client.discoverAll`.
+  case discoverAll(LinkID, infersDescriptors: Bool = false)
   /// `.database`: all primary services, or those with the UUID.
   case discoverServices(LinkID, BluetoothUUID?)
   /// `.database`.
@@ -60,7 +60,7 @@ public enum HostOperation: Sendable {
     case .connect, .connectToFirst, .setDefaultPHYs: nil
     case .disconnect(let link), .readRSSI(let link), .updateParameters(let link, _), .readPHYs(let link),
       .setPHYs(let link, _), .pair(let link, _), .encrypt(let link), .readDatabaseHash(let link),
-      .discoverAll(let link), .discoverServices(let link, _), .discoverIncludedServices(let link, _),
+      .discoverAll(let link, _), .discoverServices(let link, _), .discoverIncludedServices(let link, _),
       .discoverCharacteristics(let link, _), .discoverDescriptors(let link, _), .followChanges(let link),
       .read(let link, _), .readUUID(let link, _, _), .readMultiple(let link, _), .write(let link, _, _),
       .writeReliably(let link, _), .subscribe(let link, _, _), .unsubscribe(let link, _):
@@ -177,7 +177,7 @@ extension BluetoothHost {
     case .pair(let link, let settings): perform { core, now in core.pair(link, settings, id: id, now: now) }
     case .encrypt(let link): perform { core, now in core.encrypt(link, id: id, now: now) }
     case .readDatabaseHash(let link): client(link) { $0.readDatabaseHash(id) }
-    case .discoverAll(let link): client(link) { $0.discoverAll(id) }
+    case .discoverAll(let link, let infers): client(link) { $0.discoverAll(id, infersDescriptors: infers) }
     case .discoverServices(let link, let uuid): client(link) { $0.discoverPrimaryServices(id, uuid) }
     case .discoverIncludedServices(let link, let range): client(link) { $0.discoverIncludedServices(id, in: range) }
     case .discoverCharacteristics(let link, let range): client(link) { $0.discoverCharacteristics(id, in: range) }

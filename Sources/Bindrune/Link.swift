@@ -98,6 +98,10 @@ extension Link {
   /// The server's database. If the server has a Database Hash, and the host's cache holds a database with that hash for
   /// this peer, this costs one request; otherwise the host discovers everything, and caches it if it has a hash.
   /// From then on the host follows changes: see `events`. Vol 3, Part G, §2.5.2.
+  ///
+  /// To save requests the host does not ask for a characteristic's only descriptor where the properties say what it must
+  /// be (`RemoteCharacteristic.descriptorsAreKnown` is false); the first subscription does, and `discoverDescriptors`.
+  /// The cache receives what they have read when the link ends.
   public func discover() async throws(BluetoothError) -> RemoteDatabase {
     var hash: DatabaseHash?
     do throws(BluetoothError) {
@@ -106,24 +110,32 @@ extension Link {
       // A server that refuses the read counts as one without a hash.
       guard error.code == .att || error.code == .protocolViolation else { throw error }
     }
-    let database: RemoteDatabase
+    let database: RemoteDatabase, isRemembered: Bool
     if let hash, let remembered = await host.remembered(with: hash, of: peer) {
       await host.restore(remembered, on: id)
-      database = remembered
+      (database, isRemembered) = (remembered, true)
     } else {
-      database = try await discoverAll()
-      if database.hash != nil { await host.remember(database, of: id) }
+      database = try await host.request(.discoverAll(id, infersDescriptors: true), \.database)
+      isRemembered = false
     }
+    var failure: BluetoothError?
     do throws(BluetoothError) {
       try await host.request(.followChanges(id))
     } catch {
       // A server that refuses to indicate changes counts as one that never changes.
-      guard error.code == .att || error.code == .invalidArgument else { throw error }
+      if error.code != .att && error.code != .invalidArgument { failure = error }
     }
-    return database
+    // Following changes may have read the descriptor of Service Changed.
+    let current = await self.database
+    let isCurrent = current.isComplete && current.hash == database.hash
+    if isCurrent, !isRemembered || current.descriptors != database.descriptors {
+      await host.remember(current, of: id)
+    }
+    if let failure { throw failure }
+    return isCurrent ? current : database
   }
-  /// The server's whole database, discovered without the cache: services, includes, characteristics, descriptors.
-  /// Vol 3, Part G, §4.4 … §4.7.
+  /// The server's whole database, discovered without the cache: services, includes, characteristics, and all
+  /// descriptors. Vol 3, Part G, §4.4 … §4.7.
   public func discoverAll() async throws(BluetoothError) -> RemoteDatabase {
     try await host.request(.discoverAll(id), \.database)
   }

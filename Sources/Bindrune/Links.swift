@@ -46,6 +46,9 @@ final class LinkState: @unchecked Sendable {
   /// The link's events are kept for a first reader, or have readers.
   var hears: Bool { unheard != nil || !events.isEmpty }
 
+  /// The database of the peer that the cache has, and the one with the descriptors that requests have read since.
+  var cached: RemoteDatabase?, learned: RemoteDatabase?
+
   /// The peer no longer has the key of its bond, and the link is not encrypted.
   var bondIsRejected = false
   /// The agent's tasks that answer the pairing in progress.

@@ -263,15 +263,33 @@ extension BluetoothHost {
   }
   /// Updates the cache without waiting, in order.
   func remember(_ database: RemoteDatabase?, of link: LinkID) {
-    guard let peer = linkStates[link].flatMap({ lasting($0.peer) }), database == nil || database?.hash != nil else {
+    guard let state = linkStates[link], let peer = lasting(state.peer), database == nil || database?.hash != nil else {
       return
     }
+    (state.cached, state.learned) = (database, nil)
     remembering = Task { [databaseCache, remembering] in
       await remembering?.value
       await databaseCache.keep(database, of: peer)
     }
   }
   func restore(_ database: RemoteDatabase, on link: LinkID) {
+    linkStates[link]?.cached = database
     perform { core, _ in core.restore(database, on: link) }
+  }
+  /// These operations read types of descriptors that the cached database may lack.
+  func learn(from operation: HostOperation) {
+    switch operation {
+    case .subscribe(let link, _, _), .discoverDescriptors(let link, _):
+      guard let state = linkStates[link], state.cached != nil else { return }
+      state.learned = core.remoteDatabase(of: link)
+    default: break
+    }
+  }
+  /// Updates the cache once, at the link's end, so that the next connection does not ask again.
+  func rememberLearned(of link: LinkID) {
+    guard let state = linkStates[link], let cached = state.cached, let learned = state.learned, learned.isComplete,
+      learned.hash == cached.hash, learned.cacheText != cached.cacheText
+    else { return }
+    remember(learned, of: link)
   }
 }

@@ -336,7 +336,7 @@ public final class StackTarget: ServedTarget {
     client.makeRequests(on: bearer.id, after: bearer.commandsTaken)
     switch call {
     case .exchangeMTU: if !bearer.exchangeMTU() { end(.failed("exchanged before")) }
-    case .discoverAll: client.discoverAll(id)
+    case .discoverAll: client.discoverAll(id, infersDescriptors: false)
     case .discoverServices(let uuid): client.discoverPrimaryServices(id, uuid)
     case .discoverIncludes(let range): client.discoverIncludedServices(id, in: range)
     case .discoverCharacteristics(let range, _): client.discoverCharacteristics(id, in: range)

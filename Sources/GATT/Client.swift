@@ -59,6 +59,8 @@ public struct Client: AttributeClient, ~Copyable {
   var closure = BearerClosure.disconnected
   /// Writes the requests and reads the responses of the exclusive procedure while that is `discovering`.
   var discovery = Discovery()
+  /// As the last `discoverAll` did.
+  var infersDescriptors = true
   /// The server's queue may hold parts that were prepared on a bearer that has closed.
   var mustEmptyQueue = false
 
@@ -88,7 +90,13 @@ public struct Client: AttributeClient, ~Copyable {
   // MARK: Discovery
 
   /// Everything: services, includes, characteristics, descriptors. Replaces `remote`. Vol 3, Part G, §4.4 … §4.7.
-  public mutating func discoverAll(_ id: RequestID) { submit(Procedure(.request(id), .discover(.everything(.all)))) }
+  ///
+  /// To save round trips the client does not ask for the type of a descriptor that the characteristic's properties
+  /// require and that has the only handle there: `remote` does not have it until `subscribe` or `discoverDescriptors`
+  /// has asked. With `infersDescriptors: false` the client asks for each, also when it discovers changed services again.
+  public mutating func discoverAll(_ id: RequestID, infersDescriptors: Bool = true) {
+    submit(Procedure(.request(id), .discover(.everything(.all, infersDescriptors: infersDescriptors))))
+  }
   /// All primary services (§4.4.1), or those with `uuid` (§4.4.2). `remote` keeps what it knows of services that still
   /// exist.
   public mutating func discoverPrimaryServices(_ id: RequestID, _ uuid: BluetoothUUID? = nil) {
@@ -160,9 +168,10 @@ public struct Client: AttributeClient, ~Copyable {
   /// Without `configuration` the client chooses notifications where the characteristic has that property, otherwise
   /// indications. Vol 3, Part G, §4.10, §4.11, §3.3.3.3.
   ///
-  /// The client looks the descriptor up in `remote`, and searches the server for it if `remote` has none. The client
-  /// counts subscribers: a second one causes no request. Cancelling while the request is in flight restores the
-  /// configuration that was in force before.
+  /// The client looks the descriptor up in `remote`, and asks the server for the characteristic's descriptors, once, if
+  /// `remote` does not know them: it writes to no handle whose type it has not read. The client counts subscribers: a
+  /// second one causes no request. Cancelling while the request is in flight restores the configuration that was in
+  /// force before.
   public mutating func subscribe(
     _ id: RequestID, _ valueHandle: AttributeHandle, _ configuration: ClientCharacteristicConfiguration? = nil
   ) {
@@ -290,10 +299,14 @@ public struct Client: AttributeClient, ~Copyable {
     let found = discovery.takeFound()
     switch bearers[index].procedure.kind {
     case .subscribe(let valueHandle, _), .unsubscribe(let valueHandle):
-      remote = found
+      // `remote` may have forgotten it meanwhile.
+      guard let characteristic = remote.characteristic(valueHandle: valueHandle) else {
+        return end(.failed(.databaseChanged), at: index)
+      }
+      remote.learnDescriptors(of: characteristic, from: found)
       if !configure(valueHandle, at: index) { end(.failed(.noConfigurationDescriptor), at: index) }
     case .discover(let goal):
-      learn(found, isComplete: goal == .everything(.all))
+      if case .everything = goal { learn(found, isComplete: true) } else { learn(found, isComplete: false) }
       end(.discovered, at: index)
     case .values, .rediscover, .databaseHash, .followChanges:
       learn(found, isComplete: true)

@@ -246,7 +246,9 @@ extension Client {
   /// Begins the procedure of a bearer. Returns its result if it needs no request.
   private mutating func begin(at index: Int) -> ClientResult? {
     switch bearers[index].procedure.kind {
-    case .discover(let goal): discover(goal, at: index)
+    case .discover(let goal):
+      if case .everything(_, let infers) = goal { infersDescriptors = infers }
+      discover(goal, at: index)
     case .rediscover(let range): beginRediscovery(range, at: index)
     case .followChanges: return beginFollowing(at: index)
     case .subscribe(let valueHandle, let wanted): return beginSubscribing(valueHandle, wanted, at: index)
@@ -256,6 +258,10 @@ extension Client {
     return nil
   }
 
+  /// The client's own discovery, or one that begins anew.
+  mutating func discoverEverything(in range: HandleRange, at index: Int) {
+    discover(.everything(range, infersDescriptors: infersDescriptors), at: index)
+  }
   mutating func discover(_ goal: Discovery.Goal, at index: Int) {
     bearers[index].procedure.discover()
     discovery.start(goal, knowing: remote)

@@ -50,7 +50,7 @@ extension Client {
     remote = found
     if !isComplete {
       // One part has changed, so the rest may have changed too.
-      if remote != before { remote.isComplete = false }
+      if !remote.extends(before) { remote.isComplete = false }
       if !remote.isComplete { remote.hash = nil }
       return
     }
@@ -64,7 +64,7 @@ extension Client {
   }
 
   mutating func beginRediscovery(_ range: HandleRange, at index: Int) {
-    if hasHash { bearers[index].procedure.readHash() } else { discover(.everything(range), at: index) }
+    if hasHash { bearers[index].procedure.readHash() } else { discoverEverything(in: range, at: index) }
   }
 
   // MARK: Following changes
@@ -126,15 +126,10 @@ extension Client {
 
   private mutating func findConfiguration(of characteristic: RemoteCharacteristic, at index: Int) -> ClientResult? {
     if configure(characteristic.valueHandle, at: index) { return nil }
-    guard let range = characteristic.descriptorRange else { return .failed(.noConfigurationDescriptor) }
-    // Where the service's end is known, a single handle that must hold a configuration holds it.
-    if range.first == range.last, characteristic.properties.onlyDescriptor == .clientCharacteristicConfiguration,
-      remote.service(containing: characteristic.handle) != nil
-    {
-      bearers[index].procedure.configure(range.first)
-    } else {
-      discover(.descriptors(range), at: index)
+    guard !characteristic.descriptorsAreKnown, let range = characteristic.descriptorRange else {
+      return .failed(.noConfigurationDescriptor)
     }
+    discover(.descriptors(range), at: index)
     return nil
   }
   /// True when the client knows the descriptor that a bearer's procedure writes to.
@@ -205,7 +200,7 @@ extension Client {
     let result = DatabaseHash.result(of: response, in: packet)
     freshHash = takeHash(result)
     if case .rediscover(let range) = bearers[index].procedure.kind {
-      discover(.everything(range), at: index)
+      discoverEverything(in: range, at: index)
     } else {
       end(result, at: index)
     }
@@ -229,7 +224,7 @@ extension Client {
       for other in bearers.indices { bearers[other].waiting.removeAll { $0.procedure.isRediscovery } }
       freshHash = hash
       if bearers[index].procedure.isRediscovery { bearers[index].procedure.become(.rediscover(.all)) }
-      discover(.everything(.all), at: index)
+      discoverEverything(in: .all, at: index)
     case .discover(.primaryServices): discover(.primaryServices, at: index)
     case .discover(.services(let uuid)): discover(.services(uuid), at: index)
     case .values, .discover, .databaseHash, .subscribe, .unsubscribe, .followChanges:

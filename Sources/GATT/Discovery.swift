@@ -16,8 +16,8 @@ import BindruneWire
 /// 4. characteristics: Read By Type 0x2803 over all services (§4.6.1);
 /// 5. descriptors: Find Information (§4.7.1), only where handles are left between a value and the next declaration. One
 ///    request continues over the declarations after a gap into the next gaps, so it finds at least what a request for
-///    that gap alone would. The walk skips a gap of one handle after a characteristic that must have one certain
-///    descriptor.
+///    that gap alone would. A walk that infers does not ask for a gap of one handle after a characteristic that must
+///    have one certain descriptor: what is there stays unknown until somebody needs it, because servers break that rule.
 ///
 /// After a change of services the same walk goes over the changed range alone.
 ///
@@ -27,8 +27,8 @@ import BindruneWire
 /// `Stage`. The caller writes a request, delivers the response, and repeats until the outcome is not `.again`.
 struct Discovery {
   enum Goal: BitwiseCopyable, Equatable {
-    /// All attributes in a range, which cuts no service in two.
-    case everything(HandleRange)
+    /// All attributes in a range, which cuts no service in two; `infersDescriptors`: the walk infers.
+    case everything(HandleRange, infersDescriptors: Bool)
     case primaryServices
     case services(BluetoothUUID)
     case includedServices(HandleRange)
@@ -37,7 +37,8 @@ struct Discovery {
     var range: HandleRange {
       switch self {
       case .primaryServices, .services: .all
-      case .everything(let range), .includedServices(let range), .characteristics(let range), .descriptors(let range):
+      case .everything(let range, _), .includedServices(let range), .characteristics(let range),
+        .descriptors(let range):
         range
       }
     }
@@ -66,10 +67,12 @@ struct Discovery {
   private var known = RemoteDatabase()
   /// A violation that the walk tolerated; the caller takes it.
   var ignored: ResponseViolation?
-  private var goal = Goal.everything(.all)
+  private var goal = Goal.primaryServices
   private var stage = Stage.finished
   /// The range of a search for everything; `nil` for any other goal.
   private var whole: HandleRange?
+  /// The walk does not ask for a descriptor that it can infer.
+  private var infers = false
   /// The next handle to search in this stage.
   private var next = 1
   private var last = 0xFFFF
@@ -77,8 +80,15 @@ struct Discovery {
   private var searched = HandleRange.all
   /// Includes of services that are not known yet.
   private var unresolved: [RemoteInclude] = []
-  /// Where descriptors may be, in order; those before index `gap` are done.
-  private var gaps: [HandleRange] = []
+  /// Where descriptors may be.
+  private struct Gap: BitwiseCopyable {
+    var range: HandleRange
+    /// The place of the characteristic whose descriptor is inferred: the walk does not ask for it, but learns it where a
+    /// response goes on so far.
+    var inferred: Int?
+  }
+  /// In order; those before index `gap` are done.
+  private var gaps: [Gap] = []
   private var gap = 0
 
   /// Begins. `remote` is what the client knows; attributes outside of `goal` remain.
@@ -92,9 +102,10 @@ struct Discovery {
     gaps.removeAll()
     gap = 0
     switch goal {
-    case .everything(let range):
+    case .everything(let range, let infersDescriptors):
       found.forget(range)
       whole = range
+      infers = infersDescriptors
       enter(.primaryServices, range)
     case .primaryServices:
       found.services.removeAll { $0.isPrimary }
@@ -110,7 +121,7 @@ struct Discovery {
       enter(.characteristics, range)
     case .descriptors(let range):
       found.descriptors.removeAll { range.contains($0.handle) }
-      gaps.append(range)
+      gaps.append(Gap(range: range))
       enter(.descriptors, range)
     }
   }
@@ -330,11 +341,12 @@ struct Discovery {
     var previous = next - 1
     while let entry = cursor.next(in: packet) {
       previous = try checked(entry.handle, after: previous)
-      while gap < gaps.count, Int(gaps[gap].last.rawValue) < previous { gap += 1 }
-      guard gap < gaps.count, gaps[gap].contains(entry.handle), !entry.uuid.isDeclaration,
+      while gap < gaps.count, Int(gaps[gap].range.last.rawValue) < previous { gap += 1 }
+      guard gap < gaps.count, gaps[gap].range.contains(entry.handle), !entry.uuid.isDeclaration,
         whole != nil || found.characteristic(valueHandle: entry.handle) == nil
       else { continue }
       found.descriptors.append(RemoteDescriptor(handle: entry.handle, uuid: entry.uuid))
+      if let index = gaps[gap].inferred { found.characteristics[index].isSearched = true }
     }
     proceed(to: previous + 1)
   }
@@ -355,8 +367,8 @@ struct Discovery {
     guard handle > next else { return endStage() }
     next = handle
     if stage == .descriptors {
-      while gap < gaps.count, Int(gaps[gap].last.rawValue) < next { gap += 1 }
-      if gap < gaps.count { next = max(next, Int(gaps[gap].first.rawValue)) } else { next = last + 1 }
+      while gap < gaps.count, gaps[gap].inferred != nil || Int(gaps[gap].range.last.rawValue) < next { gap += 1 }
+      if gap < gaps.count { next = max(next, Int(gaps[gap].range.first.rawValue)) } else { next = last + 1 }
     }
     if next > last { endStage() }
   }
@@ -440,16 +452,20 @@ struct Discovery {
     if !found.endCharacteristics(in: .all) {
       found.characteristics.removeAll { [found] in found.service(containing: $0.handle) == nil }
     }
-    for characteristic in found.characteristics where searched.contains(characteristic.handle) {
-      guard let range = characteristic.descriptorRange else { continue }
-      if range.first == range.last, let only = characteristic.properties.onlyDescriptor {
-        found.descriptors.append(RemoteDescriptor(handle: characteristic.endHandle, uuid: only))
+    gaps.reserveCapacity(found.characteristics.count)
+    var asked: HandleRange?
+    for index in found.characteristics.indices where searched.contains(found.characteristics[index].handle) {
+      guard let range = found.characteristics[index].descriptorRange else { continue }
+      if infers, range.first == range.last, found.characteristics[index].properties.onlyDescriptor != nil {
+        gaps.append(Gap(range: range, inferred: index))
       } else {
-        gaps.append(range)
+        gaps.append(Gap(range: range))
+        found.characteristics[index].isSearched = true
+        asked = HandleRange(asked?.first ?? range.first, range.last)
       }
     }
-    guard let first = gaps.first, let last = gaps.last else { return finish() }
-    enter(.descriptors, HandleRange(first.first, last.last))
+    guard let asked else { return finish() }
+    enter(.descriptors, asked)
   }
 
   private mutating func finish() {
@@ -464,20 +480,31 @@ struct Discovery {
     case .characteristics(let range):
       found.endCharacteristics(in: range)
       // An unchanged characteristic keeps its descriptors.
-      for characteristic in found.characteristics
-      where range.contains(characteristic.handle) && known.characteristic(at: characteristic.handle) == characteristic {
+      for index in found.characteristics.indices {
+        let characteristic = found.characteristics[index]
+        guard range.contains(characteristic.handle), let before = known.characteristic(at: characteristic.handle),
+          before == characteristic
+        else { continue }
         found.descriptors += known.descriptors(of: characteristic)
+        found.characteristics[index].isSearched = before.isSearched
       }
       found.sort()
+    case .descriptors(let range):
+      for index in found.characteristics.indices {
+        guard let inside = found.characteristics[index].descriptorRange, range.contains(inside.first),
+          range.contains(inside.last)
+        else { continue }
+        found.characteristics[index].isSearched = true
+      }
     case .primaryServices, .services: found.dropOrphans()
-    case .everything, .includedServices, .descriptors: break
+    case .everything, .includedServices: break
     }
   }
 }
 
 extension CharacteristicProperties {
   /// The only descriptor that a characteristic with these properties must have (Vol 3, Part G, §3.3.1.1), or nil if
-  /// there is not exactly one: a single handle for descriptors then holds it.
+  /// there is not exactly one: by the rules a single handle for descriptors then holds it.
   var onlyDescriptor: BluetoothUUID? {
     let configurable = !isDisjoint(with: [.notify, .indicate])
     switch (configurable, contains(.broadcast), contains(.extendedProperties)) {

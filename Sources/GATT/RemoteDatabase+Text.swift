@@ -8,22 +8,27 @@ import BindruneWire
 /// **Function**: one line for each declaration and descriptor; handles and properties are hexadecimal, each kind in
 /// handle order. The last line counts the lines before it, so that a reader detects a truncated text.
 ///
-///     bindrune-gatt 1
+///     bindrune-gatt 2
 ///     hash 00112233445566778899AABBCCDDEEFF
 ///     service 0001 0008 primary 1801
 ///     include 0011 0020 002F 180F
 ///     characteristic 0002 0003 0004 20 2A05
+///     characteristic 0012 0013 0014 10 2A37
 ///     descriptor 0004 2902
-///     end 6
+///     descriptor 0014 -
+///     end 8
 ///
 /// A service: handle, last handle, `primary` or `secondary`, UUID. An include: handle, the service's first and last
 /// handle, its UUID or `-`. A characteristic: handle, value handle, last handle, properties, UUID. A descriptor:
-/// handle, UUID.
+/// handle, UUID; `-` where the client has not asked for it yet.
+///
+/// Version 1 listed descriptors that were inferred like those that the server had named. Where one may have been
+/// inferred, a reader takes it for one that the client has not asked for.
 extension RemoteDatabase {
   /// Its text; `nil` unless it is complete and has a hash.
   public var cacheText: String? {
     guard isComplete, let hash else { return nil }
-    var lines = ["bindrune-gatt 1", "hash \(hash)"]
+    var lines = ["bindrune-gatt 2", "hash \(hash)"]
     func digits(_ handle: AttributeHandle) -> String { hexDigits(UInt64(handle.rawValue), 4) }
     for service in services {
       let kind = service.isPrimary ? "primary" : "secondary"
@@ -38,25 +43,37 @@ extension RemoteDatabase {
       let properties = hexDigits(UInt64(characteristic.properties.rawValue), 2)
       lines.append("characteristic \(digits(characteristic.handle)) \(range) \(properties) \(characteristic.uuid)")
     }
-    for descriptor in descriptors { lines.append("descriptor \(digits(descriptor.handle)) \(descriptor.uuid)") }
+    var described = descriptors.map { (handle: $0.handle, uuid: "\($0.uuid)") }
+    for characteristic in characteristics where !characteristic.descriptorsAreKnown {
+      if let range = characteristic.descriptorRange { described.append((range.first, "-")) }
+    }
+    described.sort { $0.handle.rawValue < $1.handle.rawValue }
+    for descriptor in described { lines.append("descriptor \(digits(descriptor.handle)) \(descriptor.uuid)") }
     return (lines + ["end \(lines.count)", ""]).joined(separator: "\n")
   }
 
-  /// Parses `text`. Throws for any line that it does not understand, and for a truncated text.
+  /// Parses `text`, also of version 1. Throws for any line that it does not understand, and for a truncated text.
   public init(cacheText text: String) throws(CacheTextError) {
     self.init()
-    var line = 0, isOver = false
+    var line = 0, isOver = false, reading = Reading()
     for fields in text.split(separator: "\n", omittingEmptySubsequences: true).map({ $0.split(separator: " ") }) {
       line += 1
       guard !isOver else { throw CacheTextError(line: line, reason: .afterTheEnd) }
-      isOver = try take(fields, line: line)
+      isOver = try take(fields, line: line, &reading)
     }
     guard isOver else { throw CacheTextError(line: line + 1, reason: .noEnd) }
     isComplete = true
   }
+  /// What the lines so far say about those that follow.
+  private struct Reading {
+    var version = 2
+    var lastDescriptor: AttributeHandle?
+  }
 
   /// Returns true for the last line.
-  private mutating func take(_ fields: [Substring], line: Int) throws(CacheTextError) -> Bool {
+  private mutating func take(
+    _ fields: [Substring], line: Int, _ reading: inout Reading
+  ) throws(CacheTextError) -> Bool {
     func handle(_ index: Int) throws(CacheTextError) -> AttributeHandle {
       guard fields[index].utf8.count == 4, let value = UInt16(fields[index], radix: 16), value > 0 else {
         throw CacheTextError(line: line, reason: .badHandle)
@@ -73,7 +90,8 @@ extension RemoteDatabase {
       else { throw CacheTextError(line: line, reason: .handlesNotIncreasing) }
     }
     switch (fields.first ?? "", fields.count) {
-    case ("bindrune-gatt", 2) where line == 1 && fields[1] == "1": break
+    case ("bindrune-gatt", 2) where line == 1 && (fields[1] == "1" || fields[1] == "2"):
+      reading.version = fields[1] == "1" ? 1 : 2
     case _ where line == 1: throw CacheTextError(line: 1, reason: .noHeading)
     case ("hash", 2):
       guard hash == nil, let value = DatabaseHash(String(fields[1])) else {
@@ -97,7 +115,7 @@ extension RemoteDatabase {
       }
       let characteristic = RemoteCharacteristic(
         handle: try handle(1), valueHandle: try handle(2), endHandle: try handle(3),
-        properties: CharacteristicProperties(rawValue: properties), uuid: try uuid(5))
+        properties: CharacteristicProperties(rawValue: properties), uuid: try uuid(5), isSearched: true)
       try ordered(
         [characteristic.handle, characteristic.valueHandle, characteristic.endHandle],
         after: characteristics.last?.handle)
@@ -106,9 +124,17 @@ extension RemoteDatabase {
       }
       characteristics.append(characteristic)
     case ("descriptor", 3):
-      let descriptor = RemoteDescriptor(handle: try handle(1), uuid: try uuid(2))
-      try ordered([descriptor.handle], after: descriptors.last?.handle)
-      descriptors.append(descriptor)
+      let at = try handle(1), type = fields[2] == "-" && reading.version > 1 ? nil : try uuid(2)
+      try ordered([at], after: reading.lastDescriptor)
+      reading.lastDescriptor = at
+      let owner = indexOfCharacteristic(describedAt: at)
+      if let type, reading.version > 1 || !mayBeInferred(type, of: owner) {
+        descriptors.append(RemoteDescriptor(handle: at, uuid: type))
+      } else if let owner {
+        characteristics[owner].isSearched = false
+      } else {
+        throw CacheTextError(line: line, reason: .badHandle)
+      }
     case ("end", 2):
       guard hash != nil, fields[1] == "\(line - 1)" else { throw CacheTextError(line: line, reason: .noEnd) }
       return true
@@ -116,12 +142,17 @@ extension RemoteDatabase {
     }
     return false
   }
+  /// Whether a discovery may have inferred a descriptor of this type.
+  private func mayBeInferred(_ type: BluetoothUUID, of index: Int?) -> Bool {
+    guard let index, let range = characteristics[index].descriptorRange else { return false }
+    return range.first == range.last && characteristics[index].properties.onlyDescriptor == type
+  }
 }
 
 /// Why a text does not describe a database.
 public struct CacheTextError: Error, Sendable, Equatable {
   public enum Reason: Sendable, Equatable {
-    /// The first line is not `bindrune-gatt 1`: another format, or a later one.
+    /// The first line is neither `bindrune-gatt 1` nor `bindrune-gatt 2`: another format, or a later one.
     case noHeading
     /// The line is not a service, include, characteristic, descriptor or hash, or has another number of fields.
     case unknownLine

@@ -67,10 +67,20 @@ public struct RemoteCharacteristic: BitwiseCopyable, Sendable, Hashable {
   public var endHandle: AttributeHandle
   public var properties: CharacteristicProperties
   public var uuid: BluetoothUUID
+  /// The client has searched `descriptorRange`.
+  var isSearched = false
   /// The handles that descriptors can have, if there are any.
   public var descriptorRange: HandleRange? {
     guard valueHandle.rawValue < endHandle.rawValue else { return nil }
     return HandleRange(AttributeHandle(rawValue: valueHandle.rawValue + 1), endHandle)
+  }
+  /// The server has said which descriptors this characteristic has, or there is no handle for one. False: ask
+  /// (`Client.discoverDescriptors`), because what its properties require may not be what is there.
+  public var descriptorsAreKnown: Bool { isSearched || descriptorRange == nil }
+  /// How much the client knows of a characteristic does not make it another one.
+  public static func == (one: RemoteCharacteristic, other: RemoteCharacteristic) -> Bool {
+    one.handle == other.handle && one.valueHandle == other.valueHandle && one.endHandle == other.endHandle
+      && one.properties == other.properties && one.uuid == other.uuid
   }
   public func hash(into hasher: inout Hasher) { hasher.combine(handle.rawValue) }
 }
@@ -98,10 +108,12 @@ public struct RemoteDatabase: Sendable, Hashable {
   public internal(set) var services: [RemoteService] = []
   public internal(set) var includes: [RemoteInclude] = []
   public internal(set) var characteristics: [RemoteCharacteristic] = []
+  /// Those whose types the server has said; see `RemoteCharacteristic.descriptorsAreKnown`.
   public internal(set) var descriptors: [RemoteDescriptor] = []
   /// The Database Hash at the time of the discovery, if the server has one and the client has read it.
   public internal(set) var hash: DatabaseHash?
-  /// True after `Client.discoverAll`: the whole database, not only parts of it.
+  /// True after `Client.discoverAll`: the whole database, not only parts of it. Types of descriptors that discovery has
+  /// inferred may be missing.
   public internal(set) var isComplete = false
   public init() {}
   public var isEmpty: Bool { services.isEmpty && characteristics.isEmpty && descriptors.isEmpty }
@@ -169,6 +181,34 @@ public struct RemoteDatabase: Sendable, Hashable {
   }
 
   private func owner(of handle: AttributeHandle) -> AttributeHandle? { service(containing: handle)?.handle }
+
+  /// The place of the characteristic that a descriptor with this handle belongs to.
+  func indexOfCharacteristic(describedAt handle: AttributeHandle) -> Int? {
+    let index = lowerBound(characteristics, by: \.handle, Int(handle.rawValue)) - 1
+    guard index >= 0, characteristics[index].descriptorRange?.contains(handle) == true else { return nil }
+    return index
+  }
+  /// Replaces the descriptors of `characteristic` by those that `found` has.
+  mutating func learnDescriptors(of characteristic: RemoteCharacteristic, from found: RemoteDatabase) {
+    guard let range = characteristic.descriptorRange,
+      let index = indexOfCharacteristic(describedAt: range.first)
+    else { return }
+    characteristics[index].isSearched = true
+    descriptors.removeAll { range.contains($0.handle) }
+    let place = lowerBound(descriptors, by: \.handle, Int(range.first.rawValue))
+    descriptors.insert(contentsOf: found.descriptors(of: characteristic), at: place)
+  }
+  /// Whether this database is `before`, with descriptors at most that were not known by then.
+  func extends(_ before: RemoteDatabase) -> Bool {
+    guard services == before.services, includes == before.includes, characteristics == before.characteristics else {
+      return false
+    }
+    func wasKnown(_ descriptor: RemoteDescriptor) -> Bool {
+      before.indexOfCharacteristic(describedAt: descriptor.handle).map { before.characteristics[$0].isSearched } ?? true
+    }
+    return descriptors == before.descriptors
+      || descriptors.filter(wasKnown) == before.descriptors.filter(wasKnown)
+  }
 
   /// Forgets `range` and the services that overlap it, because their groups may end elsewhere now. Returns the range of
   /// all that was forgotten.

@@ -110,7 +110,11 @@ extension ReplayRun {
       }
     case 0x10 where request.count == 7 && request.little16(5) == 0x2800 && handle.rawValue == 1:
       core.withClient(of: id, id: number) {
-        if later.isWhole { $0.discoverAll(number) } else { $0.discoverPrimaryServices(number) }
+        if later.isWhole {
+          $0.discoverAll(number, infersDescriptors: later.infersDescriptors)
+        } else {
+          $0.discoverPrimaryServices(number)
+        }
       }
     case 0x0A where request.count == 3:
       core.withClient(of: id, id: number) {
@@ -148,6 +152,8 @@ extension ReplayRun {
   private struct Operation {
     /// It searches for secondary services too, as a discovery of everything does.
     var isWhole = false
+    /// It leaves out descriptors that it can infer.
+    var infersDescriptors = true
     /// It reads the rest of the value.
     var isLong = false
     /// What it prepares: a value for each handle.
@@ -169,6 +175,10 @@ extension ReplayRun {
         if operation.isWhole { break }
         at = next
       }
+      if operation.isWhole {
+        operation.infersDescriptors =
+          requestsAlike(link, infersDescriptors: true) >= requestsAlike(link, infersDescriptors: false)
+      }
     case 0x16:
       var at: Int? = step
       while let here = at, script.steps[here].payload.first == 0x16, operation.parts.count < Self.mostQuestions {
@@ -185,6 +195,26 @@ extension ReplayRun {
     default: break
     }
     return operation
+  }
+
+  /// How many of the recorded requests from the current one on our client makes in such a discovery, if it gets the
+  /// recorded answers.
+  private func requestsAlike(_ link: Int, infersDescriptors: Bool) -> Int {
+    var client = Client(), packet = PacketBuffer(), count = 0, next: Int? = step
+    let bearer = BearerID(rawValue: 0), mtu = Bearer.largestMTU
+    client.open(bearer)
+    client.discoverAll(RequestID(rawValue: 0), infersDescriptors: infersDescriptors)
+    while let here = next, let answer = script.steps[here].partner,
+      packet.fill({ client.nextRequest(on: bearer, after: 0, mtu: mtu, into: &$0) }),
+      packet.bytes == script.steps[here].payload
+    {
+      let octets = script.steps[answer].payload
+      guard let response = try? ATTPDU(octets.span) else { break }
+      client.receive(response: response, in: octets.span, on: bearer, mtu: mtu, now: .zero)
+      count += 1
+      next = script.nextRequest(after: here, on: link)
+    }
+    return count
   }
 
   private mutating func writeCommand(_ recorded: [UInt8], _ link: Int, _ id: LinkID) {

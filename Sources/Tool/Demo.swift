@@ -68,7 +68,7 @@ struct Demo: AsyncParsableCommand {
     let deviceName = try await link.read(AttributeHandle(rawValue: 3))
     story.result("ATT_MTU \(await link.mtu), and the first request after it read the name: \(readable(deviceName))")
 
-    story.step("discover", "services, then characteristics, then the descriptors that must be asked for")
+    story.step("discover", "services, then characteristics, then their descriptors")
     let database = try await link.discoverAll()
     for service in database.services {
       let characteristics = database.characteristics(of: service).map { $0.uuid.assignedName ?? $0.uuid.description }

@@ -1,4 +1,6 @@
 import Bindrune
+import BindruneWire
+import GATT
 import class Foundation.FileManager
 import struct Foundation.UUID
 import TestSupport
@@ -10,7 +12,8 @@ private struct Sensor {
   let changed: AttributeHandle, rate: AttributeHandle, controlPoint: AttributeHandle
   static let hash = [UInt8](0xA0...0xAF)
 
-  init() throws {
+  /// `status`: the one descriptor of the heart rate is a User Description, and not the configuration.
+  init(status: String? = nil) throws {
     var builder = DatabaseBuilder()
     changed = builder.service("1801") { service in
       let changed = service.characteristic("2A05", .indicate).value
@@ -19,10 +22,12 @@ private struct Sensor {
       return changed
     }
     (rate, controlPoint) = builder.service("180D") { service in
-      (
-        service.characteristic("2A37", [.notify, .indicate]).value,
-        service.characteristic("2A39", [.read, .write, .writeWithoutResponse], value: [0]).value
-      )
+      let rate = service.characteristic("2A37", [.notify, .indicate], configured: status == nil).value
+      if let status {
+        _ = service.descriptor(
+          "2901", value: .stored(Array(status.utf8)), permissions: AttributePermissions(read: .open, write: .open))
+      }
+      return (rate, service.characteristic("2A39", [.read, .write, .writeWithoutResponse], value: [0]).value)
     }
     database = try builder.build()
   }
@@ -137,7 +142,11 @@ private actor SpyCache: DatabaseCache {
     try await within {
       let database = try await link.discover()
       let rate = try #require(database.characteristic("2A37"))
-      let configuration = try #require(database.descriptor(.clientCharacteristicConfiguration, of: rate))
+      // Discovery has inferred its only descriptor.
+      #expect(!rate.descriptorsAreKnown && database.descriptors(of: rate).isEmpty)
+      let configuration = try #require(try await link.discoverDescriptors(of: rate).first)
+      #expect(configuration.uuid == .clientCharacteristicConfiguration)
+      #expect(await link.database.isComplete)
       // As after a reconnection to a server that has kept the configuration.
       try await link.write([1, 0], to: configuration)
       for number in UInt8(1)...70 { await peripheral.notify([number], of: sensor.rate) }
@@ -264,6 +273,70 @@ private actor SpyCache: DatabaseCache {
     await peripheral.close()
   }
 
+  /// What a subscription has read of descriptors is in the cache for the next connection.
+  @Test func theCacheLearnsDescriptors() async throws {
+    let sensor = try Sensor(), cache = SpyCache(), (central, peripheral, link) = try await linked(sensor, cache)
+    try await within {
+      let first = try await link.discover(), rate = try #require(first.characteristic("2A37"))
+      #expect(first.descriptors(of: rate).isEmpty)
+      let subscription = try await link.subscribe(to: rate)
+      try await link.disconnect()
+      withExtendedLifetime(subscription) {}
+      await cache.keeps(2)
+      let learned = try #require(await cache.kept[1])
+      #expect(learned.hash == first.hash && learned.characteristics == first.characteristics)
+      #expect(learned.descriptors(of: rate).map(\.uuid) == [.clientCharacteristicConfiguration])
+
+      try await peripheral.advertiseFast()
+      let again = try await central.connect(to: peripheral.ownAddress, .fast)
+      #expect(try await again.discover() == learned)
+      let other = try await again.subscribe(to: rate)
+      #expect(await again.database == learned)
+      try await again.disconnect()
+      withExtendedLifetime(other) {}
+    }
+    await central.close()
+    await peripheral.close()
+    #expect(await cache.kept.count == 2)
+  }
+
+  /// The cached database of a bonded device was written by an earlier version, which inferred a configuration where the
+  /// device has something else. After bluez/bluez#2383.
+  @Test func aCacheThatHasInferred() async throws {
+    let sensor = try Sensor(status: "Status"), cache = SpyCache()
+    let (central, peripheral, link) = try await linked(sensor, cache)
+    try await within {
+      let first = try await link.discover(), rate = try #require(first.characteristic("2A37"))
+      try await link.pair()
+      try await link.disconnect()
+      let text = try #require(first.cacheText), place = hexDigits(UInt64(rate.endHandle.rawValue), 4)
+      #expect(text.contains("\ndescriptor \(place) -\n"))
+      await cache.set(
+        try RemoteDatabase(
+          cacheText: text.replacing("gatt 2", with: "gatt 1").replacing("\(place) -", with: "\(place) 2902")))
+
+      try await peripheral.advertiseFast()
+      let again = try await central.connect(to: peripheral.ownAddress, .fast)
+      let restored = try await again.discover()
+      #expect(restored.descriptors(of: rate).isEmpty)
+      for _ in 0..<2 {
+        #expect(
+          try await errorCode { () async throws(BluetoothError) in _ = try await again.subscribe(to: rate) }
+            == .invalidArgument)
+      }
+      let status = try #require(await again.database.descriptors(of: rate).first)
+      #expect(status.uuid == "2901")
+      #expect(try await again.read(status) == Array("Status".utf8))
+      #expect(try await again.discoverDescriptors(of: rate) == [status])
+      try await again.disconnect()
+      while await cache.kept.last??.descriptors(of: rate).map(\.uuid) != ["2901"] {
+        await cache.keeps(await cache.kept.count + 1)
+      }
+    }
+    await central.close()
+    await peripheral.close()
+  }
+
   // MARK: Files
 
   @Test func aCacheInFiles() async throws {
@@ -273,7 +346,7 @@ private actor SpyCache: DatabaseCache {
     let cache = FileDatabaseCache(directory: directory.path())
     let peer = PeerID(PeerAddress(DeviceAddress(0xF0F1_F2F3_F4F5), .random))
     let other = PeerID(PeerAddress(DeviceAddress(0xF0F1_F2F3_F4F5), .public))
-    let text = "bindrune-gatt 1\nhash \(DatabaseHash(low: 1, high: 2))\nservice 0001 0009 primary 180D\nend 3\n"
+    let text = "bindrune-gatt 2\nhash \(DatabaseHash(low: 1, high: 2))\nservice 0001 0009 primary 180D\nend 3\n"
     let database = try RemoteDatabase(cacheText: text)
     #expect(await cache.database(of: peer) == nil)
     await cache.keep(database, of: peer)

@@ -241,6 +241,46 @@ import Testing
     try await lab.close()
   }
 
+  /// After bluez/bluez#2383.
+  @Test("The daemon subscribes by the configuration alone: another only descriptor is read, and not written")
+  func onlyDescriptor() async throws {
+    var builder = DatabaseBuilder(), handles: [(value: AttributeHandle, descriptor: AttributeHandle)] = []
+    builder.genericAccess(name: "Belt")
+    let start = builder.service("180D") { service in
+      for uuid in ["2900", "2901", "2903", "2904", "A4E649F4-4BE5-11E5-885D-FEFF819CDC9F"] as [BluetoothUUID] {
+        let value = service.characteristic("2A37", [.notify, .indicate], configured: false).value
+        let permissions = AttributePermissions(read: .open, write: .open)
+        handles.append((value, service.descriptor(uuid, value: .stored([9, 9]), permissions: permissions)))
+      }
+      return AttributeHandle(rawValue: handles[0].value.rawValue - 2)
+    }
+    let lab = try await ServerLab(), device = try await lab.host(try builder.build())
+    try await device.advertiseAsSensor()
+    let peer = UUID(PeerID(await device.ownAddress)), app = SocketApp(lab, Self.manifest)
+    try await app.state(.poweredOn)
+    app.session.send(.connect(peer, ConnectOptions()))
+    try await app.wait { if case .connected(peer, _, _) = $0 { true } else { nil } }
+    _ = try await app.ask { .discoverServices($0, peer, nil) }
+    _ = try await app.ask { .discoverCharacteristics($0, peer, start, nil) }
+    for (value, descriptor) in handles {
+      for _ in 0..<2 {
+        do {
+          _ = try await app.ask { .setNotifying($0, peer, value, true) }
+          Issue.record("subscribed by \(descriptor)")
+        } catch let error as BluetoothError {
+          #expect(error.code == .invalidArgument, "\(error)")
+        }
+      }
+      guard case .descriptors(let found) = try await app.ask({ .discoverDescriptors($0, peer, value) }) else {
+        Issue.record("no descriptors")
+        return
+      }
+      #expect(found.map(\.handle) == [descriptor] && found.first?.uuid != "2902")
+      #expect(try await app.ask { .read($0, peer, descriptor) } == .value(Data([9, 9])))
+    }
+    try await lab.close()
+  }
+
   @Test("An app updates none of another app's characteristics, and silences none of its subscriptions")
   func apart() async throws {
     let lab = try await ServerLab(), sensor = try Sensor(), device = try await lab.host(sensor.database)

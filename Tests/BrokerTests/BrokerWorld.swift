@@ -52,7 +52,7 @@ struct BrokerWorld {
   static let present = peers.prefix(4)
   static let remote: RemoteDatabase = {
     let text = """
-      bindrune-gatt 1
+      bindrune-gatt 2
       hash 00112233445566778899AABBCCDDEEFF
       service 0001 0004 primary 1801
       service 0005 0009 primary 1800

@@ -1,4 +1,5 @@
 import Foundation
+import GATT
 import TestSupport
 import Testing
 
@@ -245,6 +246,34 @@ import Testing
       #expect(try await probe.errorCode { .setNotifying($0, peer, sensor.silent, true) } == .invalidArgument)
     }
     #expect(try await probe.ask { .setNotifying($0, peer, sensor.silent, false) } == .notifying(false))
+    withExtendedLifetime(host) {}
+  }
+
+  /// The only descriptor of a value that notifies is not its configuration: the adapter asks, and does not write to it.
+  @Test func anotherDescriptor() async throws {
+    var builder = DatabaseBuilder(), handles: (value: AttributeHandle, descriptor: AttributeHandle)?
+    builder.genericAccess(name: "Belt")
+    builder.service("180D") { service in
+      let value = service.characteristic("2A37", .notify, value: [0, 60], configured: false).value
+      let status = AttributeValue.stored(Array("Status".utf8)), all = AttributePermissions(read: .open, write: .open)
+      handles = (value, service.descriptor("2901", value: status, permissions: all))
+    }
+    let room = Room(), host = try await room.host(try builder.build()), peer = UUID(PeerID(await host.ownAddress))
+    try await host.advertiseAsSensor()
+    let probe = try await Probe.poweredOn(room.adapter()), (value, descriptor) = try #require(handles)
+    probe.send(.connect(peer, ConnectOptions()))
+    try await probe.connected(peer)
+    let heart = try await services(probe, peer, ["180D"])[0]
+    _ = try await characteristics(probe, peer, heart)
+    for _ in 0..<2 {
+      #expect(try await probe.errorCode { .setNotifying($0, peer, value, true) } == .invalidArgument)
+    }
+    #expect(
+      try await probe.ask { .discoverDescriptors($0, peer, value) }
+        == .descriptors([RemoteDescriptor(handle: descriptor, uuid: "2901")]))
+    #expect(try await probe.ask { .read($0, peer, descriptor) } == .value(Data("Status".utf8)))
+    // Nobody has subscribed by it, so that the application may write it.
+    #expect(try await probe.ask { .write($0, peer, descriptor, Data("New".utf8)) } == .done)
     withExtendedLifetime(host) {}
   }
 

@@ -95,7 +95,89 @@ private final class HeartRateApp: NSObject, CBCentralManagerDelegate, CBPeripher
   }
 }
 
+/// A client that subscribes to 2A37, and then looks at its descriptors and reads them.
+private final class DescriptorApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
+  // Sendable: everything runs on the manager's queue.
+  let steps: AsyncStream<String>
+  private let step: AsyncStream<String>.Continuation
+  private var peripheral: CBPeripheral?
+  override init() { (steps, step) = AsyncStream.makeStream(of: String.self) }
+
+  func centralManagerDidUpdateState(_ central: CBCentralManager) {
+    if central.state == .poweredOn { central.scanForPeripherals(withServices: [CBUUID(string: "180D")], options: nil) }
+  }
+  func centralManager(
+    _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+    rssi RSSI: NSNumber
+  ) {
+    self.peripheral = peripheral
+    central.stopScan()
+    central.connect(peripheral, options: nil)
+  }
+  func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
+    peripheral.delegate = self
+    peripheral.discoverServices([CBUUID(string: "180D")])
+  }
+  func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
+    for service in peripheral.services ?? [] { peripheral.discoverCharacteristics(nil, for: service) }
+  }
+  func peripheral(_ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?) {
+    for characteristic in service.characteristics ?? [] { peripheral.setNotifyValue(true, for: characteristic) }
+  }
+  func peripheral(
+    _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic, error: (any Error)?
+  ) {
+    let error = error as NSError?
+    step.yield("notifying \(characteristic.isNotifying) \(error?.domain ?? "") \(error?.code ?? 0)")
+    step.yield("descriptors \(characteristic.descriptors?.count ?? 0)")
+    peripheral.discoverDescriptors(for: characteristic)
+  }
+  func peripheral(
+    _ peripheral: CBPeripheral, didDiscoverDescriptorsFor characteristic: CBCharacteristic, error: (any Error)?
+  ) {
+    let descriptors = characteristic.descriptors ?? []
+    step.yield("descriptors \(descriptors.map(\.uuid.uuidString))")
+    for descriptor in descriptors { peripheral.readValue(for: descriptor) }
+    if descriptors.isEmpty { step.finish() }
+  }
+  func peripheral(_ peripheral: CBPeripheral, didUpdateValueFor descriptor: CBDescriptor, error: (any Error)?) {
+    step.yield("\(descriptor.uuid.uuidString) \(descriptor.value.map { "\($0)" } ?? "")")
+    step.finish()
+  }
+}
+
 @Suite(.virtualTime, .hang) struct CentralOverTheAirTests {
+  /// After bluez/bluez#2383. Its only descriptor is read, and is not written to subscribe; or there is none.
+  @Test("A characteristic without 2902: CBATTErrorDomain 10, and nothing is written", arguments: [true, false])
+  func withoutConfiguration(hasStatus: Bool) async throws {
+    let loop = VirtualLoop.current, radio = SimulatedRadio(on: loop, configuration: .ideal)
+    let recorder = CallRecorder(radio.controller())
+    let adapter = BindruneBroker.Adapter(on: radio.eventLoop) { _ async throws(TransportError) in recorder }
+    var builder = DatabaseBuilder()
+    builder.genericAccess(name: "Belt")
+    builder.service("180D") { service in
+      _ = service.characteristic("2A37", .notify, configured: false)
+      if hasStatus { service.userDescription("Status") }
+    }
+    let host = BluetoothHost(radio.controller(), database: try builder.build())
+    try await host.start()
+    try await host.advertise(
+      AdvertisingData(localName: "Belt", serviceUUIDs: ["180D"]),
+      AdvertisingParameters(interval: .every(.milliseconds(20))))
+    let app = DescriptorApp(), queue = DispatchQueue(label: "app")
+    loop.follow(queue)
+    let manager = CBCentralManager(delegate: app, queue: queue) { events in
+      DirectSession(on: adapter, events: events)
+    }
+    var steps: [String] = []
+    for await step in app.steps { steps.append(step) }
+    let found = hasStatus ? ["descriptors [\"2901\"]", "2901 Status"] : ["descriptors []"]
+    #expect(steps == ["notifying false CBATTErrorDomain 10", "descriptors 0"] + found)
+    let words = try await recorder.lines().filter { $0.hasPrefix("setNotifyValue(_:for:): ") }
+    #expect(words == (hasStatus ? ["setNotifyValue(_:for:): 4"] : []))
+    withExtendedLifetime((manager, host)) {}
+  }
+
   @Test("S105–S128: scan, connect, discover, read, write, subscribe and disconnect, over a simulated radio")
   func wholeTask() async throws {
     let loop = VirtualLoop.current, radio = SimulatedRadio(on: loop, configuration: .ideal)

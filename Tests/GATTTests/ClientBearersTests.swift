@@ -133,7 +133,7 @@ import Testing
   @Test func closingOne() {
     let dialogue = Self.discovered()
     dialogue.client.subscribe(1, 3)
-    dialogue.play("> 12 0400 0100\n< 13")
+    dialogue.play("> 04 0400 0400\n< 05 01 0400 0229\n> 12 0400 0100\n< 13")
     dialogue.client.read(2, 3)
     dialogue.client.discoverPrimaryServices(3, "180D")
     dialogue.ask(on: 2)
@@ -207,7 +207,7 @@ import Testing
   @Test func closingASubscription() {
     let dialogue = Self.discovered()
     dialogue.client.subscribe(1, 3)
-    dialogue.play("> 12 0400 0100")
+    dialogue.play("> 04 0400 0400\n< 05 01 0400 0229\n> 12 0400 0100")
     dialogue.close()
     dialogue.play("2> 12 0400 0000\n2< 13")
     #expect(dialogue.effects() == ["1 bearerClosed(ATT.BearerClosure.disconnected)"])

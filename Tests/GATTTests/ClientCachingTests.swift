@@ -39,15 +39,18 @@ import Testing
     let first = Self.synchronized()
     #expect(first.client.remote.isComplete)
     #expect(first.client.remote.hash?.description == Self.text)
-    let following = """
+    first.client.followChanges(1)
+    first.play(
+      """
       > 12 0600 05
       < 13
+      > 04 0400 0400            # discovery has inferred it: its type is read before it is written
+      < 05 01 0400 0229
       > 12 0400 0200
       < 13
-      """
-    first.client.followChanges(1)
-    first.play(following)
+      """)
     #expect(first.effects() == ["1 done"])
+    #expect(first.client.remote.isComplete && first.client.remote.hash?.description == Self.text)
 
     let next = Dialogue(mtu: 64)
     next.client.readDatabaseHash(1)
@@ -55,7 +58,7 @@ import Testing
     #expect(next.effects() == ["1 hash \(Self.text)"])
     next.client.restore(first.client.remote)
     next.client.followChanges(2)
-    next.play(following)
+    next.play("> 12 0600 05\n< 13\n> 12 0400 0200\n< 13")
     #expect(next.effects() == ["2 done"])
     #expect(next.client.remote == first.client.remote)
   }
@@ -115,6 +118,8 @@ import Testing
       """
       > 12 0600 05
       < 01 12 0600 13    # the features are a courtesy
+      > 04 0400 0400
+      < 05 01 0400 0229
       > 12 0400 0200
       < 01 12 0400 05
       > 12 0600 05
@@ -130,7 +135,7 @@ import Testing
   @Test func servicesThatChange() {
     let dialogue = Self.synchronized()
     dialogue.client.subscribe(1, 0x12)
-    dialogue.play("> 12 1300 0100\n< 13")
+    dialogue.play("> 04 1300 1300\n< 05 01 1300 0229\n> 12 1300 0100\n< 13")
     dialogue.client.read(2, 3)
     dialogue.play("> 0A 0300", isOver: false)
     dialogue.client.read(3, 0x12)
@@ -166,10 +171,11 @@ import Testing
     #expect(remote.isComplete && remote.hash?.description == "FF112233445566778899AABBCCDDEEFF")
     #expect(remote.services.map(\.uuid) == ["1801", "180D"])
     #expect(remote.characteristics.map(\.valueHandle.rawValue) == [3, 6, 8, 0x12, 0x15])
-    #expect(remote.descriptors.map(\.handle.rawValue) == [4, 0x13])
-    // Its subscription ended with the service.
+    #expect(remote.characteristics.map(\.descriptorsAreKnown) == [false, true, true, false, true])
+    #expect(remote.descriptors.isEmpty)
+    // Its subscription ended with the service, and what was read of it.
     dialogue.client.subscribe(6, 0x12)
-    dialogue.play("> 12 1300 0100\n< 13")
+    dialogue.play("> 04 1300 1300\n< 05 01 1300 0229\n> 12 1300 0100\n< 13")
     #expect(dialogue.effects() == ["6 done"])
   }
 
@@ -192,7 +198,7 @@ import Testing
       < 09 07 0200 20 0300 052A  0500 0A 0600 292B  0700 02 0800 2A2B
       """)
     dialogue.client.followChanges(3)
-    dialogue.play("> 12 0600 05\n< 13\n> 12 0400 0200\n< 13")
+    dialogue.play("> 12 0600 05\n< 13\n> 04 0400 0400\n< 05 01 0400 0229\n> 12 0400 0200\n< 13")
     #expect(dialogue.effects() == ["1 discovered", "2 discovered", "3 done"])
     let changed = ["indication 3: 01 00 FF FF", "changed 0001-FFFF"]
     for _ in 0..<2 {

@@ -31,7 +31,7 @@ import Testing
       < 09 15 1200 0A 1300 010C 5F1A5F6E 5C8E BD4B 1D1D 0000 B1A0
       > 08 1300 1C00 0328
       < 09 07 1B00 12 1C00 192A
-      > 04 1400 1900       # 0x0009 must be the configuration of 0x0007; 0x1C is the service's end
+      > 04 1400 1900       # 0x0009 must be the configuration of 0x0007, and nobody asks; 0x1C is the service's end
       < 05 01 1400 0129  1500 0429
       > 04 1600 1900
       < 01 04 1600 0A
@@ -44,7 +44,6 @@ import Testing
         0004-0005   characteristic 2A01 0x02, value 0005
         0006-0009 primary 180D
         0007-0009   characteristic 2A37 0x10, value 0008
-        0009          descriptor 2902
         0010-0019 primary A0B10000-1D1D-4BBD-8E5C-6E5F1A5F0C00
         0011        include 001A-001C 180F
         0012-0019   characteristic A0B10000-1D1D-4BBD-8E5C-6E5F1A5F0C01 0x0A, value 0013
@@ -212,10 +211,11 @@ import Testing
     arguments: [
       (0x10, "2902"), (0x20, "2902"), (0x30, "2902"), (0x01, "2903"), (0x80, "2900"), (0x02, nil), (0x90, nil),
       (0x11, nil), (0x81, nil),
-    ] as [(UInt8, String?)]) func theDescriptorInAGapOfOne(properties: UInt8, uuid: String?)
+    ] as [(UInt8, String?)], [false, true]) func theDescriptorInAGapOfOne(_ sample: (UInt8, String?), infers: Bool)
   {
+    let (properties, required) = sample, isInferred = infers && required != nil
     let dialogue = Dialogue()
-    dialogue.client.discoverAll(1)
+    dialogue.client.discoverAll(1, infersDescriptors: infers)
     dialogue.play(
       """
       > 10 0100 FFFF 0028
@@ -231,16 +231,57 @@ import Testing
       > 08 0300 0400 0328
       < 01 08 0300 0A
       """, isOver: false)
-    if uuid == nil {
-      dialogue.play(
-        """
-        > 04 0400 0400
-        < 05 01 0400 0129
-        """)
-    }
+    // Whatever the rules require there, this server has a User Description.
+    let question = "> 04 0400 0400\n< 05 01 0400 0129"
+    if !isInferred { dialogue.play(question) }
     #expect(dialogue.request() == nil)
     #expect(dialogue.effects() == ["1 discovered"])
-    #expect(dialogue.client.remote.descriptors.map(\.uuid.description) == [uuid ?? "2901"])
+    #expect(dialogue.client.remote.isComplete)
+    #expect(dialogue.client.remote.descriptors.isEmpty == isInferred)
+    #expect(dialogue.client.remote.characteristics.map(\.descriptorsAreKnown) == [!isInferred])
+    if isInferred {
+      let before = dialogue.client.remote
+      dialogue.client.discoverDescriptors(2, in: HandleRange(4, 4))
+      dialogue.play(question)
+      #expect(dialogue.effects() == ["2 discovered"])
+      #expect(dialogue.client.remote.isComplete, "what was not known before is no change")
+      #expect(dialogue.client.remote.characteristics == before.characteristics)
+    }
+    #expect(dialogue.client.remote.descriptors.map(\.uuid.description) == ["2901"])
+    #expect(dialogue.client.remote.characteristics.map(\.descriptorsAreKnown) == [true])
+  }
+
+  /// The client does not ask for what it infers, but learns it where an answer says it all the same: 0x0007, and not
+  /// 0x000A.
+  @Test func anAnswerThatGoesOn() {
+    let dialogue = Dialogue(mtu: 64)
+    dialogue.client.discoverAll(1)
+    dialogue.play(
+      """
+      > 10 0100 FFFF 0028
+      < 11 06 0100 0F00 0D18
+      > 10 1000 FFFF 0028
+      < 01 10 1000 0A
+      > 10 1000 FFFF 0128
+      < 01 10 1000 0A
+      > 08 0100 0F00 0228
+      < 01 08 0100 0A
+      > 08 0100 0F00 0328
+      < 09 07 0200 02 0300 012A  0500 10 0600 022A  0800 20 0900 032A  0B00 02 0C00 042A  0E00 80 0F00 052A
+      > 04 0400 0D00       # gaps: 4, 7, 10, 13
+      < 05 01 0400 0129  0500 0328  0600 022A  0700 0129
+      > 04 0D00 0D00
+      < 05 01 0D00 0129
+      """)
+    #expect(dialogue.effects() == ["1 discovered"])
+    let remote = dialogue.client.remote
+    #expect(remote.descriptors.map(\.handle.rawValue) == [4, 7, 13])
+    #expect(remote.characteristics.map(\.descriptorsAreKnown) == [true, true, false, true, true])
+    // What is known is not asked for again, and is no configuration.
+    dialogue.client.subscribe(2, 6)
+    dialogue.client.subscribe(3, 9)
+    dialogue.play("> 04 0A00 0A00\n< 05 01 0A00 0229\n> 12 0A00 0200\n< 13")
+    #expect(dialogue.effects() == ["2 noConfigurationDescriptor", "3 done"])
   }
 
   @Test func servicesByUUID() {

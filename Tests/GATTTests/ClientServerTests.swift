@@ -48,7 +48,8 @@ import Testing
       services = remote.services.count
       includes = remote.includes.count
       characteristics = remote.characteristics.count
-      others = remote.descriptors.count
+      // With those that discovery has inferred.
+      others = remote.descriptors.count + remote.characteristics.count { !$0.descriptorsAreKnown }
     }
   }
 
@@ -92,7 +93,7 @@ import Testing
     #expect(pair.roundTrips == fewest)
     if known > 0 { #expect(fewest == known) }
     #expect(RemoteCounts(pair.client.remote) == Self.expected(database))
-    #expect(pair.client.remote.descriptors.allSatisfy { $0.uuid == .clientCharacteristicConfiguration })
+    #expect(pair.client.remote.descriptors.isEmpty)
     #expect(pair.client.remote.services.allSatisfy { pair.client.remote.characteristics(of: $0).count == 10 })
   }
 
@@ -126,13 +127,23 @@ import Testing
     return try! builder.build()
   }
 
-  @Test(arguments: [23, 64, 247, 517]) func everythingOfARichDatabase(mtu: Int) {
+  /// As it is, or also with the questions that the client leaves out first.
+  @Test(arguments: [23, 64, 247, 517], [false, true]) func everythingOfARichDatabase(mtu: Int, infers: Bool) {
     let database = Self.richDatabase()
     let pair = Pair(database, mtu: mtu)
-    pair.client.discoverAll(1)
+    pair.client.discoverAll(1, infersDescriptors: infers)
     pair.run()
     #expect(pair.effects() == [.completed(1, .discovered)])
+    #expect(RemoteCounts(pair.client.remote) == Self.expected(database))
+    let unread = pair.client.remote.characteristics.filter { !$0.descriptorsAreKnown }
+    #expect(unread.isEmpty != infers)
+    for range in unread.compactMap(\.descriptorRange) {
+      pair.client.discoverDescriptors(2, in: range)
+      pair.run()
+      #expect(pair.effects() == [.completed(2, .discovered)])
+    }
     let remote = pair.client.remote
+    #expect(remote.isComplete && remote.characteristics.allSatisfy(\.descriptorsAreKnown))
     #expect(RemoteCounts(remote) == Self.expected(database))
     for attribute in database.allAttributes {
       switch attribute.type {

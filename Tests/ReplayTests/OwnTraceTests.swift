@@ -150,6 +150,22 @@ import Testing
     #expect(used.isSubset(of: [.database, .order, .discovery]), "\(text(result))")
     #expect(try Replay(sample.packets, seed: sample.seed).run() == result)
   }
+  /// Whether the application let the client infer descriptors is found from its questions: it is no freedom.
+  @Test(arguments: [false, true], [23, 100]) func inferredDescriptors(infers: Bool, mtu: Int) throws {
+    let subject = try Subject()
+    var recording = Recording(seed: 12)
+    _ = recording.add(subject.database) { $0.preferredMTU = mtu }
+    let client = recording.add { $0.preferredMTU = mtu }
+    try recording.advertise()
+    let link = try recording.connect(client)
+    #expect(recording.client(client, link) { $0.discoverAll($1, infersDescriptors: infers) } == .done)
+    #expect(recording.client(client, link) { $0.subscribe($1, subject.notifying.value) } == .done)
+    #expect(recording.client(client, link) { $0.subscribe($1, subject.indicating.value) } == .done)
+    recording.disconnect(client, link)
+    let result = try Replay(recording.trace(of: client), seed: recording.seed(of: client)).run()
+    #expect(result.isEqual && result.freedoms[.discovery] == nil, "\(text(result))")
+    #expect(result.comparedCount > 5)
+  }
   /// Without the seed keys and random values differ, and nothing else.
   /// The host and the simulator's controller keep the rules of the Specification.
   @Test(arguments: samples) func breaksNoRule(_ sample: Sample) throws {

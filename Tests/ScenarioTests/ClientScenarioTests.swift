@@ -61,6 +61,10 @@ import Testing
     world.run(for: .seconds(30)) { world in world.readHost(client) { !($0.changes.last?.isRediscovered ?? false) } }
     same(world.readHost(client) { $0.changes.map(\.isRediscovered) }, [false, true])
     same(world.readHost(client) { $0.changes.map(\.range) }, [range, range])
+    // What was read in the old range is read again before it is used.
+    let again = try #require(world.readHost(client) { $0.core.remoteDatabase(of: link) })
+    #expect(again.isComplete && again.characteristics == kept?.characteristics && again != kept)
+    same(world.ask(client) { core, id, _ in core.withClient(of: link, id: id) { $0.subscribe(id, rate) } }, .done)
     same(world.readHost(client) { $0.core.remoteDatabase(of: link) }, kept)
     same(world.readHost(server) { $0.confirmations }, 1)
     same(world.readHost(client) { $0.violations }, [])

@@ -70,8 +70,11 @@ func discovery(_ id: String, _ repetitions: Int, _ batches: Int) {
     while pair.roundTrip() { roundTrips &+= 1 }
     guard case .completed(_, .discovered) = pair.asker.client.nextEffect() else { fail("not discovered") }
     let found = pair.asker.client.remote
+    // The types of these have been inferred: `remote` does not list them.
+    var inferred = 0
+    for characteristic in found.characteristics where !characteristic.descriptorsAreKnown { inferred += 1 }
     sum &+= UInt64(
-      found.services.count * 1_000_000 + found.characteristics.count * 1_000 + found.descriptors.count)
+      found.services.count * 1_000_000 + found.characteristics.count * 1_000 + found.descriptors.count + inferred)
   }
   return sum
 }

@@ -122,10 +122,11 @@ Follow the questions; there are two kinds.
 - `08`, Read By Type: "all rows of type 2802", which nobody has here, and then "all rows of type 2803", the characteristics. Three of them
   fit into 23 octets, so the phone asks for the others from row 8 on.
 
-A third kind, Find Information, asks "which types have these rows?". It finds what is neither a heading nor a value. Here it was not
-needed: a single row below a value that notifies can only be its configuration.
+A third kind, Find Information, asks "which types have these rows?". It finds what is neither a heading nor a value. Here the phone has
+put that question off: a single row below a value that notifies must be its configuration. Some devices break this rule, so the phone
+asks before it writes to the row.
 
-The phone never asks for what it can conclude. Row 0x0003 must be the value of the characteristic in row 0x0002, so there is nothing to
+Discovery does not ask for what can be concluded. Row 0x0003 must be the value of the characteristic in row 0x0002, so there is nothing to
 ask. With the sum of chapter 4 each question costs 60 milliseconds, and a good client is one that asks few.
 
 What it has found:

@@ -53,13 +53,15 @@ $ bindrune trace show sensor.btsnoop --layer att | cut -c 1-110
      62      1.441198 ← 0x0001 ATT   ATT_READ_BY_TYPE_RSP  Length: 7, Attribute Data List: [{Attribute Handl
      63      1.441198 → 0x0001 ATT   ATT_READ_BY_TYPE_REQ  Heart Rate Measurement  Starting Handle: 0x0008,
      65      1.501357 ← 0x0001 ATT   ATT_ERROR_RSP  Heart Rate Measurement  Request Opcode In Error: ATT_REA
-     66      1.501357 → 0x0001 ATT   ATT_WRITE_REQ  Attribute Handle: 0x0009, Attribute Value: 01 00
-     68      1.561217 ← 0x0001 ATT   ATT_WRITE_RSP
-     69      2.521407 ← 0x0001 ATT   ATT_HANDLE_VALUE_NTF  Heart Rate Measurement  Attribute Handle: 0x0008,
-     70      2.731362 ← 0x0001 ATT   ATT_HANDLE_VALUE_NTF  Heart Rate Measurement  Attribute Handle: 0x0008,
-     71      2.941463 ← 0x0001 ATT   ATT_HANDLE_VALUE_NTF  Heart Rate Measurement  Attribute Handle: 0x0008,
-     72      3.121190 ← 0x0001 ATT   ATT_HANDLE_VALUE_NTF  Heart Rate Measurement  Attribute Handle: 0x0008,
-     73      3.331251 ← 0x0001 ATT   ATT_HANDLE_VALUE_NTF  Heart Rate Measurement  Attribute Handle: 0x0008,
+     66      1.501357 → 0x0001 ATT   ATT_FIND_INFORMATION_REQ  Starting Handle: 0x0009, Ending Handle: 0x000
+     68      1.561217 ← 0x0001 ATT   ATT_FIND_INFORMATION_RSP  Format: 1, Information Data: [{Handle: 0x0009
+     69      1.561217 → 0x0001 ATT   ATT_WRITE_REQ  Client Characteristic Configuration  Attribute Handle: 0
+     71      1.621407 ← 0x0001 ATT   ATT_WRITE_RSP  Client Characteristic Configuration
+     72      2.521362 ← 0x0001 ATT   ATT_HANDLE_VALUE_NTF  Heart Rate Measurement  Attribute Handle: 0x0008,
+     73      2.731463 ← 0x0001 ATT   ATT_HANDLE_VALUE_NTF  Heart Rate Measurement  Attribute Handle: 0x0008,
+     74      2.911190 ← 0x0001 ATT   ATT_HANDLE_VALUE_NTF  Heart Rate Measurement  Attribute Handle: 0x0008,
+     75      3.121251 ← 0x0001 ATT   ATT_HANDLE_VALUE_NTF  Heart Rate Measurement  Attribute Handle: 0x0008,
+     76      3.331287 ← 0x0001 ATT   ATT_HANDLE_VALUE_NTF  Heart Rate Measurement  Attribute Handle: 0x0008,
 ```
 
 You have met every line of it: the exchange of ATT_MTU, the discovery of chapter 5 with its errors that are none, the write to the
@@ -101,7 +103,7 @@ rule that it knows:
 
 ```console
 $ bindrune trace check sensor.btsnoop
-sensor.btsnoop: no findings; 73 records; 72 of 144 rules judged 768 times
+sensor.btsnoop: no findings; 76 records; 74 of 144 rules judged 814 times
 ```
 
 A rule can only be judged where the trace shows what it is about; so the last words say how many were. A finding names the packet, *who*
@@ -146,7 +148,7 @@ print(sink.sink.milliseconds)
 ```
 
 ```text
-[32, 60, 60, 59, 59, 60, 60, 59]
+[32, 60, 60, 59, 59, 60, 60, 59, 60]
 ```
 
 Two connection intervals of 30 milliseconds, rounded down; the very first question met a connection event at once. If a device needs

@@ -149,7 +149,7 @@ print("sensor.btsnoop:", octets.count, "octets")
 ```
 
 ```text
-sensor.btsnoop: 2684 octets
+sensor.btsnoop: 2793 octets
 ```
 
 This is the file of chapter 8; the test of this page compares the two, octet by octet. It works because chance is a number here, the
@@ -171,7 +171,7 @@ print("the link ended after", world.now - before)
 ```
 
 ```text
-the link ended after 4.989930018 seconds
+the link ended after 4.9900904729999995 seconds
 ```
 
 The *supervision time-out*: both sides give up when nothing has come for this long. It was agreed when the link was made. Before it ends,

@@ -302,9 +302,9 @@ two of six digits are equal
 
 ```console
 $ bindrune trace show sensor.btsnoop | grep -c ' → '
-28
+29
 $ bindrune trace show sensor.btsnoop --layer att | grep -c ' → '
-8
+9
 ```
 
 **2.** `1B` are the notifications: a heart rate is one octet of each, the last.
@@ -332,16 +332,18 @@ for (opcode, share) in sink.sink.counts.sorted(by: { $0.key < $1.key }) {
 ```
 
 ```text
-01 4 PDUs, 20 of 136 octets
-02 1 PDUs, 3 of 136 octets
-03 1 PDUs, 3 of 136 octets
-08 3 PDUs, 21 of 136 octets
-09 1 PDUs, 23 of 136 octets
-10 3 PDUs, 21 of 136 octets
-11 1 PDUs, 14 of 136 octets
-12 1 PDUs, 5 of 136 octets
-13 1 PDUs, 1 of 136 octets
-1B 5 PDUs, 25 of 136 octets
+01 4 PDUs, 20 of 147 octets
+02 1 PDUs, 3 of 147 octets
+03 1 PDUs, 3 of 147 octets
+04 1 PDUs, 5 of 147 octets
+05 1 PDUs, 6 of 147 octets
+08 3 PDUs, 21 of 147 octets
+09 1 PDUs, 23 of 147 octets
+10 3 PDUs, 21 of 147 octets
+11 1 PDUs, 14 of 147 octets
+12 1 PDUs, 5 of 147 octets
+13 1 PDUs, 1 of 147 octets
+1B 5 PDUs, 25 of 147 octets
 ```
 
 ## 9: A radio in memory
@@ -398,7 +400,7 @@ try subscribedWorld { world, belt, phone, rate in
 ```
 
 ```text
-["00 46", "00 47", "00 48", "00 49", "00 4A"] after 0.470269723 seconds
+["00 46", "00 47", "00 48", "00 49", "00 4A"] after 0.469996251 seconds
 connected again; the belt may not notify
 ```
 
